@@ -188,7 +188,7 @@ impl<'a> Conversion<'a> {
                 if let Some(task) = self.task(thread) {
                     self.waking.remove(&task);
                     self.new.remove(&task);
-                    self.emit(now, self.cpu(target_cpu)?, EventKind::Wakeup { task });
+                    self.emit(now, self.cpu(target_cpu)?, EventKind::Wakeup { task, reason: None });
                 }
             }
             What::Migrate { thread, from, to } => {

@@ -78,6 +78,7 @@ fn documents_say_what_their_schemas_say() {
         ("report run --json", "written"),
         ("report run --json --svg figures --markdown report.md --perfetto traces/", "written"),
         ("explain run --json --count 50", "explanation"),
+        ("explain run --json --task main --at 20ms", "explanation"),
         ("explain --events run --json", "events"),
         ("replay run --json --out again.json", "replay"),
         ("group run --json --machine 2s1n1l2c1t --trials 8", "groups"),

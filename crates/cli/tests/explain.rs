@@ -64,6 +64,28 @@ fn a_balancers_move_is_told_with_the_figures_it_rests_on_and_other_moves_without
 }
 
 #[test]
+fn why_a_wakeup_placed_a_task_where_it_did_is_told_in_words_in_columns_and_in_the_document() {
+    let scratch = Scratch::new();
+    scratch
+        .run("compare -m 1s1n2l4c1t -w pingpong:-n3,-w20us,-d20ms -s eevdf,rr --trials 1 --keep run --out run")
+        .exits_with(0);
+    let told = scratch.run("explain run -s eevdf --task ping-1 --at 10ms --count 1").exits_with(0).out;
+    let place = told.lines().find(|line| line.starts_with("last placement: ")).unwrap_or_else(|| panic!("{told}"));
+    assert!(place.contains(" was woken by pong-1/") && place.contains("the search"), "{place}");
+    let json = scratch.run("explain run -s eevdf --task ping-1 --at 10ms --json").exits_with(0).out;
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let last = &document["schedulers"][0]["last_placement"];
+    assert!(last["time_ns"].as_u64().unwrap() <= 10_000_000, "{last}");
+    assert!(place.ends_with(last["reason"].as_str().unwrap()), "{place}: {last}");
+    let lines = scratch.run("explain run --events -s rr").exits_with(0).out;
+    assert!(lines.lines().any(|line| line.ends_with(" S     previous > previous_free")), "{lines}");
+    // What is stored is what is simulated again.
+    scratch.run("sim -m 1s1n2l4c1t -w pingpong:-n3,-w20us,-d20ms -s rr --seed 1 --trace full --out kept").exits_with(0);
+    let kept = scratch.run("explain kept --events").exits_with(0).out;
+    assert!(kept.lines().any(|line| line.ends_with(" S     previous > previous_free")), "{kept}");
+}
+
+#[test]
 fn events_have_a_line_for_every_slice_and_migration() {
     let scratch = compared();
     let printed = scratch.run("explain --events run --scheduler rr").exits_with(0).out;
@@ -73,7 +95,7 @@ fn events_have_a_line_for_every_slice_and_migration() {
             .next()
             .unwrap()
             .split_whitespace()
-            .eq(["time", "cpu", "task", "name", "wait", "time", "sch", "delay", "run", "time", "state"])
+            .eq(["time", "cpu", "task", "name", "wait", "time", "sch", "delay", "run", "time", "state", "placed"])
     );
     scratch.run("report run --events events/").exits_with(0);
     let events = fs::read_to_string(scratch.path("events/trace-rr.txt")).unwrap();

@@ -235,7 +235,7 @@ impl Core<'_> {
             EventKind::Waking { task, target_cpu, waker } => {
                 EventKind::Waking { task: own(task)?, target_cpu, waker: seen(waker) }
             }
-            EventKind::Wakeup { task } => EventKind::Wakeup { task: own(task)? },
+            EventKind::Wakeup { task, reason } => EventKind::Wakeup { task: own(task)?, reason },
             EventKind::Migrate { task, from, to, kind } => EventKind::Migrate { task: own(task)?, from, to, kind },
             EventKind::Fork { parent, child } => EventKind::Fork { parent: seen(parent), child: own(child)? },
             EventKind::Exit { task } => EventKind::Exit { task: own(task)? },

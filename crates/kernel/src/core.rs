@@ -6,7 +6,7 @@
 use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
 use warmcore_trace::{
     BalanceDetail, DecisionId, DecisionTable, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind,
-    PlacementEffort, Sink, TaskId,
+    PlaceReason, PlacementEffort, SearchStart, SearchStep, Sink, TaskId,
 };
 
 use crate::background::Visitor;
@@ -573,6 +573,12 @@ impl<'a> Core<'a> {
         if self.balance_details {
             self.emit(EventKind::BalanceDetail { detail, task, value });
         }
+    }
+
+    /// Says why [`Scheduler::select_cpu`](crate::Scheduler::select_cpu) chooses the CPU that it chooses: for the task's next wakeup event.
+    #[inline]
+    pub fn tell_place(&mut self, task: TaskId, start: SearchStart, step: SearchStep) {
+        self.tasks[task.index()].place_reason = Some(PlaceReason { start, step });
     }
 
     /// Counts a choice of a place, with what it looked at and the time charged for that: for the run's result.

@@ -2,7 +2,7 @@
 //! `set_cpus_allowed`).
 
 use warmcore_topology::CpuId;
-use warmcore_trace::{EventKind, MigrationKind, OverheadKind, TaskId};
+use warmcore_trace::{EventKind, MigrationKind, OverheadKind, PlaceReason, SearchStep, TaskId};
 use warmcore_workload::{Draws, TaskTemplateId};
 
 use crate::engine::{Engine, Leave};
@@ -45,6 +45,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.charge(this_cpu, self.core.machine.costs().wakeup_ns, OverheadKind::Wakeup);
         if self.scheduler.holds(task) {
             // Still queued where it slept: no CPU selection (`ttwu_runnable`).
+            self.tell_place(task, SearchStep::StillQueued);
             self.activate(prev, task, Enqueue::DELAYED, flags);
             self.leave_forbidden_cpu(task);
             return;
@@ -54,6 +55,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             // Its CPU is still switching away from it (`p->on_cpu`), and queues it again (`ttwu_queue_wakelist` before
             // `select_task_rq`) or, if it shares the waker's LLC and runs another task by now, is waited for.
             if self.wakes_by_interrupt(prev) {
+                self.tell_place(task, SearchStep::StillSwitching);
                 let ipi_ns = self.core.machine.costs().ipi_ns[self.core.machine.relation(this_cpu, prev)];
                 self.queue_by_interrupt(task, (prev, prev), ipi_ns.max(on_cpu_ns));
                 return;
@@ -109,6 +111,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             && allowed.len() == 1
             && let Some(only) = allowed.first()
         {
+            self.tell_place(task, SearchStep::OnlyCpu);
             return only;
         }
         let cpu = self.scheduler.select_cpu(&mut self.core, task, prev, flags);
@@ -116,7 +119,13 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             return cpu;
         }
         // The kernel falls back too (`select_fallback_rq`): a hint is not an order.
+        self.tell_place(task, SearchStep::FallbackCpu);
         self.fallback_cpu(task, prev)
+    }
+
+    /// The kernel itself places a task.
+    fn tell_place(&mut self, task: TaskId, step: SearchStep) {
+        self.core.tasks[task.index()].place_reason = Some(PlaceReason::without_search(step));
     }
 
     /// First allowed CPU, searching the node of the old one first.
@@ -132,8 +141,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let state = &mut self.core.tasks[task.index()];
         state.state = State::Queued;
         state.waiting_for = WaitReason::None;
+        let reason = state.place_reason.take();
         self.scheduler.enqueue(&mut self.core, cpu, task, enqueue);
-        self.core.emit_on(cpu, EventKind::Wakeup { task });
+        self.core.emit_on(cpu, EventKind::Wakeup { task, reason });
         self.scheduler.check_preempt(&mut self.core, cpu, task, flags);
     }
 

@@ -1,7 +1,7 @@
 //! The kernel's view of a task.
 
 use warmcore_topology::CpuId;
-use warmcore_trace::TaskId;
+use warmcore_trace::{PlaceReason, TaskId};
 use warmcore_workload::{Draws, Policy, ProgramId, TaskTemplateId};
 
 /// Where a task is in its life.
@@ -131,6 +131,8 @@ pub struct Task {
     pub(crate) clocks: [u64; 4],
     /// Exits of children not yet joined.
     pub(crate) exited_children: u32,
+    /// Why it was placed where it is, from the choice of its CPU to the wakeup event.
+    pub(crate) place_reason: Option<PlaceReason>,
     /// CPU it last ran on, to charge a migration once; `None` before the first run.
     pub(crate) last_ran: Option<CpuId>,
 
@@ -194,6 +196,7 @@ impl Task {
             served_ns: 0,
             clocks: [0; 4],
             exited_children: 0,
+            place_reason: None,
             last_ran: None,
             on_cpu_until_ns: 0,
             switched_in_ns: 0,

@@ -105,7 +105,7 @@ fn nobody_who_looks_at_the_workload_sees_them() {
                 assert!(prev != next && [prev, next].iter().all(|task| task.is_idle() || task.0 == 0));
                 *running = next;
             }
-            EventKind::Waking { task, .. } | EventKind::Wakeup { task } | EventKind::Fork { child: task, .. } => {
+            EventKind::Waking { task, .. } | EventKind::Wakeup { task, .. } | EventKind::Fork { child: task, .. } => {
                 assert_eq!(task, TaskId(0));
             }
             _ => {}

@@ -270,7 +270,7 @@ impl Sink for Observer<'_> {
                     }
                     self.set(next.index(), Some(event.cpu), event.time_ns)
                 }
-                EventKind::Wakeup { task } => self.set(task.index(), Some(event.cpu), event.time_ns),
+                EventKind::Wakeup { task, .. } => self.set(task.index(), Some(event.cpu), event.time_ns),
                 EventKind::Exit { task } => self.set(task.index(), None, event.time_ns),
                 _ => {}
             }
@@ -291,7 +291,7 @@ mod tests {
         let machine = resolve("1s1n1l2c1t").unwrap();
         let mut observer = Observer::new(&[at(3), at(1), at(99)], &machine, 0);
         let event = |ms: u64, kind| Event { time_ns: ms * 1_000_000, cpu: CpuId(0), kind };
-        let wakeup = |task| EventKind::Wakeup { task: TaskId(task) };
+        let wakeup = |task| EventKind::Wakeup { task: TaskId(task), reason: None };
         let migrate = |task| EventKind::Migrate {
             task: TaskId(task),
             from: CpuId(0),
@@ -344,7 +344,7 @@ mod tests {
         let mut observer = Observer::new(&[even(0, 0), even(2, 0), even(2, 1), even(4, 0)], &machine, 0);
         let event = |ms: u64, kind| Event { time_ns: ms * 1_000_000, cpu: CpuId(0), kind };
         for (ms, task) in [(1, 0), (1, 1), (3, 2), (3, 3)] {
-            observer.events(&[event(ms, EventKind::Wakeup { task: TaskId(task) })]).unwrap();
+            observer.events(&[event(ms, EventKind::Wakeup { task: TaskId(task), reason: None })]).unwrap();
         }
         for (ms, task) in [(5, 0), (7, 1)] {
             let (from, to) = (CpuId(0), CpuId(1));

@@ -290,7 +290,7 @@ fn announce(converted: &mut Converted, tasks: &BTreeSet<TaskId>) {
             EventKind::Fork { child, .. } => note(child, First::Forked),
             EventKind::Waking { task, target_cpu, .. } => note(task, First::Other(target_cpu)),
             EventKind::Migrate { task, from, .. } => note(task, First::Other(from)),
-            EventKind::Wakeup { task } | EventKind::Exit { task } => note(task, First::Other(event.cpu)),
+            EventKind::Wakeup { task, .. } | EventKind::Exit { task } => note(task, First::Other(event.cpu)),
             _ => {}
         }
     }
@@ -307,7 +307,7 @@ fn announce(converted: &mut Converted, tasks: &BTreeSet<TaskId>) {
         let mut happens = |kind| before.push(Event { time_ns: 0, cpu, kind });
         happens(EventKind::Fork { parent: TaskId::IDLE, child: *task });
         if queued {
-            happens(EventKind::Wakeup { task: *task });
+            happens(EventKind::Wakeup { task: *task, reason: None });
         }
         if running {
             happens(EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Idle, next: *task });

@@ -48,7 +48,7 @@ fn record(event: Event) -> Option<Record> {
             }
             What::Waking { thread: thread(task), target_cpu: target_cpu.0 }
         }
-        EventKind::Wakeup { task } => What::Wakeup { thread: thread(task), target_cpu: event.cpu.0 },
+        EventKind::Wakeup { task, .. } => What::Wakeup { thread: thread(task), target_cpu: event.cpu.0 },
         EventKind::Migrate { task, from, to, .. } => What::Migrate { thread: thread(task), from: from.0, to: to.0 },
         EventKind::Fork { parent, child } => What::Fork { parent: thread(parent), child: thread(child) },
         EventKind::Exit { task } => What::Exit { thread: thread(task) },

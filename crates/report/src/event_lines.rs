@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use warmcore_trace::{DecisionKind, Event, EventKind, RunTables, Sink, TaskId, TaskInfo};
+use warmcore_trace::{DecisionKind, Event, EventKind, PlaceReason, RunTables, Sink, TaskId, TaskInfo};
 
 /// Writes events as lines. [`EventLines::finish`] writes what is left.
 pub struct EventLines<'a, W> {
@@ -46,7 +46,11 @@ impl<'a, W: Write> EventLines<'a, W> {
             EventKind::Waking { task: woken, target_cpu, waker } => {
                 writeln!(out, "sched_waking task={} target_cpu={} waker={}", task(woken), target_cpu.0, task(waker))
             }
-            EventKind::Wakeup { task: woken } => writeln!(out, "sched_wakeup task={}", task(woken)),
+            EventKind::Wakeup { task: woken, reason: None } => writeln!(out, "sched_wakeup task={}", task(woken)),
+            EventKind::Wakeup { task: woken, reason: Some(PlaceReason { start, step }) } => {
+                let (start, step) = (start.name(), step.name());
+                writeln!(out, "sched_wakeup task={} search_start={start} search_step={step}", task(woken))
+            }
             EventKind::Migrate { task: moved, from, to, kind } => {
                 let (from, to, kind) = (from.0, to.0, kind.name());
                 writeln!(out, "sched_migrate task={} from_cpu={from} to_cpu={to} kind={kind}", task(moved))

@@ -15,6 +15,7 @@ use warmcore_trace::{
     TaskInfo,
 };
 
+use crate::placement::{Placement, PlacementRecord, Placements, place_in_words};
 use crate::units::duration;
 
 /// A decision of the scheduler.
@@ -45,6 +46,8 @@ pub struct Migration {
     pub kind: MigrationKind,
     /// On which CPU the one who woke or created the task ran, where that is why.
     pub waker_cpu: Option<CpuId>,
+    /// Where the wakeup or creation that moved it ended, if one did.
+    pub placement: Option<Placement>,
     /// Runnable tasks, the moving one not counted: of the old CPU and of the new one.
     pub runnable: [u32; 2],
     /// CPUs with nothing runnable and all CPUs: under the new CPU's LLC, and on the machine.
@@ -66,13 +69,15 @@ pub struct Migrations<'a, F> {
     /// By CPU: runnable tasks, and the one that runs.
     runnable: Vec<u32>,
     current: Vec<TaskId>,
-    /// By task: the CPU whose queue it is in, and who woke it from where.
+    /// By task: the CPU whose queue it is in.
     queued_on: Vec<Option<CpuId>>,
-    woken_from: Vec<Option<CpuId>>,
+    placements: Placements,
     /// The last decisions.
     told: VecDeque<(u64, TaskId, Told)>,
     /// Of the present time, because decisions may follow their migration.
     open: Vec<Migration>,
+    /// Of earlier times, the first of which has not been placed yet: another CPU may have to queue it.
+    unplaced: VecDeque<Migration>,
 }
 
 impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
@@ -86,15 +91,17 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
             runnable: vec![0; cpus],
             current: vec![TaskId::IDLE; cpus],
             queued_on: Vec::new(),
-            woken_from: Vec::new(),
+            placements: Placements::default(),
             told: VecDeque::new(),
             open: Vec::new(),
+            unplaced: VecDeque::new(),
         }
     }
 
     /// Hands on what is left.
     pub fn finish(mut self) {
         self.close();
+        self.unplaced.iter().for_each(&mut self.found);
     }
 
     fn close(&mut self) {
@@ -102,8 +109,20 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
             let own =
                 self.told.iter().filter(|(time_ns, task, _)| (*time_ns, *task) == (migration.time_ns, migration.task));
             migration.told = own.map(|(.., told)| told.clone()).collect();
-            (self.found)(&migration);
+            self.unplaced.push_back(migration);
         }
+        self.hand_on();
+    }
+
+    /// Hands on what is known whole, in order of time.
+    fn hand_on(&mut self) {
+        let waits = |migration: &Migration| {
+            migration.waker_cpu.is_some()
+                && migration.placement.is_none()
+                && self.placements.waker_cpu(migration.task).is_some()
+        };
+        let known = self.unplaced.iter().position(waits).unwrap_or(self.unplaced.len());
+        self.unplaced.drain(..known).for_each(|migration| (self.found)(&migration));
     }
 
     fn place(&mut self, task: TaskId, cpu: Option<CpuId>) {
@@ -138,6 +157,13 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
         if self.open.first().is_some_and(|open| open.time_ns != time_ns) {
             self.close();
         }
+        if let Some(placed) = self.placements.event(event) {
+            let mut moves = self.open.iter_mut().rev().chain(self.unplaced.iter_mut().rev());
+            let moved = moves.find(|moved| moved.task == placed.task && moved.waker_cpu.is_some());
+            if let Some(moved) = moved.filter(|moved| moved.placement.is_none()) {
+                moved.placement = Some(placed);
+            }
+        }
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {
                 if !prev.is_idle() && matches!(prev_state, PrevState::Sleeping | PrevState::Dead) {
@@ -148,13 +174,7 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
                 }
                 self.current[cpu.index()] = next;
             }
-            EventKind::Waking { task, .. } | EventKind::Fork { child: task, .. } => {
-                if task.index() >= self.woken_from.len() {
-                    self.woken_from.resize(task.index() + 1, None);
-                }
-                self.woken_from[task.index()] = Some(cpu);
-            }
-            EventKind::Wakeup { task } if self.queued(task).is_none() => self.place(task, Some(cpu)),
+            EventKind::Wakeup { task, .. } if self.queued(task).is_none() => self.place(task, Some(cpu)),
             EventKind::Migrate { task, from, to, kind } => {
                 known(from).and_then(|()| known(to))?;
                 let queued = self.queued(task);
@@ -169,7 +189,8 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
                     decided_on: cpu,
                     running_there: self.current[cpu.index()],
                     kind,
-                    waker_cpu: waker.then(|| self.woken_from.get(task.index()).copied().flatten()).flatten(),
+                    waker_cpu: if waker { self.placements.waker_cpu(task) } else { None },
+                    placement: None,
                     runnable: [without(from), without(to)],
                     idle: [self.idle_among(self.machine.cpus_of_llc(llc).iter()), self.idle_among(self.machine.cpus())],
                     told: Vec::new(),
@@ -243,6 +264,9 @@ pub fn in_words(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) ->
         None if migration.running_there.is_idle() => writeln!(text, "  by:       {decided_on}, which was idle"),
         None => writeln!(text, "  by:       {decided_on}, which ran {}", name(migration.running_there)),
     };
+    if let Some(place) = migration.placement.and_then(|placement| place_in_words(&placement, machine, tasks)) {
+        let _ = writeln!(text, "  place:    {place}");
+    }
     let [on_from, on_to] = migration.runnable;
     let _ = writeln!(text, "  runnable: {on_from} others on {from}, {on_to} on {to}");
     let [(llc_idle, llc_all), (idle, all)] = migration.idle;
@@ -329,6 +353,9 @@ pub struct MigrationRecord {
     /// Where the one who woke or created the task ran, where that is why.
     #[serde(skip_serializing_if = "Option::is_none")]
     waker_cpu: Option<u32>,
+    /// Why it was placed where it was, where somebody told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    placement: Option<PlacementRecord>,
     /// Other runnable tasks on the old and the new CPU.
     runnable_on_from: u32,
     runnable_on_to: u32,
@@ -397,6 +424,7 @@ impl MigrationRecord {
             decided_on: migration.decided_on.0,
             running_there: name(migration.running_there),
             waker_cpu: migration.waker_cpu.map(|cpu| cpu.0),
+            placement: migration.placement.and_then(|placement| PlacementRecord::of(&placement, machine, tasks)),
             runnable_on_from,
             runnable_on_to,
             idle_in_llc,
@@ -422,6 +450,7 @@ pub(crate) fn task_name(tasks: &[TaskInfo], task: TaskId) -> String {
 pub(crate) mod tests {
     use super::*;
     use warmcore_topology::resolve;
+    use warmcore_trace::{PlaceReason, SearchStart, SearchStep};
 
     pub(crate) fn tasks(count: u32) -> Vec<TaskInfo> {
         (0..count)
@@ -443,15 +472,59 @@ pub(crate) mod tests {
         let to = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
         vec![
             event(0, 0, EventKind::Fork { parent: TaskId::IDLE, child: a }),
-            event(0, 0, EventKind::Wakeup { task: a }),
+            event(0, 0, EventKind::Wakeup { task: a, reason: None }),
             event(0, 0, to(TaskId::IDLE, PrevState::Idle, a)),
             event(5, 0, EventKind::Fork { parent: a, child: b }),
-            event(5, 0, EventKind::Wakeup { task: b }),
+            event(5, 0, EventKind::Wakeup { task: b, reason: None }),
             event(1_000, 2, EventKind::Migrate { task: b, from: CpuId(0), to: CpuId(2), kind: MigrationKind::Steal }),
             event(1_000, 2, EventKind::Decision { decision: 0, task: b, value: 0 }),
             event(1_000, 2, to(TaskId::IDLE, PrevState::Idle, b)),
             event(3_000, 2, to(b, PrevState::Sleeping, TaskId::IDLE)),
         ]
+    }
+
+    /// A task that sleeps on CPU 2 is woken on CPU 0 and queued on CPU 1, by an interrupt, 300 ns later.
+    fn woken() -> Vec<Event> {
+        let event = |time_ns, cpu, kind| Event { time_ns, cpu: CpuId(cpu), kind };
+        let (waker, task) = (TaskId(0), TaskId(1));
+        let reason = PlaceReason { start: SearchStart::WakerSync, step: SearchStep::CpuIdle };
+        vec![
+            event(1_000, 0, EventKind::Waking { task, target_cpu: CpuId(2), waker }),
+            event(1_000, 0, EventKind::Migrate { task, from: CpuId(2), to: CpuId(1), kind: MigrationKind::Wakeup }),
+            event(
+                1_200,
+                3,
+                EventKind::Migrate { task: waker, from: CpuId(0), to: CpuId(3), kind: MigrationKind::Steal },
+            ),
+            event(1_300, 1, EventKind::Wakeup { task, reason: Some(reason) }),
+            event(1_400, 1, EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Idle, next: task }),
+        ]
+    }
+
+    #[test]
+    fn a_wakeup_that_moved_a_task_is_told_with_who_woke_it_and_the_rule_that_placed_it() {
+        let machine = resolve("1s1n2l2c1t").unwrap();
+        let tables = RunTables::default();
+        let mut found = Vec::new();
+        let mut migrations = Migrations::new(&machine, &tables, |migration: &Migration| found.push(migration.clone()));
+        migrations.events(&woken()).unwrap();
+        migrations.finish();
+        assert_eq!(found.iter().map(|migration| migration.time_ns).collect::<Vec<_>>(), [1_000, 1_200]);
+        let text = in_words(&found[0], &machine, &tasks(2));
+        let place = text.lines().find(|line| line.starts_with("  place:")).unwrap();
+        assert_eq!(
+            place,
+            "  place:    woken by worker-0/0 on cpu0: wake_affine chose the waker's CPU, since the waker is about to sleep and runs \
+             alone there; the search found the first idle CPU in that LLC: cpu1 of llc0"
+        );
+        let record = serde_json::to_value(MigrationRecord::of(&found[0], &machine, &tasks(2))).unwrap();
+        assert_eq!(record["placement"]["search_start"], "waker_sync");
+        assert_eq!(record["placement"]["search_step"], "cpu_idle");
+        assert!(!in_words(&found[1], &machine, &tasks(2)).contains("place:"), "nobody was woken");
+        assert_eq!(
+            serde_json::to_value(MigrationRecord::of(&found[1], &machine, &tasks(2))).unwrap().get("placement"),
+            None
+        );
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::io::{self, Write};
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_topology::CpuId;
-use warmcore_trace::{Event, EventKind, MigrationKind, Sink, Slice, SliceBuilder, SliceEnd, TaskId, TaskInfo};
+use warmcore_trace::{
+    Event, EventKind, MigrationKind, PlaceReason, SearchStart, Sink, Slice, SliceBuilder, SliceEnd, TaskId, TaskInfo,
+};
 
 use crate::explain::{seconds, task_name};
 use crate::units::duration;
@@ -14,7 +16,8 @@ use crate::units::duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
     /// A line for each entry: when it ended, CPU, task, how long the task had waited for something, how long it had waited for a CPU,
-    /// how long it ran.
+    /// how long it ran, how it left, and, where a wakeup
+    /// brought it there and it is told why, where the search for its CPU began and how it ended.
     Lines,
     /// One JSON document, an entry a line.
     Json,
@@ -60,6 +63,11 @@ enum Entry<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         run_delay_ns: Option<u64>,
         state: &'static str,
+        /// Why the wakeup before it placed it there; absent where nobody told.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        search_start: Option<&'static str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        search_step: Option<&'static str>,
     },
     Migration {
         time_ns: u64,
@@ -80,9 +88,9 @@ impl<'a, W: Write> TimeHistory<'a, W> {
     pub fn new(mut out: W, form: Form, subject: Subject<'a>) -> io::Result<Self> {
         match form {
             Form::Lines => {
-                let heading = ["time", "cpu", "task name", "wait time", "sch delay", "run time", "state"];
+                let heading = ["time", "cpu", "task name", "wait time", "sch delay", "run time", "state", "placed"];
                 line(&mut out, &heading.map(str::to_owned))?;
-                line(&mut out, &["(s)", "", "", "", "", "", ""].map(str::to_owned))?;
+                line(&mut out, &["(s)", "", "", "", "", "", "", ""].map(str::to_owned))?;
             }
             Form::Json => {
                 let scheduler = serde_json::to_string(subject.scheduler)?;
@@ -142,6 +150,8 @@ impl<'a, W: Write> TimeHistory<'a, W> {
                 waited_ns: waited,
                 run_delay_ns: slice.run_delay_ns,
                 state,
+                search_start: slice.placed.map(|placed| placed.start.name()),
+                search_step: slice.placed.map(|placed| placed.step.name()),
             });
         }
         let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| duration(ns as f64));
@@ -153,6 +163,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
             time(slice.run_delay_ns),
             time(Some(slice.end_ns - slice.start_ns)),
             state.to_owned(),
+            slice.placed.map_or_else(String::new, placed),
         ];
         line(&mut self.out, &cells)
     }
@@ -197,8 +208,16 @@ fn name(tasks: &[TaskInfo], task: TaskId) -> &str {
     tasks.get(task.index()).map_or("idle", |info| &info.name)
 }
 
-fn line(out: &mut impl Write, [time, cpu, task, waited, delay, ran, state]: &[String; 7]) -> io::Result<()> {
-    let text = format!("{time:>16} {cpu:<8} {task:<24} {waited:>10} {delay:>10} {ran:>10} {state}");
+/// Start and step of a search, the step only where nothing was searched.
+fn placed(reason: PlaceReason) -> String {
+    match reason.start {
+        SearchStart::Nowhere => reason.step.name().to_owned(),
+        start => format!("{} > {}", start.name(), reason.step.name()),
+    }
+}
+
+fn line(out: &mut impl Write, [time, cpu, task, waited, delay, ran, state, placed]: &[String; 8]) -> io::Result<()> {
+    let text = format!("{time:>16} {cpu:<8} {task:<24} {waited:>10} {delay:>10} {ran:>10} {state:<5} {placed}");
     writeln!(out, "{}", text.trim_end())
 }
 

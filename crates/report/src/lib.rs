@@ -27,6 +27,7 @@ pub mod pack;
 pub mod packed;
 pub mod pdf;
 pub mod perfetto;
+pub mod placement;
 pub mod printable;
 pub mod rows;
 pub mod run;

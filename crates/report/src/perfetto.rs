@@ -287,7 +287,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                 compact.waking_prio.push(PRIORITY);
                 compact.waking_comm_index.push(index);
             }
-            EventKind::Wakeup { task } => {
+            EventKind::Wakeup { task, .. } => {
                 if self.queued_on.get(task.index()).copied().flatten().is_none() {
                     self.place(time_ns, task, Some(cpu))?;
                 }

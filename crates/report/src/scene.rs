@@ -291,7 +291,7 @@ impl Recorder {
                     self.place(time_ns, next, Some(cpu));
                 }
             }
-            EventKind::Wakeup { task } => {
+            EventKind::Wakeup { task, .. } => {
                 if self.queued(task).is_none() {
                     self.place(time_ns, task, Some(cpu));
                 }
@@ -458,11 +458,11 @@ mod tests {
         let machine = resolve("1s1n2l2c1t").unwrap();
         let mut recorder = Recorder::new(&machine, None, 1000, limits);
         let events = [
-            event(0, 0, EventKind::Wakeup { task: TaskId(0) }),
+            event(0, 0, EventKind::Wakeup { task: TaskId(0), reason: None }),
             switch(0, 0, IDLE, PrevState::Idle, 0),
-            event(100, 0, EventKind::Wakeup { task: TaskId(1) }),
+            event(100, 0, EventKind::Wakeup { task: TaskId(1), reason: None }),
             switch(300, 0, 0, PrevState::Sleeping, 1),
-            event(500, 2, EventKind::Wakeup { task: TaskId(0) }),
+            event(500, 2, EventKind::Wakeup { task: TaskId(0), reason: None }),
             switch(500, 2, IDLE, PrevState::Idle, 0),
         ];
         recorder.events(&events).unwrap();

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags, run};
 use warmcore_topology::CpuId;
-use warmcore_trace::TaskId;
+use warmcore_trace::{SearchStart, SearchStep, TaskId};
 
 use crate::registry::SchedulerInfo;
 use crate::tunables::{TunableSet, tunables};
@@ -70,8 +70,10 @@ impl Scheduler for Fifo {
     fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, _flags: WakeFlags) -> CpuId {
         let runnable = |cpu: CpuId| self.queues[cpu.index()].runnable;
         if core.may_run_on(task, prev) && runnable(prev) == 0 {
+            core.tell_place(task, SearchStart::Previous, SearchStep::PreviousFree);
             return prev;
         }
+        core.tell_place(task, SearchStart::Previous, SearchStep::ShortestQueue);
         core.allowed(task).iter().min_by_key(|&cpu| runnable(cpu)).unwrap_or(prev)
     }
 

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, QueueLock, Scheduler, WakeFlags, run};
 use warmcore_topology::CpuId;
-use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
+use warmcore_trace::{MigrationKind, OverheadKind, SearchStart, SearchStep, TaskId};
 
 use crate::registry::SchedulerInfo;
 use crate::tunables::{TunableSet, tunables};
@@ -107,10 +107,15 @@ impl Scheduler for RoundRobin {
     fn task_dead(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
 
     fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, _flags: WakeFlags) -> CpuId {
-        if core.may_run_on(task, prev) && self.is_free(core, prev) {
-            return prev;
-        }
-        core.allowed(task).iter().find(|&cpu| self.is_free(core, cpu)).unwrap_or(prev)
+        let (cpu, step) = if core.may_run_on(task, prev) && self.is_free(core, prev) {
+            (prev, SearchStep::PreviousFree)
+        } else if let Some(free) = core.allowed(task).iter().find(|&cpu| self.is_free(core, cpu)) {
+            (free, SearchStep::FirstFree)
+        } else {
+            (prev, SearchStep::NoneFree)
+        };
+        core.tell_place(task, SearchStart::Previous, step);
+        cpu
     }
 
     fn holds(&self, _task: TaskId) -> bool {

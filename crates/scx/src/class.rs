@@ -5,7 +5,7 @@
 
 use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, WakeFlags};
 use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::TaskId;
+use warmcore_trace::{SearchStart, SearchStep, TaskId};
 use warmcore_workload::Policy;
 
 use crate::decisions::ExtDecisions;
@@ -331,10 +331,12 @@ impl<P: Operations> Scheduler for Ext<P> {
 
     fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
         if self.state.is_bypassed() {
+            core.tell_place(task, SearchStart::Nowhere, SearchStep::Bypassed);
             return prev;
         }
         // A kernel says so when a task wakes, not when it is new.
         self.state.tasks[task.index()].cpu_selected = !flags.fork;
+        self.state.built_in_choice = None;
         if !self.state.has(Operation::SelectCpu) {
             let (cpu, idle) = Kfuncs { core, state: &mut self.state }.select_cpu_dfl(task, prev, flags);
             if idle {
@@ -342,15 +344,18 @@ impl<P: Operations> Scheduler for Ext<P> {
                 self.state.tasks[task.index()].verdict =
                     Some(Insertion { dsq: DsqId::LOCAL, flags: EnqueueFlags::default(), vtime: None });
             }
+            self.state.tell_place(core, task, prev, cpu);
             return cpu;
         }
         let cpu = call!(self, core, SelectCpu, Context::OneTask(task), select_cpu(task, prev, flags));
         self.state.settle(core);
         if self.state.is_cpu(cpu) {
+            self.state.tell_place(core, task, prev, cpu);
             return cpu;
         }
         let message = format!("select_cpu chose {cpu} for task {}, which the machine does not have", task.0);
         self.state.fail(core, ExitKind::Error, 0, message);
+        core.tell_place(task, SearchStart::Nowhere, SearchStep::NoSuchCpu);
         prev
     }
 

@@ -3,6 +3,7 @@
 //! Source: `docs/spec/sched-ext.md` section 7. One pair of masks for the machine; those per node (`BUILTIN_IDLE_PER_NODE`) are not modelled.
 
 use warmcore_topology::{CpuId, CpuSet, Machine};
+use warmcore_trace::SearchStep;
 
 /// Which CPUs a search takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,50 +89,58 @@ impl IdleMasks {
         Some(cpu)
     }
 
-    /// The CPU to wake a task on (`scx_bpf_select_cpu_dfl`), and whether it is idle and now claimed.
-    pub fn select(&mut self, machine: &Machine, search: &Search<'_>) -> (CpuId, bool) {
+    /// The CPU to wake a task on (`scx_bpf_select_cpu_dfl`), with the step that found it: idle and now claimed, unless that is
+    /// [`SearchStep::NoneClaimed`].
+    pub fn select(&mut self, machine: &Machine, search: &Search<'_>) -> (CpuId, SearchStep) {
+        use SearchStep::{AnyCore, AnyCpu, LlcCore, LlcCpu, NodeCore, NodeCpu, SiblingClaimed};
         let Search { here, prev, allowed, sync } = *search;
         if let Some(sync) = sync
-            && let Some(cpu) = self.select_for_sync(machine, search, sync)
+            && let Some(found) = self.select_for_sync(machine, search, sync)
         {
-            return (cpu, true);
+            return found;
         }
         let (llc, node) = (machine.cpus_of_llc(machine.llc_of(prev)), machine.cpus_of_node(machine.node_of(prev)));
         let llc_step = (llc.len() < machine.cpu_count()).then_some(llc);
         let node_step = (node.len() < machine.cpu_count() && node.len() != llc.len()).then_some(node);
-        let steps = [llc_step, node_step];
+        // Each step's CPUs, of which there are none where an earlier step has the same; all CPUs come last.
+        let outward = |[near, far, all]: [SearchStep; 3]| {
+            let within = [llc_step.map(|cpus| (Some(cpus), near)), node_step.map(|cpus| (Some(cpus), far))];
+            within.into_iter().flatten().chain([(None, all)])
+        };
         let prev_allowed = allowed.contains(prev);
         if machine.smt_width() > 1 {
             if prev_allowed && self.cores.contains(prev) {
                 self.test_and_clear(machine, prev);
-                return (prev, true);
+                return (prev, SearchStep::PreviousCore);
             }
-            for within in steps.into_iter().flatten().map(Some).chain([None]) {
+            for (within, step) in outward([LlcCore, NodeCore, AnyCore]) {
                 if let Some(cpu) = self.pick(machine, here, (allowed, within), Smt::WholeCore) {
-                    return (cpu, true);
+                    return (cpu, step);
                 }
             }
         }
         if prev_allowed && self.test_and_clear(machine, prev) {
-            return (prev, true);
+            return (prev, SearchStep::PreviousClaimed);
         }
         let siblings = (machine.smt_width() > 1).then(|| machine.cpus_of_core(machine.core_of(prev)));
-        for within in siblings.into_iter().chain(steps.into_iter().flatten()).map(Some).chain([None]) {
+        let siblings = siblings.map(|cpus| (Some(cpus), SiblingClaimed));
+        for (within, step) in siblings.into_iter().chain(outward([LlcCpu, NodeCpu, AnyCpu])) {
             if let Some(cpu) = self.pick(machine, here, (allowed, within), Smt::Preferred) {
-                return (cpu, true);
+                return (cpu, step);
             }
         }
-        (prev, false)
+        (prev, SearchStep::NoneClaimed)
     }
 
-    fn select_for_sync(&mut self, machine: &Machine, search: &Search<'_>, sync: Sync) -> Option<CpuId> {
+    fn select_for_sync(&mut self, machine: &Machine, search: &Search<'_>, sync: Sync) -> Option<(CpuId, SearchStep)> {
         let Search { here, prev, allowed, .. } = *search;
         let whole = machine.smt_width() == 1 || self.cores.contains(prev);
         let shares_cache = machine.llc_of(here) == machine.llc_of(prev);
         if shares_cache && allowed.contains(prev) && whole && self.test_and_clear(machine, prev) {
-            return Some(prev);
+            return Some((prev, SearchStep::SyncPrevious));
         }
-        (sync.local_is_empty && !self.cpus.is_empty() && allowed.contains(here)).then_some(here)
+        let stays = sync.local_is_empty && !self.cpus.is_empty() && allowed.contains(here);
+        stays.then_some((here, SearchStep::SyncWaker))
     }
 }
 
@@ -210,10 +219,11 @@ mod tests {
         let mut masks = all_idle(&machine);
         let allowed = machine.all_cpus();
         let search = Search { here: CpuId(0), prev: CpuId(2), allowed, sync: None };
-        assert_eq!(masks.select(&machine, &search), (CpuId(2), true));
-        assert_eq!(masks.select(&machine, &search), (CpuId(3), true));
-        assert!(masks.select(&machine, &search).0.0 < 2);
+        assert_eq!(masks.select(&machine, &search), (CpuId(2), SearchStep::PreviousClaimed));
+        assert_eq!(masks.select(&machine, &search), (CpuId(3), SearchStep::LlcCpu));
+        let (cpu, step) = masks.select(&machine, &search);
+        assert!(cpu.0 < 2 && step == SearchStep::AnyCpu);
         masks.select(&machine, &search);
-        assert_eq!(masks.select(&machine, &search), (CpuId(2), false));
+        assert_eq!(masks.select(&machine, &search), (CpuId(2), SearchStep::NoneClaimed));
     }
 }

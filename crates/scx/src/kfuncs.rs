@@ -4,7 +4,7 @@
 
 use warmcore_kernel::{Core, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet, Machine};
-use warmcore_trace::TaskId;
+use warmcore_trace::{SearchStep, TaskId};
 
 use crate::exit::ExitKind;
 use crate::idle::{Search, Smt, Sync};
@@ -279,7 +279,9 @@ impl Kfuncs<'_, '_> {
         let local_is_empty = self.state.queues.len(self.state.local(here)) == 0;
         let sync = (flags.sync && flags.by_task).then_some(Sync { local_is_empty });
         let search = Search { here, prev, allowed: self.core.allowed(task), sync };
-        self.state.idle.select(self.core.machine(), &search)
+        let (cpu, step) = self.state.idle.select(self.core.machine(), &search);
+        self.state.built_in_choice = Some((prev, cpu, step));
+        (cpu, step != SearchStep::NoneClaimed)
     }
 
     /// The same for a part of the CPUs; `None` if none of them is idle (`scx_bpf_select_cpu_and`).
@@ -296,7 +298,11 @@ impl Kfuncs<'_, '_> {
             &both
         };
         let search = Search { here, prev, allowed, sync };
-        let (cpu, idle) = self.state.idle.select(self.core.machine(), &search);
+        let (cpu, step) = self.state.idle.select(self.core.machine(), &search);
+        let idle = step != SearchStep::NoneClaimed;
+        if idle {
+            self.state.built_in_choice = Some((prev, cpu, step));
+        }
         idle.then_some(cpu)
     }
 

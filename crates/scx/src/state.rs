@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use warmcore_kernel::{Core, State as TaskState};
 use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
+use warmcore_trace::{MigrationKind, OverheadKind, SearchStart, SearchStep, TaskId};
 
 use crate::decisions::ExtDecisions;
 use crate::entities::Entities;
@@ -71,6 +71,8 @@ pub(crate) struct State {
     pub table: OperationTable,
     pub queues: Queues,
     pub idle: IdleMasks,
+    /// Previous CPU, choice and step of the last built-in selection.
+    pub built_in_choice: Option<(CpuId, CpuId, SearchStep)>,
     pub tasks: Vec<ExtTask>,
     pub entities: Entities,
     /// By CPU: runnable tasks, the running one included.
@@ -113,6 +115,7 @@ impl State {
             table,
             queues,
             idle: IdleMasks::new(machine),
+            built_in_choice: None,
             tasks: Vec::new(),
             entities,
             runnable: vec![0; cpus],
@@ -157,6 +160,16 @@ impl State {
         }
         let kind = if self.picking.is_some() { OverheadKind::Switch } else { OverheadKind::Wakeup };
         core.charge(cpu, spent_ns, kind);
+    }
+
+    /// Says why a task goes to a CPU: the built-in selection's step where it has chosen that CPU, else the program has.
+    pub fn tell_place(&self, core: &mut Core<'_>, task: TaskId, prev: CpuId, cpu: CpuId) {
+        match self.built_in_choice {
+            Some((from, chosen, step)) if (from, chosen) == (prev, cpu) => {
+                core.tell_place(task, SearchStart::Previous, step);
+            }
+            _ => core.tell_place(task, SearchStart::Nowhere, SearchStep::Program),
+        }
     }
 
     /// Whether a queue belongs to the program.

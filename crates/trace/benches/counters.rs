@@ -51,7 +51,7 @@ impl Kernel {
             if restrictions > 0 {
                 kernel.emit(home, EventKind::Affinity { task: TaskId(task), restriction: task % restrictions });
             }
-            kernel.emit(home, EventKind::Wakeup { task: TaskId(task) });
+            kernel.emit(home, EventKind::Wakeup { task: TaskId(task), reason: None });
             kernel.switch(home, PrevState::Idle, TaskId(task));
             kernel.switch(home, PrevState::Sleeping, TaskId::IDLE);
         }
@@ -89,7 +89,7 @@ impl Kernel {
         }
         self.cpu[task.index()] = to;
         self.now_ns += self.below(100) as u64;
-        self.emit(to, EventKind::Wakeup { task });
+        self.emit(to, EventKind::Wakeup { task, reason: None });
         let current = self.current[to.index()];
         if current.is_idle() {
             self.switch(to, PrevState::Idle, task);

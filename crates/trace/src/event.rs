@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use warmcore_topology::CpuId;
 
-use crate::BalanceDetail;
+use crate::{BalanceDetail, PlaceReason};
 
 /// A task of the run, dense in order of creation. Task 0 is a task like any other; idle is [`TaskId::IDLE`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -152,6 +152,8 @@ pub enum EventKind {
     Wakeup {
         /// Task now runnable.
         task: TaskId,
+        /// Why there; `None` if nobody told, as no real kernel does.
+        reason: Option<PlaceReason>,
     },
     /// `sched_migrate_task`: the task is from now on assigned to `to`. `cpu` is where the decision was made.
     Migrate {

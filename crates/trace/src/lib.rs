@@ -2,6 +2,7 @@
 //!
 //! - [`event`]: the event model, shared by all places that run experiments, and the [`Sink`] that takes events.
 //! - [`balance_details`]: the figures that a load balancer's moves rested on, for those who ask.
+//! - [`place_reason`]: why a woken or new task was placed where it was, as policies say it.
 //! - [`mod@decisions`]: what schedulers say they decided, and why.
 //! - [`tables`]: what the indices in events stand for; the tasks of a run.
 //! - [`histogram`]: latencies in constant memory.
@@ -23,6 +24,7 @@ pub mod histogram;
 pub mod memory_counters;
 pub mod metrics;
 pub mod outcome;
+pub mod place_reason;
 #[cfg(test)]
 mod random_events;
 pub mod sink;
@@ -40,6 +42,7 @@ pub use histogram::Histogram;
 pub use memory_counters::{MemoryCounters, MemoryEvent, TimeShare};
 pub use metrics::{Counters, Metrics, Start};
 pub use outcome::{ApplicationOutcome, BackgroundOutcome, CpuOutcome, End, Outcome, PlacementEffort, TaskOutcome};
+pub use place_reason::{PlaceReason, SearchStart, SearchStep, Side};
 pub use sink::{NullSink, Tee};
 pub use slices::{Slice, SliceBuilder, SliceEnd};
 #[cfg(feature = "store")]

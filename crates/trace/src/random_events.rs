@@ -6,8 +6,8 @@ use rand_pcg::Pcg64Mcg;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 
 use crate::{
-    DecisionKind, DecisionValue, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, PrevState, RunTables,
-    TaskId, TaskInfo,
+    DecisionKind, DecisionValue, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, PlaceReason, PrevState,
+    RunTables, SearchStart, SearchStep, TaskId, TaskInfo,
 };
 
 #[derive(Clone, Copy, PartialEq)]
@@ -144,7 +144,8 @@ impl RandomRun {
             self.emit(old, EventKind::Migrate { task, from: old, to, kind: MigrationKind::Wakeup });
         }
         self.tasks[task.index()] = (Doing::Queued(to), to);
-        self.emit(to, EventKind::Wakeup { task });
+        let reason = self.any_reason();
+        self.emit(to, EventKind::Wakeup { task, reason });
     }
 
     fn wake(&mut self, cpu: CpuId) {
@@ -157,6 +158,12 @@ impl RandomRun {
         if self.below(2) == 0 {
             self.place();
         }
+    }
+
+    fn any_reason(&mut self) -> Option<PlaceReason> {
+        let start = SearchStart::ALL[self.below(SearchStart::COUNT)];
+        let step = SearchStep::ALL[self.below(SearchStep::COUNT)];
+        (self.below(3) > 0).then_some(PlaceReason { start, step })
     }
 
     fn switch(&mut self, cpu: CpuId) {
@@ -217,7 +224,7 @@ impl RandomRun {
         let Some(task) = self.any_task(awake) else { return };
         let target_cpu = self.tasks[task.index()].1;
         self.emit(cpu, EventKind::Waking { task, target_cpu, waker: TaskId::IDLE });
-        self.emit(target_cpu, EventKind::Wakeup { task });
+        self.emit(target_cpu, EventKind::Wakeup { task, reason: None });
     }
 
     fn remark(&mut self, cpu: CpuId) {

@@ -6,7 +6,7 @@
 
 use warmcore_topology::CpuId;
 
-use crate::{Event, EventError, EventKind, PrevState, TaskId};
+use crate::{Event, EventError, EventKind, PlaceReason, PrevState, TaskId};
 
 /// First task id that is refused: far above any run, low enough not to exhaust memory on a damaged trace.
 pub(crate) const TASK_LIMIT: u32 = 1 << 22;
@@ -56,14 +56,16 @@ pub struct Slice {
     /// How long it had been runnable before: since its waking, its fork, or its preemption. `None` if that was not
     /// observed.
     pub run_delay_ns: Option<u64>,
+    /// Why it was placed there, if it came from a wakeup or its fork and somebody told.
+    pub placed: Option<PlaceReason>,
 }
 
 #[derive(Clone, Copy)]
 enum Doing {
     Unknown,
     Sleeping,
-    Waiting { since_ns: Option<u64> },
-    Running { cpu: CpuId, start_ns: u64, run_delay_ns: Option<u64> },
+    Waiting { since_ns: Option<u64>, placed: Option<PlaceReason> },
+    Running { cpu: CpuId, start_ns: u64, run_delay_ns: Option<u64>, placed: Option<PlaceReason> },
     Dead,
 }
 
@@ -92,7 +94,7 @@ impl SliceBuilder {
             return Err(EventError::OutOfOrder { event: *event, previous_ns: self.now_ns });
         }
         self.now_ns = event.time_ns;
-        let runnable = Doing::Waiting { since_ns: Some(event.time_ns) };
+        let runnable = Doing::Waiting { since_ns: Some(event.time_ns), placed: None };
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {
                 let ended = if prev.is_idle() { None } else { self.leave(event, prev, prev_state)? };
@@ -107,12 +109,13 @@ impl SliceBuilder {
                     *doing = runnable;
                 }
             }
-            EventKind::Wakeup { task } => {
-                let doing = self.task(event, task)?;
-                if matches!(doing, Doing::Unknown | Doing::Sleeping) {
-                    *doing = Doing::Waiting { since_ns: None };
+            EventKind::Wakeup { task, reason } => match self.task(event, task)? {
+                doing @ (Doing::Unknown | Doing::Sleeping) => {
+                    *doing = Doing::Waiting { since_ns: None, placed: reason };
                 }
-            }
+                Doing::Waiting { placed, .. } => *placed = reason,
+                Doing::Running { .. } | Doing::Dead => {}
+            },
             EventKind::Exit { task } => {
                 let doing = self.task(event, task)?;
                 if !matches!(doing, Doing::Running { .. }) {
@@ -136,8 +139,9 @@ impl SliceBuilder {
     pub fn open_slices(&self, end_ns: u64) -> impl Iterator<Item = Slice> + '_ {
         let end_ns = end_ns.max(self.now_ns);
         self.tasks.iter().enumerate().filter_map(move |(index, doing)| match *doing {
-            Doing::Running { cpu, start_ns, run_delay_ns } => {
-                Some(Slice { task: TaskId(index as u32), cpu, start_ns, end_ns, end: SliceEnd::Open, run_delay_ns })
+            Doing::Running { cpu, start_ns, run_delay_ns, placed } => {
+                let task = TaskId(index as u32);
+                Some(Slice { task, cpu, start_ns, end_ns, end: SliceEnd::Open, run_delay_ns, placed })
             }
             _ => None,
         })
@@ -146,7 +150,7 @@ impl SliceBuilder {
     fn leave(&mut self, event: &Event, prev: TaskId, prev_state: PrevState) -> Result<Option<Slice>, EventError> {
         let doing = self.task(event, prev)?;
         let (next_doing, end) = match prev_state {
-            PrevState::Runnable => (Doing::Waiting { since_ns: Some(event.time_ns) }, SliceEnd::Runnable),
+            PrevState::Runnable => (Doing::Waiting { since_ns: Some(event.time_ns), placed: None }, SliceEnd::Runnable),
             PrevState::Sleeping => (Doing::Sleeping, SliceEnd::Sleeping),
             PrevState::Dead => (Doing::Dead, SliceEnd::Dead),
             // Idle leaves as the idle task only: nothing is known of this one.
@@ -156,8 +160,8 @@ impl SliceBuilder {
             }
         };
         match std::mem::replace(doing, next_doing) {
-            Doing::Running { cpu, start_ns, run_delay_ns } if cpu == event.cpu => {
-                Ok(Some(Slice { task: prev, cpu, start_ns, end_ns: event.time_ns, end, run_delay_ns }))
+            Doing::Running { cpu, start_ns, run_delay_ns, placed } if cpu == event.cpu => {
+                Ok(Some(Slice { task: prev, cpu, start_ns, end_ns: event.time_ns, end, run_delay_ns, placed }))
             }
             _ => Ok(None),
         }
@@ -165,11 +169,11 @@ impl SliceBuilder {
 
     fn enter(&mut self, event: &Event, next: TaskId) -> Result<(), EventError> {
         let doing = self.task(event, next)?;
-        let run_delay_ns = match *doing {
-            Doing::Waiting { since_ns } => since_ns.map(|since_ns| event.time_ns - since_ns),
-            _ => None,
+        let (run_delay_ns, placed) = match *doing {
+            Doing::Waiting { since_ns, placed } => (since_ns.map(|since_ns| event.time_ns - since_ns), placed),
+            _ => (None, None),
         };
-        *doing = Doing::Running { cpu: event.cpu, start_ns: event.time_ns, run_delay_ns };
+        *doing = Doing::Running { cpu: event.cpu, start_ns: event.time_ns, run_delay_ns, placed };
         Ok(())
     }
 
@@ -189,7 +193,7 @@ mod tests {
     use super::*;
     use crate::metrics::Counters;
     use crate::random_events::RandomRun;
-    use crate::{Histogram, Sink, Start};
+    use crate::{Histogram, SearchStep, Sink, Start};
     use proptest::prelude::*;
 
     fn slices(events: &[Event], end_ns: u64) -> Vec<Slice> {
@@ -208,13 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_knows_its_delay_and_why_it_ended() {
+    fn a_slice_knows_its_delay_why_it_was_placed_there_and_why_it_ended() {
+        let reason = Some(PlaceReason::without_search(SearchStep::OnlyCpu));
         let (a, b) = (TaskId(0), TaskId(1));
         let events = [
             event(0, 0, EventKind::Fork { parent: TaskId::IDLE, child: a }),
-            event(5, 2, EventKind::Wakeup { task: a }),
+            event(5, 2, EventKind::Wakeup { task: a, reason }),
             switch(10, 2, TaskId::IDLE, PrevState::Idle, a),
-            event(20, 2, EventKind::Wakeup { task: b }),
+            event(20, 2, EventKind::Wakeup { task: b, reason: None }),
             switch(30, 2, a, PrevState::Runnable, b),
             switch(50, 2, b, PrevState::Sleeping, a),
         ];
@@ -225,9 +230,10 @@ mod tests {
             end_ns,
             end,
             run_delay_ns,
+            placed: None,
         };
         let expected = [
-            slice(a, 10, 30, SliceEnd::Runnable, Some(10)),
+            Slice { placed: reason, ..slice(a, 10, 30, SliceEnd::Runnable, Some(10)) },
             slice(b, 30, 50, SliceEnd::Sleeping, None),
             slice(a, 50, 80, SliceEnd::Open, Some(20)),
         ];

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `sched_switch` | context switch | `prev`, `prev_state` (`R`, `S`, `X`, `I`), `next`; −1 is idle |
 //! | `sched_waking` | waking | `task`, `target_cpu` (where it last ran), `waker` (−1: an interrupt, or not known) |
-//! | `sched_wakeup` | wakeup, on the CPU it is queued on | `task` |
+//! | `sched_wakeup` | wakeup, on the CPU it is queued on | `task`, `search_start` and `search_step` (why there; nothing if nobody told) |
 //! | `sched_migrate` | migration | `task`, `from_cpu`, `to_cpu`, `kind` |
 //! | `fork_exit` | fork, exit, change of affinity | `event`, `task`, `parent`, `restriction` |
 //! | `counters` | counter sample | `counter`, `name`, `task`, `value` |
@@ -18,7 +18,7 @@
 //!
 //! | file | one row per | columns |
 //! |---|---|---|
-//! | `slices` | stay on a CPU | `task`, `cpu`, `start_ns`, `end_ns`, `end`, `run_delay_ns` |
+//! | `slices` | stay on a CPU | `task`, `cpu`, `start_ns`, `end_ns`, `end`, `run_delay_ns`, `search_start` and `search_step` of the wakeup before it |
 //! | `topology` | CPU | `cpu`, `core`, `cluster`, `llc`, `node`, `socket`, the operating system's numbers, `capacity` |
 //! | `tasks` | task | `task`, `name`, `role`, `application`, `application_name`, `process` |
 //! | `meta` | fact about the run | `key`, `value` |

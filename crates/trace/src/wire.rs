@@ -2,8 +2,8 @@
 
 use warmcore_topology::CpuId;
 
-use crate::BalanceDetail;
 use crate::event::{Event, EventKind, MigrationKind, OverheadKind, PrevState, TaskId};
+use crate::{BalanceDetail, PlaceReason, SearchStart, SearchStep};
 
 /// Bytes of an event: time, CPU, which kind, a small number, two bytes of nothing, two numbers, a value.
 pub const EVENT_BYTES: usize = 32;
@@ -14,7 +14,7 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
     let (kind, small, first, second, value): (u8, u8, u32, u32, u64) = match event.kind {
         Switch { prev, prev_state, next } => (0, prev_state as u8, prev.0, next.0, 0),
         Waking { task, target_cpu, waker } => (1, 0, task.0, target_cpu.0, u64::from(waker.0)),
-        Wakeup { task } => (2, 0, task.0, 0, 0),
+        Wakeup { task, reason } => (2, 0, task.0, 0, reason_code(reason)),
         Migrate { task, from, to, kind } => (3, kind as u8, task.0, from.0, u64::from(to.0)),
         Fork { parent, child } => (4, 0, parent.0, child.0, 0),
         Exit { task } => (5, 0, task.0, 0, 0),
@@ -48,7 +48,7 @@ pub fn decode(bytes: &[u8; EVENT_BYTES]) -> Option<Event> {
             let waker = TaskId(u32::try_from(value).ok()?);
             EventKind::Waking { task, target_cpu: CpuId(second), waker }
         }
-        2 => EventKind::Wakeup { task },
+        2 => EventKind::Wakeup { task, reason: reason_of(value)? },
         3 => {
             let (from, to) = (CpuId(second), CpuId(u32::try_from(value).ok()?));
             EventKind::Migrate { task, from, to, kind: *MigrationKind::ALL.get(small)? }
@@ -67,6 +67,17 @@ pub fn decode(bytes: &[u8; EVENT_BYTES]) -> Option<Event> {
     Some(Event { time_ns: long(0), cpu: CpuId(word(8)), kind })
 }
 
+/// 0 for none, else the step's number and one more, and the start's above it.
+fn reason_code(reason: Option<PlaceReason>) -> u64 {
+    reason.map_or(0, |PlaceReason { start, step }| (start as u64) << 8 | (step as u64 + 1))
+}
+
+fn reason_of(code: u64) -> Option<Option<PlaceReason>> {
+    let Some(step) = ((code & 0xff) as usize).checked_sub(1) else { return (code == 0).then_some(None) };
+    let start = *SearchStart::ALL.get(usize::try_from(code >> 8).ok()?)?;
+    Some(Some(PlaceReason { start, step: *SearchStep::ALL.get(step)? }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,7 +88,11 @@ mod tests {
         let kinds = [
             EventKind::Switch { prev: task, prev_state: PrevState::Dead, next: other },
             EventKind::Waking { task, target_cpu: CpuId(3), waker: other },
-            EventKind::Wakeup { task },
+            EventKind::Wakeup { task, reason: None },
+            EventKind::Wakeup {
+                task,
+                reason: Some(PlaceReason { start: SearchStart::HintHome, step: SearchStep::NoGroup }),
+            },
             EventKind::Migrate { task, from: CpuId(1), to: CpuId(500), kind: MigrationKind::Numa },
             EventKind::Fork { parent: other, child: task },
             EventKind::Exit { task },

@@ -8,7 +8,9 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_report::explain::{Migration, MigrationRecord, Migrations, in_words};
 use warmcore_report::history::Form;
+use warmcore_report::placement::{LastPlacement, Placement, PlacementRecord, last_place_in_words};
 use warmcore_report::run::{Options, Run};
+use warmcore_trace::Tee;
 
 use crate::args::ExplainArguments;
 use crate::commands::report::{history, report_failure};
@@ -32,6 +34,9 @@ struct SchedulerDocument {
     /// Migrations that there are, of which these are the ones asked for.
     count: usize,
     migrations: Vec<MigrationRecord>,
+    /// Where the task was placed last up to the time, and why, if both were given and it is told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_placement: Option<PlacementRecord>,
 }
 
 /// Runs `explain`.
@@ -48,7 +53,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
     for index in chosen {
         let scene = &run.scenes[index];
         let machine = &run.disk.experiment.machine_of(index).value;
-        let found = migrations(&run, index, arguments, &signals)?;
+        let (found, last) = migrations(&run, index, arguments, &signals)?;
         let all = found.len();
         let shown = nearest(found, arguments.at, arguments.count);
         if console.json() {
@@ -60,6 +65,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
                     .iter()
                     .map(|migration| MigrationRecord::of(migration, machine, &scene.tasks))
                     .collect(),
+                last_placement: last.and_then(|last| PlacementRecord::of(&last, machine, &scene.tasks)),
             });
             continue;
         }
@@ -68,6 +74,9 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
             let _ = write!(text, " of {name}");
         }
         let _ = writeln!(text, ", trial {}", scene.trial);
+        if let Some(place) = last.and_then(|last| last_place_in_words(&last, machine, &scene.tasks)) {
+            let _ = writeln!(text, "last placement: {place}");
+        }
         shown.iter().for_each(|migration| text.push_str(&in_words(migration, machine, &scene.tasks)));
         text.push('\n');
         console.out(&text)?;
@@ -75,13 +84,13 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
     if console.json() { Ok(console.out(&pretty(&document))?) } else { Ok(()) }
 }
 
-/// The migrations that were asked for, of the trial of a scheduler.
+/// The migrations that were asked for, of the trial of a scheduler; and of a task at a time where it was placed last.
 fn migrations(
     run: &Run,
     index: usize,
     arguments: &ExplainArguments,
     signals: &Signals,
-) -> Result<Vec<Migration>, Failure> {
+) -> Result<(Vec<Migration>, Option<Placement>), Failure> {
     let scene = &run.scenes[index];
     if let Some(name) = &arguments.task
         && !scene.tasks.iter().any(|task| task.name == *name)
@@ -96,16 +105,20 @@ fn migrations(
     let wanted =
         |migration: &Migration| arguments.task.as_ref().is_none_or(|name| scene.task_name(migration.task) == name);
     let mut found: Vec<Migration> = Vec::new();
-    let sink = Migrations::new(&run.disk.experiment.machine_of(index).value, &scene.tables, |migration: &Migration| {
+    let last = arguments.task.as_ref().zip(arguments.at);
+    let last = last.map(|(name, at_ns)| LastPlacement::new(&scene.tasks, name, at_ns));
+    let machine = &run.disk.experiment.machine_of(index).value;
+    let migrations = Migrations::new(machine, &scene.tables, |migration: &Migration| {
         if wanted(migration) {
             found.push(migration.clone());
         }
     });
     let sink = run
-        .explained_events_into(index, sink, &signals.stop)
+        .explained_events_into(index, Tee::new(migrations, last), &signals.stop)
         .map_err(|error| report_failure(&error, &arguments.run, signals))?;
-    sink.finish();
-    Ok(found)
+    sink.first.finish();
+    let last = sink.second.and_then(|last| last.found);
+    Ok((found, last))
 }
 
 /// The migrations closest to a time, or the first ones, in order of time.

@@ -355,7 +355,7 @@ impl Profiler<'_> {
                         (follow.waking_since, follow.moved) = (Some(event.time_ns), None);
                     }
                 }
-                EventKind::Wakeup { task } if !self.shown(task).is_idle() => {
+                EventKind::Wakeup { task, .. } if !self.shown(task).is_idle() => {
                     let follow = self.task(task);
                     if follow.running_since.is_none() {
                         follow.waiting_since.get_or_insert(event.time_ns);
@@ -434,12 +434,12 @@ mod tests {
         let event = |ms: u64, cpu, kind| Event { time_ns: ms * 1_000_000, cpu: CpuId(cpu), kind };
         let run = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
         let events = [
-            event(1, 0, EventKind::Wakeup { task }),
+            event(1, 0, EventKind::Wakeup { task, reason: None }),
             event(1, 0, run(idle, PrevState::Idle, task)),
             event(4, 0, run(task, PrevState::Sleeping, idle)),
             event(7, 0, EventKind::Waking { task, target_cpu: CpuId(0), waker: TaskId::IDLE }),
             event(7, 0, EventKind::Migrate { task, from: CpuId(0), to: CpuId(2), kind: MigrationKind::Wakeup }),
-            event(7, 2, EventKind::Wakeup { task }),
+            event(7, 2, EventKind::Wakeup { task, reason: None }),
             event(9, 2, run(idle, PrevState::Idle, task)),
         ];
         let (outcome, workload) = (outcome(&["worker-0"], 19_000_000), Workload::empty("none"));

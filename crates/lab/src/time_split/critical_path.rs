@@ -121,7 +121,7 @@ impl CriticalPaths {
                 }
             }
             // A trace without the waking before it.
-            EventKind::Wakeup { task } if matches!(self.path(task).doing, Doing::Off | Doing::Unborn) => {
+            EventKind::Wakeup { task, .. } if matches!(self.path(task).doing, Doing::Off | Doing::Unborn) => {
                 self.path(task).go_on(now_ns, Doing::Queued);
             }
             EventKind::Switch { prev, prev_state, next } => {

@@ -48,10 +48,10 @@ fn written() -> Vec<u8> {
     let switch = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
     let events = [
         event(5, 0, EventKind::Fork { parent: TaskId::IDLE, child: a }),
-        event(5, 0, EventKind::Wakeup { task: a }),
+        event(5, 0, EventKind::Wakeup { task: a, reason: None }),
         event(10, 0, switch(TaskId::IDLE, PrevState::Idle, a)),
         event(30, 0, EventKind::Waking { task: b, target_cpu: CpuId(1), waker: TaskId::IDLE }),
-        event(32, 0, EventKind::Wakeup { task: b }),
+        event(32, 0, EventKind::Wakeup { task: b, reason: None }),
         event(
             40,
             1,

@@ -23,7 +23,7 @@ use warmcore_kernel::{
 use warmcore_memory::analytic::MemoryEvent;
 use warmcore_memory::exact::{HistoryLevel, HistorySpec};
 use warmcore_topology::{CpuId, LlcId};
-use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
+use warmcore_trace::{MigrationKind, OverheadKind, SearchStart, SearchStep, TaskId};
 
 use super::decisions::PlacementDecisions;
 use super::{Bookkeeping, Cdf, Percentiles, Variant};
@@ -309,14 +309,16 @@ impl Placement {
         llc
     }
 
-    /// A CPU of an LLC for a task: its old one or the first that is free, else its old one, else the one with the fewest tasks.
-    fn cpu_of(&self, core: &Core<'_>, task: TaskId, llc: LlcId, old: CpuId) -> Option<CpuId> {
+    /// A CPU of an LLC for a task, with the step that found it: its old one or the first that is free, else its old one, else the one with the fewest tasks.
+    fn cpu_of(&self, core: &Core<'_>, task: TaskId, llc: LlcId, old: CpuId) -> Option<(CpuId, SearchStep)> {
         let cpus = || core.machine().cpus_of_llc(llc).iter().filter(|&cpu| core.may_run_on(task, cpu));
         let old = cpus().find(|&cpu| cpu == old);
+        let told = |step| move |cpu| (cpu, step);
         old.filter(|&cpu| self.is_free(core, cpu))
-            .or_else(|| cpus().find(|&cpu| self.is_free(core, cpu)))
-            .or(old)
-            .or_else(|| cpus().min_by_key(|cpu| self.runnable[cpu.index()]))
+            .map(told(SearchStep::GroupPreviousFree))
+            .or_else(|| cpus().find(|&cpu| self.is_free(core, cpu)).map(told(SearchStep::GroupFirstFree)))
+            .or(old.map(told(SearchStep::GroupPrevious)))
+            .or_else(|| cpus().min_by_key(|cpu| self.runnable[cpu.index()]).map(told(SearchStep::GroupFewest)))
     }
 
     fn pass_lock(&mut self, core: &Core<'_>, llc: LlcId, cpu: CpuId) -> u64 {
@@ -392,7 +394,7 @@ impl Placement {
         let Some(position) = self.groups[from.index()].waiting.iter().position(|&waiting| waiting == task) else {
             return;
         };
-        let Some(to) = self.cpu_of(core, task, llc, cpu) else { return };
+        let Some((to, _)) = self.cpu_of(core, task, llc, cpu) else { return };
         let this_cpu = core.this_cpu();
         let spent_ns = self.pass_lock(core, from, this_cpu) + self.pass_lock(core, llc, this_cpu);
         core.charge(this_cpu, spent_ns, OverheadKind::Balance);
@@ -445,8 +447,10 @@ impl Scheduler for Placement {
     }
 
     fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, _flags: WakeFlags) -> CpuId {
-        let Some(llc) = self.choose_llc(core, task) else { return prev };
-        self.cpu_of(core, task, llc, prev).unwrap_or(prev)
+        let found = self.choose_llc(core, task).and_then(|llc| self.cpu_of(core, task, llc, prev));
+        let (cpu, step) = found.unwrap_or((prev, SearchStep::NoGroup));
+        core.tell_place(task, SearchStart::Previous, step);
+        cpu
     }
 
     /// Who blocks is gone.

@@ -12,7 +12,7 @@
 
 use warmcore_kernel::{Core, Task};
 use warmcore_topology::CpuId;
-use warmcore_trace::{DecisionId, TaskId};
+use warmcore_trace::{DecisionId, SearchStart, SearchStep, TaskId};
 
 use super::balance::IdleType;
 use super::balance::pass::Pass;
@@ -131,7 +131,7 @@ pub trait Gathering: Sized {
     #[inline]
     fn push_waiting<P: Policy>(_fair: &mut Fair<P, Self>, _core: &mut Core<'_>, _cpu: CpuId) {}
 
-    /// Where a wakeup begins to search for an idle CPU, instead of `target`.
+    /// Where a wakeup begins to search for an idle CPU, instead of `target`, and why.
     #[inline]
     fn wake_target(
         &mut self,
@@ -139,13 +139,18 @@ pub trait Gathering: Sized {
         _domains: &Domains,
         _task: TaskId,
         _prev: CpuId,
-        target: CpuId,
-    ) -> CpuId {
+        target: (CpuId, SearchStart),
+    ) -> (CpuId, SearchStart) {
         target
     }
-    /// Where a wakeup goes whose search ended at `found`.
+    /// Where a wakeup goes whose search ended at `found`, and the step that says so.
     #[inline]
-    fn wake_found<P: Policy>(_fair: &Fair<P, Self>, _core: &mut Core<'_>, _task: TaskId, found: CpuId) -> CpuId {
+    fn wake_found<P: Policy>(
+        _fair: &Fair<P, Self>,
+        _core: &mut Core<'_>,
+        _task: TaskId,
+        found: (CpuId, SearchStep),
+    ) -> (CpuId, SearchStep) {
         found
     }
 

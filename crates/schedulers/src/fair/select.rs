@@ -8,7 +8,7 @@ mod slow_path;
 
 use warmcore_kernel::{Core, WakeFlags};
 use warmcore_topology::CpuId;
-use warmcore_trace::TaskId;
+use warmcore_trace::{SearchStart, SearchStep, Side, TaskId};
 
 use super::state::NONE;
 use super::{Fair, Policy};
@@ -32,10 +32,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let cpu = core.this_cpu();
         let entity = self.task_entity(task);
         let wakee = Wakee { task, entity, idle_policy: self.entities[entity as usize].idle_policy };
-        let mut want_affine = false;
+        let (mut want_affine, mut start) = (false, SearchStart::Creator);
         if !wake.fork {
             self.record_wakee(core, task);
-            want_affine = !self.wake_wide(core, entity) && core.may_run_on(task, cpu);
+            start = self.wake_start(core, entity, task, prev);
+            want_affine = !matches!(start, SearchStart::WakeWide | SearchStart::WakerForbidden);
         }
         let balance_flag = if wake.fork { flags::BALANCE_FORK } else { 0 };
         let mut target = prev;
@@ -43,15 +44,15 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         for index in self.domains.range(cpu) {
             let domain = self.domains.domain(index);
             if want_affine && domain.has(flags::WAKE_AFFINE) && self.domains.span_contains(domain, prev) {
-                let pulls = |fair: &Self| {
-                    if fair.parameters.rules_of_4_9 {
-                        fair.wake_affine_by_load(core, index, wakee, prev, wake.sync)
+                if cpu != prev {
+                    start = if self.parameters.rules_of_4_9 {
+                        self.wake_affine_by_load(core, index, wakee, prev, wake.sync)
                     } else {
-                        fair.wake_affine(core, index, wakee, prev, wake.sync)
+                        self.wake_affine(core, index, wakee, prev, wake.sync)
+                    };
+                    if start.side() == Side::Waker {
+                        target = cpu;
                     }
-                };
-                if cpu != prev && pulls(self) {
-                    target = cpu;
                 }
                 slow_path = None;
                 break;
@@ -62,15 +63,31 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 break;
             }
         }
-        match slow_path {
+        let (found, step) = match slow_path {
             Some(domain) => self.find_idlest_cpu(core, domain, wakee, cpu, balance_flag),
-            None if wake.fork => prev,
+            None if wake.fork => (prev, SearchStep::NoForkLevel),
             None if self.parameters.rules_of_4_9 => self.select_idle_sibling_4_9(core, wakee, prev, target),
             None => {
-                let target = self.gathering.wake_target(core, &self.domains, task, prev, target);
+                (target, start) = self.gathering.wake_target(core, &self.domains, task, prev, (target, start));
                 let found = self.select_idle_sibling(core, wakee, prev, target);
                 G::wake_found(self, core, task, found)
             }
+        };
+        core.tell_place(task, start, step);
+        found
+    }
+
+    /// Where the search begins if no domain is asked: at the previous CPU. One is asked unless this is [`SearchStart::WakeWide`] or
+    /// [`SearchStart::WakerForbidden`], which say `want_affine = !wake_wide(p) && cpumask_test_cpu(cpu, p->cpus_ptr)`.
+    fn wake_start(&self, core: &Core<'_>, entity: u32, task: TaskId, prev: CpuId) -> SearchStart {
+        if self.wake_wide(core, entity) {
+            SearchStart::WakeWide
+        } else if !core.may_run_on(task, core.this_cpu()) {
+            SearchStart::WakerForbidden
+        } else if core.this_cpu() == prev {
+            SearchStart::SameCpu
+        } else {
+            SearchStart::NoAffineDomain
         }
     }
 
@@ -103,20 +120,20 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         least >= factor && most >= least.saturating_mul(factor)
     }
 
-    /// `wake_affine`: whether the waker's CPU is a better start of the search than the previous one.
-    fn wake_affine(&self, core: &Core<'_>, domain: usize, wakee: Wakee, prev: CpuId, sync: bool) -> bool {
+    /// `wake_affine`: whether the waker's CPU or the previous one is the better start of the search.
+    fn wake_affine(&self, core: &Core<'_>, domain: usize, wakee: Wakee, prev: CpuId, sync: bool) -> SearchStart {
         let this = core.this_cpu();
         // wake_affine_idle
         if self.idle[this.index()] && self.domains.cpus_share_cache(this, prev) {
-            return !self.idle[prev.index()];
+            return if self.idle[prev.index()] { SearchStart::BothIdle } else { SearchStart::WakerIdle };
         }
         if sync && self.nr_not_delayed(this) == 1 {
-            return true;
+            return SearchStart::WakerSync;
         }
         if self.idle[prev.index()] {
-            return false;
+            return SearchStart::PreviousIdle;
         }
-        self.wake_affine_weight(core, domain, wakee, prev, sync)
+        lighter(self.wake_affine_weight(core, domain, wakee, prev, sync))
     }
 
     /// Tasks on a CPU without those that sleep in its queue.
@@ -149,9 +166,15 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// `select_idle_sibling`.
-    fn select_idle_sibling(&mut self, core: &Core<'_>, wakee: Wakee, prev: CpuId, target: CpuId) -> CpuId {
+    fn select_idle_sibling(
+        &mut self,
+        core: &Core<'_>,
+        wakee: Wakee,
+        prev: CpuId,
+        target: CpuId,
+    ) -> (CpuId, SearchStep) {
         if core.may_run_on(wakee.task, target) && self.idle_for(core, target, wakee) {
-            return target;
+            return (target, SearchStep::TargetIdle);
         }
         let clusters = self.domains.clusters_active();
         let near = |domains: &crate::domains::Domains, cpu: CpuId| {
@@ -165,20 +188,20 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         };
         if prev != target && usable(self, prev) {
             if near(&self.domains, prev) {
-                return prev;
+                return (prev, SearchStep::PreviousIdle);
             }
-            fallback = Some(prev);
+            fallback = Some((prev, SearchStep::PreviousElsewhere));
         }
         let recent = self.entities[wakee.entity as usize].recent_used_cpu;
         self.entities[wakee.entity as usize].recent_used_cpu = prev.0;
         if recent != NONE && recent != prev.0 && recent != target.0 && usable(self, CpuId(recent)) {
             if near(&self.domains, CpuId(recent)) {
-                return CpuId(recent);
+                return (CpuId(recent), SearchStep::RecentIdle);
             }
-            fallback = fallback.or(Some(CpuId(recent)));
+            fallback = fallback.or(Some((CpuId(recent), SearchStep::RecentElsewhere)));
         }
         if self.domains.sd_llc(target).is_none() {
-            return target;
+            return (target, SearchStep::NoSharedCache);
         }
         let llc = self.domains.sd_llc_id(target);
         let mut has_idle_core = false;
@@ -188,10 +211,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 && self.domains.cpus_share_cache(prev, target)
                 && let Some(sibling) = self.select_idle_smt(core, wakee, prev)
             {
-                return sibling;
+                return (sibling, SearchStep::SiblingIdle);
             }
         }
-        self.select_idle_cpu(core, wakee, target, has_idle_core).or(fallback).unwrap_or(target)
+        self.select_idle_cpu(core, wakee, target, has_idle_core).unwrap_or_else(|why| fallback.unwrap_or((target, why)))
     }
 
     /// `select_idle_smt`: an idle sibling thread of a CPU's core.
@@ -202,14 +225,20 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         })
     }
 
-    /// `select_idle_cpu`: searches the target's LLC, the target's cluster first if there are clusters.
-    fn select_idle_cpu(&mut self, core: &Core<'_>, wakee: Wakee, target: CpuId, has_idle_core: bool) -> Option<CpuId> {
+    /// `select_idle_cpu`: searches the target's LLC, the target's cluster first if there are clusters. An error says why nothing was found.
+    fn select_idle_cpu(
+        &mut self,
+        core: &Core<'_>,
+        wakee: Wakee,
+        target: CpuId,
+        has_idle_core: bool,
+    ) -> Result<(CpuId, SearchStep), SearchStep> {
         let llc = self.domains.sd_llc_id(target);
         let mut left = u32::MAX;
         if self.parameters.sis_util {
             left = self.domains.shared(llc).nr_idle_scan + 1;
             if left == 1 {
-                return None;
+                return Err(SearchStep::NotScanned);
             }
         }
         let cluster = self.domains.clusters_active().then(|| self.domains.sd_share_id(target));
@@ -228,23 +257,23 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 }
                 if has_idle_core {
                     match self.test_idle_core(core, wakee, cpu, &mut first_idle) {
-                        true => return Some(cpu),
+                        true => return Ok((cpu, SearchStep::CoreIdle)),
                         false => continue,
                     }
                 }
                 left -= 1;
                 if left == 0 {
-                    return None;
+                    return Err(SearchStep::ScanEnded);
                 }
                 if self.idle_for(core, cpu, wakee) {
-                    return Some(cpu);
+                    return Ok((cpu, SearchStep::CpuIdle));
                 }
             }
         }
         if has_idle_core {
             self.domains.shared_mut(llc).has_idle_cores = false;
         }
-        first_idle
+        first_idle.map(|cpu| (cpu, SearchStep::ThreadIdle)).ok_or(SearchStep::NoneIdle)
     }
 
     /// `select_idle_core`: whether the CPU's whole core is idle; remembers the first idle CPU seen.
@@ -273,4 +302,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             self.domains.shared_mut(llc).has_idle_cores = true;
         }
     }
+}
+
+/// Which of the two CPUs has the smaller load.
+const fn lighter(wakers: bool) -> SearchStart {
+    if wakers { SearchStart::WakerLighter } else { SearchStart::PreviousLighter }
 }

@@ -4,7 +4,7 @@
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
-use warmcore_trace::{DecisionId, TaskId};
+use warmcore_trace::{DecisionId, SearchStart, SearchStep, TaskId};
 
 use super::Ule;
 use super::groups::{GroupId, ROOT, Search, Wanted};
@@ -40,21 +40,34 @@ impl Ule {
             age: thread.last_ran.map(|last_ran| now - last_ran),
             this_cpu: core.this_cpu(),
         };
-        let (cpu, reason) = self.search_cpu(seeker, &|cpu| core.may_run_on(task, cpu));
-        core.decide(reason, task, i64::from(cpu.0));
+        let (cpu, step) = self.search_cpu(seeker, &|cpu| core.may_run_on(task, cpu));
+        core.decide(self.decision_of(step), task, i64::from(cpu.0));
+        if !running {
+            core.tell_place(task, SearchStart::Previous, step);
+        }
         cpu
     }
 
-    /// The same of a thread that may run on some CPUs only, with the reason.
-    pub(super) fn search_cpu(&mut self, seeker: Seeker, may: &impl Fn(CpuId) -> bool) -> (CpuId, DecisionId) {
-        let told = self.decisions;
+    fn decision_of(&self, step: SearchStep) -> DecisionId {
+        let told = &self.decisions;
+        match step {
+            SearchStep::LastIdle => told.kept,
+            SearchStep::LeastWarm => told.near,
+            SearchStep::LeastFirst => told.first_there,
+            SearchStep::RunsFirstHere => told.here,
+            _ => told.least,
+        }
+    }
+
+    /// The same of a thread that may run on some CPUs only, with the step that found it.
+    pub(super) fn search_cpu(&mut self, seeker: Seeker, may: &impl Fn(CpuId) -> bool) -> (CpuId, SearchStep) {
         let Seeker { priority, last, this_cpu, .. } = seeker;
         let leaf = self.groups.leaf(last);
         if may(last) && self.is_idle(last) && self.is_affine(seeker, 2) {
             let siblings_busy =
                 self.groups.group(leaf).smt && self.groups.group(leaf).cpus.iter().any(|&cpu| !self.is_idle(cpu));
             if !siblings_busy {
-                return (last, told.kept);
+                return (last, SearchStep::LastIdle);
             }
         }
         let affine = self
@@ -66,17 +79,17 @@ impl Ule {
         let mut found = None;
         if let Some(group) = affine {
             let worse_than = Some(WORST_TIME_SHARING.max(priority));
-            found = self.search_least(seeker, group, worse_than, may).map(|cpu| (cpu, told.near));
+            found = self.search_least(seeker, group, worse_than, may).map(|cpu| (cpu, SearchStep::LeastWarm));
         }
         let found = found
-            .or_else(|| self.search_least(seeker, ROOT, Some(priority), may).map(|cpu| (cpu, told.first_there)))
-            .or_else(|| self.search_least(seeker, ROOT, None, may).map(|cpu| (cpu, told.least)));
-        let Some((found, reason)) = found else { return (last, told.least) };
+            .or_else(|| self.search_least(seeker, ROOT, Some(priority), may).map(|cpu| (cpu, SearchStep::LeastFirst)))
+            .or_else(|| self.search_least(seeker, ROOT, None, may).map(|cpu| (cpu, SearchStep::LeastLoaded)));
+        let Some((found, step)) = found else { return (last, SearchStep::LeastLoaded) };
         let runs_first_here = may(this_cpu) && self.lowpri(this_cpu) > priority;
         if runs_first_here && !self.is_idle(found) && self.load(this_cpu) <= self.load(found) + 1 {
-            return (this_cpu, told.here);
+            return (this_cpu, SearchStep::RunsFirstHere);
         }
-        (found, reason)
+        (found, step)
     }
 
     fn is_idle(&self, cpu: CpuId) -> bool {

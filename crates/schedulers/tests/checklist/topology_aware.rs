@@ -149,7 +149,7 @@ fn longest_wait_beside_idle(run: &Run, cpus: std::ops::Range<u32>, from_ns: u64)
     let mut idle_since = std::collections::BTreeMap::new();
     for event in &run.events {
         match event.kind {
-            EventKind::Wakeup { task } => drop(waiting_since.insert(task, event.time_ns)),
+            EventKind::Wakeup { task, .. } => drop(waiting_since.insert(task, event.time_ns)),
             EventKind::Switch { prev, prev_state, next } => {
                 if prev_state == PrevState::Runnable {
                     waiting_since.insert(prev, event.time_ns);
@@ -224,8 +224,12 @@ fn a_wakeup_prefers_an_idle_core_of_the_scope_to_the_sibling_of_a_busy_one() {
 /// Woken together by one, in one LLC, threads go to the other LLC of the scope as soon as theirs is full.
 #[test]
 fn wakeups_use_idle_cpus_of_the_whole_scope_unless_told_not_to() {
-    let woken_elsewhere =
-        |scheduler| decided(&waves(30, 2 * MS).run(RFC_MACHINE, scheduler), "task woken elsewhere").len();
+    let woken_elsewhere = |scheduler| {
+        let run = waves(30, 2 * MS).run(RFC_MACHINE, scheduler);
+        let found = placements(&run.events).into_iter().filter(|placed| placed.words().1.starts_with("scope_")).count();
+        assert_eq!(decided(&run, "task woken elsewhere").len(), found, "each is told as the reason of its place");
+        found
+    };
     assert!(woken_elsewhere("topology-aware") > 0);
     assert_eq!(woken_elsewhere("topology-aware:conserve=0"), 0);
 }

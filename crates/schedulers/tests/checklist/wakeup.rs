@@ -173,7 +173,10 @@ fn workers_pulled(flips: u64, partners: u32) -> usize {
     let run = scene.run(TWO_LLCS_OF_8, "eevdf");
     let workers: Vec<String> = (0..24).map(|n| format!("worker {n}")).collect();
     assert!(workers.iter().all(|worker| run.wakeups(worker).len() == 1));
-    workers.iter().filter(|worker| run.place(worker, S) < 8).count()
+    let pulled = workers.iter().filter(|worker| run.place(worker, S) < 8).count();
+    let wide = workers.iter().filter(|worker| run.placed(worker, 20 * MS)[0].words().0 == "wake_wide").count();
+    assert_eq!(pulled + wide, 24, "those that are not pulled say why");
+    pulled
 }
 
 /// A worker that wakes nobody but its dispatcher has no flips, so the relation is never wide.

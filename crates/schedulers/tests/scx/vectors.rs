@@ -294,6 +294,24 @@ fn a_timer_that_never_comes_does_not_come_before_the_run_either() {
     assert!(result.times("timer", 0).is_empty());
 }
 
+#[test]
+fn a_cpu_that_the_program_chose_itself_is_told_apart_from_the_built_in_selections() {
+    let steps = |program: Program| {
+        let mut scene = Scene::new();
+        scene.task("sleeps", times(3, [run_for(100 * US), sleep(MS)]));
+        let placed = program.run(&scene, "1s1n1l2c1t").run.placed("sleeps", US);
+        placed.into_iter().map(|placed| placed.words().1).collect::<Vec<_>>()
+    };
+    let mut own = Program::fifo();
+    own.select = |_, _, _, _| CpuId(1);
+    assert_eq!(steps(own)[..2], ["program"; 2]);
+    // What the built-in selection said is not what this program does.
+    let mut contrary = Program::fifo();
+    contrary.select = |kernel, task, prev, flags| CpuId(1 - kernel.select_cpu_dfl(task, prev, flags).0.0);
+    assert_eq!(steps(contrary)[..2], ["program"; 2]);
+    assert_eq!(steps(Program::fifo())[..2], ["previous_claimed"; 2]);
+}
+
 /// `select_task_rq` asks no class where `nr_cpus_allowed` is 1: of a task that is bound to a CPU, and of every task where there is one CPU.
 #[test]
 fn nobody_is_asked_for_the_cpu_of_a_task_that_may_use_one_only() {

@@ -13,7 +13,7 @@ use warmcore_options::MemoryChoice;
 use warmcore_schedulers::{SchedulerSpec, simulate};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::Outcome;
-use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, Sink, TaskId};
+use warmcore_trace::{Event, EventKind, MigrationKind, PlaceReason, PrevState, Side, Sink, TaskId};
 use warmcore_workload::{
     Action, Affinity, Deed, Destination, ProcessId, ProgramBuilder, Step, Task, TaskTemplateId, Workload,
 };
@@ -236,6 +236,63 @@ impl WakeupSpan {
     }
 }
 
+/// A woken or new task that was queued.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placed {
+    /// When.
+    pub time_ns: u64,
+    /// Who.
+    pub task: TaskId,
+    /// Where.
+    pub cpu: CpuId,
+    /// Where it ran before; its creator's CPU, if it is new.
+    pub prev: CpuId,
+    /// Where the waker or creator ran.
+    pub waker_cpu: CpuId,
+    /// Why there.
+    pub reason: Option<PlaceReason>,
+}
+
+impl Placed {
+    /// The two words of the reason.
+    pub fn words(&self) -> (&'static str, &'static str) {
+        self.reason.map_or(("", ""), |reason| (reason.start.name(), reason.step.name()))
+    }
+
+    /// The CPU where the search began, if the reason says so much.
+    pub fn target(&self) -> Option<CpuId> {
+        self.cpu_of(self.reason?.start.side(), None)
+    }
+
+    /// The CPU that is meant; `None` if it may be any.
+    pub fn cpu_of(&self, side: Side, target: Option<CpuId>) -> Option<CpuId> {
+        match side {
+            Side::Previous => Some(self.prev),
+            Side::Waker => Some(self.waker_cpu),
+            Side::Target => target,
+            Side::Any => None,
+        }
+    }
+}
+
+/// Who was placed where.
+pub fn placements(events: &[Event]) -> Vec<Placed> {
+    let mut begun: BTreeMap<TaskId, (CpuId, CpuId)> = BTreeMap::new();
+    let mut placed = Vec::new();
+    for event in events {
+        match event.kind {
+            EventKind::Waking { task, target_cpu, .. } => drop(begun.insert(task, (target_cpu, event.cpu))),
+            EventKind::Fork { child, .. } => drop(begun.insert(child, (event.cpu, event.cpu))),
+            EventKind::Wakeup { task, reason } => {
+                let (prev, waker_cpu) = begun.remove(&task).expect("it was woken or created");
+                placed.push(Placed { time_ns: event.time_ns, task, cpu: event.cpu, prev, waker_cpu, reason });
+            }
+            _ => {}
+        }
+    }
+    placed
+}
+
 /// A finished run.
 pub struct Run {
     /// Everything that happened.
@@ -323,12 +380,19 @@ impl Run {
         spans
     }
 
+    /// Placements of a task at wakeups from a time on.
+    pub fn placed(&self, name: &str, from_ns: u64) -> Vec<Placed> {
+        let wanted = self.id(name);
+        let wanted = |placed: &Placed| placed.task == wanted && placed.time_ns >= from_ns;
+        placements(&self.events).into_iter().filter(wanted).collect()
+    }
+
     /// CPU that each living task is assigned to at a time (the moment after what happens then).
     pub fn places(&self, time_ns: u64) -> BTreeMap<TaskId, u32> {
         let mut places = BTreeMap::new();
         for event in self.events.iter().take_while(|event| event.time_ns <= time_ns) {
             match event.kind {
-                EventKind::Wakeup { task } => drop(places.insert(task, event.cpu.0)),
+                EventKind::Wakeup { task, .. } => drop(places.insert(task, event.cpu.0)),
                 EventKind::Migrate { task, to, .. } => drop(places.insert(task, to.0)),
                 EventKind::Switch { next, .. } if !next.is_idle() => drop(places.insert(next, event.cpu.0)),
                 EventKind::Exit { task } => drop(places.remove(&task)),

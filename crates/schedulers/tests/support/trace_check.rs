@@ -41,6 +41,7 @@ pub fn check(events: &[Event], outcome: &Outcome, restrictions: &[CpuSet]) {
         assert_eq!(of_cpu.busy_ns, busy_ns[cpu], "busy time of CPU {cpu}");
         assert_eq!(of_cpu.idle_ns + of_cpu.busy_ns + of_cpu.background_ns, outcome.elapsed_ns, "time of CPU {cpu}");
     }
+    super::placements(events).iter().for_each(reason_fits);
     assert_eq!(outcome.tasks.len(), tasks.len(), "tasks created");
     for task in &outcome.tasks {
         let known = &tasks[&TaskId(task.id)];
@@ -48,6 +49,13 @@ pub fn check(events: &[Event], outcome: &Outcome, restrictions: &[CpuSet]) {
         assert_eq!(task.exited_ns.is_some(), known.dead, "exit of {}", task.name);
         assert!(task.progress_ns <= task.cpu_time_ns, "progress of {}", task.name);
     }
+}
+
+/// What a policy says of a place is true of the CPU.
+fn reason_fits(placed: &super::Placed) {
+    let Some(reason) = placed.reason else { return };
+    let meant = placed.cpu_of(reason.step.side(), placed.target());
+    assert!(meant.is_none_or(|cpu| cpu == placed.cpu), "{placed:?}");
 }
 
 fn step(
@@ -78,7 +86,7 @@ fn step(
             assert_eq!(known.cpu, Some(target_cpu), "target of {event:?}");
             known.waking = true;
         }
-        EventKind::Wakeup { task } => {
+        EventKind::Wakeup { task, .. } => {
             let known = known(tasks, task, event);
             assert!(!known.runnable && !known.dead, "runnable already: {event:?}");
             assert!(known.cpu.is_none_or(|assigned| assigned == cpu), "queued where it is not assigned: {event:?}");

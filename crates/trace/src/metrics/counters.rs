@@ -204,7 +204,7 @@ impl Counters {
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => self.switch(event, prev, prev_state, next)?,
             EventKind::Waking { task, target_cpu, .. } => self.waking(event, task, target_cpu)?,
-            EventKind::Wakeup { task } => self.wakeup(event, task)?,
+            EventKind::Wakeup { task, .. } => self.wakeup(event, task)?,
             EventKind::Migrate { task, from, to, kind } => self.migrate(event, task, from, to, kind)?,
             EventKind::Fork { child, .. } => self.fork(event, child)?,
             EventKind::Exit { task } => self.exit(event, task)?,

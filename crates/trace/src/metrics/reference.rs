@@ -125,7 +125,7 @@ impl Reference<'_> {
                     woken = Some(now);
                     sleeping_or_unknown = false;
                 }
-                EventKind::Wakeup { task: woken } if woken == task && slice.is_none() && queue.is_none() => {
+                EventKind::Wakeup { task: woken, .. } if woken == task && slice.is_none() && queue.is_none() => {
                     queue = Some((event.cpu, position));
                     sleeping_or_unknown = false;
                 }

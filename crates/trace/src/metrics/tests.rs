@@ -59,7 +59,7 @@ impl Script {
     }
 
     fn wakeup(self, time_ns: u64, cpu: u32, task: u32) -> Self {
-        self.at(time_ns, cpu, EventKind::Wakeup { task: TaskId(task) })
+        self.at(time_ns, cpu, EventKind::Wakeup { task: TaskId(task), reason: None })
     }
 
     fn migrate(self, time_ns: u64, task: u32, from: u32, to: u32, kind: MigrationKind) -> Self {

@@ -7,7 +7,10 @@ use super::error::StoreError;
 use super::read_table::TableReader;
 use super::schema::{self, AFFINITY, EVENT_TABLES, FORK};
 use super::write::StoreInfo;
-use crate::{Event, EventKind, MigrationKind, OverheadKind, PrevState, RunTables, Slice, SliceEnd, TaskId, TaskInfo};
+use crate::{
+    Event, EventKind, MigrationKind, OverheadKind, PlaceReason, PrevState, RunTables, SearchStart, SearchStep, Slice,
+    SliceEnd, TaskId, TaskInfo,
+};
 
 /// A finished store.
 #[derive(Clone, Debug)]
@@ -190,7 +193,7 @@ fn event(row: &TableReader) -> Result<Event, StoreError> {
         "sched_waking" => {
             EventKind::Waking { task: row.task(3)?, target_cpu: row.cpu(4)?, waker: row.optional_task(5)? }
         }
-        "sched_wakeup" => EventKind::Wakeup { task: row.task(3)? },
+        "sched_wakeup" => EventKind::Wakeup { task: row.task(3)?, reason: place_reason(row, 4) },
         "sched_migrate" => EventKind::Migrate {
             task: row.task(3)?,
             from: row.cpu(4)?,
@@ -205,6 +208,14 @@ fn event(row: &TableReader) -> Result<Event, StoreError> {
         _ => EventKind::Overhead { kind: OverheadKind::ALL[usize::from(row.word(3))], duration_ns: row.count(4)? },
     };
     Ok(Event { time_ns: row.count(1)?, cpu: row.cpu(2)?, kind })
+}
+
+/// The reason whose two words begin in that column.
+fn place_reason(row: &TableReader, column: usize) -> Option<PlaceReason> {
+    Some(PlaceReason {
+        start: SearchStart::ALL[usize::from(row.optional_word(column)?)],
+        step: SearchStep::ALL[usize::from(row.optional_word(column + 1)?)],
+    })
 }
 
 fn fork_exit(row: &TableReader) -> Result<EventKind, StoreError> {
@@ -244,6 +255,7 @@ impl SliceReader {
             end_ns: row.count(3)?,
             end: SliceEnd::ALL[usize::from(row.word(4))],
             run_delay_ns: row.optional(5).map(delay).transpose()?,
+            placed: place_reason(row, 6),
         };
         Ok(Some(slice))
     }

@@ -25,6 +25,7 @@ enum Values {
     Int(Vec<i64>),
     Optional(Vec<Option<i64>>),
     Word(Vec<u8>),
+    OptionalWord(Vec<Option<u8>>),
     Text(Vec<String>),
 }
 
@@ -121,6 +122,14 @@ impl TableReader {
         }
     }
 
+    /// The same where it may be missing.
+    pub(crate) fn optional_word(&self, column: usize) -> Option<u8> {
+        match &self.batch[column] {
+            Values::OptionalWord(values) => values[self.next - 1],
+            _ => unreachable!("column {column} of {} holds no optional words", self.table.name),
+        }
+    }
+
     /// A text of the present row.
     pub(crate) fn text(&self, column: usize) -> &str {
         match &self.batch[column] {
@@ -188,7 +197,11 @@ impl TableReader {
         for (position, column) in self.columns.iter_mut().enumerate() {
             let Some(column) = column else {
                 // Sequence numbers are in every file, and in its first column.
-                self.batch.push(Values::Optional(vec![None; lengths.first().copied().unwrap_or(0)]));
+                let rows = lengths.first().copied().unwrap_or(0);
+                self.batch.push(match self.table.columns[position].kind {
+                    Kind::LaterWord(_) => Values::OptionalWord(vec![None; rows]),
+                    _ => Values::Optional(vec![None; rows]),
+                });
                 continue;
             };
             let cells = guarded(&self.path, || read_cells(column))?;
@@ -259,12 +272,12 @@ fn find_columns(
         let leaf = schema.columns().iter().position(|leaf| leaf.path().parts() == [column.name]);
         let leaf = match (leaf, column.kind) {
             (Some(leaf), _) => leaf,
-            (None, Kind::LaterId) => return Ok(None),
+            (None, Kind::LaterId | Kind::LaterWord(_)) => return Ok(None),
             (None, _) => return Err(refuse("is missing".to_owned())),
         };
         let physical = schema.column(leaf).physical_type();
         let fits = match column.kind {
-            Kind::Text | Kind::Word(_) => physical == BYTE_ARRAY,
+            Kind::Text | Kind::Word(_) | Kind::LaterWord(_) => physical == BYTE_ARRAY,
             _ => matches!(physical, INT32 | INT64),
         };
         if !fits || schema.column(leaf).max_rep_level() > 0 || schema.column(leaf).max_def_level() > 1 {
@@ -296,13 +309,12 @@ impl Cells {
             (Kind::Text, Cells::Text(cells)) => {
                 collect(cells, |cell| text_of(cell).map(str::to_owned)).map(Values::Text)
             }
-            (Kind::Word(words), Cells::Text(cells)) => {
-                let code = |cell: &ByteArray| {
-                    let text = text_of(cell)?;
-                    let code = words.iter().position(|word| *word == text);
-                    code.map(|code| code as u8).ok_or_else(|| format!("{text:?}"))
+            (Kind::Word(words), Cells::Text(cells)) => collect(cells, |cell| code_of(words, cell)).map(Values::Word),
+            (Kind::LaterWord(words), Cells::Text(cells)) => {
+                let code = |(row, cell): (usize, &Option<ByteArray>)| {
+                    cell.as_ref().map(|cell| code_of(words, cell)).transpose().map_err(|value| (row, value))
                 };
-                collect(cells, code).map(Values::Word)
+                cells.iter().enumerate().map(code).collect::<Result<_, _>>().map(Values::OptionalWord)
             }
             (_, Cells::Int(cells)) => collect(cells, |cell| Ok(*cell)).map(Values::Int),
             (_, Cells::Text(_)) => unreachable!("types of columns are checked when a file is opened"),
@@ -312,6 +324,13 @@ impl Cells {
 
 fn text_of(cell: &ByteArray) -> Result<&str, String> {
     std::str::from_utf8(cell.data()).map_err(|_| "bytes that are no UTF-8".to_owned())
+}
+
+/// The position of a word in its column's list.
+fn code_of(words: &[&str], cell: &ByteArray) -> Result<u8, String> {
+    let text = text_of(cell)?;
+    let code = words.iter().position(|word| *word == text);
+    code.map(|code| code as u8).ok_or_else(|| format!("{text:?}"))
 }
 
 /// Converts values of a column in which none may be missing.

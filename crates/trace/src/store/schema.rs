@@ -1,12 +1,13 @@
 //! The tables of a stored run: names, columns, versions. The only place that knows them; writer and reader follow it.
 
-use crate::{MigrationKind, OverheadKind, PrevState, SliceEnd};
+use crate::{MigrationKind, OverheadKind, PrevState, SearchStart, SearchStep, SliceEnd};
 
 /// Version that writers of another meaning of the same columns raise; readers refuse what is newer.
 pub const SCHEMA_MAJOR: u32 = 1;
 
 /// Version that new tables and columns raise; readers ignore what they do not know. 1: scores, where they were sampled. 2: wakers.
-pub const SCHEMA_MINOR: u32 = 2;
+/// 3: reasons of places.
+pub const SCHEMA_MINOR: u32 = 3;
 
 /// Key of the schema version in the metadata of every file.
 pub(crate) const SCHEMA_KEY: &str = "warmcore.schema";
@@ -28,6 +29,8 @@ pub(crate) enum Kind {
     LaterId,
     /// One of a few words.
     Word(&'static [&'static str]),
+    /// One of a few words or nothing, in a column that stores of an older minor version lack: nothing in all rows.
+    LaterWord(&'static [&'static str]),
     /// Any text.
     Text,
 }
@@ -53,6 +56,8 @@ const SEQUENCE: Column = column("sequence", Kind::Ascending);
 const TIME: Column = column("time_ns", Kind::Ascending);
 const CPU: Column = column("cpu", Kind::Id);
 const TASK: Column = column("task", Kind::Id);
+const SEARCH_START: Column = column("search_start", Kind::LaterWord(SearchStart::WORDS));
+const SEARCH_STEP: Column = column("search_step", Kind::LaterWord(SearchStep::WORDS));
 
 const PREV_STATES: [&str; 4] = {
     let [a, b, c, d] = PrevState::ALL;
@@ -96,7 +101,8 @@ pub(crate) const WAKING: Table = Table {
     columns: &[SEQUENCE, TIME, CPU, TASK, column("target_cpu", Kind::Id), column("waker", Kind::LaterId)],
 };
 
-pub(crate) const WAKEUP: Table = Table { name: "sched_wakeup", columns: &[SEQUENCE, TIME, CPU, TASK] };
+pub(crate) const WAKEUP: Table =
+    Table { name: "sched_wakeup", columns: &[SEQUENCE, TIME, CPU, TASK, SEARCH_START, SEARCH_STEP] };
 
 pub(crate) const MIGRATE: Table = Table {
     name: "sched_migrate",
@@ -183,6 +189,8 @@ pub(crate) const SLICES: Table = Table {
         column("end_ns", Kind::Ascending),
         column("end", Kind::Word(&SLICE_ENDS)),
         column("run_delay_ns", Kind::OptionalInt64),
+        SEARCH_START,
+        SEARCH_STEP,
     ],
 };
 

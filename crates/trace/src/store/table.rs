@@ -69,9 +69,11 @@ impl ColumnBuffer {
             Kind::Ascending | Kind::Int64 | Kind::OptionalInt64 => Buffer::Int64(Vec::new()),
             Kind::Id | Kind::OptionalId | Kind::LaterId => Buffer::Int32(Vec::new()),
             Kind::Text => Buffer::Text(Vec::new()),
-            Kind::Word(words) => Buffer::Word { codes: Vec::new(), words: words.iter().map(|&w| w.into()).collect() },
+            Kind::Word(words) | Kind::LaterWord(words) => {
+                Buffer::Word { codes: Vec::new(), words: words.iter().map(|&w| w.into()).collect() }
+            }
         };
-        let optional = matches!(kind, Kind::OptionalInt64 | Kind::OptionalId | Kind::LaterId);
+        let optional = matches!(kind, Kind::OptionalInt64 | Kind::OptionalId | Kind::LaterId | Kind::LaterWord(_));
         Self { values, levels: optional.then(Vec::new) }
     }
 
@@ -108,9 +110,21 @@ impl ColumnBuffer {
             }
             Buffer::Word { codes, words } => {
                 // A text value takes 32 bytes in memory and its code one, so texts are made a few at a time.
-                for chunk in codes.chunks(8192) {
-                    let texts: Vec<ByteArray> = chunk.iter().map(|code| words[usize::from(*code)].clone()).collect();
-                    writer.typed::<ByteArrayType>().write_batch(&texts, levels, None)?;
+                const CHUNK: usize = 8192;
+                let mut write = |codes: &[u8], levels| {
+                    let texts: Vec<ByteArray> = codes.iter().map(|code| words[usize::from(*code)].clone()).collect();
+                    writer.typed::<ByteArrayType>().write_batch(&texts, levels, None).map(|_| ())
+                };
+                match levels {
+                    None => codes.chunks(CHUNK).try_for_each(|codes| write(codes, None))?,
+                    Some(levels) => {
+                        let mut left = codes.as_slice();
+                        for levels in levels.chunks(CHUNK) {
+                            let (codes, rest) = left.split_at(levels.iter().filter(|level| **level == 1).count());
+                            write(codes, Some(levels))?;
+                            left = rest;
+                        }
+                    }
                 }
                 codes.clear();
             }
@@ -243,6 +257,7 @@ fn schema(table: Table) -> Type {
             Kind::Id => (Physical::INT32, Repetition::REQUIRED),
             Kind::OptionalId | Kind::LaterId => (Physical::INT32, Repetition::OPTIONAL),
             Kind::Word(_) | Kind::Text => (Physical::BYTE_ARRAY, Repetition::REQUIRED),
+            Kind::LaterWord(_) => (Physical::BYTE_ARRAY, Repetition::OPTIONAL),
         };
         let text = physical == Physical::BYTE_ARRAY;
         let builder = Type::primitive_type_builder(name, physical)
@@ -284,7 +299,16 @@ mod tests {
         let path = PathBuf::from("run/sched_wakeup.parquet");
         let mut table = TableWriter::over(full, WAKEUP, path, 50_000).unwrap();
         let failed = (0..200_000_i64).find_map(|i| {
-            table.push([Cell::Int(i), Cell::Int(i * i), Cell::Int(i % 7), Cell::Int(i * 31 % 1009)]).err()
+            table
+                .push([
+                    Cell::Int(i),
+                    Cell::Int(i * i),
+                    Cell::Int(i % 7),
+                    Cell::Int(i * 31 % 1009),
+                    Cell::None,
+                    Cell::None,
+                ])
+                .err()
         });
         let error = failed.unwrap();
         assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);

@@ -125,6 +125,20 @@ fn wakers_are_unknown_in_a_store_from_before_they_were_recorded() {
 }
 
 #[test]
+fn reasons_of_places_are_unknown_in_a_store_from_before_they_were_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let before = schema::Table { columns: &schema::WAKEUP.columns[..4], ..schema::WAKEUP };
+    let mut writer = TableWriter::create(before, directory.path(), SMALL.row_group_rows).unwrap();
+    (0..3).for_each(|row| writer.push([row, row, 0, 7].map(Cell::Int)).unwrap());
+    writer.finish(&[(SCHEMA_KEY.into(), "1.2".into())]).unwrap();
+    let mut reader = super::read_table::TableReader::open(schema::WAKEUP, directory.path()).unwrap();
+    for row in 0..3 {
+        assert!(reader.advance().unwrap());
+        assert_eq!((reader.int(0), reader.optional_word(4), reader.optional_word(5)), (row, None, None));
+    }
+}
+
+#[test]
 fn a_run_that_is_finished_early_is_a_valid_store_of_what_it_had() {
     let run = RandomRun::new(4, 2_000, 30);
     let directory = tempfile::tempdir().unwrap();
@@ -188,8 +202,8 @@ fn events_that_cannot_be_are_refused_and_the_rest_stays_valid() {
 fn replace_wakeups(directory: &Path, version: &str, rows: &[[i64; 4]]) {
     fs::remove_file(directory.join("sched_wakeup.parquet")).unwrap();
     let mut table = TableWriter::create(schema::WAKEUP, directory, 10).unwrap();
-    for row in rows {
-        table.push(row.map(Cell::Int)).unwrap();
+    for [sequence, time, cpu, task] in rows.iter().map(|row| row.map(Cell::Int)) {
+        table.push([sequence, time, cpu, task, Cell::None, Cell::None]).unwrap();
     }
     table.finish(&[(SCHEMA_KEY.to_owned(), version.to_owned())]).unwrap();
 }
@@ -238,7 +252,9 @@ fn events_missing_from_a_table_are_noticed() {
 fn ids_beyond_their_column_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let mut table = TableWriter::create(schema::WAKEUP, directory.path(), 10).unwrap();
-    let error = table.push([Cell::Int(0), Cell::Int(0), Cell::Int(i64::from(i32::MAX) + 1), Cell::Int(0)]).unwrap_err();
+    let error = table
+        .push([Cell::Int(0), Cell::Int(0), Cell::Int(i64::from(i32::MAX) + 1), Cell::Int(0), Cell::None, Cell::None])
+        .unwrap_err();
     assert!(error.to_string().contains("2147483648 does not fit column cpu"), "{error}");
 }
 

@@ -11,7 +11,7 @@ use warmcore_topology::{CpuId, Machine};
 use super::error::StoreError;
 use super::schema::{self, SCHEMA_KEY, SCHEMA_MAJOR, SCHEMA_MINOR, Table};
 use super::table::{Cell, TableWriter};
-use crate::{Event, EventKind, RunTables, Sink, Slice, SliceBuilder, TaskInfo};
+use crate::{Event, EventKind, PlaceReason, RunTables, Sink, Slice, SliceBuilder, TaskInfo};
 
 /// What a store says about the run it holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -135,7 +135,10 @@ impl Store {
                 let (task, target_cpu, waker) = (Cell::task(task), Cell::id(target_cpu.0), Cell::task(waker));
                 self.waking.push([sequence, time, cpu, task, target_cpu, waker])?;
             }
-            EventKind::Wakeup { task } => self.wakeup.push([sequence, time, cpu, Cell::task(task)])?,
+            EventKind::Wakeup { task, reason } => {
+                let [start, step] = reason_cells(reason);
+                self.wakeup.push([sequence, time, cpu, Cell::task(task), start, step])?;
+            }
             EventKind::Migrate { task, from, to, kind } => {
                 let (from, to, kind) = (Cell::id(from.0), Cell::id(to.0), Cell::Word(kind as u8));
                 self.migrate.push([sequence, time, cpu, Cell::task(task), from, to, kind])?;
@@ -188,7 +191,8 @@ impl Store {
         let (start, end) = (Cell::count(slice.start_ns), Cell::count(slice.end_ns));
         let delay = slice.run_delay_ns.map_or(Cell::None, Cell::count);
         let (task, cpu, reason) = (Cell::task(slice.task), Cell::id(slice.cpu.0), Cell::Word(slice.end as u8));
-        self.slices.push([task, cpu, start, end, reason, delay])
+        let [search_start, search_step] = reason_cells(slice.placed);
+        self.slices.push([task, cpu, start, end, reason, delay, search_start, search_step])
     }
 
     /// Ends the store: the window closes at `end_ns` (or at the last event, if that is later), `tasks` are the tasks of the
@@ -291,6 +295,10 @@ fn topology_row(machine: &Machine, cpu: CpuId) -> [Cell<'static>; 10] {
         Cell::id(machine.socket_os_index(socket)),
         Cell::id(machine.capacity(cpu)),
     ]
+}
+
+fn reason_cells(reason: Option<PlaceReason>) -> [Cell<'static>; 2] {
+    reason.map_or([Cell::None; 2], |PlaceReason { start, step }| [Cell::Word(start as u8), Cell::Word(step as u8)])
 }
 
 /// The name that an index of one of the run's tables stands for.

@@ -5,8 +5,9 @@
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
+use warmcore_trace::{SearchStart, SearchStep};
 
-use super::Wakee;
+use super::{Wakee, lighter};
 use crate::domains::flags;
 use crate::fair::gathering::Gathering;
 use crate::fair::state::NONE;
@@ -28,7 +29,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         wakee: Wakee,
         prev: CpuId,
         sync: bool,
-    ) -> bool {
+    ) -> SearchStart {
         let this = core.this_cpu();
         let (mut this_load, mut prev_load) = (self.balance_load(this) as f64, self.balance_load(prev) as f64);
         if sync && !core.curr_is_idle(this) {
@@ -46,7 +47,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             this_effective *= this_load + self.effective_load(wakee, this, weight, weight);
             prev_effective *= prev_load + self.effective_load(wakee, prev, 0.0, weight);
         }
-        this_effective <= prev_effective
+        lighter(this_effective <= prev_effective)
     }
 
     /// `effective_load`: by how much a CPU's load changes if the entity's group has so much more load on it, and so much more in all.
@@ -78,21 +79,23 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         wakee: Wakee,
         prev: CpuId,
         target: CpuId,
-    ) -> CpuId {
+    ) -> (CpuId, SearchStep) {
         let usable = |fair: &Self, cpu: CpuId| fair.idle[cpu.index()] && core.may_run_on(wakee.task, cpu);
         if usable(self, target) {
-            return target;
+            return (target, SearchStep::TargetIdle);
         }
         if prev != target && self.domains.cpus_share_cache(prev, target) && usable(self, prev) {
-            return prev;
+            return (prev, SearchStep::PreviousIdle);
         }
         if self.domains.sd_llc(target).is_none() {
-            return target;
+            return (target, SearchStep::NoSharedCache);
         }
-        self.idle_core_4_9(core, wakee, target)
-            .or_else(|| self.idle_cpu_4_9(core, wakee, target))
-            .or_else(|| self.select_idle_smt(core, wakee, target))
-            .unwrap_or(target)
+        if let Some(cpu) = self.idle_core_4_9(core, wakee, target) {
+            return (cpu, SearchStep::CoreIdle);
+        }
+        let found = self.idle_cpu_4_9(core, wakee, target);
+        let sibling = || self.select_idle_smt(core, wakee, target).map(|cpu| (cpu, SearchStep::SiblingIdle));
+        found.or_else(|why| sibling().ok_or(why)).unwrap_or_else(|why| (target, why))
     }
 
     /// `select_idle_core`: if the LLC is known to have one.
@@ -113,10 +116,15 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// `select_idle_cpu`: the whole LLC, unless searches from this CPU cost more than its idle times are worth.
-    fn idle_cpu_4_9(&mut self, core: &Core<'_>, wakee: Wakee, target: CpuId) -> Option<CpuId> {
+    fn idle_cpu_4_9(
+        &mut self,
+        core: &Core<'_>,
+        wakee: Wakee,
+        target: CpuId,
+    ) -> Result<(CpuId, SearchStep), SearchStep> {
         let this = core.this_cpu().index();
         if self.rqs[this].avg_idle_ns / AVERAGE_IDLE_DIVISOR < self.balance.scan_costs_ns[this] {
-            return None;
+            return Err(SearchStep::NotScanned);
         }
         let cpus = self.domains.llc_cpus(self.domains.sd_llc_id(target));
         let start = self.domains.llc_position(target) as usize;
@@ -134,7 +142,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         let cost = &mut self.balance.scan_costs_ns[this];
         *cost = (*cost as i64 + (visited * VISIT_NS as i64 - *cost as i64) / 8) as u64;
-        found
+        found.map(|cpu| (cpu, SearchStep::CpuIdle)).ok_or(SearchStep::NoneIdle)
     }
 
     /// `find_idlest_group`: the group with the least load per capacity, if the local one has more by half the domain's margin.

@@ -5,9 +5,10 @@ use std::cmp::Ordering;
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
+use warmcore_trace::SearchStep;
 
 use super::Wakee;
-use crate::domains::flags;
+use crate::domains::{Level, flags};
 use crate::fair::gathering::Gathering;
 use crate::fair::{Fair, Policy};
 
@@ -32,7 +33,7 @@ struct GroupOffer {
 }
 
 impl<P: Policy, G: Gathering> Fair<P, G> {
-    /// `sched_balance_find_dst_cpu`.
+    /// `sched_balance_find_dst_cpu`, with the highest level at which another group was the idlest.
     pub(super) fn find_idlest_cpu(
         &self,
         core: &Core<'_>,
@@ -40,11 +41,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         wakee: Wakee,
         start: CpuId,
         balance_flag: u32,
-    ) -> CpuId {
-        let mut cpu = start;
+    ) -> (CpuId, SearchStep) {
+        let (mut cpu, mut step) = (start, SearchStep::NoneIdler);
         let mut domain = Some(highest);
         if !self.domains.span(self.domains.domain(highest)).intersects(core.allowed(wakee.task)) {
-            return start;
+            return (start, step);
         }
         while let Some(index) = domain {
             let range = self.domains.range(cpu);
@@ -66,6 +67,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 continue;
             };
             let weight = self.domains.domain(index).span_weight;
+            if cpu == start {
+                step = idlest_at(self.domains.domain(index).level);
+            }
             cpu = chosen;
             domain = self
                 .domains
@@ -74,7 +78,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 .filter(|&lower| self.domains.domain(lower).flags & balance_flag != 0)
                 .last();
         }
-        cpu
+        (cpu, step)
     }
 
     /// `sched_balance_find_dst_group`: a group better than the local one, if there is any.
@@ -189,6 +193,18 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             }
         }
         newest_idle.map(|(_, cpu)| cpu).or(least_loaded.map(|(_, cpu)| cpu))
+    }
+}
+
+/// Another group is the idlest at this level.
+const fn idlest_at(level: Level) -> SearchStep {
+    match level {
+        Level::Smt => SearchStep::IdlestThread,
+        Level::Cls => SearchStep::IdlestCore,
+        Level::Mc => SearchStep::IdlestPart,
+        Level::Pkg => SearchStep::IdlestLlc,
+        Level::Node => SearchStep::IdlestGroup,
+        Level::Numa => SearchStep::IdlestNode,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use warmcore_kernel::{Core, Task};
 use warmcore_topology::CpuId;
-use warmcore_trace::{DecisionId, TaskId};
+use warmcore_trace::{DecisionId, SearchStart, SearchStep, TaskId};
 
 use super::TopologyAware;
 use super::by_memory::OwnSequence;
@@ -160,8 +160,8 @@ impl Gathering for TopologyAware {
         domains: &Domains,
         task: TaskId,
         prev: CpuId,
-        target: CpuId,
-    ) -> CpuId {
+        target: (CpuId, SearchStart),
+    ) -> (CpuId, SearchStart) {
         let base = &self.base;
         let group = base.tasks[task.index()].group;
         if self.tunables.wake_hint == 0 || group == NONE {
@@ -169,7 +169,7 @@ impl Gathering for TopologyAware {
         }
         let home = base.preferred_llc(group);
         let in_scope = |cpu: CpuId| self.in_scope(group, home, base.llc_of[cpu.index()]);
-        if home == NONE || in_scope(target) {
+        if home == NONE || in_scope(target.0) {
             return target;
         }
         let has_room = |llc: u32| domains.shared(llc).nr_idle_scan > 0;
@@ -177,7 +177,7 @@ impl Gathering for TopologyAware {
         if in_scope(prev) {
             if has_room(prev_llc) {
                 core.decide(self.decisions.hint_previous, task, i64::from(prev_llc));
-                return prev;
+                return (prev, SearchStart::HintPrevious);
             }
             return target;
         }
@@ -187,13 +187,18 @@ impl Gathering for TopologyAware {
         if has_room(home) && now_ns > *hinted_ns + HINT_INTERVAL_NS && core.may_run_on(task, home_cpu) {
             *hinted_ns = now_ns;
             core.decide(self.decisions.hint_home, task, i64::from(home));
-            return home_cpu;
+            return (home_cpu, SearchStart::HintHome);
         }
         target
     }
 
     #[inline]
-    fn wake_found<P: Policy>(fair: &Fair<P, Self>, core: &mut Core<'_>, task: TaskId, found: CpuId) -> CpuId {
+    fn wake_found<P: Policy>(
+        fair: &Fair<P, Self>,
+        core: &mut Core<'_>,
+        task: TaskId,
+        found: (CpuId, SearchStep),
+    ) -> (CpuId, SearchStep) {
         fair.conserving_target(core, task, found)
     }
 

@@ -10,7 +10,7 @@
 
 use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, State, WakeFlags};
 use warmcore_topology::CpuId;
-use warmcore_trace::{MigrationKind, OverheadKind, TaskId};
+use warmcore_trace::{MigrationKind, OverheadKind, SearchStep, TaskId};
 
 use crate::fair::state::NONE;
 use crate::fair::topology_aware::TopologyAware;
@@ -61,17 +61,22 @@ impl<P: Policy> Fair<P, TopologyAware> {
     /// Where a wakeup goes whose search ended at `found`: there if it is idle, unless an idle core of the task's scope is preferred
     /// to a sibling; else to an idle CPU of the scope.
     #[inline]
-    pub(super) fn conserving_target(&self, core: &mut Core<'_>, task: TaskId, found: CpuId) -> CpuId {
-        let target = if !self.idle[found.index()] {
-            self.idle_cpu_of_scope(core, task)
-        } else if self.domains.smt_active() && !self.is_core_idle(found) {
-            self.idle_core_of_scope(core, task)
+    pub(super) fn conserving_target(
+        &self,
+        core: &mut Core<'_>,
+        task: TaskId,
+        found: (CpuId, SearchStep),
+    ) -> (CpuId, SearchStep) {
+        let (target, step) = if !self.idle[found.0.index()] {
+            (self.idle_cpu_of_scope(core, task), SearchStep::ScopeCpuIdle)
+        } else if self.domains.smt_active() && !self.is_core_idle(found.0) {
+            (self.idle_core_of_scope(core, task), SearchStep::ScopeCoreIdle)
         } else {
-            None
+            return found;
         };
         let Some(cpu) = target else { return found };
         core.decide(self.gathering.decisions.woken_in_scope, task, i64::from(self.domains.sd_llc_id(cpu)));
-        cpu
+        (cpu, step)
     }
 
     /// Sends tasks that wait on a CPU to idle CPUs of their scope.
