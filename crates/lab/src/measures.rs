@@ -281,6 +281,7 @@ fn as_name(text: &str) -> String {
 /// - schbench: the p99 of the wakeup latencies that it records itself;
 /// - hackbench: the time it prints;
 /// - sysbench: transactions per second; the p99 of their latencies where their rate is given;
+/// - a file whose requests come by themselves and are recorded: the p99 of what is recorded;
 /// - one that ends by itself: elapsed time;
 /// - one that runs for a fixed time and sleeps in between: the p99 of wakeup latency;
 /// - one that runs for a fixed time and only computes: the work done.
@@ -295,6 +296,10 @@ pub fn primary(workload: &Workload) -> String {
             return recorder_p99(workload, *transaction);
         }
         ResultStyle::Sysbench { transaction } => return recorder_rate(recorder_name(workload, *transaction)),
+        // One recorder is what its requests are about; of several nobody says which.
+        ResultStyle::Plain if workload.has_arrivals() && workload.recorders.len() == 1 => {
+            return recorder_p99(workload, RecorderId(0));
+        }
         ResultStyle::Hackbench { .. } | ResultStyle::Plain => {}
     }
     if workload.duration_ns.is_none() && !workload.programs.iter().flat_map(|program| &program.steps).any(stops) {

@@ -101,6 +101,8 @@ fn cache_aware_scheduling_without_caches_has_no_answer_before_any_number() {
         let finding = without.schedulers[2].measures[measure].finding;
         assert_eq!(finding != Some(Finding::NotAnswerable), answered, "{measure}: {finding:?}");
     }
+    let comparison = without.schedulers[2].measures["elapsed_ns"].comparison.as_ref();
+    assert_eq!(comparison.and_then(|of| of.ratio), None, "no number stands beside it");
     let under = compared(&["cache-aware", "eevdf"], "1s1n2l4c1t", workload, None);
     assert_eq!(finding(&under, 1), Finding::NotAnswerable, "nor as the baseline");
     // Where threads were is answered without caches.

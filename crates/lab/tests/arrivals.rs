@@ -53,3 +53,20 @@ fn a_rate_is_kept_though_every_sleep_is_longer_than_asked() {
     let (_, per_s) = one_connection("--rate=10000,--events=4000");
     assert!((9_700.0..10_300.0).contains(&per_s), "{per_s} a second");
 }
+
+/// A file that records one thing of what comes by itself is asked about that; without arrivals, or with two recorders, about its wakeups.
+#[test]
+fn a_file_with_arrivals_is_judged_by_the_latency_that_it_records() {
+    let file = |clock: &str, recorders: &str| {
+        let text = format!(
+            r#"{{ "tasks": {{ "client": {{ "instance": 0 }} }}, "global": {{ "duration": 1 }}, "warmcore": {{ "recorders": [ {recorders} ], "tasks": {{
+                "client": {{ "instances": 1, "program": [ {{ "start_clock": 0 }}, {{ "loop": -1, "steps": [
+                    {{ "sleep_ns": {{ "exponential": {{ "mean_ns": 2000000 }} }}{clock} }}, {{ "run_ns": 1000 }}, {{ "record_clock": 0, "recorder": "request" }} ] }} ] }} }} }} }}"#
+        );
+        let workload = warmcore_workload::from_rtapp("file", &text, &warmcore_workload::Options::default()).unwrap();
+        warmcore_lab::measures::primary(&workload)
+    };
+    assert_eq!(file(", \"clock\": 0", "\"request\""), "recorder_request_p99_ns");
+    assert_eq!(file("", "\"request\""), "wakeup_p99_ns");
+    assert_eq!(file(", \"clock\": 0", "\"request\", \"other\""), "wakeup_p99_ns");
+}

@@ -45,9 +45,12 @@ pub(super) fn judge(
                 *finding = Finding::NotAnswerable;
             } else if few() {
                 *finding = Finding::NotMeasurable;
-                if let Some(comparison) = &mut result.comparison {
-                    (comparison.ratio, comparison.interval, comparison.smallest_effect) = (None, None, None);
-                }
+            }
+            // No number stands where it is no answer.
+            if let Some(comparison) = &mut result.comparison
+                && matches!(finding, Finding::NotAnswerable | Finding::NotMeasurable)
+            {
+                (comparison.ratio, comparison.interval, comparison.smallest_effect) = (None, None, None);
             }
         }
     }
