@@ -93,6 +93,8 @@ pub struct Histories {
     pub span_ns: u64,
     /// How often a chosen thread was woken and came onto an idle CPU next, and the time from the one to the other, ns, of all together.
     pub idle_wakeups: (u64, u64),
+    /// Time that chosen threads were ready to run and did not, of all together.
+    pub queued_ns: u64,
 }
 
 /// What a thread is doing.
@@ -101,7 +103,8 @@ enum Doing {
     /// Nothing was heard of it yet.
     #[default]
     Unheard,
-    Runnable,
+    /// Since when.
+    Runnable(u64),
     /// Since when.
     Running(u64),
     /// Since when.
@@ -160,6 +163,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
         others: BTreeMap::new(),
         other_cpu_ns: 0,
         idle_wakeups: (0, 0),
+        queued_ns: 0,
         start,
     };
     for record in &recording.records {
@@ -171,7 +175,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
             Doing::Unheard => return None,
             Doing::Asleep(_) => state.act(span_ns, Action::Block(Cause::Never)),
             Doing::Dead => {}
-            Doing::Running(_) | Doing::Runnable => state.act(span_ns, Action::Exit),
+            Doing::Running(_) | Doing::Runnable(_) => state.act(span_ns, Action::Exit),
         }
         Some((id, state.history))
     });
@@ -180,6 +184,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
         other_cpu_ns: reader.other_cpu_ns,
         span_ns,
         idle_wakeups: reader.idle_wakeups,
+        queued_ns: reader.queued_ns,
     }
 }
 
@@ -189,6 +194,7 @@ struct Reader {
     others: BTreeMap<u32, u64>,
     other_cpu_ns: u64,
     idle_wakeups: (u64, u64),
+    queued_ns: u64,
     start: u64,
 }
 
@@ -206,7 +212,7 @@ impl Reader {
                 let forked =
                     self.threads.get_mut(&parent).map(|parent| parent.act(now, Action::Fork { child })).is_some();
                 if let Some(child) = self.threads.get_mut(&child) {
-                    child.doing = Doing::Runnable;
+                    child.doing = Doing::Runnable(now);
                     (child.history.forked, child.history.start_ns) = (forked, now);
                 }
             }
@@ -225,7 +231,7 @@ impl Reader {
             }
             thread.settle(now);
             thread.doing = match state {
-                PrevState::Runnable | PrevState::Idle => Doing::Runnable,
+                PrevState::Runnable | PrevState::Idle => Doing::Runnable(now),
                 PrevState::Sleeping => Doing::Asleep(now),
                 PrevState::Dead => {
                     thread.act(now, Action::Exit);
@@ -236,6 +242,9 @@ impl Reader {
         if self.threads.contains_key(&next) {
             self.runnable(now, next);
             if let Some(thread) = self.threads.get_mut(&next) {
+                if let Doing::Runnable(since) = thread.doing {
+                    self.queued_ns += now - since;
+                }
                 (thread.doing, thread.early) = (Doing::Running(now), None);
                 if let Some(woken) = thread.woken_ns.take().filter(|_| prev == 0) {
                     self.idle_wakeups.0 += 1;
@@ -253,7 +262,7 @@ impl Reader {
             Doing::Asleep(since) => Some(since),
             Doing::Unheard => Some(0),
             Doing::Running(_) => None,
-            Doing::Runnable | Doing::Dead => return,
+            Doing::Runnable(_) | Doing::Dead => return,
         };
         let waker = record.waker().filter(|waker| self.threads.contains_key(waker));
         let slept_ns = now - asleep_since.unwrap_or(now);
@@ -280,8 +289,8 @@ impl Reader {
                 let cause = thread.early.take().unwrap_or(unknown);
                 self.wake(now, woken, cause);
             }
-            Doing::Unheard => thread.doing = Doing::Runnable,
-            Doing::Runnable | Doing::Running(_) | Doing::Dead => {}
+            Doing::Unheard => thread.doing = Doing::Runnable(now),
+            Doing::Runnable(_) | Doing::Running(_) | Doing::Dead => {}
         }
     }
 
@@ -293,7 +302,7 @@ impl Reader {
         }
         if let Some(thread) = self.threads.get_mut(&woken) {
             thread.act(now, Action::Block(cause));
-            (thread.doing, thread.early, thread.woken_ns) = (Doing::Runnable, None, Some(now));
+            (thread.doing, thread.early, thread.woken_ns) = (Doing::Runnable(now), None, Some(now));
         }
     }
 }
@@ -361,7 +370,7 @@ mod tests {
             &[5],
         );
         assert_eq!(found.threads[&5].actions, [Action::Run { cpu_ns: 30 }, Action::Exit]);
-        assert_eq!(found.other_cpu_ns, 30);
+        assert_eq!((found.other_cpu_ns, found.queued_ns), (30, 30));
     }
 
     #[test]

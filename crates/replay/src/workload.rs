@@ -55,6 +55,9 @@ impl Overheads {
     }
 }
 
+/// From this part of CPU time on, waiting for a CPU hides waits for others.
+const QUEUED: f64 = 0.25;
+
 /// How far a workload is what was recorded.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Fidelity {
@@ -80,6 +83,8 @@ pub struct Fidelity {
     pub unknown: u64,
     /// From a wakeup until the thread ran on a CPU that was idle, mean, ns; none if that never happened.
     pub idle_wakeup_ns: Option<u64>,
+    /// Time that the threads were ready to run and did not, of all together, ns.
+    pub queued_ns: u64,
     /// Kernel's own time that could not be taken off, because a thread ran for less than that, ns.
     pub overhead_left_ns: u64,
     /// Events that the recorder lost, as far as it counted them.
@@ -100,6 +105,7 @@ impl Fidelity {
             other_cpu_ns: histories.other_cpu_ns,
             span_ns: histories.span_ns,
             idle_wakeup_ns: histories.idle_wakeups.1.checked_div(histories.idle_wakeups.0),
+            queued_ns: histories.queued_ns,
             events_lost,
             more_lost,
             switches_assumed: recording.switches_assumed,
@@ -126,6 +132,13 @@ impl Fidelity {
                 "a thread that was woken onto an idle CPU ran {:.1} us later on average: on a machine that takes another time for that \
                  (`idle_exit_ns` and `ipi_ns` of its costs) the replay takes another time too",
                 ns as f64 / 1e3
+            ));
+        }
+        if self.queued_ns as f64 > QUEUED * self.cpu_ns as f64 {
+            lines.push(format!(
+                "its threads waited for a CPU for {:.0} % as long as they ran: who finds work there after that wait did not sleep for it, and its \
+                 replay does not wait for it either (record on a computer with CPUs to spare)",
+                percent(self.queued_ns, self.cpu_ns)
             ));
         }
         if self.unknown > 0 {
