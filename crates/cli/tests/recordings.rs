@@ -2,11 +2,10 @@
 
 mod common;
 
-use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::Scratch;
+use common::{Scratch, can_record, is_root};
 use warmcore_testing::skip;
 
 /// Two pairs of processes that hand messages to each other, on two LLCs.
@@ -158,12 +157,6 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether experiments can keep their journal, or what is lacking.
-fn is_root() -> Result<(), &'static str> {
-    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
-    root.then_some(()).ok_or("the journal of changes needs root")
-}
-
 #[test]
 fn a_command_on_this_computer_is_compared_in_blocks_with_the_baseline_against_itself() {
     let scratch = Scratch::new();
@@ -260,13 +253,6 @@ fn a_command_is_recorded_with_all_its_processes() {
     scratch.run("explain --events recorded").exits_with(0);
     scratch.run("replay recorded --out replay.json").exits_with(0);
     scratch.run("sim -m 1s1n1l2c1t -w replay.json --scheduler eevdf").exits_with(0);
-}
-
-/// Whether recording is possible here, or what is lacking.
-fn can_record() -> Result<(), &'static str> {
-    // The kernel makes the directory; the program mounts what belongs there.
-    let traces = ["/sys/kernel/tracing", "/sys/kernel/debug"].iter().any(|path| Path::new(path).is_dir());
-    (is_root().is_ok() && traces).then_some(()).ok_or("recording needs root and the kernel's tracing (tracefs)")
 }
 
 #[test]

@@ -11,6 +11,19 @@ pub const MACHINE: &str = "2s1n1l2c1t";
 /// Its workload.
 pub const WORKLOAD: &str = "hackbench:-T,-p,-f2,-g2,-l20";
 
+/// Whether experiments can keep their journal, or what is lacking.
+pub fn is_root() -> Result<(), &'static str> {
+    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n");
+    root.then_some(()).ok_or("the journal of changes needs root")
+}
+
+/// Whether recording is possible here, or what is lacking.
+pub fn can_record() -> Result<(), &'static str> {
+    // The kernel makes the directory; the program mounts what belongs there.
+    let traces = ["/sys/kernel/tracing", "/sys/kernel/debug"].iter().any(|path| Path::new(path).is_dir());
+    (is_root().is_ok() && traces).then_some(()).ok_or("recording needs root and the kernel's tracing (tracefs)")
+}
+
 /// A directory that is gone after the test, in which the program runs.
 pub struct Scratch(tempfile::TempDir);
 
