@@ -93,7 +93,7 @@ pub struct Histories {
     pub span_ns: u64,
     /// How often a chosen thread was woken and came onto an idle CPU next, and the time from the one to the other, ns, of all together.
     pub idle_wakeups: (u64, u64),
-    /// Time that chosen threads were ready to run and did not, of all together.
+    /// Time that chosen threads were ready to run while another ran on the CPU that they got, of all together.
     pub queued_ns: u64,
 }
 
@@ -242,7 +242,10 @@ impl Reader {
         if self.threads.contains_key(&next) {
             self.runnable(now, next);
             if let Some(thread) = self.threads.get_mut(&next) {
-                if let Doing::Runnable(since) = thread.doing {
+                // What an idle CPU needs to wake up is no queue.
+                if let Doing::Runnable(since) = thread.doing
+                    && prev != 0
+                {
                     self.queued_ns += now - since;
                 }
                 (thread.doing, thread.early) = (Doing::Running(now), None);
@@ -356,6 +359,7 @@ mod tests {
         );
         assert_eq!((found.threads[&6].cpu_ns, found.span_ns), (70, 100));
         assert_eq!(found.idle_wakeups, (1, 10), "of thread 6, woken at 150, on CPU at 160");
+        assert_eq!(found.queued_ns, 0, "nobody else ran there");
     }
 
     #[test]

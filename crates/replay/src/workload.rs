@@ -83,7 +83,7 @@ pub struct Fidelity {
     pub unknown: u64,
     /// From a wakeup until the thread ran on a CPU that was idle, mean, ns; none if that never happened.
     pub idle_wakeup_ns: Option<u64>,
-    /// Time that the threads were ready to run and did not, of all together, ns.
+    /// Time that the threads were ready to run while another ran on the CPU that they got, of all together, ns.
     pub queued_ns: u64,
     /// Kernel's own time that could not be taken off, because a thread ran for less than that, ns.
     pub overhead_left_ns: u64,
