@@ -43,6 +43,7 @@ interface Header {
   /** Why a move of each kind happens. */
   move_reasons: string[];
   slice_ends: string[];
+  place_reasons: string[];
   /** Row of the machine's map that each task belongs to. */
   task_map_rows: number[];
   counters: string[];
@@ -83,6 +84,8 @@ export class Scene {
   readonly cpu: Uint16Array;
   readonly why: Uint8Array;
   readonly delay: Float64Array | undefined;
+  /** Reason + 1 for which a wakeup placed the task there, 0 if none did or nobody told. */
+  readonly reason: Uint16Array | undefined;
   /** LLC + 1 that the slice's task came from, where that was another one. */
   readonly origin: Uint16Array;
   /** Run time on the slice's CPU before it. */
@@ -116,6 +119,7 @@ export class Scene {
     this.why = new Uint8Array(count);
     const delays = columns.get('delays');
     this.delay = delays ? new Float64Array(count) : undefined;
+    this.reason = columns.has('reasons') ? new Uint16Array(count) : undefined;
     this.origin = new Uint16Array(count);
     this.before = new Float64Array(count);
     if (counts) this.readSlices(columns, counts);
@@ -140,8 +144,9 @@ export class Scene {
     const runs = new Reader(columns.get('runs') ?? empty);
     const tasks = new Reader(columns.get('tasks') ?? empty);
     const delays = this.delay && new Reader(columns.get('delays') ?? empty);
+    const reasons = this.reason && new Reader(columns.get('reasons') ?? empty);
     const origins = new Reader(columns.get('origins') ?? empty);
-    const { start, end, task, why, delay, origin, before } = this;
+    const { start, end, task, why, delay, reason, origin, before } = this;
     for (let cpu = 0; cpu < this.cpus; cpu++) {
       let now = 0;
       let who = 0;
@@ -160,6 +165,7 @@ export class Scene {
         who += tasks.nextSigned();
         task[i] = who;
         if (delay && delays) delay[i] = delays.next() - 1;
+        if (reason && reasons) reason[i] = reasons.next();
       }
     }
   }

@@ -44,9 +44,9 @@ test('the timeline zooms, pans, tells about slices and follows the keyboard', { 
   const box = await canvas.boundingBox();
   await page.mouse.click(box.x + box.width * 0.2, box.y + 6);
   await page.waitForFunction(() => /spin-\d+ on cpu0/.test(document.querySelector('.detail').textContent));
-  assert.match(await page.textContent('.detail'), /^cfs: spin-\d+ on cpu0 \(core 0, llc 0, node 0, socket 0\)\n.*ran .*\nRun delay/);
+  assert.match(await page.textContent('.detail'), /^cfs: spin-\d+ on cpu0 \(core 0, llc 0, node 0, socket 0\)\n.*ran .*\nPlaced there: its affinity leaves it this CPU only\.\nRun delay/);
   await page.mouse.move(box.x + box.width * 0.2, box.y + 6);
-  await page.waitForSelector('.tip:not([hidden])');
+  assert.match(await (await page.waitForSelector('.tip:not([hidden])')).textContent(), /Placed there: its affinity/);
 
   await canvas.focus();
   await page.keyboard.press('ArrowDown');

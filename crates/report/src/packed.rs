@@ -10,6 +10,7 @@
 //! | `tasks` | task, as the difference to the slice before on that CPU, zigzag |
 //! | `origins` | LLC + 1 of the task's slice before, where that was another one; 0 otherwise |
 //! | `delays` | run delay + 1, or 0 for unknown; left out above [`MAX_DELAYS`] slices |
+//! | `reasons` | why the wakeup before it placed it there, as the place in the header's list + 1, or 0 for not told; left out as `delays` are, and where nobody told |
 //! | `overview` | pairs of task + 1 and busy share, with the number of equal stretches before them; instead of slices |
 //! | `counters` | what each place counted, by counter, place and bin, with the number of equal values before each; places are CPUs, or LLCs where that were too many |
 //! | `lengths` | runnable tasks × 16, rounded, by CPU and bin, with the number of equal bins before each |
@@ -22,7 +23,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use warmcore_topology::Machine;
-use warmcore_trace::{DecisionKind, DecisionValue, MigrationKind, Slice, SliceEnd, TaskId};
+use warmcore_trace::{DecisionKind, DecisionValue, MigrationKind, PlaceReason, Slice, SliceEnd, TaskId};
 
 use crate::counters::COUNTER_BINS;
 use crate::pack::{Column, base64, gzip};
@@ -58,6 +59,8 @@ struct Header<'a> {
     /// `cpu` or `llc`.
     counter_places: &'static str,
     slice_ends: Vec<&'static str>,
+    /// Why wakeups placed tasks where they did: what occurs.
+    place_reasons: Vec<String>,
     /// Row of the machine's map that each task belongs to.
     task_map_rows: Vec<usize>,
     /// Name and length in bytes, in order.
@@ -78,6 +81,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         of_row.tasks.iter().for_each(|task| task_map_rows[*task] = row);
     }
     let mut columns = columns(scene, machine);
+    let place_reasons = place_reasons(scene, &mut columns);
     let counters = counted(scene);
     let by_cpu = counters.len() * machine.cpu_count() * COUNTER_BINS <= MAX_COUNTER_VALUES;
     columns.insert("counters", counter_column(scene, machine, &counters, by_cpu));
@@ -101,6 +105,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         move_kinds: MigrationKind::ALL.iter().map(|kind| kind.name()).collect(),
         move_reasons: MigrationKind::ALL.iter().map(|kind| kind.reason()).collect(),
         slice_ends: SliceEnd::ALL.iter().map(|end| end.name()).collect(),
+        place_reasons,
         counters: counters.iter().map(|counter| scene.tables.counters[*counter].as_str()).collect(),
         counter_bins: COUNTER_BINS,
         counter_places: if by_cpu { "cpu" } else { "llc" },
@@ -196,6 +201,27 @@ fn slice_columns(slices: &[Slice], cpus: usize, columns: &mut BTreeMap<&'static 
     if slices.len() as u64 <= MAX_DELAYS {
         columns.insert("delays", delays);
     }
+}
+
+/// The reasons of places that occur, with the column that names one for each slice.
+fn place_reasons(scene: &Scene, columns: &mut BTreeMap<&'static str, Column>) -> Vec<String> {
+    let slices = scene.record.slices.as_deref().unwrap_or_default();
+    if slices.len() as u64 > MAX_DELAYS || slices.iter().all(|slice| slice.placed.is_none()) {
+        return Vec::new();
+    }
+    let (mut reasons, mut column): (Vec<PlaceReason>, _) = (Vec::new(), Column::default());
+    for slice in slices {
+        let number = slice.placed.map_or(0, |placed| {
+            let known = reasons.iter().position(|reason| *reason == placed);
+            1 + known.unwrap_or_else(|| {
+                reasons.push(placed);
+                reasons.len() - 1
+            })
+        });
+        column.push(number as u64);
+    }
+    columns.insert("reasons", column);
+    reasons.into_iter().map(PlaceReason::in_words).collect()
 }
 
 /// Of every slice: the LLC its task came from, plus 1, or 0 if it ran there before or nowhere.

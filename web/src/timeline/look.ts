@@ -100,6 +100,8 @@ export function words(view: View, hit: Hit, long: boolean): string {
     const [start, end] = [scene.start[i], scene.end[i]];
     lines.push(`${scene.taskName(task)} on ${place(scene.cpu[i])}`);
     lines.push(`${instant(start, 1)} – ${instant(end, 1)}: ran ${duration(end - start)}, ended ${scene.header.slice_ends[scene.why[i]]}`);
+    const reason = scene.reason?.[i];
+    if (reason) lines.push(`Placed there: ${scene.header.place_reasons[reason - 1]}.`);
     if (long) {
       const delay = scene.delay?.[i];
       const waited = delay === undefined ? 'not kept in a page of this size' : delay < 0 ? 'not observed' : duration(delay);
