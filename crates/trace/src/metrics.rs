@@ -10,6 +10,7 @@
 mod counters;
 mod cpu;
 mod list;
+mod over_time;
 mod result;
 mod task;
 mod work_conservation;

@@ -48,7 +48,25 @@ pub(super) fn lockstep(schedulers: &[SchedulerResult], measure: &Measure) -> Vec
 /// What follows from the experiment's record and from what schedulers decided.
 pub(super) fn of_record(record: &ExperimentRecord, schedulers: &[SchedulerResult]) -> Vec<String> {
     let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
-    record.options.warm_up_ns.map(warm_up).into_iter().chain(schedulers.iter().filter_map(left_apart)).collect()
+    let of_schedulers =
+        schedulers.iter().flat_map(|scheduler| left_apart(scheduler).into_iter().chain(unsettled(scheduler)));
+    record.options.warm_up_ns.map(warm_up).into_iter().chain(of_schedulers).collect()
+}
+
+/// Whether tasks went from LLC to LLC at another rate at the end of runs than at their beginning, and still did: by twice as much, and by
+/// more than three standard deviations of counts that are the same. A longer run would have another share of either.
+fn unsettled(scheduler: &SchedulerResult) -> Option<String> {
+    let median = |name: &str| scheduler.measures.get(name)?.summary.median;
+    let (first, last) = (median("cross_llc_first_quarter")?, median("cross_llc_last_quarter")?);
+    let (less, more) = (first.min(last), first.max(last));
+    let differ = more >= 2.0 * less && more - less > 3.0 * (more + less).sqrt();
+    (differ && last > 0.0).then(|| {
+        format!(
+            "placement still changed when runs of {} ended: {first:.0} moves between LLCs in the first quarter, {last:.0} in the last; a longer \
+             run, or a --warm-up, may say something else",
+            scheduler.label
+        )
+    })
 }
 
 /// Cache-aware scheduling that chose an LLC and could gather nobody there, by its own count: in half of the trials or more, scans found every

@@ -169,6 +169,31 @@ fn a_scheduler_that_leaves_more_tasks_waiting_for_ever_is_never_better() {
 }
 
 #[test]
+fn runs_that_ended_while_tasks_still_found_their_llcs_are_named() {
+    let side = |label: &str, [first, last]: [f64; 2]| -> Vec<Trial> {
+        let moves = [("cross_llc_first_quarter", Some(first)), ("cross_llc_last_quarter", Some(last))];
+        let measures = [("elapsed_ns", Some(1e6)), moves[0], moves[1]];
+        (0..10).map(|number| trial(label, number, &measures)).collect()
+    };
+    let said = |own: [f64; 2]| {
+        let record = record(&["eevdf", "cache-aware"], 10);
+        let trials = [side("eevdf", [200.0, 210.0]), side("cache-aware", own)];
+        let conditions = conclude(&record, &workload(), &Sim, &trials).unwrap().conditions;
+        conditions.into_iter().filter(|words| words.starts_with("placement still changed")).collect::<Vec<_>>()
+    };
+    let told = said([80.0, 20.0]);
+    assert!(
+        matches!(&told[..], [one] if one.contains("of cache-aware ended: 80 moves between LLCs in the first quarter, 20")),
+        "{told:?}"
+    );
+    assert_eq!(said([2.0, 60.0]).len(), 1, "it began late");
+    // Nobody moves any more; counts that chance explains; a rate that is another but not by much.
+    for settled in [[80.0, 0.0], [4.0, 1.0], [1000.0, 800.0]] {
+        assert_eq!(said(settled), Vec::<String>::new(), "{settled:?}");
+    }
+}
+
+#[test]
 fn schedulers_as_good_as_the_best_are_named_beside_it() {
     let document = document(&[("cfs", 1.0), ("eevdf", 0.8), ("ule", 0.805)], 10);
     let expected = "eevdf is best, with ule as good within the margin of 1 %: elapsed time 0.8";

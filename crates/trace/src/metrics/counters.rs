@@ -6,7 +6,8 @@ use std::io;
 use warmcore_topology::{CpuId, Machine, PerRelation};
 
 use super::cpu::CpuState;
-use super::task::{NEVER, NO_CPU, State, TaskState, Wait};
+use super::over_time::OverTime;
+use super::task::{NEVER, NO_CPU, State, TaskState, Wait, crosses_llc};
 use super::work_conservation::WorkConservation;
 use crate::slices::TASK_LIMIT;
 use crate::{
@@ -75,6 +76,8 @@ pub struct Counters {
     pub(super) slices: Histogram,
     pub(super) response: Histogram,
     pub(super) ran_distance: PerRelation<u64>,
+    /// Migrations (ran) between LLCs.
+    pub(super) llc_moves: OverTime,
     pub(super) event_distance: PerRelation<u64>,
     pub(super) event_kinds: [u64; MIGRATION_KINDS],
     pub(super) after_preemption: u64,
@@ -113,6 +116,7 @@ impl Counters {
             slices: Histogram::new(),
             response: Histogram::new(),
             ran_distance: PerRelation::default(),
+            llc_moves: OverTime::default(),
             event_distance: PerRelation::default(),
             event_kinds: [0; MIGRATION_KINDS],
             after_preemption: 0,
@@ -162,7 +166,7 @@ impl Counters {
         for histogram in distributions {
             *histogram = Histogram::new();
         }
-        (self.ran_distance, self.event_distance) = Default::default();
+        (self.ran_distance, self.event_distance, self.llc_moves) = Default::default();
         self.event_kinds = [0; MIGRATION_KINDS];
         for sums in [&mut self.counters, &mut self.phases, &mut self.decisions] {
             sums.fill(0);
@@ -335,6 +339,9 @@ impl Counters {
                 let relation = self.machine.relation(CpuId(task.last_ran), event.cpu);
                 task.ran_elsewhere(relation);
                 self.ran_distance[relation] += 1;
+                if crosses_llc(relation) {
+                    self.llc_moves.add(now_ns - self.start.time_ns());
+                }
             }
             self.enter_llc(index, event.cpu);
         }

@@ -134,6 +134,8 @@ metrics! {
         "times a task left the CPU still runnable: preempted or yielding";
     "migrations_ran", "1", Lower, |m| number(m.totals.migrations_ran.count), "consecutive slices of one task on different CPUs";
     "cross_llc_ran", "1", Lower, |m| number(m.totals.migrations_ran.cross_llc), "migrations (ran) between LLCs";
+    "cross_llc_first_quarter", "1", Neither, |m| number(m.totals.cross_llc_quarters[0]), "migrations (ran) between LLCs in the first quarter of the window";
+    "cross_llc_last_quarter", "1", Neither, |m| number(m.totals.cross_llc_quarters[1]), "migrations (ran) between LLCs in the last quarter of the window";
     "cross_node_ran", "1", Lower, |m| number(m.totals.migrations_ran.cross_node), "migrations (ran) between NUMA nodes";
     "migrations_ran_smt_sibling", "1", Neither, |m| ran(m, SmtSibling), "migrations (ran) between threads of one core";
     "migrations_ran_same_cluster", "1", Neither, |m| ran(m, SameCluster), "migrations (ran) between cores of one cluster";

@@ -139,6 +139,9 @@ pub struct Totals {
     pub involuntary_switches: u64,
     /// Consecutive slices on different CPUs.
     pub migrations_ran: Migrations,
+    /// Of those between LLCs, those in the first and in the last quarter of the window.
+    #[serde(default)]
+    pub cross_llc_quarters: [u64; 2],
     /// `sched_migrate_task` events.
     pub migrations_event: Migrations,
     /// The latter by reason.
@@ -353,6 +356,7 @@ impl Counters {
             voluntary_switches: tasks.iter().map(|task| task.voluntary_switches).sum(),
             involuntary_switches: tasks.iter().map(|task| task.involuntary_switches).sum(),
             migrations_ran: (&self.ran_distance).into(),
+            cross_llc_quarters: self.llc_moves.quarters(end_ns.saturating_sub(self.start_ns())),
             migrations_event: (&self.event_distance).into(),
             migrations_by_kind: kinds.collect(),
             migrations_after_preemption: self.after_preemption,
