@@ -32,7 +32,8 @@ pub use study::{StudyCommand, StudyRunArguments};
 pub use vm::{Renewed, ValidateArguments, VmArguments};
 pub use workload::{ProfileFormat, WorkloadCommand};
 
-use values::{TraceWanted, directory, parse_factor, parse_level, parse_percent, parse_time, parse_trace};
+pub use values::Change;
+use values::{TraceWanted, directory, parse_change, parse_level, parse_percent, parse_time, parse_trace};
 
 /// Text under the help of the program.
 const AFTER_HELP: &str = "\
@@ -275,10 +276,11 @@ pub struct CompareArguments {
     #[arg(help_heading = "How it is judged", long)]
     pub headroom: bool,
     /// Which assumed costs could turn the verdict: compare again with every cost of the machine that nobody measured times these
-    /// factors, under the same seeds. 0.5,2 if none are given; others as --sensitivity=0.7,1.3
+    /// factors, under the same seeds. 0.5,2 if none are given; others as --sensitivity=0.7,1.3. With =neighbours: whether one task more, one
+    /// less, or one core less turns it
     #[arg(help_heading = "How it is judged", long, value_name = "FACTORS", num_args = 0..=1, require_equals = true, default_missing_value = "0.5,2",
-          value_delimiter = ',', value_parser = parse_factor)]
-    pub sensitivity: Vec<f64>,
+          value_delimiter = ',', value_parser = parse_change)]
+    pub sensitivity: Vec<Change>,
 }
 
 /// What can be asked of each place.

@@ -49,6 +49,10 @@ fn documents_say_what_their_schemas_say() {
             "compare -m 1s1n2l2c1t -w hackbench:-T,-p,-f1,-g2,-l10 -s cfs,eevdf --keep nothing --json --trials 8 --sensitivity=2",
             "comparison",
         ),
+        (
+            "compare -m 1s1n2l2c1t -w forkjoin:-n2,-i2,-w1ms -s cfs,eevdf --keep nothing --json --trials 8 --sensitivity=neighbours",
+            "comparison",
+        ),
         ("compare -m 2s1n1l2c1t -w spin:-d20ms -s cfs,rr --keep nothing --json --trials 2 --load 50", "loads"),
         ("compare -m 2s1n1l2c2t -w spin:-n2,-d20ms --keep nothing --json", "comparison"),
         (

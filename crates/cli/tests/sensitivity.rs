@@ -88,3 +88,33 @@ fn factors_that_make_no_sense_are_refused_and_a_lone_scheduler_has_nothing_to_tu
     let document: Value = serde_json::from_str(&json.exits_with(0).out).unwrap();
     assert!(document["sensitivity"]["sentence"].as_str().unwrap().starts_with("None of "));
 }
+
+#[test]
+fn a_verdict_on_an_edge_is_told_by_its_neighbours() {
+    let scratch = Scratch::new();
+    let ratio = |threads: u32, more: &str| -> Value {
+        let words = format!("compare -m 2s1n1l8c1t@gnr72 -w verilator:-t{threads},-C600 -s eevdf,cache-aware -n 8");
+        let json = scratch.run(&format!("{words} --keep nothing --json {more}")).exits_with(0).out;
+        serde_json::from_str(&json).unwrap()
+    };
+    let own = |document: &Value| document["schedulers"][1]["measures"]["elapsed_ns"]["comparison"]["ratio"].clone();
+    // Seven threads fit under a cache of eight cores, and cache-aware scheduling gathers them; eight are too many for its rules.
+    let found = ratio(7, "--sensitivity=neighbours");
+    let sentence = found["sensitivity"]["sentence"].as_str().unwrap();
+    assert!(
+        sentence.starts_with("The verdict stands on an edge: with one task more, cache-aware is "),
+        "{sentence}"
+    );
+    assert!(sentence.ends_with("the verdict is the same with one task less, one core less."), "{sentence}");
+    let variations = found["sensitivity"]["variations"].as_array().unwrap();
+    for (variation, threads) in variations.iter().zip([8, 6]) {
+        assert_eq!(variation["schedulers"][0]["ratio"], own(&ratio(threads, "")), "{threads}");
+    }
+    let fixed = "compare -m 1s1n1l2c1t -w hackbench:-T,-p,-f1,-g1,-l5 -s cfs,eevdf -n 1 --keep nothing --sensitivity=neighbours";
+    let told = scratch.run(fixed).exits_with(0).out.replace('\n', " ");
+    assert!(told.contains("one task more was not tried: task"), "{told}");
+    scratch
+        .run("compare -m 1s1n1l2c1t -w spin:-n1,-d1ms -s cfs,rr --sensitivity=neighbors --keep nothing")
+        .exits_with(2)
+        .complains("nor `neighbours`");
+}

@@ -79,7 +79,10 @@ pub(crate) fn column(
 }
 
 /// Keeps a workload's tasks to CPUs, as a mask that they inherit does: what they bind themselves to is cut by it.
-fn bind(workload: &mut Workload, machine: &Machine, cpus: &CpuSet) -> Result<(), String> {
+///
+/// # Errors
+/// A command, and tasks that would have no CPU left.
+pub fn bind(workload: &mut Workload, machine: &Machine, cpus: &CpuSet) -> Result<(), String> {
     if !workload.command.is_empty() {
         return Err("a command is bound on this computer only".into());
     }

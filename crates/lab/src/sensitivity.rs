@@ -1,5 +1,5 @@
-//! Which assumed costs of the machine could turn the verdict: the same trials with every figure that nobody measured made smaller
-//! and larger.
+//! What could turn the verdict: the same trials with every figure of the machine that nobody measured made smaller and larger, and with one
+//! task more, one less, or one core less (the comparison's *neighbours*).
 //!
 //! What is run is a matter of `warmcore_search::sensitivity`; here is what came of it, and what it means. A verdict turns when
 //! a scheduler is better, worse or neither than the baseline where it was not before.
@@ -25,21 +25,24 @@ pub struct Sensitivity {
     pub metric: String,
     /// What every assumed figure was multiplied by.
     pub factors: Vec<f64>,
+    /// Whether the neighbours were tried.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub neighbours: bool,
     /// Every assumed figure with every factor, figures in the order of the machine's file.
     pub variations: Vec<Variation>,
     /// In words.
     pub sentence: String,
 }
 
-/// The comparison with one change of the machine.
+/// The comparison with one change.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Variation {
-    /// What was changed, for people: `migration`.
+    /// What was changed, for people: `migration`, `one task more`.
     pub cost: String,
-    /// The values by their names in the machine's file.
+    /// The values by their names in the machine's file; empty of a neighbour.
     pub values: Vec<String>,
-    /// What they were multiplied by.
-    pub factor: f64,
+    /// What they were multiplied by; none of a neighbour.
+    pub factor: Option<f64>,
     /// What came of it.
     pub outcome: VariationOutcome,
     /// The schedulers but the baseline, in the order of the experiment; empty unless the outcome is `compared`.
@@ -52,7 +55,7 @@ pub struct Variation {
 pub enum VariationOutcome {
     /// The first trial under every scheduler was the same as without the change, so no more were run.
     NoEffect,
-    /// There is no such machine; why.
+    /// There is no such machine or workload; why.
     Impossible(String),
     /// All trials were run and compared.
     Compared,
@@ -135,10 +138,23 @@ pub fn varied(unchanged: &ComparisonDocument, changed: &ComparisonDocument) -> V
 impl Sensitivity {
     /// What the variations mean for a comparison.
     #[must_use]
-    pub fn new(unchanged: &ComparisonDocument, factors: &[f64], variations: Vec<Variation>) -> Self {
-        let sentence = in_words(unchanged, factors, &variations);
+    pub fn new(unchanged: &ComparisonDocument, asked: &Asked, variations: Vec<Variation>) -> Self {
+        let mut sentences = Vec::new();
+        if !asked.factors.is_empty() {
+            sentences.push(costs_in_words(unchanged, &asked.factors, &variations));
+        }
+        if asked.neighbours {
+            sentences.push(neighbours_in_words(unchanged, &variations));
+        }
         let (schema, metric) = (SCHEMA.to_owned(), unchanged.primary.clone());
-        Self { schema, metric, factors: factors.to_vec(), variations, sentence }
+        let Asked { factors, neighbours } = asked.clone();
+        Self { schema, metric, factors, neighbours, variations, sentence: sentences.join(" ") }
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        Asked { factors: self.factors.clone(), neighbours: self.neighbours }
     }
 }
 
@@ -163,14 +179,54 @@ impl Variation {
     /// The cost with its factor: `migration × 2`.
     #[must_use]
     pub fn title(&self) -> String {
-        format!("{} \u{d7} {}", self.cost, decimal(self.factor))
+        match self.factor {
+            Some(factor) => format!("{} \u{d7} {}", self.cost, decimal(factor)),
+            None => self.cost.clone(),
+        }
     }
 }
 
-fn in_words(unchanged: &ComparisonDocument, factors: &[f64], variations: &[Variation]) -> String {
+/// What is tried.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Asked {
+    /// What every assumed figure of the machine is multiplied by.
+    pub factors: Vec<f64>,
+    /// Whether the neighbours are tried.
+    pub neighbours: bool,
+}
+
+fn neighbours_in_words(unchanged: &ComparisonDocument, variations: &[Variation]) -> String {
+    let (mut turning, mut same, mut impossible) = (Vec::new(), Vec::new(), Vec::new());
+    for variation in variations.iter().filter(|variation| variation.factor.is_none()) {
+        match &variation.outcome {
+            VariationOutcome::Impossible(reason) => {
+                impossible.push(format!("{} was not tried: {reason}", variation.cost))
+            }
+            _ if variation.turns() => {
+                let turned = variation.schedulers.iter().filter(|scheduler| scheduler.turns);
+                let turned: Vec<String> = turned.map(|scheduler| turned_in_words(unchanged, scheduler)).collect();
+                turning.push(format!("with {}, {}", variation.cost, turned.join(" and ")));
+            }
+            _ => same.push(variation.cost.as_str()),
+        }
+    }
+    let mut parts = Vec::new();
+    if !turning.is_empty() {
+        parts.push(format!("The verdict stands on an edge: {}", turning.join("; ")));
+    }
+    if !same.is_empty() {
+        parts.push(format!("the verdict is the same with {}", same.join(", ")));
+    }
+    let text = parts.into_iter().chain(impossible).collect::<Vec<_>>().join("; ");
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect::<String>() + ".")
+}
+
+fn costs_in_words(unchanged: &ComparisonDocument, factors: &[f64], all: &[Variation]) -> String {
+    let variations: Vec<&Variation> = all.iter().filter(|variation| variation.factor.is_some()).collect();
     let costs = |wanted: &dyn Fn(&Variation) -> bool| {
         let mut names: Vec<&str> = Vec::new();
-        variations.iter().filter(|variation| wanted(variation)).for_each(|variation| {
+        variations.iter().copied().filter(|variation| wanted(variation)).for_each(|variation| {
             if !names.contains(&variation.cost.as_str()) {
                 names.push(&variation.cost);
             }

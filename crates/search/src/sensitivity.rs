@@ -1,14 +1,17 @@
-//! Which assumed costs of the machine could turn a verdict: the experiment again with each of them changed, under the same seeds.
+//! What could turn a verdict: the experiment again with each assumed cost of the machine changed, or with one task or core more or less, under
+//! the same seeds.
 //!
 //! A cost that the first trial under every scheduler does not feel is not looked at further: it does not enter the workload at all.
 
-use warmcore_lab::experiment::Experiment;
+use warmcore_lab::column::bind;
+use warmcore_lab::experiment::{Experiment, Named};
 use warmcore_lab::runner::{self, Conduct, RunError};
-use warmcore_lab::sensitivity::{Sensitivity, Variation, VariationOutcome, varied};
+use warmcore_lab::sensitivity::{Asked, Sensitivity, Variation, VariationOutcome, varied};
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict::{ComparisonDocument, VerdictError, conclude};
 use warmcore_places::place::PlaceKind;
-use warmcore_topology::{Assumption, assumptions};
+use warmcore_topology::assumptions;
+use warmcore_workload::{Workload, load_text};
 
 /// What every assumed cost is multiplied by where nobody says otherwise.
 pub const FACTORS: [f64; 2] = [0.5, 2.0];
@@ -42,21 +45,24 @@ impl SensitivityError {
     }
 }
 
-/// How many changed machines there are for an experiment and so many factors.
+/// How many changes there are to try.
 #[must_use]
-pub fn variation_count(experiment: &Experiment, factors: usize) -> usize {
-    assumptions(&experiment.machine.value).len() * factors
+pub fn variation_count(experiment: &Experiment, asked: &Asked) -> usize {
+    let costs = if asked.factors.is_empty() { 0 } else { assumptions(&experiment.machine.value).len() };
+    costs * asked.factors.len() + if asked.neighbours { NEIGHBOURS } else { 0 }
 }
 
-/// Compares again with every assumed cost of the machine times every factor. `trials` and `unchanged` are those of the experiment as it
-/// is; `done` is called after each variation.
+/// Compares again with every assumed cost of the machine times every factor, and with the neighbours, as far as they are asked for. `trials`
+/// and `unchanged` are those of the experiment as it is; `read` makes a workload of a text as the experiment's own was made; `done` is called
+/// after each variation.
 ///
 /// # Errors
 /// [`SensitivityError`].
 pub fn run(
     experiment: &Experiment,
     (trials, unchanged): (&[Vec<Trial>], &ComparisonDocument),
-    factors: &[f64],
+    asked: &Asked,
+    read: Read<'_>,
     conduct: &Conduct<'_>,
     done: &dyn Fn(),
 ) -> Result<Sensitivity, SensitivityError> {
@@ -64,14 +70,79 @@ pub fn run(
     if let Some((scheduler, _)) = experiment.columns.iter().find(|(_, own)| own.machine.is_some()) {
         return Err(SensitivityError::Machines(experiment.schedulers[*scheduler].to_string()));
     }
-    let mut variations = Vec::new();
-    for assumption in assumptions(&experiment.machine.value) {
-        for factor in factors {
-            variations.push(vary(experiment, (trials, unchanged), &assumption, *factor, conduct)?);
-            done();
+    let mut changes: Vec<(Variation, Result<Experiment, String>)> = Vec::new();
+    for assumption in assumptions(&experiment.machine.value).iter().filter(|_| !asked.factors.is_empty()) {
+        for factor in &asked.factors {
+            let variation = variation(assumption.name, assumption.values.clone(), Some(*factor));
+            let machine = assumption.scaled(&experiment.machine.value, *factor);
+            let changed = machine.map(|machine| {
+                let mut changed = experiment.clone();
+                changed.machine.value = machine;
+                changed
+            });
+            changes.push((variation, changed));
         }
     }
-    Ok(Sensitivity::new(unchanged, factors, variations))
+    if asked.neighbours {
+        let neighbours = neighbours(experiment, read);
+        changes.extend(neighbours.into_iter().map(|(name, changed)| (variation(name, Vec::new(), None), changed)));
+    }
+    let mut variations = Vec::new();
+    for (variation, changed) in changes {
+        variations.push(vary(variation, changed, (trials, unchanged), conduct)?);
+        done();
+    }
+    Ok(Sensitivity::new(unchanged, asked, variations))
+}
+
+fn variation(cost: &str, values: Vec<String>, factor: Option<f64>) -> Variation {
+    let (outcome, schedulers) = (VariationOutcome::NoEffect, Vec::new());
+    Variation { cost: cost.to_owned(), values, factor, outcome, schedulers }
+}
+
+/// Makes a workload of a text.
+pub type Read<'a> = &'a dyn Fn(&str) -> Result<Workload, String>;
+
+/// How many neighbours an experiment has.
+const NEIGHBOURS: usize = 3;
+
+/// The experiment with one task more, one less, and one core less: what a verdict that stands on an edge falls off from.
+fn neighbours(experiment: &Experiment, read: Read<'_>) -> [(&'static str, Result<Experiment, String>); NEIGHBOURS] {
+    let changed = |workload: Workload| {
+        let mut changed = experiment.clone();
+        changed.workload.value = workload;
+        changed.workload.value.warm_up_ns = experiment.workload.value.warm_up_ns;
+        changed
+    };
+    let task = |more: bool| {
+        if experiment.columns.values().any(|own| own.workload.is_some()) {
+            return Err("columns have workloads of their own".to_owned());
+        }
+        let Named { source, value } = &experiment.workload;
+        if let Some(text) = load_text(source).ok().and_then(|text| text.beside(more)) {
+            return read(&text).map(changed);
+        }
+        let beside = value.clone().with_one(more).map_err(|error| error.to_string())?;
+        beside.map(changed).ok_or_else(|| "there would be none left".to_owned())
+    };
+    [("one task more", task(true)), ("one task less", task(false)), ("one core less", one_core_less(experiment))]
+}
+
+/// The experiment with all tasks kept from the last core, by affinity.
+fn one_core_less(experiment: &Experiment) -> Result<Experiment, String> {
+    let machine = &experiment.machine.value;
+    let last = machine.cpus().last().ok_or_else(|| "the machine has no CPU".to_owned())?;
+    let mut cpus = machine.all_cpus().clone();
+    machine.cpus_of_core(machine.core_of(last)).iter().for_each(|cpu| _ = cpus.remove(cpu));
+    if cpus.is_empty() {
+        return Err("it has one core".to_owned());
+    }
+    let mut changed = experiment.clone();
+    let own = changed.columns.values_mut().filter_map(|own| own.workload.as_mut());
+    for workload in std::iter::once(&mut changed.workload).chain(own) {
+        bind(&mut workload.value, machine, &cpus)?;
+    }
+    Ok(changed)
 }
 
 /// Checks, before anything runs, that the costs are those of a simulated machine.
@@ -83,27 +154,18 @@ pub fn check(kind: &PlaceKind) -> Result<(), SensitivityError> {
 }
 
 fn vary(
-    experiment: &Experiment,
+    mut variation: Variation,
+    changed: Result<Experiment, String>,
     (trials, unchanged): (&[Vec<Trial>], &ComparisonDocument),
-    assumption: &Assumption,
-    factor: f64,
     conduct: &Conduct<'_>,
 ) -> Result<Variation, SensitivityError> {
-    let mut variation = Variation {
-        cost: assumption.name.to_owned(),
-        values: assumption.values.clone(),
-        factor,
-        outcome: VariationOutcome::NoEffect,
-        schedulers: Vec::new(),
-    };
-    let mut changed = experiment.clone();
-    match assumption.scaled(&experiment.machine.value, factor) {
-        Ok(machine) => changed.machine.value = machine,
+    let mut changed = match changed {
+        Ok(changed) => changed,
         Err(reason) => {
             variation.outcome = VariationOutcome::Impossible(reason);
             return Ok(variation);
         }
-    }
+    };
     // Judged by the same measure, whatever it was that the unchanged machine could not measure. Events are not kept.
     changed.metric = Some(unchanged.primary.clone());
     changed.options = changed.options.without_tables();

@@ -18,17 +18,35 @@ impl Workload {
     /// # Errors
     /// Where tasks wait for each other, so that how many there are is a part of what they do.
     pub(crate) fn with_instances(mut self, percent: u32) -> Result<Self, WorkloadError> {
+        self.check_independent()?;
+        for task in self.tasks.iter_mut().filter(|task| task.instances > 0) {
+            let scaled = (u64::from(task.instances) * u64::from(percent) + 50) / 100;
+            task.instances = u32::try_from(scaled).unwrap_or(u32::MAX).max(1);
+        }
+        Ok(self)
+    }
+
+    /// The workload with one more or one less of the task that it has most instances of; `None` where one less would be none.
+    ///
+    /// # Errors
+    /// Where tasks wait for each other, so that how many there are is a part of what they do.
+    pub fn with_one(mut self, more: bool) -> Result<Option<Self>, WorkloadError> {
+        self.check_independent()?;
+        let most = self.tasks.iter().map(|task| task.instances).max().unwrap_or(0);
+        let Some(task) = self.tasks.iter_mut().find(|task| task.instances == most && most > 0) else { return Ok(None) };
+        task.instances = if more { most.saturating_add(1) } else { most - 1 };
+        Ok((task.instances > 0).then_some(self))
+    }
+
+    /// Refuses workloads in which how many tasks there are is a part of what they do.
+    fn check_independent(&self) -> Result<(), WorkloadError> {
         for task in &self.tasks {
             let steps = &self.programs[task.program.index()].steps;
             if let Some(what) = steps.iter().find_map(counts_others) {
                 return Err(WorkloadError::Fixed { task: task.name.clone(), what });
             }
         }
-        for task in self.tasks.iter_mut().filter(|task| task.instances > 0) {
-            let scaled = (u64::from(task.instances) * u64::from(percent) + 50) / 100;
-            task.instances = u32::try_from(scaled).unwrap_or(u32::MAX).max(1);
-        }
-        Ok(self)
+        Ok(())
     }
 }
 
@@ -69,6 +87,18 @@ mod tests {
         let text = r#"{ "tasks": { "a": { "instance": 2, "loop": 2, "run": 10, "barrier": "b" } } }"#;
         let error = workload(text).with_instances(200).unwrap_err().to_string();
         assert!(error.contains("task `a`") && error.contains("a barrier"), "{error}");
+    }
+
+    #[test]
+    fn one_more_or_less_is_of_the_most_frequent_task() {
+        let text = r#"{ "tasks": { "a": { "loop": 2, "run": 10 }, "b": { "instance": 3, "loop": 2, "run": 10 } } }"#;
+        let instances = |more| {
+            let beside = workload(text).with_one(more).unwrap().unwrap();
+            beside.tasks.iter().map(|task| task.instances).collect::<Vec<_>>()
+        };
+        assert_eq!([instances(true), instances(false)], [vec![1, 4], vec![1, 2]]);
+        let alone = r#"{ "tasks": { "a": { "loop": 2, "run": 10 } } }"#;
+        assert_eq!(workload(alone).with_one(false).unwrap(), None);
     }
 
     #[test]

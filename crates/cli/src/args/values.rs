@@ -32,6 +32,23 @@ pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// What is changed to see whether it turns a verdict.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Change {
+    /// Assumed costs, times this.
+    Factor(f64),
+    /// One task or core more or less.
+    Neighbours,
+}
+
+/// `neighbours`, or a factor.
+pub(super) fn parse_change(text: &str) -> Result<Change, String> {
+    match text.trim() {
+        "neighbours" => Ok(Change::Neighbours),
+        text => parse_factor(text).map(Change::Factor).map_err(|reason| format!("{reason}, nor `neighbours`")),
+    }
+}
+
 /// A factor of 0.01 to 100, but 1.
 pub(super) fn parse_factor(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {

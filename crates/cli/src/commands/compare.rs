@@ -11,7 +11,7 @@ use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, ExperimentRecord, Named, Observation, trial_seeds};
 use warmcore_lab::headroom::{self, Headroom, OracleRun};
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
-use warmcore_lab::sensitivity::{self, Sensitivity};
+use warmcore_lab::sensitivity::{self, Asked, Sensitivity};
 use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
 use warmcore_options::TraceLevel;
@@ -21,7 +21,7 @@ use warmcore_search::sensitivity::{self as changed_costs, SensitivityError};
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
-use crate::args::{CompareArguments, Keep};
+use crate::args::{Change, CompareArguments, Keep};
 use crate::commands::{columns, host, load_levels, report, verdict_table, vm};
 use crate::console::Console;
 use crate::failure::{Class, Failure};
@@ -92,10 +92,11 @@ pub fn conclude(
         console.warn(&format!("{SENSITIVITY} is left out: {reason}"));
         None
     });
-    document.sensitivity = match (kept, arguments.sensitivity.as_slice()) {
-        (kept, []) => kept,
-        (Some(kept), factors) if kept.factors == factors => Some(kept),
-        (_, factors) => Some(ask_sensitivity(experiment, (&finished, &document), factors, jobs, signals, console)?),
+    let asked = asked_changes(&arguments.sensitivity);
+    document.sensitivity = match kept {
+        kept if arguments.sensitivity.is_empty() => kept,
+        Some(kept) if kept.asked() == asked => Some(kept),
+        _ => Some(ask_sensitivity(arguments, experiment, (&finished, &document), &asked, signals, console)?),
     };
     if let Some(directory) = directory {
         if let Some(found) = &document.sensitivity {
@@ -283,19 +284,32 @@ fn ask_oracle(
     Ok(oracle)
 }
 
-/// Which assumed costs could turn the verdict.
+fn asked_changes(changes: &[Change]) -> Asked {
+    let factor = |change: &Change| match change {
+        Change::Factor(factor) => Some(*factor),
+        Change::Neighbours => None,
+    };
+    Asked { factors: changes.iter().filter_map(factor).collect(), neighbours: changes.contains(&Change::Neighbours) }
+}
+
+/// What could turn the verdict.
 fn ask_sensitivity(
+    arguments: &CompareArguments,
     experiment: &Experiment,
     (finished, document): (&Finished, &ComparisonDocument),
-    factors: &[f64],
-    jobs: usize,
+    asked: &Asked,
     signals: &Signals,
     console: &Console,
 ) -> Result<Sensitivity, Failure> {
-    console.note("comparing again with assumed costs of the machine changed");
-    let bar = console.progress(changed_costs::variation_count(experiment, factors.len()), "changed machines");
-    let conduct = Conduct { jobs, stop: Arc::clone(&signals.stop), progress: &|_| {} };
-    let found = changed_costs::run(experiment, (&finished.trials, document), factors, &conduct, &|| bar.inc(1));
+    console.note("comparing again with changes that could turn the verdict");
+    let bar = console.progress(changed_costs::variation_count(experiment, asked), "changes");
+    let conduct = Conduct { jobs: console.jobs(), stop: Arc::clone(&signals.stop), progress: &|_| {} };
+    let machine = &experiment.machine.value;
+    let read = |text: &str| {
+        let read = load::workload_for(machine, text, &arguments.profiles, console);
+        read.map(|workload| workload.value).map_err(|failure| failure.to_string())
+    };
+    let found = changed_costs::run(experiment, (&finished.trials, document), asked, &read, &conduct, &|| bar.inc(1));
     bar.finish_and_clear();
     found.map_err(|error| sensitivity_failure(error, signals))
 }

@@ -139,7 +139,7 @@ fn sensitivity(document: &ComparisonDocument, show: impl Fn(&Table) -> String, c
     let Some(sensitivity) = &document.sensitivity else { return String::new() };
     let others: Vec<&SchedulerResult> = document.schedulers.iter().filter(|scheduler| !scheduler.is_baseline).collect();
     let headings: Vec<String> = others.iter().map(|scheduler| format!(">{}", scheduler.label)).collect();
-    let mut table = Table::new(std::iter::once("assumed cost").chain(headings.iter().map(String::as_str)));
+    let mut table = Table::new(std::iter::once("changed").chain(headings.iter().map(String::as_str)));
     let unchanged = others.iter().map(|scheduler| {
         let result = scheduler.measures.get(&document.primary);
         varied_cell(
@@ -148,7 +148,7 @@ fn sensitivity(document: &ComparisonDocument, show: impl Fn(&Table) -> String, c
         )
     });
     table.row(std::iter::once("as it is".to_owned()).chain(unchanged));
-    let mut harmless: Vec<(f64, &str, f64)> = Vec::new();
+    let mut harmless: Vec<(f64, &str, Option<f64>)> = Vec::new();
     for variation in sensitivity.variations.iter().filter(|variation| !variation.turns()) {
         if let Some(change) = variation.largest_change(document).filter(|change| *change > 0.0) {
             harmless.push((change, &variation.cost, variation.factor));

@@ -92,6 +92,15 @@ impl Part {
 }
 
 impl LoadText {
+    /// The text with one more or one less of what it counts; none where the number was not typed, is a rate or a percentage, or would be none.
+    #[must_use]
+    pub fn beside(&self, more: bool) -> Option<String> {
+        let [part] = self.parts.as_slice() else { return None };
+        let typed = part.typed.filter(|_| part.flag.is_some() && !part.counts.contains("per second"))?;
+        let count = if more { typed.checked_add(1)? } else { typed.checked_sub(1)? };
+        (1..=part.most).contains(&count).then(|| part.with(count))
+    }
+
     /// What the number counts, such as `threads`; a percentage where several generators grow together.
     #[must_use]
     pub fn counts(&self) -> &'static str {
