@@ -40,16 +40,23 @@ fn cpu_set(text: &str, machine: &Machine) -> Result<CpuSet, String> {
     })
 }
 
-/// Checks that no circumstances are asked for in a place that has none. What the experiment makes of them, the request does not name.
-pub(crate) fn check(request: &Request<'_>) -> Result<(), PlaceError> {
-    let circumstances = request.scheduler.circumstances();
+/// Checks that no circumstances are asked for in a place that has none, but for a choice of kernels where it has that. What the experiment
+/// makes of them, the request does not name.
+pub(crate) fn check(request: &Request<'_>, chooses_kernels: bool) -> Result<(), PlaceError> {
+    let mut circumstances = request.scheduler.circumstances().clone();
+    if chooses_kernels {
+        circumstances.kernel = None;
+    }
     if circumstances.is_default() {
         return Ok(());
     }
     let message = format!("`{}`: there is no choice of `{circumstances}` here", request.scheduler);
-    let advice = match circumstances.numa_balancing {
-        Some(_) => "in the simulator it is a tunable, such as `eevdf:numa_balancing=0`; or run it with --on host",
-        None => "run it with --on host, on a computer or in a guest",
+    let advice = match circumstances {
+        Circumstances { numa_balancing: Some(_), .. } => {
+            "in the simulator it is a tunable, such as `eevdf:numa_balancing=0`; or run it with --on host"
+        }
+        Circumstances { kernel: Some(_), .. } => "kernels are compared with --on vm",
+        _ => "run it with --on host, on a computer or in a guest",
     };
     Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice))
 }

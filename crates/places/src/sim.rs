@@ -65,7 +65,7 @@ impl Place for Sim {
                 programs::load(program, request.machine)?;
             }
             check_tunables(request)?;
-            circumstances::check(request)?;
+            circumstances::check(request, false)?;
             let mut setup = Setup::new(request.machine, request.workload, request.seed)?;
             Ok(setup.set_actions(request.actions)?)
         })

@@ -57,6 +57,7 @@ impl Fake {
             limit,
             buffer_kib: 64,
             programs: BTreeMap::new(),
+            kernels: BTreeMap::new(),
         }
     }
 

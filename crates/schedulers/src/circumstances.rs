@@ -25,6 +25,8 @@ pub struct Circumstances {
     pub smt_off: bool,
     /// Which thread is bound to which CPU: `spread`, `gathered`, `oracle` or a file; none is bound if there is none.
     pub pin: Option<String>,
+    /// Another kernel than the experiment's guests have: an image, or the release of one that is kept.
+    pub kernel: Option<String>,
     /// Frequency governor of these CPUs; as it is if there is none.
     pub governor: Option<String>,
     /// Whether NUMA balancing is on; as it is if that is not said.
@@ -36,7 +38,7 @@ pub struct Circumstances {
 }
 
 /// The words that there are, for whoever typed another one.
-pub(crate) const WORDS: &str = "cpus=LIST, smt=off, pin=spread, gathered, oracle or a file, workload=TEXT, machine=TEXT, governor=NAME, \
+pub(crate) const WORDS: &str = "cpus=LIST, smt=off, pin=spread, gathered, oracle or a file, workload=TEXT, machine=TEXT, kernel=FILE, governor=NAME, \
                                 numa_balancing=on or off, and again";
 
 impl Circumstances {
@@ -60,12 +62,13 @@ impl Circumstances {
             let once = |known: bool| if known { Err(word.to_owned()) } else { Ok(()) };
             let value = |value: &str| (!value.is_empty()).then(|| value.to_owned()).ok_or_else(|| word.to_owned());
             match word.split_once('=') {
-                Some((key @ ("machine" | "workload" | "cpus" | "pin" | "governor"), text)) => {
+                Some((key @ ("machine" | "workload" | "cpus" | "pin" | "kernel" | "governor"), text)) => {
                     let place = match key {
                         "machine" => &mut found.machine,
                         "workload" => &mut found.workload,
                         "cpus" => &mut found.cpus,
                         "pin" => &mut found.pin,
+                        "kernel" => &mut found.kernel,
                         _ => &mut found.governor,
                     };
                     once(place.is_some())?;
@@ -97,6 +100,7 @@ impl fmt::Display for Circumstances {
             text("cpus", &self.cpus),
             self.smt_off.then(|| "smt=off".to_owned()),
             text("pin", &self.pin),
+            text("kernel", &self.kernel),
             text("governor", &self.governor),
             self.numa_balancing.as_ref().map(switch),
             self.again.then(|| "again".to_owned()),

@@ -48,6 +48,8 @@ pub struct Lab {
     pub buffer_kib: u32,
     /// sched_ext programs that runs load, and what identifies each.
     pub programs: BTreeMap<String, String>,
+    /// Other kernels that schedulers name, by what was typed.
+    pub kernels: BTreeMap<String, Kernel>,
 }
 
 /// What a boot is given.

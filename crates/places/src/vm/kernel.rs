@@ -27,11 +27,12 @@ const REQUIRED: [(&str, &str); 12] = [
 ];
 
 /// A kernel.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Kernel {
     /// The image.
     pub image: PathBuf,
     /// Its configuration, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config: Option<PathBuf>,
     /// `uname -r` of it.
     pub release: String,
@@ -53,6 +54,19 @@ pub struct Abilities {
 }
 
 impl Kernel {
+    /// The same kernel, here and now.
+    ///
+    /// # Errors
+    /// When its image is gone or is another one now.
+    pub fn reopen(&self) -> Result<Self, VmError> {
+        let kernel = Self::open(&self.image, self.config.as_deref())?;
+        if kernel.sha256 != self.sha256 {
+            let what = format!("{} is another kernel ({}) now", self.image.display(), kernel.release);
+            return Err(VmError::Changed { what });
+        }
+        Ok(kernel)
+    }
+
     /// The kernel in these files.
     ///
     /// # Errors

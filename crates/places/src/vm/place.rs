@@ -60,7 +60,8 @@ pub enum Guests {
 
 /// Guests with what the options say, knowing the programs that the schedulers are.
 fn open(options: &Options<'_>, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
-    let lab = select::lab(&options.guests, note)?.with_programs(options.schedulers)?;
+    let lab =
+        select::lab(&options.guests, note)?.with_programs(options.schedulers)?.with_kernels(options.schedulers)?;
     Ok(Arc::new(Guests::Open(lab)))
 }
 
@@ -141,9 +142,9 @@ impl Place for Guests {
         let lab = self.lab()?;
         for request in requests {
             check_tunables(request)?;
-            circumstances::check(request)?;
+            circumstances::check(request, true)?;
             check_background(request)?;
-            trial::check(lab, request)?;
+            trial::check(&lab.of(request.scheduler)?, request)?;
         }
         Ok(())
     }
@@ -163,8 +164,12 @@ impl Place for Guests {
 fn boots(requests: &[Request<'_>]) -> Vec<Vec<usize>> {
     let mut boots: Vec<Vec<usize>> = Vec::new();
     for (position, request) in requests.iter().enumerate() {
+        let kernel = |request: &Request<'_>| request.scheduler.circumstances().kernel.clone();
         let same = |other: &Request<'_>| {
-            request.shared.is_some() && request.shared == other.shared && request.machine == other.machine
+            request.shared.is_some()
+                && request.shared == other.shared
+                && request.machine == other.machine
+                && kernel(request) == kernel(other)
         };
         match boots.iter_mut().find(|boot| same(&requests[boot[0]])) {
             Some(boot) => boot.push(position),
@@ -184,9 +189,10 @@ fn one_boot(
     let start = Instant::now();
     let runs: Vec<Request<'_>> = boot.iter().map(|position| requests[*position]).collect();
     let machine = requests[boot[0]].machine;
-    let result = trial::run_all(lab, machine, &runs, &conduct.stop);
+    let of_kernel = lab.of(runs[0].scheduler);
+    let result = of_kernel.and_then(|lab| Ok((trial::run_all(&lab, machine, &runs, &conduct.stop)?, lab)));
     let seconds = start.elapsed().as_secs_f64() / boot.len() as f64;
-    let (hello, recorded) = match result {
+    let ((hello, recorded), lab) = match result {
         Ok(found) => found,
         Err(error) => {
             let error = PlaceError::from(error);
@@ -198,7 +204,7 @@ fn one_boot(
             if let Some(sink) = sink {
                 recorded.replay(sink).map_err(warmcore_kernel::SimulationError::Sink)?;
             }
-            Ok(report(lab, &hello, recorded, machine.cpu_count()))
+            Ok(report(&lab, &hello, recorded, machine.cpu_count()))
         };
         take(*position, Ok(Run::new(&recorded.tables, seconds, send)))
     })
@@ -261,5 +267,8 @@ mod tests {
             request(&small, Some(2)),
         ];
         assert_eq!(boots(&requests), [vec![0, 2], vec![1], vec![3], vec![4], vec![5]]);
+        let other = SchedulerSpec::parse("eevdf @ kernel=/boot/mine").unwrap();
+        let other = Request { scheduler: &other, ..request(&small, Some(1)) };
+        assert_eq!(boots(&[requests[0], other]), [vec![0], vec![1]], "a guest has one kernel");
     }
 }

@@ -39,6 +39,9 @@ pub struct GuestRecord {
     /// sched_ext programs and what identifies each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub programs: BTreeMap<String, String>,
+    /// Other kernels that schedulers name, by what was typed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub kernels: BTreeMap<String, Kernel>,
 }
 
 impl GuestRecord {
@@ -50,6 +53,9 @@ impl GuestRecord {
         for (program, sum) in &self.programs {
             let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
             text.push_str(&format!(", {name} ({})", short(sum)));
+        }
+        for (typed, kernel) in &self.kernels {
+            text.push_str(&format!(", {typed} is kernel {} ({})", kernel.release, short(&kernel.sha256)));
         }
         text
     }
@@ -64,10 +70,9 @@ impl GuestRecord {
         if qemu.version != self.qemu {
             return Err(changed(format!("QEMU is {} now, and was {}", qemu.version, self.qemu)));
         }
-        let kernel = Kernel::open(&self.image, self.config.as_deref())?;
-        if kernel.sha256 != self.sha256 {
-            return Err(changed(format!("{} is another kernel ({}) now", self.image.display(), kernel.release)));
-        }
+        let GuestRecord { image, config, release, sha256, .. } = self.clone();
+        let kernel = Kernel { image, config, release, sha256 }.reopen()?;
+        let others = self.kernels.iter().map(|(typed, kernel)| Ok((typed.clone(), kernel.reopen()?)));
         for (program, sum) in &self.programs {
             if identify(program)? != *sum {
                 return Err(changed(format!("{program} is another program")));
@@ -80,6 +85,7 @@ impl GuestRecord {
             limit: Duration::from_secs(self.limit_s),
             buffer_kib: self.buffer_kib,
             programs: self.programs.clone(),
+            kernels: others.collect::<Result<_, VmError>>()?,
         })
     }
 }
@@ -159,6 +165,7 @@ impl Lab {
             limit_s: self.limit.as_secs(),
             buffer_kib: self.buffer_kib,
             programs: self.programs.clone(),
+            kernels: self.kernels.clone(),
         }
     }
 
@@ -201,6 +208,7 @@ mod tests {
             limit_s: 900,
             buffer_kib: 4096,
             programs: BTreeMap::from([("/opt/scx_lavd".to_owned(), "ff00ff00ff00ff00".to_owned())]),
+            kernels: BTreeMap::new(),
         };
         let wanted = "vm: kernel 7.2.13 (0123456789ab), QEMU 7.2.22, emulated, virtual time (2 ns per instruction), \
                       scx_lavd (ff00ff00ff00)";

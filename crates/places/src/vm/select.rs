@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use warmcore_agent::PROTOCOL;
 use warmcore_agent::plan::{Plan, Purpose};
 use warmcore_agent::report::Hello;
+use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::settings::{number, pairs, refusal};
 use warmcore_topology::{Machine, resolve};
 use warmcore_workload::parse_duration;
@@ -139,7 +140,39 @@ pub fn lab(choice: &Choice, note: &dyn Fn(&str)) -> Result<Lab, VmError> {
         },
     };
     let buffer_kib = choice.buffer_kib.unwrap_or(DEFAULT_BUFFER_KIB);
-    Ok(Lab { qemu, kernel, execution, limit, buffer_kib, programs: BTreeMap::new() })
+    Ok(Lab { qemu, kernel, execution, limit, buffer_kib, programs: BTreeMap::new(), kernels: BTreeMap::new() })
+}
+
+impl Lab {
+    /// The same, knowing the kernels that these schedulers name: an image, or the release of one in the cache.
+    ///
+    /// # Errors
+    /// What is neither, or unusable.
+    pub fn with_kernels(mut self, schedulers: &[SchedulerSpec]) -> Result<Self, VmError> {
+        for typed in schedulers.iter().filter_map(|spec| spec.circumstances().kernel.as_ref()) {
+            let kept = || Ok::<_, VmError>(cached()?.0.into_iter().find(|kernel| kernel.release == *typed));
+            let kernel = match Path::new(typed).is_file() {
+                true => None,
+                false => kept()?,
+            };
+            let kernel = kernel.map_or_else(|| Kernel::open(Path::new(typed), None), Ok)?;
+            self.kernels.insert(typed.clone(), kernel);
+        }
+        Ok(self)
+    }
+
+    /// The same with the kernel that a scheduler names, if it names one.
+    ///
+    /// # Errors
+    /// One that was not opened: a fault of the caller.
+    pub fn of(&self, scheduler: &SchedulerSpec) -> Result<Self, VmError> {
+        let Some(typed) = &scheduler.circumstances().kernel else { return Ok(self.clone()) };
+        let kernel = self.kernels.get(typed).cloned().ok_or_else(|| VmError::Scheduler {
+            scheduler: scheduler.to_string(),
+            reason: format!("the kernel {typed} is none of this experiment's"),
+        })?;
+        Ok(Self { kernel, ..self.clone() })
+    }
 }
 
 /// The first kernel of the cache that can load sched_ext programs; fetched if there is none.
@@ -243,6 +276,7 @@ fn probing(qemu: &Qemu, kernel: &Kernel, execution: Execution, limit: Duration) 
         limit,
         buffer_kib: DEFAULT_BUFFER_KIB,
         programs: BTreeMap::new(),
+        kernels: BTreeMap::new(),
     }
 }
 
