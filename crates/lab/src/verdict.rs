@@ -524,4 +524,6 @@ pub fn describe_warning(warning: &Warning) -> String {
 }
 
 #[cfg(test)]
+mod random;
+#[cfg(test)]
 mod tests;

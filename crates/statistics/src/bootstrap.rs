@@ -35,6 +35,12 @@ impl Interval {
     pub fn contains(&self, value: f64) -> bool {
         self.low <= value && value <= self.high
     }
+
+    /// The same, widened to contain `value`.
+    #[must_use]
+    pub fn with(self, value: f64) -> Self {
+        Self { low: self.low.min(value), high: self.high.max(value) }
+    }
 }
 
 /// How intervals are made.

@@ -7,7 +7,9 @@
 //! **p value.** Wilcoxon's signed-rank test on the logarithms of the pairs' ratios, or Mann-Whitney.
 //!
 //! **Verdict.** [`judge`] corrects the p values of one table together (Holm) and calls a difference shown only if the
-//! corrected p value is below 5 % *and* the interval of the ratio excludes 1.
+//! corrected p value is below 5 % *and* the interval of the ratio excludes 1. Where it is not shown, the interval is widened to 1: test and
+//! interval are then one procedure, which covers the true ratio at least as often as the interval alone, and a reader of either is told
+//! the same.
 //!
 //! Not here: several metrics at once, trends over a sweep, models of variance.
 
@@ -113,7 +115,7 @@ pub struct Comparison {
     /// Candidate over baseline: 0.9 means 10 % less. `None` without trials. May be 0 or infinite.
     #[serde(with = "crate::number::optional")]
     pub ratio: Option<f64>,
-    /// 95 % interval of the ratio; `None` below [`MIN_TRIALS`] trials of either side.
+    /// 95 % interval of the ratio; `None` below [`MIN_TRIALS`] trials of either side. It contains 1 exactly where no difference is shown.
     pub interval: Option<Interval>,
     /// Two-sided p value of no difference, on its own.
     pub p_value: Option<f64>,
@@ -229,7 +231,8 @@ pub fn compare_unpaired(baseline: &[f64], candidate: &[f64], better: Better) -> 
 
 /// Corrects the p values of a table together and sets every verdict.
 ///
-/// A difference is shown when the corrected p value is below [`SIGNIFICANCE`] and the interval excludes 1. Too few
+/// A difference is shown when the corrected p value is below [`SIGNIFICANCE`] and the interval excludes 1; where it is not, the interval is
+/// widened to contain 1. Too few
 /// trials: no interval, or even the most extreme outcome would not survive the correction for a table of this size.
 pub fn judge(table: &mut [Comparison]) {
     let p_values: Vec<Option<f64>> = table.iter().map(|comparison| comparison.p_value).collect();
@@ -240,6 +243,7 @@ pub fn judge(table: &mut [Comparison]) {
         comparison.verdict = match (comparison.interval, comparison.ratio, p_adjusted) {
             (Some(interval), Some(ratio), Some(p)) if reachable => {
                 if p >= SIGNIFICANCE || interval.contains(1.0) {
+                    comparison.interval = Some(interval.with(1.0));
                     Verdict::NoDifferenceShown
                 } else {
                     direction(ratio, comparison.better)
@@ -332,6 +336,27 @@ mod tests {
         assert!((loss.ratio.unwrap() * gain.ratio.unwrap() - 1.0).abs() < 1e-12);
         assert_eq!(compare_paired(&baseline, &faster, Better::Higher).unwrap().verdict, Verdict::Worse);
         assert_eq!(compare_paired(&baseline, &faster, Better::Neither).unwrap().verdict, Verdict::Different);
+    }
+
+    #[test]
+    fn an_interval_contains_one_exactly_where_no_difference_is_shown() {
+        // Five of eight pairs say less, by much, three say more: Wilcoxon does not count that, but the median's interval is below 1.
+        let ratios = [0.85, 0.9, 0.87, 0.91, 0.89, 1.2, 0.98, 1.3];
+        let found = compare_paired(&[1.0; 8], &ratios, Better::Lower).unwrap();
+        assert!(found.p_value.unwrap() > SIGNIFICANCE && found.verdict == Verdict::NoDifferenceShown);
+        assert!(found.interval.unwrap().contains(1.0), "{:?}", found.interval);
+        // The same within a table: what one comparison shows, seven of them do not.
+        let shown =
+            compare_paired(&noisy(9, 1.0), &[95.0, 90.0, 131.0, 97.0, 99.0, 94.0, 103.0, 94.0, 93.0], Better::Lower)
+                .unwrap();
+        for comparisons in 1..8 {
+            let mut table = vec![shown.clone(); comparisons];
+            judge(&mut table);
+            for row in table {
+                let excluded = !row.interval.unwrap().contains(1.0);
+                assert_eq!(excluded, row.verdict != Verdict::NoDifferenceShown, "{comparisons}: {row:?}");
+            }
+        }
     }
 
     #[test]

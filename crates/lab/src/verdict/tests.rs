@@ -4,7 +4,7 @@ use crate::trial::tests::trial;
 use warmcore_options::RunOptions;
 use warmcore_places::sim::Sim;
 
-fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
+pub(super) fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
     let subject = || SubjectRecord { source: "x".into(), sha256: "0".into() };
     ExperimentRecord {
         schema: crate::experiment::SCHEMA.into(),
@@ -33,7 +33,7 @@ fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
     }
 }
 
-fn workload() -> Workload {
+pub(super) fn workload() -> Workload {
     warmcore_workload::from_generator("hackbench:-T,-p,-f2,-g1,-l1").unwrap()
 }
 
