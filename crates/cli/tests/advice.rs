@@ -34,6 +34,11 @@ fn threads_that_share_are_told_to_stay_on_one_socket_and_how() {
     let told = scratch.run(&format!("{SHARING} --out run")).exits_with(0).out;
     assert!(told.contains("\nSettings that improve elapsed time over eevdf, the best first:\n"), "{told}");
     assert!(told.contains(&format!("\n      {file}\n")), "{told}");
+    let page = std::fs::read_to_string(scratch.path("run/report.html")).unwrap();
+    assert!(
+        page.contains("<pre class=\"advice\">Settings that improve") && page.contains("echo 1 &gt; /sys/"),
+        "the page says it too"
+    );
     // A run that goes on is the same question.
     let kept = std::fs::read_to_string(scratch.path("run/verdict.txt")).unwrap();
     std::fs::remove_file(scratch.path("run/trials/s0-t0000.json")).unwrap();

@@ -84,6 +84,12 @@ impl Advice {
         Self { settings, unknown: unknown(experiment, document) }
     }
 
+    /// Whether a condition says of a setting's column what its commands say already.
+    #[must_use]
+    pub fn says(&self, condition: &str) -> bool {
+        self.settings.iter().any(|setting| condition.starts_with(&format!("`{}`", setting.label)))
+    }
+
     /// In words, a line each; `metric` names the verdict's measure.
     #[must_use]
     pub fn lines(&self, metric: &str, baseline: &str) -> Vec<String> {

@@ -39,6 +39,7 @@ pub struct ExperimentBuilder {
     metric: Option<String>,
     margin: f64,
     observations: Vec<Observation>,
+    advised: bool,
     place: Arc<dyn Place>,
 }
 
@@ -153,6 +154,7 @@ impl ExperimentBuilder {
             metric: None,
             margin: verdict::DEFAULT_MARGIN,
             observations: Vec::new(),
+            advised: false,
             place: Arc::new(Sim),
         }
     }
@@ -231,6 +233,12 @@ impl ExperimentBuilder {
         Self { observations, ..self }
     }
 
+    /// Tells what helps: the schedulers are settings of a kernel that nobody named.
+    #[must_use]
+    pub fn advised(self, advised: bool) -> Self {
+        Self { advised, ..self }
+    }
+
     /// Runs in this place; in the simulator unless another one is named.
     #[must_use]
     pub fn place(self, place: Arc<dyn Place>) -> Self {
@@ -303,6 +311,7 @@ impl ExperimentBuilder {
             metric: self.metric,
             margin: self.margin,
             observations: self.observations,
+            advised: self.advised,
             place: self.place,
         };
         check(&experiment)?;

@@ -60,6 +60,8 @@ pub struct Experiment {
     pub margin: f64,
     /// What is looked at beside the usual measures.
     pub observations: Vec<Observation>,
+    /// Whether its columns are settings of a kernel that nobody named, so that what helps is to be told.
+    pub advised: bool,
     /// In which place.
     pub place: Arc<dyn Place>,
 }
@@ -181,6 +183,7 @@ impl Experiment {
             options: RunOptions { warm_up_ns: self.workload.value.warm_up_ns, ..self.options },
             seeds: self.seeds.clone(),
             observations: self.observations.clone(),
+            advised: self.advised,
             makings: self.place.record(),
             machine: SubjectRecord::of_machine(&self.machine),
             workload: SubjectRecord::of_workload(&self.workload),
@@ -249,6 +252,9 @@ pub struct ExperimentRecord {
     /// What is looked at beside the usual measures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub observations: Vec<Observation>,
+    /// Whether its columns are settings of a kernel that nobody named.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub advised: bool,
     /// What the place is made of, if its name does not say all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub makings: Option<toml::Table>,

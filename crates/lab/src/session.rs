@@ -278,6 +278,7 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
         metric: record.metric.clone(),
         margin: record.margin,
         observations: record.observations.clone(),
+        advised: record.advised,
         place,
     };
     let now = experiment.record();

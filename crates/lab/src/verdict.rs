@@ -5,6 +5,7 @@
 //! measure alone, which is fixed by the workload before anything runs; the other measures explain it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -278,6 +279,7 @@ pub fn conclude_experiment(
         conditions::of_simulations(experiment, &mut document);
     }
     document.conditions.extend(conditions::of_columns(experiment));
+    document.advice = experiment.advised.then(|| Advice::of(experiment, &document, Path::new("/")));
     Ok(document)
 }
 

@@ -91,7 +91,11 @@ pub fn headline(run: &Run) -> String {
     }
     // The sort is stable: equals stay in the experiment's order.
     parts.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let parts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+    let mut parts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+    if document.advice.is_some() {
+        // What the other settings do stands below, with what to type.
+        parts.truncate(1);
+    }
     parts.join("; ")
 }
 

@@ -3,7 +3,6 @@
 //! All are what an administrator of a Linux 7.2 can type: its fair class with cache-aware scheduling on or off, slices, NUMA balancing, sets of
 //! CPUs. The baseline is the kernel as it is without any.
 
-use warmcore_lab::experiment::Experiment;
 use warmcore_lab::load::{LoadError, scheduler};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
@@ -50,12 +49,4 @@ pub fn candidates(machine: &Machine, workload: &Workload) -> Result<Vec<Schedule
         add(true, &format!("eevdf:base_slice_ns={}", slice * LONGER));
     }
     texts.iter().map(|text| scheduler(text)).collect()
-}
-
-/// Whether an experiment's columns are these: then it was asked for advice.
-#[must_use]
-pub fn is_asked_for(experiment: &Experiment) -> bool {
-    let (machine, workload) = (&experiment.machine.value, &experiment.workload.value);
-    experiment.place.kind().simulated
-        && candidates(machine, workload).is_ok_and(|candidates| candidates == experiment.schedulers)
 }

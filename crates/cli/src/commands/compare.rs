@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use warmcore_lab::advice::Advice;
 use warmcore_lab::builder::{Built, ExperimentBuilder};
 use warmcore_lab::directory::{DirectoryError, ORACLE, RunDirectory, SENSITIVITY};
 use warmcore_lab::environment::Environment;
@@ -82,9 +81,6 @@ pub fn conclude(
         (None, true) => Some(ask_oracle(experiment, directory, jobs, signals, console)?),
         (kept, _) => kept,
     };
-    if advice::is_asked_for(experiment) {
-        document.advice = Some(Advice::of(experiment, &document, Path::new("/")));
-    }
     if let Some(oracle) = &oracle {
         document.headroom = headroom_of(&document, oracle)?;
     }
@@ -173,6 +169,7 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         .options(arguments.run.options(arguments.trace))
         .trace(arguments.trace.map(|trace| trace.level))
         .kept(arguments.keep != Keep::Nothing)
+        .advised(arguments.schedulers.is_empty())
         .margin(arguments.margin)
         .observations(arguments.virtual_llcs.map(|cores| Observation::VirtualLlcs { cores }).into_iter().collect())
         .build()?;

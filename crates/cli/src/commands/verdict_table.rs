@@ -56,7 +56,8 @@ fn short_name(label: &str) -> &str {
 /// The document with a name and a number for each scheduler whose text is long, and lines that say which is which.
 fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, String) {
     let mut document = document.clone();
-    if document.advice.is_some() {
+    if let Some(advice) = document.advice.clone() {
+        document.conditions.retain(|condition| !advice.says(condition));
         keep_best(&mut document);
     }
     let mut short: Vec<(String, String)> = Vec::new();
@@ -100,9 +101,6 @@ fn keep_best(document: &mut ComparisonDocument) {
     let best = document.verdict.best.clone();
     let base = document.schedulers.iter().find(|scheduler| scheduler.is_baseline).map(|base| base.label.clone());
     let kept = |label: &String| [&best, &base].into_iter().flatten().any(|kept| kept == label);
-    let of_columns: Vec<String> =
-        document.schedulers.iter().map(|scheduler| format!("`{}`", scheduler.label)).collect();
-    document.conditions.retain(|condition| !of_columns.iter().any(|label| condition.starts_with(label.as_str())));
     if let Some(split) = &mut document.time_split {
         split.schedulers.retain(|scheduler| kept(&scheduler.label));
         split.gaps.retain(|gap| best.as_ref() == Some(&gap.label));

@@ -17,6 +17,7 @@ pub(super) fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
         options: RunOptions::default(),
         seeds: vec![1; trials],
         observations: Vec::new(),
+        advised: false,
         makings: None,
         machine: subject(),
         workload: subject(),

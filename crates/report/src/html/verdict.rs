@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use warmcore_lab::advice::Advice;
 use warmcore_lab::time_split::Gap;
 use warmcore_lab::verdict::{Finding, decimal, trials_in_words};
 use warmcore_topology::Basis;
@@ -22,15 +23,19 @@ pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: 
     let _ = writeln!(
         out,
         "<section id=\"verdict-{index}\" class=\"verdict\">\n<h1>{}</h1>\n<p class=\"eyebrow\">{which}{} · {} · {} · {}</p>\n\
-         <div class=\"because\"><div><p class=\"answer\">{}</p>",
+         <div class=\"because\"><div>",
         escape(&headline(run)),
         escape(&record.workload.source),
         escape(&record.machine.source),
         trials_in_words(record.design, record.seeds.len()),
         escape(&where_it_ran(run)),
-        escape(&document.verdict.sentence)
     );
-    for condition in &document.conditions {
+    match &document.advice {
+        Some(advice) => advised(out, run, advice),
+        None => _ = writeln!(out, "<p class=\"answer\">{}</p>", escape(&document.verdict.sentence)),
+    }
+    let said = |condition: &&String| document.advice.as_ref().is_some_and(|advice| advice.says(condition));
+    for condition in document.conditions.iter().filter(|condition| !said(condition)) {
         let _ = writeln!(out, "<p class=\"why\">Condition: {}.</p>", escape(condition));
     }
     if let Some(why) = why(run) {
@@ -42,6 +47,15 @@ pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: 
     verdict_table(out, index, run);
     figures_below(out, figures, &[&["ratio", "values"]], 2);
     out.push_str("</section>\n");
+}
+
+/// Which settings help and what is typed for them.
+fn advised(out: &mut String, run: &Run, advice: &Advice) {
+    let document = &run.disk.comparison;
+    let base = document.schedulers.iter().find(|scheduler| scheduler.is_baseline).map_or("", |base| &*base.label);
+    let title = measure(run, &document.primary).map_or(&*document.primary, |measure| &*measure.title);
+    let lines: Vec<String> = advice.lines(title, base).iter().map(|line| escape(line)).collect();
+    let _ = writeln!(out, "<pre class=\"advice\">{}</pre>", lines.join("\n"));
 }
 
 /// The place of a run: `simulated`, or what it was with all that results depend on.
