@@ -82,6 +82,11 @@ impl Bootstrap {
             return None;
         }
         let estimate = statistic(&mut first.to_vec(), &mut second.to_vec());
+        let is_constant = |values: &[f64]| values.windows(2).all(|pair| pair[0].to_bits() == pair[1].to_bits());
+        if is_constant(first) && is_constant(second) && !estimate.is_nan() {
+            // Every resample is the sample.
+            return Some(Interval { low: estimate, high: estimate });
+        }
         let mut replicates = self.replicates(first, second, &statistic);
         if estimate.is_nan() || replicates.iter().any(|value| value.is_nan()) {
             return None;

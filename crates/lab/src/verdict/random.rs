@@ -1,5 +1,5 @@
-//! Verdict, interval and sentence of random results say the same. (10 000 were tried once, which takes minutes; the first thousand find each
-//! of the contradictions that were mended.)
+//! Verdict, interval and sentence of random results say the same. (10 000 were tried once, which takes minutes; the first hundreds find
+//! the contradiction that was mended.)
 
 use super::tests::{record, workload};
 use super::*;
@@ -8,7 +8,7 @@ use crate::trial::tests::trial;
 use warmcore_places::sim::Sim;
 use warmcore_statistics::Interval;
 
-const RESULTS: u64 = 1_000;
+const RESULTS: u64 = 400;
 const BASE: &str = "eevdf";
 const OTHER: &str = "cfs";
 
@@ -96,6 +96,6 @@ fn verdict_interval_and_sentence_agree_on_sign_and_certainty() {
         }
     }
     for finding in ["Better", "Worse", "Tied", "Unclear", "TooFewTrials", "Starves"] {
-        assert!(seen.get(finding).is_some_and(|count| *count > 10), "{finding}: {seen:?}");
+        assert!(seen.get(finding).is_some_and(|count| *count > 4), "{finding}: {seen:?}");
     }
 }
