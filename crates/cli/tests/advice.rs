@@ -6,7 +6,7 @@ use common::Scratch;
 use serde_json::Value;
 
 /// Eight threads that share their data, on two sockets of one LLC each.
-const SHARING: &str = "compare -m 2s1n1l12c1t@gnr72 -w verilator:-t8,-C1500";
+const SHARING: &str = "compare -m 2s1n1l12c1t@gnr72 -w verilator:-t8,-C600";
 
 fn document(text: &str) -> Value {
     serde_json::from_str(text).unwrap()

@@ -159,7 +159,7 @@ fn a_guest_compares_schedulers_on_one_socket_and_on_two_and_is_as_before() {
     assert_eq!((enabled(0), enabled(2)), ("0".to_owned(), "1".to_owned()), "cache-aware scheduling off and on");
 }
 
-/// Six threads that only run do as much under a copy of the kernel, and half as much on two of four CPUs, whatever the emulator's speed.
+/// Six threads that only run do half as much on two of four CPUs, under a copy of the kernel, whatever the emulator's speed.
 #[test]
 fn guests_compare_kernels_and_sets_of_cpus_column_by_column() {
     skip!(unless can_boot());
@@ -169,16 +169,14 @@ fn guests_compare_kernels_and_sets_of_cpus_column_by_column() {
     for file in ["vmlinuz", "config"] {
         std::fs::copy(image.with_file_name(file), directory.path().join(file)).unwrap();
     }
-    let columns = format!("eevdf,eevdf@cpus=0-1,eevdf@kernel={}", directory.path().join("vmlinuz").display());
+    let columns = format!("eevdf,eevdf @ cpus=0-1 kernel={}", directory.path().join("vmlinuz").display());
     let words = "compare --on vm:virtual-time=1 -m 1s1n2l2c1t -w spin:-n6,-d50ms -n 1 --json --keep nothing -s";
     let arguments: Vec<&str> = words.split(' ').chain([columns.as_str()]).collect();
     let output = warmcore(&arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let ratio =
-        |column: usize| document["schedulers"][column]["measures"]["work_ns"]["comparison"]["ratio"].as_f64().unwrap();
-    assert!((0.45..0.55).contains(&ratio(1)), "{}", ratio(1));
-    assert!((0.95..1.05).contains(&ratio(2)), "{}", ratio(2));
+    let ratio = document["schedulers"][1]["measures"]["work_ns"]["comparison"]["ratio"].as_f64().unwrap();
+    assert!((0.45..0.55).contains(&ratio), "{ratio}");
     assert!(
         document["experiment"]["place"].as_str().unwrap().contains("vmlinuz is kernel "),
         "{}",
