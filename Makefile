@@ -4,7 +4,7 @@
 export PATH := $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 WARMCORE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/warmcore
 DEMO := $(WARMCORE:/release/warmcore=/demo/warmcore)
-FUZZ_SECONDS := 5
+FUZZ_SECONDS := 4
 MDBOOK := 0.4.52
 # One line for each test that lacked something (crates/testing).
 SKIPPED := $(CURDIR)/target/skipped.txt
