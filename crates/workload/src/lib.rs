@@ -13,6 +13,7 @@
 //! runs it draws from [`Draws`], which the run's seed decides.
 
 mod action;
+mod affinity;
 mod aggregate;
 mod build;
 mod check;

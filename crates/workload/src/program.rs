@@ -4,11 +4,8 @@
 //! A program says *what* is done, never how long the machine takes for it: the cost of a system call, of a message or
 //! of a wakeup belongs to the machine. The same program is run by the simulated kernel and by real threads.
 
-use std::fmt;
-
-use warmcore_topology::{CpuSet, Machine, format_cpu_list};
-
 use crate::Distribution;
+pub use crate::affinity::Affinity;
 
 macro_rules! object_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -276,50 +273,6 @@ pub enum TimerMode {
     Relative,
     /// Expiries stay on the grid of the first one, even after overruns.
     Absolute,
-}
-
-/// Where a task may run.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Affinity {
-    /// Anywhere.
-    #[default]
-    All,
-    /// CPUs by the operating system's numbers. Those the machine does not have are an error when none is left.
-    OsCpus(Vec<u32>),
-    /// CPUs by dense id.
-    Cpus(CpuSet),
-    /// CPUs of NUMA nodes, by the operating system's numbers.
-    OsNodes(Vec<u32>),
-}
-
-impl Affinity {
-    /// The CPUs of a machine that it allows; none if the machine has none of them.
-    #[must_use]
-    pub fn on(&self, machine: &Machine) -> CpuSet {
-        match self {
-            Self::All => machine.all_cpus().clone(),
-            Self::Cpus(set) => set.intersection(machine.all_cpus()),
-            Self::OsCpus(list) => list.iter().filter_map(|&os| machine.cpu_by_os_index(os)).collect(),
-            Self::OsNodes(list) => {
-                let mut set = CpuSet::new();
-                for node in list.iter().filter_map(|&os| machine.node_by_os_index(os)) {
-                    set.union_with(machine.cpus_of_node(node));
-                }
-                set
-            }
-        }
-    }
-}
-
-impl fmt::Display for Affinity {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => out.write_str("all CPUs"),
-            Self::OsCpus(list) => write!(out, "CPUs {}", format_cpu_list(list.iter().copied())),
-            Self::Cpus(set) => write!(out, "CPUs {set}"),
-            Self::OsNodes(list) => write!(out, "nodes {}", format_cpu_list(list.iter().copied())),
-        }
-    }
 }
 
 /// Scheduling policy of a task.
