@@ -27,7 +27,7 @@ fn threads_that_share_are_told_to_stay_on_one_socket_and_how() {
     };
     let mask = "taskset -c 0-11 COMMAND, or a cpuset with 0-11 in its cpuset.cpus";
     assert_eq!(how("eevdf @ cpus=one-llc"), ("better".into(), mask.into()));
-    let file = "echo 1 > /sys/kernel/debug/sched/llc_balancing/enabled";
+    let file = "echo 1 > /sys/kernel/debug/sched/llc_balancing/enabled  # a kernel with CONFIG_SCHED_CACHE begins so; the other columns have 0";
     assert_eq!(how("cache-aware"), ("better".into(), file.into()));
     assert_eq!(how("eevdf:numa_balancing=0").1, "echo 0 > /proc/sys/kernel/numa_balancing");
 
@@ -54,6 +54,10 @@ fn where_nothing_helps_nothing_is_recommended_and_what_is_not_known_is_said() {
     assert!(told.contains("None of the settings tried is shown to improve elapsed time over eevdf."), "{told}");
     assert!(told.contains("Not answerable here: cache-aware."), "{told}");
     assert!(told.contains("Not known: what the tasks do to caches"), "{told}");
+    assert!(
+        !told.contains("pin=") && !told.contains("one-llc"),
+        "no place is tried where it could win nothing: {told}"
+    );
     let elsewhere = "compare --on host --keep nothing -w spin:-n1,-d1ms";
     scratch.run(elsewhere).exits_with(2).complains("there is no scheduler to compare");
 }

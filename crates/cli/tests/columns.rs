@@ -175,6 +175,16 @@ fn what_is_no_column_is_refused_before_anything_runs() {
         compare(&format!("eevdf,{columns}")).exits_with(2).complains(words);
         assert!(!scratch.path("run").exists(), "{columns}");
     }
+    for (option, column, words) in [
+        ("--load 50", "eevdf@workload=spin:-n2,-d1ms", "--load changes how much of one workload"),
+        (
+            "--headroom",
+            "eevdf@machine=1s1n1l2c1t",
+            "--headroom finds the best placement of one workload on one machine",
+        ),
+    ] {
+        compare(&format!("eevdf,{column} {option}")).exits_with(2).complains(words);
+    }
     let bound = "compare -m 1s1n2l2c1t -w spin:-n1,-p3,-d1ms --keep nothing -s eevdf,eevdf@cpus=0";
     scratch.run(bound).exits_with(2).complains("none of which is in 0");
     let elsewhere = "compare --on host -w spin:-n1,-d1ms --keep nothing -s eevdf@machine=genoa96";

@@ -6,6 +6,7 @@
 use std::path::Path;
 
 use serde::Serialize;
+use warmcore_options::MemoryChoice;
 use warmcore_places::circumstances::cpus_of;
 use warmcore_places::vm::kernel::Abilities;
 use warmcore_places::vm::settings::settings_of;
@@ -81,7 +82,7 @@ impl Advice {
             (None, _) => f64::INFINITY,
         };
         settings.sort_by(|a, b| rank(a).cmp(&rank(b)).then(gain(a).total_cmp(&gain(b))));
-        Self { settings, unknown: unknown(experiment, document) }
+        Self { settings, unknown: unknown(experiment) }
     }
 
     /// Whether a condition says of a setting's column what its commands say already.
@@ -124,6 +125,9 @@ impl Advice {
     }
 }
 
+/// What is to be known of the switch of cache-aware scheduling (Linux 7.2; docs/spec/linux-fair.md, 6.11).
+const BEGINS_SO: &str = "  # a kernel with CONFIG_SCHED_CACHE begins so; the other columns have 0";
+
 /// What is typed for a column, and the kernel's files among it.
 fn how(experiment: &Experiment, index: usize) -> (Vec<String>, Vec<String>) {
     let spec = &experiment.schedulers[index];
@@ -135,8 +139,9 @@ fn how(experiment: &Experiment, index: usize) -> (Vec<String>, Vec<String>) {
         .into_iter()
         .filter(|setting| !before.iter().any(|known| known.path == setting.path && known.value == setting.value))
         .collect();
+    let own = if spec.info().is_cache_aware { BEGINS_SO } else { "" };
     let mut typed: Vec<String> =
-        changed.iter().map(|setting| format!("echo {} > {}", setting.value, setting.path)).collect();
+        changed.iter().map(|setting| format!("echo {} > {}{own}", setting.value, setting.path)).collect();
     let words = spec.circumstances();
     match (&words.pin, cpus_of(words, &experiment.machine_of(index).value)) {
         (Some(_), _) => typed.push(as_commands(&bound_tasks(&experiment.workload_of(index).value))),
@@ -158,18 +163,13 @@ fn lacking(experiment: &Experiment, files: &[String], root: &Path) -> Option<Str
 }
 
 /// What the verdict does not rest on.
-fn unknown(experiment: &Experiment, document: &ComparisonDocument) -> Vec<String> {
+fn unknown(experiment: &Experiment) -> Vec<String> {
     let mut unknown = Vec::new();
-    if document
-        .schedulers
-        .iter()
-        .flat_map(|scheduler| scheduler.measures.get(&document.primary))
-        .any(|result| result.finding == Some(Finding::NotAnswerable))
-        || !experiment.workload.value.has_profiles()
-    {
+    if experiment.options.memory == MemoryChoice::None {
         unknown.push(
-            "what the tasks do to caches: no memory profile says it, so what caches and memory decide is not in this answer \
-             (`warmcore workload fit COUNTERS.toml` makes a profile from counters, `--assume-profile NAME` takes one of the program's)"
+            "what the tasks do to caches: memory has constant speed here, so no place near others was tried and cache-aware scheduling is not \
+             judged (`warmcore workload fit COUNTERS.toml` makes a memory profile from counters, `--assume-profile NAME` takes one of the \
+             program's)"
                 .to_owned(),
         );
     }

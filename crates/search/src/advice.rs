@@ -1,7 +1,7 @@
 //! Which settings of a kernel are worth a trial for a workload on a machine, when nobody names schedulers.
 //!
 //! All are what an administrator of a Linux 7.2 can type: its fair class with cache-aware scheduling on or off, slices, NUMA balancing, sets of
-//! CPUs. The baseline is the kernel as it is without any.
+//! CPUs. The baseline is the fair class by itself: a kernel with `CONFIG_SCHED_CACHE` begins with cache-aware scheduling on.
 
 use warmcore_lab::load::{LoadError, scheduler};
 use warmcore_schedulers::SchedulerSpec;
@@ -13,11 +13,12 @@ use crate::threads::unroll;
 /// By how much slices are made longer.
 const LONGER: u64 = 4;
 
-/// The settings, the baseline first.
+/// The settings, the baseline first. `caches` says whether the run has what caches hold: without, it cannot say what a place near others is
+/// worth, and no place is tried.
 ///
 /// # Errors
 /// A scheduler that is not known: a fault of this program.
-pub fn candidates(machine: &Machine, workload: &Workload) -> Result<Vec<SchedulerSpec>, LoadError> {
+pub fn candidates(machine: &Machine, workload: &Workload, caches: bool) -> Result<Vec<SchedulerSpec>, LoadError> {
     let eevdf = scheduler("eevdf")?;
     let slice =
         eevdf.effective(machine.cpu_count()).iter().find(|(name, _)| *name == "base_slice_ns").map(|(_, ns)| *ns);
@@ -27,7 +28,8 @@ pub fn candidates(machine: &Machine, workload: &Workload) -> Result<Vec<Schedule
         machine.cpus().next().map(|cpu| (machine.cpus_of_llc(machine.llc_of(cpu)).len(), machine.socket_of(cpu)));
     // Of threads that come and go nobody knows how many there are; they can be kept to CPUs, not pinned.
     let fits = |cpus: usize| threads <= cpus;
-    let pinned = llcs > 1 && threads > 0 && fits(machine.cpu_count());
+    let placed = caches && llcs > 1;
+    let pinned = placed && threads > 0 && fits(machine.cpu_count());
     let of_socket = |socket| machine.cpus().filter(|cpu| machine.socket_of(*cpu) == socket).count();
     let mut texts: Vec<String> = vec!["eevdf".into()];
     let mut add = |wanted: bool, text: &str| {
@@ -36,15 +38,15 @@ pub fn candidates(machine: &Machine, workload: &Workload) -> Result<Vec<Schedule
         }
     };
     add(llcs > 1, "cache-aware");
-    add(llcs > 1 && first.is_some_and(|(of_llc, _)| fits(of_llc)), "eevdf@cpus=one-llc");
+    add(placed && first.is_some_and(|(of_llc, _)| fits(of_llc)), "eevdf@cpus=one-llc");
     add(
-        sockets > 1 && sockets < llcs && first.is_some_and(|(_, socket)| fits(of_socket(socket))),
+        placed && sockets > 1 && sockets < llcs && first.is_some_and(|(_, socket)| fits(of_socket(socket))),
         "eevdf@cpus=one-socket",
     );
     add(pinned, "eevdf@pin=spread");
     add(pinned, "eevdf@pin=gathered");
     add(machine.smt_width() > 1 && fits(machine.cpu_count()), "eevdf@smt=off");
-    add(machine.nodes().count() > 1 && workload.has_profiles(), "eevdf:numa_balancing=0");
+    add(machine.nodes().count() > 1 && caches, "eevdf:numa_balancing=0");
     if let Some(slice) = slice {
         add(true, &format!("eevdf:base_slice_ns={}", slice * LONGER));
     }

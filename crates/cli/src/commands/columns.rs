@@ -58,6 +58,25 @@ pub fn with_commands(schedulers: &[SchedulerSpec], commands: &[Vec<String>]) -> 
     schedulers.iter().flat_map(|spec| commands.iter().enumerate().map(move |command| of(command)(spec))).collect()
 }
 
+/// Refuses what is asked of the experiment's one machine and workload where columns have others.
+///
+/// # Errors
+/// With the first such column.
+pub fn check(schedulers: &[SchedulerSpec], load: bool, headroom: bool) -> Result<(), Failure> {
+    for spec in schedulers {
+        let words = spec.circumstances();
+        let other_workload = words.workload.is_some() || words.command.is_some();
+        let why = match (load && other_workload, headroom && (other_workload || words.machine.is_some())) {
+            (true, _) => "--load changes how much of one workload there is",
+            (_, true) => "--headroom finds the best placement of one workload on one machine",
+            _ => continue,
+        };
+        return Err(Failure::usage("warmcore::usage", format!("{why}, and `{spec}` has another"))
+            .help("ask that by itself, without this column"));
+    }
+    Ok(())
+}
+
 /// What each scheduler's words stand for. `builder` makes experiments of the kind that is asked for.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::sensitivity::{self, Asked, Sensitivity};
 use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
-use warmcore_options::TraceLevel;
+use warmcore_options::{MemoryChoice, TraceLevel};
 use warmcore_search::advice;
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sensitivity::{self as changed_costs, SensitivityError};
@@ -144,7 +144,10 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
     load::check_profiles(&arguments.profiles, kind.simulated, arguments.memory.memory)?;
     load::aggregate(&mut workload, &arguments.aggregate)?;
     let named = match arguments.schedulers.as_slice() {
-        [] if kind.simulated => advice::candidates(&machine.value, &workload.value)?,
+        [] if kind.simulated => {
+            let caches = workload.value.has_profiles() && arguments.memory.memory != Some(MemoryChoice::None);
+            advice::candidates(&machine.value, &workload.value, caches)?
+        }
         [] => {
             return Err(Failure::usage("warmcore::usage", "there is no scheduler to compare")
                 .help("name some with --schedulers; without, the simulator tries the settings that a kernel has"));
@@ -152,6 +155,7 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         lists => load::schedulers(lists)?,
     };
     let schedulers = columns::with_commands(&arguments.on.host.configurations(named), &commands);
+    columns::check(&schedulers, !arguments.load.is_empty(), arguments.headroom)?;
     let manner = columns::Manner {
         workload: arguments.workload.as_deref(),
         profiles: &arguments.profiles,
