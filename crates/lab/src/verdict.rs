@@ -275,7 +275,9 @@ pub fn conclude_experiment(
 ) -> Result<ComparisonDocument, VerdictError> {
     let mut document = conclude(record, &experiment.workload.value, &*experiment.place, trials)?;
     if experiment.place.kind().simulated {
-        document.warnings.extend(crate::load::generic_costs(&experiment.machine.value));
+        let own = experiment.columns.values().filter_map(|column| column.machine.as_ref());
+        let machines = std::iter::once(&experiment.machine).chain(own);
+        document.warnings.extend(machines.filter_map(|machine| crate::load::generic_costs(&machine.value)));
         conditions::of_simulations(experiment, &mut document);
     }
     document.conditions.extend(conditions::of_columns(experiment));

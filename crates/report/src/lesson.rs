@@ -81,7 +81,7 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
     if first.tasks.len() > MOST_TASKS {
         return Err(LessonError::Tasks { tasks: first.tasks.len() });
     }
-    let machine = &run.disk.experiment.machine.value;
+    let machine = &run.disk.experiment.machine_of(0).value;
     let title = format!("{} tasks on {}: who runs, and why", first.tasks.len(), cpus_in_words(machine.cpu_count()));
     let mut body = format!("<h1>{}</h1>\n", escape(&title));
     let _ = writeln!(body, "<p>{}</p>", escape(&tasks_in_words(first)));

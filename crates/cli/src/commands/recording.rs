@@ -100,6 +100,9 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
     })
 }
 
+/// First byte of the mark that some editors put before UTF-8 text.
+const BYTE_ORDER_MARK: u8 = 0xef;
+
 /// Whether a workload that was typed is a recording: a run directory, or a file that is no document in rt-app's format.
 pub fn is_one(text: &str) -> bool {
     let path = Path::new(text);
@@ -107,7 +110,7 @@ pub fn is_one(text: &str) -> bool {
         let mut first = [0; 64];
         let read = std::fs::File::open(path).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
         let first = read.ok().and_then(|read| first[..read].iter().find(|byte| !byte.is_ascii_whitespace()).copied());
-        first.is_some_and(|byte| !matches!(byte, b'{' | b'/' | b'"' | b'}'))
+        first.is_some_and(|byte| !matches!(byte, b'{' | b'/' | b'"' | b'}' | BYTE_ORDER_MARK))
     };
     path.is_dir() || path.is_file() && begins_otherwise()
 }
@@ -150,7 +153,7 @@ fn of_run(
     let trial = run.disk.trials.get(index).and_then(|trials| trials.iter().find(|trial| trial.trial == scene.trial));
     let lost = trial.map_or(0, |trial| trial.events_lost);
     let recording = warmcore_replay::events::recording(events, &scene.tasks, lost);
-    Ok((recording, run.disk.experiment.machine.value.clone()))
+    Ok((recording, run.disk.experiment.machine_of(index).value.clone()))
 }
 
 /// Makes a run directory of a recording: what was recorded, on this machine, with its replay as the workload.
