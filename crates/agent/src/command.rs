@@ -2,10 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use warmcore_agent::plan::CommandPlan;
 use warmcore_agent::report::{CommandEnd, FrameKind, write_document, write_frame};
@@ -13,16 +16,23 @@ use warmcore_agent::report::{CommandEnd, FrameKind, write_document, write_frame}
 /// Most of a file, or of what is printed, in one frame.
 const PART_BYTES: usize = 1 << 20;
 
-/// Runs it to its end.
+/// How long a program that is asked to end may take for it.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Runs it to its end, or until the host asks for that: then what it left so far is sent.
 pub fn run(plan: &CommandPlan, channel: &mut File) -> Result<(), String> {
     let (program, arguments) = plan.words.split_first().ok_or("there is no command")?;
     fs::create_dir_all(&plan.directory).map_err(|error| format!("cannot make {}: {error}", plan.directory))?;
     let mut command = Command::new(program);
     command.args(arguments).current_dir(&plan.directory).stdin(Stdio::null());
     command.env("PATH", "/bin:/usr/bin:/sbin:/usr/sbin").env("HOME", "/").env("TERM", "dumb");
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().map_err(|error| format!("cannot run {program}: {error}"))?;
     let (output, words) = (child.stdout.take(), child.stderr.take());
+    let asked = channel.try_clone().map_err(|error| format!("cannot listen to the host: {error}"))?;
+    let group = Pid::from_child(&child);
+    // It goes on when the program has ended, and ends with the guest.
+    std::thread::spawn(move || end_when_asked(asked, group));
     let shared = Mutex::new(&mut *channel);
     std::thread::scope(|scope| {
         scope.spawn(|| pass(output, FrameKind::Output, &shared));
@@ -33,6 +43,17 @@ pub fn run(plan: &CommandPlan, channel: &mut File) -> Result<(), String> {
     send_files(root, root, channel)?;
     let exit_code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     write_document(channel, FrameKind::CommandEnd, &CommandEnd { exit_code }).map_err(|error| error.to_string())
+}
+
+/// A byte from the host asks the program to end.
+fn end_when_asked(mut host: File, group: Pid) {
+    if host.read_exact(&mut [0]).is_ok() {
+        for signal in [Signal::TERM, Signal::KILL] {
+            // A group that is gone has ended.
+            let _ = kill_process_group(group, signal);
+            std::thread::sleep(GRACE);
+        }
+    }
 }
 
 /// Passes on what is printed until nobody has the pipe open any more.

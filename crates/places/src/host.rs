@@ -5,6 +5,7 @@
 //!   `homes`: where their pages are; `probes`: its back end with BPF.
 //!
 //! - [`journal`]: every change written down, with fsync, before it is made, and undone on every way out.
+//! - [`leftovers`]: what a killed recording left of its tracing.
 //! - [`displaced`]: a sched_ext scheduler of somebody else, ended and started again.
 //! - [`survey`]: which of the kernel's interfaces are there.
 //! - [`settings`]: how its trials are asked for.
@@ -15,6 +16,7 @@ pub mod counters;
 pub mod displaced;
 mod homes;
 pub mod journal;
+pub mod leftovers;
 mod outcome;
 mod peers;
 pub mod place;

@@ -17,6 +17,7 @@ use warmcore_options::{MemoryChoice, TraceLevel};
 use warmcore_search::advice;
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sensitivity::{self as changed_costs, SensitivityError};
+use warmcore_statistics::Design;
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
@@ -399,11 +400,17 @@ fn describe(
         String::new()
     };
     let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let columns = experiment.schedulers.iter().any(|scheduler| !scheduler.circumstances().is_default());
+    let at_a_time = match experiment.place.design() {
+        // Trials beside each other would share the computer that they measure.
+        Design::Blocked => "one at a time".to_owned(),
+        Design::Paired | Design::Unpaired => format!("{jobs} at a time"),
+    };
     console.note(&format!(
-        "{} on {}: {}, {} each, {jobs} at a time{memory}",
+        "{} on {}: {}, {} each, {at_a_time}{memory}",
         record.workload.source,
         record.machine.source,
-        counted(record.schedulers.len(), "scheduler"),
+        counted(record.schedulers.len(), if columns { "column" } else { "scheduler" }),
         counted(record.seeds.len(), "trial")
     ));
     if let Some(directory) = directory {

@@ -5,7 +5,8 @@ use std::path::Path;
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
-use warmcore_places::host::journal::{self, Undone};
+use warmcore_places::host::journal::{self, JournalError, Undone};
+use warmcore_places::host::leftovers;
 use warmcore_places::host::place::{Host, JOURNAL, Manner, ROOT};
 use warmcore_places::host::settings::Settings;
 use warmcore_places::host::survey::{Finding, Presence, survey};
@@ -22,13 +23,20 @@ struct Survey {
     schema: &'static str,
     tool_version: &'static str,
     interfaces: Vec<Finding>,
+    /// What killed experiments and recordings left, which `restore` undoes.
+    left: Vec<Undone>,
 }
 
 /// Says which of the kernel's interfaces are here.
 pub fn doctor(console: &Console) -> Result<(), Failure> {
     let interfaces = survey(Path::new(ROOT));
+    // While somebody experiments, what is changed is not left behind.
+    let left = match left(true) {
+        Err(JournalError::Busy(_)) => leftovers::tracing(Path::new(ROOT), true),
+        left => left.map_err(|error| load::place_failure(error.into(), None))?,
+    };
     if console.json() {
-        let document = Survey { schema: "warmcore-host-survey-1", tool_version: TOOL_VERSION, interfaces };
+        let document = Survey { schema: "warmcore-host-survey-1", tool_version: TOOL_VERSION, interfaces, left };
         return Ok(console.out(&pretty(&document))?);
     }
     let mut table = Table::new(["interface", "here", "path", "without it"]);
@@ -40,7 +48,25 @@ pub fn doctor(console: &Console) -> Result<(), Failure> {
         };
         table.row([finding.purpose.to_owned(), here, finding.path.to_owned(), without.to_owned()]);
     }
-    Ok(console.out(&console.table(&table))?)
+    console.out(&console.table(&table))?;
+    if !left.is_empty() {
+        console.out(&format!(
+            "\n{}`warmcore restore` undoes what a killed experiment or recording left\n",
+            lines(&left, true)
+        ))?;
+    }
+    Ok(())
+}
+
+/// What killed experiments and recordings left; unless `dry_run` says so, it is undone.
+fn left(dry_run: bool) -> Result<Vec<Undone>, JournalError> {
+    let (directory, root) = (Path::new(JOURNAL), Path::new(ROOT));
+    let mut changes = match directory.exists() {
+        true => journal::restore(directory, root, dry_run)?,
+        false => Vec::new(),
+    };
+    changes.extend(leftovers::tracing(root, dry_run));
+    Ok(changes)
 }
 
 #[derive(Serialize)]
@@ -53,8 +79,7 @@ struct Restored {
 
 /// Undoes what an experiment left that was killed.
 pub fn restore(dry_run: bool, console: &Console) -> Result<(), Failure> {
-    let changes = journal::restore(Path::new(JOURNAL), Path::new(ROOT), dry_run)
-        .map_err(|error| load::place_failure(error.into(), None))?;
+    let changes = left(dry_run).map_err(|error| load::place_failure(error.into(), None))?;
     let good = changes.iter().all(Undone::is_good);
     let text =
         if changes.is_empty() { "nothing is left of an experiment\n".to_owned() } else { lines(&changes, dry_run) };

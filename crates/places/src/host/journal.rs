@@ -160,26 +160,34 @@ pub struct Journal {
     root: PathBuf,
     file: Option<File>,
     entries: Vec<Entry>,
-    /// Held until the end.
-    _lock: Lock,
+    /// Held until the end; none where nobody experiments and this user cannot keep a journal: then nothing can be changed.
+    _lock: Option<Lock>,
 }
 
 impl Journal {
-    /// A new journal in `directory` for the computer whose files are below `root` (`/`, or a tree for tests).
+    /// A new journal in `directory` for the computer whose files are below `root` (`/`, or a tree for tests). Who may not keep one gets
+    /// one all the same, in which the first change fails.
     ///
     /// # Errors
     /// If somebody else is at work, an older journal is not undone yet, or it cannot be kept.
     pub fn begin(directory: &Path, root: &Path) -> Result<Self, JournalError> {
-        let lock = lock(directory)?;
+        let lock = lock_of_anybody(directory)?;
         let left = lines(directory)?;
         let changes = left.iter().filter(|line| !matches!(line, Line::Entry(Entry::Boot(_)))).count();
         if changes > 0 && may_be_of_this_boot(&left, root) {
             return Err(JournalError::Unfinished(changes));
         }
         let path = directory.join(JOURNAL);
-        let file = File::create(&path).map_err(keep("make", &path))?;
+        let file = match File::create(&path) {
+            // Without the right to make the directory it is not there.
+            Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound) => None,
+            file => Some(file.map_err(keep("make", &path))?),
+        };
         let mut journal =
-            Self { directory: directory.into(), root: root.into(), file: Some(file), entries: Vec::new(), _lock: lock };
+            Self { directory: directory.into(), root: root.into(), file, entries: Vec::new(), _lock: lock };
+        if journal.file.is_none() {
+            return Ok(journal);
+        }
         journal.note(Entry::Boot(boot_id(root).unwrap_or_default()))?;
         sync_directory(directory)?;
         Ok(journal)
@@ -192,18 +200,22 @@ impl Journal {
     pub fn set(&mut self, path: &str, value: &str) -> Result<(), JournalError> {
         let full = self.root.join(path);
         let old = current(&full, value).map_err(|source| JournalError::Read { path: path.into(), source })?;
-        if old == value {
+        if is_same(&old, value) {
             return Ok(());
         }
-        self.note(Entry::Value { path: path.into(), old, new: value.into() })?;
+        self.note(Entry::Value { path: path.into(), old: old.clone(), new: value.into() })?;
         let refused = |source| JournalError::Write { path: path.into(), value: value.into(), source };
         write_value(&full, value).map_err(refused)?;
         let found = current(&full, value).map_err(|source| JournalError::Read { path: path.into(), source })?;
         if found == value {
-            Ok(())
-        } else {
-            Err(JournalError::ReadsBack { path: path.into(), value: value.into(), found })
+            return Ok(());
         }
+        // The kernel writes it in another way, or holds another value: this is what is to be undone.
+        self.note(Entry::Value { path: path.into(), old, new: found.clone() })?;
+        if is_same(&found, value) {
+            return Ok(());
+        }
+        Err(JournalError::ReadsBack { path: path.into(), value: value.into(), found })
     }
 
     /// Makes a control group and writes its files, in this order; all of it ends with the directory. The values are read back.
@@ -226,7 +238,7 @@ impl Journal {
             let (file, path) = (full.join(name), format!("{path}/{name}"));
             write_value(&file, value).map_err(refused(path.clone(), value))?;
             let found = current(&file, value).map_err(|source| JournalError::Read { path: path.clone(), source })?;
-            if found != *value {
+            if !is_same(&found, value) {
                 return Err(JournalError::ReadsBack { path, value: (*value).into(), found });
             }
         }
@@ -259,9 +271,8 @@ impl Journal {
     fn note(&mut self, entry: Entry) -> Result<(), JournalError> {
         let path = self.directory.join(JOURNAL);
         let line = serde_json::to_string(&entry).map_err(io::Error::other).map_err(keep("write", &path))?;
-        if let Some(file) = &mut self.file {
-            writeln!(file, "{line}").and_then(|()| file.sync_all()).map_err(keep("write", &path))?;
-        }
+        let file = self.file.as_mut().ok_or_else(|| keep("make", &path)(io::ErrorKind::PermissionDenied.into()))?;
+        writeln!(file, "{line}").and_then(|()| file.sync_all()).map_err(keep("write", &path))?;
         self.entries.push(entry);
         Ok(())
     }
@@ -289,7 +300,7 @@ impl Drop for Journal {
 /// # Errors
 /// If an experiment is running, or the journal cannot be read.
 pub fn restore(directory: &Path, root: &Path, dry_run: bool) -> Result<Vec<Undone>, JournalError> {
-    let _lock = lock(directory)?;
+    let _lock = if dry_run { lock_of_anybody(directory)? } else { Some(lock(directory)?) };
     let left = lines(directory)?;
     let path = directory.join(JOURNAL);
     if !may_be_of_this_boot(&left, root) {
@@ -351,8 +362,8 @@ fn would(entry: &Entry, root: &Path) -> Option<Undone> {
     match entry {
         Entry::Boot(_) => None,
         Entry::Value { path, old, new } => Some(match current(&root.join(path), new) {
-            Ok(present) if present == *new => Undone::Restored(path.clone()),
-            Ok(present) if present == *old => Undone::Unchanged(path.clone()),
+            Ok(present) if is_same(&present, new) => Undone::Restored(path.clone()),
+            Ok(present) if is_same(&present, old) => Undone::Unchanged(path.clone()),
             Ok(present) => Undone::Left { path: path.clone(), present, old: old.clone() },
             Err(error) => Undone::Failed { path: path.clone(), reason: error.to_string() },
         }),
@@ -388,6 +399,29 @@ fn lock(directory: &Path) -> Result<Lock, JournalError> {
     std::fs::create_dir_all(directory).map_err(keep("make", directory))?;
     let path = directory.join(LOCK);
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(keep("open", &path))?;
+    locked(lock, path)
+}
+
+/// The lock, also of who cannot keep a journal.
+fn lock_of_anybody(directory: &Path) -> Result<Option<Lock>, JournalError> {
+    match lock(directory) {
+        Err(JournalError::Keep { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+            lock_of_another_user(directory)
+        }
+        lock => lock.map(Some),
+    }
+}
+
+/// The lock of who cannot keep a journal, so that experiments do not disturb each other: there is none if nobody ever had one.
+fn lock_of_another_user(directory: &Path) -> Result<Option<Lock>, JournalError> {
+    let path = directory.join(LOCK);
+    match File::open(&path) {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => Ok(None),
+        lock => locked(lock.map_err(keep("open", &path))?, path).map(Some),
+    }
+}
+
+fn locked(lock: File, path: PathBuf) -> Result<Lock, JournalError> {
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Lock(lock)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Busy(path)),
@@ -497,6 +531,24 @@ fn current(path: &Path, meant: &str) -> io::Result<String> {
         Some(switch) if words.len() > 1 => (*switch).to_owned(),
         _ => text.to_owned(),
     })
+}
+
+/// Whether two texts are one value to the kernel: it reads numbers in hexadecimal and octal too, with space around them, and shows
+/// them in decimal (`kstrtoull` of base 0, `lib/kstrtox.c`).
+fn is_same(one: &str, other: &str) -> bool {
+    let numbers = |text: &str| text.split_whitespace().map(number).collect::<Option<Vec<i128>>>();
+    one == other || numbers(one).is_some_and(|one| Some(one) == numbers(other))
+}
+
+fn number(text: &str) -> Option<i128> {
+    let (sign, digits) = text.strip_prefix('-').map_or((1, text.strip_prefix('+').unwrap_or(text)), |rest| (-1, rest));
+    let hexadecimal = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+    let value = match hexadecimal {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None if digits.len() > 1 && digits.starts_with('0') => u64::from_str_radix(digits, 8),
+        None => digits.parse(),
+    };
+    value.ok().map(|value| sign * i128::from(value))
 }
 
 fn write_value(path: &Path, value: &str) -> io::Result<()> {

@@ -384,6 +384,9 @@ impl Host {
             ("cpu_time_ns", cpu_time_ns),
         ];
         made.report.settings = settings;
+        made.report.notes.extend(trial.left_behind.iter().map(|(name, pid)| {
+            format!("the command left {name} (process {pid}) running, which takes time from the trials after it")
+        }));
         Ok(made)
     }
 }

@@ -17,6 +17,7 @@ use warmcore_capture::{OpenFiles, PageHomes, Recording};
 
 use super::counters::{self, Counters, accounts};
 use super::homes::Homes;
+use super::leftovers::own_name;
 use super::peers::Peers;
 use super::probes::{self, Probes};
 use super::trial::monotonic_ns;
@@ -130,9 +131,10 @@ impl Recorder {
     }
 
     fn with_tracefs(wanted: Wanted) -> Result<Self, PlaceError> {
+        let name = own_name();
         let mut mounted = false;
         if !Path::new(TRACEFS).join("instances").is_dir() {
-            let status = Command::new("mount").args(["-t", "tracefs", "tracefs", TRACEFS]).output();
+            let status = Command::new("mount").args(["-t", "tracefs", &name, TRACEFS]).output();
             mounted = status.is_ok_and(|output| output.status.success());
             if !mounted {
                 let message = format!("tracefs is not mounted at {TRACEFS}, and cannot be");
@@ -140,7 +142,7 @@ impl Recorder {
                 return Err(PlaceError::new(Trouble::Unable, CODE, message, advice));
             }
         }
-        let instance = Instance::at(TRACEFS, &format!("warmcore-{}", std::process::id()));
+        let instance = Instance::at(TRACEFS, &name);
         let prepared = instance.prepare().and_then(|formats| {
             let calls = if wanted.calls { instance.with_calls()? } else { Vec::new() };
             Ok((formats, instance.with_new_threads()?, calls))

@@ -102,6 +102,9 @@ pub struct Trial {
     pub output: String,
     /// What else went on.
     pub noise: Noise,
+    /// Processes that it started and that run on, as they left its process group: name and number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub left_behind: Vec<(String, i32)>,
 }
 
 /// What else went on during a trial.
@@ -170,6 +173,10 @@ fn kept_output(mut stdout: impl Read, most: u64) -> String {
 pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
     use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
+    // Processes whose parents are gone become this one's children, so that they are known.
+    let reaper = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+    reaper.map_err(|error| TrialError::Start(error.to_string()))?;
+    let children_before = children();
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", STOPPED_START, "sh"]).args(task.command);
     let child = shell.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
@@ -204,6 +211,8 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
     let after = Accounts::now()?;
     let contents = reading.map(|reading| reading.stop()).transpose()?.map(|(contents, _)| contents);
     drop(child);
+    let left_behind = children().into_iter().filter(|(_, pid)| !children_before.iter().any(|(_, own)| own == pid));
+    let left_behind = left_behind.collect();
     let (exit_code, elapsed) = match status {
         Ok((status, elapsed)) => {
             (Some(status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(1)), elapsed)
@@ -219,7 +228,26 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
         frequencies_khz: frequencies(),
     };
     let output = reader.join().unwrap_or_default();
-    Ok((Trial { elapsed_s, cpu_s, exit_code, start_ns, process, output, noise }, contents))
+    Ok((Trial { elapsed_s, cpu_s, exit_code, start_ns, process, output, noise, left_behind }, contents))
+}
+
+/// Children of this process that run: name and number. Those that have ended and wait for their parent are left out.
+fn children() -> Vec<(String, i32)> {
+    let own = std::process::id().to_string();
+    let mut children: Vec<(String, i32)> = std::fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
+            let mut fields = rest.split_whitespace();
+            let is_zombie = fields.next()? == "Z";
+            (fields.next()? == own && !is_zombie).then(|| (name.to_owned(), pid))
+        })
+        .collect();
+    children.sort_by_key(|(_, pid)| *pid);
+    children
 }
 
 /// The monotonic clock, which recordings have too.
@@ -324,6 +352,15 @@ mod tests {
         let limit = Duration::from_secs(60);
         let task = Task { command: &command, bounds: &bounds, limit, stop: &stop, recorder: None };
         assert_eq!(run(&task).unwrap_err(), TrialError::Interrupted);
+    }
+
+    #[test]
+    fn a_process_that_left_the_commands_group_is_named() {
+        let command = [OsString::from("sh"), "-c".into(), "setsid sleep 41.25 >/dev/null & sleep 0.1".into()];
+        let left = go(&command, Duration::from_secs(60)).unwrap().left_behind;
+        let named: Vec<&str> = left.iter().map(|(name, _)| name.as_str()).collect();
+        left.iter().filter_map(|(_, pid)| Pid::from_raw(*pid)).for_each(|pid| drop(kill_process(pid, Signal::KILL)));
+        assert!(named.contains(&"sleep"), "{named:?}");
     }
 
     #[test]

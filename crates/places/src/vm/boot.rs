@@ -4,6 +4,7 @@
 //! last lines of its console.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -26,6 +27,8 @@ use super::qemu::{Execution, Guest, Qemu, Start};
 const LOOK: Duration = Duration::from_millis(100);
 /// Frames that wait to be worked on; the guest waits when there are more.
 const FRAMES_AHEAD: usize = 256;
+/// What a guest has for sending what is there when its time is over.
+const LAST_WORDS: Duration = Duration::from_secs(60);
 /// Lines of the console in an error.
 const LAST_LINES: usize = 15;
 /// Most that a boot may send besides trace pages, bytes: a guest that says more has gone wrong.
@@ -78,13 +81,16 @@ impl Lab {
     ) -> Result<Hello, VmError> {
         let layout = Layout::new(boot.machine, &self.qemu.version)?;
         let (mut guest, channel) = self.start(&layout, boot.plan, boot.files, boot.extra_memory_mib, false)?;
-        let frames = read_frames(channel);
+        let commands = matches!(boot.plan.purpose, Purpose::Command(_));
+        let ask = commands.then(|| channel.try_clone()).transpose();
         let mut watch = Watch {
             guest: &mut guest,
-            frames,
+            ask: ask.map_err(|error| VmError::Start { reason: error.to_string() })?,
+            frames: read_frames(channel),
             stop,
             end: Instant::now() + self.limit,
             limit: self.limit,
+            over: None,
             text: 0,
             bytes: 0,
         };
@@ -104,7 +110,7 @@ impl Lab {
         loop {
             let frame = watch.next()?;
             match frame.kind {
-                FrameKind::Done => return Ok(hello),
+                FrameKind::Done => return watch.over.map_or(Ok(hello), Err),
                 FrameKind::Failed => return Err(failure(&frame)?),
                 _ => take(&hello, frame)?,
             }
@@ -179,10 +185,14 @@ fn read_frames(channel: UnixStream) -> Receiver<std::io::Result<Option<Frame>>> 
 /// Waits for frames while looking after the guest.
 struct Watch<'a> {
     guest: &'a mut Guest,
+    /// Where a byte asks it to end its program and to send what that left.
+    ask: Option<UnixStream>,
     frames: Receiver<std::io::Result<Option<Frame>>>,
     stop: &'a AtomicBool,
     end: Instant,
     limit: Duration,
+    /// Why it was asked to end.
+    over: Option<VmError>,
     text: u64,
     bytes: u64,
 }
@@ -202,17 +212,27 @@ impl Watch<'_> {
                 Ok(Err(_)) => return Err(self.died()),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(VmError::Interrupted);
-            }
             if self.guest.is_broken() {
                 return Err(VmError::Acceleration { reason: self.guest.complaints().join("; ") });
             }
-            if Instant::now() > self.end {
-                self.guest.stop();
-                let seconds = self.limit.as_secs();
-                return Err(VmError::Hung { seconds, console: last_lines(&self.guest.console()) });
+            let is_late = Instant::now() > self.end;
+            let over = match self.stop.load(Ordering::Relaxed) {
+                true => VmError::Interrupted,
+                false if is_late => {
+                    VmError::Hung { seconds: self.limit.as_secs(), console: last_lines(&self.guest.console()) }
+                }
+                false => continue,
+            };
+            // A second stop changes nothing: what is there is on its way.
+            if self.over.is_some() && !is_late {
+                continue;
             }
+            let asked = self.over.is_none() && self.ask.as_mut().is_some_and(|ask| ask.write_all(&[1]).is_ok());
+            if !asked {
+                self.guest.stop();
+                return Err(self.over.take().unwrap_or(over));
+            }
+            (self.over, self.end) = (Some(over), Instant::now() + LAST_WORDS);
         }
     }
 

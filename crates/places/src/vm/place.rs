@@ -192,21 +192,25 @@ fn one_boot(
     let of_kernel = lab.of(runs[0].scheduler);
     let result = of_kernel.and_then(|lab| Ok((trial::run_all(&lab, machine, &runs, &conduct.stop)?, lab)));
     let seconds = start.elapsed().as_secs_f64() / boot.len() as f64;
-    let ((hello, recorded), lab) = match result {
+    let (booted, lab) = match result {
         Ok(found) => found,
         Err(error) => {
             let error = PlaceError::from(error);
             return boot.iter().try_for_each(|position| take(*position, Err(error.clone())));
         }
     };
-    boot.iter().zip(&recorded).try_for_each(|(position, recorded)| {
+    boot.iter().zip(&booted.runs).try_for_each(|(position, (hello, recorded))| {
         let send = |sink: Option<&mut dyn Sink>| {
             if let Some(sink) = sink {
                 recorded.replay(sink).map_err(warmcore_kernel::SimulationError::Sink)?;
             }
-            Ok(report(&lab, &hello, recorded, machine.cpu_count()))
+            Ok(report(&lab, hello, recorded, machine.cpu_count()))
         };
         take(*position, Ok(Run::new(&recorded.tables, seconds, send)))
+    })?;
+    let error = booted.error.map(PlaceError::from);
+    error.map_or(ControlFlow::Continue(()), |error| {
+        boot[booted.runs.len()..].iter().try_for_each(|position| take(*position, Err(error.clone())))
     })
 }
 

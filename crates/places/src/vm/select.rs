@@ -17,6 +17,7 @@ use warmcore_topology::{Machine, resolve};
 use warmcore_workload::parse_duration;
 
 use super::VmError;
+use super::agent::agent;
 use super::boot::{Boot, Lab};
 use super::fetch::{Archive, cache_directory, cached};
 use super::initramfs::Initramfs;
@@ -110,6 +111,10 @@ pub struct Acceleration {
     boot_id: String,
     /// With this QEMU.
     qemu: String,
+    /// With this kernel.
+    kernel: String,
+    /// With this agent.
+    agent: String,
     /// Why it cannot be used; `None` if it works.
     pub refusal: Option<String>,
 }
@@ -243,27 +248,44 @@ fn probe_path(kernel: &Kernel) -> PathBuf {
     kernel.image.with_file_name("probe.json")
 }
 
-/// Whether the host's virtualisation runs guests; found out once per start of the host.
+/// Whether the host's virtualisation runs guests. What a boot showed is found out once per start of the host, QEMU, kernel and agent;
+/// whether the device may be used, each time.
 ///
 /// # Errors
 /// When the cache cannot be written.
 pub fn acceleration(qemu: &Qemu, kernel: &Kernel) -> Result<Acceleration, VmError> {
-    let path = cache_directory()?.join("acceleration.json");
-    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let known = read::<Acceleration>(&path).filter(|known| known.boot_id == boot_id && known.qemu == qemu.version);
-    if let Some(known) = known {
+    acceleration_at(Path::new("/dev/kvm"), &cache_directory()?, qemu, kernel, || {
+        let lab = probing(qemu, kernel, Execution::Kvm, KVM_LIMIT);
+        report_only(&lab, &small_machine()?, &AtomicBool::new(false)).map(drop)
+    })
+}
+
+fn acceleration_at(
+    device: &Path,
+    cache: &Path,
+    qemu: &Qemu,
+    kernel: &Kernel,
+    boot: impl FnOnce() -> Result<(), VmError>,
+) -> Result<Acceleration, VmError> {
+    let mut found = Acceleration {
+        boot_id: fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
+        qemu: qemu.version.clone(),
+        kernel: kernel.sha256.clone(),
+        agent: crate::files::sha256(agent()?),
+        refusal: None,
+    };
+    if let Err(error) = fs::OpenOptions::new().read(true).write(true).open(device) {
+        found.refusal = Some(format!("{} cannot be used: {error}", device.display()));
+        return Ok(found);
+    }
+    let path = cache.join("acceleration.json");
+    let is_of_these = |known: &Acceleration| Acceleration { refusal: None, ..known.clone() } == found;
+    if let Some(known) = read::<Acceleration>(&path).filter(is_of_these) {
         return Ok(known);
     }
-    let device = fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
-    let refusal = match device {
-        Err(error) => Some(format!("/dev/kvm cannot be used: {error}")),
-        Ok(_) => {
-            let lab = probing(qemu, kernel, Execution::Kvm, KVM_LIMIT);
-            let booted = report_only(&lab, &small_machine()?, &AtomicBool::new(false));
-            booted.err().map(|error| format!("/dev/kvm is there, but a guest does not run: {}", first_line(&error)))
-        }
-    };
-    let found = Acceleration { boot_id, qemu: qemu.version.clone(), refusal };
+    let refused = boot().err();
+    found.refusal =
+        refused.map(|error| format!("{} is there, but a guest does not run: {}", device.display(), first_line(&error)));
     write(&path, &found)?;
     Ok(found)
 }
@@ -306,4 +328,38 @@ fn write(path: &Path, document: &impl Serialize) -> Result<(), VmError> {
         fs::create_dir_all(parent).at("create", parent)?;
     }
     Ok(crate::files::write_atomically(path, crate::files::pretty(document).as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device that is not there, then is; a guest that does not run under one kernel, and does under another.
+    #[test]
+    fn only_what_a_boot_showed_is_believed_later_and_only_of_the_same_kernel() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = directory.path().join("kvm");
+        let qemu = Qemu { program: "qemu".into(), version: "1".into() };
+        let kernel = |sha256: &str| Kernel {
+            image: "vmlinuz".into(),
+            config: None,
+            release: "7.2".into(),
+            sha256: sha256.into(),
+        };
+        let ask = |kernel: &Kernel, works: Option<bool>| {
+            let boot = || match works.expect("no boot is needed") {
+                true => Ok(()),
+                false => Err(VmError::Interrupted),
+            };
+            acceleration_at(&device, directory.path(), &qemu, kernel, boot).unwrap().refusal
+        };
+        assert!(ask(&kernel("a"), None).unwrap().contains("cannot be used"));
+        fs::write(&device, "").unwrap();
+        assert!(ask(&kernel("a"), Some(false)).unwrap().contains("does not run"));
+        assert!(ask(&kernel("a"), None).unwrap().contains("does not run"), "a boot's answer is kept");
+        assert_eq!(ask(&kernel("b"), Some(true)), None);
+        assert_eq!(ask(&kernel("b"), None), None);
+        fs::remove_file(&device).unwrap();
+        assert!(ask(&kernel("b"), None).is_some(), "the device is gone");
+    }
 }

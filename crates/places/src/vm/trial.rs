@@ -70,16 +70,19 @@ pub struct Recorded {
     pub numa_balancing_off: bool,
 }
 
+/// What came of a boot.
+pub struct Booted {
+    /// The first runs, in their order: all of them, or those that were whole when it ended.
+    pub runs: Vec<(Hello, Recorded)>,
+    /// Why it ended before the last run.
+    pub error: Option<VmError>,
+}
+
 /// Does all runs in one boot, in their order.
 ///
 /// # Errors
-/// See [`Lab::boot`]; a scheduler or workload that a guest cannot have.
-pub fn run_all(
-    lab: &Lab,
-    machine: &Machine,
-    requests: &[Request<'_>],
-    stop: &AtomicBool,
-) -> Result<(Hello, Vec<Recorded>), VmError> {
+/// A scheduler or workload that a guest cannot have. What goes wrong later comes with the runs before it.
+pub fn run_all(lab: &Lab, machine: &Machine, requests: &[Request<'_>], stop: &AtomicBool) -> Result<Booted, VmError> {
     let layout = Layout::new(machine, &lab.qemu.version)?;
     let abilities = lab.kernel.abilities()?;
     let mut files = Initramfs::default();
@@ -107,12 +110,11 @@ pub fn run_all(
     let boot = Boot { machine, plan: &plan, files, extra_memory_mib };
     let mut collector =
         Collector { machine, layout: &layout, requests, decoder: None, current: Current::default(), done: Vec::new() };
-    let hello = lab.boot(boot, stop, |hello, frame| collector.take(hello, &frame))?;
-    let done = collector.done;
-    if done.len() != requests.len() {
-        return Err(VmError::Protocol { reason: format!("{} of {} runs came back", done.len(), requests.len()) });
-    }
-    Ok((hello, done))
+    let ended = lab.boot(boot, stop, |hello, frame| collector.take(hello, &frame));
+    let runs = collector.done;
+    let short = || VmError::Protocol { reason: format!("{} of {} runs came back", runs.len(), requests.len()) };
+    let error = ended.err().or_else(|| (runs.len() != requests.len()).then(short));
+    Ok(Booted { runs, error })
 }
 
 /// Checks that a guest can have what is asked for, without booting one.
@@ -207,7 +209,7 @@ struct Collector<'a> {
     requests: &'a [Request<'a>],
     decoder: Option<Decoder>,
     current: Current,
-    done: Vec<Recorded>,
+    done: Vec<(Hello, Recorded)>,
 }
 
 impl Collector<'_> {
@@ -237,7 +239,7 @@ impl Collector<'_> {
             FrameKind::RunEnd => {
                 let end: RunEnd = document(frame)?;
                 let recorded = self.run(hello, end)?;
-                self.done.push(recorded);
+                self.done.push((hello.clone(), recorded));
             }
             FrameKind::Hello
             | FrameKind::Failed

@@ -107,6 +107,43 @@ fn what_somebody_else_changed_since_is_left_and_said() {
     assert!(matches!(error, JournalError::Unfinished(2)), "{error}");
 }
 
+/// The kernel reads `0x3d` and shows 61; a file that holds something else than was written is put back too, also after a kill.
+#[test]
+fn a_value_that_the_kernel_writes_in_another_way_is_put_back() {
+    let (root, kept) = (computer(), tempfile::tempdir().unwrap());
+    let swappiness = root.path().join("sys/swappiness");
+    fs::write(&swappiness, "60\n").unwrap();
+    let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+    journal.set("sys/swappiness", "0x3d").unwrap();
+    fs::write(&swappiness, "61\n").unwrap();
+    let undone = journal.undo();
+    assert!(undone.contains(&Undone::Restored("sys/swappiness".into())), "{undone:?}");
+    assert_eq!(fs::read_to_string(&swappiness).unwrap().trim(), "60");
+    for (one, other, same) in [("0x3d", "61", true), ("075", "61", true), ("-1", "-0x1", true), ("1 2", "1\t2", true)]
+        .into_iter()
+        .chain([("61", "62", false), ("on", "off", false), ("61", "61 61", false), ("", "0", false)])
+    {
+        assert_eq!(is_same(one, other), same, "{one:?} {other:?}");
+    }
+}
+
+/// Root may always make a directory, so that it is not allowed is played: no file, as of a user who has nothing to change.
+#[test]
+fn who_may_keep_no_journal_changes_nothing_and_may_experiment_unless_somebody_does() {
+    let (root, kept) = (computer(), tempfile::tempdir().unwrap());
+    let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+    journal.file = None;
+    let error = journal.set("sys/governor", "performance").unwrap_err();
+    assert!(matches!(error, JournalError::Keep { operation: "make", .. }), "{error}");
+    assert_eq!(state(root.path()), before());
+    assert_eq!(journal.undo(), []);
+    assert!(lock_of_another_user(&kept.path().join("nowhere")).unwrap().is_none());
+    let held = lock(kept.path()).unwrap();
+    assert!(matches!(lock_of_another_user(kept.path()), Err(JournalError::Busy(_))));
+    drop(held);
+    assert!(lock_of_another_user(kept.path()).unwrap().is_some());
+}
+
 #[test]
 fn nothing_is_changed_if_it_cannot_be_written_down() {
     let (root, kept) = (computer(), tempfile::tempdir().unwrap());
@@ -137,7 +174,7 @@ fn one_experiment_at_a_time_and_none_after_another_boot_is_undone() {
 fn a_copy_of_the_lock_in_a_forked_process_holds_nobody_up() {
     let (root, kept) = (computer(), tempfile::tempdir().unwrap());
     let journal = Journal::begin(kept.path(), root.path()).unwrap();
-    let copy = journal._lock.0.try_clone().unwrap();
+    let copy = journal._lock.as_ref().unwrap().0.try_clone().unwrap();
     drop(journal);
     assert_eq!(restore(kept.path(), root.path(), false).unwrap(), []);
     drop(copy);
