@@ -120,6 +120,29 @@ pub fn sha256_of_file(path: &Path) -> Result<String, FileError> {
     }
 }
 
+/// Opens a file that a user names. Devices and named pipes are refused: one has no end, the other waits for a writer who may never come.
+/// What this process was given open, such as `/dev/stdin` or a shell's `<(…)`, is read as it is.
+///
+/// # Errors
+/// When it cannot be opened, or is a device, a socket or a named pipe.
+pub fn open(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::FileTypeExt as _;
+
+    let kind = fs::metadata(path)?.file_type();
+    let given = ["/dev/stdin", "/dev/fd", "/proc/self/fd"].iter().any(|directory| path.starts_with(directory));
+    let what = match kind {
+        _ if given => None,
+        kind if kind.is_fifo() => Some("a named pipe"),
+        kind if kind.is_socket() => Some("a socket"),
+        kind if kind.is_char_device() || kind.is_block_device() => Some("a device"),
+        _ => None,
+    };
+    what.map_or_else(
+        || File::open(path),
+        |what| Err(io::Error::new(ErrorKind::InvalidInput, format!("it is {what}, and no file"))),
+    )
+}
+
 /// Opens an ordinary file. Others are not opened even for a moment: one end of a pipe waits for the other.
 fn ordinary(path: &Path) -> io::Result<File> {
     match fs::metadata(path)?.is_file() {
@@ -157,7 +180,7 @@ pub const MAX_FILE_BYTES: u64 = 4 << 30;
 /// # Errors
 /// When it cannot be read or is longer than [`MAX_FILE_BYTES`].
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
-    File::open(path).and_then(|file| limited(file, MAX_FILE_BYTES)).at("read", path)
+    open(path).and_then(|file| limited(file, MAX_FILE_BYTES)).at("read", path)
 }
 
 /// Reads a text file.
@@ -181,7 +204,7 @@ pub fn read_ordinary_text(path: &Path) -> Result<String, FileError> {
 /// # Errors
 /// Those of [`read_text`].
 pub fn text_of_file(path: &Path) -> io::Result<String> {
-    text(File::open(path)?)
+    text(open(path)?)
 }
 
 /// All of a text.
@@ -220,6 +243,22 @@ mod tests {
     }
 
     #[test]
+    fn devices_and_named_pipes_are_refused_and_what_was_given_open_is_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
+        let refusal = |path: &Path| text_of_file(path).unwrap_err().to_string();
+        assert_eq!(refusal(&pipe), "it is a named pipe, and no file");
+        assert_eq!(refusal(Path::new("/dev/zero")), "it is a device, and no file");
+        assert_eq!(read_bytes(Path::new("/dev/zero")).unwrap_err().source.kind(), ErrorKind::InvalidInput);
+        let (reader, mut writer) = io::pipe().unwrap();
+        writer.write_all(b"given").unwrap();
+        drop(writer);
+        let number = std::os::fd::AsRawFd::as_raw_fd(&reader);
+        assert_eq!(text_of_file(Path::new(&format!("/dev/fd/{number}"))).unwrap(), "given");
+    }
+
+    #[test]
     fn a_second_write_replaces_the_first_whole() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
@@ -233,8 +272,8 @@ mod tests {
         assert_eq!(limited(&b"12345678"[..], 8).unwrap(), b"12345678");
         let error = limited(&b"123456789"[..], 8).unwrap_err();
         assert_eq!(error.to_string(), "it is longer than 8B, the most that is read");
+        assert_eq!(text(io::repeat(0)).unwrap_err().kind(), ErrorKind::FileTooLarge);
         let endless = Path::new("/dev/zero");
-        assert_eq!(read_text(endless).unwrap_err().source.kind(), ErrorKind::FileTooLarge);
         assert_eq!(sha256_of_file(endless).unwrap_err().source.kind(), ErrorKind::InvalidInput);
         assert_eq!(read_ordinary_text(endless).unwrap_err().source.kind(), ErrorKind::InvalidInput);
         assert_eq!(text(&[0xff][..]).unwrap_err().kind(), ErrorKind::InvalidData);

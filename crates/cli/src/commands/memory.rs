@@ -1,7 +1,6 @@
 //! `warmcore memory`: profiles and address traces on the exact level.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
@@ -347,7 +346,7 @@ fn replay(
     let input: Box<dyn BufRead> = if path == Path::new("-") {
         Box::new(io::stdin().lock())
     } else {
-        let file = File::open(path).map_err(|error| Failure::cannot_read(path, &error))?;
+        let file = warmcore_lab::files::open(path).map_err(|error| Failure::cannot_read(path, &error))?;
         Box::new(BufReader::with_capacity(1 << 18, file))
     };
     let mut reader = TraceReader::new(input, arguments.allow_unaligned).map_err(bad_trace)?;

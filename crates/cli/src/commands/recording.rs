@@ -108,7 +108,7 @@ pub fn is_one(text: &str) -> bool {
     let path = Path::new(text);
     let begins_otherwise = || {
         let mut first = [0; 64];
-        let read = std::fs::File::open(path).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
+        let read = warmcore_lab::files::open(path).and_then(|mut file| std::io::Read::read(&mut file, &mut first));
         let first = read.ok().and_then(|read| first[..read].iter().find(|byte| !byte.is_ascii_whitespace()).copied());
         first.is_some_and(|byte| !matches!(byte, b'{' | b'/' | b'"' | b'}' | BYTE_ORDER_MARK))
     };

@@ -324,7 +324,11 @@ fn execute(
     console.note(&format!("booting {} on {}: {}", lab.kernel.release, machine.name(), lab.execution));
     let command =
         Command { words, files, out, output: &mut std::io::stdout().lock(), words_to: &mut std::io::stderr().lock() };
-    match lab.execute(&machine, command, &signals.stop).map_err(failed)? {
+    let ended = lab.execute(&machine, command, &signals.stop);
+    if let (Err(_), Some(out)) = (&ended, out.filter(|out| out.exists())) {
+        console.note(&format!("what it left until then is in {}", out.display()));
+    }
+    match ended.map_err(failed)? {
         0 => Ok(()),
         code => Err(Failure::failed("warmcore::vm", format!("the program ended with exit code {code} in the guest"))),
     }
