@@ -206,10 +206,15 @@ impl Core<'_> {
         task.0 < self.hidden
     }
 
-    /// Name of a kernel thread, such as `kworker/3`; `None` for the workload's tasks.
-    pub fn kernel_thread_name(&self, task: TaskId) -> Option<&str> {
-        let visitor = self.visitors.get(task.index())?;
-        Some(visitor.name.as_str())
+    /// What a task calls itself (`comm`, which a kernel cuts to 15 bytes): a thread of the kernel as it is known, such as `kworker/3`, one of the
+    /// workload as its template, as threads of a guest do; all of a template have one name. The idle task is the `swapper`.
+    pub fn comm(&self, task: TaskId) -> &str {
+        let Some(state) = self.tasks.get(task.index()) else { return "swapper" };
+        match (self.visitors.get(task.index()), self.templates.get(state.template.index())) {
+            (Some(visitor), _) => visitor.name.as_str(),
+            (None, Some(template)) => template.name.as_str(),
+            (None, None) => "launcher",
+        }
     }
 
     /// An event as those see it who know of the workload alone: its tasks count from 0, and kernel threads are idle time. `None` if

@@ -8,6 +8,7 @@ use warmcore_trace::{
     BalanceDetail, DecisionId, DecisionTable, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind,
     PlaceReason, PlacementEffort, SearchStart, SearchStep, Sink, TaskId,
 };
+use warmcore_workload::Task as Template;
 
 use crate::background::Visitor;
 use crate::counters::Readings;
@@ -141,6 +142,8 @@ pub struct Core<'a> {
     pub(crate) visitors: &'a [Visitor],
     pub(crate) visitor_sets: &'a [CpuSet],
     pub(crate) kernel_threads: u32,
+    /// Templates of the workload's tasks, for their names.
+    pub(crate) templates: &'a [Template],
     /// They and the launchers, which come next: tasks that are none of the workload's, and that events do not show.
     pub(crate) hidden: u32,
     pub(crate) queue: EventQueue,

@@ -162,6 +162,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             visitors: &setup.visitors.all,
             visitor_sets: &setup.visitors.sets,
             kernel_threads: setup.visitors.all.len() as u32,
+            templates: &setup.workload.tasks,
             hidden: setup.hidden_tasks(),
             queue: EventQueue::new(setup.machine.cpu_count()),
             tracer: Tracer::new(sink),

@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use crate::namespace::Mounts;
 use object::{Object as _, ObjectSymbol as _};
 
-/// Bytes of the longest piece of a process that is read at once: more than a value of a map, a program or type information has. A call may
-/// ask for as many as there are numbers.
-const LONGEST: usize = 64 << 20;
+/// Bytes of the longest piece of a process that is read at once: more than a value of a map, a program or type information has (of public schedulers the
+/// longest is `scx_layered`'s data, 166 MB). A call may ask for as many as there are numbers.
+const LONGEST: usize = 512 << 20;
 
 /// A system call that waits for an answer (`struct seccomp_notif`).
 #[repr(C)]

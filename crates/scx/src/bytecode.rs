@@ -11,10 +11,12 @@ mod helpers;
 mod host;
 mod kfuncs;
 mod layout;
+mod live;
 mod object;
 mod operations;
 mod prices;
 mod text;
+mod timers;
 mod user_space;
 
 pub use host::Host;

@@ -233,6 +233,9 @@ impl<P: Operations> Ext<P> {
 
     /// A task enters the class.
     fn enable(&mut self, core: &mut Core<'_>, task: TaskId) {
+        if !self.state.tasks[task.index()].initialised {
+            return;
+        }
         self.state.tasks[task.index()].enabled = true;
         let weight = self.state.tasks[task.index()].weight;
         tell!(self, core, Enable, enable(task));
@@ -249,7 +252,7 @@ impl<P: Operations> Ext<P> {
     /// A task is gone, or the program is.
     fn leave(&mut self, core: &mut Core<'_>, task: TaskId) {
         self.disable(core, task);
-        if self.state.has(Operation::ExitTask) {
+        if std::mem::take(&mut self.state.tasks[task.index()].initialised) && self.state.has(Operation::ExitTask) {
             call!(self, core, ExitTask, Context::Other, exit_task(task));
         }
     }
@@ -316,11 +319,17 @@ impl<P: Operations> Scheduler for Ext<P> {
             verdict: None,
             runnable_since_ns: None,
             charged_ns: 0,
+            initialised: false,
             enabled: false,
             cpu_selected: false,
         });
-        tell!(self, core, InitTask, init_task(task));
-        if self.takes(core.task(task).policy()) {
+        if self.state.is_bypassed() {
+            return;
+        }
+        let refused =
+            self.state.has(Operation::InitTask) && !call!(self, core, InitTask, Context::Other, init_task(task));
+        self.state.tasks[task.index()].initialised = !refused;
+        if !self.state.is_bypassed() && self.takes(core.task(task).policy()) {
             self.enable(core, task);
         }
     }
@@ -366,6 +375,8 @@ impl<P: Operations> Scheduler for Ext<P> {
 
     fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Enqueue) {
         self.state.runnable[cpu.index()] += 1;
+        self.state.changes.note_task(task);
+        self.state.changes.note_cpu(cpu);
         let state = &mut self.state.tasks[task.index()];
         state.queued = true;
         let selected = std::mem::take(&mut state.cpu_selected);
@@ -418,6 +429,8 @@ impl<P: Operations> Scheduler for Ext<P> {
             state.runnable_since_ns = None;
         }
         self.state.runnable[cpu.index()] -= 1;
+        self.state.changes.note_task(task);
+        self.state.changes.note_cpu(cpu);
     }
 
     /// Nothing preempts at a wakeup; the core of the kernel wakes the CPU that was selected, if it is idle.
@@ -446,6 +459,7 @@ impl<P: Operations> Scheduler for Ext<P> {
 
     fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, runnable: bool) {
         let gives_way = std::mem::take(&mut self.gives_way);
+        self.state.changes.note_cpu(cpu);
         if !runnable || !self.state.tasks[task.index()].queued {
             return;
         }
@@ -464,6 +478,8 @@ impl<P: Operations> Scheduler for Ext<P> {
 
     fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
         self.state.queues.remove(task);
+        self.state.changes.note_task(task);
+        self.state.changes.note_cpu(cpu);
         let charged_from_ns = self.state.charged_from_ns(core, cpu);
         let state = &mut self.state.tasks[task.index()];
         state.in_custody = false;
@@ -474,6 +490,7 @@ impl<P: Operations> Scheduler for Ext<P> {
     }
 
     fn enter_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.state.changes.note_cpu(cpu);
         self.idle_changed(core, cpu, true);
         self.state.settle(core);
         if self.state.queues.len(self.state.local(cpu)) > 0 {
@@ -482,12 +499,14 @@ impl<P: Operations> Scheduler for Ext<P> {
     }
 
     fn exit_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.state.changes.note_cpu(cpu);
         self.idle_changed(core, cpu, false);
     }
 
     fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
         let Some(task) = curr.filter(|task| self.state.tasks[task.index()].queued) else { return };
         self.state.update_curr(core, task);
+        self.state.changes.note_cpu(cpu);
         if self.state.is_bypassed() {
             self.state.entities.set_slice_ns(task, 0);
         }
@@ -530,6 +549,7 @@ impl<P: Operations> Scheduler for Ext<P> {
 
     fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
         let weight = self.weight(core, task);
+        self.state.changes.note_task(task);
         if weight == self.state.tasks[task.index()].weight {
             return;
         }
@@ -539,6 +559,7 @@ impl<P: Operations> Scheduler for Ext<P> {
             self.dequeue(core, cpu, task, Dequeue::SAVE);
         }
         self.state.tasks[task.index()].weight = weight;
+        self.state.changes.note_task(task);
         if self.state.tasks[task.index()].enabled {
             tell!(self, core, SetWeight, set_weight(task, weight));
         }
@@ -552,6 +573,7 @@ impl<P: Operations> Scheduler for Ext<P> {
     }
 
     fn affinity_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
+        self.state.changes.note_task(task);
         let allowed = core.allowed(task);
         tell!(self, core, SetCpumask, set_cpumask(task, allowed));
     }

@@ -62,6 +62,11 @@ impl EntityLayout {
 }
 
 impl Entities {
+    /// Whether programs see them.
+    pub fn are_shared(&self) -> bool {
+        matches!(self, Entities::Shared(_))
+    }
+
     pub fn add_task(&mut self) {
         match self {
             Entities::Own(entities) => entities.push(Entity { slice_ns: SLICE_DEFAULT_NS, vtime: 0 }),

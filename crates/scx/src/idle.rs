@@ -1,6 +1,6 @@
 //! Built-in idle tracking: which CPUs are idle, which of them on a core that is wholly idle, and the claim of one.
 //!
-//! Source: `docs/spec/sched-ext.md` section 7. One pair of masks for the machine; those per node (`BUILTIN_IDLE_PER_NODE`) are not modelled.
+//! Source: `docs/spec/sched-ext.md` section 7. One pair of masks for the machine; those of a node (`BUILTIN_IDLE_PER_NODE`) are its part of them.
 
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::SearchStep;
@@ -22,6 +22,8 @@ pub struct IdleMasks {
     cores: CpuSet,
     /// Where each CPU's next search begins.
     cursors: Vec<CpuId>,
+    /// Words of the masks that have changed since somebody asked, as bits.
+    changed_words: u128,
 }
 
 impl IdleMasks {
@@ -30,7 +32,7 @@ impl IdleMasks {
     pub fn new(machine: &Machine) -> Self {
         let count = machine.cpu_count();
         let none = || CpuSet::with_capacity(count);
-        Self { cpus: none(), cores: none(), cursors: vec![CpuId(0); count] }
+        Self { cpus: none(), cores: none(), cursors: vec![CpuId(0); count], changed_words: 0 }
     }
 
     /// The idle CPUs.
@@ -45,6 +47,11 @@ impl IdleMasks {
         &self.cores
     }
 
+    /// The words of the masks that have changed since this was asked last, as bits.
+    pub(crate) fn take_changed_words(&mut self) -> u128 {
+        std::mem::take(&mut self.changed_words)
+    }
+
     /// A CPU goes idle or leaves idle.
     pub fn set(&mut self, machine: &Machine, cpu: CpuId, idle: bool) {
         if !idle {
@@ -52,18 +59,30 @@ impl IdleMasks {
             return;
         }
         self.cpus.insert(cpu);
+        self.note_changed(cpu);
         let siblings = machine.cpus_of_core(machine.core_of(cpu));
         if siblings.is_subset(&self.cpus) {
             self.cores.union_with(siblings);
+            siblings.iter().for_each(|sibling| self.note_changed(sibling));
         }
     }
 
     /// Claims a CPU (`test_and_clear_cpu_idle`): true for the one who finds it idle.
     pub fn test_and_clear(&mut self, machine: &Machine, cpu: CpuId) -> bool {
         for sibling in machine.cpus_of_core(machine.core_of(cpu)).iter() {
-            self.cores.remove(sibling);
+            if self.cores.remove(sibling) {
+                self.note_changed(sibling);
+            }
         }
-        self.cpus.remove(cpu)
+        let was_idle = self.cpus.remove(cpu);
+        if was_idle {
+            self.note_changed(cpu);
+        }
+        was_idle
+    }
+
+    fn note_changed(&mut self, cpu: CpuId) {
+        self.changed_words |= 1 << (cpu.index() / 64);
     }
 
     /// Finds an idle CPU among `allowed` and, if given, `within`, and claims it (`scx_bpf_pick_idle_cpu`). `here` is the searching CPU.

@@ -7,6 +7,7 @@
 //! Source: `docs/spec/sched-ext.md`; what is modelled and what is not, `docs/models/scx.md`.
 
 pub mod bytecode;
+mod changes;
 mod class;
 mod decisions;
 mod entities;

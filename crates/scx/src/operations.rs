@@ -137,6 +137,12 @@ impl Operation {
     /// How many there are.
     pub const COUNT: usize = Operation::CgroupInit as usize + 1;
 
+    /// Whether a CPU that is in it takes interrupts: it may sleep, or is a timer's callback. Others hold a run queue's or a task's lock.
+    pub(crate) const fn has_interrupts_on(self) -> bool {
+        use Operation::{CgroupInit, Exit, Init, InitTask, Timer};
+        matches!(self, Init | Exit | InitTask | CgroupInit | Timer)
+    }
+
     /// What the time in it counts as.
     pub(crate) const fn overhead(self) -> OverheadKind {
         match self {
@@ -313,10 +319,12 @@ pub trait Operations {
     /// A CPU goes idle or stops being idle.
     fn update_idle(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, idle: bool) {}
 
-    /// A task was created.
-    fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
+    /// A task was created. False if the program refuses it, and has said so.
+    fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> bool {
+        true
+    }
 
-    /// A task is gone, or the program is.
+    /// A task is gone, or the program is. Called once for each task that `init_task` was called for and did not refuse.
     fn exit_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
 
     /// A task enters the class.

@@ -7,6 +7,7 @@ use warmcore_kernel::{Core, State as TaskState};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{MigrationKind, OverheadKind, SearchStart, SearchStep, TaskId};
 
+use crate::changes::Changes;
 use crate::decisions::ExtDecisions;
 use crate::entities::Entities;
 use crate::exit::{ExitInfo, ExitKind};
@@ -52,6 +53,8 @@ pub(crate) struct ExtTask {
     pub runnable_since_ns: Option<u64>,
     /// Up to when its time on the CPU is charged, while it runs.
     pub charged_ns: u64,
+    /// The program knows of it: it was there when the task was created (`init_task`).
+    pub initialised: bool,
     /// In the class (`enable`), not only known to it.
     pub enabled: bool,
 }
@@ -75,6 +78,7 @@ pub(crate) struct State {
     pub built_in_choice: Option<(CpuId, CpuId, SearchStep)>,
     pub tasks: Vec<ExtTask>,
     pub entities: Entities,
+    pub changes: Changes,
     /// By CPU: runnable tasks, the running one included.
     pub runnable: Vec<usize>,
     /// When a tick last ended a slice, by CPU.
@@ -117,6 +121,7 @@ impl State {
             idle: IdleMasks::new(machine),
             built_in_choice: None,
             tasks: Vec::new(),
+            changes: Changes::new(machine, entities.are_shared()),
             entities,
             runnable: vec![0; cpus],
             ticked_ns: vec![None; cpus],
@@ -298,7 +303,10 @@ impl State {
             core.set_task_cpu(task, cpu, kind);
             self.runnable[from.index()] -= 1;
             self.runnable[cpu.index()] += 1;
+            self.changes.note_task(task);
+            self.changes.note_cpu(from);
         }
+        self.changes.note_cpu(cpu);
     }
 
     /// Moves the first task that may run on `cpu` from a queue to its local one. A look at an empty queue takes no lock.

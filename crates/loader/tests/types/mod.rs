@@ -52,8 +52,15 @@ pub fn kernel(functions: &[&str]) -> (Vec<u8>, Vec<i32>) {
     let entity = b.structure(
         "sched_ext_entity",
         32,
-        &[("slice", u64_, 0), ("dsq_vtime", u64_, 8), ("weight", u32_, 16), ("flags", u32_, 20)],
+        &[
+            ("slice", u64_, 0),
+            ("dsq_vtime", u64_, 8),
+            ("weight", u32_, 16),
+            ("flags", u32_, 20),
+            ("runnable_at", u64_, 24),
+        ],
     );
+    let thread_info = b.structure("thread_info", 4, &[("cpu", u32_, 0)]);
     let fair = b.structure("sched_entity", 16, &[("sum_exec_runtime", u64_, 8)]);
     b.structure(
         "task_struct",
@@ -71,10 +78,19 @@ pub fn kernel(functions: &[&str]) -> (Vec<u8>, Vec<i32>) {
             ("comm", comm, 48),
             ("scx", entity, 64),
             ("se", fair, 96),
+            ("thread_info", thread_info, 112),
+            ("on_cpu", u32_, 116),
+            ("on_rq", u32_, 120),
+            ("wake_cpu", u32_, 124),
             ("cpus_mask", cpumask, 128),
+            ("recent_used_cpu", u32_, 1152),
         ],
     );
-    b.structure("rq", 64, &[("curr", pointer, 0), ("clock_task", u64_, 8)]);
+    let queue = b.structure("scx_dispatch_q", 8, &[("nr", u32_, 0)]);
+    let ext = b.structure("scx_rq", 16, &[("nr_running", u32_, 0), ("local_dsq", queue, 8)]);
+    let members =
+        [("curr", pointer, 0), ("clock_task", u64_, 8), ("nr_running", u32_, 16), ("cpu", u32_, 20), ("scx", ext, 24)];
+    b.structure("rq", 64, &members);
     b.structure(
         "scx_exit_info",
         64,

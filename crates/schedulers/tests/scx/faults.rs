@@ -139,3 +139,47 @@ fn a_trial_whose_program_was_ejected_is_invalid_and_says_why() {
         "{sentence}"
     );
 }
+
+#[test]
+fn whatever_fails_and_whenever_a_program_is_told_of_the_end_of_what_it_was_told_of_and_of_nothing_else() {
+    use warmcore_scx::Operation::{Disable, Enable, ExitTask, InitTask};
+    let mut scene = Scene::new();
+    scene.task("task", times(3, [run_for(30 * MS), sleep(MS)])).instances = 4;
+    for operation in [
+        "init",
+        "init_task",
+        "enable",
+        "runnable",
+        "select_cpu",
+        "enqueue",
+        "dequeue",
+        "running",
+        "stopping, runnable",
+        "stopping",
+        "quiescent",
+        "disable",
+        "exit_task",
+        "timer",
+    ] {
+        for call in 1..=3 {
+            let mut program = Program::fifo();
+            program.table = program.table.with(&[InitTask, ExitTask, Enable, Disable]);
+            program.fails = Some((operation, call));
+            program.timer_at_ns = 40 * MS;
+            let result = program.run(&scene, "1s1n1l2c1t");
+            let told = |what: &str, task| result.told.iter().filter(|told| (told.1, told.2) == (what, task)).count();
+            let calls: usize = (0..4).map(|task| told(operation, task)).sum();
+            assert_eq!(result.ejected.is_some(), calls >= call, "{operation}, call {call}");
+            assert_eq!(result.heard.is_some(), calls >= call, "{operation}, call {call}");
+            assert_eq!(result.run.outcome.end, End::AllExited);
+            for task in 0..4 {
+                let refused = usize::from(operation == "init_task" && task as usize + 1 == call);
+                let case = format!("{operation}, call {call}, task {task}");
+                assert_eq!(told("exit_task", task), told("init_task", task) - refused, "{case}");
+                assert_eq!(told("disable", task), told("enable", task), "{case}");
+                assert!(told("enable", task) <= told("init_task", task) && told("init_task", task) <= 1, "{case}");
+                assert!(told("running", task) == 0 || told("enable", task) == 1, "{case}");
+            }
+        }
+    }
+}

@@ -34,6 +34,8 @@ pub struct Program {
     pub timer: fn(&mut Kfuncs<'_, '_>),
     /// First expiry of the timer; 0 for none.
     pub timer_at_ns: u64,
+    /// The operation in which it ends with an error, and at the how manieth call; `init_task` refuses the task then.
+    pub fails: Option<(&'static str, usize)>,
     /// How long it has been loaded when the run begins.
     pub loaded_before_ns: u64,
     pub told: Rc<RefCell<Vec<Told>>>,
@@ -63,6 +65,7 @@ impl Program {
             running: |_, _| {},
             timer: |_| {},
             timer_at_ns: 0,
+            fails: None,
             loaded_before_ns: 0,
             told: Rc::default(),
             exit: Rc::default(),
@@ -83,8 +86,15 @@ impl Program {
         Result { run, ejected: ejection.info(), told: self.told.take(), heard: self.exit.take() }
     }
 
-    fn tell(&self, kernel: &Kfuncs<'_, '_>, what: &'static str, task: TaskId) {
+    /// Writes it down; false if it is the call that fails.
+    fn tell(&self, kernel: &mut Kfuncs<'_, '_>, what: &'static str, task: TaskId) -> bool {
         self.told.borrow_mut().push((kernel.now_ns(), what, task.0));
+        let calls = self.told.borrow().iter().filter(|told| told.1 == what).count();
+        let fails = self.fails == Some((what, calls));
+        if fails {
+            kernel.error("I give up");
+        }
+        !fails
     }
 }
 
@@ -113,6 +123,7 @@ impl Operations for Program {
     }
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
         assert!(kernel.create_dsq(SHARED));
+        self.tell(kernel, "init", TaskId(0));
         if self.timer_at_ns > 0 {
             kernel.start_timer(self.timer_at_ns, 0);
         }
@@ -130,6 +141,12 @@ impl Operations for Program {
     fn enqueue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags) {
         self.tell(kernel, "enqueue", task);
         (self.enqueue)(kernel, task, flags);
+    }
+    fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> bool {
+        self.tell(kernel, "init_task", task)
+    }
+    fn exit_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        self.tell(kernel, "exit_task", task);
     }
     fn enable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
         self.tell(kernel, "enable", task);
@@ -157,7 +174,7 @@ impl Operations for Program {
         self.tell(kernel, "quiescent", task);
     }
     fn timer(&mut self, kernel: &mut Kfuncs<'_, '_>, _payload: u32) {
-        self.told.borrow_mut().push((kernel.now_ns(), "timer", 0));
+        self.tell(kernel, "timer", TaskId(0));
         (self.timer)(kernel);
     }
 }

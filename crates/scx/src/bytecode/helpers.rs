@@ -3,7 +3,7 @@
 use warmcore_bpf::maps::MapFault;
 use warmcore_bpf::{Callee, Frame, HostFunction, Inline, Memory};
 
-use crate::bytecode::host::{FIRST_PID, Host, Timer, clock_ns};
+use crate::bytecode::host::{FIRST_PID, Host, clock_ns};
 
 /// Numbers of errors that helpers and kfuncs give, negative as a register has them.
 pub(super) const fn error(number: i64) -> u64 {
@@ -12,16 +12,10 @@ pub(super) const fn error(number: i64) -> u64 {
 
 pub(super) const EPERM: i64 = 1;
 pub(super) const ENOENT: i64 = 2;
-const ENOMEM: i64 = 12;
+pub(super) const ENOMEM: i64 = 12;
 pub(super) const EFAULT: i64 = 14;
 pub(super) const EBUSY: i64 = 16;
 pub(super) const EINVAL: i64 = 22;
-
-/// Timers that there may be: the number of one and of its start are 32 bits together.
-const TIMERS: usize = 1 << 12;
-
-/// Least time in which a timer comes, in ns: one that starts itself again at once does not stop the clock. No hardware timer is faster.
-const LEAST_TIMER_NS: u64 = 1_000;
 
 /// Defines functions that translated code calls, by a name or number: the host, as many of the five arguments as are named, a result of 64 bits.
 macro_rules! functions {
@@ -225,46 +219,6 @@ impl Host {
                 break;
             }
         }
-        0
-    }
-
-    fn timer_init(&mut self, timer: u64, map: u64) -> u64 {
-        if self.kept.timer_at.contains_key(&timer) {
-            return error(EBUSY);
-        }
-        if self.kept.timers.len() >= TIMERS {
-            return error(ENOMEM);
-        }
-        self.kept.timer_at.insert(timer, self.kept.timers.len() as u32);
-        self.kept.timers.push(Timer { address: timer, map, ..Timer::default() });
-        0
-    }
-
-    fn timer(&mut self, timer: u64) -> Option<(u32, &mut Timer)> {
-        let number = *self.kept.timer_at.get(&timer)?;
-        Some((number, &mut self.kept.timers[number as usize]))
-    }
-
-    fn timer_set_callback(&mut self, timer: u64, callback: u64) -> u64 {
-        let Some((_, timer)) = self.timer(timer) else { return error(EINVAL) };
-        timer.callback = callback;
-        0
-    }
-
-    fn timer_start(&mut self, timer: u64, delay_ns: u64, flags: u64) -> u64 {
-        const ABSOLUTE: u64 = 1;
-        let Some(kernel) = self.kernel() else { return error(EINVAL) };
-        let Some((number, timer)) = self.timer(timer) else { return error(EINVAL) };
-        timer.generation = timer.generation.wrapping_add(1) & 0x000f_ffff;
-        let payload = number << 20 | timer.generation;
-        let delay_ns = if flags & ABSOLUTE != 0 { delay_ns.saturating_sub(clock_ns(kernel)) } else { delay_ns };
-        kernel.start_timer(delay_ns.max(LEAST_TIMER_NS), payload);
-        0
-    }
-
-    fn timer_cancel(&mut self, timer: u64) -> u64 {
-        let Some((_, timer)) = self.timer(timer) else { return error(EINVAL) };
-        timer.generation = timer.generation.wrapping_add(1) & 0x000f_ffff;
         0
     }
 

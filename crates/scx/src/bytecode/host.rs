@@ -20,7 +20,7 @@ pub(super) const TASKS: u32 = 65_000;
 pub(super) const FIRST_PID: u32 = 1000;
 
 /// Bytes of per-CPU variables of each CPU, the run queue included.
-const PERCPU_BYTES: u64 = 64 << 10;
+pub(super) const PERCPU_BYTES: u64 = 64 << 10;
 
 /// What the clocks say at the start of a run: programs take 0 for a time that is not known yet, and no kernel attaches one at 0.
 pub(super) const UPTIME_NS: u64 = 100_000_000_000;
@@ -56,6 +56,8 @@ pub(super) struct Timer {
     pub callback: u64,
     /// Number of the last start or stop: an older one that runs out is ignored.
     pub generation: u32,
+    /// It was started and has not run out since.
+    pub is_armed: bool,
 }
 
 /// Everything but memory that goes from loading into each run.
@@ -68,13 +70,17 @@ pub(super) struct Kept {
     pub node_of_cpu: Arc<[u32]>,
     pub llc_of_cpu: Arc<[u32]>,
     pub llc_sizes: Arc<[u32]>,
-    tasks: u64,
-    percpu: u64,
+    pub tasks: u64,
+    pub percpu: u64,
     percpu_names: BTreeMap<String, u64>,
     percpu_next: u64,
     pub idle_mask: u64,
     pub idle_cores_mask: u64,
+    /// Each node's part of both.
+    pub idle_masks_of_nodes: Vec<[u64; 2]>,
     pub online_mask: u64,
+    /// Without a CPU.
+    pub none_mask: u64,
     /// Where objects that programs make begin; below are the kernel's own.
     objects: u64,
     heap_next: u64,
@@ -95,6 +101,10 @@ pub struct Host {
     pub(super) frame: Frame,
     /// The running kernel, during an operation.
     pub(super) kernel: Option<*mut Kfuncs<'static, 'static>>,
+    /// Programs run with interrupts off: in operations under a run queue's lock, that is in all but those that may sleep, and not in timers.
+    pub(super) interrupts_off: bool,
+    /// The timer whose callback runs.
+    pub(super) running_timer: Option<u32>,
     /// Memory and maps.
     pub maps: Maps,
     pub(super) kept: Kept,
@@ -106,7 +116,7 @@ pub struct Host {
     /// Set of CPUs that a mask was copied to, so that nothing is allocated.
     pub(super) set: CpuSet,
     /// Where each task's affinity was when it was written down last.
-    affinities: Vec<*const CpuSet>,
+    pub(super) affinities: Vec<*const CpuSet>,
 }
 
 impl Host {
@@ -134,7 +144,9 @@ impl Host {
             percpu_next: 0,
             idle_mask: 0,
             idle_cores_mask: 0,
+            idle_masks_of_nodes: Vec::new(),
             online_mask: 0,
+            none_mask: 0,
             objects: 0,
             heap_next: heap,
             heap_end: heap + HEAP_BYTES,
@@ -177,6 +189,8 @@ impl Host {
         let mut host = Self {
             frame: Frame::default(),
             kernel: None,
+            interrupts_off: false,
+            running_timer: None,
             maps,
             kept,
             random: 0,
@@ -200,11 +214,15 @@ impl Host {
         let runqueues = self.percpu("runqueues", layout.rq_size);
         let cpus = self.kept.cpus;
         for cpu in 0..cpus {
-            self.store_u64(runqueues + u64::from(cpu) * PERCPU_BYTES + layout.rq_curr, self.kept.tasks);
+            let run_queue = runqueues + u64::from(cpu) * PERCPU_BYTES;
+            self.store_u64(run_queue + layout.rq_curr, self.kept.tasks);
+            self.store_member(run_queue, layout.rq_cpu, cpu);
         }
         self.percpu("__preempt_count", 4);
-        let [online, idle, cores] = [(); 3].map(|()| self.allocate());
-        (self.kept.online_mask, self.kept.idle_mask, self.kept.idle_cores_mask) = (online, idle, cores);
+        let [online, idle, cores, none] = [(); 4].map(|()| self.allocate());
+        (self.kept.online_mask, self.kept.none_mask) = (online, none);
+        (self.kept.idle_mask, self.kept.idle_cores_mask) = (idle, cores);
+        self.kept.idle_masks_of_nodes = (0..self.kept.nodes).map(|_| [(); 2].map(|()| self.allocate())).collect();
         for word in 0..cpus.div_ceil(64) {
             let bits = if cpus - word * 64 >= 64 { u64::MAX } else { (1 << (cpus - word * 64)) - 1 };
             self.store_u64(online + 8 * u64::from(word), bits);
@@ -277,20 +295,6 @@ impl Host {
         self.on_cpu(self.kept.percpu, cpu)
     }
 
-    pub(super) fn write_run_queue(&mut self, cpu: CpuId) {
-        let Some(kernel) = self.kernel() else { return };
-        let (curr, clock) = (kernel.runs_on(cpu), UPTIME_NS - kernel.before_ns() + kernel.clock_task_ns(cpu));
-        let base = self.kept.percpu + u64::from(cpu.0) * PERCPU_BYTES;
-        let curr = self.task_address(curr);
-        let (at_curr, at_clock, at_pelt) =
-            (self.kept.layout.rq_curr, self.kept.layout.rq_clock_task, self.kept.layout.rq_clock_pelt);
-        self.store_u64(base + at_curr, curr);
-        self.store_u64(base + at_clock, clock);
-        if let Some(at_pelt) = at_pelt {
-            self.store_u64(base + at_pelt, clock);
-        }
-    }
-
     /// Whether the code runs in an interrupt, which programs read from the count of preemption.
     pub(super) fn write_context(&mut self, cpu: CpuId, in_interrupt: bool) {
         if let Some(&offset) = self.kept.percpu_names.get("__preempt_count") {
@@ -351,14 +355,20 @@ impl Host {
 
     /// Makes a new task's structure. Its parent is who forked it, or for a thread of that task's process whose child the process is; of what
     /// the launcher forks it is the idle task, as the launcher has no structure.
-    pub(super) fn add_task(&mut self, task: TaskId, leader: TaskId, forker: Option<TaskId>, is_thread: bool) {
+    pub(super) fn add_task(
+        &mut self,
+        (task, comm): (TaskId, &str),
+        leader: TaskId,
+        forker: Option<TaskId>,
+        is_thread: bool,
+    ) {
         let layout = Arc::clone(&self.kept.layout);
         let at = self.task_address(task);
         let (leader_at, pid) = (self.task_address(leader), FIRST_PID + task.0);
         self.affinities.resize(task.index() + 1, std::ptr::null());
         self.store_u32(at + layout.pid, pid);
         self.store_u32(at + layout.tgid, FIRST_PID + leader.0);
-        self.store_text(at + layout.comm, &format!("task-{}", task.0), 16);
+        self.store_text(at + layout.comm, comm, 16);
         self.store_u64(at + layout.cpus_ptr, at + layout.cpus_mask);
         let parent = match forker.map(|forker| self.task_address(forker)) {
             None => self.kept.tasks,
@@ -367,6 +377,9 @@ impl Host {
         };
         self.store_u64(at + layout.real_parent, parent);
         self.store_u64(at + layout.group_leader, leader_at);
+        if let Some(cpu) = self.kernel().map(|kernel| kernel.task_cpu(task).0) {
+            self.store_member(at, layout.recent_used_cpu, cpu);
+        }
         self.store_u64(at + layout.slice, crate::SLICE_DEFAULT_NS);
         self.store_u64(at + layout.vtime, 0);
         let links = [
@@ -381,38 +394,9 @@ impl Host {
         }
     }
 
-    /// Says of a task that it is a thread of the kernel itself, and what it is called.
-    pub(super) fn mark_kernel_thread(&mut self, task: TaskId, name: &str) {
-        let at = self.task_address(task);
-        let (flags, comm) = (self.kept.layout.task_flags, self.kept.layout.comm);
-        self.store_u32(at + flags, KERNEL_THREAD_FLAG);
-        self.store_text(at + comm, name, 16);
-    }
-
-    /// Writes down what programs may read of a task and what changes.
-    pub(super) fn write_task(&mut self, task: TaskId) {
-        let Some(kernel) = self.kernel() else { return };
-        let at = self.task_address(task);
-        let layout = &self.kept.layout;
-        let (weight, flags, cpu) = (layout.weight, layout.scx_flags, layout.task_cpu);
-        let (prio, static_prio) = (layout.prio, layout.static_prio);
-        let (mask_at, count_at) = (layout.cpus_mask, layout.nr_cpus_allowed);
-        let nice = (120 + i32::from(kernel.task(task).nice())) as u32;
-        self.store_u32(at + weight, kernel.weight(task));
-        let old_flags = self.maps.memory.load_u32(at + flags);
-        let queued = u32::from(kernel.state.tasks[task.index()].queued);
-        self.store_u32(at + flags, old_flags & !1 | queued);
-        self.store_u32(at + prio, nice);
-        self.store_u32(at + static_prio, nice);
-        if let Some(cpu) = cpu {
-            self.store_u32(at + cpu, kernel.task_cpu(task).0);
-        }
-        let allowed = kernel.allowed(task);
-        if !std::ptr::eq(self.affinities[task.index()], allowed) {
-            self.affinities[task.index()] = allowed;
-            self.write_mask(at + mask_at, allowed);
-            self.store_u32(at + count_at, allowed.len() as u32);
-        }
+    /// Says of a task that it is a thread of the kernel itself.
+    pub(super) fn mark_kernel_thread(&mut self, task: TaskId) {
+        self.store_u32(self.task_address(task) + self.kept.layout.task_flags, KERNEL_THREAD_FLAG);
     }
 
     /// Bytes of an object that programs make: a mask of CPUs, and behind it how many hold it.
@@ -480,6 +464,14 @@ impl Host {
     #[inline]
     pub(super) fn store_u32(&mut self, address: u64, value: u32) {
         self.maps.memory.store_u32(address, value);
+    }
+
+    /// Writes a member of a structure, if the kernel has it.
+    #[inline]
+    pub(super) fn store_member(&mut self, structure: u64, member: Option<u64>, value: u32) {
+        if let Some(member) = member {
+            self.store_u32(structure + member, value);
+        }
     }
 
     /// Writes text with a zero behind it, cut to `room` bytes.

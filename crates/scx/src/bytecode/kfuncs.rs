@@ -80,7 +80,8 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
             host.insert(task, dsq, slice, Some(vtime), flags)
         };
         "scx_bpf_dsq_move_to_local" | "scx_bpf_dsq_move_to_local___v2" | "scx_bpf_consume" => |host, dsq| {
-            host.kernel().map_or(0, |kernel| u64::from(kernel.move_to_local(DsqId(dsq))))
+            let moved = host.kernel().map_or(0, |kernel| u64::from(kernel.move_to_local(DsqId(dsq))));
+            host.caught_up(moved)
         };
         "scx_bpf_dsq_move" | "scx_bpf_dispatch_from_dsq" => |host, iterator, task, dsq, flags| host.move_task(task, dsq, flags, false);
         "scx_bpf_dsq_move_vtime" | "scx_bpf_dispatch_vtime_from_dsq" => |host, iterator, task, dsq, flags| host.move_task(task, dsq, flags, true);
@@ -105,14 +106,17 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         };
         "scx_bpf_select_cpu_and" => |host, task, prev, wake_flags, mask, flags| host.select_cpu_and(task, prev, wake_flags, mask);
         "scx_bpf_kick_cpu" => |host, cpu, flags| host.kick(cpu, flags);
-        "scx_bpf_get_idle_cpumask" | "scx_bpf_get_idle_cpumask_node" => |host| host.idle_mask(false);
-        "scx_bpf_get_idle_smtmask" | "scx_bpf_get_idle_smtmask_node" => |host| host.idle_mask(true);
+        "scx_bpf_get_idle_cpumask" => |host| host.kept.idle_mask;
+        "scx_bpf_get_idle_smtmask" => |host| host.kept.idle_cores_mask;
+        "scx_bpf_get_idle_cpumask_node" => |host, node| host.idle_mask_of_node(node, 0);
+        "scx_bpf_get_idle_smtmask_node" => |host, node| host.idle_mask_of_node(node, 1);
         "scx_bpf_get_online_cpumask" | "scx_bpf_get_possible_cpumask" => |host| host.kept.online_mask;
         "scx_bpf_test_and_clear_cpu_idle" => |host, cpu| {
-            host.kernel().map_or(0, |kernel| u64::from(kernel.test_and_clear_cpu_idle(CpuId(cpu as u32))))
+            let claimed = host.kernel().map_or(0, |kernel| u64::from(kernel.test_and_clear_cpu_idle(CpuId(cpu as u32))));
+            host.caught_up(claimed)
         };
         "scx_bpf_pick_idle_cpu" => |host, mask, flags| host.pick_idle_cpu(mask, flags);
-        "scx_bpf_pick_idle_cpu_node" => |host, mask, node, flags| host.pick_idle_cpu(mask, flags);
+        "scx_bpf_pick_idle_cpu_node" => |host, mask, node, flags| host.pick_idle_cpu_in_node(mask, node, flags);
         "scx_bpf_pick_any_cpu" => |host, mask, flags| {
             match host.pick_idle_cpu(mask, flags) {
                 none if (none as i64) < 0 => {
@@ -154,6 +158,8 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         // The group has no children.
         "bpf_iter_css_new" => |host| 0;
         "bpf_iter_css_next" => |host| 0;
+
+        "bpf_timer_cancel_async" => |host, timer| host.timer_cancel_async(timer);
 
         // Masks.
         "bpf_cpumask_create" => |host| host.allocate();
@@ -250,7 +256,7 @@ impl Host {
         } else {
             kernel.dsq_move(task, DsqId(dsq), EnqueueFlags(flags))
         };
-        u64::from(moved)
+        self.caught_up(u64::from(moved))
     }
 
     /// The program's iterator holds the number of ours, plus one; 0 for one that is at its end.
@@ -303,7 +309,7 @@ impl Host {
         if let Some(place) = self.maps.memory.write(is_idle, 1) {
             place[0] = u8::from(idle);
         }
-        u64::from(cpu.0)
+        self.caught_up(u64::from(cpu.0))
     }
 
     fn select_cpu_and(&mut self, task: u64, prev: u64, flags: u64, mask: u64) -> u64 {
@@ -314,14 +320,28 @@ impl Host {
         self.read_mask(mask);
         let flags = wake_flags(flags, !kernel.runs_on(kernel.this_cpu()).is_idle());
         let cpu = kernel.select_cpu_and(task, CpuId(prev as u32), flags, &self.set);
-        cpu.map_or(error(EBUSY), |cpu| u64::from(cpu.0))
+        self.caught_up(cpu.map_or(error(EBUSY), |cpu| u64::from(cpu.0)))
     }
 
     fn pick_idle_cpu(&mut self, mask: u64, flags: u64) -> u64 {
         self.read_mask(mask);
         let smt = if flags & PICK_IDLE_CORE != 0 { Smt::WholeCore } else { Smt::Preferred };
         let cpu = self.kernel().and_then(|kernel| kernel.pick_idle_cpu_of(&self.set, smt));
-        cpu.map_or(error(EBUSY), |cpu| u64::from(cpu.0))
+        self.caught_up(cpu.map_or(error(EBUSY), |cpu| u64::from(cpu.0)))
+    }
+
+    /// One of the node if there is one, else, unless the flag forbids it, of another.
+    fn pick_idle_cpu_in_node(&mut self, mask: u64, node: u64, flags: u64) -> u64 {
+        const PICK_IDLE_IN_NODE: u64 = 2;
+        let Some(kernel) = self.kernel().filter(|_| (node as u32) < self.kept.nodes) else { return error(EINVAL) };
+        self.read_mask(mask);
+        let smt = if flags & PICK_IDLE_CORE != 0 { Smt::WholeCore } else { Smt::Preferred };
+        let own = kernel.machine().cpus_of_node(warmcore_topology::NodeId(node as u32)).intersection(&self.set);
+        let mut cpu = kernel.pick_idle_cpu_of(&own, smt);
+        if cpu.is_none() && flags & PICK_IDLE_IN_NODE == 0 {
+            cpu = kernel.pick_idle_cpu_of(&self.set, smt);
+        }
+        self.caught_up(cpu.map_or(error(EBUSY), |cpu| u64::from(cpu.0)))
     }
 
     fn kick(&mut self, cpu: u64, flags: u64) -> u64 {
@@ -337,15 +357,11 @@ impl Host {
         0
     }
 
-    fn idle_mask(&mut self, whole_cores: bool) -> u64 {
-        let mask = if whole_cores { self.kept.idle_cores_mask } else { self.kept.idle_mask };
-        if let Some(kernel) = self.kernel() {
-            // Without SMT each idle CPU is a wholly idle core.
-            let cores = whole_cores && kernel.machine().smt_width() > 1;
-            let set = if cores { kernel.idle_smtmask() } else { kernel.idle_cpumask() };
-            self.write_mask(mask, set);
+    fn idle_mask_of_node(&mut self, node: u64, whole_cores: usize) -> u64 {
+        match self.kept.idle_masks_of_nodes.get(node as u32 as usize) {
+            Some(masks) => masks[whole_cores],
+            None => self.kept.none_mask,
         }
-        mask
     }
 
     fn set_entity(&mut self, task: u64, value: u64, member: u64) -> u64 {

@@ -191,6 +191,7 @@ impl Programs {
             return Err(ObjectError::Setup(format!("the context of program `{}` is too large", loaded.name)));
         };
         place.copy_from_slice(context);
+        host.catch_up();
         host.frame.allow(SETUP_BUDGET);
         host.frame.cpu = 0;
         // Before a run, its clock stands where that begins.

@@ -143,7 +143,12 @@ impl Bytecode {
         (program, function): (usize, usize),
         arguments: [u64; 5],
     ) -> u64 {
-        let loaded = &self.object.programs[program];
+        let loaded = self.object.programs.get(program);
+        let Some((loaded, &entry)) = loaded.and_then(|loaded| Some((loaded, loaded.entries.get(function)?))) else {
+            kernel
+                .fault(format!("a timer's callback is function {function} of program {program}, which does not exist"));
+            return 0;
+        };
         let cpu = kernel.this_cpu();
         let host = &mut *self.host;
         host.frame.now_ns = clock_ns(kernel);
@@ -151,10 +156,10 @@ impl Bytecode {
         let (before, called_before_ps) = (host.frame.instructions, host.frame.called_ps);
         host.frame.allow(BUDGET);
         host.kernel = Some(std::ptr::from_mut(kernel).cast());
-        host.write_run_queue(cpu);
+        host.interrupts_off = !operation.has_interrupts_on();
+        host.catch_up();
         // SAFETY: the frame is the first field of the host, which is what the functions of this code expect; the region is the host's.
-        let result =
-            unsafe { loaded.code.run(loaded.entries[function], std::ptr::from_mut(host).cast::<Frame>(), arguments) };
+        let result = unsafe { loaded.code.run(entry, std::ptr::from_mut(host).cast::<Frame>(), arguments) };
         host.kernel = None;
         let taken = host.frame.instructions - before;
         let called_ps = host.frame.called_ps - called_before_ps;
@@ -174,11 +179,9 @@ impl Bytecode {
         result
     }
 
-    /// Has the task's structure up to date, and gives its address.
+    /// The task's structure, which is written before the next program is entered.
     fn task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> u64 {
-        self.host.kernel = Some(std::ptr::from_mut(kernel).cast());
-        self.host.write_task(task);
-        self.host.kernel = None;
+        kernel.state.changes.note_task(task);
         self.host.task_address(task)
     }
 
@@ -187,12 +190,13 @@ impl Bytecode {
         self.call(kernel, operation, &[task, more])
     }
 
-    /// Gives up with an error if a program that may refuse does.
-    fn check(&mut self, kernel: &mut Kfuncs<'_, '_>, what: &str, result: u64) {
+    /// Gives up with an error if a program that may refuse does; whether it does not.
+    fn check(&mut self, kernel: &mut Kfuncs<'_, '_>, what: &str, result: u64) -> bool {
         let result = result as i32;
         if result != 0 {
             kernel.fault(format!("{what} failed with {result}"));
         }
+        result == 0
     }
 
     /// Where a structure given to a call is written, of so many bytes, zeroed.
@@ -310,10 +314,10 @@ impl Operations for Bytecode {
         self.call(kernel, Operation::UpdateIdle, &[u64::from(cpu.0), u64::from(idle)]);
     }
 
-    fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+    fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> bool {
         if task.0 >= TASKS {
             kernel.fault(format!("more than {TASKS} tasks, for which a program in bytecode has no structures"));
-            return;
+            return false;
         }
         let process = kernel.task(task).process() as usize;
         if self.leaders.len() <= process {
@@ -322,9 +326,12 @@ impl Operations for Bytecode {
         let leader = *self.leaders[process].get_or_insert(task);
         let forker = kernel.task(task).parent();
         let is_thread = forker.is_some_and(|forker| kernel.task(forker).process() as usize == process);
-        self.host.add_task(task, leader, forker, is_thread);
-        if let Some(name) = kernel.core.kernel_thread_name(task) {
-            self.host.mark_kernel_thread(task, name);
+        let comm = kernel.core.comm(task).to_owned();
+        self.host.kernel = Some(std::ptr::from_mut(kernel).cast());
+        self.host.add_task((task, &comm), leader, forker, is_thread);
+        self.host.kernel = None;
+        if kernel.task(task).is_kernel_thread() {
+            self.host.mark_kernel_thread(task);
         }
         let arguments = self.structure(256);
         if let Some(member) = self.object.kept.layout.init_task_fork {
@@ -338,7 +345,7 @@ impl Operations for Bytecode {
             self.host.store_u64(arguments + member, group);
         }
         let result = self.of_task(kernel, Operation::InitTask, task, arguments);
-        self.check(kernel, "init_task", result);
+        self.check(kernel, "init_task", result)
     }
 
     fn exit_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
@@ -377,19 +384,13 @@ impl Operations for Bytecode {
             }
             return;
         }
-        let Some(timer) = self.host.kept.timers.get((payload >> 20) as usize).cloned() else { return };
-        if timer.generation != payload & 0x000f_ffff || timer.callback == 0 {
-            return;
-        }
-        let callback = timer.callback - 1;
-        let (program, function) = ((callback >> 32) as usize, (callback & 0xffff_ffff) as usize);
+        let Some(expiry) = self.host.timer_runs_out(payload) else { return };
         let key = self.host.kept.scratch + 2048;
-        let Some(map) = self.host.maps.get(timer.map) else { return };
-        let index = (timer.address - map.address) / map.stride.max(1);
-        let value = map.address + index * map.stride;
-        self.host.store_u32(key, index as u32);
+        self.host.store_u32(key, expiry.index);
         self.host.write_context(kernel.this_cpu(), true);
-        self.enter(kernel, Operation::Timer, (program, function), [timer.map, key, value, 0, 0]);
+        self.host.running_timer = Some(expiry.number);
+        self.enter(kernel, Operation::Timer, expiry.function, [expiry.map, key, expiry.value, 0, 0]);
+        self.host.running_timer = None;
         self.host.write_context(kernel.this_cpu(), false);
     }
 }

@@ -1,0 +1,361 @@
+//! What programs read of the kernel's structures, and what functions give that depend on where they are called: programs that end themselves with what
+//! they have found.
+#![cfg(target_arch = "x86_64")]
+
+#[path = "../../bpf/tests/assembler/mod.rs"]
+mod assembler;
+mod types;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use assembler::*;
+use warmcore_bpf::btf::Btf;
+use warmcore_bpf::{MapKind, MapSpec};
+use warmcore_kernel::{Setup, SimulationError};
+use warmcore_schedulers::{Bytecode, bytecode_trial};
+use warmcore_scx::bytecode::{Attached, Host, Layout, ProgramSource, Programs};
+use warmcore_workload::Options;
+
+/// Kernel functions that programs here call; kernels have the last one from 7.0 on.
+const FUNCTIONS: [&str; 9] = [
+    "scx_bpf_create_dsq",
+    "scx_bpf_dsq_insert",
+    "scx_bpf_dsq_move_to_local",
+    "scx_bpf_error_bstr",
+    "scx_bpf_get_idle_cpumask",
+    "scx_bpf_get_idle_cpumask_node",
+    "scx_bpf_cpu_rq",
+    "scx_bpf_test_and_clear_cpu_idle",
+    "bpf_timer_cancel_async",
+];
+
+type Code = Vec<[u8; 8]>;
+
+fn kfunc(name: &str) -> [u8; 8] {
+    let number = types::kernel(&FUNCTIONS).1[FUNCTIONS.iter().position(|&known| known == name).unwrap()];
+    code(0x85, 0, 2, 0, number)
+}
+
+fn wide(dst: u8, value: u64) -> Code {
+    vec![code(0x18, dst, 0, 0, value as i32), code(0, 0, 0, 0, (value >> 32) as i32)]
+}
+
+/// Descriptor of the one map, whose value programs share.
+const MAP: i32 = 5;
+
+/// `dst` = an address in the map's value.
+fn place(dst: u8, offset: i32) -> Code {
+    vec![code(0x18, dst, 2, 0, MAP), code(0, 0, 0, 0, offset)]
+}
+
+fn when_equal(register: u8, value: i32, body: Code) -> Code {
+    let mut program = vec![code(0x55, register, 0, body.len() as i16, value)];
+    program.extend(body);
+    program
+}
+
+/// Where things lie in the value: pointers that a program keeps, a count, what is reported, a timer, the format of numbers.
+mod slot {
+    pub const IDLE: i32 = 0;
+    pub const TASK: i32 = 8;
+    pub const RUN_QUEUE: i32 = 16;
+    pub const COUNT: i32 = 24;
+    pub const IDLE_OF_NODE: i32 = 32;
+    pub const FOUND: i32 = 64;
+    pub const TIMER: i32 = 320;
+    pub const FORMAT: i32 = 384;
+}
+
+fn keep(register: u8, slot: i32) -> Code {
+    [place(2, slot), vec![store(8, 2, register, 0)]].concat()
+}
+
+/// Ends the scheduler with the first numbers of what was found.
+fn report(count: usize) -> Code {
+    let texts = [place(1, slot::FORMAT + 4 * (32 - count as i32)), place(2, slot::FOUND)].concat();
+    [texts, vec![mov_imm(3, 8 * count as i32), kfunc("scx_bpf_error_bstr")]].concat()
+}
+
+/// Loads of so many bytes at an offset, each from where the one before led.
+type Loads = &'static [(u8, i16)];
+
+/// Follows kept pointers, each by loads of so many bytes at an offset, and reports.
+fn report_kept(reads: &[(i32, Loads)]) -> Code {
+    let mut program = Code::new();
+    for (number, (kept, loads)) in reads.iter().enumerate() {
+        program.extend(place(3, *kept));
+        program.push(load(8, 3, 3, 0));
+        program.extend(loads.iter().map(|&(bytes, offset)| load(bytes, 3, 3, offset)));
+        program.extend(keep(3, slot::FOUND + 8 * number as i32));
+    }
+    [program, report(reads.len())].concat()
+}
+
+fn ends(program: Code) -> Code {
+    [program, vec![mov_imm(0, 0), exit()]].concat()
+}
+
+/// A queue for all.
+fn fifo(change: &[(&'static str, Code)]) -> Vec<(&'static str, Code)> {
+    let insert = vec![load(8, 4, 1, 8), load(8, 1, 1, 0), mov_imm(2, 0), mov_imm(3, 20_000_000)];
+    let mut programs = vec![
+        ("init", ends(vec![mov_imm(1, 0), mov_imm(2, -1), kfunc("scx_bpf_create_dsq")])),
+        ("enqueue", ends([insert, vec![kfunc("scx_bpf_dsq_insert")]].concat())),
+        ("dispatch", ends(vec![mov_imm(1, 0), kfunc("scx_bpf_dsq_move_to_local")])),
+    ];
+    for (name, program) in change {
+        match programs.iter_mut().find(|(known, _)| known == name) {
+            // Before what it does anyway.
+            Some((_, known)) => {
+                known.splice(0..0, [vec![mov(9, 1)], program.clone(), vec![mov(1, 9)]].concat());
+            }
+            None => programs.push((name, ends(program.clone()))),
+        }
+    }
+    programs
+}
+
+/// Two processors of two CPUs, each a node; on them one task that changes its CPU and its priority after 20 ms, and one that stays on CPU 0.
+const TASKS: &str = r#"{"tasks": {
+    "kept-with-a-long-name": {"loop": 1, "phases": {
+        "a": {"loop": 1, "run": 20000, "cpus": [1]},
+        "b": {"loop": 1, "run": 20000, "cpus": [2], "policy": "SCHED_OTHER", "priority": 5}}},
+    "other": {"loop": 1, "run": 60000, "cpus": [0]}}}"#;
+
+/// Why the scheduler of these programs was ejected by a kernel with so many of the functions; `None` if it was not.
+fn ejected(functions: usize, programs: &[(&'static str, Code)], workload: &str) -> Option<String> {
+    let machine = warmcore_topology::resolve("2s1n1l2c1t").unwrap();
+    let btf = Arc::new(Btf::parse(types::kernel(&FUNCTIONS[..functions]).0).unwrap());
+    let layout = Arc::new(Layout::new(&btf).unwrap());
+    let mut host = Host::new(&machine, btf, layout).unwrap();
+    let spec = MapSpec {
+        name: "kept".into(),
+        kind: MapKind::Array,
+        key_bytes: 4,
+        value_bytes: 512,
+        entries: 1,
+        flags: 0,
+        extra: 0,
+        special: Vec::new(),
+    };
+    let map = host.maps.create(spec).unwrap();
+    let mut value = vec![0; slot::FORMAT as usize];
+    value.extend(b"%ld ".repeat(32));
+    host.maps.update(map, &[0; 4], &value, 0, None).unwrap();
+    let maps = BTreeMap::from([(MAP, map)]);
+    let mut loaded = Programs::default();
+    let mut attached = Attached { name: "test".into(), programs: BTreeMap::new(), values: BTreeMap::new() };
+    for (name, program) in programs {
+        let source = ProgramSource { name, bytes: &program.concat(), functions: &[0], maps: &maps };
+        let id = loaded.load(&mut host, &source).unwrap_or_else(|error| panic!("{name}: {error}"));
+        attached.programs.insert((*name).to_owned(), id);
+    }
+    let object = Arc::new(loaded.attach(&host, &attached).unwrap());
+    // The region is one kernel's at a time.
+    drop(host);
+    let workload = warmcore_workload::resolve(workload, &Options::default(), |_| Ok(TASKS.to_owned())).unwrap();
+    let setup = Setup::new(&machine, &workload, 7).unwrap();
+    match bytecode_trial(Bytecode::new(&object, 7, false).unwrap(), &setup, None) {
+        Ok(_) => None,
+        Err(SimulationError::Ejected { reason, .. }) => Some(reason),
+        Err(other) => panic!("{other}"),
+    }
+}
+
+/// The numbers that a scheduler was ended with.
+fn found(functions: usize, programs: &[(&'static str, Code)]) -> Vec<i64> {
+    let reason = ejected(functions, programs, "tasks.json").expect("it reports");
+    let numbers = reason.rsplit_once(": ").map_or("", |(_, numbers)| numbers);
+    numbers.split_whitespace().map(|number| number.parse().unwrap_or_else(|_| panic!("{reason}"))).collect()
+}
+
+const ALL: usize = FUNCTIONS.len();
+
+#[test]
+fn a_task_has_the_name_of_its_template_cut_as_a_kernel_does_whoever_created_it() {
+    let comm_of = |pid, workload| {
+        let text = [vec![mov(2, 10), add_imm(2, -8), add_imm(6, 48), store(8, 2, 6, 0)], vec![mov(1, 10)]].concat();
+        let text = [text, vec![add_imm(1, -16), store_imm(4, 1, 0, 0x7325), mov_imm(3, 8)]].concat();
+        let say = [text, vec![kfunc("scx_bpf_error_bstr")]].concat();
+        let program = [vec![load(8, 6, 1, 0), load(4, 7, 6, 24)], when_equal(7, pid, say)].concat();
+        let reason = ejected(ALL, &fifo(&[("init_task", program)]), workload).expect("it says the name");
+        reason.rsplit_once(": ").unwrap().1.to_owned()
+    };
+    assert_eq!(comm_of(1000, "tasks.json"), "kept-with-a-lon");
+    assert_eq!(comm_of(1001, "tasks.json"), "other");
+    let forks = "hackbench:-f2,-g1,-l5";
+    let workload = warmcore_workload::resolve(forks, &Options::default(), |_| unreachable!()).unwrap();
+    let names: Vec<&str> = workload.tasks.iter().map(|task| &task.name[..task.name.len().min(15)]).collect();
+    let forked = comm_of(1001, forks);
+    assert!(names.contains(&forked.as_str()) && forked != comm_of(1000, forks), "{forked} of {names:?}");
+}
+
+/// Programs that keep pointers from the beginning, and follow them at the tick of the other task that comes so late.
+fn keeping(ticks: i32, reads: &[(i32, Loads)]) -> Vec<(&'static str, Code)> {
+    let init = [
+        vec![kfunc("scx_bpf_get_idle_cpumask")],
+        keep(0, slot::IDLE),
+        vec![mov_imm(1, 1), kfunc("scx_bpf_get_idle_cpumask_node")],
+        keep(0, slot::IDLE_OF_NODE),
+        vec![mov_imm(1, 1), kfunc("scx_bpf_cpu_rq")],
+        keep(0, slot::RUN_QUEUE),
+    ];
+    let created = [vec![load(8, 6, 1, 0), load(4, 7, 6, 24)], when_equal(7, 1000, keep(6, slot::TASK))].concat();
+    let count = [place(4, slot::COUNT), vec![load(8, 5, 4, 0), add_imm(5, 1), store(8, 4, 5, 0)]].concat();
+    let late = [count, when_equal(5, ticks, report_kept(reads))].concat();
+    let tick = [vec![load(8, 6, 1, 0), load(4, 7, 6, 24)], when_equal(7, 1001, late)].concat();
+    fifo(&[("init", init.concat()), ("init_task", created), ("tick", tick)])
+}
+
+#[test]
+fn whoever_keeps_a_pointer_sees_what_is_and_not_what_was() {
+    // What, loads from a kept pointer, and what is there while the kept task is on CPU 1, and on CPU 2 with another priority.
+    let rows: [(&str, i32, Loads, [i64; 2]); 18] = [
+        ("idle CPUs", slot::IDLE, &[(8, 0)], [0b1100, 0b1010]),
+        ("idle CPUs of node 1", slot::IDLE_OF_NODE, &[(8, 0)], [0b1100, 0b1000]),
+        ("cpus_ptr", slot::TASK, &[(8, 16), (8, 0)], [0b0010, 0b0100]),
+        ("nr_cpus_allowed", slot::TASK, &[(4, 12)], [1, 1]),
+        ("prio", slot::TASK, &[(4, 4)], [120, 125]),
+        ("static_prio", slot::TASK, &[(4, 8)], [120, 125]),
+        ("scx.weight", slot::TASK, &[(4, 80)], [100, 33]),
+        ("scx.flags", slot::TASK, &[(4, 84)], [1, 1]),
+        ("cpu", slot::TASK, &[(4, 112)], [1, 2]),
+        ("on_cpu", slot::TASK, &[(4, 116)], [1, 1]),
+        ("on_rq", slot::TASK, &[(4, 120)], [1, 1]),
+        ("wake_cpu", slot::TASK, &[(4, 124)], [1, 2]),
+        ("curr's number", slot::RUN_QUEUE, &[(8, 0), (4, 24)], [1000, 0]),
+        ("nr_running", slot::RUN_QUEUE, &[(4, 16)], [1, 0]),
+        ("cpu of the queue", slot::RUN_QUEUE, &[(4, 20)], [1, 1]),
+        ("scx.nr_running", slot::RUN_QUEUE, &[(4, 24)], [1, 0]),
+        ("scx.local_dsq.nr", slot::RUN_QUEUE, &[(4, 32)], [0, 0]),
+        ("sum_exec_runtime in 16 ms", slot::TASK, &[(8, 104)], [0, 1]),
+    ];
+    let reads: Vec<_> = rows.iter().map(|row| (row.1, row.2)).collect();
+    for (column, ticks) in [3, 8].into_iter().enumerate() {
+        let mut numbers = found(ALL, &keeping(ticks, &reads));
+        *numbers.last_mut().unwrap() /= 16_000_000;
+        let read: Vec<_> = rows.iter().map(|row| row.0).zip(numbers).collect();
+        let is: Vec<_> = rows.iter().map(|row| (row.0, row.3[column])).collect();
+        assert_eq!(read, is, "at tick {ticks}");
+    }
+    // And a claim is seen by who makes it.
+    let claim = vec![mov_imm(1, 3), kfunc("scx_bpf_test_and_clear_cpu_idle")];
+    let claimed = [claim, report_kept(&[(slot::IDLE, &[(8, 0)])])].concat();
+    let mut programs = keeping(1000, &[]);
+    programs.push(("running", ends(claimed)));
+    assert_eq!(found(ALL, &programs)[0] & 0b1000, 0);
+}
+
+/// Callback of the timer: the program of this number, which is loaded first.
+fn with_timer(init: Code, callback: Code, change: &[(&'static str, Code)]) -> Vec<(&'static str, Code)> {
+    let map = vec![code(0x18, 2, 1, 0, MAP), code(0, 0, 0, 0, 0)];
+    let made = [place(1, slot::TIMER), map, vec![mov_imm(3, 1), helper(169)]].concat();
+    let mut programs = vec![("callback", ends(callback))];
+    programs.extend(fifo(&[&[("init", [made, init].concat())], change].concat()));
+    programs
+}
+
+fn set_callback(callback: u64) -> Code {
+    [place(1, slot::TIMER), wide(2, callback), vec![helper(170)]].concat()
+}
+
+fn start(delay_ns: u64, flags: i32) -> Code {
+    [place(1, slot::TIMER), wide(2, delay_ns), vec![mov_imm(3, flags), helper(171)]].concat()
+}
+
+fn cancel(function: [u8; 8]) -> Code {
+    [place(1, slot::TIMER), vec![function]].concat()
+}
+
+fn noting(calls: &[Code]) -> Code {
+    let noted = |(number, call): (usize, &Code)| [call.clone(), keep(0, slot::FOUND + 8 * number as i32)].concat();
+    [calls.iter().enumerate().flat_map(noted).collect(), report(calls.len())].concat()
+}
+
+#[test]
+fn a_timer_is_cancelled_where_a_kernel_of_that_version_lets_it_be() {
+    const CALLBACK: u64 = 1;
+    const LATE_NS: u64 = 5_000_000_000;
+    let (cancelled, stopped) = (cancel(helper(172)), cancel(kfunc("bpf_timer_cancel_async")));
+    let armed = [set_callback(CALLBACK), start(LATE_NS, 0)].concat();
+    // With interrupts on, in `init`.
+    let calls = [
+        start(LATE_NS, 0),
+        set_callback(CALLBACK),
+        start(LATE_NS, 4),
+        start(LATE_NS, 0),
+        cancelled.clone(),
+        cancelled.clone(),
+        start(LATE_NS, 0),
+        armed.clone(),
+        stopped.clone(),
+        start(LATE_NS, 2),
+    ];
+    let in_init = with_timer(noting(&calls), vec![], &[]);
+    assert_eq!(found(ALL, &in_init), [-22, 0, -22, 0, 1, 0, -22, 0, 1, 0]);
+    // With interrupts off.
+    let in_running =
+        |call: &Code| with_timer(armed.clone(), vec![], &[("running", noting(std::slice::from_ref(call)))]);
+    assert_eq!(found(ALL, &in_running(&cancelled)), [-95], "-EOPNOTSUPP");
+    assert_eq!(found(ALL - 1, &in_running(&cancelled)), [1], "before 7.0");
+    assert_eq!(found(ALL, &in_running(&stopped)), [-125], "-ECANCELED");
+    // In the callback itself.
+    let soon = [set_callback(CALLBACK), start(1000, 0)].concat();
+    assert_eq!(found(ALL, &with_timer(soon, noting(&[cancelled]), &[])), [-35], "-EDEADLK");
+}
+
+#[test]
+fn a_timer_without_a_function_ends_the_scheduler() {
+    for callback in [1 << 40, 77] {
+        let init = [set_callback(callback), start(1000, 0)].concat();
+        let reason = ejected(ALL, &with_timer(init, vec![], &[]), "tasks.json").unwrap();
+        assert!(reason.contains("a timer's callback is function"), "{reason}");
+    }
+}
+
+#[test]
+fn a_program_that_goes_wrong_in_any_operation_ends_its_scheduler_and_no_more() {
+    let operations = [
+        "init",
+        "init_task",
+        "enable",
+        "runnable",
+        "select_cpu",
+        "enqueue",
+        "dispatch",
+        "dequeue",
+        "running",
+        "tick",
+        "stopping",
+        "quiescent",
+        "set_cpumask",
+        "set_weight",
+        "update_idle",
+        "cgroup_init",
+        "disable",
+        "exit_task",
+        "exit",
+        "dump",
+    ];
+    for wrong in operations {
+        let store = vec![mov_imm(5, 4096), store_imm(8, 5, 0, 1)];
+        let change: Vec<_> =
+            operations.iter().map(|&name| (name, if name == wrong { store.clone() } else { vec![] })).collect();
+        let reason = ejected(ALL, &fifo(&change), "tasks.json");
+        if ["exit", "dump"].contains(&wrong) {
+            assert_eq!(reason, None, "nobody asks a scheduler that is well for its last words");
+            continue;
+        }
+        let reason = reason.unwrap_or_else(|| panic!("`{wrong}` was not called"));
+        // Before what it does anyway stands an instruction that keeps its argument.
+        let at = if ["init", "enqueue", "dispatch"].contains(&wrong) { 2 } else { 1 };
+        assert!(reason.contains(&format!("program `{wrong}`, instruction {at}: stores outside")), "{wrong}: {reason}");
+    }
+    for (name, error) in [("init", -22), ("init_task", -12), ("cgroup_init", -5)] {
+        let refuses = vec![mov_imm(0, error), exit()];
+        let others = operations.iter().map(|&other| (other, if other == name { refuses.clone() } else { vec![] }));
+        let reason = ejected(ALL, &fifo(&others.collect::<Vec<_>>()), "tasks.json").unwrap();
+        assert!(reason.contains(&format!("{name} failed with {error}")), "{reason}");
+    }
+}

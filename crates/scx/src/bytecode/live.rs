@@ -1,0 +1,129 @@
+//! Structures that programs may keep a pointer to, kept as a kernel's are: what a program reads is what is.
+//!
+//! Written down before a program is entered, and before a call of it returns that claims a CPU or moves a task ([`Changes`](crate::changes)). What a task of
+//! another class does is written when a program is told of it.
+
+use warmcore_kernel::State;
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+use crate::bytecode::host::{Host, PERCPU_BYTES, UPTIME_NS, clock_ns};
+use crate::operations::OperationFlags;
+
+/// `PF_EXITING`.
+const EXITING_FLAG: u32 = 0x4;
+
+/// `SCX_TASK_QUEUED`.
+const QUEUED_FLAG: u32 = 1;
+
+impl Host {
+    /// Brings everything that has changed up to date. The CPU at work may be between two tasks, so its run queue is written each time.
+    pub(super) fn catch_up(&mut self) {
+        let Some(kernel) = self.kernel() else { return };
+        while let Some(task) = kernel.state.changes.take_task() {
+            self.write_task(task);
+        }
+        // Who runs on the CPUs of a class that stands above is not this one's affair, so nobody says when it changes.
+        if kernel.state.table.flags.has(OperationFlags::SWITCH_PARTIAL) {
+            kernel.machine().cpus().for_each(|cpu| kernel.state.changes.note_cpu(cpu));
+        }
+        while let Some(cpu) = kernel.state.changes.take_cpu() {
+            self.write_run_queue(cpu);
+        }
+        kernel.state.changes.note_cpu(kernel.this_cpu());
+        self.write_idle_masks();
+    }
+
+    /// What a call of a program gives after it has claimed a CPU or moved a task.
+    #[inline]
+    pub(super) fn caught_up(&mut self, result: u64) -> u64 {
+        self.catch_up();
+        result
+    }
+
+    pub(super) fn write_run_queue(&mut self, cpu: CpuId) {
+        let Some(kernel) = self.kernel() else { return };
+        let layout = &self.kept.layout;
+        let (at_curr, at_clock, at_pelt) = (layout.rq_curr, layout.rq_clock_task, layout.rq_clock_pelt);
+        let (at_running, at_scx_running, at_local) = (layout.rq_running, layout.rq_scx_running, layout.rq_local_queued);
+        let clock = UPTIME_NS - kernel.before_ns() + kernel.clock_task_ns(cpu);
+        let base = self.kept.percpu + u64::from(cpu.0) * PERCPU_BYTES;
+        let (before, curr) = (self.maps.memory.load_u64(base + at_curr), kernel.runs_on(cpu));
+        let address = self.task_address(curr);
+        self.store_u64(base + at_curr, address);
+        self.store_u64(base + at_clock, clock);
+        if let Some(at_pelt) = at_pelt {
+            self.store_u64(base + at_pelt, clock);
+        }
+        let runnable = kernel.state.runnable[cpu.index()] as u32;
+        self.store_member(base, at_running, runnable);
+        self.store_member(base, at_scx_running, runnable);
+        let queued = kernel.state.queues.len(kernel.state.local(cpu));
+        self.store_member(base, at_local, queued);
+        if before != address {
+            for task in [self.task_of(before), self.task_of(address)].into_iter().flatten() {
+                self.write_task(task);
+            }
+        }
+    }
+
+    /// Writes down what programs may read of a task and what changes.
+    fn write_task(&mut self, task: TaskId) {
+        // A program that is ending was not told of all tasks.
+        if task.index() >= self.affinities.len() {
+            return;
+        }
+        let Some(kernel) = self.kernel() else { return };
+        let at = self.task_address(task);
+        let (known, state) = (kernel.task(task), &kernel.state.tasks[task.index()]);
+        let nice = (120 + i32::from(known.nice())) as u32;
+        let layout = std::sync::Arc::clone(&self.kept.layout);
+        self.store_u32(at + layout.weight, state.weight);
+        let queued = u32::from(state.queued);
+        let flags = self.maps.memory.load_u32(at + layout.scx_flags) & !QUEUED_FLAG;
+        self.store_u32(at + layout.scx_flags, flags | (queued * QUEUED_FLAG));
+        self.store_u32(at + layout.prio, nice);
+        self.store_u32(at + layout.static_prio, nice);
+        if known.state() == State::Dead {
+            let flags = self.maps.memory.load_u32(at + layout.task_flags);
+            self.store_u32(at + layout.task_flags, flags | EXITING_FLAG);
+        }
+        let cpu = known.cpu();
+        self.store_member(at, layout.task_cpu, cpu.0);
+        self.store_member(at, layout.wake_cpu, cpu.0);
+        self.store_member(at, layout.on_rq, queued);
+        self.store_member(at, layout.on_cpu, u32::from(kernel.runs_on(cpu) == task));
+        if let (Some(at_runnable), Some(since_ns)) = (layout.runnable_at, state.runnable_since_ns) {
+            let ago_ns = kernel.now_ns().saturating_sub(since_ns);
+            self.store_u64(at + at_runnable, (clock_ns(kernel) - ago_ns) / kernel.tick_ns());
+        }
+        let allowed = kernel.allowed(task);
+        if !std::ptr::eq(self.affinities[task.index()], allowed) {
+            self.affinities[task.index()] = allowed;
+            self.write_mask(at + layout.cpus_mask, allowed);
+            self.store_u32(at + layout.nr_cpus_allowed, allowed.len() as u32);
+        }
+    }
+
+    fn write_idle_masks(&mut self) {
+        let Some(kernel) = self.kernel() else { return };
+        let mut changed = kernel.state.idle.take_changed_words();
+        let machine = kernel.machine();
+        let idle = kernel.idle_cpumask();
+        // Without SMT each idle CPU is a wholly idle core.
+        let cores = if machine.smt_width() > 1 { kernel.idle_smtmask() } else { idle };
+        while changed != 0 {
+            let word = changed.trailing_zeros() as usize;
+            changed &= changed - 1;
+            let values = [idle.word(word), cores.word(word)];
+            let masks = [self.kept.idle_mask, self.kept.idle_cores_mask];
+            let place = 8 * word as u64;
+            masks.into_iter().zip(values).for_each(|(mask, value)| self.store_u64(mask + place, value));
+            for (node, cpus) in machine.nodes().map(|node| machine.cpus_of_node(node)).enumerate() {
+                let masks = self.kept.idle_masks_of_nodes[node];
+                let own = cpus.word(word);
+                masks.into_iter().zip(values).for_each(|(mask, value)| self.store_u64(mask + place, value & own));
+            }
+        }
+    }
+}
