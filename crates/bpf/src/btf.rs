@@ -298,19 +298,32 @@ impl Btf {
     /// Value of a name of an enumeration.
     #[must_use]
     pub fn enumerator(&self, enumeration: &str, name: &str) -> Option<u64> {
-        [(TypeKind::Enum, 8), (TypeKind::Enum64, 12)].into_iter().find_map(|(kind, size)| {
-            let at = self.at(self.find(kind, enumeration)?)?;
-            let count = (self.word(at + 4) & 0xffff) as usize;
-            let found = (0..count)
-                .map(|number| at + 12 + size * number)
-                .find(|&entry| self.string(self.word(entry)) == name)?;
-            let low = self.word(found + 4);
-            Some(if size == 12 {
-                u64::from(low) | u64::from(self.word(found + 8)) << 32
-            } else {
-                i64::from(low as i32) as u64
-            })
-        })
+        self.enumerators(enumeration).find(|&(known, _)| known == name).map(|(_, value)| value)
+    }
+
+    /// The first name of a value of an enumeration.
+    #[must_use]
+    pub fn enumerator_of(&self, enumeration: &str, value: u64) -> Option<&str> {
+        self.enumerators(enumeration).find(|&(_, known)| known == value).map(|(name, _)| name)
+    }
+
+    fn enumerators(&self, enumeration: &str) -> impl Iterator<Item = (&str, u64)> {
+        let kinds = [(TypeKind::Enum, 8), (TypeKind::Enum64, 12)].into_iter();
+        kinds.filter_map(|(kind, size)| Some((self.at(self.find(kind, enumeration)?)?, size))).flat_map(
+            move |(at, size)| {
+                let count = (self.word(at + 4) & 0xffff) as usize;
+                (0..count).map(move |number| {
+                    let entry = at + 12 + size * number;
+                    let low = self.word(entry + 4);
+                    let value = if size == 12 {
+                        u64::from(low) | u64::from(self.word(entry + 8)) << 32
+                    } else {
+                        i64::from(low as i32) as u64
+                    };
+                    (self.string(self.word(entry)), value)
+                })
+            },
+        )
     }
 
     /// Fields of a map's value that updates do not touch, as offset and length: locks, timers, work, lists, trees, counts and pointers to

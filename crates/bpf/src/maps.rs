@@ -25,6 +25,8 @@ pub enum MapKind {
     TaskStorage = 29,
     CgroupStorage = 32,
     Arena = 33,
+    /// Any other kind: a place that holds nothing.
+    NotModelled = 0x7fff_ffff,
 }
 
 impl MapKind {
@@ -181,6 +183,7 @@ impl Maps {
             }
             MapKind::TaskStorage | MapKind::CgroupStorage => (value, value.saturating_mul(OWNERS)),
             MapKind::StructOps => (value, value),
+            MapKind::NotModelled => (0, 0),
             MapKind::RingBuffer => (1, 2 * PAGE + 2 * entries),
             MapKind::PerfEventArray | MapKind::ArrayOfMaps => (8, 8 * entries),
             MapKind::Arena => {
@@ -322,7 +325,7 @@ impl Maps {
                 Ok(())
             }
             // Maps in maps are for a loader's waits only, counters are never there.
-            MapKind::ArrayOfMaps | MapKind::PerfEventArray => Ok(()),
+            MapKind::ArrayOfMaps | MapKind::PerfEventArray | MapKind::NotModelled => Ok(()),
             _ => Err(MapFault::NotSupported),
         }
     }

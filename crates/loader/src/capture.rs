@@ -8,7 +8,7 @@ use std::time::Duration;
 use thiserror::Error;
 #[cfg(target_arch = "x86_64")]
 use warmcore_scx::bytecode::Host;
-use warmcore_scx::bytecode::{Object, ObjectError};
+use warmcore_scx::bytecode::{Need, NeedKind, Object, ObjectError};
 use warmcore_topology::Machine;
 
 use crate::kernel::TargetKernel;
@@ -50,10 +50,20 @@ pub enum Paths {
 pub struct Capture {
     /// The scheduler.
     pub object: Arc<Object>,
-    /// What its programs may call that is not modelled, by name. It does harm only where it is reached.
-    pub missing: Vec<String>,
-    /// Programs that it attached elsewhere than to the scheduler (`kind name`): they do not run.
-    pub not_run: Vec<String>,
+    /// What it needs of the kernel, by kind and name: of kinds of maps and of programs all that the loader asked for.
+    pub needs: Vec<Need>,
+}
+
+impl Capture {
+    /// What it needs and what is not modelled.
+    pub fn missing(&self) -> impl Iterator<Item = &Need> {
+        self.needs.iter().filter(|need| !need.is_modelled)
+    }
+
+    /// Without these it cannot be run at all: it has maps of kinds that are not modelled.
+    pub fn missing_maps(&self) -> impl Iterator<Item = &Need> {
+        self.missing().filter(|need| need.kind == NeedKind::MapKind)
+    }
 }
 
 /// Why there is nothing to run.
@@ -78,7 +88,10 @@ pub enum LoaderError {
         source: io::Error,
     },
     /// It ended before it attached a scheduler.
-    #[error("`{program}` ended ({status}) before it attached a scheduler; it said last: {said}")]
+    #[error(
+        "`{program}` ended ({status}) before it attached a scheduler{}; it said last: {said}",
+        not_modelled(missing)
+    )]
     Ended {
         /// The loader.
         program: String,
@@ -86,6 +99,8 @@ pub enum LoaderError {
         status: String,
         /// Its last lines.
         said: String,
+        /// What it had asked for that is not modelled.
+        missing: Vec<Need>,
     },
     /// It did not attach a scheduler in time.
     #[error("`{program}` has not attached a scheduler within {seconds} s; it said last: {said}")]
@@ -127,6 +142,12 @@ pub enum LoaderError {
         /// The loader.
         program: String,
     },
+}
+
+/// In words.
+fn not_modelled(missing: &[Need]) -> String {
+    let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+    if names.is_empty() { String::new() } else { format!(" (not modelled of what it asked for: {})", names.join(", ")) }
 }
 
 /// Runs a loader until it attaches its scheduler.

@@ -9,7 +9,7 @@ mod maps;
 pub(crate) mod messages;
 mod programs;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warmcore_bpf::btf::Btf;
-use warmcore_scx::bytecode::{Host, Moment, ObjectError, ProgramId, Programs};
+use warmcore_scx::bytecode::{Host, Moment, Need, ObjectError, ProgramId, Programs};
 use warmcore_topology::Machine;
 
 use crate::capture::{Capture, LoaderError, Paths, Request};
@@ -69,9 +69,8 @@ struct Answers {
     programs: Programs,
     /// Things by the number of the file behind their descriptors, which is kept open so that the number stays theirs.
     things: HashMap<u64, (Thing, Arc<OwnedFd>)>,
-    not_run: Vec<String>,
-    /// Maps that were refused, for their kind.
-    refused: Vec<String>,
+    /// What was asked for beside calls and operations: kinds of maps, and programs that are attached elsewhere.
+    needs: BTreeSet<Need>,
 }
 
 impl Answers {
@@ -81,9 +80,13 @@ impl Answers {
             kernel: kernel.clone(),
             programs: Programs::default(),
             things: HashMap::new(),
-            not_run: Vec::new(),
-            refused: Vec::new(),
+            needs: BTreeSet::new(),
         }
+    }
+
+    /// What was asked for so far.
+    fn needs(&self) -> impl Iterator<Item = &Need> {
+        self.needs.iter().chain(self.programs.calls())
     }
 
     fn find(&self, call: &Call, descriptor: u32) -> Option<&Thing> {
@@ -145,7 +148,8 @@ pub(crate) fn begin(
         SpawnError::Start(source) => start(source),
         SpawnError::Forbidden(what, source) => LoaderError::Forbidden { program: program.clone(), what, source },
         SpawnError::Ended(status) => {
-            LoaderError::Ended { program: program.clone(), status: status.to_string(), said: last_words(&mut output) }
+            let said = last_words(&mut output);
+            LoaderError::Ended { program: program.clone(), status: status.to_string(), said, missing: Vec::new() }
         }
     })?;
     let mut server = Server {
@@ -231,13 +235,9 @@ impl Server {
         match stopped {
             Stopped::TimedOut(waited) => LoaderError::Hangs { program, seconds: waited.as_secs(), said },
             _ => {
-                let said = if self.answers.refused.is_empty() {
-                    said
-                } else {
-                    format!("{said} (not modelled, and refused: {})", self.answers.refused.join(", "))
-                };
                 let status = status.map_or_else(|| "in an unknown way".to_owned(), |status| status.to_string());
-                LoaderError::Ended { program, status, said }
+                let missing = self.answers.needs().filter(|need| !need.is_modelled).cloned().collect();
+                LoaderError::Ended { program, status, said, missing }
             }
         }
     }

@@ -62,7 +62,7 @@ impl Place for Sim {
     fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError> {
         requests.iter().try_for_each(|request| {
             if let Some(program) = request.scheduler.program() {
-                programs::load(program, request.machine)?;
+                programs::check(program, request.machine)?;
             }
             check_tunables(request)?;
             circumstances::check(request, false)?;
@@ -130,6 +130,9 @@ impl From<SetupError> for PlaceError {
     }
 }
 
+/// Advice about a program that was ejected, with all that it needs.
+const FAULT_OF_THE_PROGRAM: &str = "this is a fault of the program: mend it, or compare without it";
+
 impl From<SimulationError> for PlaceError {
     fn from(error: SimulationError) -> Self {
         let advice = match &error {
@@ -148,8 +151,7 @@ impl From<SimulationError> for PlaceError {
             SimulationError::ExactMemory(_) => "give the tasks less memory, or use `--memory analytic`",
             SimulationError::Sink(_) => "is the disk full? `--trace counters` needs no space",
             SimulationError::Ejected { .. } => {
-                let advice = "this is a fault of the program: mend it, or compare without it";
-                return Self::new(Trouble::Scheduler, "warmcore::simulation", error, advice);
+                return Self::new(Trouble::Scheduler, "warmcore::simulation", error, FAULT_OF_THE_PROGRAM);
             }
             SimulationError::NotSimulated { .. } => "run it with --on vm",
             SimulationError::NoSets { .. } => "add `--memory exact`",

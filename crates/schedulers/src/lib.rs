@@ -25,4 +25,4 @@ pub use scx_native::bytecode_trial;
 pub use spec::{SchedulerSpec, ScxProgram, SpecError, decisions, run_tables, scores, simulate};
 pub use tunables::{Numbers, Scale, TunableError, TunableInfo, TunableKind, TunableSet};
 pub use warmcore_scx::Operation;
-pub use warmcore_scx::bytecode::{Bytecode, MemoryError, Usage};
+pub use warmcore_scx::bytecode::{Bytecode, MemoryError, Need, NeedKind, Usage};

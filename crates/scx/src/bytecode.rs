@@ -12,6 +12,7 @@ mod host;
 mod kfuncs;
 mod layout;
 mod live;
+mod needs;
 mod object;
 mod operations;
 mod prices;
@@ -21,6 +22,7 @@ mod user_space;
 
 pub use host::Host;
 pub use layout::{Layout, LayoutError};
+pub use needs::{Need, NeedKind};
 pub use object::{Attached, Object, ObjectError, ProgramId, ProgramSource, Programs};
 pub use operations::{Bytecode, Usage};
 pub use user_space::{Moment, START_NS, UserSpace};

@@ -6,7 +6,7 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_places::place::{OperationCost, OperationUse, PlaceError};
 use warmcore_places::sim::programs;
-use warmcore_schedulers::{SchedulerInfo, SchedulerSpec, ScxProgram};
+use warmcore_schedulers::{NeedKind, SchedulerInfo, SchedulerSpec, ScxProgram};
 use warmcore_topology::Machine;
 
 use crate::console::{Console, Table};
@@ -33,12 +33,13 @@ struct Checked {
     /// Of its programs.
     instructions: u64,
     operations: Vec<String>,
-    /// Operations that the simulated kernel has no occasion to call.
-    never_called: Vec<String>,
-    /// Calls of functions that are not modelled.
+    /// What it needs beside operations.
+    helpers: Vec<String>,
+    kernel_functions: Vec<String>,
+    map_kinds: Vec<String>,
+    programs: Vec<String>,
+    /// What of all this is missing, by kind and name.
     not_modelled: Vec<String>,
-    /// Programs that do not run here.
-    not_run: Vec<String>,
     machine: String,
     /// Under which the costs were found.
     workload: String,
@@ -100,38 +101,45 @@ fn tunables(spec: &SchedulerSpec, console: &Console) -> Result<(), Failure> {
     Ok(console.out(&(head + &console.table(&table)))?)
 }
 
-/// What a scheduler of the user's own needs, what of that is missing, and what its operations take on a small workload.
+/// What a scheduler of the user's own needs, what of that is missing, and what its operations take on a small workload. What it needs is printed
+/// also where it cannot be run.
 fn check(program: &ScxProgram, machine: &Machine, console: &Console) -> Result<(), Failure> {
     let failed = |error: PlaceError| load::place_failure(error, None);
     let capture = programs::load(program, machine).map_err(failed)?;
-    let object = &capture.object;
     let text = format!("periodic:-n{},-r1ms,-s2ms,-d500ms", 2 * machine.cpu_count());
     let workload = load::workload(&text, true, &[])?.value;
     let setup = Setup::new(machine, &workload, 0).map_err(|error| failed(error.into()))?;
-    let probed = programs::probe(program, machine, &setup).map_err(failed)?;
-    let operation = |OperationUse { name, calls, cost }: OperationUse| {
+    let probed = programs::probe(program, machine, &setup);
+    let operation = |OperationUse { name, calls, cost }: &OperationUse| {
         let each = |sum: fn(&OperationCost) -> u64| cost.as_ref().map_or(0, sum) / calls;
         CheckedOperation {
-            name,
-            calls,
+            name: name.clone(),
+            calls: *calls,
             instructions_per_call: each(|cost| cost.instructions),
             cost_ns_per_call: each(|cost| cost.charged_ns),
         }
     };
+    let of = |kind: NeedKind| {
+        let needs = capture.needs.iter().filter(|need| need.kind == kind);
+        needs.map(|need| need.name.clone()).collect()
+    };
     let checked = Checked {
-        schema: "warmcore-scheduler-check-1",
+        schema: "warmcore-scheduler-check-2",
         tool_version: TOOL_VERSION,
-        name: object.name().to_owned(),
-        instructions: object.instructions() as u64,
-        operations: object.operations().map(str::to_owned).collect(),
-        never_called: object.never_called.to_vec(),
-        not_modelled: capture.missing.to_vec(),
-        not_run: capture.not_run.to_vec(),
+        name: capture.object.name().to_owned(),
+        instructions: capture.object.instructions() as u64,
+        operations: of(NeedKind::Operation),
+        helpers: of(NeedKind::Helper),
+        kernel_functions: of(NeedKind::KernelFunction),
+        map_kinds: of(NeedKind::MapKind),
+        programs: of(NeedKind::Program),
+        not_modelled: capture.missing().map(ToString::to_string).collect(),
         machine: machine.name().to_owned(),
         workload: text,
-        costs: probed.into_iter().map(operation).collect(),
+        costs: probed.iter().flatten().map(operation).collect(),
     };
-    Ok(console.out(&if console.json() { pretty(&checked) } else { in_words(&checked, console) })?)
+    console.out(&if console.json() { pretty(&checked) } else { in_words(&checked, console) })?;
+    probed.map(|_| ()).map_err(failed)
 }
 
 fn in_words(checked: &Checked, console: &Console) -> String {
@@ -142,9 +150,14 @@ fn in_words(checked: &Checked, console: &Console) -> String {
     row("name", std::slice::from_ref(&checked.name));
     row("instructions of its programs", &[checked.instructions.to_string()]);
     row("operations", &checked.operations);
-    row("operations never called here", &checked.never_called);
-    row("calls of what is not modelled", &checked.not_modelled);
-    row("programs that do not run", &checked.not_run);
+    row("helpers", &checked.helpers);
+    row("kernel functions", &checked.kernel_functions);
+    row("kinds of maps", &checked.map_kinds);
+    row("programs attached elsewhere", &checked.programs);
+    row("not modelled of all this", &checked.not_modelled);
+    if checked.costs.is_empty() {
+        return console.table(&table);
+    }
     let mut operations = Table::new(["operation", ">calls", ">instructions per call", ">cost per call"]);
     for cost in &checked.costs {
         let each = [cost.calls, cost.instructions_per_call].map(|number| number.to_string());

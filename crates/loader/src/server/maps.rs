@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use warmcore_bpf::maps::MapFault;
 use warmcore_bpf::{MapKind, MapSpec};
-use warmcore_scx::bytecode::{Host, ObjectError};
+use warmcore_scx::bytecode::{Host, Need, ObjectError};
 
 use super::commands::{Failure, Fields, command};
 use super::{Answers, Reply, Thing};
@@ -12,10 +12,10 @@ use crate::process::Call;
 
 impl Answers {
     pub(super) fn map_create(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
-        let Some(kind) = MapKind::from_number(fields.u32(0)) else {
-            self.refused.push(format!("map `{}` of kind {}", fields.name(28), fields.u32(0)));
-            return Ok(Reply::Error(libc::EINVAL));
-        };
+        let need = Need::of_map(&self.kernel.btf, fields.u32(0));
+        self.needs.insert(need);
+        // So that a loader goes on to what else it needs. Its scheduler is not run.
+        let kind = MapKind::from_number(fields.u32(0)).unwrap_or(MapKind::NotModelled);
         let value_type = fields.u32(56);
         let special = match self.find(call, fields.u32(48)) {
             Some(Thing::Btf(btf)) if value_type != 0 => match btf.special_fields(value_type) {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use warmcore_bpf::MapKind;
-use warmcore_scx::bytecode::{Attached, Host, ProgramId, ProgramSource};
+use warmcore_scx::bytecode::{Attached, Host, Need, NeedKind, ProgramId, ProgramSource};
 
 use super::commands::{Failure, Fields};
 use super::{Answers, Reply, Thing};
@@ -104,13 +104,12 @@ impl Answers {
     /// A program is attached to something that does not happen here.
     pub(super) fn link(&mut self, call: &Call, descriptor: u32) -> Reply {
         if let Some(Thing::Program { name, kind, id: None }) = self.find(call, descriptor) {
-            let kind = match *kind {
-                program_type::TRACEPOINT => "tracepoint",
-                program_type::TRACING => "tracing",
-                _ => "program",
+            let text = match *kind {
+                program_type::TRACEPOINT => format!("{name} at a tracepoint"),
+                program_type::TRACING => format!("{name} for tracing"),
+                _ => name.clone(),
             };
-            let text = format!("{kind} {name}");
-            self.not_run.push(text);
+            self.needs.insert(Need::new(NeedKind::Program, text, false));
         }
         Reply::New(Thing::Other, None)
     }
@@ -135,7 +134,7 @@ impl Answers {
             self.programs.run(host, probe, &mut [0; 64])?;
         }
         let object = Arc::new(self.programs.attach(host, &attached)?);
-        let missing = self.programs.missing().map(str::to_owned).collect();
-        Ok(Reply::Attached(Box::new(Capture { object, missing, not_run: std::mem::take(&mut self.not_run) })))
+        let needs = object.needs().chain(&self.needs).cloned().collect();
+        Ok(Reply::Attached(Box::new(Capture { object, needs })))
     }
 }

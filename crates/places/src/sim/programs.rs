@@ -5,12 +5,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use warmcore_kernel::Setup;
+use warmcore_kernel::{Setup, SimulationError};
 #[cfg(target_arch = "x86_64")]
 use warmcore_loader::Sandbox;
 use warmcore_loader::{Capture, LoaderError, Paths, TargetKernel, capture};
 use warmcore_options::Observe;
-use warmcore_schedulers::{Bytecode, MemoryError, Operation, ScxProgram, Usage, bytecode_trial};
+use warmcore_schedulers::{Bytecode, MemoryError, Need, Operation, ScxProgram, Usage, bytecode_trial};
 use warmcore_topology::Machine;
 use warmcore_trace::{Outcome, Sink};
 
@@ -46,6 +46,34 @@ pub fn load(program: &ScxProgram, machine: &Machine) -> Result<Arc<Capture>, Pla
     let capture = Arc::new(capture(&request(program, &path, machine)?).map_err(refused)?);
     all.push(Loaded { program: program.clone(), machine: machine.clone(), capture: Arc::clone(&capture) });
     Ok(capture)
+}
+
+/// Loads a scheduler, and refuses one that could not be run for what is not modelled.
+///
+/// # Errors
+/// Those of [`load`], and that.
+pub fn check(program: &ScxProgram, machine: &Machine) -> Result<Arc<Capture>, PlaceError> {
+    let capture = load(program, machine)?;
+    if capture.missing_maps().next().is_none() {
+        return Ok(capture);
+    }
+    let message = format!("`{}` needs what is not modelled here: {}", program.program, names(capture.missing()));
+    Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, "run it with --on vm"))
+}
+
+fn names<'a>(needs: impl Iterator<Item = &'a Need>) -> String {
+    needs.map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A run of it that failed. An ejection is not called its fault if something that it needs is missing here.
+fn failed(error: SimulationError, capture: &Capture) -> PlaceError {
+    let missing = names(capture.missing());
+    if !matches!(error, SimulationError::Ejected { .. }) || missing.is_empty() {
+        return error.into();
+    }
+    let message = format!("{error} (not modelled here of what it needs: {missing})");
+    let advice = "--on vm tells whether it is the program's own fault; or compare without it";
+    PlaceError::new(Trouble::Scheduler, "warmcore::simulation", message, advice)
 }
 
 /// What is asked of a loader.
@@ -101,11 +129,12 @@ pub fn run<'a>(
     sink: Option<&'a mut dyn Sink>,
     observe: Observe,
 ) -> Result<Report, PlaceError> {
-    let capture = load(program, machine)?;
+    let capture = check(program, machine)?;
     let run = |scheduler: Bytecode, sink: Option<&mut dyn Sink>| {
         let scheduler = if observe == Observe::Calls { scheduler.noting_calls() } else { scheduler };
         // The same sink, borrowed for no longer than the setup.
-        let (outcome, usage) = bytecode_trial(scheduler, setup, sink.map(|sink| sink as &mut dyn Sink))?;
+        let (outcome, usage) = bytecode_trial(scheduler, setup, sink.map(|sink| sink as &mut dyn Sink))
+            .map_err(|error| failed(error, &capture))?;
         Ok(report(outcome, &usage))
     };
     apart(program, machine, &capture, setup, sink, run)

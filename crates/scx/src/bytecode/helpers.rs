@@ -40,11 +40,17 @@ macro_rules! functions {
 }
 pub(super) use functions;
 
+/// What the loader leaves where a branch is never taken (`docs/spec/bpf-runtime.md` section 5).
+const POISON_RELOCATION: i32 = 0x0bad_2310;
+const POISON_KFUNC: i32 = 2_002_000_000;
+
+/// Whether the number of a helper is none, but a loader's mark of a branch that is never taken.
+pub(super) fn is_mark(number: i32) -> bool {
+    number == POISON_RELOCATION || number >= POISON_KFUNC
+}
+
 /// A helper by its number.
 pub(super) fn helper(number: i32) -> Callee {
-    // What the loader leaves where a branch is never taken (`docs/spec/bpf-runtime.md` section 5).
-    const POISON_RELOCATION: i32 = 0x0bad_2310;
-    const POISON_KFUNC: i32 = 2_002_000_000;
     match number {
         // Locks, where CPUs take turns; text for people who trace.
         93 | 94 | 6 | 177 => return Callee::Inline(Inline::Nothing),
@@ -57,13 +63,8 @@ pub(super) fn helper(number: i32) -> Callee {
     match lookup(number) {
         Some((function, _)) if number == 1 || number == 195 => Callee::Lookup(function, number == 195),
         Some((function, count)) => Callee::Function(function, count),
-        None => Callee::Unreachable(format!("helper {number}, which is not modelled")),
+        None => Callee::Unreachable(String::new()),
     }
-}
-
-/// Whether a helper is modelled.
-pub(super) fn is_known(number: i32) -> bool {
-    !matches!(helper(number), Callee::Unreachable(reason) if reason.starts_with("helper"))
 }
 
 fn lookup(number: i32) -> Option<(HostFunction, u8)> {

@@ -12,6 +12,7 @@ use warmcore_bpf::{
 };
 
 use crate::bytecode::host::{Host, Kept, UPTIME_NS};
+use crate::bytecode::needs::{Need, NeedKind, name_of_helper};
 use crate::bytecode::{helpers, kfuncs, prices};
 use crate::operations::{Operation, OperationFlags, OperationTable};
 
@@ -79,22 +80,25 @@ pub struct Object {
     pub(super) programs: Vec<Loaded>,
     pub(super) operations: [Option<ProgramId>; Operation::COUNT],
     pub(super) table: OperationTable,
-    /// Members of the table that are set and never called here.
-    pub never_called: Vec<String>,
+    /// What it needs of the kernel, but for maps.
+    needs: BTreeSet<Need>,
 }
 
 /// Programs that a host has loaded.
 #[derive(Default)]
 pub struct Programs {
     pub(super) loaded: Vec<Loaded>,
-    /// What they may call that is not modelled, by name.
-    missing: BTreeSet<String>,
+    /// What they call.
+    calls: BTreeSet<Need>,
+    /// Names of helpers that they call.
+    helpers: BTreeMap<i32, String>,
 }
 
 struct Names<'a> {
     host: &'a mut Host,
     maps: &'a BTreeMap<i32, u64>,
-    missing: &'a mut BTreeSet<String>,
+    calls: &'a mut BTreeSet<Need>,
+    helpers: &'a mut BTreeMap<i32, String>,
     program: u32,
 }
 
@@ -118,19 +122,18 @@ impl Resolver for Names<'_> {
 
     fn helper(&mut self, number: i32) -> Callee {
         let callee = helpers::helper(number);
-        if !helpers::is_known(number) {
-            self.missing.insert(format!("helper {number}"));
+        if helpers::is_mark(number) {
+            return callee;
         }
-        callee
+        let btf = &self.host.kept.btf;
+        let name = self.helpers.entry(number).or_insert_with(|| name_of_helper(btf, number)).clone();
+        self.called(NeedKind::Helper, name, callee)
     }
 
     fn kfunc(&mut self, number: i32) -> Callee {
-        let btf = Arc::clone(&self.host.kept.btf);
-        let name = btf.name(number as u32);
-        if !kfuncs::is_known(name) {
-            self.missing.insert(format!("kernel function {name}"));
-        }
-        kfuncs::kfunc(name)
+        let name = self.host.kept.btf.name(number as u32).to_owned();
+        let callee = kfuncs::kfunc(&name);
+        self.called(NeedKind::KernelFunction, name, callee)
     }
 
     fn price_ps(&self, call: Instruction) -> u64 {
@@ -151,6 +154,15 @@ impl Resolver for Names<'_> {
 }
 
 impl Names<'_> {
+    /// Remembers a call; one of what is not modelled says so by name when it is reached.
+    fn called(&mut self, kind: NeedKind, name: String, callee: Callee) -> Callee {
+        let need = Need::new(kind, name, !matches!(callee, Callee::Unreachable(_)));
+        let callee =
+            if need.is_modelled { callee } else { Callee::Unreachable(format!("calls {need}, which is not modelled")) };
+        self.calls.insert(need);
+        callee
+    }
+
     /// A variable is its address on CPU 0, a function that exists is not zero.
     fn symbol(&mut self, number: u32) -> u64 {
         let btf = Arc::clone(&self.host.kept.btf);
@@ -172,7 +184,8 @@ impl Programs {
         let program = Program::new(source.name, source.bytes, source.functions)?;
         let id = self.loaded.len() as u32;
         let mut translator = Translator::new()?;
-        let mut names = Names { host, maps: source.maps, missing: &mut self.missing, program: id };
+        let mut names =
+            Names { host, maps: source.maps, calls: &mut self.calls, helpers: &mut self.helpers, program: id };
         let entries = translator.add(&program, &mut names)?;
         let code = Arc::new(translator.finish()?);
         self.loaded.push(Loaded { name: source.name.to_owned(), code, entries: entries.into() });
@@ -208,9 +221,9 @@ impl Programs {
         Ok(result as u32)
     }
 
-    /// What programs may call that is not modelled, by name. A call that is never reached does no harm.
-    pub fn missing(&self) -> impl Iterator<Item = &str> {
-        self.missing.iter().map(String::as_str)
+    /// What programs call, and which of it is not modelled. A call that is never reached does no harm.
+    pub fn calls(&self) -> impl Iterator<Item = &Need> {
+        self.calls.iter()
     }
 
     /// Keeps everything as it is now.
@@ -225,15 +238,14 @@ impl Programs {
         // One for each object that is loaded, as long as the program runs.
         let mut table = OperationTable::empty(Box::leak(attached.name.clone().into_boxed_str()));
         let mut operations = [None; Operation::COUNT];
-        let mut never_called = Vec::new();
+        let mut needs = self.calls.clone();
         for (member, &program) in &attached.programs {
             let known = Operation::ALL.iter().find(|(name, _)| name == member);
-            match known.filter(|(_, operation)| *operation != Operation::Timer) {
-                Some(&(_, operation)) => {
-                    operations[operation as usize] = Some(program);
-                    table.present |= operation.bit();
-                }
-                None => never_called.push(member.clone()),
+            let known = known.filter(|(_, operation)| *operation != Operation::Timer);
+            needs.insert(Need::new(NeedKind::Operation, member.clone(), known.is_some()));
+            if let Some(&(_, operation)) = known {
+                operations[operation as usize] = Some(program);
+                table.present |= operation.bit();
             }
         }
         table.present |= Operation::Timer.bit() | Operation::InitTask.bit();
@@ -247,7 +259,7 @@ impl Programs {
             return Err(broken("timeout_ms is above 30 000"));
         }
         let (image, kept) = host.keep();
-        Ok(Object { image, kept, programs: self.loaded.clone(), operations, table, never_called })
+        Ok(Object { image, kept, programs: self.loaded.clone(), operations, table, needs })
     }
 }
 
@@ -308,10 +320,9 @@ impl Object {
         self.table.name
     }
 
-    /// Operations that it has.
-    pub fn operations(&self) -> impl Iterator<Item = &'static str> {
-        let has = |operation: Operation| self.operations[operation as usize].is_some();
-        Operation::ALL.iter().filter(move |(_, operation)| has(*operation)).map(|(name, _)| *name)
+    /// What it needs of the kernel, by kind and name: operations and calls.
+    pub fn needs(&self) -> impl Iterator<Item = &Need> {
+        self.needs.iter()
     }
 
     /// Instructions of all its programs.
