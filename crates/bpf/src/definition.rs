@@ -31,9 +31,9 @@ pub unsafe fn interpret(
     frame: &mut Frame,
     resolver: &mut dyn Resolver,
 ) -> Result<(u64, Option<Trap>), String> {
-    let mut machine = Interpreter { program, memory, frame, resolver, trap: None };
+    let mut machine = Interpreter { program, memory, frame, resolver, trap: None, unknown: None };
     let result = machine.function(0, arguments)?;
-    Ok((result, machine.trap))
+    machine.unknown.map_or(Ok((result, machine.trap)), Err)
 }
 
 struct Interpreter<'a> {
@@ -42,6 +42,21 @@ struct Interpreter<'a> {
     frame: &'a mut Frame,
     resolver: &'a mut dyn Resolver,
     trap: Option<Trap>,
+    /// What the resolver did not know in a function that the host called.
+    unknown: Option<String>,
+}
+
+/// Calls a function of the program that an [`Interpreter`] runs, which is the frame's runner.
+unsafe fn call_back(frame: *mut Frame, callback: u64, arguments: [u64; 5]) -> u64 {
+    // SAFETY: the interpreter set itself as the runner for the time of the host's function, and does nothing meanwhile.
+    let machine = unsafe { &mut *(*frame).runner.cast::<Interpreter<'_>>() };
+    let program = machine.program;
+    let is_meant = |&function: &usize| machine.resolver.callback(program, function) == callback;
+    let Some(function) = (0..program.functions.len()).find(is_meant) else { return 0 };
+    machine.function(function, arguments).unwrap_or_else(|reason| {
+        machine.unknown.get_or_insert(reason);
+        0
+    })
 }
 
 impl Interpreter<'_> {
@@ -209,6 +224,22 @@ impl Interpreter<'_> {
             Callee::Function(function, _) | Callee::Lookup(function, _) => unsafe {
                 function(std::ptr::from_mut(self.frame), r[1], r[2], r[3], r[4], r[5])
             },
+            Callee::CallsBack(function, _) => {
+                let this = std::ptr::from_mut(self);
+                // SAFETY: as above; until the function is over, the interpreter is used through the frame's pointer to it only.
+                let result = unsafe {
+                    let frame = std::ptr::from_mut((*this).frame);
+                    let before = ((*frame).call_back, (*frame).runner);
+                    ((*frame).call_back, (*frame).runner) = (call_back, this.cast());
+                    let result = function(frame, r[1], r[2], r[3], r[4], r[5]);
+                    ((*frame).call_back, (*frame).runner) = before;
+                    result
+                };
+                if self.is_over_budget(at) {
+                    return None;
+                }
+                result
+            }
             Callee::Inline(Inline::Nothing) => 0,
             Callee::Inline(Inline::Now) => self.frame.now_ns,
             Callee::Inline(Inline::Cpu) => self.frame.cpu,

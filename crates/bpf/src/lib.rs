@@ -24,5 +24,5 @@ pub use instruction::{Atomic, Instruction, Kind, Operand, Width};
 pub use maps::{Map, MapKind, MapSpec, Maps};
 pub use memory::{ARENA_BASE, Memory, MemoryError, REGION_BASE, REGION_BYTES, while_unmapped};
 pub use program::{Program, ProgramError};
-pub use runtime::{BUDGET, Fault, Frame, Site};
+pub use runtime::{BUDGET, CallBack, Fault, Frame, Site};
 pub use translate::{Array, Callee, Code, Entry, HostFunction, Inline, Resolver, TranslateError, Translator};

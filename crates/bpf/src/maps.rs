@@ -3,13 +3,21 @@
 //! Every value has an address that never changes. Programs know a map by a handle, which is no address. Source: `docs/spec/bpf-runtime.md`
 //! section 7.
 
-use std::collections::BTreeMap;
+mod arena;
+mod queue;
+mod rings;
+mod storage;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use crate::instruction::Width;
 use crate::memory::{Image, Memory, MemoryError};
 use crate::translate::Array;
+pub use rings::RingQuery;
 
 /// Kinds of maps, with the kernel's numbers (`enum bpf_map_type`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,11 +26,19 @@ pub enum MapKind {
     Hash = 1,
     Array = 2,
     PerfEventArray = 4,
+    PercpuHash = 5,
     PercpuArray = 6,
+    LruHash = 9,
+    LruPercpuHash = 10,
     ArrayOfMaps = 12,
+    HashOfMaps = 13,
+    Queue = 22,
+    Stack = 23,
     StructOps = 26,
     RingBuffer = 27,
     TaskStorage = 29,
+    BloomFilter = 30,
+    UserRingBuffer = 31,
     CgroupStorage = 32,
     Arena = 33,
     /// Any other kind: a place that holds nothing.
@@ -34,19 +50,56 @@ impl MapKind {
     #[must_use]
     pub fn from_number(number: u32) -> Option<Self> {
         use MapKind::*;
-        const ALL: [MapKind; 10] = [
+        const ALL: [MapKind; 18] = [
             Hash,
             Array,
             PerfEventArray,
+            PercpuHash,
             PercpuArray,
+            LruHash,
+            LruPercpuHash,
             ArrayOfMaps,
+            HashOfMaps,
+            Queue,
+            Stack,
             StructOps,
             RingBuffer,
             TaskStorage,
+            BloomFilter,
+            UserRingBuffer,
             CgroupStorage,
             Arena,
         ];
         ALL.into_iter().find(|&kind| kind as u32 == number)
+    }
+
+    /// Its keys are any bytes.
+    #[must_use]
+    pub const fn is_hash(self) -> bool {
+        matches!(self, Self::Hash | Self::PercpuHash | Self::HashOfMaps) || self.is_lru()
+    }
+
+    /// When it is full, the key that was used longest ago goes for a new one.
+    const fn is_lru(self) -> bool {
+        matches!(self, Self::LruHash | Self::LruPercpuHash)
+    }
+
+    /// Each CPU has values of its own.
+    #[must_use]
+    pub const fn is_per_cpu(self) -> bool {
+        matches!(self, Self::PercpuArray | Self::PercpuHash | Self::LruPercpuHash)
+    }
+
+    /// Its values are handles of maps.
+    #[must_use]
+    pub const fn holds_maps(self) -> bool {
+        matches!(self, Self::ArrayOfMaps | Self::HashOfMaps)
+    }
+
+    /// It has no keys ([`Maps::push`]).
+    #[must_use]
+    pub const fn is_keyless(self) -> bool {
+        matches!(self, Self::Queue | Self::Stack | Self::BloomFilter)
     }
 }
 
@@ -95,6 +148,12 @@ pub struct Map {
     slots: BTreeMap<Box<[u8]>, u32>,
     /// Hash: slots that a removed key has left.
     free_slots: Vec<u32>,
+    /// Hash that forgets: number of the last use of each slot, and the key of each use that is a last one.
+    used: Vec<u64>,
+    by_use: BTreeMap<u64, Box<[u8]>>,
+    uses: u64,
+    /// Queue and stack: values, oldest first.
+    elements: VecDeque<Box<[u8]>>,
     /// Storage: which owners have one.
     present: Vec<bool>,
     /// Arena: free pages, first and number.
@@ -124,6 +183,8 @@ pub const EXIST: u64 = 2;
 pub struct Maps {
     /// All memory.
     pub memory: Memory,
+    /// User space goes on, and reads ring buffers when it comes to it.
+    pub user_space_reads: bool,
     maps: Vec<Map>,
     cpus: u32,
 }
@@ -150,7 +211,7 @@ impl Maps {
     /// # Errors
     /// When the system has no address space.
     pub fn new(cpus: u32) -> Result<Self, MemoryError> {
-        Ok(Self { memory: Memory::new()?, maps: Vec::new(), cpus })
+        Ok(Self { memory: Memory::new()?, user_space_reads: false, maps: Vec::new(), cpus })
     }
 
     /// As they were when the image was taken; changes stay here.
@@ -158,7 +219,8 @@ impl Maps {
     /// # Errors
     /// When the system has no address space.
     pub fn copy(image: &MapsImage) -> Result<Self, MemoryError> {
-        Ok(Self { memory: Memory::copy(&image.memory)?, maps: image.maps.clone(), cpus: image.cpus })
+        let memory = Memory::copy(&image.memory)?;
+        Ok(Self { memory, user_space_reads: false, maps: image.maps.clone(), cpus: image.cpus })
     }
 
     /// What they are now.
@@ -172,24 +234,26 @@ impl Maps {
     /// # Errors
     /// When there is no memory for it.
     pub fn create(&mut self, spec: MapSpec) -> Result<u64, MemoryError> {
-        let value = u64::from(spec.value_bytes).next_multiple_of(8);
+        let held = if spec.kind.holds_maps() { 8 } else { spec.value_bytes };
+        let value = u64::from(held).next_multiple_of(8);
         let entries = u64::from(spec.entries);
         let mut free_pages = BTreeMap::new();
         let (stride, bytes) = match spec.kind {
-            MapKind::Array | MapKind::Hash | MapKind::PercpuArray => {
-                let copies = if spec.kind == MapKind::PercpuArray { u64::from(self.cpus) } else { 1 };
+            kind if kind.is_hash() || kind.holds_maps() || matches!(kind, MapKind::Array | MapKind::PercpuArray) => {
+                let copies = if kind.is_per_cpu() { u64::from(self.cpus) } else { 1 };
                 // Too much for 64 bits is too much for the region.
                 (value, value.saturating_mul(entries).saturating_mul(copies))
             }
             MapKind::TaskStorage | MapKind::CgroupStorage => (value, value.saturating_mul(OWNERS)),
             MapKind::StructOps => (value, value),
-            MapKind::NotModelled => (0, 0),
-            MapKind::RingBuffer => (1, 2 * PAGE + 2 * entries),
-            MapKind::PerfEventArray | MapKind::ArrayOfMaps => (8, 8 * entries),
+            MapKind::RingBuffer | MapKind::UserRingBuffer => (1, 2 * PAGE + 2 * entries),
+            MapKind::PerfEventArray => (8, 8 * entries),
             MapKind::Arena => {
                 free_pages.insert(0, entries.saturating_sub(OBJECT_PAGES));
                 (1, entries * PAGE)
             }
+            // Without places of their own, or without any.
+            _ => (0, 0),
         };
         let (address, file) = match spec.kind {
             MapKind::Arena => {
@@ -207,6 +271,10 @@ impl Maps {
             cpus: self.cpus,
             slots,
             free_slots: Vec::new(),
+            used: Vec::new(),
+            by_use: BTreeMap::new(),
+            uses: 0,
+            elements: VecDeque::new(),
             present: Vec::new(),
             free_pages,
             frozen: false,
@@ -252,31 +320,48 @@ impl Maps {
         self.maps.iter()
     }
 
-    /// Address of the value of the key at an address, on a CPU; 0 if there is none.
+    /// Address of the value of the key at an address, on a CPU, or the handle of the map that is its value; 0 if there is none.
     #[must_use]
-    pub fn lookup(&self, handle: u64, key: u64, cpu: u32) -> u64 {
+    pub fn lookup(&mut self, handle: u64, key: u64, cpu: u32) -> u64 {
         let Some(map) = self.get(handle) else { return 0 };
-        match map.spec.kind {
-            MapKind::Array | MapKind::PercpuArray => map.element(self.memory.load_u32(key), cpu).unwrap_or(0),
-            MapKind::Hash => {
-                let Some(key) = self.memory.read(key, u64::from(map.spec.key_bytes)) else { return 0 };
-                map.slots.get(key).map_or(0, |&slot| map.address + u64::from(slot) * map.stride)
-            }
-            _ => 0,
+        let (kind, bytes) = (map.spec.kind, u64::from(map.spec.key_bytes));
+        let place = match kind {
+            MapKind::Array | MapKind::PercpuArray => map.element(self.memory.load_u32(key), cpu),
+            _ => self.memory.read(key, bytes).and_then(|key| map.find(key, cpu)),
+        };
+        if kind.is_lru()
+            && place.is_some()
+            && let Some(key) = self.memory.read(key, bytes).map(<[u8]>::to_vec)
+            && let Some(map) = self.get_mut(handle)
+        {
+            map.note_use(&key);
+        }
+        match place {
+            Some(place) if kind.holds_maps() => self.memory.load_u64(place),
+            Some(place) => place,
+            None => 0,
         }
     }
 
-    /// The same by the key itself.
+    /// Address of the value of a key, on a CPU.
     #[must_use]
     pub fn find(&self, handle: u64, key: &[u8], cpu: u32) -> Option<u64> {
-        let map = self.get(handle)?;
-        match map.spec.kind {
-            MapKind::Array | MapKind::PercpuArray | MapKind::StructOps => {
-                map.element(u32::from_le_bytes(key.get(..4)?.try_into().ok()?), cpu)
-            }
-            MapKind::Hash => map.slots.get(key).map(|&slot| map.address + u64::from(slot) * map.stride),
-            _ => None,
-        }
+        self.get(handle)?.find(key, cpu)
+    }
+
+    /// Has a map of maps hold one.
+    ///
+    /// # Errors
+    /// As the kernel refuses it.
+    pub fn hold(&mut self, handle: u64, key: &[u8], inner: u64) -> Result<(), MapFault> {
+        let map = self.get(handle).filter(|map| map.spec.kind.holds_maps()).ok_or(MapFault::Invalid)?;
+        let place = match map.find(key, 0) {
+            Some(place) => place,
+            None if map.spec.kind.is_hash() => self.take_slot(handle, key)?,
+            None => return Err(MapFault::TooBig),
+        };
+        self.memory.store_u64(place, inner);
+        Ok(())
     }
 
     /// Gives a key a value. `cpu` is `None` for all CPUs, `value` then being as many values, each rounded up to eight bytes.
@@ -296,54 +381,59 @@ impl Maps {
         if flags > EXIST {
             return Err(MapFault::Invalid);
         }
-        match kind {
-            MapKind::Array | MapKind::PercpuArray | MapKind::StructOps => {
-                if flags == NO_EXIST {
-                    return Err(MapFault::Exists);
-                }
-                let all = 0..if kind == MapKind::PercpuArray { cpus } else { 1 };
-                for (number, cpu) in cpu.map_or(all, |cpu| cpu..cpu + 1).enumerate() {
-                    let place = self.find(handle, key, cpu).ok_or(MapFault::TooBig)?;
-                    let from = number * bytes.next_multiple_of(8);
-                    let value = value.get(from..from + bytes).ok_or(MapFault::Invalid)?;
-                    self.store(handle, place, value);
-                }
-                Ok(())
+        let is_new = match kind {
+            MapKind::Array | MapKind::PercpuArray | MapKind::StructOps if flags == NO_EXIST => {
+                return Err(MapFault::Exists);
             }
-            MapKind::Hash => {
-                let known = self.find(handle, key, 0);
-                match (known, flags) {
-                    (Some(_), NO_EXIST) => return Err(MapFault::Exists),
-                    (None, EXIST) => return Err(MapFault::NoEntry),
-                    _ => {}
-                }
-                let place = match known {
-                    Some(place) => place,
-                    None => self.take_slot(handle, key)?,
-                };
-                self.store(handle, place, value.get(..bytes).ok_or(MapFault::Invalid)?);
-                Ok(())
-            }
-            // Maps in maps are for a loader's waits only, counters are never there.
-            MapKind::ArrayOfMaps | MapKind::PerfEventArray | MapKind::NotModelled => Ok(()),
-            _ => Err(MapFault::NotSupported),
+            MapKind::Array | MapKind::PercpuArray | MapKind::StructOps => false,
+            // Counters are never there.
+            MapKind::PerfEventArray | MapKind::NotModelled => return Ok(()),
+            kind if kind.is_hash() && !kind.holds_maps() => match (map.find(key, 0), flags) {
+                (Some(_), NO_EXIST) => return Err(MapFault::Exists),
+                (None, EXIST) => return Err(MapFault::NoEntry),
+                (place, _) => place.is_none(),
+            },
+            _ => return Err(MapFault::NotSupported),
+        };
+        let all = 0..if kind.is_per_cpu() { cpus } else { 1 };
+        let on = if kind.is_per_cpu() { cpu.map_or(all.clone(), |cpu| cpu..cpu + 1) } else { all };
+        if value.len() < (on.len() - 1) * bytes.next_multiple_of(8) + bytes {
+            return Err(MapFault::Invalid);
         }
+        if is_new {
+            self.take_slot(handle, key)?;
+        }
+        for (number, cpu) in on.enumerate() {
+            let place = self.find(handle, key, cpu).ok_or(MapFault::TooBig)?;
+            let from = number * bytes.next_multiple_of(8);
+            self.store(handle, place, &value[from..from + bytes]);
+        }
+        if let Some(map) = self.get_mut(handle).filter(|map| map.spec.kind.is_lru()) {
+            map.note_use(key);
+        }
+        Ok(())
     }
 
     fn take_slot(&mut self, handle: u64, key: &[u8]) -> Result<u64, MapFault> {
         let map = self.get_mut(handle).ok_or(MapFault::Invalid)?;
         if map.slots.len() >= map.spec.entries as usize {
-            return Err(MapFault::TooBig);
+            let oldest = map.by_use.pop_first().map(|(_, key)| key).ok_or(MapFault::TooBig)?;
+            let slot = map.slots.remove(&oldest).ok_or(MapFault::Invalid)?;
+            map.free_slots.push(slot);
         }
         // Without free slots the keys have the first ones.
         let next = map.slots.len() as u32;
         let slot = map.free_slots.pop().unwrap_or(next);
         map.slots.insert(key.into(), slot);
-        let (place, stride) = (map.address + u64::from(slot) * map.stride, map.stride);
-        if let Some(bytes) = self.memory.write(place, stride) {
-            bytes.fill(0);
+        let copies = if map.spec.kind.is_per_cpu() { map.cpus } else { 1 };
+        let stride = map.stride;
+        let places: Vec<u64> = (0..copies).filter_map(|cpu| map.element(slot, cpu)).collect();
+        for &place in &places {
+            if let Some(bytes) = self.memory.write(place, stride) {
+                bytes.fill(0);
+            }
         }
-        Ok(place)
+        places.first().copied().ok_or(MapFault::Invalid)
     }
 
     /// Copies a value, but for what only the kernel may change.
@@ -366,10 +456,18 @@ impl Maps {
     /// As the kernel refuses it.
     pub fn delete(&mut self, handle: u64, key: &[u8]) -> Result<(), MapFault> {
         let map = self.get_mut(handle).ok_or(MapFault::Invalid)?;
-        if map.spec.kind != MapKind::Hash {
+        if map.spec.kind == MapKind::ArrayOfMaps {
+            let place = map.find(key, 0).ok_or(MapFault::NoEntry)?;
+            self.memory.store_u64(place, 0);
+            return Ok(());
+        }
+        if !map.spec.kind.is_hash() {
             return Err(MapFault::Invalid);
         }
         let slot = map.slots.remove(key).ok_or(MapFault::NoEntry)?;
+        if let Some(used) = map.used.get(slot as usize) {
+            map.by_use.remove(used);
+        }
         map.free_slots.push(slot);
         Ok(())
     }
@@ -377,137 +475,26 @@ impl Maps {
     /// The key after `key` in an order that stays; the first if `key` is not there.
     #[must_use]
     pub fn next_key(&self, handle: u64, key: Option<&[u8]>) -> Option<Box<[u8]>> {
+        let is_there = |key: &&[u8]| self.get(handle).is_some_and(|map| map.find(key, 0).is_some());
+        self.key_behind(handle, key.filter(is_there))
+    }
+
+    /// The same, but a key that is not there any more has its place in the order.
+    #[must_use]
+    pub fn key_behind(&self, handle: u64, key: Option<&[u8]>) -> Option<Box<[u8]>> {
         let map = self.get(handle)?;
         match map.spec.kind {
-            MapKind::Hash => {
-                let known = key.filter(|key| map.slots.contains_key(*key));
-                let from = known.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+            kind if kind.is_hash() => {
+                let from = key.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
                 map.slots.range::<[u8], _>((from, std::ops::Bound::Unbounded)).next().map(|(key, _)| key.clone())
             }
-            MapKind::Array | MapKind::PercpuArray => {
+            MapKind::Array | MapKind::PercpuArray | MapKind::ArrayOfMaps => {
                 let number = key.and_then(|key| Some(u32::from_le_bytes(key.get(..4)?.try_into().ok()?)));
-                let next = number.filter(|&number| number < map.spec.entries).map_or(0, |number| number + 1);
+                let next = number.map_or(0, |number| number.saturating_add(1));
                 (next < map.spec.entries).then(|| next.to_le_bytes().into())
             }
             _ => None,
         }
-    }
-
-    /// Address of an owner's storage; made of zeros if it does not exist and `create` says so, else 0.
-    pub fn storage(&mut self, handle: u64, owner: u32, create: bool) -> u64 {
-        let Some(map) = self.get_mut(handle) else { return 0 };
-        let is_storage = matches!(map.spec.kind, MapKind::TaskStorage | MapKind::CgroupStorage);
-        if !is_storage || u64::from(owner) >= OWNERS {
-            return 0;
-        }
-        let index = owner as usize;
-        if map.present.len() <= index {
-            map.present.resize(index + 1, false);
-        }
-        let place = map.address + u64::from(owner) * map.stride;
-        let stride = map.stride;
-        if map.present[index] {
-            return place;
-        }
-        if !create {
-            return 0;
-        }
-        map.present[index] = true;
-        if let Some(bytes) = self.memory.write(place, stride) {
-            bytes.fill(0);
-        }
-        place
-    }
-
-    /// Removes an owner's storage; false if there was none.
-    pub fn delete_storage(&mut self, handle: u64, owner: u32) -> bool {
-        let Some(present) = self.get_mut(handle).and_then(|map| map.present.get_mut(owner as usize)) else {
-            return false;
-        };
-        std::mem::take(present)
-    }
-
-    /// Removes all storages of an owner that is gone.
-    pub fn forget_owner(&mut self, kind: MapKind, owner: u32) {
-        for map in self.maps.iter_mut().filter(|map| map.spec.kind == kind) {
-            if let Some(present) = map.present.get_mut(owner as usize) {
-                *present = false;
-            }
-        }
-    }
-
-    /// Takes pages of an arena, the lowest that are free; gives their address, or 0.
-    pub fn arena_pages(&mut self, handle: u64, pages: u64) -> u64 {
-        let Some(map) = self.get_mut(handle).filter(|map| map.spec.kind == MapKind::Arena) else { return 0 };
-        let Some((&first, &free)) = map.free_pages.iter().find(|&(_, &free)| free >= pages) else { return 0 };
-        if pages == 0 {
-            return 0;
-        }
-        map.free_pages.remove(&first);
-        if free > pages {
-            map.free_pages.insert(first + pages, free - pages);
-        }
-        map.address + first * PAGE
-    }
-
-    /// Keeps pages of an arena from being taken; false if some are taken.
-    pub fn arena_reserve(&mut self, handle: u64, address: u64, pages: u64) -> bool {
-        let Some(map) = self.get_mut(handle).filter(|map| map.spec.kind == MapKind::Arena) else { return false };
-        let Some(first) = address.checked_sub(map.address).map(|offset| offset / PAGE) else { return false };
-        let Some((&start, &free)) = map.free_pages.range(..=first).next_back() else { return false };
-        if first + pages > start + free {
-            return false;
-        }
-        map.free_pages.remove(&start);
-        if first > start {
-            map.free_pages.insert(start, first - start);
-        }
-        if first + pages < start + free {
-            map.free_pages.insert(first + pages, start + free - first - pages);
-        }
-        true
-    }
-
-    /// Gives pages of an arena back; they read as zeros.
-    pub fn arena_free(&mut self, handle: u64, address: u64, pages: u64) {
-        let Some(map) = self.get_mut(handle).filter(|map| map.spec.kind == MapKind::Arena) else { return };
-        let Some(first) = address.checked_sub(map.address).map(|offset| offset / PAGE) else { return };
-        let limit = u64::from(map.spec.entries);
-        let pages = pages.min(limit.saturating_sub(first));
-        if pages == 0 || map.free_pages.range(..first + pages).next_back().is_some_and(|(&s, &n)| s + n > first) {
-            return;
-        }
-        let (mut start, mut count) = (first, pages);
-        if let Some((&before, &free)) = map.free_pages.range(..first).next_back()
-            && before + free == first
-        {
-            map.free_pages.remove(&before);
-            (start, count) = (before, free + count);
-        }
-        if let Some(free) = map.free_pages.remove(&(first + pages)) {
-            count += free;
-        }
-        map.free_pages.insert(start, count);
-        if let Some(bytes) = self.memory.write(address, pages * PAGE) {
-            bytes.fill(0);
-        }
-    }
-
-    /// A record of a ring buffer; 0 if it does not fit. The reader is always done at once: nobody waits for it in a simulation.
-    pub fn ring_reserve(&mut self, handle: u64, bytes: u64) -> u64 {
-        let Some(map) = self.get(handle).filter(|map| map.spec.kind == MapKind::RingBuffer) else { return 0 };
-        let size = u64::from(map.spec.entries);
-        let needs = (bytes + 8).next_multiple_of(8);
-        if bytes >= 1 << 30 || needs > size {
-            return 0;
-        }
-        let (consumer, producer) = (map.address, map.address + PAGE);
-        let at = self.memory.load_u64(producer);
-        let record = map.address + 2 * PAGE + at % size;
-        self.memory.store_u64(producer, at + needs);
-        self.memory.store_u64(consumer, at + needs);
-        self.memory.store_u32(record, bytes as u32);
-        record + 8
     }
 }
 
@@ -524,12 +511,34 @@ impl Map {
         Some(Array { address: self.address, stride: self.stride, entries, cpu_stride, cpus: self.cpus.max(1) })
     }
 
+    fn find(&self, key: &[u8], cpu: u32) -> Option<u64> {
+        match self.spec.kind {
+            MapKind::Array | MapKind::PercpuArray | MapKind::StructOps | MapKind::ArrayOfMaps => {
+                self.element(u32::from_le_bytes(key.get(..4)?.try_into().ok()?), cpu)
+            }
+            kind if kind.is_hash() => self.element(*self.slots.get(key)?, cpu),
+            _ => None,
+        }
+    }
+
+    /// A key of a hash that forgets is used.
+    fn note_use(&mut self, key: &[u8]) {
+        let Some(&slot) = self.slots.get(key) else { return };
+        let slot = slot as usize;
+        if self.used.len() <= slot {
+            self.used.resize(slot + 1, 0);
+        }
+        self.uses += 1;
+        self.by_use.remove(&self.used[slot]);
+        self.used[slot] = self.uses;
+        self.by_use.insert(self.uses, key.into());
+    }
+
     fn element(&self, index: u32, cpu: u32) -> Option<u64> {
         if index >= self.spec.entries || cpu >= self.cpus.max(1) {
             return None;
         }
-        let copy =
-            if self.spec.kind == MapKind::PercpuArray { u64::from(cpu) * u64::from(self.spec.entries) } else { 0 };
+        let copy = if self.spec.kind.is_per_cpu() { u64::from(cpu) * u64::from(self.spec.entries) } else { 0 };
         Some(self.address + (copy + u64::from(index)) * self.stride)
     }
 }

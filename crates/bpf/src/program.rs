@@ -6,7 +6,7 @@
 use thiserror::Error;
 
 use crate::instruction::{Instruction, Kind};
-use crate::runtime::STACK_BYTES;
+use crate::runtime::CHAIN_BYTES;
 
 /// Bytes of stack that each call of a function has.
 pub(crate) const FRAME_BYTES: u64 = 512;
@@ -214,7 +214,7 @@ impl Program {
                 let Some(&(at, callee)) = calls[function].get(*looked_at) else {
                     let deepest = calls[function].iter().map(|&(_, callee)| depth[callee]).max().unwrap_or(0);
                     depth[function] = deepest + 1;
-                    if depth[function] * FRAME_BYTES > STACK_BYTES {
+                    if depth[function] * FRAME_BYTES > CHAIN_BYTES {
                         return Err(self.wrong(self.functions[function], "calls are nested too deeply"));
                     }
                     way.pop();

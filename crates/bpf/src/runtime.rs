@@ -1,13 +1,21 @@
 //! What translated code and the definition keep while a program runs, and what they say when it does what it must not.
 
+use std::ffi::c_void;
+
 use thiserror::Error;
 
 use crate::memory::REGION_BASE;
 
-/// Address of the stack that frames are taken from, top first.
-pub(crate) const STACK_BASE: u64 = REGION_BASE + (1 << 20);
-/// Its size.
-pub(crate) const STACK_BYTES: u64 = 64 << 10;
+/// Where the stack ends that frames are taken from, top first.
+pub(crate) const STACK_END: u64 = REGION_BASE + (1 << 20) + CHAIN_BYTES;
+/// What calls within a program may take of it.
+pub(crate) const CHAIN_BYTES: u64 = 64 << 10;
+/// How often functions of the host may call functions of the program within each other. Each time begins such a chain; below the stack are pages
+/// that nobody else uses.
+const MOST_NESTED: u64 = 8;
+
+/// Calls a function of the program, by what [`Resolver::callback`](crate::Resolver::callback) gave for it, for whoever runs the program.
+pub type CallBack = unsafe fn(frame: *mut Frame, callback: u64, arguments: [u64; 5]) -> u64;
 
 /// Most instructions that one call of a program may take. The kernel gives each `may_goto` loop 8 million rounds (`BPF_MAX_LOOPS`) and
 /// proves that others end; here everything together may take so long.
@@ -31,6 +39,12 @@ pub struct Frame {
     pub now_ns: u64,
     /// The same: CPU that runs the program.
     pub cpu: u64,
+    /// How functions of the host call functions of the program.
+    pub call_back: CallBack,
+    /// What `call_back` needs to know.
+    pub runner: *mut c_void,
+    /// How many such calls are under way; 0 at first.
+    pub nested: u64,
 }
 
 impl Frame {
@@ -38,11 +52,45 @@ impl Frame {
     pub fn allow(&mut self, instructions: u64) {
         self.stop_at = self.instructions + instructions;
     }
+
+    /// For a function of the host: calls a function of the program. `None` if the call of the program has taken too many instructions, or too many
+    /// such calls lie within each other: the function of the host is to end then.
+    ///
+    /// # Safety
+    /// `frame` is what the function of the host was called with, and nothing of what begins there is borrowed.
+    pub unsafe fn call(frame: *mut Self, callback: u64, arguments: [u64; 5]) -> Option<u64> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (*frame).nested >= MOST_NESTED || (*frame).instructions > (*frame).stop_at {
+                return None;
+            }
+            (*frame).nested += 1;
+            let result = ((*frame).call_back)(frame, callback, arguments);
+            (*frame).nested -= 1;
+            Some(result)
+        }
+    }
+}
+
+/// Nobody runs a program.
+unsafe fn nobody(_: *mut Frame, _: u64, _: [u64; 5]) -> u64 {
+    0
 }
 
 impl Default for Frame {
     fn default() -> Self {
-        Self { instructions: 0, stop_at: 0, stack: STACK_BASE + STACK_BYTES, fault: 0, called_ps: 0, now_ns: 0, cpu: 0 }
+        Self {
+            instructions: 0,
+            stop_at: 0,
+            stack: STACK_END,
+            fault: 0,
+            called_ps: 0,
+            now_ns: 0,
+            cpu: 0,
+            call_back: nobody,
+            runner: std::ptr::null_mut(),
+            nested: 0,
+        }
     }
 }
 

@@ -32,6 +32,8 @@ pub type HostFunction = unsafe extern "C" fn(host: *mut Frame, r1: u64, r2: u64,
 pub enum Callee {
     /// A function of the host, and how many registers it looks at, from r1 on.
     Function(HostFunction, u8),
+    /// The same of a function that calls functions of the program, by [`Frame::call`].
+    CallsBack(HostFunction, u8),
     /// The function of the host that looks a key up in a map: map in r1, key at r2; on the CPU in r3 if so, else on this one.
     Lookup(HostFunction, bool),
     /// A few instructions in its place.

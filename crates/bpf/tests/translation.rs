@@ -5,8 +5,8 @@ mod assembler;
 use assembler::*;
 use proptest::prelude::*;
 use warmcore_bpf::{
-    Array, Callee, Fault, Frame, Inline, Instruction, MapKind, MapSpec, Maps, Program, REGION_BASE, Resolver,
-    Translator, Width, interpret,
+    Array, Callee, Code, Entry, Fault, Frame, Inline, Instruction, MapKind, MapSpec, Maps, Program, REGION_BASE,
+    Resolver, Translator, Width, interpret,
 };
 
 /// Bytes that programs here may use.
@@ -42,6 +42,31 @@ unsafe extern "C" fn sum(_: *mut Frame, a: u64, b: u64, c: u64, d: u64, e: u64) 
     a.wrapping_add(b).wrapping_add(c).wrapping_add(d).wrapping_add(e)
 }
 
+/// Calls a function of the program for each number below `count`, until one gives something else than zero; gives how many it called.
+unsafe extern "C" fn repeat(frame: *mut Frame, count: u64, callback: u64, context: u64, _: u64, _: u64) -> u64 {
+    for number in 0..count {
+        // SAFETY: the frame is what the code was entered with.
+        match unsafe { Frame::call(frame, callback, [number, context, 0, 0, 0]) } {
+            Some(0) => {}
+            Some(_) => return number + 1,
+            None => return number,
+        }
+    }
+    count
+}
+
+/// Code that runs, and its functions.
+type Running = (Code, Vec<Entry>);
+
+/// Calls a function of the code that the frame's runner is.
+unsafe fn call_back(frame: *mut Frame, callback: u64, arguments: [u64; 5]) -> u64 {
+    // SAFETY: the runner was set to that; the frame is what the code was entered with.
+    unsafe {
+        let (code, entries) = &*(*frame).runner.cast::<Running>();
+        code.run(entries[callback as usize], frame, arguments)
+    }
+}
+
 impl Resolver for Names {
     fn immediate(&mut self, load: Instruction, next: i32) -> Result<u64, String> {
         match load.src {
@@ -61,6 +86,7 @@ impl Resolver for Names {
             5 => Callee::Inline(Inline::TestCpu),
             6 => Callee::Inline(Inline::Nothing),
             7 => Callee::Lookup(lookup, true),
+            8 => Callee::CallsBack(repeat, 3),
             _ => Callee::Unreachable("helper that does not exist".into()),
         }
     }
@@ -117,10 +143,12 @@ fn run_with(program: &[[u8; 8]], arguments: [u64; 5], budget: u64, is_constant: 
     let mut names = Names { data, is_constant };
     let mut translator = Translator::new().unwrap();
     let entries = translator.add(&program, &mut names).unwrap();
-    let code = translator.finish().unwrap();
+    let running: Running = (translator.finish().unwrap(), entries);
+    let (code, entries) = &running;
 
     let mut frame = begin(&mut maps);
-    // SAFETY: the host functions of these tests do not look at their host.
+    (frame.call_back, frame.runner) = (call_back, (&raw const running).cast_mut().cast());
+    // SAFETY: the host functions of these tests look at no more of their host than its frame.
     let r0 = unsafe { code.run(entries[0], &mut frame, arguments) };
     let fault = code.fault(&frame).map(|site| (site.instruction, site.fault.clone()));
     let bytes = maps.memory.read(data, u64::from(DATA)).unwrap().to_vec();
@@ -418,6 +446,53 @@ fn calls_give_the_hosts_answer_and_one_to_nothing_is_a_fault() {
     assert_eq!(run(&[helper(1), helper(2), helper(1), exit()], [0; 5]).called_ps, 4_000, "each call has its price");
     let result = run(&[helper(99), exit()], [0; 5]);
     assert_eq!(result.fault, Some((0, Fault::Unreachable("helper that does not exist".into()))));
+}
+
+/// `helper 8(count, callback, frame - 8)`, the callback being what follows; `r0` times 100 and the number at `frame - 8` together.
+fn repeated(count: i32, callback: &[[u8; 8]]) -> Vec<[u8; 8]> {
+    let before = [
+        store_imm(8, 10, -8, 0),
+        mov_imm(1, count),
+        code(0x18, 2, 4, 0, 8),
+        code(0, 0, 0, 0, 0),
+        mov(3, 10),
+        add_imm(3, -8),
+        helper(8),
+        code(0x27, 0, 0, 0, 100),
+        load(8, 1, 10, -8),
+        code(0x0f, 0, 1, 0, 0),
+        exit(),
+    ];
+    [&before[..], callback].concat()
+}
+
+#[test]
+fn a_function_of_the_host_calls_functions_of_the_program() {
+    // Adds its number to what its context points to; ends after number 3.
+    let add = [
+        load(8, 3, 2, 0),
+        code(0x0f, 3, 1, 0, 0),
+        store(8, 2, 3, 0),
+        mov_imm(0, 0),
+        code(0xb5, 1, 0, 1, 2),
+        mov_imm(0, 1),
+        exit(),
+    ];
+    assert_eq!(r0(&repeated(3, &add), [0; 5]), 303);
+    assert_eq!(r0(&repeated(9, &add), [0; 5]), 406, "the callback ends it");
+    let store_wildly = [store_imm(8, 1, 0, 7), mov_imm(0, 0), exit()];
+    assert_eq!(run(&repeated(2, &store_wildly), [0; 5]).fault, Some((11, Fault::WildStore)));
+}
+
+#[test]
+fn functions_that_the_host_calls_end_by_the_budget_and_do_not_lie_within_each_other_for_ever() {
+    let nothing = [mov_imm(0, 0), exit()];
+    let result = run(&repeated(i32::MAX, &nothing), [0; 5]);
+    assert_eq!(result.fault, Some((6, Fault::Endless)));
+    // The callback has itself called.
+    let itself = [mov_imm(1, 1), code(0x18, 2, 4, 0, -2), code(0, 0, 0, 0, 0), helper(8), add_imm(0, 1), exit()];
+    let result = run(&repeated(1, &itself), [0; 5]);
+    assert_eq!((result.r0, result.fault), (100, None));
 }
 
 #[test]

@@ -62,6 +62,7 @@ pub(crate) fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io
     write("proc/kallsyms", "")?;
     write("proc/schedstat", "version 17\n")?;
     write("proc/sys/kernel/ftrace_enabled", "1\n")?;
+    write("proc/sys/kernel/pid_max", "4194304\n")?;
     write("proc/sys/kernel/osrelease", &format!("{}\n", kernel.release))?;
     write("proc/mounts", "tracefs /sys/kernel/tracing tracefs rw 0 0\n")?;
     write_cpu_times(root, &vec![(0, 0); machine.cpu_count()])?;

@@ -47,7 +47,7 @@ enum Thing {
     /// A program; `None` for one that is only probed with or never run.
     Program { name: String, kind: u32, id: Option<ProgramId> },
     /// Type information.
-    Btf(Box<Btf>),
+    Btf(Arc<Btf>),
     /// A link or a counter.
     Other,
 }

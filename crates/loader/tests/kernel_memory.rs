@@ -147,7 +147,7 @@ fn ejected(functions: usize, programs: &[(&'static str, Code)], workload: &str) 
     let mut loaded = Programs::default();
     let mut attached = Attached { name: "test".into(), programs: BTreeMap::new(), values: BTreeMap::new() };
     for (name, program) in programs {
-        let source = ProgramSource { name, bytes: &program.concat(), functions: &[0], maps: &maps };
+        let source = ProgramSource { name, bytes: &program.concat(), functions: &[0], maps: &maps, types: None };
         let id = loaded.load(&mut host, &source).unwrap_or_else(|error| panic!("{name}: {error}"));
         attached.programs.insert((*name).to_owned(), id);
     }

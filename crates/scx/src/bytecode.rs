@@ -6,9 +6,13 @@
 //!
 //! Source: `docs/spec/bpf-runtime.md` sections 6 to 9. What is modelled and what is not: `docs/models/scx.md`.
 
+mod callbacks;
+mod collections;
 mod cpumasks;
+mod dynptrs;
 mod helpers;
 mod host;
+mod iterators;
 mod kfuncs;
 mod layout;
 mod live;
@@ -16,6 +20,9 @@ mod needs;
 mod object;
 mod operations;
 mod prices;
+mod strings;
+#[cfg(test)]
+mod tests;
 mod text;
 mod timers;
 mod user_space;

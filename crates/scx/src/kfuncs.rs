@@ -222,6 +222,13 @@ impl Kfuncs<'_, '_> {
         self.state.table.dispatch_max_batch.saturating_sub(self.state.buffer.len() as u32)
     }
 
+    /// Takes back the last insertion of this `dispatch` that was not done yet (`scx_bpf_dispatch_cancel`).
+    pub fn dispatch_cancel(&mut self) {
+        if self.state.buffer.pop().is_none() {
+            self.fault("dispatch buffer underflow".into());
+        }
+    }
+
     /// Moves the first task that may run here from a queue to the local one (`scx_bpf_dsq_move_to_local`); in `dispatch`.
     pub fn move_to_local(&mut self, dsq: DsqId) -> bool {
         let Context::Dispatch(cpu) = self.state.context else {

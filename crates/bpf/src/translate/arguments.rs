@@ -71,7 +71,7 @@ fn effect(program: &Program, at: usize, resolver: &mut dyn Resolver) -> (Registe
 
 fn of_callee(callee: &Callee) -> Registers {
     first(match callee {
-        Callee::Function(_, count) => *count,
+        Callee::Function(_, count) | Callee::CallsBack(_, count) => *count,
         Callee::Lookup(_, on_any_cpu) => 2 + u8::from(*on_any_cpu),
         Callee::Inline(Inline::Nothing | Inline::Now | Inline::Cpu) | Callee::Unreachable(_) => 0,
         Callee::Inline(Inline::NumberNext) => 1,

@@ -220,6 +220,20 @@ impl<'t, 'b> Body<'t, 'b> {
         self.frame_store(std::mem::offset_of!(Frame, instructions), executed);
     }
 
+    /// Before a function of the host that calls functions of the program: what was executed up to here, to the instruction.
+    pub(super) fn lend_executed(&mut self) {
+        let counted = self.builder.use_var(self.executed);
+        let executed = self.builder.ins().iadd_imm(counted, -self.left);
+        self.frame_store(std::mem::offset_of!(Frame, instructions), executed);
+    }
+
+    /// Behind it.
+    pub(super) fn take_executed_back(&mut self) {
+        let executed = self.frame_load(std::mem::offset_of!(Frame, instructions));
+        let counted = self.builder.ins().iadd_imm(executed, self.left);
+        self.builder.def_var(self.executed, counted);
+    }
+
     /// Remembers that the instruction went wrong, if nothing has before.
     pub(super) fn fail(&mut self, at: usize, fault: Fault) {
         self.sites.push(Site { program: self.program.name.clone(), instruction: at, fault });
@@ -288,7 +302,7 @@ impl<'t, 'b> Body<'t, 'b> {
     }
 
     /// Before a jump backwards: gives up if the call has gone on for too long.
-    fn check_budget(&mut self, at: usize) {
+    pub(super) fn check_budget(&mut self, at: usize) {
         let executed = self.builder.use_var(self.executed);
         let limit = self.frame_load(std::mem::offset_of!(Frame, stop_at));
         let too_many = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, executed, limit);

@@ -29,6 +29,13 @@ impl Body<'_, '_> {
         }
         let result = match callee {
             Callee::Function(function, count) => self.call_host(function, count),
+            Callee::CallsBack(function, count) => {
+                self.lend_executed();
+                let result = self.call_host(function, count);
+                self.take_executed_back();
+                self.check_budget(at);
+                result
+            }
             Callee::Lookup(function, on_any_cpu) => {
                 let handle = self.register(1);
                 match self.constant(handle).and_then(|handle| self.resolver.array(handle)) {

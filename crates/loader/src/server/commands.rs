@@ -1,6 +1,7 @@
 //! The commands of `bpf(2)`: which there are, and what the simple ones give.
 
 use std::io;
+use std::sync::Arc;
 
 use warmcore_bpf::btf::Btf;
 use warmcore_scx::bytecode::{Host, ObjectError};
@@ -20,6 +21,7 @@ pub(super) mod command {
     pub const OBJ_GET_INFO_BY_FD: u64 = 15;
     pub const RAW_TRACEPOINT_OPEN: u64 = 17;
     pub const BTF_LOAD: u64 = 18;
+    pub const MAP_LOOKUP_AND_DELETE_ELEM: u64 = 21;
     pub const MAP_FREEZE: u64 = 22;
     pub const BTF_GET_NEXT_ID: u64 = 23;
     pub const LINK_CREATE: u64 = 28;
@@ -97,6 +99,7 @@ impl Answers {
             command::MAP_LOOKUP_ELEM
             | command::MAP_UPDATE_ELEM
             | command::MAP_DELETE_ELEM
+            | command::MAP_LOOKUP_AND_DELETE_ELEM
             | command::MAP_GET_NEXT_KEY => self.map_element(host, call, number, fields)?,
             command::PROG_LOAD => self.program_load(host, call, fields)?,
             command::PROG_TEST_RUN => self.test_run(host, call, address, fields)?,
@@ -104,7 +107,7 @@ impl Answers {
             command::BTF_LOAD => {
                 let bytes = call.read(fields.u64(0), fields.u32(16) as usize)?;
                 match Btf::parse(bytes) {
-                    Ok(btf) => Reply::New(Thing::Btf(Box::new(btf)), None),
+                    Ok(btf) => Reply::New(Thing::Btf(Arc::new(btf)), None),
                     Err(_) => Reply::Error(libc::EINVAL),
                 }
             }

@@ -58,16 +58,18 @@ impl Answers {
         number: u64,
         fields: &Fields,
     ) -> Result<Reply, Failure> {
-        let Some(inode) = call.inode(fields.u32(0)) else { return Ok(Reply::Error(libc::EBADF)) };
-        let Some((Thing::Map { handle, value: kept }, _)) = self.things.get_mut(&inode) else {
+        let Some(Thing::Map { handle, .. }) = self.find(call, fields.u32(0)) else {
             return Ok(Reply::Error(libc::EBADF));
         };
         let handle = *handle;
         let Some(map) = host.maps.get(handle) else { return Ok(Reply::Error(libc::EBADF)) };
         let (kind, bytes) = (map.spec.kind, map.spec.value_bytes as usize);
+        if kind.is_keyless() {
+            return keyless_element(host, call, handle, bytes, number, fields);
+        }
         let key_at = fields.u64(8);
         let key = if key_at == 0 { None } else { Some(call.read(key_at, map.spec.key_bytes as usize)?) };
-        let per_cpu = kind == MapKind::PercpuArray;
+        let per_cpu = kind.is_per_cpu();
         let all = if per_cpu { bytes.next_multiple_of(8) * self.machine.cpu_count() } else { bytes };
         let result = match (number, key) {
             (command::MAP_GET_NEXT_KEY, key) => match host.maps.next_key(handle, key.as_deref()) {
@@ -81,8 +83,14 @@ impl Answers {
             (command::MAP_UPDATE_ELEM, Some(key)) => {
                 let value = call.read(fields.u64(16), all)?;
                 if kind == MapKind::StructOps {
-                    *kept = value;
+                    self.keep_value(call, fields.u32(0), value);
                     Ok(())
+                } else if kind.holds_maps() {
+                    let descriptor = Fields(value).u32(0);
+                    let Some(&Thing::Map { handle: inner, .. }) = self.find(call, descriptor) else {
+                        return Ok(Reply::Error(libc::EBADF));
+                    };
+                    host.maps.hold(handle, &key, inner)
                 } else {
                     host.maps.update(handle, &key, &value, fields.u64(24), None)
                 }
@@ -101,9 +109,46 @@ impl Answers {
                     value.resize(value.len().next_multiple_of(8).min(all), 0);
                 }
                 call.write(fields.u64(16), &value)?;
-                Ok(())
+                if number == command::MAP_LOOKUP_AND_DELETE_ELEM { host.maps.delete(handle, &key) } else { Ok(()) }
             }
         };
         Ok(result.map_or_else(|fault| Reply::Error(fault as i32), |()| Reply::Value(0)))
     }
+
+    /// Keeps the value of a table of operations.
+    fn keep_value(&mut self, call: &Call, descriptor: u32, new: Vec<u8>) {
+        let known = call.inode(descriptor).and_then(|inode| self.things.get_mut(&inode));
+        if let Some((Thing::Map { value, .. }, _)) = known {
+            *value = new;
+        }
+    }
+}
+
+/// The commands on a map without keys: put something into it, take or see the first.
+fn keyless_element(
+    host: &mut Host,
+    call: &Call,
+    handle: u64,
+    bytes: usize,
+    number: u64,
+    fields: &Fields,
+) -> Result<Reply, Failure> {
+    let at = fields.u64(16);
+    let result = match number {
+        command::MAP_UPDATE_ELEM => {
+            let value = call.read(at, bytes)?;
+            host.maps.push(handle, &value, fields.u64(24))
+        }
+        command::MAP_LOOKUP_ELEM | command::MAP_LOOKUP_AND_DELETE_ELEM => {
+            match host.maps.first(handle, number == command::MAP_LOOKUP_AND_DELETE_ELEM) {
+                Ok(value) => {
+                    call.write(at, &value)?;
+                    Ok(())
+                }
+                Err(fault) => Err(fault),
+            }
+        }
+        _ => Err(MapFault::Invalid),
+    };
+    Ok(result.map_or_else(|fault| Reply::Error(fault as i32), |()| Reply::Value(0)))
 }

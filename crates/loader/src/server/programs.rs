@@ -72,7 +72,13 @@ impl Answers {
             _ => false,
         };
         let id = if is_run {
-            let source = ProgramSource { name: &name, bytes: &bytes, functions: &functions, maps: &maps };
+            let types = match self.find(call, fields.u32(72)) {
+                Some(Thing::Btf(types)) => Some(types),
+                _ => None,
+            };
+            let types = types.cloned();
+            let source =
+                ProgramSource { name: &name, bytes: &bytes, functions: &functions, maps: &maps, types: types.as_ref() };
             Some(self.programs.load(host, &source)?)
         } else {
             None

@@ -1,7 +1,7 @@
 //! Helpers: calls that are the same for all kinds of programs, by number (`enum bpf_func_id`).
 
-use warmcore_bpf::maps::MapFault;
-use warmcore_bpf::{Callee, Frame, HostFunction, Inline, Memory};
+use warmcore_bpf::maps::{MapFault, RingQuery};
+use warmcore_bpf::{Callee, HostFunction, Inline, MapKind, Memory};
 
 use crate::bytecode::host::{FIRST_PID, Host, clock_ns};
 
@@ -17,12 +17,15 @@ pub(super) const EFAULT: i64 = 14;
 pub(super) const EBUSY: i64 = 16;
 pub(super) const EINVAL: i64 = 22;
 
+/// Number of the one control group.
+pub(super) const ROOT_GROUP: u64 = 1;
+
 /// Defines functions that translated code calls, by a name or number: the host, as many of the five arguments as are named, a result of 64 bits.
 macro_rules! functions {
     ($($key:pat => |$host:ident $(, $argument:ident)*| $body:expr;)*) => {
         |key| match key {
             $($key => {
-                unsafe extern "C" fn function(frame: *mut Frame, r1: u64, r2: u64, r3: u64, r4: u64, r5: u64) -> u64 {
+                unsafe extern "C" fn function(frame: *mut warmcore_bpf::Frame, r1: u64, r2: u64, r3: u64, r4: u64, r5: u64) -> u64 {
                     // SAFETY: translated code is entered with a host only, and hands on what it was entered with; a frame is a host's first field.
                     #[allow(unused_variables)]
                     let $host: &mut Host = unsafe { &mut *frame.cast::<Host>() };
@@ -60,6 +63,9 @@ pub(super) fn helper(number: i32) -> Callee {
         POISON_KFUNC.. => return Callee::Unreachable("a kernel function that does not exist".into()),
         _ => {}
     }
+    if let Some(callee) = super::callbacks::helper(number).or_else(|| super::dynptrs::helper(number)) {
+        return callee;
+    }
     match lookup(number) {
         Some((function, _)) if number == 1 || number == 195 => Callee::Lookup(function, number == 195),
         Some((function, count)) => Callee::Function(function, count),
@@ -74,6 +80,15 @@ fn lookup(number: i32) -> Option<(HostFunction, u8)> {
         3 => |host, map, key| host.map_delete(map, key);
         4 | 112 | 113 => |host, to, bytes, from| host.probe_read(to, bytes as u32, from);
         7 => |host| host.random_u32();
+        // Programs run where no user is.
+        15 => |host| 0;
+        16 => |host, to, room| host.current_comm(to, room as u32);
+        42 => |host| u64::from(host.kept.node_of_cpu[host.frame.cpu as usize]);
+        80 => |host| ROOT_GROUP;
+        87 => |host, map, value, flags| host.map_push(map, value, flags);
+        88 => |host, map, value| host.map_first(map, value, true);
+        89 => |host, map, value| host.map_first(map, value, false);
+        120 => |host, device, inode, to, bytes| host.pid_tgid_to(to, bytes as u32);
         14 => |host| host.current_pid_tgid();
         35 | 158 => |host| host.current_task();
         45 | 114 | 115 => |host, to, bytes, from| host.probe_read_text(to, bytes as u32, from);
@@ -81,7 +96,9 @@ fn lookup(number: i32) -> Option<(HostFunction, u8)> {
         118 => |host| host.kernel().map_or(0, |kernel| clock_ns(kernel) / kernel.tick_ns());
         130 => |host, map, data, bytes| host.ring_output(map, data, bytes);
         131 => |host, map, bytes| host.maps.ring_reserve(map, bytes);
-        132 | 133 => |host| 0;
+        132 => |host, record| { host.maps.ring_submit(record, false); 0 };
+        133 => |host, record| { host.maps.ring_submit(record, true); 0 };
+        134 => |host, map, query| RingQuery::from_number(query).and_then(|query| host.maps.ring_query(map, query)).unwrap_or(0);
         153 => |host, variable, cpu| host.on_cpu(variable, cpu as u32);
         154 => |host, variable| host.on_cpu(variable, host.frame.cpu as u32);
         156 => |host, map, task, value, flags| host.task_storage(map, task, flags);
@@ -128,6 +145,58 @@ impl Host {
             host.maps.delete(map, &key)
         };
         delete(self).map_or_else(|fault| error(fault as i64), |()| 0)
+    }
+
+    fn map_push(&mut self, map: u64, value: u64, flags: u64) -> u64 {
+        let push = |host: &mut Self| {
+            let bytes = host.maps.get(map).ok_or(MapFault::Invalid)?.spec.value_bytes;
+            let value = host.maps.memory.read(value, u64::from(bytes)).ok_or(MapFault::Invalid)?.to_vec();
+            host.maps.push(map, &value, flags)
+        };
+        push(self).map_or_else(|fault| error(fault as i64), |()| 0)
+    }
+
+    /// The first value of a queue or stack, which an empty one leaves as zeros; of a filter whether the value was there.
+    fn map_first(&mut self, map: u64, to: u64, take: bool) -> u64 {
+        let first = |host: &mut Self| {
+            let spec = &host.maps.get(map).ok_or(MapFault::Invalid)?.spec;
+            let (kind, bytes) = (spec.kind, u64::from(spec.value_bytes));
+            if kind == MapKind::BloomFilter {
+                let value = host.maps.memory.read(to, bytes).ok_or(MapFault::Invalid)?;
+                return host.maps.test(map, value);
+            }
+            let first = host.maps.first(map, take);
+            let place = host.maps.memory.write(to, bytes).ok_or(MapFault::Invalid)?;
+            match first {
+                Ok(value) => place.copy_from_slice(&value),
+                Err(fault) => {
+                    place.fill(0);
+                    return Err(fault);
+                }
+            }
+            Ok(())
+        };
+        first(self).map_or_else(|fault| error(fault as i64), |()| 0)
+    }
+
+    fn current_comm(&mut self, to: u64, room: u32) -> u64 {
+        let at = self.current_task() + self.kept.layout.comm;
+        let name = self.maps.memory.text(at, 16);
+        if room == 0 {
+            return error(EINVAL);
+        }
+        self.store_text(to, &name, u64::from(room));
+        0
+    }
+
+    /// `struct bpf_pidns_info`: there is one name space.
+    fn pid_tgid_to(&mut self, to: u64, bytes: u32) -> u64 {
+        if bytes != 8 {
+            return error(EINVAL);
+        }
+        let both = self.current_pid_tgid();
+        self.store_u64(to, both);
+        0
     }
 
     fn probe_read(&mut self, to: u64, bytes: u32, from: u64) -> u64 {
@@ -180,7 +249,9 @@ impl Host {
         if record == 0 {
             return error(EBUSY);
         }
-        self.probe_read(record, bytes as u32, data)
+        let result = self.probe_read(record, bytes as u32, data);
+        self.maps.ring_submit(record, false);
+        result
     }
 
     fn task_storage(&mut self, map: u64, task: u64, flags: u64) -> u64 {

@@ -6,10 +6,14 @@ use std::sync::Arc;
 use warmcore_bpf::btf::Btf;
 use warmcore_bpf::maps::MapsImage;
 use warmcore_bpf::{Frame, Maps, MemoryError};
+use warmcore_kernel::State;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::TaskId;
 
+use crate::bytecode::collections::Collections;
+use crate::bytecode::helpers::ROOT_GROUP;
 use crate::bytecode::layout::Layout;
+use crate::bytecode::object::Loaded;
 use crate::entities::EntityLayout;
 use crate::kfuncs::{Kfuncs, QueueIterator};
 
@@ -91,6 +95,10 @@ pub(super) struct Kept {
     root_task_group: u64,
     /// Arguments of calls.
     pub scratch: u64,
+    /// What programs keep in trees and lists.
+    pub collections: Collections,
+    /// The type information of the object that was loaded last: programs name the types of their objects by it.
+    pub types: Option<Arc<Btf>>,
     pub timers: Vec<Timer>,
     pub timer_at: BTreeMap<u64, u32>,
 }
@@ -105,6 +113,8 @@ pub struct Host {
     pub(super) interrupts_off: bool,
     /// The timer whose callback runs.
     pub(super) running_timer: Option<u32>,
+    /// The programs that it runs, while it does.
+    pub(super) programs: *const [Loaded],
     /// Memory and maps.
     pub maps: Maps,
     pub(super) kept: Kept,
@@ -155,6 +165,8 @@ impl Host {
             css_set: 0,
             root_task_group: 0,
             scratch,
+            collections: Collections::default(),
+            types: None,
             timers: Vec::new(),
             timer_at: BTreeMap::new(),
             layout,
@@ -187,10 +199,11 @@ impl Host {
     fn with(maps: Maps, kept: Kept, seed: u64) -> Self {
         let set = CpuSet::with_capacity(kept.cpus as usize);
         let mut host = Self {
-            frame: Frame::default(),
+            frame: Frame { call_back: crate::bytecode::callbacks::call_back, ..Frame::default() },
             kernel: None,
             interrupts_off: false,
             running_timer: None,
+            programs: &[],
             maps,
             kept,
             random: 0,
@@ -243,7 +256,7 @@ impl Host {
         };
         link(css_set, layout.dfl_cgrp, cgroup);
         link(cgroup, layout.cgroup_kn, node);
-        link(node, layout.kernfs_id, 1);
+        link(node, layout.kernfs_id, ROOT_GROUP);
         link(node, layout.kernfs_name, name);
         let css = |base: u64, member: Option<u64>| Some(base + member? + layout.css_cgroup?);
         for place in [css(cgroup, layout.cgroup_self), css(group, layout.task_group_css)] {
@@ -341,6 +354,11 @@ impl Host {
         let index = distance / size;
         let exists = distance % size == 0 && index > 0 && index <= self.affinities.len() as u64;
         exists.then(|| TaskId(index as u32 - 1))
+    }
+
+    /// Whether a task is not gone.
+    pub(super) fn lives(&self, task: TaskId) -> bool {
+        self.kernel().is_some_and(|kernel| kernel.task(task).state() != State::Dead)
     }
 
     /// Number of the storage that belongs to a task's structure, the idle one included.

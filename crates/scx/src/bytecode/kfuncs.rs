@@ -2,12 +2,13 @@
 //!
 //! Of a pair with and without `___v2`, a loader takes the one that exists in the kernel it is shown; both do the same.
 
-use warmcore_bpf::{Callee, Frame, HostFunction, Inline};
+use warmcore_bpf::{Callee, HostFunction, Inline};
 use warmcore_kernel::WakeFlags;
 use warmcore_topology::CpuId;
 
-use crate::bytecode::helpers::{EBUSY, EINVAL, ENOENT, EPERM, error, functions};
+use crate::bytecode::helpers::{EBUSY, EINVAL, ENOENT, EPERM, ROOT_GROUP, error, functions};
 use crate::bytecode::host::Host;
+use crate::bytecode::{collections, dynptrs, iterators, strings};
 use crate::idle::Smt;
 use crate::operations::{EnqueueFlags, Kick};
 use crate::queues::DsqId;
@@ -45,14 +46,24 @@ pub(super) fn kfunc(name: &str) -> Callee {
         | "bpf_stream_vprintk"
         | "bpf_stream_vprintk_impl"
         | "bpf_iter_css_destroy"
+        | "bpf_iter_css_task_destroy"
+        | "bpf_iter_task_destroy"
+        | "bpf_iter_bits_destroy"
+        | "bpf_res_spin_lock"
+        | "bpf_res_spin_unlock"
+        | "bpf_res_spin_lock_irqsave"
+        | "bpf_res_spin_unlock_irqrestore"
         | "scx_bpf_put_cpumask"
         | "scx_bpf_put_idle_cpumask"
         // Frequencies are not modelled.
         | "scx_bpf_cpuperf_set" => Callee::Inline(Inline::Nothing),
-        _ => match lookup(name) {
-            Some((function, count)) => Callee::Function(function, count),
-            None => Callee::Unreachable(String::new()),
-        },
+        _ => {
+            let groups = [lookup, collections::kfunc, iterators::kfunc, dynptrs::kfunc, strings::kfunc];
+            let found = groups.into_iter().find_map(|find| find(name));
+            let calling_back = || collections::calling_back(name);
+            let function = found.map(|(function, count)| Callee::Function(function, count));
+            function.or_else(calling_back).unwrap_or_else(|| Callee::Unreachable(String::new()))
+        }
     }
 }
 
@@ -90,6 +101,10 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
             let task = host.kernel().and_then(|kernel| kernel.peek(DsqId(dsq)));
             task.map_or(0, |task| host.task_address(task))
         };
+        "scx_bpf_dispatch_cancel" => |host| {
+            if let Some(kernel) = host.kernel() { kernel.dispatch_cancel(); }
+            0
+        };
         "scx_bpf_dispatch_nr_slots" => |host| host.kernel().map_or(0, |kernel| u64::from(kernel.nr_slots()));
         "bpf_iter_scx_dsq_new" => |host, iterator, dsq, flags| host.iterator_new(iterator, dsq, flags);
         "bpf_iter_scx_dsq_next" => |host, iterator| host.iterator_next(iterator);
@@ -118,13 +133,12 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         "scx_bpf_pick_idle_cpu" => |host, mask, flags| host.pick_idle_cpu(mask, flags);
         "scx_bpf_pick_idle_cpu_node" => |host, mask, node, flags| host.pick_idle_cpu_in_node(mask, node, flags);
         "scx_bpf_pick_any_cpu" => |host, mask, flags| {
-            match host.pick_idle_cpu(mask, flags) {
-                none if (none as i64) < 0 => {
-                    let any = host.any_in_masks_distributed(mask, mask);
-                    if any < host.kept.cpus { u64::from(any) } else { none }
-                }
-                cpu => cpu,
-            }
+            let idle = host.pick_idle_cpu(mask, flags);
+            host.or_any(idle, mask)
+        };
+        "scx_bpf_pick_any_cpu_node" => |host, mask, node, flags| {
+            let idle = host.pick_idle_cpu_in_node(mask, node, flags);
+            host.or_any(idle, mask)
         };
         "scx_bpf_cpu_curr" => |host, cpu| {
             let curr = host.kernel().filter(|_| (cpu as u32) < host.kept.cpus).map(|kernel| kernel.runs_on(CpuId(cpu as u32)));
@@ -135,6 +149,12 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         "scx_bpf_cpu_node" => |host, cpu| host.kept.node_of_cpu.get(cpu as u32 as usize).map_or(error(EINVAL), |&node| u64::from(node));
         "scx_bpf_nr_node_ids" => |host| u64::from(host.kept.nodes);
         "scx_bpf_nr_cpu_ids" | "scx_bpf_nr_cids" => |host| u64::from(host.kept.cpus);
+
+        // Nothing of what it counts is counted here.
+        "scx_bpf_events" => |host, events, bytes| {
+            if let Some(place) = host.maps.memory.write(events, bytes) { place.fill(0); }
+            0
+        };
 
         // Tasks.
         "scx_bpf_task_cpu" => |host, task| {
@@ -153,11 +173,11 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         "scx_bpf_task_cgroup" => |host| host.kept.root_cgroup;
         "bpf_task_from_pid" | "bpf_task_from_vpid" => |host, pid| host.task_by_pid(pid as u32);
         "bpf_task_acquire" | "bpf_cgroup_acquire" => |host, object| object;
-        "bpf_cgroup_from_id" => |host, id| if id == 1 { host.kept.root_cgroup } else { 0 };
+        "bpf_cgroup_from_id" => |host, id| if id == ROOT_GROUP { host.kept.root_cgroup } else { 0 };
         "bpf_cgroup_ancestor" => |host, group, level| if level == 0 { group } else { 0 };
-        // The group has no children.
-        "bpf_iter_css_new" => |host| 0;
-        "bpf_iter_css_next" => |host| 0;
+        "bpf_task_under_cgroup" => |host, task, group| u64::from(group == host.kept.root_cgroup);
+        // The kernel's verifier puts nothing in their place.
+        "bpf_rdonly_cast" | "bpf_cast_to_kern_ctx" => |host, object| object;
 
         "bpf_timer_cancel_async" => |host, timer| host.timer_cancel_async(timer);
 
@@ -342,6 +362,15 @@ impl Host {
             cpu = kernel.pick_idle_cpu_of(&self.set, smt);
         }
         self.caught_up(cpu.map_or(error(EBUSY), |cpu| u64::from(cpu.0)))
+    }
+
+    /// The CPU that was picked, or any of the mask if none was.
+    fn or_any(&mut self, picked: u64, mask: u64) -> u64 {
+        if picked as i64 >= 0 {
+            return picked;
+        }
+        let any = self.any_in_masks_distributed(mask, mask);
+        if any < self.kept.cpus { u64::from(any) } else { picked }
     }
 
     fn kick(&mut self, cpu: u64, flags: u64) -> u64 {

@@ -30,6 +30,8 @@ pub struct ProgramSource<'a> {
     pub functions: &'a [u32],
     /// Handle of the map of each descriptor that the instructions name.
     pub maps: &'a BTreeMap<i32, u64>,
+    /// Type information of its object, if there is some.
+    pub types: Option<&'a Arc<Btf>>,
 }
 
 /// Why an object cannot be used.
@@ -94,12 +96,12 @@ pub struct Programs {
     helpers: BTreeMap<i32, String>,
 }
 
-struct Names<'a> {
-    host: &'a mut Host,
-    maps: &'a BTreeMap<i32, u64>,
-    calls: &'a mut BTreeSet<Need>,
-    helpers: &'a mut BTreeMap<i32, String>,
-    program: u32,
+pub(super) struct Names<'a> {
+    pub host: &'a mut Host,
+    pub maps: &'a BTreeMap<i32, u64>,
+    pub calls: &'a mut BTreeSet<Need>,
+    pub helpers: &'a mut BTreeMap<i32, String>,
+    pub program: u32,
 }
 
 impl Resolver for Names<'_> {
@@ -183,6 +185,9 @@ impl Programs {
     pub fn load(&mut self, host: &mut Host, source: &ProgramSource<'_>) -> Result<ProgramId, ObjectError> {
         let program = Program::new(source.name, source.bytes, source.functions)?;
         let id = self.loaded.len() as u32;
+        if let Some(types) = source.types {
+            host.kept.types = Some(Arc::clone(types));
+        }
         let mut translator = Translator::new()?;
         let mut names =
             Names { host, maps: source.maps, calls: &mut self.calls, helpers: &mut self.helpers, program: id };
@@ -206,6 +211,7 @@ impl Programs {
         place.copy_from_slice(context);
         host.catch_up();
         host.frame.allow(SETUP_BUDGET);
+        host.programs = &raw const self.loaded[..];
         host.frame.cpu = 0;
         // Before a run, its clock stands where that begins.
         host.frame.now_ns = host.frame.now_ns.max(UPTIME_NS);

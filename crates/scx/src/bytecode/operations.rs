@@ -104,6 +104,7 @@ impl Bytecode {
         is_charged: bool,
     ) -> Self {
         host.seed(seed);
+        host.maps.user_space_reads = true;
         Self::with(object, host, is_charged, Some(user_space))
     }
 
@@ -155,6 +156,7 @@ impl Bytecode {
         host.frame.cpu = u64::from(cpu.0);
         let (before, called_before_ps) = (host.frame.instructions, host.frame.called_ps);
         host.frame.allow(BUDGET);
+        host.programs = &raw const self.object.programs[..];
         host.kernel = Some(std::ptr::from_mut(kernel).cast());
         host.interrupts_off = !operation.has_interrupts_on();
         host.catch_up();
