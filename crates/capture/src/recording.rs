@@ -153,6 +153,12 @@ impl LatestNames {
         }
     }
 
+    /// A thread's name.
+    #[must_use]
+    pub fn of(&self, thread: i32) -> Option<&str> {
+        self.0.get(&thread).map(|(_, name)| name.as_str())
+    }
+
     /// Gives the names to a recording.
     pub fn apply(&self, recording: &mut Recording) {
         self.0.iter().for_each(|(thread, (_, name))| recording.name(*thread, name));

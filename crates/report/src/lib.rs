@@ -23,6 +23,7 @@ pub mod gallery;
 pub mod history;
 pub mod html;
 pub mod lesson;
+pub mod others;
 pub mod pack;
 pub mod packed;
 pub mod pdf;

@@ -52,16 +52,16 @@ const GENERIC_LATENCIES: PerRelation<u64> = PerRelation([0, 8, 30, 55, 70, 90, 1
 /// Reads it, and says what is to be known of it.
 pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded, Failure> {
     let path = &arguments.recording;
-    let (recording, machine) = if path.is_dir() {
+    let (recording, own, machine) = if path.is_dir() {
         let signals = Signals::listen()?;
-        let (recording, machine) = of_run(path, arguments.scheduler.as_deref(), &signals, console)?;
-        (recording, Some(machine))
+        let (recording, own, machine) = of_run(path, arguments.scheduler.as_deref(), &signals, console)?;
+        (recording, Some(own), Some(machine))
     } else {
         if arguments.scheduler.is_some() {
             return Err(Failure::usage("warmcore::recording", "--scheduler is about run directories")
                 .help("leave it out: a file holds one recording"));
         }
-        (of_file(path)?, None)
+        (of_file(path)?, None, None)
     };
     recording.notes.iter().for_each(|note| console.warn(note));
     if !recording.has_wakers() {
@@ -80,10 +80,16 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
             Only::Thread(name) => selection.names.push(name.clone()),
         }
     }
-    let chosen = selection.threads(&recording).map_err(|error| {
-        Failure::usage("warmcore::recording", format!("{}: {error}", path.display()))
-            .help("--only chooses threads; without them all that are not the kernel's")
-    })?;
+    let of_recording = || {
+        selection.threads(&recording).map_err(|error| {
+            Failure::usage("warmcore::recording", format!("{}: {error}", path.display()))
+                .help("--only chooses threads; without them all that are not the kernel's, and of a run its own")
+        })
+    };
+    let chosen = match own {
+        Some(own) if arguments.only.is_empty() && !own.is_empty() => own,
+        _ => of_recording()?,
+    };
     let recorded_on = arguments.recorded_on.as_deref().map(load::machine).transpose()?.map(|machine| machine.value);
     let overheads = match recorded_on.as_ref().or(machine.as_ref()) {
         Some(machine) => Overheads::of(machine.costs()),
@@ -140,7 +146,7 @@ fn of_run(
     scheduler: Option<&str>,
     signals: &Signals,
     console: &Console,
-) -> Result<(Recording, Machine), Failure> {
+) -> Result<(Recording, BTreeSet<i32>, Machine), Failure> {
     let run =
         Run::load(path, &Options::default(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
     let index = super::explain::scene(&run, path, scheduler)?;
@@ -152,8 +158,8 @@ fn of_run(
         run.events_into(index, Vec::new(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
     let trial = run.disk.trials.get(index).and_then(|trials| trials.iter().find(|trial| trial.trial == scene.trial));
     let lost = trial.map_or(0, |trial| trial.events_lost);
-    let recording = warmcore_replay::events::recording(events, &scene.tasks, lost);
-    Ok((recording, run.disk.experiment.machine_of(index).value.clone()))
+    let (recording, own) = warmcore_replay::events::recording(events, &scene.tables, &scene.tasks, lost);
+    Ok((recording, own, run.disk.experiment.machine_of(index).value.clone()))
 }
 
 /// Makes a run directory of a recording: what was recorded, on this machine, with its replay as the workload.

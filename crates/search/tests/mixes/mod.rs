@@ -16,7 +16,7 @@ use warmcore_places::sim::Sim;
 use warmcore_replay::Selection;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
-use warmcore_trace::{Event, TaskId, TaskInfo};
+use warmcore_trace::{Event, RunTables, TaskId, TaskInfo};
 use warmcore_workload::{ChannelId, ChannelKind, ProcessId, ProgramBuilder, Step, Task, Workload};
 
 /// How long mixes go on that have no end of their own.
@@ -210,7 +210,7 @@ pub fn recorded(workload: &Workload, machine: &Machine, seed: u64, memory: Memor
         process: 0,
     };
     let tasks: Vec<TaskInfo> = tasks.into_iter().map(info).collect();
-    let recording = warmcore_replay::events::recording(events, &tasks, 0);
+    let (recording, _) = warmcore_replay::events::recording(events, &RunTables::default(), &tasks, 0);
     let chosen = Selection::default().threads(&recording).unwrap();
     (recording, chosen)
 }
