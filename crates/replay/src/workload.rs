@@ -5,7 +5,7 @@
 //! | ran | work, less what the kernel's own part of it costs on the machine that it was recorded on |
 //! | woke a thread that waited for it | post of the semaphore that these two share |
 //! | waited for a thread | wait on that semaphore: for that thread's next signal, however early or late it comes |
-//! | woken from outside | sleep until that time from the start, or sleep for as long: see [`Sleeps`] |
+//! | woken from outside | sleep for as long, or, of arrivals, until that time from the start: see [`Sleeps`] |
 //! | created a thread | fork |
 //!
 //! So order and waiting follow from the schedule (a closed loop), and only what came from outside keeps its times. What the recording
@@ -79,8 +79,11 @@ pub struct Fidelity {
     pub at_times: u64,
     /// The same, replayed as a sleep of the same length.
     pub for_durations: u64,
-    /// Ended by what the recording does not tell; replayed as a time.
+    /// Ended by what the recording does not tell; replayed as a time, or as a sleep of the same length where a thread has few of them.
     pub unknown: u64,
+    /// What keeps its recorded times, so that no schedule ends the replay earlier; none if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
     /// From a wakeup until the thread ran on a CPU that was idle, mean, ns; none if that never happened.
     pub idle_wakeup_ns: Option<u64>,
     /// Time that the threads were ready to run while another ran on the CPU that they got, of all together, ns.
@@ -93,6 +96,21 @@ pub struct Fidelity {
     pub more_lost: bool,
     /// Switches that a CPU did not record, and that stand where the thread was queued.
     pub switches_assumed: u64,
+}
+
+/// A thread whose waits from outside end at their recorded times.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Held {
+    /// The thread.
+    pub thread: i32,
+    /// Its name.
+    pub name: String,
+    /// How many of its waits do.
+    pub waits: u64,
+    /// The first of these times, from the start, ns.
+    pub from_ns: u64,
+    /// The last one.
+    pub until_ns: u64,
 }
 
 impl Fidelity {
@@ -127,6 +145,16 @@ impl Fidelity {
             percent(self.at_times + self.unknown, self.waits),
             percent(self.for_durations, self.waits),
         )];
+        if let Some(Held { thread, name, waits, from_ns, until_ns }) = &self.held {
+            let seconds = |ns: u64| ns as f64 / 1e9;
+            lines.push(format!(
+                "arrivals from outside keep their times, so it never takes less than {:.3} s: those of {name} ({thread}), {waits} from {:.3} s \
+                 on, are the last (recorded: {:.3} s)",
+                seconds(*until_ns),
+                seconds(*from_ns),
+                seconds(self.span_ns)
+            ));
+        }
         if let Some(ns) = self.idle_wakeup_ns {
             lines.push(format!(
                 "a thread that was woken onto an idle CPU ran {:.1} us later on average: on a machine that takes another time for that \
@@ -144,8 +172,10 @@ impl Fidelity {
         if self.unknown > 0 {
             let share = percent(self.unknown, self.waits);
             lines.push(format!(
-                "who ended {} waits ({share:.1} %) is not recorded: they end at their recorded times, whatever the schedule is",
-                self.unknown
+                "who ended {} waits ({share:.1} %) is not recorded: they end at their recorded times, whatever the schedule is, or, where a \
+                 thread has fewer than {}, after as long as they took",
+                self.unknown,
+                Sleeps::FEWEST
             ));
         }
         if self.by_softirq > 0 {
@@ -234,7 +264,8 @@ impl Replay {
 ///
 /// A thread that is woken by arrivals at times of their own sleeps for whatever its work leaves: its sleeps vary by as much as the
 /// arrivals and the work together. One that sleeps for a time it chose itself is woken at times that vary by as much as its sleeps and
-/// its work together. So what varies less was the cause.
+/// its work together. So what varies less was the cause. A few waits, for a disk or a rare timer, are no schedule of arrivals: they took as
+/// long as they took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sleeps {
     /// Wakeups keep their times from the start.
@@ -244,20 +275,35 @@ pub enum Sleeps {
 }
 
 impl Sleeps {
-    /// Fewer wakeups than this are arrivals.
+    /// Fewer wakeups than this are no arrivals.
     const FEWEST: usize = 4;
 
+    /// Of the wakeups by interrupts, or, where these are few, of all from outside.
     fn of(history: &History) -> Self {
-        let outside = history.actions.iter().filter_map(|action| match action {
-            Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: true }) => Some((*at_ns, *slept_ns)),
-            _ => None,
-        });
-        let (at, slept): (Vec<u64>, Vec<u64>) = outside.unzip();
+        let outside = |by_others: bool| {
+            let wakeup = move |action: &Action| match action {
+                Action::Block(Cause::Outside { at_ns, slept_ns, interrupt }) if *interrupt || by_others => {
+                    Some((*at_ns, *slept_ns))
+                }
+                _ => None,
+            };
+            history.actions.iter().filter_map(wakeup).unzip()
+        };
+        let (mut at, mut slept): (Vec<u64>, Vec<u64>) = outside(false);
         if at.len() < Self::FEWEST {
-            return Self::At;
+            (at, slept) = outside(true);
+        }
+        if at.len() < Self::FEWEST {
+            return Self::For;
         }
         let between: Vec<u64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
         if variance(&slept[1..]) < variance(&between) { Self::For } else { Self::At }
+    }
+
+    /// Of the waits of which nobody knows who ended them.
+    fn of_unknown(history: &History) -> Self {
+        let unknown = |action: &&Action| matches!(action, Action::Block(Cause::Unknown { .. }));
+        if history.actions.iter().filter(unknown).count() < Self::FEWEST { Self::For } else { Self::At }
     }
 }
 
@@ -291,7 +337,8 @@ impl Maker {
     }
 
     fn steps(&mut self, thread: i32, history: &History) -> Vec<Step> {
-        let sleeps = Sleeps::of(history);
+        let (sleeps, of_unknown) = (Sleeps::of(history), Sleeps::of_unknown(history));
+        let mut held = Held { thread, name: history.name.clone(), ..Held::default() };
         let mut steps = Vec::with_capacity(history.actions.len());
         let mut debt = Debt { left_ns: self.overheads.switch_ns };
         // Times are counted from the start of the task, as timers do.
@@ -323,7 +370,7 @@ impl Maker {
                 Action::Block(Cause::Outside { at_ns, slept_ns, .. } | Cause::Unknown { at_ns, slept_ns }) => {
                     let unknown = matches!(action, Action::Block(Cause::Unknown { .. }));
                     self.fidelity.waits += 1;
-                    let sleeps = if unknown { Sleeps::At } else { sleeps };
+                    let sleeps = if unknown { of_unknown } else { sleeps };
                     match (unknown, sleeps) {
                         (true, _) => self.fidelity.unknown += 1,
                         (false, Sleeps::At) => self.fidelity.at_times += 1,
@@ -332,6 +379,8 @@ impl Maker {
                     steps.push(match sleeps {
                         Sleeps::For => Step::Sleep { duration_ns: slept_ns },
                         Sleeps::At => {
+                            held.from_ns = if held.waits == 0 { at_ns } else { held.from_ns };
+                            (held.waits, held.until_ns) = (held.waits + 1, at_ns);
                             let timer = *timer.get_or_insert_with(|| {
                                 let (count, workload) = (self.workload.timers.len(), &mut self.workload);
                                 workload.add_timer(format!("arrivals-{count}"))
@@ -345,6 +394,9 @@ impl Maker {
                 }
                 Action::Block(Cause::Never) | Action::Exit => debt.left_ns += self.overheads.exit_ns,
             }
+        }
+        if held.waits > 0 && self.fidelity.held.as_ref().is_none_or(|other| other.until_ns < held.until_ns) {
+            self.fidelity.held = Some(held);
         }
         self.fidelity.overhead_left_ns += debt.left_ns.saturating_sub(self.overheads.exit_ns);
         // A program without any step would be refused; a thread that never ran does nothing.
@@ -456,6 +508,30 @@ mod tests {
         assert!(steps(&made, 0).iter().step_by(2).all(|step| *step == timer), "{:?}", steps(&made, 0));
         assert!(steps(&made, 1).iter().step_by(2).all(|step| *step == Step::Sleep { duration_ns: 500 }));
         assert_eq!((made.fidelity.at_times, made.fidelity.for_durations), (4, 4));
+    }
+
+    #[test]
+    fn a_disk_wait_or_a_rare_timer_takes_as_long_as_it_took_and_only_arrivals_hold_the_elapsed_time() {
+        let run = |cpu_ns| Action::Run { cpu_ns };
+        let disk = |at_ns, slept_ns| Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: false });
+        let unknown = Action::Block(Cause::Unknown { at_ns: 9_000, slept_ns: 30 });
+        let few = thread(vec![run(500), outside(700, 200), run(100), disk(1_000, 200), run(9), unknown]);
+        let made_of_few = made(vec![(1, few)], Overheads::default());
+        let sleep = |duration_ns| Step::Sleep { duration_ns };
+        let expected = [500, 100, 9].map(|work_ns| Step::Run { work_ns }).into_iter().zip([200, 200, 30].map(sleep));
+        assert_eq!(steps(&made_of_few, 0), expected.flat_map(|(run, sleep)| [run, sleep]).collect::<Vec<_>>());
+        assert_eq!((made_of_few.fidelity.held, made_of_few.fidelity.for_durations), (None, 2));
+        // Clients that no one chose come at times of their own.
+        let work = [400, 100, 300, 200, 100];
+        let served = (1..).zip(work).flat_map(|(number, work)| [disk(1_000 * number, 900 - work), run(work)]);
+        let made = made(vec![(7, thread(served.collect()))], Overheads::default());
+        let held = Held { thread: 7, name: "worker".into(), waits: 5, from_ns: 1_000, until_ns: 5_000 };
+        assert_eq!(made.fidelity.held, Some(held));
+        assert!(
+            made.fidelity.sentences()[1].contains("those of worker (7), 5 from"),
+            "{:?}",
+            made.fidelity.sentences()
+        );
     }
 
     #[test]

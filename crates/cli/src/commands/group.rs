@@ -110,7 +110,11 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
     }
     let mut text = in_words(&loaded, &graph, &groups);
     if let Some(assumption) = assumption {
-        let _ = write!(text, "\nWhat placement would win, {assumption}:\n\n{}", console.table(&gain_table(&found)));
+        let _ = write!(
+            text,
+            "\nWhat placement would win, {assumption}:\n\n{}",
+            console.table(&gain_table(&found, made.fidelity.held.is_some()))
+        );
     }
     text.push_str(&how_to_act(&loaded, &groups));
     Ok(console.out(&text)?)
@@ -197,8 +201,10 @@ fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
     text
 }
 
-fn gain_table(gains: &[Gain]) -> Table {
-    let mut table = Table::new(["group", "placement", ">elapsed", "95 % interval", ">CPU time", "95 % interval"]);
+/// Where arrivals hold the elapsed time, response time says what placement changes.
+fn gain_table(gains: &[Gain], held: bool) -> Table {
+    let time = if held { ">response" } else { ">elapsed" };
+    let mut table = Table::new(["group", "placement", time, "95 % interval", ">CPU time", "95 % interval"]);
     let ratio = |comparison: &Comparison| comparison.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}"));
     let interval = |comparison: &Comparison| {
         comparison.interval.map_or("-".into(), |interval| format!("{:.3} to {:.3}", interval.low, interval.high))
@@ -207,8 +213,8 @@ fn gain_table(gains: &[Gain]) -> Table {
         table.row([
             gain.group.map_or("all".into(), |group| (group + 1).to_string()),
             gain.placement.name().to_owned(),
-            ratio(&gain.elapsed),
-            interval(&gain.elapsed),
+            ratio(if held { &gain.response } else { &gain.elapsed }),
+            interval(if held { &gain.response } else { &gain.elapsed }),
             ratio(&gain.cpu_time),
             interval(&gain.cpu_time),
         ]);
