@@ -73,7 +73,6 @@ pub fn kernel_threads(recording: &Recording) -> BTreeSet<i32> {
 mod tests {
     use super::*;
     use crate::record::{Context, Record};
-    use crate::recording::Thread;
 
     fn recording(name_of_two: &str) -> Recording {
         let fork = |parent, child| Record {

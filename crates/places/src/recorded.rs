@@ -329,16 +329,24 @@ fn announce(converted: &mut Converted, tasks: &BTreeSet<TaskId>) {
 }
 
 /// CPU time of each task, ns.
-pub(crate) fn cpu_times(converted: &Converted, tasks: usize) -> Vec<u64> {
+pub(crate) fn cpu_times(converted: &Converted, tasks: usize, end_ns: u64) -> Vec<u64> {
     let mut cpu_ns = vec![0; tasks];
-    let mut since: BTreeMap<CpuId, u64> = BTreeMap::new();
+    // By CPU: the task that runs there, and since when.
+    let mut running: BTreeMap<CpuId, (TaskId, u64)> = BTreeMap::new();
     for event in &converted.events {
         let EventKind::Switch { prev, next, .. } = event.kind else { continue };
         if let Some(total) = cpu_ns.get_mut(prev.index()).filter(|_| !prev.is_idle()) {
-            *total += event.time_ns - since.get(&event.cpu).copied().unwrap_or(0);
+            *total += event.time_ns - running.get(&event.cpu).map_or(0, |(_, since_ns)| *since_ns);
         }
+        running.remove(&event.cpu);
         if !next.is_idle() {
-            since.insert(event.cpu, event.time_ns);
+            running.insert(event.cpu, (next, event.time_ns));
+        }
+    }
+    // What runs at the end has no other.
+    for (task, since_ns) in running.into_values() {
+        if let Some(total) = cpu_ns.get_mut(task.index()) {
+            *total += end_ns.saturating_sub(since_ns);
         }
     }
     cpu_ns
@@ -347,7 +355,7 @@ pub(crate) fn cpu_times(converted: &Converted, tasks: usize) -> Vec<u64> {
 fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) -> Outcome {
     let (start, end) = recording.span_ns();
     let elapsed_ns = end - start;
-    let cpu_ns = cpu_times(converted, workload.tasks.len());
+    let cpu_ns = cpu_times(converted, workload.tasks.len(), elapsed_ns);
     let tasks: Vec<TaskOutcome> = workload
         .tasks
         .iter()

@@ -13,13 +13,14 @@ use warmcore_trace::{Event, EventKind, PrevState, RecordedThread, RunTables, Tas
 const FIRST: i32 = 1000;
 
 /// Makes a recording of a run's events, in order of time, and says which of its threads were the run's tasks. `tables` are those that the
-/// events refer to.
+/// events refer to, `end_ns` is the run's end: what ran at the last event ran until then.
 #[must_use]
 pub fn recording(
     events: impl IntoIterator<Item = Event>,
     tables: &RunTables,
     tasks: &[TaskInfo],
     events_lost: u64,
+    end_ns: u64,
 ) -> (Recording, BTreeSet<i32>) {
     let mut threads: BTreeMap<i32, Thread> = BTreeMap::new();
     for task in tasks {
@@ -39,6 +40,7 @@ pub fn recording(
         source: "run".into(),
         threads,
         records: reader.records,
+        end_ns: Some(end_ns),
         lost: (events_lost > 0).then_some(lost).into_iter().collect(),
         ..Recording::default()
     }

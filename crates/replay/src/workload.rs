@@ -63,6 +63,8 @@ const QUEUED: f64 = 0.25;
 pub struct Fidelity {
     /// Threads that became tasks.
     pub threads: u32,
+    /// Threads that neither ran nor woke anybody, and became none.
+    pub silent: u32,
     /// Their CPU time, ns.
     pub cpu_ns: u64,
     /// CPU time of threads that were left out, ns.
@@ -118,7 +120,8 @@ impl Fidelity {
     pub(crate) fn of(histories: &Histories, recording: &Recording) -> Self {
         let (events_lost, more_lost) = recording.events_lost();
         Self {
-            threads: histories.threads.len() as u32,
+            threads: histories.threads.values().filter(|history| history.did_something()).count() as u32,
+            silent: histories.threads.values().filter(|history| !history.did_something()).count() as u32,
             cpu_ns: histories.threads.values().map(|history| history.cpu_ns).sum(),
             other_cpu_ns: histories.other_cpu_ns,
             span_ns: histories.span_ns,
@@ -145,6 +148,9 @@ impl Fidelity {
             percent(self.at_times + self.unknown, self.waits),
             percent(self.for_durations, self.waits),
         )];
+        if self.silent > 0 {
+            lines.push(format!("{} threads did nothing while it was recorded: they are left out", self.silent));
+        }
         if let Some(Held { thread, name, waits, from_ns, until_ns }) = &self.held {
             let seconds = |ns: u64| ns as f64 / 1e9;
             lines.push(format!(
@@ -219,15 +225,19 @@ pub struct Replay {
 /// Makes a workload of histories. The recording only tells what was lost.
 #[must_use]
 pub fn replay(name: &str, histories: &Histories, recording: &Recording, overheads: Overheads) -> Replay {
+    let active = || histories.threads.iter().filter(|(_, history)| history.did_something());
     let mut maker = Maker {
         workload: Workload::empty(name),
-        tasks: (0..).zip(histories.threads.keys()).map(|(task, thread)| (*thread, TaskTemplateId(task))).collect(),
+        tasks: (0..)
+            .zip(active().map(|(thread, _)| thread))
+            .map(|(task, thread)| (*thread, TaskTemplateId(task)))
+            .collect(),
         semaphores: BTreeMap::new(),
         overheads,
         fidelity: Fidelity::of(histories, recording),
     };
     let mut processes: BTreeMap<Option<i32>, ProcessId> = BTreeMap::new();
-    for (thread, history) in &histories.threads {
+    for (thread, history) in active() {
         let process = *processes.entry(history.process).or_insert_with(|| {
             let name = history.process.map_or_else(|| "process".into(), |process| format!("process-{process}"));
             maker.workload.add_process(name)
@@ -324,8 +334,8 @@ struct Maker {
 
 impl Maker {
     fn task(&mut self, thread: i32, history: &History, process: ProcessId) {
-        let steps = self.steps(thread, history);
-        let program: ProgramId = self.workload.add_program(Program { steps });
+        let program = self.program(thread, history);
+        let program: ProgramId = self.workload.add_program(program);
         let name = if history.name.is_empty() { "thread" } else { &history.name };
         let role = name.to_owned();
         self.workload.add_task(Task {
@@ -336,7 +346,7 @@ impl Maker {
         });
     }
 
-    fn steps(&mut self, thread: i32, history: &History) -> Vec<Step> {
+    fn program(&mut self, thread: i32, history: &History) -> Program {
         let (sleeps, of_unknown) = (Sleeps::of(history), Sleeps::of_unknown(history));
         let mut held = Held { thread, name: history.name.clone(), ..Held::default() };
         let mut steps = Vec::with_capacity(history.actions.len());
@@ -357,7 +367,7 @@ impl Maker {
                     debt.left_ns += self.overheads.wake_ns;
                 }
                 Action::Fork { child } => {
-                    steps.push(Step::Fork(self.tasks[&child]));
+                    steps.extend(self.tasks.get(&child).map(|task| Step::Fork(*task)));
                     debt.left_ns += self.overheads.fork_ns;
                 }
                 Action::Block(Cause::Signal { waker, soft_interrupt, .. }) => {
@@ -399,11 +409,12 @@ impl Maker {
             self.fidelity.held = Some(held);
         }
         self.fidelity.overhead_left_ns += debt.left_ns.saturating_sub(self.overheads.exit_ns);
-        // A program without any step would be refused; a thread that never ran does nothing.
-        if steps.is_empty() {
-            steps.push(Step::Exit);
+        // A thread whose work was all the kernel's own keeps a trace of it: a program without work is taken for a slip of the pen.
+        let mut program = Program { steps };
+        if program.is_idle() {
+            program.steps.push(Step::Run { work_ns: 1 });
         }
-        steps
+        program
     }
 
     fn semaphore(&mut self, waker: i32, woken: i32) -> SemaphoreId {
@@ -555,6 +566,20 @@ mod tests {
         let text = warmcore_workload::to_rtapp(workload).unwrap();
         let read = warmcore_workload::from_rtapp("recorded", &text, &Default::default()).unwrap();
         assert_eq!(read, *workload, "a file holds all of it");
+    }
+
+    #[test]
+    fn threads_that_did_nothing_become_no_tasks_and_those_that_did_little_keep_a_trace_of_it() {
+        let parent = thread(vec![Action::Run { cpu_ns: 9 }, Action::Fork { child: 2 }, Action::Exit]);
+        let silent = History { forked: true, ..thread(vec![Action::Block(Cause::Never)]) };
+        let short = thread(vec![outside(700, 600), Action::Run { cpu_ns: 5 }, Action::Exit]);
+        let made = made(vec![(1, parent), (2, silent), (3, short)], Overheads { switch_ns: 8, ..Overheads::default() });
+        assert_eq!((made.fidelity.threads, made.fidelity.silent), (2, 1));
+        assert_eq!(steps(&made, 0), [Step::Run { work_ns: 1 }]);
+        assert_eq!(steps(&made, 1), [Step::Sleep { duration_ns: 600 }, Step::Run { work_ns: 1 }]);
+        let text = warmcore_workload::to_rtapp(&made.workload).unwrap();
+        let read = warmcore_workload::resolve("r.json", &Default::default(), |_| Ok(text.clone()));
+        assert!(read.is_ok(), "every command accepts it: {read:?}");
     }
 
     #[test]

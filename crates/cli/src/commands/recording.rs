@@ -158,7 +158,7 @@ fn of_run(
         run.events_into(index, Vec::new(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
     let trial = run.disk.trials.get(index).and_then(|trials| trials.iter().find(|trial| trial.trial == scene.trial));
     let lost = trial.map_or(0, |trial| trial.events_lost);
-    let (recording, own) = warmcore_replay::events::recording(events, &scene.tables, &scene.tasks, lost);
+    let (recording, own) = warmcore_replay::events::recording(events, &scene.tables, &scene.tasks, lost, scene.end_ns);
     Ok((recording, own, run.disk.experiment.machine_of(index).value.clone()))
 }
 
