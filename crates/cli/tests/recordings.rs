@@ -169,6 +169,58 @@ fn groups_are_told_with_their_evidence_and_kept_in_a_workload() {
     scratch.run("sim -m 2s1n2l2c1t -w groups.json --scheduler cache-aware").exits_with(0);
 }
 
+/// A recording in which each thread wakes the next one of its pair, `pairs` of one process.
+fn pairs_of_one_process(pairs: i32) -> String {
+    let mut text = String::from("# tracer: nop\n#\n");
+    let mut at_us = 1_000_000;
+    let mut line = |cpu: i32, by: String, event: String| {
+        at_us += 1;
+        text.push_str(&format!(
+            "{by} ( 700) [{cpu:03}] d..2. {}.{:06}: {event}\n",
+            at_us / 1_000_000,
+            at_us % 1_000_000
+        ));
+    };
+    for round in 0..100 {
+        for pair in 0..pairs {
+            let (mut from, mut to) = (701 + 2 * pair, 702 + 2 * pair);
+            if round % 2 == 1 {
+                std::mem::swap(&mut from, &mut to);
+            }
+            line(pair, format!("t-{from}"), format!("sched_waking: comm=t pid={to} prio=120 target_cpu={pair:03}"));
+            line(pair, format!("t-{from}"), format!("sched_wakeup: comm=t pid={to} prio=120 target_cpu={pair:03}"));
+            let switch = format!(
+                "prev_comm=t prev_pid={from} prev_prio=120 prev_state=S ==> next_comm=t next_pid={to} next_prio=120"
+            );
+            line(pair, format!("t-{from}"), format!("sched_switch: {switch}"));
+        }
+    }
+    text
+}
+
+#[test]
+fn advice_binds_the_groups_of_one_process_by_thread_and_says_what_gathering_the_process_would_do() {
+    let scratch = Scratch::new();
+    scratch.write("pairs.txt", &pairs_of_one_process(2));
+    let told = scratch.run("group pairs.txt -m 1s1n2l4c1t --trials 1").exits_with(0).out;
+    assert!(told.starts_with("4 threads in 2 groups"), "{told}");
+    for command in [
+        "for t in 701 702; do taskset -p --cpu-list 0-3 $t; done",
+        "for t in 703 704; do taskset -p --cpu-list 4-7 $t; done",
+    ] {
+        assert!(told.contains(command), "{told}");
+    }
+    assert!(told.contains("would mix them on one LLC"), "{told}");
+    let without: String = pairs_of_one_process(2)
+        .lines()
+        .filter(|line| !line.contains("waking"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    scratch.write("without.txt", &without);
+    let told = scratch.run("group without.txt").exits_with(0).out;
+    assert!(told.contains("this recording cannot tell") && !told.contains("No threads belong together"), "{told}");
+}
+
 #[test]
 fn what_is_no_recording_is_an_error_that_says_what_to_do() {
     let scratch = recorded();
@@ -315,6 +367,18 @@ fn a_command_is_recorded_with_all_its_processes() {
     assert!(scratch.files("recorded").contains(&"report.html".to_owned()));
     let threads = scratch.run("group recorded/recording.dat --json").exits_with(0).out;
     assert!(threads.contains("\"sleep\""), "the file names threads");
+    assert_eq!(
+        threads,
+        scratch.run("group recorded --json").exits_with(0).out,
+        "the directory has all that its recording has"
+    );
+    let trial = scratch.files("recorded/trials").into_iter().find(|name| name.ends_with(".json")).unwrap();
+    let trial = std::fs::read_to_string(scratch.path("recorded/trials").join(trial)).unwrap();
+    let trial: serde_json::Value = serde_json::from_str(&trial).unwrap();
+    let ns = |name: &str| trial["measures"][name].as_f64().unwrap();
+    assert!(ns("foreign_ns") > 0.0, "this program reads the trace meanwhile, and is no task: {trial}");
+    let beside = trial["background"].as_array().unwrap();
+    assert!(beside.iter().any(|row| row["name"] == "warmcore" && row["process"].is_i64()), "{trial}");
     scratch.run("explain --events recorded").exits_with(0);
     scratch.run("replay recorded --out replay.json").exits_with(0);
     scratch.run("sim -m 1s1n1l2c1t -w replay.json --scheduler eevdf").exits_with(0);

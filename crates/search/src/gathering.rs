@@ -177,6 +177,13 @@ fn llcs(machine: &Machine) -> Vec<CpuSet> {
     machine.llcs().map(|llc| machine.cpus_of_llc(llc).clone()).collect()
 }
 
+/// The CPUs of each group where each is gathered; a group that needs more than a node has none.
+#[must_use]
+pub fn places(machine: &Machine, groups: &[Members]) -> BTreeMap<usize, CpuSet> {
+    let placed = gathered(machine, groups);
+    placed.into_iter().filter_map(|(group, tasks)| Some((group, tasks.first()?.1.clone()))).collect()
+}
+
 fn gathered(machine: &Machine, groups: &[Members]) -> Placement {
     let llcs = llcs(machine);
     let mut room: Vec<i64> = llcs.iter().map(|cpus| cpus.len() as i64 * 1000).collect();
