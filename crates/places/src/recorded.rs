@@ -272,58 +272,35 @@ pub fn notes_on_extras(recording: &Recording) -> Vec<String> {
     counters.chain(recording.homes.sentences()).collect()
 }
 
-/// What is first heard of a task.
-#[derive(Clone, Copy)]
-enum First {
-    /// It left a CPU: it was running when the recording began.
-    Leaves(CpuId),
-    /// It came onto a CPU without having been woken: it was queued.
-    Comes(CpuId),
-    /// Anything else, on this CPU: it slept.
-    Other(CpuId),
-    Forked,
-}
-
-/// Tasks that were there before the recording began are created at its beginning by nobody, and are queued or running from then on if
-/// they were: every reader of events expects that.
+/// Tasks that left a CPU before anything else was heard of them were running when the recording began: their events begin with that. What
+/// the others did before they were first heard of, nobody knows.
 fn announce(converted: &mut Converted, tasks: &BTreeSet<TaskId>) {
-    let mut first: BTreeMap<TaskId, First> = BTreeMap::new();
+    // The CPU that a task was running on, if it was.
+    let mut first: BTreeMap<TaskId, Option<CpuId>> = BTreeMap::new();
     for event in &converted.events {
-        let mut note = |task: TaskId, what: First| {
+        let mut note = |task: TaskId, ran_on: Option<CpuId>| {
             if !task.is_idle() {
-                first.entry(task).or_insert(what);
+                first.entry(task).or_insert(ran_on);
             }
         };
         match event.kind {
             EventKind::Switch { prev, next, .. } => {
-                note(prev, First::Leaves(event.cpu));
-                note(next, First::Comes(event.cpu));
+                note(prev, Some(event.cpu));
+                note(next, None);
             }
-            EventKind::Fork { child, .. } => note(child, First::Forked),
-            EventKind::Waking { task, target_cpu, .. } => note(task, First::Other(target_cpu)),
-            EventKind::Migrate { task, from, .. } => note(task, First::Other(from)),
-            EventKind::Wakeup { task, .. } | EventKind::Exit { task } => note(task, First::Other(event.cpu)),
+            EventKind::Fork { child: task, .. }
+            | EventKind::Waking { task, .. }
+            | EventKind::Migrate { task, .. }
+            | EventKind::Wakeup { task, .. }
+            | EventKind::Exit { task } => note(task, None),
             _ => {}
         }
     }
     let mut before: Vec<Event> = Vec::new();
-    for task in tasks {
-        let Some(what) = first.get(task) else { continue };
-        let (cpu, queued, running) = match *what {
-            First::Forked => continue,
-            First::Leaves(cpu) => (cpu, true, true),
-            First::Comes(cpu) => (cpu, true, false),
-            First::Other(cpu) => (cpu, false, false),
-        };
+    for (task, ran_on) in first.into_iter().filter(|(task, _)| tasks.contains(task)) {
         converted.created_ns[task.index()].get_or_insert(0);
-        let mut happens = |kind| before.push(Event { time_ns: 0, cpu, kind });
-        happens(EventKind::Fork { parent: TaskId::IDLE, child: *task });
-        if queued {
-            happens(EventKind::Wakeup { task: *task, reason: None });
-        }
-        if running {
-            happens(EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Idle, next: *task });
-        }
+        let kind = EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Idle, next: task };
+        before.extend(ran_on.map(|cpu| Event { time_ns: 0, cpu, kind }));
     }
     converted.events.splice(0..0, before);
 }
