@@ -37,4 +37,5 @@ pub mod scene;
 pub mod scores;
 pub mod svg;
 pub mod text;
+pub mod waits;
 pub use warmcore_lab::units;

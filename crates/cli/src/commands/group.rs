@@ -123,8 +123,10 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
         );
     }
     let acted_on = machine.as_ref().or(loaded.machine.as_ref());
+    let on = machine.as_ref().map(|machine| machine.name().to_owned());
+    let on = on.or_else(|| loaded.machine.as_ref().map(|_| "the machine that it was recorded on".to_owned()));
     let lists = acted_on.map(|machine| cpu_lists(machine, &members)).unwrap_or_default();
-    text.push_str(&advice::how_to_act(&loaded, &groups, acted_on.map(Machine::name), &lists));
+    text.push_str(&advice::how_to_act(&loaded, &groups, on.as_deref(), &lists));
     Ok(console.out(&text)?)
 }
 
