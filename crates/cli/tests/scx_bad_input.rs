@@ -316,6 +316,12 @@ fn a_scheduler_that_goes_wrong_is_ejected_by_name_and_trials_of_others_are_there
         assert_eq!(ran.error.contains("this is a fault of the program"), !is_missing, "{}", ran.error);
         assert_eq!(ran.error.contains("not modelled here of what it needs"), is_missing, "{}", ran.error);
         assert_eq!((trials(&scratch, "s0"), trials(&scratch, "s1")), (2, 0), "{loader}");
+        // What it left is told and kept.
+        let kept = std::fs::read_to_string(scratch.path("run/outputs/s1-t0000.txt")).unwrap_or_default();
+        let told = ran.complains("CPU states").error;
+        for words in ["triggered exit kind", reason, "CPU states"] {
+            assert!(kept.contains(words) && told.contains(words), "{loader}: {kept}");
+        }
     }
 }
 

@@ -117,7 +117,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let mut waiting: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (index, task) in self.core.tasks.iter().enumerate() {
             if task.state != State::Dead && index >= self.core.hidden as usize {
-                waiting.entry(self.describe_wait(task.waiting_for)).or_default().push(self.task_name(index));
+                waiting
+                    .entry(self.describe_wait(task.waiting_for))
+                    .or_default()
+                    .push(self.core.task_name(TaskId(index as u32)));
             }
         }
         let mut waits: Vec<String> = waiting
@@ -144,7 +147,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             WaitReason::Lock(lock) => {
                 let name = &workload.locks[lock as usize];
                 match self.objects.locks[lock as usize].owner {
-                    Some(owner) => format!("lock `{name}`, held by {}", self.task_name(owner.index())),
+                    Some(owner) => format!("lock `{name}`, held by {}", self.core.task_name(owner)),
                     None => format!("lock `{name}`"),
                 }
             }
@@ -163,18 +166,6 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             WaitReason::Line => "the tasks that begin with it".to_owned(),
             WaitReason::Join => "the exit of tasks it created".to_owned(),
         }
-    }
-
-    pub(crate) fn task_name(&self, index: usize) -> String {
-        let task = &self.core.tasks[index];
-        if task.kernel_thread {
-            return self.background.visitors[index].name.clone();
-        }
-        if index < self.core.hidden as usize {
-            return format!("launcher-{}", task.instance);
-        }
-        let template = &self.workload.tasks[task.template.index()];
-        if template.instances == 1 { template.name.clone() } else { format!("{}-{}", template.name, task.instance) }
     }
 
     /// What the run leaves: of a run with a warm-up, what came after it.
@@ -241,7 +232,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let sleeps = task.state == State::Blocked && task.waiting_for == WaitReason::Time;
         TaskOutcome {
             id: index as u32 - self.core.hidden,
-            name: self.task_name(index),
+            name: self.core.task_name(TaskId(index as u32)),
             role: self.workload.tasks[task.template.index()].role.clone(),
             application: task.application,
             process: task.process,

@@ -148,10 +148,10 @@ impl<'a> BackgroundState<'a> {
             let own = || (0..self.visitors.len()).filter(move |&index| self.visitors[index].thread as usize == number);
             BackgroundOutcome {
                 name: thread.name.clone(),
+                interrupt: false,
                 threads: own().count() as u32,
                 wakeups: own().map(|index| self.wakeups[index]).sum(),
                 cpu_time_ns: own().map(|index| tasks[index].cpu_time_ns).sum(),
-                ..BackgroundOutcome::default()
             }
         };
         let threads = self.background.threads.iter().enumerate().map(outcome);
@@ -206,6 +206,18 @@ impl Core<'_> {
         task.0 < self.hidden
     }
 
+    /// A task by the name that tells it from all others: its template's, with a number if there are several of it.
+    pub fn task_name(&self, task: TaskId) -> String {
+        let comm = self.comm(task);
+        let Some(state) = self.tasks.get(task.index()).filter(|_| !self.is_kernel_thread(task)) else {
+            return comm.to_owned();
+        };
+        match self.templates.get(state.template.index()) {
+            Some(template) if template.instances == 1 => comm.to_owned(),
+            _ => format!("{comm}-{}", state.instance),
+        }
+    }
+
     /// What a task calls itself (`comm`, which a kernel cuts to 15 bytes): a thread of the kernel as it is known, such as `kworker/3`, one of the
     /// workload as its template, as threads of a guest do; all of a template have one name. The idle task is the `swapper`.
     pub fn comm(&self, task: TaskId) -> &str {
@@ -256,7 +268,7 @@ impl Core<'_> {
             EventKind::BalanceDetail { detail, task, value } => {
                 EventKind::BalanceDetail { detail, task: own(task)?, value }
             }
-            EventKind::Overhead { .. } | EventKind::Foreign { .. } => kind,
+            EventKind::Overhead { .. } => kind,
         })
     }
 }

@@ -115,6 +115,8 @@ pub enum SimulationError {
         program: String,
         /// Kind of exit, when, where, and what happened.
         reason: String,
+        /// What it left: CPUs and runnable tasks, and what it said of them and printed.
+        dump: String,
     },
     /// The simulator's own accounts do not add up.
     #[error("invariant broken at {time_ns} ns: {message}")]

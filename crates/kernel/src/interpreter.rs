@@ -81,7 +81,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             }
             steps_done += 1;
             if steps_done >= STEP_LIMIT {
-                let (task, time_ns) = (self.task_name(id.index()), self.core.now_ns);
+                let (task, time_ns) = (self.core.task_name(id), self.core.now_ns);
                 self.core.error.get_or_insert(SimulationError::NoProgress { task, steps: steps_done, time_ns });
             }
         }
@@ -264,7 +264,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     pub(crate) fn program_error(&mut self, id: TaskId, message: String) {
-        let (task, time_ns) = (self.task_name(id.index()), self.core.now_ns);
+        let (task, time_ns) = (self.core.task_name(id), self.core.now_ns);
         self.core.error.get_or_insert(SimulationError::Program { task, time_ns, message });
     }
 

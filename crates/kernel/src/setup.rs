@@ -210,7 +210,6 @@ impl<'a> Setup<'a> {
             phases: self.workload.phases.clone(),
             decisions,
             scores: Vec::new(),
-            ..RunTables::default()
         }
     }
 }

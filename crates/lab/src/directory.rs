@@ -9,7 +9,7 @@
 //! | `trials/*.json` | one finished trial each, with the hash of everything it depends on |
 //! | `trials/*.sha256` | checksums of a trial, of what it left and of what it rests on, written with it |
 //! | `guests/*.json` | for trials on a real kernel: the kernel, its machine and domains, settings in force, buffers |
-//! | `host/*.json`, `outputs/*.txt` | for trials on this computer: what else went on; what a command printed |
+//! | `host/*.json`, `outputs/*.txt` | for trials on this computer what else went on; what a command or a scheduler's programs printed |
 //! | `recording.dat`, `recorded/*.json` | of a recording: what the kernel wrote; how counters and page homes were had |
 //! | `trials.parquet` | all trials and metrics as one table |
 //! | `trace/*/` | event tables, when a trace was asked for |

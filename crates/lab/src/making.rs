@@ -1,6 +1,7 @@
 //! Trials made of runs: what a place hands over becomes measures, a row for each task, and event tables if they are kept. Where the
 //! run was made, this does not know.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -151,13 +152,17 @@ pub(crate) fn make(
     trial.measures.extend(report.measured.iter().map(|(name, value)| ((*name).to_owned(), Some(*value))));
     if let Some(output) = &report.output {
         trial.measures.extend(host_measures::printed(experiment.metric.as_deref(), output));
-        if let Some(directory) = directory {
-            let path = directory.path().join(OUTPUTS);
-            std::fs::create_dir_all(&path).at("create", &path)?;
-            directory.write(&format!("{OUTPUTS}/{}.txt", trial_name(scheduler, number)), output.as_bytes())?;
-        }
+        keep_output(directory, &trial_name(scheduler, number), output)?;
     }
     Ok(trial)
+}
+
+/// Keeps what was printed in a trial, or what one that failed has left to look at.
+pub(crate) fn keep_output(directory: Option<&RunDirectory>, trial: &str, output: &str) -> Result<(), FileError> {
+    let Some(directory) = directory else { return Ok(()) };
+    let path = directory.path().join(OUTPUTS);
+    std::fs::create_dir_all(&path).at("create", &path)?;
+    directory.write(&format!("{OUTPUTS}/{trial}.txt"), output.as_bytes())
 }
 
 /// A trial that was run again to look at its events.
@@ -267,8 +272,28 @@ fn trial_of(
         tasks: outcome.tasks.iter().map(|task| task_row(task, metrics)).collect(),
         background: outcome.background.clone(),
         result_lines: result_lines(workload, outcome),
-        notes: departures.chain(report.notes.iter().cloned()).collect(),
+        notes: departures
+            .chain(report.notes.iter().cloned())
+            .chain(metrics.and_then(|metrics| note_on_waiting(outcome, metrics)))
+            .collect(),
     }
+}
+
+/// Which tasks never ran again, by what they are called without their numbers.
+fn note_on_waiting(outcome: &Outcome, metrics: &Metrics) -> Option<String> {
+    let mut of_each: BTreeMap<&str, usize> = BTreeMap::new();
+    for (id, _) in metrics.never_ran_again() {
+        let name = outcome.tasks.iter().find(|task| task.id == id.0).map_or("a task", |task| task.name.as_str());
+        let family = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-');
+        *of_each.entry(family).or_default() += 1;
+    }
+    let tasks: Vec<String> = of_each.iter().map(|(family, count)| format!("{count} × {family}")).collect();
+    (!tasks.is_empty()).then(|| {
+        format!(
+            "waited when the run ended and never ran again, which no latency shows (longest_wait_ns does): {}",
+            tasks.join(", ")
+        )
+    })
 }
 
 fn operation_row(operation: &OperationUse) -> OperationRow {

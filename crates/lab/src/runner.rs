@@ -153,6 +153,9 @@ fn make_and_keep(
     let made = run.map_err(TrialError::from);
     let directory = keep.map(|(directory, _)| *directory);
     let made = made.and_then(|run| making::make(experiment, record, (scheduler, number), run, directory));
+    if let Err(TrialError::Place(PlaceError { output: Some(output), .. })) = &made {
+        making::keep_output(directory, &trial_name(scheduler, number), output)?;
+    }
     let trial = made.map_err(|source| RunError::Trial {
         scheduler: record.schedulers[scheduler].label.clone(),
         trial: number,

@@ -186,7 +186,7 @@ fn a_loader_sees_and_loads_the_same_where_the_machine_is_mounted() {
 /// The reason that a program was ejected for.
 fn ejected(loader: &str) -> String {
     match trial(&captured(loader)) {
-        Err(SimulationError::Ejected { program, reason }) => {
+        Err(SimulationError::Ejected { program, reason, .. }) => {
             assert_eq!(program, "test");
             reason
         }

@@ -18,11 +18,12 @@ use warmcore_scx::bytecode::{Attached, Host, Layout, ProgramSource, Programs};
 use warmcore_workload::Options;
 
 /// Kernel functions that programs here call; kernels have the last one from 7.0 on.
-const FUNCTIONS: [&str; 9] = [
+const FUNCTIONS: [&str; 10] = [
     "scx_bpf_create_dsq",
     "scx_bpf_dsq_insert",
     "scx_bpf_dsq_move_to_local",
     "scx_bpf_error_bstr",
+    "scx_bpf_dump_bstr",
     "scx_bpf_get_idle_cpumask",
     "scx_bpf_get_idle_cpumask_node",
     "scx_bpf_cpu_rq",
@@ -125,6 +126,11 @@ const TASKS: &str = r#"{"tasks": {
 
 /// Why the scheduler of these programs was ejected by a kernel with so many of the functions; `None` if it was not.
 fn ejected(functions: usize, programs: &[(&'static str, Code)], workload: &str) -> Option<String> {
+    ejection(functions, programs, workload).map(|(reason, _)| reason)
+}
+
+/// The same, and what it left.
+fn ejection(functions: usize, programs: &[(&'static str, Code)], workload: &str) -> Option<(String, String)> {
     let machine = warmcore_topology::resolve("2s1n1l2c1t").unwrap();
     let btf = Arc::new(Btf::parse(types::kernel(&FUNCTIONS[..functions]).0).unwrap());
     let layout = Arc::new(Layout::new(&btf).unwrap());
@@ -158,7 +164,7 @@ fn ejected(functions: usize, programs: &[(&'static str, Code)], workload: &str) 
     let setup = Setup::new(&machine, &workload, 7).unwrap();
     match bytecode_trial(Bytecode::new(&object, 7, false).unwrap(), &setup, None) {
         Ok(_) => None,
-        Err(SimulationError::Ejected { reason, .. }) => Some(reason),
+        Err(SimulationError::Ejected { reason, dump, .. }) => Some((reason, dump)),
         Err(other) => panic!("{other}"),
     }
 }
@@ -358,4 +364,34 @@ fn a_program_that_goes_wrong_in_any_operation_ends_its_scheduler_and_no_more() {
         let reason = ejected(ALL, &fifo(&others.collect::<Vec<_>>()), "tasks.json").unwrap();
         assert!(reason.contains(&format!("{name} failed with {error}")), "{reason}");
     }
+}
+
+#[test]
+fn an_ejected_program_leaves_a_dump_with_its_own_lines_and_what_it_printed() {
+    // The last of the numbers' formats, of the value in a register.
+    let say = |register: u8, function: &str| {
+        let texts = [keep(register, slot::FOUND), place(1, slot::FORMAT + 4 * 31), place(2, slot::FOUND)].concat();
+        [texts, vec![mov_imm(3, 8), kfunc(function)]].concat()
+    };
+    let dump = |register| say(register, "scx_bpf_dump_bstr");
+    let print = [place(1, slot::FORMAT + 4 * 31), vec![mov_imm(2, 4), mov_imm(3, 42), helper(6)]].concat();
+    let fail = [print, vec![mov_imm(7, 7)], say(7, "scx_bpf_error_bstr")].concat();
+    let programs = fifo(&[
+        ("tick", fail),
+        ("dump", [vec![mov_imm(6, 77)], dump(6)].concat()),
+        ("dump_cpu", [vec![load(8, 6, 1, 8)], dump(6)].concat()),
+        ("dump_task", [vec![load(8, 6, 1, 8), load(4, 6, 6, 24)], dump(6)].concat()),
+    ]);
+    let (reason, dump) = ejection(ALL, &programs, "tasks.json").unwrap();
+    assert!(reason.ends_with(": 7 "), "{reason}");
+    let lines: Vec<&str> = dump.lines().map(str::trim_end).collect();
+    assert_eq!(lines[..3], ["test triggered exit kind 1025:", "  scx_bpf_error (7 )", "77"], "{dump}");
+    // The program has a line for each CPU, so that idle ones are told too.
+    let of_cpu1 = lines.iter().position(|line| line.starts_with("cpu1: nr_run=1")).unwrap_or_else(|| panic!("{dump}"));
+    assert_eq!(lines[of_cpu1], "cpu1: nr_run=1 local=0 curr=kept-with-a-long-name", "{dump}");
+    assert_eq!(lines[of_cpu1 + 1..of_cpu1 + 3], ["      1", "  *kept-with-a-long-name waits 0 ms"], "{dump}");
+    assert!(lines[of_cpu1 + 3].ends_with("weight=100 allowed CPUs: 1"), "{dump}");
+    assert_eq!(lines[of_cpu1 + 4..of_cpu1 + 6], ["        1000", "cpu2: nr_run=0 local=0 curr=swapper"], "{dump}");
+    let printed = dump.split_once("printed\n-------\n").unwrap_or_else(|| panic!("{dump}")).1;
+    assert!(printed.starts_with("100.00") && printed.trim_end().ends_with("cpu1: 42"), "{printed}");
 }

@@ -11,7 +11,6 @@
 
 use std::sync::Arc;
 
-mod beside;
 pub mod choice;
 pub mod circumstances;
 pub mod files;

@@ -337,13 +337,33 @@ pub struct PlaceError {
     pub code: &'static str,
     /// What a user can try.
     pub advice: &'static str,
+    /// What there is to look at, such as the state that a scheduler left.
+    pub output: Option<String>,
     message: String,
 }
 
 impl PlaceError {
     /// An error with its words.
     pub fn new(trouble: Trouble, code: &'static str, message: impl fmt::Display, advice: &'static str) -> Self {
-        Self { trouble, code, advice, message: message.to_string() }
+        Self { trouble, code, advice, output: None, message: message.to_string() }
+    }
+
+    /// With something to look at, whose beginning is told with the message.
+    #[must_use]
+    pub fn with_output(mut self, output: String) -> Self {
+        /// Lines that are told.
+        const TOLD: usize = 40;
+        let lines = output.lines().count();
+        for line in output.lines().take(TOLD) {
+            self.message.push('\n');
+            self.message.push_str(line);
+        }
+        if lines > TOLD {
+            self.message
+                .push_str(&format!("\n… and {} lines more, which a run directory keeps in `outputs`", lines - TOLD));
+        }
+        self.output = (lines > 0).then_some(output);
+        self
     }
 
     /// The caller asked to stop.

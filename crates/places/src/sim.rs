@@ -150,8 +150,10 @@ impl From<SimulationError> for PlaceError {
             SimulationError::Memory(_) => "mend the machine's caches, or use `--memory none`",
             SimulationError::ExactMemory(_) => "give the tasks less memory, or use `--memory analytic`",
             SimulationError::Sink(_) => "is the disk full? `--trace counters` needs no space",
-            SimulationError::Ejected { .. } => {
-                return Self::new(Trouble::Scheduler, "warmcore::simulation", error, FAULT_OF_THE_PROGRAM);
+            SimulationError::Ejected { dump, .. } => {
+                let dump = dump.clone();
+                return Self::new(Trouble::Scheduler, "warmcore::simulation", error, FAULT_OF_THE_PROGRAM)
+                    .with_output(dump);
             }
             SimulationError::NotSimulated { .. } => "run it with --on vm",
             SimulationError::NoSets { .. } => "add `--memory exact`",

@@ -123,9 +123,7 @@ impl Role {
                 Action::Wake { .. } | Action::Fork { .. } | Action::Block(Cause::Never) | Action::Exit => {}
             }
         }
-        if history.did_something() {
-            self.threads.push(history.cpu_ns);
-        }
+        self.threads.push(history.cpu_ns);
     }
 }
 

@@ -149,7 +149,17 @@ pub fn bytecode_trial<'a>(
     sink: Option<&'a mut dyn Sink>,
 ) -> Result<(Outcome, Rc<Usage>), SimulationError> {
     let usage = program.usage();
-    Ok((trial(program, setup, sink)?, usage))
+    match trial(program, setup, sink) {
+        Ok(outcome) => Ok((outcome, usage)),
+        Err(SimulationError::Ejected { program, reason, mut dump }) => {
+            if !usage.printed().is_empty() {
+                dump.push_str("\nprinted\n-------\n");
+                dump.push_str(&usage.printed());
+            }
+            Err(SimulationError::Ejected { program, reason, dump })
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Runs a program. A run that it did not schedule to the end is none of it.
@@ -173,7 +183,9 @@ fn trial_of<'a, P: Operations>(
     let ejection = Ejection::default();
     let outcome = run_ext(ext, setup, ejection.clone(), sink)?;
     match ejection.info() {
-        Some(info) => Err(SimulationError::Ejected { program: name.to_owned(), reason: info.to_string() }),
+        Some(info) => {
+            Err(SimulationError::Ejected { program: name.to_owned(), reason: info.to_string(), dump: info.dump })
+        }
         None => Ok(outcome),
     }
 }

@@ -52,6 +52,8 @@ macro_rules! tell {
     };
 }
 
+mod ending;
+
 impl<P: Operations> Ext<P> {
     /// The class with a program on a machine. `weight_of` is the kernel's table of weights, 1024 for nice 0.
     pub fn new(program: P, machine: &Machine, weight_of: fn(Policy, i8) -> u32) -> Self {
@@ -205,27 +207,6 @@ impl<P: Operations> Ext<P> {
         ((fair * 100 + 512) / 1024).clamp(1, 10_000) as u32
     }
 
-    /// The program is told why it ends, once, and adds to the dump.
-    fn finish(&mut self, core: &mut Core<'_>) {
-        let Some(info) = self.state.exit.clone().filter(|_| !self.finished) else { return };
-        self.finished = true;
-        let decisions = &self.state.decisions;
-        let decision = match info.kind {
-            ExitKind::Error => decisions.error,
-            ExitKind::ErrorByProgram => decisions.error_by_program,
-            ExitKind::Stall => decisions.stall,
-            ExitKind::UnregisteredByProgram => decisions.unregistered,
-        };
-        core.decide(decision, TaskId::IDLE, i64::from(info.cpu.0));
-        if info.kind.is_error() && self.state.has(Operation::Dump) {
-            call!(self, core, Dump, Context::Other, dump());
-        }
-        if self.state.has(Operation::Exit) {
-            let info = self.state.exit.clone().unwrap_or(info);
-            call!(self, core, Exit, Context::Other, exit(&info));
-        }
-    }
-
     /// Whether tasks of a policy are of this class (`task_should_scx`).
     fn takes(&self, policy: Policy) -> bool {
         !self.is_partial() || policy == Policy::Ext
@@ -362,7 +343,7 @@ impl<P: Operations> Scheduler for Ext<P> {
             self.state.tell_place(core, task, prev, cpu);
             return cpu;
         }
-        let message = format!("select_cpu chose {cpu} for task {}, which the machine does not have", task.0);
+        let message = format!("select_cpu chose {cpu} for {}, which the machine does not have", core.task_name(task));
         self.state.fail(core, ExitKind::Error, 0, message);
         core.tell_place(task, SearchStart::Nowhere, SearchStep::NoSuchCpu);
         prev

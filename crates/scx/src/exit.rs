@@ -49,7 +49,7 @@ pub struct ExitInfo {
     pub cpu: CpuId,
     /// When, in nanoseconds of simulated time.
     pub time_ns: u64,
-    /// What happened, with the task's name by number and the CPU.
+    /// What happened, with the names of task and CPU.
     pub message: String,
     /// State of CPUs and runnable tasks, for errors.
     pub dump: String,

@@ -185,16 +185,20 @@ impl Kfuncs<'_, '_> {
         }
         match self.state.context {
             Context::Other => {
-                self.fault(format!("task {} inserted outside of select_cpu, enqueue and dispatch", task.0));
+                self.fault(format!(
+                    "{} inserted outside of select_cpu, enqueue and dispatch",
+                    self.core.task_name(task)
+                ));
                 return;
             }
             Context::OneTask(own) if own != task => {
-                self.fault(format!("task {} inserted while task {} is to be", task.0, own.0));
+                let [task, own] = [task, own].map(|task| self.core.task_name(task));
+                self.fault(format!("{task} inserted while {own} is to be"));
                 return;
             }
             Context::OneTask(_) => {
                 if self.state.tasks[task.index()].verdict.is_some() {
-                    self.fault(format!("task {} already direct-dispatched", task.0));
+                    self.fault(format!("{} already direct-dispatched", self.core.task_name(task)));
                     return;
                 }
                 self.state.tasks[task.index()].verdict = Some(insertion);
@@ -393,13 +397,10 @@ impl Kfuncs<'_, '_> {
         self.state.fail(self.core, ExitKind::UnregisteredByProgram, code, message.to_owned());
     }
 
-    /// Adds text to the dump of an error exit (`scx_bpf_dump`), as far as it may be long; in `dump`.
+    /// Adds text to the dump of an error exit (`scx_bpf_dump`), as far as it may be long; in `dump`, `dump_cpu` and `dump_task`.
     pub fn dump(&mut self, text: &str) {
-        let room = self.state.table.exit_dump_bytes;
-        if let Some(exit) = &mut self.state.exit
-            && exit.dump.len() + text.len() <= room
-        {
-            exit.dump.push_str(text);
+        if let Some(dump) = &mut self.state.dump {
+            dump.push(text);
         }
     }
 

@@ -10,6 +10,7 @@ pub mod bytecode;
 mod changes;
 mod class;
 mod decisions;
+mod dump;
 mod entities;
 mod exit;
 mod idle;

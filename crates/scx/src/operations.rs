@@ -129,6 +129,8 @@ pub enum Operation {
     Init,
     Exit,
     Dump,
+    DumpCpu,
+    DumpTask,
     Timer,
     CgroupInit,
 }
@@ -174,6 +176,8 @@ impl Operation {
         ("init", Self::Init),
         ("exit", Self::Exit),
         ("dump", Self::Dump),
+        ("dump_cpu", Self::DumpCpu),
+        ("dump_task", Self::DumpTask),
         ("timer", Self::Timer),
         ("cgroup_init", Self::CgroupInit),
     ];
@@ -338,6 +342,12 @@ pub trait Operations {
 
     /// Adds lines to the dump of an error exit with [`Kfuncs::dump`].
     fn dump(&mut self, kernel: &mut Kfuncs<'_, '_>) {}
+
+    /// The same below the line of a CPU.
+    fn dump_cpu(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, idle: bool) {}
+
+    /// The same below the lines of a runnable task.
+    fn dump_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
 
     /// A timer has run out that [`Kfuncs::start_timer`] started (`bpf_timer`).
     fn timer(&mut self, kernel: &mut Kfuncs<'_, '_>, payload: u32) {}

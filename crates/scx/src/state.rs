@@ -1,14 +1,14 @@
 //! What the class keeps, apart from the program: tasks, queues, idle masks, and what is to be done when it is safe.
 
-use std::fmt::Write as _;
 use std::rc::Rc;
 
-use warmcore_kernel::{Core, State as TaskState};
+use warmcore_kernel::Core;
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{MigrationKind, OverheadKind, SearchStart, SearchStep, TaskId};
 
 use crate::changes::Changes;
 use crate::decisions::ExtDecisions;
+use crate::dump::Dump;
 use crate::entities::Entities;
 use crate::exit::{ExitInfo, ExitKind};
 use crate::idle::IdleMasks;
@@ -101,6 +101,8 @@ pub(crate) struct State {
     /// CPU that is choosing its next task.
     pub picking: Option<CpuId>,
     pub exit: Option<ExitInfo>,
+    /// What is being said of the state that the program leaves.
+    pub dump: Option<Dump>,
     pub decisions: ExtDecisions,
     /// Where passes of locks are counted, if they are.
     lock_use: Option<Rc<LockUse>>,
@@ -137,6 +139,7 @@ impl State {
             early_timers: Vec::new(),
             picking: None,
             exit: None,
+            dump: None,
             decisions: ExtDecisions::default(),
             lock_use,
             cpu_count: cpus as u32,
@@ -230,7 +233,7 @@ impl State {
             if core.may_run_on(task, target) {
                 self.insert_local(core, task, target, flags);
             } else {
-                let message = format!("SCX_DSQ_LOCAL_ON target {target} is not allowed for task {}", task.0);
+                let message = format!("SCX_DSQ_LOCAL_ON target {target} is not allowed for {}", core.task_name(task));
                 self.fail(core, ExitKind::Error, 0, message);
                 self.insert_global(core, task, flags);
             }
@@ -248,11 +251,11 @@ impl State {
             }
             let (now, held) = if vtime.is_some() { ("vtime", "FIFO") } else { ("FIFO", "vtime") };
             let message =
-                format!("{now} insertion of task {} into DSQ 0x{:x}, which holds {held} tasks", task.0, dsq.0);
+                format!("{now} insertion of {} into DSQ 0x{:x}, which holds {held} tasks", core.task_name(task), dsq.0);
             self.fail(core, ExitKind::Error, 0, message);
             self.insert_global(core, task, flags);
         } else {
-            let message = format!("non-existent DSQ 0x{:x} for task {}", dsq.0, task.0);
+            let message = format!("non-existent DSQ 0x{:x} for {}", dsq.0, core.task_name(task));
             self.fail(core, ExitKind::Error, 0, message);
             self.insert_global(core, task, flags);
         }
@@ -388,45 +391,8 @@ impl State {
             return;
         }
         let (cpu, time_ns) = (core.this_cpu(), core.now_ns());
-        let mut dump = String::new();
-        if kind.is_error() {
-            self.write_dump(core, kind, &message, &mut dump);
-        }
-        self.exit = Some(ExitInfo { kind, code, cpu, time_ns, message, dump });
+        self.exit = Some(ExitInfo { kind, code, cpu, time_ns, message, dump: String::new() });
         core.start_timer(cpu, 0, EJECT);
-    }
-
-    /// CPUs and runnable tasks, as far as the dump may be long.
-    fn write_dump(&self, core: &Core<'_>, kind: ExitKind, message: &str, dump: &mut String) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(dump, "{} triggered exit kind {}: {message}", self.table.name, kind as u32);
-        for cpu in core.machine().cpus() {
-            let curr = core.curr(cpu);
-            let idle = if curr.is_idle() { "idle".to_owned() } else { format!("task {}", curr.0) };
-            let queued = self.queues.len(self.local(cpu));
-            let _ = writeln!(dump, "{cpu}: nr_run={} local={queued} curr={idle}", self.runnable[cpu.index()]);
-            for (number, task) in self.tasks.iter().enumerate().filter(|(_, task)| task.queued) {
-                let id = TaskId(number as u32);
-                if core.task(id).cpu() != cpu || core.task(id).state() == TaskState::Dead {
-                    continue;
-                }
-                let dsq = self.queues.of(id).map_or("none".into(), |queue| format!("0x{:x}", self.queues.id(queue).0));
-                let waits = task.runnable_since_ns.map_or(0, |since_ns| core.now_ns() - since_ns) / 1_000_000;
-                let _ = writeln!(
-                    dump,
-                    "  task {number}: waits {waits} ms dsq={dsq} custody={} slice={} vtime={} weight={}",
-                    task.in_custody,
-                    self.entities.slice_ns(id),
-                    self.entities.vtime(id),
-                    task.weight
-                );
-            }
-        }
-        let mut end = self.table.exit_dump_bytes.min(dump.len());
-        while !dump.is_char_boundary(end) {
-            end -= 1;
-        }
-        dump.truncate(end);
     }
 
     /// A slice for a task that has none left.
@@ -445,7 +411,7 @@ impl State {
         if let Some(task) = self.tasks.iter().position(waits) {
             let waited_ns = core.now_ns() - self.tasks[task].runnable_since_ns.unwrap_or(0);
             let (seconds, ms) = (waited_ns / 1_000_000_000, waited_ns / 1_000_000 % 1000);
-            let message = format!("task {task} failed to run for {seconds}.{ms:03}s");
+            let message = format!("{} failed to run for {seconds}.{ms:03}s", core.task_name(TaskId(task as u32)));
             self.fail(core, ExitKind::Stall, 0, message);
         }
     }

@@ -129,7 +129,6 @@ impl SliceBuilder {
             | EventKind::Decision { .. }
             | EventKind::Score { .. }
             | EventKind::BalanceDetail { .. }
-            | EventKind::Foreign { .. }
             | EventKind::Overhead { .. } => {}
         }
         Ok(None)

@@ -58,6 +58,7 @@ struct Left {
     cpus: Vec<(Option<MemoryCounters>, f64)>,
     operations: Vec<OperationUse>,
     sequences: Vec<Sequence>,
+    output: Option<String>,
 }
 
 /// An error, as it is sent.
@@ -67,6 +68,7 @@ struct Wrong {
     code: String,
     advice: String,
     message: String,
+    output: Option<String>,
 }
 
 impl Apart<'_> {
@@ -179,7 +181,7 @@ impl Sink for Sender<'_> {
 
 impl Left {
     fn new(report: Report) -> Self {
-        let Report { mut outcome, operations, sequences, .. } = report;
+        let Report { mut outcome, operations, sequences, output, .. } = report;
         Self {
             recorders: std::mem::take(&mut outcome.recorders),
             recorders_since_ns: std::mem::take(&mut outcome.recorders_since_ns),
@@ -188,11 +190,13 @@ impl Left {
             outcome,
             operations,
             sequences,
+            output,
         }
     }
 
     fn report(self) -> Report {
-        let Self { mut outcome, recorders, recorders_since_ns, task_memory, cpus, operations, sequences } = self;
+        let Self { mut outcome, recorders, recorders_since_ns, task_memory, cpus, operations, sequences, output } =
+            self;
         (outcome.recorders, outcome.recorders_since_ns) = (recorders, recorders_since_ns);
         for (task, memory) in outcome.tasks.iter_mut().zip(task_memory) {
             task.memory = memory;
@@ -200,18 +204,21 @@ impl Left {
         for (cpu, (memory, frequency_ghz)) in outcome.cpus.iter_mut().zip(cpus) {
             (cpu.memory, cpu.frequency_ghz) = (memory, frequency_ghz);
         }
-        Report { operations, sequences, ..Report::new(outcome) }
+        Report { operations, sequences, output, ..Report::new(outcome) }
     }
 }
 
 impl Wrong {
     fn new(error: PlaceError) -> Self {
         let message = error.to_string();
-        Self { trouble: error.trouble, code: error.code.to_owned(), advice: error.advice.to_owned(), message }
+        let (code, advice) = (error.code.to_owned(), error.advice.to_owned());
+        Self { trouble: error.trouble, code, advice, message, output: error.output }
     }
 
     fn error(self) -> PlaceError {
-        PlaceError::new(self.trouble, kept(self.code), self.message, kept(self.advice))
+        let mut error = PlaceError::new(self.trouble, kept(self.code), self.message, kept(self.advice));
+        error.output = self.output;
+        error
     }
 }
 

@@ -68,12 +68,13 @@ fn names<'a>(needs: impl Iterator<Item = &'a Need>) -> String {
 /// A run of it that failed. An ejection is not called its fault if something that it needs is missing here.
 fn failed(error: SimulationError, capture: &Capture) -> PlaceError {
     let missing = names(capture.missing());
-    if !matches!(error, SimulationError::Ejected { .. }) || missing.is_empty() {
+    let SimulationError::Ejected { dump, .. } = &error else { return error.into() };
+    if missing.is_empty() {
         return error.into();
     }
     let message = format!("{error} (not modelled here of what it needs: {missing})");
     let advice = "--on vm tells whether it is the program's own fault; or compare without it";
-    PlaceError::new(Trouble::Scheduler, "warmcore::simulation", message, advice)
+    PlaceError::new(Trouble::Scheduler, "warmcore::simulation", message, advice).with_output(dump.clone())
 }
 
 /// What is asked of a loader.
@@ -194,6 +195,7 @@ fn report(outcome: Outcome, usage: &Usage) -> Report {
     Report {
         operations: operations(usage),
         sequences: usage.sequences().into_iter().map(sequence).collect(),
+        output: Some(usage.printed().to_owned()).filter(|printed| !printed.is_empty()),
         ..Report::new(outcome)
     }
 }

@@ -93,8 +93,8 @@ fn vector_4_without_a_kick_an_idle_cpu_stays_idle_and_the_watchdog_names_the_tas
     let result = program.run(&scene, TWO_CPUS);
     let exit = result.ejected.expect("the watchdog comes");
     assert_eq!(exit.kind, ExitKind::Stall);
-    assert!(exit.message.starts_with("task 1 failed to run for 1."), "{}", exit.message);
-    assert!(exit.dump.contains("task 1: waits 1"), "{}", exit.dump);
+    assert!(exit.message.starts_with("stalls failed to run for 1."), "{}", exit.message);
+    assert!(exit.dump.contains("   stalls waits 1"), "{}", exit.dump);
     // Under the fair class it runs.
     assert!(result.run.outcome.tasks[1].exited_ns.is_some());
     // With the kick nothing stalls.
@@ -115,7 +115,7 @@ fn vector_5_a_cpu_outside_the_affinity_is_an_error_that_names_task_and_cpu() {
     let result = program.run(&hogs(1, 100 * MS), TWO_CPUS);
     let exit = result.ejected.expect("an error");
     assert_eq!((exit.kind, exit.kind.is_error()), (ExitKind::Error, true));
-    assert_eq!(exit.message, "SCX_DSQ_LOCAL_ON target cpu1 is not allowed for task 0");
+    assert_eq!(exit.message, "SCX_DSQ_LOCAL_ON target cpu1 is not allowed for hog 0");
     assert!(
         exit.dump.contains("a line of the program's")
             || result.heard.is_some_and(|heard| heard.dump.contains("a line"))

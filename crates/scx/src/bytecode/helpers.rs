@@ -55,8 +55,8 @@ pub(super) fn is_mark(number: i32) -> bool {
 /// A helper by its number.
 pub(super) fn helper(number: i32) -> Callee {
     match number {
-        // Locks, where CPUs take turns; text for people who trace.
-        93 | 94 | 6 | 177 => return Callee::Inline(Inline::Nothing),
+        // Locks, where CPUs take turns.
+        93 | 94 => return Callee::Inline(Inline::Nothing),
         5 | 125 | 160 => return Callee::Inline(Inline::Now),
         8 => return Callee::Inline(Inline::Cpu),
         POISON_RELOCATION => return Callee::Unreachable("a member that the kernel does not have".into()),
@@ -79,6 +79,8 @@ fn lookup(number: i32) -> Option<(HostFunction, u8)> {
         2 => |host, map, key, value, flags| host.map_update(map, key, value, flags);
         3 => |host, map, key| host.map_delete(map, key);
         4 | 112 | 113 => |host, to, bytes, from| host.probe_read(to, bytes as u32, from);
+        6 => |host, format, bytes, a, b, c| host.print_line(format, &[a, b, c]);
+        177 => |host, format, bytes, values, length| host.print_values(format, values, length);
         7 => |host| host.random_u32();
         // Programs run where no user is.
         15 => |host| 0;

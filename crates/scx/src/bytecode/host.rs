@@ -123,6 +123,8 @@ pub struct Host {
     pub(super) iterators: Vec<Option<QueueIterator>>,
     /// What the present call of an operation has called, if that is noted.
     pub(super) called: Option<Vec<&'static str>>,
+    /// What the present call has printed.
+    pub(super) printed: String,
     /// Set of CPUs that a mask was copied to, so that nothing is allocated.
     pub(super) set: CpuSet,
     /// Where each task's affinity was when it was written down last.
@@ -210,6 +212,7 @@ impl Host {
             cursor: 0,
             iterators: Vec::new(),
             called: None,
+            printed: String::new(),
             set,
             affinities: Vec::new(),
         };

@@ -43,8 +43,6 @@ pub(super) fn kfunc(name: &str) -> Callee {
         | "bpf_local_irq_restore"
         | "bpf_task_release"
         | "bpf_cgroup_release"
-        | "bpf_stream_vprintk"
-        | "bpf_stream_vprintk_impl"
         | "bpf_iter_css_destroy"
         | "bpf_iter_css_task_destroy"
         | "bpf_iter_task_destroy"
@@ -234,6 +232,7 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
             if let Some(kernel) = host.kernel() { kernel.exit(code as i64, &text); }
             0
         };
+        "bpf_stream_vprintk" | "bpf_stream_vprintk_impl" => |host, stream, format, values, bytes| host.print_values(format, values, bytes);
         "scx_bpf_dump_bstr" => |host, format, values, bytes| {
             let text = super::text::format(&host.maps.memory, format, values, bytes);
             if let Some(kernel) = host.kernel() { kernel.dump(&text); }

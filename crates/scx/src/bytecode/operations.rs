@@ -1,6 +1,6 @@
 //! An object's programs as [`Operations`].
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, Ref, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use crate::bytecode::host::{Host, LOADED_BEFORE_NS, TASKS, clock_ns};
 use crate::bytecode::kfuncs::wake_flag_bits;
 use crate::bytecode::object::Object;
 use crate::bytecode::prices::INSTRUCTION_PS;
+use crate::bytecode::text::Printed;
 use crate::bytecode::user_space::{self, UserSpace};
 use crate::entities::EntityLayout;
 use crate::exit::ExitInfo;
@@ -40,6 +41,8 @@ pub struct Usage {
     operations: [Cell<OfOperation>; Operation::COUNT],
     /// The locks of its queues.
     pub locks: Rc<LockUse>,
+    /// What its programs printed, as far as it is kept.
+    printed: RefCell<Printed>,
     /// What calls of operations called, and how often it was that, if it is noted.
     sequences: RefCell<BTreeMap<(usize, Vec<&'static str>), u64>>,
 }
@@ -69,6 +72,12 @@ impl Usage {
             |index: usize| Operation::ALL.iter().find(|(_, known)| *known as usize == index).map(|one| one.1);
         let all = self.sequences.borrow();
         all.iter().filter_map(|((index, called), &count)| Some((operation(*index)?, called.clone(), count))).collect()
+    }
+
+    /// What its programs printed (`bpf_trace_printk`, streams), a line each with CPU and time.
+    #[must_use]
+    pub fn printed(&self) -> Ref<'_, str> {
+        Ref::map(self.printed.borrow(), Printed::text)
     }
 
     fn add_sequence(&self, operation: Operation, called: Vec<&'static str>) {
@@ -163,6 +172,9 @@ impl Bytecode {
         // SAFETY: the frame is the first field of the host, which is what the functions of this code expect; the region is the host's.
         let result = unsafe { loaded.code.run(entry, std::ptr::from_mut(host).cast::<Frame>(), arguments) };
         host.kernel = None;
+        if !host.printed.is_empty() {
+            self.usage.printed.borrow_mut().add(&std::mem::take(&mut host.printed));
+        }
         let taken = host.frame.instructions - before;
         let called_ps = host.frame.called_ps - called_before_ps;
         let charged_ns = if self.is_charged { (taken * INSTRUCTION_PS + called_ps) / 1000 } else { 0 };
@@ -199,6 +211,27 @@ impl Bytecode {
             kernel.fault(format!("{what} failed with {result}"));
         }
         result == 0
+    }
+
+    /// What `struct scx_dump_ctx` says, as far as the kernel has it.
+    fn dump_context(&mut self, kernel: &Kfuncs<'_, '_>) -> u64 {
+        const REASON: u64 = 256;
+        let at = self.structure(2 * REASON);
+        let layout = Arc::clone(&self.object.kept.layout);
+        let Some(info) = &kernel.state.exit else { return at };
+        self.host.store_member(at, layout.dump_kind, info.kind as u32);
+        self.host.store_text(at + REASON, info.kind.reason(), REASON);
+        let numbers = [
+            (layout.dump_exit_code, info.code as u64),
+            (layout.dump_reason, at + REASON),
+            (layout.dump_at, clock_ns(kernel)),
+        ];
+        for (member, number) in numbers {
+            if let Some(member) = member {
+                self.host.store_u64(at + member, number);
+            }
+        }
+        at
     }
 
     /// Where a structure given to a call is written, of so many bytes, zeroed.
@@ -240,14 +273,19 @@ impl Operations for Bytecode {
 
     fn exit(&mut self, kernel: &mut Kfuncs<'_, '_>, info: &ExitInfo) {
         const TEXT: u64 = 1024;
-        let at = self.structure(4096 + 3 * TEXT);
+        /// No longer than there is room for.
+        const DUMP: u64 = 128 << 10;
+        let at = self.structure(4096 + 2 * TEXT + DUMP);
         let layout = Arc::clone(&self.object.kept.layout);
         self.host.store_u32(at + layout.exit_kind, info.kind as u32);
-        let texts =
-            [(layout.exit_reason, info.kind.reason()), (layout.exit_message, &info.message), (layout.exit_dump, "")];
+        let texts = [
+            (layout.exit_reason, info.kind.reason()),
+            (layout.exit_message, &info.message),
+            (layout.exit_dump, &info.dump),
+        ];
         for (number, (member, text)) in texts.into_iter().enumerate() {
             let place = at + 4096 + number as u64 * TEXT;
-            self.host.store_text(place, text, TEXT);
+            self.host.store_text(place, text, if number == 2 { DUMP } else { TEXT });
             self.host.store_u64(at + member, place);
         }
         self.call(kernel, Operation::Exit, &[at]);
@@ -375,8 +413,19 @@ impl Operations for Bytecode {
     }
 
     fn dump(&mut self, kernel: &mut Kfuncs<'_, '_>) {
-        let context = self.structure(256);
+        let context = self.dump_context(kernel);
         self.call(kernel, Operation::Dump, &[context]);
+    }
+
+    fn dump_cpu(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, idle: bool) {
+        let context = self.dump_context(kernel);
+        self.call(kernel, Operation::DumpCpu, &[context, u64::from(cpu.0), u64::from(idle)]);
+    }
+
+    fn dump_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        let context = self.dump_context(kernel);
+        let task = self.task(kernel, task);
+        self.call(kernel, Operation::DumpTask, &[context, task]);
     }
 
     fn timer(&mut self, kernel: &mut Kfuncs<'_, '_>, payload: u32) {

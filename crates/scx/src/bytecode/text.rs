@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use warmcore_bpf::Memory;
 
+use crate::bytecode::host::{Host, clock_ns};
+
 /// Most bytes of a text.
 const LIMIT: usize = 1024;
 
@@ -65,4 +67,52 @@ pub(super) fn format(memory: &Memory, format: u64, values: u64, bytes: u64) -> S
         }
     }
     text
+}
+
+/// Bytes of printed text that are kept of a run.
+const KEPT: usize = 64 << 10;
+
+/// What programs print in a run: its beginning.
+#[derive(Debug, Default)]
+pub(super) struct Printed {
+    text: String,
+    is_full: bool,
+}
+
+impl Printed {
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub fn add(&mut self, text: &str) {
+        if self.is_full {
+            return;
+        }
+        self.is_full = self.text.len() + text.len() > KEPT;
+        self.text.push_str(if self.is_full { "what was printed after this is not kept\n" } else { text });
+    }
+}
+
+impl Host {
+    /// Prints what a format makes of values in registers (`bpf_trace_printk`).
+    pub(super) fn print_line(&mut self, format: u64, values: &[u64]) -> u64 {
+        let at = self.kept.scratch + 3072;
+        for (number, &value) in values.iter().enumerate() {
+            self.store_u64(at + 8 * number as u64, value);
+        }
+        self.print_values(format, at, 8 * values.len() as u64)
+    }
+
+    /// Prints what it makes of values in memory (`bpf_trace_vprintk`, streams): a line, with time and CPU.
+    pub(super) fn print_values(&mut self, format: u64, values: u64, bytes: u64) -> u64 {
+        let text = self::format(&self.maps.memory, format, values, bytes);
+        let Some(kernel) = self.kernel() else { return text.len() as u64 };
+        // What one call prints beyond what is kept of all is not looked at.
+        if self.printed.len() <= KEPT {
+            let since_ns = clock_ns(kernel);
+            let time = format_args!("{}.{:06}", since_ns / 1_000_000_000, since_ns / 1000 % 1_000_000);
+            let _ = writeln!(self.printed, "{time} {}: {}", kernel.this_cpu(), text.trim_end_matches('\n'));
+        }
+        text.len() as u64
+    }
 }

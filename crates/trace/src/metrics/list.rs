@@ -4,6 +4,7 @@
 use warmcore_statistics::Better;
 
 use super::result::Metrics;
+use crate::TaskId;
 
 /// One metric of a run.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +56,7 @@ fn of_window(part: u64, metrics: &Metrics) -> Option<f64> {
 
 /// A share of all observed CPU time.
 fn of_cpu_time(part: u64, metrics: &Metrics) -> Option<f64> {
-    share(part, metrics.totals.busy_ns + metrics.totals.foreign_ns + metrics.totals.idle_ns)
+    share(part, metrics.totals.busy_ns + metrics.totals.idle_ns)
 }
 
 fn share(part: u64, whole: u64) -> Option<f64> {
@@ -89,9 +90,12 @@ fn longest_wait(metrics: &Metrics) -> Option<u64> {
 /// A part of the window: tasks that waited for less at its end may have been about to run.
 const LEFT_WAITING: u64 = 10;
 
-fn never_ran_again(metrics: &Metrics) -> u64 {
-    let least = (metrics.window_ns / LEFT_WAITING).max(2 * metrics.totals.run_delay.max_ns.unwrap_or(0));
-    metrics.tasks.iter().filter(|task| task.censored_wait_ns.is_some_and(|wait| wait > least)).count() as u64
+impl Metrics {
+    /// Tasks that waited for a CPU when the window closed, for more than a tenth of it and twice as long as any wait that ended, and for how long, ns.
+    pub fn never_ran_again(&self) -> impl Iterator<Item = (TaskId, u64)> {
+        let least = (self.window_ns / LEFT_WAITING).max(2 * self.totals.run_delay.max_ns.unwrap_or(0));
+        self.tasks.iter().filter_map(move |task| Some((task.id, task.censored_wait_ns.filter(|&wait| wait > least)?)))
+    }
 }
 
 use warmcore_topology::Relation::{FarSocket, OtherSocket, SameCluster, SameLlc, SameNode, SameSocket, SmtSibling};
@@ -123,7 +127,7 @@ metrics! {
         "waits that had not ended when the window closed; not in the latencies above";
     "longest_wait_ns", "ns", Lower, |m| maybe(longest_wait(m)),
         "longest wait for a CPU, those that had not ended when the window closed included";
-    "never_ran_again", "tasks", Lower, |m| number(never_ran_again(m)),
+    "never_ran_again", "tasks", Lower, |m| number(m.never_ran_again().count() as u64),
         "tasks that waited for a CPU when the window closed, for more than a tenth of it and twice as long as any wait that ended";
     "off_cpu_mean_ns", "ns", Neither, |m| m.totals.off_cpu.mean_ns, "mean time from leaving a CPU to the next time on one, sleep included";
     "slice_p50_ns", "ns", Neither, |m| maybe(m.totals.slice.p50_ns), "median slice: one uninterrupted stay on a CPU";
@@ -169,9 +173,7 @@ metrics! {
         "that time as a share of the window, 0..1";
     "run_ns", "ns", Neither, |m| number(m.totals.run_ns), "run time of all tasks";
     "busy_share", "1", Neither, |m| of_cpu_time(m.totals.busy_ns, m), "share of observed CPU time with a task on the CPU, 0..1";
-    "foreign_ns", "ns", Neither, |m| number(m.totals.foreign_ns),
-        "time with a thread of somebody else or of the kernel on the CPU, over all CPUs, as far as the trace tells";
-    "idle_ns", "ns", Neither, |m| number(m.totals.idle_ns), "time with nobody on the CPU, over all CPUs, as far as the trace tells";
+    "idle_ns", "ns", Neither, |m| number(m.totals.idle_ns), "time without a task on the CPU, over all CPUs";
     "overhead_ns", "ns", Lower, |m| maybe(overhead_sum(m)),
         "kernel time of all kinds over all CPUs; part of busy or idle time";
     "overhead_share", "1", Lower, |m| of_cpu_time(overhead_sum(m)?, m), "that time as a share of observed CPU time, 0..1";

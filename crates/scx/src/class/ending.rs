@@ -1,0 +1,77 @@
+//! How a program ends: it is told why, and says what it leaves.
+
+use warmcore_kernel::Core;
+use warmcore_trace::TaskId;
+
+use crate::class::Ext;
+use crate::dump::{Dump, tasks_of};
+use crate::exit::{ExitInfo, ExitKind};
+use crate::kfuncs::Kfuncs;
+use crate::operations::{Operation, Operations};
+use crate::state::{Context, State};
+
+impl<P: Operations> Ext<P> {
+    /// The program is told why it ends, once, and adds to the dump.
+    pub(super) fn finish(&mut self, core: &mut Core<'_>) {
+        let Some(info) = self.state.exit.clone().filter(|_| !self.finished) else { return };
+        self.finished = true;
+        let decisions = &self.state.decisions;
+        let decision = match info.kind {
+            ExitKind::Error => decisions.error,
+            ExitKind::ErrorByProgram => decisions.error_by_program,
+            ExitKind::Stall => decisions.stall,
+            ExitKind::UnregisteredByProgram => decisions.unregistered,
+        };
+        core.decide(decision, TaskId::IDLE, i64::from(info.cpu.0));
+        if info.kind.is_error() {
+            let dump = self.dump(core, &info);
+            if let Some(exit) = &mut self.state.exit {
+                exit.dump = dump;
+            }
+        }
+        if self.state.has(Operation::Exit) {
+            let info = self.state.exit.clone().unwrap_or(info);
+            call!(self, core, Exit, Context::Other, exit(&info));
+        }
+    }
+
+    /// What the program leaves, with its own lines.
+    fn dump(&mut self, core: &mut Core<'_>, info: &ExitInfo) -> String {
+        self.state.dump = Some(Dump::new(self.state.table.name, info, self.state.table.exit_dump_bytes));
+        if self.state.has(Operation::Dump) {
+            call!(self, core, Dump, Context::Other, dump());
+        }
+        self.say(|dump, _| dump.cpus());
+        for cpu in core.machine().cpus() {
+            let is_idle = core.curr_is_idle(cpu) && self.state.runnable[cpu.index()] == 0;
+            let before = self.say(|dump, _| dump.indent("      "));
+            let after = self.say(|dump, state| dump.cpu(core, state, cpu));
+            if self.state.has(Operation::DumpCpu) {
+                call!(self, core, DumpCpu, Context::Other, dump_cpu(cpu, is_idle));
+            }
+            let said = self.say(|_, _| {}) > after;
+            if is_idle && !said {
+                self.say(|dump, _| dump.back_to(before));
+            }
+            for task in tasks_of(core, &self.state, cpu) {
+                self.say(|dump, state| {
+                    dump.task(core, state, task);
+                    dump.indent("        ");
+                });
+                if self.state.has(Operation::DumpTask) && self.state.tasks[task.index()].initialised {
+                    call!(self, core, DumpTask, Context::Other, dump_task(task));
+                }
+            }
+        }
+        self.state.dump.take().map(Dump::finish).unwrap_or_default()
+    }
+
+    /// Adds to the dump; gives its length.
+    fn say(&mut self, what: impl FnOnce(&mut Dump, &State)) -> usize {
+        let Some(mut dump) = self.state.dump.take() else { return 0 };
+        what(&mut dump, &self.state);
+        let length = dump.len();
+        self.state.dump = Some(dump);
+        length
+    }
+}
