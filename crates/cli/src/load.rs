@@ -161,6 +161,7 @@ impl From<BuildError> for Failure {
         let advice = error.advice();
         let code = match error {
             BuildError::Place(error) => return place_failure(error, None),
+            BuildError::Background(error) => return error.into(),
             BuildError::Experiment(_) | BuildError::Column(_) => "warmcore::experiment",
             BuildError::Baseline(_) => "warmcore::baseline",
             BuildError::Memory(_) | BuildError::ExactMemory(_) | BuildError::NoSets(_) => "warmcore::memory",

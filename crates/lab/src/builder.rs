@@ -16,7 +16,7 @@ use warmcore_workload::Workload;
 
 use crate::column::{self, Column, ColumnError, Inputs};
 use crate::experiment::{Experiment, ExperimentError, Named, Observation};
-use crate::load;
+use crate::load::{self, LoadError};
 use crate::making;
 use crate::units::duration;
 use crate::verdict::{self, VerdictError};
@@ -40,6 +40,7 @@ pub struct ExperimentBuilder {
     margin: f64,
     observations: Vec<Observation>,
     advised: bool,
+    background_chosen: bool,
     place: Arc<dyn Place>,
 }
 
@@ -58,6 +59,9 @@ pub enum BuildError {
     /// It makes no sense as a whole.
     #[error(transparent)]
     Experiment(#[from] ExperimentError),
+    /// The machine cannot have the kernel threads that belong to it.
+    #[error(transparent)]
+    Background(#[from] LoadError),
     /// What a scheduler is to have of its own cannot be had.
     #[error(transparent)]
     Column(#[from] ColumnError),
@@ -132,7 +136,9 @@ impl BuildError {
             Self::ScoresWithoutTables => Some("add --trace full"),
             Self::Place(error) => Some(error.advice),
             Self::SmtElsewhere => Some("leave out --smt-slowdown, or run it with --on sim"),
-            Self::Experiment(_) | Self::Column(_) | Self::Metric(_) | Self::SmtSlowdown(_) => None,
+            Self::Experiment(_) | Self::Background(_) | Self::Column(_) | Self::Metric(_) | Self::SmtSlowdown(_) => {
+                None
+            }
         }
     }
 }
@@ -155,6 +161,7 @@ impl ExperimentBuilder {
             margin: verdict::DEFAULT_MARGIN,
             observations: Vec::new(),
             advised: false,
+            background_chosen: false,
             place: Arc::new(Sim),
         }
     }
@@ -239,6 +246,13 @@ impl ExperimentBuilder {
         Self { advised, ..self }
     }
 
+    /// Takes the machine's kernel threads as they are, also if there are none; otherwise [`load::UNDER_PROGRAMS`] run where nothing else
+    /// lets a sched_ext program look for work on idle CPUs.
+    #[must_use]
+    pub fn background_chosen(self, background_chosen: bool) -> Self {
+        Self { background_chosen, ..self }
+    }
+
     /// Runs in this place; in the simulator unless another one is named.
     #[must_use]
     pub fn place(self, place: Arc<dyn Place>) -> Self {
@@ -254,11 +268,15 @@ impl ExperimentBuilder {
             if !self.place.kind().simulated {
                 return Err(BuildError::SmtElsewhere);
             }
-            let own = self.inputs.values_mut().filter_map(|inputs| inputs.machine.as_mut());
-            for machine in std::iter::once(&mut self.machine).chain(own) {
+            for machine in self.machines() {
                 let given = Origin::new(Basis::Given, "");
                 machine.value =
                     machine.value.clone().with_smt_slowdown(percent, given).map_err(BuildError::SmtSlowdown)?;
+            }
+        }
+        if !self.background_chosen && self.place.kind().simulated && load::needs_background(&self.schedulers) {
+            for machine in self.machines().filter(|machine| machine.value.background().is_empty()) {
+                *machine = load::background(machine.clone(), load::UNDER_PROGRAMS)?;
             }
         }
         self.workload.value.warm_up_ns = self.warm_up(&self.workload.value)?;
@@ -316,6 +334,12 @@ impl ExperimentBuilder {
         };
         check(&experiment)?;
         Ok(Built { experiment, warnings })
+    }
+
+    /// Its machine, and those of columns.
+    fn machines(&mut self) -> impl Iterator<Item = &mut Named<Machine>> {
+        let own = self.inputs.values_mut().filter_map(|inputs| inputs.machine.as_mut());
+        std::iter::once(&mut self.machine).chain(own)
     }
 
     /// The warm-up asked for, the workload's own, or the default, if the run can last longer.

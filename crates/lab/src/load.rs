@@ -134,6 +134,17 @@ pub fn background(machine: Named<Machine>, text: &str) -> Result<Named<Machine>,
     Ok(Named { source: format!("{} with background {text}", machine.source), value })
 }
 
+/// The kernel threads beside which sched_ext programs are simulated unless others, or none, are asked for: those of the guests in which
+/// the same programs were observed.
+pub const UNDER_PROGRAMS: &str = "guest-7.2";
+
+/// Whether an experiment's result is about a kernel without threads of its own if none are named: under a sched_ext program a CPU looks
+/// for work when it switches, and an idle one switches only when somebody wakes there. The fair class looks for work at ticks, too.
+#[must_use]
+pub fn needs_background(schedulers: &[SchedulerSpec]) -> bool {
+    schedulers.iter().any(|scheduler| scheduler.program().is_some())
+}
+
 /// The kernel threads that a text names.
 ///
 /// # Errors

@@ -243,7 +243,10 @@ impl Planner {
                     continue;
                 }
                 let (machine_text, workload_text, scheduler_text) = (put(machine)?, put(workload)?, put(instead)?);
-                let background = cell.background.as_ref().map(|text| put(text).map(|put| (text, put))).transpose()?;
+                let background = match &cell.background {
+                    Some(text) => Some((text, put(text)?)),
+                    None => simulates_programs(cell, &put)?.then(|| (machine, load::UNDER_PROGRAMS.to_owned())),
+                };
                 let assumed = cell.assumed.as_ref().map(put).transpose()?.unwrap_or_default();
                 let error = |text: &toml::Spanned<String>, words: String| {
                     study.error_at(text.span().start, Problem::Value(words))
@@ -363,6 +366,7 @@ impl Planner {
                 .memory(group.memory)
                 .options(options)
                 .observations(group.observe)
+                .background_chosen(true)
                 .place(place)
                 .build();
             match built {
@@ -383,6 +387,18 @@ impl Planner {
         self.notes.dedup();
         Ok((experiments, found))
     }
+}
+
+/// Whether a cell needs kernel threads for what it is about, and names none.
+fn simulates_programs(
+    cell: &Cell,
+    put: &impl Fn(&toml::Spanned<String>) -> Result<String, FileError>,
+) -> Result<bool, FileError> {
+    let is_simulated = warmcore_places::offered().any(|kind| kind.name == cell.place && kind.simulated);
+    // What is no scheduler is told where it is planned.
+    let known = cell.schedulers.iter().map(|text| Ok(load::scheduler(&put(text)?).ok()));
+    let known: Vec<Option<SchedulerSpec>> = known.collect::<Result<_, FileError>>()?;
+    Ok(is_simulated && load::needs_background(&known.into_iter().flatten().collect::<Vec<_>>()))
 }
 
 fn open(group: &Group, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {

@@ -190,6 +190,7 @@ fn asked(arguments: &CompareArguments, machine: Named<Machine>, workload: Named<
         .seeds(trial_seeds(arguments.seed, arguments.trials))
         .memory(arguments.memory.memory)
         .smt_slowdown_percent(arguments.memory.smt_slowdown)
+        .background_chosen(arguments.background.is_some())
         .options(arguments.run.options(None))
         .metric(arguments.metric.clone())
 }

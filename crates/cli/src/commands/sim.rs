@@ -49,6 +49,7 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
             .seeds(vec![arguments.seed])
             .memory(arguments.memory.memory)
             .smt_slowdown_percent(arguments.memory.smt_slowdown)
+            .background_chosen(arguments.subject.background.is_some())
             .options(arguments.run.options(None))
             .metric(Some("elapsed_ns".into()))
     };
