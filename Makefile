@@ -15,9 +15,9 @@ SKIPPED := $(CURDIR)/target/skipped.txt
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-build: ## build target/release/warmcore
+build: ## build target/release/warmcore, and beside it the recorder and the loader of our BPF programs
 	@scripts/toolchain build
-	cargo build --release --locked --package warmcore
+	cargo build --release --locked --package warmcore --package warmcore-scx-programs
 
 demo: ## build without the program of guests, then ask what cache-aware scheduling wins, and whose requests wait
 	@scripts/toolchain build

@@ -415,3 +415,24 @@ fn where_seccomp_is_forbidden_a_program_is_refused_with_a_sentence() {
     assert!(error.contains("a filter of system calls (seccomp) with a listener"), "{error}");
     assert!(error.contains("allow seccomp listeners to this container"), "{error}");
 }
+
+/// Under a program that puts work into the queue of the CPU that wakes somebody, others find it only when they switch.
+#[test]
+fn beside_a_program_run_kernel_threads_unless_none_are_asked_for() {
+    skip!(unless can_load());
+    let machine = |more: &str, own: bool| {
+        let scratch = Scratch::new();
+        let mut command =
+            scratch.command(&format!("compare -m 1s1n2l2c1t -w spin:-n2,-d10ms -n 1 --out run {more} -s eevdf"));
+        if own {
+            command.arg("-s").arg(scheduler("loader_that_is_right"));
+        }
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::read_to_string(scratch.path("run/machine.toml")).unwrap()
+    };
+    assert!(machine("", true).contains("guest-7.2"));
+    assert!(!machine("--background none", true).contains("guest-7.2"));
+    assert!(machine("--background quiet", true).contains("quiet"));
+    assert!(!machine("", false).contains("guest-7.2"));
+}
