@@ -1,7 +1,7 @@
 //! From the kernel's records to the project's events.
 //!
-//! Threads of the workload become tasks; all others (kernel threads, the agent) count as idle time, because a simulation
-//! has none: what they run is measured apart ([`Converted::foreign_run_ns`]).
+//! Threads of the workload become tasks. All others (of other programs, of the kernel, of the agent) are nobody's tasks: their stays on
+//! CPUs are events of their own ([`EventKind::Foreign`]), so that a CPU is idle only while its idle thread runs.
 //!
 //! What a migration is for, the kernel's event does not say. It follows from what surrounds it:
 //! - between a task's waking and its wakeup: `Wakeup`; right after its creation: `Fork`;
@@ -21,12 +21,19 @@ use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, TaskId};
 use crate::EventFormats;
 use crate::pages::PageLayout;
 use crate::record::{EventReaders, Record, What};
+use crate::recording::LatestNames;
+
+mod foreign;
+
+pub use foreign::Foreign;
+use foreign::{Beside, running_at};
 
 /// Collects the pages of a run.
 pub struct Decoder {
     layout: PageLayout,
     readers: EventReaders,
     records: Vec<Record>,
+    names: LatestNames,
 }
 
 impl Decoder {
@@ -36,7 +43,12 @@ impl Decoder {
     /// When a description cannot be read or lacks a field.
     pub fn new(formats: &EventFormats) -> Result<Self, String> {
         let readers = EventReaders::new(formats.events.iter().map(|(_, text)| text.as_str()))?;
-        Ok(Self { layout: PageLayout::parse(&formats.header_page)?, readers, records: Vec::new() })
+        Ok(Self {
+            layout: PageLayout::parse(&formats.header_page)?,
+            readers,
+            records: Vec::new(),
+            names: LatestNames::default(),
+        })
     }
 
     /// Takes a page of a CPU.
@@ -44,13 +56,22 @@ impl Decoder {
     /// # Errors
     /// When it contradicts itself.
     pub fn page(&mut self, cpu: u32, page: &[u8]) -> Result<(), String> {
-        let (readers, records) = (&self.readers, &mut self.records);
+        let (readers, records, names) = (&self.readers, &mut self.records, &mut self.names);
         let mut broken = Ok(());
         self.layout.records(page, |time, bytes| match readers.read(time, cpu, bytes) {
-            Ok(record) => records.extend(record),
+            Ok(record) => {
+                records.extend(record);
+                readers.names(bytes, |thread, name| names.take(time, thread, name));
+            }
             Err(reason) => broken = Err(reason),
         })?;
         broken
+    }
+
+    /// A thread's name, as the last record told it.
+    #[must_use]
+    pub fn name(&self, thread: i32) -> Option<&str> {
+        self.names.of(thread)
     }
 
     /// All records as events, and a decoder for the next run.
@@ -100,12 +121,20 @@ pub struct Cast<'a> {
 pub struct Converted {
     /// In order of time, counted from the start.
     pub events: Vec<Event>,
-    /// CPU time of threads that are not the workload's.
-    pub foreign_run_ns: u64,
+    /// Threads that are not the workload's, by the numbers that events have for them.
+    pub foreign: Vec<Foreign>,
     /// Creation of each task, counted from the start.
     pub created_ns: Vec<Option<u64>>,
     /// Exit of each task.
     pub exited_ns: Vec<Option<u64>>,
+}
+
+impl Converted {
+    /// CPU time of threads that are not the workload's.
+    #[must_use]
+    pub fn foreign_run_ns(&self) -> u64 {
+        self.foreign.iter().map(Foreign::run_ns).sum()
+    }
 }
 
 struct Conversion<'a> {
@@ -120,8 +149,7 @@ struct Conversion<'a> {
     summoned_by: BTreeMap<i32, i32>,
     /// By task: its last move, among the events, by a stopper that it woke itself; until it is known what for.
     own_move: BTreeMap<TaskId, usize>,
-    /// Since when a foreign thread runs, by CPU.
-    foreign_since: BTreeMap<u32, u64>,
+    beside: Beside,
 }
 
 impl<'a> Conversion<'a> {
@@ -136,11 +164,17 @@ impl<'a> Conversion<'a> {
             numa: BTreeSet::new(),
             summoned_by: BTreeMap::new(),
             own_move: BTreeMap::new(),
-            foreign_since: BTreeMap::new(),
+            beside: Beside::default(),
         }
     }
 
     fn run(mut self, records: &[Record]) -> Result<Converted, String> {
+        for (cpu, thread) in running_at(records, self.cast.start_ns) {
+            // A CPU that the machine lacks is refused when something happens there.
+            if let Some(cpu) = (self.cast.cpu)(cpu) {
+                self.comes(0, cpu, thread);
+            }
+        }
         let mut bindings = self.cast.bindings.iter().peekable();
         for record in records {
             let Some(now) = record.time_ns.checked_sub(self.cast.start_ns) else { continue };
@@ -154,6 +188,7 @@ impl<'a> Conversion<'a> {
             }
             self.record(now, record)?;
         }
+        self.out.foreign = self.beside.finish(self.cast.elapsed_ns);
         Ok(self.out)
     }
 
@@ -173,7 +208,7 @@ impl<'a> Conversion<'a> {
     fn record(&mut self, now: u64, record: &Record) -> Result<(), String> {
         let cpu = self.cpu(record.cpu)?;
         match record.what {
-            What::Switch { prev, state, next } => self.switch(now, cpu, record.cpu, (prev, state, next)),
+            What::Switch { prev, state, next } => self.switch(now, cpu, (prev, state, next)),
             What::Waking { thread, target_cpu } => {
                 if self.cast.stoppers.contains(&thread) {
                     self.summoned_by.insert(thread, record.by);
@@ -237,15 +272,24 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    fn switch(&mut self, now: u64, cpu: CpuId, guest_cpu: u32, (prev, state, next): (i32, PrevState, i32)) {
-        self.account_foreign(now, guest_cpu, next);
+    fn switch(&mut self, now: u64, cpu: CpuId, (prev, state, next): (i32, PrevState, i32)) {
         let (from, to) = (self.task(prev), self.task(next));
-        if from.is_none() && to.is_none() {
-            return;
+        if from.is_some() || to.is_some() {
+            let prev_state = if from.is_some() { state } else { PrevState::Idle };
+            let (prev, next) = (from.unwrap_or(TaskId::IDLE), to.unwrap_or(TaskId::IDLE));
+            self.emit(now, cpu, EventKind::Switch { prev, prev_state, next });
         }
-        let prev_state = if from.is_some() { state } else { PrevState::Idle };
-        let (prev, next) = (from.unwrap_or(TaskId::IDLE), to.unwrap_or(TaskId::IDLE));
-        self.emit(now, cpu, EventKind::Switch { prev, prev_state, next });
+        self.comes(now, cpu, next);
+    }
+
+    /// A thread comes onto a CPU: says so if it is none of the workload's, or if such a one was there and nobody is now.
+    fn comes(&mut self, now: u64, cpu: CpuId, thread: i32) {
+        let was_foreign = self.beside.runs(cpu);
+        let is_task = self.task(thread).is_some();
+        let number = self.beside.comes(now, cpu, (thread != 0 && !is_task).then_some(thread));
+        if number.is_some() || was_foreign && !is_task {
+            self.emit(now, cpu, EventKind::Foreign { thread: number });
+        }
     }
 
     /// Why the task is moved; `here`: to the CPU whose record this is.
@@ -272,16 +316,6 @@ impl<'a> Conversion<'a> {
             }
         } else {
             MigrationKind::Balance
-        }
-    }
-
-    /// Adds up what foreign threads run.
-    fn account_foreign(&mut self, now: u64, cpu: u32, next: i32) {
-        if let Some(since) = self.foreign_since.remove(&cpu) {
-            self.out.foreign_run_ns += now - since;
-        }
-        if next != 0 && self.task(next).is_none() {
-            self.foreign_since.insert(cpu, now);
         }
     }
 }
@@ -364,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_threads_count_as_idle_and_cpus_are_the_machines() {
+    fn foreign_threads_have_the_cpu_while_they_run_and_cpus_are_the_machines() {
         let words = [switch(10, 0, 0, 0, 50), switch(20, 50, 50, 0, 9), switch(5, 9, 9, 1, 51)].concat();
         let converted = convert(&[(0, words)]).unwrap();
         let kinds: Vec<EventKind> = converted.events.iter().map(|event| event.kind).collect();
@@ -374,12 +408,28 @@ mod tests {
             [
                 EventKind::Switch { prev: idle, prev_state: PrevState::Idle, next: one },
                 EventKind::Switch { prev: one, prev_state: PrevState::Runnable, next: idle },
+                EventKind::Foreign { thread: Some(0) },
                 EventKind::Switch { prev: idle, prev_state: PrevState::Idle, next: two },
             ]
         );
         assert_eq!(converted.events[0].time_ns, 10);
         assert_eq!(converted.events[0].cpu, CpuId(1));
-        assert_eq!(converted.foreign_run_ns, 5);
+        assert_eq!((converted.foreign_run_ns(), converted.foreign[0].thread), (5, 9));
+    }
+
+    #[test]
+    fn a_cpu_is_idle_while_its_idle_thread_runs_and_foreign_from_the_start_to_the_end() {
+        // Thread 9 runs when the recording begins, thread 8 when it ends.
+        let words = [switch(10, 9, 9, 1, 0), switch(20, 0, 0, 0, 9), switch(5, 9, 9, 1, 8)].concat();
+        let converted = convert(&[(0, words)]).unwrap();
+        let events: Vec<(u64, EventKind)> = converted.events.iter().map(|event| (event.time_ns, event.kind)).collect();
+        let foreign = |thread| EventKind::Foreign { thread };
+        assert_eq!(
+            events,
+            [(0, foreign(Some(0))), (10, foreign(None)), (30, foreign(Some(0))), (35, foreign(Some(1)))]
+        );
+        let ran: Vec<(i32, u64, u64)> = converted.foreign.iter().map(|t| (t.thread, t.stays, t.run_ns())).collect();
+        assert_eq!(ran, [(9, 2, 15), (8, 1, 1_000_000 - 35)]);
     }
 
     #[test]

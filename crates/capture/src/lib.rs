@@ -5,7 +5,7 @@
 //! - [`mod@record`]: what the scheduler did, read by that description.
 //! - [`recording`]: the records of one recording, of whatever format, with its threads and what was lost.
 //! - [`convert`]: records as the project's events. [`counters`]: what threads counted. [`files`]: what a file's number was, and whose.
-//!   [`homes`]: where pages lived.
+//!   [`homes`]: where pages lived. [`kernel_threads`]: which threads are the kernel's.
 //! - [`mod@read`]: any of the files below, found by its content.
 //! - [`trace_dat`]: files of `trace-cmd`, read and written (with feature `files`, like the readers below).
 //! - [`written`]: pages and descriptions like the kernel's, of records that came another way.
@@ -31,6 +31,7 @@ pub mod format;
 #[cfg(feature = "files")]
 pub mod ftrace_text;
 pub mod homes;
+pub mod kernel_threads;
 #[cfg(feature = "files")]
 mod loss;
 mod missing;

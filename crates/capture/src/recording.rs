@@ -23,6 +23,8 @@ pub struct Recording {
     pub threads: BTreeMap<i32, Thread>,
     /// In order of time; those of one instant in order of CPUs.
     pub records: Vec<Record>,
+    /// When it ended, on the recorder's clock, where that is known: what ran at the last record may have run on.
+    pub end_ns: Option<u64>,
     /// What is missing.
     pub lost: Vec<Loss>,
     /// Switches that a CPU did not record although it made them, and that stand where they must have been.
@@ -62,7 +64,7 @@ impl Recording {
     #[must_use]
     pub fn span_ns(&self) -> (u64, u64) {
         match (self.records.first(), self.records.last()) {
-            (Some(first), Some(last)) => (first.time_ns, last.time_ns),
+            (Some(first), Some(last)) => (first.time_ns, self.end_ns.unwrap_or(0).max(last.time_ns)),
             _ => (0, 0),
         }
     }
@@ -151,6 +153,12 @@ impl LatestNames {
                 name.clone_into(known);
             }
         }
+    }
+
+    /// A thread's name.
+    #[must_use]
+    pub fn of(&self, thread: i32) -> Option<&str> {
+        self.0.get(&thread).map(|(_, name)| name.as_str())
     }
 
     /// Gives the names to a recording.

@@ -102,7 +102,16 @@ fn events_have_a_line_for_every_slice_and_migration() {
     let left =
         events.lines().filter(|line| line.contains(" sched_switch prev=") && !line.contains("prev=idle")).count();
     let moves = events.lines().filter(|line| line.contains(" sched_migrate ")).count();
-    assert_eq!(printed.lines().count(), 2 + left + moves);
+    let (entries, threads) = printed.split_once("\n\n").unwrap();
+    assert_eq!(entries.lines().count(), 2 + left + moves);
+    assert!(
+        threads.starts_with("thread ") && threads.lines().count() == 1 + 6,
+        "a line for each of the six: {threads}"
+    );
+    let preempted = threads.lines().find(|line| line.starts_with("spin-0/0 ")).unwrap();
+    assert!(preempted.contains("spin-"), "they take turns at first: {preempted}");
+    let told = scratch.run("explain run --scheduler rr --task spin-1 --count 1").exits_with(0).out;
+    assert!(told.contains("\nwaited ") && told.contains(" behind spin-"), "who had the CPU while it waited: {told}");
 }
 
 #[test]

@@ -36,6 +36,67 @@ fn a_replay_takes_the_time_that_was_recorded_and_less_on_a_machine_of_twice_the_
     scratch.run("compare -m 2s1n1l4c1t -w replay.json -s cfs,eevdf --trials 2 --keep run").exits_with(0);
 }
 
+#[test]
+fn what_runs_at_the_end_of_a_run_is_replayed_and_what_never_ran_is_left_out() {
+    let scratch = Scratch::new();
+    scratch.run("sim -m 1s1n1l8c1t -w spin:-n8,-d50ms --scheduler eevdf --trace full --out run").exits_with(0);
+    scratch.run("replay run --out replay.json").exits_with(0).complains("8 threads, 100.0 % of the CPU time");
+    let took = elapsed_ns(&scratch.run("sim -m 1s1n1l8c1t -w replay.json --scheduler eevdf --json").exits_with(0).out);
+    assert!(
+        (took / 50e6 - 1.0).abs() < 0.02,
+        "each spins for 50 ms, and nothing happens in the last 49 of them: {took} ns"
+    );
+    let switch = |who: &str, at: &str, prev: &str, next: &str| {
+        format!(
+            "{who} [000] d..2. {at}: sched_switch: prev_comm={prev} prev_prio=120 prev_state=S ==> next_comm={next} next_prio=120\n"
+        )
+    };
+    let text = switch("a-101", "1.000000", "a prev_pid=101", "b next_pid=102")
+        + &switch("b-102", "1.010000", "b prev_pid=102", "swapper/0 next_pid=0");
+    scratch.write("never-ran.txt", &format!("# tracer: nop\n#\n{text}"));
+    scratch.run("replay never-ran.txt --out ran.json").exits_with(0).complains("1 threads did nothing");
+    let took = elapsed_ns(&scratch.run("sim -m 1s1n1l2c1t -w ran.json --scheduler eevdf --json").exits_with(0).out);
+    assert!((took / 10e6 - 1.0).abs() < 0.01, "{took} ns");
+}
+
+#[test]
+fn one_disk_wait_does_not_hold_a_replay_to_the_recorded_time() {
+    let scratch = Scratch::new();
+    // Two threads of 100 ms of work each take turns on one CPU; one waits for a disk near the end.
+    let mut text = String::from("# tracer: nop\n#\n");
+    let threads = [("a", 501), ("b", 502)];
+    let mut line = |at_us: u64, by: &str, flags: &str, event: &str| {
+        text.push_str(&format!("{by} [000] {flags} {}.{:06}: {event}\n", at_us / 1_000_000, at_us % 1_000_000));
+    };
+    let switch = |from: (&str, i32), state: &str, to: (&str, i32)| {
+        format!(
+            "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state={state} ==> next_comm={} next_pid={} next_prio=120",
+            from.0, from.1, to.0, to.1
+        )
+    };
+    for turn in 0..50 {
+        let (from, to) = (threads[turn % 2], threads[(turn + 1) % 2]);
+        line(1_000_000 + 4_000 * turn as u64, &format!("{}-{}", from.0, from.1), "d..2.", &switch(from, "R", to));
+    }
+    line(1_198_000, "a-501", "d..2.", &switch(threads[0], "D", threads[1]));
+    line(1_198_250, "b-502", "d.h2.", "sched_waking: comm=a pid=501 prio=120 target_cpu=000");
+    line(1_200_000, "b-502", "d..2.", &switch(threads[1], "S", threads[0]));
+    line(1_202_000, "a-501", "d..2.", &switch(threads[0], "S", ("swapper/0", 0)));
+    scratch.write("disk.txt", &text);
+    scratch.run("replay disk.txt --out disk.json").exits_with(0);
+    let took = elapsed_ns(&scratch.run("sim -m 1s1n1l2c1t -w disk.json --scheduler eevdf --json").exits_with(0).out);
+    assert!((took / 101e6 - 1.0).abs() < 0.05, "each has a CPU of its own: {took} ns");
+}
+
+#[test]
+fn a_perfetto_export_has_all_tasks_also_the_one_whose_thread_is_number_2() {
+    let scratch = recorded();
+    scratch.run("report run --perfetto run.pftrace").exits_with(0);
+    let told = scratch.run("group run.pftrace").exits_with(0).out;
+    assert!(told.starts_with("4 threads in 2 groups, 0 alone."), "{told}");
+    assert!(told.contains("pong-0 (2)") || told.contains("ping-1 (2)"), "{told}");
+}
+
 /// Every list of measured times in a workload file, in order.
 fn measured_times(document: &serde_json::Value, found: &mut Vec<Vec<f64>>) {
     match document {
@@ -106,6 +167,58 @@ fn groups_are_told_with_their_evidence_and_kept_in_a_workload() {
     let kept = std::fs::read_to_string(scratch.path("groups.json")).unwrap();
     assert!(kept.contains("group-2") && !kept.contains("group-3"), "{kept}");
     scratch.run("sim -m 2s1n2l2c1t -w groups.json --scheduler cache-aware").exits_with(0);
+}
+
+/// A recording in which each thread wakes the next one of its pair, `pairs` of one process.
+fn pairs_of_one_process(pairs: i32) -> String {
+    let mut text = String::from("# tracer: nop\n#\n");
+    let mut at_us = 1_000_000;
+    let mut line = |cpu: i32, by: String, event: String| {
+        at_us += 1;
+        text.push_str(&format!(
+            "{by} ( 700) [{cpu:03}] d..2. {}.{:06}: {event}\n",
+            at_us / 1_000_000,
+            at_us % 1_000_000
+        ));
+    };
+    for round in 0..100 {
+        for pair in 0..pairs {
+            let (mut from, mut to) = (701 + 2 * pair, 702 + 2 * pair);
+            if round % 2 == 1 {
+                std::mem::swap(&mut from, &mut to);
+            }
+            line(pair, format!("t-{from}"), format!("sched_waking: comm=t pid={to} prio=120 target_cpu={pair:03}"));
+            line(pair, format!("t-{from}"), format!("sched_wakeup: comm=t pid={to} prio=120 target_cpu={pair:03}"));
+            let switch = format!(
+                "prev_comm=t prev_pid={from} prev_prio=120 prev_state=S ==> next_comm=t next_pid={to} next_prio=120"
+            );
+            line(pair, format!("t-{from}"), format!("sched_switch: {switch}"));
+        }
+    }
+    text
+}
+
+#[test]
+fn advice_binds_the_groups_of_one_process_by_thread_and_says_what_gathering_the_process_would_do() {
+    let scratch = Scratch::new();
+    scratch.write("pairs.txt", &pairs_of_one_process(2));
+    let told = scratch.run("group pairs.txt -m 1s1n2l4c1t --trials 1").exits_with(0).out;
+    assert!(told.starts_with("4 threads in 2 groups"), "{told}");
+    for command in [
+        "for t in 701 702; do taskset -p --cpu-list 0-3 $t; done",
+        "for t in 703 704; do taskset -p --cpu-list 4-7 $t; done",
+    ] {
+        assert!(told.contains(command), "{told}");
+    }
+    assert!(told.contains("would mix them on one LLC"), "{told}");
+    let without: String = pairs_of_one_process(2)
+        .lines()
+        .filter(|line| !line.contains("waking"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    scratch.write("without.txt", &without);
+    let told = scratch.run("group without.txt").exits_with(0).out;
+    assert!(told.contains("this recording cannot tell") && !told.contains("No threads belong together"), "{told}");
 }
 
 #[test]
@@ -254,6 +367,18 @@ fn a_command_is_recorded_with_all_its_processes() {
     assert!(scratch.files("recorded").contains(&"report.html".to_owned()));
     let threads = scratch.run("group recorded/recording.dat --json").exits_with(0).out;
     assert!(threads.contains("\"sleep\""), "the file names threads");
+    assert_eq!(
+        threads,
+        scratch.run("group recorded --json").exits_with(0).out,
+        "the directory has all that its recording has"
+    );
+    let trial = scratch.files("recorded/trials").into_iter().find(|name| name.ends_with(".json")).unwrap();
+    let trial = std::fs::read_to_string(scratch.path("recorded/trials").join(trial)).unwrap();
+    let trial: serde_json::Value = serde_json::from_str(&trial).unwrap();
+    let ns = |name: &str| trial["measures"][name].as_f64().unwrap();
+    assert!(ns("foreign_ns") > 0.0, "this program reads the trace meanwhile, and is no task: {trial}");
+    let beside = trial["background"].as_array().unwrap();
+    assert!(beside.iter().any(|row| row["name"] == "warmcore" && row["process"].is_i64()), "{trial}");
     scratch.run("explain --events recorded").exits_with(0);
     scratch.run("replay recorded --out replay.json").exits_with(0);
     scratch.run("sim -m 1s1n1l2c1t -w replay.json --scheduler eevdf").exits_with(0);

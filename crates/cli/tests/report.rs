@@ -205,7 +205,7 @@ fn where_the_time_went_is_drawn_cause_by_cause_with_the_run_s_own_shares_and_gap
             let points = scheduler["measures"][name]["points"].as_array().unwrap();
             points.iter().map(|point| point.as_f64().unwrap()).sum::<f64>() / points.len() as f64
         };
-        let whole = mean("run_ns") + mean("idle_ns");
+        let whole = mean("run_ns") + mean("foreign_ns") + mean("idle_ns");
         assert!((sum - whole).abs() < 20.0, "the parts add up to all CPU time: {sum} and {whole}");
     }
 }

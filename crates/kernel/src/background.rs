@@ -148,10 +148,10 @@ impl<'a> BackgroundState<'a> {
             let own = || (0..self.visitors.len()).filter(move |&index| self.visitors[index].thread as usize == number);
             BackgroundOutcome {
                 name: thread.name.clone(),
-                interrupt: false,
                 threads: own().count() as u32,
                 wakeups: own().map(|index| self.wakeups[index]).sum(),
                 cpu_time_ns: own().map(|index| tasks[index].cpu_time_ns).sum(),
+                ..BackgroundOutcome::default()
             }
         };
         let threads = self.background.threads.iter().enumerate().map(outcome);
@@ -268,7 +268,7 @@ impl Core<'_> {
             EventKind::BalanceDetail { detail, task, value } => {
                 EventKind::BalanceDetail { detail, task: own(task)?, value }
             }
-            EventKind::Overhead { .. } => kind,
+            EventKind::Overhead { .. } | EventKind::Foreign { .. } => kind,
         })
     }
 }

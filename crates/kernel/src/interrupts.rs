@@ -78,6 +78,7 @@ impl<'a> Interrupts<'a> {
                 threads: own().count() as u32,
                 wakeups: own().map(|vector| vector.count).sum(),
                 cpu_time_ns: own().map(|vector| vector.time_ns).sum(),
+                ..BackgroundOutcome::default()
             }
         })
     }

@@ -210,6 +210,7 @@ impl<'a> Setup<'a> {
             phases: self.workload.phases.clone(),
             decisions,
             scores: Vec::new(),
+            ..RunTables::default()
         }
     }
 }

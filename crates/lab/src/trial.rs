@@ -71,7 +71,7 @@ pub struct Trial {
     pub applications: Vec<ApplicationRow>,
     /// Tasks, in order of creation.
     pub tasks: Vec<TaskRow>,
-    /// Threads of the kernel itself, where they were simulated; they are among no tasks and in no measure.
+    /// Who ran beside the workload: simulated threads of the kernel itself, or whoever was recorded; they are among no tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<BackgroundOutcome>,
     /// What the imitated program would have printed.

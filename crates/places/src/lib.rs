@@ -11,6 +11,7 @@
 
 use std::sync::Arc;
 
+mod beside;
 pub mod choice;
 pub mod circumstances;
 pub mod files;

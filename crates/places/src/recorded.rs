@@ -8,13 +8,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use warmcore_capture::convert::{Cast, Converted, events};
 use warmcore_capture::homes::ProcessHomes;
-use warmcore_capture::{Recording, What};
+use warmcore_capture::{Recording, Thread, What};
 use warmcore_kernel::Setup;
 use warmcore_statistics::Design;
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{ApplicationOutcome, End, Event, EventKind, Outcome, PrevState, RunTables, TaskId, TaskOutcome};
 use warmcore_workload::Workload;
 
+use crate::beside;
 use crate::place::{Conditions, Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble};
 
 /// Its row in the registry.
@@ -131,10 +132,10 @@ impl Place for Recorded {
         let _: ControlFlow<()> = match Setup::new(request.machine, request.workload, request.seed) {
             Err(error) => take(0, Err(error.into())),
             Ok(setup) => {
-                let tables = with_counters(setup.run_tables(Vec::new()), recording);
+                let converted = convert(recording, tasks, request.machine, recording.span_ns(), 0);
+                let converted = converted.map_err(Self::refuse)?;
+                let tables = of_recording(setup.run_tables(Vec::new()), recording, tasks, &converted);
                 let run = Run::new(&tables, 0.0, |sink| {
-                    let converted =
-                        convert(recording, tasks, request.machine, recording.span_ns(), 0).map_err(Self::refuse)?;
                     if let Some(sink) = sink {
                         for batch in converted.events.chunks(BATCH) {
                             sink.events(batch).map_err(warmcore_kernel::SimulationError::Sink)?;
@@ -143,7 +144,7 @@ impl Place for Recorded {
                     Ok(Report {
                         events_lost: self.origin.events_lost,
                         notes: self.origin.notes.clone(),
-                        foreign_run_ns: converted.foreign_run_ns,
+                        foreign_run_ns: converted.foreign_run_ns(),
                         conditions: extras(recording),
                         ..Report::new(outcome(recording, request.workload, &converted))
                     })
@@ -186,13 +187,24 @@ pub(crate) fn convert(
     Ok(converted)
 }
 
-/// Tables that name a recording's counters too.
-pub(crate) fn with_counters(mut tables: RunTables, recording: &Recording) -> RunTables {
+/// Tables that name a recording's threads and counters too.
+pub(crate) fn of_recording(
+    mut tables: RunTables,
+    recording: &Recording,
+    tasks: &BTreeMap<i32, TaskId>,
+    converted: &Converted,
+) -> RunTables {
+    beside::name_threads(&mut tables, tasks, &converted.foreign, known(recording));
     if let Some(counters) = &recording.counters {
         tables.counters = counters.names();
         tables.counted_per_stay = true;
     }
     tables
+}
+
+/// What a recording tells of a thread.
+pub(crate) fn known(recording: &Recording) -> impl Fn(i32) -> Thread + '_ {
+    |thread| recording.threads.get(&thread).cloned().unwrap_or_default()
 }
 
 /// Puts what tasks counted among the events.
@@ -260,73 +272,58 @@ pub fn notes_on_extras(recording: &Recording) -> Vec<String> {
     counters.chain(recording.homes.sentences()).collect()
 }
 
-/// What is first heard of a task.
-#[derive(Clone, Copy)]
-enum First {
-    /// It left a CPU: it was running when the recording began.
-    Leaves(CpuId),
-    /// It came onto a CPU without having been woken: it was queued.
-    Comes(CpuId),
-    /// Anything else, on this CPU: it slept.
-    Other(CpuId),
-    Forked,
-}
-
-/// Tasks that were there before the recording began are created at its beginning by nobody, and are queued or running from then on if
-/// they were: every reader of events expects that.
+/// Tasks that left a CPU before anything else was heard of them were running when the recording began: their events begin with that. What
+/// the others did before they were first heard of, nobody knows.
 fn announce(converted: &mut Converted, tasks: &BTreeSet<TaskId>) {
-    let mut first: BTreeMap<TaskId, First> = BTreeMap::new();
+    // The CPU that a task was running on, if it was.
+    let mut first: BTreeMap<TaskId, Option<CpuId>> = BTreeMap::new();
     for event in &converted.events {
-        let mut note = |task: TaskId, what: First| {
+        let mut note = |task: TaskId, ran_on: Option<CpuId>| {
             if !task.is_idle() {
-                first.entry(task).or_insert(what);
+                first.entry(task).or_insert(ran_on);
             }
         };
         match event.kind {
             EventKind::Switch { prev, next, .. } => {
-                note(prev, First::Leaves(event.cpu));
-                note(next, First::Comes(event.cpu));
+                note(prev, Some(event.cpu));
+                note(next, None);
             }
-            EventKind::Fork { child, .. } => note(child, First::Forked),
-            EventKind::Waking { task, target_cpu, .. } => note(task, First::Other(target_cpu)),
-            EventKind::Migrate { task, from, .. } => note(task, First::Other(from)),
-            EventKind::Wakeup { task, .. } | EventKind::Exit { task } => note(task, First::Other(event.cpu)),
+            EventKind::Fork { child: task, .. }
+            | EventKind::Waking { task, .. }
+            | EventKind::Migrate { task, .. }
+            | EventKind::Wakeup { task, .. }
+            | EventKind::Exit { task } => note(task, None),
             _ => {}
         }
     }
     let mut before: Vec<Event> = Vec::new();
-    for task in tasks {
-        let Some(what) = first.get(task) else { continue };
-        let (cpu, queued, running) = match *what {
-            First::Forked => continue,
-            First::Leaves(cpu) => (cpu, true, true),
-            First::Comes(cpu) => (cpu, true, false),
-            First::Other(cpu) => (cpu, false, false),
-        };
+    for (task, ran_on) in first.into_iter().filter(|(task, _)| tasks.contains(task)) {
         converted.created_ns[task.index()].get_or_insert(0);
-        let mut happens = |kind| before.push(Event { time_ns: 0, cpu, kind });
-        happens(EventKind::Fork { parent: TaskId::IDLE, child: *task });
-        if queued {
-            happens(EventKind::Wakeup { task: *task, reason: None });
-        }
-        if running {
-            happens(EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Idle, next: *task });
-        }
+        let kind = EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Idle, next: task };
+        before.extend(ran_on.map(|cpu| Event { time_ns: 0, cpu, kind }));
     }
     converted.events.splice(0..0, before);
 }
 
 /// CPU time of each task, ns.
-pub(crate) fn cpu_times(converted: &Converted, tasks: usize) -> Vec<u64> {
+pub(crate) fn cpu_times(converted: &Converted, tasks: usize, end_ns: u64) -> Vec<u64> {
     let mut cpu_ns = vec![0; tasks];
-    let mut since: BTreeMap<CpuId, u64> = BTreeMap::new();
+    // By CPU: the task that runs there, and since when.
+    let mut running: BTreeMap<CpuId, (TaskId, u64)> = BTreeMap::new();
     for event in &converted.events {
         let EventKind::Switch { prev, next, .. } = event.kind else { continue };
         if let Some(total) = cpu_ns.get_mut(prev.index()).filter(|_| !prev.is_idle()) {
-            *total += event.time_ns - since.get(&event.cpu).copied().unwrap_or(0);
+            *total += event.time_ns - running.get(&event.cpu).map_or(0, |(_, since_ns)| *since_ns);
         }
+        running.remove(&event.cpu);
         if !next.is_idle() {
-            since.insert(event.cpu, event.time_ns);
+            running.insert(event.cpu, (next, event.time_ns));
+        }
+    }
+    // What runs at the end has no other.
+    for (task, since_ns) in running.into_values() {
+        if let Some(total) = cpu_ns.get_mut(task.index()) {
+            *total += end_ns.saturating_sub(since_ns);
         }
     }
     cpu_ns
@@ -335,7 +332,7 @@ pub(crate) fn cpu_times(converted: &Converted, tasks: usize) -> Vec<u64> {
 fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) -> Outcome {
     let (start, end) = recording.span_ns();
     let elapsed_ns = end - start;
-    let cpu_ns = cpu_times(converted, workload.tasks.len());
+    let cpu_ns = cpu_times(converted, workload.tasks.len(), elapsed_ns);
     let tasks: Vec<TaskOutcome> = workload
         .tasks
         .iter()
@@ -373,12 +370,68 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         recorders: Vec::new(),
         recorders_since_ns: Vec::new(),
         placement: None,
-        background: Vec::new(),
+        background: beside::by_process(&converted.foreign, known(recording)),
         memory_solutions: (0, 0),
         engine_events: recording
             .records
             .iter()
             .filter(|record| !matches!(record.what, What::Numa { .. } | What::Call { .. }))
             .count() as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use warmcore_capture::Context;
+    use warmcore_capture::record::Record;
+    use warmcore_trace::Sink;
+    use warmcore_trace::metrics::{Counters, Start};
+
+    /// Thread 10 runs for a tenth of a second on CPU 0, and is woken there beside `yes` (20), which has both CPUs (20 and 21) else; CPU 1 idles
+    /// for the last tenth.
+    fn recording() -> Recording {
+        let switch = |ms: u64, cpu, prev, state, next| Record {
+            time_ns: ms * 1_000_000,
+            cpu,
+            by: prev,
+            context: Context::Thread,
+            what: What::Switch { prev, state, next },
+        };
+        let waking =
+            |ms: u64, what| Record { time_ns: ms * 1_000_000, cpu: 0, by: 20, context: Context::HardInterrupt, what };
+        let records = vec![
+            waking(0, What::Waking { thread: 30, target_cpu: 0 }),
+            waking(100, What::Waking { thread: 10, target_cpu: 0 }),
+            waking(100, What::Wakeup { thread: 10, target_cpu: 0 }),
+            switch(200, 0, 20, PrevState::Runnable, 10),
+            switch(300, 0, 10, PrevState::Sleeping, 20),
+            switch(900, 1, 21, PrevState::Sleeping, 0),
+            waking(1000, What::Waking { thread: 30, target_cpu: 0 }),
+        ];
+        let mut recording = Recording { records, ..Recording::default() };
+        for (thread, name) in [(10, "app"), (20, "yes"), (21, "yes")] {
+            recording.name(thread, name);
+            recording.process(thread, thread);
+        }
+        recording.finished()
+    }
+
+    #[test]
+    fn what_others_run_is_theirs_and_neither_idle_nor_a_reason_to_run_there() {
+        let (recording, machine) = (recording(), warmcore_topology::resolve("1s1n1l2c1t").unwrap());
+        let tasks = BTreeMap::from([(10, TaskId(0))]);
+        let converted = convert(&recording, &tasks, &machine, recording.span_ns(), 0).unwrap();
+        let tables = of_recording(RunTables::default(), &recording, &tasks, &converted);
+        let mut counters = Counters::new(&machine, &tables, Start::Idle { time_ns: 0 });
+        counters.events(&converted.events).unwrap();
+        let totals = counters.metrics(1_000_000_000, &tables, &[]).totals;
+        let ms = |ns: u64| ns / 1_000_000;
+        assert_eq!((ms(totals.busy_ns), ms(totals.foreign_ns), ms(totals.idle_ns)), (100, 1800, 100));
+        assert_eq!(totals.work_conservation_violation_ns, 0, "it waited for a CPU that others had");
+        assert_eq!((tables.threads[0].thread, tables.foreign[0].label().as_str()), (10, "yes-20"));
+        let rows = beside::by_process(&converted.foreign, known(&recording));
+        let rows: Vec<_> = rows.iter().map(|row| (row.process, ms(row.cpu_time_ns), row.by_cpu_ns.len())).collect();
+        assert_eq!(rows, [(Some(20), 900, 1), (Some(21), 900, 1)]);
     }
 }

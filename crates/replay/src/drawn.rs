@@ -123,7 +123,9 @@ impl Role {
                 Action::Wake { .. } | Action::Fork { .. } | Action::Block(Cause::Never) | Action::Exit => {}
             }
         }
-        self.threads.push(history.cpu_ns);
+        if history.did_something() {
+            self.threads.push(history.cpu_ns);
+        }
     }
 }
 

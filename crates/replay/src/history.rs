@@ -82,6 +82,14 @@ pub struct History {
     pub cpu_ns: u64,
 }
 
+impl History {
+    /// Whether it ran, or woke or created another.
+    #[must_use]
+    pub fn did_something(&self) -> bool {
+        self.cpu_ns > 0 || self.actions.iter().any(|action| matches!(action, Action::Wake { .. } | Action::Fork { .. }))
+    }
+}
+
 /// Histories of the chosen threads.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Histories {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use warmcore_capture::kernel_threads::kernel_threads;
 use warmcore_capture::{Recording, What};
 
 /// A choice of threads. Everything that is named is included; nothing named means every thread that is not the kernel's own.
@@ -31,39 +32,6 @@ pub enum SelectionError {
     },
 }
 
-/// Names of kernel threads begin so, where a recording does not tell who created a thread (`kthreadd` is thread 2).
-const KERNEL_THREADS: [&str; 29] = [
-    "kworker/",
-    "ksoftirqd/",
-    "migration/",
-    "rcu_",
-    "rcuc/",
-    "rcub/",
-    "rcuog/",
-    "rcuop/",
-    "rcuos/",
-    "cpuhp/",
-    "idle_inject/",
-    "irq/",
-    "watchdog/",
-    "watchdogd",
-    "kswapd",
-    "kcompactd",
-    "khugepaged",
-    "ksmd",
-    "kauditd",
-    "oom_reaper",
-    "jbd2/",
-    "kdamond",
-    "kthreadd",
-    "khungtaskd",
-    "kdevtmpfs",
-    "kblockd",
-    "swapper",
-    "scsi_eh_",
-    "stopper/",
-];
-const KTHREADD: i32 = 2;
 /// Threads named in an error.
 const MOST_NAMED: usize = 6;
 
@@ -77,12 +45,13 @@ impl Selection {
             return Err(SelectionError::Empty);
         }
         let all = self.processes.is_empty() && self.descendants_of.is_empty() && self.names.is_empty();
+        let kernels = if all { kernel_threads(recording) } else { BTreeSet::new() };
         let mut chosen: BTreeSet<i32> = recording
             .threads
             .iter()
             .filter(|(id, thread)| {
                 if all {
-                    return !is_kernel_thread(**id, &thread.name, thread.process);
+                    return !kernels.contains(id);
                 }
                 thread.process.is_some_and(|process| self.processes.contains(&process))
                     || self.processes.contains(id)
@@ -92,22 +61,13 @@ impl Selection {
             })
             .map(|(id, _)| *id)
             .collect();
-        let kernels = all.then(BTreeSet::new);
-        let mut kernels = kernels.map(|mut kernels| {
-            kernels.insert(KTHREADD);
-            kernels
-        });
-        for record in &recording.records {
-            let What::Fork { parent, child } = record.what else { continue };
-            match &mut kernels {
-                Some(kernels) if kernels.contains(&parent) => {
-                    kernels.insert(child);
-                    chosen.remove(&child);
-                }
-                None if !self.descendants_of.is_empty() && chosen.contains(&parent) => {
+        if !self.descendants_of.is_empty() {
+            for record in &recording.records {
+                if let What::Fork { parent, child } = record.what
+                    && chosen.contains(&parent)
+                {
                     chosen.insert(child);
                 }
-                _ => {}
             }
         }
         if chosen.is_empty() { Err(self.nothing(recording)) } else { Ok(chosen) }
@@ -135,10 +95,6 @@ impl Selection {
         }
         SelectionError::None { wanted: wanted.join(" or "), known: known.join(", ") }
     }
-}
-
-fn is_kernel_thread(id: i32, name: &str, process: Option<i32>) -> bool {
-    id == KTHREADD || process == Some(KTHREADD) || KERNEL_THREADS.iter().any(|start| name.starts_with(start))
 }
 
 #[cfg(test)]

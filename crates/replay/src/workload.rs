@@ -5,7 +5,7 @@
 //! | ran | work, less what the kernel's own part of it costs on the machine that it was recorded on |
 //! | woke a thread that waited for it | post of the semaphore that these two share |
 //! | waited for a thread | wait on that semaphore: for that thread's next signal, however early or late it comes |
-//! | woken from outside | sleep until that time from the start, or sleep for as long: see [`Sleeps`] |
+//! | woken from outside | sleep for as long, or, of arrivals, until that time from the start: see [`Sleeps`] |
 //! | created a thread | fork |
 //!
 //! So order and waiting follow from the schedule (a closed loop), and only what came from outside keeps its times. What the recording
@@ -63,6 +63,8 @@ const QUEUED: f64 = 0.25;
 pub struct Fidelity {
     /// Threads that became tasks.
     pub threads: u32,
+    /// Threads that neither ran nor woke anybody, and became none.
+    pub silent: u32,
     /// Their CPU time, ns.
     pub cpu_ns: u64,
     /// CPU time of threads that were left out, ns.
@@ -79,8 +81,11 @@ pub struct Fidelity {
     pub at_times: u64,
     /// The same, replayed as a sleep of the same length.
     pub for_durations: u64,
-    /// Ended by what the recording does not tell; replayed as a time.
+    /// Ended by what the recording does not tell; replayed as a time, or as a sleep of the same length where a thread has few of them.
     pub unknown: u64,
+    /// What keeps its recorded times, so that no schedule ends the replay earlier; none if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
     /// From a wakeup until the thread ran on a CPU that was idle, mean, ns; none if that never happened.
     pub idle_wakeup_ns: Option<u64>,
     /// Time that the threads were ready to run while another ran on the CPU that they got, of all together, ns.
@@ -95,12 +100,28 @@ pub struct Fidelity {
     pub switches_assumed: u64,
 }
 
+/// A thread whose waits from outside end at their recorded times.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Held {
+    /// The thread.
+    pub thread: i32,
+    /// Its name.
+    pub name: String,
+    /// How many of its waits do.
+    pub waits: u64,
+    /// The first of these times, from the start, ns.
+    pub from_ns: u64,
+    /// The last one.
+    pub until_ns: u64,
+}
+
 impl Fidelity {
     /// What is known before anything is made of the histories.
     pub(crate) fn of(histories: &Histories, recording: &Recording) -> Self {
         let (events_lost, more_lost) = recording.events_lost();
         Self {
-            threads: histories.threads.len() as u32,
+            threads: histories.threads.values().filter(|history| history.did_something()).count() as u32,
+            silent: histories.threads.values().filter(|history| !history.did_something()).count() as u32,
             cpu_ns: histories.threads.values().map(|history| history.cpu_ns).sum(),
             other_cpu_ns: histories.other_cpu_ns,
             span_ns: histories.span_ns,
@@ -127,6 +148,19 @@ impl Fidelity {
             percent(self.at_times + self.unknown, self.waits),
             percent(self.for_durations, self.waits),
         )];
+        if self.silent > 0 {
+            lines.push(format!("{} threads did nothing while it was recorded: they are left out", self.silent));
+        }
+        if let Some(Held { thread, name, waits, from_ns, until_ns }) = &self.held {
+            let seconds = |ns: u64| ns as f64 / 1e9;
+            lines.push(format!(
+                "arrivals from outside keep their times, so it never takes less than {:.3} s: those of {name} ({thread}), {waits} from {:.3} s \
+                 on, are the last (recorded: {:.3} s)",
+                seconds(*until_ns),
+                seconds(*from_ns),
+                seconds(self.span_ns)
+            ));
+        }
         if let Some(ns) = self.idle_wakeup_ns {
             lines.push(format!(
                 "a thread that was woken onto an idle CPU ran {:.1} us later on average: on a machine that takes another time for that \
@@ -144,8 +178,10 @@ impl Fidelity {
         if self.unknown > 0 {
             let share = percent(self.unknown, self.waits);
             lines.push(format!(
-                "who ended {} waits ({share:.1} %) is not recorded: they end at their recorded times, whatever the schedule is",
-                self.unknown
+                "who ended {} waits ({share:.1} %) is not recorded: they end at their recorded times, whatever the schedule is, or, where a \
+                 thread has fewer than {}, after as long as they took",
+                self.unknown,
+                Sleeps::FEWEST
             ));
         }
         if self.by_softirq > 0 {
@@ -189,15 +225,19 @@ pub struct Replay {
 /// Makes a workload of histories. The recording only tells what was lost.
 #[must_use]
 pub fn replay(name: &str, histories: &Histories, recording: &Recording, overheads: Overheads) -> Replay {
+    let active = || histories.threads.iter().filter(|(_, history)| history.did_something());
     let mut maker = Maker {
         workload: Workload::empty(name),
-        tasks: (0..).zip(histories.threads.keys()).map(|(task, thread)| (*thread, TaskTemplateId(task))).collect(),
+        tasks: (0..)
+            .zip(active().map(|(thread, _)| thread))
+            .map(|(task, thread)| (*thread, TaskTemplateId(task)))
+            .collect(),
         semaphores: BTreeMap::new(),
         overheads,
         fidelity: Fidelity::of(histories, recording),
     };
     let mut processes: BTreeMap<Option<i32>, ProcessId> = BTreeMap::new();
-    for (thread, history) in &histories.threads {
+    for (thread, history) in active() {
         let process = *processes.entry(history.process).or_insert_with(|| {
             let name = history.process.map_or_else(|| "process".into(), |process| format!("process-{process}"));
             maker.workload.add_process(name)
@@ -234,7 +274,8 @@ impl Replay {
 ///
 /// A thread that is woken by arrivals at times of their own sleeps for whatever its work leaves: its sleeps vary by as much as the
 /// arrivals and the work together. One that sleeps for a time it chose itself is woken at times that vary by as much as its sleeps and
-/// its work together. So what varies less was the cause.
+/// its work together. So what varies less was the cause. A few waits, for a disk or a rare timer, are no schedule of arrivals: they took as
+/// long as they took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sleeps {
     /// Wakeups keep their times from the start.
@@ -244,20 +285,35 @@ pub enum Sleeps {
 }
 
 impl Sleeps {
-    /// Fewer wakeups than this are arrivals.
+    /// Fewer wakeups than this are no arrivals.
     const FEWEST: usize = 4;
 
+    /// Of the wakeups by interrupts, or, where these are few, of all from outside.
     fn of(history: &History) -> Self {
-        let outside = history.actions.iter().filter_map(|action| match action {
-            Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: true }) => Some((*at_ns, *slept_ns)),
-            _ => None,
-        });
-        let (at, slept): (Vec<u64>, Vec<u64>) = outside.unzip();
+        let outside = |by_others: bool| {
+            let wakeup = move |action: &Action| match action {
+                Action::Block(Cause::Outside { at_ns, slept_ns, interrupt }) if *interrupt || by_others => {
+                    Some((*at_ns, *slept_ns))
+                }
+                _ => None,
+            };
+            history.actions.iter().filter_map(wakeup).unzip()
+        };
+        let (mut at, mut slept): (Vec<u64>, Vec<u64>) = outside(false);
         if at.len() < Self::FEWEST {
-            return Self::At;
+            (at, slept) = outside(true);
+        }
+        if at.len() < Self::FEWEST {
+            return Self::For;
         }
         let between: Vec<u64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
         if variance(&slept[1..]) < variance(&between) { Self::For } else { Self::At }
+    }
+
+    /// Of the waits of which nobody knows who ended them.
+    fn of_unknown(history: &History) -> Self {
+        let unknown = |action: &&Action| matches!(action, Action::Block(Cause::Unknown { .. }));
+        if history.actions.iter().filter(unknown).count() < Self::FEWEST { Self::For } else { Self::At }
     }
 }
 
@@ -278,8 +334,8 @@ struct Maker {
 
 impl Maker {
     fn task(&mut self, thread: i32, history: &History, process: ProcessId) {
-        let steps = self.steps(thread, history);
-        let program: ProgramId = self.workload.add_program(Program { steps });
+        let program = self.program(thread, history);
+        let program: ProgramId = self.workload.add_program(program);
         let name = if history.name.is_empty() { "thread" } else { &history.name };
         let role = name.to_owned();
         self.workload.add_task(Task {
@@ -290,8 +346,9 @@ impl Maker {
         });
     }
 
-    fn steps(&mut self, thread: i32, history: &History) -> Vec<Step> {
-        let sleeps = Sleeps::of(history);
+    fn program(&mut self, thread: i32, history: &History) -> Program {
+        let (sleeps, of_unknown) = (Sleeps::of(history), Sleeps::of_unknown(history));
+        let mut held = Held { thread, name: history.name.clone(), ..Held::default() };
         let mut steps = Vec::with_capacity(history.actions.len());
         let mut debt = Debt { left_ns: self.overheads.switch_ns };
         // Times are counted from the start of the task, as timers do.
@@ -310,7 +367,7 @@ impl Maker {
                     debt.left_ns += self.overheads.wake_ns;
                 }
                 Action::Fork { child } => {
-                    steps.push(Step::Fork(self.tasks[&child]));
+                    steps.extend(self.tasks.get(&child).map(|task| Step::Fork(*task)));
                     debt.left_ns += self.overheads.fork_ns;
                 }
                 Action::Block(Cause::Signal { waker, soft_interrupt, .. }) => {
@@ -323,7 +380,7 @@ impl Maker {
                 Action::Block(Cause::Outside { at_ns, slept_ns, .. } | Cause::Unknown { at_ns, slept_ns }) => {
                     let unknown = matches!(action, Action::Block(Cause::Unknown { .. }));
                     self.fidelity.waits += 1;
-                    let sleeps = if unknown { Sleeps::At } else { sleeps };
+                    let sleeps = if unknown { of_unknown } else { sleeps };
                     match (unknown, sleeps) {
                         (true, _) => self.fidelity.unknown += 1,
                         (false, Sleeps::At) => self.fidelity.at_times += 1,
@@ -332,6 +389,8 @@ impl Maker {
                     steps.push(match sleeps {
                         Sleeps::For => Step::Sleep { duration_ns: slept_ns },
                         Sleeps::At => {
+                            held.from_ns = if held.waits == 0 { at_ns } else { held.from_ns };
+                            (held.waits, held.until_ns) = (held.waits + 1, at_ns);
                             let timer = *timer.get_or_insert_with(|| {
                                 let (count, workload) = (self.workload.timers.len(), &mut self.workload);
                                 workload.add_timer(format!("arrivals-{count}"))
@@ -346,12 +405,16 @@ impl Maker {
                 Action::Block(Cause::Never) | Action::Exit => debt.left_ns += self.overheads.exit_ns,
             }
         }
-        self.fidelity.overhead_left_ns += debt.left_ns.saturating_sub(self.overheads.exit_ns);
-        // A program without any step would be refused; a thread that never ran does nothing.
-        if steps.is_empty() {
-            steps.push(Step::Exit);
+        if held.waits > 0 && self.fidelity.held.as_ref().is_none_or(|other| other.until_ns < held.until_ns) {
+            self.fidelity.held = Some(held);
         }
-        steps
+        self.fidelity.overhead_left_ns += debt.left_ns.saturating_sub(self.overheads.exit_ns);
+        // A thread whose work was all the kernel's own keeps a trace of it: a program without work is taken for a slip of the pen.
+        let mut program = Program { steps };
+        if program.is_idle() {
+            program.steps.push(Step::Run { work_ns: 1 });
+        }
+        program
     }
 
     fn semaphore(&mut self, waker: i32, woken: i32) -> SemaphoreId {
@@ -459,6 +522,30 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_wait_or_a_rare_timer_takes_as_long_as_it_took_and_only_arrivals_hold_the_elapsed_time() {
+        let run = |cpu_ns| Action::Run { cpu_ns };
+        let disk = |at_ns, slept_ns| Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: false });
+        let unknown = Action::Block(Cause::Unknown { at_ns: 9_000, slept_ns: 30 });
+        let few = thread(vec![run(500), outside(700, 200), run(100), disk(1_000, 200), run(9), unknown]);
+        let made_of_few = made(vec![(1, few)], Overheads::default());
+        let sleep = |duration_ns| Step::Sleep { duration_ns };
+        let expected = [500, 100, 9].map(|work_ns| Step::Run { work_ns }).into_iter().zip([200, 200, 30].map(sleep));
+        assert_eq!(steps(&made_of_few, 0), expected.flat_map(|(run, sleep)| [run, sleep]).collect::<Vec<_>>());
+        assert_eq!((made_of_few.fidelity.held, made_of_few.fidelity.for_durations), (None, 2));
+        // Clients that no one chose come at times of their own.
+        let work = [400, 100, 300, 200, 100];
+        let served = (1..).zip(work).flat_map(|(number, work)| [disk(1_000 * number, 900 - work), run(work)]);
+        let made = made(vec![(7, thread(served.collect()))], Overheads::default());
+        let held = Held { thread: 7, name: "worker".into(), waits: 5, from_ns: 1_000, until_ns: 5_000 };
+        assert_eq!(made.fidelity.held, Some(held));
+        assert!(
+            made.fidelity.sentences()[1].contains("those of worker (7), 5 from"),
+            "{:?}",
+            made.fidelity.sentences()
+        );
+    }
+
+    #[test]
     fn groups_are_kept_together_and_everybody_else_is_not() {
         let run = || thread(vec![Action::Run { cpu_ns: 9 }, Action::Exit]);
         let mut made = made(vec![(1, run()), (2, run()), (3, run())], Overheads::default());
@@ -479,6 +566,20 @@ mod tests {
         let text = warmcore_workload::to_rtapp(workload).unwrap();
         let read = warmcore_workload::from_rtapp("recorded", &text, &Default::default()).unwrap();
         assert_eq!(read, *workload, "a file holds all of it");
+    }
+
+    #[test]
+    fn threads_that_did_nothing_become_no_tasks_and_those_that_did_little_keep_a_trace_of_it() {
+        let parent = thread(vec![Action::Run { cpu_ns: 9 }, Action::Fork { child: 2 }, Action::Exit]);
+        let silent = History { forked: true, ..thread(vec![Action::Block(Cause::Never)]) };
+        let short = thread(vec![outside(700, 600), Action::Run { cpu_ns: 5 }, Action::Exit]);
+        let made = made(vec![(1, parent), (2, silent), (3, short)], Overheads { switch_ns: 8, ..Overheads::default() });
+        assert_eq!((made.fidelity.threads, made.fidelity.silent), (2, 1));
+        assert_eq!(steps(&made, 0), [Step::Run { work_ns: 1 }]);
+        assert_eq!(steps(&made, 1), [Step::Sleep { duration_ns: 600 }, Step::Run { work_ns: 1 }]);
+        let text = warmcore_workload::to_rtapp(&made.workload).unwrap();
+        let read = warmcore_workload::resolve("r.json", &Default::default(), |_| Ok(text.clone()));
+        assert!(read.is_ok(), "every command accepts it: {read:?}");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use warmcore_trace::{DecisionKind, Event, EventKind, PlaceReason, RunTables, Sink, TaskId, TaskInfo};
+use warmcore_trace::{DecisionKind, Event, EventKind, PlaceReason, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
 
 /// Writes events as lines. [`EventLines::finish`] writes what is left.
 pub struct EventLines<'a, W> {
@@ -78,6 +78,10 @@ impl<'a, W: Write> EventLines<'a, W> {
             EventKind::BalanceDetail { detail, task: of, value } => {
                 writeln!(out, "balance_details task={} value={value} name={}", task(of), detail.name())
             }
+            EventKind::Foreign { thread } => {
+                let label = thread.and_then(|thread| tables.foreign.get(thread as usize)).map(RecordedThread::label);
+                writeln!(out, "foreign thread={}", label.as_deref().unwrap_or("idle"))
+            }
             EventKind::Overhead { kind, duration_ns } => {
                 writeln!(out, "overhead kind={} duration_ns={duration_ns}", kind.name())
             }
@@ -120,8 +124,9 @@ mod tests {
             process: 0,
         };
         let tasks = [info(0, "ping"), info(1, "ping")];
+        let yes = RecordedThread { thread: 123, name: "yes".into(), process: None };
         let kind = DecisionKind::new("task pulled", "it waits", DecisionValue::Llc);
-        let tables = RunTables { decisions: vec![kind], ..RunTables::default() };
+        let tables = RunTables { decisions: vec![kind], foreign: vec![yes], ..RunTables::default() };
         let mut lines = EventLines::new(Vec::new(), &tables, &tasks);
         let (a, b) = (TaskId(0), TaskId(1));
         let kinds = [
@@ -129,6 +134,8 @@ mod tests {
             EventKind::Switch { prev: a, prev_state: PrevState::Sleeping, next: TaskId::IDLE },
             EventKind::Migrate { task: b, from: CpuId(0), to: CpuId(3), kind: MigrationKind::Steal },
             EventKind::Decision { decision: 0, task: b, value: -2 },
+            EventKind::Foreign { thread: Some(0) },
+            EventKind::Foreign { thread: None },
         ];
         for (time_ns, kind) in (5..).zip(kinds) {
             lines.events(&[Event { time_ns, cpu: CpuId(3), kind }]).unwrap();
@@ -139,7 +146,9 @@ mod tests {
             "5 cpu3 fork_exit event=fork task=ping/0 parent=idle\n\
              6 cpu3 sched_switch prev=ping/0 prev_state=S next=idle\n\
              7 cpu3 sched_migrate task=ping/1 from_cpu=0 to_cpu=3 kind=steal\n\
-             8 cpu3 decisions task=ping/1 value=-2 name=task pulled: it waits\n"
+             8 cpu3 decisions task=ping/1 value=-2 name=task pulled: it waits\n\
+             9 cpu3 foreign thread=yes-123\n\
+             10 cpu3 foreign thread=idle\n"
         );
     }
 }

@@ -11,10 +11,11 @@ use std::io;
 use serde::Serialize;
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{
-    BalanceDetail, DecisionKind, DecisionValue, Event, EventKind, MigrationKind, PrevState, RunTables, Sink, TaskId,
-    TaskInfo,
+    BalanceDetail, DecisionKind, DecisionValue, Event, EventKind, MigrationKind, PrevState, RecordedThread, RunTables,
+    Sink, TaskId, TaskInfo,
 };
 
+use crate::others::Others;
 use crate::placement::{Placement, PlacementRecord, Placements, place_in_words};
 use crate::units::duration;
 
@@ -42,6 +43,8 @@ pub struct Migration {
     pub decided_on: CpuId,
     /// What that CPU ran at the time; idle if nothing.
     pub running_there: TaskId,
+    /// Name and number of the thread beside the run's tasks that it ran instead.
+    pub other_there: Option<String>,
     /// Why.
     pub kind: MigrationKind,
     /// On which CPU the one who woke or created the task ran, where that is why.
@@ -50,7 +53,7 @@ pub struct Migration {
     pub placement: Option<Placement>,
     /// Runnable tasks, the moving one not counted: of the old CPU and of the new one.
     pub runnable: [u32; 2],
-    /// CPUs with nothing runnable and all CPUs: under the new CPU's LLC, and on the machine.
+    /// CPUs with nothing to run and all CPUs: under the new CPU's LLC, and on the machine.
     pub idle: [(u32, u32); 2],
     /// What the scheduler said about the task at this very time.
     pub told: Vec<Told>,
@@ -69,6 +72,7 @@ pub struct Migrations<'a, F> {
     /// By CPU: runnable tasks, and the one that runs.
     runnable: Vec<u32>,
     current: Vec<TaskId>,
+    others: Others,
     /// By task: the CPU whose queue it is in.
     queued_on: Vec<Option<CpuId>>,
     placements: Placements,
@@ -90,6 +94,7 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
             found,
             runnable: vec![0; cpus],
             current: vec![TaskId::IDLE; cpus],
+            others: Others::new(cpus),
             queued_on: Vec::new(),
             placements: Placements::default(),
             told: VecDeque::new(),
@@ -142,8 +147,13 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
         self.queued_on.get(task.index()).copied().flatten()
     }
 
+    fn other_on(&self, cpu: CpuId) -> Option<String> {
+        self.tables.foreign.get(self.others.on(cpu)? as usize).map(RecordedThread::label)
+    }
+
     fn idle_among(&self, cpus: impl Iterator<Item = CpuId>) -> (u32, u32) {
-        cpus.fold((0, 0), |(idle, all), cpu| (idle + u32::from(self.runnable[cpu.index()] == 0), all + 1))
+        let idles = |cpu: CpuId| self.runnable[cpu.index()] == 0 && self.others.on(cpu).is_none();
+        cpus.fold((0, 0), |(idle, all), cpu| (idle + u32::from(idles(cpu)), all + 1))
     }
 
     fn event(&mut self, event: &Event) -> io::Result<()> {
@@ -164,6 +174,7 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
                 moved.placement = Some(placed);
             }
         }
+        self.others.push(event);
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {
                 if !prev.is_idle() && matches!(prev_state, PrevState::Sleeping | PrevState::Dead) {
@@ -188,6 +199,7 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
                     to,
                     decided_on: cpu,
                     running_there: self.current[cpu.index()],
+                    other_there: self.other_on(cpu),
                     kind,
                     waker_cpu: if waker { self.placements.waker_cpu(task) } else { None },
                     placement: None,
@@ -261,6 +273,9 @@ pub fn in_words(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) ->
     let _ = writeln!(text, "  decision: {}: {}", kind.name(), kind.reason());
     let _ = match migration.waker_cpu {
         Some(waker) => writeln!(text, "  by:       {decided_on}; who woke or created it ran on {waker}"),
+        None if let Some(other) = &migration.other_there => {
+            writeln!(text, "  by:       {decided_on}, which ran {other}")
+        }
         None if migration.running_there.is_idle() => writeln!(text, "  by:       {decided_on}, which was idle"),
         None => writeln!(text, "  by:       {decided_on}, which ran {}", name(migration.running_there)),
     };
@@ -422,7 +437,7 @@ impl MigrationRecord {
             kind: migration.kind.name(),
             reason: migration.kind.reason(),
             decided_on: migration.decided_on.0,
-            running_there: name(migration.running_there),
+            running_there: name(migration.running_there).or_else(|| migration.other_there.clone()),
             waker_cpu: migration.waker_cpu.map(|cpu| cpu.0),
             placement: migration.placement.and_then(|placement| PlacementRecord::of(&placement, machine, tasks)),
             runnable_on_from,

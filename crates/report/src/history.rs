@@ -1,22 +1,25 @@
 //! What ran when in a trial: an entry for each slice and each migration, in the columns of `perf sched timehist` or as a document.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_topology::CpuId;
 use warmcore_trace::{
-    Event, EventKind, MigrationKind, PlaceReason, SearchStart, Sink, Slice, SliceBuilder, SliceEnd, TaskId, TaskInfo,
+    Event, EventKind, MigrationKind, PlaceReason, RunTables, SearchStart, Sink, Slice, SliceBuilder, SliceEnd, TaskId,
+    TaskInfo,
 };
 
 use crate::explain::{seconds, task_name};
 use crate::units::duration;
+use crate::waits::{Occupant, TaskWaits, Waits};
 
 /// How the history is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// A line for each entry: when it ended, CPU, task, how long the task had waited for something, how long it had waited for a CPU,
-    /// how long it ran, how it left, and, where a wakeup
+    /// A line for each entry: when it ended, CPU, task, and with the meanings of `perf sched timehist` how long the task had been off the CPU
+    /// (wait time), how long of that it had been awake after a wakeup (sch delay), how long it ran; how it left, and, where a wakeup
     /// brought it there and it is told why, where the search for its CPU began and how it ended.
     Lines,
     /// One JSON document, an entry a line.
@@ -32,6 +35,37 @@ pub struct Subject<'a> {
     pub trial: usize,
     /// Its tasks.
     pub tasks: &'a [TaskInfo],
+    /// What its events refer to.
+    pub tables: &'a RunTables,
+    /// CPUs of its machine.
+    pub cpus: usize,
+}
+
+/// A task in the table behind the entries.
+#[derive(Serialize)]
+struct TaskEntry<'a> {
+    task: &'a str,
+    task_id: u32,
+    stays: u64,
+    run_ns: u64,
+    wakeups: u64,
+    /// From wakings until it ran, and from preemptions until it ran again.
+    wakeup_wait_ns: u64,
+    preempt_wait_ns: u64,
+    preemptions: u64,
+    /// Who came most often instead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    preempted_most_by: Option<String>,
+    /// The longest wait after a waking, and when it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst_wakeup_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    worst_wakeup_at_ns: Option<u64>,
+    /// Who had the CPU longest while it waited, and how long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    behind_most: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    behind_most_ns: Option<u64>,
 }
 
 /// Writes the history while events come.
@@ -40,8 +74,10 @@ pub struct TimeHistory<'a, W> {
     form: Form,
     tasks: &'a [TaskInfo],
     builder: SliceBuilder,
-    /// When each task last left a CPU.
-    left_ns: Vec<Option<u64>>,
+    /// When each task last left a CPU, and how.
+    left: Vec<Option<(u64, SliceEnd)>>,
+    waits: Waits,
+    tables: &'a RunTables,
     /// Entries written.
     entries: u64,
 }
@@ -56,10 +92,13 @@ enum Entry<'a> {
         task: &'a str,
         task_id: u32,
         start_ns: u64,
-        /// Off the CPU and not runnable, since it ran last; absent for the first time.
+        /// Off the CPU, asleep or not, since it ran last; absent for the first time.
         #[serde(skip_serializing_if = "Option::is_none")]
-        waited_ns: Option<u64>,
-        /// Runnable without a CPU; absent where the events do not tell.
+        wait_ns: Option<u64>,
+        /// Of that, from its waking until it ran; absent after a preemption, and where the events do not tell.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        sch_delay_ns: Option<u64>,
+        /// Runnable without a CPU, after a waking or a preemption; absent where the events do not tell.
         #[serde(skip_serializing_if = "Option::is_none")]
         run_delay_ns: Option<u64>,
         state: &'static str,
@@ -102,7 +141,16 @@ impl<'a, W: Write> TimeHistory<'a, W> {
                 )?;
             }
         }
-        Ok(Self { out, form, tasks: subject.tasks, builder: SliceBuilder::new(), left_ns: Vec::new(), entries: 0 })
+        Ok(Self {
+            out,
+            form,
+            tasks: subject.tasks,
+            builder: SliceBuilder::new(),
+            left: Vec::new(),
+            waits: Waits::new(subject.cpus),
+            tables: subject.tables,
+            entries: 0,
+        })
     }
 
     /// Writes what is left.
@@ -110,8 +158,19 @@ impl<'a, W: Write> TimeHistory<'a, W> {
     /// # Errors
     /// When it cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
-        if self.form == Form::Json {
-            self.out.write_all(b"\n  ]\n}\n")?;
+        let waits = std::mem::replace(&mut self.waits, Waits::new(0)).finish();
+        let entries: Vec<TaskEntry<'_>> = self
+            .tasks
+            .iter()
+            .zip(&waits)
+            .map(|(task, waits)| task_entry(task, waits, self.tasks, self.tables))
+            .collect();
+        match self.form {
+            Form::Json => {
+                let tasks = serde_json::to_string_pretty(&entries)?.replace('\n', "\n  ");
+                write!(self.out, "\n  ],\n  \"tasks\": {tasks}\n}}\n")?;
+            }
+            Form::Lines => task_table(&mut self.out, &entries)?,
         }
         self.out.flush()?;
         Ok(self.out)
@@ -123,17 +182,17 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         }
         let Some(slice) = self.builder.push(event)? else { return Ok(()) };
         let index = slice.task.index();
-        if index >= self.left_ns.len() {
-            self.left_ns.resize(index + 1, None);
+        if index >= self.left.len() {
+            self.left.resize(index + 1, None);
         }
-        let left = self.left_ns[index].replace(slice.end_ns);
-        // Off the CPU and not runnable.
-        let delay = slice.run_delay_ns.unwrap_or(0);
-        let waited = left.map(|left| (slice.start_ns - left.min(slice.start_ns)).saturating_sub(delay));
-        self.slice(&slice, waited)
+        let left = self.left[index].replace((slice.end_ns, slice.end));
+        let wait = left.map(|(left_ns, _)| slice.start_ns.saturating_sub(left_ns));
+        // Who was preempted was not woken.
+        let woken = left.is_none_or(|(_, end)| end != SliceEnd::Runnable);
+        self.slice(&slice, wait, slice.run_delay_ns.filter(|_| woken))
     }
 
-    fn slice(&mut self, slice: &Slice, waited: Option<u64>) -> io::Result<()> {
+    fn slice(&mut self, slice: &Slice, wait: Option<u64>, delay: Option<u64>) -> io::Result<()> {
         let state = match slice.end {
             SliceEnd::Runnable => "R",
             SliceEnd::Sleeping => "S",
@@ -147,7 +206,8 @@ impl<'a, W: Write> TimeHistory<'a, W> {
                 task: name(self.tasks, slice.task),
                 task_id: slice.task.0,
                 start_ns: slice.start_ns,
-                waited_ns: waited,
+                wait_ns: wait,
+                sch_delay_ns: delay,
                 run_delay_ns: slice.run_delay_ns,
                 state,
                 search_start: slice.placed.map(|placed| placed.start.name()),
@@ -159,8 +219,8 @@ impl<'a, W: Write> TimeHistory<'a, W> {
             seconds(slice.end_ns),
             slice.cpu.to_string(),
             task_name(self.tasks, slice.task),
-            time(waited),
-            time(slice.run_delay_ns),
+            time(wait),
+            time(delay),
             time(Some(slice.end_ns - slice.start_ns)),
             state.to_owned(),
             slice.placed.map_or_else(String::new, placed),
@@ -200,8 +260,76 @@ impl<'a, W: Write> TimeHistory<'a, W> {
 
 impl<W: Write> Sink for TimeHistory<'_, W> {
     fn events(&mut self, batch: &[Event]) -> io::Result<()> {
+        self.waits.events(batch)?;
         batch.iter().try_for_each(|event| self.event(event))
     }
+}
+
+fn task_entry<'a>(task: &'a TaskInfo, waits: &TaskWaits, tasks: &[TaskInfo], tables: &RunTables) -> TaskEntry<'a> {
+    // The first of equals.
+    let most = |counts: &BTreeMap<Occupant, u64>| {
+        counts.iter().rev().max_by_key(|(_, count)| **count).map(|(who, count)| (who.name(tasks, tables), *count))
+    };
+    let (by, behind) = (most(&waits.preempted_by), most(&waits.behind_ns));
+    TaskEntry {
+        task: &task.name,
+        task_id: task.id.0,
+        stays: waits.stays,
+        run_ns: waits.run_ns,
+        wakeups: waits.wakeups,
+        wakeup_wait_ns: waits.wakeup_wait_ns,
+        preempt_wait_ns: waits.preempt_wait_ns,
+        preemptions: waits.preemptions,
+        preempted_most_by: by.map(|(who, _)| who),
+        worst_wakeup_ns: waits.worst_wakeup.map(|(_, ns)| ns),
+        worst_wakeup_at_ns: waits.worst_wakeup.map(|(at_ns, _)| at_ns),
+        behind_most: behind.as_ref().map(|(who, _)| who.clone()),
+        behind_most_ns: behind.map(|(_, ns)| ns),
+    }
+}
+
+/// A line for each task: what it ran, how long it waited for a CPU and behind whom, who preempted it, and its worst wakeup with its time.
+fn task_table(out: &mut impl Write, entries: &[TaskEntry<'_>]) -> io::Result<()> {
+    let line = |out: &mut dyn Write, cells: [&str; 9]| {
+        let [task, stays, run, wakeup, preempt, times, by, worst, behind] = cells;
+        let text = format!(
+            "{task:<24} {stays:>7} {run:>10} {wakeup:>11} {preempt:>12} {times:>9} {by:<26} {worst:<26} {behind}"
+        );
+        writeln!(out, "{}", text.trim_end())
+    };
+    writeln!(out)?;
+    let heading = [
+        "thread",
+        "stays",
+        "run",
+        "wakeup wait",
+        "preempt wait",
+        "preempted",
+        "most by",
+        "worst wakeup, at",
+        "waited most behind",
+    ];
+    line(out, heading)?;
+    for entry in entries {
+        let time = |ns: u64| duration(ns as f64);
+        let worst = entry.worst_wakeup_ns.zip(entry.worst_wakeup_at_ns);
+        let behind = entry.behind_most.as_ref().zip(entry.behind_most_ns);
+        line(
+            out,
+            [
+                &format!("{}/{}", entry.task, entry.task_id),
+                &entry.stays.to_string(),
+                &time(entry.run_ns),
+                &time(entry.wakeup_wait_ns),
+                &time(entry.preempt_wait_ns),
+                &entry.preemptions.to_string(),
+                entry.preempted_most_by.as_deref().unwrap_or("-"),
+                &worst.map_or_else(|| "-".to_owned(), |(ns, at_ns)| format!("{} at {} s", time(ns), seconds(at_ns))),
+                &behind.map_or_else(|| "-".to_owned(), |(who, ns)| format!("{who}, {}", time(ns))),
+            ],
+        )?;
+    }
+    Ok(())
 }
 
 fn name(tasks: &[TaskInfo], task: TaskId) -> &str {
@@ -225,10 +353,12 @@ fn line(out: &mut impl Write, [time, cpu, task, waited, delay, ran, state, place
 mod tests {
     use super::*;
     use crate::explain::tests::{events, tasks};
+    use warmcore_trace::PrevState;
 
     fn history(form: Form) -> String {
         let tasks = tasks(2);
-        let subject = Subject { scheduler: "eevdf", trial: 3, tasks: &tasks };
+        let tables = RunTables::default();
+        let subject = Subject { scheduler: "eevdf", trial: 3, tasks: &tasks, tables: &tables, cpus: 4 };
         let mut history = TimeHistory::new(Vec::new(), form, subject).unwrap();
         history.events(&events()).unwrap();
         String::from_utf8(history.finish().unwrap()).unwrap()
@@ -251,7 +381,7 @@ mod tests {
         let document: serde_json::Value = serde_json::from_str(&history(Form::Json)).unwrap();
         assert_eq!((&document["scheduler"], &document["trial"]), (&"eevdf".into(), &3.into()));
         let entries = document["events"].as_array().unwrap();
-        assert_eq!(entries.len(), history(Form::Lines).lines().count() - 2);
+        assert_eq!(entries.len(), history(Form::Lines).lines().take_while(|line| !line.is_empty()).count() - 2);
         assert_eq!(
             entries[0],
             serde_json::json!({ "event": "migration", "time_ns": 1000, "cpu": 2, "task": "worker-1", "task_id": 1, "from": 0, "to": 2,
@@ -260,7 +390,48 @@ mod tests {
         assert_eq!(
             entries[1],
             serde_json::json!({ "event": "slice", "time_ns": 3000, "cpu": 2, "task": "worker-1", "task_id": 1, "start_ns": 1000,
-                                "run_delay_ns": 995, "state": "S" })
+                                "sch_delay_ns": 995, "run_delay_ns": 995, "state": "S" })
         );
+    }
+
+    #[test]
+    fn columns_mean_what_timehist_means_by_them_and_each_thread_has_a_line() {
+        let tasks = tasks(2);
+        let tables = RunTables::default();
+        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables: &tables, cpus: 1 };
+        let mut history = TimeHistory::new(Vec::new(), Form::Lines, subject).unwrap();
+        let (a, b) = (TaskId(0), TaskId(1));
+        let event = |time_ns, kind| Event { time_ns, cpu: CpuId(0), kind };
+        let switch = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
+        let events = [
+            event(0, switch(TaskId::IDLE, PrevState::Idle, a)),
+            event(100, EventKind::Waking { task: b, target_cpu: CpuId(0), waker: TaskId::IDLE }),
+            event(100, EventKind::Wakeup { task: b, reason: None }),
+            event(130, switch(a, PrevState::Runnable, b)),
+            event(180, switch(b, PrevState::Sleeping, a)),
+            event(200, switch(a, PrevState::Sleeping, TaskId::IDLE)),
+            event(240, EventKind::Waking { task: b, target_cpu: CpuId(0), waker: TaskId::IDLE }),
+            event(240, EventKind::Wakeup { task: b, reason: None }),
+            event(250, switch(TaskId::IDLE, PrevState::Idle, b)),
+            event(300, switch(b, PrevState::Sleeping, TaskId::IDLE)),
+        ];
+        history.events(&events).unwrap();
+        let text = String::from_utf8(history.finish().unwrap()).unwrap();
+        let of = |end: &str| text.lines().find(|line| line.trim_start().starts_with(end)).unwrap().to_owned();
+        // It was preempted: off the CPU for 50 ns, and not woken.
+        let line = of("0.000000200");
+        assert_eq!(
+            line.split_whitespace().skip(2).collect::<Vec<_>>(),
+            ["worker-0/0", "50", "ns", "-", "20", "ns", "S"]
+        );
+        // Off the CPU for 70 ns, of which 10 after its wakeup.
+        let line = of("0.000000300");
+        assert_eq!(
+            line.split_whitespace().skip(2).collect::<Vec<_>>(),
+            ["worker-1/1", "70", "ns", "10", "ns", "50", "ns", "S"]
+        );
+        let line = of("worker-1/1");
+        assert!(line.contains("30 ns at 0.000000130 s") && line.ends_with("worker-0/0, 30 ns"), "{line}");
+        assert!(of("worker-0/0").contains("1 worker-1/1"), "{text}");
     }
 }

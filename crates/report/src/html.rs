@@ -5,6 +5,7 @@
 //! sheet, by their hashes, and no network. Everything that comes from a run is escaped ([`crate::svg::escape`]), and the script
 //! puts texts into the page as text only.
 
+mod beside;
 mod between;
 mod counted;
 mod rows;

@@ -26,6 +26,7 @@ use warmcore_topology::Machine;
 use warmcore_trace::{DecisionKind, DecisionValue, MigrationKind, PlaceReason, Slice, SliceEnd, TaskId};
 
 use crate::counters::COUNTER_BINS;
+use crate::others::with_others;
 use crate::pack::{Column, base64, gzip};
 use crate::rows::{groups, map_rows};
 use crate::scene::{LENGTH_BINS, OVERVIEW_BINS, Scene};
@@ -73,6 +74,7 @@ const MAX_COUNTER_VALUES: usize = 250_000;
 /// The text that goes into the page.
 #[must_use]
 pub fn scene(scene: &Scene, machine: &Machine) -> String {
+    let scene = &*with_others(scene);
     let groups = groups(&scene.tasks);
     let mut task_groups = vec![0; scene.tasks.len()];
     groups.iter().for_each(|row| row.tasks.iter().for_each(|task| task_groups[*task] = row.group));

@@ -5,8 +5,8 @@
 //! run's own counters and what the scheduler ranks the first [`MOST_SCORED`] tasks by are counter tracks; decisions are instants with
 //! task, CPU, LLC and value; the topology, which Perfetto's own `CpuInfo` cannot say, is JSON in one instant at the start. Source: `protos/perfetto/trace` of Perfetto.
 //!
-//! Times are nanoseconds on the boot clock, which begins with the run; a `ClockSnapshot` says so. Thread ids are task ids plus 1,
-//! because 0 is the idle thread. Priorities are 120 throughout: events do not tell nice values. No affinities, no kernel time.
+//! Times are nanoseconds on the boot clock, which begins with the run; a `ClockSnapshot` says so. Threads and processes of a recording have
+//! the numbers that they had, those beside the run's tasks too; else thread ids are task ids plus 1, because 0 is the idle thread. Priorities are 120 throughout: events do not tell nice values. No affinities, no kernel time.
 
 mod proto;
 #[cfg(test)]
@@ -17,8 +17,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use warmcore_topology::{CpuId, LlcId, Machine};
-use warmcore_trace::{DecisionKind, Event, EventKind, PrevState, RunTables, Sink, TaskId, TaskInfo};
+use warmcore_trace::{DecisionKind, Event, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
 
+use crate::others::Others;
 use proto::{
     Clock, ClockSnapshot, CompactSched, CounterDescriptor, DebugAnnotation, FtraceEvent, FtraceEventBundle, Process,
     ProcessTree, SchedMigrateTask, SchedWakeupNew, SchedWaking, SystemInfo, TaskNewtask, Thread, TracePacket,
@@ -87,7 +88,7 @@ struct Pending {
     events: Vec<FtraceEvent>,
     last_switch_ns: u64,
     last_waking_ns: u64,
-    names: BTreeMap<TaskId, u32>,
+    names: BTreeMap<i32, u32>,
     /// Whether a switch was written before.
     began: bool,
 }
@@ -97,10 +98,10 @@ impl Pending {
         self.compact.switch_timestamp.len() + self.compact.waking_timestamp.len() + self.events.len()
     }
 
-    /// The number of a name in this bundle's table.
-    fn name(&mut self, task: TaskId, name: &str) -> u32 {
+    /// The number of a thread's name in this bundle's table.
+    fn name(&mut self, thread: i32, name: &str) -> u32 {
         let table = &mut self.compact.intern_table;
-        *self.names.entry(task).or_insert_with(|| {
+        *self.names.entry(thread).or_insert_with(|| {
             table.push(name.to_owned());
             (table.len() - 1) as u32
         })
@@ -114,11 +115,14 @@ pub struct PerfettoWriter<'a, W> {
     tasks: &'a [TaskInfo],
     /// The first task of each process, whose thread id is the process id.
     leaders: BTreeMap<u32, TaskId>,
+    /// Numbers of processes that a recording tells.
+    processes: BTreeMap<u32, i32>,
     /// By thread id of such a task: the process that created it, if a task did.
     parents: BTreeMap<i32, i32>,
     llc_of: Vec<LlcId>,
     pending: Vec<Pending>,
     running: Vec<TaskId>,
+    others: Others,
     queued_on: Vec<Option<CpuId>>,
     per_cpu: Vec<i64>,
     per_llc: Vec<i64>,
@@ -135,19 +139,26 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     /// When it cannot be written.
     pub fn new(out: W, machine: &Machine, tables: &RunTables, tasks: &'a [TaskInfo]) -> io::Result<Self> {
         let cpus = machine.cpu_count();
-        let mut leaders = BTreeMap::new();
+        let (mut leaders, mut processes) = (BTreeMap::new(), BTreeMap::new());
         for task in tasks {
-            leaders.entry(task.process).or_insert(task.id);
+            let recorded = tables.threads.get(task.id.index());
+            let leads = recorded.is_some_and(|recorded| recorded.process == Some(recorded.thread));
+            if leads || !leaders.contains_key(&task.process) {
+                leaders.insert(task.process, task.id);
+            }
+            processes.extend(recorded.and_then(|recorded| Some((task.process, recorded.process?))));
         }
         let mut writer = Self {
             out,
             tables: tables.clone(),
             tasks,
             leaders,
+            processes,
             parents: BTreeMap::new(),
             llc_of: machine.cpus().map(|cpu| machine.llc_of(cpu)).collect(),
             pending: (0..cpus).map(|_| Pending::default()).collect(),
             running: vec![TaskId::IDLE; cpus],
+            others: Others::new(cpus),
             queued_on: vec![None; tasks.len()],
             per_cpu: vec![0; cpus],
             per_llc: vec![0; machine.llc_count()],
@@ -198,20 +209,29 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     }
 
     fn process_tree(&self) -> ProcessTree {
-        let process = |leader: &TaskId| Process {
-            pid: Some(thread_id(*leader)),
+        let pid = |process: u32| {
+            let leader = || self.leaders.get(&process).map(|leader| self.thread_id(*leader));
+            self.processes.get(&process).copied().or_else(leader)
+        };
+        let process = |(process, leader): (&u32, &TaskId)| Process {
+            pid: pid(*process),
             // Readers take a process with another parent than before for another process.
-            ppid: Some(self.parents.get(&thread_id(*leader)).copied().unwrap_or(0)),
+            ppid: Some(self.parents.get(&self.thread_id(*leader)).copied().unwrap_or(0)),
             cmdline: vec![self.tasks[leader.index()].application_name.clone()],
         };
         let thread = |task: &TaskInfo| Thread {
-            tid: Some(thread_id(task.id)),
-            name: Some(task.name.clone()),
-            tgid: self.leaders.get(&task.process).map(|leader| thread_id(*leader)),
+            tid: Some(self.thread_id(task.id)),
+            name: Some(self.name(task.id).to_owned()),
+            tgid: pid(task.process),
+        };
+        let beside = |thread: &RecordedThread| Thread {
+            tid: Some(thread.thread),
+            name: Some(thread.name.clone()),
+            tgid: Some(thread.process.unwrap_or(thread.thread)),
         };
         ProcessTree {
-            processes: self.leaders.values().map(process).collect(),
-            threads: self.tasks.iter().map(thread).collect(),
+            processes: self.leaders.iter().map(process).collect(),
+            threads: self.tasks.iter().map(thread).chain(self.tables.foreign.iter().map(beside)).collect(),
         }
     }
 
@@ -255,8 +275,15 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         self.packet(TracePacket { timestamp: Some(time_ns), track_event: Some(event), ..TracePacket::default() })
     }
 
-    fn name(&self, task: TaskId) -> &'a str {
-        self.tasks.get(task.index()).map_or("swapper", |task| &task.name)
+    /// A task's name; of a recording that of its thread.
+    fn name(&self, task: TaskId) -> String {
+        let recorded = self.tables.threads.get(task.index()).map(|thread| &thread.name).filter(|name| !name.is_empty());
+        recorded.or(self.tasks.get(task.index()).map(|task| &task.name)).map_or("swapper", String::as_str).to_owned()
+    }
+
+    /// Thread id of a task: the recorded one, where there is one.
+    fn thread_id(&self, task: TaskId) -> i32 {
+        self.tables.threads.get(task.index()).map_or(task.0 as i32 + 1, |thread| thread.thread)
     }
 
     fn event(&mut self, event: &Event) -> io::Result<()> {
@@ -276,13 +303,13 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                 }
             }
             EventKind::Waking { task, target_cpu, .. } => {
-                let name = self.name(task);
+                let (name, id) = (self.name(task), self.thread_id(task));
                 let pending = &mut self.pending[cpu.index()];
-                let index = pending.name(task, name);
+                let index = pending.name(id, &name);
                 let compact = &mut pending.compact;
                 compact.waking_timestamp.push(time_ns - pending.last_waking_ns);
                 pending.last_waking_ns = time_ns;
-                compact.waking_pid.push(thread_id(task));
+                compact.waking_pid.push(id);
                 compact.waking_target_cpu.push(target_cpu.0 as i32);
                 compact.waking_prio.push(PRIORITY);
                 compact.waking_comm_index.push(index);
@@ -294,8 +321,8 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             }
             EventKind::Migrate { task, from, to, .. } => {
                 let migrate = SchedMigrateTask {
-                    comm: Some(self.name(task).to_owned()),
-                    pid: Some(thread_id(task)),
+                    comm: Some(self.name(task)),
+                    pid: Some(self.thread_id(task)),
                     prio: Some(PRIORITY),
                     orig_cpu: Some(from.0 as i32),
                     dest_cpu: Some(to.0 as i32),
@@ -311,8 +338,8 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                 let mut annotations =
                     vec![number("cpu", cpu.0.into()), number("llc", self.llc_of[cpu.index()].0.into())];
                 if !task.is_idle() {
-                    annotations.push(text("task", self.name(task).to_owned()));
-                    annotations.push(number("tid", thread_id(task).into()));
+                    annotations.push(text("task", self.name(task)));
+                    annotations.push(number("tid", self.thread_id(task).into()));
                 }
                 annotations.push(number("value", value));
                 annotations.extend(kind.map(|kind| text("value_is", kind.value.in_words().to_owned())));
@@ -320,16 +347,18 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             }
             EventKind::Phase { task, phase } => {
                 let name = self.tables.phases.get(phase as usize).cloned().unwrap_or_default();
-                let task = vec![text("task", self.name(task).to_owned()), number("tid", thread_id(task).into())];
+                let task = vec![text("task", self.name(task)), number("tid", self.thread_id(task).into())];
                 self.instant(time_ns, PHASES, &name, task)?;
             }
             EventKind::Counter { counter, task, value } => self.sample(time_ns, cpu, counter, task, value)?,
             EventKind::Score { score, task, value } => self.score(time_ns, score, task, value)?,
+            EventKind::Foreign { thread } => self.foreign(time_ns, cpu, thread),
             EventKind::Exit { .. }
             | EventKind::Affinity { .. }
             | EventKind::BalanceDetail { .. }
             | EventKind::Overhead { .. } => {}
         }
+        self.others.push(event);
         if self.pending[cpu.index()].len() >= BUNDLE { self.flush(cpu) } else { Ok(()) }
     }
 
@@ -355,19 +384,45 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     }
 
     fn switch(&mut self, time_ns: u64, cpu: CpuId, prev_state: PrevState, next: TaskId) {
-        let name = self.name(next);
+        let (name, id) = (self.name(next), if next.is_idle() { 0 } else { self.thread_id(next) });
+        // How a thread beside the run's leaves is not told: as one that sleeps.
+        let prev_state = if self.others.on(cpu).is_some() { PrevState::Sleeping } else { prev_state };
+        self.switch_to(time_ns, cpu, prev_state, (id, &name));
+        self.running[cpu.index()] = next;
+    }
+
+    /// A thread beside the run's comes, or the idle one.
+    fn foreign(&mut self, time_ns: u64, cpu: CpuId, thread: Option<u32>) {
+        let known = thread.and_then(|thread| self.tables.foreign.get(thread as usize)).cloned();
+        let (id, name) = known.map_or((0, "swapper".to_owned()), |thread| (thread.thread, thread.name));
+        let pending = &mut self.pending[cpu.index()];
+        // The task that left at this instant left for this thread, and not for the idle one.
+        if pending.last_switch_ns == time_ns && pending.compact.switch_next_pid.last() == Some(&0) {
+            let index = pending.name(id, &name);
+            let compact = &mut pending.compact;
+            compact.switch_next_pid.pop();
+            compact.switch_next_comm_index.pop();
+            compact.switch_next_pid.push(id);
+            compact.switch_next_comm_index.push(index);
+        } else {
+            let prev_state = if self.others.on(cpu).is_some() { PrevState::Sleeping } else { PrevState::Idle };
+            self.switch_to(time_ns, cpu, prev_state, (id, &name));
+        }
+    }
+
+    fn switch_to(&mut self, time_ns: u64, cpu: CpuId, prev_state: PrevState, (id, name): (i32, &str)) {
         let pending = &mut self.pending[cpu.index()];
         if !pending.began {
             // Readers take the first switch of a CPU only for who ran until the second one; so every CPU begins idle.
             pending.began = true;
-            let idle = pending.name(TaskId::IDLE, "swapper");
+            let idle = pending.name(0, "swapper");
             pending.compact.switch_timestamp.push(0);
             pending.compact.switch_prev_state.push(0);
             pending.compact.switch_next_pid.push(0);
             pending.compact.switch_next_prio.push(PRIORITY);
             pending.compact.switch_next_comm_index.push(idle);
         }
-        let index = pending.name(next, name);
+        let index = pending.name(id, name);
         let compact = &mut pending.compact;
         compact.switch_timestamp.push(time_ns - pending.last_switch_ns);
         pending.last_switch_ns = time_ns;
@@ -378,10 +433,9 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             PrevState::Sleeping => 1,
             PrevState::Dead => 16,
         });
-        compact.switch_next_pid.push(if next.is_idle() { 0 } else { thread_id(next) });
+        compact.switch_next_pid.push(id);
         compact.switch_next_prio.push(PRIORITY);
         compact.switch_next_comm_index.push(index);
-        self.running[cpu.index()] = next;
     }
 
     /// `task_newtask` is what readers begin a thread and its first wait with: with `CLONE_THREAD` a thread of the process of
@@ -397,9 +451,9 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             _ => (own, CLONE_THREAD),
         };
         if let Some(above) = above.filter(|_| own == child) {
-            self.parents.insert(thread_id(child), thread_id(above));
+            self.parents.insert(self.thread_id(child), self.thread_id(above));
         }
-        let (comm, pid) = (Some(self.name(child).to_owned()), Some(thread_id(child)));
+        let (comm, pid) = (Some(self.name(child)), Some(self.thread_id(child)));
         let new = TaskNewtask { pid, comm: comm.clone(), clone_flags: Some(clone_flags) };
         self.sent_by(sender, time_ns, cpu, FtraceEvent { task_newtask: Some(new), ..FtraceEvent::default() });
         let wakeup = SchedWakeupNew { comm, pid, prio: Some(PRIORITY), target_cpu: Some(cpu.0 as i32) };
@@ -412,7 +466,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     }
 
     fn sent_by(&mut self, task: TaskId, time_ns: u64, cpu: CpuId, event: FtraceEvent) {
-        let pid = if task.is_idle() { 0 } else { thread_id(task) as u32 };
+        let pid = if task.is_idle() { 0 } else { self.thread_id(task) as u32 };
         self.pending[cpu.index()].events.push(FtraceEvent { timestamp: Some(time_ns), pid: Some(pid), ..event });
     }
 
@@ -443,7 +497,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         let track = *self.counters.entry((counter, owner)).or_insert(next);
         if track == next {
             let name = self.tables.counters.get(counter as usize).cloned().unwrap_or_default();
-            let owner = if task.is_idle() { cpu.to_string() } else { self.name(task).to_owned() };
+            let owner = if task.is_idle() { cpu.to_string() } else { self.name(task) };
             self.track(track, Some(COUNTERS), &format!("{name} {owner}"), true)?;
         }
         self.counter(time_ns, track, i64::try_from(value).unwrap_or(i64::MAX))
@@ -503,11 +557,6 @@ impl<W: Write> Sink for PerfettoWriter<'_, W> {
     fn events(&mut self, batch: &[Event]) -> io::Result<()> {
         batch.iter().try_for_each(|event| self.event(event))
     }
-}
-
-/// Thread id of a task.
-fn thread_id(task: TaskId) -> i32 {
-    task.0 as i32 + 1
 }
 
 fn number(name: &str, value: i64) -> DebugAnnotation {

@@ -177,7 +177,9 @@ impl Run {
     ) -> Result<(), ReportError> {
         let scene = &self.scenes[scheduler];
         let failed = |source| ReportError::Write { scheduler: scene.scheduler.clone(), source };
-        let subject = Subject { scheduler: &scene.scheduler, trial: scene.trial, tasks: &scene.tasks };
+        let (tasks, tables) = (&scene.tasks, &scene.tables);
+        let cpus = self.disk.experiment.machine_of(scheduler).value.cpu_count();
+        let subject = Subject { scheduler: &scene.scheduler, trial: scene.trial, tasks, tables, cpus };
         let history = TimeHistory::new(out, form, subject).map_err(failed)?;
         let history = self.events_into(scheduler, history, stop)?;
         history.finish().map(|_| ()).map_err(failed)

@@ -16,6 +16,7 @@ use warmcore_trace::{
 };
 
 use crate::counters::CounterSums;
+use crate::others::{Others, Stay};
 use crate::scores::ScoreTracks;
 
 /// Stays on a CPU that are kept one by one.
@@ -147,6 +148,8 @@ pub struct Recording {
     pub overview: Option<Vec<Stretch>>,
     /// Runnable tasks (running and queued), time-weighted mean: by CPU, then by bin. [`LENGTH_BINS`] bins.
     pub lengths: Vec<f32>,
+    /// Stays of others on CPUs, by CPU and time, as far as events tell; up to as many as slices.
+    pub others: Vec<Stay>,
     /// Run time by task: CPU and nanoseconds, in order of CPUs.
     pub cpu_run_ns: Vec<Vec<(u32, u64)>>,
     /// Migrations (ran) between LLCs: from row to column.
@@ -187,6 +190,8 @@ pub struct Recorder {
     builder: SliceBuilder,
     slices: Option<Vec<Slice>>,
     slice_count: u64,
+    others: Others,
+    stays: Vec<Stay>,
     overview: Vec<Stretch>,
     open: Vec<OpenStretch>,
     lengths: Vec<Length>,
@@ -220,6 +225,8 @@ impl Recorder {
             builder: SliceBuilder::new(),
             slices: Some(Vec::new()),
             slice_count: 0,
+            others: Others::new(cpus),
+            stays: Vec::new(),
             overview: vec![Stretch { task: TaskId::IDLE, busy: 0 }; cpus * OVERVIEW_BINS],
             open: vec![OpenStretch::default(); cpus],
             lengths: vec![Length::default(); cpus],
@@ -258,8 +265,12 @@ impl Recorder {
             slices.sort_unstable_by_key(|slice| (slice.cpu, slice.start_ns, slice.end_ns));
             slices
         });
+        let mut others = self.stays;
+        others.extend(self.others.open(self.end_ns));
+        others.sort_unstable_by_key(|stay| (stay.cpu, stay.start_ns, stay.end_ns));
         Recording {
             slice_count: self.slice_count,
+            others,
             overview: slices.is_none().then_some(self.overview),
             slices,
             lengths: self.length_sums.iter().map(|sum| (sum / bin_ns) as f32).collect(),
@@ -279,6 +290,9 @@ impl Recorder {
         }
         if let Some(slice) = self.builder.push(event)? {
             self.take_slice(&slice);
+        }
+        if let Some(stay) = self.others.push(event).filter(|_| self.stays.len() < self.limits.slices) {
+            self.stays.push(stay);
         }
         let (time_ns, cpu) = (event.time_ns, event.cpu);
         match event.kind {
@@ -320,6 +334,7 @@ impl Recorder {
             | EventKind::Affinity { .. }
             | EventKind::Phase { .. }
             | EventKind::BalanceDetail { .. }
+            | EventKind::Foreign { .. }
             | EventKind::Overhead { .. } => {}
         }
         Ok(())

@@ -16,6 +16,7 @@ use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::{Better, Comparison, Design, StatisticsError, compare_trials};
 use warmcore_topology::{CpuSet, Machine};
+use warmcore_trace::metrics::{Counters, Start};
 use warmcore_workload::{Affinity, TaskTemplateId, Workload};
 
 const KERNEL: &str = "eevdf";
@@ -61,6 +62,9 @@ pub struct Gain {
     pub elapsed: Comparison,
     /// CPU time of all tasks, likewise: below 1 is less work for the same.
     pub cpu_time: Comparison,
+    /// Mean response time of the tasks, from a wakeup to the next sleep, likewise: what placement changes where arrivals fix the elapsed
+    /// time.
+    pub response: Comparison,
 }
 
 /// Why there is no gain to tell.
@@ -77,8 +81,8 @@ pub enum GatheringError {
     Kernel(#[from] warmcore_schedulers::SpecError),
 }
 
-/// What was measured of a run: elapsed and CPU time, ns.
-type Measured = [f64; 2];
+/// What was measured of a run: elapsed time, CPU time, and response time where a task slept again, ns.
+type Measured = [Option<f64>; 3];
 
 /// Simulates a workload with its groups free and placed in these ways, all of them and each on its own.
 ///
@@ -116,13 +120,13 @@ pub fn gains(
     let measured = measure(&requests, conduct)?;
     let of = |variant: usize, what: usize| -> Vec<Option<f64>> {
         let runs = &measured[variant * seeds.len()..(variant + 1) * seeds.len()];
-        runs.iter().map(|run| run.map(|run| run[what])).collect()
+        runs.iter().map(|run| run.and_then(|run| run[what])).collect()
     };
     let mut gains = Vec::new();
     for (position, (placed, _)) in variants.iter().enumerate() {
         let Some((group, placement)) = *placed else { continue };
         let compare = |what| compare_trials(Design::Paired, &of(0, what), &of(position, what), Better::Lower);
-        gains.push(Gain { group, placement, elapsed: compare(0)?, cpu_time: compare(1)? });
+        gains.push(Gain { group, placement, elapsed: compare(0)?, cpu_time: compare(1)?, response: compare(2)? });
     }
     Ok(gains)
 }
@@ -130,12 +134,18 @@ pub fn gains(
 fn measure(requests: &[Request<'_>], conduct: &Conduct) -> Result<Vec<Option<Measured>>, PlaceError> {
     let found: Mutex<(Vec<Option<Measured>>, Option<PlaceError>)> = Mutex::new((vec![None; requests.len()], None));
     Sim.run(requests, conduct, &|position, run| {
-        let report = run.and_then(|run| run.send(None));
+        let report = run.and_then(|run| {
+            let mut counters = Counters::new(requests[position].machine, run.tables, Start::Idle { time_ns: 0 });
+            let tables = run.tables.clone();
+            let report = run.send(Some(&mut counters))?;
+            let totals = counters.metrics(report.outcome.elapsed_ns, &tables, &[]).totals;
+            Ok((report.outcome, totals.response.mean_ns))
+        });
         let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         match report {
-            Ok(report) => {
-                let cpu_ns: u64 = report.outcome.tasks.iter().map(|task| task.cpu_time_ns).sum();
-                found.0[position] = Some([report.outcome.elapsed_ns as f64, cpu_ns as f64]);
+            Ok((outcome, response_ns)) => {
+                let cpu_ns: u64 = outcome.tasks.iter().map(|task| task.cpu_time_ns).sum();
+                found.0[position] = Some([Some(outcome.elapsed_ns as f64), Some(cpu_ns as f64), response_ns]);
                 ControlFlow::Continue(())
             }
             Err(error) => {
@@ -165,6 +175,13 @@ fn bound<'a>(workload: &Workload, places: impl IntoIterator<Item = &'a Vec<(Task
 /// CPUs of each LLC.
 fn llcs(machine: &Machine) -> Vec<CpuSet> {
     machine.llcs().map(|llc| machine.cpus_of_llc(llc).clone()).collect()
+}
+
+/// The CPUs of each group where each is gathered; a group that needs more than a node has none.
+#[must_use]
+pub fn places(machine: &Machine, groups: &[Members]) -> BTreeMap<usize, CpuSet> {
+    let placed = gathered(machine, groups);
+    placed.into_iter().filter_map(|(group, tasks)| Some((group, tasks.first()?.1.clone()))).collect()
 }
 
 fn gathered(machine: &Machine, groups: &[Members]) -> Placement {

@@ -229,6 +229,12 @@ pub enum EventKind {
         /// Value at this time, in the unit that the score's name ends with.
         value: i64,
     },
+    /// `cpu`, which runs no task of the run, runs another thread from now on, or really nobody: what a recorder knows of threads beside the
+    /// run's. A [`Switch`](EventKind::Switch) to a task ends it. Where nobody tells, such time is idle.
+    Foreign {
+        /// Index into the table of foreign threads; `None`: the CPU is idle.
+        thread: Option<u32>,
+    },
     /// Time `cpu` spent on something other than a task's own program, since the previous such event of that kind.
     Overhead {
         /// What it was spent on.

@@ -47,4 +47,4 @@ pub use sink::{NullSink, Tee};
 pub use slices::{Slice, SliceBuilder, SliceEnd};
 #[cfg(feature = "store")]
 pub use store::{Store, StoreError, StoreInfo, StoreOptions, StoreReader};
-pub use tables::{RunTables, TaskInfo};
+pub use tables::{RecordedThread, RunTables, TaskInfo};

@@ -1,7 +1,10 @@
 //! What a run leaves behind, besides its events: in the simulator and on a real kernel the same, with what a place cannot know left
 //! empty.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+use warmcore_topology::CpuId;
 
 use crate::event::OVERHEAD_KINDS;
 use crate::histogram::Histogram;
@@ -90,20 +93,26 @@ pub struct CpuOutcome {
     pub frequency_ghz: f64,
 }
 
-/// What kernel threads of one kind, or interrupts of one name, took beside the workload.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// What kernel threads of one kind, interrupts of one name, or the threads of another process took beside the workload.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct BackgroundOutcome {
-    /// The kernel's name for them, without the CPU's number.
+    /// The kernel's name for them, without the CPU's number; of a process that of its first thread.
     pub name: String,
+    /// The process, where a recording tells of one that is not the workload's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<i32>,
     /// Interrupts, and no threads. What they took is part of the time of whoever they interrupted.
     #[serde(default, skip_serializing_if = "is_false")]
     pub interrupt: bool,
     /// How many there are: threads, or CPUs on which the interrupt arrives.
     pub threads: u32,
-    /// How often they were woken, or arrived.
+    /// How often they were woken, or arrived; of a recording, how often they came onto a CPU.
     pub wakeups: u64,
     /// Their time on CPUs.
     pub cpu_time_ns: u64,
+    /// The same by CPU, where a recording tells.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub by_cpu_ns: BTreeMap<CpuId, u64>,
 }
 
 /// What a scheduler's choices of places took, where it counts them.
@@ -134,7 +143,7 @@ pub struct Outcome {
     pub applications: Vec<ApplicationOutcome>,
     /// CPUs, by id.
     pub cpus: Vec<CpuOutcome>,
-    /// Threads of the kernel itself, where they were simulated.
+    /// Who ran beside the workload: simulated threads of the kernel itself, or whoever was recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<BackgroundOutcome>,
     /// What the scheduler's choices of places took, if it counts them.

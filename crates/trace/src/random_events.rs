@@ -7,7 +7,7 @@ use warmcore_topology::{CpuId, CpuSet, Machine};
 
 use crate::{
     DecisionKind, DecisionValue, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, PlaceReason, PrevState,
-    RunTables, SearchStart, SearchStep, TaskId, TaskInfo,
+    RecordedThread, RunTables, SearchStart, SearchStep, TaskId, TaskInfo,
 };
 
 #[derive(Clone, Copy, PartialEq)]
@@ -50,6 +50,8 @@ fn tables(machine: &Machine) -> RunTables {
         phases: names("phase"),
         decisions: (0..3).map(decision).collect(),
         scores: names("score"),
+        threads: Vec::new(),
+        foreign: (0..3).map(|thread| RecordedThread { thread, ..RecordedThread::default() }).collect(),
     }
 }
 
@@ -230,11 +232,14 @@ impl RandomRun {
     fn remark(&mut self, cpu: CpuId) {
         let task = self.any_task(|doing| doing == Doing::Running).unwrap_or(TaskId::IDLE);
         let (index, value) = (self.below(3) as u32, self.below(1000));
-        let kind = match self.below(5) {
+        let kind = match self.below(7) {
             0 => EventKind::Counter { counter: index, task, value: value as u64 },
             1 => EventKind::Phase { task, phase: index },
             2 => EventKind::Decision { decision: index, task, value: value as i64 - 500 },
             3 => EventKind::Score { score: index, task, value: value as i64 - 500 },
+            4 | 5 if self.current[cpu.index()].is_idle() => {
+                EventKind::Foreign { thread: (value % 3 > 0).then_some(index) }
+            }
             _ => EventKind::Overhead { kind: OverheadKind::ALL[value % OVERHEAD_KINDS], duration_ns: value as u64 },
         };
         self.emit(cpu, kind);

@@ -129,6 +129,7 @@ impl SliceBuilder {
             | EventKind::Decision { .. }
             | EventKind::Score { .. }
             | EventKind::BalanceDetail { .. }
+            | EventKind::Foreign { .. }
             | EventKind::Overhead { .. } => {}
         }
         Ok(None)

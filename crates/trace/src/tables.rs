@@ -22,6 +22,33 @@ pub struct RunTables {
     /// Names of scores, with unit as suffix. Empty where none are sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scores: Vec<String>,
+    /// The thread that each task was, by task, where real threads were recorded; empty otherwise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub threads: Vec<RecordedThread>,
+    /// Threads beside the run's tasks that CPUs ran, where a recorder tells: [`EventKind::Foreign`](crate::EventKind::Foreign) refers to
+    /// them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub foreign: Vec<RecordedThread>,
+}
+
+/// A thread of a real kernel.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct RecordedThread {
+    /// The kernel's number of it.
+    pub thread: i32,
+    /// Its name; empty where the recorder does not tell.
+    pub name: String,
+    /// Its process, where the recorder tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub process: Option<i32>,
+}
+
+impl RecordedThread {
+    /// Name and number, as recorders write them.
+    #[must_use]
+    pub fn label(&self) -> String {
+        format!("{}-{}", if self.name.is_empty() { "thread" } else { &self.name }, self.thread)
+    }
 }
 
 /// What is known about a task besides its events. A run's list of tasks is ordered by id and has no gap.

@@ -1,5 +1,6 @@
 //! `warmcore explain`: why a task changed its CPU, and what happened when, as text.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -10,9 +11,13 @@ use warmcore_report::explain::{Migration, MigrationRecord, Migrations, in_words}
 use warmcore_report::history::Form;
 use warmcore_report::placement::{LastPlacement, Placement, PlacementRecord, last_place_in_words};
 use warmcore_report::run::{Options, Run};
-use warmcore_trace::Tee;
+use warmcore_report::scene::Scene;
+use warmcore_report::units::duration;
+use warmcore_report::waits::{Occupant, TaskWaits, Waits};
+use warmcore_trace::{TaskInfo, Tee};
 
 use crate::args::ExplainArguments;
+use crate::commands::recording::Imported;
 use crate::commands::report::{history, report_failure};
 use crate::console::Console;
 use crate::failure::Failure;
@@ -37,12 +42,46 @@ struct SchedulerDocument {
     /// Where the task was placed last up to the time, and why, if both were given and it is told.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_placement: Option<PlacementRecord>,
+    /// Who had the CPU while the task that was asked for waited for one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waited_behind: Vec<Behind>,
+}
+
+/// Who had the CPU while a task waited for one, and for how long of all its waits.
+#[derive(Serialize)]
+struct Behind {
+    who: String,
+    ns: u64,
+}
+
+/// Lines of a task's waits.
+const MOST_BEHIND: usize = 8;
+
+/// Of the task that was asked for, those with the most time first.
+fn waited_behind(scene: &Scene, arguments: &ExplainArguments, waits: &[TaskWaits]) -> Vec<Behind> {
+    let mut sums: BTreeMap<Occupant, u64> = BTreeMap::new();
+    let chosen = |info: &&TaskInfo| arguments.task.as_ref() == Some(&info.name);
+    for of_task in scene.tasks.iter().filter(chosen).filter_map(|info| waits.get(info.id.index())) {
+        of_task.behind_ns.iter().for_each(|(who, ns)| *sums.entry(*who).or_default() += ns);
+    }
+    let mut found: Vec<Behind> =
+        sums.into_iter().map(|(who, ns)| Behind { who: who.name(&scene.tasks, &scene.tables), ns }).collect();
+    found.sort_by_key(|behind| std::cmp::Reverse(behind.ns));
+    found
+}
+
+/// What the events of a trial tell.
+struct Found {
+    migrations: Vec<Migration>,
+    /// Of a task at a time: where it was placed last.
+    last: Option<Placement>,
+    waits: Vec<TaskWaits>,
 }
 
 /// Runs `explain`.
 pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
-    let run = load(&arguments.run, &signals)?;
+    let (run, _imported) = load(&arguments.run, &signals, console)?;
     run.notes.iter().for_each(|note| console.warn(note));
     let mut chosen: Vec<usize> = (0..run.scenes.len()).collect();
     if let Some(label) = &arguments.scheduler {
@@ -53,7 +92,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
     for index in chosen {
         let scene = &run.scenes[index];
         let machine = &run.disk.experiment.machine_of(index).value;
-        let (found, last) = migrations(&run, index, arguments, &signals)?;
+        let Found { migrations: found, last, waits } = migrations(&run, index, arguments, &signals)?;
         let all = found.len();
         let shown = nearest(found, arguments.at, arguments.count);
         if console.json() {
@@ -66,6 +105,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
                     .map(|migration| MigrationRecord::of(migration, machine, &scene.tasks))
                     .collect(),
                 last_placement: last.and_then(|last| PlacementRecord::of(&last, machine, &scene.tasks)),
+                waited_behind: waited_behind(scene, arguments, &waits),
             });
             continue;
         }
@@ -77,6 +117,9 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         if let Some(place) = last.and_then(|last| last_place_in_words(&last, machine, &scene.tasks)) {
             let _ = writeln!(text, "last placement: {place}");
         }
+        for behind in waited_behind(scene, arguments, &waits).iter().take(MOST_BEHIND) {
+            let _ = writeln!(text, "waited {} behind {}", duration(behind.ns as f64), behind.who);
+        }
         shown.iter().for_each(|migration| text.push_str(&in_words(migration, machine, &scene.tasks)));
         text.push('\n');
         console.out(&text)?;
@@ -85,12 +128,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
 }
 
 /// The migrations that were asked for, of the trial of a scheduler; and of a task at a time where it was placed last.
-fn migrations(
-    run: &Run,
-    index: usize,
-    arguments: &ExplainArguments,
-    signals: &Signals,
-) -> Result<(Vec<Migration>, Option<Placement>), Failure> {
+fn migrations(run: &Run, index: usize, arguments: &ExplainArguments, signals: &Signals) -> Result<Found, Failure> {
     let scene = &run.scenes[index];
     if let Some(name) = &arguments.task
         && !scene.tasks.iter().any(|task| task.name == *name)
@@ -114,11 +152,16 @@ fn migrations(
         }
     });
     let sink = run
-        .explained_events_into(index, Tee::new(migrations, last), &signals.stop)
+        .explained_events_into(
+            index,
+            Tee::new(Tee::new(migrations, last), Waits::new(machine.cpu_count())),
+            &signals.stop,
+        )
         .map_err(|error| report_failure(&error, &arguments.run, signals))?;
-    sink.first.finish();
-    let last = sink.second.and_then(|last| last.found);
-    Ok((found, last))
+    let waits = sink.second.finish();
+    sink.first.first.finish();
+    let last = sink.first.second.and_then(|last| last.found);
+    Ok(Found { migrations: found, last, waits })
 }
 
 /// The migrations closest to a time, or the first ones, in order of time.
@@ -135,7 +178,7 @@ fn nearest(mut found: Vec<Migration>, at_ns: Option<u64>, count: usize) -> Vec<M
 /// Runs `events`.
 pub fn events(arguments: &ExplainArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
-    let run = load(&arguments.run, &signals)?;
+    let (run, _imported) = load(&arguments.run, &signals, console)?;
     let index = match &arguments.scheduler {
         Some(label) => scheduler(&run, label)?,
         None => 0,
@@ -148,11 +191,14 @@ pub fn events(arguments: &ExplainArguments, console: &Console) -> Result<(), Fai
     history(&run, index, form, &arguments.run, &signals)
 }
 
-fn load(path: &Path, signals: &Signals) -> Result<Run, Failure> {
+/// The run of a directory, or of a file of another recorder, whose directory is there as long as the second value.
+fn load(path: &Path, signals: &Signals, console: &Console) -> Result<(Run, Option<Imported>), Failure> {
+    let imported = if path.is_file() { Some(Imported::new(path, 0, signals, console)?) } else { None };
+    let path = imported.as_ref().map_or(path, Imported::path);
     let run =
         Run::load(path, &Options::default(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
     scene(&run, path, None)?;
-    Ok(run)
+    Ok((run, imported))
 }
 
 /// The scene of that scheduler, or the first one: a run with events of a trial has one.

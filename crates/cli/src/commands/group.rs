@@ -11,8 +11,9 @@ use warmcore_memory::library;
 use warmcore_options::MemoryChoice;
 use warmcore_places::place::Conduct;
 use warmcore_replay::{Edge, Fidelity, Graph, Group, Groups};
-use warmcore_search::gathering::{Gain, GatheringError, Members, Placing, gains};
+use warmcore_search::gathering::{Gain, GatheringError, Members, Placing, gains, places};
 use warmcore_statistics::Comparison;
+use warmcore_topology::{CpuId, CpuSet, Machine};
 
 use crate::args::GroupArguments;
 use crate::commands::recording::Loaded;
@@ -22,6 +23,8 @@ use crate::failure::Failure;
 use crate::load;
 use crate::signals::Signals;
 
+mod advice;
+
 /// Edges and threads that are shown of a group.
 const MOST_SHOWN: usize = 6;
 
@@ -30,6 +33,8 @@ struct Document<'a> {
     schema: &'static str,
     tool_version: &'static str,
     names: BTreeMap<i32, &'a str>,
+    /// Whether the recording says who woke whom: without that it cannot tell who belongs together.
+    wakers_known: bool,
     groups: &'a Groups,
     graph: &'a Graph,
     fidelity: &'a Fidelity,
@@ -60,27 +65,27 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
     }
     let mut assumption = None;
     let mut found = Vec::new();
-    if let Some(machine) = arguments.machine.as_deref().filter(|_| !groups.groups.is_empty()) {
-        let machine = load::machine(machine)?.value;
-        let span = loaded.histories.span_ns.max(1);
-        let members: Vec<Members> = groups
-            .groups
-            .iter()
-            .map(|group| Members {
-                tasks: group.threads.iter().filter_map(|thread| made.tasks.get(thread).copied()).collect(),
-                busy_cpus_milli: cpu_ns(&loaded, group).saturating_mul(1000) / span,
-            })
-            .collect();
+    let span = loaded.histories.span_ns.max(1);
+    let members: Vec<Members> = groups
+        .groups
+        .iter()
+        .map(|group| Members {
+            tasks: group.threads.iter().filter_map(|thread| made.tasks.get(thread).copied()).collect(),
+            busy_cpus_milli: cpu_ns(&loaded, group).saturating_mul(1000) / span,
+        })
+        .collect();
+    let machine = arguments.machine.as_deref().map(load::machine).transpose()?.map(|machine| machine.value);
+    if let Some(machine) = machine.as_ref().filter(|_| !groups.groups.is_empty()) {
         let memory = if arguments.profile.is_some() { MemoryChoice::Analytic } else { MemoryChoice::None };
         let signals = Signals::listen()?;
         let conduct = Conduct { jobs: console.jobs(), stop: signals.stop.clone() };
         let seeds = trial_seeds(arguments.seed, arguments.trials);
         found =
-            gains(&machine, &made.workload, &members, &[Placing::Gathered, Placing::Spread], &seeds, memory, &conduct)
+            gains(machine, &made.workload, &members, &[Placing::Gathered, Placing::Spread], &seeds, memory, &conduct)
                 .map_err(|error| match error {
-                    GatheringError::Place(error) => load::place_failure(error, Some(&signals)),
-                    other => Failure::failed("warmcore::recording", other),
-                })?;
+                GatheringError::Place(error) => load::place_failure(error, Some(&signals)),
+                other => Failure::failed("warmcore::recording", other),
+            })?;
         assumption = Some(match &arguments.profile {
             Some(profile) => format!(
                 "simulated under eevdf on {}, as if every thread of a group worked like `{profile}` and a group shared {} KiB: no recording of a \
@@ -100,6 +105,7 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
             schema: "warmcore-groups-1",
             tool_version: TOOL_VERSION,
             names: graph.threads.iter().map(|thread| (*thread, name(&loaded, *thread))).collect(),
+            wakers_known: loaded.recording.has_wakers(),
             groups: &groups,
             graph: &graph,
             fidelity: &made.fidelity,
@@ -110,9 +116,17 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
     }
     let mut text = in_words(&loaded, &graph, &groups);
     if let Some(assumption) = assumption {
-        let _ = write!(text, "\nWhat placement would win, {assumption}:\n\n{}", console.table(&gain_table(&found)));
+        let _ = write!(
+            text,
+            "\nWhat placement would win, {assumption}:\n\n{}",
+            console.table(&gain_table(&found, made.fidelity.held.is_some()))
+        );
     }
-    text.push_str(&how_to_act(&loaded, &groups));
+    let acted_on = machine.as_ref().or(loaded.machine.as_ref());
+    let on = machine.as_ref().map(|machine| machine.name().to_owned());
+    let on = on.or_else(|| loaded.machine.as_ref().map(|_| "the machine that it was recorded on".to_owned()));
+    let lists = acted_on.map(|machine| cpu_lists(machine, &members)).unwrap_or_default();
+    text.push_str(&advice::how_to_act(&loaded, &groups, on.as_deref(), &lists));
     Ok(console.out(&text)?)
 }
 
@@ -125,6 +139,12 @@ fn cpu_ns(loaded: &Loaded, group: &Group) -> u64 {
 }
 
 fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
+    if !loaded.recording.has_wakers() {
+        return format!(
+            "{} threads. Which of them belong together this recording cannot tell: it does not say who woke whom (sched_waking).\n",
+            graph.threads.len()
+        );
+    }
     let wakes: u64 = graph.edges.iter().map(Edge::wakes).sum();
     let mut text = format!(
         "{} threads in {} groups, {} alone. {wakes} wakeups between threads are evidence, {} are too few or chance, {} came from outside. \
@@ -138,10 +158,10 @@ fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
             "The groups of the first half are those of the second to {stability:.2} (adjusted Rand index)."
         ))
     );
-    // Numbers of tasks of a run are nothing that a user has seen.
-    let whole = |thread: i32| match loaded.of_run {
-        true => name(loaded, thread).to_owned(),
-        false => format!("{} ({thread})", name(loaded, thread)),
+    // Numbers of tasks of a simulated run are nothing that a user has seen.
+    let whole = |thread: i32| match loaded.numbered {
+        false => name(loaded, thread).to_owned(),
+        true => format!("{} ({thread})", name(loaded, thread)),
     };
     for (number, group) in (1..).zip(&groups.groups) {
         let shares: Vec<String> = group.inside.iter().map(|share| format!("{:.0}", share * 100.0)).collect();
@@ -197,8 +217,10 @@ fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
     text
 }
 
-fn gain_table(gains: &[Gain]) -> Table {
-    let mut table = Table::new(["group", "placement", ">elapsed", "95 % interval", ">CPU time", "95 % interval"]);
+/// Where arrivals hold the elapsed time, response time says what placement changes.
+fn gain_table(gains: &[Gain], held: bool) -> Table {
+    let time = if held { ">response" } else { ">elapsed" };
+    let mut table = Table::new(["group", "placement", time, "95 % interval", ">CPU time", "95 % interval"]);
     let ratio = |comparison: &Comparison| comparison.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}"));
     let interval = |comparison: &Comparison| {
         comparison.interval.map_or("-".into(), |interval| format!("{:.3} to {:.3}", interval.low, interval.high))
@@ -207,8 +229,8 @@ fn gain_table(gains: &[Gain]) -> Table {
         table.row([
             gain.group.map_or("all".into(), |group| (group + 1).to_string()),
             gain.placement.name().to_owned(),
-            ratio(&gain.elapsed),
-            interval(&gain.elapsed),
+            ratio(if held { &gain.response } else { &gain.elapsed }),
+            interval(if held { &gain.response } else { &gain.elapsed }),
             ratio(&gain.cpu_time),
             interval(&gain.cpu_time),
         ]);
@@ -216,37 +238,8 @@ fn gain_table(gains: &[Gain]) -> Table {
     table
 }
 
-/// What a user can do about it. Nothing of it is done.
-fn how_to_act(loaded: &Loaded, groups: &Groups) -> String {
-    if groups.groups.is_empty() {
-        return "\nNo threads belong together, as far as wakeups tell.\n".into();
-    }
-    let mut text = String::from(
-        "\nTo act on it (nothing was changed). CPUS is those of one LLC:\n  \
-         warmcore group RECORDING --out groups.json    a workload in which cache-aware schedulers keep each group together\n",
-    );
-    for (number, group) in (1..).zip(&groups.groups).take(MOST_SHOWN).filter(|_| !loaded.of_run) {
-        let ids: Vec<String> = group.threads.iter().map(i32::to_string).collect();
-        let processes: std::collections::BTreeSet<Option<i32>> = group
-            .threads
-            .iter()
-            .filter_map(|thread| loaded.histories.threads.get(thread))
-            .map(|history| history.process)
-            .collect();
-        let _ = writeln!(
-            text,
-            "  for t in {}; do taskset -p --cpu-list CPUS $t; done    group {number}, until its threads end",
-            ids.join(" ")
-        );
-        if let [Some(process)] = processes.iter().copied().collect::<Vec<_>>()[..] {
-            let _ = writeln!(
-                text,
-                "  group {number} is process {process} or a part of it: cache-aware scheduling (Linux 7.2) gathers a process by itself"
-            );
-        }
-    }
-    text.push_str(
-        "  Groups other than processes are not to be had from a released kernel: the prctl(PR_SCHED_CACHE) proposal would name them.\n",
-    );
-    text
+/// The CPUs of each group where each is gathered, as lists of the operating system's numbers.
+fn cpu_lists(machine: &Machine, members: &[Members]) -> BTreeMap<usize, String> {
+    let numbers = |cpus: CpuSet| cpus.iter().map(|cpu| CpuId(machine.os_index(cpu))).collect::<CpuSet>().to_string();
+    places(machine, members).into_iter().map(|(group, cpus)| (group, numbers(cpus))).collect()
 }

@@ -290,7 +290,15 @@ fn loaded(
         None => format!("process-{}", recorded.root),
     };
     let overheads = Overheads::of(machine.value.costs());
-    Ok(Loaded { histories: histories(&recording, &chosen), recording, chosen, overheads, name, of_run: false })
+    Ok(Loaded {
+        histories: histories(&recording, &chosen),
+        recording,
+        chosen,
+        overheads,
+        name,
+        numbered: true,
+        machine: Some(machine.value.clone()),
+    })
 }
 
 fn watch_failed(reason: String) -> Failure {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use warmcore_capture::Recording;
-use warmcore_lab::directory::{Existing, RunDirectory};
+use warmcore_lab::directory::{EXPERIMENT, Existing, RECORDING, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, Named};
 use warmcore_lab::files::read_bytes;
@@ -39,8 +39,10 @@ pub struct Loaded {
     pub overheads: Overheads,
     /// A name for what is made of it.
     pub name: String,
-    /// Whether it is a run directory: then threads have made-up numbers.
-    pub of_run: bool,
+    /// Whether threads have the numbers that a kernel gave them: those of a simulated run are made up.
+    pub numbered: bool,
+    /// The machine that it was recorded on, where that is known.
+    pub machine: Option<Machine>,
 }
 
 /// The scheduler that a recording is said to be of: a kernel's own. A recording does not tell.
@@ -51,17 +53,18 @@ const GENERIC_LATENCIES: PerRelation<u64> = PerRelation([0, 8, 30, 55, 70, 90, 1
 
 /// Reads it, and says what is to be known of it.
 pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded, Failure> {
-    let path = &arguments.recording;
-    let (recording, machine) = if path.is_dir() {
+    let path = run_of(&arguments.recording);
+    let (recording, own, numbered, machine) = if path.is_dir() {
         let signals = Signals::listen()?;
-        let (recording, machine) = of_run(path, arguments.scheduler.as_deref(), &signals, console)?;
-        (recording, Some(machine))
+        let OfRun { recording, own, numbered, machine } =
+            of_run(path, arguments.scheduler.as_deref(), &signals, console)?;
+        (recording, Some(own), numbered, Some(machine))
     } else {
         if arguments.scheduler.is_some() {
             return Err(Failure::usage("warmcore::recording", "--scheduler is about run directories")
                 .help("leave it out: a file holds one recording"));
         }
-        (of_file(path)?, None)
+        (of_file(path)?, None, true, None)
     };
     recording.notes.iter().for_each(|note| console.warn(note));
     if !recording.has_wakers() {
@@ -80,12 +83,19 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
             Only::Thread(name) => selection.names.push(name.clone()),
         }
     }
-    let chosen = selection.threads(&recording).map_err(|error| {
-        Failure::usage("warmcore::recording", format!("{}: {error}", path.display()))
-            .help("--only chooses threads; without them all that are not the kernel's")
-    })?;
+    let of_recording = || {
+        selection.threads(&recording).map_err(|error| {
+            Failure::usage("warmcore::recording", format!("{}: {error}", path.display()))
+                .help("--only chooses threads; without them all that are not the kernel's, and of a run its own")
+        })
+    };
+    let chosen = match own {
+        Some(own) if arguments.only.is_empty() && !own.is_empty() => own,
+        _ => of_recording()?,
+    };
     let recorded_on = arguments.recorded_on.as_deref().map(load::machine).transpose()?.map(|machine| machine.value);
-    let overheads = match recorded_on.as_ref().or(machine.as_ref()) {
+    let machine = recorded_on.or(machine);
+    let overheads = match &machine {
         Some(machine) => Overheads::of(machine.costs()),
         None => Overheads::of(&Costs::derived_from(&GENERIC_LATENCIES)),
     };
@@ -96,7 +106,8 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
         chosen,
         overheads,
         name: stem,
-        of_run: path.is_dir(),
+        numbered,
+        machine,
     })
 }
 
@@ -135,12 +146,23 @@ pub fn as_workload(
     Ok(Named { source: text.to_owned(), value })
 }
 
-fn of_run(
-    path: &Path,
-    scheduler: Option<&str>,
-    signals: &Signals,
-    console: &Console,
-) -> Result<(Recording, Machine), Failure> {
+/// The run directory that a path is, or whose recording it is: which threads are meant, the directory says.
+fn run_of(path: &Path) -> &Path {
+    let directory = path.parent().filter(|_| path.file_name().is_some_and(|name| name == RECORDING));
+    directory.filter(|directory| directory.join(EXPERIMENT).is_file()).unwrap_or(path)
+}
+
+/// What a run directory holds.
+struct OfRun {
+    recording: Recording,
+    /// Threads that were the run's tasks.
+    own: BTreeSet<i32>,
+    /// Whether threads have their real numbers.
+    numbered: bool,
+    machine: Machine,
+}
+
+fn of_run(path: &Path, scheduler: Option<&str>, signals: &Signals, console: &Console) -> Result<OfRun, Failure> {
     let run =
         Run::load(path, &Options::default(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
     let index = super::explain::scene(&run, path, scheduler)?;
@@ -148,12 +170,20 @@ fn of_run(
     if scheduler.is_none() && run.scenes.len() > 1 {
         console.note(&format!("as it ran under {}; --scheduler names another one", scene.scheduler));
     }
+    let machine = run.disk.experiment.machine_of(index).value.clone();
+    let numbered = !scene.tables.threads.is_empty();
+    // Events have no marks of softirqs, calls and files.
+    let kept = path.join(RECORDING);
+    if kept.is_file() && numbered {
+        let own = scene.tables.threads.iter().map(|known| known.thread).collect();
+        return Ok(OfRun { recording: of_file(&kept)?, own, numbered, machine });
+    }
     let events: Vec<Event> =
         run.events_into(index, Vec::new(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
     let trial = run.disk.trials.get(index).and_then(|trials| trials.iter().find(|trial| trial.trial == scene.trial));
     let lost = trial.map_or(0, |trial| trial.events_lost);
-    let recording = warmcore_replay::events::recording(events, &scene.tasks, lost);
-    Ok((recording, run.disk.experiment.machine_of(index).value.clone()))
+    let (recording, own) = warmcore_replay::events::recording(events, &scene.tables, &scene.tasks, lost, scene.end_ns);
+    Ok(OfRun { recording, own, numbered, machine })
 }
 
 /// Makes a run directory of a recording: what was recorded, on this machine, with its replay as the workload.

@@ -35,6 +35,10 @@ pub fn run(arguments: &ReplayArguments, console: &Console) -> Result<(), Failure
         let sentences = made.fidelity.sentences();
         (made.workload, made.fidelity, sentences)
     };
+    if workload.tasks.is_empty() {
+        let message = format!("{}: none of its threads ran", arguments.recording.recording.display());
+        return Err(Failure::usage("warmcore::recording", message).help("record for longer, or choose other threads"));
+    }
     let text = warmcore_workload::to_rtapp(&workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
     write_output(arguments.out.as_deref(), &text, console)?;
     if console.json() {

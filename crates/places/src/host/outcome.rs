@@ -11,8 +11,9 @@ use warmcore_trace::{ApplicationOutcome, End, Event, Outcome, RunTables, TaskId,
 use warmcore_workload::Workload;
 
 use super::trial::Trial;
+use crate::beside::by_process;
 use crate::place::{PlaceError, Report, Request, Trouble};
-use crate::recorded::{convert, cpu_times, notes_on_extras, with_counters};
+use crate::recorded::{convert, cpu_times, known, notes_on_extras, of_recording};
 use crate::vm::trial::Roster;
 
 const CODE: &str = "warmcore::host";
@@ -62,7 +63,7 @@ pub(super) fn of_workload(
     let outcome = roster.outcome(workload, &reports, &converted, reports[0].elapsed_ns);
     let warning = |(what, consequence, count): &(String, String, u32)| format!("{what} ({count}): {consequence}");
     let departures = reports[0].warnings.iter().map(warning).collect();
-    Ok(made(tables, converted, recording, Report { departures, ..Report::new(outcome) }))
+    Ok(made(tables, &roster.by_thread, converted, recording, Report { departures, ..Report::new(outcome) }))
 }
 
 /// A run of which only the end is known: each task was there until then.
@@ -84,27 +85,27 @@ pub(super) fn of_command(
     let (workload, machine) = (request.workload, request.machine);
     let elapsed_ns = (1e9 * trial.elapsed_s) as u64;
     let (tables, restriction) = tables(machine, workload, cpus);
-    let (tasks, converted) = match recording {
+    let (tasks, converted, by_thread) = match recording {
         None => {
             let all = TaskOutcome {
                 exited_ns: trial.exit_code.map(|_| elapsed_ns),
                 ..task(0, workload.name.clone(), workload.name.clone(), (1e9 * trial.cpu_s) as u64)
             };
-            (vec![all], nothing_recorded(1))
+            (vec![all], nothing_recorded(1), BTreeMap::new())
         }
         Some(recording) => {
             let threads = descendants(recording, trial.process);
             let by_thread: BTreeMap<i32, TaskId> = threads.iter().copied().zip((0..).map(TaskId)).collect();
             let span = (trial.start_ns, trial.start_ns + elapsed_ns);
             let converted = convert(recording, &by_thread, machine, span, restriction).map_err(failed)?;
-            let cpu_ns = cpu_times(&converted, threads.len());
+            let cpu_ns = cpu_times(&converted, threads.len(), elapsed_ns);
             let names = names(recording, &threads);
             let of = |(id, (name, role)): (usize, (String, String))| TaskOutcome {
                 started_ns: converted.created_ns[id].unwrap_or(0),
                 exited_ns: converted.exited_ns[id],
                 ..task(id as u32, name, role, cpu_ns[id])
             };
-            (names.into_iter().enumerate().map(of).collect(), converted)
+            (names.into_iter().enumerate().map(of).collect(), converted, by_thread)
         }
     };
     let application = ApplicationOutcome {
@@ -128,7 +129,7 @@ pub(super) fn of_command(
         engine_events: converted.events.len() as u64,
     };
     let report = Report { output: Some(trial.output.clone()), ..Report::new(outcome) };
-    Ok(made(tables, converted, recording, report))
+    Ok(made(tables, &by_thread, converted, recording, report))
 }
 
 fn task(id: u32, name: String, role: String, cpu_time_ns: u64) -> TaskOutcome {
@@ -187,13 +188,21 @@ fn names(recording: &Recording, threads: &[i32]) -> Vec<(String, String)> {
         .collect()
 }
 
-fn made(tables: RunTables, converted: Converted, recording: Option<&Recording>, report: Report) -> Made {
+fn made(
+    tables: RunTables,
+    tasks: &BTreeMap<i32, TaskId>,
+    converted: Converted,
+    recording: Option<&Recording>,
+    report: Report,
+) -> Made {
     let (events_lost, _) = recording.map_or((0, false), Recording::events_lost);
     let mut notes = recording.map_or(Vec::new(), |recording| recording.notes.clone());
     notes.extend(recording.map_or(Vec::new(), notes_on_extras));
     notes.extend(report.notes);
-    let tables = recording.map_or(tables.clone(), |recording| with_counters(tables, recording));
-    let report = Report { events_lost, notes, foreign_run_ns: converted.foreign_run_ns, ..report };
+    let mut report = Report { events_lost, notes, foreign_run_ns: converted.foreign_run_ns(), ..report };
+    let tables = recording.map_or(tables.clone(), |recording| of_recording(tables, recording, tasks, &converted));
+    report.outcome.background =
+        recording.map_or(Vec::new(), |recording| by_process(&converted.foreign, known(recording)));
     Made { tables, events: converted.events, report, seconds: 0.0 }
 }
 

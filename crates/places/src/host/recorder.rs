@@ -366,6 +366,7 @@ impl Reading<'_> {
         let files = self.peers.take().map_or_else(OpenFiles::default, |peers| peers.finish(now, &self.processes));
         let homes = self.homes.take().map_or_else(PageHomes::default, |homes| homes.finish(now, &self.processes));
         drop(self.readers);
+        everybody(&mut self.processes);
         accounts.retain(|thread, _| self.before.contains_key(thread));
         accounts.iter_mut().for_each(|(thread, now)| *now = now.since(&self.before[thread]));
         let contents = Contents {
@@ -426,6 +427,19 @@ fn threads_of(root: i32, processes: &mut BTreeMap<i32, i32>) -> BTreeMap<i32, Ac
         }
     }
     found
+}
+
+/// Adds the processes of all other threads that are there: what ran beside is told by process.
+fn everybody(processes: &mut BTreeMap<i32, i32>) {
+    let numbers = |path: &str| {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()).collect::<Vec<_>>()
+    };
+    for process in numbers("/proc") {
+        for thread in numbers(&format!("/proc/{process}/task")) {
+            processes.entry(thread).or_insert(process);
+        }
+    }
 }
 
 /// CPUs that the kernel has room for, from 0 on.

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 use warmcore_agent::PROTOCOL;
 use warmcore_agent::plan::{GroupPlan, LaunchPlan, Plan, Purpose, RunPlan, ScxPlan, Setting};
 use warmcore_agent::report::{ActionReport, CALLS, Frame, FrameKind, Hello, ProcessReport, RunBegin, RunEnd, Sample};
-use warmcore_capture::EventFormats;
 use warmcore_capture::convert::{Cast, Converted, Decoder};
+use warmcore_capture::{EventFormats, Thread};
 use warmcore_kernel::Setup;
 use warmcore_options::Observe;
 use warmcore_topology::{CpuId, CpuSet, Machine};
@@ -25,6 +25,7 @@ use super::layout::Layout;
 use super::libraries;
 use super::qemu::Execution;
 use super::settings::{NUMA_BALANCING, settings_of};
+use crate::beside::{by_process, name_threads};
 use crate::files::find_program;
 use crate::place::{OperationUse, Request, Sequence};
 
@@ -260,7 +261,7 @@ impl Collector<'_> {
         let request = self.requests.get(end.run).ok_or_else(|| protocol(format!("there is no run {}", end.run)))?;
         let mut setup = Setup::new(self.machine, request.workload, 0).map_err(|error| protocol(error.to_string()))?;
         setup.set_actions(request.actions).map_err(|error| protocol(error.to_string()))?;
-        let tables = setup.run_tables(Vec::new());
+        let mut tables = setup.run_tables(Vec::new());
         let roster = Roster::new(request.workload, &end.processes);
         let restrictions: Vec<u32> =
             roster.tasks.iter().map(|task| setup.template_restriction(TaskTemplateId(task.template))).collect();
@@ -285,15 +286,20 @@ impl Collector<'_> {
         };
         let decoder = self.decoder.as_mut().ok_or_else(|| protocol("a run before its formats".into()))?;
         let converted = decoder.finish(&cast).map_err(protocol)?;
+        let known = |thread| Thread { name: decoder.name(thread).unwrap_or_default().to_owned(), ..Thread::default() };
+        let (foreign_run_ns, background) = (converted.foreign_run_ns(), by_process(&converted.foreign, known));
+        let mut outcome = roster.outcome(request.workload, &end.processes, &converted, elapsed_ns);
+        outcome.background = background;
+        name_threads(&mut tables, &roster.by_thread, &converted.foreign, known);
         let begin = current.begin.ok_or_else(|| protocol("the end of a run that did not begin".into()))?;
         let warning = |(what, consequence, count): &(String, String, u32)| format!("{what} ({count}): {consequence}");
         let written = end.actions.iter().filter_map(|action| action.written.clone());
         Ok(Recorded {
-            outcome: roster.outcome(request.workload, &end.processes, &converted, elapsed_ns),
+            outcome,
             events: converted.events,
             tables,
             events_lost: end.lost.iter().sum(),
-            foreign_run_ns: converted.foreign_run_ns,
+            foreign_run_ns,
             settings: begin.settings.into_iter().chain(written).collect(),
             scx: begin.scx.map(|name| (name, end.scx_checks)),
             operations: calls::operations(&end.operations),

@@ -225,7 +225,7 @@ enum From {
 }
 
 /// What CPU time is spent on: name in files, name for people, the cause whose colour it has, where its time is.
-const PARTS: [(&str, &str, &str, From); 20] = [
+const PARTS: [(&str, &str, &str, From); 21] = [
     ("compute", "computing", "compute", From::Cause("compute")),
     ("smt", "sharing the core with a sibling", "smt", From::Cause("smt")),
     ("l2", "L2 hits", "l2", From::Cause("l2")),
@@ -246,6 +246,7 @@ const PARTS: [(&str, &str, &str, From); 20] = [
     ("balance", "load balancing", "scheduler", From::Measure("overhead_balance_ns")),
     ("numa", "NUMA balancing", "scheduler", From::Measure("overhead_numa_ns")),
     ("interrupt", "interrupts", "scheduler", From::Measure("overhead_interrupt_ns")),
+    ("foreign", "other processes and kernel threads", "off_cpu", From::Measure("foreign_ns")),
 ];
 /// What is left.
 const REST: (&str, &str) = ("idle", "idle, and what is not attributed");
@@ -256,7 +257,8 @@ fn cpu_parts(trials: &[Trial]) -> Option<Vec<f64>> {
         let values: Vec<f64> = trials.iter().filter_map(value).collect();
         (values.len() == trials.len()).then(|| values.iter().sum::<f64>() / values.len() as f64)
     };
-    let total = mean(&|trial| trial.measure("run_ns"))? + mean(&|trial| trial.measure("idle_ns"))?;
+    let foreign = mean(&|trial| trial.measure("foreign_ns")).unwrap_or(0.0);
+    let total = mean(&|trial| trial.measure("run_ns"))? + foreign + mean(&|trial| trial.measure("idle_ns"))?;
     let mut parts = Vec::with_capacity(PARTS.len() + 1);
     for (.., from) in &PARTS {
         parts.push(match from {

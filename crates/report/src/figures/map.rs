@@ -26,7 +26,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
     let mut csv = Csv::new(&["cpu", "core", "llc", "node", "socket", "busy_share"]);
     let busy = |cpu: usize| {
         let metrics = &scene.metrics.cpus[cpu];
-        let observed = metrics.busy_ns + metrics.idle_ns;
+        let observed = metrics.busy_ns + metrics.foreign_ns + metrics.idle_ns;
         if observed == 0 { 0.0 } else { metrics.busy_ns as f64 / observed as f64 }
     };
     for cpu in machine.cpus() {

@@ -6,6 +6,7 @@ use warmcore_trace::Slice;
 use super::matrix::colour_bar;
 use super::{Axes, Csv, Figure, PANEL, WIDTH, file_name, shortened_group};
 use crate::colour::{group, hex};
+use crate::others::with_others;
 use crate::pack::Pixels;
 use crate::rows::{cpu_order, groups, rows};
 use crate::scale::{Scale, time_ticks};
@@ -77,6 +78,7 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
     if scene.record.slice_count == 0 {
         return None;
     }
+    let scene = &*with_others(scene);
     let groups = groups(&scene.tasks);
     let by_group = groups.len() > 1;
     let mut group_of = vec![0; scene.tasks.len()];

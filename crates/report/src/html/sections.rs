@@ -81,6 +81,7 @@ fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     figures_named(out, figures, &[&["time-gap"]]);
     explained(out, run);
     out.push_str("</div></div>\n");
+    super::beside::tables(out, run);
     operations(out, run);
     if !figures.iter().any(|figure| figure.id == "task-time" || figure.id == "cpu-time") {
         out.push_str("<p class=\"note\">Not recorded: the run has no times by cause.</p>\n");

@@ -16,7 +16,7 @@ use warmcore_places::sim::Sim;
 use warmcore_replay::Selection;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
-use warmcore_trace::{Event, TaskId, TaskInfo};
+use warmcore_trace::{Event, RunTables, TaskId, TaskInfo};
 use warmcore_workload::{ChannelId, ChannelKind, ProcessId, ProgramBuilder, Step, Task, Workload};
 
 /// How long mixes go on that have no end of their own.
@@ -196,11 +196,11 @@ pub fn recorded(workload: &Workload, machine: &Machine, seed: u64, memory: Memor
     let take = |_: usize, run: Result<warmcore_places::place::Run<'_>, _>| {
         let mut events: Vec<Event> = Vec::new();
         let report = run.unwrap().send(Some(&mut events)).unwrap();
-        *found.lock().unwrap() = Some((events, report.outcome.tasks));
+        *found.lock().unwrap() = Some((events, report.outcome.tasks, report.outcome.elapsed_ns));
         ControlFlow::Continue(())
     };
     Sim.run(&[request], &Conduct { jobs: 1, stop: Default::default() }, &take).unwrap();
-    let (events, tasks) = found.into_inner().unwrap().unwrap();
+    let (events, tasks, end_ns) = found.into_inner().unwrap().unwrap();
     let info = |task: warmcore_trace::TaskOutcome| TaskInfo {
         id: TaskId(task.id),
         name: task.name,
@@ -210,7 +210,7 @@ pub fn recorded(workload: &Workload, machine: &Machine, seed: u64, memory: Memor
         process: 0,
     };
     let tasks: Vec<TaskInfo> = tasks.into_iter().map(info).collect();
-    let recording = warmcore_replay::events::recording(events, &tasks, 0);
+    let (recording, _) = warmcore_replay::events::recording(events, &RunTables::default(), &tasks, 0, end_ns);
     let chosen = Selection::default().threads(&recording).unwrap();
     (recording, chosen)
 }

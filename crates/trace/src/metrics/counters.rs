@@ -225,6 +225,7 @@ impl Counters {
             EventKind::Decision { decision, .. } => *entry(&mut self.decisions, event, "decisions", decision)? += 1,
             // Not counted: a sample says nothing that adds up.
             EventKind::Score { .. } | EventKind::BalanceDetail { .. } => {}
+            EventKind::Foreign { thread } => self.foreign(event, thread.is_some()),
             EventKind::Overhead { kind, duration_ns } => {
                 self.overhead_reported = true;
                 let spent = &mut self.cpus[event.cpu.index()].overhead_ns[kind as usize];
@@ -243,11 +244,7 @@ impl Counters {
         if !prev.is_idle() {
             self.leave(event, prev, prev_state)?;
         }
-        // From here on the CPU runs `next`: a task that was starting but is not the one becomes a waiter.
-        let starting = std::mem::replace(&mut self.cpus[place].starting, TaskId::IDLE);
-        if !starting.is_idle() && starting != next {
-            self.work.waiter_added(now_ns, self.tasks[starting.index()].class);
-        }
+        let starting = self.start_elsewhere(now_ns, place, next);
         if !next.is_idle() {
             self.enter(event, next, starting)?;
         }
@@ -256,6 +253,31 @@ impl Counters {
         cpu.length_max = cpu.length_max.max(cpu.length());
         self.settle_idle(now_ns, event.cpu);
         Ok(())
+    }
+
+    /// The CPU runs a thread that is no task of the run, or nobody.
+    fn foreign(&mut self, event: &Event, runs: bool) {
+        let (now_ns, place) = (event.time_ns, event.cpu.index());
+        let cpu = &mut self.cpus[place];
+        if !cpu.curr.is_idle() {
+            self.unexpected += 1;
+            return;
+        }
+        cpu.settle_length(now_ns);
+        cpu.settle_foreign(now_ns, runs);
+        if runs {
+            self.start_elsewhere(now_ns, place, TaskId::IDLE);
+        }
+        self.settle_idle(now_ns, event.cpu);
+    }
+
+    /// From here on the CPU runs `next`: a task that was starting but is not the one becomes a waiter. Returns who was starting.
+    fn start_elsewhere(&mut self, now_ns: u64, place: usize, next: TaskId) -> TaskId {
+        let starting = std::mem::replace(&mut self.cpus[place].starting, TaskId::IDLE);
+        if !starting.is_idle() && starting != next {
+            self.work.waiter_added(now_ns, self.tasks[starting.index()].class);
+        }
+        starting
     }
 
     /// `prev` leaves the CPU of the event.

@@ -8,6 +8,8 @@ use crate::{OVERHEAD_KINDS, TaskId};
 pub(crate) struct CpuState {
     /// Whether its state is known: from the start in a simulation, from its first switch in a recorded trace.
     pub(crate) known: bool,
+    /// Whether it runs a thread that is no task of the run.
+    pub(crate) foreign: bool,
     /// Whether work conservation counts it among the idle CPUs.
     pub(crate) counted_idle: bool,
     /// Task on the CPU.
@@ -23,9 +25,10 @@ pub(crate) struct CpuState {
     pub(crate) settled_ns: u64,
     /// Sum over time of running plus queued tasks.
     pub(crate) length_ns: u64,
-    /// Since when `curr` has been on the CPU.
+    /// Since when `curr`, or the foreign thread, has been on the CPU.
     pub(crate) since_ns: u64,
     pub(crate) busy_ns: u64,
+    pub(crate) foreign_ns: u64,
     pub(crate) switches: u64,
 
     /// Since when its state has been known.
@@ -38,6 +41,7 @@ impl CpuState {
     pub(crate) fn new(start_ns: u64, known: bool, llc: u32) -> Self {
         Self {
             known,
+            foreign: false,
             curr: TaskId::IDLE,
             starting: TaskId::IDLE,
             counted_idle: known,
@@ -48,6 +52,7 @@ impl CpuState {
             length_ns: 0,
             length_max: 0,
             busy_ns: 0,
+            foreign_ns: 0,
             switches: 0,
             known_since_ns: start_ns,
             overhead_ns: [0; OVERHEAD_KINDS],
@@ -76,25 +81,35 @@ impl CpuState {
         if !self.curr.is_idle() {
             self.busy_ns += now_ns - self.since_ns;
         }
+        self.settle_foreign(now_ns, false);
+        self.switches += 1;
+    }
+
+    /// **Foreign time**: with a thread on the CPU that is no task of the run, as far as the trace tells. To be called before that begins
+    /// or ends, with the queue length settled.
+    #[inline]
+    pub(crate) fn settle_foreign(&mut self, now_ns: u64, foreign: bool) {
+        if self.foreign {
+            self.foreign_ns += now_ns - self.since_ns;
+        }
         if !self.known {
             self.known = true;
             self.known_since_ns = now_ns;
         }
-        self.since_ns = now_ns;
-        self.switches += 1;
+        (self.foreign, self.since_ns) = (foreign, now_ns);
     }
 
     /// The window begins now: sums begin at 0, the state stays.
     pub(crate) fn open_window(&mut self, now_ns: u64) {
         self.settle_length(now_ns);
-        (self.length_ns, self.busy_ns, self.switches) = (0, 0, 0);
+        (self.length_ns, self.busy_ns, self.foreign_ns, self.switches) = (0, 0, 0, 0);
         self.length_max = self.length();
         self.since_ns = now_ns;
         self.known_since_ns = now_ns;
         self.overhead_ns = [0; OVERHEAD_KINDS];
     }
 
-    /// **Observed time** up to the end of the window: busy or **idle**. Time before a CPU's first switch is neither (it is
+    /// **Observed time** up to the end of the window: busy, foreign or **idle**. Time before a CPU's first switch is neither (it is
     /// unobserved), unless the CPU was known to be idle at the start.
     pub(crate) fn observed_ns(&self, end_ns: u64) -> u64 {
         if self.known { end_ns - self.known_since_ns } else { 0 }
@@ -103,6 +118,6 @@ impl CpuState {
     /// Whether the CPU is idle for work conservation.
     #[inline]
     pub(crate) fn counts_as_idle(&self) -> bool {
-        self.known && self.curr.is_idle() && self.starting.is_idle()
+        self.known && self.curr.is_idle() && !self.foreign && self.starting.is_idle()
     }
 }

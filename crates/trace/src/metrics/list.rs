@@ -56,7 +56,7 @@ fn of_window(part: u64, metrics: &Metrics) -> Option<f64> {
 
 /// A share of all observed CPU time.
 fn of_cpu_time(part: u64, metrics: &Metrics) -> Option<f64> {
-    share(part, metrics.totals.busy_ns + metrics.totals.idle_ns)
+    share(part, metrics.totals.busy_ns + metrics.totals.foreign_ns + metrics.totals.idle_ns)
 }
 
 fn share(part: u64, whole: u64) -> Option<f64> {
@@ -173,7 +173,9 @@ metrics! {
         "that time as a share of the window, 0..1";
     "run_ns", "ns", Neither, |m| number(m.totals.run_ns), "run time of all tasks";
     "busy_share", "1", Neither, |m| of_cpu_time(m.totals.busy_ns, m), "share of observed CPU time with a task on the CPU, 0..1";
-    "idle_ns", "ns", Neither, |m| number(m.totals.idle_ns), "time without a task on the CPU, over all CPUs";
+    "foreign_ns", "ns", Neither, |m| number(m.totals.foreign_ns),
+        "time with a thread of somebody else or of the kernel on the CPU, over all CPUs, as far as the trace tells";
+    "idle_ns", "ns", Neither, |m| number(m.totals.idle_ns), "time with nobody on the CPU, over all CPUs, as far as the trace tells";
     "overhead_ns", "ns", Lower, |m| maybe(overhead_sum(m)),
         "kernel time of all kinds over all CPUs; part of busy or idle time";
     "overhead_share", "1", Lower, |m| of_cpu_time(overhead_sum(m)?, m), "that time as a share of observed CPU time, 0..1";

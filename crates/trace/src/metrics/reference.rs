@@ -83,9 +83,21 @@ impl Reference<'_> {
         let switches = self.events[..=position].iter().rev().filter(|event| event.cpu == cpu);
         let last = switches.filter_map(|event| match event.kind {
             EventKind::Switch { next, .. } => Some(next),
+            EventKind::Foreign { .. } => Some(TaskId::IDLE),
             _ => None,
         });
         last.into_iter().next().or(self.idle_at_start.then_some(TaskId::IDLE))
+    }
+
+    /// Whether a CPU runs a thread that is no task after the event at `position`.
+    fn foreign(&self, cpu: CpuId, position: usize) -> bool {
+        let last =
+            self.events[..=position].iter().rev().filter(|event| event.cpu == cpu).find_map(|event| match event.kind {
+                EventKind::Switch { .. } => Some(false),
+                EventKind::Foreign { thread } => Some(thread.is_some()),
+                _ => None,
+            });
+        last.unwrap_or(false)
     }
 
     /// Index of the restriction a task has after the event at `position`.
@@ -206,11 +218,13 @@ impl Reference<'_> {
         for interval in histories.iter_mut().flat_map(|history| &mut history.queued) {
             let (cpu, from) = (interval.cpu, interval.from);
             let idle = match from.checked_sub(1) {
-                Some(before) => self.current(cpu, before) == Some(TaskId::IDLE),
+                Some(before) => self.current(cpu, before) == Some(TaskId::IDLE) && !self.foreign(cpu, before),
                 None => self.idle_at_start,
             };
             let empty = !all.iter().any(|other| other.cpu == cpu && other.from < from && from <= other.to);
-            let switch = |position: &usize| self.events[*position].cpu == cpu && self.is_switch(*position);
+            let switch = |position: &usize| {
+                self.events[*position].cpu == cpu && (self.is_switch(*position) || self.foreign(cpu, *position))
+            };
             // A preempted task is queued by the switch that makes the CPU do something else.
             if idle && empty && !self.is_switch(from) {
                 interval.starting_to = (from..self.events.len()).find(switch).unwrap_or(self.events.len());
@@ -227,7 +241,9 @@ impl Reference<'_> {
         let queued = || histories.iter().flat_map(|history| &history.queued);
         let starts_on = |cpu| queued().any(|interval| interval.cpu == cpu && interval.starts(position));
         let idle: Vec<CpuId> = (self.machine.cpus())
-            .filter(|cpu| self.current(*cpu, position) == Some(TaskId::IDLE) && !starts_on(*cpu))
+            .filter(|cpu| {
+                self.current(*cpu, position) == Some(TaskId::IDLE) && !self.foreign(*cpu, position) && !starts_on(*cpu)
+            })
             .collect();
         histories.iter().enumerate().any(|(task, history)| {
             let waits = history.queued.iter().any(|interval| interval.covers(position) && !interval.starts(position));
@@ -324,7 +340,8 @@ fn check_over_time(
 ) -> Result<(), TestCaseError> {
     let events = reference.events;
     let cpus = reference.machine.cpu_count();
-    let (mut busy, mut idle, mut length, mut violation) = (vec![0; cpus], vec![0; cpus], vec![0; cpus], 0);
+    let [mut busy, mut foreign, mut idle, mut length] = [0; 4].map(|zero: u64| vec![zero; cpus]);
+    let mut violation = 0;
     let lead = reference.time(0).saturating_sub(start_ns);
     if reference.idle_at_start {
         idle.iter_mut().for_each(|ns| *ns += lead);
@@ -340,19 +357,25 @@ fn check_over_time(
             let queued =
                 histories.iter().flat_map(|h| &h.queued).filter(|i| i.cpu == cpu && i.covers(position)).count();
             length[cpu.index()] += (queued as u64 + u64::from(!current.is_idle())) * elapsed;
-            let time = if current.is_idle() { &mut idle } else { &mut busy };
+            let time = match (current.is_idle(), reference.foreign(cpu, position)) {
+                (true, true) => &mut foreign,
+                (true, false) => &mut idle,
+                (false, _) => &mut busy,
+            };
             time[cpu.index()] += elapsed;
         }
     }
     prop_assert_eq!(metrics.totals.work_conservation_violation_ns, violation);
     for cpu in &metrics.cpus {
         let index = cpu.id.index();
-        prop_assert_eq!((cpu.busy_ns, cpu.idle_ns), (busy[index], idle[index]), "{}", cpu.id);
+        let times = (cpu.busy_ns, cpu.foreign_ns, cpu.idle_ns);
+        prop_assert_eq!(times, (busy[index], foreign[index], idle[index]), "{}", cpu.id);
+        let observed = busy[index] + foreign[index] + idle[index];
         let switch = |event: &&Event| event.cpu == cpu.id && matches!(event.kind, EventKind::Switch { .. });
         let switches = events.iter().filter(switch).filter(|event| reference.counts(event.time_ns)).count();
         prop_assert_eq!(cpu.switches, switches as u64);
-        prop_assert_eq!(cpu.unobserved_ns, metrics.window_ns - busy[index] - idle[index]);
-        let mean = (busy[index] + idle[index] > 0).then(|| length[index] as f64 / (busy[index] + idle[index]) as f64);
+        prop_assert_eq!(cpu.unobserved_ns, metrics.window_ns - observed);
+        let mean = (observed > 0).then(|| length[index] as f64 / observed as f64);
         prop_assert_eq!(cpu.runqueue_length_mean, mean);
     }
     Ok(())

@@ -154,9 +154,12 @@ pub struct Totals {
     pub dominant_llc_run_ns: u64,
     /// Time with a task on the CPU, over all CPUs.
     pub busy_ns: u64,
-    /// Time without, over all CPUs.
+    /// Time with a thread that is no task of the run, over all CPUs, as far as the trace tells.
+    #[serde(default)]
+    pub foreign_ns: u64,
+    /// Time without any thread that the trace tells of, over all CPUs.
     pub idle_ns: u64,
-    /// Time before CPUs' first events, over all CPUs: neither busy nor idle.
+    /// Time before CPUs' first events, over all CPUs: none of these.
     pub unobserved_ns: u64,
     /// Kernel time by kind, over all CPUs. Part of busy or idle time, not on top of it. Empty when the trace reports none:
     /// then it is unknown.
@@ -245,7 +248,10 @@ pub struct CpuMetrics {
     pub switches: u64,
     /// With a task on it.
     pub busy_ns: u64,
-    /// Without.
+    /// With a thread that is no task of the run, as far as the trace tells.
+    #[serde(default)]
+    pub foreign_ns: u64,
+    /// Without any.
     pub idle_ns: u64,
     /// Before its first event: unknown.
     pub unobserved_ns: u64,
@@ -337,7 +343,9 @@ impl Counters {
         let mut run_delay = self.wakeup_latency.clone();
         run_delay.merge(&self.preempt_wait);
         let length_ns: u64 = (0..self.cpus.len()).map(|index| self.length_ns(index, end_ns)).sum();
-        let (busy_ns, idle_ns) = (cpus.iter().map(|cpu| cpu.busy_ns).sum(), cpus.iter().map(|cpu| cpu.idle_ns).sum());
+        let sum = |of: fn(&CpuMetrics) -> u64| cpus.iter().map(of).sum::<u64>();
+        let [busy_ns, foreign_ns, idle_ns] =
+            [sum(|cpu| cpu.busy_ns), sum(|cpu| cpu.foreign_ns), sum(|cpu| cpu.idle_ns)];
         let kinds = MigrationKind::ALL.iter().map(|kind| (kind.name().to_owned(), self.event_kinds[*kind as usize]));
         let mut overhead = [0; OVERHEAD_KINDS];
         for cpu in &self.cpus {
@@ -363,10 +371,11 @@ impl Counters {
             run_ns: tasks.iter().map(|task| task.run_ns).sum(),
             dominant_llc_run_ns: tasks.iter().filter_map(|task| task.llc_run_ns.values().max()).sum(),
             busy_ns,
+            foreign_ns,
             idle_ns,
             unobserved_ns: cpus.iter().map(|cpu| cpu.unobserved_ns).sum(),
             overhead_ns: self.overhead_by_name(&overhead),
-            runqueue_length_mean: ratio(length_ns, busy_ns + idle_ns),
+            runqueue_length_mean: ratio(length_ns, busy_ns + foreign_ns + idle_ns),
             runqueue_length_max: cpus.iter().map(|cpu| cpu.runqueue_length_max).max().unwrap_or(0),
             work_conservation_violation_ns: self.work.violation_ns(end_ns),
             counters: by_name(&tables.counters, &self.counters),
@@ -448,15 +457,17 @@ impl Counters {
         let cpu = &self.cpus[index];
         let open = if cpu.curr.is_idle() { 0 } else { end_ns - cpu.since_ns };
         let busy_ns = cpu.busy_ns + open;
-        let idle_ns = cpu.observed_ns(end_ns) - busy_ns;
+        let foreign_ns = cpu.foreign_ns + if cpu.foreign { end_ns - cpu.since_ns } else { 0 };
+        let observed_ns = cpu.observed_ns(end_ns);
         CpuMetrics {
             id: CpuId::from_index(index),
             switches: cpu.switches,
             busy_ns,
-            idle_ns,
-            unobserved_ns: window_ns - busy_ns - idle_ns,
+            foreign_ns,
+            idle_ns: observed_ns - busy_ns - foreign_ns,
+            unobserved_ns: window_ns - observed_ns,
             overhead_ns: self.overhead_by_name(&cpu.overhead_ns),
-            runqueue_length_mean: ratio(self.length_ns(index, end_ns), busy_ns + idle_ns),
+            runqueue_length_mean: ratio(self.length_ns(index, end_ns), observed_ns),
             runqueue_length_max: cpu.length_max,
         }
     }

@@ -6,8 +6,11 @@ use crate::{MigrationKind, OverheadKind, PrevState, SearchStart, SearchStep, Sli
 pub const SCHEMA_MAJOR: u32 = 1;
 
 /// Version that new tables and columns raise; readers ignore what they do not know. 1: scores, where they were sampled. 2: wakers.
-/// 3: reasons of places.
-pub const SCHEMA_MINOR: u32 = 3;
+/// 3: reasons of places. 4: threads beside the run's, where a recorder tells.
+pub const SCHEMA_MINOR: u32 = 4;
+
+/// The version of a store without such threads: a store says the one that its tables need.
+pub(crate) const SCHEMA_MINOR_WITHOUT_FOREIGN: u32 = 3;
 
 /// Key of the schema version in the metadata of every file.
 pub(crate) const SCHEMA_KEY: &str = "warmcore.schema";
@@ -175,6 +178,12 @@ pub(crate) const SCORES: Table = Table {
     ],
 };
 
+/// There only where a recorder tells of threads beside the run's.
+pub(crate) const FOREIGN: Table = Table {
+    name: "foreign",
+    columns: &[SEQUENCE, TIME, CPU, column("thread", Kind::OptionalId), column("name", Kind::Text)],
+};
+
 pub(crate) const OVERHEAD: Table = Table {
     name: "overhead",
     columns: &[SEQUENCE, TIME, CPU, column("kind", Kind::Word(&OVERHEADS)), column("duration_ns", Kind::Int64)],
@@ -235,7 +244,7 @@ mod tests {
 
     #[test]
     fn every_event_table_begins_with_sequence_time_and_cpu() {
-        for table in EVENT_TABLES.into_iter().chain([SCORES]) {
+        for table in EVENT_TABLES.into_iter().chain([SCORES, FOREIGN]) {
             let names: Vec<&str> = table.columns.iter().take(3).map(|column| column.name).collect();
             assert_eq!(names, ["sequence", "time_ns", "cpu"], "{}", table.name);
         }

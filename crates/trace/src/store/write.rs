@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use warmcore_topology::{CpuId, Machine};
 
 use super::error::StoreError;
-use super::schema::{self, SCHEMA_KEY, SCHEMA_MAJOR, SCHEMA_MINOR, Table};
+use super::schema::{self, SCHEMA_KEY, SCHEMA_MAJOR, SCHEMA_MINOR, SCHEMA_MINOR_WITHOUT_FOREIGN, Table};
 use super::table::{Cell, TableWriter};
 use crate::{Event, EventKind, PlaceReason, RunTables, Sink, Slice, SliceBuilder, TaskInfo};
 
@@ -57,6 +57,8 @@ pub struct Store {
     overhead: TableWriter,
     /// Where scores are sampled.
     scores: Option<TableWriter>,
+    /// Where threads beside the run's are told.
+    foreign: Option<TableWriter>,
     slices: TableWriter,
     topology: TableWriter,
     tasks: TableWriter,
@@ -66,6 +68,8 @@ pub struct Store {
     phase_names: Vec<ByteArray>,
     decision_names: Vec<ByteArray>,
     score_names: Vec<ByteArray>,
+    foreign_names: Vec<ByteArray>,
+    idle: ByteArray,
     tables: RunTables,
     machine: Machine,
     info: StoreInfo,
@@ -99,6 +103,7 @@ impl Store {
             decisions: create(schema::DECISIONS)?,
             overhead: create(schema::OVERHEAD)?,
             scores: (!tables.scores.is_empty()).then(|| create(schema::SCORES)).transpose()?,
+            foreign: (!tables.foreign.is_empty()).then(|| create(schema::FOREIGN)).transpose()?,
             slices: create(schema::SLICES)?,
             topology: create(schema::TOPOLOGY)?,
             tasks: create(schema::TASKS)?,
@@ -108,6 +113,8 @@ impl Store {
             phase_names: names(&tables.phases),
             decision_names: tables.decisions.iter().map(|kind| ByteArray::from(kind.name().as_str())).collect(),
             score_names: names(&tables.scores),
+            foreign_names: tables.foreign.iter().map(|thread| ByteArray::from(thread.label().as_str())).collect(),
+            idle: ByteArray::from("idle"),
             tables: tables.clone(),
             machine: machine.clone(),
             info: info.clone(),
@@ -177,6 +184,18 @@ impl Store {
                     scores.push([sequence, time, cpu, index, name, task, Cell::Int(value)])?;
                 }
             }
+            EventKind::Foreign { thread } => {
+                let (index, label) = match thread {
+                    Some(thread) => (Cell::id(thread), name(&self.foreign_names, event, "foreign", thread)?),
+                    None => (Cell::None, Cell::Text(&self.idle)),
+                };
+                // Without threads there is nothing to tell.
+                if let Some(foreign) = &mut self.foreign {
+                    foreign.push([sequence, time, cpu, index, label])?;
+                } else {
+                    return Ok(());
+                }
+            }
             // No event of a trace: it is had again by simulating the run again, and takes no number.
             EventKind::BalanceDetail { .. } => return Ok(()),
             EventKind::Overhead { kind, duration_ns } => {
@@ -206,7 +225,7 @@ impl Store {
     pub fn finish(mut self, end_ns: u64, tasks: &[TaskInfo]) -> Result<(), StoreError> {
         let described = self.describe(end_ns, tasks);
         let metadata = vec![
-            (SCHEMA_KEY.to_owned(), format!("{SCHEMA_MAJOR}.{SCHEMA_MINOR}")),
+            (SCHEMA_KEY.to_owned(), self.version()),
             ("warmcore.tool_version".to_owned(), self.info.tool_version.clone()),
             ("warmcore.clock".to_owned(), self.info.clock.clone()),
             ("warmcore.host_id".to_owned(), self.info.host_id.clone()),
@@ -230,9 +249,16 @@ impl Store {
         writers
             .into_iter()
             .chain(self.scores)
+            .chain(self.foreign)
             .chain([self.meta])
             .map(|writer| writer.finish(&metadata))
             .fold(described, Result::and)
+    }
+
+    /// The schema that its tables need.
+    fn version(&self) -> String {
+        let minor = if self.foreign.is_some() { SCHEMA_MINOR } else { SCHEMA_MINOR_WITHOUT_FOREIGN };
+        format!("{SCHEMA_MAJOR}.{minor}")
     }
 
     /// Fills the tables that are not events.
@@ -268,7 +294,7 @@ impl Store {
             value.map_err(|error| StoreError::Meta { path: self.meta.path().to_owned(), problem: error.to_string() })
         };
         Ok(BTreeMap::from([
-            ("schema", format!("{SCHEMA_MAJOR}.{SCHEMA_MINOR}")),
+            ("schema", self.version()),
             ("tool_version", self.info.tool_version.clone()),
             ("clock", self.info.clock.clone()),
             ("host_id", self.info.host_id.clone()),

@@ -1,0 +1,114 @@
+//! What a user can do about groups, with the interfaces that kernels have. Nothing of it is done here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use warmcore_replay::Groups;
+
+use crate::commands::recording::Loaded;
+
+/// Groups that commands are printed for.
+const MOST_SHOWN: usize = 6;
+
+/// The commands, with the CPUs of each group where they are known (`lists`, on the machine of that name), and what they do.
+pub(super) fn how_to_act(
+    loaded: &Loaded,
+    groups: &Groups,
+    machine: Option<&str>,
+    lists: &BTreeMap<usize, String>,
+) -> String {
+    if !loaded.recording.has_wakers() {
+        return "\nTo tell, record with `sched_waking`, as `warmcore record` does.\n".into();
+    }
+    if groups.groups.is_empty() {
+        return "\nNo threads belong together, as far as wakeups tell.\n".into();
+    }
+    let mut text = String::from(
+        "\nTo act on it (nothing was changed):\n  \
+         warmcore group RECORDING --out groups.json    a workload in which cache-aware schedulers keep each group together\n",
+    );
+    if loaded.numbered {
+        bind(&mut text, groups, machine, lists);
+        gather(&mut text, loaded, groups);
+    }
+    text
+}
+
+/// Binding single threads.
+fn bind(text: &mut String, groups: &Groups, machine: Option<&str>, lists: &BTreeMap<usize, String>) {
+    let _ = match machine {
+        Some(machine) => writeln!(text, "Each group on an LLC of {machine}:"),
+        None => writeln!(
+            text,
+            "Each group on an LLC; CPUS are those of one (`lscpu --caches=NAME,ONE-SIZE`, or --machine names them):"
+        ),
+    };
+    for (position, group) in groups.groups.iter().enumerate().take(MOST_SHOWN) {
+        let ids: Vec<String> = group.threads.iter().map(i32::to_string).collect();
+        let number = position + 1;
+        let _ = match (machine, lists.get(&position)) {
+            (Some(_), None) => {
+                writeln!(text, "  group {number} needs more CPUs than a node has: leave it to the kernel")
+            }
+            (_, list) => writeln!(
+                text,
+                "  for t in {}; do taskset -p --cpu-list {} $t; done    group {number}",
+                ids.join(" "),
+                list.map_or("CPUS", String::as_str)
+            ),
+        };
+    }
+    text.push_str(
+        "taskset binds single threads, of any process of yours (others' need CAP_SYS_NICE), until they end or bind themselves anew; threads that \
+         they create afterwards are bound too, those of others are not. The same for good: a threaded cgroup for each group below the process's own \
+         (`echo threaded > cgroup.type`, the CPUs into cpuset.cpus, each thread's number into cgroup.threads), which no thread can leave by itself.\n",
+    );
+}
+
+/// What cache-aware scheduling does for these groups: it gathers processes.
+fn gather(text: &mut String, loaded: &Loaded, groups: &Groups) {
+    let process = |thread: &i32| loaded.histories.threads.get(thread).and_then(|history| history.process);
+    let mut holds: BTreeMap<i32, BTreeSet<usize>> = BTreeMap::new();
+    let mut across = Vec::new();
+    for (number, group) in (1..).zip(&groups.groups) {
+        let processes: BTreeSet<Option<i32>> = group.threads.iter().map(process).collect();
+        if processes.len() > 1 {
+            across.push(number);
+        }
+        for process in processes.into_iter().flatten() {
+            holds.entry(process).or_default().insert(number);
+        }
+    }
+    let list = |numbers: &mut dyn Iterator<Item = usize>| {
+        numbers.map(|number| number.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    for (process, numbers) in holds {
+        let inside = || numbers.iter().copied().filter(|number| !across.contains(number));
+        match inside().count() {
+            0 => {}
+            1 => {
+                let _ = writeln!(
+                    text,
+                    "Cache-aware scheduling (Linux 7.2) gathers process {process}, and with it group {}, by itself.",
+                    list(&mut inside())
+                );
+            }
+            _ => {
+                let _ = writeln!(
+                    text,
+                    "Process {process} holds groups {}: cache-aware scheduling (Linux 7.2) gathers whole processes, and would mix them on one LLC. \
+                     Bind them instead.",
+                    list(&mut inside())
+                );
+            }
+        }
+    }
+    if !across.is_empty() {
+        let _ = writeln!(
+            text,
+            "Groups of several processes ({}) no released kernel gathers by itself: bind them, or give their processes one cgroup with cpuset.cpus.",
+            list(&mut across.iter().copied())
+        );
+    }
+    text.push_str("Groups of threads that are no processes the proposed prctl(PR_SCHED_CACHE) would name; no released kernel has it.\n");
+}
