@@ -19,7 +19,7 @@ const POLICIES: [(&str, &str); 3] = [
 ];
 
 fn program(path: &str) -> ScxProgram {
-    ScxProgram { program: path.to_owned(), arguments: Vec::new() }
+    ScxProgram { program: path.to_owned(), arguments: Vec::new(), is_ended: false }
 }
 
 fn machine(text: &str) -> Machine {
@@ -52,7 +52,7 @@ fn each_program_in_bpf_schedules_as_the_same_policy_in_rust_to_the_last_event() 
         for (shape, load) in cases {
             let (machine, workload) = (machine(shape), workload(load));
             let setup = Setup::new(&machine, &workload, 7).unwrap();
-            let capture = programs::load(&program(path), &machine).unwrap_or_else(|error| panic!("{path}: {error}"));
+            let capture = programs::capture(&program(path), &machine).unwrap_or_else(|error| panic!("{path}: {error}"));
             assert!(capture.missing().next().is_none(), "{path}: {:?}", capture.needs);
             assert_eq!(capture.object.name(), policy.replace('-', "_"));
             let (mut events, mut native): (Vec<Event>, Vec<Event>) = Default::default();

@@ -185,6 +185,8 @@ pub struct Maps {
     pub memory: Memory,
     /// User space goes on, and reads ring buffers when it comes to it.
     pub user_space_reads: bool,
+    /// There are new records for it.
+    pub rings_were_filled: bool,
     maps: Vec<Map>,
     cpus: u32,
 }
@@ -211,7 +213,7 @@ impl Maps {
     /// # Errors
     /// When the system has no address space.
     pub fn new(cpus: u32) -> Result<Self, MemoryError> {
-        Ok(Self { memory: Memory::new()?, user_space_reads: false, maps: Vec::new(), cpus })
+        Ok(Self { memory: Memory::new()?, user_space_reads: false, rings_were_filled: false, maps: Vec::new(), cpus })
     }
 
     /// As they were when the image was taken; changes stay here.
@@ -220,7 +222,13 @@ impl Maps {
     /// When the system has no address space.
     pub fn copy(image: &MapsImage) -> Result<Self, MemoryError> {
         let memory = Memory::copy(&image.memory)?;
-        Ok(Self { memory, user_space_reads: false, maps: image.maps.clone(), cpus: image.cpus })
+        Ok(Self {
+            memory,
+            user_space_reads: false,
+            rings_were_filled: false,
+            maps: image.maps.clone(),
+            cpus: image.cpus,
+        })
     }
 
     /// What they are now.

@@ -316,10 +316,9 @@ impl Code {
         self.instructions
     }
 
-    /// Where the function begins that an address is in, if it is in one: the nearest before it.
-    #[must_use]
-    pub fn function_before(&self, address: u64) -> Option<u64> {
-        self.addresses.iter().map(|&begin| begin.addr() as u64).filter(|&begin| begin <= address).max()
+    /// Where its functions begin.
+    pub fn addresses(&self) -> impl Iterator<Item = u64> {
+        self.addresses.iter().map(|begin| begin.addr() as u64)
     }
 
     /// Functions that were translated.

@@ -28,8 +28,8 @@ pub struct Request<'a> {
     pub kernel: &'a TargetKernel,
     /// How long it may take until it attaches.
     pub timeout: Duration,
-    /// Directory for the files that it reads of the machine; `None` for one in memory that goes when they do.
-    pub files: Option<&'a Path>,
+    /// The files that it reads of the machine ([`MachineFiles`](crate::MachineFiles)).
+    pub files: &'a Path,
     /// How it finds them.
     pub paths: Paths,
 }
@@ -112,6 +112,14 @@ pub enum LoaderError {
         /// Its last lines.
         said: String,
     },
+    /// It prints without an end.
+    #[error("`{program}` prints without an end, and has attached no scheduler; it said last: {said}")]
+    Floods {
+        /// The loader.
+        program: String,
+        /// Its last lines.
+        said: String,
+    },
     /// What it loads cannot be run.
     #[error("`{program}`: {source}")]
     Object {
@@ -121,10 +129,8 @@ pub enum LoaderError {
         source: ObjectError,
     },
     /// The files of the machine cannot be written.
-    #[error("the files that `{program}` reads of the machine cannot be written: {source}")]
+    #[error("the files that loaders read of the machine cannot be written: {source}")]
     Files {
-        /// The loader.
-        program: String,
         /// Why.
         source: io::Error,
     },
@@ -150,45 +156,27 @@ fn not_modelled(missing: &[Need]) -> String {
     if names.is_empty() { String::new() } else { format!(" (not modelled of what it asked for: {})", names.join(", ")) }
 }
 
-/// Runs a loader until it attaches its scheduler.
+/// Runs a loader until it attaches its scheduler, in this process.
 ///
 /// # Errors
 /// When it cannot be started, ends, hangs, or loads what cannot be run.
 #[cfg(target_arch = "x86_64")]
 pub fn capture(request: &Request<'_>) -> Result<Capture, LoaderError> {
-    let (_root, server, _host, stopped) = begin(request, false)?;
-    match stopped {
-        // The loader ends with its server.
-        Stopped::Attached(_, capture) => Ok(*capture),
-        other => Err(server.refuse(request, &other)),
-    }
+    Ok(crate::start(request, || Ok(()))?.capture)
 }
 
-/// What there is of a loader when it has attached, or is no longer answered: its files, who answers it, what it loaded into, and why.
+/// What there is of a loader when it has attached, or is no longer answered: who answers it, what it loaded into, and why.
 #[cfg(target_arch = "x86_64")]
-type Begun = (tempfile::TempDir, Server, Box<Host>, Stopped);
+type Begun = (Server, Box<Host>, Stopped);
 
 /// Starts a loader and answers it until it attaches.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn begin(request: &Request<'_>, goes_on: bool) -> Result<Begun, LoaderError> {
+pub(crate) fn begin(request: &Request<'_>, seal: impl FnOnce() -> io::Result<()>) -> Result<Begun, LoaderError> {
     let program = request.program.display().to_string();
     if request.machine.cpus().any(|cpu| request.machine.os_index(cpu) != cpu.0) {
         return Err(LoaderError::Numbers { program, machine: request.machine.name().to_owned() });
     }
-    let files = |source| LoaderError::Files { program: program.clone(), source };
-    let root = request.files.map_or_else(directory_in_memory, tempfile::tempdir_in).map_err(files)?;
-    crate::files::write(request.machine, request.kernel, root.path()).map_err(files)?;
-    let (server, host, stopped) = crate::server::begin(request, root.path(), goes_on)?;
-    Ok((root, server, host, stopped))
-}
-
-/// A directory of its own for thousands of small files: in memory where the system has such a place, as a disk takes longer for them than everything else.
-///
-/// # Errors
-/// When there is no place for it.
-#[cfg(target_arch = "x86_64")]
-pub fn directory_in_memory() -> io::Result<tempfile::TempDir> {
-    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
+    crate::server::begin(request, seal)
 }
 
 /// Runs a loader until it attaches its scheduler.

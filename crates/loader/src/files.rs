@@ -2,9 +2,10 @@
 //!
 //! Which: `docs/spec/bpf-runtime.md` section 4.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::path::Path;
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
 
 use warmcore_topology::{CacheKind, Machine, format_cpu_list, write_sysfs_tree};
 
@@ -13,8 +14,77 @@ use crate::kernel::TargetKernel;
 /// Lowest and highest frequency that CPUs are said to have, in kHz, where the machine has none.
 const FREQUENCIES_KHZ: (u32, u32) = (1_500_000, 3_700_000);
 
+/// Where they are kept, if there is such a place: in memory, as a disk takes longer for thousands of small files than everything else.
+const IN_MEMORY: &str = "/dev/shm";
+
+/// What the names of their directories begin with.
+const PREFIX: &str = "warmcore-machine-";
+
+/// File of a directory that is locked as long as its owner lives.
+const LOCK: &str = ".owner";
+
+/// The files of a machine and a kernel, in a directory of their own that goes with this. What others have left who were ended before they could
+/// remove it goes when the next is made.
+#[derive(Debug)]
+pub struct MachineFiles {
+    path: PathBuf,
+    _directory: tempfile::TempDir,
+    _lock: File,
+}
+
+impl MachineFiles {
+    /// Writes them.
+    ///
+    /// # Errors
+    /// When there is no place for them.
+    pub fn new(machine: &Machine, kernel: &TargetKernel) -> io::Result<Self> {
+        remove_left(Path::new(IN_MEMORY));
+        let builder = || {
+            let mut builder = tempfile::Builder::new();
+            builder.prefix(PREFIX);
+            builder
+        };
+        let directory = builder().tempdir_in(IN_MEMORY).or_else(|_| builder().tempdir())?;
+        // It has its name when it is locked, as others would take it for one that was left.
+        let [new, name] = ["new", LOCK].map(|name| directory.path().join(name));
+        let lock = File::create(&new)?;
+        try_lock(&lock)?;
+        fs::rename(new, name)?;
+        let path = directory.path().join("root");
+        fs::create_dir(&path)?;
+        write(machine, kernel, &path)?;
+        Ok(Self { path, _directory: directory, _lock: lock })
+    }
+
+    /// Where they are.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+fn try_lock(file: &File) -> io::Result<()> {
+    // SAFETY: a descriptor that is open.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Removes directories whose owner is gone. What cannot be removed stays.
+fn remove_left(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    let ours = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    for path in ours.map(|entry| entry.path()) {
+        // One without a lock is about to get it.
+        if File::open(path.join(LOCK)).is_ok_and(|lock| try_lock(&lock).is_ok()) {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
 /// Writes them below `root`, which is an empty directory.
-pub(crate) fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io::Result<()> {
+fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io::Result<()> {
     write_sysfs_tree(machine, root).map_err(io::Error::other)?;
     let write = |path: &str, text: &str| {
         let path = root.join(path);
@@ -65,12 +135,12 @@ pub(crate) fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io
     write("proc/sys/kernel/pid_max", "4194304\n")?;
     write("proc/sys/kernel/osrelease", &format!("{}\n", kernel.release))?;
     write("proc/mounts", "tracefs /sys/kernel/tracing tracefs rw 0 0\n")?;
-    write_cpu_times(root, &vec![(0, 0); machine.cpu_count()])?;
+    write("proc/sys/kernel/pid_max", "4194304\n")?;
     write(&format!("boot/config-{}", kernel.release), &kernel.configuration)
 }
 
-/// Writes `/proc/stat` from how long each CPU has been busy and idle, in ns: its lines of CPU time, in hundredths of a second.
-pub(crate) fn write_cpu_times(root: &Path, times: &[(u64, u64)]) -> io::Result<()> {
+/// `/proc/stat` by how long each CPU has been busy and idle, in ns: its lines of CPU time, in hundredths of a second.
+pub(crate) fn cpu_times_text(times: &[(u64, u64)]) -> String {
     const TICK_NS: u64 = 10_000_000;
     let line = |name: &str, (busy, idle): (u64, u64)| {
         format!("{name} {} 0 0 {} 0 0 0 0 0 0\n", busy / TICK_NS, idle / TICK_NS)
@@ -81,7 +151,7 @@ pub(crate) fn write_cpu_times(root: &Path, times: &[(u64, u64)]) -> io::Result<(
         text.push_str(&line(&format!("cpu{cpu}"), one));
     }
     text.push_str("intr 0\nctxt 0\nbtime 1700000000\nprocesses 1\nprocs_running 1\nprocs_blocked 0\n");
-    fs::write(root.join("proc/stat"), text)
+    text
 }
 
 /// Loaders take `index2` for the second level and `index3` for the third, whatever is written in them: the first level is two entries.

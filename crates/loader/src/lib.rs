@@ -23,9 +23,15 @@ mod live;
 #[cfg(target_arch = "x86_64")]
 mod namespace;
 #[cfg(target_arch = "x86_64")]
+mod output;
+#[cfg(target_arch = "x86_64")]
+mod owner;
+#[cfg(target_arch = "x86_64")]
 mod paths;
 #[cfg(target_arch = "x86_64")]
 mod process;
+#[cfg(target_arch = "x86_64")]
+mod rings;
 #[cfg(target_arch = "x86_64")]
 mod server;
 #[cfg(target_arch = "x86_64")]
@@ -33,12 +39,13 @@ mod waits;
 #[cfg(target_arch = "x86_64")]
 mod worker;
 
-#[cfg(target_arch = "x86_64")]
-pub use capture::directory_in_memory;
 pub use capture::{Capture, LoaderError, Paths, Request, capture};
+pub use files::MachineFiles;
 pub use kernel::{KernelError, TargetKernel};
 #[cfg(target_arch = "x86_64")]
 pub use live::{Attached, Live, start};
+#[cfg(target_arch = "x86_64")]
+pub use output::Output;
 #[cfg(target_arch = "x86_64")]
 pub use server::messages::Messages;
 #[cfg(target_arch = "x86_64")]

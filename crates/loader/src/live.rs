@@ -1,52 +1,58 @@
 //! A loader that goes on after it has attached, in simulated time.
 //!
 //! While it runs, simulated time stands; it is left alone until all its threads wait, and answered again when simulated time has come to where one
-//! of them goes on. So its decisions take effect at instants of the run, whatever this computer does meanwhile. With more than one thread that decides
-//! something, the order in which they run within one instant is this computer's, and runs may differ; the schedulers whose loader decides do so
-//! in one thread (`docs/spec/bpf-runtime.md` section 11).
+//! of them goes on. So its decisions take effect at instants of the run, whatever this computer does meanwhile. Threads whose waits end at one instant
+//! go on one after the other; only threads that wake or start each other run at the same time, in this computer's order.
 
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use warmcore_scx::bytecode::{Host, Moment, Object, UserSpace};
+use warmcore_scx::bytecode::{Host, Moment, UserSpace};
 
-use crate::capture::{LoaderError, Request};
+use crate::capture::{Capture, LoaderError, Request};
+use crate::output::Output;
 use crate::process::Call;
-use crate::server::{Server, Stopped, last_words};
+use crate::server::{Server, Stopped};
 
 /// How long a loader may take, by this computer's clock, until all its threads wait again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long is waited for a call before threads are looked at.
-const LOOK: Duration = Duration::from_micros(200);
+const LOOK: Duration = Duration::from_micros(20);
 
-/// A loader that has attached its scheduler and waits to go on.
+/// A loader that has attached its scheduler and waits to go on. It ends with this.
 pub struct Live {
     server: Server,
     /// The call that attached, until it is answered.
     attaching: Option<Call>,
-    root: tempfile::TempDir,
 }
 
 /// A scheduler with the loader that belongs to it.
 pub struct Attached {
     /// What it has loaded.
-    pub object: std::sync::Arc<Object>,
+    pub capture: Capture,
     /// The kernel that it has loaded it into.
     pub host: Box<Host>,
     /// The loader.
     pub loader: Live,
+    /// What it prints.
+    pub output: Rc<RefCell<Output>>,
 }
 
-/// Runs a loader until it attaches its scheduler, and keeps it.
+/// Starts a loader, has this process sealed by `seal`, which no call of the loader is answered before, and keeps the loader when it attaches its
+/// scheduler.
 ///
 /// # Errors
-/// As [`capture`](crate::capture).
-pub fn start(request: &Request<'_>) -> Result<Attached, LoaderError> {
-    let (root, server, host, stopped) = crate::capture::begin(request, true)?;
+/// As [`capture`](crate::capture), and when this process cannot be sealed.
+pub fn start(request: &Request<'_>, seal: impl FnOnce() -> io::Result<()>) -> Result<Attached, LoaderError> {
+    let (server, host, stopped) = crate::capture::begin(request, seal)?;
     match stopped {
         Stopped::Attached(call, capture) => {
-            let loader = Live { server, attaching: Some(call), root };
-            Ok(Attached { object: capture.object, host, loader })
+            let output = Rc::clone(&server.output);
+            let loader = Live { server, attaching: Some(call) };
+            Ok(Attached { capture: *capture, host, loader, output })
         }
         other => Err(server.refuse(request, &other)),
     }
@@ -54,17 +60,16 @@ pub fn start(request: &Request<'_>) -> Result<Attached, LoaderError> {
 
 impl UserSpace for Live {
     fn go_on(&mut self, host: &mut Host, moment: &Moment) -> Result<Option<u64>, String> {
-        crate::files::write_cpu_times(self.root.path(), &moment.cpus).map_err(|error| self.said(&error.to_string()))?;
         if let Some(call) = self.attaching.take() {
             self.server.answer_attached(&call);
         }
         self.server.advance(moment);
         let until = Instant::now() + PATIENCE;
         loop {
-            match self.server.one(host, self.root.path(), LOOK) {
+            match self.server.one(host, LOOK) {
                 Err(error) => return Err(self.said(&error)),
                 Ok(true) => {}
-                Ok(false) if self.server.rests() => return Ok(self.server.next_ns()),
+                Ok(false) if self.server.rests(host) => return Ok(self.server.next_ns()),
                 Ok(false) if Instant::now() > until => {
                     let seconds = PATIENCE.as_secs();
                     return Err(
@@ -79,6 +84,6 @@ impl UserSpace for Live {
 
 impl Live {
     fn said(&mut self, what: &str) -> String {
-        format!("the loader: {what}; it said last: {}", last_words(&mut self.server.output))
+        format!("the loader: {what}; it said last: {}", self.server.output.borrow_mut().last_words())
     }
 }

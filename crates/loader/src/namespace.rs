@@ -26,13 +26,9 @@ impl Mounts {
     ///
     /// # Errors
     /// When they cannot be made, or there is no `/boot` to show anything in.
-    pub fn prepare(root: &Path, goes_on: bool) -> io::Result<Self> {
+    pub fn prepare(root: &Path) -> io::Result<Self> {
         let proc = root.join("proc");
         fs::create_dir_all(proc.join(HOST))?;
-        if !goes_on {
-            // The accounts of CPU time are this computer's then.
-            fs::remove_file(proc.join("stat"))?;
-        }
         link_others(Path::new("/proc"), &proc, Path::new("/proc").join(HOST).as_path())?;
         link_others(Path::new("/proc/sys"), &proc.join("sys"), &Path::new("/proc").join(HOST).join("sys"))?;
         fs::metadata("/boot")?;
@@ -125,11 +121,10 @@ fn link_others(theirs: &Path, ours: &Path, by: &Path) -> io::Result<()> {
         }
     }
     // What is hidden from a loader stays so.
-    let hidden = ours.join("config.gz");
-    if fs::read_link(&hidden).is_ok() {
-        fs::remove_file(hidden)?;
+    match fs::remove_file(ours.join("config.gz")) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
-    Ok(())
 }
 
 fn text(path: &OsStr) -> io::Result<CString> {

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Seek as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
@@ -32,8 +32,10 @@ pub const CALLS: [i64; 20] = [
     libc::SYS_bind,
 ];
 
-/// Those that are looked at where mounts show the machine: what would change something.
-pub const CHANGES: [i64; 9] = [
+/// Those that are looked at where mounts show the machine: what would change something, and what opens the accounts of CPU time.
+pub const WHERE_MOUNTED: [i64; 11] = [
+    libc::SYS_open,
+    libc::SYS_openat,
     libc::SYS_mkdir,
     libc::SYS_mkdirat,
     libc::SYS_unlink,
@@ -48,23 +50,34 @@ pub const CHANGES: [i64; 9] = [
 /// Where schedulers put the socket of their statistics. Nothing of it is made.
 const STATISTICS: &str = "/var/run/scx";
 
-/// The file of the simulated machine that stands for a path.
-fn stands_for(path: &str, goes_on: bool) -> bool {
+/// The accounts of CPU time, which are those of the run at any moment.
+const ACCOUNTS: &str = "/proc/stat";
+
+/// What is shown of the machine.
+pub struct Files<'a> {
+    /// Its files.
+    pub root: &'a Path,
+    /// Whether they are mounted where the loader looks.
+    pub are_mounted: bool,
+    /// Of each CPU how long it has been busy and idle, in ns.
+    pub cpu_times: &'a [(u64, u64)],
+}
+
+/// Whether a file of the simulated machine stands for a path.
+fn stands_for(path: &str) -> bool {
     const FILES: [&str; 4] = ["/proc/kallsyms", "/proc/mounts", "/proc/schedstat", "/proc/config.gz"];
     path == "/sys"
         || path.starts_with("/sys/")
         || path.starts_with("/proc/sys/kernel/")
         || path.starts_with("/boot/config-")
         || FILES.contains(&path)
-        // The accounts of CPU time, for one that decides by them.
-        || (goes_on && path == "/proc/stat")
 }
 
 /// Answers a call of [`CALLS`]; false if it is not about the machine.
-pub fn serve(process: &Process, call: &Call, root: &Path, goes_on: bool) -> io::Result<bool> {
+pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bool> {
     let number = i64::from(call.number);
     if number == libc::SYS_bind {
-        return bind(process, call, root);
+        return bind(process, call);
     }
     let at = matches!(
         number,
@@ -97,14 +110,30 @@ pub fn serve(process: &Process, call: &Call, root: &Path, goes_on: bool) -> io::
         );
         return Ok(true);
     }
-    if !stands_for(&path, goes_on) {
+    if path == ACCOUNTS && [libc::SYS_open, libc::SYS_openat].contains(&number) {
+        let mut file = File::from(crate::memory_file(c"stat")?);
+        file.write_all(crate::files::cpu_times_text(files.cpu_times).as_bytes())?;
+        file.rewind()?;
+        process.answer_with(call, file.as_fd());
+        return Ok(true);
+    }
+    let opens = [libc::SYS_open, libc::SYS_openat].contains(&number);
+    if !stands_for(&path) || files.are_mounted && opens {
         return Ok(false);
     }
-    let ours = CString::new(format!("{}{path}", root.display())).map_err(io::Error::other)?;
+    // What leads upwards leads out of it.
+    if path.split('/').any(|part| part == "..") {
+        return Err(io::Error::from_raw_os_error(libc::ENOENT));
+    }
+    let ours = format!("{}{path}", files.root.display());
+    let ours_c = CString::new(ours.as_str()).map_err(io::Error::other)?;
     match number {
         libc::SYS_open | libc::SYS_openat => {
             // SAFETY: a path that ends with a zero; what is got is owned.
-            let opened = unsafe { libc::open(ours.as_ptr(), arguments[0] as i32 & !libc::O_CREAT | libc::O_CLOEXEC) };
+            // A loader must not change what others are shown, nor have this process wait.
+            let wanted = arguments[0] as i32;
+            let flags = wanted & (libc::O_DIRECTORY | libc::O_PATH) | libc::O_NONBLOCK | libc::O_CLOEXEC;
+            let opened = unsafe { libc::open(ours_c.as_ptr(), flags) };
             if opened < 0 {
                 process.answer(call, Err(last_error()));
             } else {
@@ -122,7 +151,7 @@ pub fn serve(process: &Process, call: &Call, root: &Path, goes_on: bool) -> io::
             // SAFETY: the kernel fills the structure.
             let (result, stat) = unsafe {
                 let mut stat: libc::stat = std::mem::zeroed();
-                (libc::fstatat(libc::AT_FDCWD, ours.as_ptr(), &raw mut stat, flags), stat)
+                (libc::fstatat(libc::AT_FDCWD, ours_c.as_ptr(), &raw mut stat, flags), stat)
             };
             answer_with_structure(process, call, result, arguments[0], &stat)?;
         }
@@ -130,18 +159,23 @@ pub fn serve(process: &Process, call: &Call, root: &Path, goes_on: bool) -> io::
             // SAFETY: as above.
             let (result, stat) = unsafe {
                 let mut stat: libc::statx = std::mem::zeroed();
-                let result =
-                    libc::statx(libc::AT_FDCWD, ours.as_ptr(), arguments[0] as i32, arguments[1] as u32, &raw mut stat);
+                let result = libc::statx(
+                    libc::AT_FDCWD,
+                    ours_c.as_ptr(),
+                    arguments[0] as i32,
+                    arguments[1] as u32,
+                    &raw mut stat,
+                );
                 (result, stat)
             };
             answer_with_structure(process, call, result, arguments[2], &stat)?;
         }
         libc::SYS_access | libc::SYS_faccessat | libc::SYS_faccessat2 => {
             // SAFETY: a path that ends with a zero.
-            let result = unsafe { libc::access(ours.as_ptr(), arguments[0] as i32) };
+            let result = unsafe { libc::access(ours_c.as_ptr(), arguments[0] as i32) };
             process.answer(call, if result == 0 { Ok(0) } else { Err(last_error()) });
         }
-        libc::SYS_readlink | libc::SYS_readlinkat => match std::fs::read_link(format!("{}{path}", root.display())) {
+        libc::SYS_readlink | libc::SYS_readlinkat => match std::fs::read_link(&ours) {
             Ok(target) => {
                 use std::os::unix::ffi::OsStrExt as _;
                 let bytes = target.as_os_str().as_bytes();
@@ -173,8 +207,8 @@ fn answer_with_structure<T>(process: &Process, call: &Call, result: i32, address
     Ok(())
 }
 
-/// A socket for statistics is bound in our directory instead, through a copy of the descriptor.
-fn bind(process: &Process, call: &Call, root: &Path) -> io::Result<bool> {
+/// A socket for statistics gets a name of no file instead, through a copy of the descriptor.
+fn bind(process: &Process, call: &Call) -> io::Result<bool> {
     const FAMILY_BYTES: usize = 2;
     let length = (call.arguments[2] as usize).min(110);
     let address = call.read(call.arguments[1], length)?;
@@ -183,18 +217,11 @@ fn bind(process: &Process, call: &Call, root: &Path) -> io::Result<bool> {
     if !is_unix || !path.starts_with(STATISTICS) {
         return Ok(false);
     }
-    let socket = process.descriptor(call.arguments[0] as u32)?;
-    // Bound in a directory by its descriptor: a path of a socket may be short only.
-    let directory = File::open(root)?;
-    let name = format!("/proc/self/fd/{}/statistics", directory.as_raw_fd());
-    let mut target = libc::sockaddr_un { sun_family: libc::AF_UNIX as u16, sun_path: [0; 108] };
-    for (to, from) in target.sun_path.iter_mut().zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    // SAFETY: an address of this length.
-    let result = unsafe {
-        libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&target).cast(), (FAMILY_BYTES + name.len() + 1) as u32)
-    };
+    let socket = process.descriptor(call, call.arguments[0] as u32)?;
+    let family = libc::AF_UNIX as libc::sa_family_t;
+    // SAFETY: an address of this length: the kernel chooses the rest.
+    let result =
+        unsafe { libc::bind(socket.as_raw_fd(), std::ptr::from_ref(&family).cast(), FAMILY_BYTES as libc::socklen_t) };
     process.answer(call, if result == 0 { Ok(0) } else { Err(last_error()) });
     Ok(true)
 }

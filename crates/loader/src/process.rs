@@ -1,16 +1,28 @@
 //! A process whose system calls of some numbers come here first.
 
-use std::fs::File;
+mod descriptor;
+mod family;
+mod filter;
+
+use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{FileExt as _, MetadataExt};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::namespace::Mounts;
 use object::{Object as _, ObjectSymbol as _};
+
+use crate::namespace::Mounts;
+use crate::output::Output;
+use descriptor::install;
+pub use family::end_all;
+use family::{children_of, end_with_all, threads_of};
+use filter::filter;
 
 /// Bytes of the longest piece of a process that is read at once: more than a value of a map, a program or type information has (of public schedulers the
 /// longest is `scx_layered`'s data, 166 MB). A call may ask for as many as there are numbers.
@@ -59,6 +71,21 @@ impl Call {
         if written == bytes.len() { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
     }
 
+    /// Number of the caller's process.
+    pub fn process(&self) -> io::Result<u32> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread))?;
+        let number = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
+        number.and_then(|number| number.trim().parse().ok()).ok_or_else(|| io::Error::from_raw_os_error(libc::ESRCH))
+    }
+
+    /// Signals that wait for the caller.
+    pub fn pending_signals(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread)).unwrap_or_default();
+        let of = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let mask = |name| of(name).and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
+        mask("SigPnd:") | mask("ShdPnd:")
+    }
+
     /// Names the file behind a descriptor of the caller.
     pub fn inode(&self, descriptor: u32) -> Option<u64> {
         let metadata = std::fs::metadata(format!("/proc/{}/fd/{descriptor}", self.thread));
@@ -85,6 +112,7 @@ struct AddDescriptor {
 
 const RECEIVE: u64 = ioctl(3, 0, size_of::<Call>());
 const SEND: u64 = ioctl(3, 1, size_of::<Answer>());
+const IS_VALID: u64 = ioctl(1, 2, size_of::<u64>());
 const ADD_DESCRIPTOR: u64 = ioctl(1, 3, size_of::<AddDescriptor>());
 const CONTINUE: u32 = 1;
 /// Adds the descriptor and answers with its number in one step.
@@ -95,9 +123,6 @@ const fn ioctl(direction: u64, number: u64, size: usize) -> u64 {
     direction << 30 | (size as u64) << 16 | 0x21 << 8 | number
 }
 
-/// Where the child keeps the listener: a number that loaders do not reach.
-const LISTENER: RawFd = 1000;
-
 /// What comes next of a process.
 pub enum Next {
     /// A call.
@@ -106,12 +131,16 @@ pub enum Next {
     Ended,
     /// Nothing came in time.
     TimedOut,
+    /// It prints without an end.
+    Floods,
 }
 
 /// The process.
 pub struct Process {
     child: Child,
     listener: OwnedFd,
+    /// What it prints.
+    pub output: Rc<RefCell<Output>>,
 }
 
 /// Why a process cannot be had.
@@ -120,62 +149,71 @@ pub enum SpawnError {
     Start(io::Error),
     /// The system forbids to answer its calls.
     Forbidden(&'static str, io::Error),
-    /// It has ended before anybody could listen: without a call that is answered.
-    Ended(std::process::ExitStatus),
 }
 
 impl Process {
-    /// Starts a program; its calls of these numbers wait, and of `ioctl` those with these requests. What it prints goes to a file. With
-    /// mounts it has those.
+    /// Starts a program; its calls of these numbers wait, and of `ioctl` those with these requests. With mounts it has those.
     pub fn spawn(
         program: &Path,
         arguments: &[String],
         numbers: &[i64],
         requests: &[u32],
-        output: File,
         mounts: Option<Mounts>,
     ) -> Result<Self, SpawnError> {
         let filter = filter(numbers, requests);
-        let errors = output.try_clone().map_err(SpawnError::Start)?;
+        let (output, writer) = Output::new().map_err(SpawnError::Start)?;
+        let errors = writer.try_clone().map_err(SpawnError::Start)?;
+        let (ours, theirs) = UnixStream::pair().map_err(SpawnError::Start)?;
         let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(output).stderr(errors);
+        command.args(arguments).stdin(Stdio::null()).stdout(writer).stderr(errors);
         // SAFETY: between fork and exec only system calls are made, and memory that exists is read.
         unsafe {
             command.pre_exec(move || {
                 mounts.as_ref().map_or(Ok(()), Mounts::enter)?;
-                install(&filter)
+                install(&filter, theirs.as_raw_fd())
             })
         };
-        let mut child = command.spawn().map_err(|error| match error.raw_os_error() {
+        let child = command.spawn().map_err(|error| match error.raw_os_error() {
             Some(libc::EACCES | libc::ENOENT | libc::ENOEXEC) => SpawnError::Start(error),
             _ => SpawnError::Forbidden("a filter of system calls (seccomp) with a listener", error),
         })?;
-        match listener_of(child.id()) {
-            Ok(listener) => Ok(Self { child, listener }),
-            // Its descriptors go before it does.
-            Err(SpawnError::Forbidden(_, error)) if error.raw_os_error() == Some(libc::ESRCH) => {
-                Err(child.wait().map_or_else(SpawnError::Start, SpawnError::Ended))
-            }
+        // The child has its own ends of everything.
+        drop(command);
+        let received = descriptor::receive(&ours);
+        // It is gone with the process if there is an error: it would wait for answers that nobody gives.
+        let listener = received.map_err(|error| SpawnError::Forbidden("a listener for its calls", error));
+        let process = match listener {
+            Ok(listener) => Self { child, listener, output: Rc::new(RefCell::new(output)) },
             Err(error) => {
-                // It waits for answers that nobody will give. It may be gone, which is what is wanted.
+                let mut child = child;
+                // It may be gone, which is what is wanted.
                 let _ = child.kill();
                 let _ = child.wait();
-                Err(error)
+                return Err(error);
             }
+        };
+        // Nothing lies at 0: whoever may look gets that answer, and whoever may not another.
+        match transfer(process.child.id(), 0, &mut [0], false) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                Err(SpawnError::Forbidden("a look at its memory (process_vm_readv)", error))
+            }
+            _ => Ok(process),
         }
     }
 
     /// Waits for the next call.
-    pub fn next(&self, until: Instant) -> io::Result<Next> {
+    pub fn next(&mut self, until: Instant) -> io::Result<Next> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
                 return Ok(Next::TimedOut);
             }
-            let mut poll = libc::pollfd { fd: self.listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            // SAFETY: one descriptor that is open.
-            unsafe { libc::poll(&raw mut poll, 1, left.as_millis().min(1000) as i32) };
-            if poll.revents & libc::POLLIN != 0 {
+            let wait = libc::timespec { tv_sec: 0, tv_nsec: left.as_nanos().min(999_999_999) as i64 };
+            let ready = self.ready(&wait);
+            if ready.printed && self.takes_too_much() {
+                return Ok(Next::Floods);
+            }
+            if ready.calls {
                 let mut call = Call::default();
                 // SAFETY: the kernel fills a structure of this size.
                 if unsafe { libc::ioctl(self.listener.as_raw_fd(), RECEIVE, &raw mut call) } == 0 {
@@ -185,10 +223,42 @@ impl Process {
                 if !matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) {
                     return Err(error);
                 }
-            } else if poll.revents & libc::POLLHUP != 0 {
+            } else if ready.ended {
                 return Ok(Next::Ended);
             }
         }
+    }
+
+    fn takes_too_much(&self) -> bool {
+        let mut output = self.output.borrow_mut();
+        output.take() && output.is_too_long()
+    }
+
+    /// What has come within a time.
+    fn ready(&self, wait: &libc::timespec) -> Ready {
+        let of = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut both = [of(self.listener.as_raw_fd()), of(self.output.borrow().descriptor())];
+        // Where everybody has closed the pipe, only calls are waited for.
+        let is_open = |poll: &libc::pollfd| poll.revents & libc::POLLHUP == 0;
+        // SAFETY: two descriptors that are open.
+        unsafe { libc::ppoll(both.as_mut_ptr(), 2, &libc::timespec { tv_sec: 0, tv_nsec: 0 }, std::ptr::null()) };
+        let count = if is_open(&both[1]) { 2 } else { 1 };
+        let printed = both[1].revents & libc::POLLIN != 0;
+        if both[0].revents == 0 && !printed {
+            // SAFETY: as above.
+            unsafe { libc::ppoll(both.as_mut_ptr(), count, wait, std::ptr::null()) };
+        }
+        Ready {
+            calls: both[0].revents & libc::POLLIN != 0,
+            ended: both[0].revents & libc::POLLHUP != 0,
+            printed: both[1].revents & libc::POLLIN != 0,
+        }
+    }
+
+    /// Whether a call still waits for its answer: its thread may be gone, or have been told something by a signal.
+    pub fn still_waits(&self, call: &Call) -> bool {
+        // SAFETY: the kernel reads a number.
+        unsafe { libc::ioctl(self.listener.as_raw_fd(), IS_VALID, &raw const call.id) == 0 }
     }
 
     /// Answers a call with a value or an error number. The caller may be gone: then nobody is waiting.
@@ -237,7 +307,8 @@ impl Process {
     /// Makes reads of the clock system calls: without it a process reads the clock from memory that the kernel maps for it (the vDSO), and nobody
     /// learns of it. Its functions are replaced by the calls that they stand for.
     pub fn hide_clock(&self, call: &Call) -> io::Result<()> {
-        const STANDS_FOR: [(&str, i64); 4] = [
+        const STANDS_FOR: [(&str, i64); 5] = [
+            ("__vdso_getcpu", libc::SYS_getcpu),
             ("__vdso_clock_gettime", libc::SYS_clock_gettime),
             ("__vdso_gettimeofday", libc::SYS_gettimeofday),
             ("__vdso_time", libc::SYS_time),
@@ -265,31 +336,21 @@ impl Process {
         Ok(())
     }
 
-    /// Whether all its threads wait and no call of one has come: looked at twice, and nobody ran in between.
+    /// Whether all threads of it and of what it has started wait, and neither a call of one nor anything printed has come: looked at twice,
+    /// and nobody ran in between.
     pub fn rests(&self) -> bool {
-        let Some(before) = self.threads() else { return false };
-        let mut poll = libc::pollfd { fd: self.listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one descriptor that is open.
-        let has_call = unsafe { libc::poll(&raw mut poll, 1, 0) } != 0;
-        !has_call && self.threads().is_some_and(|after| before == after)
+        let family = self.family();
+        let Some(before) = threads_of(&family) else { return false };
+        let ready = self.ready(&libc::timespec { tv_sec: 0, tv_nsec: 0 });
+        !ready.calls && !ready.printed && threads_of(&family).is_some_and(|after| before == after)
     }
 
-    /// Of each thread how often it has given up its CPU; none if one runs.
-    fn threads(&self) -> Option<Vec<(String, u64)>> {
-        let directory = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).ok()?;
-        let mut threads = Vec::new();
-        for entry in directory {
-            let entry = entry.ok()?;
-            let status = std::fs::read_to_string(entry.path().join("status")).ok()?;
-            let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-            if !field("State:")?.starts_with(['S', 'D']) {
-                return None;
-            }
-            let switches = field("voluntary_ctxt_switches:")?.parse().ok()?;
-            threads.push((entry.file_name().to_string_lossy().into_owned(), switches));
-        }
-        threads.sort_unstable();
-        Some(threads)
+    /// The process, and where what outlives it comes below this process, all of that.
+    fn family(&self) -> Vec<u32> {
+        let mut keeps = 0;
+        // SAFETY: the kernel writes a number.
+        unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut keeps) };
+        if keeps != 0 { children_of(std::process::id()) } else { vec![self.child.id()] }
     }
 
     /// Text of the process that ends with a zero.
@@ -310,21 +371,29 @@ impl Process {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// A descriptor of the process, as one of ours.
-    pub fn descriptor(&self, descriptor: u32) -> io::Result<OwnedFd> {
+    /// A descriptor of the caller's, as one of ours.
+    pub fn descriptor(&self, call: &Call, descriptor: u32) -> io::Result<OwnedFd> {
+        let process = call.process()?;
         // SAFETY: plain system calls; a descriptor that is got is owned.
         unsafe {
-            let pid = owned(libc::syscall(libc::SYS_pidfd_open, self.child.id(), 0))?;
+            let pid = owned(libc::syscall(libc::SYS_pidfd_open, process, 0))?;
             owned(libc::syscall(libc::SYS_pidfd_getfd, pid.as_raw_fd(), descriptor, 0))
         }
     }
 
-    /// Ends the process; says how it ended if it had before.
+    /// Whether the process itself has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
+    /// Ends the process and what it has started; says how it ended if it had before.
     pub fn end(&mut self) -> Option<std::process::ExitStatus> {
         let before = self.child.try_wait().ok().flatten();
+        end_all(self.child.id());
         // It may be gone, which is what is wanted.
         let _ = self.child.kill();
         let after = self.child.wait().ok();
+        self.family().into_iter().filter(|other| *other != self.child.id()).for_each(end_with_all);
         before.or(after)
     }
 }
@@ -335,23 +404,11 @@ impl Drop for Process {
     }
 }
 
-/// A copy of the listener that a child has at its known number, if calls of this child can be answered.
-fn listener_of(child: u32) -> Result<OwnedFd, SpawnError> {
-    let forbidden = |what| move |error| SpawnError::Forbidden(what, error);
-    // SAFETY: plain system calls; a descriptor that is got is owned.
-    let listener = unsafe {
-        let pid = owned(libc::syscall(libc::SYS_pidfd_open, child, 0))
-            .map_err(forbidden("a look at the process (pidfd_open)"))?;
-        owned(libc::syscall(libc::SYS_pidfd_getfd, pid.as_raw_fd(), LISTENER, 0))
-            .map_err(forbidden("a copy of its listener (pidfd_getfd)"))?
-    };
-    // Nothing lies at 0: whoever may look gets that answer, and whoever may not another.
-    match transfer(child, 0, &mut [0], false) {
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-            Err(SpawnError::Forbidden("a look at its memory (process_vm_readv)", error))
-        }
-        _ => Ok(listener),
-    }
+/// What has come of a process.
+struct Ready {
+    calls: bool,
+    ended: bool,
+    printed: bool,
 }
 
 unsafe fn owned(result: i64) -> io::Result<OwnedFd> {
@@ -375,65 +432,4 @@ fn transfer(thread: u32, address: u64, buffer: &mut [u8], write: bool) -> io::Re
         }
     };
     usize::try_from(moved).map_err(|_| io::Error::last_os_error())
-}
-
-/// A filter that sends some calls to the listener and lets all others pass.
-fn filter(numbers: &[i64], requests: &[u32]) -> Vec<libc::sock_filter> {
-    const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    const EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-    /// Where `struct seccomp_data` has the number and the second argument's lower half.
-    const NUMBER: u32 = 0;
-    const SECOND_ARGUMENT: u32 = 24;
-    let instruction = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-    let length = 1 + numbers.len() + 2 + requests.len() + 2;
-    let (pass, notify) = (length - 2, length - 1);
-    let mut filter = vec![instruction(LOAD, 0, 0, NUMBER)];
-    for &number in numbers {
-        let distance = (notify - filter.len() - 1) as u8;
-        filter.push(instruction(EQUAL, distance, 0, number as u32));
-    }
-    let distance = (pass - filter.len() - 1) as u8;
-    filter.push(instruction(EQUAL, 0, distance, libc::SYS_ioctl as u32));
-    filter.push(instruction(LOAD, 0, 0, SECOND_ARGUMENT));
-    for &request in requests {
-        let distance = (notify - filter.len() - 1) as u8;
-        filter.push(instruction(EQUAL, distance, 0, request));
-    }
-    filter.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
-    filter.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_USER_NOTIF));
-    filter
-}
-
-/// In the child: no new privileges, addresses that do not vary, the filter, its listener at a known number.
-fn install(filter: &[libc::sock_filter]) -> io::Result<()> {
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
-    // SAFETY: system calls whose arguments live as long as they take.
-    unsafe {
-        libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
-        if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0
-            || libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-        {
-            return Err(io::Error::last_os_error());
-        }
-        let listener = libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            libc::SECCOMP_FILTER_FLAG_NEW_LISTENER,
-            &raw const program,
-        );
-        if listener < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit);
-        if limit.rlim_cur <= LISTENER as u64 {
-            limit.rlim_cur = limit.rlim_max.min(LISTENER as u64 + 24);
-            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
-        }
-        if libc::dup2(listener as i32, LISTENER) < 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
-    Ok(())
 }

@@ -9,12 +9,14 @@ mod maps;
 pub(crate) mod messages;
 mod programs;
 
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,8 +27,11 @@ use warmcore_topology::Machine;
 use crate::capture::{Capture, LoaderError, Paths, Request};
 use crate::kernel::TargetKernel;
 use crate::namespace::Mounts;
+use crate::output::Output;
+use crate::owner::{self, Owner};
 use crate::paths;
 use crate::process::{Call, Next, Process, SpawnError};
+use crate::rings::{self, Rings};
 use crate::waits::{self, Waits};
 
 /// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_BPF`.
@@ -38,7 +43,7 @@ const BPF: i64 = libc::SYS_bpf;
 const LOOKED_AT: Duration = Duration::from_secs(1);
 
 /// How long a loader may do nothing at all before it attaches: what it waits for does not come.
-const LONGEST_REST: Duration = Duration::from_secs(10);
+const LONGEST_REST: Duration = Duration::from_secs(5);
 
 /// A thing behind a descriptor.
 enum Thing {
@@ -94,6 +99,14 @@ impl Answers {
         self.things.get(&number).map(|(thing, _)| thing)
     }
 
+    /// Whether there is something in the ring buffer behind a descriptor; `None` if there is none behind it.
+    fn ring(&self, host: &Host, call: &Call, descriptor: u32) -> Option<bool> {
+        match self.find(call, descriptor)? {
+            Thing::Map { handle, .. } => rings::holds_something(host, *handle),
+            _ => None,
+        }
+    }
+
     /// Remembers a thing by the file that stands for it.
     fn keep(&mut self, thing: Thing, file: Arc<OwnedFd>) -> io::Result<()> {
         let number = File::from(file.as_fd().try_clone_to_owned()?).metadata()?.ino();
@@ -105,98 +118,83 @@ impl Answers {
 /// Who answers a loader. The kernel that it loads into is handed in with each call.
 pub(crate) struct Server {
     process: Process,
+    /// What the loader prints.
+    pub(crate) output: Rc<RefCell<Output>>,
     answers: Answers,
-    /// What it prints.
-    pub(crate) output: File,
-    /// Its waits and clocks, if it is to go on in simulated time.
-    waits: Option<Waits>,
+    waits: Waits,
+    owner: Owner,
+    rings: Rings,
+    /// The machine's files, and whether they are mounted where it looks.
+    root: PathBuf,
+    are_mounted: bool,
+    /// Of each CPU how long it has been busy and idle, in ns.
+    cpu_times: Vec<(u64, u64)>,
     /// Whether its clock is a system call by now.
     has_no_clock: bool,
 }
 
-/// Starts the loader and answers it until it attaches; with `goes_on` it can be answered further, in simulated time.
+/// Starts the loader, has this process sealed, and answers the loader until it attaches.
 pub(crate) fn begin(
     request: &Request<'_>,
-    root: &Path,
-    goes_on: bool,
+    seal: impl FnOnce() -> io::Result<()>,
 ) -> Result<(Server, Box<Host>, Stopped), LoaderError> {
     let program = request.program.display().to_string();
     let start = |source| LoaderError::Start { program: program.clone(), source };
     let object = |source: ObjectError| LoaderError::Object { program: program.clone(), source };
+    let forbidden =
+        |what| move |source| LoaderError::Forbidden { program: request.program.display().to_string(), what, source };
     let host = Host::new(request.machine, Arc::clone(&request.kernel.btf), Arc::clone(&request.kernel.layout));
     let mut host = Box::new(host.map_err(|error| object(error.into()))?);
-    let mut output = tempfile::tempfile().map_err(start)?;
     let mounts = match request.paths {
         Paths::Answered => None,
-        Paths::Mounted => Some(mounts_of(root, goes_on).map_err(|source| LoaderError::Forbidden {
-            program: program.clone(),
-            what: "mounts of its own (namespaces of users and mounts)",
-            source,
-        })?),
-        Paths::Either => mounts_of(root, goes_on).ok(),
+        Paths::Mounted => {
+            let what = "mounts of its own (namespaces of users and mounts)";
+            Some(mounts_of(request.files).map_err(forbidden(what))?)
+        }
+        Paths::Either => mounts_of(request.files).ok(),
     };
-    let time: &[i64] = if goes_on { &waits::CALLS } else { &[] };
     let numbers: Vec<i64> = [BPF, libc::SYS_perf_event_open, libc::SYS_epoll_ctl, libc::SYS_uname]
         .iter()
-        .chain(if mounts.is_some() { &paths::CHANGES[..] } else { &paths::CALLS[..] })
-        .chain(time)
+        .chain(if mounts.is_some() { &paths::WHERE_MOUNTED[..] } else { &paths::CALLS[..] })
+        .chain(&waits::CALLS)
+        .chain(&owner::CALLS)
         .copied()
         .collect();
-    let copy = output.try_clone().map_err(start)?;
-    let spawned = Process::spawn(request.program, request.arguments, &numbers, &PERF_REQUESTS, copy, mounts);
+    let are_mounted = mounts.is_some();
+    let spawned = Process::spawn(request.program, request.arguments, &numbers, &PERF_REQUESTS, mounts);
     let process = spawned.map_err(|error| match error {
         SpawnError::Start(source) => start(source),
-        SpawnError::Forbidden(what, source) => LoaderError::Forbidden { program: program.clone(), what, source },
-        SpawnError::Ended(status) => {
-            let said = last_words(&mut output);
-            LoaderError::Ended { program: program.clone(), status: status.to_string(), said, missing: Vec::new() }
-        }
+        SpawnError::Forbidden(what, source) => forbidden(what)(source),
     })?;
+    seal().map_err(forbidden("bounds for who answers it"))?;
     let mut server = Server {
+        output: Rc::clone(&process.output),
         process,
         answers: Answers::new(request.machine, request.kernel),
-        output,
-        waits: goes_on.then(Waits::new),
-        has_no_clock: !goes_on,
+        waits: Waits::new(),
+        owner: Owner::new(request.machine),
+        rings: Rings::default(),
+        root: request.files.to_owned(),
+        are_mounted,
+        cpu_times: vec![(0, 0); request.machine.cpu_count()],
+        has_no_clock: false,
     };
-    let began = Instant::now();
-    let until = began + request.timeout;
-    // Since when it waits for something that no call of its own brings.
-    let mut rests_since = None;
-    let stopped = loop {
-        match server.process.next(until.min(Instant::now() + LOOKED_AT)) {
-            Ok(Next::Call(call)) => {
-                rests_since = None;
-                match server.call(&mut host, &call, root) {
-                    Ok(None) => {}
-                    Ok(Some(capture)) => break Stopped::Attached(call, capture),
-                    Err(source) => return Err(object(source)),
-                }
-            }
-            Ok(Next::TimedOut) => {
-                let now = Instant::now();
-                let since = *rests_since.get_or_insert(now);
-                if !server.process.rests() {
-                    rests_since = None;
-                } else if now - since >= request.timeout.min(LONGEST_REST) {
-                    break Stopped::TimedOut(now - began);
-                }
-                if now >= until {
-                    break Stopped::TimedOut(now - began);
-                }
-            }
-            Ok(Next::Ended) => break Stopped::Ended,
-            Err(source) => {
-                return Err(LoaderError::Forbidden { program, what: "the next system call", source });
-            }
-        }
-    };
+    let stopped = server.until_attached(&mut host, request.timeout).map_err(|error| match error {
+        Trouble::Object(source) => object(source),
+        Trouble::System(source) => forbidden("the next system call")(source),
+    })?;
     Ok((server, host, stopped))
 }
 
+/// What ends the answering of calls, but the loader itself.
+enum Trouble {
+    Object(ObjectError),
+    System(io::Error),
+}
+
 /// The mounts that show a loader the machine, where they can be made.
-fn mounts_of(root: &Path, goes_on: bool) -> io::Result<Mounts> {
-    let mounts = Mounts::prepare(root, goes_on)?;
+fn mounts_of(root: &Path) -> io::Result<Mounts> {
+    let mounts = Mounts::prepare(root)?;
     mounts.try_out()?;
     Ok(mounts)
 }
@@ -209,31 +207,54 @@ pub(crate) enum Stopped {
     TimedOut(Duration),
     /// It is gone.
     Ended,
-}
-
-/// The last lines that a loader printed, in one.
-pub(crate) fn last_words(output: &mut File) -> String {
-    const LINES: usize = 4;
-    const LONGEST: u64 = 64 << 10;
-    let mut text = Vec::new();
-    // Nothing that can be read is nothing that it said.
-    let length = output.metadata().map_or(0, |metadata| metadata.len());
-    let from = SeekFrom::Start(length.saturating_sub(LONGEST));
-    let _ = output.seek(from).and_then(|_| output.by_ref().take(LONGEST).read_to_end(&mut text));
-    let text = String::from_utf8_lossy(&text);
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let last = &lines[lines.len().saturating_sub(LINES)..];
-    if last.is_empty() { "nothing".to_owned() } else { last.join(" | ") }
+    /// It prints without an end.
+    Floods,
 }
 
 impl Server {
+    fn until_attached(&mut self, host: &mut Host, timeout: Duration) -> Result<Stopped, Trouble> {
+        let began = Instant::now();
+        let until = began + timeout;
+        // Since when it waits for something that no call of its own brings.
+        let mut rests_since = None;
+        loop {
+            match self.process.next(until.min(Instant::now() + LOOKED_AT)) {
+                Ok(Next::Call(call)) => {
+                    rests_since = None;
+                    if let Some(capture) = self.call(host, &call).map_err(Trouble::Object)? {
+                        return Ok(Stopped::Attached(call, capture));
+                    }
+                }
+                Ok(Next::TimedOut) => {
+                    let now = Instant::now();
+                    let since = *rests_since.get_or_insert(now);
+                    if !self.process.rests() {
+                        rests_since = None;
+                    } else if self.process.has_ended() {
+                        // What it has started is there, and does nothing.
+                        return Ok(Stopped::Ended);
+                    } else if now - since >= timeout.min(LONGEST_REST) {
+                        return Ok(Stopped::TimedOut(now - began));
+                    }
+                    if now >= until {
+                        return Ok(Stopped::TimedOut(now - began));
+                    }
+                }
+                Ok(Next::Ended) => return Ok(Stopped::Ended),
+                Ok(Next::Floods) => return Ok(Stopped::Floods),
+                Err(source) => return Err(Trouble::System(source)),
+            }
+        }
+    }
+
     /// Why there is no scheduler, of a loader that did not attach one.
     pub(crate) fn refuse(mut self, request: &Request<'_>, stopped: &Stopped) -> LoaderError {
         let program = request.program.display().to_string();
         let status = self.process.end();
-        let said = last_words(&mut self.output);
+        let said = self.output.borrow_mut().last_words();
         match stopped {
             Stopped::TimedOut(waited) => LoaderError::Hangs { program, seconds: waited.as_secs(), said },
+            Stopped::Floods => LoaderError::Floods { program, said },
             _ => {
                 let status = status.map_or_else(|| "in an unknown way".to_owned(), |status| status.to_string());
                 let missing = self.answers.needs().filter(|need| !need.is_modelled).cloned().collect();
@@ -243,7 +264,7 @@ impl Server {
     }
 
     /// Answers one call; gives the scheduler if that attached it.
-    fn call(&mut self, host: &mut Host, call: &Call, root: &Path) -> Result<Option<Box<Capture>>, ObjectError> {
+    fn call(&mut self, host: &mut Host, call: &Call) -> Result<Option<Box<Capture>>, ObjectError> {
         if !self.has_no_clock {
             // Where that cannot be done, its clock is this computer's, which the first read of it would show.
             self.has_no_clock = self.process.hide_clock(call).is_ok();
@@ -252,8 +273,13 @@ impl Server {
         if number == BPF {
             return self.bpf(host, call);
         }
-        if let Some(waits) = self.waits.as_mut().filter(|_| waits::CALLS.contains(&number)) {
-            waits.serve(&self.process, call);
+        if waits::CALLS.contains(&number) {
+            let rings = |call: &Call, descriptor| self.answers.ring(host, call, descriptor);
+            self.waits.serve(&self.process, call, &rings);
+            return Ok(None);
+        }
+        if owner::CALLS.contains(&number) {
+            self.owner.serve(&self.process, call);
             return Ok(None);
         }
         let served = match number {
@@ -262,10 +288,22 @@ impl Server {
                 self.reply(call, Reply::New(Thing::Other, None));
                 Ok(true)
             }
-            // What is waited for there never comes.
-            libc::SYS_epoll_ctl => Ok(self.answer_if_ours(call, call.arguments[2] as u32)),
+            libc::SYS_epoll_ctl => match self.answers.find(call, call.arguments[2] as u32) {
+                Some(&Thing::Map { handle, .. }) if rings::holds_something(host, handle).is_some() => {
+                    self.rings.wait(&self.process, call, handle).map(|()| {
+                        self.process.answer(call, Ok(0));
+                        true
+                    })
+                }
+                // What is waited for there never comes.
+                _ => Ok(self.answer_if_ours(call, call.arguments[2] as u32)),
+            },
             libc::SYS_ioctl => Ok(self.answer_if_ours(call, call.arguments[0] as u32)),
-            _ => paths::serve(&self.process, call, root, self.waits.is_some()),
+            _ => {
+                let files =
+                    paths::Files { root: &self.root, are_mounted: self.are_mounted, cpu_times: &self.cpu_times };
+                paths::serve(&self.process, call, &files)
+            }
         };
         match served {
             Ok(true) => {}
@@ -323,12 +361,10 @@ impl Server {
 
 /// A loader that goes on.
 impl Server {
-    /// The run has come to an instant; a loader that waits until then goes on.
+    /// The run has come to an instant.
     pub(crate) fn advance(&mut self, moment: &Moment) {
-        if let Some(waits) = &mut self.waits {
-            waits.is_running = true;
-            waits.advance(&self.process, moment.now_ns);
-        }
+        self.cpu_times.clone_from(&moment.cpus);
+        self.waits.advance(moment.now_ns);
     }
 
     /// The call that attached is over: it gives a link.
@@ -340,26 +376,32 @@ impl Server {
     ///
     /// # Errors
     /// When nothing more can come of the loader, in words.
-    pub(crate) fn one(&mut self, host: &mut Host, root: &Path, wait: Duration) -> Result<bool, String> {
+    pub(crate) fn one(&mut self, host: &mut Host, wait: Duration) -> Result<bool, String> {
         match self.process.next(Instant::now() + wait) {
-            Ok(Next::Call(call)) => match self.call(host, &call, root) {
+            Ok(Next::Call(call)) => match self.call(host, &call) {
                 Ok(None) => Ok(true),
                 Ok(Some(_)) => Err("it attaches a second scheduler".into()),
                 Err(error) => Err(error.to_string()),
             },
-            Ok(Next::TimedOut) => Ok(self.waits.as_mut().is_some_and(|waits| waits.look(&self.process))),
+            Ok(Next::TimedOut) => {
+                self.rings.tell(host);
+                let rings = |call: &Call, descriptor| self.answers.ring(host, call, descriptor);
+                Ok(self.waits.look(&self.process, &rings))
+            }
             Ok(Next::Ended) => Err("it has ended, which takes its scheduler away".into()),
+            Ok(Next::Floods) => Err("it prints without an end".into()),
             Err(error) => Err(error.to_string()),
         }
     }
 
-    /// Whether all its threads wait.
-    pub(crate) fn rests(&self) -> bool {
-        self.process.rests()
+    /// Whether all its threads wait, and nothing whose time has come is left: one such goes on if they do.
+    pub(crate) fn rests(&mut self, host: &Host) -> bool {
+        let rings = |call: &Call, descriptor| self.answers.ring(host, call, descriptor);
+        self.process.rests() && !self.waits.release(&self.process, &rings)
     }
 
     /// The next instant at which one of them goes on by itself.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.waits.as_ref()?.next_ns()
+        self.waits.next_ns()
     }
 }

@@ -21,6 +21,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::process::end_all;
+
 pub use sandbox::Sandbox;
 
 /// What work may take.
@@ -155,6 +157,7 @@ struct Child {
 impl Child {
     fn end(&mut self) {
         if self.status.is_none() {
+            end_all(self.process as u32);
             // SAFETY: a process of ours that nobody has waited for, so the number is still its own.
             unsafe { libc::kill(self.process, libc::SIGKILL) };
             self.wait();
@@ -254,6 +257,8 @@ fn in_child(mut outbox: Outbox, work: impl FnOnce(&mut Outbox) -> io::Result<()>
     // SAFETY: plain system calls. If the parent is gone already, nobody waits for the pipe, and the first message ends it.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        // What a loader has started stays below this process when the loader is gone.
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         // What it prints is kept for last words. Without that it goes where this program's goes.
         libc::dup2(outbox.errors.as_raw_fd(), 1);
         libc::dup2(outbox.errors.as_raw_fd(), 2);
@@ -352,14 +357,14 @@ fn how_it_ended(status: i32, crash: Option<u64>, errors: &File, limits: Limits) 
     WorkerError::Died { how: format!("exit status {}", libc::WEXITSTATUS(status)), said }
 }
 
-/// The last line of what a process said.
+/// The last words of a process.
 fn last_words(errors: &File) -> String {
     const MOST: usize = 4096;
     let mut text = vec![0; MOST];
     // Nothing that can be read is nothing that it said.
     let count = errors.read_at(&mut text, 0).unwrap_or(0);
-    let text = String::from_utf8_lossy(&text[..count]);
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" | ")
+    let text = crate::output::plain(&String::from_utf8_lossy(&text[..count]));
+    if text.trim().is_empty() { String::new() } else { crate::output::last_words(&text) }
 }
 
 fn pipe() -> io::Result<(File, File)> {

@@ -8,18 +8,24 @@ mod types;
 
 use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use assembler::*;
 use loaders::*;
 use warmcore_kernel::{Setup, SimulationError};
-use warmcore_loader::{Paths, Request, TargetKernel, start};
+use warmcore_loader::{MachineFiles, Paths, Request, TargetKernel, start};
 use warmcore_schedulers::{Bytecode, bytecode_trial};
 use warmcore_testing::skip;
 use warmcore_trace::{Event, Outcome};
 
 const MS: Duration = Duration::from_millis(1);
+
+/// From the moment the scheduler is attached until the run begins.
+fn until_the_run() {
+    std::thread::sleep(1000 * MS);
+}
 
 /// `enqueue` with the slice that stands in a map.
 fn enqueue_with_slice_of(map: i64) -> (usize, &'static str, Vec<[u8; 8]>) {
@@ -56,6 +62,7 @@ fn loader_that_goes_on() {
     let map = create_map(2, 4, 8, 1);
     set(map, 20 * MS);
     attach(&[init(), select_cpu(), enqueue_with_slice_of(map), dispatch()]);
+    until_the_run();
     let begun = Instant::now();
     let passed = |ms: u32| {
         let elapsed = begun.elapsed();
@@ -127,6 +134,7 @@ fn loader_that_leaves() {
 #[ignore = "a loader that the other tests start"]
 fn loader_that_reads_the_accounts() {
     attach(&[init(), select_cpu(), enqueue(), dispatch()]);
+    until_the_run();
     let busy = || -> Vec<u64> {
         let text = std::fs::read_to_string("/proc/stat").unwrap();
         let cpus = text.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu "));
@@ -140,23 +148,146 @@ fn loader_that_reads_the_accounts() {
     std::process::exit(5);
 }
 
+/// Four threads whose waits end at the same instants; each reads the clock as often as it likes, and decides by what the others did.
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_with_threads_that_decide() {
+    let map = create_map(2, 4, 8, 1);
+    set(map, 20 * MS);
+    attach(&[init(), select_cpu(), enqueue_with_slice_of(map), dispatch()]);
+    let turns = Mutex::new(0u32);
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let turns = &turns;
+            scope.spawn(move || {
+                loop {
+                    (0..number * 50).for_each(|_| _ = Instant::now());
+                    std::thread::sleep(50 * MS);
+                    let mut turns = turns.lock().unwrap();
+                    *turns = turns.wrapping_mul(31).wrapping_add(number + 1);
+                    set(map, (1 + *turns % 17) * MS);
+                }
+            });
+        }
+    });
+}
+
+static ALARMS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn alarmed(_: i32) {
+    ALARMS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Waits by every call that ends at a time, and looks at the clock.
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_waits_in_every_way() {
+    attach(&[init(), select_cpu(), enqueue(), dispatch()]);
+    until_the_run();
+    let mut begun = Instant::now();
+    let mut passed = |what: &str, ms: u32| {
+        let elapsed = begun.elapsed();
+        assert!(elapsed >= ms * MS && elapsed < (ms + 2) * MS, "{what}: {elapsed:?} instead of {ms} ms");
+        begun = Instant::now();
+    };
+    // SAFETY: system calls on structures that live as long as they take.
+    unsafe {
+        let mut ends = [0; 2];
+        assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+        let mut set: libc::fd_set = std::mem::zeroed();
+        libc::FD_SET(ends[0], &raw mut set);
+        let mut time = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
+        let none = std::ptr::null_mut();
+        assert_eq!(libc::select(ends[0] + 1, &raw mut set, none, none, &raw mut time), 0);
+        assert!(!libc::FD_ISSET(ends[0], &raw const set), "nothing is there");
+        passed("select", 20);
+        let mut poll = libc::pollfd { fd: ends[0], events: libc::POLLIN, revents: 7 };
+        assert_eq!((libc::poll(&raw mut poll, 1, 30), poll.revents), (0, 0));
+        passed("poll", 30);
+        libc::signal(libc::SIGALRM, alarmed as extern "C" fn(i32) as libc::sighandler_t);
+        let mut alarm: libc::itimerval = std::mem::zeroed();
+        alarm.it_value.tv_usec = 40_000;
+        assert_eq!(libc::setitimer(libc::ITIMER_REAL, &raw const alarm, std::ptr::null_mut()), 0);
+        libc::usleep(100_000);
+        passed("a sleep", 100);
+        assert_eq!(ALARMS.load(Ordering::Relaxed), 1);
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&raw mut signals, libc::SIGUSR1);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, std::ptr::null_mut());
+        let mut event: libc::sigevent = std::mem::zeroed();
+        (event.sigev_notify, event.sigev_signo) = (libc::SIGEV_THREAD_ID, libc::SIGUSR1);
+        event.sigev_notify_thread_id = libc::gettid();
+        event.sigev_value.sival_ptr = 77 as *mut libc::c_void;
+        let mut timer: libc::timer_t = std::mem::zeroed();
+        assert_eq!(libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer), 0);
+        let mut when: libc::itimerspec = std::mem::zeroed();
+        when.it_value.tv_nsec = 50_000_000;
+        assert_eq!(libc::timer_settime(timer, 0, &raw const when, std::ptr::null_mut()), 0);
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let time = libc::timespec { tv_sec: 3, tv_nsec: 0 };
+        assert_eq!(libc::sigtimedwait(&raw const signals, &raw mut info, &raw const time), libc::SIGUSR1);
+        assert_eq!(info.si_value().sival_ptr as usize, 77);
+        passed("a timer with a signal", 50);
+        let time = libc::timespec { tv_sec: 0, tv_nsec: 60_000_000 };
+        assert_eq!(libc::sigtimedwait(&raw const signals, &raw mut info, &raw const time), -1);
+        passed("a signal that does not come", 60);
+        let begun = Instant::now();
+        while begun.elapsed() < 5 * MS {
+            libc::sched_yield();
+        }
+    }
+    eprintln!("all waits are right");
+    std::process::exit(5);
+}
+
+/// Asks for its own scheduling.
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_asks_for_itself() {
+    attach(&[init(), select_cpu(), enqueue(), dispatch()]);
+    assert_eq!(std::thread::available_parallelism().unwrap().get(), 8, "the machine's CPUs");
+    // SAFETY: system calls on structures that live as long as they take.
+    unsafe {
+        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(5, &mut cpus);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&cpus), &raw const cpus), 0);
+        let mut found: libc::cpu_set_t = std::mem::zeroed();
+        assert_eq!(libc::sched_getaffinity(0, size_of_val(&found), &raw mut found), 0);
+        assert!(libc::CPU_EQUAL(&cpus, &found));
+        let mut none: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(8, &mut none);
+        assert_eq!(libc::sched_setaffinity(0, size_of_val(&none), &raw const none), -1, "there is no CPU 8");
+        let parameters = libc::sched_param { sched_priority: 7 };
+        assert_eq!(libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters), 0);
+        assert_eq!(libc::sched_getscheduler(0), libc::SCHED_FIFO);
+        assert_eq!(libc::setpriority(libc::PRIO_PROCESS, 0, -20), 0);
+        assert_eq!(libc::getpriority(libc::PRIO_PROCESS, 0), -20);
+        assert_eq!(libc::sched_getcpu(), 0);
+        let mut random = 0u64;
+        libc::getrandom((&raw mut random).cast(), 8, 0);
+        eprintln!("{random:x}");
+    }
+    std::process::exit(5);
+}
+
 fn live_trial(loader: &str) -> Result<(Outcome, Vec<Event>), SimulationError> {
     let kernel = TargetKernel::new("7.2.0-test", "CONFIG_HZ=250\n", &types::kernel(&FUNCTIONS).0).unwrap();
     let program = std::env::current_exe().unwrap();
     let arguments = arguments_for(loader);
     let (machine, workload) = (machine(), workload("spin:-n12,-d1s"));
     let timeout = Duration::from_secs(60);
+    let files = MachineFiles::new(&machine, &kernel).unwrap();
     let request = Request {
         program: &program,
         arguments: &arguments,
         machine: &machine,
         kernel: &kernel,
         timeout,
-        files: None,
+        files: files.path(),
         paths: Paths::default(),
     };
-    let attached = start(&request).unwrap_or_else(|error| panic!("{error}"));
-    let scheduler = Bytecode::live(&attached.object, attached.host, Box::new(attached.loader), 7, false);
+    let attached = start(&request, || Ok(())).unwrap_or_else(|error| panic!("{error}"));
+    let scheduler = Bytecode::live(&attached.capture.object, attached.host, Box::new(attached.loader), 7, false);
     let setup = Setup::new(&machine, &workload, 7).unwrap();
     let mut events: Vec<Event> = Vec::new();
     let (outcome, _) = bytecode_trial(scheduler, &setup, Some(&mut events))?;
@@ -187,9 +318,11 @@ fn what_a_loader_decides_later_takes_effect_in_simulated_time_and_each_run_is_th
 #[test]
 fn a_loader_that_ends_takes_its_scheduler_away_and_its_last_words_say_why() {
     skip!(unless can_answer());
-    for (loader, words) in
-        [("loader_that_leaves", "I have had enough"), ("loader_that_reads_the_accounts", "the accounts are right")]
-    {
+    for (loader, words) in [
+        ("loader_that_leaves", "I have had enough"),
+        ("loader_that_reads_the_accounts", "the accounts are right"),
+        ("loader_that_waits_in_every_way", "all waits are right"),
+    ] {
         match live_trial(loader) {
             Err(SimulationError::Ejected { reason, .. }) => {
                 assert!(reason.contains("it has ended") && reason.contains(words), "{reason}");
@@ -197,4 +330,23 @@ fn a_loader_that_ends_takes_its_scheduler_away_and_its_last_words_say_why() {
             other => panic!("{:?}", other.map(|(outcome, _)| outcome.elapsed_ns)),
         }
     }
+}
+
+#[test]
+fn runs_are_the_same_where_several_threads_of_a_loader_decide_at_the_same_instants() {
+    skip!(unless can_answer());
+    let first = live_trial("loader_with_threads_that_decide").unwrap().1;
+    assert_eq!(live_trial("loader_with_threads_that_decide").unwrap().1, first);
+}
+
+#[test]
+fn what_a_loader_asks_for_itself_is_answered_by_the_machine_and_the_same_each_time() {
+    skip!(unless can_answer());
+    let said = || match live_trial("loader_that_asks_for_itself") {
+        Err(SimulationError::Ejected { reason, .. }) => reason,
+        other => panic!("{:?}", other.map(|(outcome, _)| outcome.elapsed_ns)),
+    };
+    let first = said();
+    assert!(first.contains("it has ended") && !first.contains("panicked"), "{first}");
+    assert_eq!(said(), first);
 }

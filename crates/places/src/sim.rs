@@ -73,11 +73,18 @@ impl Place for Sim {
 
     fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
         let positions: Vec<usize> = (0..requests.len()).collect();
-        in_parallel(conduct, &positions, |&position| one(&requests[position], position, conduct, take))
+        let files = programs::Files::default();
+        in_parallel(conduct, &positions, |&position| one(&requests[position], position, &files, conduct, take))
     }
 }
 
-fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_>) -> ControlFlow<()> {
+fn one(
+    request: &Request<'_>,
+    position: usize,
+    files: &programs::Files,
+    conduct: &Conduct,
+    take: &Take<'_>,
+) -> ControlFlow<()> {
     let mut setup = match Setup::new(request.machine, request.workload, request.seed) {
         Ok(setup) => setup,
         Err(error) => return take(position, Err(error.into())),
@@ -94,11 +101,11 @@ fn one(request: &Request<'_>, position: usize, conduct: &Conduct, take: &Take<'_
         let program = request.scheduler.program();
         let report = match program {
             None => Report::new(simulate(request.scheduler, &setup, sink)?),
-            Some(program) => programs::run(program, request.machine, &setup, sink, request.options.observe)?,
+            Some(program) => programs::run(program, request.machine, files, &setup, sink, request.options.observe)?,
         };
         let mut notes = notes(report.outcome.memory_solutions);
         notes.extend(note_on_groups(request.workload, request.scheduler.info().knows_groups));
-        notes.extend(program.map(|program| programs::note(program, request.machine)).transpose()?);
+        notes.extend(program.and_then(programs::note));
         let foreign_run_ns = report.outcome.background.iter().map(|thread| thread.cpu_time_ns).sum();
         Ok(Report { notes, foreign_run_ns, ..report })
     });

@@ -34,7 +34,12 @@ pub struct ScxProgram {
     pub program: String,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// Whether it is ended when its scheduler is attached, and decides nothing later.
+    pub is_ended: bool,
 }
+
+/// The word before a program that is ended when its scheduler is attached.
+const ENDED: &str = "loader=ended";
 
 /// A scheduler was not understood.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -121,7 +126,8 @@ impl SchedulerSpec {
         Self { info, values, program: None, circumstances: Circumstances::default() }
     }
 
-    /// Parses `name`, `name:tunable=value,tunable=value` or `scx:PROGRAM ARGUMENTS`, each with ` @ ` and circumstances behind it or not.
+    /// Parses `name`, `name:tunable=value,tunable=value` or `scx:PROGRAM ARGUMENTS`, each with ` @ ` and circumstances behind it or not;
+    /// `scx:loader=ended PROGRAM ARGUMENTS` ends the program when its scheduler is attached.
     ///
     /// # Errors
     /// When the scheduler, a tunable or a circumstance is unknown, a tunable is set twice, or a value is out of range.
@@ -136,14 +142,15 @@ impl SchedulerSpec {
 
     fn parse_scheduler(text: &str) -> Result<Self, SpecError> {
         if let Some(command) = text.trim().strip_prefix("scx:") {
-            let mut words = command.split_whitespace().map(str::to_owned);
+            let mut words = command.split_whitespace().map(str::to_owned).peekable();
+            let is_ended = words.next_if(|word| word == ENDED).is_some();
             let program = words.next().ok_or(SpecError::NoProgram)?;
             let arguments: Vec<String> = words.collect();
             // Alone it stands before circumstances, wherever a text is read again.
             if arguments.iter().any(|argument| argument == SEPARATOR.trim()) {
                 return Err(SpecError::Circumstance { word: SEPARATOR.trim().to_owned(), spec: text.to_owned() });
             }
-            let program = ScxProgram { program, arguments };
+            let program = ScxProgram { program, arguments, is_ended };
             return Ok(Self { program: Some(program), ..Self::new(&SCX) });
         }
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
@@ -354,7 +361,7 @@ impl fmt::Display for SchedulerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
         if let Some(scx) = &self.program {
-            write!(f, ":{}", scx.program)?;
+            write!(f, ":{}{}", if scx.is_ended { "loader=ended " } else { "" }, scx.program)?;
             scx.arguments.iter().try_for_each(|argument| write!(f, " {argument}"))?;
         }
         let both = self.info.tunables().zip(self.values.iter().copied());

@@ -32,5 +32,5 @@ pub use layout::{Layout, LayoutError};
 pub use needs::{Need, NeedKind};
 pub use object::{Attached, Object, ObjectError, ProgramId, ProgramSource, Programs};
 pub use operations::{Bytecode, Usage};
-pub use user_space::{Moment, START_NS, UserSpace};
+pub use user_space::{ATTACHED_NS, Moment, UserSpace};
 pub use warmcore_bpf::MemoryError;

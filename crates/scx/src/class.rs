@@ -46,8 +46,11 @@ macro_rules! call {
 /// Tells the program something, if it wants to know and is still asked.
 macro_rules! tell {
     ($self:ident, $core:ident, $operation:ident, $method:ident($($argument:expr),*)) => {
+        tell!($self, $core, $operation, Context::Other, $method($($argument),*))
+    };
+    ($self:ident, $core:ident, $operation:ident, $context:expr, $method:ident($($argument:expr),*)) => {
         if $self.asks(Operation::$operation) {
-            call!($self, $core, $operation, Context::Other, $method($($argument),*));
+            call!($self, $core, $operation, $context, $method($($argument),*));
         }
     };
 }
@@ -251,7 +254,7 @@ impl<P: Operations> Ext<P> {
         {
             self.state.early_timers.remove(index);
             self.state.before_ns = left_ns as u64;
-            tell!(self, core, Timer, timer(payload));
+            tell!(self, core, Timer, Context::Unlocked, timer(payload));
             self.state.kicks.clear();
         }
         self.state.before_ns = 0;
@@ -511,7 +514,7 @@ impl<P: Operations> Scheduler for Ext<P> {
                     core.start_timer(cpu, self.state.timeout_ns() / 2, WATCHDOG);
                 }
             }
-            _ => tell!(self, core, Timer, timer(payload as u32)),
+            _ => tell!(self, core, Timer, Context::Unlocked, timer(payload as u32)),
         }
         self.tell_left(core);
         self.state.settle(core);

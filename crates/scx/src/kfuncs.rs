@@ -184,7 +184,7 @@ impl Kfuncs<'_, '_> {
             return;
         }
         match self.state.context {
-            Context::Other => {
+            Context::Other | Context::Unlocked => {
                 self.fault(format!(
                     "{} inserted outside of select_cpu, enqueue and dispatch",
                     self.core.task_name(task)
@@ -261,9 +261,13 @@ impl Kfuncs<'_, '_> {
     }
 
     fn move_task(&mut self, task: TaskId, insertion: Insertion) -> bool {
-        let Context::Dispatch(cpu) = self.state.context else {
-            self.fault("dsq_move outside of dispatch".into());
-            return false;
+        let cpu = match self.state.context {
+            Context::Dispatch(cpu) => cpu,
+            Context::Unlocked => self.core.this_cpu(),
+            Context::Other | Context::OneTask(_) => {
+                self.fault("dsq_move where the lock of a run queue is held".into());
+                return false;
+            }
         };
         let Some(queue) = self.state.queues.of(task).filter(|_| self.state.tasks[task.index()].in_custody) else {
             return false;

@@ -67,6 +67,8 @@ pub(crate) enum Context {
     OneTask(TaskId),
     /// `dispatch` of a CPU.
     Dispatch(CpuId),
+    /// A timer, or a program that user space runs: no lock of a run queue is held.
+    Unlocked,
 }
 
 /// All but the program.

@@ -73,6 +73,7 @@ impl Maps {
         let header = record.wrapping_sub(HEADER);
         let bytes = self.memory.load_u32(header) & !BUSY;
         self.memory.store_u32(header, if discard { bytes | DISCARDED } else { bytes });
+        self.rings_were_filled |= self.user_space_reads;
     }
 
     /// An answer about a ring buffer; `None` if it is none.

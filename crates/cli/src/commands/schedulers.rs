@@ -105,7 +105,7 @@ fn tunables(spec: &SchedulerSpec, console: &Console) -> Result<(), Failure> {
 /// also where it cannot be run.
 fn check(program: &ScxProgram, machine: &Machine, console: &Console) -> Result<(), Failure> {
     let failed = |error: PlaceError| load::place_failure(error, None);
-    let capture = programs::load(program, machine).map_err(failed)?;
+    let surveyed = programs::load(program, machine).map_err(failed)?;
     let text = format!("periodic:-n{},-r1ms,-s2ms,-d500ms", 2 * machine.cpu_count());
     let workload = load::workload(&text, true, &[])?.value;
     let setup = Setup::new(machine, &workload, 0).map_err(|error| failed(error.into()))?;
@@ -120,20 +120,20 @@ fn check(program: &ScxProgram, machine: &Machine, console: &Console) -> Result<(
         }
     };
     let of = |kind: NeedKind| {
-        let needs = capture.needs.iter().filter(|need| need.kind == kind);
+        let needs = surveyed.needs.iter().filter(|need| need.kind == kind);
         needs.map(|need| need.name.clone()).collect()
     };
     let checked = Checked {
         schema: "warmcore-scheduler-check-2",
         tool_version: TOOL_VERSION,
-        name: capture.object.name().to_owned(),
-        instructions: capture.object.instructions() as u64,
+        name: surveyed.name.clone(),
+        instructions: surveyed.instructions,
         operations: of(NeedKind::Operation),
         helpers: of(NeedKind::Helper),
         kernel_functions: of(NeedKind::KernelFunction),
         map_kinds: of(NeedKind::MapKind),
         programs: of(NeedKind::Program),
-        not_modelled: capture.missing().map(ToString::to_string).collect(),
+        not_modelled: surveyed.missing().map(ToString::to_string).collect(),
         machine: machine.name().to_owned(),
         workload: text,
         costs: probed.iter().flatten().map(operation).collect(),

@@ -12,8 +12,8 @@ use super::{CRASH, HEAD_BYTES, Limits, PIPE};
 pub enum Sandbox {
     /// Memory, and its messages: no files, sockets, programs, processes, executable memory.
     Computing,
-    /// It answers a loader that goes on: also files, and a look at that process. No sockets, programs or processes of its own. The loader is a
-    /// program that runs with the user's rights in any case.
+    /// It answers a loader: also files, a look at that process, and code that is made of its programs. No sockets, programs or processes of its own. The
+    /// loader is a program that runs with the user's rights in any case.
     Supervising,
 }
 
@@ -41,7 +41,7 @@ const COMPUTING: [i64; 19] = [
 ];
 
 /// What [`Sandbox::Supervising`] has besides.
-const SUPERVISING: [i64; 46] = [
+const SUPERVISING: [i64; 50] = [
     libc::SYS_read,
     libc::SYS_pread64,
     libc::SYS_pwrite64,
@@ -88,6 +88,10 @@ const SUPERVISING: [i64; 46] = [
     libc::SYS_sysinfo,
     libc::SYS_getuid,
     libc::SYS_geteuid,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_epoll_ctl,
+    libc::SYS_prctl,
 ];
 
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
@@ -118,6 +122,10 @@ pub(super) fn filter(sandbox: Sandbox) -> io::Result<()> {
     let more: &[i64] = if sandbox == Sandbox::Supervising { &SUPERVISING } else { &[] };
     for &number in COMPUTING.iter().chain(more) {
         filter.push(instruction(EQUAL, 0, 1, number as u32));
+        filter.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
+    }
+    if sandbox == Sandbox::Supervising {
+        filter.push(instruction(EQUAL, 0, 1, libc::SYS_mprotect as u32));
         filter.push(instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW));
     }
     for number in [libc::SYS_mmap, libc::SYS_mprotect] {
@@ -201,10 +209,14 @@ fn pages_of(process: &str, field: usize) -> Option<u64> {
     text.split_whitespace().nth(field)?.parse().ok()
 }
 
-/// Memory that is a process's alone, or was when it was forked, in bytes.
+/// Memory that is a process's own, in bytes: what it was given when it was forked, or since, and what it shares with its loader.
 pub(super) fn own_memory(process: &str) -> Option<u64> {
-    let (resident, shared) = (pages_of(process, 1)?, pages_of(process, 2)?);
-    Some(resident.saturating_sub(shared) * PAGE)
+    let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let of = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        line.trim().strip_suffix(" kB")?.parse().ok()
+    };
+    Some((of("RssAnon:")? + of("RssShmem:")?) << 10)
 }
 
 /// CPU time of a process, in hundredths of a second.

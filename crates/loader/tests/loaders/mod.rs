@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::assembler::{self, *};
 use super::types;
-use warmcore_loader::{Capture, LoaderError, Paths, Request, TargetKernel, capture};
+use warmcore_loader::{Capture, LoaderError, MachineFiles, Paths, Request, TargetKernel, capture};
 use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload};
 
@@ -164,13 +164,15 @@ pub fn run_loader_with(loader: &str, timeout: Duration, paths: Paths) -> Result<
     let kernel = TargetKernel::new("7.2.0-test", "CONFIG_HZ=250\n", &types::kernel(&FUNCTIONS).0).unwrap();
     let program = std::env::current_exe().unwrap();
     let arguments = arguments_for(loader);
+    let machine = machine();
+    let files = MachineFiles::new(&machine, &kernel).unwrap();
     capture(&Request {
         program: &program,
         arguments: &arguments,
-        machine: &machine(),
+        machine: &machine,
         kernel: &kernel,
         timeout,
-        files: None,
+        files: files.path(),
         paths,
     })
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use warmcore_kernel::SimulationError;
-use warmcore_loader::{Limits, Outbox, Sandbox, WorkerError, work_apart};
+use warmcore_loader::{Limits, Outbox, WorkerError, work_apart};
 use warmcore_topology::Machine;
 use warmcore_trace::wire::{self, EVENT_BYTES};
 use warmcore_trace::{Event, Histogram, MemoryCounters, Outcome, Sink};
@@ -21,6 +21,7 @@ use crate::place::{OperationUse, PlaceError, Report, Sequence, Trouble};
 /// Kinds of messages.
 const EVENTS: u8 = 1;
 const RESULT: u8 = 2;
+const PROGRAMS: u8 = 3;
 
 /// Events that are sent at once, in bytes.
 const BATCH_BYTES: usize = 64 << 10;
@@ -31,6 +32,9 @@ const MEMORY_BYTES: u64 = 4 << 30;
 /// CPU time that a run may take.
 const LONGEST: Duration = Duration::from_secs(4 * 3600);
 
+/// What loading a scheduler may take until it is attached: its loader's own memory and time are not counted.
+const LOADING: Limits = Limits { memory_bytes: 1 << 30, cpu: Duration::from_secs(10) };
+
 /// A run that is to be had apart.
 pub struct Apart<'a> {
     /// Where it is simulated.
@@ -39,12 +43,8 @@ pub struct Apart<'a> {
     pub scheduler: String,
     /// Bytes of memory that its programs share.
     pub map_bytes: u64,
-    /// What the run needs of the system.
-    pub sandbox: Sandbox,
     /// Set by the caller to stop soon.
     pub stop: Option<&'a AtomicBool>,
-    /// The program whose code lies at an address, if one does.
-    pub program_at: &'a dyn Fn(u64) -> Option<String>,
 }
 
 /// What a run leaves, as it is sent.
@@ -72,44 +72,44 @@ struct Wrong {
 }
 
 impl Apart<'_> {
-    /// Makes the run: `begin` prepares it, and `run` makes it once the process is sealed.
+    /// Makes the run: `begin` prepares it and seals the process, and `run` makes it.
     ///
     /// # Errors
     /// Those of the run, and when its process did not come to its end.
     pub fn run<T>(
         &self,
-        begin: impl FnOnce() -> Result<T, PlaceError>,
+        begin: impl FnOnce(&mut Outbox) -> Result<T, PlaceError>,
         run: impl FnOnce(T, Option<&mut dyn Sink>) -> Result<Report, PlaceError>,
         mut sink: Option<&mut dyn Sink>,
     ) -> Result<Report, PlaceError> {
         let limits = Limits { memory_bytes: MEMORY_BYTES.saturating_add(self.map_bytes), cpu: LONGEST };
         let wants_events = sink.is_some();
         let work = |outbox: &mut Outbox| {
-            let result = begin().map(|begun| outbox.seal(self.sandbox).map(|()| begun));
-            let report = match result {
-                Ok(sealed) => {
-                    let mut sender = Sender { outbox, bytes: Vec::new() };
-                    let report = run(sealed?, wants_events.then_some(&mut sender as &mut dyn Sink));
-                    sender.flush()?;
-                    report
-                }
-                Err(error) => Err(error),
-            };
+            let report = begin(outbox).and_then(|begun| {
+                let mut sender = Sender { outbox, bytes: Vec::new() };
+                let report = run(begun, wants_events.then_some(&mut sender as &mut dyn Sink));
+                sender.flush().map_err(SimulationError::Sink)?;
+                report
+            });
             outbox.send(RESULT, &serde_json::to_vec(&report.map(Left::new).map_err(Wrong::new))?)
         };
-        let (mut result, mut trouble) = (None, None);
+        let (mut result, mut trouble, mut programs) = (None, None, Vec::new());
         let mut events = Vec::new();
         let mut take = |kind: u8, message: &[u8]| {
             let taken = match (kind, &mut sink) {
                 (EVENTS, Some(sink)) => match self.decoded(message, &mut events) {
                     Some(()) => sink.events(&events).map_err(|error| SimulationError::Sink(error).into()),
-                    None => Err(self.failed(&WorkerError::Garbled)),
+                    None => Err(failed(&self.scheduler, &WorkerError::Garbled, &[])),
                 },
+                (PROGRAMS, _) => {
+                    programs = serde_json::from_slice(message).unwrap_or_default();
+                    Ok(())
+                }
                 (RESULT, _) => {
                     result = serde_json::from_slice::<Result<Left, Wrong>>(message).ok();
-                    result.is_some().then_some(()).ok_or_else(|| self.failed(&WorkerError::Garbled))
+                    result.is_some().then_some(()).ok_or_else(|| failed(&self.scheduler, &WorkerError::Garbled, &[]))
                 }
-                _ => Err(self.failed(&WorkerError::Garbled)),
+                _ => Err(failed(&self.scheduler, &WorkerError::Garbled, &[])),
             };
             trouble = taken.err();
             trouble.is_none()
@@ -118,9 +118,9 @@ impl Apart<'_> {
         match (trouble, worked, result) {
             (Some(error), ..) => Err(error),
             (None, Err(WorkerError::Interrupted), _) => Err(PlaceError::interrupted()),
-            (None, Err(error), _) => Err(self.failed(&error)),
+            (None, Err(error), _) => Err(failed(&self.scheduler, &error, &programs)),
             (None, Ok(()), Some(result)) => result.map(Left::report).map_err(Wrong::error),
-            (None, Ok(()), None) => Err(self.failed(&WorkerError::Garbled)),
+            (None, Ok(()), None) => Err(failed(&self.scheduler, &WorkerError::Garbled, &[])),
         }
     }
 
@@ -133,20 +133,59 @@ impl Apart<'_> {
         }
         rest.is_empty().then_some(())
     }
+}
 
-    fn failed(&self, error: &WorkerError) -> PlaceError {
-        let scheduler = &self.scheduler;
-        let (message, advice) = match error {
-            WorkerError::Crashed { at, .. } => {
-                let program = (self.program_at)(*at).map_or_else(String::new, |name| format!("in program `{name}`, "));
-                (format!("{scheduler}: {program}{error}"), OUR_FAULT)
-            }
-            WorkerError::Memory { .. } => (format!("{scheduler}: {error}"), "give it a smaller workload or machine"),
-            WorkerError::Cpu { .. } => (format!("{scheduler}: {error}"), "give it a shorter workload"),
-            _ => (format!("{scheduler}: {error}"), OUR_FAULT),
-        };
-        PlaceError::new(Trouble::Scheduler, "warmcore::scheduler", message, advice)
+/// Loads a scheduler in a process of its own, and gives what is to be known of it.
+///
+/// # Errors
+/// Those of loading it, and when its process did not come to its end.
+pub fn survey<T: Serialize + for<'a> Deserialize<'a>>(
+    scheduler: &str,
+    load: impl FnOnce(&mut Outbox) -> Result<T, PlaceError>,
+) -> Result<T, PlaceError> {
+    let work = |outbox: &mut Outbox| {
+        let loaded = load(outbox).map_err(Wrong::new);
+        outbox.send(RESULT, &serde_json::to_vec(&loaded)?)
+    };
+    let mut result = None;
+    let mut take = |_: u8, message: &[u8]| {
+        result = serde_json::from_slice::<Result<T, Wrong>>(message).ok();
+        result.is_some()
+    };
+    let worked = work_apart(LOADING, None, work, &mut take);
+    match (worked, result) {
+        (Ok(()), Some(result)) => result.map_err(Wrong::error),
+        (Ok(()), None) => Err(failed(scheduler, &WorkerError::Garbled, &[])),
+        (Err(error), _) => Err(failed(scheduler, &error, &[])),
     }
+}
+
+/// Tells the other process where the code of programs lies.
+pub fn send_programs<'a>(outbox: &mut Outbox, places: impl Iterator<Item = (u64, &'a str)>) -> Result<(), PlaceError> {
+    let places: Vec<_> = places.collect();
+    let sent = serde_json::to_vec(&places).map_err(io::Error::from).and_then(|text| outbox.send(PROGRAMS, &text));
+    Ok(sent.map_err(SimulationError::Sink)?)
+}
+
+/// The program whose code an address lies in, as far as can be told: the one that begins nearest before it.
+fn program_at(programs: &[(u64, String)], address: u64) -> Option<&str> {
+    /// More than the code of any program.
+    const LONGEST: u64 = 16 << 20;
+    let before = programs.iter().filter(|(begin, _)| *begin <= address && address - begin < LONGEST);
+    before.max_by_key(|(begin, _)| begin).map(|(_, name)| name.as_str())
+}
+
+fn failed(scheduler: &str, error: &WorkerError, programs: &[(u64, String)]) -> PlaceError {
+    let (message, advice) = match error {
+        WorkerError::Crashed { at, .. } => {
+            let program = program_at(programs, *at).map_or_else(String::new, |name| format!("in program `{name}`, "));
+            (format!("{scheduler}: {program}{error}"), OUR_FAULT)
+        }
+        WorkerError::Memory { .. } => (format!("{scheduler}: {error}"), "give it a smaller workload or machine"),
+        WorkerError::Cpu { .. } => (format!("{scheduler}: {error}"), "give it a shorter workload"),
+        _ => (format!("{scheduler}: {error}"), OUR_FAULT),
+    };
+    PlaceError::new(Trouble::Scheduler, "warmcore::scheduler", message, advice)
 }
 
 const OUR_FAULT: &str = "this is a fault of this program: please report it with the command line and the seed";

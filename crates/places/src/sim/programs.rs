@@ -1,63 +1,107 @@
-//! Schedulers of the user's own (`scx:PROGRAM`) in the simulator: each is loaded once for each machine, and every run begins with that, in a process
-//! of its own.
+//! Schedulers of the user's own (`scx:PROGRAM`) in the simulator: each is loaded once for each machine to see what it is, and every run loads it anew, as its
+//! loader goes on in it. Both are done in a sealed process of their own.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use warmcore_kernel::{Setup, SimulationError};
-#[cfg(target_arch = "x86_64")]
-use warmcore_loader::Sandbox;
-use warmcore_loader::{Capture, LoaderError, Paths, TargetKernel, capture};
+use warmcore_loader::{Attached, Capture, LoaderError, MachineFiles, Outbox, Paths, Sandbox, TargetKernel};
 use warmcore_options::Observe;
-use warmcore_schedulers::{Bytecode, MemoryError, Need, Operation, ScxProgram, Usage, bytecode_trial};
+use warmcore_schedulers::{Bytecode, MemoryError, Need, NeedKind, Operation, ScxProgram, Usage, bytecode_trial};
 use warmcore_topology::Machine;
 use warmcore_trace::{Outcome, Sink};
 
 use crate::files::{find_program, read_bytes};
 use crate::place::{OperationCost, OperationUse, PlaceError, Report, Sequence, Trouble};
-#[cfg(target_arch = "x86_64")]
-use crate::sim::apart::Apart;
+use crate::sim::apart::{self, Apart};
 use crate::vm::fetch::cached;
 
 /// How long a loader may take until it attaches: one built without optimisation takes seconds on a large machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// What a scheduler turned out to be when it was loaded.
+#[derive(Clone, Debug)]
+pub struct Surveyed {
+    /// Its name in the kernel.
+    pub name: String,
+    /// Instructions of all its programs.
+    pub instructions: u64,
+    /// What it needs of the kernel, by kind and name: of kinds of maps and of programs all that the loader asked for.
+    pub needs: Vec<Need>,
+    /// Bytes of the memory that its programs share.
+    pub map_bytes: u64,
+}
+
+/// The same as it is sent: its name, instructions and bytes, then needs by number of the kind, name, and whether they are modelled.
+#[derive(Serialize, Deserialize)]
+struct Sent(String, u64, u64, Vec<(usize, String, bool)>);
+
+impl Sent {
+    fn new(capture: &Capture) -> Self {
+        let Capture { object, needs } = capture;
+        let number = |kind| NeedKind::ALL.iter().position(|known| *known == kind).unwrap_or_default();
+        let needs = needs.iter().map(|need| (number(need.kind), need.name.clone(), need.is_modelled));
+        Self(object.name().to_owned(), object.instructions() as u64, object.memory_bytes(), needs.collect())
+    }
+}
+
+impl Surveyed {
+    fn of(Sent(name, instructions, map_bytes, needs): Sent) -> Self {
+        let need = |(kind, name, is_modelled): (usize, String, bool)| {
+            NeedKind::ALL.get(kind).map(|kind| Need::new(*kind, name, is_modelled))
+        };
+        Self { name, instructions, map_bytes, needs: needs.into_iter().filter_map(need).collect() }
+    }
+
+    /// What it needs and what is not modelled.
+    pub fn missing(&self) -> impl Iterator<Item = &Need> {
+        self.needs.iter().filter(|need| !need.is_modelled)
+    }
+
+    /// Without these it cannot be run at all: it has maps of kinds that are not modelled.
+    fn missing_maps(&self) -> impl Iterator<Item = &Need> {
+        self.missing().filter(|need| need.kind == NeedKind::MapKind)
+    }
+}
+
 /// A program and the machine it was loaded for.
 struct Loaded {
     program: ScxProgram,
     machine: Machine,
-    capture: Arc<Capture>,
+    surveyed: Arc<Surveyed>,
 }
 
-/// What is loaded, for the life of this program.
+/// What was loaded, for the life of this program.
 static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
 
-/// Loads a scheduler for a machine, unless it is loaded.
+/// What a scheduler is on a machine: it is loaded for that, unless it was before.
 ///
 /// # Errors
 /// When its loader cannot be started, ends, hangs, or loads what cannot be run; or there is no kernel to show it.
-pub fn load(program: &ScxProgram, machine: &Machine) -> Result<Arc<Capture>, PlaceError> {
+pub fn load(program: &ScxProgram, machine: &Machine) -> Result<Arc<Surveyed>, PlaceError> {
     let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = all.iter().find(|known| known.program == *program && known.machine == *machine) {
-        return Ok(Arc::clone(&known.capture));
+        return Ok(Arc::clone(&known.surveyed));
     }
-    let path = find_program(&program.program);
-    let capture = Arc::new(capture(&request(program, &path, machine)?).map_err(refused)?);
-    all.push(Loaded { program: program.clone(), machine: machine.clone(), capture: Arc::clone(&capture) });
-    Ok(capture)
+    let files = Files::default().of(machine)?;
+    let started = |outbox: &mut Outbox| Ok(Sent::new(&started(program, machine, files.path(), outbox)?.capture));
+    let surveyed = Arc::new(Surveyed::of(apart::survey(&format!("`{}`", program.program), started)?));
+    all.push(Loaded { program: program.clone(), machine: machine.clone(), surveyed: Arc::clone(&surveyed) });
+    Ok(surveyed)
 }
 
 /// Loads a scheduler, and refuses one that could not be run for what is not modelled.
 ///
 /// # Errors
 /// Those of [`load`], and that.
-pub fn check(program: &ScxProgram, machine: &Machine) -> Result<Arc<Capture>, PlaceError> {
-    let capture = load(program, machine)?;
-    if capture.missing_maps().next().is_none() {
-        return Ok(capture);
+pub fn check(program: &ScxProgram, machine: &Machine) -> Result<Arc<Surveyed>, PlaceError> {
+    let surveyed = load(program, machine)?;
+    if surveyed.missing_maps().next().is_none() {
+        return Ok(surveyed);
     }
-    let message = format!("`{}` needs what is not modelled here: {}", program.program, names(capture.missing()));
+    let message = format!("`{}` needs what is not modelled here: {}", program.program, names(surveyed.missing()));
     Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, "run it with --on vm"))
 }
 
@@ -66,8 +110,8 @@ fn names<'a>(needs: impl Iterator<Item = &'a Need>) -> String {
 }
 
 /// A run of it that failed. An ejection is not called its fault if something that it needs is missing here.
-fn failed(error: SimulationError, capture: &Capture) -> PlaceError {
-    let missing = names(capture.missing());
+fn failed(error: SimulationError, surveyed: &Surveyed) -> PlaceError {
+    let missing = names(surveyed.missing());
     let SimulationError::Ejected { dump, .. } = &error else { return error.into() };
     if missing.is_empty() {
         return error.into();
@@ -77,33 +121,66 @@ fn failed(error: SimulationError, capture: &Capture) -> PlaceError {
     PlaceError::new(Trouble::Scheduler, "warmcore::simulation", message, advice).with_output(dump.clone())
 }
 
-/// What is asked of a loader.
-fn request<'a>(
-    program: &'a ScxProgram,
-    path: &'a Path,
-    machine: &'a Machine,
-) -> Result<warmcore_loader::Request<'a>, PlaceError> {
-    Ok(warmcore_loader::Request {
-        program: path,
+/// Files of the machines that loaders are shown, for as long as this is there.
+#[derive(Default)]
+pub struct Files(Mutex<Vec<(Machine, Arc<MachineFiles>)>>);
+
+impl Files {
+    fn of(&self, machine: &Machine) -> Result<Arc<MachineFiles>, PlaceError> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, files)) = all.iter().find(|(known, _)| known == machine) {
+            return Ok(Arc::clone(files));
+        }
+        let made = MachineFiles::new(machine, kernel()?);
+        let files = Arc::new(made.map_err(|source| refused(LoaderError::Files { source }))?);
+        all.push((machine.clone(), Arc::clone(&files)));
+        Ok(files)
+    }
+}
+
+/// What a loader of one's own loads, in this process: for comparisons with what else does the same.
+///
+/// # Errors
+/// As [`load`].
+pub fn capture(program: &ScxProgram, machine: &Machine) -> Result<Capture, PlaceError> {
+    let files = Files::default().of(machine)?;
+    Ok(start(program, machine, files.path(), || Ok(()))?.capture)
+}
+
+/// Starts a loader and seals this process; it has attached its scheduler then.
+fn started(program: &ScxProgram, machine: &Machine, files: &Path, outbox: &mut Outbox) -> Result<Attached, PlaceError> {
+    start(program, machine, files, || outbox.seal(Sandbox::Supervising))
+}
+
+fn start(
+    program: &ScxProgram,
+    machine: &Machine,
+    files: &Path,
+    seal: impl FnOnce() -> std::io::Result<()>,
+) -> Result<Attached, PlaceError> {
+    let path = find_program(&program.program);
+    let request = warmcore_loader::Request {
+        program: &path,
         arguments: &program.arguments,
         machine,
         kernel: kernel()?,
         timeout: LIMIT,
-        files: None,
-        paths: paths(Paths::Either)?,
-    })
+        files,
+        paths: paths()?,
+    };
+    warmcore_loader::start(&request, seal).map_err(refused)
 }
 
 /// How loaders find the files of the machine, by a variable of the environment: results are the same, so that it is for tests and for computers
 /// where one of the ways does not work.
 const PATHS: &str = "WARMCORE_SCX_PATHS";
 
-fn paths(default: Paths) -> Result<Paths, PlaceError> {
+fn paths() -> Result<Paths, PlaceError> {
     match std::env::var(PATHS).as_deref() {
-        Ok("answered") => Ok(Paths::Answered),
+        // It may look for processes that have begun since, which mounts do not show.
+        Ok("answered" | "") | Err(_) => Ok(Paths::Answered),
         Ok("mounted") => Ok(Paths::Mounted),
         Ok("either") => Ok(Paths::Either),
-        Err(_) | Ok("") => Ok(default),
         Ok(other) => {
             let message = format!("{PATHS} is `{other}`, which is no way to show a loader the machine");
             let advice = "give `answered`, `mounted` or `either`, or nothing";
@@ -112,77 +189,46 @@ fn paths(default: Paths) -> Result<Paths, PlaceError> {
     }
 }
 
-/// Schedulers whose loader is part of the policy, by the name that they have in the kernel, behind which a version may stand: it goes on in simulated
-/// time (`docs/spec/bpf-runtime.md` section 10).
-const LOADER_DECIDES: [&str; 2] = ["rusty", "layered"];
-
-/// Whether a scheduler's loader goes on in simulated time. Others are started once, and ended when they attach.
-fn goes_on(capture: &Capture) -> bool {
-    let (name, _) = capture.object.name().split_once('_').unwrap_or((capture.object.name(), ""));
-    LOADER_DECIDES.contains(&name)
-}
-
-/// One run: what it left, with how often each operation was called, and what each call called if that is noted.
+/// One run: what it left, with how often each operation was called, what each call called if that is noted, and what the loader printed.
 pub fn run<'a>(
     program: &ScxProgram,
     machine: &Machine,
+    files: &Files,
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
     observe: Observe,
 ) -> Result<Report, PlaceError> {
-    let capture = check(program, machine)?;
-    let run = |scheduler: Bytecode, sink: Option<&mut dyn Sink>| {
-        let scheduler = if observe == Observe::Calls { scheduler.noting_calls() } else { scheduler };
-        // The same sink, borrowed for no longer than the setup.
-        let (outcome, usage) = bytecode_trial(scheduler, setup, sink.map(|sink| sink as &mut dyn Sink))
-            .map_err(|error| failed(error, &capture))?;
-        Ok(report(outcome, &usage))
-    };
-    apart(program, machine, &capture, setup, sink, run)
-}
-
-/// Makes a run in a process of its own.
-#[cfg(target_arch = "x86_64")]
-fn apart(
-    program: &ScxProgram,
-    machine: &Machine,
-    capture: &Capture,
-    setup: &Setup<'_>,
-    sink: Option<&mut dyn Sink>,
-    run: impl FnOnce(Bytecode, Option<&mut dyn Sink>) -> Result<Report, PlaceError>,
-) -> Result<Report, PlaceError> {
-    let goes_on = goes_on(capture);
+    let surveyed = check(program, machine)?;
+    let files = files.of(machine)?;
     let apart = Apart {
         machine,
         scheduler: format!("`{}`", program.program),
-        map_bytes: capture.object.memory_bytes(),
-        sandbox: if goes_on { Sandbox::Supervising } else { Sandbox::Computing },
+        map_bytes: surveyed.map_bytes,
         stop: setup.stop.as_deref(),
-        program_at: &|address| capture.object.program_at(address).map(str::to_owned),
     };
-    // What a loader leaves behind when its process is ended goes with this.
-    let files = goes_on
-        .then(warmcore_loader::directory_in_memory)
-        .transpose()
-        .map_err(|source| refused(LoaderError::Files { program: program.program.clone(), source }))?;
-    let begin = || match &files {
-        Some(files) => started(program, machine, setup.seed, files.path()),
-        None => copied(capture, setup),
+    let begin = |outbox: &mut Outbox| {
+        let Attached { capture, host, loader, output } = started(program, machine, files.path(), outbox)?;
+        apart::send_programs(outbox, capture.object.places())?;
+        let scheduler = if program.is_ended {
+            drop((loader, host));
+            Bytecode::new(&capture.object, setup.seed, true).map_err(no_memory)?
+        } else {
+            Bytecode::live(&capture.object, host, Box::new(loader), setup.seed, true)
+        };
+        Ok((scheduler, output))
     };
-    apart.run(begin, run, sink)
-}
-
-/// Makes a run: there is no process of its own for it on such a computer, and no scheduler that would need one.
-#[cfg(not(target_arch = "x86_64"))]
-fn apart(
-    _: &ScxProgram,
-    _: &Machine,
-    capture: &Capture,
-    setup: &Setup<'_>,
-    sink: Option<&mut dyn Sink>,
-    run: impl FnOnce(Bytecode, Option<&mut dyn Sink>) -> Result<Report, PlaceError>,
-) -> Result<Report, PlaceError> {
-    run(copied(capture, setup)?, sink)
+    apart.run(
+        begin,
+        |(scheduler, output), sink| {
+            let scheduler = if observe == Observe::Calls { scheduler.noting_calls() } else { scheduler };
+            // The same sink, borrowed for no longer than the setup.
+            let (outcome, usage) = bytecode_trial(scheduler, setup, sink.map(|sink| sink as &mut dyn Sink))
+                .map_err(|error| failed(error, &surveyed))?;
+            let printed = output.borrow_mut().text();
+            Ok(Report { output: (!printed.is_empty()).then_some(printed), ..report(outcome, &usage) })
+        },
+        sink,
+    )
 }
 
 /// What a run has left.
@@ -223,23 +269,6 @@ fn name_of(operation: Operation) -> &'static str {
     Operation::ALL.iter().find(|(_, known)| *known == operation).map_or("?", |(name, _)| *name)
 }
 
-/// A scheduler as its loader left it.
-fn copied(capture: &Capture, setup: &Setup<'_>) -> Result<Bytecode, PlaceError> {
-    Bytecode::new(&capture.object, setup.seed, true).map_err(no_memory)
-}
-
-/// A scheduler whose loader is started for this run and goes on in it.
-#[cfg(target_arch = "x86_64")]
-fn started(program: &ScxProgram, machine: &Machine, seed: u64, files: &Path) -> Result<Bytecode, PlaceError> {
-    let path = find_program(&program.program);
-    // It may look for processes that have begun since, which mounts do not show.
-    let paths = paths(Paths::Answered)?;
-    let request = warmcore_loader::Request { files: Some(files), paths, ..request(program, &path, machine)? };
-    let attached = warmcore_loader::start(&request).map_err(refused)?;
-    let loader = Box::new(attached.loader);
-    Ok(Bytecode::live(&attached.object, attached.host, loader, seed, true))
-}
-
 fn no_memory(error: MemoryError) -> PlaceError {
     PlaceError::new(Trouble::Failed, "warmcore::simulation", error, "close other programs")
 }
@@ -253,20 +282,14 @@ pub fn probe<'a>(
     machine: &Machine,
     setup: &'a Setup<'a>,
 ) -> Result<Vec<OperationUse>, PlaceError> {
-    Ok(run(program, machine, setup, None, Observe::Nothing)?.operations)
+    Ok(run(program, machine, &Files::default(), setup, None, Observe::Nothing)?.operations)
 }
 
-/// What to know of every such run.
-///
-/// # Errors
-/// When the scheduler cannot be loaded.
-pub fn note(program: &ScxProgram, machine: &Machine) -> Result<String, PlaceError> {
+/// What to know of every such run, if there is something.
+pub fn note(program: &ScxProgram) -> Option<String> {
     let name = &program.program;
-    Ok(if goes_on(&*load(program, machine)?) {
-        format!("the loader of {name} goes on in simulated time, and takes no CPU time of it")
-    } else {
-        format!("the loader of {name} was ended when it attached: what its user space would decide later is missing")
-    })
+    let what = "what its user space would decide later is missing";
+    program.is_ended.then(|| format!("the loader of {name} was ended when it attached: {what}"))
 }
 
 /// The kernel that loaders are shown: the first of the cache that has sched_ext.
@@ -300,7 +323,7 @@ fn refused(error: LoaderError) -> PlaceError {
         LoaderError::Forbidden { .. } => {
             (Trouble::Unable, "allow seccomp listeners to this container, or run it with --on vm")
         }
-        LoaderError::Ended { .. } | LoaderError::Hangs { .. } => {
+        LoaderError::Ended { .. } | LoaderError::Hangs { .. } | LoaderError::Floods { .. } => {
             (Trouble::Failed, "try the same command line with --on vm: does it load there?")
         }
         LoaderError::Object { .. } => {

@@ -343,13 +343,8 @@ impl Object {
         self.image.bytes()
     }
 
-    /// The program whose code an address lies in, as far as can be told: the one that begins nearest before it.
-    #[must_use]
-    pub fn program_at(&self, address: u64) -> Option<&str> {
-        /// More than the code of any program.
-        const LONGEST: u64 = 16 << 20;
-        let before = |program: &'_ Loaded| program.code.function_before(address);
-        let nearest = self.programs.iter().max_by_key(|program| before(program))?;
-        before(nearest).filter(|begin| address - begin < LONGEST).map(|_| nearest.name.as_str())
+    /// Where functions of programs begin in memory, with the programs' names.
+    pub fn places(&self) -> impl Iterator<Item = (u64, &str)> {
+        self.programs.iter().flat_map(|program| program.code.addresses().map(|begin| (begin, program.name.as_str())))
     }
 }

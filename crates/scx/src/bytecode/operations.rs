@@ -33,6 +33,8 @@ pub struct Bytecode {
     usage: Rc<Usage>,
     /// The loader, if it goes on.
     user_space: Option<Box<dyn UserSpace>>,
+    /// When it goes on next, by the programs' clock.
+    user_space_at_ns: u64,
 }
 
 /// What the operations of a run have taken so far.
@@ -119,7 +121,7 @@ impl Bytecode {
 
     fn with(object: &Arc<Object>, host: Box<Host>, is_charged: bool, user_space: Option<Box<dyn UserSpace>>) -> Self {
         let (object, usage) = (Arc::clone(object), Rc::default());
-        Self { object, host, leaders: Vec::new(), is_charged, usage, user_space }
+        Self { object, host, leaders: Vec::new(), is_charged, usage, user_space, user_space_at_ns: u64::MAX }
     }
 
     /// Has it note what calls of operations call.
@@ -189,6 +191,9 @@ impl Bytecode {
             kernel.fault(site.to_string());
             host.frame.fault = 0;
         }
+        if std::mem::take(&mut host.maps.rings_were_filled) {
+            self.have_user_space_go_on(kernel, user_space::RETURN_NS);
+        }
         kernel.charge(operation, charged_ns);
         result
     }
@@ -242,6 +247,15 @@ impl Bytecode {
         }
         at
     }
+
+    /// Has user space go on after a time, unless it does so before.
+    fn have_user_space_go_on(&mut self, kernel: &mut Kfuncs<'_, '_>, delay_ns: u64) {
+        let at_ns = clock_ns(kernel).saturating_add(delay_ns);
+        if self.user_space.is_some() && at_ns < self.user_space_at_ns {
+            self.user_space_at_ns = at_ns;
+            kernel.start_timer(delay_ns, user_space::TIMER);
+        }
+    }
 }
 
 impl Operations for Bytecode {
@@ -257,17 +271,16 @@ impl Operations for Bytecode {
         Some(self.host.entities())
     }
 
-    /// A loader that goes on does so from the beginning of the run, so its program is loaded then.
     fn loaded_before_ns(&self) -> u64 {
-        if self.user_space.is_some() { 0 } else { LOADED_BEFORE_NS }
+        LOADED_BEFORE_NS
     }
 
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
         let result = self.call(kernel, Operation::Init, &[]);
         self.check(kernel, "init", result);
         if self.user_space.is_some() {
-            // It is told that it has attached when the tasks are there.
-            kernel.start_timer(1, user_space::TIMER);
+            // It is told that it has attached when its programs have been.
+            self.have_user_space_go_on(kernel, 1);
         }
     }
 
@@ -430,8 +443,14 @@ impl Operations for Bytecode {
 
     fn timer(&mut self, kernel: &mut Kfuncs<'_, '_>, payload: u32) {
         if payload == user_space::TIMER {
-            if let Some(loader) = &mut self.user_space {
-                user_space::go_on(&mut **loader, &mut self.host, kernel);
+            // An earlier instant may have been found since.
+            if clock_ns(kernel) >= self.user_space_at_ns
+                && let Some(loader) = &mut self.user_space
+            {
+                self.user_space_at_ns = u64::MAX;
+                if let Some(delay_ns) = user_space::go_on(&mut **loader, &mut self.host, kernel) {
+                    self.have_user_space_go_on(kernel, delay_ns);
+                }
             }
             return;
         }

@@ -5,14 +5,14 @@
 
 use warmcore_topology::CpuId;
 
-use crate::bytecode::host::{Host, UPTIME_NS};
+use crate::bytecode::host::{Host, LOADED_BEFORE_NS, UPTIME_NS, clock_ns};
 use crate::kfuncs::Kfuncs;
 
 /// Number of its timer, which no program's timer has.
 pub(super) const TIMER: u32 = u32::MAX;
 
 /// From the moment it may go on to the moment it does: a kernel returns from the system call first.
-const RETURN_NS: u64 = 1_000;
+pub(super) const RETURN_NS: u64 = 1_000;
 
 /// An instant of a run, as user space sees it.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -32,20 +32,27 @@ pub trait UserSpace {
     fn go_on(&mut self, host: &mut Host, moment: &Moment) -> Result<Option<u64>, String>;
 }
 
-/// The clock of user space when a run begins.
-pub const START_NS: u64 = UPTIME_NS;
+/// The clock of user space when its scheduler is attached.
+pub const ATTACHED_NS: u64 = UPTIME_NS - LOADED_BEFORE_NS;
 
-/// Lets user space go on, and has it called again when it wants to.
-pub(super) fn go_on(user_space: &mut dyn UserSpace, host: &mut Host, kernel: &mut Kfuncs<'_, '_>) {
-    let cpus = (0..host.kept.cpus).map(|cpu| kernel.cpu_times_ns(CpuId(cpu))).collect();
-    let now_ns = UPTIME_NS + kernel.now_ns();
+/// Lets user space go on; in how many ns it wants to do so again, if it does.
+pub(super) fn go_on(user_space: &mut dyn UserSpace, host: &mut Host, kernel: &mut Kfuncs<'_, '_>) -> Option<u64> {
+    let now_ns = clock_ns(kernel);
+    let idle_before_ns = LOADED_BEFORE_NS - kernel.before_ns();
+    let times = |cpu| {
+        let (busy, idle) = kernel.cpu_times_ns(CpuId(cpu));
+        (busy, idle + idle_before_ns)
+    };
+    let cpus = (0..host.kept.cpus).map(times).collect();
     host.frame.now_ns = now_ns;
     host.kernel = Some(std::ptr::from_mut(kernel).cast());
     let next = user_space.go_on(host, &Moment { now_ns, cpus });
     host.kernel = None;
     match next {
-        Ok(Some(next)) => kernel.start_timer(next.saturating_sub(now_ns).max(RETURN_NS), TIMER),
-        Ok(None) => {}
-        Err(reason) => kernel.fault(reason),
+        Ok(next) => next.map(|next| next.saturating_sub(now_ns).max(RETURN_NS)),
+        Err(reason) => {
+            kernel.fault(reason);
+            None
+        }
     }
 }
