@@ -76,32 +76,36 @@ impl Host {
         let Some(kernel) = self.kernel() else { return };
         let at = self.task_address(task);
         let (known, state) = (kernel.task(task), &kernel.state.tasks[task.index()]);
-        let nice = (120 + i32::from(known.nice())) as u32;
-        let layout = std::sync::Arc::clone(&self.kept.layout);
-        self.store_u32(at + layout.weight, state.weight);
-        let queued = u32::from(state.queued);
-        let flags = self.maps.memory.load_u32(at + layout.scx_flags) & !QUEUED_FLAG;
-        self.store_u32(at + layout.scx_flags, flags | (queued * QUEUED_FLAG));
-        self.store_u32(at + layout.prio, nice);
-        self.store_u32(at + layout.static_prio, nice);
-        if known.state() == State::Dead {
-            let flags = self.maps.memory.load_u32(at + layout.task_flags);
-            self.store_u32(at + layout.task_flags, flags | EXITING_FLAG);
-        }
+        let (nice, queued) = ((120 + i32::from(known.nice())) as u32, u32::from(state.queued));
         let cpu = known.cpu();
-        self.store_member(at, layout.task_cpu, cpu.0);
-        self.store_member(at, layout.wake_cpu, cpu.0);
-        self.store_member(at, layout.on_rq, queued);
-        self.store_member(at, layout.on_cpu, u32::from(kernel.runs_on(cpu) == task));
+        let is_running = u32::from(kernel.runs_on(cpu) == task);
+        let (layout, memory) = (&self.kept.layout, &mut self.maps.memory);
+        let flags = memory.load_u32(at + layout.scx_flags) & !QUEUED_FLAG;
+        memory.store_u32(at + layout.scx_flags, flags | (queued * QUEUED_FLAG));
+        memory.store_u32(at + layout.weight, state.weight);
+        memory.store_u32(at + layout.prio, nice);
+        memory.store_u32(at + layout.static_prio, nice);
+        if known.state() == State::Dead {
+            let flags = memory.load_u32(at + layout.task_flags);
+            memory.store_u32(at + layout.task_flags, flags | EXITING_FLAG);
+        }
+        let members =
+            [(layout.task_cpu, cpu.0), (layout.wake_cpu, cpu.0), (layout.on_rq, queued), (layout.on_cpu, is_running)];
+        for (member, value) in members {
+            if let Some(member) = member {
+                memory.store_u32(at + member, value);
+            }
+        }
         if let (Some(at_runnable), Some(since_ns)) = (layout.runnable_at, state.runnable_since_ns) {
             let ago_ns = kernel.now_ns().saturating_sub(since_ns);
-            self.store_u64(at + at_runnable, (clock_ns(kernel) - ago_ns) / kernel.tick_ns());
+            memory.store_u64(at + at_runnable, (clock_ns(kernel) - ago_ns) / kernel.tick_ns());
         }
+        let (at_mask, at_count) = (layout.cpus_mask, layout.nr_cpus_allowed);
         let allowed = kernel.allowed(task);
         if !std::ptr::eq(self.affinities[task.index()], allowed) {
             self.affinities[task.index()] = allowed;
-            self.write_mask(at + layout.cpus_mask, allowed);
-            self.store_u32(at + layout.nr_cpus_allowed, allowed.len() as u32);
+            self.write_mask(at + at_mask, allowed);
+            self.store_u32(at + at_count, allowed.len() as u32);
         }
     }
 
