@@ -208,7 +208,7 @@ impl<'a> Conversion<'a> {
     fn record(&mut self, now: u64, record: &Record) -> Result<(), String> {
         let cpu = self.cpu(record.cpu)?;
         match record.what {
-            What::Switch { prev, state, next } => self.switch(now, cpu, (prev, state, next)),
+            What::Switch { prev, state, next, .. } => self.switch(now, cpu, (prev, state, next)),
             What::Waking { thread, target_cpu } => {
                 if self.cast.stoppers.contains(&thread) {
                     self.summoned_by.insert(thread, record.by);

@@ -289,7 +289,7 @@ mod tests {
             cpu: 0,
             by: prev,
             context: Context::Thread,
-            what: What::Switch { prev, state: PrevState::Sleeping, next },
+            what: What::Switch { prev, state: PrevState::Sleeping, next, uninterruptible: false },
         };
         let records = [switch(100, 0, 7), switch(150, 7, 8)];
         let mut log = log(vec![sample(151, Counted::Dead, 0, 151, 151), sample(190, Counted::Rest, 0, 39, 39)]);

@@ -117,9 +117,9 @@ impl Reader {
         }
         let Some(what) = said.what else { return Ok(()) };
         let what = match (what, said.state) {
-            (What::Switch { prev, next, .. }, Some(number)) => {
+            (What::Switch { prev, next, uninterruptible, .. }, Some(number)) => {
                 let state = self.states.read(number, (event.time_ns, event.cpu, prev));
-                What::Switch { prev, state, next }
+                What::Switch { prev, state, next, uninterruptible }
             }
             (what, _) => what,
         };

@@ -66,7 +66,7 @@ fn switches_of(records: &[Record], cpu: u32) -> Vec<Record> {
                 if let (Some(since), Some(at)) = (idle_since, queued.remove(&prev)) {
                     // Behind the record that queued it.
                     let time_ns = at.max(since).saturating_add(1).min(record.time_ns);
-                    let what = What::Switch { prev: IDLE, state: PrevState::Idle, next: prev };
+                    let what = What::Switch { prev: IDLE, state: PrevState::Idle, next: prev, uninterruptible: false };
                     found.push(Record { time_ns, cpu, by: IDLE, context: Context::Thread, what });
                 }
                 idle_since = (next == IDLE).then_some(record.time_ns);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     fn switch(time_ns: u64, cpu: u32, prev: i32, next: i32) -> Record {
-        record(time_ns, cpu, What::Switch { prev, state: PrevState::Sleeping, next })
+        record(time_ns, cpu, What::Switch { prev, state: PrevState::Sleeping, next, uninterruptible: false })
     }
 
     fn wakeup(time_ns: u64, cpu: u32, thread: i32, target_cpu: u32) -> Record {

@@ -16,6 +16,9 @@ use crate::format::{Field, Format, TextField};
 const HARD_INTERRUPT: i64 = 0x08;
 const SOFT_INTERRUPT: i64 = 0x10;
 
+/// `TASK_UNINTERRUPTIBLE` of `prev_state`, the same in all kernels.
+pub(crate) const TASK_UNINTERRUPTIBLE: i64 = 2;
+
 /// More CPUs than any kernel is built for (`NR_CPUS` is at most 8192): a larger number is damage.
 pub const MOST_CPUS: u32 = 1 << 16;
 
@@ -56,6 +59,8 @@ pub enum What {
         state: PrevState,
         /// Thread that comes.
         next: i32,
+        /// Whether the one that leaves sleeps uninterruptibly (`D`): nothing but what it waits for ends that.
+        uninterruptible: bool,
     },
     /// `sched_waking`.
     Waking {
@@ -209,12 +214,13 @@ impl Reader {
         Some(match self.kind {
             Kind::Switch => {
                 let (state, (all, dead)) = (number(1)?, self.states);
+                let uninterruptible = state & TASK_UNINTERRUPTIBLE != 0;
                 let state = match (state & dead != 0, state & all != 0) {
                     (true, _) => PrevState::Dead,
                     (false, true) => PrevState::Sleeping,
                     (false, false) => PrevState::Runnable,
                 };
-                What::Switch { prev: thread(0)?, state, next: thread(2)? }
+                What::Switch { prev: thread(0)?, state, next: thread(2)?, uninterruptible }
             }
             Kind::Waking => What::Waking { thread: thread(0)?, target_cpu: cpu(1)? },
             Kind::Wakeup => What::Wakeup { thread: thread(0)?, target_cpu: cpu(1)? },
@@ -328,5 +334,25 @@ impl EventReaders {
 
     fn reader(&self, bytes: &[u8]) -> Option<&Reader> {
         self.kind.read(bytes).and_then(|kind| self.readers.get(&kind))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::tests::SWITCH;
+
+    #[test]
+    fn an_uninterruptible_sleep_is_told_from_others() {
+        let readers = EventReaders::new([SWITCH]).unwrap();
+        for (state, uninterruptible) in [(0_u32, false), (1, false), (2, true), (0x10, false)] {
+            let words = [316, 7, 0, 0, 0, 0, 7, 0, state, 0, 8_u32];
+            let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            let record = readers.read(5, 0, &bytes).unwrap().unwrap();
+            let What::Switch { prev: 7, next: 8, uninterruptible: found, .. } = record.what else {
+                panic!("{record:?}")
+            };
+            assert_eq!(found, uninterruptible, "{state}");
+        }
     }
 }

@@ -271,7 +271,10 @@ mod tests {
         let (first, last) = (&recording.records[0], &recording.records[200]);
         assert_eq!((first.time_ns, first.context, first.by), (1000, Context::SoftInterrupt, 7));
         assert_eq!(first.what, What::Waking { thread: 8, target_cpu: 1 });
-        assert_eq!((last.time_ns, last.what), (far, What::Switch { prev: 7, state: PrevState::Dead, next: 8 }));
+        assert_eq!(
+            (last.time_ns, last.what),
+            (far, What::Switch { prev: 7, state: PrevState::Dead, next: 8, uninterruptible: false })
+        );
         assert_eq!((recording.threads[&8].name.as_str(), recording.threads[&9].process), ("worker", Some(7)));
         assert_eq!(recording.events_lost(), (3, false));
     }

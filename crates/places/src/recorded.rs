@@ -396,7 +396,7 @@ mod tests {
             cpu,
             by: prev,
             context: Context::Thread,
-            what: What::Switch { prev, state, next },
+            what: What::Switch { prev, state, next, uninterruptible: false },
         };
         let waking =
             |ms: u64, what| Record { time_ns: ms * 1_000_000, cpu: 0, by: 20, context: Context::HardInterrupt, what };

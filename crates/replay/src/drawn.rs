@@ -185,7 +185,7 @@ mod tests {
             actions.push(Action::Run { cpu_ns: 60 + number });
             let slept_ns = 1_000 + number;
             actions.push(Action::Block(match number % 2 {
-                0 => Cause::Outside { at_ns: number, slept_ns, interrupt: true },
+                0 => Cause::Outside { at_ns: number, slept_ns, interrupt: true, uninterruptible: false },
                 _ => Cause::Signal { waker: 9, soft_interrupt: false, slept_ns },
             }));
         }

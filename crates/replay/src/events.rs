@@ -69,7 +69,7 @@ impl Reader<'_> {
                 let other = self.on.remove(&event.cpu);
                 by = other.unwrap_or_else(|| self.thread(prev));
                 let state = if other.is_some() { PrevState::Sleeping } else { prev_state };
-                What::Switch { prev: by, state, next: self.thread(next) }
+                What::Switch { prev: by, state, next: self.thread(next), uninterruptible: false }
             }
             EventKind::Foreign { thread } => {
                 let next = thread.and_then(|thread| self.tables.foreign.get(thread as usize)).map(|known| known.thread);
@@ -81,7 +81,7 @@ impl Reader<'_> {
                     return;
                 }
                 let state = if prev.is_some() { PrevState::Sleeping } else { PrevState::Idle };
-                What::Switch { prev: prev.unwrap_or(0), state, next: next.unwrap_or(0) }
+                What::Switch { prev: prev.unwrap_or(0), state, next: next.unwrap_or(0), uninterruptible: false }
             }
             EventKind::Waking { task, target_cpu, waker } => {
                 by = self.thread(waker);

@@ -53,6 +53,8 @@ pub enum Cause {
         slept_ns: u64,
         /// Whether it was an interrupt.
         interrupt: bool,
+        /// Whether nothing else could have ended it (`D`): a wait for a disk, or for the kernel itself.
+        uninterruptible: bool,
     },
     /// Nothing that the recording tells: it has no wakers, or they were lost.
     Unknown {
@@ -125,6 +127,8 @@ struct State {
     doing: Doing,
     /// Ran since its last action.
     cpu_ns: u64,
+    /// Whether nothing but what it waits for can end its sleep, a disk for instance.
+    uninterruptible: bool,
     /// When it was woken, if it has not run since.
     woken_ns: Option<u64>,
     /// A wakeup that was recorded just before the switch by which it went to sleep: the two are recorded on two CPUs.
@@ -210,7 +214,9 @@ impl Reader {
     fn take(&mut self, record: &Record) {
         let now = record.time_ns - self.start;
         match record.what {
-            What::Switch { prev, state, next } => self.switch(now, record.cpu, (prev, state, next)),
+            What::Switch { prev, state, next, uninterruptible } => {
+                self.switch(now, record.cpu, (prev, state, next), uninterruptible);
+            }
             What::Waking { thread, .. } => self.waking(now, thread, record),
             What::Wakeup { thread, .. } => self.runnable(now, thread),
             What::Fork { parent, child } => {
@@ -228,7 +234,7 @@ impl Reader {
         }
     }
 
-    fn switch(&mut self, now: u64, cpu: u32, (prev, state, next): (i32, PrevState, i32)) {
+    fn switch(&mut self, now: u64, cpu: u32, (prev, state, next): (i32, PrevState, i32), uninterruptible: bool) {
         if let Some(since) = self.others.remove(&cpu) {
             self.other_cpu_ns += now - since;
         }
@@ -238,6 +244,7 @@ impl Reader {
                 thread.doing = Doing::Running(0);
             }
             thread.settle(now);
+            thread.uninterruptible = uninterruptible;
             thread.doing = match state {
                 PrevState::Runnable | PrevState::Idle => Doing::Runnable(now),
                 PrevState::Sleeping => Doing::Asleep(now),
@@ -279,7 +286,13 @@ impl Reader {
         let slept_ns = now - asleep_since.unwrap_or(now);
         let cause = match waker {
             Some(waker) => Cause::Signal { waker, soft_interrupt: record.context == Context::SoftInterrupt, slept_ns },
-            None => Cause::Outside { at_ns: now, slept_ns, interrupt: record.context != Context::Thread },
+            None => Cause::Outside {
+                at_ns: now,
+                slept_ns,
+                interrupt: record.context != Context::Thread,
+                // Of one that is about to sleep it is not known yet.
+                uninterruptible: asleep_since.is_some() && thread.uninterruptible,
+            },
         };
         if asleep_since.is_none() {
             // Either it is about to sleep, or it was about to and does not any more.
@@ -327,7 +340,7 @@ mod tests {
     }
 
     fn switch(time_ns: u64, cpu: u32, prev: i32, state: PrevState, next: i32) -> Record {
-        record(time_ns, cpu, prev, What::Switch { prev, state, next })
+        record(time_ns, cpu, prev, What::Switch { prev, state, next, uninterruptible: false })
     }
 
     fn waking(time_ns: u64, cpu: u32, by: i32, thread: i32) -> Record {
@@ -392,7 +405,7 @@ mod tests {
         let start = [switch(0, 0, 0, IDLE, 5), switch(0, 1, 0, IDLE, 6), switch(20, 1, 6, ASLEEP, 0)];
         for (wakeup, interrupt) in [(by_timer, true), (waking(70, 0, 99, 6), false)] {
             let found = of(start.into_iter().chain([wakeup, switch(80, 1, 0, IDLE, 6)]).collect(), &[5, 6]);
-            let cause = Cause::Outside { at_ns: 70, slept_ns: 50, interrupt };
+            let cause = Cause::Outside { at_ns: 70, slept_ns: 50, interrupt, uninterruptible: false };
             assert_eq!(found.threads[&6].actions[1], Action::Block(cause));
             assert_eq!(found.threads[&5].actions, [Action::Run { cpu_ns: 80 }, Action::Exit], "it woke nobody");
         }

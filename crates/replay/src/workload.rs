@@ -274,8 +274,8 @@ impl Replay {
 ///
 /// A thread that is woken by arrivals at times of their own sleeps for whatever its work leaves: its sleeps vary by as much as the
 /// arrivals and the work together. One that sleeps for a time it chose itself is woken at times that vary by as much as its sleeps and
-/// its work together. So what varies less was the cause. A few waits, for a disk or a rare timer, are no schedule of arrivals: they took as
-/// long as they took.
+/// its work together. So what varies less was the cause. A few waits, for a rare timer, are no schedule of arrivals, and waits for a disk
+/// (uninterruptible sleep) never are: they took as long as they took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sleeps {
     /// Wakeups keep their times from the start.
@@ -292,7 +292,9 @@ impl Sleeps {
     fn of(history: &History) -> Self {
         let outside = |by_others: bool| {
             let wakeup = move |action: &Action| match action {
-                Action::Block(Cause::Outside { at_ns, slept_ns, interrupt }) if *interrupt || by_others => {
+                Action::Block(Cause::Outside { at_ns, slept_ns, interrupt, uninterruptible: false })
+                    if *interrupt || by_others =>
+                {
                     Some((*at_ns, *slept_ns))
                 }
                 _ => None,
@@ -379,8 +381,13 @@ impl Maker {
                 }
                 Action::Block(Cause::Outside { at_ns, slept_ns, .. } | Cause::Unknown { at_ns, slept_ns }) => {
                     let unknown = matches!(action, Action::Block(Cause::Unknown { .. }));
+                    let disk = matches!(action, Action::Block(Cause::Outside { uninterruptible: true, .. }));
                     self.fidelity.waits += 1;
-                    let sleeps = if unknown { of_unknown } else { sleeps };
+                    let sleeps = match (unknown, disk) {
+                        (true, _) => of_unknown,
+                        (false, true) => Sleeps::For,
+                        (false, false) => sleeps,
+                    };
                     match (unknown, sleeps) {
                         (true, _) => self.fidelity.unknown += 1,
                         (false, Sleeps::At) => self.fidelity.at_times += 1,
@@ -460,7 +467,7 @@ mod tests {
     }
 
     fn outside(at_ns: u64, slept_ns: u64) -> Action {
-        Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: true })
+        Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: true, uninterruptible: false })
     }
 
     #[test]
@@ -524,7 +531,9 @@ mod tests {
     #[test]
     fn a_disk_wait_or_a_rare_timer_takes_as_long_as_it_took_and_only_arrivals_hold_the_elapsed_time() {
         let run = |cpu_ns| Action::Run { cpu_ns };
-        let disk = |at_ns, slept_ns| Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: false });
+        let disk = |at_ns, slept_ns| {
+            Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: false, uninterruptible: false })
+        };
         let unknown = Action::Block(Cause::Unknown { at_ns: 9_000, slept_ns: 30 });
         let few = thread(vec![run(500), outside(700, 200), run(100), disk(1_000, 200), run(9), unknown]);
         let made_of_few = made(vec![(1, few)], Overheads::default());
@@ -532,6 +541,16 @@ mod tests {
         let expected = [500, 100, 9].map(|work_ns| Step::Run { work_ns }).into_iter().zip([200, 200, 30].map(sleep));
         assert_eq!(steps(&made_of_few, 0), expected.flat_map(|(run, sleep)| [run, sleep]).collect::<Vec<_>>());
         assert_eq!((made_of_few.fidelity.held, made_of_few.fidelity.for_durations), (None, 2));
+        // Of many as of few.
+        let of_disk = |number: u64| Cause::Outside {
+            at_ns: 1_000 * number,
+            slept_ns: 90 * number,
+            interrupt: true,
+            uninterruptible: true,
+        };
+        let reads = (1..9).flat_map(|number| [Action::Block(of_disk(number)), run(10)]);
+        let made_of_many = made(vec![(1, thread(reads.collect()))], Overheads::default());
+        assert_eq!((made_of_many.fidelity.held, made_of_many.fidelity.for_durations), (None, 8));
         // Clients that no one chose come at times of their own.
         let work = [400, 100, 300, 200, 100];
         let served = (1..).zip(work).flat_map(|(number, work)| [disk(1_000 * number, 900 - work), run(work)]);

@@ -2,7 +2,7 @@
 
 use warmcore_trace::PrevState;
 
-use crate::record::{CLONE_THREAD, MOST_CPUS, What};
+use crate::record::{CLONE_THREAD, MOST_CPUS, TASK_UNINTERRUPTIBLE, What};
 
 /// What the fields of an event say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -106,12 +106,14 @@ fn switch(fields: &str) -> Option<Said<'_>> {
         let ((name, thread, rest), (next_name, next_thread, _)) = (colon_form(left)?, colon_form(right)?);
         (before, after, state) = ((thread, name), (next_thread, next_name), rest.trim());
     }
+    let is_uninterruptible = state.starts_with('D');
     let (state, number) = match state.parse::<u64>() {
         Ok(number) => (PrevState::Runnable, Some(number)),
         Err(_) => (letters(state)?, None),
     };
+    let uninterruptible = number.map_or(is_uninterruptible, |number| number & TASK_UNINTERRUPTIBLE as u64 != 0);
     Some(Said {
-        what: Some(What::Switch { prev: before.0, state, next: after.0 }),
+        what: Some(What::Switch { prev: before.0, state, next: after.0, uninterruptible }),
         state: number,
         names: [Some(before), Some(after)],
         born: None,
@@ -173,8 +175,19 @@ mod tests {
         for form in forms {
             let said = said("sched_switch", form);
             assert_eq!(said.names, [Some((1, "a b")), Some((2, "c:d"))], "{form}");
-            let Some(What::Switch { prev: 1, state, next: 2 }) = said.what else { panic!("{form}: {said:?}") };
+            let Some(What::Switch { prev: 1, state, next: 2, uninterruptible: false }) = said.what else {
+                panic!("{form}: {said:?}")
+            };
             assert!(said.state == Some(1) || state == PrevState::Sleeping, "{form}");
+        }
+    }
+
+    #[test]
+    fn an_uninterruptible_sleep_is_marked_in_all_forms() {
+        for state in ["prev_state=D ==> next_comm=c", "prev_state=2 next_comm=c", "prev_state=D|K ==> next_comm=c"] {
+            let fields = format!("prev_comm=a prev_pid=1 prev_prio=120 {state} next_pid=2 next_prio=120");
+            let said = said("sched_switch", &fields);
+            assert!(matches!(said.what, Some(What::Switch { uninterruptible: true, .. })), "{state}: {said:?}");
         }
     }
 

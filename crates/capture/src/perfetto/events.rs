@@ -6,7 +6,7 @@ use super::FORMAT;
 use super::wire::{Message, Value};
 use crate::bytes::text_of;
 use crate::error::{CaptureError, FilePosition};
-use crate::record::{Birth, CLONE_THREAD, Context, MOST_CPUS, Record, What};
+use crate::record::{Birth, CLONE_THREAD, Context, MOST_CPUS, Record, TASK_UNINTERRUPTIBLE, What};
 use crate::recording::{Births, LatestNames, Loss, Recording};
 use crate::states::NumberedStates;
 
@@ -167,7 +167,8 @@ impl Events {
                 name(next, 5);
                 let state = self.states.read(fields.number(4), (time_ns, on, prev));
                 self.running.insert(on, next);
-                What::Switch { prev, state, next }
+                let uninterruptible = fields.number(4) & TASK_UNINTERRUPTIBLE as u64 != 0;
+                What::Switch { prev, state, next, uninterruptible }
             }
             event::WAKING | event::WAKEUP | event::WAKEUP_NEW => {
                 name(thread, 1);
@@ -257,7 +258,8 @@ impl Events {
                     name(&mut self.names, time_ns, next, columns[6].get(switch));
                     if let Some(prev) = self.running.insert(on, next) {
                         let state = self.states.read(columns[2][switch], (time_ns, on, prev));
-                        let what = What::Switch { prev, state, next };
+                        let uninterruptible = columns[2][switch] & TASK_UNINTERRUPTIBLE as u64 != 0;
+                        let what = What::Switch { prev, state, next, uninterruptible };
                         self.records.push(Record { time_ns, cpu: on, by: prev, context: Context::Thread, what });
                     }
                     switch += 1;

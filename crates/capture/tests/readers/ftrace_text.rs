@@ -33,7 +33,7 @@ fn columns_become_records_threads_processes_and_losses() {
     assert_eq!((recording.source.as_str(), recording.cpus), ("ftrace text", 4));
     let records: Vec<_> =
         recording.records.iter().map(|record| (record.time_ns, record.cpu, record.context, record.what)).collect();
-    let switch = |prev, state, next| What::Switch { prev, state, next };
+    let switch = |prev, state, next| What::Switch { prev, state, next, uninterruptible: false };
     assert_eq!(
         records,
         [

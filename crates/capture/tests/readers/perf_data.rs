@@ -150,7 +150,7 @@ fn check(recording: &Recording) {
     assert_eq!((recording.source.as_str(), recording.clock.as_deref(), recording.cpus), ("perf.data", Some("mono"), 2));
     let whats: Vec<_> =
         recording.records.iter().map(|record| (record.time_ns, record.cpu, record.by, record.what)).collect();
-    let switch = |prev, state, next| What::Switch { prev, state, next };
+    let switch = |prev, state, next| What::Switch { prev, state, next, uninterruptible: false };
     assert_eq!(
         whats,
         [

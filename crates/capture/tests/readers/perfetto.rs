@@ -96,7 +96,8 @@ fn check(recording: &Recording) {
         .iter()
         .map(|record| (record.time_ns, record.cpu, record.by, record.context, record.what))
         .collect();
-    let (thread, switch) = (Context::Thread, |prev, state, next| What::Switch { prev, state, next });
+    let (thread, switch) =
+        (Context::Thread, |prev, state, next| What::Switch { prev, state, next, uninterruptible: false });
     assert_eq!(
         found,
         [

@@ -258,8 +258,8 @@ mod tests {
         let expected = [
             What::Fork { parent: 7, child: 8 },
             What::Waking { thread: 8, target_cpu: 1 },
-            What::Switch { prev: 7, state: PrevState::Sleeping, next: 8 },
-            What::Switch { prev: 8, state: PrevState::Dead, next: 0 },
+            What::Switch { prev: 7, state: PrevState::Sleeping, next: 8, uninterruptible: false },
+            What::Switch { prev: 8, state: PrevState::Dead, next: 0, uninterruptible: false },
         ];
         assert_eq!(whats, expected);
         assert_eq!(recording.records[1].context, Context::SoftInterrupt);

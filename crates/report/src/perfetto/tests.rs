@@ -217,7 +217,7 @@ fn what_is_written_is_a_recording_that_can_be_read() {
     let recording = warmcore_capture::read(&written()).unwrap();
     let found: Vec<_> =
         recording.records.iter().map(|record| (record.time_ns, record.cpu, record.by, record.what)).collect();
-    let switch = |prev, state, next| What::Switch { prev, state, next };
+    let switch = |prev, state, next| What::Switch { prev, state, next, uninterruptible: false };
     assert_eq!(
         found,
         [
