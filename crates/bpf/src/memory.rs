@@ -265,7 +265,7 @@ fn memory_file(name: &str, bytes: u64) -> Result<OwnedFd, MemoryError> {
     let name: Vec<u8> = name.bytes().filter(|&byte| byte != 0).take(60).chain([0]).collect();
     // SAFETY: the name ends with a zero; the result is checked before it is owned.
     let file = unsafe {
-        let fd = libc::memfd_create(name.as_ptr().cast(), libc::MFD_CLOEXEC);
+        let fd = libc::memfd_create(name.as_ptr().cast(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
         if fd < 0 {
             return Err(failed("make a file in memory"));
         }
@@ -274,6 +274,11 @@ fn memory_file(name: &str, bytes: u64) -> Result<OwnedFd, MemoryError> {
     // SAFETY: the descriptor is open.
     if unsafe { libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t) } != 0 {
         return Err(failed("size a file in memory"));
+    }
+    // A loader has it too, and could take from under a program what is mapped.
+    // SAFETY: as above.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL) } != 0 {
+        return Err(failed("seal a file in memory"));
     }
     Ok(file)
 }

@@ -364,6 +364,40 @@ fn a_run_under_a_scheduler_of_ones_own_is_the_same_with_any_jobs_and_however_the
     }
 }
 
+#[test]
+fn looking_at_a_run_starts_no_program_and_one_that_was_changed_does_not_go_on() {
+    skip!(unless can_load());
+    let scratch = Scratch::new();
+    let started = scratch.path("started");
+    let own = |more: &str| {
+        let (mark, program) = (started.display(), std::env::current_exe().unwrap());
+        let arguments = "--ignored --exact --nocapture --test-threads=1 loader_that_is_right";
+        let text = format!("touch {mark}\n{more}exec {} {arguments}\n", program.display());
+        std::fs::write(scratch.path("own.sh"), text).unwrap();
+    };
+    own("");
+    let words = "compare -m 1s1n2l2c1t -w spin:-n6,-d300ms -n 2 --out run -s eevdf -s";
+    assert_eq!(scratch.run_with_last(words, "scx:/bin/sh own.sh").code, Some(0));
+    std::fs::remove_file(&started).expect("it was started");
+    let looks = |what: &str| {
+        for words in ["report run", "explain run", "compare --resume run"] {
+            let ran = scratch.run(words);
+            assert_eq!(ran.code, Some(0), "{words}, {what}: {}", ran.error);
+            assert!(!started.exists(), "{words} started it, {what}");
+        }
+    };
+    looks("as it was");
+    assert!(scratch.files("run").iter().any(|name| name.starts_with("trace/s1")), "its events are there without");
+    own("true\n");
+    looks("changed");
+    std::fs::remove_file(scratch.path("run/trials/s1-t0001.json")).unwrap();
+    let ran = scratch.run("compare --resume run").complains("the file of its argument `own.sh` was changed");
+    assert!(ran.code != Some(0) && !started.exists());
+    own("");
+    assert_eq!(scratch.run("compare --resume run").code, Some(0), "with what it was it goes on");
+    assert!(started.exists());
+}
+
 /// Has the kernel refuse a call to a program that is started: `EPERM`, as a container's filter does.
 fn refusing(command: &mut std::process::Command, number: i64) -> &mut std::process::Command {
     use std::os::unix::process::CommandExt as _;

@@ -331,6 +331,7 @@ impl ExperimentBuilder {
             observations: self.observations,
             advised: self.advised,
             place: self.place,
+            kept_programs: None,
         };
         check(&experiment)?;
         Ok(Built { experiment, warnings })

@@ -7,12 +7,13 @@
 //! What identifies an experiment is a hash of the texts that a run directory holds: `machine.toml`, `workload.json` and the record.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use warmcore_options::RunOptions;
 use warmcore_places::place::Place;
-use warmcore_schedulers::{SchedulerSpec, TunableInfo, TunableKind};
+use warmcore_schedulers::{SchedulerSpec, ScxProgram, TunableInfo, TunableKind};
 use warmcore_statistics::Design;
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
@@ -64,6 +65,8 @@ pub struct Experiment {
     pub advised: bool,
     /// In which place.
     pub place: Arc<dyn Place>,
+    /// Of an experiment that was kept, what programs were by index of the scheduler; others are what is there now.
+    pub kept_programs: Option<BTreeMap<usize, ProgramRecord>>,
 }
 
 /// Why an experiment makes no sense.
@@ -164,10 +167,12 @@ impl Experiment {
     pub fn record(&self) -> ExperimentRecord {
         let schedulers = self.schedulers.iter().enumerate().map(|(index, spec)| {
             let column = self.columns.get(&index);
+            let program = self.program_record(index, spec);
             SchedulerRecord {
                 label: spec.to_string(),
                 resolved: resolved_text(spec, self.machine_of(index).value.cpu_count()),
-                program_sha256: self.program_sum(spec),
+                program_sha256: program.as_ref().map(|program| program.sha256.clone()),
+                program_files: program.map(|program| program.files).unwrap_or_default(),
                 machine: column.and_then(|column| column.machine.as_ref()).map(SubjectRecord::of_machine),
                 workload: column.and_then(|column| column.workload.as_ref()).map(SubjectRecord::of_workload),
             }
@@ -193,10 +198,18 @@ impl Experiment {
 }
 
 impl Experiment {
-    /// What identifies the program that the simulator runs as this scheduler; `None` if there is none, or it is gone.
-    fn program_sum(&self, spec: &SchedulerSpec) -> Option<String> {
-        let program = spec.program().filter(|_| self.place.kind().simulated)?;
-        sha256_of_file(&find_program(&program.program)).ok()
+    /// What identifies the program that the simulator runs as this scheduler, when it was kept or now; `None` if there is none, or it is gone.
+    fn program_record(&self, index: usize, spec: &SchedulerSpec) -> Option<ProgramRecord> {
+        match &self.kept_programs {
+            Some(kept) => kept.get(&index).cloned(),
+            None => ProgramRecord::now(spec.program().filter(|_| self.place.kind().simulated)?),
+        }
+    }
+
+    /// Whether a trial of a scheduler can be had again without starting a program of somebody's.
+    #[must_use]
+    pub fn is_repeatable(&self, scheduler: usize) -> bool {
+        self.place.repeatable() && self.scheduler_of(scheduler).program().is_none()
     }
 }
 
@@ -296,6 +309,7 @@ impl ExperimentRecord {
         ];
         let own = &self.schedulers[scheduler];
         parts.extend(own.program_sha256.as_deref());
+        parts.extend(own.program_files.values().map(String::as_str));
         parts.extend([&own.machine, &own.workload].into_iter().flatten().map(|subject| subject.sha256.as_str()));
         parts.extend(others.as_deref());
         sha256(parts.join("\n").as_bytes())
@@ -358,12 +372,50 @@ pub struct SchedulerRecord {
     /// SHA-256 of its program, if the simulator runs one: results depend on what is in it. (Guests record programs with their makings.)
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_sha256: Option<String>,
+    /// SHA-256 of files that the program's arguments name, by argument.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub program_files: BTreeMap<String, String>,
     /// The machine of its column, if it is not the experiment's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machine: Option<SubjectRecord>,
     /// The workload of its column, if it is not the experiment's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<SubjectRecord>,
+}
+
+/// What identifies a program of the user's own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgramRecord {
+    /// SHA-256 of the program.
+    pub sha256: String,
+    /// SHA-256 of files that its arguments name, by argument.
+    pub files: BTreeMap<String, String>,
+}
+
+impl ProgramRecord {
+    /// What a program is now, if it is there.
+    pub(crate) fn now(program: &ScxProgram) -> Option<Self> {
+        let sha256 = sha256_of_file(&find_program(&program.program)).ok()?;
+        let sum = |argument: &String| {
+            // A file may be named behind a word and a sign (`f:layers.json`, `--config=FILE`).
+            let behind = argument.match_indices(['=', ':']).map(|(at, _)| &argument[at + 1..]);
+            let file = std::iter::once(argument.as_str()).chain(behind).map(Path::new).find(|path| path.is_file())?;
+            Some((argument.clone(), sha256_of_file(file).ok()?))
+        };
+        Some(Self { sha256, files: program.arguments.iter().filter_map(sum).collect() })
+    }
+
+    /// What differs from what it was, in words: nothing if it is the same.
+    pub(crate) fn change(then: &Self, now: Option<&Self>) -> Option<String> {
+        let Some(now) = now else { return Some("it is gone".into()) };
+        if then.sha256 != now.sha256 {
+            return Some("the program was changed".into());
+        }
+        let names = then.files.keys().chain(now.files.keys());
+        let mut names = names;
+        let changed = names.find(|name| then.files.get(*name) != now.files.get(*name));
+        changed.map(|name| format!("the file of its argument `{name}` was changed, or is gone"))
+    }
 }
 
 /// The seeds of trials `0..count`, derived from the experiment's seed.

@@ -10,8 +10,8 @@ use warmcore_options::{RunOptions, TraceLevel};
 use warmcore_places::place::{Conduct, OperationUse, PlaceError, Report, Request, Run, Trouble};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{
-    ApplicationOutcome, End, Outcome, RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId, TaskInfo,
-    TaskOutcome, Tee,
+    ApplicationOutcome, End, Event, Outcome, RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId,
+    TaskInfo, TaskOutcome, Tee,
 };
 
 use crate::directory::{OUTPUTS, RunDirectory};
@@ -48,6 +48,9 @@ pub enum TrialError {
         /// The warm-up.
         warm_up_ns: u64,
     },
+    /// Its events were not kept, and to have it again would start a program of somebody's.
+    #[error("its events were not kept, and looking at a run starts no program")]
+    Program,
     /// Its events were not kept, and its place cannot have it again.
     #[error("it ran in another place ({place}) and cannot be run again")]
     Elsewhere {
@@ -71,6 +74,7 @@ impl TrialError {
             Self::Store(_) => "is the disk full? `--trace counters` needs no space",
             Self::File(error) => error.advice(),
             Self::WarmUp { .. } => "make the run longer, or --warm-up shorter",
+            Self::Program => "run it again with `--trace full`",
             Self::Elsewhere { .. } => "start the experiment anew, in another directory",
         }
     }
@@ -113,22 +117,29 @@ pub(crate) fn make(
         (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, machine, warm_up_ns));
     let new_counters = || Counters::new(machine, tables, Start::Idle { time_ns: 0 }).with_warm_up(warm_up_ns);
     let mut paths = CriticalPaths::default();
-    let (report, counters) = match (experiment.options.trace, directory) {
+    let kept =
+        directory.filter(|_| experiment.options.trace == TraceLevel::Full || starts_a_program(experiment, scheduler));
+    let (report, counters) = match (experiment.options.trace, kept) {
         (TraceLevel::None, _) => {
             let sink = observer.as_mut().map(|observer| observer as &mut dyn Sink);
             (run.send(sink)?, None)
         }
-        (TraceLevel::Counters, _) | (TraceLevel::Full, None) => {
+        (TraceLevel::Counters | TraceLevel::Full, None) => {
             let mut sink = Tee::new(new_counters(), Tee::new(observer.as_mut(), &mut paths));
             (run.send(Some(&mut sink))?, Some(sink.first))
         }
-        (TraceLevel::Full, Some(directory)) => {
+        (trace, Some(directory)) => {
             let name = trial_name(scheduler, number);
             let path = directory.trace_directory(&name)?;
             let store = Store::create(&path, machine, tables, &store_info(&name, experiment), StoreOptions::default())?;
+            let left = if trace == TraceLevel::Full { u64::MAX } else { KEPT_EVENTS };
+            let store = Bounded { store: Some(store), left };
             let mut sink = Tee::new(Tee::new(new_counters(), Tee::new(observer.as_mut(), &mut paths)), store);
             let report = run.send(Some(&mut sink))?;
-            sink.second.finish(report.outcome.elapsed_ns, &task_infos(&report.outcome))?;
+            match sink.second.store {
+                Some(store) => store.finish(report.outcome.elapsed_ns, &task_infos(&report.outcome))?,
+                None => std::fs::remove_dir_all(&path).at("remove", &path)?,
+            };
             (report, Some(sink.first.first))
         }
     };
@@ -165,6 +176,30 @@ pub(crate) fn keep_output(directory: Option<&RunDirectory>, trial: &str, output:
     directory.write(&format!("{OUTPUTS}/{trial}.txt"), output.as_bytes())
 }
 
+/// Whether a trial starts a program of somebody's: it is not made again to look at its events, so that they are kept.
+fn starts_a_program(experiment: &Experiment, scheduler: usize) -> bool {
+    experiment.place.kind().simulated && !experiment.is_repeatable(scheduler)
+}
+
+/// Most events that are kept of a trial where that was not asked for.
+const KEPT_EVENTS: u64 = 2_000_000;
+
+/// Events as far as they are not too many; then none.
+struct Bounded {
+    store: Option<Store>,
+    left: u64,
+}
+
+impl Sink for Bounded {
+    fn events(&mut self, batch: &[Event]) -> std::io::Result<()> {
+        match self.left.checked_sub(batch.len() as u64) {
+            Some(left) => self.left = left,
+            None => self.store = None,
+        }
+        self.store.as_mut().map_or(Ok(()), |store| store.events(batch))
+    }
+}
+
 /// A trial that was run again to look at its events.
 pub struct Rerun<S> {
     /// The trial: equal to the one that was run first, but for what was observed beside its usual measures.
@@ -196,6 +231,9 @@ pub fn rerun_trial<S: Sink + Send>(
 ) -> Result<Rerun<S>, TrialError> {
     if !experiment.place.repeatable() {
         return Err(TrialError::Elsewhere { place: record.place.clone() });
+    }
+    if !experiment.is_repeatable(scheduler) {
+        return Err(TrialError::Program);
     }
     let again = |run: Run<'_>, sink: S| -> Result<Rerun<S>, PlaceError> {
         let tables = run.tables.clone();

@@ -9,13 +9,16 @@ use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 use warmcore_workload::{Workload, workload_name};
 
+use crate::checksums::trial_file;
 use crate::column::{self, Column};
 use crate::directory::{
     DirectoryError, ENVIRONMENT, EXPERIMENT, LOSSES, MACHINE, RunDirectory, TRIAL_TABLE, VERDICT, VERDICT_TEXT,
     VERSIONS, WORKLOAD, machine_of_column, workload_of_column,
 };
 use crate::environment::Environment;
-use crate::experiment::{self, Experiment, ExperimentRecord, Named, SubjectRecord, TOOL_VERSION};
+use crate::experiment::{
+    self, Experiment, ExperimentRecord, Named, ProgramRecord, SchedulerRecord, SubjectRecord, TOOL_VERSION,
+};
 pub use crate::files::pretty;
 use crate::files::{At as _, FileError, sha256, sha256_of_file};
 use crate::measures;
@@ -56,10 +59,12 @@ pub enum ResumeError {
         file: String,
     },
     /// The program of a scheduler is not the one that the run was started with.
-    #[error("the program of `{scheduler}` is not the one that the run was started with: it was changed, or is gone")]
+    #[error("`{scheduler}` is not what the run was started with: {what}")]
     Program {
         /// The scheduler.
         scheduler: String,
+        /// What is another.
+        what: String,
     },
     /// The directory was written by another build, whose results may be others.
     #[error("the run was started by another build of this program, whose results may differ")]
@@ -280,6 +285,7 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
         observations: record.observations.clone(),
         advised: record.advised,
         place,
+        kept_programs: Some(kept_programs(&record)),
     };
     let now = experiment.record();
     for ((name, then), (_, now)) in subjects(&record).into_iter().zip(subjects(&now)) {
@@ -288,7 +294,7 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
             return Err(ResumeError::Changed { file: path(&name) });
         }
     }
-    if without_programs(record) != without_programs(now) {
+    if record != now {
         return Err(invalid(EXPERIMENT, "it does not say what its schedulers resolve to now".into()));
     }
     experiment.check().map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
@@ -322,10 +328,14 @@ pub fn check_same(directory: &RunDirectory, experiment: &Experiment) -> Result<(
     Ok(())
 }
 
-/// A record without what programs are: a run can be read when they are gone.
-fn without_programs(mut record: ExperimentRecord) -> ExperimentRecord {
-    record.schedulers.iter_mut().for_each(|scheduler| scheduler.program_sha256 = None);
-    record
+/// What programs were, by index of the scheduler.
+fn kept_programs(record: &ExperimentRecord) -> BTreeMap<usize, ProgramRecord> {
+    let all = record.schedulers.iter().enumerate();
+    let kept = |(index, scheduler): (usize, &SchedulerRecord)| {
+        let (sha256, files) = (scheduler.program_sha256.clone()?, scheduler.program_files.clone());
+        Some((index, ProgramRecord { sha256, files }))
+    };
+    all.filter_map(kept).collect()
 }
 
 /// Makes a directory one whose run goes on: it does not look finished. Nothing in it is taken over that is not what this program wrote
@@ -346,12 +356,19 @@ pub fn reopen(directory: &RunDirectory, experiment: &Experiment) -> Result<Vec<P
     if build.program_sha256.as_deref() != Some(program_sha256()?) {
         return Err(ResumeError::Build);
     }
-    for (then, now) in record.schedulers.iter().zip(experiment.record().schedulers) {
-        if then.program_sha256 != now.program_sha256 {
-            return Err(ResumeError::Program { scheduler: now.label });
-        }
-    }
     let trials = |scheduler| (0..record.seeds.len()).map(move |number| trial_name(scheduler, number));
     let trials: Vec<String> = (0..record.schedulers.len()).flat_map(trials).collect();
+    let has_file = |scheduler: usize| {
+        let mut names = (0..record.seeds.len()).map(|number| trial_file(&trial_name(scheduler, number)));
+        names.all(|name| directory.path().join(name).is_file())
+    };
+    for (index, then) in kept_programs(&record) {
+        let spec = experiment.scheduler_of(index);
+        let now = spec.program().and_then(ProgramRecord::now);
+        // What is finished needs no program.
+        if let Some(what) = ProgramRecord::change(&then, now.as_ref()).filter(|_| !has_file(index)) {
+            return Err(ResumeError::Program { scheduler: record.schedulers[index].label.clone(), what });
+        }
+    }
     Ok(directory.reopen(&trials, experiment.place.repeatable())?)
 }

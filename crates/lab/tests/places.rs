@@ -129,8 +129,9 @@ fn a_run_of_a_program_goes_on_only_with_that_program() {
     assert_eq!(changed.trial_hash(0, 10), before.trial_hash(0, 10));
     fs::remove_file(&program).unwrap();
     let read = session::experiment_of(&directory).unwrap();
+    assert_eq!(read.record(), before, "what it was is kept");
     let error = session::reopen(&directory, &read).unwrap_err().to_string();
-    assert!(error.contains("is not the one that the run was started with"), "{error}");
+    assert!(error.contains("is not what the run was started with: it is gone"), "{error}");
 }
 
 /// Another build of the same version may simulate otherwise: its trials and this one's do not go into one table.

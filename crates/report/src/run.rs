@@ -209,7 +209,7 @@ impl Run {
         sink: S,
         stop: &Arc<AtomicBool>,
     ) -> Result<S, ReportError> {
-        if !self.is_repeatable() {
+        if !self.is_repeatable(scheduler) {
             return self.events_into(scheduler, sink, stop);
         }
         let (experiment, record) = (&self.disk.experiment, &self.disk.record);
@@ -247,10 +247,10 @@ impl Run {
         Ok(sink)
     }
 
-    /// Whether its trials are functions of its record.
+    /// Whether trials of a scheduler can be had again from its record, without starting anything.
     #[must_use]
-    pub fn is_repeatable(&self) -> bool {
-        self.disk.experiment.place.repeatable()
+    pub fn is_repeatable(&self, scheduler: usize) -> bool {
+        self.disk.experiment.is_repeatable(scheduler)
     }
 
     /// The directory of the events of the representative trial of a scheduler, if they were kept.
@@ -269,7 +269,13 @@ impl Run {
             let kept = self.kept_events(scheduler)?.is_some();
             let reason = if kept {
                 None
-            } else if !self.is_repeatable() {
+            } else if self.disk.experiment.place.repeatable() && !self.is_repeatable(scheduler) {
+                Some(
+                    "no timeline: the events of the trials were not kept (`--trace full` keeps all), and looking at a run starts no \
+                     program"
+                        .to_owned(),
+                )
+            } else if !self.is_repeatable(scheduler) {
                 Some(
                     "no timeline: the events of the trials were not kept (`--trace full` keeps them), and a boot of a real \
                      kernel cannot be repeated"
@@ -307,7 +313,7 @@ impl Run {
         };
         // Scores that were not kept come from simulating the trial again, as everything does where no event was kept.
         let again = scene.tables.scores.is_empty()
-            && self.is_repeatable()
+            && self.is_repeatable(scheduler)
             && (scene.record.is_none() || stored.engine_events <= options.rerun_events);
         if again {
             let every_ns = ScoreTracks::interval_ns(stored.elapsed_ns);

@@ -155,6 +155,7 @@ fn in_words(checked: &Checked, console: &Console) -> String {
     row("kinds of maps", &checked.map_kinds);
     row("programs attached elsewhere", &checked.programs);
     row("not modelled of all this", &checked.not_modelled);
+    row("its loader", &["runs with your rights, and may do to this computer what you may".to_owned()]);
     if checked.costs.is_empty() {
         return console.table(&table);
     }

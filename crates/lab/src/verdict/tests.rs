@@ -27,6 +27,7 @@ pub(super) fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
                 label: (*name).into(),
                 resolved: (*name).into(),
                 program_sha256: None,
+                program_files: BTreeMap::new(),
                 machine: None,
                 workload: None,
             })

@@ -33,7 +33,7 @@ const MEMORY_BYTES: u64 = 4 << 30;
 const LONGEST: Duration = Duration::from_secs(4 * 3600);
 
 /// What loading a scheduler may take until it is attached: its loader's own memory and time are not counted.
-const LOADING: Limits = Limits { memory_bytes: 1 << 30, cpu: Duration::from_secs(10) };
+const LOADING: Limits = Limits { memory_bytes: 1 << 30, cpu: Duration::from_secs(8) };
 
 /// A run that is to be had apart.
 pub struct Apart<'a> {
