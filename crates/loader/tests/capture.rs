@@ -48,6 +48,29 @@ fn loader_that_calls_what_does_not_exist() {
 
 #[test]
 #[ignore = "a loader that the other tests start"]
+fn loader_that_probes_where_addresses_may_lie() {
+    let (map, log) = (create_map(2, 4, 4, 1), [0u8; 256]);
+    let bytes = [code(0x18, 1, 2, 0, map as i32), code(0, 0, 0, 0, 1 << 30), exit()].concat();
+    let mut attributes = [0; 128];
+    put(&mut attributes, 0, &[1, 0, 0, 0, 3]);
+    put(&mut attributes, 8, &(bytes.as_ptr() as u64).to_le_bytes());
+    put(&mut attributes, 28, &(log.len() as u32).to_le_bytes());
+    put(&mut attributes, 32, &(log.as_ptr() as u64).to_le_bytes());
+    assert_eq!((bpf(5, &attributes), std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EINVAL)));
+    // Another process has written it.
+    let said = String::from_utf8_lossy(std::hint::black_box(&log)).into_owned();
+    assert!(said.starts_with("invalid access to map value pointer"), "{said}");
+    attach(&[init(), enqueue(), dispatch()]);
+}
+
+#[test]
+fn an_address_outside_of_a_map_is_refused_in_the_words_by_which_a_loader_places_variables_of_an_arena() {
+    skip!(unless can_answer());
+    captured("loader_that_probes_where_addresses_may_lie");
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
 fn loader_whose_init_refuses() {
     attach(&[(24, "init", vec![mov_imm(0, -12), exit()]), enqueue(), dispatch()]);
 }

@@ -1,6 +1,11 @@
 //! Pages of arenas.
 
-use crate::maps::{MapKind, Maps, PAGE};
+use crate::maps::{Map, MapKind, Maps, PAGE};
+
+/// The page of an address, of which the lower 32 bits count: NULL is in the first one of an arena that begins at a multiple of 4 GiB.
+fn page_of(map: &Map, address: u64) -> u64 {
+    u64::from((address as u32).wrapping_sub(map.address as u32)) / PAGE
+}
 
 impl Maps {
     /// Takes pages of an arena, the lowest that are free; gives their address, or 0.
@@ -20,7 +25,7 @@ impl Maps {
     /// Keeps pages of an arena from being taken; false if some are taken.
     pub fn arena_reserve(&mut self, handle: u64, address: u64, pages: u64) -> bool {
         let Some(map) = self.get_mut(handle).filter(|map| map.spec.kind == MapKind::Arena) else { return false };
-        let Some(first) = address.checked_sub(map.address).map(|offset| offset / PAGE) else { return false };
+        let first = page_of(map, address);
         let Some((&start, &free)) = map.free_pages.range(..=first).next_back() else { return false };
         if first + pages > start + free {
             return false;
@@ -38,7 +43,8 @@ impl Maps {
     /// Gives pages of an arena back; they read as zeros.
     pub fn arena_free(&mut self, handle: u64, address: u64, pages: u64) {
         let Some(map) = self.get_mut(handle).filter(|map| map.spec.kind == MapKind::Arena) else { return };
-        let Some(first) = address.checked_sub(map.address).map(|offset| offset / PAGE) else { return };
+        let first = page_of(map, address);
+        let address = map.address + first * PAGE;
         let limit = u64::from(map.spec.entries);
         let pages = pages.min(limit.saturating_sub(first));
         if pages == 0 || map.free_pages.range(..first + pages).next_back().is_some_and(|(&s, &n)| s + n > first) {

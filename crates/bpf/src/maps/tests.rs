@@ -46,3 +46,14 @@ fn each_cpu_has_its_own_values_of_a_hash_and_a_new_key_has_zeros_on_the_others()
     maps.update(handle, &key, &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0], 0, None).unwrap();
     assert_eq!(values(&maps), [1, 2]);
 }
+
+#[test]
+fn pages_of_an_arena_that_are_reserved_by_their_lower_bits_are_not_given_out() {
+    let (mut maps, handle) = maps(MapKind::Arena, 8192);
+    assert!(maps.arena_reserve(handle, 0, 2), "the guard of NULL");
+    assert!(!maps.arena_reserve(handle, crate::ARENA_BASE + 4096, 1), "it has that page");
+    let third = crate::ARENA_BASE + 2 * 4096;
+    assert_eq!(maps.arena_pages(handle, 1), third);
+    maps.arena_free(handle, third, 1);
+    assert_eq!(maps.arena_pages(handle, 1), third);
+}

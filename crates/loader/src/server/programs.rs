@@ -54,8 +54,14 @@ impl Answers {
                         MapKind::Arena => u64::from(map.spec.entries) * 4096,
                         _ => u64::from(map.spec.value_bytes),
                     });
-                    // By this refusal a loader learns that addresses in values are checked.
+                    // By these words a loader learns that an address may lie anywhere in a map, and puts an object's variables at the end of its
+                    // arena; without them at the beginning, where a kernel would know that they are there.
                     if source == 2 && u64::from(offset) >= size {
+                        let log = format!("invalid access to map value pointer, value_size={size} off={offset}\n\0");
+                        let room = fields.u32(28) as usize;
+                        if room >= log.len() {
+                            call.write(fields.u64(32), log.as_bytes())?;
+                        }
                         return Ok(Reply::Error(libc::EINVAL));
                     }
                     maps.insert(descriptor as i32, *handle);
