@@ -118,7 +118,7 @@ pub struct MapSpec {
     pub entries: u32,
     /// `BPF_F_*` of its creation.
     pub flags: u32,
-    /// Address of an arena.
+    /// Address of an arena; of a table of operations the number of its value's type in the kernel's type information.
     pub extra: u64,
     /// Parts of a value that updates do not touch.
     pub special: Vec<(u32, u32)>,

@@ -7,6 +7,7 @@
 //! Source: `docs/spec/bpf-runtime.md` sections 6 to 9. What is modelled and what is not: `docs/models/scx.md`.
 
 mod callbacks;
+mod cids;
 mod collections;
 mod cpumasks;
 mod dynptrs;

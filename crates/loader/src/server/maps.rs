@@ -32,7 +32,8 @@ impl Answers {
             value_bytes: fields.u32(8),
             entries: fields.u32(12),
             flags: fields.u32(16),
-            extra: fields.u64(64),
+            // Of a table of operations the type of its value.
+            extra: if kind == MapKind::StructOps { u64::from(fields.u32(60)) } else { fields.u64(64) },
             special,
         };
         if kind == MapKind::Arena && host.maps.iter().any(|map| map.spec.kind == MapKind::Arena) {

@@ -127,13 +127,16 @@ impl Answers {
     }
 
     pub(super) fn attach(&mut self, host: &mut Host, call: &Call, descriptor: u32) -> Result<Reply, Failure> {
-        let Some(Thing::Map { value, .. }) = self.find(call, descriptor) else { return Ok(Reply::Error(libc::EBADF)) };
+        let Some(Thing::Map { handle, value }) = self.find(call, descriptor) else {
+            return Ok(Reply::Error(libc::EBADF));
+        };
         let value = value.clone();
+        let value_type = host.maps.get(*handle).map_or(0, |map| map.spec.extra as u32);
         let program_of = |descriptor: u32| match self.find(call, descriptor) {
             Some(Thing::Program { id, .. }) => *id,
             _ => None,
         };
-        let attached = Attached::read(&self.kernel.btf, &value, program_of)?;
+        let attached = Attached::read(&self.kernel.btf, self.kernel.btf.name(value_type), &value, program_of)?;
         let probes: Vec<ProgramId> = self
             .things
             .values()

@@ -296,6 +296,13 @@ impl Host {
         0
     }
 
+    /// The task of a number that only sched_ext gives (`p->scx.tid`), which begins with 1.
+    pub(super) fn task_by_tid(&self, tid: u64) -> u64 {
+        let number = tid.checked_sub(1).filter(|&number| number < u64::from(self.task_count()));
+        let task = number.map(|number| warmcore_trace::TaskId(number as u32)).filter(|&task| self.lives(task));
+        task.map_or(0, |task| self.task_address(task))
+    }
+
     /// The task of a process number.
     pub(super) fn task_by_pid(&self, pid: u32) -> u64 {
         match pid.checked_sub(FIRST_PID).filter(|&task| task < self.task_count()) {

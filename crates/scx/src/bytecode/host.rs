@@ -10,6 +10,7 @@ use warmcore_kernel::State;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::TaskId;
 
+use crate::bytecode::cids::Cids;
 use crate::bytecode::collections::Collections;
 use crate::bytecode::helpers::ROOT_GROUP;
 use crate::bytecode::layout::Layout;
@@ -95,6 +96,8 @@ pub(super) struct Kept {
     root_task_group: u64,
     /// Arguments of calls.
     pub scratch: u64,
+    /// Compact numbers of CPUs.
+    pub cids: Cids,
     /// What programs keep in trees and lists.
     pub collections: Collections,
     /// The type information of the object that was loaded last: programs name the types of their objects by it.
@@ -167,6 +170,7 @@ impl Host {
             css_set: 0,
             root_task_group: 0,
             scratch,
+            cids: Cids::new(machine),
             collections: Collections::default(),
             types: None,
             timers: Vec::new(),
@@ -407,6 +411,7 @@ impl Host {
             (layout.cgroups, self.kept.css_set),
             (layout.sched_task_group, self.kept.root_task_group),
             (layout.ddsp_dsq_id, DSQ_INVALID),
+            (layout.scx_tid, u64::from(task.0) + 1),
         ];
         for (member, value) in links {
             if let Some(member) = member {

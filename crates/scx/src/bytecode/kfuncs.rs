@@ -8,7 +8,7 @@ use warmcore_topology::CpuId;
 
 use crate::bytecode::helpers::{EBUSY, EINVAL, ENOENT, EPERM, ROOT_GROUP, error, functions};
 use crate::bytecode::host::Host;
-use crate::bytecode::{collections, dynptrs, iterators, strings};
+use crate::bytecode::{cids, collections, dynptrs, iterators, strings};
 use crate::idle::Smt;
 use crate::operations::{EnqueueFlags, Kick};
 use crate::queues::DsqId;
@@ -56,7 +56,7 @@ pub(super) fn kfunc(name: &str) -> Callee {
         // Frequencies are not modelled.
         | "scx_bpf_cpuperf_set" => Callee::Inline(Inline::Nothing),
         _ => {
-            let groups = [lookup, collections::kfunc, iterators::kfunc, dynptrs::kfunc, strings::kfunc];
+            let groups = [lookup, cids::kfunc, collections::kfunc, iterators::kfunc, dynptrs::kfunc, strings::kfunc];
             let found = groups.into_iter().find_map(|find| find(name));
             let calling_back = || collections::calling_back(name);
             let function = found.map(|(function, count)| Callee::Function(function, count));
@@ -79,7 +79,7 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
             0
         };
         "scx_bpf_dsq_nr_queued" => |host, dsq| {
-            let queued = host.kernel().and_then(|kernel| kernel.nr_queued(DsqId(dsq)));
+            let queued = host.kernel().and_then(|kernel| kernel.nr_queued(host.kept.cids.queue(dsq)));
             queued.map_or(error(ENOENT), u64::from)
         };
         "scx_bpf_dsq_insert" | "scx_bpf_dsq_insert___v2" | "scx_bpf_dispatch" => |host, task, dsq, slice, flags| host.insert(task, dsq, slice, None, flags);
@@ -92,9 +92,10 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
             let moved = host.kernel().map_or(0, |kernel| u64::from(kernel.move_to_local(DsqId(dsq))));
             host.caught_up(moved)
         };
-        "scx_bpf_dsq_move" | "scx_bpf_dispatch_from_dsq" => |host, iterator, task, dsq, flags| host.move_task(task, dsq, flags, false);
-        "scx_bpf_dsq_move_vtime" | "scx_bpf_dispatch_vtime_from_dsq" => |host, iterator, task, dsq, flags| host.move_task(task, dsq, flags, true);
-        "scx_bpf_dsq_move_set_slice" | "scx_bpf_dsq_move_set_vtime" => |host| 0;
+        "scx_bpf_dsq_move" | "scx_bpf_dispatch_from_dsq" => |host, iterator, task, dsq, flags| host.move_task(iterator, task, dsq, flags, false);
+        "scx_bpf_dsq_move_vtime" | "scx_bpf_dispatch_vtime_from_dsq" => |host, iterator, task, dsq, flags| host.move_task(iterator, task, dsq, flags, true);
+        "scx_bpf_dsq_move_set_slice" | "scx_bpf_dispatch_from_dsq_set_slice" => |host, iterator, slice| host.set_for_move(iterator, 1, slice);
+        "scx_bpf_dsq_move_set_vtime" | "scx_bpf_dispatch_from_dsq_set_vtime" => |host, iterator, vtime| host.set_for_move(iterator, 2, vtime);
         "scx_bpf_dsq_peek" => |host, dsq| {
             let task = host.kernel().and_then(|kernel| kernel.peek(DsqId(dsq)));
             task.map_or(0, |task| host.task_address(task))
@@ -169,6 +170,7 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         "scx_bpf_task_set_slice" => |host, task, slice| host.set_entity(task, slice, host.kept.layout.slice);
         "scx_bpf_task_set_dsq_vtime" => |host, task, vtime| host.set_entity(task, vtime, host.kept.layout.vtime);
         "scx_bpf_task_cgroup" => |host| host.kept.root_cgroup;
+        "scx_bpf_tid_to_task" => |host, tid| host.task_by_tid(tid);
         "bpf_task_from_pid" | "bpf_task_from_vpid" => |host, pid| host.task_by_pid(pid as u32);
         "bpf_task_acquire" | "bpf_cgroup_acquire" => |host, object| object;
         "bpf_cgroup_from_id" => |host, id| if id == ROOT_GROUP { host.kept.root_cgroup } else { 0 };
@@ -213,8 +215,9 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
 
         // The arena.
         "bpf_arena_alloc_pages" => |host, map, address, pages| {
-            if address != 0 { return address }
-            host.maps.arena_pages(map, u64::from(pages as u32))
+            let pages = u64::from(pages as u32);
+            if address == 0 { return host.maps.arena_pages(map, pages) }
+            if host.maps.arena_reserve(map, address, pages) { address } else { 0 }
         };
         "bpf_arena_free_pages" => |host, map, address, pages| { host.maps.arena_free(map, address, u64::from(pages as u32)); 0 };
         "bpf_arena_reserve_pages" => |host, map, address, pages| {
@@ -261,20 +264,43 @@ impl Host {
 
     fn insert(&mut self, task: u64, dsq: u64, slice: u64, vtime: Option<u64>, flags: u64) -> u64 {
         let (Some(task), Some(kernel)) = (self.task_of(task), self.kernel()) else { return 0 };
+        let dsq = self.kept.cids.queue(dsq);
         match vtime {
-            Some(vtime) => kernel.dsq_insert_vtime(task, DsqId(dsq), slice, vtime, EnqueueFlags(flags)),
-            None => kernel.dsq_insert(task, DsqId(dsq), slice, EnqueueFlags(flags)),
+            Some(vtime) => kernel.dsq_insert_vtime(task, dsq, slice, vtime, EnqueueFlags(flags)),
+            None => kernel.dsq_insert(task, dsq, slice, EnqueueFlags(flags)),
         }
         1
     }
 
-    fn move_task(&mut self, task: u64, dsq: u64, flags: u64, by_vtime: bool) -> u64 {
+    /// What the next move by an iterator gives the task: its slice (1) or virtual time (2).
+    fn set_for_move(&mut self, iterator: u64, which: u64, value: u64) -> u64 {
+        let set = self.maps.memory.load_u64(iterator + 8);
+        self.store_u64(iterator + 8, set | which);
+        self.store_u64(iterator + 8 + 8 * which, value);
+        0
+    }
+
+    fn move_task(&mut self, iterator: u64, task: u64, dsq: u64, flags: u64, by_vtime: bool) -> u64 {
+        let address = task;
         let (Some(task), Some(kernel)) = (self.task_of(task), self.kernel()) else { return 0 };
+        let dsq = self.kept.cids.queue(dsq);
+        let set = self.maps.memory.load_u64(iterator + 8);
+        let members = [(1, self.kept.layout.slice), (2, self.kept.layout.vtime)];
+        let before = members.map(|(_, member)| self.maps.memory.load_u64(address + member));
+        for (which, member) in members.into_iter().filter(|(which, _)| set & which != 0) {
+            let value = self.maps.memory.load_u64(iterator + 8 + 8 * which);
+            self.store_u64(address + member, value);
+        }
         let moved = if by_vtime {
-            kernel.dsq_move_vtime(task, DsqId(dsq), EnqueueFlags(flags))
+            kernel.dsq_move_vtime(task, dsq, EnqueueFlags(flags))
         } else {
-            kernel.dsq_move(task, DsqId(dsq), EnqueueFlags(flags))
+            kernel.dsq_move(task, dsq, EnqueueFlags(flags))
         };
+        if !moved {
+            // Somebody else has taken it, with what it had.
+            members.into_iter().zip(before).for_each(|((_, member), value)| self.store_u64(address + member, value));
+        }
+        self.store_u64(iterator + 8, 0);
         self.caught_up(u64::from(moved))
     }
 
@@ -282,6 +308,7 @@ impl Host {
     fn iterator_new(&mut self, iterator: u64, dsq: u64, flags: u64) -> u64 {
         const REVERSE: u64 = 1;
         self.store_u64(iterator, 0);
+        self.store_u64(iterator + 8, 0);
         let Some(kernel) = self.kernel() else { return error(EINVAL) };
         let Some(way) = kernel.iterate(DsqId(dsq), flags & REVERSE != 0) else { return error(ENOENT) };
         if way.is_at_end() {
@@ -372,7 +399,7 @@ impl Host {
         if any < self.kept.cpus { u64::from(any) } else { picked }
     }
 
-    fn kick(&mut self, cpu: u64, flags: u64) -> u64 {
+    pub(super) fn kick(&mut self, cpu: u64, flags: u64) -> u64 {
         let kick = match flags {
             0 => Kick::Plain,
             1 => Kick::Idle,

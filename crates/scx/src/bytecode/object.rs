@@ -69,6 +69,8 @@ const SETUP_BUDGET: u64 = 2_000_000_000;
 pub struct Attached {
     /// Name of the scheduler.
     pub name: String,
+    /// It speaks in compact CPU numbers (`struct sched_ext_ops_cid`).
+    pub speaks_cids: bool,
     /// Programs by member.
     pub programs: BTreeMap<String, ProgramId>,
     /// Other members by name.
@@ -246,7 +248,12 @@ impl Programs {
         let mut operations = [None; Operation::COUNT];
         let mut needs = self.calls.clone();
         for (member, &program) in &attached.programs {
-            let known = Operation::ALL.iter().find(|(name, _)| name == member);
+            let usual = match member.as_str() {
+                "select_cid" => "select_cpu",
+                "set_cmask" => "set_cpumask",
+                member => member,
+            };
+            let known = Operation::ALL.iter().find(|(name, _)| *name == usual);
             let known = known.filter(|(_, operation)| *operation != Operation::Timer);
             needs.insert(Need::new(NeedKind::Operation, member.clone(), known.is_some()));
             if let Some(&(_, operation)) = known {
@@ -264,29 +271,35 @@ impl Programs {
         if table.timeout_ms > 30_000 {
             return Err(broken("timeout_ms is above 30 000"));
         }
-        let (image, kept) = host.keep();
+        let (image, mut kept) = host.keep();
+        kept.cids.are_spoken = attached.speaks_cids;
         Ok(Object { image, kept, programs: self.loaded.clone(), operations, table, needs })
     }
 }
 
 impl Attached {
-    /// Reads the value that a loader gives the map of the scheduler: `program_of` says which program a descriptor is.
+    /// Reads the value that a loader gives the map of the scheduler, whose type is named `value_type`: `program_of` says which program a descriptor is.
     ///
     /// # Errors
     /// When the kernel has no such table, or a descriptor is no program.
     pub fn read(
         btf: &Btf,
+        value_type: &str,
         value: &[u8],
         mut program_of: impl FnMut(u32) -> Option<ProgramId>,
     ) -> Result<Self, ObjectError> {
         let broken = |what: String| ObjectError::Table(what);
-        let data = btf
-            .offset("bpf_struct_ops_sched_ext_ops", "data")
-            .ok_or_else(|| broken("the kernel has no sched_ext".into()))? as usize;
-        let table = btf
-            .find(TypeKind::Struct, "sched_ext_ops")
-            .ok_or_else(|| broken("the kernel has no `struct sched_ext_ops`".into()))?;
-        let mut attached = Self { name: String::new(), programs: BTreeMap::new(), values: BTreeMap::new() };
+        let speaks_cids = value_type == "bpf_struct_ops_sched_ext_ops_cid";
+        let (wrapper, table) = if speaks_cids {
+            (value_type, "sched_ext_ops_cid")
+        } else {
+            ("bpf_struct_ops_sched_ext_ops", "sched_ext_ops")
+        };
+        let data = btf.offset(wrapper, "data").ok_or_else(|| broken("the kernel has no sched_ext".into()))? as usize;
+        let table =
+            btf.find(TypeKind::Struct, table).ok_or_else(|| broken(format!("the kernel has no `struct {table}`")))?;
+        let mut attached =
+            Self { name: String::new(), speaks_cids, programs: BTreeMap::new(), values: BTreeMap::new() };
         for member in btf.members(table) {
             let at = data + member.bit_offset as usize / 8;
             let ty = btf.resolved(member.ty);

@@ -116,6 +116,7 @@ impl Bytecode {
     ) -> Self {
         host.seed(seed);
         host.maps.user_space_reads = true;
+        host.kept.cids.are_spoken = object.kept.cids.are_spoken;
         Self::with(object, host, is_charged, Some(user_space))
     }
 
@@ -307,10 +308,10 @@ impl Operations for Bytecode {
     fn select_cpu(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
         let address = self.task(kernel, task);
         self.host.write_context(kernel.this_cpu(), !flags.by_task);
-        let arguments = [address, u64::from(prev.0), wake_flag_bits(flags)];
-        let cpu = self.call(kernel, Operation::SelectCpu, &arguments) as u32;
+        let arguments = [address, self.host.kept.cids.said(prev), wake_flag_bits(flags)];
+        let cpu = self.call(kernel, Operation::SelectCpu, &arguments);
         self.host.write_context(kernel.this_cpu(), false);
-        CpuId(cpu)
+        self.host.kept.cids.meant(cpu)
     }
 
     fn enqueue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags) {
@@ -327,7 +328,8 @@ impl Operations for Bytecode {
             prev if prev.is_idle() => 0,
             prev => self.task(kernel, prev),
         };
-        self.call(kernel, Operation::Dispatch, &[u64::from(cpu.0), prev]);
+        let cpu = self.host.kept.cids.said(cpu);
+        self.call(kernel, Operation::Dispatch, &[cpu, prev]);
     }
 
     fn tick(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
@@ -358,13 +360,20 @@ impl Operations for Bytecode {
         self.of_task(kernel, Operation::SetWeight, task, u64::from(weight));
     }
 
-    fn set_cpumask(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, _allowed: &CpuSet) {
-        let mask = self.host.task_address(task) + self.object.kept.layout.cpus_mask;
+    fn set_cpumask(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, allowed: &CpuSet) {
+        let mask = if self.host.kept.cids.are_spoken {
+            let at = self.structure(4096);
+            self.host.write_cmask(at, allowed);
+            at
+        } else {
+            self.host.task_address(task) + self.object.kept.layout.cpus_mask
+        };
         self.of_task(kernel, Operation::SetCpumask, task, mask);
     }
 
     fn update_idle(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, idle: bool) {
-        self.call(kernel, Operation::UpdateIdle, &[u64::from(cpu.0), u64::from(idle)]);
+        let cpu = self.host.kept.cids.said(cpu);
+        self.call(kernel, Operation::UpdateIdle, &[cpu, u64::from(idle)]);
     }
 
     fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> bool {
