@@ -1,5 +1,5 @@
-//! What a loader asks of its own scheduling, which is not this computer's affair: where it may run, its class, its niceness. What it sets is what it
-//! gets back, and changes nothing: the loader is no task of the run. Random numbers are the same each time, as what is decided by them is.
+//! What a loader asks of its own scheduling, which is not this computer's affair: where it may run, its class, its niceness, whether its memory may
+//! be paged out. What it sets is what it gets back, and changes nothing: the loader is no task of the run, and never waits for a page. Random numbers are the same each time, as what is decided by them is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,7 +9,11 @@ use warmcore_topology::Machine;
 use crate::process::{Call, Process};
 
 /// Calls about it.
-pub const CALLS: [i64; 13] = [
+pub const CALLS: [i64; 17] = [
+    libc::SYS_setrlimit,
+    libc::SYS_prlimit64,
+    libc::SYS_mlock,
+    libc::SYS_mlockall,
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_setscheduler,
@@ -58,6 +62,10 @@ impl Owner {
             process.answer(call, Err(libc::ENOSYS));
             return;
         }
+        if [libc::SYS_setrlimit, libc::SYS_prlimit64].contains(&i64::from(call.number)) && !raises_locked_memory(call) {
+            process.let_through(call);
+            return;
+        }
         let result = self.result(call).unwrap_or_else(|error| Err(error.raw_os_error().unwrap_or(libc::EFAULT)));
         process.answer(call, result);
     }
@@ -68,6 +76,9 @@ impl Owner {
         const PRIORITY: std::ops::Range<usize> = 20..24;
         let [first, second, third, ..] = call.arguments;
         let number = i64::from(call.number);
+        if [libc::SYS_setrlimit, libc::SYS_prlimit64, libc::SYS_mlock, libc::SYS_mlockall].contains(&number) {
+            return Ok(Ok(0));
+        }
         let of_priority = [libc::SYS_setpriority, libc::SYS_getpriority].contains(&number);
         let whom = match if of_priority { second } else { first } as u32 {
             0 => call.thread,
@@ -145,6 +156,15 @@ impl Owner {
                 Ok(bytes.len() as i64)
             }
         })
+    }
+}
+
+/// Whether a call sets how much memory may be locked, which a loader without rights may not: others are what they are.
+fn raises_locked_memory(call: &Call) -> bool {
+    let [first, second, third, ..] = call.arguments;
+    match i64::from(call.number) == libc::SYS_setrlimit {
+        true => first == u64::from(libc::RLIMIT_MEMLOCK),
+        false => second == u64::from(libc::RLIMIT_MEMLOCK) && third != 0,
     }
 }
 

@@ -262,6 +262,9 @@ fn loader_that_asks_for_itself() {
         assert_eq!(libc::sched_getscheduler(0), libc::SCHED_FIFO);
         assert_eq!(libc::setpriority(libc::PRIO_PROCESS, 0, -20), 0);
         assert_eq!(libc::getpriority(libc::PRIO_PROCESS, 0), -20);
+        let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+        assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all), 0);
+        assert_eq!(libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE), 0);
         assert_eq!(libc::sched_getcpu(), 0);
         let mut random = 0u64;
         libc::getrandom((&raw mut random).cast(), 8, 0);

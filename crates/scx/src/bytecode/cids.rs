@@ -13,14 +13,14 @@ use crate::queues::DsqId;
 const CPUPERF_ONE: u64 = 1024;
 
 /// First cid and number of the core, the LLC and the node that a cid belongs to (`struct scx_cid_topo`); -1 where that is not known.
-type Place = [i32; 6];
+type Position = [i32; 6];
 
 /// Compact numbers of a machine's CPUs.
 #[derive(Clone, Debug)]
 pub(super) struct Cids {
     of_cpu: Vec<u32>,
     cpu_of: Vec<u32>,
-    places: Vec<Place>,
+    places: Vec<Position>,
     /// The scheduler speaks in them.
     pub are_spoken: bool,
 }
@@ -39,7 +39,7 @@ impl Cids {
             (node, llc, core, cpu)
         });
         let mut of_cpu = vec![0; cpus.len()];
-        let mut places: Vec<Place> = Vec::with_capacity(cpus.len());
+        let mut places: Vec<Position> = Vec::with_capacity(cpus.len());
         for (cid, &cpu) in cpus.iter().enumerate() {
             of_cpu[cpu.index()] = cid as u32;
             let before = cid.checked_sub(1).map(|before| (units(cpus[before]), places[before]));
