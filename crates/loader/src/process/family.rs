@@ -2,9 +2,11 @@
 
 use std::fs;
 
-/// Of each thread of processes and of their descendants how often it has given up its CPU; none if one of them runs.
+/// Of each thread of processes and of their descendants how often it has given up its CPU; none if one of them runs, or if all have ended: that is
+/// about to be told, and is no rest.
 pub(super) fn threads_of(processes: &[u32]) -> Option<Vec<(u32, u64)>> {
     let mut all = Vec::new();
+    let mut somebody_lives = false;
     let mut processes = processes.to_vec();
     while let Some(process) = processes.pop() {
         // One that is gone meanwhile runs no more.
@@ -13,15 +15,17 @@ pub(super) fn threads_of(processes: &[u32]) -> Option<Vec<(u32, u64)>> {
             let status = of("status").ok()?;
             let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
             // One that has ended and that nobody has asked after yet does nothing any more.
-            if !field("State:")?.starts_with(['S', 'Z', 'X']) {
+            let state = field("State:")?;
+            if !state.starts_with(['S', 'Z', 'X']) {
                 return None;
             }
+            somebody_lives |= state.starts_with('S');
             all.push((thread, field("voluntary_ctxt_switches:")?.parse().ok()?));
             processes.extend(numbers(&of("children").unwrap_or_default()));
         }
     }
     all.sort_unstable();
-    Some(all)
+    somebody_lives.then_some(all)
 }
 
 fn threads(process: u32) -> Option<Vec<u32>> {
