@@ -336,6 +336,11 @@ impl Process {
         Ok(())
     }
 
+    /// Its first thread, as calls name it.
+    pub fn first_thread(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Whether all threads of it and of what it has started wait, and neither a call of one nor anything printed has come: looked at twice,
     /// and nobody ran in between.
     pub fn rests(&self) -> bool {

@@ -228,7 +228,9 @@ impl Server {
                 Ok(Next::TimedOut) => {
                     let now = Instant::now();
                     let since = *rests_since.get_or_insert(now);
-                    if !self.process.rests() {
+                    if self.look(host) || !self.process.rests() {
+                        rests_since = None;
+                    } else if self.skip(host) {
                         rests_since = None;
                     } else if self.process.has_ended() {
                         // What it has started is there, and does nothing.
@@ -385,13 +387,24 @@ impl Server {
             },
             Ok(Next::TimedOut) => {
                 self.rings.tell(host);
-                let rings = |call: &Call, descriptor| self.answers.ring(host, call, descriptor);
-                Ok(self.waits.look(&self.process, &rings))
+                Ok(self.look(host))
             }
             Ok(Next::Ended) => Err("it has ended, which takes its scheduler away".into()),
             Ok(Next::Floods) => Err("it prints without an end".into()),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    /// Lets a thread go on for which something is there; whether there was one.
+    fn look(&mut self, host: &Host) -> bool {
+        let rings = |call: &Call, descriptor| self.answers.ring(host, call, descriptor);
+        self.waits.look(&self.process, &rings)
+    }
+
+    /// Lets a thread go on whose wait is the first to be over before the scheduler is attached; whether there was one.
+    fn skip(&mut self, host: &Host) -> bool {
+        let rings = |call: &Call, descriptor| self.answers.ring(host, call, descriptor);
+        self.waits.skip(&self.process, &rings)
     }
 
     /// Whether all its threads wait, and nothing whose time has come is left: one such goes on if they do.

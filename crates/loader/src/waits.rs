@@ -159,6 +159,10 @@ impl Waits {
             Then::Hold(until_ns, what @ For::Rings(..)) => self.held.push(Held { call: *call, until_ns, what }),
             // Longer than there is time before it: such a loader waits for something else than time.
             Then::Hold(until_ns, _) if until_ns > ATTACHED_NS => process.let_through(call),
+            // How far its other threads come before it attaches is this computer's affair, and moves no clock.
+            Then::Hold(until_ns, what) if call.thread != process.first_thread() => {
+                self.held.push(Held { call: *call, until_ns, what });
+            }
             Then::Hold(until_ns, _) => {
                 self.now_ns = self.now_ns.max(until_ns);
                 process.answer(call, Ok(0));
@@ -352,6 +356,13 @@ impl Waits {
             Some(0) => Then::Hold(now_ns + LOOKED_NS, For::Descriptors(wanted, found)),
             Some(time) => Then::Hold(now_ns.saturating_add(time), For::Descriptors(wanted, found)),
         }
+    }
+
+    /// All threads wait before the scheduler is attached: time comes to the first end of a wait, if there is one.
+    pub fn skip(&mut self, process: &Process, rings: AskRing<'_>) -> bool {
+        let Some(next_ns) = self.next_ns().filter(|next_ns| *next_ns <= ATTACHED_NS) else { return false };
+        self.now_ns = self.now_ns.max(next_ns);
+        self.release(process, rings)
     }
 
     /// Time has come to an instant, at which the scheduler is attached.
