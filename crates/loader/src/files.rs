@@ -135,7 +135,6 @@ fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io::Result<()
     write("proc/sys/kernel/pid_max", "4194304\n")?;
     write("proc/sys/kernel/osrelease", &format!("{}\n", kernel.release))?;
     write("proc/mounts", "tracefs /sys/kernel/tracing tracefs rw 0 0\n")?;
-    write("proc/sys/kernel/pid_max", "4194304\n")?;
     write(&format!("boot/config-{}", kernel.release), &kernel.configuration)
 }
 

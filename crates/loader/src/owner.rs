@@ -1,5 +1,6 @@
 //! What a loader asks of its own scheduling, which is not this computer's affair: where it may run, its class, its niceness, whether its memory may
-//! be paged out. What it sets is what it gets back, and changes nothing: the loader is no task of the run, and never waits for a page. Random numbers are the same each time, as what is decided by them is.
+//! be paged out. What it sets is what it gets back, and changes nothing: the loader is no task of the run, and never waits for a page. Random
+//! numbers are the same each time, as what is decided by them is.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,10 +10,11 @@ use warmcore_topology::Machine;
 use crate::process::{Call, Process};
 
 /// Calls about it.
-pub const CALLS: [i64; 17] = [
+pub const CALLS: [i64; 18] = [
     libc::SYS_setrlimit,
     libc::SYS_prlimit64,
     libc::SYS_mlock,
+    libc::SYS_mlock2,
     libc::SYS_mlockall,
     libc::SYS_sched_setaffinity,
     libc::SYS_sched_getaffinity,
@@ -57,16 +59,19 @@ impl Owner {
 
     /// Answers a call of [`CALLS`].
     pub fn serve(&mut self, process: &Process, call: &Call) {
-        // It would tell on which of this computer's CPUs a thread is.
-        if i64::from(call.number) == libc::SYS_rseq {
-            process.answer(call, Err(libc::ENOSYS));
-            return;
-        }
-        if [libc::SYS_setrlimit, libc::SYS_prlimit64].contains(&i64::from(call.number)) && !raises_locked_memory(call) {
-            process.let_through(call);
-            return;
-        }
-        let result = self.result(call).unwrap_or_else(|error| Err(error.raw_os_error().unwrap_or(libc::EFAULT)));
+        let result = match i64::from(call.number) {
+            // It would tell on which of this computer's CPUs a thread is.
+            libc::SYS_rseq => Ok(Err(libc::ENOSYS)),
+            libc::SYS_setrlimit | libc::SYS_prlimit64 if !is_about_locked_memory(call) => {
+                process.let_through(call);
+                return;
+            }
+            libc::SYS_setrlimit | libc::SYS_prlimit64 | libc::SYS_mlock | libc::SYS_mlock2 | libc::SYS_mlockall => {
+                locked_memory(call)
+            }
+            _ => self.result(call),
+        };
+        let result = result.unwrap_or_else(|error| Err(error.raw_os_error().unwrap_or(libc::EFAULT)));
         process.answer(call, result);
     }
 
@@ -76,9 +81,6 @@ impl Owner {
         const PRIORITY: std::ops::Range<usize> = 20..24;
         let [first, second, third, ..] = call.arguments;
         let number = i64::from(call.number);
-        if [libc::SYS_setrlimit, libc::SYS_prlimit64, libc::SYS_mlock, libc::SYS_mlockall].contains(&number) {
-            return Ok(Ok(0));
-        }
         let of_priority = [libc::SYS_setpriority, libc::SYS_getpriority].contains(&number);
         let whom = match if of_priority { second } else { first } as u32 {
             0 => call.thread,
@@ -159,13 +161,20 @@ impl Owner {
     }
 }
 
-/// Whether a call sets how much memory may be locked, which a loader without rights may not: others are what they are.
-fn raises_locked_memory(call: &Call) -> bool {
-    let [first, second, third, ..] = call.arguments;
-    match i64::from(call.number) == libc::SYS_setrlimit {
-        true => first == u64::from(libc::RLIMIT_MEMLOCK),
-        false => second == u64::from(libc::RLIMIT_MEMLOCK) && third != 0,
+/// Whether a call is about how much memory may be locked. Other limits are what they are.
+fn is_about_locked_memory(call: &Call) -> bool {
+    let [first, second, ..] = call.arguments;
+    let resource = if i64::from(call.number) == libc::SYS_setrlimit { first } else { second };
+    resource == u64::from(libc::RLIMIT_MEMLOCK)
+}
+
+/// Root of the simulated kernel may lock all of it: there is no limit, before and after.
+fn locked_memory(call: &Call) -> io::Result<Result<i64, i32>> {
+    let [.., before, _, _] = call.arguments;
+    if i64::from(call.number) == libc::SYS_prlimit64 && before != 0 {
+        call.write(before, &[0xff; size_of::<libc::rlimit64>()])?;
     }
+    Ok(Ok(0))
 }
 
 fn number_at(bytes: &[u8]) -> u32 {

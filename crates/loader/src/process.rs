@@ -21,7 +21,7 @@ use crate::namespace::Mounts;
 use crate::output::Output;
 use descriptor::install;
 pub use family::end_all;
-use family::{children_of, end_with_all, threads_of};
+use family::{children_of, end_with_all, is_alive_with_all, threads_of};
 use filter::filter;
 
 /// Bytes of the longest piece of a process that is read at once: more than a value of a map, a program or type information has (of public schedulers the
@@ -206,7 +206,9 @@ impl Process {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left == Duration::ZERO {
-                return Ok(Next::TimedOut);
+                // Kernels before 6.11 tell the listener only when somebody has asked after the process.
+                let is_over = self.has_ended() && !is_alive_with_all(&self.family());
+                return Ok(if is_over { Next::Ended } else { Next::TimedOut });
             }
             let wait = libc::timespec { tv_sec: 0, tv_nsec: left.as_nanos().min(999_999_999) as i64 };
             let ready = self.ready(&wait);

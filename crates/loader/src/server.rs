@@ -42,6 +42,9 @@ const BPF: i64 = libc::SYS_bpf;
 /// How often a loader that calls nothing is looked at.
 const LOOKED_AT: Duration = Duration::from_secs(1);
 
+/// The same while a thread of it waits for a time to come, which it does when all wait.
+const HELD_LOOKED_AT: Duration = Duration::from_millis(5);
+
 /// How long a loader may do nothing at all before it attaches: what it waits for does not come.
 const LONGEST_REST: Duration = Duration::from_secs(5);
 
@@ -218,7 +221,8 @@ impl Server {
         // Since when it waits for something that no call of its own brings.
         let mut rests_since = None;
         loop {
-            match self.process.next(until.min(Instant::now() + LOOKED_AT)) {
+            let wait = if self.waits.are_held() { HELD_LOOKED_AT } else { LOOKED_AT };
+            match self.process.next(until.min(Instant::now() + wait)) {
                 Ok(Next::Call(call)) => {
                     rests_since = None;
                     if let Some(capture) = self.call(host, &call).map_err(Trouble::Object)? {
@@ -228,9 +232,7 @@ impl Server {
                 Ok(Next::TimedOut) => {
                     let now = Instant::now();
                     let since = *rests_since.get_or_insert(now);
-                    if self.look(host) || !self.process.rests() {
-                        rests_since = None;
-                    } else if self.skip(host) {
+                    if self.look(host) || !self.process.rests() || self.skip(host) {
                         rests_since = None;
                     } else if self.process.has_ended() {
                         // What it has started is there, and does nothing.

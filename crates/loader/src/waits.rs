@@ -358,6 +358,11 @@ impl Waits {
         }
     }
 
+    /// Whether a thread waits for something.
+    pub fn are_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// All threads wait before the scheduler is attached: time comes to the first end of a wait, if there is one.
     pub fn skip(&mut self, process: &Process, rings: AskRing<'_>) -> bool {
         let Some(next_ns) = self.next_ns().filter(|next_ns| *next_ns <= ATTACHED_NS) else { return false };

@@ -81,6 +81,11 @@ pub fn end_all(process: u32) {
     }
 }
 
+/// Whether one of these processes, or of what they have started, has not ended yet.
+pub(super) fn is_alive_with_all(processes: &[u32]) -> bool {
+    processes.iter().any(|&process| is_alive(process) || descendants(process).into_iter().any(is_alive))
+}
+
 /// Whether it has not ended yet.
 fn is_alive(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
