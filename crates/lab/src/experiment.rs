@@ -411,8 +411,7 @@ impl ProgramRecord {
         if then.sha256 != now.sha256 {
             return Some("the program was changed".into());
         }
-        let names = then.files.keys().chain(now.files.keys());
-        let mut names = names;
+        let mut names = then.files.keys().chain(now.files.keys());
         let changed = names.find(|name| then.files.get(*name) != now.files.get(*name));
         changed.map(|name| format!("the file of its argument `{name}` was changed, or is gone"))
     }

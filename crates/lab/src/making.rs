@@ -162,7 +162,10 @@ pub(crate) fn make(
     trial.measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
     trial.measures.extend(report.measured.iter().map(|(name, value)| ((*name).to_owned(), Some(*value))));
     if let Some(output) = &report.output {
-        trial.measures.extend(host_measures::printed(experiment.metric.as_deref(), output));
+        // In the simulator it is a scheduler that prints, and no benchmark.
+        if !experiment.place.kind().simulated {
+            trial.measures.extend(host_measures::printed(experiment.metric.as_deref(), output));
+        }
         keep_output(directory, &trial_name(scheduler, number), output)?;
     }
     Ok(trial)

@@ -224,15 +224,14 @@ pub fn run<'a>(
             // The same sink, borrowed for no longer than the setup.
             let (outcome, usage) = bytecode_trial(scheduler, setup, sink.map(|sink| sink as &mut dyn Sink))
                 .map_err(|error| failed(error, &surveyed))?;
-            let printed = output.borrow_mut().text();
-            Ok(Report { output: (!printed.is_empty()).then_some(printed), ..report(outcome, &usage) })
+            Ok(report(outcome, &usage, &output.borrow_mut().text()))
         },
         sink,
     )
 }
 
 /// What a run has left.
-fn report(outcome: Outcome, usage: &Usage) -> Report {
+fn report(outcome: Outcome, usage: &Usage, said: &str) -> Report {
     let sequence = |(operation, functions, count): (Operation, Vec<&'static str>, u64)| Sequence {
         operation: name_of(operation).to_owned(),
         functions: functions.into_iter().map(str::to_owned).collect(),
@@ -241,9 +240,15 @@ fn report(outcome: Outcome, usage: &Usage) -> Report {
     Report {
         operations: operations(usage),
         sequences: usage.sequences().into_iter().map(sequence).collect(),
-        output: Some(usage.printed().to_owned()).filter(|printed| !printed.is_empty()),
+        output: printed(said, &usage.printed()),
         ..Report::new(outcome)
     }
+}
+
+/// What was printed in a run: by the loader, then by the programs (`bpf_printk` and streams).
+fn printed(by_loader: &str, by_programs: &str) -> Option<String> {
+    let programs = if by_programs.is_empty() { String::new() } else { format!("\nprinted\n-------\n{by_programs}") };
+    Some(format!("{by_loader}{programs}")).filter(|printed| !printed.is_empty())
 }
 
 /// Row of the locks of a scheduler's queues among its operations.
@@ -334,4 +339,17 @@ fn refused(error: LoaderError) -> PlaceError {
         LoaderError::Files { .. } => (Trouble::Failed, "is the disk full?"),
     };
     PlaceError::new(trouble, "warmcore::scheduler", error, advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_print_is_kept_whether_their_loader_prints_or_not() {
+        assert_eq!(printed("", ""), None);
+        assert_eq!(printed("loaded\n", "").as_deref(), Some("loaded\n"));
+        assert_eq!(printed("", "late\n").as_deref(), Some("\nprinted\n-------\nlate\n"));
+        assert_eq!(printed("loaded\n", "late\n").as_deref(), Some("loaded\n\nprinted\n-------\nlate\n"));
+    }
 }
