@@ -1,8 +1,8 @@
 //! Threads of the kernel itself, which run beside any workload: when they wake, how long they run, where.
 //!
 //! They are tasks to every policy: created before the workload's, woken from an interrupt of their CPU, placed, queued and balanced as
-//! others are. They are none to whoever looks at the run: they have no program, the run does not wait for them, and events show a CPU
-//! that runs one as idle, as recordings of real kernels do ([`Core::shown`]). What they took is told apart ([`BackgroundOutcome`]).
+//! others are. They are none to whoever looks at the run: they have no program, the run does not wait for them, and events show that a CPU
+//! runs one, as recordings of real kernels do ([`Core::emit_shown`]). What they took is told apart ([`BackgroundOutcome`]).
 //!
 //! Every thread draws from a stream of its own, so that what one does changes no other's times. Not modelled: what a thread does to
 //! others when it has run (a worker that completes a request wakes nobody), threads of real-time classes. Interrupts are in
@@ -14,7 +14,7 @@
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 use warmcore_topology::{Background, CpuId, CpuSet, KernelThread, Machine, ThreadPlace, Wakes};
-use warmcore_trace::{BackgroundOutcome, EventKind, PrevState, TaskId};
+use warmcore_trace::{BackgroundOutcome, Event, EventKind, PrevState, TaskId};
 use warmcore_workload::{Draws, Policy, ProgramId, TaskTemplateId, Workload};
 
 use crate::core::Core;
@@ -229,10 +229,23 @@ impl Core<'_> {
         }
     }
 
-    /// An event as those see it who know of the workload alone: its tasks count from 0, and kernel threads are idle time. `None` if
-    /// nothing of it is left.
+    /// Emits an event as recordings of real kernels have it: the workload's tasks count from 0, and a CPU that runs a kernel thread runs
+    /// somebody else ([`EventKind::Foreign`]).
     #[cold]
-    pub(crate) fn shown(&self, kind: EventKind) -> Option<EventKind> {
+    pub(crate) fn emit_shown(&mut self, cpu: CpuId, kind: EventKind) {
+        let foreign = match kind {
+            EventKind::Switch { next, .. } if self.is_hidden(next) => Some(Some(next.0)),
+            EventKind::Switch { prev, next, .. } if self.is_hidden(prev) && next.is_idle() => Some(None),
+            _ => None,
+        };
+        let foreign = foreign.map(|thread| EventKind::Foreign { thread });
+        for kind in self.shown(kind).into_iter().chain(foreign) {
+            self.tracer.batch.push(Event { time_ns: self.now_ns, cpu, kind });
+        }
+    }
+
+    /// An event of those who know of the workload alone, to whom kernel threads are nobody. `None` if nothing of it is left.
+    fn shown(&self, kind: EventKind) -> Option<EventKind> {
         let first = self.hidden;
         let seen = |task: TaskId| match task.0.checked_sub(first) {
             _ if task.is_idle() => TaskId::IDLE,

@@ -627,8 +627,9 @@ impl<'a> Core<'a> {
         if self.tracer.sink.is_none() {
             return;
         }
-        let shown = if self.hidden == 0 { Some(kind) } else { self.shown(kind) };
-        if let Some(kind) = shown {
+        if self.hidden > 0 {
+            self.emit_shown(cpu, kind);
+        } else {
             self.tracer.batch.push(Event { time_ns: self.now_ns, cpu, kind });
         }
     }

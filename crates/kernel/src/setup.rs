@@ -7,7 +7,7 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 use warmcore_options::{MemoryChoice, RunOptions};
 use warmcore_topology::{CpuId, CpuSet, Machine};
-use warmcore_trace::{DecisionKind, RunTables};
+use warmcore_trace::{DecisionKind, RecordedThread, RunTables};
 use warmcore_workload::{Action, Affinity, Launch, Step, TaskTemplateId, Workload};
 
 use crate::actions::Planned;
@@ -210,8 +210,19 @@ impl<'a> Setup<'a> {
             phases: self.workload.phases.clone(),
             decisions,
             scores: Vec::new(),
+            foreign: self.foreign(),
             ..RunTables::default()
         }
+    }
+
+    /// Those beside the workload's tasks, by the numbers that they have among tasks: threads of the kernel, then launchers.
+    fn foreign(&self) -> Vec<RecordedThread> {
+        /// Number of the first: no task of the workload has so high a one where a run is written as a recording.
+        const FIRST: i32 = 1_000_000;
+        let launchers = (0..).map(|number| format!("launcher-{number}"));
+        let names = self.visitors.all.iter().map(|visitor| visitor.name.clone()).chain(launchers);
+        let threads = (FIRST..).zip(names).take(self.hidden_tasks() as usize);
+        threads.map(|(thread, name)| RecordedThread { thread, name, process: None }).collect()
     }
 }
 

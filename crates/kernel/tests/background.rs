@@ -113,6 +113,35 @@ fn nobody_who_looks_at_the_workload_sees_them() {
     }
 }
 
+/// A recording of a real kernel says so, and metrics of both places must mean the same.
+#[test]
+fn events_say_that_a_cpu_runs_a_kernel_thread_for_as_long_as_its_accounts_do() {
+    let machine = machine(vec![thread(ThreadPlace::EachCpu)]);
+    let workload = sleeper();
+    let (outcome, events) = run_on(&machine, &workload, 1);
+    let tables = Setup::new(&machine, &workload, 1).unwrap().run_tables(Vec::new());
+    assert_eq!(tables.foreign.iter().filter(|thread| thread.name.starts_with("kworker/")).count(), 4);
+    let mut ran_ns = vec![0; machine.cpu_count()];
+    let mut since = vec![None; machine.cpu_count()];
+    for event in events {
+        let foreign = match event.kind {
+            EventKind::Foreign { thread } => {
+                assert!(thread.is_none_or(|thread| (thread as usize) < tables.foreign.len()));
+                thread.is_some()
+            }
+            EventKind::Switch { .. } => false,
+            _ => continue,
+        };
+        let cpu = event.cpu.index();
+        ran_ns[cpu] += since[cpu].map_or(0, |since: u64| event.time_ns - since);
+        since[cpu] = foreign.then_some(event.time_ns);
+    }
+    let at_the_end = |(ran, since): (u64, Option<u64>)| ran + since.map_or(0, |since| outcome.elapsed_ns - since);
+    let shown: Vec<u64> = ran_ns.into_iter().zip(since).map(at_the_end).collect();
+    let accounts: Vec<u64> = outcome.cpus.iter().map(|cpu| cpu.background_ns).collect();
+    assert!(accounts.iter().all(|ns| *ns > 0) && shown == accounts, "{shown:?} {accounts:?}");
+}
+
 #[test]
 fn a_run_ends_with_the_workload_and_not_with_its_kernel_threads() {
     let hog = workload(1, &[Step::Run { work_ns: 30 * MS }]);
