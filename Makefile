@@ -51,8 +51,9 @@ bench: ## measure the simulator's speed
 	@scripts/toolchain build
 	cargo bench --workspace --locked
 
-lint: ## formatting, clippy, documentation, all without warnings
-	@scripts/toolchain build lint
+lint: ## the pages' English, formatting, clippy, documentation, all without warnings
+	@scripts/toolchain build lint prose
+	scripts/prose
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
