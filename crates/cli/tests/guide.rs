@@ -28,7 +28,7 @@ fn the_guide_s_figures_of_papers_are_drawn_by_its_commands_one_after_the_other()
 #[test]
 fn the_guide_s_sentence_about_a_wakeup_is_what_its_commands_print() {
     let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide.md"));
-    let (_, block) = page.split_once("Of a wakeup it tells the rule").unwrap();
+    let (_, block) = page.split_once("For a wakeup, `explain` shows the rule").unwrap();
     let lines = block.lines().skip_while(|line| !line.starts_with("    "));
     let lines: Vec<&str> = lines.map_while(|line| line.strip_prefix("    ")).collect();
     let scratch = Scratch::new();
