@@ -492,7 +492,7 @@ impl Scheduler for Ule {
         self.asked[cpu.index()] = Asked::Yields;
     }
 
-    /// `sched_nice`, as docs/spec/ule.md section 18, number 12 describes it.
+    /// `sched_nice`, as docs/spec/ule.md section 5 describes it.
     fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
         self.compute_priority(core, task);
         let cpu = core.task(task).cpu();

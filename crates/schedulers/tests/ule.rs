@@ -56,9 +56,9 @@ fn ule_17_2_threads_cost_their_maker_a_tick_in_the_port_only() {
 }
 
 /// Two hogs and a thread that sleeps most of the time, interactive: with and without a yield in the middle of its work it has all the
-/// time it wants (docs/spec/ule.md section 18, number 14).
+/// time it wants (docs/spec/ule.md section 5).
 #[test]
-fn ule_18_14_a_yield_costs_an_interactive_thread_nothing() {
+fn ule_5_a_yield_costs_an_interactive_thread_nothing() {
     for profile in ["freebsd11", "paper-port", "paper-text", "modern"] {
         let cpu_time = |steps: &[Step]| {
             let mut scene = Scene::lasting(20 * S);

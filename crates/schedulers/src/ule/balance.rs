@@ -282,8 +282,8 @@ impl Ule {
         }
         let running = self.queues.threads[core.curr(receiver).index()].priority;
         let best = self.lowpri(receiver);
-        // FreeBSD 11.0 always interrupts the receiver, which switches if anything better waits (docs/spec/ule.md section 18, number
-        // 11); later ones by the rules of preemption for the thread that has come, which is the best unless a better one waited.
+        // FreeBSD 11.0 always interrupts the receiver, which switches if anything better waits (docs/spec/ule.md section 11);
+        // later ones by the rules of preemption for the thread that has come, which is the best unless a better one waited.
         let threshold = self.tunables.preempt_thresh as u32;
         let leaves = if self.model.balance_asks_preemption {
             best < waiting && should_preempt(&self.model, threshold, best, running, true)

@@ -1,7 +1,7 @@
 //! How interactive a thread is: the ratio of its voluntary sleep to its run time in the last seconds.
 //!
-//! Source: `docs/spec/ule.md` sections 1 to 4 (`sched_interact_score`, `sched_interact_update`, `sched_interact_fork`),
-//! corrected by `docs/spec/ule.md` section 18, 3 and 4. Integers are divided where the original divides them.
+//! Source: `docs/spec/ule.md` sections 1 to 4 (`sched_interact_score`, `sched_interact_update`, `sched_interact_fork`). Integers are
+//! divided where the original divides them.
 
 /// Sleep and run time are counted in units of 1/1024 tick of the sleep clock.
 pub(crate) const TICK_SHIFT: u32 = 10;
@@ -147,7 +147,7 @@ mod tests {
         }
         assert_eq!((of(5000, 1000).score(30, false), of(1, 0).score(30, false)), (50, 50));
         assert_eq!((of(7, 7).score(30, true), of(0, 0).score(30, true)), (50, 0));
-        assert_eq!(of(0, 0).score(30, false), 50, "docs/spec/ule.md section 18, number 4: the shortcut comes first");
+        assert_eq!(of(0, 0).score(30, false), 50, "docs/spec/ule.md section 2: the shortcut comes first");
         assert_eq!(of(0, 0).score(60, false), 0, "and is not taken with a threshold above half");
     }
 

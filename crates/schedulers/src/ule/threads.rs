@@ -168,7 +168,7 @@ impl CpuQueue {
             if let Some(task) = in_turn.find(|&task| may(task)) {
                 return Some(task);
             }
-            // Both looks begin at the first of all if nobody is from the bucket in turn on (docs/spec/ule.md section 18, number 8).
+            // Both looks begin at the first of all if nobody is from the bucket in turn on (docs/spec/ule.md section 10).
             let once = from == 0 || self.timeshare.queue.none_from(from);
             let single = self.timeshare.queue.tasks_from(links, from).nth(1).is_none();
             if (first_stolen_last || !once || single) && may(first) {

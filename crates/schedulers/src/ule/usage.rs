@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn use_of_the_whole_cpu_is_the_last_level_and_half_of_it_the_fifteenth() {
         assert_eq!(level_of(10), 31);
-        assert_eq!(level_of(5), 15, "docs/spec/ule.md section 18, number 15");
+        assert_eq!(level_of(5), 15, "docs/spec/ule.md section 5");
         assert_eq!(level_of(0), 0);
     }
 
