@@ -33,7 +33,6 @@ pub mod study_sensitivity;
 pub mod sweep;
 pub mod validate;
 pub mod validate_memory;
-pub mod verdict_table;
 pub mod vm;
 pub mod workload;
 

@@ -1,14 +1,13 @@
 //! What was typed as machines, workloads and schedulers, with failures that the command line tells. The reading itself is the
 //! library's ([`warmcore_lab::load`]).
 
-use std::num::NonZeroU64;
 use std::path::Path;
 
 use warmcore_lab::builder::BuildError;
 use warmcore_lab::experiment::Named;
 use warmcore_lab::load::{self, LoadError};
 use warmcore_lab::verdict::describe_warning;
-use warmcore_memory::{Profile, profiles_from_toml};
+use warmcore_memory::Profile;
 use warmcore_options::MemoryChoice;
 use warmcore_places::place::{PlaceError, Trouble};
 use warmcore_schedulers::SchedulerSpec;
@@ -46,40 +45,23 @@ pub fn workload_for(
     chosen: &ProfileArguments,
     console: &Console,
 ) -> Result<Named<Workload>, Failure> {
-    let strict = console.strict();
-    let multiply_add_ps = machine.costs().multiply_add_ps.and_then(NonZeroU64::new);
     let profiles = profiles(chosen.profiles.as_deref())?;
     let assume_profile = chosen.assume_profile.as_deref();
-    let options = Options { strict, multiply_add_ps, profiles: &profiles, assume_profile };
+    let options = Options { strict: console.strict(), profiles: &profiles, assume_profile, ..Options::default() };
     if recording::is_one(text) {
-        return recording::as_workload(text, &options, console);
+        return recording::as_workload(text, &load::on(machine, &options), console);
     }
-    workload_with(text, &options)
+    Ok(load::workload_on(machine, text, &options)?)
 }
 
 /// Refuses a memory profile that is to be assumed where no memory is modelled.
 pub fn check_profiles(chosen: &ProfileArguments, simulated: bool, memory: Option<MemoryChoice>) -> Result<(), Failure> {
-    let why = match (&chosen.assume_profile, simulated, memory) {
-        (Some(_), false, _) => "in a real kernel tasks have the memory that there is",
-        (Some(_), true, Some(MemoryChoice::None)) => "--memory none models no memory",
-        _ => return Ok(()),
-    };
-    Err(Failure::usage("warmcore::profiles", format!("--assume-profile has no effect here: {why}"))
-        .help("leave out --assume-profile, or ask the simulator with its memory"))
+    Ok(load::check_assumed(chosen.assume_profile.as_deref(), simulated, memory)?)
 }
 
 /// The memory profiles of a file given with `--profiles`; none if none is given.
 pub fn profiles(path: Option<&Path>) -> Result<Vec<Profile>, Failure> {
-    let Some(path) = path else { return Ok(Vec::new()) };
-    let text = warmcore_lab::files::text_of_file(path).map_err(|error| Failure::cannot_read(path, &error))?;
-    let read = match text.trim_start().starts_with('{') {
-        true => warmcore_workload::profiles_from_json(&text).map_err(|error| error.to_string()),
-        false => profiles_from_toml(&text).map_err(|error| error.to_string()),
-    };
-    read.map_err(|error| {
-        Failure::usage("warmcore::profiles", format!("{}: {error}", path.display()))
-            .help("`warmcore workload fit` writes such a file; docs/models/memory.md shows the form")
-    })
+    Ok(path.map(load::profiles).transpose()?.unwrap_or_default())
 }
 
 /// The same, read in a given way.
@@ -150,6 +132,7 @@ impl From<LoadError> for Failure {
             LoadError::Background(_) => (Class::Usage, "warmcore::background"),
             LoadError::Aggregate(_) => (Class::Usage, "warmcore::aggregate"),
             LoadError::Scheduler(_) => (Class::Usage, "warmcore::scheduler"),
+            LoadError::Profiles { .. } | LoadError::NoMemory(_) => (Class::Usage, "warmcore::profiles"),
         };
         let failure = Failure::new(class, code, error);
         advice.into_iter().fold(failure, Failure::help)

@@ -1,8 +1,11 @@
 //! From texts that people type to machines, workloads and schedulers.
 
 use std::io;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
+use warmcore_memory::{Profile, profiles_from_toml};
+use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::{Background, Basis, Machine};
 use warmcore_workload::{Options, Workload, WorkloadError};
@@ -52,6 +55,17 @@ pub enum LoadError {
     /// It is no scheduler.
     #[error("{0}")]
     Scheduler(String),
+    /// These are no memory profiles.
+    #[error("{path}: {reason}", path = path.display())]
+    Profiles {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A memory profile is to be assumed where no memory is modelled.
+    #[error("--assume-profile has no effect here: {0}")]
+    NoMemory(&'static str),
 }
 
 impl LoadError {
@@ -89,6 +103,10 @@ impl LoadError {
             Self::Aggregate(_) => {
                 Some("`warmcore workload show` names the workload's processes, task groups and data groups")
             }
+            Self::Profiles { .. } => {
+                Some("`warmcore workload fit` writes such a file; docs/models/memory.md shows the form")
+            }
+            Self::NoMemory(_) => Some("leave out --assume-profile, or ask the simulator with its memory"),
             Self::Scheduler(_) => {
                 Some("`warmcore list schedulers` names the schedulers, `warmcore scheduler NAME` their tunables")
             }
@@ -119,6 +137,18 @@ pub fn machine(text: &str) -> Result<Named<Machine>, LoadError> {
     }
     let (value, model) = described(text)?;
     Ok(Named { source: text.to_owned(), value: fitted(value, model.as_deref()) })
+}
+
+/// A machine with the kernel threads that a text names, if there is one.
+///
+/// # Errors
+/// As [`machine`] and [`background`].
+pub fn machine_with(text: &str, background_text: Option<&str>) -> Result<Named<Machine>, LoadError> {
+    let machine = machine(text)?;
+    match background_text {
+        None => Ok(machine),
+        Some(text) => background(machine, text),
+    }
 }
 
 /// The machine with the kernel threads that a text names: one of the backgrounds that come with the program, a file, or `none`.
@@ -255,6 +285,46 @@ pub fn workload(text: &str, options: &Options<'_>) -> Result<Named<Workload>, Lo
     let value = warmcore_workload::resolve(text, options, read)
         .map_err(|source| LoadError::Workload { text: text.to_owned(), source: Box::new(source) })?;
     Ok(Named { source: text.to_owned(), value })
+}
+
+/// The same for a machine, whose own costs count where a generator's work depends on them.
+///
+/// # Errors
+/// When there is none.
+pub fn workload_on(machine: &Machine, text: &str, options: &Options<'_>) -> Result<Named<Workload>, LoadError> {
+    workload(text, &on(machine, options))
+}
+
+/// How workloads are read for a machine.
+#[must_use]
+pub fn on<'a>(machine: &Machine, options: &Options<'a>) -> Options<'a> {
+    Options { multiply_add_ps: machine.costs().multiply_add_ps.and_then(NonZeroU64::new), ..*options }
+}
+
+/// The memory profiles of a file, as TOML or JSON.
+///
+/// # Errors
+/// When it cannot be read, or has other things in it.
+pub fn profiles(path: &Path) -> Result<Vec<Profile>, LoadError> {
+    let read = |source| LoadError::Read { path: path.to_path_buf(), source };
+    let text = files::text_of_file(path).map_err(read)?;
+    let read = match text.trim_start().starts_with('{') {
+        true => warmcore_workload::profiles_from_json(&text).map_err(|error| error.to_string()),
+        false => profiles_from_toml(&text).map_err(|error| error.to_string()),
+    };
+    read.map_err(|reason| LoadError::Profiles { path: path.to_path_buf(), reason })
+}
+
+/// Refuses a memory profile that is to be assumed where no memory is modelled.
+///
+/// # Errors
+/// With the reason why there is none.
+pub fn check_assumed(assumed: Option<&str>, simulated: bool, memory: Option<MemoryChoice>) -> Result<(), LoadError> {
+    match (assumed, simulated, memory) {
+        (Some(_), false, _) => Err(LoadError::NoMemory("in a real kernel tasks have the memory that there is")),
+        (Some(_), true, Some(MemoryChoice::None)) => Err(LoadError::NoMemory("--memory none models no memory")),
+        _ => Ok(()),
+    }
 }
 
 /// Makes choices of whom cache-aware schedulers keep together.

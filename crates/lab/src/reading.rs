@@ -197,6 +197,25 @@ impl RunOnDisk {
         })
     }
 
+    /// A run that was kept nowhere: its directory has no name, and it has no events.
+    #[must_use]
+    pub fn in_memory(experiment: Experiment, trials: Vec<Vec<Trial>>, comparison: ComparisonDocument) -> Self {
+        let record = experiment.record();
+        let events = trials.iter().map(|trials| vec![(String::new(), None); trials.len()]).collect();
+        Self {
+            path: PathBuf::new(),
+            trials_asked: record.seeds.len(),
+            experiment,
+            record,
+            trials,
+            comparison,
+            environment: None,
+            checksum: None,
+            faults: Vec::new(),
+            events,
+        }
+    }
+
     /// The directory of the events of a trial, if they were kept.
     ///
     /// # Errors

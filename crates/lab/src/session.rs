@@ -155,14 +155,32 @@ struct Build {
     program_sha256: Option<String>,
 }
 
-/// SHA-256 of this program. What a trial gives depends on all of it, and a version has many builds.
+/// SHA-256 of this program, or of the library that this code is in. What a trial gives depends on all of it, and a version has many builds.
 fn program_sha256() -> Result<&'static str, FileError> {
     static SUM: OnceLock<String> = OnceLock::new();
     if let Some(sum) = SUM.get() {
         return Ok(sum);
     }
-    let sum = sha256_of_file(Path::new("/proc/self/exe"))?;
+    let sum = sha256_of_file(&own_file())?;
     Ok(SUM.get_or_init(|| sum))
+}
+
+/// The file that this code is in: the program by the name that stays when somebody builds another one, unless another program, such as
+/// Python, has loaded it.
+fn own_file() -> PathBuf {
+    let program = Path::new("/proc/self/exe");
+    let here = own_file as fn() -> PathBuf as usize;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let is_here = |line: &&str| {
+        let range = line.split(' ').next().and_then(|range| range.split_once('-'));
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        range.and_then(|(start, end)| Some((number(start)?..number(end)?).contains(&here))).unwrap_or(false)
+    };
+    let mapped = maps.lines().find(is_here).and_then(|line| line.find('/').map(|at| PathBuf::from(&line[at..])));
+    match (mapped, program.read_link()) {
+        (Some(mapped), Ok(own)) if mapped != own && mapped.exists() => mapped,
+        _ => program.to_owned(),
+    }
 }
 
 /// Why the files of a run could not be written.

@@ -32,6 +32,29 @@ struct Row<'a> {
     measure: &'a Measure,
 }
 
+/// The values of a column.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Values {
+    /// Texts.
+    Text(Vec<String>),
+    /// Numbers of things, and seeds.
+    Integer(Vec<u64>),
+    /// Numbers, or nothing where the trial has no such value.
+    Number(Vec<Option<f64>>),
+}
+
+/// The same table in memory: the columns with their names, in order.
+#[must_use]
+pub fn trials_in_memory(
+    record: &ExperimentRecord,
+    measures: &[Measure],
+    trials: &[Vec<Trial>],
+) -> Vec<(String, Values)> {
+    let run = record.short_hash();
+    let rows = rows(&run, record, measures, trials);
+    columns().into_iter().map(|(name, column)| (name, column.values(&rows))).collect()
+}
+
 /// Where a column's values come from, and of which type they are.
 enum Column {
     Text(for<'a> fn(&Row<'a>) -> &'a str),
@@ -96,24 +119,30 @@ impl Column {
             .build()
     }
 
-    fn write(&self, rows: &[Row<'_>], writer: &mut ColumnWriter<'_>) -> Result<(), ParquetError> {
-        match (self, writer) {
-            (Self::Text(value), ColumnWriter::ByteArrayColumnWriter(writer)) => {
-                let values: Vec<ByteArray> = rows.iter().map(|row| value(row).as_bytes().to_vec().into()).collect();
-                writer.write_batch(&values, None, None)?;
-            }
-            (Self::Integer(value), ColumnWriter::Int64ColumnWriter(writer)) => {
-                // Seeds have 53 or 63 bits and counts are far below that, so nothing is lost here.
-                let values: Vec<i64> = rows.iter().map(|row| value(row) as i64).collect();
-                writer.write_batch(&values, None, None)?;
-            }
-            (Self::Number(value), ColumnWriter::DoubleColumnWriter(writer)) => {
-                write_numbers(rows.iter().map(value).collect(), writer)?;
-            }
-            (Self::Cause(index), ColumnWriter::DoubleColumnWriter(writer)) => {
+    fn values(&self, rows: &[Row<'_>]) -> Values {
+        match self {
+            Self::Text(value) => Values::Text(rows.iter().map(|row| value(row).to_owned()).collect()),
+            Self::Integer(value) => Values::Integer(rows.iter().map(value).collect()),
+            Self::Number(value) => Values::Number(rows.iter().map(value).collect()),
+            Self::Cause(index) => {
                 let name = CAUSES[*index].name;
-                write_numbers(rows.iter().map(|row| row.trial.time_ns.get(name).copied()).collect(), writer)?;
+                Values::Number(rows.iter().map(|row| row.trial.time_ns.get(name).copied()).collect())
             }
+        }
+    }
+
+    fn write(&self, rows: &[Row<'_>], writer: &mut ColumnWriter<'_>) -> Result<(), ParquetError> {
+        match (self.values(rows), writer) {
+            (Values::Text(values), ColumnWriter::ByteArrayColumnWriter(writer)) => {
+                let values: Vec<ByteArray> = values.into_iter().map(|value| value.into_bytes().into()).collect();
+                writer.write_batch(&values, None, None)?;
+            }
+            (Values::Integer(values), ColumnWriter::Int64ColumnWriter(writer)) => {
+                // Seeds have 53 or 63 bits and counts are far below that, so nothing is lost here.
+                let values: Vec<i64> = values.into_iter().map(|value| value as i64).collect();
+                writer.write_batch(&values, None, None)?;
+            }
+            (Values::Number(values), ColumnWriter::DoubleColumnWriter(writer)) => write_numbers(values, writer)?,
             _ => return Err(ParquetError::General("a column is not of the type its schema says".into())),
         }
         Ok(())
@@ -125,6 +154,22 @@ fn write_numbers(points: Vec<Option<f64>>, writer: &mut ColumnWriterImpl<'_, Dou
     let levels: Vec<i16> = points.iter().map(|point| i16::from(point.is_some())).collect();
     writer.write_batch(&values, Some(&levels), None)?;
     Ok(())
+}
+
+/// A row per trial and measure.
+fn rows<'a>(
+    run: &'a str,
+    record: &'a ExperimentRecord,
+    measures: &'a [Measure],
+    trials: &'a [Vec<Trial>],
+) -> Vec<Row<'a>> {
+    let mut rows: Vec<Row<'a>> = Vec::new();
+    for (scheduler, trials) in record.schedulers.iter().zip(trials) {
+        let tunables = scheduler.resolved.as_str();
+        let of_trial = |trial| measures.iter().map(move |measure| Row { run, tunables, record, trial, measure });
+        rows.extend(trials.iter().flat_map(of_trial));
+    }
+    rows
 }
 
 /// Writes the table, whole or not at all. The same trials give the same bytes.
@@ -168,12 +213,7 @@ fn write_file(
         .build();
     let mut writer = SerializedFileWriter::new(File::create(path)?, schema, Arc::new(properties))?;
     let run = record.short_hash();
-    let mut rows: Vec<Row<'_>> = Vec::new();
-    for (scheduler, trials) in record.schedulers.iter().zip(trials) {
-        let (run, tunables) = (run.as_str(), scheduler.resolved.as_str());
-        let of_trial = |trial| measures.iter().map(move |measure| Row { run, tunables, record, trial, measure });
-        rows.extend(trials.iter().flat_map(of_trial));
-    }
+    let rows = rows(&run, record, measures, trials);
     let mut group = writer.next_row_group()?;
     let mut columns = columns.iter();
     while let (Some((_, column)), Some(mut out)) = (columns.next(), group.next_column()?) {

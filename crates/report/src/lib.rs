@@ -3,7 +3,8 @@
 //! - [`run`]: a run directory with everything a report shows; [`scene`], [`counters`], [`scores`]: one trial looked at closely.
 //! - [`figures`]: every figure as SVG with its data as CSV, without a browser.
 //! - [`pdf`]: these figures as PDF.
-//! - [`text`]: the verdict as Markdown and as the table of a patch letter.
+//! - [`text`]: the verdict as Markdown and as the table of a patch letter. [`verdict`]: as plain text, with its [`table`];
+//!   [`trial_text`]: one trial, likewise.
 //! - [`html`], [`packed`]: the page: one file, no network, the same figures and the interactive ones.
 //! - [`gallery`]: single figures beside words about them, as a page.
 //! - [`lesson`]: a few tasks, who is chosen and why, as a page for a class.
@@ -36,6 +37,9 @@ pub mod scale;
 pub mod scene;
 pub mod scores;
 pub mod svg;
+pub mod table;
 pub mod text;
+pub mod trial_text;
+pub mod verdict;
 pub mod waits;
 pub use warmcore_lab::units;

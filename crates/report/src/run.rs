@@ -122,13 +122,17 @@ impl Run {
     /// # Errors
     /// When the directory cannot be read or the trial not be looked at.
     pub fn load(path: &Path, options: &Options, stop: &Arc<AtomicBool>) -> Result<Self, ReportError> {
-        let disk = RunOnDisk::read(path)?;
-        let mut run =
-            Self { representative: representative(&disk), notes: disk.faults.clone(), scenes: Vec::new(), disk };
+        let mut run = Self::of(RunOnDisk::read(path)?);
         if options.scenes {
             run.look(options, stop)?;
         }
         Ok(run)
+    }
+
+    /// A run of which no trial is looked at closely.
+    #[must_use]
+    pub fn of(disk: RunOnDisk) -> Self {
+        Self { representative: representative(&disk), notes: disk.faults.clone(), scenes: Vec::new(), disk }
     }
 
     /// Writes the trial of a scheduler as a Perfetto trace, streamed from its stored events or from simulating it once more.

@@ -7,9 +7,10 @@
 //! - [`sweep`]: every machine with every workload, as one table of gains.
 //! - [`oracle`]: the best static placement that is known of a workload's threads, run pinned. [`placement`] is its search over the
 //!   analytic memory model, [`threads`] says who is placed.
-//! - [`pins`]: placements by name, for columns of a comparison.
+//! - [`columns`]: inputs of columns of their own. [`pins`]: placements by name, for such columns.
 
 pub mod advice;
+pub mod columns;
 pub mod gathering;
 pub mod load;
 pub mod oracle;

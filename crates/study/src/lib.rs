@@ -1,6 +1,7 @@
 //! Studies: many experiments from one file, with what is expected of them.
 //!
 //! - [`file`](mod@file): the form of a study, and what is wrong with one. [`library`]: those that come with the program.
+//!   [`choice`]: which of them, by name or file.
 //! - [`figure`]: numbers that follow from measures of named cells, as expressions.
 //! - [`plan`]: cells as experiments, equal ones once.
 //! - [`run`](mod@run): one loop over all of them, which can be gone on with in a directory.
@@ -13,6 +14,7 @@
 //! machine or scheduler is known by name.
 
 pub mod baseline;
+pub mod choice;
 pub mod document;
 pub mod figure;
 pub mod file;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use warmcore_lab::builder::ExperimentBuilder;
 use warmcore_lab::column::Inputs;
-use warmcore_lab::experiment::Named;
+use warmcore_lab::experiment::{Experiment, Named};
 use warmcore_lab::runner::Conduct;
 use warmcore_schedulers::{Circumstances, SchedulerSpec};
+use warmcore_search::columns;
 use warmcore_search::pins::{self, PinError};
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
@@ -83,56 +84,34 @@ pub fn check(schedulers: &[SchedulerSpec], load: bool, headroom: bool) -> Result
 /// What cannot be read, and placements that there are none of.
 pub fn inputs(
     schedulers: &[SchedulerSpec],
-    (machine, workload): (&Named<Machine>, &Named<Workload>),
+    subject: (&Named<Machine>, &Named<Workload>),
     commands: &[Vec<String>],
     manner: &Manner<'_>,
     builder: &dyn Fn(Named<Machine>, Named<Workload>) -> ExperimentBuilder,
     console: &Console,
 ) -> Result<BTreeMap<usize, Inputs>, Failure> {
-    let mut found = BTreeMap::new();
-    for (index, spec) in schedulers.iter().enumerate() {
-        let words = spec.circumstances();
-        let mut inputs = Inputs::default();
-        if let Some(text) = &words.machine {
-            inputs.machine = Some(load::with_background(load::machine(text)?, manner.background)?);
-        }
-        let machine = inputs.machine.as_ref().unwrap_or(machine);
-        let text = match (&words.workload, &words.machine) {
-            (Some(text), _) => Some(text.as_str()),
-            // Work that a machine's own costs decide is that machine's.
-            (None, Some(_)) => manner.workload,
-            (None, None) => None,
-        };
-        if let Some(text) = text {
-            let mut own = load::workload_for(&machine.value, text, manner.profiles, console)?;
-            load::aggregate(&mut own, manner.aggregate)?;
-            load::warn_unmodelled(&own.value, console);
-            inputs.workload = Some(own);
-        }
-        if let Some(text) = &words.command {
-            let typed = commands.iter().find(|command| command.join(" ") == *text).cloned();
-            let words = typed.unwrap_or_else(|| text.split_whitespace().map(str::to_owned).collect());
-            inputs.workload = Some(Named { source: text.clone(), value: Workload::of_command(words) });
-        }
-        if let Some(pin) = &words.pin {
-            let workload = inputs.workload.as_ref().unwrap_or(workload).clone();
-            inputs.workload = Some(pinned(builder(machine.clone(), workload), pin, console)?);
-        }
-        if !words.is_default() {
-            found.insert(index, inputs);
-        }
-    }
-    Ok(found)
+    let read = |machine: &Machine, text: &str| {
+        let mut own = load::workload_for(machine, text, manner.profiles, console)?;
+        load::aggregate(&mut own, manner.aggregate)?;
+        load::warn_unmodelled(&own.value, console);
+        Ok(own)
+    };
+    let pin = |experiment: &Experiment, text: &str| pinned(experiment, text, console);
+    let Manner { workload, background, .. } = *manner;
+    columns::inputs(
+        schedulers,
+        subject,
+        &columns::Manner { workload, background, commands, read: &read, builder, pin: &pin },
+    )
 }
 
-fn pinned(builder: ExperimentBuilder, pin: &str, console: &Console) -> Result<Named<Workload>, Failure> {
-    let experiment = builder.schedulers(vec![load::scheduler("eevdf")?]).build()?.experiment;
+fn pinned(experiment: &Experiment, pin: &str, console: &Console) -> Result<Named<Workload>, Failure> {
     if pin == "oracle" {
         console.note("looking for the best static placement");
     }
     let signals = Signals::listen()?;
     let conduct = Conduct { jobs: console.jobs(), stop: Arc::clone(&signals.stop), progress: &|_| {} };
-    pins::pinned(&experiment, pin, &conduct).map_err(|error| match error {
+    pins::pinned(experiment, pin, &conduct).map_err(|error| match error {
         PinError::Oracle(error) => super::compare::oracle_failure(error, None, &signals),
         error => {
             let advice = error.advice();

@@ -22,7 +22,7 @@ use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
 use crate::args::{Change, CompareArguments, Keep};
-use crate::commands::{columns, host, load_levels, report, verdict_table, vm};
+use crate::commands::{columns, host, load_levels, report, vm};
 use crate::console::Console;
 use crate::failure::{Class, Failure};
 use crate::load;
@@ -99,7 +99,7 @@ pub fn conclude(
         if let Some(found) = &document.sensitivity {
             directory.write(SENSITIVITY, pretty(found).as_bytes()).map_err(|error| session_failure(error.into()))?;
         }
-        let text = verdict_table::plain(&document);
+        let text = warmcore_report::verdict::plain(&document);
         session::finish(directory, experiment, &finished.trials, Some((&document, &text)), &environment)
             .map_err(session_failure)?;
     }
@@ -432,7 +432,7 @@ pub fn warn(document: &ComparisonDocument, console: &Console) {
 
 fn print(document: &ComparisonDocument, console: &Console) -> Result<(), Failure> {
     warn(document, console);
-    let text = if console.json() { pretty(document) } else { verdict_table::for_console(document, console) };
+    let text = if console.json() { pretty(document) } else { console.comparison(document) };
     Ok(console.out(&text)?)
 }
 

@@ -18,7 +18,6 @@ use crate::args::CompareArguments;
 use crate::commands::compare::{
     begin, conclude, directory_failure, experiment, leave, run_failure, unix_seconds, warn,
 };
-use crate::commands::verdict_table;
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -109,7 +108,7 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
             LevelDocument { load: level, count: loaded.count, workload, utilisation: loaded.utilisation, comparison };
         if !console.json() {
             let gap = if document.levels.is_empty() { "" } else { "\n" };
-            let table = verdict_table::for_console(&level.comparison, console);
+            let table = console.comparison(&level.comparison);
             console.out(&format!("{gap}{}\n\n{table}", line(&level, &document)))?;
         }
         leave(&arguments, directory.as_ref(), signals, console)?;

@@ -9,6 +9,7 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files;
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
 use warmcore_lab::session::pretty;
+use warmcore_study::choice::{self, ChoiceError};
 use warmcore_study::document::{ExpectationResult, StudyDocument, decimal};
 use warmcore_study::file::{Band, Cost, Expectation, ReadError, Study};
 use warmcore_study::plan::{self, Plan, PlanError};
@@ -38,24 +39,17 @@ pub fn run(command: StudyCommand, console: &Console) -> Result<(), Failure> {
 fn studies(names: &[String]) -> Result<Vec<Study>, Failure> {
     let mut found = Vec::new();
     for name in names {
-        let packaged = library::find(name).map_err(|error| Failure::usage("warmcore::study", error))?;
-        if !packaged.is_empty() {
-            found.extend(packaged);
-            continue;
-        }
-        let path = Path::new(name);
-        if !path.exists() {
-            let near = warmcore_topology::nearest(name, library::names().chain([reproduce::NAME]));
-            let near = near.map_or_else(String::new, |near| format!("did you mean `{near}`? "));
-            return Err(Failure::usage("warmcore::study", format!("there is no study and no file `{name}`"))
-                .help(format!("{near}`warmcore list studies` names the studies")));
-        }
-        found.push(Study::read(path).map_err(|error| match error {
-            ReadError::Read { path, source } => Failure::cannot_read(&path, &source),
-            error => Failure::usage("warmcore::study", error),
-        })?);
+        found.extend(choice::called(name, &[reproduce::NAME]).map_err(choice_failure)?);
     }
     Ok(found)
+}
+
+fn choice_failure(error: ChoiceError) -> Failure {
+    if let ChoiceError::Read(ReadError::Read { path, source }) = &error {
+        return Failure::cannot_read(path, source);
+    }
+    let advice = error.advice();
+    advice.into_iter().fold(Failure::usage("warmcore::study", error), Failure::help)
 }
 
 fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), Failure> {
@@ -70,7 +64,7 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         console.note(&format!("{} studies that take long are left out", all - chosen.len()));
     }
     if !arguments.only.is_empty() {
-        keep_only(&mut chosen, &arguments.only)?;
+        choice::keep_only(&mut chosen, &arguments.only).map_err(choice_failure)?;
     }
     if let Some(trials) = arguments.trials {
         chosen.iter_mut().flat_map(|study| &mut study.cells).for_each(|cell| cell.trials = trials);
@@ -119,22 +113,6 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         false => "mend the model; or say in the study what is outside and why, with [expect.outside]",
     };
     Err(Failure::new(Class::Check, "warmcore::study", words).help(help))
-}
-
-/// Leaves what is expected under names that contain one of these texts, and studies that have such.
-fn keep_only(chosen: &mut Vec<Study>, wanted: &[String]) -> Result<(), Failure> {
-    let named = |study: &Study| {
-        let expected = study.expectations.iter().map(|of| of.name.clone());
-        expected.chain(study.not_asked.iter().map(|of| of.name.clone())).collect::<Vec<_>>()
-    };
-    let names: Vec<String> = chosen.iter().flat_map(named).collect();
-    if let Some(missed) = wanted.iter().find(|text| !names.iter().any(|name| name.contains(text.as_str()))) {
-        let words = format!("nothing is expected under a name that contains `{missed}`");
-        let help = format!("--only takes parts of names, with commas; there are: {}", names.join("; "));
-        return Err(Failure::usage("warmcore::study", words).help(help));
-    }
-    chosen.retain_mut(|study| study.keep_only(wanted));
-    Ok(())
 }
 
 /// Trials of every experiment.

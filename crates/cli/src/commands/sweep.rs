@@ -18,9 +18,9 @@ use warmcore_study::plan::PlannedExperiment;
 use warmcore_study::run::{self, Done, StudyError};
 
 use crate::args::SweepArguments;
+use crate::commands::columns;
 use crate::commands::compare::{headroom_of, oracle_failure, session_failure};
 use crate::commands::study::{self, study_failure};
-use crate::commands::{columns, verdict_table};
 use crate::console::{Console, Table, Tone};
 use crate::failure::Failure;
 use crate::load;
@@ -174,7 +174,7 @@ fn row(done: &Done<'_>, headroom: bool, jobs: usize, signals: &Signals) -> Resul
             directory.write(ORACLE, pretty(&oracle).as_bytes()).map_err(|error| session_failure(error.into()))?;
         }
     }
-    done.keep(Some((&document, &verdict_table::plain(&document)))).map_err(StudyError::from)?;
+    done.keep(Some((&document, &warmcore_report::verdict::plain(&document)))).map_err(StudyError::from)?;
     Ok(SweepRow::new(&document))
 }
 

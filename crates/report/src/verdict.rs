@@ -1,4 +1,4 @@
-//! The verdict as text: one line per scheduler, then the sentence.
+//! The verdict as plain text: one line per scheduler, then the sentence and what explains it.
 
 use warmcore_lab::advice::Advice;
 use warmcore_lab::measures::{Measure, Unit};
@@ -6,29 +6,31 @@ use warmcore_lab::operations::OperationTake;
 use warmcore_lab::sensitivity::Variation;
 use warmcore_lab::time_split::TimeSplit;
 use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decimal};
-use warmcore_report::text::{BESIDE, effort};
 use warmcore_statistics::Comparison;
 
-use crate::console::{Console, SENTENCE_COLUMNS, Table, Tone};
+use crate::figures::Figure;
+use crate::pack::base64;
+use crate::svg::escape;
+use crate::table::{Table, Tone};
+use crate::text::{BESIDE, effort};
 use crate::units::with_unit;
+
+/// Most characters in a line of a sentence where nothing narrower is known.
+pub const SENTENCE_COLUMNS: usize = 100;
 
 /// Longest text of a scheduler in tables and sentences; longer ones get a number there, and a line of a key.
 const LONGEST_LABEL: usize = 24;
 /// The same where it is what the columns differ in beside a scheduler's settings, or what is to be typed.
 const LONGEST_CIRCUMSTANCES: usize = 36;
 
-/// For standard output; what schedulers decided is told in detail only.
-pub fn for_console(document: &ComparisonDocument, console: &Console) -> String {
-    let told = if console.is_verbose() { decisions(document) } else { String::new() };
-    text(document, |table| console.table(table), console.sentence_columns()) + &told
-}
-
 /// For a file.
+#[must_use]
 pub fn plain(document: &ComparisonDocument) -> String {
     text(document, Table::aligned, SENTENCE_COLUMNS) + &decisions(document)
 }
 
-fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
+/// In sentences of at most so many columns, with tables as `show` lays them out. What schedulers decided is told by [`decisions`].
+pub fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
     let (document, key) = with_short_labels(document);
     let table = show(&table(&document));
     let said = match &document.advice {
@@ -43,6 +45,23 @@ fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns:
         time_split(&document, &show, columns),
         operations(&document, &show)
     )
+}
+
+/// As a piece of another page, such as a notebook: the table, the sentence, what it holds for, and figures that no style of that page reaches.
+#[must_use]
+pub fn html(document: &ComparisonDocument, figures: &[Figure]) -> String {
+    let (document, key) = with_short_labels(document);
+    let paragraph = |text: &str| format!("<p>{}</p>\n", escape(text));
+    let mut page: String = key.lines().filter(|line| !line.is_empty()).map(paragraph).collect();
+    page.push_str(&table(&document).html());
+    page.push_str(&format!("<p><b>{}</b></p>\n", escape(&document.verdict.sentence)));
+    page.extend(document.conditions.iter().map(|condition| paragraph(&format!("Condition: {condition}."))));
+    for figure in figures {
+        let drawn = base64(figure.svg.standalone(&figure.title).as_bytes());
+        let alternative = escape(&figure.caption);
+        page.push_str(&format!("<img alt=\"{alternative}\" src=\"data:image/svg+xml;base64,{drawn}\">\n"));
+    }
+    page
 }
 
 /// What a scheduler is called before its number: of a program its file's name.
@@ -185,6 +204,7 @@ fn time_split(document: &ComparisonDocument, show: impl Fn(&Table) -> String, co
 
 /// Shares of the tasks' time by cause, one column per scheduler. Causes below half a percent everywhere are
 /// left out.
+#[must_use]
 pub fn time_table(split: &TimeSplit) -> Table {
     let headings: Vec<String> = split.schedulers.iter().map(|scheduler| format!(">{}", scheduler.label)).collect();
     let mut table = Table::new(std::iter::once("where the time went").chain(headings.iter().map(String::as_str)));
@@ -208,6 +228,7 @@ fn operations(document: &ComparisonDocument, show: impl Fn(&Table) -> String) ->
 }
 
 /// Calls, instructions and time of each operation of a scheduler.
+#[must_use]
 pub fn operations_table(scheduler: &str, operations: &[OperationTake]) -> Table {
     let first = format!("operations of {scheduler}");
     let mut table = Table::new([&*first, ">calls", ">instructions each", ">each", ">in all"]);
@@ -226,7 +247,8 @@ pub fn operations_table(scheduler: &str, operations: &[OperationTake]) -> Table 
 }
 
 /// What the schedulers say they decided, one line each, and what their choices of places took.
-fn decisions(document: &ComparisonDocument) -> String {
+#[must_use]
+pub fn decisions(document: &ComparisonDocument) -> String {
     let mut text = String::new();
     for scheduler in document.schedulers.iter().filter(|scheduler| !scheduler.decisions.is_empty()) {
         text.push_str(&format!("\n{} decided (median of the trials):\n", scheduler.label));

@@ -1,0 +1,84 @@
+//! Which studies, and what of them: names and files as people type them.
+
+use std::path::Path;
+
+use crate::file::{FileError, ReadError, Study};
+use crate::library;
+
+/// Why there is no such study, or nothing of it.
+#[derive(Debug, thiserror::Error)]
+pub enum ChoiceError {
+    /// Nothing is called so.
+    #[error("there is no study and no file `{name}`")]
+    Unknown {
+        /// What was typed.
+        name: String,
+        /// The nearest name that there is.
+        near: Option<String>,
+    },
+    /// One that comes with the program is not what it should be.
+    #[error(transparent)]
+    Packaged(#[from] FileError),
+    /// A file is none.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// No name has that part.
+    #[error("nothing is expected under a name that contains `{part}`")]
+    NothingExpected {
+        /// The part.
+        part: String,
+        /// The names that there are.
+        names: Vec<String>,
+    },
+}
+
+impl ChoiceError {
+    /// What a user can try.
+    #[must_use]
+    pub fn advice(&self) -> Option<String> {
+        match self {
+            Self::Unknown { near, .. } => {
+                let near = near.as_ref().map_or_else(String::new, |near| format!("did you mean `{near}`? "));
+                Some(format!("{near}`warmcore list studies` names the studies"))
+            }
+            Self::NothingExpected { names, .. } => {
+                Some(format!("--only takes parts of names, with commas; there are: {}", names.join("; ")))
+            }
+            Self::Packaged(_) | Self::Read(_) => None,
+        }
+    }
+}
+
+/// Studies by name, by the name of their collection, or by file. `others` are names that somebody else knows, for who mistypes one.
+///
+/// # Errors
+/// When there is none, or it is not what it should be.
+pub fn called(name: &str, others: &[&'static str]) -> Result<Vec<Study>, ChoiceError> {
+    let packaged = library::find(name)?;
+    if !packaged.is_empty() {
+        return Ok(packaged);
+    }
+    let path = Path::new(name);
+    if !path.exists() {
+        let near = warmcore_topology::nearest(name, library::names().chain(others.iter().copied()));
+        return Err(ChoiceError::Unknown { name: name.to_owned(), near: near.map(|near| near.to_string()) });
+    }
+    Ok(vec![Study::read(path)?])
+}
+
+/// Leaves what is expected under names that contain one of these texts, and studies that have such.
+///
+/// # Errors
+/// With the first text that is part of no name.
+pub fn keep_only(chosen: &mut Vec<Study>, wanted: &[String]) -> Result<(), ChoiceError> {
+    let named = |study: &Study| {
+        let expected = study.expectations.iter().map(|of| of.name.clone());
+        expected.chain(study.not_asked.iter().map(|of| of.name.clone())).collect::<Vec<_>>()
+    };
+    let names: Vec<String> = chosen.iter().flat_map(named).collect();
+    if let Some(part) = wanted.iter().find(|text| !names.iter().any(|name| name.contains(text.as_str()))) {
+        return Err(ChoiceError::NothingExpected { part: part.clone(), names });
+    }
+    chosen.retain_mut(|study| study.keep_only(wanted));
+    Ok(())
+}
