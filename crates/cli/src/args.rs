@@ -50,22 +50,22 @@ First steps:
 #[command(name = "warmcore", version, max_term_width = 100, after_help = AFTER_HELP)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Arguments {
-    /// What is said, and how
+    /// Output
     #[command(flatten)]
     pub output: OutputArguments,
-    /// What to do
+    /// Command to run
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What is said, and how.
+/// Output of a command.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Every command")]
 pub struct OutputArguments {
-    /// Say nothing but results, warnings and errors
+    /// Print only results, warnings and errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Say more; twice for every detail
+    /// Print more; twice for every detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
     /// When to use colours
@@ -74,13 +74,13 @@ pub struct OutputArguments {
     /// Print one JSON document instead of text; `warmcore reference schema` has its schema
     #[arg(long, global = true)]
     pub json: bool,
-    /// Make what is accepted of a workload but not modelled an error
+    /// Turn a part of a workload that is accepted but not modelled into an error
     #[arg(long, global = true)]
     pub strict: bool,
-    /// Write over files, and over a run in a directory, that are there, where a command refuses to; other directories are left alone
+    /// Overwrite existing files, and a directory that holds a run; no other directory is overwritten
     #[arg(long, global = true)]
     pub force: bool,
-    /// Simulations at the same time; as many as this process has CPUs if not given. Does not change any result
+    /// Simulations at the same time; by default one per CPU of this process. Does not change any result
     #[arg(short, long, global = true, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub jobs: Option<u16>,
 }
@@ -94,58 +94,58 @@ pub enum Command {
     Sim(SimArguments),
     /// Run many workloads on many machines under the same schedulers: one table of gains
     Sweep(SweepArguments),
-    /// Run many experiments from one file, and compare with what is expected of them
+    /// Run many experiments from one file, and compare them with expectations
     #[command(subcommand)]
     Study(StudyCommand),
     /// Show finished runs: a page, figures, tables
     Report(ReportArguments),
-    /// Say why tasks changed their CPUs, every migration of a run's trial with its decision; or print what ran when
+    /// Explain why tasks changed their CPUs: every migration of a trial with its decision; or print what ran when
     Explain(ExplainArguments),
     /// Record the scheduling of a command or a process on this computer, as a run directory
     Record(RecordArguments),
-    /// Make a workload of a recording: waits and orders follow from the schedule, not from the recording
+    /// Make a workload from a recording: waits and orders follow from the schedule, not from the recording
     Replay(ReplayArguments),
-    /// Say which threads of a recording belong together, and what gathering them would win
+    /// Find the threads of a recording that belong together, and what gathering them would gain
     Group(GroupArguments),
     /// List machines, workloads, schedulers, metrics, memory profiles, studies or kernels
     List(ListArguments),
     /// Show and convert machines
     #[command(subcommand)]
     Machine(MachineCommand),
-    /// Show, convert and really run workloads, and fit memory profiles
+    /// Show, convert and run workloads with real threads, and fit memory profiles
     #[command(subcommand)]
     Workload(WorkloadCommand),
-    /// Show a scheduler: source, and every tunable with default, unit and range; of a sched_ext program (scx:PROGRAM ARGUMENTS) what it needs, what
-    /// of that is missing, and what its operations take
+    /// Show a scheduler: source, and every tunable with default, unit and range. For a sched_ext program (scx:PROGRAM
+    /// ARGUMENTS): its needs, the missing ones, and the cost of its operations
     Scheduler {
         /// Scheduler, with or without tunables
         scheduler: String,
-        /// Machine that a sched_ext program is loaded for; 1s1n2l4c1t if not given
+        /// Machine that a sched_ext program is loaded for; by default 1s1n2l4c1t
         #[arg(short, long)]
         machine: Option<String>,
     },
     /// Run memory profiles or an address trace through simulated caches, coherence and memory
     Memory(Box<crate::memory_args::MemoryRunArguments>),
-    /// Run experiments in two places and say how far apart they are
+    /// Run experiments in two places and measure how far apart they are
     Validate(ValidateArguments),
-    /// Boot a real kernel in a virtual machine of any shape: say what it offers, or run a program or a shell there
+    /// Boot a real kernel in a virtual machine of any shape: list what it offers, or run a program or a shell there
     Vm(VmArguments),
-    /// Say what this computer has for experiments on it, or for guests, and what is missing
+    /// List what this computer has for experiments on it, or for guests, and what is missing
     Doctor {
-        /// For what
+        /// Purpose
         #[arg(value_name = "PLACE")]
         of: DoctorOf,
         /// Fetch the newest suitable kernel of the Debian archive for guests, through this system's package manager
         #[arg(long)]
         fetch_kernel: bool,
     },
-    /// Undo what an experiment on this computer left that was killed
+    /// Undo the changes that a killed experiment left on this computer
     Restore {
-        /// Only say what would be done
+        /// Only print what would be done
         #[arg(long)]
         dry_run: bool,
     },
-    /// Print what describes this program: a document's JSON Schema, completions, manual pages, a workload file to begin with
+    /// Print descriptions of this program: JSON Schemas, completions, manual pages, a template of a workload file
     Reference(ReferenceArguments),
 }
 
@@ -153,12 +153,12 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct SubjectArguments {
     /// Machine: a preset, a file (TOML, hwloc XML), a /sys snapshot directory, a short form such as 2s1n2l8c2t, an
-    /// hwloc synthetic string, or `host` for this computer; MACHINE@PRESET has that preset's costs, latencies and bandwidths, otherwise
-    /// those of the preset that fits the CPU model are taken
+    /// hwloc synthetic string, or `host` for this computer. MACHINE@PRESET takes costs, latencies and bandwidths from
+    /// that preset; the default is the preset of the CPU model
     #[arg(help_heading = "What runs", short, long, value_name = "MACHINE")]
     pub machine: String,
-    /// Threads of the kernel itself and interrupts beside the workload: none, one of those that come with the program (quiet, guest-7.2,
-    /// host-6.18, launchers), or a file; in the simulator
+    /// Kernel threads and interrupts that run next to the workload in the simulator: none, quiet, guest-7.2, host-6.18,
+    /// launchers, or a file
     #[arg(help_heading = "What runs", long, value_name = "BACKGROUND")]
     pub background: Option<String>,
     /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
@@ -168,21 +168,22 @@ pub struct SubjectArguments {
     /// Memory profiles.
     #[command(flatten)]
     pub profiles: ProfileArguments,
-    /// Whom cache-aware schedulers keep together: process:NAME, taskgroup:PATH or data:NAME, then =off, =process (the
+    /// What cache-aware schedulers keep together: process:NAME, taskgroup:PATH or data:NAME, then =off, =process (the
     /// default) or =group:NAME; may be repeated
     #[arg(help_heading = "What runs", long, value_name = "CHOICE")]
     pub aggregate: Vec<String>,
 }
 
-/// Memory profiles beside those that the workload has.
+/// Memory profiles in addition to the workload's own.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "What runs")]
 pub struct ProfileArguments {
-    /// File with memory profiles that the workload may name (`workload fit` writes one); they go before those of this program
+    /// File with memory profiles that the workload may name (`workload fit` writes one); they override the built-in
+    /// ones
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub profiles: Option<PathBuf>,
-    /// Memory profile of tasks that name none, such as canneal (`list profiles` lists them): what caches decide is then in the run, as
-    /// far as the tasks are like that
+    /// Memory profile for tasks without one, such as canneal (`list profiles` lists them). The run then shows the
+    /// effects of caches, as far as the tasks are like that
     #[arg(long, value_name = "PROFILE")]
     pub assume_profile: Option<String>,
 }
@@ -191,33 +192,33 @@ pub struct ProfileArguments {
 #[derive(Args, Debug)]
 pub struct CompareArguments {
     /// Machine: a preset, a file (TOML, hwloc XML), a /sys snapshot directory, a short form such as 2s1n2l8c2t, an
-    /// hwloc synthetic string, or `host` for this computer, which `--on host` has without it; MACHINE@PRESET has that preset's costs,
-    /// latencies and bandwidths, otherwise those of the preset that fits the CPU model are taken
+    /// hwloc synthetic string, or `host` for this computer, the default of `--on host`. MACHINE@PRESET takes costs,
+    /// latencies and bandwidths from that preset; the default is the preset of the CPU model
     #[arg(help_heading = "What runs", short, long, value_name = "MACHINE")]
     pub machine: Option<String>,
-    /// Threads of the kernel itself and interrupts beside the workload: none, one of those that come with the program (quiet, guest-7.2,
-    /// host-6.18, launchers), or a file; in the simulator
+    /// Kernel threads and interrupts that run next to the workload in the simulator: none, quiet, guest-7.2, host-6.18,
+    /// launchers, or a file
     #[arg(help_heading = "What runs", long, value_name = "BACKGROUND", conflicts_with = "resume")]
     pub background: Option<String>,
     /// Workload: a file in rt-app's format, or a generator with its flags, commas for spaces:
     /// hackbench:-T,-p,-f4,-g1,-l200
     #[arg(help_heading = "What runs", short, long, value_name = "WORKLOAD", required_unless_present_any = ["resume", "command"])]
     pub workload: Option<String>,
-    /// Instead of a workload a program of this computer with its arguments, after `--`; with `--on host`. Another one behind --vs is
-    /// compared with it
+    /// With `--on host`, instead of a workload: a program of this computer with its arguments, after `--`. A second
+    /// program after --vs is compared with it
     #[arg(value_name = "COMMAND", last = true, conflicts_with_all = ["workload", "resume"])]
     pub command: Vec<String>,
     /// Memory profiles.
     #[command(flatten)]
     pub profiles: ProfileArguments,
-    /// Schedulers, with commas between them; may be repeated. Tunables follow a colon, themselves with commas between
-    /// them: what looks like name=value belongs to the scheduler before it, as in cfs,eevdf:base_slice_ns=3000000,rr. Behind @ stands what
-    /// the column has of its own: cpus=0-5 (or one-llc, one-node, one-socket), smt=off, pin=spread (gathered, oracle, FILE),
-    /// workload=TEXT, machine=TEXT, as in eevdf,eevdf@cpus=one-llc. Without any, the settings that a kernel of Linux 7.2 has are tried, and
-    /// what helps is told with what to type for it
+    /// Schedulers, separated by commas; may be repeated. Tunables follow a colon, also separated by commas: name=value
+    /// belongs to the scheduler before it, as in cfs,eevdf:base_slice_ns=3000000,rr. Words after @ apply to that column
+    /// only: cpus=0-5 (or one-llc, one-node, one-socket), smt=off, pin=spread (gathered, oracle, FILE), workload=TEXT,
+    /// machine=TEXT, as in eevdf,eevdf@cpus=one-llc. Without this option the settings of a Linux 7.2 kernel are tried,
+    /// and the answer lists those that help with the commands for them
     #[arg(help_heading = "What runs", short, long, value_name = "LIST")]
     pub schedulers: Vec<String>,
-    /// Scheduler the others are compared with, as written in --schedulers; the first one if not given
+    /// Scheduler that the others are compared with, as written in --schedulers; by default the first one
     #[arg(help_heading = "How it is judged", short, long, value_name = "SCHEDULER")]
     pub baseline: Option<String>,
     /// Runs of each scheduler. Run k of all schedulers has the same seed; from 8 on there are 95 % intervals
@@ -226,64 +227,64 @@ pub struct CompareArguments {
     /// Seed that all trials' seeds are derived from
     #[arg(help_heading = "How it is judged", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: u64,
-    /// Metric the verdict is about, if not the workload's own. Of a command also after:TEXT, the number after this text in what it
-    /// prints, or regex:PATTERN, what its group matches there; higher: before these if more is better
+    /// Metric of the verdict; by default the workload's own. For a command also after:TEXT, the number that it prints
+    /// after this text, or regex:PATTERN, the match of the group; higher: in front means that more is better
     #[arg(help_heading = "How it is judged", long, value_name = "METRIC")]
     pub metric: Option<String>,
-    /// Largest difference that does not matter, in per cent: schedulers whose interval lies inside are tied
+    /// Largest difference that does not matter, in per cent. Schedulers whose interval lies inside are tied
     #[arg(help_heading = "How it is judged", long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]
     pub margin: f64,
     /// How memory is modelled.
     #[command(flatten)]
     pub memory: MemoryOptions,
-    /// What each run is asked for.
+    /// Settings of each run.
     #[command(flatten)]
     pub run: RunArguments,
-    /// What to record of each trial; counters if not given, with `--on vm` full, because a boot cannot be repeated to draw
-    /// its timeline, and with `--on host` none, because recording takes time from the trial. LEVEL is none (how long it took), counters (counts
-    /// and distributions), full (and every event in Parquet tables), or full:TIME, such as full:1ms: sample what the scheduler ranks tasks by (lag,
-    /// virtual runtime) too, no more often than that
+    /// What to record of each trial: none (how long it took), counters (counts and distributions), full (also every
+    /// event in Parquet tables), or full:TIME, such as full:1ms, which also samples the scheduler's ranks (lag, virtual
+    /// runtime) at most that often. The default is counters; with `--on vm` full, because a boot cannot be repeated to
+    /// draw its timeline; with `--on host` none, because recording takes time from the trial
     #[arg(help_heading = "What is kept", long, value_name = "LEVEL", value_parser = parse_trace)]
     pub trace: Option<TraceWanted>,
-    /// Divide each LLC into virtual ones of so many cores, as `scx_lavd --virt-llc` does: 4, or 2-8, of which the first number that divides
-    /// the LLC's cores counts. Moves within and between them become measures and figures
+    /// Divide each LLC into virtual ones of this many cores, like `scx_lavd --virt-llc`: 4, or 2-8, which takes the
+    /// first number that divides the LLC's cores. Moves within and between them become measures and figures
     #[arg(help_heading = "What is kept", long, value_name = "CORES", conflicts_with = "resume")]
     pub virtual_llcs: Option<VirtualLlcSize>,
     /// Run directory; by default a new one under runs/
     #[arg(help_heading = "What is kept", short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
-    /// What is left of the run: a directory with its page, a directory alone, or nothing
+    /// What to keep of the run: a directory with its page, a directory alone, or nothing
     #[arg(help_heading = "What is kept", long, value_name = "WHAT", default_value = "page", conflicts_with = "resume")]
     pub keep: Keep,
-    /// Continue the run in this directory: everything comes from there, trials that finished are not run again
+    /// Continue the run in this directory, with its settings; finished trials do not run again
     #[arg(help_heading = "What is kept", long, value_name = "DIR", value_hint = ValueHint::DirPath,
           conflicts_with_all = ["profiles", "assume_profile", "machine", "workload", "schedulers", "baseline", "trials", "seed", "metric", "margin", "memory", "smt_slowdown", "RunArguments", "trace", "out"])]
     pub resume: Option<PathBuf>,
-    /// Whom cache-aware schedulers keep together: process:NAME, taskgroup:PATH or data:NAME, then =off, =process (the
+    /// What cache-aware schedulers keep together: process:NAME, taskgroup:PATH or data:NAME, then =off, =process (the
     /// default) or =group:NAME; may be repeated
     #[arg(help_heading = "What runs", long, value_name = "CHOICE", conflicts_with = "resume")]
     pub aggregate: Vec<String>,
-    /// Where trials run: in the simulator, in a real kernel, each trial in a boot of its own, or on this computer; the latter with settings
-    /// after a colon and commas between them, as in vm:virtual-time=3 and host:cpus=one-socket,set-cpus=partition
+    /// Where trials run: in the simulator, in a real kernel with a boot for each trial, or on this computer. Settings
+    /// follow a colon, as in vm:virtual-time=3 and host:cpus=one-socket,set-cpus=partition
     #[arg(help_heading = "Where and how", long, value_name = "PLACE", default_value = "sim", conflicts_with = "resume", long_help = on_help())]
     pub on: PlaceChoice,
-    /// Compare at these loads, in per cent of the machine's CPU time that is busy under the baseline: 30,60,90. The workload gets
-    /// as many tasks, threads or requests as that takes, a file as many instances of its tasks; one table and one verdict for each level
+    /// Compare at these loads, in per cent of the machine's CPU time that is busy under the baseline: 30,60,90. Each
+    /// level scales the workload's tasks, threads, requests or instances, and has its own table and verdict
     #[arg(help_heading = "How it is judged", long, value_name = "LIST", value_delimiter = ',', value_parser = parse_level, conflicts_with = "resume")]
     pub load: Vec<f64>,
-    /// Ask an oracle too: find the best static placement of the workload's long-lived threads, run it pinned, and say how far every
+    /// Also find the best static placement of the workload's long-lived threads, run it pinned, and show how far every
     /// scheduler is from it
     #[arg(help_heading = "How it is judged", long)]
     pub headroom: bool,
-    /// Which assumed costs could turn the verdict: compare again with every cost of the machine that nobody measured times these
-    /// factors, under the same seeds. 0.5,2 if none are given; others as --sensitivity=0.7,1.3. With =neighbours: whether one task more, one
-    /// less, or one core less turns it
+    /// Find the assumed costs that could turn the verdict: compare again with each cost of the machine that was not
+    /// measured times these factors, under the same seeds. The factors are 0.5,2, or others as in
+    /// --sensitivity=0.7,1.3. =neighbours tries one task more, one less, and one core less
     #[arg(help_heading = "How it is judged", long, value_name = "FACTORS", num_args = 0..=1, require_equals = true, default_missing_value = "0.5,2",
           value_delimiter = ',', value_parser = parse_change)]
     pub sensitivity: Vec<Change>,
 }
 
-/// What can be asked of each place.
+/// Settings of each place.
 fn on_help() -> String {
     let kinds = warmcore_places::offered().map(|kind| format!("{}: {}", kind.name, kind.summary));
     let (guests, host) = (warmcore_places::vm::select::HELP, warmcore_places::host::settings::HELP);
@@ -300,27 +301,28 @@ pub const MAX_SEED: u64 = i64::MAX as u64;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Where and how")]
 pub struct MemoryOptions {
-    /// How memory is modelled; analytic if the workload has memory profiles, none otherwise. none: constant speed, fixed costs per
-    /// distance; analytic: caches, coherence and DRAM in closed forms; exact: every line touched, in simulated caches, the yardstick of the other,
-    /// some hundred times slower; exact-by-address: with cache sets chosen by address bits; exact-paged, exact-paged-by-address: with
-    /// addresses translated by page tables, and exact-paged:page=4KiB,tlb=64,ram=4GiB sets the size of a page, the entries of each core's translation
-    /// buffer (none if not given: every touch walks) and the memory of each node
+    /// Memory model. none: constant speed, fixed costs per distance. analytic, the default for workloads with memory
+    /// profiles: caches, coherence and DRAM in closed forms. exact: every touched line in simulated caches, about a
+    /// hundred times slower. exact-by-address: cache sets chosen by address bits. exact-paged, exact-paged-by-address:
+    /// addresses translated by page tables; exact-paged:page=4KiB,tlb=64,ram=4GiB sets the page size, the entries of
+    /// each core's translation buffer (by default every touch walks) and the memory of each node
     #[arg(long, value_name = "MODEL")]
     pub memory: Option<MemoryChoice>,
-    /// How much longer work takes beside a busy hardware thread of the same core, in per cent of its time alone, 0 to 1000; as the
-    /// machine says if not given: 65, with which two threads do 1.21 times the work of one, unless its file states another
+    /// How much longer work takes next to a busy hardware thread of the same core, in per cent of its time alone, 0 to
+    /// 1000. The default is the machine's: 65 unless its file states another, with which two threads do 1.21 times the
+    /// work of one
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=1000))]
     pub smt_slowdown: Option<u32>,
 }
 
-/// What is left of a comparison.
+/// What to keep of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Keep {
     /// A run directory, and its page
     Page,
     /// A run directory
     Run,
-    /// Nothing but what is printed
+    /// Nothing but the output
     Nothing,
 }
 
@@ -345,7 +347,7 @@ pub struct SimArguments {
     /// How memory is modelled.
     #[command(flatten)]
     pub memory: MemoryOptions,
-    /// What each run is asked for.
+    /// Settings of each run.
     #[command(flatten)]
     pub run: RunArguments,
     /// Directory for the result and the trace

@@ -190,5 +190,5 @@ fn what_is_no_column_is_refused_before_anything_runs() {
     let elsewhere = "compare --on host -w spin:-n1,-d1ms --keep nothing -s eevdf@machine=genoa96";
     scratch.run(elsewhere).exits_with(2).complains("another machine than this computer");
     let command = "compare --on host --keep nothing -s eevdf -- true --vs";
-    scratch.run(command).exits_with(2).complains("stands between two commands");
+    scratch.run(command).exits_with(2).complains("belongs between two commands");
 }

@@ -31,7 +31,7 @@ fn an_experiment_whose_program_is_not_there_is_named_and_not_run() {
     let scratch = Scratch::new();
     fs::write(scratch.path("absent.toml"), ABSENT).unwrap();
     // No guest is booted, and so none is asked for.
-    let said = "absent: not run: scx_of_nobody is neither beside this program nor in PATH";
+    let said = "absent: not run: scx_of_nobody is neither next to this program nor in PATH";
     let ran = scratch.run("validate --json absent.toml").exits_with(0).complains(said);
     let line = &json(&ran.out)["experiments"][0]["lines"][0];
     assert_eq!(line["judgement"]["verdict"], "not_measured");

@@ -218,7 +218,7 @@ fn advice_binds_the_groups_of_one_process_by_thread_and_says_what_gathering_the_
         .collect();
     scratch.write("without.txt", &without);
     let told = scratch.run("group without.txt").exits_with(0).out;
-    assert!(told.contains("this recording cannot tell") && !told.contains("No threads belong together"), "{told}");
+    assert!(told.contains("This recording does not show") && !told.contains("No threads belong together"), "{told}");
 }
 
 #[test]

@@ -28,10 +28,10 @@ pub enum Listed {
 /// Arguments of `list`.
 #[derive(Args, Debug)]
 pub struct ListArguments {
-    /// What
+    /// Kind
     #[arg(value_name = "KIND")]
     pub kind: Listed,
-    /// Of metrics: a workload whose own metrics are listed too, a file, or a generator with its flags
+    /// For metrics: also list those of this workload, a file or a generator with its flags
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
     /// File with memory profiles that the workload may name
@@ -39,16 +39,16 @@ pub struct ListArguments {
     pub profiles: Option<PathBuf>,
 }
 
-/// What this computer is asked about.
+/// Purposes that a computer may serve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum DoctorOf {
-    /// Experiments on it: which of the kernel's interfaces are here, and what is lost without the others
+    /// Experiments on it: the kernel's interfaces that are present, and the effect of missing ones
     Host,
-    /// Guests: what there is for booting them
+    /// Guests: what is present for booting them
     Vm,
 }
 
-/// What describes this program.
+/// Descriptions of this program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum ReferenceOf {
     /// The JSON Schema of a document that this program writes; without NAME, their names
@@ -57,20 +57,20 @@ pub enum ReferenceOf {
     Completions,
     /// The manual page, or with --out all of them
     Man,
-    /// An annotated workload file to begin with
+    /// An annotated workload file as a template
     Workload,
 }
 
 /// Arguments of `reference`.
 #[derive(Args, Debug)]
 pub struct ReferenceArguments {
-    /// What
+    /// Kind
     #[arg(value_name = "KIND")]
     pub kind: ReferenceOf,
-    /// Which document, or which shell
+    /// Document, or shell
     #[arg(value_name = "NAME")]
     pub name: Option<String>,
-    /// Of man: directory for one page per command. Of workload: file to write
+    /// For man: directory for one page per command. For workload: file to write
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
 }

@@ -7,15 +7,15 @@ use clap::{Subcommand, ValueEnum, ValueHint};
 /// Verbs of `machine`.
 #[derive(Subcommand, Debug)]
 pub enum MachineCommand {
-    /// Draw a machine as text, with what its values rest on
+    /// Draw a machine as text, with the origins of its values
     Show {
         /// Preset, file, /sys snapshot directory, short form, hwloc synthetic string, or `host` for this computer
         machine: String,
-        /// With these threads of the kernel itself: none, quiet, guest-7.2, host-6.18, launchers, or a file
+        /// With these kernel threads: none, quiet, guest-7.2, host-6.18, launchers, or a file
         #[arg(long, value_name = "BACKGROUND")]
         background: Option<String>,
-        /// Of `host`: measure here what switches, wakeups, calls, messages, migrations and hand-offs of cache lines cost, and take that in
-        /// place of a preset's figures; takes some seconds, on a computer that does nothing else
+        /// For `host`: measure the costs of switches, wakeups, calls, messages, migrations and cache-line hand-offs
+        /// here, and use them instead of a preset's. It takes some seconds on an idle computer
         #[arg(long)]
         measure: bool,
         /// Print its TOML
@@ -44,6 +44,7 @@ pub enum MachineFormat {
     Xml,
     /// hwloc synthetic string; symmetric machines only
     Synthetic,
-    /// Of `host` or a directory with a tree of /sys: a copy of what is read there, without serial numbers or host names
+    /// For `host` or a directory with a tree of /sys: a copy of the files that are read, without serial numbers or host
+    /// names
     Snapshot,
 }

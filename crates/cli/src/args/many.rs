@@ -10,16 +10,16 @@ use super::{MAX_SEED, MemoryOptions, ProfileArguments, RunArguments, parse_perce
 /// Arguments of `sweep`.
 #[derive(Args, Debug)]
 pub struct SweepArguments {
-    /// Machines, with commas between them; `several-llcs` stands for every preset with more than one LLC
+    /// Machines, separated by commas; `several-llcs` means every preset with more than one LLC
     #[arg(short, long, value_name = "LIST", value_delimiter = ',', required = true)]
     pub machines: Vec<String>,
-    /// A workload; may be repeated. @FILE stands for the lines of a file
+    /// A workload; may be repeated. @FILE means the lines of a file
     #[arg(short, long, value_name = "WORKLOAD", required = true)]
     pub workloads: Vec<String>,
     /// Memory profiles.
     #[command(flatten)]
     pub profiles: ProfileArguments,
-    /// Schedulers, with commas between them, tunables as in `compare`; the first one is the baseline
+    /// Schedulers, separated by commas, tunables as in `compare`; the first one is the baseline
     #[arg(short, long, value_name = "LIST", required = true)]
     pub schedulers: Vec<String>,
     /// Runs of each scheduler in each cell; from 8 on there are 95 % intervals
@@ -31,16 +31,16 @@ pub struct SweepArguments {
     /// How memory is modelled.
     #[command(flatten)]
     pub memory: MemoryOptions,
-    /// What each run is asked for.
+    /// Settings of each run.
     #[command(flatten)]
     pub run: RunArguments,
-    /// Ask an oracle too, as in `compare`: a column for what placement could win, and who wins how much of it
+    /// Ask an oracle too, as in `compare`: columns for the possible gain of placement, and each scheduler's part of it
     #[arg(long)]
     pub headroom: bool,
     /// Seed that all simulations' seeds are derived from
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: u64,
-    /// Directory for the result, and a run directory of every experiment; what is finished in it is not run again
+    /// Directory for the result and a run directory of every experiment; finished experiments do not run again
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
 }

@@ -12,15 +12,15 @@ pub struct RecordingArguments {
     /// Recording: a run directory with events of a trial, or a file of another recorder
     #[arg(value_name = "RECORDING", value_hint = ValueHint::AnyPath)]
     pub recording: PathBuf,
-    /// Only some threads: process:PID, those of a process; descendants-of:PID, those of it and of what descends from it, as far as the recording saw
-    /// it; thread:NAME, those of that name. Several times: what each of them keeps
+    /// Only some threads: process:PID, descendants-of:PID (that process and its recorded descendants) or thread:NAME.
+    /// May be repeated; a thread is kept if any of them keeps it
     #[arg(long, value_name = "WHICH", value_parser = parse_only)]
     pub only: Vec<Only>,
-    /// Of a run directory: the scheduler under which it was recorded; the first one if not given
+    /// For a run directory: the scheduler under which it was recorded; by default the first one
     #[arg(short, long, value_name = "SCHEDULER")]
     pub scheduler: Option<String>,
-    /// Machine that it was recorded on: what its kernel's own work costs is taken off. A run directory's own machine, or one with
-    /// generic costs, if not given
+    /// Machine that it was recorded on; the cost of its kernel's own work is subtracted. The default is a run
+    /// directory's own machine, or one with generic costs
     #[arg(long, value_name = "MACHINE")]
     pub recorded_on: Option<String>,
 }
@@ -37,7 +37,7 @@ pub enum Only {
 }
 
 fn parse_only(text: &str) -> Result<Only, String> {
-    let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is no process id"));
+    let number = |text: &str| text.parse().map_err(|_| format!("`{text}` is not a process id"));
     match text.split_once(':') {
         Some(("process", pid)) => number(pid).map(Only::Process),
         Some(("descendants-of", pid)) => number(pid).map(Only::DescendantsOf),
@@ -49,14 +49,14 @@ fn parse_only(text: &str) -> Result<Only, String> {
 /// Arguments of `replay`.
 #[derive(Args, Debug)]
 pub struct ReplayArguments {
-    /// What was recorded
+    /// The recording
     #[command(flatten)]
     pub recording: RecordingArguments,
-    /// File for the workload; standard output if not given
+    /// File for the workload; by default standard output
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub out: Option<PathBuf>,
-    /// Draw each thread's work and sleeps from those recorded of its role instead of replaying them: lasts as long as is wanted and varies with the
-    /// seed, but nobody waits for another
+    /// Draw each thread's work and sleeps from those recorded of its role instead of replaying them. Such a workload
+    /// can have any length and varies with the seed, but no thread waits for another
     #[arg(long)]
     pub drawn: bool,
 }
@@ -64,14 +64,14 @@ pub struct ReplayArguments {
 /// Arguments of `group`.
 #[derive(Args, Debug)]
 pub struct GroupArguments {
-    /// What was recorded
+    /// The recording
     #[command(flatten)]
     pub recording: RecordingArguments,
-    /// Machine to predict on what gathering each group would win; nothing is predicted if not given
+    /// Machine on which to predict the gain of gathering each group; without it nothing is predicted
     #[arg(short, long, value_name = "MACHINE")]
     pub machine: Option<String>,
-    /// Memory profile that the threads of groups are assumed to have, such as canneal; without one, memory is left out of the
-    /// prediction and what wakeups cost is all that counts
+    /// Memory profile assumed for the threads of groups, such as canneal; without one, the prediction leaves memory out
+    /// and counts only the cost of wakeups
     #[arg(long, value_name = "PROFILE", requires = "machine")]
     pub profile: Option<String>,
     /// Data that the threads of a group are assumed to share, in KiB
@@ -91,7 +91,7 @@ pub struct GroupArguments {
 /// Where a recording's events come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum BackendName {
-    /// What can be had
+    /// Whichever works
     Auto,
     /// The kernel's own trace
     Tracefs,
@@ -108,30 +108,31 @@ pub struct RecordArguments {
     /// Record a process that runs already, and what descends from it
     #[arg(short, long, value_name = "PID")]
     pub pid: Option<i32>,
-    /// End of the recording, such as 10s; the end of the command or the process if that comes first
+    /// Length of the recording, such as 10s; the end of the command or the process ends it earlier
     #[arg(short, long, value_name = "TIME", value_parser = super::parse_time)]
     pub duration: Option<u64>,
-    /// Run directory to make; recording-N in this directory if not given
+    /// Run directory to make; by default recording-N in this directory
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
     /// Room for events that wait to be read, KiB per CPU
     #[arg(long, value_name = "KIB", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     pub buffer: u32,
-    /// Record through what threads wake each other, too: futexes with their addresses, pipes and sockets that are written or read; costs more.
-    /// `warmcore group DIR/recording.dat` tells it
+    /// Also record the objects through which threads wake each other: futexes with their addresses, pipes and sockets;
+    /// costs more. `warmcore group DIR/recording.dat` shows them
     #[arg(long)]
     pub calls: bool,
-    /// Where events come from: the kernel's own trace (`tracefs`), BPF programs (`bpf`), or `auto`: the former where it can be had
+    /// Source of events: the kernel's own trace (`tracefs`), BPF programs (`bpf`), or `auto`: tracefs if it works
     #[arg(long, value_name = "NAME", value_enum, default_value = "auto")]
     pub backend: BackendName,
-    /// Record what threads count in each stay on a CPU: names with commas between them, or `all` (if nothing is given) or `software`. What
-    /// this computer cannot count is named
+    /// Record counters of threads in each stay on a CPU: names separated by commas, `all` (the default) or `software`.
+    /// The program names the counters that this computer lacks
     #[arg(long, value_name = "NAMES", num_args = 0..=1, require_equals = true, default_missing_value = "all", value_parser = warmcore_places::host::counters::Wanted::parse)]
     pub counters: Option<warmcore_places::host::counters::Wanted>,
     /// Record on which memory node the pages of each process are, every half second
     #[arg(long)]
     pub page_homes: bool,
-    /// Run the command so many times more without recording, in turn with as many recorded ones, and say what recording costs
+    /// Run the command this many times without recording, in turn with as many recorded runs, and print what recording
+    /// costs
     #[arg(long, value_name = "PAIRS", default_value_t = 0, requires = "command")]
     pub overhead: u32,
 }

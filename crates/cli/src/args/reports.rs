@@ -12,7 +12,7 @@ pub struct ReportArguments {
     /// Run directories; several are shown one after the other and compared with the first
     #[arg(value_name = "RUN", required = true, value_hint = ValueHint::DirPath)]
     pub runs: Vec<PathBuf>,
-    /// Page to write; report.html in the run directory if nothing else is asked for
+    /// Page to write; by default report.html in the run directory
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
     pub html: Option<PathBuf>,
     /// Show the page in a browser
@@ -38,7 +38,8 @@ pub struct ReportArguments {
     /// Events of that trial as text, one a line; FILE as for --perfetto, in a directory trace-SCHEDULER.txt
     #[arg(long, value_name = "FILE", value_hint = ValueHint::AnyPath, conflicts_with = "no_timeline")]
     pub events: Option<PathBuf>,
-    /// Page for a class, of a run with a few tasks: a Gantt chart for each scheduler, and who was chosen and why
+    /// Page for a class, for a run with a few tasks: a Gantt chart for each scheduler, and which task was chosen and
+    /// why
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "no_timeline", value_parser = page())]
     pub lesson: Option<PathBuf>,
     /// Leave out the timeline and everything else that needs the events of a trial
@@ -69,16 +70,17 @@ pub struct ExplainArguments {
     /// Only the migrations of this task
     #[arg(long, value_name = "TASK")]
     pub task: Option<String>,
-    /// The migrations closest to this time of the trial, such as 512ms; the first ones if not given
+    /// The migrations closest to this time of the trial, such as 512ms; by default the first ones
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub at: Option<u64>,
     /// Only under this scheduler
     #[arg(short, long, value_name = "SCHEDULER")]
     pub scheduler: Option<String>,
-    /// Most migrations to tell, of each scheduler
+    /// Most migrations to show for each scheduler
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub count: usize,
-    /// Print what ran when instead, a line for each slice and migration, as `perf sched timehist` does; under the first scheduler if none is named
+    /// Instead, print what ran when, a line for each slice and migration, like `perf sched timehist`; by default under
+    /// the first scheduler
     #[arg(long, conflicts_with_all = ["task", "at", "count"])]
     pub events: bool,
 }

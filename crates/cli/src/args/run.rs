@@ -5,12 +5,13 @@ use warmcore_options::RunOptions;
 
 use super::values::{TraceWanted, parse_time, parse_time_or_0};
 
-/// What any run can be asked for.
+/// Settings of any run.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Where and how")]
 pub struct RunArguments {
-    /// Count nothing of a run that happens so long after its start: 500ms; 0 counts all of it. If not given, the workload's own (schbench's -w,
-    /// sysbench's --warmup-time), or 1 s, but at most a third, where a verdict is about a percentile of a workload that runs for a fixed time
+    /// Leave out this much of the beginning of a run: 500ms; 0 counts all of it. The default is the workload's own
+    /// (schbench's -w, sysbench's --warmup-time). If it has none, runs for a fixed time and the verdict is about a
+    /// percentile, it is 1 s, but at most a third of the run
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_0)]
     warm_up: Option<u64>,
     /// End each run at this simulated time, such as 5s
@@ -19,7 +20,7 @@ pub struct RunArguments {
 }
 
 impl RunArguments {
-    /// What each run is asked for, and what `--trace` says of event tables.
+    /// Settings of each run, with the event tables of `--trace`.
     pub fn options(&self, trace: Option<TraceWanted>) -> RunOptions {
         RunOptions {
             warm_up_ns: self.warm_up,

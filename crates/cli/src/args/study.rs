@@ -9,14 +9,14 @@ use super::values::{directory, page, parse_factor};
 /// Verbs of `study`.
 #[derive(Subcommand, Debug)]
 pub enum StudyCommand {
-    /// Run studies, compare with what is expected, and exit with 3 if something is not as their files say
+    /// Run studies, compare them with their expectations, and exit with 3 if a figure is not as its file says
     Run(StudyRunArguments),
-    /// Show what a study asks, runs and expects; of a result (study.json), its table
+    /// Show a study's question, runs and expectations, or the table of a result (study.json)
     Show {
         /// A study or a collection by name, a study's file, or a result
         #[arg(value_name = "NAME|FILE")]
         study: String,
-        /// Write the page of a result to this file, which it replaces
+        /// Write the page of a result to this file, replacing it
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
         page: Option<PathBuf>,
     },
@@ -28,27 +28,28 @@ pub struct StudyRunArguments {
     /// Studies and collections by name (`list studies`), and files
     #[arg(value_name = "NAME|FILE", required = true)]
     pub studies: Vec<String>,
-    /// Read and plan them, and run nothing
+    /// Read and plan them without running anything
     #[arg(long, conflicts_with_all = ["out", "page"])]
     pub dry_run: bool,
-    /// Leave out studies that say that they take long
+    /// Leave out studies that are marked as long
     #[arg(long)]
     pub short: bool,
-    /// Only what is expected under names that contain this, and what must run for it; commas between several
+    /// Only expectations whose names contain this, and their runs; separate several by commas
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// So many trials of every cell instead of its own
+    /// This many trials of every cell instead of its own number
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: Option<u32>,
-    /// Repeat everything with every assumed cost of the machines multiplied by each of these factors, and with the machines' other
-    /// core-to-core tables, and say which judgements change. 0.5,2 if none are given, as in `compare`; others as --sensitivity=0.7,1.3
+    /// Repeat everything with each assumed cost of the machines times these factors, and with the machines' other
+    /// core-to-core tables, and list the judgements that change. The factors are 0.5,2, or others as in
+    /// --sensitivity=0.7,1.3
     #[arg(long, value_name = "FACTORS", num_args = 0..=1, require_equals = true, default_missing_value = "0.5,2",
           value_delimiter = ',', value_parser = parse_factor, conflicts_with = "page")]
     pub sensitivity: Vec<f64>,
-    /// Directory for the result, and a run directory of every experiment; what is finished in it is not run again
+    /// Directory for the result and a run directory of every experiment; finished experiments do not run again
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
-    /// Write the result as a Markdown page to this file, which it replaces
+    /// Write the result as a Markdown page to this file, replacing it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
     pub page: Option<PathBuf>,
 }

@@ -11,7 +11,7 @@ use warmcore_workload::parse_duration;
 
 /// A directory that is written.
 pub(super) fn directory() -> impl TypedValueParser<Value = PathBuf> {
-    not_standard_output("standard output is no directory; one that is called `-` is `./-`")
+    not_standard_output("standard output is not a directory; write `./-` for a directory called `-`")
 }
 
 /// A page that is written.

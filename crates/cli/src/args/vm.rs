@@ -10,7 +10,8 @@ use super::values::{directory, page};
 /// How guests are made, as in every command that boots one.
 #[derive(Args, Clone, Debug)]
 pub struct GuestArguments {
-    /// How guests are made: settings with commas between them, as after `--on vm:`, such as kernel=FILE,virtual-time=3,boot-limit=40min
+    /// Settings of guests, separated by commas, as after `--on vm:`, such as
+    /// kernel=FILE,virtual-time=3,boot-limit=40min
     #[arg(long, value_name = "SETTINGS", default_value = "", hide_default_value = true, value_parser = parse_guest, long_help = guest_help())]
     pub guest: Choice,
 }
@@ -36,25 +37,26 @@ pub struct ValidateArguments {
     /// Boots of each machine; every experiment runs once in each
     #[arg(long, value_name = "COUNT", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub boots: u16,
-    /// Boot nothing: take the real kernel's results from the directory `results` beside each experiment
+    /// Boot nothing: take the real kernel's results from the directory `results` next to each experiment
     #[arg(long, conflicts_with = "store")]
     pub stored: bool,
-    /// Threads of the kernel itself and interrupts in the simulated counterpart, instead of what each experiment's file says: none, one of
-    /// those that come with the program (quiet, guest-7.2, host-6.18, launchers), or a file
+    /// Kernel threads and interrupts of the simulated counterpart, instead of those in each experiment's file: none,
+    /// quiet, guest-7.2, host-6.18, launchers, or a file
     #[arg(long, value_name = "BACKGROUND")]
     pub background: Option<String>,
     /// New directory for the data of figures: threads per CPU and LLC over time, distributions, migrations, as CSV, and all
     /// values as JSON
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
-    /// With --stored, make anew and keep: simulations, those of sched_ext programs (`scx:PROGRAM`), which are taken from what is stored otherwise;
-    /// costs, what the kernel's own actions cost, measured in one boot of each machine: what is simulated beside the results then has the same
+    /// With --stored, make again and keep: simulations (of sched_ext programs, `scx:PROGRAM`, whose results are
+    /// otherwise read), or costs (of the kernel's own actions, measured in one boot of each machine; the simulated
+    /// counterpart then has the same)
     #[arg(long, value_name = "WHAT", value_delimiter = ',', requires = "stored")]
     pub renew: Vec<Renewed>,
     /// Keep the real kernel's results there, replacing older ones
     #[arg(long)]
     pub store: bool,
-    /// Write the comparison as a page, with a chapter for each experiment in the directory `pages` beside it
+    /// Write the comparison as a page, with a chapter for each experiment in the directory `pages` next to it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
     pub page: Option<PathBuf>,
     /// Exit with code 3 when a comparison is outside its bound or a control is not rejected
@@ -65,7 +67,7 @@ pub struct ValidateArguments {
     pub guest: GuestArguments,
 }
 
-/// What of stored results is made anew.
+/// Parts of stored results that are made again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum Renewed {
     /// Simulations of sched_ext programs
@@ -80,8 +82,8 @@ pub struct VmArguments {
     /// Machine, as in `compare`; at most 255 CPUs
     #[arg(short, long, value_name = "MACHINE")]
     pub machine: String,
-    /// Program of this computer to run in the guest, with its arguments, after `--`; `warmcore` is this one. Without one, what the kernel
-    /// offers on that machine is said
+    /// Program of this computer to run in the guest, with its arguments, after `--`; `warmcore` is this one. Without a
+    /// program, list what the kernel offers on that machine
     #[arg(value_name = "COMMAND", last = true)]
     pub command: Vec<String>,
     /// A shell on the guest's console instead; Ctrl-A X ends it
@@ -99,7 +101,7 @@ pub struct VmArguments {
     /// How the guest is made.
     #[command(flatten)]
     pub guest: GuestArguments,
-    /// Make the guest fail in this way, to see how that is reported
+    /// Make the guest fail in this way, to see the report
     #[arg(long, value_name = "FAULT", hide = true)]
     pub fault: Option<String>,
 }

@@ -9,7 +9,7 @@ use super::values::parse_time;
 /// Verbs of `workload`.
 #[derive(Subcommand, Debug)]
 pub enum WorkloadCommand {
-    /// Show a workload: tasks, programs, objects, and what is not modelled
+    /// Show a workload: tasks, programs, objects, and the parts that are not modelled
     Show {
         /// File in rt-app's format, `-`, or a generator with its flags
         workload: String,
@@ -33,7 +33,7 @@ pub enum WorkloadCommand {
         /// Counters (TOML); `docs/models/memory.md` shows the form
         #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
         counters: PathBuf,
-        /// TOML, with the points it was fitted to, or the JSON that stands under `warmcore` in a workload file; --profiles takes both
+        /// TOML with the fitted points, or JSON for the key `warmcore` of a workload file; --profiles takes both
         #[arg(long, value_name = "FORMAT", default_value = "toml")]
         to: ProfileFormat,
         /// File to write; standard output if not given or `-`

@@ -41,7 +41,7 @@ pub struct Manner<'a> {
 pub fn commands(words: &[String]) -> Result<Vec<Vec<String>>, Failure> {
     let commands: Vec<Vec<String>> = words.split(|word| word == AGAINST).map(<[String]>::to_vec).collect();
     match commands.iter().any(Vec::is_empty) && !words.is_empty() {
-        true => Err(Failure::usage("warmcore::usage", format!("{AGAINST} stands between two commands"))
+        true => Err(Failure::usage("warmcore::usage", format!("{AGAINST} belongs between two commands"))
             .help(format!("such as: -- ./server --threads 8 {AGAINST} ./server --threads 16"))),
         false => Ok(commands),
     }
@@ -73,7 +73,7 @@ pub fn check(schedulers: &[SchedulerSpec], load: bool, headroom: bool) -> Result
             _ => continue,
         };
         return Err(Failure::usage("warmcore::usage", format!("{why}, and `{spec}` has another"))
-            .help("ask that by itself, without this column"));
+            .help("ask that on its own, without this column"));
     }
     Ok(())
 }

@@ -249,7 +249,7 @@ pub fn resume_failure(error: ResumeError) -> Failure {
     let help = match &error {
         ResumeError::File(error) => error.advice(),
         ResumeError::Directory(error) => error.advice(),
-        _ => "start the experiment anew, in another directory",
+        _ => "start the experiment again in another directory",
     };
     Failure::usage("warmcore::resume", error).help(help)
 }

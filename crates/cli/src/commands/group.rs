@@ -88,8 +88,8 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
             })?;
         assumption = Some(match &arguments.profile {
             Some(profile) => format!(
-                "simulated under eevdf on {}, as if every thread of a group worked like `{profile}` and a group shared {} KiB: no recording of a \
-                 scheduler tells what threads do to memory",
+                "simulated under eevdf on {}, assuming that every thread of a group works like `{profile}` and that a group shares {} KiB: a \
+                 scheduler's recording does not show what threads do to memory",
                 machine.name(),
                 arguments.shared
             ),
@@ -141,7 +141,7 @@ fn cpu_ns(loaded: &Loaded, group: &Group) -> u64 {
 fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
     if !loaded.recording.has_wakers() {
         return format!(
-            "{} threads. Which of them belong together this recording cannot tell: it does not say who woke whom (sched_waking).\n",
+            "{} threads. This recording does not show which of them belong together: it has no wakers (sched_waking).\n",
             graph.threads.len()
         );
     }

@@ -98,7 +98,7 @@ fn lines(changes: &[Undone], dry_run: bool) -> String {
         Undone::Restored(what) => format!("restored: {what}\n"),
         Undone::Unchanged(what) => format!("as before already: {what}\n"),
         Undone::Left { path, present, old } => {
-            format!("left: {path} is `{present}`, which somebody else set since; it was `{old}`\n")
+            format!("left: {path} is `{present}`, which another program has set since; it was `{old}`\n")
         }
         Undone::Failed { path, reason } => format!("failed: {path}: {reason}\n"),
     };

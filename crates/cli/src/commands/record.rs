@@ -95,7 +95,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     };
     let tracing = Recorder::begin(wanted).map_err(|error| load::place_failure(error, None))?;
     if arguments.backend == BackendName::Auto && tracing.backend() == "bpf" {
-        console.note("tracefs cannot be had: events come from BPF programs");
+        console.note("tracefs is not available: events come from BPF programs");
     }
     if tracing.mounted() {
         console.note(&format!("tracefs is mounted at {TRACEFS} until the end"));

@@ -121,7 +121,7 @@ fn has_all(experiment: &BookExperiment, console: &Console) -> bool {
     let absent = experiment.absent_programs();
     if !absent.is_empty() {
         let names = absent.join(", ");
-        console.warn(&format!("{}: not run: {names} is neither beside this program nor in PATH", experiment.name));
+        console.warn(&format!("{}: not run: {names} is neither next to this program nor in PATH", experiment.name));
     }
     absent.is_empty()
 }

@@ -18,10 +18,10 @@ pub(super) fn how_to_act(
     lists: &BTreeMap<usize, String>,
 ) -> String {
     if !loaded.recording.has_wakers() {
-        return "\nTo tell, record with `sched_waking`, as `warmcore record` does.\n".into();
+        return "\nRecord with `sched_waking`, as `warmcore record` does.\n".into();
     }
     if groups.groups.is_empty() {
-        return "\nNo threads belong together, as far as wakeups tell.\n".into();
+        return "\nNo threads belong together, as far as wakeups show.\n".into();
     }
     let mut text = String::from(
         "\nTo act on it (nothing was changed):\n  \
@@ -59,9 +59,9 @@ fn bind(text: &mut String, groups: &Groups, machine: Option<&str>, lists: &BTree
         };
     }
     text.push_str(
-        "taskset binds single threads, of any process of yours (others' need CAP_SYS_NICE), until they end or bind themselves anew; threads that \
-         they create afterwards are bound too, those of others are not. The same for good: a threaded cgroup for each group below the process's own \
-         (`echo threaded > cgroup.type`, the CPUs into cpuset.cpus, each thread's number into cgroup.threads), which no thread can leave by itself.\n",
+        "taskset binds single threads of your processes (others' need CAP_SYS_NICE) until they end or change their affinity; it also binds the threads \
+         that they create afterwards. To bind for good, make a threaded cgroup for each group below the process's own (`echo threaded > cgroup.type`, \
+         the CPUs into cpuset.cpus, each thread's number into cgroup.threads); no thread can leave it on its own.\n",
     );
 }
 
@@ -89,7 +89,7 @@ fn gather(text: &mut String, loaded: &Loaded, groups: &Groups) {
             1 => {
                 let _ = writeln!(
                     text,
-                    "Cache-aware scheduling (Linux 7.2) gathers process {process}, and with it group {}, by itself.",
+                    "Cache-aware scheduling (Linux 7.2) gathers process {process}, and with it group {}, on its own.",
                     list(&mut inside())
                 );
             }
@@ -106,9 +106,9 @@ fn gather(text: &mut String, loaded: &Loaded, groups: &Groups) {
     if !across.is_empty() {
         let _ = writeln!(
             text,
-            "Groups of several processes ({}) no released kernel gathers by itself: bind them, or give their processes one cgroup with cpuset.cpus.",
+            "No released kernel gathers groups of several processes ({}): bind them, or give their processes one cgroup with cpuset.cpus.",
             list(&mut across.iter().copied())
         );
     }
-    text.push_str("Groups of threads that are no processes the proposed prctl(PR_SCHED_CACHE) would name; no released kernel has it.\n");
+    text.push_str("Released kernels can group whole processes only; the proposed prctl(PR_SCHED_CACHE) would name groups of threads.\n");
 }
