@@ -7,6 +7,7 @@ use std::fs;
 
 use warmcore_agent::files;
 use warmcore_agent::plan::GroupPlan;
+use warmcore_trace::GroupCounters;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -20,6 +21,8 @@ pub struct Groups {
     made: Vec<String>,
     /// By the workload's group: the file to which a thread writes its number to join.
     pub joins: Vec<String>,
+    /// Groups with a quota: number, directory, and what its counters were before the run.
+    limited: Vec<(u32, String, GroupCounters)>,
     /// What could not be had as it was asked for.
     pub warnings: Vec<(String, String, u32)>,
 }
@@ -35,10 +38,22 @@ impl Groups {
         for number in order {
             if let Some(plan) = plans[number] {
                 groups.make_one(&paths[number], plan.shares)?;
+                if let Some(cpu_max) = plan.cpu_max_us {
+                    limit(&paths[number], cpu_max)?;
+                    let before = counters(&paths[number])?;
+                    groups.limited.push((number as u32, paths[number].clone(), before));
+                }
             }
         }
         groups.joins = paths.into_iter().map(|path| format!("{path}/cgroup.threads")).collect();
         Ok(groups)
+    }
+
+    /// What came of quotas since the groups were made, by number.
+    pub fn counters(&self) -> Result<Vec<(u32, GroupCounters)>, String> {
+        let since =
+            |(number, path, before): &(u32, String, GroupCounters)| Ok((*number, counters(path)?.since(before)));
+        self.limited.iter().map(since).collect()
     }
 
     fn make_one(&mut self, path: &str, shares: u32) -> Result<(), String> {
@@ -72,6 +87,37 @@ impl Drop for Groups {
     }
 }
 
+/// Gives a group its quota, and reads it back.
+fn limit(path: &str, [quota_us, period_us, burst_us]: [u64; 3]) -> Result<(), String> {
+    let quota = format!("{quota_us} {period_us}");
+    // A burst can only be written beside its quota, and is 0 before.
+    let files = [("cpu.max", quota), ("cpu.max.burst", burst_us.to_string())];
+    for (name, value) in files.into_iter().filter(|(name, _)| *name == "cpu.max" || burst_us > 0) {
+        let file = format!("{path}/{name}");
+        files::write(&file, &value)?;
+        let read = files::read(&file)?;
+        if read.trim() != value {
+            return Err(format!("{file} is {} after {value} was written", read.trim()));
+        }
+    }
+    Ok(())
+}
+
+/// What the kernel counts of a group's quota (`cpu.stat`).
+fn counters(path: &str) -> Result<GroupCounters, String> {
+    let file = format!("{path}/cpu.stat");
+    parse_counters(&files::read(&file)?).ok_or_else(|| format!("{file} does not tell of a quota"))
+}
+
+fn parse_counters(text: &str) -> Option<GroupCounters> {
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        line.trim().parse::<u64>().ok()
+    };
+    let [periods, throttled_periods] = [value("nr_periods")?, value("nr_throttled")?];
+    Some(GroupCounters { periods, throttled_periods, throttled_ns: value("throttled_usec")? * 1_000 })
+}
+
 /// Directory of a group.
 fn path(plans: &[Option<GroupPlan>], number: usize) -> Result<String, String> {
     let mut parts = Vec::new();
@@ -101,8 +147,16 @@ mod tests {
     }
 
     #[test]
+    fn counters_of_a_quota_are_found_among_the_others() {
+        let text = "usage_usec 100\nuser_usec 80\nnr_periods 12\nnr_throttled 3\nthrottled_usec 45\nnr_bursts 0\n";
+        let expected = GroupCounters { periods: 12, throttled_periods: 3, throttled_ns: 45_000 };
+        assert_eq!(parse_counters(text), Some(expected));
+        assert_eq!(parse_counters("usage_usec 100\n"), None);
+    }
+
+    #[test]
     fn groups_lie_in_each_other_as_in_the_workload() {
-        let plan = |parent| Some(GroupPlan { shares: 1024, parent });
+        let plan = |parent| Some(GroupPlan { shares: 1024, parent, cpu_max_us: None });
         let plans = [plan(Some(2)), None, plan(None), plan(Some(0)), plan(Some(1))];
         let paths: Vec<String> = (0..5).map(|number| path(&plans, number).unwrap()).collect();
         let expected =

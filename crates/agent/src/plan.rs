@@ -70,6 +70,8 @@ pub struct GroupPlan {
     pub shares: u32,
     /// Number of the group in which it lies, one of the same list; `None` at the top.
     pub parent: Option<u32>,
+    /// Quota, period and burst in us (`cpu.max`, `cpu.max.burst`), if it has a quota.
+    pub cpu_max_us: Option<[u64; 3]>,
 }
 
 /// One run of a workload.

@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 use warmcore_native::{Ended, NativeOutcome};
+use warmcore_trace::GroupCounters;
 
 /// Largest payload: far more than any frame needs, so that a broken stream is noticed and not allocated for.
 pub const MAX_PAYLOAD: u32 = 16 << 20;
@@ -183,6 +184,8 @@ pub struct RunEnd {
     pub scx_checks: u32,
     /// How often each program of it was called, by the name that the kernel has (15 bytes), if that was counted.
     pub operations: Vec<(String, u64)>,
+    /// What came of the quota of each task group that has one, with its number.
+    pub groups: Vec<(u32, GroupCounters)>,
 }
 
 /// Name of samples whose text is the records of what a scheduler's programs called.

@@ -157,13 +157,14 @@ fn one_run(
     }
     send_sample(channel, &after)?;
     let (entries, lost) = recorder::counts()?;
+    let group_counters = groups.counters()?;
     let mut processes = reports.map_err(|reason| sessions.died(&reason))?;
     sessions.wait()?;
     let actions = acted?;
     if let Some(first) = processes.first_mut() {
         first.warnings.extend(groups.warnings.iter().cloned());
     }
-    Ok(RunEnd { run: index, processes, lost, entries, actions, scx_checks, operations })
+    Ok(RunEnd { run: index, processes, lost, entries, actions, scx_checks, operations, groups: group_counters })
 }
 
 /// Ends workers that have not ended, with the processes that they began; one that has makes no difference.

@@ -10,7 +10,7 @@ use crate::error::SimulationError;
 use crate::memory::Memory;
 use crate::scheduler::Scheduler;
 use crate::task::{State, WaitReason};
-use warmcore_trace::{ApplicationOutcome, CpuOutcome, End, Outcome, TaskOutcome};
+use warmcore_trace::{ApplicationOutcome, CpuOutcome, End, GroupOutcome, Outcome, TaskOutcome};
 
 /// Lines of a deadlock message; more tasks are counted.
 const MAX_WAIT_LINES: usize = 12;
@@ -219,12 +219,20 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             applications,
             cpus,
             placement: self.core.placement,
+            groups: self.group_outcomes(),
             background: self.background.outcome(&self.core.tasks),
             recorders: Vec::new(),
             recorders_since_ns: Vec::new(),
             memory_solutions: self.memory.solutions(),
             engine_events: self.engine_events,
         }
+    }
+
+    /// What came of quotas, by group that has one, if the scheduler keeps them.
+    fn group_outcomes(&self) -> Vec<GroupOutcome> {
+        let name = |group: u32| self.workload.groups[group as usize].name.clone();
+        let counted = self.core.group_counters.iter();
+        counted.map(|(&group, &counters)| GroupOutcome { name: name(group), counters }).collect()
     }
 
     fn task_outcome(&self, index: usize) -> TaskOutcome {

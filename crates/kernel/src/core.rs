@@ -3,10 +3,12 @@
 //! Commands that make no sense (moving a running task, a CPU the task may not use) are remembered as the run's error
 //! and end it; see [`Core::fail`]. What a scheduler cannot do here, it cannot do.
 
+use std::collections::BTreeMap;
+
 use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
 use warmcore_trace::{
-    BalanceDetail, DecisionId, DecisionTable, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind,
-    PlaceReason, PlacementEffort, SearchStart, SearchStep, Sink, TaskId,
+    BalanceDetail, DecisionId, DecisionTable, Event, EventKind, GroupCounters, MigrationKind, OVERHEAD_KINDS,
+    OverheadKind, PlaceReason, PlacementEffort, SearchStart, SearchStep, Sink, TaskId,
 };
 use warmcore_workload::Task as Template;
 
@@ -151,6 +153,8 @@ pub struct Core<'a> {
     pub(crate) decisions: DecisionTable,
     pub(crate) balance_details: bool,
     pub(crate) placement: Option<PlacementEffort>,
+    /// What came of quotas, by task group.
+    pub(crate) group_counters: BTreeMap<u32, GroupCounters>,
     pub(crate) resched_list: Vec<CpuId>,
     pub(crate) error: Option<SimulationError>,
     /// Timers of the scheduler.
@@ -590,6 +594,11 @@ impl<'a> Core<'a> {
         effort.decisions += 1;
         effort.looked_at += looked_at;
         effort.cost_ns += cost_ns;
+    }
+
+    /// Tells what came of a task group's quota so far: for the run's result.
+    pub fn count_group(&mut self, group: u32, counters: GroupCounters) {
+        self.group_counters.insert(group, counters);
     }
 
     /// Relation of two CPUs.

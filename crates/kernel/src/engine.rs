@@ -8,6 +8,8 @@
 //! `sched_waking` to `sched_switch`: the wakeup takes its time, an idle CPU leaves its idle state, and only then the CPU
 //! switches; to another CPU the interrupt's way comes on top.
 
+use std::collections::BTreeMap;
+
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
 use warmcore_topology::{CpuId, Machine};
@@ -169,6 +171,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             decisions: DecisionTable::default(),
             balance_details: setup.options.balance_details,
             placement: None,
+            group_counters: BTreeMap::new(),
             resched_list: Vec::new(),
             error: None,
             timers: Timers::default(),

@@ -2,7 +2,7 @@
 //!
 //! Whose groups they are and how they are written is the workload's; what they are for, a policy's.
 
-use warmcore_workload::{Group, Workload};
+use warmcore_workload::{CpuMax, Group, Workload};
 
 /// A task group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +11,8 @@ pub struct TaskGroup {
     pub shares: u32,
     /// The group in which it lies, by index; `None` in the root group. Following it upwards ends.
     pub parent: Option<u32>,
+    /// Its quota of CPU time (`cpu.max`), if it has one.
+    pub cpu_max: Option<CpuMax>,
 }
 
 impl TaskGroup {
@@ -18,6 +20,7 @@ impl TaskGroup {
     pub(crate) fn all(workload: &Workload) -> Vec<Self> {
         let group = |group: &Group| Self {
             shares: group.shares,
+            cpu_max: group.cpu_max,
             parent: group.parent.filter(|parent| !workload.groups[parent.index()].is_root()).map(|parent| parent.0),
         };
         workload.groups.iter().map(group).collect()

@@ -24,6 +24,7 @@ pub mod decisions;
 pub mod directory;
 pub mod environment;
 pub mod experiment;
+mod group_measures;
 pub mod headroom;
 mod host_measures;
 pub mod load;

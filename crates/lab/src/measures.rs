@@ -11,7 +11,7 @@ use warmcore_trace::metrics::{METRICS, Metrics};
 use warmcore_workload::{Drawn, HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
 
 use crate::trial::{Trial, TrialEnd};
-use crate::{host_measures, memory_measures, observe, placement_measures};
+use crate::{group_measures, host_measures, memory_measures, observe, placement_measures};
 
 /// Unit of a measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -223,6 +223,7 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
     }));
     measures.extend(memory_measures::of_workload(workload));
     measures.extend(placement_measures::all());
+    measures.extend(group_measures::of_workload(workload));
     measures.extend(host_measures::all());
     measures.extend(observe::virtual_llc_measures());
     measures
@@ -271,7 +272,7 @@ fn recorder_samples(name: &str) -> String {
 }
 
 /// A text as part of a name: letters and digits stay, what lies between them becomes one `_`.
-fn as_name(text: &str) -> String {
+pub(crate) fn as_name(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("_")
 }
@@ -429,6 +430,7 @@ pub fn of_run(
     }
     values.extend(memory_measures::of_run(outcome));
     values.extend(placement_measures::of_run(outcome));
+    values.extend(group_measures::of_run(outcome));
     values
 }
 

@@ -370,6 +370,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         recorders: Vec::new(),
         recorders_since_ns: Vec::new(),
         placement: None,
+        groups: Vec::new(),
         background: beside::by_process(&converted.foreign, known(recording)),
         memory_solutions: (0, 0),
         engine_events: recording

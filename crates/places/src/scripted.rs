@@ -185,6 +185,7 @@ fn one(request: &Request<'_>, position: usize, answer: Answer, take: &Take<'_>) 
             recorders_since_ns: Vec::new(),
             recorders: request.workload.recorders.iter().map(|_| warmcore_trace::Histogram::new()).collect(),
             placement: None,
+            groups: Vec::new(),
             background: Vec::new(),
             memory_solutions: (0, 0),
             engine_events: answer.events.len() as u64,

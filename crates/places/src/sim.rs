@@ -122,7 +122,10 @@ fn notes((_, unsettled): (u64, u64)) -> Vec<String> {
 /// What to know of a workload's task groups under a scheduler that knows them or not.
 fn note_on_groups(workload: &Workload, known: bool) -> Option<String> {
     let grouped = workload.groups.iter().any(|group| !group.is_root());
-    (grouped && !known).then(|| "it knows no task groups, so tasks share CPUs as if there were none".to_owned())
+    let limited = workload.groups.iter().find(|group| group.cpu_max.is_some());
+    let quota =
+        limited.map(|group| format!(", and no quota holds, such as that of {}", group.name)).unwrap_or_default();
+    (grouped && !known).then(|| format!("it knows no task groups, so tasks share CPUs as if there were none{quota}"))
 }
 
 impl From<SetupError> for PlaceError {
@@ -171,6 +174,8 @@ impl From<SimulationError> for PlaceError {
 
 #[cfg(test)]
 mod tests {
+    use warmcore_workload::CpuMax;
+
     use super::*;
 
     #[test]
@@ -180,6 +185,9 @@ mod tests {
         assert_eq!(note_on_groups(&workload, false), None, "the root group is none");
         workload.add_group("/users/one");
         assert!(note_on_groups(&workload, false).unwrap().contains("knows no task groups"));
+        assert!(!note_on_groups(&workload, false).unwrap().contains("quota"));
+        workload.groups[1].cpu_max = CpuMax::parse("20000", 0).unwrap();
+        assert!(note_on_groups(&workload, false).unwrap().ends_with("and no quota holds, such as that of /users"));
         assert_eq!(note_on_groups(&workload, true), None);
     }
 

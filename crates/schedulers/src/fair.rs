@@ -4,11 +4,11 @@
 //! queueing ([`queue`]), load tracking ([`pelt`]), CPU selection (`select`) and load balancing ([`balance`]) are
 //! shared, with the few differences of older kernels as [`FairParameters`].
 //!
-//! Differs from the kernel: weights of groups are whole units of 1/1024 of a nice-0 task (the kernel: 1/1048576); no bandwidth control,
-//! no groups of `SCHED_IDLE` (`cpu.idle`), no asymmetric capacity in decisions, no real-time or deadline tasks (the stopper is a
+//! Differs from the kernel: weights of groups are whole units of 1/1024 of a nice-0 task (the kernel: 1/1048576); no groups of `SCHED_IDLE` (`cpu.idle`), no asymmetric capacity in decisions, no real-time or deadline tasks (the stopper is a
 //! momentary interruption).
 
 pub mod balance;
+mod bandwidth;
 pub mod cache_aware;
 pub mod cfs;
 #[cfg(test)]
@@ -34,6 +34,7 @@ use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
 use self::balance::BalanceState;
+use self::bandwidth::Bandwidth;
 use self::gathering::{Gathering, NoGathering};
 
 use self::numa::{NumaBalancing, NumaTunables};
@@ -170,6 +171,9 @@ pub struct Fair<P, G = NoGathering> {
     pub(crate) groups: Vec<GroupState>,
     /// The groups, each before the one in which it lies.
     groups_inner_first: Vec<u32>,
+    /// Their quotas, if one has any.
+    bandwidth: Option<Box<Bandwidth>>,
+    seed: u64,
     /// Index of the first application's group; `None` without autogroup.
     autogroup_base: Option<u32>,
     pub(crate) domains: Domains,
@@ -233,6 +237,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             task_base: 0,
             groups: Vec::new(),
             groups_inner_first: Vec::new(),
+            bandwidth: None,
+            seed: boot.seed,
             autogroup_base: None,
             domains,
             balance: BalanceState::new(boot.seed, cpus),
@@ -366,14 +372,18 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// The next task, down the hierarchy; delayed entities that come up leave (`pick_task_fair`).
-    fn pick_task(&mut self, core: &mut Core<'_>, cpu: CpuId) -> u32 {
+    fn pick_task(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> u32 {
         'again: loop {
             let mut queue = cpu.0;
+            let mut throttled = false;
             loop {
                 if self.queues[queue as usize].nr_queued == 0 {
                     return NONE;
                 }
                 self.update_curr(core, queue);
+                if self.bandwidth.is_some() {
+                    throttled |= self.check_runtime(core, queue);
+                }
                 let picked = P::pick(self, queue);
                 if picked == NONE {
                     self.fail_to_pick(core, queue);
@@ -386,6 +396,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 let below = self.entities[picked as usize].my_queue;
                 if below == NONE {
                     self.picked[cpu.index()] = picked;
+                    if throttled {
+                        let task = self.entity_task(picked);
+                        self.ask_to_leave(core, cpu, task, prev == Some(task));
+                    }
                     return picked;
                 }
                 queue = below;

@@ -41,7 +41,10 @@ pub use event::*;
 pub use histogram::Histogram;
 pub use memory_counters::{MemoryCounters, MemoryEvent, TimeShare};
 pub use metrics::{Counters, Metrics, Start};
-pub use outcome::{ApplicationOutcome, BackgroundOutcome, CpuOutcome, End, Outcome, PlacementEffort, TaskOutcome};
+pub use outcome::{
+    ApplicationOutcome, BackgroundOutcome, CpuOutcome, End, GroupCounters, GroupOutcome, Outcome, PlacementEffort,
+    TaskOutcome,
+};
 pub use place_reason::{PlaceReason, SearchStart, SearchStep, Side};
 pub use sink::{NullSink, Tee};
 pub use slices::{Slice, SliceBuilder, SliceEnd};

@@ -126,6 +126,38 @@ pub struct PlacementEffort {
     pub cost_ns: u64,
 }
 
+/// What came of a task group's quota, as `cpu.stat` tells it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct GroupCounters {
+    /// Periods that ended (`nr_periods`). While nobody of it runs, there are none.
+    pub periods: u64,
+    /// Of these, how many ended with a CPU on which it had to wait (`nr_throttled`).
+    pub throttled_periods: u64,
+    /// How long tasks had to wait on each CPU, all CPUs together (`throttled_usec`).
+    pub throttled_ns: u64,
+}
+
+impl GroupCounters {
+    /// What they gained since an earlier state.
+    #[must_use]
+    pub fn since(self, earlier: &Self) -> Self {
+        Self {
+            periods: self.periods - earlier.periods,
+            throttled_periods: self.throttled_periods - earlier.throttled_periods,
+            throttled_ns: self.throttled_ns - earlier.throttled_ns,
+        }
+    }
+}
+
+/// A task group with a quota.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct GroupOutcome {
+    /// Its path.
+    pub name: String,
+    /// What came of the quota.
+    pub counters: GroupCounters,
+}
+
 /// The result of a run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
@@ -149,6 +181,9 @@ pub struct Outcome {
     /// What the scheduler's choices of places took, if it counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementEffort>,
+    /// Task groups with a quota, where the scheduler or the kernel keeps it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupOutcome>,
     /// What the workload's recorders collected, by index.
     #[serde(skip)]
     pub recorders: Vec<Histogram>,
@@ -222,6 +257,9 @@ impl Outcome {
             placement.decisions -= before.decisions;
             placement.looked_at -= before.looked_at;
             placement.cost_ns -= before.cost_ns;
+        }
+        for (group, before) in self.groups.iter_mut().zip(&earlier.groups) {
+            group.counters = group.counters.since(&before.counters);
         }
         for (index, application) in self.applications.iter_mut().enumerate() {
             let own = || self.tasks.iter().filter(move |task| task.application == index as u32);

@@ -164,6 +164,17 @@ pub enum CheckProblem {
         /// The group.
         group: String,
     },
+    /// The root group with a quota.
+    #[error("the root group has no \"cpu_max\"; give one to a group below it")]
+    QuotaOfRoot,
+    /// A quota that limits nobody.
+    #[error(
+        "task group \"{group}\" has a \"cpu_max\", but no task is in it or in a group below it; name it as \"taskgroup\" of a task"
+    )]
+    QuotaOfNobody {
+        /// The group.
+        group: String,
+    },
     /// Too many groups inside each other.
     #[error("task group \"{group}\" lies too deep; at most {MAX_GROUP_DEPTH} inside each other are possible")]
     GroupTooDeep {

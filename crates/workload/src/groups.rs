@@ -5,7 +5,7 @@
 //! top. A file can say otherwise with `parent`. It does not weigh anything: who runs the groups does.
 
 use crate::check::CheckProblem;
-use crate::{Group, GroupId, Workload};
+use crate::{Group, GroupId, Step, Workload};
 
 /// Most groups inside each other. The kernel has no limit of its own (`cgroup.max.depth`), but nobody asks for more in earnest.
 pub const MAX_GROUP_DEPTH: usize = 32;
@@ -13,7 +13,7 @@ pub const MAX_GROUP_DEPTH: usize = 32;
 impl Group {
     /// A group at the top with the weight of one nice-0 task.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), shares: Self::DEFAULT_SHARES, parent: None }
+        Self { name: name.into(), shares: Self::DEFAULT_SHARES, parent: None, cpu_max: None }
     }
 
     /// The path of the group in which a group of this name lies; `None` at the top, and for what is no path.
@@ -45,6 +45,19 @@ impl Workload {
         Some(found.map_or_else(|| self.add_group(path), |index| GroupId(index as u32)))
     }
 
+    /// Whether a task is ever in a group or one below it. The tree has no circles.
+    fn has_tasks_in(&self, group: usize) -> bool {
+        let of_steps = self.programs.iter().flat_map(|program| &program.steps).filter_map(|step| match step {
+            Step::SetGroup(group) => Some(*group),
+            _ => None,
+        });
+        let mut used =
+            self.tasks.iter().filter_map(|task| task.group).chain(of_steps).filter(|id| id.index() < self.groups.len());
+        used.any(|used| {
+            std::iter::successors(Some(used), |id| self.groups[id.index()].parent).any(|id| id.index() == group)
+        })
+    }
+
     /// What is wrong with the tree of groups, if anything is.
     pub(crate) fn group_problem(&self) -> Option<CheckProblem> {
         let groups = &self.groups;
@@ -62,6 +75,14 @@ impl Workload {
         let in_itself = |(index, group): &(usize, &Group)| above(group).any(|id| id.index() == *index);
         if let Some((_, group)) = groups.iter().enumerate().find(in_itself) {
             return Some(CheckProblem::GroupInItself { group: named(group) });
+        }
+        if groups.iter().any(|group| group.is_root() && group.cpu_max.is_some()) {
+            return Some(CheckProblem::QuotaOfRoot);
+        }
+        if let Some(group) =
+            (0..groups.len()).find(|&index| groups[index].cpu_max.is_some() && !self.has_tasks_in(index))
+        {
+            return Some(CheckProblem::QuotaOfNobody { group: named(&groups[group]) });
         }
         let too_deep = groups.iter().find(|group| 1 + above(group).count() > MAX_GROUP_DEPTH)?;
         Some(CheckProblem::GroupTooDeep { group: named(too_deep) })

@@ -4,8 +4,8 @@
 //! A program says *what* is done, never how long the machine takes for it: the cost of a system call, of a message or
 //! of a wakeup belongs to the machine. The same program is run by the simulated kernel and by real threads.
 
-use crate::Distribution;
 pub use crate::affinity::Affinity;
+use crate::{CpuMax, Distribution};
 
 macro_rules! object_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -381,6 +381,8 @@ pub struct Group {
     pub shares: u32,
     /// Group in which it lies; `None` at the top.
     pub parent: Option<GroupId>,
+    /// Its quota of CPU time, if it has one.
+    pub cpu_max: Option<CpuMax>,
 }
 
 /// Data that several tasks work on: who shares the classes of memory profiles that say so. Not used by the

@@ -39,7 +39,7 @@
 //! | `command` | list of words: a program with its arguments in place of tasks |
 //! | `applications` | list of names; each is a session of its own and reported on its own |
 //! | `processes` | list of `{ "name", "application", "profile" }`: address spaces; tasks belong to the first by default |
-//! | `groups` | list of `{ "name", "shares" }`: weights of task groups (1024 by default) |
+//! | `groups` | list of `{ "name", "shares", "parent", "cpu_max", "cpu_max_burst" }`: weights of task groups (1024 by default), and quotas |
 //! | `data_groups` | list of `{ "name", "bytes" }`: data shared by tasks |
 //! | `profiles` | list of memory profiles: `name`, `cpi0`, `mlp`, `classes`, …; the fields of [`warmcore_memory::Profile`] |
 //! | `aggregate` | whom cache-aware schedulers keep together: `{ "groups", "processes", "taskgroups", "data" }`, below |

@@ -421,6 +421,7 @@ mod tests {
             recorders: Vec::new(),
             recorders_since_ns: Vec::new(),
             placement: None,
+            groups: Vec::new(),
             background: Vec::new(),
             memory_solutions: (0, 0),
             engine_events: 0,

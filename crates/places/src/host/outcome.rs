@@ -124,6 +124,7 @@ pub(super) fn of_command(
         recorders: Vec::new(),
         recorders_since_ns: Vec::new(),
         placement: None,
+        groups: Vec::new(),
         background: Vec::new(),
         memory_solutions: (0, 0),
         engine_events: converted.events.len() as u64,

@@ -12,7 +12,7 @@ use warmcore_capture::{EventFormats, Thread};
 use warmcore_kernel::Setup;
 use warmcore_options::Observe;
 use warmcore_topology::{CpuId, CpuSet, Machine};
-use warmcore_trace::{ApplicationOutcome, End, Outcome, TaskOutcome};
+use warmcore_trace::{ApplicationOutcome, End, GroupCounters, GroupOutcome, Outcome, TaskOutcome};
 use warmcore_trace::{Event, Histogram, RunTables, Sink, TaskId};
 use warmcore_workload::{Affinity, Group, Launch, Step, TaskTemplateId, Workload, to_rtapp};
 
@@ -159,9 +159,22 @@ fn numa_balancing_means_nothing(machine: &Machine, request: &Request<'_>) -> boo
     machine.node_count() > 1 && !request.workload.uses_memory() && !is_off
 }
 
+/// What a run with quotas says under a sched_ext program, to which the kernel leaves them.
+fn quota_of_a_program(request: &Request<'_>) -> Option<String> {
+    let limited = request.workload.groups.iter().find(|group| group.cpu_max.is_some())?;
+    let words =
+        || format!("quota of {}: the kernel leaves it to the sched_ext program, and keeps none itself", limited.name);
+    request.scheduler.program().map(|_| words())
+}
+
 /// A task group as the agent makes it.
 fn group_plan(group: &Group) -> Option<GroupPlan> {
-    (!group.is_root()).then(|| GroupPlan { shares: group.shares, parent: group.parent.map(|parent| parent.0) })
+    let cpu_max_us = group.cpu_max.map(|max| [max.quota_ns() / 1_000, max.period_ns() / 1_000, max.burst_us()]);
+    (!group.is_root()).then(|| GroupPlan {
+        shares: group.shares,
+        parent: group.parent.map(|parent| parent.0),
+        cpu_max_us,
+    })
 }
 
 /// Each launcher's part of the workload, with affinities in the guest's CPU numbers.
@@ -177,6 +190,8 @@ fn launches(machine: &Machine, layout: &Layout, request: &Request<'_>) -> Result
     for task in &mut guest.tasks {
         task.affinity = translate(&task.affinity);
     }
+    // The agent makes the groups; a part of the workload need not have tasks in each.
+    guest.groups.iter_mut().for_each(|group| group.cpu_max = None);
     for step in guest.programs.iter_mut().flat_map(|program| &mut program.steps) {
         if let Step::SetAffinity(affinity) = step {
             *affinity = translate(affinity);
@@ -290,6 +305,11 @@ impl Collector<'_> {
         let (foreign_run_ns, background) = (converted.foreign_run_ns(), by_process(&converted.foreign, known));
         let mut outcome = roster.outcome(request.workload, &end.processes, &converted, elapsed_ns);
         outcome.background = background;
+        let group = |(number, counters): &(u32, GroupCounters)| GroupOutcome {
+            name: request.workload.groups[*number as usize].name.clone(),
+            counters: *counters,
+        };
+        outcome.groups = end.groups.iter().map(group).collect();
         name_threads(&mut tables, &roster.by_thread, &converted.foreign, known);
         let begin = current.begin.ok_or_else(|| protocol("the end of a run that did not begin".into()))?;
         let warning = |(what, consequence, count): &(String, String, u32)| format!("{what} ({count}): {consequence}");
@@ -307,7 +327,12 @@ impl Collector<'_> {
             buffers: end.entries.iter().copied().zip(end.lost.iter().copied()).collect(),
             samples: current.samples,
             numa_balancing_off: numa_balancing_means_nothing(self.machine, request),
-            warnings: end.processes.iter().flat_map(|process| process.warnings.iter().map(warning)).collect(),
+            warnings: end
+                .processes
+                .iter()
+                .flat_map(|process| process.warnings.iter().map(warning))
+                .chain(quota_of_a_program(request))
+                .collect(),
         })
     }
 }
@@ -447,6 +472,7 @@ impl Roster {
             recorders,
             recorders_since_ns: Vec::new(),
             placement: None,
+            groups: Vec::new(),
             background: Vec::new(),
             memory_solutions: (0, 0),
             engine_events: converted.events.len() as u64,

@@ -103,6 +103,10 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             self.entities[index as usize].detached = true;
         } else {
             self.move_to_queue(core, cpu, task, flags.has(Enqueue::WAKEUP));
+            if self.enqueue_throttled(core.now_ns(), index) {
+                self.refresh_idle(core, cpu);
+                return;
+            }
         }
         self.enqueue_task(core, cpu, index, initial);
     }
@@ -110,6 +114,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
         let index = self.task_entity(task);
         let sleeps = flags.has(Dequeue::SLEEP);
+        if self.dequeue_throttled(index, sleeps) {
+            return;
+        }
         if !sleeps && self.entities[index as usize].delayed {
             self.retire_delayed(core, cpu, index);
             self.refresh_idle(core, cpu);
@@ -161,7 +168,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
 
     fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
         loop {
-            let picked = self.pick_task(core, cpu);
+            let picked = self.pick_task(core, cpu, prev);
             if picked != NONE {
                 let task = self.entity_task(picked);
                 if prev == Some(task) {
@@ -282,6 +289,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     }
 
     fn timer(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u64) {
+        if self.bandwidth_timer(core, payload) {
+            return;
+        }
         let task = TaskId(payload as u32);
         if core.curr(cpu) == task {
             self.do_task_work(core, task);
@@ -305,7 +315,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         let (cpu, weight) = (state.cpu(), weight_of(state.policy(), state.nice()));
         let (slice_ns, policy) = (state.slice_ns(), state.policy());
         // As the kernel does: out of the queue, changed, and back in.
-        let queued = self.entities[index as usize].on_rq;
+        let queued = self.entities[index as usize].on_rq || self.in_limbo(index);
         let runs = self.rqs[cpu.index()].curr_task == index;
         let group_changes = self.queue_for(core, task, cpu) != self.entities[index as usize].queue;
         let policy_changes = self.entities[index as usize].idle_policy != (policy == warmcore_workload::Policy::Idle);
@@ -365,6 +375,6 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {
-        self.queues[cpu.index()].h_nr_runnable as usize
+        self.queues[cpu.index()].h_nr_runnable as usize + self.limbo_of(cpu)
     }
 }

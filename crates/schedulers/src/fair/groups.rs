@@ -6,6 +6,7 @@
 use warmcore_kernel::{Core, TaskGroup};
 use warmcore_topology::CpuId;
 
+use super::bandwidth::Bandwidth;
 use super::queue::Removal;
 use super::state::{CfsRq, NONE};
 use super::weights::NICE_0_WEIGHT;
@@ -14,13 +15,14 @@ use crate::fair::gathering::Gathering;
 
 impl<P: Policy, G: Gathering> Fair<P, G> {
     /// The run begins: queues and entities of the groups, before there is any task (`sched_create_group`, `autogroup_create`).
-    pub(super) fn create_groups(&mut self, core: &Core<'_>) {
+    pub(super) fn create_groups(&mut self, core: &mut Core<'_>) {
         let cpus = self.rqs.len();
         let mut groups = core.task_groups().to_vec();
         let applications = core.application_count();
         if self.policy.autogroup() && applications > 1 {
             self.autogroup_base = Some(groups.len() as u32);
-            groups.resize(groups.len() + applications, TaskGroup { shares: NICE_0_WEIGHT, parent: None });
+            groups
+                .resize(groups.len() + applications, TaskGroup { shares: NICE_0_WEIGHT, parent: None, cpu_max: None });
         }
         let above = |group: usize| {
             std::iter::successors(groups[group].parent, |&parent| groups[parent as usize].parent).count() as u32
@@ -28,6 +30,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let depths: Vec<u32> = (0..groups.len()).map(|group| above(group) + 1).collect();
         self.groups_inner_first = (0..groups.len() as u32).collect();
         self.groups_inner_first.sort_by_key(|&group| std::cmp::Reverse(depths[group as usize]));
+        self.bandwidth = Bandwidth::new(core, &groups, self.seed);
         let group_entities = groups.len() * cpus;
         self.task_base = group_entities as u32;
         self.queues.extend(
@@ -145,7 +148,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 break;
             }
             // Whatever the task's reason, the group's entity sleeps.
-            if !self.dequeue_entity(core, entity, Removal::Sleep) {
+            let removal = if removal == Removal::Throttle { removal } else { Removal::Sleep };
+            if !self.dequeue_entity(core, entity, removal) {
                 break;
             }
             self.count_out(entity, counts);

@@ -21,6 +21,8 @@ pub enum Removal {
     Save,
     /// It slept while queued and is let go now (`DEQUEUE_DELAYED`).
     Delayed,
+    /// Its group's quota is used up (`DEQUEUE_SLEEP | DEQUEUE_THROTTLE`).
+    Throttle,
 }
 
 impl<P: Policy, G: Gathering> Fair<P, G> {
@@ -96,6 +98,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             self.charge_gathering(core, queue, curr, delta);
         }
         P::charged(self, core, queue, curr);
+        if self.bandwidth.is_some() {
+            self.account_runtime(core, queue, delta);
+        }
     }
 
     /// Brings an entity's averages to now (`__update_load_avg_se`).
@@ -225,6 +230,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.update_group_weight(core, index);
         P::place(self, core, queue, index, initial);
         self.account_enqueue(index);
+        if self.bandwidth.is_some() && self.queues[queue as usize].nr_queued == 1 {
+            self.check_enqueue_throttle(core, queue);
+        }
         self.entities[index as usize].on_rq = true;
         // A group's entity still runs while its last task leaves; a task that is pulled then finds it outside the tree.
         if self.queues[queue as usize].curr != index {
@@ -344,6 +352,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let entity = &mut self.entities[index as usize];
         entity.on_rq = false;
         entity.delayed = false;
+        if self.bandwidth.is_some() {
+            self.check_dequeue_throttle(core, queue);
+        }
         true
     }
 
@@ -409,6 +420,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         } else {
             self.update_queue_avg(core.now_ns(), queue);
         }
+        if self.bandwidth.is_some() {
+            self.check_runtime(core, queue);
+        }
         self.queues[queue as usize].curr = NONE;
     }
 
@@ -418,7 +432,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let queue = self.entities[index as usize].queue;
         self.clear_buddies(queue, index);
         self.update_load_avg(core.now_ns(), index);
-        self.tree_remove(queue, index);
+        if self.entities[index as usize].on_rq {
+            self.tree_remove(queue, index);
+        }
         self.queues[queue as usize].curr = index;
         let clock_ns = core.clock_task_ns(CpuId(self.queues[queue as usize].cpu));
         let entity = &mut self.entities[index as usize];

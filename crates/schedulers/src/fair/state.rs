@@ -126,6 +126,8 @@ pub struct CfsRq {
     pub pending: [f64; 3],
     /// Whether `pending` holds anything (`propagate`).
     pub any_pending: bool,
+    /// Since when its averages stand still, as it is empty and throttled.
+    pub frozen_since_ns: Option<u64>,
     /// Entity that stands for this queue in its parent; [`NONE`] at the root.
     pub group_entity: u32,
     /// Groups it lies in: 0 at the root.
@@ -152,6 +154,9 @@ impl CfsRq {
             self.pelt.detach(load, runnable, util);
             // As the kernel does: how long they were runnable stands for how long they were queued.
             self.tell([-runnable, -runnable, -util]);
+        }
+        if self.frozen_since_ns.is_some() {
+            return;
         }
         let running = if self.curr == NONE { 0.0 } else { 1024.0 };
         // A signed conversion is one instruction, an unsigned one several.

@@ -17,6 +17,8 @@ pub(crate) mod work {
     pub const NUMA_PLACE: u8 = 1 << 2;
     /// Pay for hint faults.
     pub const NUMA_FAULTS: u8 = 1 << 3;
+    /// Leave, as the quota is used up (`throttle_cfs_rq_work`).
+    pub const THROTTLE: u8 = 1 << 4;
 }
 
 /// Work waiting, by task.
@@ -93,6 +95,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         if pending & (work::NUMA_SCAN | work::NUMA_PLACE | work::NUMA_FAULTS) != 0 {
             self.do_numa_work(core, task, pending);
+        }
+        if pending & work::THROTTLE != 0 {
+            self.leave_throttled(core, task);
         }
     }
 }

@@ -14,6 +14,7 @@ mod groups;
 mod launch;
 mod numa;
 mod programs;
+mod quotas;
 mod random;
 mod reach;
 mod step_programs;

@@ -2,7 +2,7 @@
 
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use warmcore_workload::{Affinity, BarrierWait, ChannelKind, Policy, Program, ProgramBuilder, Step, Workload};
+use warmcore_workload::{Affinity, BarrierWait, ChannelKind, CpuMax, Policy, Program, ProgramBuilder, Step, Workload};
 
 use super::*;
 
@@ -102,7 +102,23 @@ impl Dice {
         if self.one_in(2) {
             self.add_data(&mut scene.workload);
         }
+        for index in 0..scene.workload.groups.len() {
+            self.limit(&mut scene.workload, index);
+        }
         scene
+    }
+
+    /// A quota for a group in two, if it has tasks.
+    fn limit(&mut self, workload: &mut Workload, group: usize) {
+        if self.one_in(2) {
+            let period_us = 10_000 + self.below(90_000);
+            let quota_us = period_us / 5 + self.below(period_us);
+            let burst_us = if self.one_in(2) { 0 } else { self.below(quota_us) };
+            workload.groups[group].cpu_max = Some(CpuMax::new(quota_us, period_us, burst_us).unwrap());
+            if workload.check().is_err() {
+                workload.groups[group].cpu_max = None;
+            }
+        }
     }
 
     /// Memory, small enough to be sampled within such a run.

@@ -12,8 +12,8 @@ use crate::build::add_warning;
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
 use crate::{
-    AggregateTarget, BarrierId, BarrierWait, ChannelKind, Group, GroupId, LockId, ProcessId, Program, ProgramBuilder,
-    ProgramId, ResultStyle, Task, Workload,
+    AggregateTarget, BarrierId, BarrierWait, ChannelKind, CpuMax, Group, GroupId, LockId, ProcessId, Program,
+    ProgramBuilder, ProgramId, ResultStyle, Task, Workload,
 };
 
 const KEYS: [&str; 24] = [
@@ -294,13 +294,12 @@ fn names(node: &Node<'_>, key: &str) -> Read<Vec<String>> {
     Ok(result)
 }
 
-/// The objects of a table, whose names must differ.
 /// Task groups. All are known before any says in which it lies.
 fn read_groups(node: &Node<'_>, workload: &mut Workload) -> Read<()> {
-    let entries = objects(node, "groups", &["name", "shares", "parent"])?;
+    let entries = objects(node, "groups", &["name", "shares", "parent", "cpu_max", "cpu_max_burst"])?;
     for entry in &entries {
         let shares = entry.get("shares").map_or(Ok(Group::DEFAULT_SHARES), |node| node.u32("a weight"))?;
-        workload.groups.push(Group { shares, ..Group::new(name(entry)?) });
+        workload.groups.push(Group { shares, cpu_max: read_cpu_max(entry)?, ..Group::new(name(entry)?) });
     }
     for (index, entry) in entries.iter().enumerate() {
         let Some(node) = entry.get("parent") else {
@@ -326,6 +325,20 @@ fn read_groups(node: &Node<'_>, workload: &mut Workload) -> Read<()> {
     Ok(())
 }
 
+/// A group's quota, as the files of that name hold it.
+fn read_cpu_max(group: &Node<'_>) -> Read<Option<CpuMax>> {
+    let burst = group.get("cpu_max_burst");
+    let burst_us = burst.as_ref().map_or(Ok(0), |node| node.u64("a number of microseconds"))?;
+    let Some(node) = group.get("cpu_max").or(burst) else { return Ok(None) };
+    let text = match node.value {
+        super::json::Json::Text(text) => text.as_str(),
+        _ if group.get("cpu_max").is_none() => "max",
+        _ => return Err(node.expected("\"QUOTA PERIOD\" in microseconds, or \"max\"")),
+    };
+    CpuMax::parse(text, burst_us).map_err(|error| node.other(error.to_string()))
+}
+
+/// The objects of a table, whose names must differ.
 fn objects<'a>(node: &Node<'a>, key: &str, keys: &[&str]) -> Read<Vec<Node<'a>>> {
     let Some(list) = node.get(key) else { return Ok(Vec::new()) };
     let elements = list.elements(&format!("a list of objects with {}", keys.join(", ")))?;

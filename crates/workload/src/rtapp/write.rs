@@ -294,6 +294,12 @@ fn group_entry(workload: &Workload, group: &Group) -> Json {
     if parent != Group::parent_path(&group.name) {
         entries.push(("parent".to_owned(), parent.unwrap_or("/").into()));
     }
+    if let Some(cpu_max) = group.cpu_max {
+        entries.push(("cpu_max".to_owned(), Json::Text(cpu_max.to_string())));
+        if cpu_max.burst_us() > 0 {
+            entries.push(("cpu_max_burst".to_owned(), cpu_max.burst_us().into()));
+        }
+    }
     Json::Object(entries)
 }
 

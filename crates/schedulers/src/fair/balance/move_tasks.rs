@@ -111,6 +111,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if delayed && (pass.migration != Migration::Load || pass.active) {
             return false;
         }
+        if self.is_throttled_on(task, pass.dst) {
+            return false;
+        }
         let domain = self.domains.domain(pass.domain);
         let (failed, tries) = (domain.nr_balance_failed, domain.cache_nice_tries);
         if failed == 0 && self.is_ineligible_for(pass.dst, task) {

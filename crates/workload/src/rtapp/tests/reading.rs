@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, DataGroupId, GroupId, ListId, LockId,
-    Policy, ProcessId, ProgramId, RecorderId, ResultStyle, SemaphoreId, TaskTemplateId, TimerId, TimerMode,
+    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, CpuMax, DataGroupId, GroupId, ListId,
+    LockId, Policy, ProcessId, ProgramId, RecorderId, ResultStyle, SemaphoreId, TaskTemplateId, TimerId, TimerMode,
 };
 
 #[test]
@@ -225,6 +225,40 @@ fn what_is_accepted_but_not_modelled_is_counted() {
     let counts: Vec<u32> = workload.warnings.iter().map(|warning| warning.count).collect();
     assert_eq!((counts[0], counts[7]), (2, 2));
     assert_eq!((workload.tasks[0].policy, workload.tasks[0].nice), (Policy::Normal, 0));
+}
+
+#[test]
+fn a_quota_is_read_as_the_kernels_files_hold_it_and_written_so() {
+    let of = |group: &str| {
+        let text = r#"{ "tasks": { "a": { "run": 1, "taskgroup": "/pod" } }, "warmcore": { "groups": [ GROUP ] } }"#;
+        from_rtapp("test", &text.replace("GROUP", group), &Options::default())
+    };
+    for (group, quota) in [
+        (
+            r#"{ "name": "/pod", "cpu_max": "200000 50000", "cpu_max_burst": 9000 }"#,
+            CpuMax::new(200_000, 50_000, 9_000).ok(),
+        ),
+        (r#"{ "name": "/pod", "cpu_max": "max 100000" }"#, None),
+        (r#"{ "name": "/pod" }"#, None),
+    ] {
+        let workload = of(group).unwrap();
+        assert_eq!(workload.groups[0].cpu_max, quota);
+        let written = crate::to_rtapp(&workload).unwrap();
+        assert_eq!(from_rtapp("test", &written, &Options::default()).unwrap(), workload, "{written}");
+    }
+    for (group, problem) in [
+        (r#"{ "name": "/pod", "cpu_max": "0 100000" }"#, "warmcore.groups[0].cpu_max: a quota of 0 us"),
+        (
+            r#"{ "name": "/pod", "cpu_max_burst": 10 }"#,
+            "warmcore.groups[0].cpu_max_burst: a burst of 10 us is for a group with a quota",
+        ),
+        (r#"{ "name": "/pods", "cpu_max": "20000" }"#, "no task is in it"),
+        (r#"{ "name": "/", "cpu_max": "20000" }"#, "the root group has no \"cpu_max\""),
+    ] {
+        let error = of(group).map(|workload| workload.check().unwrap_err().to_string());
+        let error = error.unwrap_or_else(|error| error.to_string());
+        assert!(error.contains(problem), "{error}");
+    }
 }
 
 #[test]
