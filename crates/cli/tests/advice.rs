@@ -1,8 +1,6 @@
 //! `compare` without schedulers: which of a kernel's settings help, and what is typed for them. And a recording as a workload.
 
-mod common;
-
-use common::Scratch;
+use crate::common::Scratch;
 use serde_json::Value;
 
 /// Eight threads that share their data, on two sockets of one LLC each.

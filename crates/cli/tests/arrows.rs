@@ -140,3 +140,32 @@ fn central_words_name_one_type_each() {
         assert_eq!(found.iter().map(|file| of_file(file)).sum::<usize>(), 1, "types named {word}: {found:?}");
     }
 }
+
+/// A file that nobody names would be compiled by nobody, and its tests would be gone without a word.
+#[test]
+fn every_file_of_tests_that_are_one_binary_belongs_to_it() {
+    let mut joined = 0;
+    for entry in fs::read_dir(crates()).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read_to_string(path.join("Cargo.toml")).unwrap();
+        let manifest: toml::Table = text.parse().unwrap();
+        if manifest["package"].get("autotests").is_none() {
+            continue;
+        }
+        joined += 1;
+        let binaries = manifest["test"].as_array().unwrap().iter().map(|binary| binary["name"].as_str().unwrap());
+        let binaries: Vec<&str> = binaries.collect();
+        let suite = fs::read_to_string(path.join("tests/suite.rs")).unwrap();
+        for file in fs::read_dir(path.join("tests")).unwrap() {
+            let file = file.unwrap().path();
+            let is_source = file.extension().is_some_and(|extension| extension == "rs");
+            if !is_source && !file.join("main.rs").exists() {
+                continue;
+            }
+            let name = file.file_stem().unwrap().to_str().unwrap();
+            let named = binaries.contains(&name) || suite.lines().any(|line| line == format!("mod {name};"));
+            assert!(named, "{}: neither a module of suite.rs nor a [[test]] of Cargo.toml", file.display());
+        }
+    }
+    assert!(joined >= 1);
+}

@@ -1,8 +1,6 @@
 //! Bad input of every kind ends with the documented exit code and a message that says what, where and what to try.
 
-mod common;
-
-use common::{MACHINE, Scratch, WORKLOAD};
+use crate::common::{MACHINE, Scratch, WORKLOAD};
 
 /// Runs `sim` with a machine, a workload and a scheduler, and expects exit code 2 with a text.
 #[track_caller]

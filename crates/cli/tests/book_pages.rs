@@ -1,12 +1,10 @@
 //! The pages of the fidelity book in the project are what the program makes of the book and of its stored results, and these agree with
 //! the simulator.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::Scratch;
+use crate::common::Scratch;
 use serde_json::Value;
 
 fn root() -> PathBuf {

@@ -1,11 +1,9 @@
 //! Columns that differ in more than their scheduler: CPUs, placement, hardware threads, workload, machine, command. What comes out is
 //! what a calculation on paper says.
 
-mod common;
-
 use std::fs;
 
-use common::{Ran, Scratch};
+use crate::common::{Ran, Scratch};
 use serde_json::Value;
 
 /// The ratio to the first column of each other column.

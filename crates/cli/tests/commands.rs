@@ -1,10 +1,8 @@
 //! Every command once, on input that is right: what it prints, and that what one command writes another one reads.
 
-mod common;
-
 use std::fs;
 
-use common::{MACHINE, Scratch, WORKLOAD};
+use crate::common::{MACHINE, Scratch, WORKLOAD};
 use warmcore_testing::skip;
 
 #[test]
@@ -54,7 +52,7 @@ fn compare_and_sim_tell_what_cache_awareness_decided_and_why() {
 fn the_baseline_is_the_first_scheduler_or_the_one_asked_for() {
     let scratch = Scratch::new();
     let words = format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,rr --keep nothing --trials 2");
-    let baseline = |ran: common::Ran| {
+    let baseline = |ran: crate::common::Ran| {
         let line = ran.out.lines().find(|line| line.contains("baseline")).map(str::to_owned);
         line.expect("there is a baseline").split(' ').next().unwrap().to_owned()
     };

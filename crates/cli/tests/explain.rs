@@ -1,10 +1,8 @@
 //! `warmcore explain`, `explain --events` and single figures: what they print is what the run's trial holds.
 
-mod common;
-
 use std::fs;
 
-use common::Scratch;
+use crate::common::Scratch;
 
 fn compared() -> Scratch {
     let scratch = Scratch::new();

@@ -1,11 +1,9 @@
 //! Machines and workloads of other people: files that are longer, older, stranger or more hostile than ours.
 #![allow(missing_docs, reason = "tests")]
 
-mod common;
-
 use std::path::Path;
 
-use common::{Scratch, WORKLOAD};
+use crate::common::{Scratch, WORKLOAD};
 
 fn corpus(machine: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines").join(machine).display().to_string()

@@ -1,13 +1,11 @@
 //! A study with a baseline: an unchanged scheduler differs in nothing, a worse one makes the exit code 3, a better one does not, and a
 //! baseline of something else is refused. `examples/ci` is such a study with its script.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Ran, Scratch};
+use crate::common::{Ran, Scratch};
 
 /// Tasks that wake often beside busy ones, on two CPUs, under one scheduler.
 fn study(scheduler: &str, trials: u32) -> String {

@@ -1,15 +1,13 @@
 //! `warmcore vm` with a script in QEMU's place: no guest outlives the program, nothing is written outside run directory
 //! and cache, and what is missing is said.
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::Scratch;
+use crate::common::Scratch;
 use warmcore_testing::skip;
 
 /// The smallest image that passes for a kernel.

@@ -1,8 +1,6 @@
 //! The commands of `docs/guide.md` run as they stand there, and leave the files that it names.
 
-mod common;
-
-use common::Scratch;
+use crate::common::Scratch;
 
 #[test]
 fn the_guide_s_figures_of_papers_are_drawn_by_its_commands_one_after_the_other() {

@@ -1,10 +1,8 @@
 //! `--headroom`: what the oracle says on the command line, in JSON, in the run directory and in the page.
 
-mod common;
-
 use std::fs;
 
-use common::Scratch;
+use crate::common::Scratch;
 use serde_json::Value;
 
 /// Threads that share written lines on two sockets: placement is worth something.

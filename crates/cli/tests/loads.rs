@@ -1,8 +1,6 @@
 //! `compare --load`: the same comparison at several loads of the machine.
 
-mod common;
-
-use common::Scratch;
+use crate::common::Scratch;
 use serde_json::Value;
 
 /// Tasks that keep a CPU busy for a quarter of the time each, on 8 CPUs.

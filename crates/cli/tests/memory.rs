@@ -1,10 +1,8 @@
 //! `warmcore memory`: profiles and address traces on the exact level, and what is wrong with them.
 
-mod common;
-
 use std::fs;
 
-use common::Scratch;
+use crate::common::Scratch;
 
 const TRACE: &str = "warmcore-address-trace 1\n0 W 1000 8\n1 R 1000 8 # from the other socket\n1 W 1000 8\n";
 

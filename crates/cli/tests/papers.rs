@@ -1,12 +1,10 @@
 //! Papers as studies: a paper is one file, its rows are judged one by one, its figures are drawn again.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use common::Scratch;
+use crate::common::Scratch;
 use serde_json::Value;
 
 /// A paper that nobody wrote: spinners share a CPU, for each number of them what was measured. No line of Rust knows it.

@@ -1,12 +1,10 @@
 //! Experiments of the book under sched_ext programs: one whose program is not there is named and not run, and what operations call is the same in
 //! both places by what is stored.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::Scratch;
+use crate::common::Scratch;
 
 fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap()

@@ -1,10 +1,8 @@
 //! What people see of random experiments: no ratio in table, page or Markdown is infinite, no number or over nothing.
 
-mod common;
-
 use std::fs;
 
-use common::Scratch;
+use crate::common::Scratch;
 use serde_json::Value;
 
 /// Numbers of a seed, one after the other (Knuth's MMIX generator, its upper half).

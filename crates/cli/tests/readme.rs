@@ -1,8 +1,6 @@
 //! What `README.md` and the guide to adding a scheduler show the program print is what it prints.
 
-mod common;
-
-use common::Scratch;
+use crate::common::Scratch;
 
 /// The commands of the page that are shown with their output, and that output.
 fn samples(page: &str) -> Vec<(String, String)> {

@@ -1,11 +1,8 @@
 //! Recordings from the command line: what is recorded can be replayed, grouped, shown and compared, and what cannot is said.
 
-mod common;
-
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{Scratch, can_record, is_root};
+use crate::common::{Scratch, alone, can_record, is_root};
 use warmcore_testing::skip;
 
 /// Two pairs of processes that hand messages to each other, on two LLCs.
@@ -265,12 +262,6 @@ fn what_cannot_be_recorded_or_changed_is_said_before_anything_is_done() {
     let survey = scratch.run("doctor host --json").exits_with(0).out;
     let survey: serde_json::Value = serde_json::from_str(&survey).unwrap();
     assert!(survey["interfaces"].as_array().unwrap().len() > 10);
-}
-
-/// One experiment at a time changes this computer, and another is refused: tests that make one wait for each other.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[test]

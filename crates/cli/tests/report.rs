@@ -1,10 +1,8 @@
 //! `warmcore report`: what it writes, that its numbers are the run's, and what it says of runs that are not whole.
 
-mod common;
-
 use std::fs;
 
-use common::{MACHINE, Scratch, WORKLOAD};
+use crate::common::{MACHINE, Scratch, WORKLOAD};
 use serde_json::Value;
 
 fn compared(rest: &str) -> Scratch {

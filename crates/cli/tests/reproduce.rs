@@ -1,8 +1,6 @@
 //! `study run papers/cdf-dio`: the paper whose figures are of a program of its own.
 
-mod common;
-
-use common::Scratch;
+use crate::common::Scratch;
 
 #[test]
 fn it_is_computed_whole_and_into_a_directory_of_its_own() {

@@ -1,11 +1,9 @@
 //! The run directory: what it holds, that it is never written over, that equal experiments give equal bytes, and that an
 //! unfinished run can be continued.
 
-mod common;
-
 use std::fs;
 
-use common::{MACHINE, Scratch, WORKLOAD};
+use crate::common::{MACHINE, Scratch, WORKLOAD};
 
 fn compare(rest: &str) -> String {
     format!("compare -m {MACHINE} -w {WORKLOAD} -s cfs,eevdf --trials 3 {rest}")

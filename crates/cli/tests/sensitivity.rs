@@ -1,10 +1,8 @@
 //! `compare --sensitivity`: which assumed costs of the machine could turn the verdict.
 
-mod common;
-
 use std::fs;
 
-use common::Scratch;
+use crate::common::Scratch;
 use serde_json::Value;
 
 /// Messages between few CPUs: wakeups and pipes cost much of the time.

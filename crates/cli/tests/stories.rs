@@ -1,11 +1,9 @@
 //! Four users with their own files, from the first command to the sentence, figure or table they came for. The same stories go on in the
 //! page in `web/test/stories.test.mjs`.
 
-mod common;
-
 use std::fs;
 
-use common::Scratch;
+use crate::common::Scratch;
 use serde_json::Value;
 
 fn words_of(text: &str) -> String {

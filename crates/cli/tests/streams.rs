@@ -1,14 +1,12 @@
 //! Streams and signals: results on standard output alone, a closed pipe is quiet, a full disk is not, Ctrl-C leaves what
 //! had finished.
 
-mod common;
-
 use std::fs::{self, OpenOptions};
 use std::io::Read as _;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{MACHINE, Scratch, WORKLOAD};
+use crate::common::{MACHINE, Scratch, WORKLOAD};
 use warmcore_testing::skip;
 
 #[test]

@@ -1,11 +1,9 @@
 //! `study`: known answers stay what their files say, exit codes follow the bands, bad input is told with its place.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::Scratch;
+use crate::common::Scratch;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -1,11 +1,9 @@
 //! Four users, each with a question whose answer is known another way: the answer itself is asserted, not that something is printed.
 //! What commands say besides is in `stories.rs`.
 
-mod common;
-
 use std::fs;
 
-use common::{Scratch, can_record};
+use crate::common::{Scratch, can_record};
 use serde_json::Value;
 use warmcore_testing::skip;
 

@@ -1,17 +1,12 @@
 //! Threads of the kernel itself: when they wake, what they take, and who does not see them. The policy is `support/fifo.rs`.
 
-#[path = "support/events.rs"]
-mod events;
-#[path = "support/fifo.rs"]
-mod fifo;
-
 use warmcore_kernel::{Setup, run};
 use warmcore_topology::{Background, Basis, Interrupt, KernelThread, Machine, Origin, ThreadPlace, Wakes, resolve};
 use warmcore_trace::{Event, EventKind, Outcome, OverheadKind, TaskId};
 use warmcore_workload::{ProgramBuilder, Step, Task, Workload};
 
-use events::Events;
-use fifo::Fifo;
+use crate::events::Events;
+use crate::fifo::Fifo;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

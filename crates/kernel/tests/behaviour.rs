@@ -1,11 +1,6 @@
 //! What the kernel does, whatever the policy: clock and order of events, wakeups, pipes, locks, barriers, timers, ticks, affinity,
 //! errors, counters, and that equal input gives equal events. The policy is `support/fifo.rs`.
 
-#[path = "support/events.rs"]
-mod events;
-#[path = "support/fifo.rs"]
-mod fifo;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -17,8 +12,8 @@ use warmcore_workload::{
     Affinity, BarrierWait, ChannelKind, GroupId, ProcessId, ProgramBuilder, Step, Task, TimerMode, Workload,
 };
 
-use events::Events;
-use fifo::Fifo;
+use crate::events::Events;
+use crate::fifo::Fifo;
 
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;

@@ -1,14 +1,11 @@
 //! Tasks whose run and sleep times are drawn, against textbook formulas for queues.
 
-#[path = "support/fifo.rs"]
-mod fifo;
-
 use warmcore_kernel::{Setup, run};
 use warmcore_topology::resolve;
 use warmcore_trace::Outcome;
 use warmcore_workload::{Distribution, Drawn, ProgramBuilder, Step, Task, Workload};
 
-use fifo::Fifo;
+use crate::fifo::Fifo;
 
 const MS: u64 = 1_000_000;
 

@@ -1,17 +1,12 @@
 //! Launchers as tasks: what they take, who begins when, and who does not see them. The policy is `support/fifo.rs`.
 
-#[path = "support/events.rs"]
-mod events;
-#[path = "support/fifo.rs"]
-mod fifo;
-
 use warmcore_kernel::{Setup, run};
 use warmcore_topology::{Background, Machine, resolve};
 use warmcore_trace::{Event, EventKind, Outcome, TaskId};
 use warmcore_workload::{Options, Workload, from_rtapp};
 
-use events::Events;
-use fifo::Fifo;
+use crate::events::Events;
+use crate::fifo::Fifo;
 
 fn machine() -> Machine {
     let background = Background { name: "test".into(), launchers: true, ..Background::default() };

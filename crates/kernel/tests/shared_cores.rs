@@ -1,15 +1,12 @@
 //! What busy hardware threads of a core do to each other's work: known answers by hand, the same at every level of detail of memory.
 
-#[path = "support/fifo.rs"]
-mod fifo;
-
 use warmcore_kernel::{Setup, run};
 use warmcore_options::MemoryChoice;
 use warmcore_topology::{Basis, Machine, Origin, resolve};
 use warmcore_trace::Outcome;
 use warmcore_workload::{Affinity, BarrierWait, ProgramBuilder, Step, Task, Workload};
 
-use fifo::Fifo;
+use crate::fifo::Fifo;
 
 const MS: u64 = 1_000_000;
 

@@ -1,8 +1,6 @@
 //! `cfs:kernel=4.9`: what that kernel's rules of load do on a running machine (`docs/spec/linux-fair.md` section 1.16).
 
-mod support;
-
-use support::*;
+use crate::support::*;
 use warmcore_trace::MigrationKind;
 use warmcore_workload::{ChannelKind, Step};
 

@@ -1,8 +1,6 @@
 //! Placements against contention in the simulated kernel: `fewest-tasks`, `random`, `dio`, `cdf`.
 
-mod support;
-
-use support::*;
+use crate::support::*;
 use warmcore_kernel::{READ_COUNTERS_NS, Setup};
 use warmcore_memory::exact::PagingSpec;
 use warmcore_memory::{Class, Profile};

@@ -1,12 +1,12 @@
 //! Why tasks are placed where they are: what policies say follows from their rules, and is true of the CPU.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::random::Dice;
-use support::then_forever;
-use support::{MS, Run, S, Scene, TWO_LLCS_OF_8, US, forever, on_cpu, on_cpus, once, placements, run_for, sleep, spin};
+use crate::support::random::Dice;
+use crate::support::then_forever;
+use crate::support::{
+    MS, Run, S, Scene, TWO_LLCS_OF_8, US, forever, on_cpu, on_cpus, once, placements, run_for, sleep, spin,
+};
 use warmcore_schedulers::list;
 use warmcore_trace::SearchStep;
 use warmcore_workload::{Affinity, ChannelKind, Step};
@@ -165,7 +165,7 @@ fn step_names_the_targets_llc(step: SearchStep) -> bool {
     )
 }
 
-/// Sides are checked with every trace ([`support::trace_check`]).
+/// Sides are checked with every trace ([`crate::support::trace_check`]).
 #[test]
 fn every_scheduler_tells_of_every_place_in_random_workloads_and_what_it_tells_is_true() {
     const MACHINES: [(&str, u32); 5] =

@@ -1,10 +1,8 @@
 //! Samples of what schedulers rank tasks by: they change nothing, and they are what the policies' own rules say.
 
-mod support;
-
 use std::collections::BTreeMap;
 
-use support::{MS, Scene, US, forever, on_cpu, run_for, sleep, spin};
+use crate::support::{MS, Scene, US, forever, on_cpu, run_for, sleep, spin};
 use warmcore_kernel::Setup;
 use warmcore_schedulers::{SchedulerSpec, run_tables, simulate};
 use warmcore_trace::{Event, EventKind, Sink};

@@ -1,10 +1,8 @@
 //! The list of `docs/spec/ule.md` section 17, as far as whole runs show it; rules without a run are tested beside their code.
 
-mod support;
-
 use std::collections::BTreeSet;
 
-use support::*;
+use crate::support::*;
 use warmcore_schedulers::{SchedulerSpec, decisions};
 use warmcore_trace::{DecisionKind, EventKind, MigrationKind, PrevState, TaskId};
 use warmcore_workload::{ProgramBuilder, Step};

@@ -2,12 +2,10 @@
 //!
 //! `UPDATE_GOLDEN=1` writes the expected files instead.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::{CacheDetail, difference, scratch};
+use crate::support::{CacheDetail, difference, scratch};
 use warmcore_topology::{
     Error, Machine, from_hwloc_xml, from_synthetic, from_sysfs, from_toml, render, resolve, to_hwloc_xml, to_toml,
     write_sysfs_snapshot,
@@ -120,7 +118,7 @@ fn impossible_machines_are_refused_with_the_same_message_as_before() {
 fn the_real_machine_is_the_same_through_sysfs_and_hwloc() {
     let [sysfs, hwloc] = ["vm-2-cpus", "vm-2-cpus-lstopo"].map(|name| machine(&corpus().join(name)));
     let without_memory = |machine: &Machine| {
-        let lines = support::structure(machine, CacheDetail::Geometry).into_iter();
+        let lines = crate::support::structure(machine, CacheDetail::Geometry).into_iter();
         lines.filter(|line| !line.starts_with("node") && !line.starts_with("make")).collect::<Vec<_>>()
     };
     assert_eq!(without_memory(&sysfs), without_memory(&hwloc));

@@ -1,11 +1,9 @@
 //! Our hwloc output against the real tools.
 
-mod support;
-
 use std::fs;
 use std::process::Command;
 
-use support::{CacheDetail, difference, first_difference, scratch, structure};
+use crate::support::{CacheDetail, difference, first_difference, scratch, structure};
 use warmcore_testing::skip;
 use warmcore_topology::{Machine, from_hwloc_xml, from_synthetic, presets, resolve, to_hwloc_xml, to_synthetic};
 

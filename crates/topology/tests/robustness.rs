@@ -1,13 +1,11 @@
 //! No input makes a reader panic, hang or overflow its stack: random text, valid documents with random damage, deep
 //! nesting.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::scratch;
 use proptest::prelude::*;
-use support::scratch;
 use warmcore_topology::{
     CpuSet, Machine, Origin, from_hwloc_xml, from_synthetic, from_sysfs, from_toml, render, resolve, to_hwloc_xml,
     to_synthetic, to_toml, write_sysfs_tree,

@@ -1,11 +1,9 @@
 //! Whatever a format can say of a machine is still there after writing and reading it.
 
-mod support;
-
 use std::collections::BTreeSet;
 
+use crate::support::{CacheDetail, difference, first_difference, irregular_machine, scratch, structure};
 use proptest::prelude::*;
-use support::{CacheDetail, difference, first_difference, irregular_machine, scratch, structure};
 use warmcore_topology::{
     CpuId, CpuSet, Machine, Shape, ShortForm, SmtNumbering, format_cpu_list, from_hwloc_xml, from_synthetic,
     from_sysfs, from_toml, parse_cpu_list, presets, resolve, to_hwloc_xml, to_synthetic, to_toml, write_sysfs_snapshot,

@@ -1,10 +1,11 @@
 //! What the tests of the program share: a scratch directory, and the program run in it.
 
-#![allow(dead_code, reason = "each test program uses a part of this")]
+#![allow(dead_code, reason = "each test binary uses a part of this")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A small experiment that takes milliseconds.
 pub const MACHINE: &str = "2s1n1l2c1t";
@@ -22,6 +23,12 @@ pub fn can_record() -> Result<(), &'static str> {
     // The kernel makes the directory; the program mounts what belongs there.
     let traces = ["/sys/kernel/tracing", "/sys/kernel/debug"].iter().any(|path| Path::new(path).is_dir());
     (is_root().is_ok() && traces).then_some(()).ok_or("recording needs root and the kernel's tracing (tracefs)")
+}
+
+/// One experiment at a time changes this computer, and another is refused: tests that make one wait for each other.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A directory that is gone after the test, in which the program runs.

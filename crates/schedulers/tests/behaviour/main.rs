@@ -1,9 +1,6 @@
 //! What schedulers do with groups, policies, slices, affinities and programs, beyond the fidelity checklist; that runs repeat;
 //! and that nothing is lost in many random workloads. Every run is made with the kernel's invariants and a check of its trace.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod actions;
 mod affinity;
 mod aggregate;

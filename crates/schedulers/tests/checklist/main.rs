@@ -3,9 +3,6 @@
 //! 26 and 29 are in `tests/balance.rs`, those about averages and other internals (9, 10, 11, 14 to 16, 19, 20) in
 //! `src/fair/checklist_tests.rs` as far as events do not show them.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod balance;
 mod cache_aware;
 mod numa;

@@ -4,7 +4,7 @@
 use warmcore_trace::{EventKind, PrevState};
 use warmcore_workload::Step;
 
-use crate::cache_aware::*;
+use super::cache_aware::*;
 use crate::support::*;
 
 const RFC_MACHINE: &str = "hygon384";

@@ -12,7 +12,7 @@ use warmcore_schedulers::stacked::{Membership, Stacked};
 use warmcore_trace::{End, Event, TaskId};
 use warmcore_workload::{Policy, Step};
 
-use crate::suite;
+use super::suite;
 use crate::support::*;
 
 /// Which tasks begin above, and when that class ends.

@@ -1,8 +1,5 @@
 //! The conformance suite over every row of the registry, and over schedulers with faults that it has to find.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod broken;
 mod composite;
 mod suite;
@@ -10,8 +7,8 @@ mod suite;
 use warmcore_kernel::run;
 use warmcore_schedulers::{SchedulerSpec, list};
 
+use crate::support::simulate_with_needs;
 use broken::{Broken, FAULTS};
-use support::simulate_with_needs;
 
 #[test]
 fn every_scheduler_of_the_registry_keeps_the_rules() {

@@ -6,7 +6,7 @@ use warmcore_scx::{DsqId, EnqueueFlags, ExitKind, SLICE_DEFAULT_NS};
 use warmcore_topology::CpuId;
 use warmcore_trace::{End, TaskId};
 
-use crate::program::{Program, SHARED};
+use super::program::{Program, SHARED};
 use crate::support::*;
 
 /// Four tasks of 30 ms on two CPUs, under a program with a fault; what it was ejected for.

@@ -1,9 +1,6 @@
 //! The ext class: the ten vectors of `docs/spec/sched-ext.md` section 15, a program for each fault that the contract
 //! calls an error, partial mode, and what the locks of queues cost.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod faults;
 mod locks;
 mod partial;

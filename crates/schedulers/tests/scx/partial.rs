@@ -3,7 +3,7 @@
 use warmcore_scx::{ExitKind, Operation, OperationFlags};
 use warmcore_workload::{Policy, Step};
 
-use crate::program::Program;
+use super::program::Program;
 use crate::support::*;
 
 fn partial() -> Program {

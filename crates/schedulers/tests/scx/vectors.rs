@@ -5,7 +5,7 @@ use warmcore_scx::{
 };
 use warmcore_topology::CpuId;
 
-use crate::program::{Program, Result, SHARED};
+use super::program::{Program, Result, SHARED};
 use crate::support::*;
 
 const ONE_CPU: &str = "1s1n1l1c1t";
