@@ -90,7 +90,6 @@ fn documents_say_what_their_schemas_say() {
         ("memory -m 2s1n1l2c1t --task mysql-select@0,2 --time 100us --warm-up 50us --json", "memory-run"),
         ("memory -m 2s1n1l2c1t --task spin@0 --time 50us --warm-up 0us --pages page=4KiB --json", "memory-run"),
         ("validate memory X5 --seeds 1 --quick --json", "memory-validation"),
-        ("study run papers/cdf-dio --json --trials 1", "cdf-dio"),
         ("study run papers/ule-cfs --only left --trials 1 --json", "study"),
         ("study run answers/nice-shares --sensitivity=2 --trials 1 --json", "study-sensitivity"),
         ("list studies --json", "study-plan"),
@@ -106,10 +105,15 @@ fn documents_say_what_their_schemas_say() {
         drop(alone);
         let document: serde_json::Value = serde_json::from_str(&ran.out)
             .unwrap_or_else(|error| panic!("warmcore {words}: {error}\n{}\n{}", ran.out, ran.error));
-        let schema: serde_json::Value =
-            serde_json::from_str(&scratch.run(&format!("reference schema {schema}")).exits_with(0).out).unwrap();
-        check(&document, &schema, &schema, &format!("the document of `{words}`"));
+        says_what_its_schema_says(&scratch, &document, schema, words);
     }
+}
+
+/// Checks the document that a command printed.
+pub fn says_what_its_schema_says(scratch: &Scratch, document: &serde_json::Value, schema: &str, words: &str) {
+    let schema = scratch.run(&format!("reference schema {schema}")).exits_with(0).out;
+    let schema: serde_json::Value = serde_json::from_str(&schema).unwrap();
+    check(document, &schema, &schema, &format!("the document of `{words}`"));
 }
 
 /// Misses that a profile can have.

@@ -1,6 +1,7 @@
 //! `study run papers/cdf-dio`: the paper whose figures are of a program of its own.
 
 use crate::common::Scratch;
+use crate::documents::says_what_its_schema_says;
 
 #[test]
 fn it_is_computed_whole_and_into_a_directory_of_its_own() {
@@ -16,8 +17,10 @@ fn it_is_computed_whole_and_into_a_directory_of_its_own() {
 #[test]
 fn placement_by_cache_sets_is_computed_with_both_dispatchers() {
     let scratch = Scratch::new();
-    let ran = scratch.run("study run papers/cdf-dio --trials 2 --json --out kept").exits_with(3);
+    let words = "study run papers/cdf-dio --trials 2 --json --out kept";
+    let ran = scratch.run(words).exits_with(3);
     let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
+    says_what_its_schema_says(&scratch, &document, "cdf-dio", words);
     assert_eq!(std::fs::read_to_string(scratch.path("kept/cdf-dio.json")).unwrap(), ran.out);
     let rows = document["rows"].as_array().unwrap();
     let outside = rows.iter().filter(|row| row["inside"] == false).count();

@@ -104,7 +104,7 @@ fn a_trace_that_differs_from_the_golden_one_is_shown_from_its_first_line_that_do
     let other = line.replace("cpu0", "cpu7");
     scratch.write("tests/golden/traces/analytic-rr.txt", &golden.replace(line, &other));
 
-    let output = shell(&scratch, "scripts/golden-traces $0", env!("CARGO_BIN_EXE_warmcore"));
+    let output = shell(&scratch, "scripts/golden-traces $0 rr eevdf", env!("CARGO_BIN_EXE_warmcore"));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(!output.status.success(), "{text}");
     assert!(text.contains("golden traces/analytic-rr.txt"), "{text}");
