@@ -6,18 +6,25 @@ WARMCORE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/warmcor
 DEMO := $(WARMCORE:/release/warmcore=/demo/warmcore)
 FUZZ_SECONDS := 4
 MDBOOK := 0.4.52
+# What `install`, `dist` are made of: what cargo built with this profile.
+PROFILE := release
+PROGRAMS := $(WARMCORE:/release/warmcore=/$(PROFILE))
+PREFIX := /usr/local
+DIST := target/dist
+# What `--version` says.
+COMMIT = WARMCORE_COMMIT=$$(git describe --always --dirty --abbrev=12 2>/dev/null)
 # One line for each test that lacked something (crates/testing).
 SKIPPED := $(CURDIR)/target/skipped.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test quick bench lint deny docs fuzz-short page
+.PHONY: help build demo install dist test quick bench lint deny docs fuzz-short page
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 build: ## build target/release/warmcore, and beside it the recorder and the loader of our BPF programs
 	@scripts/toolchain build
-	cargo build --release --locked --package warmcore --package warmcore-scx-programs
+	$(COMMIT) cargo build --profile $(PROFILE) --locked --package warmcore --package warmcore-scx-programs
 
 demo: ## build without the program of guests, then ask what cache-aware scheduling wins, and whose requests wait
 	@scripts/toolchain build
@@ -26,6 +33,12 @@ demo: ## build without the program of guests, then ask what cache-aware scheduli
 	$(DEMO) machine show gnr72
 	@echo
 	$(DEMO) compare --machine gnr72 --workload verilator:-t8,-C10000 --schedulers eevdf,cache-aware,ule
+
+install: ## copy what `make build` built to PREFIX (/usr/local), below DESTDIR if that is given: programs, manual pages, completions
+	scripts/stage $(PROGRAMS) $(DESTDIR)$(PREFIX)
+
+dist: build ## archive, Debian package, list of components and checksums in target/dist
+	scripts/dist $(PROGRAMS) $(DIST)
 
 test: ## run the whole test suite; at its end it says what was skipped, which fails where CI is `true`
 	@scripts/toolchain build vm page tools

@@ -13,6 +13,7 @@ mod vm;
 mod workload;
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use warmcore_options::MemoryChoice;
@@ -45,9 +46,22 @@ First steps:
   warmcore machine show gnr72
   warmcore compare --machine gnr72 --workload verilator:-t8,-C10000 --schedulers eevdf,cache-aware,ule";
 
+/// The version, of which commit the program was built, and what it can do that builds may lack.
+fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(version_of_build);
+    &VERSION
+}
+
+fn version_of_build() -> String {
+    let commit = option_env!("WARMCORE_COMMIT").filter(|commit| !commit.is_empty()).unwrap_or("not said");
+    let guests = if warmcore_places::vm::agent::agent().is_ok() { "with" } else { "without" };
+    let build = if cfg!(debug_assertions) { "debug" } else { "optimised" };
+    format!("{} (commit {commit}; {build}; {guests} guests)", env!("CARGO_PKG_VERSION"))
+}
+
 /// Which CPU scheduler, with which settings, is best for a workload on a machine, and why
 #[derive(Parser, Debug)]
-#[command(name = "warmcore", version, max_term_width = 100, after_help = AFTER_HELP)]
+#[command(name = "warmcore", version = version(), max_term_width = 100, after_help = AFTER_HELP)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Arguments {
     /// Output

@@ -246,7 +246,11 @@ fn a_tunable_set_twice_is_bad_input() {
 fn completions_and_manual_pages_are_made() {
     let scratch = Scratch::new();
     for shell in ["bash", "zsh", "fish"] {
-        assert!(scratch.run(&format!("reference completions {shell}")).exits_with(0).out.contains("warmcore"));
+        let script = scratch.run(&format!("reference completions {shell}")).exits_with(0).out;
+        // Clap completes no words without an option in fish.
+        for name in ["genoa96", "schbench", "cache-aware", "answers/smt-pool"] {
+            assert!(script.contains(name) || (shell, name) == ("fish", "answers/smt-pool"), "{shell} completes {name}");
+        }
     }
     assert!(scratch.run("reference man").exits_with(0).out.contains(".TH warmcore"));
     scratch.run("reference man --out pages").exits_with(0);

@@ -1,13 +1,18 @@
 //! `warmcore reference`: what describes the program itself, completions, manual pages, schemas, a workload file to begin with. All from one definition, in [`crate::args`].
 
+use std::any::TypeId;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use clap::{CommandFactory as _, ValueEnum};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, CommandFactory as _, ValueEnum};
 use clap_complete::Shell;
+use warmcore_study::library;
+use warmcore_topology::presets;
+use warmcore_workload::library::LIBRARY;
 
 use crate::args::{Arguments, ReferenceArguments, ReferenceOf, SchemaName};
-use crate::commands::write_result;
+use crate::commands::{reproduce, write_result};
 use crate::console::Console;
 use crate::failure::Failure;
 
@@ -53,8 +58,33 @@ fn names<T: ValueEnum>() -> Vec<String> {
 
 fn completions(shell: Shell, console: &Console) -> Result<(), Failure> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "warmcore", &mut script);
+    clap_complete::generate(shell, &mut with_names(Arguments::command()), "warmcore", &mut script);
     Ok(console.out(&String::from_utf8_lossy(&script))?)
+}
+
+/// The command line with the names that come with the program, where a name can be typed. What else can be typed there, such as a file or
+/// a scheduler's tunables, is left to the shell.
+fn with_names(command: clap::Command) -> clap::Command {
+    let named = |argument: Arg| match names_of(argument.get_id().as_str()) {
+        names if names.is_empty() || argument.get_value_parser().type_id() == TypeId::of::<PathBuf>() => argument,
+        names => argument.value_parser(PossibleValuesParser::new(names)),
+    };
+    command.mut_args(named).mut_subcommands(with_names)
+}
+
+/// The names for an argument.
+fn names_of(argument: &str) -> Vec<&'static str> {
+    match argument {
+        // Clap keeps names for as long as the program runs, which ends with this command.
+        "machine" | "machines" => presets().into_iter().map(|preset| &*preset.name.leak()).collect(),
+        "workload" | "workloads" => {
+            let generators = warmcore_workload::generators().iter().map(|generator| generator.name);
+            generators.chain(LIBRARY.iter().map(|entry| entry.name)).collect()
+        }
+        "scheduler" | "schedulers" | "baseline" => warmcore_schedulers::list().iter().map(|info| info.name).collect(),
+        "study" | "studies" => library::names().chain([reproduce::NAME]).collect(),
+        _ => Vec::new(),
+    }
 }
 
 fn manual(out: Option<&Path>, console: &Console) -> Result<(), Failure> {
