@@ -6,7 +6,7 @@ WARMCORE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/warmcor
 DEMO := $(WARMCORE:/release/warmcore=/demo/warmcore)
 FUZZ_SECONDS := 4
 MDBOOK := 0.4.52
-# What `install`, `dist` are made of: what cargo built with this profile.
+# What `install`, `dist` and `wheel` are made of: what cargo built with this profile.
 PROFILE := release
 PROGRAMS := $(WARMCORE:/release/warmcore=/$(PROFILE))
 PREFIX := /usr/local
@@ -17,7 +17,7 @@ COMMIT = WARMCORE_COMMIT=$$(git describe --always --dirty --abbrev=12 2>/dev/nul
 SKIPPED := $(CURDIR)/target/skipped.txt
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo install dist test quick bench lint deny docs fuzz-short page
+.PHONY: help build demo install dist wheel python test quick bench lint deny docs fuzz-short page
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -39,6 +39,12 @@ install: ## copy what `make build` built to PREFIX (/usr/local), below DESTDIR i
 
 dist: build ## archive, Debian package, list of components and checksums in target/dist
 	scripts/dist $(PROGRAMS) $(DIST)
+
+wheel: build ## a wheel with the Python package and the program in target/wheels; pip installs it without a compiler
+	scripts/wheel $(PROGRAMS) $(PROFILE)
+
+python: wheel ## run the Python package's tests with the wheel
+	scripts/python-tests target/wheels/warmcore-*.whl
 
 test: ## run the whole test suite; at its end it says what was skipped, which fails where CI is `true`
 	@scripts/toolchain build vm page tools

@@ -1,0 +1,39 @@
+"""Which CPU scheduler, with which settings, is best for a workload on a machine, and why.
+
+    import warmcore
+
+    comparison = warmcore.compare("gnr72", "verilator:-t8,-C10000", ["eevdf", "cache-aware", "ule"])
+    print(comparison)
+
+Everything is simulated, and the same arguments give the same bytes. What the simulator is wrong about is in docs/limitations.md.
+"""
+
+from ._native import (
+    Comparison,
+    Machine,
+    Simulation,
+    Study,
+    StudyResult,
+    Table,
+    WarmcoreError,
+    WarmcoreWarning,
+    Workload,
+    __version__,
+    compare,
+    simulate,
+)
+
+__all__ = [
+    "Comparison",
+    "Machine",
+    "Simulation",
+    "Study",
+    "StudyResult",
+    "Table",
+    "WarmcoreError",
+    "WarmcoreWarning",
+    "Workload",
+    "__version__",
+    "compare",
+    "simulate",
+]

@@ -1,0 +1,161 @@
+//! What is asked of any experiment, as keyword arguments have it.
+
+use std::num::NonZero;
+use std::path::Path;
+use std::str::FromStr as _;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use warmcore_lab::builder::ExperimentBuilder;
+use warmcore_lab::directory::{Existing, RunDirectory};
+use warmcore_lab::experiment::{Experiment, Named};
+use warmcore_lab::load;
+use warmcore_lab::runner::Conduct;
+use warmcore_lab::session;
+use warmcore_options::{MemoryChoice, RunOptions};
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_search::columns::{self, Manner};
+use warmcore_search::pins;
+use warmcore_topology::Machine;
+use warmcore_workload::Workload;
+
+use crate::attended::Watch;
+use crate::failure::Trouble;
+use crate::workload::WorkloadText;
+
+/// A time: whole nanoseconds, or a text with its unit.
+#[derive(FromPyObject)]
+pub enum Time {
+    /// Nanoseconds.
+    Ns(u64),
+    /// Such as "500ms".
+    Text(String),
+}
+
+impl Time {
+    fn ns(&self) -> Result<u64, Trouble> {
+        match self {
+            Self::Ns(ns) => Ok(*ns),
+            Self::Text(text) if text == "0" => Ok(0),
+            Self::Text(text) => warmcore_workload::parse_duration(text).map_err(Trouble::new),
+        }
+    }
+}
+
+/// Schedulers: one text with commas, as the command line has it, or a list.
+#[derive(FromPyObject)]
+pub enum Schedulers {
+    /// With commas.
+    Text(String),
+    /// Each by itself.
+    List(Vec<String>),
+}
+
+impl Schedulers {
+    /// What they name.
+    pub fn specs(&self) -> Result<Vec<SchedulerSpec>, Trouble> {
+        match self {
+            Self::Text(text) => Ok(load::schedulers(std::slice::from_ref(text))?),
+            Self::List(texts) => texts.iter().map(|text| Ok(load::scheduler(text)?)).collect(),
+        }
+    }
+}
+
+/// What every experiment can be asked for.
+#[derive(Default)]
+pub struct Asked {
+    /// How memory is modelled; what fits the workload if it is not said.
+    pub memory: Option<MemoryChoice>,
+    /// Per cent by which work is slower beside a busy sibling.
+    pub smt_slowdown: Option<u32>,
+    /// Whether the machine's kernel threads were chosen.
+    pub background_chosen: bool,
+    /// Times.
+    pub options: RunOptions,
+    /// Seeds of the trials.
+    pub seeds: Vec<u64>,
+    /// What it is judged by.
+    pub metric: Option<String>,
+    /// How the workload was asked for.
+    pub workload: WorkloadText,
+}
+
+impl Asked {
+    /// Keyword arguments, read.
+    pub fn new(
+        memory: Option<&str>,
+        smt_slowdown: Option<u32>,
+        warm_up: Option<Time>,
+        max_time: Option<Time>,
+    ) -> Result<Self, Trouble> {
+        let max_time_ns = max_time.map(|time| time.ns()).transpose()?;
+        if max_time_ns == Some(0) {
+            return Err(Trouble::new("max_time is not longer than 0"));
+        }
+        let warm_up_ns = warm_up.map(|time| time.ns()).transpose()?;
+        Ok(Self {
+            memory: memory.map(MemoryChoice::from_str).transpose().map_err(Trouble::new)?,
+            smt_slowdown,
+            options: RunOptions { max_time_ns, warm_up_ns, ..RunOptions::default() },
+            ..Self::default()
+        })
+    }
+
+    /// An experiment with these.
+    pub fn builder(&self, machine: Named<Machine>, workload: Named<Workload>) -> ExperimentBuilder {
+        Experiment::builder(machine, workload)
+            .seeds(self.seeds.clone())
+            .memory(self.memory)
+            .smt_slowdown_percent(self.smt_slowdown)
+            .background_chosen(self.background_chosen)
+            .options(self.options)
+            .metric(self.metric.clone())
+    }
+
+    /// An experiment under these schedulers, in the simulator.
+    pub fn experiment(
+        &self,
+        machine: Named<Machine>,
+        workload: Named<Workload>,
+        schedulers: Vec<SchedulerSpec>,
+        conduct: &Conduct<'_>,
+    ) -> Result<ExperimentBuilder, Trouble> {
+        load::check_assumed(self.workload.assumed(), true, self.memory)?;
+        let inputs = columns::inputs(
+            &schedulers,
+            (&machine, &workload),
+            &Manner {
+                workload: Some(&self.workload.text),
+                background: None,
+                commands: &[],
+                read: &|machine, text| self.workload.read(Some(machine), text),
+                builder: &|machine, workload| self.builder(machine, workload),
+                pin: &|experiment, text| Ok::<_, Trouble>(pins::pinned(experiment, text, conduct)?),
+            },
+        )?;
+        Ok(self.builder(machine, workload).schedulers(schedulers).inputs(inputs))
+    }
+}
+
+/// Simulations at the same time: as was said, or as many as this process has CPUs.
+pub fn jobs(asked: Option<NonZero<u16>>) -> usize {
+    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |jobs| usize::from(jobs.get()))
+}
+
+/// How to run, so that it can be stopped.
+pub fn conduct(watch: &Watch, jobs: usize) -> Conduct<'static> {
+    Conduct { jobs, stop: Arc::clone(&watch.stop), progress: &|_| {} }
+}
+
+/// The run directory of a new experiment, if there is to be one.
+pub fn directory(out: Option<&Path>, experiment: &Experiment) -> Result<Option<RunDirectory>, Trouble> {
+    let Some(out) = out else { return Ok(None) };
+    let directory = RunDirectory::create(out, Existing::Refuse)?;
+    session::begin(&directory, experiment)?;
+    Ok(Some(directory))
+}
+
+/// Seconds since 1970, UTC.
+pub fn unix_seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

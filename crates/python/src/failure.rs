@@ -1,0 +1,128 @@
+//! What goes wrong, as exceptions: what, why, and what to try.
+
+use std::fmt;
+
+use pyo3::exceptions::{PyException, PyUserWarning};
+use pyo3::prelude::*;
+use warmcore_lab::builder::BuildError;
+use warmcore_lab::directory::DirectoryError;
+use warmcore_lab::load::LoadError;
+use warmcore_lab::runner::RunError;
+use warmcore_lab::session::SessionError;
+use warmcore_lab::verdict::VerdictError;
+use warmcore_search::oracle::OracleError;
+use warmcore_search::pins::PinError;
+use warmcore_statistics::StatisticsError;
+use warmcore_study::choice::ChoiceError;
+use warmcore_study::file::FileError;
+use warmcore_study::plan::PlanError;
+use warmcore_study::run::StudyError;
+
+pyo3::create_exception!(
+    warmcore,
+    WarmcoreError,
+    PyException,
+    "What cannot be done, and why. `advice` says what to try, or is None."
+);
+pyo3::create_exception!(warmcore, WarmcoreWarning, PyUserWarning, "Something to check before a result is trusted.");
+
+/// A failure on its way to Python.
+#[derive(Debug)]
+pub struct Trouble {
+    message: String,
+    advice: Option<String>,
+}
+
+impl Trouble {
+    /// What is wrong.
+    pub fn new(message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), advice: None }
+    }
+
+    /// What is wrong, and what to try.
+    pub fn advised(message: impl fmt::Display, advice: Option<impl Into<String>>) -> Self {
+        Self { message: message.to_string(), advice: advice.map(Into::into) }
+    }
+}
+
+impl From<Trouble> for PyErr {
+    fn from(trouble: Trouble) -> Self {
+        let Trouble { message, advice } = trouble;
+        let told = advice.as_ref().map_or_else(|| message.clone(), |advice| format!("{message}\n  help: {advice}"));
+        let error = WarmcoreError::new_err(told);
+        Python::attach(|py| match error.value(py).setattr("advice", advice) {
+            Ok(()) => error,
+            Err(other) => other,
+        })
+    }
+}
+
+macro_rules! advised {
+    ($($error:ty),* $(,)?) => {
+        $(impl From<$error> for Trouble {
+            fn from(error: $error) -> Self {
+                // Some always have advice, some never, some at times.
+                let advice: Option<String> = Advice(error.advice()).into();
+                Self::advised(error, advice)
+            }
+        })*
+    };
+}
+
+/// Advice in the forms in which errors have it.
+struct Advice<T>(T);
+
+impl From<Advice<&'static str>> for Option<String> {
+    fn from(advice: Advice<&'static str>) -> Self {
+        Some(advice.0.to_owned())
+    }
+}
+
+impl From<Advice<Option<&'static str>>> for Option<String> {
+    fn from(advice: Advice<Option<&'static str>>) -> Self {
+        advice.0.map(str::to_owned)
+    }
+}
+
+impl From<Advice<Option<String>>> for Option<String> {
+    fn from(advice: Advice<Option<String>>) -> Self {
+        advice.0
+    }
+}
+
+advised!(LoadError, BuildError, DirectoryError, ChoiceError, PlanError, PinError, OracleError);
+
+macro_rules! plain {
+    ($($error:ty),* $(,)?) => {
+        $(impl From<$error> for Trouble {
+            fn from(error: $error) -> Self {
+                Self::new(error)
+            }
+        })*
+    };
+}
+
+plain!(VerdictError, SessionError, StatisticsError, FileError, StudyError);
+
+impl From<RunError> for Trouble {
+    fn from(error: RunError) -> Self {
+        let advice = match &error {
+            RunError::Trial { source, .. } => Some(source.advice()),
+            RunError::Directory(source) => Some(source.advice()),
+            RunError::File(source) => Some(source.advice()),
+            RunError::Place(source) => Some(source.advice),
+            RunError::Interrupted { .. } => None,
+        };
+        Self::advised(error, advice)
+    }
+}
+
+/// Warns of what should be checked before a result is trusted.
+pub fn warn<'a>(py: Python<'_>, texts: impl IntoIterator<Item = &'a String>) -> PyResult<()> {
+    let category = py.get_type::<WarmcoreWarning>();
+    for text in texts {
+        let text = std::ffi::CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default();
+        PyErr::warn(py, &category, &text, 1)?;
+    }
+    Ok(())
+}

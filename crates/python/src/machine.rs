@@ -1,0 +1,88 @@
+//! Machines.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use warmcore_lab::experiment::Named;
+use warmcore_lab::load;
+use warmcore_topology::Machine as Topology;
+
+use crate::failure::Trouble;
+
+/// A machine: sockets, NUMA nodes, last-level caches, cores and hardware threads, with what distances between them cost.
+///
+/// `text` is what the program's `--machine` takes: a preset (`Machine.presets()`), a file (TOML or hwloc XML), a short form such as
+/// "2s1n2l8c2t", an hwloc synthetic string, a directory with a snapshot of /sys, or "host" for this computer; with "@PRESET" behind it, the
+/// costs are that preset's. `background` names threads of the kernel itself beside the workload, as `--background` does.
+///
+/// Raises WarmcoreError if there is no such machine; its `advice` has the nearest name.
+#[pyclass(frozen, module = "warmcore")]
+pub struct Machine {
+    named: Named<Topology>,
+    background_chosen: bool,
+}
+
+#[pymethods]
+impl Machine {
+    #[new]
+    #[pyo3(signature = (text, *, background=None))]
+    fn new(text: PathBuf, background: Option<&str>) -> PyResult<Self> {
+        let named = load::machine_with(&text.to_string_lossy(), background).map_err(Trouble::from)?;
+        Ok(Self { named, background_chosen: background.is_some() })
+    }
+
+    /// Names of the machines that come with the program.
+    #[staticmethod]
+    fn presets() -> Vec<String> {
+        warmcore_topology::presets().into_iter().map(|preset| preset.name).collect()
+    }
+
+    /// What it is called.
+    #[getter]
+    fn name(&self) -> &str {
+        self.named.value.name()
+    }
+
+    /// Number of CPUs: hardware threads.
+    #[getter]
+    fn cpu_count(&self) -> usize {
+        self.named.value.cpus().count()
+    }
+
+    /// The machine as text of the program's own format, which a file may hold.
+    fn to_toml(&self) -> String {
+        warmcore_topology::to_toml(&self.named.value)
+    }
+
+    /// The machine as a map: sockets, nodes and caches, distances, and costs with their origins.
+    fn __str__(&self) -> String {
+        warmcore_topology::render(&self.named.value)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<warmcore.Machine {}: {} CPUs>", self.named.source, self.cpu_count())
+    }
+
+    fn _repr_html_(&self) -> String {
+        format!("<pre>{}</pre>", warmcore_report::svg::escape(&self.__str__()))
+    }
+}
+
+/// A machine, or what names one.
+#[derive(FromPyObject)]
+pub enum MachineLike<'py> {
+    /// One that was read.
+    Machine(PyRef<'py, Machine>),
+    /// A text or a path.
+    Text(PathBuf),
+}
+
+impl MachineLike<'_> {
+    /// The machine, and whether its kernel threads were chosen.
+    pub fn machine(&self) -> Result<(Named<Topology>, bool), Trouble> {
+        match self {
+            Self::Machine(machine) => Ok((machine.named.clone(), machine.background_chosen)),
+            Self::Text(text) => Ok((load::machine(&text.to_string_lossy())?, false)),
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Studies: many experiments from one file, with what is expected of them.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use pyo3::prelude::*;
+use warmcore_lab::environment::Environment;
+use warmcore_lab::session;
+use warmcore_lab::table::Values;
+use warmcore_report::table::Table as Text;
+use warmcore_study::document::{ExpectationResult, StudyDocument};
+use warmcore_study::file::Study as File;
+use warmcore_study::run::{self, Means, StudyError};
+use warmcore_study::{baseline, choice, library, page, plan};
+
+use crate::arrow::Table;
+use crate::asked;
+use crate::attended::{Watch, attended};
+use crate::failure::{Trouble, warn};
+
+/// Studies: many experiments from one file, with what is expected of them.
+///
+/// `Study.load("answers/smt-pool")` is one that comes with the program, `Study.load("answers")` a collection, `Study.load("gate.toml")` a
+/// file. `len(study)` is the number of files.
+#[pyclass(frozen, module = "warmcore")]
+pub struct Study {
+    files: Vec<File>,
+    called: String,
+}
+
+#[pymethods]
+impl Study {
+    /// A study by name or by its file.
+    ///
+    /// Raises WarmcoreError if there is none; its `advice` has the nearest name.
+    #[staticmethod]
+    fn load(name: PathBuf) -> PyResult<Self> {
+        let called = name.to_string_lossy().into_owned();
+        Ok(Self { files: choice::called(&called, &[]).map_err(Trouble::from)?, called })
+    }
+
+    /// Names of the studies that come with the program.
+    #[staticmethod]
+    fn packaged() -> Vec<&'static str> {
+        library::STUDIES.iter().map(|packaged| packaged.name).collect()
+    }
+
+    /// What it is about.
+    #[getter]
+    fn title(&self) -> String {
+        self.files.iter().map(|file| file.title.as_str()).collect::<Vec<_>>().join("; ")
+    }
+
+    /// What is expected, by name.
+    #[getter]
+    fn expectations(&self) -> Vec<&str> {
+        self.files.iter().flat_map(|file| &file.expectations).map(|expectation| expectation.name.as_str()).collect()
+    }
+
+    /// Runs it. `trials`: so many of every cell instead of its own; `only`: what is expected under names that contain one of these, and
+    /// what must run for it; `jobs`: simulations at the same time; `progress`: called with (finished, total).
+    ///
+    /// Ctrl-C stops it with KeyboardInterrupt. Raises WarmcoreError for what makes no sense, before anything runs.
+    #[pyo3(signature = (*, trials=None, only=Vec::new(), jobs=None, progress=None))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        trials: Option<NonZero<u32>>,
+        only: Vec<String>,
+        jobs: Option<NonZero<u16>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<StudyResult> {
+        let mut chosen = self.files.clone();
+        if !only.is_empty() {
+            choice::keep_only(&mut chosen, &only).map_err(Trouble::from)?;
+        }
+        if let Some(trials) = trials {
+            chosen.iter_mut().flat_map(|study| &mut study.cells).for_each(|cell| cell.trials = trials.get());
+        }
+        let jobs = asked::jobs(jobs);
+        let (document, notes) = attended(py, progress.as_ref(), |watch| carried_out(chosen, jobs, watch))?;
+        warn(py, &notes)?;
+        Ok(StudyResult { document, called: self.called.clone() })
+    }
+
+    fn __len__(&self) -> usize {
+        self.files.len()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<warmcore.Study {}: {}>", self.called, self.title())
+    }
+}
+
+/// The result of studies, and what to know of it.
+fn carried_out(chosen: Vec<File>, jobs: usize, watch: &Watch) -> Result<(StudyDocument, Vec<String>), Trouble> {
+    let plan = plan::plan(chosen, &|_| {})?;
+    let baselines = baseline::read(&plan)?;
+    watch.total.store(plan.simulations_in_all(), Ordering::Relaxed);
+    let environment = Environment::at_start(std::env::args().collect(), jobs, asked::unix_seconds());
+    let means = Means {
+        jobs,
+        stop: Arc::clone(&watch.stop),
+        progress: &|_| watch.one_more(),
+        out: None,
+        environment: &environment,
+        unix_seconds: asked::unix_seconds,
+        note: &|_| {},
+    };
+    let trials = run::run(&plan, &means).map_err(|error| match error {
+        StudyError::Run { source, .. } => (*source).into(),
+        error => Trouble::from(error),
+    })?;
+    Ok((StudyDocument::new(&plan, &trials, &baselines), plan.notes.clone()))
+}
+
+/// What came of a study: figures against what is expected of them. `print(result)` is the table as text.
+#[pyclass(frozen, module = "warmcore")]
+pub struct StudyResult {
+    document: StudyDocument,
+    called: String,
+}
+
+impl StudyResult {
+    /// Expectations with the name of their study.
+    fn expectations(&self) -> Vec<(&str, &ExpectationResult)> {
+        let mut all = Vec::new();
+        for study in &self.document.studies {
+            all.extend(study.expectations.iter().map(|expectation| (study.name.as_str(), expectation)));
+        }
+        all
+    }
+
+    fn table(&self) -> Text {
+        let mut table = Text::new(StudyDocument::HEADINGS);
+        self.document.rows().into_iter().for_each(|row| table.row(row));
+        table
+    }
+}
+
+#[pymethods]
+impl StudyResult {
+    /// Number of expectations that are not as the file says; 0 is a success, as exit code 0 of `warmcore study run`.
+    #[getter]
+    fn unexpected(&self) -> usize {
+        self.document.unexpected
+    }
+
+    /// The figures: a row per expectation, with what came out (`value`), what was `published`, the band `low` to `high`, and the
+    /// judgement. Units are the figure's own, as its name says.
+    #[getter]
+    fn figures(&self) -> PyResult<Table> {
+        let all = self.expectations();
+        let text = |of: &dyn Fn(&(&str, &ExpectationResult)) -> String| Values::Text(all.iter().map(of).collect());
+        let number = |of: &dyn Fn(&ExpectationResult) -> Option<f64>| {
+            Values::Number(all.iter().map(|(_, expectation)| of(expectation)).collect())
+        };
+        Table::new(vec![
+            ("study".into(), text(&|(study, _)| (*study).to_owned())),
+            ("expectation".into(), text(&|(_, expectation)| expectation.name.clone())),
+            ("figure".into(), text(&|(_, expectation)| expectation.figure.clone())),
+            ("value".into(), number(&|expectation| expectation.value)),
+            ("published".into(), number(&|expectation| expectation.published)),
+            ("low".into(), number(&|expectation| expectation.low)),
+            ("high".into(), number(&|expectation| expectation.high)),
+            ("judgement".into(), text(&|(_, expectation)| expectation.judgement.words().to_owned())),
+        ])
+    }
+
+    /// The document that `warmcore study run --json` prints, byte for byte.
+    fn json(&self) -> String {
+        session::pretty(&self.document)
+    }
+
+    /// The result as a Markdown page.
+    fn markdown(&self) -> String {
+        let (title, introduction) = library::heading(std::slice::from_ref(&self.called));
+        page::page(&self.document, title, introduction, None)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("{}\n{}\n", self.table().aligned(), self.document.conclusion())
+    }
+
+    fn _repr_html_(&self) -> String {
+        let conclusion = warmcore_report::svg::escape(&self.document.conclusion());
+        format!("{}<p><b>{conclusion}</b></p>\n", self.table().html())
+    }
+}

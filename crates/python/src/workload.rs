@@ -1,0 +1,121 @@
+//! Workloads.
+
+use std::path::PathBuf;
+
+use pyo3::prelude::*;
+use warmcore_lab::experiment::Named;
+use warmcore_lab::load;
+use warmcore_lab::verdict::describe_warning;
+use warmcore_topology::Machine;
+use warmcore_workload::{Options, Workload as Work};
+
+use crate::failure::Trouble;
+
+/// What runs: tasks that are programs of steps.
+///
+/// `text` is what the program's `--workload` takes: a generator with its flags, commas for spaces ("schbench:-m4,-t32,-r2"), a file in
+/// rt-app's format, or several joined by "+". It is read for the machine of each experiment, whose costs count where a generator's work
+/// depends on them. `profiles` is a file of memory profiles; `assume_profile` names one for tasks that have none; `aggregate` says whom
+/// cache-aware schedulers keep together ("process:NAME=off", ...); with `strict` what is not modelled raises.
+///
+/// Raises WarmcoreError if it cannot be understood.
+#[pyclass(frozen, module = "warmcore")]
+pub struct Workload {
+    asked: WorkloadText,
+    read: Named<Work>,
+}
+
+/// A workload as it was asked for.
+#[derive(Clone, Default)]
+pub struct WorkloadText {
+    /// The text.
+    pub text: String,
+    profiles: Option<PathBuf>,
+    assume_profile: Option<String>,
+    aggregate: Vec<String>,
+    strict: bool,
+}
+
+impl WorkloadText {
+    /// The profile that tasks without one have.
+    pub fn assumed(&self) -> Option<&str> {
+        self.assume_profile.as_deref()
+    }
+
+    /// Another workload read as this one is, or this one by its own text.
+    pub fn read(&self, machine: Option<&Machine>, text: &str) -> Result<Named<Work>, Trouble> {
+        let profiles = self.profiles.as_deref().map(load::profiles).transpose()?.unwrap_or_default();
+        let assume_profile = self.assumed();
+        let options = Options { strict: self.strict, profiles: &profiles, assume_profile, ..Options::default() };
+        let mut workload = match machine {
+            Some(machine) => load::workload_on(machine, text, &options)?,
+            None => load::workload(text, &options)?,
+        };
+        load::aggregate(&mut workload, &self.aggregate)?;
+        Ok(workload)
+    }
+}
+
+#[pymethods]
+impl Workload {
+    #[new]
+    #[pyo3(signature = (text, *, profiles=None, assume_profile=None, aggregate=Vec::new(), strict=false))]
+    fn new(
+        text: PathBuf,
+        profiles: Option<PathBuf>,
+        assume_profile: Option<String>,
+        aggregate: Vec<String>,
+        strict: bool,
+    ) -> PyResult<Self> {
+        let text = text.to_string_lossy().into_owned();
+        let asked = WorkloadText { text, profiles, assume_profile, aggregate, strict };
+        let read = asked.read(None, &asked.text)?;
+        Ok(Self { asked, read })
+    }
+
+    /// What it is called.
+    #[getter]
+    fn name(&self) -> &str {
+        &self.read.value.name
+    }
+
+    /// Names of the tasks that are there from the start, in order.
+    #[getter]
+    fn tasks(&self) -> Vec<String> {
+        self.read.value.tasks.iter().map(|task| task.name.clone()).collect()
+    }
+
+    /// What of it is accepted and not modelled.
+    #[getter]
+    fn warnings(&self) -> Vec<String> {
+        self.read.value.warnings.iter().map(describe_warning).collect()
+    }
+
+    /// The workload in rt-app's format, which a file may hold. Raises WarmcoreError if that cannot say it.
+    fn to_rtapp(&self) -> PyResult<String> {
+        Ok(warmcore_workload::to_rtapp(&self.read.value).map_err(Trouble::new)?)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<warmcore.Workload {}: {} tasks>", self.read.source, self.read.value.tasks.len())
+    }
+}
+
+/// A workload, or what names one.
+#[derive(FromPyObject)]
+pub enum WorkloadLike<'py> {
+    /// One that was read.
+    Workload(PyRef<'py, Workload>),
+    /// A text or a path.
+    Text(PathBuf),
+}
+
+impl WorkloadLike<'_> {
+    /// How it was asked for.
+    pub fn asked(&self) -> WorkloadText {
+        match self {
+            Self::Workload(workload) => workload.asked.clone(),
+            Self::Text(text) => WorkloadText { text: text.to_string_lossy().into_owned(), ..WorkloadText::default() },
+        }
+    }
+}
