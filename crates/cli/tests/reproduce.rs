@@ -17,7 +17,7 @@ fn it_is_computed_whole_and_into_a_directory_of_its_own() {
 #[test]
 fn placement_by_cache_sets_is_computed_with_both_dispatchers() {
     let scratch = Scratch::new();
-    let words = "study run papers/cdf-dio --trials 2 --json --out kept";
+    let words = "study run papers/cdf-dio --trials 1 --json --out kept";
     let ran = scratch.run(words).exits_with(3);
     let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
     says_what_its_schema_says(&scratch, &document, "cdf-dio", words);
