@@ -137,7 +137,11 @@ const RATES: [(&str, &str, &str); 4] = [
 ];
 
 /// Percentiles of a workload's own recorders.
-const PERCENTILES: [(&str, f64); 3] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)];
+const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), (RAREST, 0.999)];
+
+/// The percentile that is told only of so many samples that ten lie above it.
+const RAREST: &str = "p999";
+const FEWEST_FOR_RAREST: u64 = 10_000;
 
 /// Every measure of a workload, in the order of documents.
 #[must_use]
@@ -193,7 +197,8 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
             let title = format!("{name} {percentile}");
             let name = recorder_percentile(name, percentile);
             let definition = "percentile of what the workload itself records; an upper edge of a bucket";
-            Measure::of_outcome(&name, &title, Unit::Ns, Better::Lower, definition)
+            let measure = Measure::of_outcome(&name, &title, Unit::Ns, Better::Lower, definition);
+            Measure { optional: *percentile == RAREST, ..measure }
         }));
         let (title, definition) = (format!("{name} mean"), "mean of what the workload itself records");
         measures.push(Measure::of_outcome(&recorder_mean(name), &title, Unit::Ns, Better::Lower, definition));
@@ -409,7 +414,8 @@ pub fn of_run(
             values.insert(HACKBENCH.into(), histogram.max().map(|time| time as f64));
             continue;
         }
-        values.extend(PERCENTILES.iter().map(|(percentile, q)| {
+        let told = |percentile: &str| percentile != RAREST || histogram.count() >= FEWEST_FOR_RAREST;
+        values.extend(PERCENTILES.iter().filter(|(percentile, _)| told(percentile)).map(|(percentile, q)| {
             let value = histogram.quantile(*q).map(|value| value as f64);
             (recorder_percentile(name, percentile), value)
         }));
