@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
+use regex_lite::Regex;
 use warmcore_statistics::Better;
 
 use crate::measures::{Measure, Unit};
