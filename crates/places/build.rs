@@ -14,7 +14,8 @@ const WITHOUT_AGENT: &str = "WARMCORE_WITHOUT_AGENT";
 /// Guests are x86-64 machines.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// Crates the program is made of.
-const SOURCES: [&str; 8] = ["agent", "native", "capture", "workload", "memory", "trace", "statistics", "topology"];
+const SOURCES: [&str; 9] =
+    ["agent", "native", "capture", "options", "workload", "memory", "trace", "statistics", "topology"];
 
 fn main() {
     let out = PathBuf::from(variable("OUT_DIR"));
