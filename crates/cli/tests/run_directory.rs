@@ -406,5 +406,5 @@ fn kernel_threads_are_part_of_the_machine_that_a_run_directory_holds() {
     assert_eq!(trial("run"), trial("third"));
     assert!(trial("run").contains("\"background\":[{\"name\":"));
     let verdict = scratch.run(&compare("--background quiet --keep nothing --json")).exits_with(0).out;
-    assert!(verdict.contains("count nowhere (--background quiet)"), "{verdict}");
+    assert!(verdict.contains("no metric counts them (--background quiet)"), "{verdict}");
 }

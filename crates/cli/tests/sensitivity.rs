@@ -99,7 +99,7 @@ fn a_verdict_on_an_edge_is_told_by_its_neighbours() {
     // Seven threads fit under a cache of eight cores, and cache-aware scheduling gathers them; eight are too many for its rules.
     let found = ratio(7, "--sensitivity=neighbours");
     let sentence = found["sensitivity"]["sentence"].as_str().unwrap();
-    assert!(sentence.starts_with("The verdict stands on an edge: with one task more, cache-aware is "), "{sentence}");
+    assert!(sentence.starts_with("The verdict is on an edge: with one task more, cache-aware is "), "{sentence}");
     assert!(sentence.ends_with("the verdict is the same with one task less, one core less."), "{sentence}");
     let variations = found["sensitivity"]["variations"].as_array().unwrap();
     for (variation, threads) in variations.iter().zip([8, 6]) {

@@ -212,7 +212,7 @@ fn neighbours_in_words(unchanged: &ComparisonDocument, variations: &[Variation])
     }
     let mut parts = Vec::new();
     if !turning.is_empty() {
-        parts.push(format!("The verdict stands on an edge: {}", turning.join("; ")));
+        parts.push(format!("The verdict is on an edge: {}", turning.join("; ")));
     }
     if !same.is_empty() {
         parts.push(format!("the verdict is the same with {}", same.join(", ")));

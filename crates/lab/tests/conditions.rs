@@ -42,7 +42,7 @@ const DRAWN: &str = r#"{ "tasks": { "a": { "instance": 0 } }, "warmcore": { "tas
 fn a_verdict_about_hardware_threads_names_what_they_take_of_each_other_and_who_says_so() {
     let named = |percent| {
         let document = compared("1s1n1l2c2t", CONSTANT, percent).unwrap();
-        document.conditions.into_iter().find(|condition| condition.contains("busy thread")).unwrap()
+        document.conditions.into_iter().find(|condition| condition.contains("busy sibling")).unwrap()
     };
     let default = named(None);
     for part in ["1.65 times as long", "(assumed; --smt-slowdown)"] {
@@ -51,7 +51,7 @@ fn a_verdict_about_hardware_threads_names_what_they_take_of_each_other_and_who_s
     assert!(named(Some(100)).contains("2 times as long (given;"), "{}", named(Some(100)));
     assert!(named(Some(0)).contains("1 times as long"), "{}", named(Some(0)));
     let without = compared("1s1n1l4c1t", CONSTANT, None).unwrap();
-    assert!(!without.conditions.iter().any(|condition| condition.contains("busy thread")));
+    assert!(!without.conditions.iter().any(|condition| condition.contains("busy sibling")));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_verdict_says_that_an_llc_was_chosen_and_nobody_could_be_pulled_there() {
     let said = |threads: u32, scheduler| {
         let workload = format!(r#"{{ "tasks": {{ "a": {{ "instance": {threads}, "loop": 1, "run": 500000 }} }} }}"#);
         let document = compared_under(["eevdf", scheduler], "1s1n3l4c1t", &workload, None).unwrap();
-        document.conditions.into_iter().find(|condition| condition.contains("nobody could be pulled there"))
+        document.conditions.into_iter().find(|condition| condition.contains("no thread could be pulled there"))
     };
     let apart = said(3, "cache-aware").expect("it says so");
     for part in ["cache-aware chose a preferred LLC", "in 3 of 3 trials", "docs/models/cache-aware.md"] {

@@ -175,7 +175,7 @@ fn check_gap(gap: &Gap, (explains, margin): (Explains, f64), finding: Finding, r
         gap.sentence
     );
     if explains == Explains::TaskTime {
-        assert!(!shown || gap.sentence.starts_with("Beside "), "{what}: {}", gap.sentence);
+        assert!(!shown || gap.sentence.starts_with("Task time, which does not explain "), "{what}: {}", gap.sentence);
         return;
     }
     assert!(

@@ -307,7 +307,7 @@ fn task_table(out: &mut impl Write, entries: &[TaskEntry<'_>]) -> io::Result<()>
         "preempted",
         "most by",
         "worst wakeup, at",
-        "waited most behind",
+        "waited most for",
     ];
     line(out, heading)?;
     for entry in entries {

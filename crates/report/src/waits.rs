@@ -32,7 +32,7 @@ impl Occupant {
             Self::Other(thread) => {
                 tables.foreign.get(thread as usize).map_or_else(|| "?".to_owned(), RecordedThread::label)
             }
-            Self::Nobody => "nobody (the CPU was idle, or came out of idle)".to_owned(),
+            Self::Nobody => "no thread (it was idle, or came out of idle)".to_owned(),
         }
     }
 }

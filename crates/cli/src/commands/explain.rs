@@ -118,7 +118,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
             let _ = writeln!(text, "last placement: {place}");
         }
         for behind in waited_behind(scene, arguments, &waits).iter().take(MOST_BEHIND) {
-            let _ = writeln!(text, "waited {} behind {}", duration(behind.ns as f64), behind.who);
+            let _ = writeln!(text, "waited {} for the CPU, held by {}", duration(behind.ns as f64), behind.who);
         }
         shown.iter().for_each(|migration| text.push_str(&in_words(migration, machine, &scene.tasks)));
         text.push('\n');

@@ -138,7 +138,7 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
     let (label, base_label, title) = (&pair.own.label, &pair.base.label, &judged.metric.title);
     let trials = match of_base == of_own {
         true => format!("in trial {of_own}, the middle one"),
-        false => format!("in trial {of_own}, the middle one, beside trial {of_base} of {base_label}"),
+        false => format!("in trial {of_own}, the middle one, compared with trial {of_base} of {base_label}"),
     };
     let sentence = match (tie, explains) {
         (Some(tie), _) => format!("{label} and {base_label} {tie} in {title}: there is no difference to explain"),
@@ -357,7 +357,7 @@ pub(super) fn of_task_time(
         (Some((metric, how)), _) => {
             format!("{label} and {base_label} {how} in {metric}: there is no difference to explain")
         }
-        (None, Some((metric, _))) => format!("Beside {metric}, which this does not explain: {text}"),
+        (None, Some((metric, _))) => format!("Task time, which does not explain {metric}: {text}"),
         (None, None) => text,
     };
     Gap { label: label.to_owned(), trials: None, ratio: None, difference, lines, sentence }

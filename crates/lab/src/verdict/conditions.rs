@@ -79,8 +79,8 @@ fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
     let trials: Vec<u64> = apart.iter().enumerate().filter(held).map(|(_, count)| *count).collect();
     (2 * trials.len() >= apart.len()).then(|| {
         format!(
-            "{} chose a preferred LLC and nobody could be pulled there in {} of {} trials: at up to {} scans of a trial each \
-             thread elsewhere ran alone in its LLC, from which balancing takes nobody (docs/models/cache-aware.md)",
+            "{} chose a preferred LLC and no thread could be pulled there in {} of {} trials: at up to {} scans of a trial each \
+             thread elsewhere ran alone in its LLC, from which balancing takes none (docs/models/cache-aware.md)",
             scheduler.label,
             trials.len(),
             apart.len(),
@@ -150,10 +150,10 @@ fn background(machine: &Machine) -> Option<String> {
     let interrupts = if background.interrupts.is_empty() {
         ""
     } else {
-        ", and what interrupts take is time of whoever they interrupt"
+        ", and interrupts take their time from the interrupted task"
     };
     let said = format!(
-        "threads of the kernel itself run beside the workload and count nowhere{interrupts} (--background {})",
+        "kernel threads run next to the workload, and no metric counts them{interrupts} (--background {})",
         background.name
     );
     (!background.is_empty()).then_some(said)
@@ -164,9 +164,6 @@ fn shared_cores(machine: &Machine) -> Option<String> {
     let slowdown = machine.costs().smt_slowdown();
     let origin = machine.origin("costs.smt_slowdown_percent").map_or_else(String::new, |origin| origin.short() + "; ");
     (machine.smt_width() > 1).then(|| {
-        format!(
-            "beside a busy thread of its core work takes {} times as long ({origin}--smt-slowdown)",
-            decimal(1.0 + slowdown)
-        )
+        format!("work next to a busy sibling takes {} times as long ({origin}--smt-slowdown)", decimal(1.0 + slowdown))
     })
 }
