@@ -24,6 +24,9 @@ pub const WIDTH: f64 = 760.0;
 /// Width of figures of one scheduler, which stand side by side: that of a column of a paper.
 pub const PANEL: f64 = 440.0;
 
+/// Tasks up to which each has a line of its own, if nothing else is asked for.
+const MOST_LINES: usize = 64;
+
 /// The axes that the figures of all schedulers share, as they stand side by side.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Axes {
@@ -37,6 +40,8 @@ pub struct Axes {
     pub most_moves: u64,
     /// The most moves from any virtual LLC to another one.
     pub most_virtual_moves: u64,
+    /// Tasks up to which each has a line of its own.
+    pub most_lines: usize,
 }
 
 impl Axes {
@@ -52,6 +57,7 @@ impl Axes {
             most_tasks: lengths.fold(1.0, f32::max),
             most_moves: scenes.iter().flat_map(|scene| &scene.record.transitions).copied().max().unwrap_or(0).max(1),
             most_virtual_moves: virtual_moves.copied().max().unwrap_or(0).max(1),
+            most_lines: MOST_LINES,
         }
     }
 }

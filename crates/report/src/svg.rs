@@ -217,7 +217,16 @@ impl Svg {
     #[must_use]
     pub fn standalone_of_width(&self, title: &str, width: Option<&str>) -> String {
         const TITLE: f64 = 34.0;
+        // Width of a letter of a title, about.
+        const LETTER: f64 = 7.6;
         let (w, h) = (coordinate(self.width), coordinate(self.height + TITLE));
+        // A title that is wider than the drawing is set closer, not cut off.
+        let room = self.width - 24.0;
+        let closer = if title.chars().count() as f64 * LETTER > room {
+            format!(" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\"", coordinate(room))
+        } else {
+            String::new()
+        };
         let title = escape(title);
         // Without a height the view box decides it.
         let size = width
@@ -225,7 +234,7 @@ impl Svg {
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" \
              {size} role=\"img\">\n<title>{title}</title>\n<style>{STANDALONE_STYLE}{colours}</style>\n\
-             <rect width=\"{w}\" height=\"{h}\" fill=\"#ffffff\"/>\n<text x=\"12\" y=\"22\" class=\"t h\">{title}</text>\n\
+             <rect width=\"{w}\" height=\"{h}\" fill=\"#ffffff\"/>\n<text x=\"12\" y=\"22\" class=\"t h\"{closer}>{title}</text>\n\
              <g transform=\"translate(0 {TITLE})\">\n{body}</g>\n</svg>\n",
             colours = crate::colour::series_style(),
             body = self.body
@@ -265,5 +274,13 @@ mod tests {
         assert!((22.3..=24.0).contains(&placed(0.0, "600 ms")));
         assert_eq!(placed(PANEL / 2.0, "600 ms"), PANEL / 2.0);
         assert_eq!(placed(100.0, &"too long for the drawing ".repeat(9)), 100.0);
+    }
+
+    #[test]
+    fn a_title_is_whole_however_long_it_is() {
+        let of = |title: &str| Svg::new(PANEL, 40.0).standalone(title);
+        assert!(!of("Short").contains("textLength"));
+        let long = "Figure 3: sysbench with 128 threads on one core under ULE";
+        assert!(of(long).contains("textLength=\"416\"") && of(long).contains(&format!(">{long}</text>")));
     }
 }

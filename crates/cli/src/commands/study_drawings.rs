@@ -13,6 +13,9 @@ use crate::commands::report::report_failure;
 use crate::failure::Failure;
 use crate::signals::Signals;
 
+/// Tasks up to which each has a line: sources draw each of 128 threads.
+const MOST_LINES: usize = 256;
+
 /// The page of a study's figures.
 fn gallery_name(study: &str) -> String {
     format!("figures-{study}.html")
@@ -55,7 +58,7 @@ pub fn draw(plan: &Plan, out: &Path, signals: &Signals) -> Result<Vec<String>, F
 
 fn figure_of(drawing: &Drawing, run: &Run, scheduler: usize) -> Option<Figure> {
     let scene = &run.scenes[scheduler];
-    let axes = figures::Axes::of(&run.scenes);
+    let axes = figures::Axes { most_lines: MOST_LINES, ..figures::Axes::of(&run.scenes) };
     match drawing.kind {
         DrawingKind::RunTimeOfApplications => figures::lines::cumulative_by_application(scheduler, scene),
         DrawingKind::RunTimeOfTasks => figures::lines::cumulative(scheduler, scene, &axes),

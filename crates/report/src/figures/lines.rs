@@ -15,8 +15,6 @@ use crate::svg::{Anchor, Svg};
 
 /// Points of a line.
 const POINTS: usize = 200;
-/// Tasks up to which each has a line of its own.
-const MOST_LINES: usize = 64;
 /// Groups beyond this share bands: more could not be told apart.
 const MOST_BANDS: usize = 24;
 /// Groups that the key names.
@@ -199,7 +197,7 @@ pub fn cumulative(index: usize, scene: &Scene, axes: &Axes) -> Option<Figure> {
                 [time_ns(point), spread.least, spread.median, spread.most].map(|value| (value as u64).to_string());
             csv.row(&[&row.label, &row.tasks.len().to_string(), &cells[0], &cells[1], &cells[2], &cells[3]]);
         }
-        if row.tasks.len() > 1 && scene.tasks.len() <= MOST_LINES {
+        if row.tasks.len() > 1 && scene.tasks.len() <= axes.most_lines {
             for task in &row.tasks {
                 let line: Vec<_> = (0..=POINTS).map(|point| plot.at(time_ns(point), of(*task, point) as f64)).collect();
                 plot.svg.polyline(&line, &format!("k thin k{}", series(at)), &scene.tasks[*task].name);
@@ -236,7 +234,7 @@ fn one_score(index: usize, scene: &Scene, axes: &Axes, (score, name): (usize, &s
     let (low, high) = (low.min(0.0), high.max(0.0));
     let mut plot = Plot::new(scene, axes, low, high, name.ends_with("_ns"), &title.to_lowercase());
     let time_ns = |bin: usize| tracks.time_ns(bin) as f64;
-    let each = scene.tasks.len() <= MOST_LINES;
+    let each = scene.tasks.len() <= axes.most_lines;
     let mut csv = if each {
         Csv::new(&["row", "task", "name", "time_ns", name])
     } else {
