@@ -306,7 +306,6 @@ fn nothing_that_is_typed_is_ignored() {
         ("memory -m spr32 --task spin@0 --caches sets=hashed,sets=address".to_owned(), "sets is set twice"),
         ("memory -m spr32 --task spin@0 --caches llc=lru2".to_owned(), "it is one of lru, tree-plru"),
         ("memory -m spr32 --task spin@0 --pages page=4KiB,page=8KiB".to_owned(), "page is set twice"),
-        ("study run papers/cdf-dio --short".to_owned(), "without --short"),
         ("study run answers/cpu-quota --strict".to_owned(), "--strict"),
         ("list machines spin:-n1".to_owned(), "only the list of metrics takes a workload"),
         ("reference completions bash --out x".to_owned(), "--out"),

@@ -90,7 +90,7 @@ fn documents_say_what_their_schemas_say() {
         ("memory -m 2s1n1l2c1t --task mysql-select@0,2 --time 100us --warm-up 50us --json", "memory-run"),
         ("memory -m 2s1n1l2c1t --task spin@0 --time 50us --warm-up 0us --pages page=4KiB --json", "memory-run"),
         ("validate memory X5 --seeds 1 --quick --json", "memory-validation"),
-        ("study run papers/ule-cfs --only left --trials 1 --json", "study"),
+        ("study run papers/characterisation --only underloaded --trials 1 --json", "study"),
         ("study run answers/nice-shares --sensitivity=2 --trials 1 --json", "study-sensitivity"),
         ("list studies --json", "study-plan"),
         ("study show answers/cpu-quota --json", "study-plan"),

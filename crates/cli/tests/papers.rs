@@ -1,11 +1,16 @@
 //! Papers as studies: a paper is one file, its rows are judged one by one, its figures are drawn again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::common::Scratch;
 use serde_json::Value;
+use warmcore_study::document::{ExpectationResult, StudyDocument, decimal};
+use warmcore_study::figure::{Value as FigureValue, ValueError};
+use warmcore_study::file::{Expectation, Study};
+use warmcore_study::library;
+use warmcore_study::score::{Score, Values};
 
 /// A paper that nobody wrote: spinners share a CPU, for each number of them what was measured. No line of Rust knows it.
 fn paper(band_of_four: &str) -> String {
@@ -71,7 +76,9 @@ fn a_paper_is_one_file_and_a_wrong_band_in_it_is_caught() {
 fn a_paper_is_what_its_file_says_and_what_cannot_be_simulated_is_shown_and_not_scored() {
     let scratch = Scratch::new();
     let ran = scratch.run("study run papers/characterisation --trials 1").exits_with(0);
-    for words in ["not answerable here", "not expressible", "a frequency governor"] {
+    for words in
+        ["not answerable here", "not expressible", "a frequency governor", "another protocol, not scored (inside)"]
+    {
         assert!(ran.out.contains(words), "{words}\n{}", ran.out);
     }
 }
@@ -88,15 +95,16 @@ fn figures_of_a_source_are_drawn_from_the_runs_of_what_was_asked_for() {
     }
 }
 
-/// Spinners that are set free: one row asked for needs one cell.
+/// One row asked for needs one cell.
 #[test]
 fn a_row_is_simulated_alone() {
     let scratch = Scratch::new();
-    let ran = scratch.run("study run papers/ule-cfs --only left --trials 1 --json --out kept").exits_with(0);
+    let ran =
+        scratch.run("study run papers/characterisation --only underloaded --trials 1 --json --out kept").exits_with(0);
     let document: Value = serde_json::from_str(&ran.out).expect("one document");
     let study = &document["studies"][0];
     assert_eq!((study["expectations"].as_array().unwrap().len(), study["cells"].as_array().unwrap().len()), (1, 1));
-    assert_eq!(study["expectations"][0]["judgement"], "right", "380 of 512 leave core 0 within a fifth of a second");
+    assert_eq!(study["expectations"][0]["judgement"], "right", "EEVDF migrates nobody on an underloaded machine");
 }
 
 #[test]
@@ -132,10 +140,10 @@ fn judgements_are_repeated_with_assumed_costs_changed() {
 /// The page has a row for each of the 37 applications of the ULE paper, and the study what stands for it.
 #[test]
 fn the_page_and_the_study_have_the_same_programs() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = fs::read_to_string(root.join("docs/reproductions.md")).unwrap();
+    let root = root();
+    let page = fs::read_to_string(root.join("docs/sources/ule-cfs.md")).unwrap();
     let study = fs::read_to_string(root.join("studies/papers/ule-cfs.toml")).unwrap();
-    let (_, section) = page.split_once("#### The 37 applications").expect("the section is there");
+    let (_, section) = page.split_once("## The 37 applications").expect("the section is there");
     let rows: Vec<Vec<&str>> = section
         .lines()
         .skip_while(|line| !line.starts_with("|---"))
@@ -157,4 +165,164 @@ fn the_page_and_the_study_have_the_same_programs() {
         single + 10
     );
     assert!(study.contains(&means), "{means}");
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The sources as the studies are, with the values that the page of reproductions names.
+fn judged() -> StudyDocument {
+    let page = fs::read_to_string(root().join("docs/reproductions.md")).unwrap();
+    let named = page.split(['(', ')']).find(|word| word.starts_with("../results/") && word.ends_with("values.toml"));
+    let path = root().join("docs").join(named.expect("the page names its values"));
+    let values = Values::read(&path).unwrap();
+    let value = |study: &Study, of: &Expectation| {
+        let found = values.get(&study.name, &of.name).map(FigureValue::One);
+        found.ok_or_else(|| ValueError::NotHere("no value".into()))
+    };
+    let document = StudyDocument::of_values(&library::find("papers").unwrap(), &value);
+    assert_eq!(values.unknown(&document), [""; 0], "values of rows that are none");
+    document
+}
+
+/// What is expected of a page between its marks, or of all of it; with UPDATE_PAGES=1 the page is made so.
+fn expect_page(name: &str, marks: Option<(&str, &str)>, text: &str) {
+    let path = root().join(name);
+    let page = fs::read_to_string(&path).unwrap_or_default();
+    let made = match marks {
+        None => text.to_owned(),
+        Some((begin, end)) => {
+            let (before, rest) = page.split_once(begin).unwrap_or_else(|| panic!("{name} has no {begin}"));
+            let (_, after) = rest.split_once(end).unwrap_or_else(|| panic!("{name} has no {end}"));
+            format!("{before}{begin}\n\n{text}\n{end}{after}")
+        }
+    };
+    if page != made && std::env::var_os("UPDATE_PAGES").is_some() {
+        fs::write(&path, &made).unwrap();
+    } else {
+        assert!(page == made, "{name} is not what the studies make of it; UPDATE_PAGES=1 makes it again");
+    }
+}
+
+/// How a row came out, in a word for the page of all items and in a sentence for the page of its source.
+fn outcome(of: &ExpectationResult) -> (&'static str, String) {
+    let word = match (&of.mark, of.value) {
+        (_, None) => "no value here",
+        (Some(_), _) => "shown, not scored",
+        (None, _) if of.is_inside() => "works",
+        (None, _) if of.sign_right == Some(true) => "in part",
+        (None, _) => "does not hold",
+    };
+    let why = of.mark.as_ref().map_or(String::new(), |mark| format!(": {}", mark.why));
+    let words = if of.value.is_none() { "no value here".to_owned() } else { of.words() };
+    (word, format!("{words}{why}"))
+}
+
+#[test]
+fn the_pages_of_the_sources_have_every_row_as_the_studies_judge_it() {
+    let document = judged();
+    expect_page("docs/reproductions.md", Some(("<!-- score -->", "<!-- end -->")), &Score::markdown(&document));
+    for study in &document.studies {
+        let mut text = String::from("| row | published | here | band | judgement |\n|---|--:|--:|--:|---|\n");
+        for of in &study.expectations {
+            let [published, value] = [of.published, of.value].map(decimal);
+            let (_, words) = outcome(of);
+            text.push_str(&format!("| {} | {published} | {value} | {} | {words} |\n", of.name, of.band()));
+        }
+        for of in &study.not_asked {
+            text.push_str(&format!("| {} | | | | missing: {} |\n", of.name, of.missing.missing));
+        }
+        let mark = format!("<!-- rows: {} -->", study.name);
+        expect_page(&format!("docs/sources/{}.md", study.name), Some((&mark, "<!-- end -->")), &text);
+    }
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Items {
+    item: Vec<Item>,
+}
+
+/// What a source has besides rows of numbers.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Item {
+    source: String,
+    kind: String,
+    what: String,
+    state: String,
+    #[serde(default)]
+    see: String,
+    #[serde(default)]
+    note: String,
+}
+
+#[test]
+fn the_page_of_items_is_complete_and_what_works_names_a_command_or_a_test_that_is_there() {
+    const STATES: [&str; 7] =
+        ["works", "in part", "does not hold", "shown, not scored", "no value here", "missing", "outside"];
+    let items: Items = toml::from_str(&fs::read_to_string(root().join("docs/sources.toml")).unwrap()).unwrap();
+    let document = judged();
+    let (mut text, mut counts) = (String::new(), BTreeMap::<&str, usize>::new());
+    for study in &document.studies {
+        text.push_str(&format!(
+            "\n## {}\n\n{} Its page: [{2}](sources/{2}.md).\n",
+            study.title, study.question, study.name
+        ));
+        text.push_str("\n| kind | what | where | state |\n|---|---|---|---|\n");
+        for item in items.item.iter().filter(|item| item.source == study.name) {
+            let state = STATES.into_iter().find(|state| *state == item.state);
+            *counts
+                .entry(state.unwrap_or_else(|| panic!("{}: there is no state {}", item.what, item.state)))
+                .or_default() += 1;
+            assert!(state != Some("works") || !item.see.is_empty(), "{} works, and says not where", item.what);
+            check_place(&item.see, &document);
+            let see = if item.see.is_empty() { String::new() } else { format!("`{}`", item.see) };
+            let note = if item.note.is_empty() { String::new() } else { format!(": {}", item.note) };
+            text.push_str(&format!("| {} | {} | {see} | {}{note} |\n", item.kind, item.what, item.state));
+        }
+        for of in &study.expectations {
+            let (state, _) = outcome(of);
+            *counts.entry(state).or_default() += 1;
+            let part = of.name.split(',').next().unwrap_or_default();
+            text.push_str(&format!("| row | {} | `--only \"{part}\"` | {state} |\n", of.name));
+        }
+        for of in &study.not_asked {
+            *counts.entry("missing").or_default() += 1;
+            text.push_str(&format!("| row | {} | | missing: {} |\n", of.name, of.missing.missing));
+        }
+    }
+    let known = |source: &str| document.studies.iter().any(|study| study.name == source);
+    items.item.iter().for_each(|item| assert!(known(&item.source), "{}: no source {}", item.what, item.source));
+    let counted: Vec<String> =
+        STATES.iter().filter_map(|state| Some(format!("{} {state}", counts.get(state)?))).collect();
+    let head = format!(
+        "# Every item of the five sources\n\nEvery mechanism, experiment, figure and row of the sources that [reproductions](reproductions.md) scores, where it can be seen, and its state: \
+         {} items, {}. Rows are run by `warmcore study run papers/SOURCE` with what the table names. A row *works* if it is scored and inside its band, *in part* if its sign alone is right.\n\n\
+         `crates/cli/tests/papers.rs` makes this page of `docs/sources.toml`, of the studies and of the kept values, and checks that every command and test is there.\n",
+        counts.values().sum::<usize>(),
+        counted.join(", ")
+    );
+    expect_page("docs/sources.md", None, &format!("{head}{text}"));
+}
+
+/// Whether a place is there: a test or a drawing in a file, or a command of which it is a row, or that runs.
+fn check_place(place: &str, document: &StudyDocument) {
+    if let Some((file, name)) = place.split_once("::") {
+        let text = fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{place}: {error}"));
+        let is_there = text.contains(&format!("fn {name}(")) || text.contains(&format!("name = \"{name}\""));
+        assert!(is_there, "{place}: there is no such test or drawing");
+    } else if let Some(rest) = place.strip_prefix("warmcore study run papers/") {
+        let (name, only) =
+            rest.split_once(" --only ").map_or((rest, ""), |(name, only)| (name, only.trim_matches('"')));
+        let study = document.studies.iter().find(|study| study.name == name);
+        let study = study.unwrap_or_else(|| panic!("{place}: there is no such study"));
+        let has = |part: &str| study.expectations.iter().any(|of| of.name.contains(part));
+        assert!(only.split(',').all(has), "{place}: no row has such a name");
+    } else if !place.is_empty() {
+        let command =
+            place.strip_prefix("warmcore ").unwrap_or_else(|| panic!("{place} is neither a command nor a test"));
+        Scratch::new().run(command).exits_with(0);
+    }
 }

@@ -4,13 +4,13 @@ use crate::common::Scratch;
 use crate::documents::says_what_its_schema_says;
 
 #[test]
-fn it_is_computed_whole_and_into_a_directory_of_its_own() {
+fn it_is_a_study_whose_rows_have_the_values_of_its_program() {
     let scratch = Scratch::new();
     scratch.run("reproduce ule-cfs").exits_with(2).complains("`warmcore study run papers/NAME` now");
-    scratch.run("study run papers/cdf-dio --only CDF").exits_with(2).complains("without --only");
-    scratch.run("study run papers/cdf-dio answers").exits_with(2).complains("without other studies");
+    scratch.run("study run papers/cdf-dio --only nothing").exits_with(2).complains("nothing is expected under a name");
+    scratch.run("study run papers/cdf-dio --sensitivity").exits_with(2).complains("have no machine whose costs");
     scratch.write("kept", "");
-    scratch.run("study run papers/cdf-dio --out kept").exits_with(2).complains("not empty");
+    scratch.run("study run papers/cdf-dio --out kept").exits_with(2).complains("holds something else");
 }
 
 /// The strategies against contention: rows without experiments, a table of all readings, and figures.
@@ -18,14 +18,15 @@ fn it_is_computed_whole_and_into_a_directory_of_its_own() {
 fn placement_by_cache_sets_is_computed_with_both_dispatchers() {
     let scratch = Scratch::new();
     let words = "study run papers/cdf-dio --trials 1 --json --out kept";
-    let ran = scratch.run(words).exits_with(3);
+    // One workload does not give what eight give, so it may end with 3.
+    let ran = scratch.run(words);
     let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
-    says_what_its_schema_says(&scratch, &document, "cdf-dio", words);
-    assert_eq!(std::fs::read_to_string(scratch.path("kept/cdf-dio.json")).unwrap(), ran.out);
-    let rows = document["rows"].as_array().unwrap();
-    let outside = rows.iter().filter(|row| row["inside"] == false).count();
-    assert!(document["outside"] == outside && rows.len() == 16, "{}", ran.out);
-    let ours = |row: usize| rows[row]["ours"].as_f64().unwrap();
+    says_what_its_schema_says(&scratch, &document, "study", words);
+    assert_eq!(std::fs::read_to_string(scratch.path("kept/study.json")).unwrap(), ran.out);
+    let rows = document["studies"][0]["expectations"].as_array().unwrap();
+    let score = &document["studies"][0]["score"];
+    assert!(score["rows"] == 10 && score["without_value"] == 0 && rows.len() == 19, "{}", ran.out);
+    let ours = |row: usize| rows[row]["value"].as_f64().unwrap();
     assert!(ours(0) > 1.1 && (0.9..1.1).contains(&ours(1)), "{} waits, {} queues", ours(0), ours(1));
     let table = std::fs::read_to_string(scratch.path("kept/table.csv")).unwrap();
     assert!(

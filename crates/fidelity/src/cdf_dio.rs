@@ -8,9 +8,10 @@ pub mod machine;
 pub mod search;
 pub mod workload;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use warmcore_schedulers::contention::{Cdf, ContentionError, Strategy, Variant};
-use warmcore_statistics::Sample;
 
 use self::machine::{Addresses, Dispatch, Geometry, LAST_COMMIT, Outcome, PAPER, Setup, variation};
 use self::workload::Accesses;
@@ -71,83 +72,39 @@ fn p99(outcome: &Outcome) -> f64 {
 /// How a figure of the paper follows.
 type FigureOf = fn(&Runs) -> f64;
 
-/// The paper's figures: what each is, what was published (nothing where that is words), and how it follows.
-const FIGURES: [(&str, Option<f64>, FigureOf); 8] = [
-    ("L2 hit rate, DIO over RR", Some(1.17), |runs| l2(&runs.dio) / l2(&runs.round_robin)),
-    ("L2 hit rate, CDF 0.7 over RR", Some(1.26), |runs| l2(runs.cdf(7)) / l2(&runs.round_robin)),
-    ("L2 hit rate, CDF 0.7 over DIO", Some(1.082), |runs| l2(runs.cdf(7)) / l2(&runs.dio)),
-    ("L2 hit rate, CDF 0.3 over DIO", Some(1.03), |runs| l2(runs.cdf(3)) / l2(&runs.dio)),
-    ("variation of group loads, the best CDF over DIO", Some(0.82), |runs| {
-        runs.best(Outcome::load_variation) / runs.dio.load_variation()
-    }),
-    ("p99 of waits, CDF 0.3 over DIO", Some(0.86), |runs| p99(runs.cdf(3)) / p99(&runs.dio)),
-    ("p99 of waits, the best CDF over RR", Some(1.17), |runs| runs.best(p99) / p99(&runs.round_robin)),
-    ("L1 hit rate, the farther of DIO and CDF 0.7 from RR, over RR", None, |runs| {
+/// The paper's figures, by name, and how each follows.
+const FIGURES: [(&str, FigureOf); 11] = [
+    ("l2_hit_rate_dio_over_rr", |runs| l2(&runs.dio) / l2(&runs.round_robin)),
+    ("l2_hit_rate_cdf_7_over_rr", |runs| l2(runs.cdf(7)) / l2(&runs.round_robin)),
+    ("l2_hit_rate_cdf_7_over_dio", |runs| l2(runs.cdf(7)) / l2(&runs.dio)),
+    ("l2_hit_rate_cdf_3_over_dio", |runs| l2(runs.cdf(3)) / l2(&runs.dio)),
+    ("l2_hit_rate_worst_cdf_over_dio", |runs| runs.cdf.iter().map(l2).fold(f64::INFINITY, f64::min) / l2(&runs.dio)),
+    ("l3_hit_rate_cdf_7_over_rr", |runs| runs.cdf(7).hit_rates[2] / runs.round_robin.hit_rates[2]),
+    ("load_variation_best_cdf_over_dio", |runs| runs.best(Outcome::load_variation) / runs.dio.load_variation()),
+    ("load_variation_best_cdf_over_rr", |runs| runs.best(Outcome::load_variation) / runs.round_robin.load_variation()),
+    ("p99_of_waits_cdf_3_over_dio", |runs| p99(runs.cdf(3)) / p99(&runs.dio)),
+    ("p99_of_waits_best_cdf_over_rr", |runs| runs.best(p99) / p99(&runs.round_robin)),
+    // The farther of DIO and CDF 0.7 from RR.
+    ("l1_hit_rate_over_rr", |runs| {
         let [dio, cdf] = [&runs.dio, runs.cdf(7)].map(|run| run.hit_rates[0] / runs.round_robin.hit_rates[0]);
         if (dio - 1.0).abs() > (cdf - 1.0).abs() { dio } else { cdf }
     }),
 ];
 
-/// One of the paper's figures, computed with a dispatcher.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Row {
-    /// What it is.
-    pub figure: &'static str,
-    /// `blocking`, the published program's, which waits for busy CPUs, or `queue`.
-    pub dispatcher: &'static str,
-    /// What was published; nothing where that is words, or about the other dispatcher.
-    pub published: Option<f64>,
-    /// Median of ours over the seeds; nothing without a seed.
-    pub ours: Option<f64>,
-    /// Ours for each seed.
-    pub points: Vec<f64>,
-    /// Where ours must lie.
-    pub band: [f64; 2],
-    /// Why there.
-    pub reason: &'static str,
-    /// Whether it does.
-    pub inside: bool,
-}
-
-/// Every figure with both dispatchers, the published program's first.
+/// Every figure of each seed, by its name and the dispatcher's: `l2_hit_rate_dio_over_rr_blocking` is the published program's, which waits for
+/// busy CPUs, `…_queue` one that hands tasks out at once.
 ///
 /// # Errors
 /// None but of parameters, which are the paper's.
-pub fn rows(seeds: &[u64]) -> Result<Vec<Row>, ContentionError> {
-    const DISPATCHERS: [Dispatch; 2] = [Dispatch::Blocking, Dispatch::Queue];
-    let runs = |dispatch: Dispatch| seeds.iter().map(|seed| Runs::new(dispatch, *seed)).collect::<Result<Vec<_>, _>>();
-    let runs = [runs(Dispatch::Blocking)?, runs(Dispatch::Queue)?];
-    let of = |(figure, published, compute): &(&'static str, Option<f64>, FigureOf)| {
-        [0, 1].map(|index: usize| {
-            let dispatch = DISPATCHERS[index];
-            let (band, reason) = band(*published, dispatch);
-            let points: Vec<f64> = runs[index].iter().map(compute).collect();
-            let ours = Sample::new(&points).ok().as_ref().and_then(Sample::median);
-            Row {
-                figure,
-                dispatcher: dispatch.name(),
-                published: published.filter(|_| dispatch == Dispatch::Blocking),
-                ours,
-                points,
-                band,
-                reason,
-                inside: ours.is_some_and(|ours| (band[0]..=band[1]).contains(&ours)),
-            }
-        })
-    };
-    Ok(FIGURES.iter().flat_map(of).collect())
-}
-
-fn band(published: Option<f64>, dispatch: Dispatch) -> ([f64; 2], &'static str) {
-    match (published, dispatch) {
-        (None, _) => ([0.97, 1.03], "the paper's words: unchanged by the strategy"),
-        (Some(value), Dispatch::Blocking) => {
-            ([value * 0.9, value * 1.1], "a tenth: five runs whose noise is the host's")
-        }
-        (Some(_), Dispatch::Queue) => {
-            ([0.9, 1.1], "docs/spec/cdf-dio.md section 5: the difference vanishes; within a tenth of none")
+pub fn figures(seeds: &[u64]) -> Result<BTreeMap<String, Vec<f64>>, ContentionError> {
+    let mut found = BTreeMap::new();
+    for dispatch in [Dispatch::Blocking, Dispatch::Queue] {
+        let runs = seeds.iter().map(|seed| Runs::new(dispatch, *seed)).collect::<Result<Vec<_>, _>>()?;
+        for (name, compute) in FIGURES {
+            found.insert(format!("{name}_{}", dispatch.name()), runs.iter().map(compute).collect());
         }
     }
+    Ok(found)
 }
 
 /// One line of the paper's table: a strategy in one of the ways to read the experiment.

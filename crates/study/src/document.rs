@@ -8,9 +8,11 @@ use serde::{Deserialize, Serialize};
 use warmcore_lab::experiment::TOOL_VERSION;
 
 use crate::baseline::{self, Against, Baseline, BaselineResult};
-use crate::file::{Cost, Expectation, Missing, NotAsked, Outside, Study};
+use crate::figure::{self, ValueError};
+use crate::file::{Cost, Expectation, Mark, MarkKind, Missing, NotAsked, Outside, Study};
 use crate::judge::{self, Judged, Judgement, Trials, is_of_the_size};
 use crate::plan::{Plan, PlannedCell};
+use crate::score::Score;
 
 /// Version of the document.
 pub const SCHEMA: &str = "warmcore-study-1";
@@ -55,6 +57,9 @@ pub struct StudyResult {
     /// The earlier result with which figures are compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineResult>,
+    /// How its rows came out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<Score>,
     /// Whether every figure that counts is in its band, or changes by half to twice what was published.
     pub of_the_size: bool,
     /// What this program lacks.
@@ -114,9 +119,15 @@ pub struct ExpectationResult {
     pub size: Option<f64>,
     /// Whether it decides.
     pub counted: bool,
-    /// The parameter that was fitted to it.
+    /// Why it is shown and not scored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fitted: Option<String>,
+    pub mark: Option<Mark>,
+    /// The parameter that was fitted to it, in documents of versions that knew no other mark.
+    #[serde(default, skip_serializing)]
+    fitted: Option<String>,
+    /// Whether it has the published direction; absent where the source claims none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sign_right: Option<bool>,
     /// What is known of an answer outside of its band.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside: Option<Outside>,
@@ -165,7 +176,21 @@ impl StudyDocument {
     #[must_use]
     pub fn new(plan: &Plan, trials: &Trials, baselines: &[Option<Baseline>]) -> Self {
         let of = |study| StudyResult::new(plan, trials, study, baselines.get(study).and_then(Option::as_ref));
-        let studies: Vec<StudyResult> = (0..plan.studies.len()).map(of).collect();
+        Self::of((0..plan.studies.len()).map(of).collect())
+    }
+
+    /// The document of studies and of what was computed elsewhere: the value of each expectation, or why it has none.
+    #[must_use]
+    pub fn of_values(
+        studies: &[Study],
+        value: &dyn Fn(&Study, &Expectation) -> Result<figure::Value, ValueError>,
+    ) -> Self {
+        Self::of(studies.iter().map(|study| StudyResult::of_values(study, value)).collect())
+    }
+
+    /// The document of results.
+    #[must_use]
+    pub fn of(studies: Vec<StudyResult>) -> Self {
         let mut counts = BTreeMap::new();
         for study in &studies {
             *counts.entry(study.judgement.words().to_owned()).or_insert(0) += 1;
@@ -198,7 +223,13 @@ impl StudyDocument {
         if schema != SCHEMA {
             return Err(format!("its schema is `{schema}`; this version reads {SCHEMA}"));
         }
-        serde_json::from_str(text).map_err(|error| error.to_string())
+        let mut document: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        for of in document.studies.iter_mut().flat_map(|study| &mut study.expectations) {
+            if let Some(why) = of.fitted.take() {
+                of.mark = Some(Mark { kind: MarkKind::Fitted, why });
+            }
+        }
+        Ok(document)
     }
 
     /// Studies that were judged.
@@ -210,12 +241,13 @@ impl StudyDocument {
     /// How the studies were judged, and how their figures that count, in sentences.
     #[must_use]
     pub fn conclusion(&self) -> String {
-        const ORDER: [Judgement; 6] = [
+        const ORDER: [Judgement; 7] = [
             Judgement::Right,
             Judgement::RightInSign,
             Judgement::Wrong,
             Judgement::NotAnswerableHere,
             Judgement::Fitted,
+            Judgement::NotScored,
             Judgement::NotExpressible,
         ];
         let said = |number: &dyn Fn(Judgement) -> usize| {
@@ -296,9 +328,9 @@ impl StudyDocument {
             );
             for of in study.expectations.iter().filter(|of| !of.is_only_against()) {
                 let judgement = match (of.unexpected, of.counted) {
-                    (true, _) => format!("{} (!)", of.judgement.words()),
-                    (false, true) => of.judgement.words().to_owned(),
-                    (false, false) => format!("{} (not counted)", of.judgement.words()),
+                    (true, _) => format!("{} (!)", of.words()),
+                    (false, true) => of.words(),
+                    (false, false) => format!("{} (not counted)", of.words()),
                 };
                 rows.push([
                     study.name.clone(),
@@ -325,16 +357,6 @@ impl StudyResult {
         if let Some(earlier) = earlier {
             baseline::compare((plan, index), earlier, (&study.expectations, &mut expectations));
         }
-        let counted = || expectations.iter().filter(|of| of.counted);
-        let scored = counted().filter(|of| of.judgement != Judgement::Fitted).map(|of| of.judgement);
-        let judgement = match (&study.not_expressible, scored.max()) {
-            (Some(_), _) => Judgement::NotExpressible,
-            (None, Some(worst)) => worst,
-            (None, None) => Judgement::Fitted,
-        };
-        let sized = |of: &ExpectationResult| {
-            matches!(of.judgement, Judgement::Right | Judgement::Fitted) || of.size.is_some_and(is_of_the_size)
-        };
         let wrong_models = study.wrong.iter().enumerate().map(|(number, wrong)| {
             let under: Vec<(&Expectation, Judged)> = wrong
                 .rejects
@@ -353,22 +375,48 @@ impl StudyResult {
             }
         });
         Self {
-            name: study.name.clone(),
-            title: study.title.clone(),
-            question: study.question.clone(),
-            source: study.source.clone(),
-            cost: study.cost,
-            note: study.note.clone(),
-            of_the_size: judgement != Judgement::NotExpressible && counted().all(sized),
-            judgement,
             baseline: baseline.map(|of| BaselineResult { file: of.file.clone(), found: earlier.is_some() }),
-            not_expressible: study.not_expressible.clone(),
             wrong_models: wrong_models.collect(),
             cells: plan.cells[index]
                 .iter()
                 .filter(|cell| cell.wrong.is_none())
                 .map(|cell| CellResult::new(plan, study, cell))
                 .collect(),
+            ..Self::judged(study, expectations)
+        }
+    }
+
+    fn of_values(study: &Study, value: &dyn Fn(&Study, &Expectation) -> Result<figure::Value, ValueError>) -> Self {
+        let judged = study.expectations.iter().map(|of| (of, judge::of_value(value(study, of), of)));
+        Self::judged(study, judged.map(|(of, judged)| ExpectationResult::new(of, judged)).collect())
+    }
+
+    /// What a study comes to with these expectations, without what was run for them.
+    fn judged(study: &Study, expectations: Vec<ExpectationResult>) -> Self {
+        let counted = || expectations.iter().filter(|of| of.counted);
+        let scored = counted().filter(|of| of.mark.is_none()).map(|of| of.judgement);
+        let judgement = match (&study.not_expressible, scored.max()) {
+            (Some(_), _) => Judgement::NotExpressible,
+            (None, Some(worst)) => worst,
+            (None, None) => counted().map(|of| of.judgement).max().unwrap_or(Judgement::NotScored),
+        };
+        let sized = |of: &ExpectationResult| {
+            of.mark.is_some() || of.judgement == Judgement::Right || of.size.is_some_and(is_of_the_size)
+        };
+        Self {
+            name: study.name.clone(),
+            title: study.title.clone(),
+            question: study.question.clone(),
+            source: study.source.clone(),
+            cost: study.cost,
+            note: study.note.clone(),
+            score: Some(Score::new(&expectations, study.not_asked.len())),
+            of_the_size: judgement != Judgement::NotExpressible && counted().all(sized),
+            judgement,
+            baseline: None,
+            not_expressible: study.not_expressible.clone(),
+            wrong_models: Vec::new(),
+            cells: Vec::new(),
             expectations,
             not_asked: study.not_asked.clone(),
         }
@@ -414,9 +462,32 @@ impl ExpectationResult {
             judgement: judged.judgement,
             size: judged.size,
             counted: of.counted,
-            fitted: of.fitted.clone(),
+            mark: of.mark.clone(),
+            fitted: None,
+            sign_right: judged.sign_right,
             outside: of.outside.clone(),
             unexpected: judged.unexpected,
+        }
+    }
+
+    /// Whether its value lies in its band, of an expectation that has a value.
+    #[must_use]
+    pub fn is_inside(&self) -> bool {
+        let Some(mark) = &self.mark else { return self.judgement == Judgement::Right };
+        let in_band = |value| self.low.is_none_or(|low| low <= value) && self.high.is_none_or(|high| value <= high);
+        // No effect is not inside where the source claims one.
+        self.value.is_some_and(in_band) && (mark.kind == MarkKind::AllowsNoEffect || self.sign_right != Some(false))
+    }
+
+    /// How it is judged, in words, with its mark.
+    #[must_use]
+    pub fn words(&self) -> String {
+        match &self.mark {
+            Some(mark) if self.judgement == Judgement::NotScored => {
+                let inside = if self.is_inside() { "inside" } else { "outside" };
+                format!("{}, not scored ({inside})", mark.kind.words())
+            }
+            _ => self.judgement.words().to_owned(),
         }
     }
 

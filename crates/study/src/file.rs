@@ -12,8 +12,9 @@
 //! | `[[cell]]` | `name`, `machine`, `workload`, `schedulers`, and if they are not the usual ones `background` (none), `place`, `memory`, `trials` (3), `seed` (1), `max_time`, `warm_up` (the workload's own), `observe`, `assumed` (a [change](warmcore_topology::changed) of what nobody measured of the machine: `wakeup x 1.3`) |
 //! | `[[vary]]` | an axis: `name` and `values`, each put for `{name}` in the texts of cells; or `values` that are tables, each key put for `{key}` but [those that say what is expected](Expected) |
 //! | `[[figure]]` | `name` and `of`, an [expression](crate::figure) that other figures may name |
-//! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; `fitted`: the parameter that was fitted to it, so that it is shown and not scored; `counted = false`: shown and judged without consequence; `better`, `"lower"`, `"higher"` or `"neither"`: compared with the baseline, where no band is needed, and by its own `margin`; `[expect.outside]`: a known answer outside of the band, see [`Outside`]; `each = ["AXIS"]`: one expectation for every value of axes, whose tables say what differs |
-//! | `[[not_asked]]` | `name` of a published figure for which something is `missing` here, and what would `settle` it |
+//! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; one of the [marks](MarkKind) with which it is shown and not scored: `by_definition` (it cannot come out otherwise), `fitted` (which parameter), `protocol` (what is done otherwise than in the source, and why), `allows_no_effect` (why its band contains `neutral` though the source claims an effect, which is refused otherwise), `follows_from` (the row that it is, or follows from), `not_in_source` (why it is asked); `counted = false`: shown and judged without consequence; `better`, `"lower"`, `"higher"` or `"neither"`: compared with the baseline, where no band is needed, and by its own `margin`; `[expect.outside]`: a known answer outside of the band, see [`Outside`]; `each = ["AXIS"]`: one expectation for every value of axes, whose tables say what differs |
+//! | `[[not_asked]]` | `name` of a published row for which something is `missing` here, and what would `settle` it; it counts among all rows |
+//! | `program` | that figures are those of a program of the paper's own, by name; such a study has no cells |
 //! | `[baseline]` | [an earlier result](crate::baseline) with which figures are compared that say what is `better`: `file`, beside the study, and the `margin` up to which a difference does not matter (0.01) |
 //! | `[[drawing]]` | `name`, `title`, what `published` shows, and `of`, what is drawn over time of the first trial: `tasks_per_cpu[cell]`, `run_time_of_tasks[cell]`, `run_time_of_applications[cell]`, `score.NAME[cell]` |
 //! | `[[wrong]]` | a model that must be rejected: `name`, the `scheduler`, `machine` or `workload` that `cells` (all) have instead, and which expectations it `rejects`: one of these must be outside its band |
@@ -22,6 +23,7 @@
 
 mod expect;
 mod form;
+mod mark;
 mod part;
 pub(crate) mod placeholders;
 
@@ -37,6 +39,7 @@ use warmcore_options::MemoryChoice;
 use warmcore_statistics::Better;
 
 pub use self::expect::Expected;
+pub use self::mark::{Mark, MarkKind};
 use crate::figure::{EACH, Expression, Named, ParseError, Selection, did_you_mean};
 
 /// Version of the form.
@@ -67,6 +70,8 @@ pub struct Study {
     pub workloads: Vec<Inline>,
     /// Memory profiles that workloads may name, TOML.
     pub profiles: Option<String>,
+    /// The program whose figures the expectations name, if there are no cells.
+    pub program: Option<String>,
     /// What runs.
     pub cells: Vec<Cell>,
     /// What is varied.
@@ -246,12 +251,13 @@ pub struct Expectation {
     pub against: Option<(Better, f64)>,
     /// From where on a change has a direction; `None` for a quantity that is no change.
     pub neutral: Option<f64>,
-    /// The parameter that was fitted to it.
-    pub fitted: Option<String>,
+    /// Why it is shown and not scored.
+    pub mark: Option<Mark>,
     /// Whether it decides.
     pub counted: bool,
     /// What is known of an answer outside of the band.
     pub outside: Option<Outside>,
+    pub(crate) mark_at: usize,
     pub(crate) at: usize,
     pub(crate) named_at: usize,
 }
@@ -456,6 +462,7 @@ impl Study {
 
     fn check_name(&self, name: Named<'_>) -> Result<(), Problem> {
         let selection = match name {
+            Named::Figure(_) if self.program.is_some() => return Ok(()),
             Named::Figure(name) => {
                 return known("figure", name, self.figures.iter().map(|figure| figure.name.as_str())).map(|_| ());
             }
@@ -551,9 +558,10 @@ impl Expectation {
             reason,
             against: None,
             neutral: Some(1.0),
-            fitted: None,
+            mark: None,
             counted: true,
             outside: None,
+            mark_at: 0,
             at: 0,
             named_at: 0,
         }

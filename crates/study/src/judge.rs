@@ -6,7 +6,7 @@
 //! The *size* is how large the change is in parts of the published one: by logarithms around a positive neutral value, as ratios are
 //! compared, by difference around zero, by ratio where nothing is neutral. Twice and half are *of the size*.
 //!
-//! A figure to which a parameter was fitted is shown and not scored. One that needs what this computer lacks is *not answerable here*.
+//! A figure with a [mark](crate::file::MarkKind), such as one to which a parameter was fitted, is shown and not scored. One that needs what this computer lacks is *not answerable here*.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use warmcore_lab::trial::Trial;
 use warmcore_memory::math::ln;
 
 use crate::figure::{self, EACH, Lookup, Selection, Value, ValueError};
-use crate::file::{Expectation, OutsideKind};
+use crate::file::{Expectation, MarkKind, OutsideKind};
 use crate::plan::{CAUSE_PREFIX, CPU_TIME, Plan, SPEED, WORK};
 
 /// What becomes of an expectation, from good to bad, and what is none of both.
@@ -33,6 +33,8 @@ pub enum Judgement {
     Wrong,
     /// A parameter was fitted to it.
     Fitted,
+    /// It has another mark.
+    NotScored,
     /// This program cannot ask it.
     NotExpressible,
 }
@@ -47,6 +49,7 @@ impl Judgement {
             Self::Wrong => "wrong",
             Self::NotAnswerableHere => "not answerable here",
             Self::Fitted => "fitted, not scored",
+            Self::NotScored => "shown, not scored",
             Self::NotExpressible => "not expressible",
         }
     }
@@ -61,6 +64,8 @@ pub struct Judged {
     pub trials: Vec<f64>,
     /// How it is judged.
     pub judgement: Judgement,
+    /// Whether the change has the published direction; nothing where the source claims none or there is no value.
+    pub sign_right: Option<bool>,
     /// How large the change is in parts of the published one, where both have the same direction.
     pub size: Option<f64>,
     /// Whether it counts against the study: outside, or without a value, and not declared so; or declared and not so.
@@ -83,7 +88,12 @@ pub fn is_of_the_size(size: f64) -> bool {
 #[must_use]
 pub fn judge(plan: &Plan, trials: &Trials, study: usize, wrong: Option<usize>, expectation: &Expectation) -> Judged {
     let lookup = InStudy { plan, trials, study, wrong, known: RefCell::default() };
-    let value = figure::evaluate(&expectation.figure, &lookup);
+    of_value(figure::evaluate(&expectation.figure, &lookup), expectation)
+}
+
+/// Judges a value of an expectation, or why there is none.
+#[must_use]
+pub fn of_value(value: Result<Value, ValueError>, expectation: &Expectation) -> Judged {
     let figure = value.clone().and_then(|value| {
         let middle = figure::middle(&value)?;
         let of = |pick: fn(f64, f64) -> f64| value.numbers().iter().copied().fold(middle, pick);
@@ -100,27 +110,30 @@ fn of_figure(figure: Result<[f64; 3], ValueError>, expectation: &Expectation) ->
             let here = !matches!(error, ValueError::NotHere(_));
             let judgement = if here { Judgement::Wrong } else { Judgement::NotAnswerableHere };
             // An error of computation is never what was declared.
-            let unexpected = here && expectation.counted;
-            return Judged { figure, trials: Vec::new(), judgement, size: None, unexpected };
+            let unexpected = here && expectation.counted && expectation.mark.is_none();
+            return Judged { figure, trials: Vec::new(), judgement, sign_right: None, size: None, unexpected };
         }
     };
     let size = expectation.published.and_then(|published| size(middle, published, expectation.neutral));
-    let judgement = if expectation.fitted.is_some() {
-        Judgement::Fitted
-    } else if expectation.band.contains(middle) {
-        Judgement::Right
-    } else if size.is_some_and(|size| size >= LEAST_SIZE) && expectation.neutral.is_some() {
-        Judgement::RightInSign
-    } else {
-        Judgement::Wrong
+    let sign_right = expectation.claimed_side().map(|side| match expectation.published {
+        _ if expectation.is_inside(middle) => true,
+        Some(_) => size.is_some_and(|size| size >= LEAST_SIZE),
+        None => expectation.neutral.is_some_and(|neutral| (middle - neutral) * side > 0.0),
+    });
+    let judgement = match &expectation.mark {
+        Some(mark) if mark.kind == MarkKind::Fitted => Judgement::Fitted,
+        Some(_) => Judgement::NotScored,
+        None if expectation.is_inside(middle) => Judgement::Right,
+        None if sign_right == Some(true) && expectation.published.is_some() => Judgement::RightInSign,
+        None => Judgement::Wrong,
     };
     let declared = match expectation.outside.as_ref().map(|outside| outside.verdict) {
         None => Judgement::Right,
         Some(OutsideKind::RightInSign) => Judgement::RightInSign,
         Some(OutsideKind::Wrong) => Judgement::Wrong,
     };
-    let unexpected = expectation.counted && judgement != Judgement::Fitted && judgement != declared;
-    Judged { figure, trials: Vec::new(), judgement, size, unexpected }
+    let unexpected = expectation.counted && expectation.mark.is_none() && judgement != declared;
+    Judged { figure, trials: Vec::new(), judgement, sign_right, size, unexpected }
 }
 
 /// The size of a change in parts of the published one; nothing where the directions differ or there is none.
@@ -134,6 +147,31 @@ fn size(figure: f64, published: f64, neutral: Option<f64>) -> Option<f64> {
     };
     let size = ours / theirs;
     (theirs != 0.0 && size.is_finite() && size > 0.0).then_some(size)
+}
+
+/// The value of an expectation of a study whose figures are those of a program.
+///
+/// # Errors
+/// Why it has none.
+pub fn of_program(figures: &BTreeMap<String, Vec<f64>>, expectation: &Expectation) -> Result<Value, ValueError> {
+    figure::evaluate(&expectation.figure, &OfProgram(figures))
+}
+
+/// What figures name that a program computed.
+struct OfProgram<'a>(&'a BTreeMap<String, Vec<f64>>);
+
+impl Lookup for OfProgram<'_> {
+    fn measure(&self, selection: &Selection) -> Result<Vec<f64>, ValueError> {
+        Err(ValueError::Missing(selection.to_string()))
+    }
+
+    fn lists(&self, selection: &Selection) -> Result<Vec<Vec<f64>>, ValueError> {
+        Err(ValueError::Missing(selection.to_string()))
+    }
+
+    fn figure(&self, name: &str) -> Result<Value, ValueError> {
+        self.0.get(name).cloned().map(Value::Trials).ok_or_else(|| ValueError::Missing(name.to_owned()))
+    }
 }
 
 /// What figures of a study name, in its trials.
@@ -234,7 +272,7 @@ fn speed(trial: &Trial, duration_ns: Option<u64>) -> Option<f64> {
 mod tests {
     use super::*;
     use crate::figure::parse;
-    use crate::file::{Band, Outside};
+    use crate::file::{Band, Mark, Outside};
 
     fn expectation(published: f64, low: f64, high: f64) -> Expectation {
         Expectation::for_tests(parse("1").unwrap(), Some(published), Band { low, high })
@@ -268,8 +306,27 @@ mod tests {
         assert_eq!(judged(1.3, &wrong), (Judgement::Right, true));
         let uncounted = Expectation { counted: false, ..expectation(1.3, 1.2, 1.4) };
         assert_eq!(judged(0.9, &uncounted), (Judgement::Wrong, false));
-        let fitted = Expectation { fitted: Some("p".into()), ..expectation(1.3, 1.2, 1.4) };
-        assert_eq!(judged(0.9, &fitted), (Judgement::Fitted, false));
+        let marked = |kind| {
+            let mark = Some(Mark { kind, why: "p".into() });
+            judged(0.9, &Expectation { mark, ..expectation(1.3, 1.2, 1.4) })
+        };
+        assert_eq!(marked(MarkKind::Fitted), (Judgement::Fitted, false));
+        assert_eq!(marked(MarkKind::Protocol), (Judgement::NotScored, false));
+    }
+
+    #[test]
+    fn no_effect_is_outside_where_the_source_claims_one_and_sign_and_size_are_told_apart() {
+        let sign = |figure: f64, of: &Expectation| of_figure(Ok([figure; 3]), of).sign_right;
+        let to_neutral = expectation(0.978, 0.9, 1.0);
+        assert_eq!(judged(1.0, &to_neutral), (Judgement::Wrong, true));
+        assert_eq!(judged(0.9995, &to_neutral), (Judgement::Right, false));
+        assert_eq!((sign(1.0, &to_neutral), sign(0.9995, &to_neutral)), (Some(false), Some(true)));
+        let alike = expectation(1.0, 0.97, 1.03);
+        assert_eq!((judged(1.0, &alike), sign(1.0, &alike)), ((Judgement::Right, false), None));
+        let large = expectation(1.3, 1.2, 1.4);
+        assert_eq!((sign(1.05, &large), sign(1.9, &large), sign(0.9, &large)), (Some(true), Some(true), Some(false)));
+        let words = Expectation { published: None, ..expectation(1.0, 1.1, f64::INFINITY) };
+        assert_eq!((sign(1.05, &words), sign(0.9, &words)), (Some(true), Some(false)), "the side of its band");
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! - [`run`](mod@run): one loop over all of them, which can be gone on with in a directory.
 //! - [`judge`]: figures against what was published.
 //! - [`baseline`]: figures against those of an earlier run.
+//! - [`score`]: rows of a source, strictly: what counts once, what is scored, what is inside.
 //! - [`sensitivity`]: what judgements rest on: the same with assumed costs changed.
 //! - [`document`]: the result: one document, one table. [`page`]: the same as a Markdown page.
 //!
@@ -23,4 +24,5 @@ pub mod library;
 pub mod page;
 pub mod plan;
 pub mod run;
+pub mod score;
 pub mod sensitivity;

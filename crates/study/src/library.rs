@@ -70,6 +70,7 @@ pub static STUDIES: &[Packaged] = studies![
     "answers/video-two-sockets",
     "answers/yield-of-two",
     "papers/cache-aware-slides",
+    "papers/cdf-dio",
     "papers/characterisation",
     "papers/topology-rfc",
     "papers/ule-cfs",
@@ -106,7 +107,7 @@ const COLLECTIONS: [(&str, &str, &str); 2] = [
         "papers",
         "Papers",
         "Figures of papers, slides and patch letters beside those that are simulated. One file under `studies/papers` has a paper: what runs for each of its figures, \
-         what was published, and the band in which ours must lie, with the reason; bands were written before the runs. `docs/reproductions.md` says what is known of those outside.",
+         what was published, and the band in which ours must lie, with the reason; bands were written before the runs. `docs/reproductions.md` has the rules of scoring, `docs/sources` what is known of those outside.",
     ),
     (
         "answers",

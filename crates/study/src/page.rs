@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use crate::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
-use crate::file::Cost;
+use crate::file::{Cost, Mark, MarkKind};
 use crate::judge::Judgement;
 use crate::library;
+use crate::score::Score;
 
 /// The sections of the page: which studies, heading, and what a reader should know of them.
-const SECTIONS: [(Judgement, &str, &str); 6] = [
+const SECTIONS: [(Judgement, &str, &str); 7] = [
     (Judgement::Right, "Right", "Every figure that counts lies in its band."),
     (
         Judgement::RightInSign,
@@ -30,6 +31,7 @@ const SECTIONS: [(Judgement, &str, &str); 6] = [
         "Fitted, not scored",
         "A parameter was fitted to the published figure, so that its agreement shows nothing.",
     ),
+    (Judgement::NotScored, "Shown, not scored", "Every figure has a mark that says why it is not scored."),
     (Judgement::NotExpressible, "Not expressible", "This program cannot ask these questions today."),
 ];
 
@@ -55,6 +57,10 @@ pub fn page(document: &StudyDocument, title: &str, introduction: &str, data: Opt
             cell(|of| decimal(of.size)),
             study.judgement.words()
         ));
+    }
+    let score = Score::markdown(document);
+    if !score.is_empty() {
+        text.push_str(&format!("\n{score}"));
     }
     text.push_str(
         "\nOf a question with several figures the row has the worst. *Size* is the change here in parts of the measured one, by logarithms \
@@ -107,15 +113,19 @@ fn section(study: &StudyResult) -> String {
             of.name,
             decimal(of.published),
             of.band(),
-            of.judgement.words()
+            of.words()
         ));
     }
     text.push('\n');
     text.push_str(&against(study));
     for of in &study.expectations {
         text.push_str(&format!("- *{}*: `{}`. Band: {}.", of.name, of.figure, of.reason.trim_end_matches('.')));
-        if let Some(fitted) = &of.fitted {
-            text.push_str(&format!(" Fitted to it: {fitted}."));
+        match &of.mark {
+            Some(Mark { kind: MarkKind::Fitted, why }) => text.push_str(&format!(" Fitted to it: {why}.")),
+            Some(Mark { kind, why }) => {
+                text.push_str(&format!(" Not scored, {}: {}.", kind.words(), why.trim_end_matches('.')))
+            }
+            None => {}
         }
         text.push('\n');
     }

@@ -26,7 +26,6 @@ documents! {
     Comparison "comparison" "`compare --json` and verdict.json";
     Loads "loads" "`compare --load --json`";
     Trial "trial" "`sim --json` and trials/*.json";
-    CdfDio "cdf-dio" "`study run papers/cdf-dio --json` and cdf-dio.json";
     Workload "workload" "Workload files; docs/workloads.md has examples";
     Error "error" "What a command with `--json` prints when it fails";
     Metrics "metrics" "`list metrics --json`";

@@ -11,11 +11,14 @@ use super::values::{directory, page, parse_factor};
 pub enum StudyCommand {
     /// Run studies, compare them with their expectations, and exit with 3 if a figure is not as its file says
     Run(StudyRunArguments),
-    /// Show a study's question, runs and expectations, or the table of a result (study.json)
+    /// Show a study's question, runs and expectations, the table of a result (study.json), or a result judged by a study's rows of today
     Show {
         /// A study or a collection by name, a study's file, or a result
         #[arg(value_name = "NAME|FILE")]
         study: String,
+        /// An earlier result, or a table of values (values.toml), to judge by the study's present rows, bands and marks
+        #[arg(value_name = "RESULT", value_hint = ValueHint::FilePath)]
+        result: Option<PathBuf>,
         /// Write the page of a result to this file, replacing it
         #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
         page: Option<PathBuf>,

@@ -12,7 +12,7 @@ use warmcore_topology::presets;
 use warmcore_workload::library::LIBRARY;
 
 use crate::args::{Arguments, ReferenceArguments, ReferenceOf, SchemaName};
-use crate::commands::{reproduce, write_result};
+use crate::commands::write_result;
 use crate::console::Console;
 use crate::failure::Failure;
 
@@ -82,7 +82,7 @@ fn names_of(argument: &str) -> Vec<&'static str> {
             generators.chain(LIBRARY.iter().map(|entry| entry.name)).collect()
         }
         "scheduler" | "schedulers" | "baseline" => warmcore_schedulers::list().iter().map(|info| info.name).collect(),
-        "study" | "studies" => library::names().chain([reproduce::NAME]).collect(),
+        "study" | "studies" => library::names().collect(),
         _ => Vec::new(),
     }
 }

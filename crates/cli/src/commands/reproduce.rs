@@ -1,131 +1,38 @@
-//! `warmcore study run papers/cdf-dio`: a paper whose figures are of a program of its own, which is no machine, workload and scheduler; all other
-//! papers are studies. Its rows with both dispatchers; and in a directory the table of all readings, the paper's figures drawn from it, and
-//! a search for workloads in which CDF is the best.
+//! The program of `study run papers/cdf-dio`, which is no machine, workload and scheduler: its figures by name, for the study's rows; and in a
+//! directory the table of all readings, the paper's figures drawn from it, and a search for workloads in which CDF is the best.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 use warmcore_fidelity::cdf_dio::search::{Judged, candidates, judge, screen};
-use warmcore_fidelity::cdf_dio::{READINGS, Row, TableRow, rows, table};
-use warmcore_lab::experiment::{TOOL_VERSION, trial_seeds};
+use warmcore_fidelity::cdf_dio::{READINGS, TableRow, table};
+use warmcore_lab::experiment::trial_seeds;
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
 use warmcore_lab::session::pretty;
 use warmcore_report::figures::{Csv, against};
 use warmcore_report::gallery::{self, Exhibit};
 use warmcore_schedulers::contention::ContentionError;
-use warmcore_study::document::decimal;
 
-use crate::args::StudyRunArguments;
-use crate::console::{Console, Table, Tone};
-use crate::failure::{Class, Failure};
+use crate::failure::Failure;
 
-/// What `study run` knows it as.
-pub const NAME: &str = "papers/cdf-dio";
-/// What it is about.
-pub const TITLE: &str = "Placement against conflicts in caches, a program of the paper's own";
 /// Workloads that figures are medians over, if nothing else is asked for.
-const TRIALS: u32 = 8;
+pub const TRIALS: u32 = 8;
 /// What the seeds of workloads are derived from.
 const SEED: u64 = 1;
 
 /// Where it was published.
 const SOURCE: &str = "NUMA-Aware Task Scheduling Strategy Aiming to Reduce Cache Conflicts, Nolasco, Penna, Freitas";
 
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
-    source: &'static str,
-    seeds: &'a [u64],
-    rows: &'a [Row],
-    outside: usize,
-}
-
-/// Computes the rows, as `study run` was asked to.
-pub fn run(arguments: &StudyRunArguments, console: &Console) -> Result<(), Failure> {
-    let unused = [
-        (arguments.dry_run, "--dry-run"),
-        (arguments.short, "--short"),
-        (!arguments.only.is_empty(), "--only"),
-        (!arguments.sensitivity.is_empty(), "--sensitivity"),
-        (arguments.page.is_some(), "--page"),
-        (arguments.studies.len() > 1, "other studies"),
-    ];
-    if let Some((_, unused)) = unused.into_iter().find(|(given, _)| *given) {
-        return Err(Failure::usage(
-            "warmcore::reproduce",
-            format!("{NAME} is computed whole, alone, without {unused}"),
-        )
-        .help("run it by itself; --trials, --out and --jobs count"));
-    }
-    let trials = arguments.trials.unwrap_or(TRIALS);
-    if let Some(out) = &arguments.out {
-        make_directory(out)?;
-    }
-    let seeds = trial_seeds(SEED, trials);
-    let rows = rows(&seeds).map_err(|error| Failure::failed("warmcore::reproduce", error))?;
-    let outside = rows.iter().filter(|row| !row.inside).count();
-    let document = Document {
-        schema: "warmcore-cdf-dio-1",
-        tool_version: TOOL_VERSION,
-        source: SOURCE,
-        seeds: &seeds,
-        rows: &rows,
-        outside,
-    };
-    if let Some(out) = &arguments.out {
-        write_atomically(&out.join("cdf-dio.json"), pretty(&document).as_bytes())
-            .map_err(|error| Failure::failed("warmcore::directory", error))?;
-        let jobs = console.jobs();
-        write(out, SEED, trials, jobs)?;
-        console.note(&format!("directory: {}", out.display()));
-    }
-    console.out(&if console.json() { pretty(&document) } else { text(&rows, console) })?;
-    if outside == 0 {
-        return Ok(());
-    }
-    let failure = Failure::new(
-        Class::Check,
-        "warmcore::reproduce",
-        format!("{outside} of {} rows are outside of their bands", rows.len()),
-    );
-    Err(failure.help("docs/reproductions.md says what is known about them"))
-}
-
-/// A directory that does not exist yet or is empty.
-fn make_directory(path: &Path) -> Result<(), Failure> {
-    if path.exists() && !fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()) {
-        return Err(Failure::usage("warmcore::directory", format!("{} exists and is not empty", path.display()))
-            .help("choose another --out"));
-    }
-    fs::create_dir_all(path).map_err(|error| {
-        Failure::failed("warmcore::directory", format!("cannot create {}: {error}", path.display()))
-            .help("choose a place this user may write to, with --out DIR")
-    })
-}
-
-fn text(rows: &[Row], console: &Console) -> String {
-    let mut table = Table::new(["figure", "dispatcher", ">published", ">here", ">band", "verdict", "why this band"]);
-    for row in rows {
-        let (verdict, tone) = if row.inside { ("inside", Tone::Good) } else { ("OUTSIDE", Tone::Bad) };
-        let band = row.band.map(|end| decimal(Some(end))).join(" to ");
-        let cells = [
-            (row.figure.to_owned(), Tone::Plain),
-            (row.dispatcher.to_owned(), Tone::Plain),
-            (decimal(row.published), Tone::Plain),
-            (decimal(row.ours), Tone::Plain),
-            (band, Tone::Plain),
-            (verdict.to_owned(), tone),
-            (row.reason.to_owned(), Tone::Plain),
-        ];
-        table.toned_row(cells);
-    }
-    console.table(&table)
+/// Its figures, computed: the rows of the study that names this program.
+///
+/// # Errors
+/// When a parameter is none.
+pub fn figures(trials: u32) -> Result<BTreeMap<String, Vec<f64>>, Failure> {
+    warmcore_fidelity::cdf_dio::figures(&trial_seeds(SEED, trials))
+        .map_err(|error| Failure::failed("warmcore::reproduce", error))
 }
 
 /// Seeds of the table where as many trials are asked for as have intervals.
@@ -156,7 +63,11 @@ const FIGURES: [(&str, &str, &str, &str); 3] = [
 ];
 
 /// Computes the table and writes it with the figures.
-fn write(out: &Path, seed: u64, trials: u32, jobs: usize) -> Result<(), Failure> {
+///
+/// # Errors
+/// When files cannot be written.
+pub fn write(out: &Path, trials: u32, jobs: usize) -> Result<(), Failure> {
+    let seed = SEED;
     let seeds = if trials < ENOUGH { trials } else { trials.max(SEEDS) };
     let reading_seeds = trial_seeds(seed, seeds);
     let rows = on_threads(READINGS.len(), jobs, |index| table(READINGS[index], &reading_seeds))?.concat();

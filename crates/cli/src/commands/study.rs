@@ -10,11 +10,13 @@ use warmcore_lab::files;
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
 use warmcore_lab::session::pretty;
 use warmcore_study::choice::{self, ChoiceError};
-use warmcore_study::document::{ExpectationResult, StudyDocument, decimal};
-use warmcore_study::file::{Band, Cost, Expectation, ReadError, Study};
+use warmcore_study::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
+use warmcore_study::figure::{Value, ValueError};
+use warmcore_study::file::{Band, Cost, Expectation, Mark, ReadError, Study};
 use warmcore_study::plan::{self, Plan, PlanError};
 use warmcore_study::run::{self, Means, StudyError};
-use warmcore_study::{baseline, library, page};
+use warmcore_study::score::{Score, Values};
+use warmcore_study::{baseline, judge, library, page};
 
 use crate::args::{StudyCommand, StudyRunArguments};
 use crate::commands::compare::{directory_failure, resume_failure, run_failure, session_failure, unix_seconds};
@@ -31,7 +33,10 @@ const DOCUMENT: &str = "study.json";
 pub fn run(command: StudyCommand, console: &Console) -> Result<(), Failure> {
     match command {
         StudyCommand::Run(arguments) => run_studies(&arguments, console),
-        StudyCommand::Show { study, page } => show(&study, page.as_deref(), console),
+        StudyCommand::Show { study, result, page } => match result {
+            Some(result) => judge_again(&study, &result, page.as_deref(), console),
+            None => show(&study, page.as_deref(), console),
+        },
     }
 }
 
@@ -39,7 +44,7 @@ pub fn run(command: StudyCommand, console: &Console) -> Result<(), Failure> {
 fn studies(names: &[String]) -> Result<Vec<Study>, Failure> {
     let mut found = Vec::new();
     for name in names {
-        found.extend(choice::called(name, &[reproduce::NAME]).map_err(choice_failure)?);
+        found.extend(choice::called(name, &[]).map_err(choice_failure)?);
     }
     Ok(found)
 }
@@ -53,15 +58,23 @@ fn choice_failure(error: ChoiceError) -> Failure {
 }
 
 fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), Failure> {
-    if arguments.studies.iter().any(|name| name == reproduce::NAME) {
-        return reproduce::run(arguments, console);
-    }
     let signals = Signals::listen()?;
     let mut chosen = studies(&arguments.studies)?;
     let all = chosen.len();
     chosen.retain(|study| !arguments.short || study.cost == Cost::Short);
     if chosen.len() < all {
         console.note(&format!("{} studies that take long are left out", all - chosen.len()));
+    }
+    if !arguments.sensitivity.is_empty() {
+        let all = chosen.len();
+        chosen.retain(|study| study.program.is_none());
+        if chosen.is_empty() {
+            let words = "figures of a program of the paper's own have no machine whose costs could be changed";
+            return Err(Failure::usage("warmcore::study", words).help("leave out --sensitivity"));
+        }
+        if chosen.len() < all {
+            console.note("figures of programs of the papers' own are left out: they have no machine whose costs could be changed");
+        }
     }
     if !arguments.only.is_empty() {
         choice::keep_only(&mut chosen, &arguments.only).map_err(choice_failure)?;
@@ -82,7 +95,7 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         directory(out)?;
     }
     let trials = run_plan(&plan, arguments.out.as_deref(), &signals, console)?;
-    let document = StudyDocument::new(&plan, &trials, &baselines);
+    let document = with_programs(StudyDocument::new(&plan, &trials, &baselines), &plan, arguments.trials)?;
     let heading = library::heading(&arguments.studies);
     let result = arguments.out.as_ref().map(|out| out.join(DOCUMENT));
     if let Some(result) = &result {
@@ -90,6 +103,9 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         console.note(&format!("result: {}", result.display()));
     }
     if let Some(out) = &arguments.out {
+        if let [Study { program: Some(_), .. }] = &plan.studies[..] {
+            reproduce::write(out, arguments.trials.unwrap_or(reproduce::TRIALS), console.jobs())?;
+        }
         for page in study_drawings::draw(&plan, out, &signals)? {
             console.note(&format!("figures of the source: {}", out.join(page).display()));
         }
@@ -113,6 +129,19 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         false => "mend the model; or say in the study what is outside and why, with [expect.outside]",
     };
     Err(Failure::new(Class::Check, "warmcore::study", words).help(help))
+}
+
+/// The document with what programs of the papers' own compute.
+fn with_programs(document: StudyDocument, plan: &Plan, trials: Option<u32>) -> Result<StudyDocument, Failure> {
+    let studies: Vec<Study> = plan.studies.iter().filter(|study| study.program.is_some()).cloned().collect();
+    if studies.is_empty() {
+        return Ok(document);
+    }
+    let figures = reproduce::figures(trials.unwrap_or(reproduce::TRIALS))?;
+    let computed = StudyDocument::of_values(&studies, &|_, of| judge::of_program(&figures, of));
+    let result =
+        |study: StudyResult| computed.studies.iter().find(|of| of.name == study.name).cloned().unwrap_or(study);
+    Ok(StudyDocument::of(document.studies.into_iter().map(result).collect()))
 }
 
 /// Trials of every experiment.
@@ -193,6 +222,12 @@ fn table(document: &StudyDocument, console: &Console) -> String {
             table.toned_row(last_toned(row, tone));
         }
         text = format!("{}\n{}\n", console.table(&table), document.conclusion());
+        let scores = Score::table(document);
+        if !scores.is_empty() {
+            let mut table = Table::new(Score::HEADINGS);
+            scores.into_iter().for_each(|line| table.row(line));
+            text.push_str(&format!("\n{}", console.table(&table)));
+        }
     }
     for study in &document.studies {
         let Some(words) = study.against_the_baseline() else { continue };
@@ -254,6 +289,8 @@ struct ExpectationEntry<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     high: Option<f64>,
     reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mark: Option<&'a Mark>,
 }
 
 impl<'a> StudyPlanDocument<'a> {
@@ -265,6 +302,7 @@ impl<'a> StudyPlanDocument<'a> {
             low: Some(of.band.low).filter(|low| low.is_finite()),
             high: Some(of.band.high).filter(|high| high.is_finite()),
             reason: &of.reason,
+            mark: of.mark.as_ref(),
         };
         let entry = |study: &'a Study| StudyEntry {
             name: &study.name,
@@ -296,7 +334,6 @@ pub fn list(console: &Console) -> Result<(), Failure> {
         let cost = if study.cost == Cost::Long { "long" } else { "short" };
         table.row([packaged.name.to_owned(), cost.into(), plan::count(study).to_string(), study.title.clone()]);
     }
-    table.row([reproduce::NAME.to_owned(), "long".into(), "-".into(), reproduce::TITLE.to_owned()]);
     Ok(console.out(&console.table(&table))?)
 }
 
@@ -348,13 +385,19 @@ fn describe(study: &Study, console: &Console) -> String {
         let values: Vec<String> = axis.values.iter().map(value).collect();
         axes.push_str(&format!("{}: {}\n", axis.name, values.join(", ")));
     }
-    let mut expected = Table::new(["expected", "figure", ">published", "band"]);
+    let mut expected = Table::new(["expected", "figure", ">published", "band", "not scored"]);
     for of in &study.expectations {
         let band = match of.against {
             Some((_, margin)) if of.band == Band::ANYWHERE => format!("within {} % of the baseline", margin * 100.0),
             _ => format!("{} to {}", of.band.low, of.band.high),
         };
-        expected.row([of.name.clone(), of.figure.to_string(), decimal(of.published), band]);
+        let mark = of.mark.as_ref().map_or(String::new(), |mark| format!("{}: {}", mark.kind.words(), mark.why));
+        expected.row([of.name.clone(), of.figure.to_string(), decimal(of.published), band, mark]);
+    }
+    for of in &study.not_asked {
+        let not_asked = [of.name.clone(), String::new(), String::new(), String::new()];
+        let [name, figure, published, band] = not_asked;
+        expected.row([name, figure, published, band, format!("missing: {}", of.missing.missing)]);
     }
     format!("{text}\n{}{axes}\n{}", console.table(&cells), console.table(&expected))
 }
@@ -367,6 +410,25 @@ fn show_result(path: &Path, page_path: Option<&Path>, console: &Console) -> Resu
     })?;
     if let Some(page_path) = page_path {
         write_page(&document, library::heading_of(&document), page_path, Some(path))?;
+    }
+    Ok(console.out(&if console.json() { pretty(&document) } else { table(&document, console) })?)
+}
+
+/// Judges values that came out earlier by studies as they are.
+fn judge_again(name: &str, result: &Path, page_path: Option<&Path>, console: &Console) -> Result<(), Failure> {
+    let found = studies(&[name.to_owned()])?;
+    let values = Values::read(result)
+        .map_err(|reason| Failure::usage("warmcore::study", format!("{}: {reason}", result.display())))?;
+    let value = |study: &Study, of: &Expectation| {
+        let value = values.get(&study.name, &of.name).map(Value::One);
+        value.ok_or_else(|| ValueError::NotHere(format!("{} has no value of it", result.display())))
+    };
+    let document = StudyDocument::of_values(&found, &value);
+    for unknown in values.unknown(&document) {
+        console.warn(&format!("{} has a value of what is no row: {unknown}", result.display()));
+    }
+    if let Some(page_path) = page_path {
+        write_page(&document, library::heading(&[name.to_owned()]), page_path, Some(result))?;
     }
     Ok(console.out(&if console.json() { pretty(&document) } else { table(&document, console) })?)
 }

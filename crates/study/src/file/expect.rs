@@ -1,13 +1,14 @@
 //! What is expected, of one figure or of one for every value of axes.
 //!
 //! An `[[expect]]` with `each = ["AXIS", …]` stands for one expectation for each combination of the axes' values. Its cells are those of
-//! the value, without saying so in the figure; `{key}` in its name, reason and `fitted` is what the value has for it; and what it does not
-//! say itself (`published`, `band`, `reason`, `fitted`, `outside`) is what the value's table says.
+//! the value, without saying so in the figure; `{key}` in its name, reason and mark is what the value has for it; and what it does not
+//! say itself (`published`, `band`, `reason`, a mark, `outside`) is what the value's table says.
 
 use serde::Deserialize;
 use toml::Spanned;
 use warmcore_statistics::Better;
 
+use super::mark::{self, Mark, MarkKind};
 use super::placeholders::put_known;
 use super::{At, Axis, Band, Cell, Expectation, Outside, Problem, known};
 use crate::figure::{self, Expression, Fold, Node, Selection};
@@ -28,7 +29,12 @@ pub(super) struct ExpectForm {
     band: Option<Spanned<[f64; 2]>>,
     reason: Option<String>,
     neutral: Option<Spanned<toml::Value>>,
-    fitted: Option<String>,
+    by_definition: Option<Spanned<String>>,
+    fitted: Option<Spanned<String>>,
+    protocol: Option<Spanned<String>>,
+    allows_no_effect: Option<Spanned<String>>,
+    follows_from: Option<Spanned<String>>,
+    not_in_source: Option<Spanned<String>>,
     counted: Option<bool>,
     outside: Option<Outside>,
     better: Option<Spanned<Better>>,
@@ -45,8 +51,14 @@ pub struct Expected {
     pub band: Option<[f64; 2]>,
     /// Why there.
     pub reason: Option<String>,
+    /// That it cannot come out otherwise, and why.
+    pub by_definition: Option<String>,
     /// The parameter that was fitted to it.
     pub fitted: Option<String>,
+    /// What was done otherwise than in the source, and why.
+    pub protocol: Option<String>,
+    /// Why it is asked, though the source does not say it.
+    pub not_in_source: Option<String>,
     /// What is known of an answer outside of the band.
     pub outside: Option<Outside>,
     #[serde(skip)]
@@ -55,7 +67,8 @@ pub struct Expected {
 
 impl Expected {
     /// Its keys in a value's table, which are no placeholders.
-    const KEYS: [&str; 5] = ["published", "band", "reason", "fitted", "outside"];
+    const KEYS: [&str; 8] =
+        ["published", "band", "reason", "by_definition", "fitted", "protocol", "not_in_source", "outside"];
 
     /// A value of an axis without what is expected of it, and that.
     pub(super) fn taken_from(value: &Spanned<toml::Value>) -> Result<(toml::Value, Self), At> {
@@ -69,8 +82,32 @@ impl Expected {
         Ok((toml::Value::Table(rest), Self { at, ..expected }))
     }
 
+    /// Its marks, all where the value is.
+    fn marks(&self) -> impl Iterator<Item = (MarkKind, Spanned<String>)> {
+        let texts = [
+            (MarkKind::ByDefinition, &self.by_definition),
+            (MarkKind::Fitted, &self.fitted),
+            (MarkKind::Protocol, &self.protocol),
+            (MarkKind::NotInSource, &self.not_in_source),
+        ];
+        texts.into_iter().filter_map(|(kind, text)| Some((kind, Spanned::new(self.at..self.at, text.clone()?))))
+    }
+
     fn is_empty(&self) -> bool {
         *self == Self { at: self.at, ..Self::default() }
+    }
+}
+
+impl ExpectForm {
+    fn marks(&self) -> [(MarkKind, Option<&Spanned<String>>); 6] {
+        [
+            (MarkKind::ByDefinition, self.by_definition.as_ref()),
+            (MarkKind::Fitted, self.fitted.as_ref()),
+            (MarkKind::Protocol, self.protocol.as_ref()),
+            (MarkKind::AllowsNoEffect, self.allows_no_effect.as_ref()),
+            (MarkKind::FollowsFrom, self.follows_from.as_ref()),
+            (MarkKind::NotInSource, self.not_in_source.as_ref()),
+        ]
     }
 }
 
@@ -205,6 +242,7 @@ impl Varied<'_> {
         let band = of_value.or(form.band.as_ref().map(|band| (*band.get_ref(), band.span().start)));
         let reason = of_values.iter().find_map(|of| of.reason.as_ref()).or(form.reason.as_ref());
         let reason = reason.map_or_else(String::new, |text| put(text));
+        let band_at = band.map_or(at, |(_, at)| at);
         let band = match band {
             Some((band, at)) => checked_band(band, &reason).map_err(|words| (at, Problem::Value(words)))?,
             None if against.is_some() => Band::ANYWHERE,
@@ -220,9 +258,13 @@ impl Varied<'_> {
         if published.is_some_and(|value| !value.is_finite()) {
             return Err((published_at, Problem::Value("what was published is a finite number".into())));
         }
-        let fitted = of_values.iter().find_map(|of| of.fitted.as_ref()).or(form.fitted.as_ref());
+        let own: Vec<(MarkKind, Spanned<String>)> = of_values.iter().flat_map(|of| of.marks()).collect();
+        let mark = match mark::one(own.iter().map(|(kind, text)| (*kind, Some(text))))? {
+            Some(own) => Some(own),
+            None => mark::one(form.marks())?,
+        };
         let outside = of_values.iter().find_map(|of| of.outside.as_ref()).or(form.outside.as_ref());
-        Ok(Expectation {
+        let of = Expectation {
             name: put(form.name.get_ref()),
             figure: self.expression(&form.figure, chosen)?,
             published,
@@ -230,12 +272,15 @@ impl Varied<'_> {
             reason,
             against,
             neutral: neutral(form.neutral.as_ref())?,
-            fitted: fitted.map(|text| put(text)),
+            mark_at: mark.as_ref().map_or(at, |(_, at)| *at),
+            mark: mark.map(|(mark, _)| Mark { why: put(&mark.why), ..mark }),
             counted: form.counted.unwrap_or(true),
             outside: outside.cloned(),
             at: form.figure.span().start,
             named_at: at,
-        })
+        };
+        mark::check_effect(&of, band_at)?;
+        Ok(of)
     }
 
     /// Whether an expectation is compared with the baseline: which direction is better, and the margin.

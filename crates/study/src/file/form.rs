@@ -10,6 +10,7 @@ use warmcore_lab::verdict::DEFAULT_MARGIN;
 use warmcore_options::MemoryChoice;
 
 use super::expect::{self, ExpectForm, Expected};
+use super::mark;
 use super::{
     At, Axis, BaselineFile, Cell, Cost, DRAWN, Drawing, Expectation, Inline, Missing, NamedFigure, NotAsked, Problem,
     SCHEDULER, SCHEMA, Study, WrongModel, known,
@@ -42,6 +43,7 @@ struct FileForm {
     #[serde(default)]
     workload: Vec<Inline>,
     profiles: Option<String>,
+    program: Option<Spanned<String>>,
     #[serde(default)]
     cell: Vec<CellForm>,
     #[serde(default)]
@@ -149,7 +151,9 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
             }
         }
         None => {
-            if let Some((kind, _)) = kinds[..2].iter().find(|(_, empty)| *empty) {
+            if let Some((kind, _)) =
+                kinds[..2].iter().find(|(kind, empty)| *empty && !(*kind == "cell" && form.program.is_some()))
+            {
                 return Err((0, Problem::Nothing(kind)));
             }
         }
@@ -157,6 +161,10 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
     if let Some(figure) = form.figure.get(MOST_FIGURES) {
         let words = format!("a study has at most {MOST_FIGURES} figures");
         return Err((figure.name.span().start, Problem::Value(words)));
+    }
+    if let (Some(program), [_, ..]) = (&form.program, &form.cell[..]) {
+        let words = "figures are those of a program or of cells, not both".to_owned();
+        return Err((program.span().start, Problem::Value(words)));
     }
     let axes = form.vary.iter().map(axis).collect::<Result<Vec<_>, _>>()?;
     unique("vary", names(form.vary.iter().map(|axis| &axis.name)))?;
@@ -184,6 +192,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
     for form in &form.expect {
         varied.expectations(form, &mut expectations)?;
     }
+    mark::check_followed(&expectations)?;
     if let Some(of) = baseline.as_ref().filter(|_| expectations.iter().all(|of: &Expectation| of.against.is_none())) {
         return Err((of.at, Problem::Value("no [[expect]] says what is `better` than the baseline".into())));
     }
@@ -202,6 +211,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         machines: form.machine,
         workloads: form.workload,
         profiles: form.profiles,
+        program: form.program.map(Spanned::into_inner),
         axes,
         figures,
         wrong: wrong.collect::<Result<_, At>>()?,

@@ -4,7 +4,7 @@ use super::*;
 
 const CELL: &str = "[[cell]]\nname = \"a\"\nmachine = \"m\"\nworkload = \"w:-n{n}\"\nschedulers = [\"s\"]\n";
 const AXIS: &str = "[[vary]]\nname = \"n\"\nvalues = [1, 2]\n";
-const EXPECT: &str = "[[expect]]\nname = \"e\"\nfigure = \"m[a, n=1] / m[a, n=2]\"\nband = [0.5, 2]\nreason = \"r\"\n";
+const EXPECT: &str = "[[expect]]\nname = \"e\"\nfigure = \"m[a, n=1] / m[a, n=2]\"\nband = [1.5, 2]\nreason = \"r\"\n";
 const HEAD: &str = "schema = \"warmcore-study-form-1\"\ntitle = \"t\"\nquestion = \"q\"\nsource = \"s\"\n";
 
 fn whole() -> String {
@@ -59,10 +59,10 @@ fn what_is_wrong_is_said_with_its_place() {
         (with("values = [1, 2]", "values = [[1]]"), "12:10", "neither a text, nor a number"),
         (with("-n{n}", "-n3"), "11:8", "axis `n` is in the text of no cell"),
         (with("name = \"n\"", "name = \"scheduler\""), "11:8", "puts something for a name that has a meaning"),
-        (with("[0.5, 2]", "[2, 0.5]"), "16:8", "the band's ends are swapped: 2 is more than 0.5"),
-        (with("[0.5, 2]", "[-inf, inf]"), "16:8", "a band has at least one end"),
-        (with("[0.5, 2]", "[nan, 1]"), "16:8", "a band has at least one end"),
-        (with("[0.5, 2]", "[0.5]"), "16:8", "invalid length"),
+        (with("[1.5, 2]", "[2, 1.5]"), "16:8", "the band's ends are swapped: 2 is more than 1.5"),
+        (with("[1.5, 2]", "[-inf, inf]"), "16:8", "a band has at least one end"),
+        (with("[1.5, 2]", "[nan, 1]"), "16:8", "a band has at least one end"),
+        (with("[1.5, 2]", "[0.5]"), "16:8", "invalid length"),
         (with("reason = \"r\"", "reason = \" \""), "16:8", "a band has a reason"),
         (with("m[a, n=1]", "m[b, n=1]"), "15:11", "there is no cell `b`"),
         (with("m[a, n=1]", "m[a, k=1]"), "15:11", "there is no axis of this cell `k`; did you mean `n`?"),
@@ -116,7 +116,7 @@ fn one_expectation_may_stand_for_one_of_every_value_of_an_axis() {
     assert_eq!((one.published, two.published), (Some(1.5), Some(3.0)));
     assert_eq!((one.band, two.band), (Band { low: 1.0, high: 2.0 }, Band { low: 2.0, high: 4.0 }));
     assert_eq!((one.reason.as_str(), two.reason.as_str()), ("of all", "of two"), "the value's own goes before");
-    assert_eq!((one.fitted.as_deref(), two.fitted.as_deref()), (None, Some("w of 2")));
+    assert_eq!((&one.mark, &two.mark), (&None, &Some(Mark { kind: MarkKind::Fitted, why: "w of 2".into() })));
     // Cells that choose keep their choice; the axis' own name tells its value.
     assert_eq!(two.figure.to_string(), "(m[a, n=2] / m[a, n=1])");
     assert_eq!(study.axes[0].values[0].len(), 2, "what is expected is no placeholder: {:?}", study.axes[0].values);
@@ -230,4 +230,57 @@ fn a_table_stands_for_as_many_expectations_as_there_are_cells_and_no_more() {
     let text = format!("{HEAD}{}{}{}{expected}", CELL.replace("-n{n}", "-n{n},-k{k}"), axis("n"), axis("k"));
     let error = parse(&text).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("40000 values of axes and more; one [[expect]] stands for at most 10000"), "{error}");
+}
+
+/// The rules of scoring, each refused where it is broken.
+#[test]
+fn what_would_be_scored_and_should_not_is_refused_with_its_place() {
+    let expect = |rest: &str| format!("{}{rest}", whole());
+    let of_the_first = "[[expect]]\nname = \"f\"\nfigure = \"m[a, n=1]\"\nband = [1.5, 2]\nreason = \"r\"\n";
+    for (text, place, words) in [
+        (
+            whole().replace("[1.5, 2]", "[0.9, 1.1]"),
+            "16:8",
+            "the band contains 1, which is no effect, and the source has no number",
+        ),
+        (
+            whole().replace("[1.5, 2]", "[0.9, 1.1]\npublished = 0.978"),
+            "16:8",
+            "and the source has 0.978: let it end there, or say `published = 1`",
+        ),
+        (whole().replace("[1.5, 2]", "[-1, 4]\nneutral = 0\npublished = 1.5"), "16:8", "the band contains 0"),
+        (expect("fitted = \" \"\n"), "18:10", "`fitted` says why"),
+        (expect("fitted = \"p\"\nprotocol = \"q\"\n"), "19:12", "a row has one mark; this one has `fitted` already"),
+        (expect("follows_from = \"g\"\n"), "18:16", "there is no expectation `g`; did you mean `e`?"),
+        (expect("follows_from = \"e\"\n"), "18:16", "names a row that counts by itself, and `e` does not"),
+        (
+            expect(&format!("not_in_source = \"w\"\n{of_the_first}follows_from = \"e\"\n")),
+            "24:16",
+            "names a row that counts by itself, and `e` does not",
+        ),
+        (expect("program = \"p\"\n").replace("title =", "program = \"p\"\ntitle ="), "19:1", "no key `program`"),
+        (whole().replace("title =", "program = \"p\"\ntitle ="), "2:11", "figures are those of a program or of cells"),
+    ] {
+        let error = parse(&text).map(|_| ()).expect_err(&format!("accepted:\n{text}"));
+        assert!(error.to_string().contains(words), "wanted {words}\nfound {error}");
+        assert_eq!(format!("{}:{}", error.line, error.column), place, "{error}\n{text}");
+    }
+    for text in [
+        whole().replace("[1.5, 2]", "[0.9, 1.1]\npublished = 1"),
+        whole().replace("[1.5, 2]", "[0.9, 1.1]\nneutral = \"none\""),
+        whole().replace("[1.5, 2]", "[0.9, 1.1]\ncounted = false"),
+        whole().replace("[1.5, 2]", "[0.9, 1.0]\npublished = 0.978"),
+        whole().replace("[1.5, 2]", "[0.9, 1.1]\nallows_no_effect = \"one run\""),
+        expect(&format!("fitted = \"w\"\n{of_the_first}follows_from = \"e\"\n")),
+    ] {
+        parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    }
+}
+
+#[test]
+fn a_mark_of_a_value_goes_before_that_of_all() {
+    let text = rows().replace("reason = \"of all\"\n", "reason = \"of all\"\nprotocol = \"{n} of them\"\n");
+    let marks: Vec<Mark> = parse(&text).unwrap().expectations.into_iter().filter_map(|of| of.mark).collect();
+    let mark = |kind, why: &str| Mark { kind, why: why.to_owned() };
+    assert_eq!(marks, [mark(MarkKind::Protocol, "1 of them"), mark(MarkKind::Fitted, "w of 2")]);
 }

@@ -1,0 +1,150 @@
+//! Marks: why a row is shown and not scored.
+//!
+//! A row of a source counts once, and only for what the source says of its own experiment. What is true by definition, fitted, or computed from
+//! what counts already agrees for another reason than that the model is right, so it says what it is and counts in no score.
+
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use super::{At, Band, Expectation, Problem, known};
+
+/// Why a row is not scored.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mark {
+    /// Which rule it falls under.
+    pub kind: MarkKind,
+    /// The parameter, the row or the reason.
+    pub why: String,
+}
+
+/// The rules.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MarkKind {
+    /// It cannot come out otherwise.
+    ByDefinition,
+    /// A parameter was fitted to it.
+    Fitted,
+    /// Something was done otherwise than in the source.
+    Protocol,
+    /// Its band allows that there is no effect, where the source claims one.
+    AllowsNoEffect,
+    /// It is the number of another row, or follows from it.
+    FollowsFrom,
+    /// It is this project's question, not the source's.
+    NotInSource,
+}
+
+impl MarkKind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::ByDefinition, Self::Fitted, Self::Protocol, Self::AllowsNoEffect, Self::FollowsFrom, Self::NotInSource];
+
+    /// In words.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::ByDefinition => "by definition",
+            Self::Fitted => "fitted",
+            Self::Protocol => "another protocol",
+            Self::AllowsNoEffect => "allows no effect",
+            Self::FollowsFrom => "follows from a row",
+            Self::NotInSource => "not in the source",
+        }
+    }
+
+    /// The key of a study's file.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::ByDefinition => "by_definition",
+            Self::Fitted => "fitted",
+            Self::Protocol => "protocol",
+            Self::AllowsNoEffect => "allows_no_effect",
+            Self::FollowsFrom => "follows_from",
+            Self::NotInSource => "not_in_source",
+        }
+    }
+
+    /// Whether what has it is a row of the source at all, which counts once.
+    #[must_use]
+    pub const fn is_of_a_row(self) -> bool {
+        !matches!(self, Self::FollowsFrom | Self::NotInSource)
+    }
+}
+
+/// The one mark of these texts, and where it is.
+pub(super) fn one<'a>(
+    marks: impl IntoIterator<Item = (MarkKind, Option<&'a Spanned<String>>)>,
+) -> Result<Option<(Mark, usize)>, At> {
+    let mut found: Option<(Mark, usize)> = None;
+    for (kind, text) in marks {
+        let Some(text) = text else { continue };
+        let at = text.span().start;
+        if let Some((first, _)) = &found {
+            let words = format!("a row has one mark; this one has `{}` already", first.kind.key());
+            return Err((at, Problem::Value(words)));
+        }
+        if text.get_ref().trim().is_empty() {
+            return Err((at, Problem::Value(format!("`{}` says why", kind.key()))));
+        }
+        found = Some((Mark { kind, why: text.get_ref().clone() }, at));
+    }
+    Ok(found)
+}
+
+impl Expectation {
+    /// On which side of what is neutral the source has it, 1 above and -1 below; nothing where it claims no effect or nothing is neutral.
+    #[must_use]
+    pub fn claimed_side(&self) -> Option<f64> {
+        let neutral = self.neutral?;
+        match self.published {
+            Some(published) if published == neutral => None,
+            Some(published) => Some(if published > neutral { 1.0 } else { -1.0 }),
+            None if self.band.low >= neutral => Some(1.0),
+            None if self.band.high <= neutral => Some(-1.0),
+            None => None,
+        }
+    }
+
+    /// Whether a figure lies in the band; one that is no effect does not where the source claims one.
+    #[must_use]
+    pub fn is_inside(&self, figure: f64) -> bool {
+        let allows = self.mark.as_ref().is_some_and(|mark| mark.kind == MarkKind::AllowsNoEffect);
+        let may_be_neutral = allows || self.claimed_side().is_none();
+        self.band.contains(figure) && (may_be_neutral || Some(figure) != self.neutral)
+    }
+}
+
+/// Refuses a band around no effect of a row that the source claims an effect for.
+pub(super) fn check_effect(of: &Expectation, at: usize) -> Result<(), At> {
+    let Some(neutral) = of.neutral.filter(|_| of.counted && of.mark.is_none() && of.band != Band::ANYWHERE) else {
+        return Ok(());
+    };
+    let around = of.band.low < neutral && neutral < of.band.high;
+    if !around || of.published == Some(neutral) {
+        return Ok(());
+    }
+    let claim = of.published.map_or("no number".to_owned(), |published| published.to_string());
+    let words = format!(
+        "the band contains {neutral}, which is no effect, and the source has {claim}: let it end there, or say `published = {neutral}` if the \
+         source says that both are alike, or `neutral = \"none\"` if this is no change, or why it `allows_no_effect`, which is not scored"
+    );
+    Err((at, Problem::Value(words)))
+}
+
+/// Checks that what follows from rows names rows that count once.
+pub(super) fn check_followed(all: &[Expectation]) -> Result<(), At> {
+    let follows = |of: &&Expectation| of.mark.as_ref().is_some_and(|mark| mark.kind == MarkKind::FollowsFrom);
+    for of in all.iter().filter(follows) {
+        let Some(mark) = &of.mark else { continue };
+        let row = known("expectation", &mark.why, all.iter().map(|of| of.name.as_str()));
+        let row = &all[row.map_err(|problem| (of.mark_at, problem))?];
+        if row.name == of.name || row.mark.as_ref().is_some_and(|mark| !mark.kind.is_of_a_row()) {
+            let words = format!("`follows_from` names a row that counts by itself, and `{}` does not", row.name);
+            return Err((of.mark_at, Problem::Value(words)));
+        }
+    }
+    Ok(())
+}
