@@ -1,11 +1,12 @@
 //! What a loader asks of its own scheduling, which is not this computer's affair: where it may run, its class, its niceness, whether its memory may
-//! be paged out. What it sets is what it gets back, and changes nothing: the loader is no task of the run, and never waits for a page. Random
+//! be paged out. What it sets is what it gets back. It changes nothing but the CPU on which programs run that it runs itself: the loader is no task of the run, and never waits
+//! for a page. Random
 //! numbers are the same each time, as what is decided by them is.
 
 use std::collections::BTreeMap;
 use std::io;
 
-use warmcore_topology::Machine;
+use warmcore_topology::{CpuId, Machine};
 
 use crate::process::{Call, Process};
 
@@ -75,6 +76,11 @@ impl Owner {
         process.answer(call, result);
     }
 
+    /// The CPU that a thread is on: the first that it allows itself.
+    pub fn cpu_of(&self, thread: u32) -> CpuId {
+        CpuId(self.asked.get(&thread).map_or(0, |asked| first_cpu(&asked.affinity)))
+    }
+
     fn result(&mut self, call: &Call) -> io::Result<Result<i64, i32>> {
         const POLICY: std::ops::Range<usize> = 4..8;
         const NICE: std::ops::Range<usize> = 16..20;
@@ -140,8 +146,10 @@ impl Owner {
             }
             libc::SYS_getpriority => Ok(20 - i64::from(number_at(&asked.attributes[NICE]) as i32)),
             libc::SYS_getcpu => {
-                for place in [first, second].into_iter().filter(|place| *place != 0) {
-                    call.write(place, &[0; 4])?;
+                for (place, value) in [(first, first_cpu(&asked.affinity)), (second, 0)] {
+                    if place != 0 {
+                        call.write(place, &value.to_le_bytes())?;
+                    }
                 }
                 Ok(0)
             }
@@ -159,6 +167,12 @@ impl Owner {
             }
         })
     }
+}
+
+/// The first CPU of a mask.
+fn first_cpu(mask: &[u8]) -> u32 {
+    let byte = mask.iter().position(|&byte| byte != 0).unwrap_or(0);
+    8 * byte as u32 + mask.get(byte).map_or(0, |byte| byte.trailing_zeros() % 8)
 }
 
 /// Whether a call is about how much memory may be locked. Other limits are what they are.

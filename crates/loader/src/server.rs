@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use warmcore_bpf::btf::Btf;
 use warmcore_scx::bytecode::{Host, Moment, Need, ObjectError, ProgramId, Programs};
-use warmcore_topology::Machine;
+use warmcore_topology::{CpuId, Machine};
 
 use crate::capture::{Capture, LoaderError, Paths, Request};
 use crate::kernel::TargetKernel;
@@ -79,6 +79,8 @@ struct Answers {
     things: HashMap<u64, (Thing, Arc<OwnedFd>)>,
     /// What was asked for beside calls and operations: kinds of maps, and programs that are attached elsewhere.
     needs: BTreeSet<Need>,
+    /// The CPU that the thread is on whose call is answered.
+    cpu: CpuId,
 }
 
 impl Answers {
@@ -89,6 +91,7 @@ impl Answers {
             programs: Programs::default(),
             things: HashMap::new(),
             needs: BTreeSet::new(),
+            cpu: CpuId(0),
         }
     }
 

@@ -65,6 +65,7 @@ impl Server {
                 return Ok(None);
             }
         };
+        self.answers.cpu = self.owner.cpu_of(call.thread);
         let reply = self.answers.answer(host, call, number, address, &fields)?;
         Ok(self.reply(call, reply))
     }

@@ -107,7 +107,7 @@ impl Answers {
         let id = *id;
         let (bytes, at) = (fields.u32(40) as usize, fields.u64(48));
         let mut context = if bytes == 0 { Vec::new() } else { call.read(at, bytes.min(65_536))? };
-        let result = self.programs.run(host, id, &mut context)?;
+        let result = self.programs.run(host, id, &mut context, self.cpu)?;
         call.write(at, &context)?;
         call.write(address + RETURN_VALUE, &result.to_le_bytes())?;
         Ok(Reply::Value(0))
@@ -146,7 +146,7 @@ impl Answers {
             })
             .collect();
         for probe in probes {
-            self.programs.run(host, probe, &mut [0; 64])?;
+            self.programs.run(host, probe, &mut [0; 64], self.cpu)?;
         }
         let object = Arc::new(self.programs.attach(host, &attached)?);
         let needs = object.needs().chain(&self.needs).cloned().collect();

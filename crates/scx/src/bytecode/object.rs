@@ -10,6 +10,7 @@ use warmcore_bpf::{
     Array, Callee, Code, Entry, Frame, Instruction, Kind, MemoryError, Program, ProgramError, Resolver, TranslateError,
     Translator, Width,
 };
+use warmcore_topology::CpuId;
 
 use crate::bytecode::host::{Host, Kept, UPTIME_NS};
 use crate::bytecode::needs::{Need, NeedKind, name_of_helper};
@@ -199,11 +200,11 @@ impl Programs {
         Ok(ProgramId(id))
     }
 
-    /// Runs a program that sets things up, with a context; the context is changed in place.
+    /// Runs a program that sets things up, on a CPU, with a context; the context is changed in place.
     ///
     /// # Errors
     /// When it does what a program must not.
-    pub fn run(&self, host: &mut Host, program: ProgramId, context: &mut [u8]) -> Result<u32, ObjectError> {
+    pub fn run(&self, host: &mut Host, program: ProgramId, context: &mut [u8], cpu: CpuId) -> Result<u32, ObjectError> {
         let loaded = &self.loaded[program.0 as usize];
         let at = host.kept.scratch;
         let room = context.len() as u64;
@@ -214,7 +215,7 @@ impl Programs {
         host.catch_up();
         host.frame.allow(SETUP_BUDGET);
         host.programs = &raw const self.loaded[..];
-        host.frame.cpu = 0;
+        host.frame.cpu = cpu.0.into();
         // Before a run, its clock stands where that begins.
         host.frame.now_ns = host.frame.now_ns.max(UPTIME_NS);
         // SAFETY: the frame is the first field of the host, which is what the functions of this code expect.

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use assembler::*;
 use warmcore_bpf::btf::Btf;
 use warmcore_bpf::{MapKind, MapSpec, Program, interpret};
+use warmcore_topology::CpuId;
 
 use super::object::Names;
 use super::{Host, Layout, Need, NeedKind, ProgramSource, Programs};
@@ -69,7 +70,7 @@ fn run_with(maps: &[MapSpec], program: &[[u8; 8]], prepare: impl Fn(&mut Host)) 
     let source = ProgramSource { name: "test", bytes: &bytes, functions: &[], maps: &maps, types: None };
     let id = programs.load(&mut host, &source).unwrap();
     assert!(programs.calls().all(|need| need.is_modelled), "{:?}", programs.calls().collect::<Vec<_>>());
-    let translated = programs.run(&mut host, id, &mut []).unwrap();
+    let translated = programs.run(&mut host, id, &mut [], CpuId(0)).unwrap();
     drop(host);
 
     let (mut host, maps) = begin();
