@@ -171,6 +171,7 @@ mod tests {
         "compare profiles",
         "compare resume",
         "sim profiles",
+        "study show result",
         "report runs",
         "report markdown",
         "report perfetto",
