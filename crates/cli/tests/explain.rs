@@ -109,7 +109,7 @@ fn events_have_a_line_for_every_slice_and_migration() {
     let preempted = threads.lines().find(|line| line.starts_with("spin-0/0 ")).unwrap();
     assert!(preempted.contains("spin-"), "they take turns at first: {preempted}");
     let told = scratch.run("explain run --scheduler rr --task spin-1 --count 1").exits_with(0).out;
-    assert!(told.contains("\nwaited ") && told.contains(" behind spin-"), "who had the CPU while it waited: {told}");
+    assert!(told.contains("\nwaited ") && told.contains(", held by spin-"), "who had the CPU while it waited: {told}");
 }
 
 #[test]

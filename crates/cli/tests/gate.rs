@@ -157,7 +157,7 @@ fn bad_margins_and_directions_are_told_with_their_place() {
         ("file = \"baseline.json\"", "", "missing field `file`"),
         ("margin = 0.02", "margins = 0.02", "did you mean `margin`?"),
         ("\"lower\"", "\"lowest\"", "unknown variant `lowest`"),
-        ("better = \"lower\"\n", "band = [0, 9]\nreason = \"so\"\n", "no [[expect]] says what is `better`"),
+        ("better = \"lower\"\n", "band = [2, 9]\nreason = \"so\"\n", "no [[expect]] says what is `better`"),
         ("better = \"lower\"\n", "", "there is no `band` for `p99 beside 4`"),
         ("[baseline]\nfile = \"baseline.json\"\nmargin = 0.02\n", "", "are about a [baseline], and the study has none"),
     ] {
