@@ -136,3 +136,15 @@ fn tasks_without_quota_left_can_be_changed() {
         assert!(counters(&run, 0).throttled_periods > 40, "{scheduler}");
     }
 }
+
+/// The stopper moves a task nearer to its memory at the instant at which its group's quota has made it leave. Left behind in its CPU's list of such tasks, it
+/// came back there later, and the run had no end.
+#[test]
+fn a_task_that_has_left_for_its_quota_can_be_moved_to_its_memory() {
+    let text = include_str!("quota-and-numa.json");
+    let workload = warmcore_workload::from_rtapp("quota and NUMA", text, &Default::default()).unwrap();
+    let scene = Scene { workload, ..Scene::new() };
+    let hasty = "cache-aware:scan_delay_ms=0,scan_period_min_ms=1,scan_size_mb=1";
+    let run = scene.try_run("2s2n1l2c2t", hasty, 987).unwrap();
+    assert_eq!(run.outcome.end, warmcore_trace::End::AllExited);
+}

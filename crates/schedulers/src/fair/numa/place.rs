@@ -443,7 +443,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Moves a task that does not run, queued or asleep.
     fn move_stopped(&mut self, core: &mut Core<'_>, task: TaskId, src: CpuId, dst: CpuId) {
         let queued = core.task(task).state() == State::Queued;
-        if self.entities[(self.task_base + task.0) as usize].on_rq {
+        let index = self.task_entity(task);
+        // One that has left for its group's quota is queued too.
+        if self.entities[index as usize].on_rq || self.in_limbo(index) {
             Scheduler::dequeue(self, core, src, task, Dequeue::MIGRATING);
         }
         core.set_task_cpu(task, dst, MigrationKind::Numa);
