@@ -9,7 +9,7 @@
 //! | here | data (6.1) | `struct sched_cache_stat` |
 //! | `grouping` | who is kept together: a cache group, which is a process unless somebody says otherwise | `mm_struct` |
 //! | `occupancy` | epochs, run-time shares, invalidation, the task's preference (6.2) | `account_mm_sched`, `update_curr` |
-//! | `admission` | too many threads, too big a footprint (6.5) | `exceed_llc_nr`, `exceed_llc_capacity` |
+//! | `admission` | too many threads, too big a footprint (6.5) | `invalid_llc_nr`, `exceed_llc_capacity` |
 //! | `scan` | the preferred CPU of a process, once per epoch (6.3, 6.6) | `task_tick_cache`, `task_cache_work` |
 //! | `counters` | who is queued where and prefers what (6.4) | `account_llc_enqueue` |
 //! | `permission` | may a task move between two LLCs (6.7) | `can_migrate_llc` |

@@ -64,8 +64,8 @@ fn item_24(machine: &str, scheduler: &str, release_ns: u64, seed: u64) -> ([u32;
     (left, (min, max))
 }
 
-/// The item's 380 and 16 ± 2 are not what the kernel does: 7.2.13 on this machine has 131 of 512 left on CPU 0 after 0.2 s, and
-/// after 5 s means of 18.6, 16.4, 15.8 and 13.5 per CPU of the four LLCs, 10 to 25 on single CPUs.
+/// 7.2.13 on this machine has 131 of 512 left on CPU 0 after 0.2 s, and after 5 s means of 18.6, 16.4, 15.8 and 13.5 per CPU of
+/// the four LLCs, 10 to 25 on single CPUs.
 #[test]
 fn item_24_512_spinners_released_on_two_sockets_spread_as_in_the_kernel() {
     for scheduler in ["eevdf", CFS_4_9] {

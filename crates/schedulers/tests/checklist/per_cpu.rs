@@ -55,10 +55,9 @@ fn item_02_nice_0_against_nice_5_on_one_cpu_share_3057_to_1000() {
     assert_near("share of nice 0", time("nice 0") / (10.0 * S as f64), 0.753, 0.005);
 }
 
-/// The item's 9.0-9.3 and 3.0 ms are not what the kernel does: 7.2.13 in virtual time gives 6.40 and 2.107 ms (book,
-/// `slices-four-cpus`), and in real time under emulation 2.17 ms in most turns. The light task's timer ends its turn when its
-/// deadline has passed, so it gets a new one and the heavy task is picked; the item's figures come out where a timer is a
-/// nanosecond early. The heavy task is its own successor at its deadline and goes on to the next tick. 3 % for the phase of ticks.
+/// 7.2.13 in virtual time gives 6.40 and 2.107 ms (book, `slices-four-cpus`). The light task's timer ends its turn when its
+/// deadline has passed, so it gets a new one and the heavy task is picked. The heavy task is its own successor at its
+/// deadline and goes on to the next tick. 3 % for the phase of ticks.
 #[test]
 fn item_03_nice_0_against_nice_5_on_four_cpus_dispatches_as_the_kernel_does() {
     let mut scene = Scene::lasting(20 * S);

@@ -10,7 +10,7 @@ use super::CacheAware;
 pub(crate) enum Refusal {
     /// One thread, or none.
     OneThread,
-    /// More threads than the LLC has cores (`exceed_llc_nr`).
+    /// More threads than the LLC has cores (`invalid_llc_nr`).
     TooMany,
     /// More memory than the LLC holds (`exceed_llc_capacity`).
     TooBig,
