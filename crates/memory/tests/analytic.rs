@@ -70,7 +70,7 @@ fn the_starting_table_has_the_consequences_the_reference_states() {
     let rows = [
         ("spin", 0.0, 0.0, 0.0, 3.3),
         ("perlbench", 8.6, 0.24, 0.01, 2.1),
-        // Stated with IPC 0.95, which follows from the specification's equations only without the class's exposure of 0.25.
+        // The stream's exposure is 0.25; without it the IPC would be 0.95.
         ("nas-mg", 26.0, 16.0, 14.0, 1.5),
         ("mediawiki", 50.0, 6.3, 0.4, 0.64),
         ("hackbench", 23.0, 0.3, 0.0, 1.0),
