@@ -1,7 +1,7 @@
 //! FreeBSD's ULE: interactive threads first, batch threads in a calendar, one queue per CPU, one thread moved at a time.
 //!
 //! Source: `sys/kern/sched_ule.c` of FreeBSD 11 and 14 and the port to Linux 4.9 that "The Battle of the Schedulers" (Bouron et al.,
-//! USENIX ATC 2018) measured, as specified in `docs/spec/ule.md`, whose last section corrects the others. Which of them
+//! USENIX ATC 2018) measured, as specified in `docs/spec/ule.md`. Which of them
 //! is simulated is the tunable `profile`.
 //!
 //! | module | what | section |

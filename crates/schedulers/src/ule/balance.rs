@@ -1,6 +1,6 @@
 //! Threads that change their CPU while they wait: idle CPUs steal one, the periodic balancer moves one from each of the most loaded.
 //!
-//! Source: `docs/spec/ule.md` sections 10 and 11, with 18.7, 18.8, 18.11 and 18.13 (`tdq_idled`, `tdq_steal`, `sched_balance`,
+//! Source: `docs/spec/ule.md` sections 10 and 11 (`tdq_idled`, `tdq_steal`, `sched_balance`,
 //! `sched_balance_group`, `sched_balance_pair`, `tdq_notify`), and 16 for FreeBSD 14 (`tdq_trysteal`, lone threads).
 
 use warmcore_kernel::{Core, State};

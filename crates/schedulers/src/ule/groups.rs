@@ -1,6 +1,6 @@
 //! The tree of CPU groups, and the search for the least and the most loaded CPU in it.
 //!
-//! Source: `docs/spec/ule.md` section 9.1 and 9.2, with 18.6 and 18.7 (`struct cpu_group`, `cpu_search`). The port looks at all CPUs of
+//! Source: `docs/spec/ule.md` sections 9.1 and 9.2 (`struct cpu_group`, `cpu_search`). The port looks at all CPUs of
 //! a group in one pass instead ([`SearchRules`]).
 
 use warmcore_topology::{CpuId, CpuSet, Machine};

@@ -218,7 +218,7 @@ mod tests {
         assert!(after(5400) >= 30, "{}", after(5400));
     }
 
-    /// Test 2 of docs/spec/ule.md section 17, with 18.3: the ratio runs from 6 to 10, and less than a second is not cut.
+    /// Test 2 of docs/spec/ule.md section 17: the ratio runs from 6 to 10, and less than a second is not cut.
     #[test]
     fn ule_17_2_a_child_keeps_half_a_second_of_its_parents_history() {
         let child = |run_ms, sleep_ms| {

@@ -1,6 +1,6 @@
 //! Where a woken or new thread runs (`sched_pickcpu`).
 //!
-//! Source: `docs/spec/ule.md` section 9, with 18.14. A search stops where it finds a CPU; up to three go over the whole machine.
+//! Source: `docs/spec/ule.md` section 9. A search stops where it finds a CPU; up to three go over the whole machine.
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;

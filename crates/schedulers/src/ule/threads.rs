@@ -1,6 +1,6 @@
 //! What ULE knows of threads and of CPUs' queues, and how threads join and leave these.
 //!
-//! Source: `docs/spec/ule.md` sections 5, 6, 7 and 12, with 18.1, 18.2, 18.5 and 18.9 (`struct td_sched`, `struct tdq`,
+//! Source: `docs/spec/ule.md` sections 5, 6, 7 and 12 (`struct td_sched`, `struct tdq`,
 //! `tdq_runq_add`, `tdq_load_add`, `sched_choose`, `sched_slice`).
 
 use warmcore_topology::CpuId;
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(queues.cpus[0].first(), Some(TaskId(0)), "120 to 123 share a bucket");
     }
 
-    /// Test 7 of docs/spec/ule.md section 17, with 18.8.
+    /// Test 7 of docs/spec/ule.md section 17.
     #[test]
     fn ule_17_7_the_first_batch_thread_is_stolen_last() {
         let (mut all, _) = queues(&[203, 203, 203]);
