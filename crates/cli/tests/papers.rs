@@ -205,7 +205,7 @@ fn expect_page(name: &str, marks: Option<(&str, &str)>, text: &str) {
     }
 }
 
-/// How a row came out, in a word for the page of all items and in a sentence for the page of its source.
+/// How a row came out, in a word for the page of all items and in a few for the page of its source.
 fn outcome(of: &ExpectationResult) -> (&'static str, String) {
     let word = match (&of.mark, of.value) {
         (_, None) => "no value here",
@@ -214,9 +214,7 @@ fn outcome(of: &ExpectationResult) -> (&'static str, String) {
         (None, _) if of.sign_right == Some(true) => "in part",
         (None, _) => "does not hold",
     };
-    let why = of.mark.as_ref().map_or(String::new(), |mark| format!(": {}", mark.why));
-    let words = if of.value.is_none() { "no value here".to_owned() } else { of.words() };
-    (word, format!("{words}{why}"))
+    (word, if of.value.is_none() { "no value here".to_owned() } else { of.words() })
 }
 
 #[test]
@@ -225,13 +223,26 @@ fn the_pages_of_the_sources_have_every_row_as_the_studies_judge_it() {
     expect_page("docs/reproductions.md", Some(("<!-- score -->", "<!-- end -->")), &Score::markdown(&document));
     for study in &document.studies {
         let mut text = String::from("| row | published | here | band | judgement |\n|---|--:|--:|--:|---|\n");
+        // Reasons of marks, each once: many rows have the same.
+        let mut notes: Vec<&str> = Vec::new();
         for of in &study.expectations {
             let [published, value] = [of.published, of.value].map(decimal);
             let (_, words) = outcome(of);
-            text.push_str(&format!("| {} | {published} | {value} | {} | {words} |\n", of.name, of.band()));
+            let note = of.mark.as_ref().map_or(String::new(), |mark| {
+                let known = notes.iter().position(|why| *why == mark.why);
+                let number = known.unwrap_or_else(|| {
+                    notes.push(&mark.why);
+                    notes.len() - 1
+                });
+                format!(", note {}", number + 1)
+            });
+            text.push_str(&format!("| {} | {published} | {value} | {} | {words}{note} |\n", of.name, of.band()));
         }
         for of in &study.not_asked {
             text.push_str(&format!("| {} | | | | missing: {} |\n", of.name, of.missing.missing));
+        }
+        for (index, why) in notes.iter().enumerate() {
+            text.push_str(&format!("{}{}. {why}\n", if index == 0 { "\n" } else { "" }, index + 1));
         }
         let mark = format!("<!-- rows: {} -->", study.name);
         expect_page(&format!("docs/sources/{}.md", study.name), Some((&mark, "<!-- end -->")), &text);
