@@ -357,7 +357,8 @@ impl Analytic {
     /// Latency of memory of `home` for a CPU at the present load.
     pub fn memory_latency_ns(&self, cpu: CpuId, home: usize) -> f64 {
         let (node, llc) = (self.geometry.node[cpu.index()], self.geometry.llc[cpu.index()]);
-        self.hierarchy.memory_ns[node as usize][home] * self.bandwidth.factor(node, llc, home)
+        let factor = self.bandwidth.factor(node, llc, home) * self.bandwidth.near_factor(cpu.0);
+        self.hierarchy.memory_ns[node as usize][home] * factor
     }
 
     /// Time until a line that a CPU wrote last has come to another, if nothing else comes at the same time.

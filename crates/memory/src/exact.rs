@@ -31,6 +31,7 @@ mod load;
 mod options;
 pub mod page_table;
 mod paging;
+mod ports;
 mod replay;
 mod simulation;
 mod space;

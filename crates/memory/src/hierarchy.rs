@@ -78,6 +78,12 @@ pub struct Hierarchy {
     pub socket_link: f64,
     /// Read bandwidth of the port of one LLC to memory in bytes per nanosecond.
     pub llc_port: f64,
+    /// The same of one cluster of cores; infinite where none is stated.
+    pub cluster_port: f64,
+    /// The same of one core.
+    pub core_port: f64,
+    /// Cluster by core.
+    pub cluster_of_core: Vec<u32>,
     /// Loaded latency curves by read share, most reads first: (read share, points of utilisation and latency factor).
     pub loaded_latency: Vec<(f64, Vec<(f64, f64)>)>,
     /// Figures that the machine's description does not state, with the value used.
@@ -148,6 +154,9 @@ impl Hierarchy {
             node_mixed_bandwidth: per_node(mixed),
             socket_link: memory.socket_link.map_or(0.4 * read, bytes_per_ns),
             llc_port: memory.llc_port.map_or(f64::INFINITY, bytes_per_ns),
+            cluster_port: memory.cluster_port.map_or(f64::INFINITY, bytes_per_ns),
+            core_port: memory.core_port.map_or(f64::INFINITY, bytes_per_ns),
+            cluster_of_core: first_cpus_of_cores(machine).into_iter().map(|cpu| machine.cluster_of(cpu).0).collect(),
             loaded_latency,
             assumed: reader.assumed,
         })
@@ -169,6 +178,14 @@ fn line_bytes(machine: &Machine) -> Result<u32, HierarchyError> {
         shortest = Some(shortest.map_or(line, |known| known.min(line)));
     }
     Ok(shortest.unwrap_or(64))
+}
+
+fn first_cpus_of_cores(machine: &Machine) -> Vec<CpuId> {
+    let mut first: Vec<Option<CpuId>> = vec![None; machine.core_count()];
+    for cpu in machine.cpus() {
+        first[machine.core_of(cpu).index()].get_or_insert(cpu);
+    }
+    first.into_iter().flatten().collect()
 }
 
 fn bytes_per_ns(bandwidth: Bandwidth) -> f64 {
@@ -267,16 +284,8 @@ impl Reader<'_> {
         Ok(CacheShape { lines: sets * ways, ways: ways as u32, sets, latency_ns })
     }
 
-    fn first_cpus_of_cores(&self) -> Vec<CpuId> {
-        let mut first: Vec<Option<CpuId>> = vec![None; self.machine.core_count()];
-        for cpu in self.machine.cpus() {
-            first[self.machine.core_of(cpu).index()].get_or_insert(cpu);
-        }
-        first.into_iter().flatten().collect()
-    }
-
     fn l1(&mut self) -> Result<Vec<CacheShape>, HierarchyError> {
-        let cpus = self.first_cpus_of_cores();
+        let cpus = first_cpus_of_cores(self.machine);
         cpus.into_iter().map(|cpu| self.shape(self.machine.data_cache(cpu, 1), "L1d", ASSUMED_L1)).collect()
     }
 
@@ -285,7 +294,7 @@ impl Reader<'_> {
         // Keyed by the lowest CPU: caches of one level do not overlap.
         let mut known: BTreeMap<CpuId, u32> = BTreeMap::new();
         let mut of_core = Vec::new();
-        for cpu in self.first_cpus_of_cores() {
+        for cpu in first_cpus_of_cores(self.machine) {
             let cache = self.machine.data_cache(cpu, 2);
             let llc = self.machine.llc_cache(self.machine.llc_of(cpu));
             let key = match cache {

@@ -25,6 +25,8 @@ const GROUPS: [(&str, &[&str]); 21] = [
             "memory.socket_link_gb_per_s",
             "memory.node_link_gb_per_s",
             "memory.llc_port_gb_per_s",
+            "memory.cluster_port_gb_per_s",
+            "memory.core_port_gb_per_s",
             "memory.core_llc_read_gb_per_s",
             "memory.thread_local_read_gb_per_s",
             "memory.thread_remote_read_gb_per_s",

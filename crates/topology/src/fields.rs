@@ -175,6 +175,8 @@ pub(crate) fn each_value(performance: &mut Performance, costs: &mut Costs, visit
         ("socket_link_gb_per_s", &mut memory.socket_link),
         ("node_link_gb_per_s", &mut memory.node_link),
         ("llc_port_gb_per_s", &mut memory.llc_port),
+        ("cluster_port_gb_per_s", &mut memory.cluster_port),
+        ("core_port_gb_per_s", &mut memory.core_port),
         ("core_llc_read_gb_per_s", &mut memory.core_llc_read),
         ("thread_local_read_gb_per_s", &mut memory.thread_local_read),
         ("thread_remote_read_gb_per_s", &mut memory.thread_remote_read),

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use crate::build::PROCESSOR;
 use crate::fields::{Unit, each_value};
 use crate::template::CacheTemplate;
-use crate::{Bandwidth, Basis, CacheKind, Costs, Machine, Origin, PerRelation, Performance, Relation};
+use crate::units::decimal;
+use crate::{Bandwidth, Basis, CacheKind, Costs, Machine, MemoryFigures, Origin, PerRelation, Performance, Relation};
 
 /// One-way hand-off of a modified line on a machine of which nothing is known: the middle of the published server
 /// machines.
@@ -90,7 +91,27 @@ pub(crate) fn check_figures(performance: &Performance, costs: &Costs, caches: &[
         ("memory.socket_mixed_gb_per_s", number(memory.socket_mixed)),
         ("memory.socket_read_gb_per_s", number(memory.socket_read)),
     ])?;
+    check_ports(memory)?;
     check_caches(caches, memory.local_ns)
+}
+
+/// What a port carries passes the port of the larger group of cores too, so that a limit above that one's would never hold.
+fn check_ports(memory: &MemoryFigures) -> Result<(), String> {
+    let ports = [("core", memory.core_port), ("cluster", memory.cluster_port), ("LLC", memory.llc_port)];
+    let limited = ports.into_iter().filter_map(|(of, port)| match port {
+        Some(Bandwidth::MbPerS(limit)) => Some((of, limit)),
+        _ => None,
+    });
+    let limited: Vec<(&str, u64)> = limited.collect();
+    match limited.windows(2).find(|pair| pair[0].1 > pair[1].1) {
+        Some([(small, limit), (large, carries)]) => {
+            let [limit, carries] = [limit, carries].map(|mb_per_s| decimal(*mb_per_s, 3));
+            Err(format!(
+                "the port of a {small} carries {limit} GB/s, more than the port of its {large} with {carries} GB/s"
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Each stated value at least as large as the ones before it.

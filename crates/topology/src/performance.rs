@@ -212,6 +212,10 @@ pub struct MemoryFigures {
     pub node_link: Option<Bandwidth>,
     /// Read bandwidth of the port that joins one LLC to the memory system.
     pub llc_port: Option<Bandwidth>,
+    /// The same of one cluster of cores: what its cores together read from memory. Without it nothing below the LLC limits them.
+    pub cluster_port: Option<Bandwidth>,
+    /// The same of one core, with all of its hardware threads.
+    pub core_port: Option<Bandwidth>,
     /// Bandwidth with which a single core reads its LLC.
     pub core_llc_read: Option<Bandwidth>,
     /// Bandwidth of a single thread reading local memory.

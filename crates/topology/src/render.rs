@@ -378,6 +378,8 @@ fn figures(machine: &Machine, text: &mut String) {
         ("socket link", "socket_link_gb_per_s", bandwidth(memory.socket_link)),
         ("node link", "node_link_gb_per_s", bandwidth(memory.node_link)),
         ("LLC port", "llc_port_gb_per_s", bandwidth(memory.llc_port)),
+        ("cluster port", "cluster_port_gb_per_s", bandwidth(memory.cluster_port)),
+        ("core port", "core_port_gb_per_s", bandwidth(memory.core_port)),
     ];
     with_origins(machine, "memory", &values, text);
 

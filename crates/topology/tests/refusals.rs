@@ -151,6 +151,40 @@ fn implausible_figures_are_refused() {
 }
 
 #[test]
+fn limits_below_the_llc_are_positive_and_no_larger_than_what_they_pass_into() {
+    let file = |memory: &str| format!("[topology]\nshape = \"8c\"\ncores_per_cluster = 4\n[memory]\n{memory}");
+    for (key, value) in
+        [("cluster_port_gb_per_s", "0"), ("cluster_port_gb_per_s", "-27.8"), ("core_port_gb_per_s", "0.0001")]
+    {
+        let wanted = format!("line 5: memory.{key}: {value} is not GB/s above 0");
+        assert_refused(&file(&format!("{key} = {value}")), &wanted);
+    }
+    assert_refused(
+        &file("cluster_port_gb_per_s = 60\nllc_port_gb_per_s = 52"),
+        "the port of a cluster carries 60 GB/s, more than the port of its LLC with 52 GB/s",
+    );
+    assert_refused(
+        &file("core_port_gb_per_s = 28\ncluster_port_gb_per_s = 27.8"),
+        "the port of a core carries 28 GB/s, more than the port of its cluster with 27.8 GB/s",
+    );
+    assert_refused(
+        &file("core_port_gb_per_s = 53\ncluster_port_gb_per_s = \"unlimited\"\nllc_port_gb_per_s = 52"),
+        "the port of a core carries 53 GB/s, more than the port of its LLC with 52 GB/s",
+    );
+    let machine =
+        from_toml(&file("cluster_port_gb_per_s = { value = 27.8, origin = \"assumed: as measured elsewhere\" }"));
+    let machine = machine.unwrap();
+    assert_eq!(machine.performance().memory.cluster_port, Some(warmcore_topology::Bandwidth::MbPerS(27_800)));
+    let shown = warmcore_topology::render(&machine);
+    assert!(
+        shown.contains("cluster port 27.8 GB/s (assumed)") || shown.contains("(assumed): cluster port 27.8 GB/s"),
+        "{shown}"
+    );
+    let again = from_toml(&warmcore_topology::to_toml(&machine)).unwrap();
+    assert_eq!(again.performance(), machine.performance());
+}
+
+#[test]
 fn sizes_may_be_numbers_of_bytes_and_decimal_numbers_of_units() {
     for size in ["32768", "\"32768\"", "\"0.03125MiB\"", "\"32 KiB\""] {
         let text = format!(

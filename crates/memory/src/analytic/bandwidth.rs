@@ -1,7 +1,7 @@
 //! How much slower memory is because it is loaded (`docs/spec/memory-model.md` sections 4.6 and 4.7).
 //!
-//! Resources are the memory of each node, the link between each two sockets per direction, and the port of each LLC to
-//! memory where it is known. Each has a latency factor that follows a measured curve of its load; the load follows from
+//! Resources are the memory of each node, the link between each two sockets per direction, and the ports to memory of each
+//! LLC, each cluster of cores and each core where they are known. Each has a latency factor that follows a measured curve of its load; the load follows from
 //! how fast the tasks run with that factor. Demand falls with latency and latency rises with demand, so for each
 //! resource the crossing is unique; resources are solved one after the other until nothing moves.
 //!
@@ -20,6 +20,7 @@ pub(super) struct Stream {
     pub base_ns: f64,
     pub node: u32,
     pub llc: u32,
+    pub cpu: u32,
     /// Written back per byte read.
     pub write_back: f64,
 }
@@ -27,12 +28,14 @@ pub(super) struct Stream {
 pub(super) struct Bandwidth {
     nodes: usize,
     sockets: usize,
-    /// Latency factors: nodes, then links by (from socket, to socket), then LLC ports.
+    /// Latency factors: nodes, then links by (from socket, to socket), then ports of LLCs, clusters and cores.
     factors: Vec<f64>,
     /// Highest bandwidth of each resource at read share 1, and at half reads.
     limits: Vec<(f64, f64)>,
     curves: Vec<(f64, Vec<(f64, f64)>)>,
     socket_of_node: Vec<u32>,
+    /// By CPU the ports of its cluster and of its core; empty where neither is limited.
+    near: Vec<[u32; 2]>,
     /// Bytes per nanosecond used at the last solution, for reports.
     pub used: Vec<f64>,
     /// Solutions that did not settle; the last factors were kept.
@@ -65,6 +68,17 @@ impl Bandwidth {
             hierarchy.node_bandwidth.iter().copied().zip(hierarchy.node_mixed_bandwidth.iter().copied()).collect();
         limits.extend(std::iter::repeat_n((hierarchy.socket_link, hierarchy.socket_link), sockets * sockets));
         limits.extend(std::iter::repeat_n((hierarchy.llc_port, hierarchy.llc_port), hierarchy.llc.len()));
+        let (of_cluster, of_core) = (hierarchy.cluster_port, hierarchy.core_port);
+        let mut near = Vec::new();
+        if of_cluster.is_finite() || of_core.is_finite() {
+            let cores = hierarchy.cluster_of_core.len();
+            let clusters = hierarchy.cluster_of_core.iter().max().map_or(0, |last| *last as usize + 1);
+            let (first_cluster, first_core) = (limits.len() as u32, (limits.len() + clusters) as u32);
+            let ports = |core: u32| [first_cluster + hierarchy.cluster_of_core[core as usize], first_core + core];
+            near.extend(geometry.core.iter().map(|core| ports(*core)));
+            limits.extend(std::iter::repeat_n((of_cluster, of_cluster), clusters));
+            limits.extend(std::iter::repeat_n((of_core, of_core), cores));
+        }
         Self {
             nodes,
             sockets,
@@ -73,6 +87,7 @@ impl Bandwidth {
             limits,
             curves: hierarchy.loaded_latency.clone(),
             socket_of_node: geometry.socket_of_node.clone(),
+            near,
             not_converged: 0,
             solved: 0,
             terms: Vec::new(),
@@ -112,6 +127,7 @@ impl Bandwidth {
                 }
                 if (0..self.nodes).any(|home| used(&home)) {
                     note(self.port(stream.llc));
+                    self.near_ports(stream.cpu).iter().for_each(|port| note(*port as usize));
                 }
             }
             if !put {
@@ -147,7 +163,24 @@ impl Bandwidth {
         self.nodes + self.sockets * self.sockets + llc as usize
     }
 
-    /// Latency factor of memory of `home` for a CPU of `node` under `llc`.
+    /// The limited ports between a CPU and its LLC, of its cluster and its core; none where there are no limits.
+    #[inline]
+    pub fn near_ports(&self, cpu: u32) -> &[u32] {
+        self.near.get(cpu as usize).map_or(&[], |ports| ports)
+    }
+
+    /// Latency factor of all memory for a CPU by the ports between it and its LLC.
+    #[inline]
+    pub fn near_factor(&self, cpu: u32) -> f64 {
+        self.near_ports(cpu).iter().map(|port| self.factors[*port as usize]).product()
+    }
+
+    /// Resources in all.
+    pub fn resources(&self) -> usize {
+        self.factors.len()
+    }
+
+    /// Latency factor of memory of `home` for a CPU of `node` under `llc`, without the ports below the LLC.
     #[inline]
     pub fn factor(&self, node: u32, llc: u32, home: usize) -> f64 {
         let link = self.link(node as usize, home).map_or(1.0, |link| self.factors[link]);
@@ -200,6 +233,8 @@ impl Bandwidth {
         }
         let is_node = resource < self.nodes;
         let links = self.nodes..self.nodes + self.sockets * self.sockets;
+        // Whoever uses a port does so for memory of all nodes.
+        let is_port = resource >= links.end;
         let back = links.contains(&resource).then(|| self.other_way(resource));
         let (mut read_sum, mut write_sum) = (0.0, 0.0);
         let mut terms = std::mem::take(&mut self.terms);
@@ -208,6 +243,7 @@ impl Bandwidth {
             let index = self.users[user as usize] as usize;
             let stream = &streams[index];
             let row = index * self.nodes..(index + 1) * self.nodes;
+            let near = self.near_factor(stream.cpu);
             let (mut through, mut beside, mut used) = (0.0, stream.base_ns, 0.0);
             // Read over the link's other direction, so that what is written back comes here.
             let mut returned = 0.0;
@@ -216,9 +252,9 @@ impl Bandwidth {
                 if bytes <= 0.0 {
                     continue;
                 }
-                let factor = self.factor(stream.node, stream.llc, home);
+                let factor = self.factor(stream.node, stream.llc, home) * near;
                 let link = self.link(stream.node as usize, home);
-                let uses = resource == home || link == Some(resource) || self.port(stream.llc) == resource;
+                let uses = resource == home || link == Some(resource) || is_port;
                 if link.is_some() && link == back {
                     returned += bytes;
                 }

@@ -219,6 +219,7 @@ impl Analytic {
         state.alone.compute_ns = profile.profile.core_cpi() / self.geometry.ghz[index];
         state.alone.stall_ns = state.components.stall_ns;
         state.alone.communicated_ns = state.components.communicated_ns;
+        let near = self.bandwidth.near_factor(index as u32);
         for home in 0..state.components.memory.len() {
             let lines = state.components.memory[home];
             if lines <= 0.0 {
@@ -226,7 +227,7 @@ impl Analytic {
             }
             let local = home == node as usize;
             let idle_ns = state.components.memory_exposed[home] * self.hierarchy.memory_ns[node as usize][home];
-            let loaded_ns = idle_ns * self.bandwidth.factor(node, llc, home);
+            let loaded_ns = idle_ns * self.bandwidth.factor(node, llc, home) * near;
             let (share, event) = if local {
                 (TimeShare::DramLocal, MemoryEvent::DramLocal)
             } else {

@@ -157,7 +157,8 @@ impl Analytic {
                     look.latency_ns.extend(idle.map(|(home, ns)| ns * self.bandwidth.factor(node, llc as u32, home)));
                 }
                 let exposed = state.components.memory_exposed.iter().zip(&look.latency_ns);
-                let memory_ns: f64 = exposed.map(|(exposed, ns)| exposed * ns).sum();
+                let memory_ns =
+                    exposed.map(|(exposed, ns)| exposed * ns).sum::<f64>() * self.bandwidth.near_factor(cpu);
                 state.premise.memory_change_ns = (memory_ns - state.premise.memory_ns).abs();
                 state.premise.solution = self.bandwidth.solved;
             }

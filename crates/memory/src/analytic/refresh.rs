@@ -25,7 +25,7 @@ pub(super) struct Scratch {
     streams: Vec<Stream>,
     exposed: Vec<f64>,
     bytes: Vec<f64>,
-    /// Bytes per nanosecond from each node to each, now and at the last solution.
+    /// Bytes per nanosecond from each node to each, then through each limited port below the LLCs, now and at the last solution.
     demand: Vec<f64>,
     solved_demand: Vec<f64>,
     /// Teams under the LLC being updated.
@@ -191,7 +191,8 @@ impl Analytic {
         scratch.exposed.clear();
         scratch.bytes.clear();
         scratch.demand.clear();
-        scratch.demand.resize(nodes * nodes, 0.0);
+        let near = if self.bandwidth.near_ports(0).is_empty() { 0 } else { self.bandwidth.resources() };
+        scratch.demand.resize(nodes * nodes + near, 0.0);
         let mut demand = 0.0;
         for (index, cpu) in self.cpus.iter().enumerate() {
             let lines: f64 = if cpu.task == IDLE || cpu.paused { 0.0 } else { cpu.components.memory.iter().sum() };
@@ -199,6 +200,9 @@ impl Analytic {
                 continue;
             }
             demand += lines * line * cpu.rate.x;
+            for port in self.bandwidth.near_ports(index as u32) {
+                scratch.demand[nodes * nodes + *port as usize] += lines * line * cpu.rate.x;
+            }
             let node = self.geometry.node[index];
             let memory_ns: f64 = [TimeShare::DramLocal, TimeShare::DramRemote, TimeShare::Bandwidth]
                 .iter()
@@ -208,6 +212,7 @@ impl Analytic {
                 base_ns: 1.0 / cpu.rate.x - memory_ns,
                 node,
                 llc: self.geometry.llc[index],
+                cpu: index as u32,
                 write_back: cpu.components.write_back,
             });
             for home in 0..nodes {
@@ -217,7 +222,8 @@ impl Analytic {
                 scratch.demand[node as usize * nodes + home] += cpu.components.memory[home] * line * cpu.rate.x;
             }
         }
-        let limit = self.hierarchy.node_bandwidth.iter().copied().fold(f64::INFINITY, f64::min);
+        let near_limit = self.hierarchy.cluster_port.min(self.hierarchy.core_port);
+        let limit = self.hierarchy.node_bandwidth.iter().copied().fold(near_limit, f64::min);
         let changed = |(now, then): (&f64, &f64)| (now - then).abs() > SAME_DEMAND * then.max(0.01 * limit);
         let same = scratch.solved_demand.len() == scratch.demand.len()
             && !scratch.demand.iter().zip(&scratch.solved_demand).any(changed);

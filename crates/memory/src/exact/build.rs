@@ -74,6 +74,7 @@ pub(crate) fn domains(
             requests: Vec::new(),
             traffic: vec![NodeTraffic::default(); machine.node_count()],
             memory: vec![MemoryLatency::default(); machine.node_count()],
+            memory_row: 0,
             l1_ns: Vec::new(),
             l2_ns: Vec::new(),
             transfer_fs,

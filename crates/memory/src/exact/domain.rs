@@ -142,8 +142,10 @@ pub(crate) struct Domain {
     pub(crate) requests: Vec<Request>,
     /// Traffic by node.
     pub(crate) traffic: Vec<NodeTraffic>,
-    /// Latency of memory by node.
+    /// Latency of memory by node, or where ports below the LLC are limited by core and node.
     pub(crate) memory: Vec<MemoryLatency>,
+    /// Nodes where `memory` has rows for each core, else 0.
+    pub(crate) memory_row: usize,
     /// Latency of a core's L1 and L2.
     pub(crate) l1_ns: Vec<f64>,
     pub(crate) l2_ns: Vec<f64>,
@@ -153,6 +155,12 @@ pub(crate) struct Domain {
 }
 
 impl Domain {
+    /// Latency of a node's memory for a core.
+    #[inline(always)]
+    pub(crate) fn memory_latency(&self, core: usize, node: usize) -> MemoryLatency {
+        self.memory[core * self.memory_row + node]
+    }
+
     /// Whether a task has touches left.
     pub(crate) fn is_busy(&self) -> bool {
         self.tasks.iter().flatten().any(|task| task.touches < task.touches_wanted)
@@ -453,7 +461,8 @@ impl Domain {
                 self.traffic[node].reads += costs.scale;
                 let counters = &mut task.counters[class];
                 *(if node == self.node { &mut counters.dram_local } else { &mut counters.dram_remote }) += costs.scale;
-                task.wait_for_memory(self.memory[node], node == self.node, costs.exposed);
+                let latency = self.memory_latency(usize::from(task.core), node);
+                task.wait_for_memory(latency, node == self.node, costs.exposed);
             }
         }
         self.scratch.llc.clear();

@@ -213,7 +213,8 @@ impl Home {
         let costs = task.costs[class];
         let counters = &mut task.counters[class];
         *(if node == domain.node { &mut counters.dram_local } else { &mut counters.dram_remote }) += costs.scale;
-        task.wait_for_memory(domain.memory[node], node == domain.node, costs.exposed);
+        let latency = domain.memory[usize::from(task.core) * domain.memory_row + node];
+        task.wait_for_memory(latency, node == domain.node, costs.exposed);
     }
 
     /// Brings the domains' rights in line with the home entry.

@@ -21,6 +21,7 @@ use super::lanes::{DIRTY, WRITABLE};
 use super::load::{LoadFactor, node_bandwidth};
 use super::options::{COHERENCE_OVERLAP, Options, SMT_OVERLAP_SHARE, TRANSFER_BYTES};
 use super::paging::Paging;
+use super::ports::Ports;
 use super::space::{COHERENT_ROOM, Space, TaskSpec};
 use super::stream::{Stream, StreamClass};
 use super::task::{ClassCosts, EXPOSED_BITS, KINDS, MemoryLatency, TABLES, Task};
@@ -49,6 +50,8 @@ struct TaskState {
     /// Counters of busy and stall time at the last epoch.
     epoch_busy_fs: u64,
     epoch_stall_fs: u64,
+    /// Lines it had read from memory when its core's were counted last.
+    counted_reads: u64,
 }
 
 /// A running simulation.
@@ -71,6 +74,8 @@ pub struct Simulation {
     next_epoch_fs: u64,
     node_load: Vec<LoadFactor>,
     port_load: Vec<LoadFactor>,
+    /// Ports of clusters and cores, where they are limited.
+    ports: Option<Ports>,
     /// By rows of the socket that sends.
     link_load: Vec<LoadFactor>,
     /// Traffic by domain and node at the last epoch.
@@ -115,7 +120,8 @@ impl Simulation {
         let (coherent_end, known) =
             if paging.is_some() { (COHERENT_ROOM, 0) } else { (space.coherent_end, space.coherent_end as usize) };
         let homes = if paging.is_some() { Vec::new() } else { space.homes.clone() };
-        let (domains, seats) = domains(machine, &hierarchy, &options, known)?;
+        let (mut domains, seats) = domains(machine, &hierarchy, &options, known)?;
+        let ports = Ports::new(machine, &hierarchy, &seats, &mut domains);
         let context = Context {
             coherent_end,
             hot_end: space.hot_end,
@@ -140,6 +146,7 @@ impl Simulation {
             node_load: vec![LoadFactor::IDLE; nodes],
             port_load: vec![LoadFactor::IDLE; domains.len()],
             link_load: vec![LoadFactor::IDLE; sockets * sockets],
+            ports,
             epoch_traffic: vec![vec![NodeTraffic::default(); nodes]; domains.len()],
             node_sockets: node_sockets.collect(),
             domain_sockets,
@@ -201,6 +208,7 @@ impl Simulation {
             homed: false,
             epoch_busy_fs: 0,
             epoch_stall_fs: 0,
+            counted_reads: 0,
         });
     }
 
@@ -252,6 +260,7 @@ impl Simulation {
     }
 
     fn park(&mut self, task: usize) {
+        self.count_reads(task);
         let Some(cpu) = self.tasks[task].cpu.take() else { return };
         self.on_cpu[cpu.index()] = None;
         let Seat { domain: index, core, .. } = self.seats[cpu.index()];
@@ -314,6 +323,16 @@ impl Simulation {
         domain.tasks[slot] = Some(moved);
         domain.running[core].push(slot as u16);
         self.refresh_core(index, core);
+    }
+
+    /// Adds to what a task's core has read from memory what the task has since this was done last.
+    fn count_reads(&mut self, task: usize) {
+        let (Some(ports), Some(cpu)) = (&mut self.ports, self.tasks[task].cpu) else { return };
+        let Seat { domain, core, .. } = self.seats[cpu.index()];
+        let Some(held) = self.domains[domain].tasks[self.tasks[task].slot].as_deref() else { return };
+        let reads = held.counters.iter().map(|of| of.dram_local + of.dram_remote).sum();
+        let before = std::mem::replace(&mut self.tasks[task].counted_reads, reads);
+        ports.read(domain, core, reads - before);
     }
 
     /// Computes anew what the tasks of a core pay, with what is known of their siblings.
@@ -454,16 +473,25 @@ impl Simulation {
         for (load, bytes) in self.link_load.iter_mut().zip(link_bytes) {
             load.update(&self.hierarchy, bytes / epoch_ns / self.hierarchy.socket_link, 1.0);
         }
+        if self.ports.is_some() {
+            (0..self.tasks.len()).for_each(|task| self.count_reads(task));
+        }
+        if let Some(ports) = &mut self.ports {
+            ports.end_epoch(&self.hierarchy, line_bytes / epoch_ns);
+        }
         self.update_memory_latencies();
         self.update_siblings();
     }
 
     fn update_memory_latencies(&mut self) {
+        let nodes = self.node_load.len();
         for (index, domain) in self.domains.iter_mut().enumerate() {
-            for (node, latency) in domain.memory.iter_mut().enumerate() {
+            for (entry, latency) in domain.memory.iter_mut().enumerate() {
+                let (core, node) = (entry / nodes, entry % nodes);
+                let near = self.ports.as_ref().map_or(1.0, |ports| ports.factor(index, core));
                 let (here, there) = (self.domain_sockets[index], self.node_sockets[node]);
                 let link = if here == there { 1.0 } else { self.link_load[there * self.sockets + here].value() };
-                let factor = self.node_load[node].value() * link * self.port_load[index].value();
+                let factor = self.node_load[node].value() * link * self.port_load[index].value() * near;
                 let fs = |factor: f64| {
                     (self.hierarchy.memory_ns[domain.node][node] * factor * FS_PER_NS as f64).round() as u64
                 };

@@ -50,7 +50,8 @@ impl Simulation {
 
     /// Latency of a node's memory for a CPU now, load included.
     pub fn memory_latency_ns(&self, cpu: CpuId, node: usize) -> f64 {
-        self.domains[self.seats[cpu.index()].domain].memory[node].loaded_fs as f64 / FS_PER_NS as f64
+        let seat = self.seats[cpu.index()];
+        self.domains[seat.domain].memory_latency(seat.core, node).loaded_fs as f64 / FS_PER_NS as f64
     }
 
     /// Lines of each task's private classes in an LLC, then those of each shared class; scaled up with sampling.
