@@ -42,11 +42,13 @@ pub struct KernelParameters {
     pub ttwu_queue: bool,
     /// How late timers of normal tasks may be (`timer_slack_ns`, 50 µs by default in Linux).
     pub timer_slack_ns: u64,
+    /// `CONFIG_SCHED_CLUSTER`: domains know which cores of an LLC form a cluster.
+    pub sched_cluster: bool,
 }
 
 impl Default for KernelParameters {
     fn default() -> Self {
-        Self { hz: 250, ttwu_queue: true, timer_slack_ns: 50_000 }
+        Self { hz: 250, ttwu_queue: true, timer_slack_ns: 50_000, sched_cluster: true }
     }
 }
 

@@ -60,6 +60,8 @@ pub struct DomainParameters {
     /// Whether the reclaim distance is the architecture's on all CPUs, as before 5.4, and not raised for some
     /// ([`Machine::reclaim_distance`]).
     pub same_reclaim_distance: bool,
+    /// Whether clusters of cores are a level (`CONFIG_SCHED_CLUSTER`, since 5.16).
+    pub clusters: bool,
 }
 
 impl Default for DomainParameters {
@@ -72,6 +74,7 @@ impl Default for DomainParameters {
             groups_from_first_cpu: false,
             smt_gain: None,
             same_reclaim_distance: false,
+            clusters: true,
         }
     }
 }

@@ -200,10 +200,17 @@ pub struct Fair<P, G = NoGathering> {
     task_work: TaskWork,
 }
 
+/// The scheduling domains of a policy's class in a kernel.
+pub(crate) fn domains_of<P: Policy>(policy: &P, boot: &Boot<'_>) -> Domains {
+    let mut parameters = policy.fair_parameters().domains;
+    parameters.clusters &= boot.kernel.sched_cluster;
+    Domains::build(boot.machine, &parameters)
+}
+
 impl<P: Policy> Fair<P> {
     /// The class in a kernel, without further features.
     pub fn new(policy: P, boot: &Boot<'_>) -> Self {
-        let domains = Domains::build(boot.machine, &policy.fair_parameters().domains);
+        let domains = domains_of(&policy, boot);
         Self::with_features(policy, NoGathering, domains, boot, &Features::default())
     }
 }

@@ -17,12 +17,19 @@ tunables! {
         timer_slack_ns: time 50_000 "ns" in 0..=10_000_000 by ratio,
         /// Feature TTWU_QUEUE: wake CPUs of other LLCs, and idle ones, by interrupt.
         ttwu_queue: switch on,
+        /// CONFIG_SCHED_CLUSTER: Linux has scheduling domains of clusters of cores.
+        sched_cluster: switch on,
     }
 }
 
 impl From<KernelTunables> for KernelParameters {
     fn from(tunables: KernelTunables) -> Self {
-        Self { hz: tunables.hz as u32, ttwu_queue: tunables.ttwu_queue != 0, timer_slack_ns: tunables.timer_slack_ns }
+        Self {
+            hz: tunables.hz as u32,
+            ttwu_queue: tunables.ttwu_queue != 0,
+            timer_slack_ns: tunables.timer_slack_ns,
+            sched_cluster: tunables.sched_cluster != 0,
+        }
     }
 }
 

@@ -75,7 +75,7 @@ impl Domains {
             false => machine.reclaim_distance(),
         };
         let mut spans = Spans::default();
-        let levels = topology_levels(machine, &mut spans);
+        let levels = topology_levels(machine, &mut spans, parameters.clusters);
         let mut drafts: Vec<Vec<Draft>> = machine
             .cpus()
             .map(|cpu| draft_domains(&levels, &spans, cpu, machine.cpu_count() as u32, reclaim_distance))
@@ -173,13 +173,15 @@ fn capacity(machine: &Machine, cpu: CpuId, smt_gain: Option<u32>) -> u32 {
 }
 
 /// The levels of the machine, bottom up (`build_sched_topology`, `sched_init_numa`).
-fn topology_levels(machine: &Machine, spans: &mut Spans) -> Vec<TopologyLevel> {
+fn topology_levels(machine: &Machine, spans: &mut Spans, clusters: bool) -> Vec<TopologyLevel> {
     let mut levels = Vec::new();
     let mut push = |level, distance, span_of| levels.push(TopologyLevel { level, distance, span_of });
     if machine.smt_width() > 1 {
         push(Level::Smt, 0, spans.by_key(machine, |cpu| machine.core_of(cpu)));
     }
-    push(Level::Cls, 0, spans.by_key(machine, |cpu| machine.cluster_of(cpu)));
+    if clusters {
+        push(Level::Cls, 0, spans.by_key(machine, |cpu| machine.cluster_of(cpu)));
+    }
     // An LLC that spans nodes is split at the border.
     push(Level::Mc, 0, spans.by_key(machine, |cpu| (machine.llc_of(cpu), machine.node_of(cpu))));
     let numa_in_package = machine.sockets().any(|socket| machine.nodes_of_socket(socket).len() > 1);

@@ -208,6 +208,16 @@ fn clusters_stand_between_core_and_llc() {
 }
 
 #[test]
+fn a_kernel_built_without_clusters_sees_the_llc_alone() {
+    let machine = description("1s1n1l8c1t", 4).build().unwrap();
+    let domains = Domains::build(&machine, &DomainParameters { clusters: false, ..DomainParameters::default() });
+    let flat = build(&description("1s1n1l8c1t", 1).build().unwrap());
+    assert_eq!((levels(&domains, 0), levels(&domains, 7)), (levels(&flat, 0), levels(&flat, 7)));
+    assert!(!domains.clusters_active());
+    assert_eq!(domains.sd_share_id(CpuId(7)), 0);
+}
+
+#[test]
 fn span_and_ring_of_a_thousand_cpus_are_shared() {
     let domains = build(&resolve("4s4n4l8c2t").unwrap());
     assert_eq!(domains.first.len(), 1025);

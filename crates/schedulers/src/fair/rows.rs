@@ -10,7 +10,7 @@ use super::eevdf::{Eevdf, EevdfTunables};
 use super::gathering::{Gathering, NoGathering};
 use super::numa::NumaTunables;
 use super::topology_aware::{TopologyAware, TopologyAwareTunables};
-use super::{Fair, Features, Policy};
+use super::{Fair, Features, Policy, domains_of};
 use crate::domains::Domains;
 use crate::registry::{LinuxScheduler, SchedulerInfo};
 use crate::spec::SchedulerSpec;
@@ -114,7 +114,7 @@ fn run_fair<'a, P: Policy, G: Gathering>(
     gathering: impl FnOnce(&Boot<'_>, &Domains) -> Option<G>,
 ) -> Result<Outcome, SimulationError> {
     let boot = setup.boot();
-    let domains = Domains::build(boot.machine, &policy.fair_parameters().domains);
+    let domains = domains_of(&policy, &boot);
     match gathering(&boot, &domains) {
         Some(gathering) => run(setup, Fair::with_features(policy, gathering, domains, &boot, features), sink),
         None => run(setup, Fair::with_features(policy, NoGathering, domains, &boot, features), sink),
