@@ -339,7 +339,7 @@ fn replay(
             TraceError::Record { reason, .. } if reason.contains("aligned") => {
                 failure.help("--allow-unaligned accepts such accesses and touches every line they lie in")
             }
-            TraceError::UnknownFormat => failure.help("docs/guide.md describes the formats"),
+            TraceError::UnknownFormat => failure.help("docs/how-to/caches.md describes the formats"),
             _ => failure,
         }
     };

@@ -146,3 +146,40 @@ impl Ran {
         self
     }
 }
+
+/// The commands of a page that are shown with their output, and that output.
+pub fn samples(page: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut lines = page.lines().peekable();
+    while let Some(line) = lines.next() {
+        let Some(command) = line.strip_prefix("    $ warmcore ") else { continue };
+        let of_it = |line: &&str| line.is_empty() || line.starts_with("    ") && !line.starts_with("    $ ");
+        let mut output = String::new();
+        while let Some(line) = lines.next_if(of_it) {
+            output.push_str(line.strip_prefix("    ").unwrap_or_default());
+            output.push('\n');
+        }
+        found.push((command.to_owned(), output));
+    }
+    found
+}
+
+/// Runs a page's samples one after the other. A line `…` in an output stands for any lines. A command that prints nothing is shown with what
+/// it reports on standard error, or with nothing.
+pub fn print_what_the_page_shows(scratch: &Scratch, page: &str) {
+    for (command, output) in samples(page) {
+        let ran = scratch.run(&command).exits_with(0);
+        let printed = if ran.out.is_empty() { &ran.error } else { &ran.out };
+        let parts: Vec<&str> = output.split("…\n").map(str::trim).filter(|part| !part.is_empty()).collect();
+        if !output.contains("…\n") && !output.trim().is_empty() {
+            assert_eq!(output.trim_end(), printed.trim_end(), "warmcore {command}");
+        }
+        let mut rest = printed.as_str();
+        for part in parts {
+            let at = rest
+                .find(part)
+                .unwrap_or_else(|| panic!("warmcore {command}\n--- shown\n{part}\n--- printed\n{printed}"));
+            rest = &rest[at + part.len()..];
+        }
+    }
+}
