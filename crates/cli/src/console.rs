@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use miette::{GraphicalReportHandler, GraphicalTheme};
@@ -125,6 +126,17 @@ impl Console {
         out.flush()
     }
 
+    /// The same for words: on a terminal, lines that are too long for it are broken between words. Documents stay as they are.
+    ///
+    /// # Errors
+    /// When the stream is closed or full.
+    pub fn out_words(&self, text: &str) -> io::Result<()> {
+        match self.columns.filter(|_| !self.json) {
+            Some(columns) => self.out(&broken(text, columns)),
+            None => self.out(text),
+        }
+    }
+
     /// Standard output is written past this: what is there is the result, however the command ends.
     pub fn hands_over_output(&self) {
         self.has_printed.store(true, Ordering::Relaxed);
@@ -176,10 +188,23 @@ impl Console {
         let _ = writeln!(io::stderr().lock(), "{text}");
     }
 
-    /// A progress bar over `length` pieces of work, drawn only when standard error is a terminal.
+    /// A progress bar over `length` pieces of work: drawn where standard error is a terminal, else a line every ten seconds.
     pub fn progress(&self, length: usize, unit: &str) -> ProgressBar {
-        if !self.error_is_terminal || self.verbosity < 0 {
+        if self.verbosity < 0 {
             return ProgressBar::hidden();
+        }
+        if !self.error_is_terminal {
+            let bar = ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::hidden());
+            let (watched, unit) = (bar.downgrade(), unit.to_owned());
+            // It ends with the bar, ten seconds later at most, or with the program.
+            std::thread::spawn(move || {
+                loop {
+                    std::thread::sleep(LINE_EVERY);
+                    let Some(bar) = watched.upgrade().filter(|bar| !bar.is_finished()) else { return };
+                    let _ = writeln!(io::stderr().lock(), "{}", progress_line(&bar, &unit));
+                }
+            });
+            return bar;
         }
         let bar = ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr());
         let template = format!("{{bar:30}} {{pos}}/{{len}} {unit}, {{elapsed}}, {{eta}} left {{msg}}");
@@ -201,6 +226,50 @@ impl Console {
         let told = if self.is_verbose() { verdict::decisions(document) } else { String::new() };
         verdict::text(document, |table| self.table(table), columns) + &told
     }
+}
+
+/// Time between lines about progress where there is no terminal to draw on.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// `12/40 trials, 30 s, 70 s left`.
+fn progress_line(bar: &ProgressBar, unit: &str) -> String {
+    let (done, all, seconds) = (bar.position(), bar.length().unwrap_or(0), bar.elapsed().as_secs_f64());
+    let left = if done == 0 {
+        "unknown time".to_owned()
+    } else {
+        format!("{:.0} s", seconds / done as f64 * all.saturating_sub(done) as f64)
+    };
+    format!("{done}/{all} {unit}, {seconds:.0} s, {left} left")
+}
+
+/// The text with lines of at most so many characters, words permitting; what follows a break is indented by two more than its line.
+fn broken(text: &str, columns: usize) -> String {
+    let mut out = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let words = line.trim_end_matches('\n');
+        if words.chars().count() <= columns || words.contains('\u{1b}') {
+            out.push_str(line);
+            continue;
+        }
+        let indent = words.len() - words.trim_start_matches(' ').len();
+        let (mut length, mut first) = (indent, true);
+        out.push_str(&" ".repeat(indent));
+        for word in words[indent..].split(' ') {
+            let more = word.chars().count() + usize::from(!first);
+            if !first && length + more > columns {
+                out.push('\n');
+                out.push_str(&" ".repeat(indent + 2));
+                length = indent + 2 + word.chars().count();
+            } else {
+                out.push_str(if first { "" } else { " " });
+                length += more;
+            }
+            out.push_str(word);
+            first = false;
+        }
+        out.push_str(&line[words.len()..]);
+    }
+    out
 }
 
 /// Characters in a line of the terminal that is standard output.
@@ -229,6 +298,21 @@ fn without_orders(text: &str, color: bool) -> Cow<'_, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_lines_are_broken_between_words_and_keep_their_indentation() {
+        let text = "short\n  a reason that is too long for the line\n";
+        assert_eq!(broken(text, 20), "short\n  a reason that is\n    too long for the\n    line\n");
+        assert_eq!(broken(text, 80), text);
+    }
+
+    #[test]
+    fn a_line_about_progress_says_what_is_done_and_what_is_left() {
+        let bar = ProgressBar::with_draw_target(Some(40), ProgressDrawTarget::hidden());
+        assert_eq!(progress_line(&bar, "trials"), "0/40 trials, 0 s, unknown time left");
+        bar.inc(40);
+        assert_eq!(progress_line(&bar, "trials"), "40/40 trials, 0 s, 0 s left");
+    }
 
     #[test]
     fn control_characters_from_files_do_not_reach_the_terminal() {

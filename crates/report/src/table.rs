@@ -4,6 +4,7 @@
 
 use crate::printable::printable;
 use crate::svg::escape;
+use crate::verdict::wrapped;
 
 /// Ends a colour.
 pub const RESET: &str = "\u{1b}[0m";
@@ -75,13 +76,30 @@ impl Table {
         )
     }
 
-    /// In lines of at most so many characters, if that is possible; with lines and with colours, if that is wanted.
+    /// In lines of at most so many characters, if that is possible; with lines and with colours, if that is wanted. Long texts are
+    /// wrapped within their columns first, then columns follow below.
     #[must_use]
     pub fn lay_out(&self, rules: bool, color: bool, columns: Option<usize>) -> String {
         let widths = self.widths();
-        let parts = parts(&widths, columns.unwrap_or(usize::MAX));
-        let part = |part: &Vec<usize>| self.lay_out_columns(&widths, part, rules, color);
-        parts.iter().map(part).collect::<Vec<_>>().join("\n")
+        let Some(columns) = columns else {
+            return self.lay_out_columns(&widths, &(0..widths.len()).collect::<Vec<_>>(), rules, color);
+        };
+        let least = self.least_widths(&widths);
+        let part =
+            |part: &Vec<usize>| self.lay_out_columns(&narrowed(&widths, &least, part, columns), part, rules, color);
+        parts(&least, columns).iter().map(part).collect::<Vec<_>>().join("\n")
+    }
+
+    /// How narrow each column can be: numbers and short texts as wide as they are, long texts as their longest word.
+    fn least_widths(&self, widths: &[usize]) -> Vec<usize> {
+        let word = |column: usize| {
+            let cells = self.rows.iter().filter_map(|row| row.get(column)).map(|(cell, _)| cell);
+            let words = cells.flat_map(|cell| cell.split(' ')).map(|word| word.chars().count());
+            words.max().unwrap_or(0).max(self.headers[column].chars().count()).max(LEAST_TEXT)
+        };
+        let of =
+            |(column, width): (usize, &usize)| if self.right[column] { *width } else { (*width).min(word(column)) };
+        widths.iter().enumerate().map(of).collect()
     }
 
     fn lay_out_columns(&self, widths: &[usize], columns: &[usize], rules: bool, color: bool) -> String {
@@ -93,10 +111,25 @@ impl Table {
             text.push_str(&format!("{rule}\n"));
         }
         for row in &self.rows {
-            let cell = |column: usize| {
-                row.get(column).map_or(("", ""), |(cell, tone)| (cell.as_str(), if color { tone.escape() } else { "" }))
-            };
-            self.lay_out_row(&mut text, widths, columns, cell);
+            let cells: Vec<Vec<String>> = (0..self.headers.len())
+                .map(|column| {
+                    let cell = row.get(column).map_or("", |(cell, _)| cell);
+                    let fits = cell.chars().count() <= widths[column];
+                    if fits {
+                        vec![cell.to_owned()]
+                    } else {
+                        wrapped(cell, widths[column]).lines().map(str::to_owned).collect()
+                    }
+                })
+                .collect();
+            let lines = columns.iter().map(|column| cells[*column].len()).max().unwrap_or(1);
+            for line in 0..lines {
+                self.lay_out_row(&mut text, widths, columns, |column| {
+                    let cell = cells[column].get(line).map_or("", String::as_str);
+                    let tone = row.get(column).map_or(Tone::Plain, |(_, tone)| *tone);
+                    (cell, if color && !cell.is_empty() { tone.escape() } else { "" })
+                });
+            }
         }
         if rules {
             text.push_str(&format!("{rule}\n"));
@@ -133,6 +166,21 @@ impl Table {
         text.truncate(start + text[start..].trim_end_matches(' ').len());
         text.push('\n');
     }
+}
+
+/// Characters that a column of long texts has at least.
+const LEAST_TEXT: usize = 20;
+
+/// The widths with which some columns fit: the widest text gives way first.
+fn narrowed(widths: &[usize], least: &[usize], part: &[usize], columns: usize) -> Vec<usize> {
+    let mut widths = widths.to_vec();
+    let room = columns.saturating_sub(2 * part.len().saturating_sub(1));
+    while part.iter().map(|column| widths[*column]).sum::<usize>() > room {
+        let widest = part.iter().copied().filter(|column| widths[*column] > least[*column]);
+        let Some(widest) = widest.max_by_key(|column| widths[*column]) else { break };
+        widths[widest] -= 1;
+    }
+    widths
 }
 
 /// Which columns stand beside each other: all of them if they fit, otherwise the first one with as many others as do.
@@ -194,6 +242,17 @@ mod tests {
         table.toned_row([("x".into(), Tone::Good)]);
         assert!(!table.lay_out(true, false, None).contains('\u{1b}'));
         assert!(table.lay_out(true, true, None).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn long_texts_are_wrapped_within_their_column() {
+        let mut table = Table::new(["metric", ">value", "meaning"]);
+        table.row(["wait".into(), "12".into(), "how long a task waits for a CPU after its wakeup".into()]);
+        assert_eq!(
+            table.lay_out(false, false, Some(40)),
+            "metric  value  meaning\nwait       12  how long a task waits for\n               a CPU after its wakeup\n"
+        );
+        assert_eq!(table.lay_out(false, false, None).lines().count(), 2, "a pipe gets a line for each row");
     }
 
     #[test]

@@ -86,7 +86,9 @@ fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, Stri
         if scheduler.label.chars().count() > longest {
             let name = short_name(&scheduler.label);
             let same = short.iter().filter(|(long, _)| short_name(long) == name).count();
-            short.push((scheduler.label.clone(), format!("{name}#{}", same + 1)));
+            let several = document.schedulers.iter().filter(|other| short_name(&other.label) == name).count() > 1;
+            let short_label = if several { format!("{name}#{}", same + 1) } else { name.to_owned() };
+            short.push((scheduler.label.clone(), short_label));
         }
     }
     let key: String = short.iter().map(|(long, short)| format!("{short} is {long}\n")).collect();
@@ -332,7 +334,7 @@ fn median(scheduler: &SchedulerResult, name: &str, measures: &[Measure]) -> Stri
 }
 
 /// Breaks a sentence into lines of at most so many characters, words permitting.
-fn wrapped(text: &str, columns: usize) -> String {
+pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     let mut lines = vec![String::new()];
     let mut length = 0;
     for word in text.split(' ') {

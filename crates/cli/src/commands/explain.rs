@@ -122,7 +122,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         }
         shown.iter().for_each(|migration| text.push_str(&in_words(migration, machine, &scene.tasks)));
         text.push('\n');
-        console.out(&text)?;
+        console.out_words(&text)?;
     }
     if console.json() { Ok(console.out(&pretty(&document))?) } else { Ok(()) }
 }

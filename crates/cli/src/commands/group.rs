@@ -127,7 +127,7 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
     let on = on.or_else(|| loaded.machine.as_ref().map(|_| "the machine that it was recorded on".to_owned()));
     let lists = acted_on.map(|machine| cpu_lists(machine, &members)).unwrap_or_default();
     text.push_str(&advice::how_to_act(&loaded, &groups, on.as_deref(), &lists));
-    Ok(console.out(&text)?)
+    Ok(console.out_words(&text)?)
 }
 
 fn name(loaded: &Loaded, thread: i32) -> &str {

@@ -50,5 +50,5 @@ pub fn list(arguments: &ListArguments, console: &Console) -> Result<(), Failure>
         None => text
             .push_str("\nWhat a workload records itself, and memory where it has profiles, is listed with its name.\n"),
     }
-    Ok(console.out(&text)?)
+    Ok(console.out_words(&text)?)
 }

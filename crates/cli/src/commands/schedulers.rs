@@ -98,7 +98,7 @@ fn tunables(spec: &SchedulerSpec, console: &Console) -> Result<(), Failure> {
         ]);
     }
     let head = format!("{}: {}\n\nSource: {}\n\n", info.name, info.summary, info.source);
-    Ok(console.out(&(head + &console.table(&table)))?)
+    Ok(console.out_words(&(head + &console.table(&table)))?)
 }
 
 /// What a scheduler of the user's own needs, what of that is missing, and what its operations take on a small workload. What it needs is printed
@@ -138,7 +138,7 @@ fn check(program: &ScxProgram, machine: &Machine, console: &Console) -> Result<(
         workload: text,
         costs: probed.iter().flatten().map(operation).collect(),
     };
-    console.out(&if console.json() { pretty(&checked) } else { in_words(&checked, console) })?;
+    console.out_words(&if console.json() { pretty(&checked) } else { in_words(&checked, console) })?;
     probed.map(|_| ()).map_err(failed)
 }
 

@@ -116,7 +116,7 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     if let Some(path) = &arguments.page {
         write_page(&document, heading, path, result.as_deref())?;
     }
-    console.out(&if console.json() { pretty(&document) } else { table(&document, console) })?;
+    console.out_words(&if console.json() { pretty(&document) } else { table(&document, console) })?;
     if document.unexpected == 0 {
         return Ok(());
     }
@@ -350,7 +350,7 @@ fn show(name: &str, page_path: Option<&Path>, console: &Console) -> Result<(), F
         return Ok(console.out(&pretty(&StudyPlanDocument::new(&found, None)))?);
     }
     let texts: Vec<String> = found.iter().map(|study| describe(study, console)).collect();
-    Ok(console.out(&texts.join("\n"))?)
+    Ok(console.out_words(&texts.join("\n"))?)
 }
 
 fn describe(study: &Study, console: &Console) -> String {
@@ -411,7 +411,7 @@ fn show_result(path: &Path, page_path: Option<&Path>, console: &Console) -> Resu
     if let Some(page_path) = page_path {
         write_page(&document, library::heading_of(&document), page_path, Some(path))?;
     }
-    Ok(console.out(&if console.json() { pretty(&document) } else { table(&document, console) })?)
+    Ok(console.out_words(&if console.json() { pretty(&document) } else { table(&document, console) })?)
 }
 
 /// Judges values that came out earlier by studies as they are.
@@ -430,7 +430,7 @@ fn judge_again(name: &str, result: &Path, page_path: Option<&Path>, console: &Co
     if let Some(page_path) = page_path {
         write_page(&document, library::heading(&[name.to_owned()]), page_path, Some(result))?;
     }
-    Ok(console.out(&if console.json() { pretty(&document) } else { table(&document, console) })?)
+    Ok(console.out_words(&if console.json() { pretty(&document) } else { table(&document, console) })?)
 }
 
 fn write_page(
