@@ -8,6 +8,7 @@ pub mod breakdown;
 pub mod compare;
 pub mod counters;
 pub mod distribution;
+pub mod gains;
 pub mod lines;
 pub mod map;
 pub mod matrix;
@@ -17,12 +18,79 @@ use std::fmt::Write as _;
 
 use crate::run::Run;
 use crate::scene::Scene;
-use crate::svg::Svg;
+use crate::svg::{Anchor, Svg};
 
-/// Width of figures that hold all schedulers.
+/// Width of figures that hold all schedulers: at 180 mm, two columns of a journal, the smallest texts (10.5 units) have 7 points.
 pub const WIDTH: f64 = 760.0;
-/// Width of figures of one scheduler, which stand side by side: that of a column of a paper.
-pub const PANEL: f64 = 440.0;
+/// Width of figures of one scheduler, which stand side by side: at 85 mm, one column, the smallest texts have 7 points.
+pub const PANEL: f64 = 360.0;
+/// Widths below which figures that hold all schedulers have names above their rows, not beside them.
+const NARROW: f64 = 600.0;
+
+/// How wide a figure is drawn that is to be as wide as `85mm` or another length of SVG: in so many units that no text is smaller than
+/// 7 points.
+#[must_use]
+pub fn width_for(length: &str) -> f64 {
+    const POINTS_PER_UNIT: f64 = 7.0 / 10.5;
+    crate::pdf::points(length).map_or(WIDTH, |points| (points / POINTS_PER_UNIT).clamp(PANEL, WIDTH))
+}
+
+/// Where the rows of a figure lie that holds all schedulers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Frame {
+    /// Width of the figure.
+    wide: f64,
+    /// Where the plot begins and ends.
+    left: f64,
+    right: f64,
+    /// Height of a name above a row; 0 where names stand on the left.
+    above: f64,
+}
+
+impl Frame {
+    /// `left` and `right`: room for texts at the sides, where a figure is wide enough for that.
+    fn new(wide: f64, left: f64, right: f64) -> Self {
+        if wide < NARROW {
+            Self { wide, left: 14.0, right: wide - 14.0, above: 17.0 }
+        } else {
+            Self { wide, left, right: wide - right, above: 0.0 }
+        }
+    }
+
+    fn is_narrow(&self) -> bool {
+        self.above > 0.0
+    }
+
+    /// The name of a row whose bars begin at `y` and are so high.
+    fn name(&self, svg: &mut Svg, (y, height): (f64, f64), class: &str, name: &str) {
+        if self.is_narrow() {
+            svg.text(self.left, y - 4.0, Anchor::Start, class, &shortened(name, 40));
+        } else {
+            svg.text(
+                self.left - 14.0,
+                y + height / 2.0 + 4.0,
+                Anchor::End,
+                class,
+                &shortened(name, if class == "b" { 24 } else { 30 }),
+            );
+        }
+    }
+
+    /// What stands at the end of a bar, or above it.
+    fn end(&self, svg: &mut Svg, (x, y): (f64, f64), class: &str, text: &str) {
+        if self.is_narrow() {
+            svg.text(self.right, y - 4.0, Anchor::End, &format!("{class} s"), text);
+        } else {
+            svg.text(x + 8.0, y + 16.0, Anchor::Start, class, text);
+        }
+    }
+
+    /// How many entries of a key stand in a line, and how far apart.
+    fn key(&self, most: usize) -> (usize, f64) {
+        let columns = if self.is_narrow() { 1 } else { most };
+        (columns, (self.wide - 12.0) / columns as f64)
+    }
+}
 
 /// Tasks up to which each has a line of its own, if nothing else is asked for.
 const MOST_LINES: usize = 64;
@@ -80,23 +148,29 @@ pub struct Figure {
 /// All figures of a run, in the order of a report.
 #[must_use]
 pub fn all(run: &Run) -> Vec<Figure> {
-    let mut figures = vec![compare::ratios(run), compare::values(run)];
-    figures.extend(breakdown::task_time(run));
-    figures.extend(breakdown::gaps(run));
-    figures.extend(breakdown::cpu_time(run));
+    all_as_wide(run, WIDTH)
+}
+
+/// The same; those that hold all schedulers are so wide.
+#[must_use]
+pub fn all_as_wide(run: &Run, wide: f64) -> Vec<Figure> {
+    let mut figures = vec![compare::ratios(run, wide), compare::values(run, wide)];
+    figures.extend(breakdown::task_time(run, wide));
+    figures.extend(breakdown::gaps(run, wide));
+    figures.extend(breakdown::cpu_time(run, wide));
     figures.extend(distribution::all(run));
-    figures.extend(matrix::migrations(run));
-    figures.extend(matrix::crossings(run));
+    figures.extend(matrix::migrations(run, wide));
+    figures.extend(matrix::crossings(run, wide));
     let axes = Axes::of(&run.scenes);
     let virtual_llcs = run.disk.virtual_llcs();
     for (index, scene) in run.scenes.iter().enumerate() {
         let machine = &run.disk.experiment.machine_of(index).value;
-        figures.extend(time::cpus(index, scene, machine));
-        figures.extend(time::tasks(index, scene, machine));
+        figures.extend(time::cpus(index, scene, machine, wide));
+        figures.extend(time::tasks(index, scene, machine, wide));
         figures.push(time::threads_per_cpu(index, scene, machine, &axes));
         figures.extend(lines::cumulative(index, scene, &axes));
         figures.extend(lines::scores(index, scene, &axes));
-        figures.push(matrix::thread_cpu(index, scene, machine, virtual_llcs.as_ref()));
+        figures.push(matrix::thread_cpu(index, scene, machine, virtual_llcs.as_ref(), wide));
         figures.push(matrix::residency(index, scene, machine));
         figures.extend(matrix::transitions(index, scene, machine, &axes));
         figures.extend(matrix::virtual_transitions(index, scene, virtual_llcs.as_ref(), &axes));
@@ -210,6 +284,15 @@ mod tests {
         csv.row(&["=HYPERLINK(\"x\")", "-1.5"]);
         csv.row(&["a,b", "\"q\""]);
         assert_eq!(csv.finish(), "name,value\n\"'=HYPERLINK(\"\"x\"\")\",-1.5\n\"a,b\",\"\"\"q\"\"\"\n");
+    }
+
+    #[test]
+    fn a_figure_of_a_column_of_a_journal_has_texts_of_seven_points() {
+        for (length, points) in [("85mm", 240.94), ("180mm", 510.24), ("3.5in", 252.0)] {
+            let smallest = 10.5 * points / width_for(length);
+            assert!((6.99..=7.2).contains(&smallest), "{length}: {smallest} points");
+        }
+        assert_eq!(width_for("no length"), WIDTH);
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Figures as PDF: the drawings of [`svg`](crate::svg), for papers.
 //!
 //! Reads what that module writes and nothing else: shapes, texts, pictures, groups that are moved, and rules of single classes. Texts are in
-//! Helvetica, one of the fonts that every PDF reader has (ISO 32000-1), and so are not embedded: a publisher that demands
-//! embedded fonts needs the SVG. Letters that its Latin encoding has not become question marks. Equal figures give equal bytes.
+//! DejaVu Sans, whose Latin letters are in the file (`pdf/fonts/`). Letters that the Latin encoding of PDF has not become question marks.
+//! Equal figures give equal bytes.
 
 mod style;
 mod text;
@@ -55,7 +55,7 @@ pub fn from_svg(svg: &str) -> Result<Vec<u8>, PdfError> {
 }
 
 /// A length of SVG in points.
-fn points(length: &str) -> Option<f64> {
+pub(crate) fn points(length: &str) -> Option<f64> {
     let units =
         [("mm", 72.0 / 25.4), ("cm", 72.0 / 2.54), ("in", 72.0), ("px", POINTS_PER_PIXEL), ("", POINTS_PER_PIXEL)];
     let (number, unit) = units.into_iter().find_map(|(unit, points)| Some((length.strip_suffix(unit)?, points)))?;
@@ -203,8 +203,9 @@ impl Page {
 
     /// The file: objects, their table, and where that is (ISO 32000-1).
     fn file(&self, width: f64, height: f64, title: &str) -> Vec<u8> {
-        // Catalogue, list of pages, page, content, two fonts, information; then two objects for each picture.
-        const FIRST_PICTURE: usize = 8;
+        // Catalogue, list of pages, page, content, two fonts, information, of each font its measures and its letters; then two objects
+        // for each picture.
+        const FIRST_PICTURE: usize = 12;
         let mut resources = String::from("/Font << /FR 5 0 R /FB 6 0 R >>");
         let pictures = (0..self.pictures.len()).map(|number| format!("/I{number} {} 0 R", FIRST_PICTURE + 2 * number));
         let _ = write!(resources, " /XObject << {} >>", pictures.collect::<Vec<_>>().join(" "));
@@ -212,8 +213,6 @@ impl Page {
             format!("/G{number} << /ca {} /CA {} >>", real(f64::from(*area) / 1e4), real(f64::from(*line) / 1e4))
         });
         let _ = write!(resources, " /ExtGState << {} >>", states.collect::<Vec<_>>().join(" "));
-        let font =
-            |name: &str| format!("<< /Type /Font /Subtype /Type1 /BaseFont /{name} /Encoding /WinAnsiEncoding >>");
         let mut objects = vec![
             b"<< /Type /Catalog /Pages 2 0 R >>".to_vec(),
             b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>".to_vec(),
@@ -224,10 +223,15 @@ impl Page {
             )
             .into_bytes(),
             stream("", self.content.as_bytes()),
-            font("Helvetica").into_bytes(),
-            font("Helvetica-Bold").into_bytes(),
+            text::REGULAR.font(8).into_bytes(),
+            text::BOLD.font(9).into_bytes(),
             format!("<< /Title {} /Producer (warmcore) >>", text::literal(title)).into_bytes(),
+            text::REGULAR.descriptor(10).into_bytes(),
+            text::BOLD.descriptor(11).into_bytes(),
         ];
+        for font in [&text::REGULAR, &text::BOLD] {
+            objects.push(stream(&format!("/Length1 {}", font.letters.len()), font.letters));
+        }
         for (number, picture) in self.pictures.iter().enumerate() {
             let size = format!(
                 "/Type /XObject /Subtype /Image /Width {} /Height {} /BitsPerComponent 8 /Interpolate false",
@@ -366,8 +370,8 @@ mod tests {
     fn a_page_has_the_width_that_was_asked_for_and_the_drawings_proportions() {
         let pdf = from_svg(&drawing()).unwrap();
         let text = String::from_utf8_lossy(&pdf).into_owned();
-        // 85 mm are 240.9449 points; the drawing is 200 by 134 with its title.
-        assert!(text.contains("/MediaBox [0 0 240.9449 161.4331]"), "{text}");
+        // 85 mm are 240.9449 points; the drawing is 200 by 100.
+        assert!(text.contains("/MediaBox [0 0 240.9449 120.4724]"), "{text}");
         assert!(text.starts_with("%PDF-1.4") && text.ends_with("%%EOF\n") && text.contains("/Title (A title)"));
         assert_eq!(pdf, from_svg(&drawing()).unwrap(), "equal figures, equal bytes");
     }
@@ -377,10 +381,10 @@ mod tests {
         let pdf = from_svg(&drawing()).unwrap();
         let text = String::from_utf8_lossy(&pdf).into_owned();
         let start: usize = text.rsplit("startxref\n").next().unwrap().lines().next().unwrap().parse().unwrap();
-        // Two for the picture of light ground and two for that of dark ground would be eleven: the latter is not drawn.
-        assert!(pdf[start..].starts_with(b"xref\n0 10\n"), "seven objects, and two for the picture");
+        // Two for the picture of light ground and two for that of dark ground would be fifteen: the latter is not drawn.
+        assert!(pdf[start..].starts_with(b"xref\n0 14\n"), "eleven objects, and two for the picture");
         let table = String::from_utf8(pdf[start..].to_vec()).unwrap();
-        for (number, line) in (1..).zip(table.lines().skip(3).take(9)) {
+        for (number, line) in (1..).zip(table.lines().skip(3).take(13)) {
             let at: usize = line[..10].parse().unwrap();
             assert!(pdf[at..].starts_with(format!("{number} 0 obj\n").as_bytes()), "{number}");
         }
@@ -398,6 +402,16 @@ mod tests {
             from_svg("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1 1\" width=\"1\"><video/></svg>")
                 .is_err()
         );
+    }
+
+    #[test]
+    fn the_letters_of_both_fonts_are_in_the_file() {
+        let pdf = from_svg(&drawing()).unwrap();
+        let text = String::from_utf8_lossy(&pdf).into_owned();
+        for name in ["WARMCO+DejaVuSans", "WARMCO+DejaVuSans-Bold"] {
+            assert!(text.contains(&format!("/BaseFont /{name} ")) && text.contains(&format!("/FontName /{name} ")));
+        }
+        assert_eq!(text.matches("/FontFile2 ").count(), 2);
     }
 
     #[test]

@@ -213,13 +213,14 @@ impl Svg {
         self.standalone_of_width(title, None)
     }
 
-    /// The same, as wide as `85mm` or another length of SVG.
+    /// The same, as wide as `85mm` or another length of SVG: for a page that says in words of its own what the figure is, so without its
+    /// title.
     #[must_use]
     pub fn standalone_of_width(&self, title: &str, width: Option<&str>) -> String {
-        const TITLE: f64 = 34.0;
         // Width of a letter of a title, about.
         const LETTER: f64 = 7.6;
-        let (w, h) = (coordinate(self.width), coordinate(self.height + TITLE));
+        let above = if width.is_some() { 0.0 } else { 34.0 };
+        let (w, h) = (coordinate(self.width), coordinate(self.height + above));
         // A title that is wider than the drawing is set closer, not cut off.
         let room = self.width - 24.0;
         let closer = if title.chars().count() as f64 * LETTER > room {
@@ -228,14 +229,18 @@ impl Svg {
             String::new()
         };
         let title = escape(title);
+        let heading = match width {
+            None => format!("<text x=\"12\" y=\"22\" class=\"t h\"{closer}>{title}</text>\n"),
+            Some(_) => String::new(),
+        };
         // Without a height the view box decides it.
         let size = width
             .map_or_else(|| format!("width=\"{w}\" height=\"{h}\""), |width| format!("width=\"{}\"", escape(width)));
         format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" \
              {size} role=\"img\">\n<title>{title}</title>\n<style>{STANDALONE_STYLE}{colours}</style>\n\
-             <rect width=\"{w}\" height=\"{h}\" fill=\"#ffffff\"/>\n<text x=\"12\" y=\"22\" class=\"t h\"{closer}>{title}</text>\n\
-             <g transform=\"translate(0 {TITLE})\">\n{body}</g>\n</svg>\n",
+             <rect width=\"{w}\" height=\"{h}\" fill=\"#ffffff\"/>\n{heading}\
+             <g transform=\"translate(0 {above})\">\n{body}</g>\n</svg>\n",
             colours = crate::colour::series_style(),
             body = self.body
         )
@@ -255,7 +260,7 @@ const STANDALONE_STYLE: &str = "\
 .bar{stroke:#1d2733;stroke-width:1.6;fill:none}.dot{stroke:#fff;stroke-width:.7}.median{stroke:#1d2733;stroke-width:2.4}\
 .area{stroke:none;fill-opacity:.18}.k{fill:none;stroke-width:1.8}.thin{stroke-width:.7}.frame{fill:none;stroke:#b6bec8}\
 .box{fill:#f4f6f8;stroke:#b6bec8}.empty{fill:#e3e7ec}.rest{fill:#e3e7ec;stroke:#5a6775;stroke-width:.7}.px{image-rendering:pixelated}.traffic{fill:none;stroke:#d0602a}.w1{stroke-width:1}.w2{stroke-width:2}\
-.w3{stroke-width:3}.w4{stroke-width:4}.w5{stroke-width:5}.w6{stroke-width:6}.w7{stroke-width:7}.on-dark{fill:#fff}";
+.w3{stroke-width:3}.w4{stroke-width:4}.w5{stroke-width:5}.w6{stroke-width:6}.w7{stroke-width:7}.on-dark{fill:#fff}.hatch{stroke:#1d2733;stroke-width:.8}.hollow{fill:#fff;stroke:#1d2733;stroke-width:1.4}";
 
 #[cfg(test)]
 mod tests {
@@ -281,6 +286,6 @@ mod tests {
         let of = |title: &str| Svg::new(PANEL, 40.0).standalone(title);
         assert!(!of("Short").contains("textLength"));
         let long = "Figure 3: sysbench with 128 threads on one core under ULE";
-        assert!(of(long).contains("textLength=\"416\"") && of(long).contains(&format!(">{long}</text>")));
+        assert!(of(long).contains("textLength=\"336\"") && of(long).contains(&format!(">{long}</text>")));
     }
 }

@@ -24,7 +24,7 @@ pub struct ReportArguments {
     /// Directory for every figure as PDF; with --figure the file for that one
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub pdf: Option<PathBuf>,
-    /// Draw one figure only, into the file that --svg or --pdf names; NAME:WIDTH has that width, such as ratio:85mm, a column of a paper
+    /// Draw one figure only, into the file that --svg or --pdf names; NAME:WIDTH has that width, such as ratio:85mm, a column of a paper, and no title
     #[arg(long, value_name = "NAME", value_parser = parse_figure)]
     pub figure: Option<FigureWanted>,
     /// Markdown to write, with the table of a patch letter; `-` for standard output

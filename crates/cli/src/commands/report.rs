@@ -200,7 +200,23 @@ fn write_figures(runs: &[Run], drawing: Drawing, directory: &Path, force: bool) 
     Ok(count)
 }
 
-/// Writes one figure of a run as a file.
+/// Writes figures of what was computed into this directory, each as SVG and PDF with its data as CSV, over those that are there.
+pub fn write_drawn(figures: &[Figure], directory: &Path) -> Result<(), Failure> {
+    create_directory(directory)?;
+    for figure in figures {
+        let write = |ending: &str, bytes: &[u8]| {
+            let path = directory.join(format!("{}.{ending}", figure.id));
+            write_atomically(&path, bytes).map_err(|error| file_failure(&error))
+        };
+        for drawing in [Drawing::Svg, Drawing::Pdf] {
+            write(drawing.ending(), &drawing.file(figure, None)?)?;
+        }
+        write("csv", figure.csv.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Writes one figure of a run as a file, with its data beside it.
 fn write_figure(
     runs: &[Run],
     name: &str,
@@ -211,13 +227,17 @@ fn write_figure(
     let [run] = runs else {
         return Err(Failure::usage("warmcore::usage", "--figure is about one run").help("name one run directory"));
     };
-    let all = figures::all(run);
+    let all = figures::all_as_wide(run, width.map_or(figures::WIDTH, figures::width_for));
     let Some(figure) = all.iter().find(|figure| figure.id == name) else {
         let names: Vec<&str> = all.iter().map(|figure| figure.id.as_str()).collect();
         return Err(Failure::usage("warmcore::figure", format!("the run has no figure {name}"))
             .help(format!("its figures are {}", names.join(", "))));
     };
-    write_new(path, &drawing.file(figure, width)?, force)
+    write_new(path, &drawing.file(figure, width)?, force)?;
+    // Of the same figure at another width or in another format they are the same.
+    let data = path.with_extension("csv");
+    let there = std::fs::read(&data).is_ok_and(|data| data == figure.csv.as_bytes());
+    if there { Ok(()) } else { write_new(&data, figure.csv.as_bytes(), force) }
 }
 
 /// How a trial's events are written.

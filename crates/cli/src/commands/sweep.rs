@@ -11,6 +11,7 @@ use warmcore_lab::headroom::OracleRun;
 use warmcore_lab::runner::Conduct;
 use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::{self, Finding, decimal};
+use warmcore_report::figures::{self, gains::Gained};
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sweep::{Gain, REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
 use warmcore_statistics::bootstrap::MIN_TRIALS;
@@ -20,6 +21,7 @@ use warmcore_study::run::{self, Done, StudyError};
 use crate::args::SweepArguments;
 use crate::commands::columns;
 use crate::commands::compare::{headroom_of, oracle_failure, session_failure};
+use crate::commands::report;
 use crate::commands::study::{self, study_failure};
 use crate::console::{Console, Table, Tone};
 use crate::failure::Failure;
@@ -58,10 +60,31 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
                 Failure::failed("warmcore::files", error).help(advice)
             })?;
         }
-        console.note(&format!("directory: {}", out.display()));
+        let count = draw(&document, &out.join("figures"))?;
+        console.note(&format!("directory: {}, with {count} figures", out.display()));
     }
     let text = if console.json() { pretty(&document) } else { text(&document, console) };
-    Ok(console.out(&text)?)
+    Ok(console.out_words(&text)?)
+}
+
+/// Draws the gains, each figure as PDF and SVG with its data; returns how many.
+fn draw(document: &SweepDocument, directory: &Path) -> Result<usize, Failure> {
+    let mut gains = Vec::new();
+    for row in &document.rows {
+        for (candidate, gain) in document.candidates.iter().zip(&row.gains) {
+            gains.push(Gained {
+                place: row.machine.clone(),
+                case: row.workload.clone(),
+                candidate: candidate.clone(),
+                gain: gain.gain,
+                interval: gain.interval.map(|interval| (interval.low, interval.high)),
+                shown: matches!(gain.finding, Some(Finding::Better | Finding::Worse | Finding::Different)),
+            });
+        }
+    }
+    let figures = figures::gains::all(&gains, &document.baseline, figures::WIDTH);
+    report::write_drawn(&figures, directory)?;
+    Ok(figures.len())
 }
 
 /// Every machine with every workload, checked before anything runs: each is what `warmcore compare` would run.

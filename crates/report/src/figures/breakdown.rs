@@ -6,7 +6,7 @@
 use warmcore_lab::time_split::{CAUSES, Cause, Explains, Gap, TimeSplit, cause_title};
 use warmcore_lab::trial::Trial;
 
-use super::{Csv, Figure, WIDTH, shortened};
+use super::{Csv, Figure, Frame, shortened};
 use crate::run::Run;
 use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::svg::{Anchor, Svg};
@@ -23,7 +23,8 @@ fn cause_class(name: &str) -> String {
 
 /// A stacked bar of its tasks' lifetimes per scheduler. `None` when that was not recorded.
 #[must_use]
-pub fn task_time(run: &Run) -> Option<Figure> {
+pub fn task_time(run: &Run, wide: f64) -> Option<Figure> {
+    let frame = Frame::new(wide, LEFT, RIGHT);
     let split = run.disk.comparison.time_split.as_ref()?;
     let causes: Vec<&Cause> = CAUSES.iter().filter(|cause| split.causes.contains(cause)).collect();
     let per_work = split.schedulers.iter().all(|scheduler| scheduler.per_work.is_some());
@@ -32,25 +33,26 @@ pub fn task_time(run: &Run) -> Option<Figure> {
         scheduler.per_work.filter(|_| per_work).unwrap_or(scheduler.task_time_ns)
     };
     let text = |value: f64| if per_work { three_digits(value) } else { duration(value) };
-    let top = 24.0 + 20.0 * causes.len().div_ceil(2) as f64;
-    let bottom = top + ROW * split.schedulers.len() as f64;
-    let mut svg = Svg::new(WIDTH, bottom + 44.0);
+    let (columns, apart) = frame.key(2);
+    let top = 24.0 + 20.0 * causes.len().div_ceil(columns) as f64;
+    let bottom = top + (ROW + frame.above) * split.schedulers.len() as f64;
+    let mut svg = Svg::new(wide, bottom + 44.0);
     let most = (0..split.schedulers.len()).map(whole).fold(0.0, f64::max);
-    let scale = Scale::linear(0.0, most, LEFT, WIDTH - RIGHT);
+    let scale = Scale::linear(0.0, most, frame.left, frame.right);
     let ticks = if per_work { number_ticks(&scale, 6) } else { time_ticks(&scale, 6) };
     for (value, text) in ticks {
         svg.line(scale.at(value), top, scale.at(value), bottom, "grid");
         svg.text(scale.at(value), bottom + 17.0, Anchor::Middle, "m", &text);
     }
     for (index, cause) in causes.iter().enumerate() {
-        let (x, y) = (12.0 + (index % 2) as f64 * 372.0, 16.0 + (index / 2) as f64 * 20.0);
+        let (x, y) = (12.0 + (index % columns) as f64 * apart, 16.0 + (index / columns) as f64 * 20.0);
         svg.rect(x, y - 9.0, 11.0, 11.0, &cause_class(cause.name), "");
         svg.text(x + 17.0, y, Anchor::Start, "s", cause.title);
     }
     let mut csv = Csv::new(&["scheduler", "cause", "meaning", "task_time_ns", "share"]);
     for (row, scheduler) in split.schedulers.iter().enumerate() {
-        let y = top + ROW * row as f64 + 7.0;
-        svg.text(LEFT - 14.0, y + 16.0, Anchor::End, "b", &shortened(&scheduler.label, 24));
+        let y = top + (ROW + frame.above) * row as f64 + frame.above + 7.0;
+        frame.name(&mut svg, (y, ROW - 14.0), "b", &scheduler.label);
         let mut from = 0.0;
         for cause in &causes {
             let share = scheduler.shares.get(cause.name).copied().unwrap_or(0.0);
@@ -63,15 +65,15 @@ pub fn task_time(run: &Run) -> Option<Figure> {
             let ns = format!("{:.0}", share * scheduler.task_time_ns);
             csv.row(&[&scheduler.label, cause.name, cause.title, &ns, &share.to_string()]);
         }
-        svg.text(scale.at(whole(row)) + 8.0, y + 16.0, Anchor::Start, "m", &text(whole(row)));
+        frame.end(&mut svg, (scale.at(whole(row)), y), "m", &text(whole(row)));
     }
-    svg.line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis");
+    svg.line(frame.left, bottom, frame.right, bottom, "axis");
     let label = if per_work {
         "task time per work (ns per ns), mean of the trials"
     } else {
         "task time per run, mean of the trials"
     };
-    svg.text((LEFT + WIDTH - RIGHT) / 2.0, bottom + 36.0, Anchor::Middle, "m", label);
+    svg.text((frame.left + frame.right) / 2.0, bottom + 36.0, Anchor::Middle, "m", label);
     Some(Figure {
         id: "task-time".into(),
         title: "Where the tasks' time went".into(),
@@ -91,9 +93,10 @@ const MOST_LINES: usize = 10;
 /// What each cause contributes to the difference to the baseline, as bars to the left (less) and to the right (more).
 /// `None` with one scheduler, or when that was not recorded.
 #[must_use]
-pub fn gaps(run: &Run) -> Option<Figure> {
-    const BAR: f64 = 20.0;
+pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
     const NAMES: f64 = 310.0;
+    let frame = Frame::new(wide, NAMES, 110.0);
+    let bar_height = 20.0 + frame.above;
     let split = run.disk.comparison.time_split.as_ref()?;
     let lines = |gap: &Gap| -> Vec<(&'static str, f64, Option<f64>)> {
         let mut lines: Vec<_> = gap.lines.iter().map(|line| (line.name, line.difference, line.share)).collect();
@@ -112,9 +115,9 @@ pub fn gaps(run: &Run) -> Option<Figure> {
     }
     let text = |value: f64| signed(split, value);
     let most = drawn.iter().flat_map(|(_, lines)| lines.iter().map(|line| line.1.abs())).fold(0.0, f64::max);
-    let scale = Scale::linear(-most, most, NAMES + 70.0, WIDTH - 110.0);
-    let height = drawn.iter().map(|(_, lines)| 34.0 + BAR * lines.len() as f64).sum::<f64>() + 34.0;
-    let mut svg = Svg::new(WIDTH, height);
+    let scale = Scale::linear(-most, most, frame.left + 70.0, frame.right - if frame.is_narrow() { 70.0 } else { 0.0 });
+    let height = drawn.iter().map(|(_, lines)| 34.0 + bar_height * lines.len() as f64).sum::<f64>() + 34.0;
+    let mut svg = Svg::new(wide, height);
     let mut csv = Csv::new(&["scheduler", "cause", "meaning", "difference_to_baseline", "share_of_gap"]);
     for gap in &split.gaps {
         for line in &gap.lines {
@@ -130,25 +133,30 @@ pub fn gaps(run: &Run) -> Option<Figure> {
         y += 26.0;
         for (name, difference, share) in lines {
             let (a, b) = (scale.at(0.0), scale.at(*difference));
-            svg.text(NAMES, y + 12.0, Anchor::End, "s", &shortened(cause_title(name), 52));
+            if frame.is_narrow() {
+                svg.text(frame.left, y + 12.0, Anchor::Start, "s", &shortened(cause_title(name), 40));
+            } else {
+                svg.text(NAMES, y + 12.0, Anchor::End, "s", &shortened(cause_title(name), 52));
+            }
+            y += frame.above;
             let of_gap = share.map_or_else(
                 || ", which explains nothing".to_owned(),
                 |share| format!(", {} of the gap", share_of_gap(share)),
             );
             let hover = format!("{}: {} {}{of_gap}", gap.label, cause_title(name), text(*difference));
-            svg.rect(a.min(b), y + 2.0, (b - a).abs().max(0.5), BAR - 6.0, &cause_class(name), &hover);
+            svg.rect(a.min(b), y + 2.0, (b - a).abs().max(0.5), 14.0, &cause_class(name), &hover);
             let (at, anchor) = if *difference < 0.0 { (b - 5.0, Anchor::End) } else { (b + 5.0, Anchor::Start) };
             svg.text(at, y + 12.0, anchor, "m s", &text(*difference));
             if let Some(share) = share {
-                svg.text(WIDTH - 12.0, y + 12.0, Anchor::End, "s", &share_of_gap(*share));
+                svg.text(wide - 12.0, y + 12.0, Anchor::End, "s", &share_of_gap(*share));
             }
-            y += BAR;
+            y += bar_height - frame.above;
         }
         svg.line(scale.at(0.0), top + 22.0, scale.at(0.0), y, "axis");
         y += 8.0;
     }
     svg.text(scale.at(0.0), height - 8.0, Anchor::Middle, "m", &unit_of_gaps(split));
-    svg.text(WIDTH - 12.0, height - 8.0, Anchor::End, "m s", "of the gap");
+    svg.text(wide - 12.0, height - 8.0, Anchor::End, "m s", "of the gap");
     Some(Figure {
         id: "time-gap".into(),
         title: "The difference to the baseline, explained".into(),
@@ -272,7 +280,8 @@ fn cpu_parts(trials: &[Trial]) -> Option<Vec<f64>> {
 
 /// A stacked bar of the machine's CPU time per scheduler. `None` when that was not recorded.
 #[must_use]
-pub fn cpu_time(run: &Run) -> Option<Figure> {
+pub fn cpu_time(run: &Run, wide: f64) -> Option<Figure> {
+    let frame = Frame::new(wide, LEFT, RIGHT);
     let bars: Vec<Vec<f64>> = run.disk.trials.iter().map(|trials| cpu_parts(trials)).collect::<Option<_>>()?;
     let names: Vec<&str> = PARTS.iter().map(|part| part.1).chain([REST.1]).collect();
     let occurs: Vec<usize> = (0..names.len()).filter(|part| bars.iter().any(|bar| bar[*part] > 0.0)).collect();
@@ -282,17 +291,18 @@ pub fn cpu_time(run: &Run) -> Option<Figure> {
         Some((_, _, cause, _)) => cause_class(cause),
         None => "rest".to_owned(),
     };
-    let top = 24.0 + 20.0 * occurs.len().div_ceil(3) as f64;
-    let bottom = top + ROW * bars.len() as f64;
-    let mut svg = Svg::new(WIDTH, bottom + 44.0);
+    let (columns, apart) = frame.key(3);
+    let top = 24.0 + 20.0 * occurs.len().div_ceil(columns) as f64;
+    let bottom = top + (ROW + frame.above) * bars.len() as f64;
+    let mut svg = Svg::new(wide, bottom + 44.0);
     let most = bars.iter().map(|bar| bar.iter().sum::<f64>()).fold(0.0, f64::max);
-    let scale = Scale::linear(0.0, most, LEFT, WIDTH - RIGHT);
+    let scale = Scale::linear(0.0, most, frame.left, frame.right);
     for (value, text) in time_ticks(&scale, 6) {
         svg.line(scale.at(value), top, scale.at(value), bottom, "grid");
         svg.text(scale.at(value), bottom + 17.0, Anchor::Middle, "m", &text);
     }
     for (index, part) in occurs.iter().enumerate() {
-        let (x, y) = (12.0 + (index % 3) as f64 * 248.0, 16.0 + (index / 3) as f64 * 20.0);
+        let (x, y) = (12.0 + (index % columns) as f64 * apart, 16.0 + (index / columns) as f64 * 20.0);
         svg.rect(x, y - 9.0, 11.0, 11.0, &class(*part), "");
         svg.text(x + 17.0, y, Anchor::Start, "s", names[*part]);
     }
@@ -301,9 +311,9 @@ pub fn cpu_time(run: &Run) -> Option<Figure> {
     let mut csv = Csv::new(&heading);
     for (row, bar) in bars.iter().enumerate() {
         let label = &run.disk.record.schedulers[row].label;
-        let y = top + ROW * row as f64 + 7.0;
+        let y = top + (ROW + frame.above) * row as f64 + frame.above + 7.0;
         let whole: f64 = bar.iter().sum();
-        svg.text(LEFT - 14.0, y + 16.0, Anchor::End, "b", &shortened(label, 24));
+        frame.name(&mut svg, (y, ROW - 14.0), "b", label);
         let mut from = 0.0;
         for part in &occurs {
             let ns = bar[*part];
@@ -313,13 +323,13 @@ pub fn cpu_time(run: &Run) -> Option<Figure> {
             svg.rect(a, y, b - a, ROW - 14.0, &class(*part), &hover);
             from += ns;
         }
-        svg.text(scale.at(whole) + 8.0, y + 16.0, Anchor::Start, "m", &duration(whole));
+        frame.end(&mut svg, (scale.at(whole), y), "m", &duration(whole));
         let cells = bar.iter().map(|ns| format!("{ns:.0}"));
         csv.row(&std::iter::once(label.clone()).chain(cells).collect::<Vec<_>>());
     }
-    svg.line(LEFT, bottom, WIDTH - RIGHT, bottom, "axis");
+    svg.line(frame.left, bottom, frame.right, bottom, "axis");
     let label = "CPU time of all CPUs, mean of the trials";
-    svg.text((LEFT + WIDTH - RIGHT) / 2.0, bottom + 36.0, Anchor::Middle, "m", label);
+    svg.text((frame.left + frame.right) / 2.0, bottom + 36.0, Anchor::Middle, "m", label);
     Some(Figure {
         id: "cpu-time".into(),
         title: "Where the machine's CPU time went".into(),

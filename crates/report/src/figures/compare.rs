@@ -4,21 +4,23 @@ use warmcore_lab::measures::Unit;
 use warmcore_lab::verdict::{Finding, decimal};
 use warmcore_statistics::{Better, Design, Interval};
 
-use super::{Csv, Figure, WIDTH, shortened};
+use super::{Csv, Figure, Frame};
 use crate::run::Run;
 use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::svg::{Anchor, Svg};
 use crate::units::with_unit;
 
 const LEFT: f64 = 190.0;
-const RIGHT: f64 = 24.0;
+/// Room for the numbers of a row.
+const RIGHT: f64 = 174.0;
 const ROW: f64 = 42.0;
 const TOP: f64 = 14.0;
 
 /// Ratio to the baseline, with the median and its interval; every pair of trials as a point, or every trial over the baseline's
 /// median where trials are no pairs.
 #[must_use]
-pub fn ratios(run: &Run) -> Figure {
+pub fn ratios(run: &Run, wide: f64) -> Figure {
+    let frame = Frame::new(wide, LEFT, RIGHT);
     let document = &run.disk.comparison;
     let primary = &document.primary;
     let measure = document.measures.iter().find(|measure| measure.name == *primary);
@@ -65,15 +67,16 @@ pub fn ratios(run: &Run) -> Figure {
     }
     let margin = (high - low) * 0.05;
     let (low, high) = ((low - margin).max(0.0), high + margin);
-    let height = TOP + ROW * rows.len() as f64 + 46.0;
+    let height = TOP + (ROW + frame.above) * rows.len() as f64 + 46.0;
     let bottom = height - 46.0;
-    let mut svg = Svg::new(WIDTH, height);
-    let scale = Scale::linear(low, high, LEFT, WIDTH - RIGHT - 150.0);
-    axis(&mut svg, &scale, bottom, &scale.ticks(6).iter().map(|t| (*t, decimal(*t))).collect::<Vec<_>>());
+    let mut svg = Svg::new(wide, height);
+    let scale = Scale::linear(low, high, frame.left, frame.right);
+    axis(&mut svg, frame, &scale, bottom, &scale.ticks(6).iter().map(|t| (*t, decimal(*t))).collect::<Vec<_>>());
     svg.line(scale.at(1.0), TOP, scale.at(1.0), bottom, "one");
     for (position, (index, label, points, middle, interval, finding)) in rows.into_iter().enumerate() {
-        let y = TOP + ROW * (position as f64 + 0.5);
-        svg.text(LEFT - 14.0, y + 4.0, Anchor::End, "b", &shortened(label, 24));
+        let top = TOP + (ROW + frame.above) * position as f64 + frame.above;
+        let y = top + ROW / 2.0;
+        frame.name(&mut svg, (top, ROW), "b", label);
         for (trial, point) in points.iter().enumerate() {
             if let Some(point) = point {
                 let hover = format!("{label}, trial {trial}: {} of the baseline", decimal(*point));
@@ -88,12 +91,17 @@ pub fn ratios(run: &Run) -> Figure {
             svg.line(scale.at(middle), y - 11.0, scale.at(middle), y + 11.0, "median");
             let words = finding.map_or("baseline", Finding::words);
             let range = interval.map_or_else(String::new, |i| format!(" [{}, {}]", decimal(i.low), decimal(i.high)));
-            svg.text(WIDTH - RIGHT - 134.0, y - 1.0, Anchor::Start, "b", &format!("{}{range}", decimal(middle)));
-            svg.text(WIDTH - RIGHT - 134.0, y + 13.0, Anchor::Start, "m s", words);
+            let numbers = format!("{}{range}", decimal(middle));
+            if frame.is_narrow() {
+                svg.text(frame.right, top - 4.0, Anchor::End, "s", &format!("{numbers} {words}"));
+            } else {
+                svg.text(frame.right + 16.0, y - 1.0, Anchor::Start, "b", &numbers);
+                svg.text(frame.right + 16.0, y + 13.0, Anchor::Start, "m s", words);
+            }
         }
     }
     svg.text(
-        (LEFT + WIDTH - RIGHT - 150.0) / 2.0,
+        (frame.left + frame.right) / 2.0,
         height - 8.0,
         Anchor::Middle,
         "m",
@@ -118,7 +126,8 @@ pub fn ratios(run: &Run) -> Figure {
 
 /// Every trial's value of the verdict's metric.
 #[must_use]
-pub fn values(run: &Run) -> Figure {
+pub fn values(run: &Run, wide: f64) -> Figure {
+    let frame = Frame::new(wide, LEFT, RIGHT);
     let document = &run.disk.comparison;
     let primary = &document.primary;
     let measure = document.measures.iter().find(|measure| measure.name == *primary);
@@ -130,10 +139,10 @@ pub fn values(run: &Run) -> Figure {
     let (low, high) = finite().fold((f64::INFINITY, 0.0_f64), |(low, high), v| (low.min(v), high.max(v)));
     let (low, high) = if low.is_finite() { (low, high) } else { (0.0, 1.0) };
     let margin = ((high - low) * 0.06).max(high * 0.002);
-    let height = TOP + ROW * results.len() as f64 + 46.0;
+    let height = TOP + (ROW + frame.above) * results.len() as f64 + 46.0;
     let bottom = height - 46.0;
-    let scale = Scale::linear((low - margin).max(0.0), high + margin, LEFT, WIDTH - RIGHT - 150.0);
-    let mut svg = Svg::new(WIDTH, height);
+    let scale = Scale::linear((low - margin).max(0.0), high + margin, frame.left, frame.right);
+    let mut svg = Svg::new(wide, height);
     let mut csv = Csv::new(&["scheduler", "trial", "seed", primary]);
     let words: Vec<(f64, String)> = scale.ticks(5).into_iter().map(|tick| (tick, text(tick))).collect();
     let ticks = match unit {
@@ -141,10 +150,11 @@ pub fn values(run: &Run) -> Figure {
         _ if words.windows(2).any(|pair| pair[0].1 == pair[1].1) => number_ticks(&scale, 5),
         _ => words,
     };
-    axis(&mut svg, &scale, bottom, &ticks);
+    axis(&mut svg, frame, &scale, bottom, &ticks);
     for (index, (label, result)) in results.iter().enumerate() {
-        let y = TOP + ROW * (index as f64 + 0.5);
-        svg.text(LEFT - 14.0, y + 4.0, Anchor::End, "b", &shortened(label, 24));
+        let top = TOP + (ROW + frame.above) * index as f64 + frame.above;
+        let y = top + ROW / 2.0;
+        frame.name(&mut svg, (top, ROW), "b", label);
         for (trial, point) in result.points.iter().enumerate() {
             let seed = run.disk.record.seeds.get(trial).copied().unwrap_or_default();
             let value = point.map_or_else(String::new, |value| value.to_string());
@@ -158,10 +168,14 @@ pub fn values(run: &Run) -> Figure {
         }
         if let Some(median) = result.summary.median {
             svg.line(scale.at(median), y - 11.0, scale.at(median), y + 11.0, "median");
-            svg.text(WIDTH - RIGHT - 134.0, y + 4.0, Anchor::Start, "b", &text(median));
+            if frame.is_narrow() {
+                svg.text(frame.right, top - 4.0, Anchor::End, "s", &text(median));
+            } else {
+                svg.text(frame.right + 16.0, y + 4.0, Anchor::Start, "b", &text(median));
+            }
         }
     }
-    svg.text((LEFT + WIDTH - RIGHT - 150.0) / 2.0, height - 8.0, Anchor::Middle, "m", title);
+    svg.text((frame.left + frame.right) / 2.0, height - 8.0, Anchor::Middle, "m", title);
     Figure {
         id: "values".into(),
         title: format!("{title}: every trial"),
@@ -198,13 +212,13 @@ fn jitter(trial: usize) -> f64 {
 }
 
 /// An axis below a plot, with lines up through it.
-fn axis(svg: &mut Svg, scale: &Scale, bottom: f64, ticks: &[(f64, String)]) {
+fn axis(svg: &mut Svg, frame: Frame, scale: &Scale, bottom: f64, ticks: &[(f64, String)]) {
     for (value, text) in ticks {
         let x = scale.at(*value);
         svg.line(x, TOP, x, bottom, "grid");
         svg.text(x, bottom + 17.0, Anchor::Middle, "m", text);
     }
-    svg.line(LEFT, bottom, WIDTH - RIGHT - 150.0, bottom, "axis");
+    svg.line(frame.left, bottom, frame.right, bottom, "axis");
 }
 
 /// The direction of a metric in words.
@@ -224,7 +238,7 @@ mod tests {
     #[test]
     fn an_interval_without_an_upper_end_leaves_the_plot_as_an_arrow() {
         let drawn = |high: f64| {
-            let mut svg = Svg::new(WIDTH, 40.0);
+            let mut svg = Svg::new(300.0, 40.0);
             let scale = Scale::linear(0.9, 1.1, 0.0, 200.0);
             interval_bar(&mut svg, &scale, [0.9, 1.1], Interval { low: 0.95, high }, 20.0);
             svg.standalone("")

@@ -73,7 +73,7 @@ fn plot(
     let most = of_llc.iter().flatten().copied().max().unwrap_or(0);
     let x = Scale::linear(0.0, scene.end_ns as f64, left, right);
     let y = Scale::linear(0.0, rate(most), bottom, top);
-    svg.text(left, top - 6.0, Anchor::Start, "b", &format!("{name} per second"));
+    svg.text(left - 14.0, top - 6.0, Anchor::Start, "b s", &format!("{name} per second"));
     for tick in y.ticks(3) {
         svg.line(left, y.at(tick), right, y.at(tick), "grid");
         svg.text(left - 6.0, y.at(tick) + 4.0, Anchor::End, "m s", &count(tick));

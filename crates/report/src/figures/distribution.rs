@@ -47,7 +47,9 @@ fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select
     let least = histograms.iter().map(|(.., h)| h.count()).max().unwrap_or(1).max(10) as f64;
     let x = Scale::logarithmic(low, high.max(low * 2.0), LEFT, PANEL - RIGHT);
     let y = Scale::logarithmic((1.0 / least).max(1e-5), 1.0, BOTTOM, TOP);
-    let mut svg = Svg::new(PANEL, BOTTOM + 46.0 + 17.0 * histograms.len() as f64);
+    // Long names have a line of their own.
+    let line = if histograms.iter().any(|(_, label, _)| label.chars().count() > 13) { 32.0 } else { 17.0 };
+    let mut svg = Svg::new(PANEL, BOTTOM + 46.0 + line * histograms.len() as f64);
     for tick in x.ticks(5) {
         svg.line(x.at(tick), TOP, x.at(tick), BOTTOM, "grid");
         svg.text(x.at(tick), BOTTOM + 17.0, Anchor::Middle, "m", &duration(tick));
@@ -72,12 +74,13 @@ fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select
         if whole > 0 {
             svg.polyline(&points, &format!("k k{}", series(*index)), label);
         }
-        let at = BOTTOM + 52.0 + 17.0 * row as f64;
+        let at = BOTTOM + 52.0 + line * row as f64;
         svg.rect(LEFT, at - 9.0, 11.0, 11.0, &format!("c{}", series(*index)), "");
-        svg.text(LEFT + 16.0, at, Anchor::Start, "b", &shortened(label, 24));
+        svg.text(LEFT + 16.0, at, Anchor::Start, "b", &shortened(label, 36));
+        let below = at + line - 17.0;
         let quantile = |q: f64| histogram.quantile(q).map_or_else(|| "-".into(), |ns| duration(ns as f64));
-        svg.text(PANEL - RIGHT - 88.0, at, Anchor::End, "m s", &format!("p50 {}", quantile(0.5)));
-        svg.text(PANEL - RIGHT, at, Anchor::End, "m s", &format!("p99 {}", quantile(0.99)));
+        svg.text(PANEL - RIGHT - 88.0, below, Anchor::End, "m s", &format!("p50 {}", quantile(0.5)));
+        svg.text(PANEL - RIGHT, below, Anchor::End, "m s", &format!("p99 {}", quantile(0.99)));
     }
     svg.line(LEFT, BOTTOM, PANEL - RIGHT, BOTTOM, "axis");
     svg.line(LEFT, TOP, LEFT, BOTTOM, "axis");

@@ -63,9 +63,9 @@ impl Plot {
     /// One group's place in the key.
     fn key(&mut self, at: usize, label: &str) {
         if at < MOST_KEYS {
-            let (x, y) = (LEFT + 186.0 * (at % 2) as f64, KEY + 17.0 * (at / 2) as f64);
+            let (x, y) = (LEFT, KEY + 15.0 * at as f64);
             self.svg.rect(x, y - 9.0, 11.0, 11.0, &format!("c{}", series(at)), "");
-            self.svg.text(x + 16.0, y, Anchor::Start, "s", &shortened_group(label, 27));
+            self.svg.text(x + 16.0, y, Anchor::Start, "s", &shortened_group(label, 42));
             self.svg.height = self.svg.height.max(y + 8.0);
         }
     }

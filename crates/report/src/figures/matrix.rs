@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use warmcore_lab::experiment::virtual_llc_histogram;
 use warmcore_topology::{CpuId, Machine, Relation, VirtualLlcs};
 
-use super::{Axes, Csv, Figure, PANEL, WIDTH, file_name, shortened, shortened_group};
+use super::{Axes, Csv, Figure, Frame, NARROW, PANEL, file_name, shortened, shortened_group};
 use crate::colour::{group, hex, series, step};
 use crate::rows::{Row, cpu_order, rows};
 use crate::run::{Run, median};
@@ -21,7 +21,7 @@ const LEFT: f64 = 176.0;
 /// Migrations (ran) by what the two CPUs share: median of the trials. Where LLCs are divided, moves within one are two rows. `None` when
 /// that was not recorded.
 #[must_use]
-pub fn migrations(run: &Run) -> Option<Figure> {
+pub fn migrations(run: &Run, wide: f64) -> Option<Figure> {
     let experiment = &run.disk.experiment;
     let machines = (0..experiment.schedulers.len()).map(|scheduler| &experiment.machine_of(scheduler).value);
     let relations: BTreeSet<Relation> = machines.flat_map(Machine::relations).collect();
@@ -49,12 +49,12 @@ pub fn migrations(run: &Run) -> Option<Figure> {
         counted: "migrations",
         axis: "migrations (ran) per run, median of the trials",
     };
-    bars_of(run, &bars, words)
+    bars_of(run, &bars, words, wide)
 }
 
 /// How many tasks moved between virtual LLCs how often: median of the trials. `None` where nobody asked for virtual LLCs.
 #[must_use]
-pub fn crossings(run: &Run) -> Option<Figure> {
+pub fn crossings(run: &Run, wide: f64) -> Option<Figure> {
     let cores = run.disk.virtual_llc_size()?;
     let bar = |(measure, words): (String, String)| Bar { key: words.clone(), measure, words };
     let bars: Vec<Bar> = virtual_llc_histogram().into_iter().map(bar).collect();
@@ -68,7 +68,7 @@ pub fn crossings(run: &Run) -> Option<Figure> {
         counted: "tasks",
         axis: "tasks per run, median of the trials",
     };
-    bars_of(run, &bars, words)
+    bars_of(run, &bars, words, wide)
 }
 
 /// A row of bars: the measure it shows, and its name in the data and in words.
@@ -89,8 +89,9 @@ struct Words {
 }
 
 /// A bar for each scheduler in each row.
-fn bars_of(run: &Run, rows: &[Bar], words: Words) -> Option<Figure> {
+fn bars_of(run: &Run, rows: &[Bar], words: Words, wide: f64) -> Option<Figure> {
     const RIGHT: f64 = 90.0;
+    let frame = Frame::new(wide, LEFT, RIGHT);
     const BAR: f64 = 13.0;
     let value = |scheduler: usize, row: &Bar| {
         let values: Vec<f64> =
@@ -107,37 +108,45 @@ fn bars_of(run: &Run, rows: &[Bar], words: Words) -> Option<Figure> {
     if rows.is_empty() || !(0..labels.len()).any(measured) {
         return None;
     }
-    let top = 14.0 + 20.0 * labels.len().div_ceil(3) as f64;
-    let block = BAR * labels.len() as f64 + 12.0;
+    let (columns, apart) = frame.key(3);
+    let top = 14.0 + 20.0 * labels.len().div_ceil(columns) as f64;
+    let block = BAR * labels.len() as f64 + 12.0 + frame.above;
     let height = top + block * rows.len() as f64 + 40.0;
     let bottom = height - 40.0;
     let most = rows.iter().flat_map(|row| (0..labels.len()).filter_map(|s| value(s, row))).fold(1.0, f64::max);
-    let scale = Scale::linear(0.0, most, LEFT, WIDTH - RIGHT);
-    let mut svg = Svg::new(WIDTH, height);
+    let scale = Scale::linear(0.0, most, frame.left, frame.right - if frame.is_narrow() { 40.0 } else { 0.0 });
+    let mut svg = Svg::new(wide, height);
     for tick in scale.ticks(6) {
         svg.line(scale.at(tick), top, scale.at(tick), bottom, "grid");
         svg.text(scale.at(tick), bottom + 17.0, Anchor::Middle, "m", &count(tick));
     }
     for (index, label) in labels.iter().enumerate() {
-        let (x, y) = (12.0 + (index % 3) as f64 * 240.0, 16.0 + (index / 3) as f64 * 20.0);
+        let (x, y) = (12.0 + (index % columns) as f64 * apart, 16.0 + (index / columns) as f64 * 20.0);
         svg.rect(x, y - 9.0, 11.0, 11.0, &format!("c{}", series(index)), "");
         svg.text(x + 17.0, y, Anchor::Start, "s", &shortened(label, 34));
     }
     let mut csv = Csv::new(&words.heading);
     for (position, row) in rows.iter().enumerate() {
-        let y = top + block * position as f64 + 6.0;
-        svg.text(LEFT - 10.0, y + BAR * labels.len() as f64 / 2.0 + 4.0, Anchor::End, "", &row.words);
+        let y = top + block * position as f64 + 6.0 + frame.above;
+        frame.name(&mut svg, (y, BAR * labels.len() as f64), "", &row.words);
         for (scheduler, label) in labels.iter().enumerate() {
             let Some(value) = value(scheduler, row) else { continue };
             csv.row(&[row.key.clone(), (*label).to_owned(), value.to_string()]);
             let at = y + BAR * scheduler as f64;
             let hover = format!("{label}: {} {}, {}", count(value), words.counted, row.words);
-            svg.rect(LEFT, at, scale.at(value) - LEFT, BAR - 2.0, &format!("c{}", series(scheduler)), &hover);
+            svg.rect(
+                frame.left,
+                at,
+                scale.at(value) - frame.left,
+                BAR - 2.0,
+                &format!("c{}", series(scheduler)),
+                &hover,
+            );
             svg.text(scale.at(value) + 6.0, at + 9.5, Anchor::Start, "m s", &count(value));
         }
     }
-    svg.line(LEFT, top, LEFT, bottom, "axis");
-    svg.text((LEFT + WIDTH - RIGHT) / 2.0, height - 6.0, Anchor::Middle, "m", words.axis);
+    svg.line(frame.left, top, frame.left, bottom, "axis");
+    svg.text((frame.left + frame.right) / 2.0, height - 6.0, Anchor::Middle, "m", words.axis);
     let Words { id, title, caption, .. } = words;
     Some(Figure { id: id.into(), title: title.into(), caption, svg, csv: csv.finish() })
 }
@@ -193,8 +202,15 @@ impl<'a> Heat<'a> {
 
 /// Tasks × CPUs: where each spent its run time. Lines part virtual LLCs, where there are some.
 #[must_use]
-pub fn thread_cpu(index: usize, scene: &Scene, machine: &Machine, virtual_llcs: Option<&VirtualLlcs>) -> Figure {
+pub fn thread_cpu(
+    index: usize,
+    scene: &Scene,
+    machine: &Machine,
+    virtual_llcs: Option<&VirtualLlcs>,
+    wide: f64,
+) -> Figure {
     const TOP: f64 = 34.0;
+    let left = if wide < NARROW { 110.0 } else { LEFT };
     let rows = rows(&scene.tasks, MOST_ROWS);
     let order = cpu_order(machine);
     let mut position = vec![0; order.len()];
@@ -219,22 +235,22 @@ pub fn thread_cpu(index: usize, scene: &Scene, machine: &Machine, virtual_llcs: 
     let each = heat.row_height(420.0);
     let body = each * rows.len() as f64;
     let height = TOP + body + 62.0;
-    let width = WIDTH - LEFT - 24.0;
-    let mut svg = Svg::new(WIDTH, height);
-    svg.magnitudes([LEFT, TOP, width, body], (order.len(), rows.len()), |column, row| {
+    let width = wide - left - 24.0;
+    let mut svg = Svg::new(wide, height);
+    svg.magnitudes([left, TOP, width, body], (order.len(), rows.len()), |column, row| {
         (heat.of_row(row)[column] > 0).then(|| heat.share(row, column) / most.max(f64::MIN_POSITIVE))
     });
-    llc_bands(&mut svg, machine, &order, (LEFT, width), (TOP, body));
+    llc_bands(&mut svg, machine, &order, (left, width), (TOP, body));
     if let Some(division) = virtual_llcs {
-        virtual_llc_lines(&mut svg, division, &order, (LEFT, width), (TOP, body));
+        virtual_llc_lines(&mut svg, division, &order, (left, width), (TOP, body));
     }
-    heat.label_rows(&mut svg, (LEFT, TOP), each);
-    svg.rect(LEFT, TOP, width, body, "frame", "");
+    heat.label_rows(&mut svg, (left, TOP), each);
+    svg.rect(left, TOP, width, body, "frame", "");
     let cpus = format!("CPUs 0–{}, by LLC", order.len().saturating_sub(1));
-    svg.text(LEFT + width / 2.0, TOP + body + 18.0, Anchor::Middle, "m", &cpus);
+    svg.text(left + width / 2.0, TOP + body + 18.0, Anchor::Middle, "m", &cpus);
     colour_bar(
         &mut svg,
-        (LEFT, TOP + body + 34.0),
+        (left, TOP + body + 34.0),
         "0 %",
         &format!("{} %", three_digits(most * 100.0)),
         "share of the row's run time",
@@ -303,8 +319,8 @@ fn virtual_llc_lines(
 pub(super) fn colour_bar(svg: &mut Svg, (x, y): (f64, f64), low: &str, high: &str, meaning: &str) {
     const STEPS: usize = 64;
     svg.text(x - 8.0, y + 9.0, Anchor::End, "m s", low);
-    svg.magnitudes([x, y, 120.0, 10.0], (STEPS, 1), |column, _| Some(column as f64 / (STEPS - 1) as f64));
-    svg.text(x + 128.0, y + 9.0, Anchor::Start, "m s", &format!("{high}  {meaning}"));
+    svg.magnitudes([x, y, 80.0, 10.0], (STEPS, 1), |column, _| Some(column as f64 / (STEPS - 1) as f64));
+    svg.text(x + 88.0, y + 9.0, Anchor::Start, "m s", &format!("{high}  {meaning}"));
 }
 
 /// Tasks × LLCs as stacked bars.
@@ -391,7 +407,7 @@ pub fn virtual_transitions(
     (groups.count > 1).then(|| moves_between(&groups, index, scene))
 }
 
-/// Groups of CPUs and the moves between them.
+/// Groups of CPUs and the migrations between them.
 struct Groups<'a> {
     count: usize,
     /// From row to column.
@@ -416,7 +432,7 @@ fn moves_between(groups: &Groups<'_>, index: usize, scene: &Scene) -> Figure {
     const TOP: f64 = 36.0;
     const LEFT: f64 = 66.0;
     let &Groups { count: groups_count, most, name, words, .. } = groups;
-    let cell = (180.0 / groups_count as f64).clamp(4.0, 44.0);
+    let cell = (132.0 / groups_count as f64).clamp(3.0, 34.0);
     let side = cell * groups_count as f64;
     let height = TOP + side.max(70.0) + 12.0;
     let mut svg = Svg::new(PANEL, height);
@@ -440,17 +456,17 @@ fn moves_between(groups: &Groups<'_>, index: usize, scene: &Scene) -> Figure {
             let fill = if value == 0 { r#"class="empty""#.to_owned() } else { format!(r#"class="g{}""#, step(share)) };
             let hover = format!("{name}{from} to {name}{to}: {value}");
             svg.rect_with(x + 0.5, y + 0.5, cell - 1.0, cell - 1.0, &fill, &hover);
-            if cell >= 34.0 && value > 0 {
+            if cell >= 33.0 && value > 0 {
                 svg.text(x + cell / 2.0, y + cell / 2.0 + 4.0, Anchor::Middle, "s on-cell", &count(value as f64));
             }
         }
     }
     svg.text(LEFT + side / 2.0, TOP - 20.0, Anchor::Middle, "m", &format!("to {words}"));
     svg.text_upwards(18.0, TOP + side / 2.0, "m", &format!("from {words}"));
-    histogram(&mut svg, groups, (LEFT + side + 66.0, TOP));
+    histogram(&mut svg, groups, (LEFT + side + 52.0, TOP));
     Figure {
         id: format!("{}-{index}-{}", groups.id, file_name(&scene.scheduler)),
-        title: format!("Moves between {words}s under {}", scene.scheduler),
+        title: format!("Migrations between {words}s under {}", scene.scheduler),
         caption: format!(
             "Consecutive slices of one task in different {words}s, in one trial of {}. Left by pair, right by the {words} that was \
              entered.",
@@ -461,17 +477,17 @@ fn moves_between(groups: &Groups<'_>, index: usize, scene: &Scene) -> Figure {
     }
 }
 
-/// Moves into each group as bars.
+/// Migrations into each group as bars.
 fn histogram(svg: &mut Svg, groups: &Groups<'_>, (left, top): (f64, f64)) {
     let &Groups { count: groups_count, name, .. } = groups;
     let into: Vec<u64> =
         (0..groups_count).map(|to| (0..groups_count).map(|from| groups.moved(from, to)).sum()).collect();
     let most = into.iter().copied().max().unwrap_or(0).max(1);
-    let width = PANEL - left - 50.0;
-    if width < 50.0 {
+    let width = PANEL - left - 44.0;
+    if width < 40.0 {
         return;
     }
-    let bar = (180.0 / groups_count as f64).clamp(4.0, 24.0);
+    let bar = (132.0 / groups_count as f64).clamp(4.0, 24.0);
     for (index, moves) in into.iter().enumerate() {
         let y = top + bar * index as f64;
         let length = *moves as f64 / most as f64 * width;
@@ -482,5 +498,5 @@ fn histogram(svg: &mut Svg, groups: &Groups<'_>, (left, top): (f64, f64)) {
             svg.text(left + length + 5.0, y + bar / 2.0 + 3.0, Anchor::Start, "m s", &count(*moves as f64));
         }
     }
-    svg.text(left, top - 20.0, Anchor::Start, "m", &format!("moves into each {}", groups.words));
+    svg.text(left, top - 20.0, Anchor::Start, "m", &format!("into each {}", groups.words));
 }

@@ -4,7 +4,7 @@ use warmcore_topology::Machine;
 use warmcore_trace::Slice;
 
 use super::matrix::colour_bar;
-use super::{Axes, Csv, Figure, PANEL, WIDTH, file_name, shortened_group};
+use super::{Axes, Csv, Figure, NARROW, PANEL, file_name, shortened_group};
 use crate::colour::{group, hex};
 use crate::others::with_others;
 use crate::pack::Pixels;
@@ -23,14 +23,15 @@ const RIGHT: f64 = 24.0;
 const TOP: f64 = 34.0;
 
 /// A time axis below a plot that begins at [`TOP`].
-fn time_axis(svg: &mut Svg, scene: &Scene, bottom: f64) {
-    let scale = Scale::linear(0.0, scene.end_ns as f64, LEFT, WIDTH - RIGHT);
-    for (ns, text) in time_ticks(&scale, 7) {
+fn time_axis(svg: &mut Svg, scene: &Scene, bottom: f64, left: f64) {
+    let right = svg.width - RIGHT;
+    let scale = Scale::linear(0.0, scene.end_ns as f64, left, right);
+    for (ns, text) in time_ticks(&scale, ((right - left) / 80.0) as usize) {
         svg.line(scale.at(ns), bottom, scale.at(ns), bottom + 4.0, "axis");
         svg.text(scale.at(ns), bottom + 17.0, Anchor::Middle, "m", &text);
     }
-    svg.rect(LEFT, TOP, WIDTH - RIGHT - LEFT, bottom - TOP, "frame", "");
-    svg.text((LEFT + WIDTH - RIGHT) / 2.0, bottom + 34.0, Anchor::Middle, "m", scene.clock);
+    svg.rect(left, TOP, right - left, bottom - TOP, "frame", "");
+    svg.text((left + right) / 2.0, bottom + 34.0, Anchor::Middle, "m", scene.clock);
 }
 
 /// The task that ran most, and the share of time with any task, per column of one CPU's row.
@@ -74,7 +75,8 @@ fn from_overview(scene: &Scene, cpu: usize) -> Vec<Option<(usize, f64)>> {
 
 /// CPUs over time, coloured by who runs. `None` when nothing ran.
 #[must_use]
-pub fn cpus(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
+pub fn cpus(index: usize, scene: &Scene, machine: &Machine, wide: f64) -> Option<Figure> {
+    let left = if wide < NARROW { 62.0 } else { LEFT };
     if scene.record.slice_count == 0 {
         return None;
     }
@@ -109,25 +111,25 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
     }
     let body = (order.len() as f64 * 12.0).clamp(48.0, 420.0);
     let bottom = TOP + body;
-    let mut svg = Svg::new(WIDTH, bottom + 46.0);
-    svg.image(LEFT, TOP, WIDTH - RIGHT - LEFT, body, &pixels.png());
+    let mut svg = Svg::new(wide, bottom + 46.0);
+    svg.image(left, TOP, wide - RIGHT - left, body, &pixels.png());
     let step = body / order.len() as f64;
     for (row, cpu) in order.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
-        svg.text(LEFT - 14.0, TOP + step * (row as f64 + 0.5) + 4.0, Anchor::End, "s", &cpu.to_string());
+        svg.text(left - 14.0, TOP + step * (row as f64 + 0.5) + 4.0, Anchor::End, "s", &cpu.to_string());
     }
     for (row, cpu) in order.iter().enumerate() {
         let llc = machine.llc_of(*cpu);
         let fill = format!(r#"fill="{}""#, hex(group(llc.index())));
-        svg.rect_with(LEFT - 9.0, TOP + step * row as f64, 5.0, step, &fill, &llc.to_string());
+        svg.rect_with(left - 9.0, TOP + step * row as f64, 5.0, step, &fill, &llc.to_string());
     }
     if by_group {
-        for (at, row) in groups.iter().take(5).enumerate() {
-            let x = LEFT + at as f64 * 118.0;
+        for (at, row) in groups.iter().take(((wide - left) / 118.0) as usize).enumerate() {
+            let x = left + at as f64 * 118.0;
             svg.rect_with(x, 10.0, 11.0, 11.0, &format!(r#"fill="{}""#, hex(group(row.group))), &row.label);
             svg.text(x + 16.0, 19.5, Anchor::Start, "s", &shortened_group(&row.label, 15));
         }
     }
-    time_axis(&mut svg, scene, bottom);
+    time_axis(&mut svg, scene, bottom, left);
     Some(Figure {
         id: format!("timeline-cpus-{index}-{}", file_name(&scene.scheduler)),
         title: format!("CPUs over time under {}", scene.scheduler),
@@ -180,7 +182,8 @@ fn rle(csv: &mut Csv, row: &str, columns: &[Option<(usize, f64)>], scene: &Scene
 
 /// Tasks over time, coloured by the LLC they run on. `None` without slices.
 #[must_use]
-pub fn tasks(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
+pub fn tasks(index: usize, scene: &Scene, machine: &Machine, wide: f64) -> Option<Figure> {
+    let left = if wide < NARROW { 110.0 } else { LEFT };
     let slices = scene.record.slices.as_ref().filter(|slices| !slices.is_empty())?;
     let rows = rows(&scene.tasks, MOST_ROWS);
     let llcs = machine.llc_count();
@@ -213,19 +216,25 @@ pub fn tasks(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
     }
     let body = (rows.len() as f64 * 12.0).clamp(24.0, 420.0);
     let bottom = TOP + body;
-    let mut svg = Svg::new(WIDTH, bottom + 46.0);
-    svg.image(LEFT, TOP, WIDTH - RIGHT - LEFT, body, &pixels.png());
+    let mut svg = Svg::new(wide, bottom + 46.0);
+    svg.image(left, TOP, wide - RIGHT - left, body, &pixels.png());
     let step = body / rows.len() as f64;
     for (at, row) in rows.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
-        svg.text(LEFT - 8.0, TOP + step * (at as f64 + 0.5) + 4.0, Anchor::End, "s", &shortened_group(&row.label, 23));
+        svg.text(
+            left - 8.0,
+            TOP + step * (at as f64 + 0.5) + 4.0,
+            Anchor::End,
+            "s",
+            &shortened_group(&row.label, (left / 6.4) as usize),
+        );
     }
-    let shown = llcs.min(12);
+    let shown = llcs.min(((wide - left - RIGHT) / 48.0) as usize);
     for llc in 0..shown {
-        let x = LEFT + llc as f64 * ((WIDTH - RIGHT - LEFT) / shown as f64).min(70.0);
+        let x = left + llc as f64 * ((wide - RIGHT - left) / shown as f64).min(70.0);
         svg.rect_with(x, 10.0, 11.0, 11.0, &format!(r#"fill="{}""#, hex(group(llc))), "");
         svg.text(x + 15.0, 19.5, Anchor::Start, "s", &format!("llc{llc}"));
     }
-    time_axis(&mut svg, scene, bottom);
+    time_axis(&mut svg, scene, bottom, left);
     Some(Figure {
         id: format!("timeline-tasks-{index}-{}", file_name(&scene.scheduler)),
         title: format!("Tasks over time under {}", scene.scheduler),

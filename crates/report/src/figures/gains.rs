@@ -1,0 +1,363 @@
+//! Gains of candidates over a baseline in many cases, such as those of a sweep: a map of cases and candidates, their intervals, and how a
+//! gain changes with a number in a case's name.
+
+use std::collections::BTreeMap;
+
+use super::{Csv, Figure, NARROW, file_name, shortened};
+use crate::colour::{hex, mix, series};
+use crate::scale::{Scale, number_ticks};
+use crate::svg::{Anchor, Svg};
+use crate::units::three_digits;
+
+/// A gain of a candidate in a case.
+#[derive(Clone, Debug)]
+pub struct Gained {
+    /// Where: a machine.
+    pub place: String,
+    /// Doing what: a workload.
+    pub case: String,
+    /// Who: a scheduler.
+    pub candidate: String,
+    /// Factor of improvement over the baseline; none where a trial has no value.
+    pub gain: Option<f64>,
+    /// Its 95 % interval.
+    pub interval: Option<(f64, f64)>,
+    /// Whether the trials show that it is a gain or a loss.
+    pub shown: bool,
+}
+
+impl Gained {
+    fn row(&self) -> String {
+        format!("{}: {}", self.place, self.case)
+    }
+}
+
+/// Gains of this factor, and losses of its inverse, have the strongest colours.
+const STRONGEST: f64 = 1.5;
+const GAIN: [u8; 3] = [0x1c, 0x5f, 0xa8];
+const LOSS: [u8; 3] = [0xc2, 0x4d, 0x0f];
+/// Height of a row of the map and of the intervals.
+const ROW: f64 = 22.0;
+/// Width of a letter of the small texts, about.
+const LETTER: f64 = 6.4;
+
+/// All of them, so wide. `baseline`: whom the candidates are compared with.
+#[must_use]
+pub fn all(gains: &[Gained], baseline: &str, wide: f64) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    if !gains.is_empty() {
+        figures.push(map(gains, baseline, wide));
+        figures.extend(intervals(gains, baseline, wide));
+        figures.extend(responses(gains, baseline, wide));
+    }
+    figures
+}
+
+/// Values in the order in which they occur first.
+fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for value in values {
+        if !found.iter().any(|other| other == value) {
+            found.push(value.to_owned());
+        }
+    }
+    found
+}
+
+/// How wide labels are, at most so much of the figure.
+fn label_width<'a>(labels: impl Iterator<Item = &'a String>, wide: f64) -> f64 {
+    let longest = labels.map(|label| label.chars().count()).max().unwrap_or(0) as f64;
+    (longest * LETTER + 14.0).min(wide * if wide < NARROW { 0.5 } else { 0.45 })
+}
+
+fn data(gains: &[Gained]) -> String {
+    let mut csv = Csv::new(&["machine", "workload", "candidate", "gain", "interval_low", "interval_high", "shown"]);
+    let text = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+    for one in gains {
+        let (low, high) = (text(one.interval.map(|of| of.0)), text(one.interval.map(|of| of.1)));
+        let shown = one.shown.to_string();
+        csv.row(&[one.place.as_str(), &one.case, &one.candidate, &text(one.gain), &low, &high, &shown]);
+    }
+    csv.finish()
+}
+
+/// A cell for each case and candidate; what the trials do not show is hatched.
+fn map(gains: &[Gained], baseline: &str, wide: f64) -> Figure {
+    const TOP: f64 = 26.0;
+    let names: Vec<String> = gains.iter().map(Gained::row).collect();
+    let rows = distinct(names.iter().map(String::as_str));
+    let candidates = distinct(gains.iter().map(|one| one.candidate.as_str()));
+    let left = label_width(rows.iter(), wide);
+    let cell = ((wide - left - 10.0) / candidates.len() as f64).min(150.0);
+    let bottom = TOP + ROW * rows.len() as f64;
+    let mut svg = Svg::new(wide, bottom + 30.0);
+    for (column, candidate) in candidates.iter().enumerate() {
+        let x = left + cell * (column as f64 + 0.5);
+        svg.text(x, TOP - 9.0, Anchor::Middle, "s b", &shortened(candidate, (cell / LETTER) as usize));
+    }
+    for (row, name) in rows.iter().enumerate() {
+        let y = TOP + ROW * row as f64;
+        svg.text(left - 8.0, y + 15.0, Anchor::End, "s", &shortened(name, ((left - 14.0) / LETTER) as usize));
+        for (column, candidate) in candidates.iter().enumerate() {
+            let found = gains.iter().zip(&names).find(|(one, of)| *of == name && one.candidate == *candidate);
+            let Some((one, _)) = found else { continue };
+            draw_cell(&mut svg, [left + cell * column as f64, y, cell, ROW], one);
+        }
+    }
+    let key = [("better", STRONGEST), ("worse", 1.0 / STRONGEST)];
+    for (at, (word, gain)) in key.iter().enumerate() {
+        let x = 12.0 + 84.0 * at as f64;
+        svg.rect_with(x, bottom + 10.0, 12.0, 12.0, &format!(r#"fill="{}""#, hex(fill(*gain))), "");
+        svg.text(x + 17.0, bottom + 20.0, Anchor::Start, "s", word);
+    }
+    svg.rect(180.0, bottom + 10.0, 12.0, 12.0, "frame", "");
+    hatch(&mut svg, [180.0, bottom + 10.0, 12.0, 12.0]);
+    svg.text(197.0, bottom + 20.0, Anchor::Start, "s", "not shown by the trials");
+    Figure {
+        id: "gains".into(),
+        title: format!("Gain over {baseline}"),
+        caption: format!(
+            "Factor of improvement of the verdict's metric over {baseline}: above 1 is better. Colours are strongest from {STRONGEST} and \
+             1/{STRONGEST} on. Hatched: the trials show no difference."
+        ),
+        svg,
+        csv: data(gains),
+    }
+}
+
+fn fill(gain: f64) -> [u8; 3] {
+    let share = gain.ln().abs() / STRONGEST.ln();
+    mix([0xf7, 0xf7, 0xf7], if gain >= 1.0 { GAIN } else { LOSS }, share)
+}
+
+fn draw_cell(svg: &mut Svg, [x, y, width, height]: [f64; 4], one: &Gained) {
+    let place = [x + 1.0, y + 1.0, width - 2.0, height - 2.0];
+    let Some(gain) = one.gain.filter(|gain| *gain > 0.0 && gain.is_finite()) else {
+        svg.rect(place[0], place[1], place[2], place[3], "empty", "no value");
+        return;
+    };
+    let colour = fill(gain);
+    let hover = format!("{}, {}: {}", one.row(), one.candidate, three_digits(gain));
+    let attributes = format!(r#"fill="{}""#, hex(colour));
+    svg.rect_with(place[0], place[1], place[2], place[3], &attributes, &hover);
+    if !one.shown {
+        hatch(svg, place);
+        // A ground for the number, so that no line runs through it.
+        let ground = 5.0 * LETTER + 4.0;
+        svg.rect_with(x + (width - ground) / 2.0, y + 4.0, ground, height - 8.0, &attributes, "");
+    }
+    let dark = colour.iter().map(|part| u32::from(*part)).sum::<u32>() < 400;
+    let text = format!("{gain:.2}");
+    svg.text(x + width / 2.0, y + height / 2.0 + 4.0, Anchor::Middle, if dark { "s on-dark" } else { "s" }, &text);
+}
+
+/// Slanted lines within a box.
+fn hatch(svg: &mut Svg, [x, y, width, height]: [f64; 4]) {
+    const APART: f64 = 7.0;
+    let mut from = APART / 2.0;
+    while from < width + height {
+        // From the left or lower edge up to the upper or right one.
+        let (x1, y1) = if from <= height { (x, y + from) } else { (x + from - height, y + height) };
+        let (x2, y2) = if from <= width { (x + from, y) } else { (x + width, y + from - width) };
+        svg.line(x1, y1, x2, y2, "hatch");
+        from += APART;
+    }
+}
+
+/// Every gain with its interval around 1. `None` where there are none.
+fn intervals(gains: &[Gained], baseline: &str, wide: f64) -> Option<Figure> {
+    const TOP: f64 = 10.0;
+    let drawn: Vec<(&Gained, f64, (f64, f64))> = gains
+        .iter()
+        .filter_map(|one| Some((one, one.gain?, one.interval?)))
+        .filter(|(_, gain, (low, _))| gain.is_finite() && *low > 0.0)
+        .collect();
+    if drawn.is_empty() {
+        return None;
+    }
+    let candidates = distinct(drawn.iter().map(|(one, ..)| one.candidate.as_str()));
+    let label = |one: &Gained| {
+        if candidates.len() > 1 { format!("{}, {}", one.row(), one.candidate) } else { one.row() }
+    };
+    let labels: Vec<String> = drawn.iter().map(|(one, ..)| label(one)).collect();
+    let left = label_width(labels.iter(), wide);
+    let ends = |(gain, (low, high)): (f64, (f64, f64))| [gain, low, if high.is_finite() { high } else { gain }];
+    let all = || drawn.iter().flat_map(|(_, gain, interval)| ends((*gain, *interval)));
+    let (low, high) = (all().fold(0.98, f64::min), all().fold(1.02, f64::max));
+    let x = Scale::linear(low, high, left, wide - 16.0);
+    let bottom = TOP + ROW * drawn.len() as f64;
+    let mut svg = Svg::new(wide, bottom + 40.0);
+    for (value, text) in number_ticks(&x, if wide < NARROW { 3 } else { 6 }) {
+        svg.line(x.at(value), TOP, x.at(value), bottom, "grid");
+        svg.text(x.at(value), bottom + 16.0, Anchor::Middle, "m", &text);
+    }
+    svg.line(x.at(1.0), TOP, x.at(1.0), bottom, "one");
+    for (row, ((one, gain, (low, high)), label)) in drawn.iter().zip(&labels).enumerate() {
+        let y = TOP + ROW * (row as f64 + 0.5);
+        svg.text(left - 8.0, y + 4.0, Anchor::End, "s", &shortened(label, ((left - 14.0) / LETTER) as usize));
+        let colour = series(candidates.iter().position(|other| *other == one.candidate).unwrap_or(0));
+        svg.line(x.at(*low), y, x.at(*high), y, "bar");
+        if !high.is_finite() {
+            let end = x.at(*high);
+            svg.polyline(&[(end - 5.0, y - 4.0), (end, y), (end - 5.0, y + 4.0)], "bar", "no upper end");
+        }
+        let hover = format!("{label}: {} [{}, {}]", three_digits(*gain), three_digits(*low), three_digits(*high));
+        svg.circle(x.at(*gain), y, 4.0, &if one.shown { format!("c{colour}") } else { "hollow".to_owned() }, &hover);
+    }
+    let meaning = format!("gain over {baseline}, with its 95 % interval");
+    svg.text((left + wide - 16.0) / 2.0, bottom + 33.0, Anchor::Middle, "m", &meaning);
+    Some(Figure {
+        id: "intervals".into(),
+        title: format!("Gains over {baseline} and their intervals"),
+        caption: "Factor of improvement with its 95 % interval; above 1 is better. A hollow point: the trials show no difference.".into(),
+        svg,
+        csv: data(gains),
+    })
+}
+
+/// A text with its one number that is to be varied taken out, for each number in it: what is around it, and it.
+fn numbers(text: &str) -> Vec<((String, String), f64)> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let digits = text[at..].bytes().take_while(u8::is_ascii_digit).count();
+        if digits > 0 {
+            if let Ok(number) = text[at..at + digits].parse::<f64>() {
+                found.push(((text[..at].to_owned(), text[at + digits..].to_owned()), number));
+            }
+            at += digits;
+        } else {
+            at += 1;
+        }
+    }
+    found
+}
+
+/// How gains change with a number in the workload's text, where at least three workloads on a machine differ in one number only.
+fn responses(gains: &[Gained], baseline: &str, wide: f64) -> Vec<Figure> {
+    const LEAST: usize = 3;
+    let mut families: BTreeMap<(&str, (String, String)), Vec<(f64, &Gained)>> = BTreeMap::new();
+    for one in gains.iter().filter(|one| one.gain.is_some_and(|gain| gain > 0.0 && gain.is_finite())) {
+        for (around, number) in numbers(&one.case) {
+            families.entry((one.place.as_str(), around)).or_default().push((number, one));
+        }
+    }
+    let distinct_numbers = |points: &[(f64, &Gained)]| {
+        let mut numbers: Vec<f64> = points.iter().map(|(number, _)| *number).collect();
+        numbers.sort_by(f64::total_cmp);
+        numbers.dedup();
+        numbers.len()
+    };
+    families
+        .into_iter()
+        .filter(|(_, points)| distinct_numbers(points) >= LEAST)
+        .map(|((place, (before, after)), points)| response((place, &before, &after), points, baseline, wide))
+        .collect()
+}
+
+fn response(
+    (place, before, after): (&str, &str, &str),
+    mut points: Vec<(f64, &Gained)>,
+    baseline: &str,
+    wide: f64,
+) -> Figure {
+    const LEFT: f64 = 56.0;
+    const TOP: f64 = 14.0;
+    const BOTTOM: f64 = TOP + 190.0;
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let candidates = distinct(points.iter().map(|(_, one)| one.candidate.as_str()));
+    let (least, most) = (points[0].0, points[points.len() - 1].0);
+    let right = wide - 20.0;
+    let x = if least > 0.0 && most / least > 20.0 {
+        Scale::logarithmic(least, most, LEFT, right)
+    } else {
+        Scale::linear(least, most, LEFT, right)
+    };
+    let ends = |one: &Gained| {
+        let gain = one.gain.unwrap_or(1.0);
+        let (low, high) = one.interval.unwrap_or((gain, gain));
+        [gain, low, if high.is_finite() { high } else { gain }]
+    };
+    let all = || points.iter().flat_map(|(_, one)| ends(one));
+    let y = Scale::linear(all().fold(0.98, f64::min), all().fold(1.02, f64::max), BOTTOM, TOP);
+    let mut svg = Svg::new(wide, BOTTOM + 44.0 + 16.0 * candidates.len() as f64);
+    for (value, text) in number_ticks(&y, 5) {
+        svg.line(LEFT, y.at(value), right, y.at(value), "grid");
+        svg.text(LEFT - 8.0, y.at(value) + 4.0, Anchor::End, "m", &text);
+    }
+    for (value, text) in number_ticks(&x, 6) {
+        svg.line(x.at(value), BOTTOM, x.at(value), BOTTOM + 4.0, "axis");
+        svg.text(x.at(value), BOTTOM + 17.0, Anchor::Middle, "m", &text);
+    }
+    svg.line(LEFT, y.at(1.0), right, y.at(1.0), "one");
+    for (at, candidate) in candidates.iter().enumerate() {
+        let colour = series(at);
+        let own: Vec<(f64, &Gained)> =
+            points.iter().filter(|(_, one)| one.candidate == *candidate).map(|(n, one)| (*n, *one)).collect();
+        let line = |end: usize| own.iter().map(move |(number, one)| (x.at(*number), y.at(ends(one)[end])));
+        let area: Vec<(f64, f64)> = line(1).chain(line(2).collect::<Vec<_>>().into_iter().rev()).collect();
+        svg.polygon(&area, &format!("area c{colour}"), candidate);
+        svg.polyline(&line(0).collect::<Vec<_>>(), &format!("k k{colour}"), candidate);
+        for ((number, one), (px, py)) in own.iter().zip(line(0)) {
+            let class = if one.shown { format!("c{colour}") } else { "hollow".to_owned() };
+            svg.circle(px, py, 4.0, &class, &format!("{candidate} at {number}: {}", three_digits(ends(one)[0])));
+        }
+        let below = BOTTOM + 52.0 + 16.0 * at as f64;
+        svg.rect(LEFT, below - 9.0, 11.0, 11.0, &format!("c{colour}"), "");
+        svg.text(LEFT + 16.0, below, Anchor::Start, "s", &shortened(candidate, 44));
+    }
+    svg.text((LEFT + right) / 2.0, BOTTOM + 34.0, Anchor::Middle, "m", &format!("… in {before}…{after} on {place}"));
+    svg.text_upwards(14.0, (TOP + BOTTOM) / 2.0, "m", &format!("gain over {}", shortened(baseline, 16)));
+    let of_points: Vec<Gained> = points.iter().map(|(_, one)| (*one).clone()).collect();
+    Figure {
+        id: format!("response-{}-{}", file_name(place), file_name(&format!("{before}x{after}"))),
+        title: format!("Gain over {baseline} for {before}…{after} on {place}"),
+        caption: "Factor of improvement over a number in the workload, with its 95 % interval as an area. A hollow point: the trials \
+                  show no difference."
+            .into(),
+        svg,
+        csv: data(&of_points),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gained(case: &str, gain: f64, shown: bool) -> Gained {
+        let (place, candidate) = ("genoa96".to_owned(), "cache-aware".to_owned());
+        let interval = Some((gain - 0.05, gain + 0.05));
+        Gained { place, case: case.to_owned(), candidate, gain: Some(gain), interval, shown }
+    }
+
+    #[test]
+    fn what_the_trials_do_not_show_is_hatched_and_hollow() {
+        let hatched = |shown: bool| all(&[gained("pipes", 1.2, shown)], "eevdf", 360.0);
+        let count = |figures: &[Figure], what: &str| {
+            figures.iter().map(|f| f.svg.inline("").matches(what).count()).sum::<usize>()
+        };
+        let (shown, unclear) = (hatched(true), hatched(false));
+        assert!(
+            count(&unclear, "class=\"hatch\"") > count(&shown, "class=\"hatch\""),
+            "the key has some lines of its own"
+        );
+        assert_eq!((count(&shown, "class=\"hollow\""), count(&unclear, "class=\"hollow\"")), (0, 1));
+    }
+
+    #[test]
+    fn a_response_is_drawn_where_three_workloads_differ_in_one_number() {
+        let of = |numbers: &[u32]| {
+            let gains: Vec<Gained> =
+                numbers.iter().map(|n| gained(&format!("hackbench:-g{n},-l100"), 1.1, true)).collect();
+            all(&gains, "eevdf", 760.0).into_iter().filter(|figure| figure.id.starts_with("response")).count()
+        };
+        assert_eq!((of(&[1, 2]), of(&[1, 2, 4])), (0, 1));
+    }
+
+    #[test]
+    fn the_numbers_of_a_figure_are_in_its_data() {
+        let figures = all(&[gained("pipes", 1.25, true)], "eevdf", 760.0);
+        assert!(figures.iter().all(|figure| figure.csv.contains("genoa96,pipes,cache-aware,1.25,1.2,1.3,true")));
+    }
+}
