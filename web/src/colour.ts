@@ -5,15 +5,14 @@ import { isDark } from './theme';
 
 type Rgb = readonly [number, number, number];
 
-/** Colours of groups; anchors of the scale of magnitude on light and on dark ground, and how many classes it has. */
+/** Colours of groups; anchors of the scale of magnitude on light and on dark ground. */
 export interface Palette {
   hues: Rgb[];
   light: Rgb[];
   dark: Rgb[];
-  steps: number;
 }
 
-let palette: Palette = { hues: [[128, 128, 128]], light: [[255, 255, 255], [0, 0, 0]], dark: [[0, 0, 0], [255, 255, 255]], steps: 2 };
+let palette: Palette = { hues: [[128, 128, 128]], light: [[255, 255, 255], [0, 0, 0]], dark: [[0, 0, 0], [255, 255, 255]] };
 
 /** To be called before anything is drawn. */
 export function setPalette(colours: Palette): void {
@@ -36,11 +35,6 @@ export function magnitude(share: number): Rgb {
   const position = Math.min(1, Math.max(0, share)) * (scale.length - 1);
   const below = Math.min(Math.floor(position), scale.length - 2);
   return mix(scale[below], scale[below + 1], position - below);
-}
-
-/** The class of that colour in drawings, which follow the page's ground by themselves; nothing at all has another one. */
-export function magnitudeClass(share: number): string {
-  return share > 0 ? `g${Math.round(Math.min(1, share) * (palette.steps - 1))}` : 'empty';
 }
 
 /** For `fillStyle`. */

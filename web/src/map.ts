@@ -1,6 +1,5 @@
-// The machine's map follows the timeline's span: load of every CPU, moves between LLCs, where fetched lines came from.
+// The machine's map follows the timeline's span: load of every CPU, migrations between LLCs, where cache lines came from.
 
-import { magnitudeClass } from './colour';
 import { element } from './dom';
 import { count, duration, percent } from './format';
 import { lazily } from './lazily';
@@ -38,8 +37,8 @@ export class MachineMap {
 
   private draw(): void {
     const { from, to } = this.state;
-    const whole = this.state.scenes.every((scene) => scene.exact) ? '' : ' Single slices are not in the page: lines show the whole run.';
-    this.note.textContent = `Load, residency, moves and fetched lines from ${duration(from)} to ${duration(to)}: the timeline's span.${whole}`;
+    const whole = this.state.scenes.every((scene) => scene.exact) ? '' : ' Single slices are not in the page: edges show the whole run.';
+    this.note.textContent = `From ${duration(from)} to ${duration(to)}: the timeline's span.${whole}`;
     this.state.scenes.forEach((scene, index) => {
       const svg = this.figures[index];
       if (!svg || !this.state.shown.has(index)) return;
@@ -50,48 +49,54 @@ export class MachineMap {
     });
   }
 
+  /** How busy each CPU was, or on large machines the CPUs of each LLC: the filled part of its place. */
   private load(svg: SVGSVGElement, scene: Scene): void {
     const { from, to } = this.state;
-    svg.querySelectorAll<SVGRectElement>('rect[data-cpu]').forEach((rect) => {
-      const cpu = Number(rect.dataset.cpu);
-      const share = Math.min(1, scene.busyIn(cpu, from, to) / (to - from));
-      rect.setAttribute('class', `cpu ${magnitudeClass(share)}`);
+    svg.querySelectorAll<SVGRectElement>('rect.cpu').forEach((rect) => {
+      const { x, y, width, height, cpus } = rect.dataset;
+      const numbers = (cpus ?? '').split(' ').map(Number);
+      const busy = numbers.reduce((sum, cpu) => sum + scene.busyIn(cpu, from, to), 0);
+      const share = Math.min(1, busy / numbers.length / (to - from));
+      const upright = numbers.length === 1;
+      rect.setAttribute('x', x ?? '0');
+      rect.setAttribute('y', (Number(y) + (upright ? Number(height) * (1 - share) : 0)).toFixed(1));
+      rect.setAttribute('width', (Number(width) * (upright ? 1 : share)).toFixed(1));
+      rect.setAttribute('height', (Number(height) * (upright ? share : 1)).toFixed(1));
       const title = rect.querySelector('title');
-      const place = title?.textContent?.split(':')[0] ?? `cpu${cpu}`;
-      if (title) title.textContent = `${place}: busy ${percent(share)}`;
+      if (title) title.textContent = `${title.textContent?.split(':')[0] ?? ''}: busy ${percent(share)}`;
     });
   }
 
-  /** The bars of an LLC: whose run time its CPUs spent in the span, as long as the LLC that was busiest. */
+  /** The bars of rows of tasks: in which LLCs they ran in the span, in parts of their run time. */
   private residents(svg: SVGSVGElement, scene: Scene): void {
     const { from, to, machine } = this.state;
-    const rowOf = Uint32Array.from(scene.header.task_map_rows);
-    const rows = rowOf.reduce((a, b) => Math.max(a, b), 0) + 1;
-    const llcs = Math.max(0, ...machine.llc) + 1;
-    const run = new Float64Array(llcs * rows);
-    for (let cpu = 0; cpu < scene.cpus; cpu++) {
-      const base = machine.llc[cpu] * rows;
-      scene.runIn(cpu, from, to, (task, ns) => (run[base + rowOf[task]] += ns));
-    }
     const bars = [...svg.querySelectorAll<SVGRectElement>('rect.resident')];
-    const shares = bars.map((bar) => run[Number(bar.dataset.llc) * rows + Number(bar.dataset.row)] / ((to - from) * Number(bar.dataset.cpus)));
-    const busy = new Float64Array(llcs);
-    bars.forEach((bar, i) => (busy[Number(bar.dataset.llc)] += shares[i]));
-    const most = busy.reduce((a, b) => Math.max(a, b), 1e-12);
-    const ends = new Float64Array(llcs).fill(NaN);
-    bars.forEach((bar, i) => {
-      const llc = Number(bar.dataset.llc);
-      const share = shares[i];
-      const x = Number.isNaN(ends[llc]) ? Number(bar.dataset.x) : ends[llc];
-      const width = (share / most) * Number(bar.dataset.width);
+    if (bars.length === 0) return;
+    const rowOf = Uint32Array.from(scene.header.task_map_rows);
+    const llcs = this.llcs;
+    const rows = rowOf.reduce((a, b) => Math.max(a, b), 0) + 1;
+    const run = new Float64Array(llcs * rows);
+    const whole = new Float64Array(rows);
+    for (let cpu = 0; cpu < scene.cpus; cpu++) {
+      scene.runIn(cpu, from, to, (task, ns) => {
+        run[rowOf[task] * llcs + machine.llc[cpu]] += ns;
+        whole[rowOf[task]] += ns;
+      });
+    }
+    const ends = new Float64Array(rows).fill(NaN);
+    for (const bar of bars) {
+      const [row, llc] = [Number(bar.dataset.row), Number(bar.dataset.llc)];
+      const share = run[row * llcs + llc] / Math.max(1, whole[row]);
+      const x = Number.isNaN(ends[row]) ? Number(bar.dataset.x) : ends[row];
+      const width = share * Number(bar.dataset.width);
       bar.setAttribute('x', x.toFixed(1));
       bar.setAttribute('width', width.toFixed(1));
-      ends[llc] = x + width;
+      ends[row] = x + width;
       const title = bar.querySelector('title');
       // The name may hold anything; the share stands behind it.
-      const name = title?.textContent?.replace(/ \S+ % of the CPUs' time$/, '') ?? '';
-      if (title) title.textContent = `${name} ${percent(share)} of the CPUs' time`;
-    });
+      const name = title?.textContent?.replace(/ \S+ % of its run time$/, '') ?? '';
+      if (title) title.textContent = `${name} ${percent(share)} of its run time`;
+    }
   }
 
   /** The bars of an LLC: as long as its rate, relative to the LLC that fetched most in the span. */
@@ -118,24 +123,28 @@ export class MachineMap {
       bar.setAttribute('width', width.toFixed(1));
       ends.set(llc, x + width);
       const title = bar.querySelector('title');
-      const words = title?.textContent?.split(' lines/s ')[1] ?? '';
-      if (title) title.textContent = `llc${llc}: ${count(found[i] / seconds)} lines/s ${words}`;
+      const words = title?.textContent?.split(' cache lines/s ')[1] ?? '';
+      if (title) title.textContent = `llc${llc}: ${count(found[i] / seconds)} cache lines/s ${words}`;
     });
   }
 
+  /** Edges between LLCs, or between the LLCs of two nodes. */
   private traffic(svg: SVGSVGElement, scene: Scene): void {
-    const lines = [...svg.querySelectorAll<SVGPolylineElement>('polyline[data-llcs]')];
-    if (lines.length === 0) return;
+    const edges = [...svg.querySelectorAll<SVGPolylineElement>('polyline[data-llcs]')];
+    if (edges.length === 0) return;
     const moves = this.moves(scene);
-    const pairs = lines.map((line) => (line.dataset.llcs ?? '').split(' ').map(Number));
-    const most = Math.max(1, ...pairs.map(([a, b]) => moves[a * this.llcs + b] + moves[b * this.llcs + a]));
-    for (const line of lines) {
-      const [a, b] = (line.dataset.llcs ?? '').split(' ').map(Number);
-      const count = moves[a * this.llcs + b] + moves[b * this.llcs + a];
-      line.setAttribute('class', count > 0 ? `traffic w${Math.round(1 + (6 * count) / most)}` : 'traffic none');
-      const title = line.querySelector('title');
-      if (title) title.textContent = `llc${a} and llc${b}: ${count} moves`;
-    }
+    const counts = edges.map((edge) => {
+      const [one, other] = (edge.dataset.llcs ?? '').split(' ').map((list) => list.split(',').map(Number));
+      let sum = 0;
+      for (const a of one) for (const b of other) sum += moves[a * this.llcs + b] + moves[b * this.llcs + a];
+      return sum;
+    });
+    const most = Math.max(1, ...counts);
+    edges.forEach((edge, i) => {
+      edge.setAttribute('class', counts[i] > 0 ? `traffic w${Math.round(1 + (6 * counts[i]) / most)}` : 'traffic none');
+      const title = edge.querySelector('title');
+      if (title) title.textContent = `${edge.dataset.names}: ${counts[i]} migrations`;
+    });
   }
 
   private get llcs(): number {

@@ -26,6 +26,8 @@ interface Header {
   scheduler: string;
   trial: number;
   seed: string;
+  /** End of the warm-up: the metrics are of what comes after it. */
+  window_from_ns: number;
   end_ns: number;
   slice_count: number;
   overview_bins: number;
@@ -39,6 +41,7 @@ interface Header {
   decisions_total: number;
   /** Consecutive slices of one task on different CPUs, as in the tables. */
   migrations_ran: number;
+  wakes_total: number;
   move_kinds: string[];
   /** Why a move of each kind happens. */
   move_reasons: string[];
@@ -98,6 +101,8 @@ export class Scene {
   readonly decisions: Marks;
   /** Moves: task, from, to, kind. */
   readonly moves: Marks;
+  /** Wakeups: waker + 1 or 0 for an interrupt, its CPU, task, the CPU it was queued on. */
+  readonly wakes: Marks;
   /** From fine to coarse. */
   readonly levels: Level[];
   private byTask: { first: Uint32Array; slices: Uint32Array } | undefined;
@@ -128,6 +133,7 @@ export class Scene {
     this.counts = this.readCounters(columns.get('counters'));
     this.decisions = readMarks(columns.get('marks'), true);
     this.moves = readMarks(columns.get('moves'), false);
+    this.wakes = readMarks(columns.get('wakes'), false);
     this.levels = this.makeLevels(columns.get('overview'));
   }
 
@@ -373,6 +379,21 @@ export class Scene {
     }
     this.byTask = { first, slices };
     return this.byTask;
+  }
+
+  /** The wakeup that led to a slice, if one did: the last of its task that came before it, and not before the task's slice before. */
+  wakeOf(slice: number): number | undefined {
+    const { time, c } = this.wakes;
+    const task = this.task[slice];
+    const since = this.start[slice] - Math.max(0, this.delay?.[slice] ?? 0);
+    let [low, high] = [0, time.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (time[middle] > this.start[slice]) high = middle;
+      else low = middle + 1;
+    }
+    for (let i = low - 1; i >= 0 && time[i] >= since; i--) if (c[i] === task) return i;
+    return undefined;
   }
 
   taskName(task: number): string {

@@ -11,12 +11,16 @@ export interface Row {
 }
 
 /** Tasks up to which every task has a row from the start. */
-const FEW_TASKS = 64;
+export const FEW_TASKS = 160;
 
 export class RunState {
   from = 0;
   to: number;
   readonly end: number;
+  /** Beginning of what the metrics are of. */
+  readonly windowFrom: number;
+  /** Tasks that the reader looks for: part of their names, in lower case. */
+  sought = '';
   readonly shown: Set<number>;
   readonly unfolded = new Set<string>();
   /** CPUs in the order in which they are drawn: all of them, or those that ran anything under any scheduler. */
@@ -30,6 +34,8 @@ export class RunState {
     readonly scenes: Scene[],
   ) {
     this.end = Math.max(1, ...scenes.map((scene) => scene.header.end_ns));
+    this.windowFrom = Math.min(...scenes.map((scene) => scene.header.window_from_ns), this.end - 1);
+    this.from = Math.max(0, this.windowFrom);
     this.to = this.end;
     this.shown = new Set(scenes.keys());
     for (const scene of scenes) {
@@ -96,6 +102,23 @@ export class RunState {
   toggleGroup(name: string): void {
     if (!this.unfolded.delete(name)) this.unfolded.add(name);
     this.changed();
+  }
+
+  /** Whether a task is what the reader looks for. */
+  isSought(scene: Scene, task: number): boolean {
+    return scene.taskName(task).toLowerCase().includes(this.sought);
+  }
+
+  /** The CPUs of each LLC, in the order in which they are drawn. */
+  llcs(): number[][] {
+    const by = new Map<number, number[]>();
+    for (const cpu of this.cpus) {
+      const llc = this.machine.llc[cpu];
+      const own = by.get(llc);
+      if (own) own.push(cpu);
+      else by.set(llc, [cpu]);
+    }
+    return [...by.values()];
   }
 
   /** Rows of tasks: one per task of an unfolded group, one per folded group. */

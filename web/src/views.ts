@@ -2,6 +2,7 @@
 
 import { element } from './dom';
 import { Heatmap } from './heatmap/heatmap';
+import { followAddress } from './moment';
 import { MachineMap } from './map';
 import { loadScene, runs, type Scene } from './scene';
 import { RunState } from './state';
@@ -21,7 +22,10 @@ export function installViews(): void {
         const state = new RunState(run, scenes.filter((scene): scene is Scene => scene !== undefined));
         notes.forEach((note) => note.remove());
         for (const box of boxes) {
-          if (box.dataset.view === 'timeline') new Timeline(box, state);
+          if (box.dataset.view === 'timeline') {
+            new Timeline(box, state);
+            followAddress(index, state, box);
+          }
           if (box.dataset.view === 'heatmap') new Heatmap(box, state);
           if (box.dataset.view === 'map') new MachineMap(box, state);
         }

@@ -40,6 +40,11 @@ export async function browser(t) {
   return made;
 }
 
+/** Opens all sections that are closed until a reader wants them. */
+export async function unfold(page) {
+  await page.$$eval('details.closed', (found) => found.forEach((details) => (details.open = true)));
+}
+
 /** Opens a page and collects what it must not do. */
 export async function open(instance, file, { width = 1280, height = 900, scheme = 'light' } = {}) {
   const context = await instance.newContext({ viewport: { width, height }, colorScheme: scheme, reducedMotion: 'reduce' });

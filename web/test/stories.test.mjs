@@ -123,6 +123,40 @@ test('three tasks end as a page for a class', { skip }, async (t) => {
   const text = await page.textContent('body');
   for (const name of ['mother', 'child', 'cat', 'eevdf', 'cfs']) assert.ok(text.includes(name), name);
   const charts = await page.$$eval('svg', (found) => found.map((svg) => svg.getBoundingClientRect().height));
-  assert.ok(charts.length >= 4 && charts.every((height) => height > 20), charts.join());
+  assert.ok(charts.length === 2 && charts.every((height) => height > 200), charts.join());
+  await isForAClass(page);
   assert.deepEqual(faults, []);
+});
+
+/** Everything that is not folded lies on one screen, in sizes for a projector, on one time axis. */
+async function isForAClass(page) {
+  const bottoms = await page.$$eval('svg, summary, h2', (found) => found.map((element) => element.getBoundingClientRect().bottom));
+  assert.ok(Math.max(...bottoms) <= 900, `${Math.max(...bottoms)} pixels high`);
+  const sizes = await page.$$eval('main h1, main h2, main p, main summary, main text', (found) =>
+    found.map((element) => {
+      const scale = element instanceof SVGTextElement ? element.ownerSVGElement.getBoundingClientRect().width / element.ownerSVGElement.viewBox.baseVal.width : 1;
+      return parseFloat(getComputedStyle(element).fontSize) * scale;
+    }));
+  assert.ok(Math.min(...sizes) >= 23.5, `${Math.min(...sizes)} pixels`);
+  // Marks of the time axis are the lines that stand upright.
+  const axes = await page.$$eval('.drawing svg', (found) =>
+    found.map((svg) => [...svg.querySelectorAll('line.grid')].filter((line) => line.getAttribute('x1') === line.getAttribute('x2')).map((line) => line.getAttribute('x1')).join()));
+  assert.ok(new Set(axes).size <= 1, 'the charts have one time axis');
+}
+
+test('a lesson on two LLCs shows tasks in their colours, and their data following them', { skip }, async (t) => {
+  const work = scratch(t);
+  const tasks = { reader: { loop: 40, run: 2000, sleep: 500 }, writer: { loop: 40, run: 1500, sleep: 700 }, batch: { instance: 3, loop: 40, run: 3000 } };
+  const profiles = Object.fromEntries(Object.keys(tasks).map((name) => [name, { profile: 'mysql-select' }]));
+  writeFileSync(work.join('llcs.json'), JSON.stringify({ tasks, warmcore: { tasks: profiles } }));
+  work.run('compare -m 1s1n2l2c1t -w llcs.json -s eevdf,cfs --trials 1 --keep run --out run');
+  work.run('report run --lesson lesson.html');
+  const made = await browser(t);
+  const page = await (await made.newContext({ viewport: { width: 1400, height: 900 } })).newPage();
+  await page.goto(`file://${work.join('lesson.html')}`);
+  await isForAClass(page);
+  const colours = await page.$$eval('.drawing svg', ([svg]) => [...new Set([...svg.querySelectorAll('rect[fill]')].map((bar) => bar.getAttribute('fill')))]);
+  assert.equal(colours.length, 2, 'one for each LLC');
+  assert.ok((await page.locator('line.moved').count()) > 0, 'tasks that run in another LLC than before are marked');
+  assert.match(await page.textContent('.drawing svg'), /cache lines\/ms from elsewhere/);
 });

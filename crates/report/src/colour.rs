@@ -114,14 +114,12 @@ pub struct Palette {
     light: [[u8; 3]; 6],
     /// The same on dark ground.
     dark: [[u8; 3]; 6],
-    /// Classes of that scale.
-    steps: usize,
 }
 
 /// The colours of groups and magnitudes: the only place where they stand.
 #[must_use]
 pub fn palette() -> Palette {
-    Palette { hues: HUES, light: LIGHT, dark: DARK, steps: STEPS }
+    Palette { hues: HUES, light: LIGHT, dark: DARK }
 }
 
 /// The colour of group `index`; from the twenty-fifth on they begin again.

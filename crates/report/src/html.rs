@@ -10,6 +10,7 @@ mod between;
 mod counted;
 mod rows;
 mod sections;
+mod threads;
 mod verdict;
 
 use std::fmt::Write as _;

@@ -1,5 +1,7 @@
-//! The page a teacher projects: a few tasks, one Gantt chart per scheduler, what the scheduler ranks them by below it, and for the
-//! first choices who was chosen, instead of whom, and on what grounds.
+//! The page a teacher projects: a few tasks, one chart per scheduler on one screen with one time axis, and folded below each, for the
+//! first choices, who was chosen, instead of whom, and on what grounds.
+
+mod chart;
 
 use std::fmt::Write as _;
 use std::io;
@@ -8,15 +10,14 @@ use std::sync::atomic::AtomicBool;
 
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::scores;
+use warmcore_topology::Machine;
 use warmcore_trace::{Event, EventKind, PrevState, Sink, SliceEnd, TaskId};
 
-use crate::colour::series;
-use crate::figures::{Axes, WIDTH, lines, shortened};
+use crate::colour::{group, hex};
 use crate::html::{policy_hash, style};
 use crate::run::{ReportError, Run};
-use crate::scale::{Scale, time_ticks};
 use crate::scene::Scene;
-use crate::svg::{Anchor, Svg, escape};
+use crate::svg::escape;
 use crate::units::duration;
 
 /// Tasks that a lesson can hold.
@@ -27,9 +28,6 @@ const MOST_CHOICES: usize = 16;
 const WINDOW_NS: u64 = 120_000_000;
 /// Events that are looked at.
 const MOST_EVENTS: usize = 200_000;
-const LEFT: f64 = 130.0;
-const RIGHT: f64 = WIDTH - 14.0;
-const ROW: f64 = 34.0;
 
 /// Why a run makes no lesson.
 #[derive(Debug, thiserror::Error)]
@@ -82,98 +80,115 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
         return Err(LessonError::Tasks { tasks: first.tasks.len() });
     }
     let machine = &run.disk.experiment.machine_of(0).value;
-    let title = format!("{} tasks on {}: who runs, and why", first.tasks.len(), cpus_in_words(machine.cpu_count()));
-    let mut body = format!("<h1>{}</h1>\n", escape(&title));
-    let _ = writeln!(body, "<p>{}</p>", escape(&tasks_in_words(first)));
-    let longest_ns = first.end_ns.min(WINDOW_NS);
-    let axes = Axes::of(&run.scenes);
+    let title = format!("{} tasks on {}: who runs, and why", first.tasks.len(), cpus_in_words(machine));
+    let mut body = format!("<h1>{}</h1>\n<p>{}</p>\n", escape(&title), words_of_charts(first, machine));
+    let sheet = Sheet::new(run.scenes.len(), first.tasks.len(), run.scenes.iter().map(|scene| scene.end_ns).max());
+    let _ = writeln!(body, "<div class=\"{}\">", if sheet.columns > 1 { "two" } else { "one" });
     for (index, scene) in run.scenes.iter().enumerate() {
         let spec = &run.disk.experiment.schedulers[index];
+        let machine = &run.disk.experiment.machine_of(index).value;
         let events = run.events_into_with(index, 1, Kept(Vec::new()), stop)?.0;
         let choices = choices(scene, &events);
+        let chart = chart::draw(scene, machine, &events, &sheet);
+        let name = format!("Who runs under {}", scene.scheduler);
         let _ = writeln!(
             body,
-            "<section>\n<h2>{}</h2>\n<p>{}.</p>",
+            "<section>\n<h2>{}</h2>\n<div class=\"drawing\">{}</div>\n<details><summary>{}</summary>\n<p>{}.</p>\n{}{}<p>{}</p>\n\
+             </details></section>",
             escape(&scene.scheduler),
-            escape(&sentence(spec.info().summary))
+            chart.inline(&name),
+            escape(&longest_wait(scene)),
+            escape(&sentence(spec.info().summary)),
+            rules(scene),
+            table(scene, &choices),
+            escape(&outcome(scene)),
         );
-        let chart = gantt(scene, longest_ns);
-        let name = format!("Who runs under {}", scene.scheduler);
-        let _ = writeln!(body, "<figure><div class=\"drawing\">{}</div></figure>", chart.inline(&name));
-        body.push_str(&rules(scene));
-        for figure in lines::scores(index, scene, &axes).into_iter().take(1) {
-            let drawing = figure.svg.inline(&figure.title);
-            let _ = writeln!(body, "<figure><div class=\"drawing\">{drawing}</div></figure>");
-        }
-        body.push_str(&table(scene, &choices));
-        let _ = writeln!(body, "<p><b>{}</b></p>\n</section>", escape(&outcome(scene)));
     }
+    body.push_str("</div>\n");
     let style = format!("{}{STYLE}", style());
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src data:; style-src '{hash}'; base-uri 'none'; \
          form-action 'none'\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<meta name=\"generator\" content=\"warmcore {TOOL_VERSION}\">\n\
-         <title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<main id=\"main\">\n{body}</main>\n</body>\n</html>\n",
+         <title>{title}</title>\n<style>{style}</style>\n</head>\n<body>\n<main id=\"main\" class=\"lesson\">\n{body}</main>\n</body>\n</html>\n",
         hash = policy_hash(&style),
         title = escape(&title),
     ))
 }
 
-/// What the page's style sheet lacks.
-const STYLE: &str = ".waiting{fill-opacity:.22}td.chosen{font-weight:700}";
+/// What the page's style sheet lacks: sizes for a projector.
+const STYLE: &str = "\
+main.lesson{max-width:1400px;padding:0 30px;font-size:24px;line-height:1.25}.lesson h1{font-size:32px}.lesson h2{font-size:26px;margin:0}\
+.lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:24px;max-width:none}.lesson section{border:0;padding:0;margin:0;min-width:0}\
+.lesson .t{font-size:24px}.lesson svg{max-width:none;width:100%}.two{display:grid;grid-template-columns:1fr 1fr;gap:0 24px}\
+.lesson .drawing{overflow:visible}.lesson .key{width:20px;height:20px;margin:0 6px 0 14px}.waiting{fill-opacity:.3}\
+.moved{stroke:var(--ink);stroke-width:3}.lesson .k{stroke-width:3}td.chosen{font-weight:700}";
 
-fn cpus_in_words(count: usize) -> String {
-    if count == 1 { "one CPU".to_owned() } else { format!("{count} CPUs") }
+/// Where the charts of all schedulers find room on one screen of 1400 by 900 pixels.
+pub(crate) struct Sheet {
+    /// Charts next to each other.
+    columns: usize,
+    /// Width of a chart, pixels.
+    width: f64,
+    /// Height of a task's row, pixels.
+    row: f64,
+    /// Height of the values below the rows, pixels; 0 if there is no room for them.
+    values: f64,
+    /// End of the time axis, which all charts share.
+    end_ns: u64,
 }
 
-/// The tasks by name, with the colours' order.
-fn tasks_in_words(scene: &Scene) -> String {
-    let names: Vec<&str> = scene.tasks.iter().map(|task| task.name.as_str()).collect();
-    let window = duration(scene.end_ns.min(WINDOW_NS) as f64);
-    format!(
-        "The tasks are {}. A full bar: the task runs. A pale bar: it could run and waits. Nothing: it sleeps. The first {window} are shown, \
-         of one simulated run.",
-        names.join(", ")
-    )
+impl Sheet {
+    fn new(schedulers: usize, tasks: usize, longest_ns: Option<u64>) -> Self {
+        // What the screen leaves for charts after the heading and its two lines, and each chart's own heading, axis and last line.
+        const CHARTS: f64 = 720.0;
+        const AROUND: f64 = 128.0;
+        let columns = if schedulers > 2 { 2 } else { 1 };
+        let room = CHARTS / schedulers.div_ceil(columns).max(1) as f64 - AROUND;
+        let row = (room * 0.6 / tasks.max(1) as f64).clamp(28.0, 44.0);
+        let values = room - row * tasks as f64;
+        Self {
+            columns,
+            width: if columns > 1 { 658.0 } else { 1340.0 },
+            row,
+            values: if values < 70.0 { 0.0 } else { values.min(170.0) },
+            end_ns: longest_ns.unwrap_or(0).clamp(1, WINDOW_NS),
+        }
+    }
+}
+
+fn cpus_in_words(machine: &Machine) -> String {
+    match (machine.cpu_count(), machine.llc_count()) {
+        (1, _) => "one CPU".to_owned(),
+        (cpus, 1) => format!("{cpus} CPUs"),
+        (cpus, llcs) => format!("{cpus} CPUs and {llcs} LLCs"),
+    }
+}
+
+/// How to read the charts, as HTML.
+fn words_of_charts(scene: &Scene, machine: &Machine) -> String {
+    let mut text = String::from("Full: runs. Pale: waits. Nothing: sleeps.");
+    if machine.llc_count() > 1 {
+        text.push_str(" A stroke: runs in another LLC than before, and its data have to follow.");
+        for llc in machine.llcs().take(MOST_TASKS) {
+            let _ = write!(
+                text,
+                "<svg class=\"key\" viewBox=\"0 0 20 20\" aria-hidden=\"true\"><rect width=\"20\" height=\"20\" fill=\"{}\"/></svg>{llc}",
+                hex(group(llc.index()))
+            );
+        }
+    } else {
+        let window = duration(scene.end_ns.min(WINDOW_NS) as f64);
+        let _ = write!(text, " The first {window} of one run.");
+    }
+    text
 }
 
 /// A summary as a sentence's words.
 fn sentence(text: &str) -> String {
     let mut characters = text.chars();
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
-}
-
-/// One row per task.
-fn gantt(scene: &Scene, end_ns: u64) -> Svg {
-    let bottom = 10.0 + ROW * scene.tasks.len() as f64;
-    let mut svg = Svg::new(WIDTH, bottom + 40.0);
-    let x = Scale::linear(0.0, end_ns as f64, LEFT, RIGHT);
-    for (ns, text) in time_ticks(&x, 8) {
-        svg.line(x.at(ns), 10.0, x.at(ns), bottom, "grid");
-        svg.text(x.at(ns), bottom + 17.0, Anchor::Middle, "m", &text);
-    }
-    svg.text((LEFT + RIGHT) / 2.0, bottom + 34.0, Anchor::Middle, "m", scene.clock);
-    for (task, info) in scene.tasks.iter().enumerate() {
-        let y = 10.0 + ROW * task as f64;
-        svg.text(LEFT - 10.0, y + ROW / 2.0 + 4.0, Anchor::End, "m", &shortened(&info.name, 16));
-        let mut bar = |from_ns: u64, to_ns: u64, class: &str, what: &str| {
-            let (from, to) = (x.at(from_ns as f64), x.at(to_ns.min(end_ns) as f64));
-            if from_ns < end_ns && to > from {
-                let hover = format!("{} {what} {} to {}", info.name, duration(from_ns as f64), duration(to_ns as f64));
-                svg.rect(from, y + 5.0, to - from, ROW - 10.0, class, &hover);
-            }
-        };
-        let colour = series(task);
-        for slice in scene.record.slices.iter().flatten().filter(|slice| slice.task.index() == task) {
-            if let Some(delay_ns) = slice.run_delay_ns {
-                bar(slice.start_ns - delay_ns, slice.start_ns, &format!("c{colour} waiting"), "waits");
-            }
-            bar(slice.start_ns, slice.end_ns, &format!("c{colour}"), "runs");
-        }
-    }
-    svg.line(LEFT, bottom, RIGHT, bottom, "axis");
-    svg
 }
 
 /// What the numbers mean by which the scheduler chooses.
@@ -280,6 +295,19 @@ fn value_in_words(name: &str, value: i64) -> String {
     if name.ends_with("_ns") { duration(value as f64) } else { value.to_string() }
 }
 
+/// The longest wait for a CPU, in words.
+fn longest_wait(scene: &Scene) -> String {
+    let slices = scene.record.slices.iter().flatten();
+    let longest =
+        slices.filter_map(|slice| Some((slice.run_delay_ns?, slice.task))).max_by_key(|(delay_ns, _)| *delay_ns);
+    longest.map_or_else(
+        || "No task waited for a CPU.".to_owned(),
+        |(delay_ns, task)| {
+            format!("Longest wait for a CPU: {}, of {}.", duration(delay_ns as f64), scene.task_name(task))
+        },
+    )
+}
+
 /// What came of it, over the whole run.
 fn outcome(scene: &Scene) -> String {
     let slices = || scene.record.slices.iter().flatten();
@@ -291,13 +319,5 @@ fn outcome(scene: &Scene) -> String {
     let parts: Vec<String> =
         scene.tasks.iter().enumerate().map(|(task, info)| format!("{} {:.0} %", info.name, part(task))).collect();
     let preempted = slices().filter(|slice| slice.end == SliceEnd::Runnable).count();
-    let longest =
-        slices().filter_map(|slice| Some((slice.run_delay_ns?, slice.task))).max_by_key(|(delay_ns, _)| *delay_ns);
-    let longest = longest.map_or_else(String::new, |(delay_ns, task)| {
-        format!(" The longest wait for the CPU was {}, of {}.", duration(delay_ns as f64), scene.task_name(task))
-    });
-    format!(
-        "CPU time: {}.{longest} {preempted} times a task had to leave while it could have gone on.",
-        parts.join(", ")
-    )
+    format!("CPU time: {}. {preempted} times a task had to leave while it could have gone on.", parts.join(", "))
 }

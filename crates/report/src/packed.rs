@@ -16,6 +16,7 @@
 //! | `lengths` | runnable tasks × 16, rounded, by CPU and bin, with the number of equal bins before each |
 //! | `marks` | decisions: time since the one before, CPU, task + 1, decision, value (zigzag) |
 //! | `moves` | migrations: time since the one before, task, from, to, kind |
+//! | `wakes` | wakeups: time since the one before, waker + 1 or 0 for an interrupt, its CPU, task, the CPU it was queued on |
 //!
 //! The script's side is `web/src/scene.ts`.
 
@@ -40,6 +41,7 @@ struct Header<'a> {
     trial: usize,
     /// As text: seeds have up to 63 bits.
     seed: String,
+    window_from_ns: u64,
     end_ns: u64,
     slice_count: u64,
     overview_bins: usize,
@@ -53,6 +55,7 @@ struct Header<'a> {
     decision_values: Vec<&'static str>,
     decisions_total: u64,
     migrations_ran: u64,
+    wakes_total: u64,
     move_kinds: Vec<&'static str>,
     move_reasons: Vec<&'static str>,
     counters: Vec<&'a str>,
@@ -91,6 +94,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         scheduler: &scene.scheduler,
         trial: scene.trial,
         seed: scene.seed.to_string(),
+        window_from_ns: scene.window_from_ns,
         end_ns: scene.end_ns,
         slice_count: scene.record.slice_count,
         overview_bins: OVERVIEW_BINS,
@@ -104,6 +108,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         decision_values: scene.tables.decisions.iter().map(value_in_words).collect(),
         decisions_total: scene.record.decisions.total,
         migrations_ran: scene.metrics.totals.migrations_ran.count,
+        wakes_total: scene.record.wakes.total,
         move_kinds: MigrationKind::ALL.iter().map(|kind| kind.name()).collect(),
         move_reasons: MigrationKind::ALL.iter().map(|kind| kind.reason()).collect(),
         slice_ends: SliceEnd::ALL.iter().map(|end| end.name()).collect(),
@@ -157,6 +162,17 @@ fn columns(scene: &Scene, machine: &Machine) -> BTreeMap<&'static str, Column> {
         }
     }
     columns.insert("moves", moves);
+    let mut wakes = Column::default();
+    let mut before = 0;
+    for wake in &scene.record.wakes.kept {
+        wakes.push(wake.time_ns - before);
+        before = wake.time_ns;
+        wakes.push(task_plus_one(wake.waker));
+        for value in [wake.from.0, wake.task.0, wake.to.0] {
+            wakes.push(u64::from(value));
+        }
+    }
+    columns.insert("wakes", wakes);
     columns
 }
 

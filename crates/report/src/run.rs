@@ -354,6 +354,7 @@ impl Run {
             scheduler: label.clone(),
             trial: stored.trial,
             seed: stored.seed,
+            window_from_ns: stored.warm_up_ns.min(end_ns),
             end_ns,
             clock,
             metrics,

@@ -73,6 +73,21 @@ pub struct Move {
     pub kind: MigrationKind,
 }
 
+/// A wakeup that a task or an interrupt caused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wake {
+    /// When the woken task was queued.
+    pub time_ns: u64,
+    /// Who woke it, or idle for an interrupt.
+    pub waker: TaskId,
+    /// CPU of the waker.
+    pub from: CpuId,
+    /// Who was woken.
+    pub task: TaskId,
+    /// CPU on whose queue it was put.
+    pub to: CpuId,
+}
+
 /// Marks of one kind: those that are kept, and how many there were.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Marks<T> {
@@ -115,6 +130,8 @@ pub struct Scene {
     pub trial: usize,
     /// Its seed.
     pub seed: u64,
+    /// Beginning of the window in which its metrics were measured: the end of the warm-up.
+    pub window_from_ns: u64,
     /// End of the window.
     pub end_ns: u64,
     /// What its time axis shows: simulated time, or time.
@@ -160,6 +177,8 @@ pub struct Recording {
     pub decisions: Marks<Decision>,
     /// Moves.
     pub moves: Marks<Move>,
+    /// Wakeups.
+    pub wakes: Marks<Wake>,
     /// Counters of CPUs.
     pub counters: CounterSums,
     /// What the scheduler ranked tasks by.
@@ -205,6 +224,9 @@ pub struct Recorder {
     virtual_transitions: Vec<u64>,
     decisions: Marks<Decision>,
     moves: Marks<Move>,
+    wakes: Marks<Wake>,
+    /// Waker and its CPU of each task that is being woken.
+    waking: Vec<Option<(TaskId, CpuId)>>,
     counters: CounterSums,
     scores: ScoreTracks,
     /// Whether samples of tasks are of stays on CPUs, and so counts of these too.
@@ -239,6 +261,8 @@ impl Recorder {
             virtual_transitions: vec![0; groups * groups],
             decisions: Marks::default(),
             moves: Marks::default(),
+            wakes: Marks::default(),
+            waking: Vec::new(),
             counters: CounterSums::new(cpus, end_ns),
             scores: ScoreTracks::new(end_ns),
             counted_per_stay: false,
@@ -279,6 +303,7 @@ impl Recorder {
             virtual_transitions: self.virtual_llcs.map(|_| self.virtual_transitions),
             decisions: self.decisions,
             moves: self.moves,
+            wakes: self.wakes,
             counters: self.counters,
             scores: self.scores,
         }
@@ -309,6 +334,9 @@ impl Recorder {
                 if self.queued(task).is_none() {
                     self.place(time_ns, task, Some(cpu));
                 }
+                if let Some((waker, from)) = self.waking.get_mut(task.index()).and_then(Option::take) {
+                    self.wakes.push(Wake { time_ns, waker, from, task, to: cpu }, self.limits.marks);
+                }
             }
             EventKind::Migrate { task, from, to, kind } => {
                 if to.index() >= self.llc_of.len() {
@@ -328,8 +356,13 @@ impl Recorder {
                 }
             }
             EventKind::Score { score, task, value } => self.scores.add(time_ns, score as usize, task, value),
-            EventKind::Waking { .. }
-            | EventKind::Fork { .. }
+            EventKind::Waking { task, waker, .. } => {
+                if task.index() >= self.waking.len() {
+                    self.waking.resize(task.index() + 1, None);
+                }
+                self.waking[task.index()] = Some((waker, cpu));
+            }
+            EventKind::Fork { .. }
             | EventKind::Exit { .. }
             | EventKind::Affinity { .. }
             | EventKind::Phase { .. }

@@ -68,7 +68,14 @@ pub fn headline(run: &Run) -> String {
     let base_label = base.map_or("", |scheduler| scheduler.label.as_str());
     if others.is_empty() {
         let value = base.and_then(of).map_or_else(|| "-".into(), |result| value(run, &document.primary, &result));
-        return format!("{base_label}: {title} {value}");
+        let told = |name: &str| Some(self::value(run, name, base?.measures.get(name)?)).filter(|text| text != "-");
+        let mut parts = vec![format!("{title} {value}")];
+        parts.extend(told("wakeup_p99_ns").map(|value| format!("p99 wakeup latency {value}")));
+        parts.extend(told("busy_share").map(|value| format!("CPUs busy {value}")));
+        if run.disk.experiment.place.kind().name == "recorded" {
+            parts.rotate_left(1);
+        }
+        return format!("{base_label}: {}", parts.join(", "));
     }
     let mut parts: Vec<(f64, String)> = Vec::new();
     for scheduler in others {

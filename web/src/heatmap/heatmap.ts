@@ -10,7 +10,10 @@ import type { RunState } from '../state';
 import { THEME_CHANGED } from '../theme';
 import { heatOf, type ColumnsBy, type Heat, type RowsBy } from './heat';
 
+/** Width of the labels before they are measured, and the share of a pane that they may take. */
 const GUTTER = 118;
+const MOST_LABELS = 0.35;
+const LABELS = '11px system-ui, "DejaVu Sans", sans-serif';
 const TOP = 20;
 const MOST_HEIGHT = 340;
 /** Tasks up to which every task has a row from the start. */
@@ -24,6 +27,8 @@ interface Pane {
   canvas: HTMLCanvasElement;
   scroller: HTMLElement;
   spacer: HTMLElement;
+  /** Width of the labels. */
+  gutter: number;
   heat?: Heat;
   chosen?: number;
 }
@@ -85,12 +90,12 @@ export class Heatmap {
     canvas.tabIndex = 0;
     canvas.setAttribute('role', 'application');
     canvas.dataset.scheduler = scene.header.scheduler;
-    const pane: Pane = { scene, box: element('div', 'pane'), canvas, scroller: element('div', 'scroller'), spacer: element('div') };
+    const pane: Pane = { scene, box: element('div', 'pane'), canvas, scroller: element('div', 'scroller'), spacer: element('div'), gutter: GUTTER };
     pane.scroller.append(canvas, pane.spacer);
     pane.box.append(element('h4', '', scene.header.scheduler), pane.scroller);
     canvas.addEventListener('pointermove', (event) => {
       const row = this.rowAt(pane, event.offsetY);
-      canvas.style.cursor = event.offsetX < GUTTER && row !== undefined && pane.heat?.rows[row].kind === 'group' ? 'pointer' : '';
+      canvas.style.cursor = event.offsetX < pane.gutter && row !== undefined && pane.heat?.rows[row].kind === 'group' ? 'pointer' : '';
       showTip(this.words(pane, event.offsetX, event.offsetY), event.clientX, event.clientY);
     });
     canvas.addEventListener('pointerleave', () => showTip(''));
@@ -98,7 +103,7 @@ export class Heatmap {
       const row = this.rowAt(pane, event.offsetY);
       if (row === undefined) return;
       pane.chosen = row;
-      if (event.offsetX < GUTTER) this.unfold(pane, row);
+      if (event.offsetX < pane.gutter) this.unfold(pane, row);
       else this.tell(pane);
     });
     canvas.addEventListener('keydown', (event) => this.key(pane, event));
@@ -141,8 +146,12 @@ export class Heatmap {
     canvas.height = Math.round((height + TOP) * ratio);
     canvas.style.height = `${height + TOP}px`;
     const context = canvas.getContext('2d');
-    const plot = width - GUTTER;
-    if (!context || plot < 20 || heat.rows.length === 0) return;
+    if (!context) return;
+    context.font = LABELS;
+    const longest = heat.rows.reduce((most, row) => Math.max(most, context.measureText(`▸ ${row.label}`).width), 0);
+    pane.gutter = Math.ceil(Math.min(longest + 10, width * MOST_LABELS));
+    const plot = width - pane.gutter;
+    if (plot < 20 || heat.rows.length === 0) return;
     context.scale(ratio, ratio);
     context.fillStyle = themeColour('--ground');
     context.fillRect(0, 0, width, height + TOP);
@@ -161,7 +170,7 @@ export class Heatmap {
     [picture.width, picture.height] = [columns, rows];
     picture.getContext('2d')?.putImageData(image, 0, 0);
     context.imageSmoothingEnabled = false;
-    context.drawImage(picture, GUTTER, TOP, plot, rows * each);
+    context.drawImage(picture, pane.gutter, TOP, plot, rows * each);
     this.decorate(context, pane, heat, { plot, height, first, rows, each });
   }
 
@@ -172,7 +181,7 @@ export class Heatmap {
     { plot, height, first, rows, each }: { plot: number; height: number; first: number; rows: number; each: number },
   ): void {
     const columns = heat.columns.length;
-    context.font = '11px system-ui, "DejaVu Sans", sans-serif';
+    context.font = LABELS;
     context.textBaseline = 'middle';
     context.textAlign = 'right';
     const every = Math.ceil(13 / each);
@@ -181,7 +190,10 @@ export class Heatmap {
       if (kind === 'task' && row % every > 0) continue;
       context.fillStyle = themeColour(kind === 'group' ? '--ink' : '--muted');
       const mark = kind === 'group' ? (unfolded ? '▾ ' : '▸ ') : '';
-      context.fillText(mark + shortenedGroup(label, 18), GUTTER - 6, TOP + (row - first + 0.5) * each, GUTTER - 8);
+      const needed = context.measureText(mark + label).width;
+      const room = pane.gutter - 8;
+      const shown = needed > room ? shortenedGroup(label, Math.floor(((label.length - 2) * room) / needed)) : label;
+      context.fillText(mark + shown, pane.gutter - 6, TOP + (row - first + 0.5) * each);
     }
     const step = plot / columns;
     context.textAlign = 'left';
@@ -189,19 +201,19 @@ export class Heatmap {
       let to = from;
       while (to < columns && heat.places[to] === heat.places[from]) to++;
       context.fillStyle = css(group(heat.places[from]));
-      context.fillRect(GUTTER + from * step, TOP - 6, (to - from) * step - 1, 4);
+      context.fillRect(pane.gutter + from * step, TOP - 6, (to - from) * step - 1, 4);
       context.fillStyle = themeColour('--muted');
       const label = this.columnsBy === 'cpu' ? `llc${heat.places[from]}` : heat.columns[from];
-      if ((to - from) * step > 36) context.fillText(label, GUTTER + from * step, TOP - 13);
-      if (from > 0) context.fillRect(GUTTER + from * step, TOP, 1, Math.min(height, rows * each));
+      if ((to - from) * step > 36) context.fillText(label, pane.gutter + from * step, TOP - 13);
+      if (from > 0) context.fillRect(pane.gutter + from * step, TOP, 1, Math.min(height, rows * each));
       from = to;
     }
     context.strokeStyle = themeColour('--line');
-    context.strokeRect(GUTTER - 0.5, TOP - 0.5, plot, height);
+    context.strokeRect(pane.gutter - 0.5, TOP - 0.5, plot, height);
     if (pane.chosen !== undefined && pane.chosen >= first && pane.chosen < first + rows) {
       context.strokeStyle = themeColour('--accent');
       context.lineWidth = 2;
-      context.strokeRect(GUTTER, TOP + (pane.chosen - first) * each, plot - 1, each);
+      context.strokeRect(pane.gutter, TOP + (pane.chosen - first) * each, plot - 1, each);
       context.lineWidth = 1;
     }
   }
@@ -256,8 +268,8 @@ export class Heatmap {
     const { heat, canvas } = pane;
     const row = this.rowAt(pane, y);
     if (!heat || row === undefined) return '';
-    const column = Math.floor(((x - GUTTER) / (canvas.clientWidth - GUTTER)) * heat.columns.length);
-    if (x < GUTTER) return heat.rows[row].label;
+    const column = Math.floor(((x - pane.gutter) / (canvas.clientWidth - pane.gutter)) * heat.columns.length);
+    if (x < pane.gutter) return heat.rows[row].label;
     if (column >= heat.columns.length) return '';
     const run = heat.run[row * heat.columns.length + column];
     const llc = this.columnsBy === 'cpu' ? ` (llc ${heat.places[column]})` : '';

@@ -9,7 +9,7 @@ export function look(view: View, row: number, time: number, near: number): Hit {
   if (view.settings.rowsBy === 'cpu') {
     hit.cpu = view.state.cpus[row];
     if (view.scene.exact) hit.slice = view.scene.at(hit.cpu, time) ?? nearest(view, hit.cpu, time, near);
-  } else if (!view.rows[row].folded && view.scene.exact) {
+  } else if (view.settings.rowsBy === 'task' && !view.rows[row].folded && view.scene.exact) {
     hit.slice = sliceOfTask(view, view.rows[row].tasks[0], time, near);
     if (hit.slice !== undefined) hit.cpu = view.scene.cpu[hit.slice];
   }
@@ -18,7 +18,7 @@ export function look(view: View, row: number, time: number, near: number): Hit {
     const [low, high] = view.marksIn(marks.time);
     let closest = near;
     for (let i = low; i < high; i++) {
-      const here = view.settings.rowsBy === 'cpu' ? marks.a[i] === hit.cpu : view.rows[row].tasks.includes(marks.b[i] - 1);
+      const here = inRow(view, row, marks.a[i], marks.b[i] - 1);
       if (here && Math.abs(marks.time[i] - time) <= closest) {
         closest = Math.abs(marks.time[i] - time);
         hit.decision = i;
@@ -27,6 +27,13 @@ export function look(view: View, row: number, time: number, near: number): Hit {
   }
   if (view.settings.moves) hit.move = nearestMove(view, hit, near);
   return hit;
+}
+
+/** Whether what happens to a task on a CPU belongs into a row. */
+function inRow(view: View, row: number, cpu: number, task: number): boolean {
+  const { rowsBy } = view.settings;
+  if (rowsBy === 'cpu') return view.state.cpus[row] === cpu;
+  return rowsBy === 'llc' ? view.llcs[row].includes(cpu) : view.rows[row].tasks.includes(task);
 }
 
 /** The closest migration of the row within a distance: of the row's task, or from or to its CPU. */
@@ -38,8 +45,7 @@ function nearestMove(view: View, hit: Hit, near: number): number | undefined {
   for (let i = low; i < high; i++) {
     const distance = Math.abs(moves.time[i] - hit.time);
     if (distance > closest) continue;
-    const here = view.settings.rowsBy === 'cpu' ? moves.b[i] === hit.cpu || moves.c[i] === hit.cpu : view.rows[hit.row].tasks.includes(moves.a[i]);
-    if (here) [found, closest] = [i, distance];
+    if (inRow(view, hit.row, moves.b[i], moves.a[i]) || inRow(view, hit.row, moves.c[i], moves.a[i])) [found, closest] = [i, distance];
   }
   return found;
 }
@@ -102,6 +108,11 @@ export function words(view: View, hit: Hit, long: boolean): string {
     lines.push(`${instant(start, 1)} – ${instant(end, 1)}: ran ${duration(end - start)}, ended ${scene.header.slice_ends[scene.why[i]]}`);
     const reason = scene.reason?.[i];
     if (reason) lines.push(`Placed there: ${scene.header.place_reasons[reason - 1]}.`);
+    const wake = long ? scene.wakeOf(i) : undefined;
+    if (wake !== undefined) {
+      const { time, a, b } = scene.wakes;
+      lines.push(`Woken by ${a[wake] > 0 ? scene.taskName(a[wake] - 1) : 'an interrupt'} on cpu${b[wake]} at ${instant(time[wake], 1)}.`);
+    }
     if (long) {
       const delay = scene.delay?.[i];
       const waited = delay === undefined ? 'not kept in a page of this size' : delay < 0 ? 'not observed' : duration(delay);
@@ -109,7 +120,13 @@ export function words(view: View, hit: Hit, long: boolean): string {
     }
   } else if (view.settings.rowsBy === 'cpu' && hit.cpu !== undefined) {
     lines.push(`${place(hit.cpu)}, ${instant(hit.time, 1)}: ${scene.exact ? 'idle' : overviewWords(view, hit.cpu, hit.time)}`);
-  } else if (view.settings.rowsBy === 'task') {
+  } else if (view.settings.rowsBy === 'llc') {
+    const cpus = view.llcs[hit.row];
+    const stretch = (state.to - state.from) / 200;
+    const [from, to] = [Math.max(0, hit.time - stretch), Math.min(scene.header.end_ns, hit.time + stretch)];
+    const busy = cpus.reduce((sum, cpu) => sum + scene.busyIn(cpu, from, to), 0) / cpus.length / Math.max(1, to - from);
+    lines.push(`llc${llc[cpus[0]]} (node ${node[cpus[0]]}, socket ${socket[cpus[0]]}, ${cpus.length} CPUs), ${instant(hit.time, 1)}: busy ${percent(busy)} around then`);
+  } else {
     lines.push(`${view.rows[hit.row].label}, ${instant(hit.time, 1)}${view.rows[hit.row].folded ? '' : ': not running'}`);
   }
   if (view.settings.rowsBy === 'cpu' && hit.cpu !== undefined && (long || view.settings.colourBy === 'length')) {

@@ -8,13 +8,81 @@ import { countedShare, lengthShare, type View } from './view';
 /** Paints some rows, `pixels` wide each. */
 export function paintRows(view: View, out: Uint32Array, pixels: number, first: number, rows: number, line: PixelRow): void {
   if (view.settings.rowsBy === 'cpu') paintCpus(view, out, pixels, first, rows, line);
+  else if (view.settings.rowsBy === 'llc') paintLlcs(view, out, pixels, first, rows, line);
   else paintTasks(view, out, pixels, first, rows, line);
+}
+
+/** Opacity of what covers a pixel in part. */
+function alpha(cover: number): number {
+  return 64 + 191 * Math.min(1, cover);
+}
+
+/** Opacity of what the reader does not look for. */
+const DIMMED = 40;
+
+/** What a task on a CPU is coloured by. */
+function kindOf(view: View): (task: number, cpu: number) => number {
+  const { task_groups, task_processes } = view.scene.header;
+  switch (view.settings.colourBy) {
+    case 'llc':
+    case 'node':
+    case 'socket':
+      return (_, cpu) => view.place(cpu);
+    case 'task':
+      return (task) => task;
+    case 'process':
+      return (task) => task_processes[task];
+    default:
+      return (task) => task_groups[task];
+  }
+}
+
+/** By task: whether it is looked for; nothing if nobody looks for any. */
+function soughtTasks(view: View): boolean[] | undefined {
+  if (!view.state.sought) return undefined;
+  return view.scene.header.task_names.map((_, task) => view.state.isSought(view.scene, task));
+}
+
+/** One row for all CPUs of an LLC: the colour that most of them have, as strong as they are busy. */
+function paintLlcs(view: View, out: Uint32Array, pixels: number, first: number, rows: number, line: PixelRow): void {
+  const kind = kindOf(view);
+  const sought = soughtTasks(view);
+  const winner = new Int32Array(pixels);
+  const weight = new Float32Array(pixels);
+  const cover = new Float32Array(pixels);
+  const found = new Uint8Array(pixels);
+  for (let row = 0; row < rows; row++) {
+    const cpus = view.llcs[first + row];
+    winner.fill(-1);
+    weight.fill(0);
+    cover.fill(0);
+    found.fill(sought ? 0 : 1);
+    for (const cpu of cpus) {
+      rasterCpu(view.scene, cpu, view.state.from, view.state.to, line);
+      for (let x = 0; x < pixels; x++) {
+        if (line.who[x] === 0) continue;
+        const own = kind(line.who[x] - 1, cpu);
+        cover[x] += line.cover[x];
+        if (sought?.[line.who[x] - 1]) found[x] = 1;
+        if (winner[x] === own) weight[x] += line.cover[x];
+        else if (weight[x] > line.cover[x]) weight[x] -= line.cover[x];
+        else {
+          winner[x] = own;
+          weight[x] = line.cover[x] - weight[x];
+        }
+      }
+    }
+    for (let x = 0; x < pixels; x++) {
+      if (winner[x] >= 0) out[row * pixels + x] = pixel(group(winner[x]), found[x] ? alpha(cover[x] / cpus.length) : DIMMED);
+    }
+  }
 }
 
 function paintCpus(view: View, out: Uint32Array, pixels: number, first: number, rows: number, line: PixelRow): void {
   const { scene, state } = view;
   const by = view.settings.colourBy;
-  const { task_groups, task_processes } = scene.header;
+  const kind = kindOf(view);
+  const sought = soughtTasks(view);
   const colours = new Map<number, number>();
   const colour = (index: number): number => {
     let known = colours.get(index);
@@ -42,9 +110,9 @@ function paintCpus(view: View, out: Uint32Array, pixels: number, first: number, 
       const who = line.who[x];
       if (who === 0) continue;
       const task = who - 1;
-      const base =
-        fixed ?? colour(by === 'task' ? task : by === 'process' ? task_processes[task] : task_groups[task]);
-      out[at + x] = (base | ((64 + 191 * Math.min(1, line.cover[x])) << 24)) >>> 0;
+      const base = fixed ?? colour(kind(task, cpu));
+      const opacity = sought && !sought[task] ? DIMMED : alpha(line.cover[x]);
+      out[at + x] = (base | (opacity << 24)) >>> 0;
     }
   }
 }
@@ -74,14 +142,16 @@ function paintTasks(view: View, out: Uint32Array, pixels: number, first: number,
   const { scene, state } = view;
   const by = view.settings.colourBy;
   const shown = view.rows.slice(first, first + rows);
+  const sought = soughtTasks(view);
+  const dimmed = (row: Row): boolean => sought !== undefined && !row.tasks.some((task) => sought[task]);
   const single = (row: Row): boolean => !row.folded && scene.exact;
   shown.forEach((row, at) => {
     if (!single(row)) return;
     rasterTask(scene, row.tasks[0], state.from, state.to, line);
     for (let x = 0; x < pixels; x++) {
       if (line.who[x] > 0) {
-        const alpha = 64 + 191 * Math.min(1, line.cover[x]);
-        out[at * pixels + x] = pixel(group(by === 'task' ? row.tasks[0] : view.place(line.who[x] - 1)), alpha);
+        const opacity = dimmed(row) ? DIMMED : alpha(line.cover[x]);
+        out[at * pixels + x] = pixel(group(by === 'task' ? row.tasks[0] : view.place(line.who[x] - 1)), opacity);
       }
     }
   });
@@ -112,7 +182,8 @@ function paintTasks(view: View, out: Uint32Array, pixels: number, first: number,
   }
   for (let cell = 0; cell < winner.length; cell++) {
     if (winner[cell] < 0) continue;
-    const tasks = Math.min(scene.cpus, shown[Math.floor(cell / pixels)].tasks.length);
-    out[cell] = pixel(group(winner[cell]), 64 + 191 * Math.min(1, cover[cell] / tasks));
+    const row = shown[Math.floor(cell / pixels)];
+    const tasks = Math.min(scene.cpus, row.tasks.length);
+    out[cell] = pixel(group(winner[cell]), dimmed(row) ? DIMMED : alpha(cover[cell] / tasks));
   }
 }

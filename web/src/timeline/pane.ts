@@ -5,10 +5,10 @@ import { count } from '../format';
 import { newRow, type PixelRow } from '../raster';
 import type { Scene } from '../scene';
 import type { RunState } from '../state';
-import { drawAxis, drawChoice, drawDecisions, drawLabels, drawMoves } from './decorate';
+import { drawAxis, drawChoice, drawDecisions, drawLabels, drawMoves, drawWakes, fitLabels } from './decorate';
 import { look, words } from './look';
 import { paintRows } from './paint';
-import { AXIS, GUTTER, View, type Hit, type Host, type Settings } from './view';
+import { AXIS, View, type Hit, type Host, type Settings } from './view';
 
 const MOST_HEIGHT = 400;
 
@@ -34,7 +34,7 @@ export class Pane extends View {
     this.canvas.setAttribute('role', 'application');
     this.canvas.setAttribute(
       'aria-label',
-      `Timeline under ${scene.header.scheduler}. Arrow keys pan and choose a row, plus and minus zoom, Enter tells what runs there.`,
+      `Timeline under ${scene.header.scheduler}. A, D and arrow keys pan and choose a row, W, S, plus and minus zoom, Enter tells what runs there.`,
     );
     this.scroller.append(this.canvas, this.spacer);
     this.box.append(title, this.scroller);
@@ -53,8 +53,9 @@ export class Pane extends View {
   draw(settings: Settings): void {
     this.settings = settings;
     if (settings.rowsBy === 'task') this.rows = this.state.rows(this.scene);
+    if (settings.rowsBy === 'llc') this.llcs = this.state.llcs();
     const width = Math.max(120, this.box.clientWidth - 2);
-    const least = settings.rowsBy === 'cpu' ? 2 : 5;
+    const least = settings.rowsBy === 'llc' ? 5 : 2;
     this.rowHeight = Math.max(least, Math.min(15, Math.floor(320 / Math.max(1, this.rowCount))));
     const whole = this.rowHeight * this.rowCount;
     const height = Math.min(whole, MOST_HEIGHT);
@@ -69,7 +70,8 @@ export class Pane extends View {
     context.scale(ratio, ratio);
     context.fillStyle = themeColour('--ground');
     context.fillRect(0, 0, width, height + AXIS);
-    const plot = width - GUTTER;
+    fitLabels(this, context, width);
+    const plot = width - this.gutter;
     if (plot < 20) return;
     const first = Math.floor(this.scroller.scrollTop / this.rowHeight);
     const rows = Math.min(this.rowCount - first, Math.ceil(height / this.rowHeight));
@@ -77,6 +79,7 @@ export class Pane extends View {
     drawAxis(this, context, plot, height);
     drawLabels(this, context, first, rows);
     if (settings.moves) drawMoves(this, context, plot, first, height);
+    drawWakes(this, context, plot, first, height, settings.wakes);
     if (settings.decisions) drawDecisions(this, context, plot, first, height);
     drawChoice(this, context, plot, first, height);
   }
@@ -96,39 +99,37 @@ export class Pane extends View {
     paintRows(this, out, pixels, first, rows, this.line);
     picture.putImageData(image, 0, 0);
     context.imageSmoothingEnabled = false;
-    context.drawImage(this.picture, 0, 0, pixels, rows, GUTTER, 0, plot, rows * this.rowHeight);
+    context.drawImage(this.picture, 0, 0, pixels, rows, this.gutter, 0, plot, rows * this.rowHeight);
     context.fillStyle = themeColour('--ground');
     if (this.rowHeight >= 6) {
-      for (let row = 1; row < rows; row++) context.fillRect(GUTTER, row * this.rowHeight - 1, plot, 1);
+      for (let row = 1; row < rows; row++) context.fillRect(this.gutter, row * this.rowHeight - 1, plot, 1);
     }
-    // A line where the LLC changes.
-    if (this.settings.rowsBy === 'cpu') {
-      const { llc } = this.state.machine;
-      const order = this.state.cpus;
+    // A line where the LLC changes, or the node of LLCs.
+    if (this.settings.rowsBy !== 'task') {
+      const { llc, node } = this.state.machine;
+      const placeOf = (row: number): number => (this.settings.rowsBy === 'cpu' ? llc[this.state.cpus[row]] : node[this.llcs[row][0]]);
       context.fillStyle = themeColour('--muted');
       for (let row = 1; row < rows; row++) {
-        if (llc[order[first + row]] !== llc[order[first + row - 1]]) {
-          context.fillRect(GUTTER, row * this.rowHeight - 1, plot, 1);
-        }
+        if (placeOf(first + row) !== placeOf(first + row - 1)) context.fillRect(this.gutter, row * this.rowHeight - 1, plot, 1);
       }
     }
     context.strokeStyle = themeColour('--line');
-    context.strokeRect(GUTTER - 0.5, 0.5, plot, height);
+    context.strokeRect(this.gutter - 0.5, 0.5, plot, height);
   }
 
   private timeAt(x: number): number {
-    const plot = this.canvas.clientWidth - GUTTER;
-    return this.state.from + ((x - GUTTER) / plot) * (this.state.to - this.state.from);
+    const plot = this.canvas.clientWidth - this.gutter;
+    return this.state.from + ((x - this.gutter) / plot) * (this.state.to - this.state.from);
   }
 
   private hit(x: number, y: number): Hit | undefined {
     const row = Math.floor((y + this.scroller.scrollTop - (this.scroller.scrollTop % this.rowHeight)) / this.rowHeight);
-    if (x < GUTTER || row < 0 || row >= this.rowCount || y > this.canvas.clientHeight - AXIS) return undefined;
+    if (x < this.gutter || row < 0 || row >= this.rowCount || y > this.canvas.clientHeight - AXIS) return undefined;
     return this.look(row, this.timeAt(x));
   }
 
   private look(row: number, time: number): Hit {
-    const pixel = (this.state.to - this.state.from) / Math.max(1, this.canvas.clientWidth - GUTTER);
+    const pixel = (this.state.to - this.state.from) / Math.max(1, this.canvas.clientWidth - this.gutter);
     return look(this, row, time, 4 * pixel);
   }
 
@@ -160,7 +161,7 @@ export class Pane extends View {
         this.selection = [this.timeAt(this.drag.x), this.timeAt(event.offsetX)];
         this.state.changed();
       } else {
-        const time = (by / (canvas.clientWidth - GUTTER)) * (this.drag.to - this.drag.from);
+        const time = (by / (canvas.clientWidth - this.gutter)) * (this.drag.to - this.drag.from);
         this.state.show(this.drag.from - time, this.drag.to - time);
       }
     });
@@ -194,14 +195,26 @@ export class Pane extends View {
 
   private click(x: number, y: number): void {
     const row = Math.floor((y + this.scroller.scrollTop) / this.rowHeight);
-    if (x < GUTTER && this.settings.rowsBy === 'task' && this.rows[row]) {
+    if (x < this.gutter && this.settings.rowsBy === 'task' && this.rows[row]?.tasks) {
       this.state.toggleGroup(this.scene.header.groups[this.rows[row].group]);
       return;
     }
     this.choose(this.hit(x, y));
   }
 
-  private key(event: KeyboardEvent): void {
+  /** Shows a slice in the middle of the span, and tells about it. */
+  showSlice(slice: number): void {
+    const { start, end, task, cpu } = this.scene;
+    const middle = (start[slice] + end[slice]) / 2;
+    const length = Math.min(this.state.to - this.state.from, Math.max(20 * (end[slice] - start[slice]), 100));
+    this.state.show(middle - length / 2, middle + length / 2);
+    const row = this.rowOf(this.rowsOf(), cpu[slice], task[slice]);
+    this.scroller.scrollTop = Math.max(0, (row + 0.5) * this.rowHeight - this.canvas.clientHeight / 2);
+    this.choose({ row: Math.max(0, row), time: middle, cpu: cpu[slice], slice });
+  }
+
+  /** What a key does, pressed in a pane or anywhere on the page while nothing else takes it. */
+  key(event: KeyboardEvent): void {
     const row = this.chosen?.row ?? -1;
     const middle = (this.state.from + this.state.to) / 2;
     const actions: Record<string, () => void> = {
@@ -215,7 +228,13 @@ export class Pane extends View {
       '-': () => this.state.zoom(2),
       Home: () => this.state.show(0, this.state.end),
     };
-    const action = actions[event.key];
+    const letters: Record<string, () => void> = {
+      w: () => this.state.zoom(0.7),
+      s: () => this.state.zoom(1 / 0.7),
+      a: () => this.state.pan(-0.1),
+      d: () => this.state.pan(0.1),
+    };
+    const action = actions[event.key] ?? letters[event.key.toLowerCase()];
     if (!action || event.ctrlKey || event.metaKey || event.altKey || this.rowCount === 0) return;
     event.preventDefault();
     action();

@@ -3,23 +3,30 @@
 import { css, group, magnitude } from '../colour';
 import { button, choice, element, toggle } from '../dom';
 import { count, duration, instant } from '../format';
-import type { RunState } from '../state';
+import { FEW_TASKS, type RunState } from '../state';
 import { THEME_CHANGED } from '../theme';
 import { Pane } from './pane';
 import { countedOf, lengthOf, type ColourBy, type Host, type RowsBy } from './view';
 
-/** Tasks up to which each has a row and a colour of its own from the start. */
-const FEW_TASKS = 16;
+/** Tasks up to which each has a colour of its own from the start. */
+const FEW_COLOURS = 16;
+/** CPUs up to which each has a row from the start; beyond, LLCs have. */
+const MOST_CPUS = 128;
+/** LLCs up to which each has a colour of its own; beyond, nodes have. */
+const MOST_COLOURS = 24;
+/** Entries up to which a legend is not folded. */
+const OPEN_LEGEND = 12;
 
 export class Timeline implements Host {
   private rowsBy: RowsBy = 'cpu';
   private colourBy: ColourBy = 'group';
   private showDecisions = true;
   private showMoves = false;
+  private showWakes = false;
   private readonly panes: Pane[];
   private readonly range = element('span', 'range');
-  private readonly detail = element('div', 'detail', 'Click a slice or a migration for its details. Drag to pan, shift-drag to choose a span, Ctrl and the wheel or + and − to zoom.');
-  private readonly legend = element('div', 'legend');
+  private readonly detail = element('div', 'detail', 'Click a slice or a migration for its details. Drag or A and D pan, shift and drag choose a span, W and S or Ctrl and the wheel zoom. The address of the page is a link to this moment.');
+  private readonly legend = element('details', 'legends');
   private readonly grid = element('div', 'panes');
   private readonly folds = element('div', 'folds');
   private readonly colourSlot = element('span');
@@ -31,23 +38,40 @@ export class Timeline implements Host {
     this.detail.setAttribute('role', 'status');
     this.panes = state.scenes.map((scene, index) => new Pane(this, state, scene, index));
     this.grid.append(...this.panes.map((pane) => pane.box));
-    const few = state.scenes.every((scene) => scene.tasks <= FEW_TASKS);
-    if (few) this.rowsBy = 'task';
-    if (few || state.scenes.every((scene) => scene.header.groups.length < 2)) this.colourBy = 'task';
+    const at_most = (tasks: number): boolean => state.scenes.every((scene) => scene.tasks <= tasks);
+    if (new Set(state.machine.llc).size > 1) {
+      // Where tasks ran is the question: rows of tasks in the colours of LLCs, or on very large machines rows of LLCs.
+      this.rowsBy = state.cpus.length > MOST_CPUS && !at_most(FEW_TASKS / 2) ? 'llc' : 'task';
+      const place = new Set(state.machine.llc).size > MOST_COLOURS ? 'node' : 'llc';
+      this.colourBy = this.rowsBy === 'task' || this.oneGroup() ? place : 'group';
+    } else {
+      if (at_most(FEW_COLOURS)) this.rowsBy = 'task';
+      if (at_most(FEW_COLOURS) || this.oneGroup()) this.colourBy = 'task';
+    }
     box.append(this.tools(), this.folds, this.legend, this.grid, this.detail);
     state.listen(() => this.draw());
     document.addEventListener(THEME_CHANGED, () => state.changed());
     new ResizeObserver(() => state.changed()).observe(this.grid);
     this.draw();
+    document.addEventListener('keydown', (event) => {
+      const { top, bottom } = this.grid.getBoundingClientRect();
+      const seen = top < innerHeight * 0.7 && bottom > innerHeight * 0.3;
+      if (event.target === document.body && seen && /^[wasd]$/i.test(event.key)) this.panes[0]?.key(event);
+    });
+  }
+
+  /** Whether no role tells tasks apart. */
+  private oneGroup(): boolean {
+    return this.state.scenes.every((scene) => scene.header.groups.length < 2);
   }
 
   private tools(): HTMLElement {
     const tools = element('div', 'tools');
-    const rows = [['cpu', 'CPUs'], ['task', 'tasks']] as const;
+    const rows = [['task', 'tasks'], ['cpu', 'CPUs'], ['llc', 'LLCs']] as const;
     tools.append(
       choice('Rows', rows, this.rowsBy, (value) => {
         this.rowsBy = value;
-        this.colourBy = value === 'task' ? 'llc' : this.state.scenes.every((scene) => scene.header.groups.length < 2) ? 'task' : 'group';
+        this.colourBy = value === 'task' ? 'llc' : !this.oneGroup() ? 'group' : value === 'cpu' ? 'task' : 'llc';
         this.offerColours();
         this.state.changed();
       }),
@@ -62,8 +86,12 @@ export class Timeline implements Host {
     if (this.state.scenes.some((scene) => scene.header.decisions_total > 0)) {
       tools.append(toggle('decisions', true, (on) => this.set(() => (this.showDecisions = on))));
     }
+    if (this.state.scenes.some((scene) => scene.header.wakes_total > 0)) {
+      tools.append(toggle('wakeups', false, (on) => this.set(() => (this.showWakes = on))));
+    }
     tools.append(toggle('migrations', this.showMoves, (on) => this.set(() => (this.showMoves = on))));
     if (this.state.idle > 0) tools.append(toggle(`${this.state.idle} idle CPUs`, false, (on) => this.state.showIdle(on)));
+    tools.append(this.search());
     const zoom = element('span', 'tools push');
     const named = (text: string, label: string, action: () => void): HTMLButtonElement => {
       const made = button(text, action);
@@ -79,8 +107,48 @@ export class Timeline implements Host {
       named('Whole', 'Show the whole run', () => this.state.show(0, this.state.end)),
       this.range,
     );
+    if (this.state.windowFrom > 0) {
+      zoom.insertBefore(named('Measured', 'Show what was measured: all but the warm-up', () => this.state.show(this.state.windowFrom, this.state.end)), this.range);
+    }
     tools.append(zoom);
     return tools;
+  }
+
+  /** Looks for tasks by name: the others fade, Enter goes to the next slice of one. */
+  private search(): HTMLElement {
+    const box = element('label', '', 'Task ');
+    const input = element('input', 'seek');
+    input.type = 'search';
+    input.placeholder = 'name';
+    const change = (): void => {
+      this.state.sought = input.value.trim().toLowerCase();
+      this.state.changed();
+    };
+    input.addEventListener('input', change);
+    input.addEventListener('keydown', (event) => {
+      if (event.key === 'Enter') this.next();
+    });
+    box.append(input);
+    return box;
+  }
+
+  /** Shows the next slice, after the middle of the span, of a task that is looked for. */
+  private next(): void {
+    if (!this.state.sought) return;
+    const middle = (this.state.from + this.state.to) / 2;
+    for (const [index, pane] of this.panes.entries()) {
+      const { scene } = pane;
+      if (!this.state.shown.has(index) || !scene.exact) continue;
+      let [best, first]: (number | undefined)[] = [];
+      for (let i = 0; i < scene.task.length; i++) {
+        if (!this.state.isSought(scene, scene.task[i])) continue;
+        if (first === undefined || scene.start[i] < scene.start[first]) first = i;
+        if (scene.start[i] > middle && (best === undefined || scene.start[i] < scene.start[best])) best = i;
+      }
+      const found = best ?? first;
+      if (found !== undefined) return pane.showSlice(found);
+    }
+    this.tell(`No task with “${this.state.sought}” in its name ran.`);
   }
 
   private set(change: () => void): void {
@@ -93,7 +161,9 @@ export class Timeline implements Host {
     const all: readonly (readonly [ColourBy, string])[] =
       this.rowsBy === 'task'
         ? [...places, ['task', 'task']]
-        : [['group', 'role'], ['task', 'task'], ['process', 'process'], ...places, ['length', 'tasks per CPU'], ...this.counters()];
+        : this.rowsBy === 'llc'
+          ? [['group', 'role'], ['task', 'task'], ['process', 'process'], ...places]
+          : [['group', 'role'], ['task', 'task'], ['process', 'process'], ...places, ['length', 'tasks per CPU'], ...this.counters()];
     this.colourSlot.replaceChildren(
       choice('Colour', all, this.colourBy, (value) => this.set(() => (this.colourBy = value))),
     );
@@ -111,7 +181,7 @@ export class Timeline implements Host {
     this.grid.style.setProperty('--panes', String(Math.max(1, shown.length)));
     for (const [index, pane] of this.panes.entries()) pane.box.hidden = !this.state.shown.has(index);
     for (const pane of shown) {
-      pane.draw({ rowsBy: this.rowsBy, colourBy: this.colourBy, decisions: this.showDecisions, moves: this.showMoves });
+      pane.draw({ rowsBy: this.rowsBy, colourBy: this.colourBy, decisions: this.showDecisions, moves: this.showMoves, wakes: this.showWakes });
     }
     const { from, to } = this.state;
     const fine = (to - from) / 1000;
@@ -127,7 +197,7 @@ export class Timeline implements Host {
     const machine = this.state.machine;
     const places = (column: number[], name: string): void => {
       const count = Math.max(0, ...column) + 1;
-      for (let i = 0; i < Math.min(24, count); i++) entries.push([css(group(i)), `${name}${i}`]);
+      for (let i = 0; i < count; i++) entries.push([css(group(i)), `${name}${i}`]);
     };
     if (this.colourBy === 'llc') places(machine.llc, 'llc');
     else if (this.colourBy === 'node') places(machine.node, 'node');
@@ -146,9 +216,15 @@ export class Timeline implements Host {
     } else if (this.colourBy === 'task' && this.rowsBy === 'cpu' && this.state.scenes.every((scene) => scene.tasks <= FEW_TASKS)) {
       this.state.scenes[0]?.header.task_names.forEach((name, i) => entries.push([css(group(i)), name]));
     } else if (this.colourBy === 'group') {
-      this.state.scenes[0]?.header.groups.slice(0, 24).forEach((name, i) => entries.push([css(group(i)), name]));
+      this.state.scenes[0]?.header.groups.forEach((name, i) => entries.push([css(group(i)), name]));
     }
-    this.legend.replaceChildren(
+    const said = entries.map((entry) => entry.join()).join();
+    if (this.legend.dataset.said === said) return;
+    this.legend.dataset.said = said;
+    this.legend.hidden = entries.length === 0;
+    this.legend.open = entries.length <= OPEN_LEGEND;
+    const list = element('div', 'legend');
+    list.append(
       ...entries.map(([colour, text]) => {
         const entry = element('span');
         const swatch = element('i', 'swatch');
@@ -157,6 +233,7 @@ export class Timeline implements Host {
         return entry;
       }),
     );
+    this.legend.replaceChildren(element('summary', '', `Colours: ${entries.length}`), list);
   }
 
   /** Groups of tasks as switches, when rows are tasks. */

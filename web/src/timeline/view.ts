@@ -3,11 +3,10 @@
 import type { Scene } from '../scene';
 import type { Row, RunState } from '../state';
 
-export type RowsBy = 'cpu' | 'task';
+export type RowsBy = 'llc' | 'cpu' | 'task';
 /** `counter 3` is the rate of the scene's counter 3. */
 export type ColourBy = 'group' | 'task' | 'process' | 'llc' | 'node' | 'socket' | 'length' | `counter ${number}`;
 
-export const GUTTER = 78;
 export const AXIS = 24;
 
 export interface Settings {
@@ -15,6 +14,7 @@ export interface Settings {
   colourBy: ColourBy;
   decisions: boolean;
   moves: boolean;
+  wakes: boolean;
 }
 
 /** What the pointer is on. */
@@ -38,8 +38,12 @@ export interface Host {
 }
 
 export class View {
-  settings: Settings = { rowsBy: 'cpu', colourBy: 'group', decisions: true, moves: false };
+  settings: Settings = { rowsBy: 'cpu', colourBy: 'group', decisions: true, moves: false, wakes: false };
   rows: Row[] = [];
+  /** CPUs of each row where rows are LLCs. */
+  llcs: number[][] = [];
+  /** Width of the labels. */
+  gutter = 78;
   rowHeight = 10;
   chosen: Hit | undefined;
   selection: [number, number] | undefined;
@@ -51,7 +55,8 @@ export class View {
   ) {}
 
   get rowCount(): number {
-    return this.settings.rowsBy === 'cpu' ? this.state.cpus.length : this.rows.length;
+    const { rowsBy } = this.settings;
+    return rowsBy === 'llc' ? this.llcs.length : rowsBy === 'cpu' ? this.state.cpus.length : this.rows.length;
   }
 
   /** The counter that colours stand for. */
@@ -69,7 +74,7 @@ export class View {
 
   /** Where a time lies. */
   x(time: number, plot: number): number {
-    return GUTTER + ((time - this.state.from) / (this.state.to - this.state.from)) * plot;
+    return this.gutter + ((time - this.state.from) / (this.state.to - this.state.from)) * plot;
   }
 
   /** Indices of the first mark at or after each of two times. */
@@ -86,10 +91,16 @@ export class View {
     return [search(this.state.from), search(this.state.to)];
   }
 
+  /** The row in which a task lies that is on a CPU. */
+  rowOf(rows: number[], cpu: number, task: number): number {
+    return (this.settings.rowsBy === 'task' ? rows[task] : rows[cpu]) ?? -1;
+  }
+
   /** Row of each CPU, or of each task. */
   rowsOf(): number[] {
     const rows: number[] = [];
     if (this.settings.rowsBy === 'cpu') this.state.cpus.forEach((cpu, row) => (rows[cpu] = row));
+    else if (this.settings.rowsBy === 'llc') this.llcs.forEach((cpus, row) => cpus.forEach((cpu) => (rows[cpu] = row)));
     else this.rows.forEach((entry, row) => entry.tasks.forEach((task) => (rows[task] = row)));
     return rows;
   }

@@ -1,194 +1,225 @@
 //! The machine as a map: sockets, NUMA nodes, LLCs, cores and their threads, with load and the traffic between LLCs.
 
+use std::collections::BTreeMap;
+
 use warmcore_topology::{CoreId, CpuId, LlcId, Machine};
 
-use super::matrix::colour_bar;
 use super::{Csv, Figure, PANEL, file_name, shortened_group};
-use crate::colour::{group, hex, step};
-use crate::rows::{Row, map_rows};
+use crate::colour::{group, hex};
+use crate::rows::map_rows;
 use crate::scene::Scene;
 use crate::svg::{Anchor, Svg, coordinate};
 use crate::units::{count, three_digits};
 
-/// Where an LLC's box lies.
-struct Box2 {
+/// CPUs up to which each has a cell; beyond, an LLC has one bar.
+const MOST_CELLS: usize = 128;
+/// LLCs up to which each has a colour of its own; beyond, nodes have.
+const MOST_COLOURS: usize = 24;
+/// LLCs up to which each pair has an edge of its own; beyond, edges between nodes are bundled.
+const MOST_UNBUNDLED: usize = 8;
+/// Share of the thickest edge below which an edge is not drawn.
+const LEAST_EDGE: f64 = 0.05;
+/// Height of a CPU's cell.
+const CELL: f64 = 16.0;
+
+/// Where the box of an LLC or of a node lies.
+#[derive(Clone, Copy, Default)]
+struct Place {
     x: f64,
     y: f64,
     width: f64,
     height: f64,
 }
 
-/// The machine with the share of time each CPU was busy, and lines for moves between LLCs.
+/// The colour of the LLC, or of its node where LLCs are too many for a colour each.
+fn colour_of(machine: &Machine, llc: LlcId) -> String {
+    let own = machine.llc_count() <= MOST_COLOURS;
+    hex(group(if own { llc.index() } else { machine.node_of_llc(llc).index() }))
+}
+
+/// The machine with the share of time each CPU was busy, edges for migrations between LLCs, and where the tasks ran.
 #[must_use]
 pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
     const TOP: f64 = 4.0;
     let mut svg = Svg::new(PANEL, 0.0);
     let mut csv = Csv::new(&["cpu", "core", "llc", "node", "socket", "busy_share"]);
-    let busy = |cpu: usize| {
-        let metrics = &scene.metrics.cpus[cpu];
+    let busy = |cpu: CpuId| {
+        let metrics = &scene.metrics.cpus[cpu.index()];
         let observed = metrics.busy_ns + metrics.foreign_ns + metrics.idle_ns;
         if observed == 0 { 0.0 } else { metrics.busy_ns as f64 / observed as f64 }
     };
     for cpu in machine.cpus() {
         let ids =
             [cpu.0, machine.core_of(cpu).0, machine.llc_of(cpu).0, machine.node_of(cpu).0, machine.socket_of(cpu).0];
-        let cells: Vec<String> = ids.iter().map(u32::to_string).chain([format!("{:.6}", busy(cpu.index()))]).collect();
+        let cells: Vec<String> = ids.iter().map(u32::to_string).chain([format!("{:.6}", busy(cpu))]).collect();
         csv.row(&cells);
     }
-    let residents = Residents::new(scene, machine);
-    let mut boxes: Vec<Option<Box2>> = (0..machine.llc_count()).map(|_| None).collect();
+    let compact = machine.cpu_count() > MOST_CELLS;
+    let mut boxes = vec![Place::default(); machine.llc_count()];
     let mut y = TOP;
     for socket in machine.sockets() {
-        let nodes: Vec<_> =
-            machine.nodes_of_socket(socket).iter().filter(|node| !machine.cpus_of_node(**node).is_empty()).collect();
+        let nodes = machine.nodes_of_socket(socket).iter().filter(|node| !machine.cpus_of_node(**node).is_empty());
         let start = y;
         y += 24.0;
         svg.text(14.0, start + 16.0, Anchor::Start, "b", &format!("socket {}", machine.socket_os_index(socket)));
         for node in nodes {
             let llcs = machine.llcs_of_node(*node);
             svg.text(14.0, y + 12.0, Anchor::Start, "m s", &format!("node {}", machine.node_os_index(*node)));
-            let per_line = if llcs.len() > 4 { 4 } else { llcs.len().clamp(1, 2) };
+            let per_line = if compact {
+                6
+            } else if llcs.len() > 4 {
+                3
+            } else {
+                llcs.len().clamp(1, 2)
+            };
             let width = (PANEL - 74.0) / per_line as f64;
             for line in llcs.chunks(per_line) {
                 let mut tallest = 0.0_f64;
                 for (column, llc) in line.iter().enumerate() {
-                    let x = 58.0 + width * column as f64;
-                    let height = draw_llc(&mut svg, scene, machine, (*llc, &residents), (x, y, width - 8.0), &busy);
-                    boxes[llc.index()] = Some(Box2 { x, y, width: width - 8.0, height });
+                    let at = Place { x: 58.0 + width * column as f64, y, width: width - 6.0, height: 0.0 };
+                    let height = draw_llc(&mut svg, scene, machine, *llc, (at, compact), &busy);
+                    boxes[llc.index()] = Place { height, ..at };
                     tallest = tallest.max(height);
                 }
-                y += tallest + 12.0;
+                y += tallest + if compact { 6.0 } else { 10.0 };
             }
         }
         svg.rect(8.0, start, PANEL - 16.0, y - start, "frame", "");
-        y += 10.0;
+        y += 8.0;
     }
-    traffic(&mut svg, scene, machine, &boxes);
-    colour_bar(&mut svg, (50.0, y + 2.0), "0 %", "100 %", "share of time with a task on the CPU");
-    svg.height = y + 24.0;
-    key(&mut svg, &residents.rows);
-    if SOURCES.iter().any(|(name, ..)| machine.llcs().any(|llc| counted(scene, machine, llc, name) > 0)) {
+    edges(&mut svg, scene, machine, &boxes);
+    svg.height = y;
+    if !compact && SOURCES.iter().any(|(name, ..)| machine.llcs().any(|llc| counted(scene, machine, llc, name) > 0)) {
         for (position, (_, class, words)) in SOURCES.iter().enumerate() {
-            let (x, y) = (14.0 + (position % 2) as f64 * 212.0, svg.height + 8.0 + (position / 2) as f64 * 17.0);
+            let (x, y) = (14.0, svg.height + 8.0 + position as f64 * 15.0);
             svg.rect(x, y - 8.0, 10.0, 10.0, class, "");
-            svg.text(x + 16.0, y, Anchor::Start, "s", &format!("lines from {words}"));
+            svg.text(x + 16.0, y, Anchor::Start, "s", &format!("cache lines from {words}"));
         }
-        svg.height += 17.0 * SOURCES.len().div_ceil(2) as f64 + 4.0;
+        svg.height += 15.0 * SOURCES.len() as f64 + 4.0;
     }
+    if machine.llc_count() > 1 {
+        residents(&mut svg, scene, machine);
+    }
+    let filled =
+        if compact { "an LLC's bar: of its CPUs' time" } else { "a CPU's cell, SMT siblings touching: of its time" };
+    let colours = if machine.llc_count() <= MOST_COLOURS { "LLC" } else { "NUMA node" };
     Figure {
         id: format!("machine-{index}-{}", file_name(&scene.scheduler)),
         title: format!("{} under {}", machine.name(), scene.scheduler),
-        caption:
-            "Each cell is a CPU, SMT siblings touching; shade is load. The bar above the cells is residency: whose run time \
-                  the LLC's CPUs spent, as long as the LLC that was busiest. Lines are moves of tasks between LLCs, the \
-                  thicker the more. Bars beside an LLC's name, where the memory was modelled: where the lines came from that its \
-                  cores fetched, as long as the LLC that fetched most."
-                .into(),
+        caption: format!(
+            "Each {colours} has a colour. The filled part of {filled} with a task. Below: on which {colours} the tasks of each group ran, \
+             in parts of their run time. Edges are migrations between LLCs, the thicker the more; those with less than {} % of the \
+             thickest are left out. Bars beside an LLC's name, where the memory was modelled: where the cache lines came from that its \
+             cores fetched, as long as the LLC that fetched most.",
+            three_digits(LEAST_EDGE * 100.0)
+        ),
         svg,
         csv: csv.finish(),
     }
 }
 
-/// The class of a CPU that was busy for a share of the time.
-fn shade(load: f64) -> String {
-    if load > 0.0 { format!("g{}", step(load)) } else { "empty".to_owned() }
+/// A place whose filled part is a share of it: from the bottom, or from the left.
+fn meter(svg: &mut Svg, at: Place, (share, upright): (f64, bool), attributes: &str, hover: &str) {
+    svg.rect(at.x, at.y, at.width, at.height, "empty", "");
+    let geometry = [("x", at.x), ("y", at.y), ("width", at.width), ("height", at.height)];
+    let whole: String =
+        geometry.iter().map(|(name, value)| format!(r#" data-{name}="{}""#, coordinate(*value))).collect();
+    let filled = if upright {
+        Place { y: at.y + at.height * (1.0 - share), height: at.height * share, ..at }
+    } else {
+        Place { width: at.width * share, ..at }
+    };
+    svg.rect_with(filled.x, filled.y, filled.width, filled.height, &format!("{attributes}{whole}"), hover);
 }
 
-/// Draws an LLC with its cores; returns the height of its box.
+/// Draws an LLC with its CPUs; returns the height of its box.
 fn draw_llc(
     svg: &mut Svg,
     scene: &Scene,
     machine: &Machine,
-    (llc, residents): (LlcId, &Residents),
-    (x, y, width): (f64, f64, f64),
-    busy: &dyn Fn(usize) -> f64,
+    llc: LlcId,
+    (at, compact): (Place, bool),
+    busy: &dyn Fn(CpuId) -> f64,
 ) -> f64 {
-    let mut cores: Vec<CoreId> = machine.cpus_of_llc(llc).iter().map(|cpu| machine.core_of(cpu)).collect();
-    cores.dedup();
+    let Place { x, y, width, .. } = at;
+    let colour = colour_of(machine, llc);
+    let cpus: Vec<CpuId> = machine.cpus_of_llc(llc).iter().collect();
+    if compact {
+        let share = cpus.iter().map(|cpu| busy(*cpu)).sum::<f64>() / cpus.len().max(1) as f64;
+        let numbers: Vec<String> = cpus.iter().map(|cpu| cpu.0.to_string()).collect();
+        let attributes = format!(r#"fill="{colour}" class="cpu" data-cpus="{}""#, numbers.join(" "));
+        let hover = format!("{llc} ({} CPUs): busy {} %", cpus.len(), three_digits(share * 100.0));
+        svg.rect(x, y, width, 26.0, "box", "");
+        svg.text(x + 4.0, y + 11.0, Anchor::Start, "s", &llc.to_string());
+        let bar = Place { x: x + 4.0, y: y + 15.0, width: width - 8.0, height: 8.0 };
+        meter(svg, bar, (share, false), &attributes, &hover);
+        return 26.0;
+    }
+    let mut cores: Vec<CoreId> = cpus.iter().map(|cpu| machine.core_of(*cpu)).collect();
     cores.sort_unstable();
     cores.dedup();
     let per_line = cores.len().clamp(1, ((width - 10.0) / 17.0).max(1.0) as usize);
     let cell = ((width - 10.0) / per_line as f64).min(34.0);
-    let tall = 16.0;
     let lines = cores.len().div_ceil(per_line);
-    let height = 32.0 + lines as f64 * (tall + 4.0) + 4.0;
+    let height = 24.0 + lines as f64 * (CELL + 4.0);
     svg.rect(x, y, width, height, "box", "");
-    svg.text(x + 6.0, y + 14.0, Anchor::Start, "s", &llc.to_string());
-    sources(svg, scene, machine, llc, (x + 46.0, y + 6.0, width - 52.0));
-    residents.draw(svg, machine, llc, (x + 6.0, y + 20.0, width - 12.0));
+    svg.rect_with(x + 5.0, y + 5.0, 10.0, 10.0, &format!(r#"fill="{colour}""#), "");
+    svg.text(x + 20.0, y + 14.0, Anchor::Start, "s", &llc.to_string());
+    sources(svg, scene, machine, llc, (x + 60.0, y + 6.0, width - 66.0));
     for (position, core) in cores.iter().enumerate() {
-        let at =
-            (x + 5.0 + cell * (position % per_line) as f64, y + 31.0 + (tall + 4.0) * (position / per_line) as f64);
-        let cpus = machine.cpus_of_core(*core);
-        let part = (cell - 3.0) / cpus.len().max(1) as f64;
-        for (thread, cpu) in cpus.iter().enumerate() {
-            let load = busy(cpu.index());
-            let attributes = format!(r#"data-cpu="{}" class="cpu {}""#, cpu.0, shade(load));
-            let hover = format!("{cpu} ({core}, {llc}): busy {} %", three_digits(load * 100.0));
-            svg.rect_with(at.0 + part * thread as f64, at.1, part - 0.6, tall, &attributes, &hover);
+        let left = x + 5.0 + cell * (position % per_line) as f64;
+        let top = y + 21.0 + (CELL + 4.0) * (position / per_line) as f64;
+        let siblings = machine.cpus_of_core(*core);
+        let part = (cell - 3.0) / siblings.len().max(1) as f64;
+        for (thread, cpu) in siblings.iter().enumerate() {
+            let share = busy(cpu);
+            let attributes = format!(r#"fill="{colour}" class="cpu" data-cpus="{}""#, cpu.0);
+            let hover = format!("{cpu} ({core}, {llc}): busy {} %", three_digits(share * 100.0));
+            let at = Place { x: left + part * thread as f64, y: top, width: part - 0.6, height: CELL };
+            meter(svg, at, (share, true), &attributes, &hover);
         }
     }
     height
 }
 
-/// Whose run time the CPUs of each LLC spent.
-struct Residents {
-    rows: Vec<Row>,
-    /// Share of the time of an LLC's CPUs, by LLC and row.
-    shares: Vec<f64>,
-    /// That of the busiest LLC, all rows together.
-    most: f64,
-}
-
-impl Residents {
-    fn new(scene: &Scene, machine: &Machine) -> Self {
-        let rows = map_rows(&scene.tasks);
-        let mut shares = vec![0.0; machine.llc_count() * rows.len()];
-        let whole = |llc: LlcId| scene.end_ns.max(1) as f64 * machine.cpus_of_llc(llc).iter().count() as f64;
-        for (position, row) in rows.iter().enumerate() {
-            let runs = row.tasks.iter().filter_map(|task| scene.record.cpu_run_ns.get(*task));
-            for (cpu, run_ns) in runs.flatten() {
-                let llc = machine.llc_of(CpuId(*cpu));
-                shares[llc.index() * rows.len() + position] += *run_ns as f64 / whole(llc);
-            }
-        }
-        let most = shares.chunks(rows.len().max(1)).map(|llc| llc.iter().sum()).fold(1e-12, f64::max);
-        Self { rows, shares, most }
-    }
-
-    /// The bar of an LLC, as long as its CPUs were busy relative to those of the busiest LLC.
-    fn draw(&self, svg: &mut Svg, machine: &Machine, llc: LlcId, (x, y, width): (f64, f64, f64)) {
-        svg.rect(x, y, width, 7.0, "empty", "");
-        let mut from = x;
-        for (position, row) in self.rows.iter().enumerate() {
-            let share = self.shares[llc.index() * self.rows.len() + position];
-            let attributes = format!(
-                r#"fill="{}" class="resident" data-llc="{}" data-row="{position}" data-x="{}" data-width="{}" data-cpus="{}""#,
-                hex(group(position)),
-                llc.0,
-                coordinate(x),
-                coordinate(width),
-                machine.cpus_of_llc(llc).iter().count()
-            );
-            let hover = format!("{llc}: {} {} % of the CPUs' time", row.label, three_digits(share * 100.0));
-            let length = share / self.most * width;
-            svg.rect_with(from, y, length, 7.0, &attributes, &hover);
-            from += length;
-        }
-    }
-}
-
-/// Which colour of the bars of residency is whose.
-fn key(svg: &mut Svg, rows: &[Row]) {
+/// Below the map: a bar for each row of tasks, in the colours of the LLCs where they ran.
+fn residents(svg: &mut Svg, scene: &Scene, machine: &Machine) {
+    const BAR: f64 = 12.0;
+    const LETTER: f64 = 6.3;
+    let rows = map_rows(&scene.tasks);
+    let longest = rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0).min(30);
+    let left = 14.0 + LETTER * longest as f64 + 8.0;
+    let width = PANEL - 14.0 - left;
+    let mut y = svg.height + 18.0;
+    svg.text(14.0, y, Anchor::Start, "b", "where each ran");
+    y += 8.0;
     for (position, row) in rows.iter().enumerate() {
-        let (x, y) = (14.0 + (position % 2) as f64 * 212.0, svg.height + 8.0 + (position / 2) as f64 * 17.0);
-        svg.rect_with(x, y - 8.0, 10.0, 10.0, &format!(r#"fill="{}""#, hex(group(position))), &row.label);
-        svg.text(x + 16.0, y, Anchor::Start, "s", &shortened_group(&row.label, 31));
+        svg.text(left - 8.0, y + BAR - 2.0, Anchor::End, "s", &shortened_group(&row.label, longest));
+        let mut by_llc = vec![0_u64; machine.llc_count()];
+        let runs = row.tasks.iter().filter_map(|task| scene.record.cpu_run_ns.get(*task)).flatten();
+        runs.for_each(|(cpu, run_ns)| by_llc[machine.llc_of(CpuId(*cpu)).index()] += run_ns);
+        let whole = by_llc.iter().sum::<u64>().max(1) as f64;
+        svg.rect(left, y, width, BAR, "empty", "");
+        let mut from = left;
+        for llc in machine.llcs() {
+            let share = by_llc[llc.index()] as f64 / whole;
+            let attributes = format!(
+                r#"fill="{}" class="resident" data-llc="{}" data-row="{position}" data-x="{}" data-width="{}""#,
+                colour_of(machine, llc),
+                llc.0,
+                coordinate(left),
+                coordinate(width)
+            );
+            let hover = format!("{} on {llc}: {} % of its run time", row.label, three_digits(share * 100.0));
+            svg.rect_with(from, y, share * width, BAR, &attributes, &hover);
+            from += share * width;
+        }
+        y += BAR + 5.0;
     }
-    svg.height += 20.0 + 17.0 * (rows.len().div_ceil(2).saturating_sub(1)) as f64;
+    svg.height = y + 4.0;
 }
 
-/// Where lines that miss the L2 come from: counter, colour's class, words.
+/// Where cache lines that miss the L2 come from: counter, colour's class, words.
 pub(crate) const SOURCES: [(&str, &str, &str); 5] = [
     ("c2c_same_llc", "q3", "another core under the LLC"),
     ("c2c_other_llc", "q4", "another LLC"),
@@ -197,14 +228,14 @@ pub(crate) const SOURCES: [(&str, &str, &str); 5] = [
     ("dram_remote", "q7", "memory of other nodes"),
 ];
 
-/// Lines that a counter saw in an LLC during the whole trial.
+/// Cache lines that a counter saw in an LLC during the whole trial.
 fn counted(scene: &Scene, machine: &Machine, llc: LlcId, name: &str) -> u64 {
     let counter = scene.tables.counters.iter().position(|other| other == name);
     let cpus = machine.cpus_of_llc(llc).iter().map(|cpu| cpu.index());
     counter.map_or(0, |counter| scene.record.counters.of_cpus(counter, cpus).iter().sum())
 }
 
-/// A bar in an LLC's box: where the lines came from that it fetched. As wide as the LLC that fetched most.
+/// A bar in an LLC's box: where the cache lines came from that it fetched. As wide as the LLC that fetched most.
 fn sources(svg: &mut Svg, scene: &Scene, machine: &Machine, llc: LlcId, (x, y, width): (f64, f64, f64)) {
     let of = |llc: LlcId| SOURCES.map(|(name, ..)| counted(scene, machine, llc, name));
     let most = machine.llcs().map(|llc| of(llc).iter().sum::<u64>()).max().unwrap_or(0);
@@ -215,7 +246,7 @@ fn sources(svg: &mut Svg, scene: &Scene, machine: &Machine, llc: LlcId, (x, y, w
     let mut from = x;
     for ((name, class, words), lines) in SOURCES.iter().zip(of(llc)) {
         let part = lines as f64 / most as f64 * width;
-        let hover = format!("{llc}: {} lines/s from {words}", count(lines as f64 / seconds));
+        let hover = format!("{llc}: {} cache lines/s from {words}", count(lines as f64 / seconds));
         let attributes = format!(
             r#"class="{class} source" data-llc="{}" data-counter="{name}" data-width="{}" data-x="{}""#,
             llc.0,
@@ -227,27 +258,53 @@ fn sources(svg: &mut Svg, scene: &Scene, machine: &Machine, llc: LlcId, (x, y, w
     }
 }
 
-/// Lines between the boxes of LLCs for the moves in both directions; the busiest ones.
-fn traffic(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Option<Box2>]) {
-    const MOST: usize = 60;
+/// Edges between the boxes of LLCs for the migrations in both directions; on machines of many LLCs those between two nodes are one.
+fn edges(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Place]) {
     let llcs = machine.llc_count();
-    let mut pairs: Vec<(u64, usize, usize)> = (0..llcs)
-        .flat_map(|a| (a + 1..llcs).map(move |b| (a, b)))
-        .map(|(a, b)| (scene.record.transitions[a * llcs + b] + scene.record.transitions[b * llcs + a], a, b))
-        .filter(|(moves, ..)| *moves > 0)
-        .collect();
-    pairs.sort_by_key(|(moves, a, b)| (std::cmp::Reverse(*moves), *a, *b));
-    let most = pairs.first().map_or(1, |pair| pair.0) as f64;
-    for (moves, a, b) in pairs.into_iter().take(MOST).rev() {
-        let (Some(from), Some(to)) = (&boxes[a], &boxes[b]) else { continue };
-        let middle = |b: &Box2| (b.x + b.width / 2.0, b.y + b.height / 2.0);
-        let (from, to) = (middle(from), middle(to));
-        let width = 1.0 + 6.0 * moves as f64 / most;
-        // Ends a little apart, so that lines between boxes in one row do not lie on top of each other.
-        let lift = 3.0 + (b - a) as f64 % 5.0 * 3.0;
+    let bundled = llcs > MOST_UNBUNDLED;
+    let end = |llc: usize, other: usize| -> Vec<usize> {
+        let node = |llc: usize| machine.node_of_llc(LlcId(llc as u32));
+        if !bundled || node(llc) == node(other) {
+            return vec![llc];
+        }
+        machine.llcs_of_node(node(llc)).iter().map(|llc| llc.index()).collect()
+    };
+    let mut moved: BTreeMap<(Vec<usize>, Vec<usize>), u64> = BTreeMap::new();
+    for (a, b) in (0..llcs).flat_map(|a| (a + 1..llcs).map(move |b| (a, b))) {
+        let count = scene.record.transitions[a * llcs + b] + scene.record.transitions[b * llcs + a];
+        if count > 0 {
+            *moved.entry((end(a, b), end(b, a))).or_default() += count;
+        }
+    }
+    let most = moved.values().copied().max().unwrap_or(1) as f64;
+    let mut drawn: Vec<_> = moved.into_iter().filter(|(_, count)| *count as f64 >= LEAST_EDGE * most).collect();
+    drawn.sort_by_key(|(_, count)| *count);
+    let middle = |of: &[usize]| {
+        let (x, y) = of.iter().fold((0.0, 0.0), |(x, y), llc| {
+            let b = boxes[*llc];
+            (x + b.x + b.width / 2.0, y + b.y + b.height / 2.0)
+        });
+        (x / of.len() as f64, y / of.len() as f64)
+    };
+    let named = |of: &[usize]| match of {
+        [llc] => format!("llc{llc}"),
+        llcs => format!("node {}", machine.node_of_llc(LlcId(llcs[0] as u32)).0),
+    };
+    let numbers = |of: &[usize]| of.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
+    for ((a, b), count_of) in drawn {
+        let (from, to) = (middle(&a), middle(&b));
+        let width = 1.0 + 6.0 * count_of as f64 / most;
+        // Ends a little apart, so that edges between boxes in one row do not lie on top of each other.
+        let lift = 3.0 + (b[0] - a[0]) as f64 % 5.0 * 3.0;
         let points = [from, ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0 + lift), to];
-        let hover = format!("llc{a} and llc{b}: {} moves", count(moves as f64));
-        let attributes = format!(r#"class="traffic w{}" data-llcs="{a} {b}""#, width.round() as u32);
+        let (name_a, name_b) = (named(&a), named(&b));
+        let hover = format!("{name_a} and {name_b}: {} migrations", count(count_of as f64));
+        let class = width.round() as u32;
+        let attributes = format!(
+            r#"class="traffic w{class}" data-llcs="{} {}" data-names="{name_a} and {name_b}""#,
+            numbers(&a),
+            numbers(&b)
+        );
         svg.polyline_with(&points, &attributes, &hover);
     }
 }

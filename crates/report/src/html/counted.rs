@@ -26,15 +26,13 @@ pub(super) fn section(out: &mut String, index: usize, run: &Run) {
     if scenes.is_empty() {
         return;
     }
-    let _ = writeln!(
-        out,
-        "<section id=\"counted-{index}\">\n<h2>Counters by place</h2>\n<p class=\"note\">What the threads of each role counted while \
-         they were on the CPUs of each LLC. How it was counted, and what could not be, is in the notes.</p>"
+    let mut body = String::from(
+        "<p class=\"note\">What the threads of each role counted while they were on the CPUs of each LLC. How it was counted, and what \
+         could not be, is in the notes.</p>\n",
     );
-    for scene in scenes {
-        table(out, scene);
-    }
-    out.push_str("</section>\n");
+    scenes.into_iter().for_each(|scene| table(&mut body, scene));
+    let words = "what the threads of each role counted in each LLC";
+    super::sections::closed(out, &format!("counted-{index}"), "Counters by place", words, &body);
 }
 
 fn sums(scene: &Scene) -> Sums<'_> {

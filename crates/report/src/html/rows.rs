@@ -8,21 +8,16 @@ use crate::svg::escape;
 
 /// Rows of figures that hold all schedulers, by their names, in a section with a heading.
 pub(super) fn figures_named(out: &mut String, figures: &[Figure], rows: &[&[&str]]) {
-    figures_below(out, figures, rows, 3);
-}
-
-/// The same with headings of a level.
-pub(super) fn figures_below(out: &mut String, figures: &[Figure], rows: &[&[&str]], level: u8) {
     for row in rows {
         let there: Vec<&Figure> = row.iter().filter_map(|id| figures.iter().find(|figure| figure.id == *id)).collect();
         let shown: Vec<&Figure> = there.iter().copied().filter(|found| folded(found).is_none()).collect();
         if let [only] = shown.as_slice() {
-            figure(out, only, level);
+            figure(out, only, 3);
         } else if !shown.is_empty() {
             let several = if row.len() > 1 { " several" } else { "" };
             let panels = if row.len() > 2 { " panels" } else { "" };
             let _ = writeln!(out, "<div class=\"figures{several}{panels}\">");
-            shown.into_iter().for_each(|found| figure(out, found, level));
+            shown.into_iter().for_each(|found| figure(out, found, 3));
             out.push_str("</div>\n");
         }
         for found in there {

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use warmcore_lab::measures::Measure;
-use warmcore_lab::verdict::{Finding, MeasureResult};
+use warmcore_lab::verdict::{Finding, MeasureResult, trials_in_words};
 use warmcore_statistics::Better;
 use warmcore_topology::Basis;
 
 use super::rows::{figures_named, of_schedulers, scores};
-use super::verdict::verdict;
+use super::verdict::{verdict, why};
 use crate::figures::breakdown::{share_of_gap, signed, unit_of_gaps};
 use crate::figures::compare::direction;
 use crate::figures::{Csv, Figure};
@@ -24,11 +24,12 @@ pub fn header(runs: &[Run]) -> String {
         let more = if runs.len() > 1 { format!("{} ", index + 1) } else { String::new() };
         for (id, text) in [
             ("verdict", "Verdict"),
+            ("machine", "Machine"),
             ("timeline", "Timeline"),
-            ("time", "Time"),
+            ("time", "Why"),
+            ("trials", "Trials"),
             ("latency", "Latency"),
             ("placement", "Placement"),
-            ("machine", "Machine"),
             ("measures", "Measures"),
             ("about", "About"),
         ] {
@@ -53,15 +54,35 @@ pub fn footer() -> String {
 
 /// All sections of a run.
 pub fn run(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Figure]) {
-    verdict(out, index, runs, run, figures);
-    timeline(out, index, run, figures);
+    verdict(out, index, runs, run);
+    machine(out, index, run, figures);
+    timeline(out, index, run);
     time(out, index, run, figures);
+    trials(out, index, run, figures);
     latency(out, index, figures);
     placement(out, index, run, figures);
+    over_time(out, index, run, figures);
     super::counted::section(out, index, run);
-    machine(out, index, run, figures);
     measures(out, index, run);
     about(out, index, run);
+}
+
+/// A section that is closed until a reader wants it; a few words say what is in it. Nothing where there is nothing.
+pub(super) fn closed(out: &mut String, id: &str, title: &str, words: &str, body: &str) {
+    if !body.is_empty() {
+        let _ = writeln!(
+            out,
+            "<section id=\"{id}\">\n<details class=\"closed\"><summary><h2>{title}</h2> <span>{}</span></summary>\n{body}</details>\n</section>",
+            escape(words)
+        );
+    }
+}
+
+fn trials(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
+    let mut body = String::new();
+    figures_named(&mut body, figures, &[&["ratio", "values"]]);
+    let trials = trials_in_words(run.disk.record.design, run.disk.record.seeds.len());
+    closed(out, &format!("trials-{index}"), "Trials", &format!("every point of the {trials}"), &body);
 }
 
 pub(super) fn number(value: Option<f64>) -> String {
@@ -74,7 +95,11 @@ pub(super) fn definition(run: &Run, name: &str) -> String {
 }
 
 fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
-    let _ = writeln!(out, "<section id=\"time-{index}\">\n<h2>Where the time went</h2>");
+    let title = if run.disk.comparison.schedulers.len() > 1 { "Why" } else { "Where the time went" };
+    let _ = writeln!(out, "<section id=\"time-{index}\">\n<h2>{title}</h2>");
+    if let Some(why) = why(run) {
+        let _ = writeln!(out, "<p class=\"why\">{}.</p>", escape(why.trim_end_matches('.')));
+    }
     out.push_str("<div class=\"columns\"><div>\n");
     figures_named(out, figures, &[&["task-time"], &["cpu-time"]]);
     out.push_str("</div><div>\n");
@@ -92,7 +117,8 @@ fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
 /// The difference to the baseline, cause by cause.
 fn explained(out: &mut String, run: &Run) {
     let Some(split) = run.disk.comparison.time_split.as_ref().filter(|split| !split.gaps.is_empty()) else { return };
-    for gap in &split.gaps {
+    let said = why(run);
+    for gap in split.gaps.iter().filter(|gap| said != Some(gap.sentence.as_str())) {
         let _ = writeln!(out, "<p class=\"gap\">{}.</p>", escape(gap.sentence.trim_end_matches('.')));
     }
     let _ = write!(
@@ -165,15 +191,17 @@ fn latency(out: &mut String, index: usize, figures: &[Figure]) {
     if !OF.iter().any(|(id, _)| there(id)) {
         return;
     }
-    let _ = writeln!(out, "<section id=\"latency-{index}\">\n<h2>Latency</h2>");
-    figures_named(out, figures, &[&OF.map(|(id, _)| id)]);
-    for (_, title) in OF.iter().filter(|(id, _)| !there(id)) {
-        let _ = writeln!(out, "<p class=\"note\">No {title} in this trial.</p>");
+    let mut body = String::new();
+    figures_named(&mut body, figures, &[&OF.map(|(id, _)| id)]);
+    let none: Vec<&str> = OF.iter().filter(|(id, _)| !there(id)).map(|(_, title)| *title).collect();
+    if !none.is_empty() {
+        let _ = writeln!(body, "<p class=\"note\">No {} in this trial.</p>", none.join(", no "));
     }
-    out.push_str("</section>\n");
+    let words = "how long tasks waited after a wakeup and after a preemption, and how long they ran";
+    closed(out, &format!("latency-{index}"), "Latency", words, &body);
 }
 
-fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
+fn timeline(out: &mut String, index: usize, run: &Run) {
     if run.scenes.is_empty() {
         return;
     }
@@ -192,8 +220,17 @@ fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
              <code>warmcore report RUN --perfetto FILE</code> writes all of it.</p>\n",
         );
     }
-    of_schedulers(out, run, figures, &["threads-per-cpu", "cumulative"]);
-    scores(out, figures);
+    out.push_str("</section>\n");
+}
+
+fn over_time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
+    if run.scenes.is_empty() {
+        return;
+    }
+    let mut body = String::new();
+    of_schedulers(&mut body, run, figures, &["threads-per-cpu"]);
+    scores(&mut body, figures);
+    of_schedulers(&mut body, run, figures, &["counters"]);
     if !figures.iter().any(|figure| figure.id.starts_with("score")) {
         let reason = if run.disk.experiment.place.kind().simulated {
             "Not recorded: what the scheduler ranked tasks by. The events of this trial were kept without it; <code>--trace full:1ms</code> \
@@ -201,26 +238,28 @@ fn timeline(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
         } else {
             "Not measured: what the scheduler ranked tasks by. A real kernel does not tell."
         };
-        let _ = writeln!(out, "<p class=\"note\">{reason}</p>");
+        let _ = writeln!(body, "<p class=\"note\">{reason}</p>");
     }
-    out.push_str("</section>\n");
+    let words = "tasks per CPU, what tasks are ranked by, counters by LLC";
+    closed(out, &format!("over-time-{index}"), "Over time", words, &body);
 }
 
 fn placement(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
-    let _ = writeln!(out, "<section id=\"placement-{index}\">\n<h2>Placement</h2>");
-    figures_named(out, figures, &[&["migrations"], &["crossings"]]);
+    let mut body = String::new();
+    figures_named(&mut body, figures, &[&["migrations"], &["crossings"]]);
     if !run.scenes.is_empty() {
-        let _ = writeln!(out, "<div class=\"view\" data-view=\"heatmap\" data-run=\"{index}\"></div>");
+        let _ = writeln!(body, "<div class=\"view\" data-view=\"heatmap\" data-run=\"{index}\"></div>");
     }
-    of_schedulers(out, run, figures, &["residency", "transitions", "virtual-transitions"]);
-    out.push_str("</section>\n");
+    of_schedulers(&mut body, run, figures, &["transitions", "virtual-transitions"]);
+    let words = "migrations by distance, tasks × CPUs, migrations between LLCs";
+    closed(out, &format!("placement-{index}"), "Placement", words, &body);
 }
 
 fn machine(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     let machine = &run.disk.experiment.machine.value;
     let _ = writeln!(
         out,
-        "<section id=\"machine-{index}\">\n<h2>Machine</h2>\n<p class=\"note\">{}: {} sockets, {} NUMA nodes, {} LLCs, {} cores, {} CPUs.</p>",
+        "<section id=\"machine-{index}\">\n<h2>Where it ran</h2>\n<p class=\"note\">{}: {} sockets, {} NUMA nodes, {} LLCs, {} cores, {} CPUs.</p>",
         escape(machine.name()),
         machine.socket_count(),
         machine.node_count(),
@@ -232,11 +271,6 @@ fn machine(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
         let _ = writeln!(out, "<div class=\"view\" data-view=\"map\" data-run=\"{index}\"></div>");
     }
     of_schedulers(out, run, figures, &["machine"]);
-    if figures.iter().any(|figure| figure.id.starts_with("counters")) {
-        out.push_str("<details><summary>Counters over time, by LLC</summary>\n");
-        of_schedulers(out, run, figures, &["counters"]);
-        out.push_str("</details>\n");
-    }
     out.push_str("</section>\n");
 }
 
@@ -254,33 +288,37 @@ fn measures(out: &mut String, index: usize, run: &Run) {
     let judged =
         |measure: &&Measure| measure.better != Better::Neither && results(measure).into_iter().flatten().any(shown);
     let (differ, others): (Vec<&Measure>, Vec<&Measure>) = there.iter().copied().partition(judged);
-    let title = if differ.is_empty() { "Measures" } else { "Measures that differ" };
+    let words = match document.schedulers.len() {
+        1 => format!("{} of them", there.len()),
+        _ => format!("{} of {} differ", differ.len(), there.len()),
+    };
+    let mut body = String::new();
     let _ = write!(
-        out,
-        "<section id=\"measures-{index}\">\n<h2>{title}</h2>\n<p class=\"note\">Medians of the trials; in brackets the ratio to \
+        body,
+        "<p class=\"note\">Medians of the trials; in brackets the ratio to \
          the baseline with its 95 % interval. Definitions show on hover. Coloured: a difference was shown, corrected for the number of \
          schedulers within each measure.</p>\n<div class=\"tools\"><label>Find <input type=\"search\" class=\"filter\" \
          data-table=\"measures-table-{index}\"></label></div>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
          aria-label=\"All measures\"><table class=\"sortable measures\" id=\"measures-table-{index}\"><thead><tr><th>measure</th><th>unit</th><th>better</th>"
     );
     for scheduler in &document.schedulers {
-        let _ = write!(out, "<th class=\"n\">{}</th>", escape(&scheduler.label));
+        let _ = write!(body, "<th class=\"n\">{}</th>", escape(&scheduler.label));
     }
-    out.push_str("</tr></thead><tbody>");
+    body.push_str("</tr></thead><tbody>");
     for measure in differ.iter().chain(&others) {
         let folded = !differ.is_empty() && others.iter().any(|other| other.name == measure.name);
-        measure_row(out, measure, &results(measure), folded);
+        measure_row(&mut body, measure, &results(measure), folded);
     }
-    out.push_str("</tbody></table></div>\n");
+    body.push_str("</tbody></table></div>\n");
     if !differ.is_empty() && !others.is_empty() {
         let _ = writeln!(
-            out,
+            body,
             "<p><button type=\"button\" class=\"unfold\" data-table=\"measures-table-{index}\" hidden>Show the other {} measures: no \
              difference shown, or none that is better or worse</button></p>",
             others.len()
         );
     }
-    out.push_str("</section>\n");
+    closed(out, &format!("measures-{index}"), "Measures", &words, &body);
 }
 
 fn measure_row(out: &mut String, measure: &Measure, results: &[Option<&MeasureResult>], folded: bool) {
@@ -320,17 +358,14 @@ fn measure_row(out: &mut String, measure: &Measure, results: &[Option<&MeasureRe
 
 fn about(out: &mut String, index: usize, run: &Run) {
     let disk = &run.disk;
+    let mut body = String::new();
+    let _ = writeln!(body, "<h3>Repeat it</h3>\n<pre class=\"command\" tabindex=\"0\">{}</pre>", escape(&command(run)));
     let _ = writeln!(
-        out,
-        "<section id=\"about-{index}\">\n<h2>About this run</h2>\n<h3>Repeat it</h3>\n<pre class=\"command\" tabindex=\"0\">{}</pre>",
-        escape(&command(run))
-    );
-    let _ = writeln!(
-        out,
+        body,
         "<h3>Raw data</h3><p class=\"downloads\" data-run=\"{index}\"><noscript>Downloads need a script; the run directory has \
          everything.</noscript></p>"
     );
-    details(out, "Environment", &environment(run));
+    details(&mut body, "Environment", &environment(run));
     let censored: u64 = disk.trials.iter().flatten().map(|trial| trial.censored_waits).sum();
     let lost: u64 = disk.trials.iter().flatten().map(|trial| trial.events_lost).sum();
     let losses = [
@@ -338,10 +373,10 @@ fn about(out: &mut String, index: usize, run: &Run) {
         ("waits that had not ended with the run (in no distribution)".to_owned(), censored.to_string()),
         ("trials asked for and finished".to_owned(), format!("{} and {}", disk.trials_asked, disk.record.seeds.len())),
     ];
-    details(out, "Losses", &losses);
+    details(&mut body, "Losses", &losses);
     let schedulers: Vec<(String, String)> =
         disk.record.schedulers.iter().map(|s| (s.label.clone(), s.resolved.clone())).collect();
-    details(out, "Schedulers with every tunable", &schedulers);
+    details(&mut body, "Schedulers with every tunable", &schedulers);
     let machine = &disk.experiment.machine.value;
     let weak = |basis: Basis| matches!(basis, Basis::Assumed | Basis::Recalled);
     let assumed: Vec<(String, String)> = machine
@@ -353,12 +388,12 @@ fn about(out: &mut String, index: usize, run: &Run) {
     // A real kernel runs with the guest's costs, not with the machine's.
     if run.disk.experiment.place.kind().simulated {
         details(
-            out,
+            &mut body,
             &format!("Assumed parameters of the machine ({} of {})", assumed.len(), machine.origins().len()),
             &assumed,
         );
     }
-    out.push_str("</section>\n");
+    closed(out, &format!("about-{index}"), "About this run", "repeat it, raw data, environment, tunables", &body);
 }
 
 fn details(out: &mut String, title: &str, rows: &[(String, String)]) {

@@ -7,16 +7,14 @@ use warmcore_lab::time_split::Gap;
 use warmcore_lab::verdict::{Finding, decimal, trials_in_words};
 use warmcore_topology::Basis;
 
-use super::rows::figures_below;
 use super::sections::{definition, number};
-use crate::figures::Figure;
 use crate::figures::compare::direction;
 use crate::run::Run;
 use crate::svg::escape;
 use crate::text::{BESIDE, PLACEMENTS, headline, judged, measure, value};
 
 /// The section.
-pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Figure]) {
+pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run) {
     let document = &run.disk.comparison;
     let record = &document.experiment;
     let which = if runs > 1 { format!("Run {} · ", index + 1) } else { String::new() };
@@ -38,14 +36,13 @@ pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run, figures: 
     for condition in document.conditions.iter().filter(|condition| !said(condition)) {
         let _ = writeln!(out, "<p class=\"why\">Condition: {}.</p>", escape(condition));
     }
-    if let Some(why) = why(run) {
-        let _ = writeln!(out, "<p class=\"why\"><b>Why:</b> {}.</p>", escape(why.trim_end_matches('.')));
-    }
     out.push_str("</div>\n");
     limits(out, run);
     out.push_str("</div>\n");
     verdict_table(out, index, run);
-    figures_below(out, figures, &[&["ratio", "values"]], 2);
+    if document.schedulers.len() == 1 {
+        super::threads::tables(out, run);
+    }
     out.push_str("</section>\n");
 }
 
@@ -65,7 +62,7 @@ fn where_it_ran(run: &Run) -> String {
 }
 
 /// What explains the largest difference to the baseline that is shown.
-fn why(run: &Run) -> Option<&str> {
+pub(super) fn why(run: &Run) -> Option<&str> {
     let gaps = &run.disk.comparison.time_split.as_ref()?.gaps;
     let size = |gap: &&Gap| (gap.explains(), gap.difference.abs());
     let most = gaps.iter().max_by(|a, b| {
@@ -109,6 +106,7 @@ fn limits(out: &mut String, run: &Run) {
 
 fn verdict_table(out: &mut String, index: usize, run: &Run) {
     let document = &run.disk.comparison;
+    let compared = document.schedulers.len() > 1;
     let primary = measure(run, &document.primary);
     let beside: Vec<(&str, &str)> = document
         .secondary
@@ -117,12 +115,14 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
         .into_iter()
         .chain(BESIDE)
         .chain(PLACEMENTS)
+        .chain((!compared).then_some(("busy_share", "CPUs busy")))
         .filter(|(name, _)| *name != document.primary && measure(run, name).is_some())
         .collect();
+    let judgement = if compared { "<th class=\"n\">ratio [95 %]</th><th>verdict</th>" } else { "" };
     let _ = write!(
         out,
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Verdict table\"><table class=\"sortable\" id=\"verdict-table-{index}\">\
-         <thead><tr><th>scheduler</th><th class=\"n\" title=\"{}\">{}</th><th class=\"n\">ratio [95 %]</th><th>verdict</th>{}",
+         <thead><tr><th>scheduler</th><th class=\"n\" title=\"{}\">{}</th>{judgement}{}",
         primary.map_or_else(String::new, |m| escape(&format!("{}; {}", m.definition, direction(m.better)))),
         primary.map_or_else(String::new, |m| escape(&m.title)),
         document.headroom.as_ref().map_or(
@@ -145,15 +145,20 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
         let best = if document.verdict.best.as_deref() == Some(&scheduler.label) { " best" } else { "" };
         let _ = write!(
             out,
-            "<tr class=\"{tone}{best}\"><th scope=\"row\"><i class=\"key c{}\"></i>{}</th><td class=\"n strong\" data-value=\"{}\">{}</td>\
-             <td class=\"n\" data-value=\"{}\">{}</td><td><span class=\"finding\">{words}</span></td>",
+            "<tr class=\"{tone}{best}\"><th scope=\"row\"><i class=\"key c{}\"></i>{}</th><td class=\"n strong\" data-value=\"{}\">{}</td>",
             crate::colour::series(position),
             escape(&scheduler.label),
             number(result.summary.median),
             value(run, &document.primary, result),
-            number(result.comparison.as_ref().map_or(Some(1.0), |comparison| comparison.ratio)),
-            escape(&ratio),
         );
+        if compared {
+            let _ = write!(
+                out,
+                "<td class=\"n\" data-value=\"{}\">{}</td><td><span class=\"finding\">{words}</span></td>",
+                number(result.comparison.as_ref().map_or(Some(1.0), |comparison| comparison.ratio)),
+                escape(&ratio),
+            );
+        }
         if let Some(headroom) = &document.headroom {
             let part = headroom.scheduler(&scheduler.label).and_then(|scheduler| scheduler.of_oracle);
             let shown = part.map_or_else(|| "-".into(), decimal);
