@@ -117,7 +117,7 @@ fn one_figure_is_drawn_as_wide_as_a_column_of_a_paper() {
     let scratch = compared();
     scratch.run("report run --figure ratio:85mm --svg ratio.svg").exits_with(0);
     let svg = fs::read_to_string(scratch.path("ratio.svg")).unwrap();
-    assert!(svg.contains(" width=\"85mm\" role=\"img\">") && svg.contains("viewBox=\"0 0 760 "), "{}", &svg[..300]);
+    assert!(svg.contains(" width=\"85mm\" role=\"img\">") && svg.contains("viewBox=\"0 0 361.4 "), "{}", &svg[..300]);
     assert!(!scratch.path("run/report.html").exists(), "nothing else was asked for");
     scratch
         .run("report run --figure nothing --svg other.svg")
