@@ -66,7 +66,7 @@ impl Attributes {
         self.call_and_read(command)
     }
 
-    pub fn call_and_read(&mut self, command: i64) -> io::Result<i64> {
+    pub(crate) fn call_and_read(&mut self, command: i64) -> io::Result<i64> {
         // SAFETY: the structure is whole, and what it points to lives until the call returns: the callers hold it.
         let result = unsafe { libc::syscall(libc::SYS_bpf, command, self.0.as_mut_ptr(), self.0.len()) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }

@@ -10,7 +10,7 @@ use warmcore_native::{Ended, NativeOutcome};
 use warmcore_trace::GroupCounters;
 
 /// Largest payload: far more than any frame needs, so that a broken stream is noticed and not allocated for.
-pub const MAX_PAYLOAD: u32 = 16 << 20;
+pub(crate) const MAX_PAYLOAD: u32 = 16 << 20;
 
 /// What a frame holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

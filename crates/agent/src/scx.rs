@@ -125,7 +125,7 @@ impl Scx {
     }
 
     /// Ends it and waits until the kernel says so.
-    pub fn unload(mut self) -> Result<(), String> {
+    pub(crate) fn unload(mut self) -> Result<(), String> {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
             kill_process(pid, Signal::INT).map_err(|error| format!("cannot interrupt the scheduler: {error}"))?;
         }

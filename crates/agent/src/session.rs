@@ -15,7 +15,7 @@ use crate::worker;
 pub const ARGUMENT: &str = "session";
 
 /// Where workers find process 1.
-pub const SOCKET: &str = "/run/warmcore-workers";
+pub(crate) const SOCKET: &str = "/run/warmcore-workers";
 
 /// How often a worker that was started is looked for, and how many times.
 const LOOK: Duration = Duration::from_millis(10);

@@ -19,7 +19,7 @@ use crate::session::SOCKET;
 pub const ARGUMENT: &str = "worker";
 
 /// A worker that cannot go on begins its last line with this.
-pub const FAILED: &str = "failed: ";
+pub(crate) const FAILED: &str = "failed: ";
 
 /// NUMA balancing: 0 where there is one node.
 const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
@@ -63,7 +63,7 @@ fn obey(stream: &mut UnixStream, say: &mut impl FnMut(&str) -> Result<(), String
     say("ready")?;
     let start_ns: u64 = next()?.parse().map_err(|error| format!("the start: {error}"))?;
     go_to(order.launch.cpu)?;
-    let options = warmcore_native::Options {
+    let options = warmcore_native::NativeOptions {
         time_limit_ns: order.time_limit_ns,
         calibration: Some(Calibration { iterations_per_ms: order.iterations_per_ms }),
         // An emulated CPU has no speed of its own: it shares the emulator's with all others.

@@ -174,7 +174,7 @@ pub enum MapFault {
 }
 
 /// Value that says that a key must not exist yet.
-pub const NO_EXIST: u64 = 1;
+pub(crate) const NO_EXIST: u64 = 1;
 /// Value that says that a key must exist.
 pub const EXIST: u64 = 2;
 

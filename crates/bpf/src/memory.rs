@@ -48,23 +48,16 @@ pub fn while_unmapped<T>(work: impl FnOnce() -> T) -> T {
 
 /// Why memory cannot be had.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum MemoryError {
     /// The system refused.
     #[error("cannot {what} ({bytes} bytes): {source}")]
-    System {
-        /// What was tried.
-        what: &'static str,
-        /// How much.
-        bytes: u64,
-        /// The system's reason.
-        source: io::Error,
-    },
+    System { what: &'static str, bytes: u64, source: io::Error },
     /// An object asks for a place that cannot be given.
     #[error("an arena of {bytes} bytes at 0x{address:x} does not fit: at most 4 GiB at 0x{ARENA_BASE:x}")]
     Arena {
         /// Where it was asked for.
         address: u64,
-        /// How large.
         bytes: u64,
     },
 }
@@ -150,7 +143,7 @@ impl Memory {
     ///
     /// # Errors
     /// When it is too large or elsewhere, or the system has no memory.
-    pub fn add_arena(&mut self, address: u64, bytes: u64) -> Result<Arc<OwnedFd>, MemoryError> {
+    pub(crate) fn add_arena(&mut self, address: u64, bytes: u64) -> Result<Arc<OwnedFd>, MemoryError> {
         if address != ARENA_BASE || bytes > 4 << 30 {
             return Err(MemoryError::Arena { address, bytes });
         }
@@ -174,7 +167,7 @@ impl Memory {
     /// Whether an address is in the region.
     #[inline]
     #[must_use]
-    pub fn points_inside(address: u64) -> bool {
+    pub(crate) fn points_inside(address: u64) -> bool {
         (address >> REGION_PART_BITS).wrapping_sub(REGION_BASE >> REGION_PART_BITS) < REGION_PARTS
     }
 

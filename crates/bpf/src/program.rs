@@ -113,7 +113,7 @@ impl Program {
 
     /// The function that begins at an instruction.
     #[must_use]
-    pub fn function_at(&self, start: usize) -> usize {
+    pub(crate) fn function_at(&self, start: usize) -> usize {
         self.functions.binary_search(&start).expect("every target of a call begins a function")
     }
 

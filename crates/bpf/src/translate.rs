@@ -113,25 +113,14 @@ pub trait Resolver {
 
 /// Why a program could not be translated.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum TranslateError {
     /// A name in the program means nothing.
     #[error("program `{program}`, instruction {instruction}: {reason}")]
-    Name {
-        /// Program.
-        program: String,
-        /// Instruction.
-        instruction: usize,
-        /// What was asked for.
-        reason: String,
-    },
+    Name { program: String, instruction: usize, reason: String },
     /// The code generator failed, which is a fault of ours.
     #[error("cannot translate program `{program}`: {reason}")]
-    Generator {
-        /// Program.
-        program: String,
-        /// What it says.
-        reason: String,
-    },
+    Generator { program: String, reason: String },
 }
 
 /// A translated function, by number.

@@ -23,7 +23,7 @@ impl<'a> Bytes<'a> {
     }
 
     /// The same file from another byte on.
-    pub fn seek(self, at: u64) -> Result<Self, CaptureError> {
+    pub(crate) fn seek(self, at: u64) -> Result<Self, CaptureError> {
         match usize::try_from(at) {
             Ok(at) if at <= self.bytes.len() => Ok(Self { at, ..self }),
             _ => Err(self.damaged(format!("it points to byte {at}, and the file has {}", self.bytes.len()))),

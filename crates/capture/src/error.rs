@@ -25,39 +25,25 @@ const FORMATS: &str = "trace.dat of trace-cmd, perf.data of perf sched record, t
 
 /// Why a recording could not be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum CaptureError {
     /// The file ends too early, or contradicts itself.
     #[error("{format} is damaged at {place}: {reason}; copy the file again, or record again")]
     Damaged {
         /// Format of the file, such as `trace.dat`.
         format: &'static str,
-        /// Where.
         place: FilePosition,
-        /// What is wrong.
         reason: String,
     },
     /// The file is whole, but says something that is not read.
     #[error("{format}, {place}: {what} cannot be read; {instead}")]
-    Unsupported {
-        /// Format of the file.
-        format: &'static str,
-        /// Where.
-        place: FilePosition,
-        /// What it says.
-        what: String,
-        /// What to do instead.
-        instead: &'static str,
-    },
+    Unsupported { format: &'static str, place: FilePosition, what: String, instead: &'static str },
     /// The file is of no format that is read.
     #[error("this is no recording that can be read: {begins}; read are {FORMATS}")]
-    Unknown {
-        /// How it begins.
-        begins: String,
-    },
+    Unknown { begins: String },
     /// The file tells nothing about the scheduler.
     #[error("{format} has no event of the scheduler; record them: {command}")]
     NoSchedule {
-        /// Format of the file.
         format: &'static str,
         /// A command that records what is needed.
         command: &'static str,

@@ -94,7 +94,7 @@ impl Format {
 
     /// The mask of the states that `prev_state` can hold, and of those in which a task is dead: `x` is one in kernels before 4.14.
     #[must_use]
-    pub fn state_masks(&self) -> (i64, i64) {
+    pub(crate) fn state_masks(&self) -> (i64, i64) {
         let all = self.states.iter().fold(0, |mask, (bit, _)| mask | bit);
         let dead = self.states.iter().filter(|(_, letter)| matches!(letter.as_str(), "X" | "Z" | "x"));
         (all, dead.fold(0, |mask, (bit, _)| mask | bit))

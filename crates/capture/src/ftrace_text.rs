@@ -38,7 +38,7 @@ pub(crate) fn looks_like(text: &str) -> bool {
 /// # Errors
 /// A line with an event of the scheduler that cannot be read, a clock that does not count seconds, or no such event at all.
 pub fn read(text: &str) -> Result<Recording, CaptureError> {
-    let mut reader = Reader::default();
+    let mut reader = FtraceReader::default();
     let mut lines = text.lines().enumerate().peekable();
     while let Some((index, line)) = lines.next() {
         let whole = lines.peek().is_some() || text.ends_with('\n');
@@ -55,7 +55,7 @@ pub fn read(text: &str) -> Result<Recording, CaptureError> {
 }
 
 #[derive(Default)]
-struct Reader {
+struct FtraceReader {
     recording: Recording,
     /// Losses that wait for the next event of their CPU, by place in the recording.
     waiting: BTreeMap<u32, usize>,
@@ -69,7 +69,7 @@ struct Reader {
     strange: (usize, usize),
 }
 
-impl Reader {
+impl FtraceReader {
     fn line(&mut self, number: usize, text: &str) -> Result<(), String> {
         match Line::parse(text) {
             Line::Event(event) => self.event(&event),

@@ -63,7 +63,7 @@ impl PageLayout {
 
     /// Bytes of a `long` of the kernel that wrote the pages.
     #[must_use]
-    pub fn long_bytes(&self) -> usize {
+    pub(crate) fn long_bytes(&self) -> usize {
         self.commit.size()
     }
 

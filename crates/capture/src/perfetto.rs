@@ -33,11 +33,11 @@ const COMMAND: &str = "data source linux.ftrace with sched/sched_switch, sched/s
 
 /// Fields of `TracePacket`.
 mod packet {
-    pub const FTRACE_EVENTS: u32 = 1;
-    pub const PROCESS_TREE: u32 = 2;
-    pub const FTRACE_STATS: u32 = 34;
+    pub(crate) const FTRACE_EVENTS: u32 = 1;
+    pub(crate) const PROCESS_TREE: u32 = 2;
+    pub(crate) const FTRACE_STATS: u32 = 34;
     pub const DROPPED: u32 = 42;
-    pub const PACKED: u32 = 50;
+    pub(crate) const PACKED: u32 = 50;
 }
 
 /// Whether bytes begin like a trace: with a packet that is a message.
@@ -54,7 +54,7 @@ pub(crate) fn looks_like(bytes: &[u8]) -> bool {
 /// # Errors
 /// A packet that contradicts itself, or no event of the scheduler.
 pub fn read(file: &[u8]) -> Result<Recording, CaptureError> {
-    let mut reader = Reader::default();
+    let mut reader = PerfettoReader::default();
     let mut packets = Message::new(file, 0);
     let mut room = most_unpacked(file.len());
     loop {
@@ -78,14 +78,14 @@ pub fn read(file: &[u8]) -> Result<Recording, CaptureError> {
 }
 
 #[derive(Default)]
-struct Reader {
+struct PerfettoReader {
     recording: Recording,
     events: Events,
     /// Kernel's counts of lost events at the start and the end, by CPU.
     counts: BTreeMap<u32, [Option<u64>; 2]>,
 }
 
-impl Reader {
+impl PerfettoReader {
     fn packet(&mut self, packet: Message<'_>, room: &mut usize) -> Result<(), CaptureError> {
         for field in packet {
             match field? {

@@ -183,7 +183,7 @@ pub(crate) fn describes_a_call(format: &str) -> bool {
 
 /// How records of one event are read.
 #[derive(Debug)]
-struct Reader {
+struct EventReader {
     kind: Kind,
     numbers: Vec<Field>,
     /// Fields of names, and the numbers that they name.
@@ -192,7 +192,7 @@ struct Reader {
     states: (i64, i64),
 }
 
-impl Reader {
+impl EventReader {
     fn new(format: &Format) -> Result<Option<Self>, String> {
         let Some((_, kind, numbers, names)) = EVENTS.iter().find(|(name, ..)| *name == format.name) else {
             return Ok(None);
@@ -257,7 +257,7 @@ pub(crate) const CLONE_THREAD: u64 = 0x10000;
 /// Reads records of the events of `sched`, by the kernel's own description of them.
 #[derive(Debug)]
 pub struct EventReaders {
-    readers: BTreeMap<i64, Reader>,
+    readers: BTreeMap<i64, EventReader>,
     /// Number of `task_newtask`, its thread and its flags.
     newtask: Option<(i64, Field, Field)>,
     kind: Field,
@@ -279,7 +279,7 @@ impl EventReaders {
             if format.name == "task_newtask" {
                 newtask = Some((format.id, format.field("pid")?, format.field("clone_flags")?));
             }
-            if let Some(reader) = Reader::new(&format)? {
+            if let Some(reader) = EventReader::new(&format)? {
                 let flags = format.field("common_flags").ok();
                 common = Some((format.field("common_type")?, format.field("common_pid")?, flags));
                 readers.insert(format.id, reader);
@@ -332,7 +332,7 @@ impl EventReaders {
         }
     }
 
-    fn reader(&self, bytes: &[u8]) -> Option<&Reader> {
+    fn reader(&self, bytes: &[u8]) -> Option<&EventReader> {
         self.kind.read(bytes).and_then(|kind| self.readers.get(&kind))
     }
 }

@@ -94,7 +94,7 @@ impl Recording {
     }
 
     /// Remembers a name unless the thread has one: a saved list is older than the records.
-    pub fn name_unless_known(&mut self, thread: i32, name: &str) {
+    pub(crate) fn name_unless_known(&mut self, thread: i32, name: &str) {
         if self.threads.get(&thread).is_none_or(|known| known.name.is_empty()) {
             self.name(thread, name);
         }

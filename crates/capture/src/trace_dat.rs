@@ -40,22 +40,22 @@ const COMMAND: &str = "trace-cmd record -e sched_switch -e sched_waking -e sched
 /// Numbers of options; those from 16 on, and `BUFFER` in other form, are of version 7 alone.
 mod option {
     pub const DONE: u16 = 0;
-    pub const CPU_STATISTICS: u16 = 2;
-    pub const BUFFER: u16 = 3;
+    pub(crate) const CPU_STATISTICS: u16 = 2;
+    pub(crate) const BUFFER: u16 = 3;
     pub const CLOCK: u16 = 4;
-    pub const CPU_COUNT: u16 = 8;
-    pub const TIME_SHIFT: u16 = 12;
-    pub const TSC_TO_NS: u16 = 14;
-    pub const HEADER_INFO: u16 = 16;
-    pub const EVENT_FORMATS: u16 = 18;
+    pub(crate) const CPU_COUNT: u16 = 8;
+    pub(crate) const TIME_SHIFT: u16 = 12;
+    pub(crate) const TSC_TO_NS: u16 = 14;
+    pub(crate) const HEADER_INFO: u16 = 16;
+    pub(crate) const EVENT_FORMATS: u16 = 18;
     pub const NAMES: u16 = 21;
     /// Not of `trace-cmd`, which passes over it: lines `thread process`.
-    pub const PROCESSES: u16 = 0x5743;
+    pub(crate) const PROCESSES: u16 = 0x5743;
     /// Likewise: [`crate::extras`].
     pub const COUNTERS: u16 = 0x5744;
     pub const FILES: u16 = 0x5745;
-    pub const HOMES: u16 = 0x5746;
-    pub const NOTES: u16 = 0x5747;
+    pub(crate) const HOMES: u16 = 0x5746;
+    pub(crate) const NOTES: u16 = 0x5747;
 }
 
 /// What a recorder has, and a file is made of.

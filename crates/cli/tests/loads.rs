@@ -1,5 +1,7 @@
 //! `compare --load`: the same comparison at several loads of the machine.
 
+use std::fs;
+
 use crate::common::Scratch;
 use serde_json::Value;
 
@@ -31,6 +33,28 @@ fn every_level_has_its_line_its_table_its_verdict_and_its_run_directory() {
     let text = lines[1].rsplit_once('(').unwrap().1.trim_end_matches(')').to_owned();
     let alone = format!("compare -m 1s1n2l4c1t -w {text} -s eevdf,rr --trials 2 --keep nothing");
     assert!(ran.out.ends_with(&scratch.run(&alone).exits_with(0).out), "the same table");
+}
+
+#[test]
+fn levels_go_on_in_their_directory_and_nothing_edited_is_taken_over() {
+    let scratch = Scratch::new();
+    let words = format!("{QUARTERS} --load 25,75 --out runs --keep run");
+    let first = scratch.run(&words).exits_with(0).out;
+    let is_trial = |name: &String| name.contains("/trials/") && name.ends_with(".json");
+    let trials: Vec<String> = scratch.files("runs").into_iter().filter(is_trial).collect();
+    assert_eq!(trials.len(), 8, "{trials:?}");
+    let path = |trial: &String| scratch.path("runs").join(trial);
+    fs::remove_file(path(&trials[0])).unwrap();
+    let written = |trial: &String| fs::metadata(path(trial)).unwrap().modified().unwrap();
+    let before = written(&trials[1]);
+    assert_eq!(scratch.run(&words).exits_with(0).out, first);
+    assert!(path(&trials[0]).is_file() && written(&trials[1]) == before, "only what was lost is run again");
+    let text = fs::read_to_string(path(&trials[1])).unwrap();
+    fs::write(path(&trials[1]), text.replace("\"events_lost\":0", "\"events_lost\":9")).unwrap();
+    scratch.run(&words).exits_with(2).complains("does not match its checksum");
+    assert_eq!(scratch.run(&format!("{words} --force")).exits_with(0).out, first);
+    scratch.write("runs/notes", "");
+    scratch.run(&words).exits_with(2).complains("holds something else");
 }
 
 #[test]

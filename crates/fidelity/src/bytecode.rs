@@ -39,7 +39,7 @@ pub enum BytecodeError {
 
 /// What was found.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Judgement {
+pub struct ProgramJudgement {
     /// Programs.
     pub programs: usize,
     /// Those that the kernel ran.
@@ -90,7 +90,7 @@ struct Left {
 ///
 /// # Errors
 /// When a program cannot be run here.
-pub fn judge(programs: &[Drawn], came: &[Came]) -> Result<Judgement, BytecodeError> {
+pub fn judge(programs: &[Drawn], came: &[Came]) -> Result<ProgramJudgement, BytecodeError> {
     let mut maps = Maps::new(1)?;
     let spec = MapSpec {
         name: "array".into(),
@@ -104,7 +104,7 @@ pub fn judge(programs: &[Drawn], came: &[Came]) -> Result<Judgement, BytecodeErr
     };
     let handle = maps.create(spec)?;
     let address = maps.get(handle).map_or(0, |map| map.address);
-    let mut judgement = Judgement { programs: programs.len(), ..Judgement::default() };
+    let mut judgement = ProgramJudgement { programs: programs.len(), ..ProgramJudgement::default() };
     for (drawn, came) in programs.iter().zip(came) {
         let kernel = match came {
             Came::Ran { returned, value } => Left { returned: *returned, value: value.clone() },

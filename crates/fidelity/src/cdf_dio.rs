@@ -16,7 +16,6 @@ use warmcore_schedulers::contention::{Cdf, ContentionError, Strategy, Variant};
 use self::machine::{Addresses, Dispatch, Geometry, LAST_COMMIT, Outcome, PAPER, Setup, variation};
 use self::workload::Accesses;
 
-/// Tasks.
 const TASKS: usize = 80;
 /// Accesses of each.
 const ACCESSES: usize = 3000;

@@ -10,6 +10,7 @@ use warmcore_fidelity::validate::judge::Agreement;
 use warmcore_fidelity::validate::plots::Plots;
 use warmcore_fidelity::validate::run;
 use warmcore_fidelity::validate::stored::{self, StoredResult};
+use warmcore_places::place::BatchConduct;
 use warmcore_places::scripted::{Answer, Script, Scripted};
 use warmcore_statistics::Design;
 
@@ -55,7 +56,8 @@ fn a_line_whose_experiment_was_not_carried_out_as_asked_is_not_measured() {
     let directory = tempfile::tempdir().unwrap();
     let (experiment, result, _) = booted(directory.path());
     let stop = Arc::new(AtomicBool::new(false));
-    let chapter = run::compare(&experiment, Some(&result), &mut Plots::default(), &stop).unwrap();
+    let conduct = BatchConduct { jobs: 2, stop };
+    let chapter = run::compare(&experiment, Some(&result), &mut Plots::default(), &conduct).unwrap();
     let said: Vec<_> =
         chapter.lines.iter().map(|line| (line.judgement.verdict, line.judgement.reason.as_str())).collect();
     // The script has no events at all: where it did as asked, that is the reason.

@@ -20,7 +20,7 @@ use crate::actions::{Actions, LOOK};
 use crate::analytic_memory::AnalyticMemory;
 use crate::background::BackgroundState;
 use crate::cache_groups::CacheGroups;
-use crate::core::{Core, Cpu, KernelParameters, NeedResched, Tracer};
+use crate::core::{Core, Cpu, KernelParameters, NeedResched};
 use crate::counters::Readings;
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Queued, Slot, TIME_LIMIT_NS};
@@ -38,6 +38,7 @@ use crate::shared_cores::SharedCores;
 use crate::sync::Objects;
 use crate::task::State;
 use crate::task_groups::TaskGroup;
+use crate::telling::Tracer;
 use crate::timers::{ClassPath, TimerId, Timers};
 use warmcore_options::MemoryChoice;
 use warmcore_trace::{End, Outcome};
@@ -50,7 +51,6 @@ const STOP_CHECK_INTERVAL: u64 = 1 << 14;
 pub(crate) enum Leave {
     /// The running task stays runnable.
     Preempted,
-    /// It yielded.
     Yielded,
     /// It blocks; its wait reason is set.
     Blocked,

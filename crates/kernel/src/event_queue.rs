@@ -162,7 +162,6 @@ impl PartialOrd for Queued {
     }
 }
 
-/// The queue.
 pub(crate) struct EventQueue {
     heap: BinaryHeap<Queued>,
     sequence: u64,
@@ -211,7 +210,7 @@ impl EventQueue {
     }
 
     /// Time of a CPU's slot, if it is set.
-    pub fn slot_time_ns(&self, slot: Slot, cpu: CpuId) -> Option<u64> {
+    pub(crate) fn slot_time_ns(&self, slot: Slot, cpu: CpuId) -> Option<u64> {
         let key = self.slots[cpu.index()][slot as usize];
         (key != NEVER).then_some(key >> (CPU_BITS + CLASS_BITS))
     }

@@ -44,6 +44,7 @@ mod sync;
 mod task;
 mod task_groups;
 mod task_profiles;
+mod telling;
 mod timers;
 
 pub use crate::core::{Core, KernelParameters, NeedResched};

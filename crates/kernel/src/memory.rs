@@ -237,7 +237,7 @@ impl Side {
 
     /// Percent of a message's lines that this side waits for: 27 to 33 % the sender of a pipe, 24 to 28 % that of a socket, between
     /// LLCs (as above).
-    pub fn lines_percent(self) -> u64 {
+    pub(crate) fn lines_percent(self) -> u64 {
         match self {
             Side::Sender => 30,
             Side::Receiver => 70,

@@ -255,7 +255,7 @@ impl Pages {
     }
 
     /// The same of all private memory of a task that has no policy of its own.
-    pub fn private_shares(&self, task: usize) -> &[f64] {
+    pub(crate) fn private_shares(&self, task: usize) -> &[f64] {
         &self.private_shares[task * self.nodes..(task + 1) * self.nodes]
     }
 
@@ -266,7 +266,7 @@ impl Pages {
     }
 
     /// Whether some of what a task uses is marked.
-    pub fn uses_marked(&self, task: usize) -> bool {
+    pub(crate) fn uses_marked(&self, task: usize) -> bool {
         self.uses(task).iter().any(|used| self.region(used.region).marked > 0.0)
     }
 
@@ -381,7 +381,7 @@ impl Pages {
     }
 
     /// Who touched the pages of a region last, as a user sees it who is on a node.
-    pub fn last_touch(&self, used: Use, here: u32, last_here: u32) -> LastTouch {
+    pub(crate) fn last_touch(&self, used: Use, here: u32, last_here: u32) -> LastTouch {
         let region = self.region(used.region);
         let share = |held: f64| (held * region.scale / region.size.max(1.0)).clamp(0.0, 1.0);
         let own = share(region.by_user[used.user as usize]);
@@ -400,7 +400,7 @@ impl Pages {
     }
 
     /// A user has touched pages in hint faults: it is the one who touched them last.
-    pub fn note_touch(&mut self, used: Use, here: u32, pages: f64) {
+    pub(crate) fn note_touch(&mut self, used: Use, here: u32, pages: f64) {
         let region = &mut self.regions[used.region.index()];
         let pages = pages.min(region.size);
         region.scale *= 1.0 - pages / region.size.max(1.0);
@@ -415,7 +415,7 @@ impl Pages {
     }
 
     /// Pages of a region that a user touched last.
-    pub fn held_by(&self, region: RegionId, user: u32) -> f64 {
+    pub(crate) fn held_by(&self, region: RegionId, user: u32) -> f64 {
         let region = self.region(region);
         region.by_user[user as usize] * region.scale
     }
@@ -458,7 +458,6 @@ fn needs_of(workload: &Workload, task: &Task) -> Vec<Need> {
     needs
 }
 
-/// No node.
 pub(crate) const NO_NODE: u32 = u32::MAX;
 
 #[cfg(test)]

@@ -131,12 +131,12 @@ impl Again {
         calls
     }
 
-    pub fn grant(&mut self, cpu: CpuId, calls: u32, free_at_ns: u64) {
+    pub(crate) fn grant(&mut self, cpu: CpuId, calls: u32, free_at_ns: u64) {
         (self.cpu, self.calls, self.free_at_ns) = (cpu, calls, free_at_ns);
     }
 
     /// When the lock is free for a call on this CPU, if it is one of those that were granted. Any other call ends them.
-    pub fn take_for(&mut self, cpu: CpuId) -> Option<u64> {
+    pub(crate) fn take_for(&mut self, cpu: CpuId) -> Option<u64> {
         let granted = self.calls > 0 && self.cpu == cpu;
         self.calls = if granted { self.calls - 1 } else { 0 };
         granted.then_some(self.free_at_ns)

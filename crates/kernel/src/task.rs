@@ -62,15 +62,11 @@ pub(crate) enum WaitReason {
     Lock(u32),
     /// A condition variable.
     Condition(u32),
-    /// A barrier.
     Barrier(u32),
     /// A resume by another task.
     Resume,
-    /// A semaphore.
     Semaphore(u32),
-    /// Space in a channel.
     ChannelSpace(u32),
-    /// Data in a channel.
     ChannelData(u32),
     /// To be served on a list.
     ListServed(u32),

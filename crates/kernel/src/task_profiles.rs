@@ -69,12 +69,12 @@ impl<'a> TaskProfiles<'a> {
     }
 
     /// The profile of a template outside of phases that have one of their own.
-    pub fn of_template(&self, template: u32) -> usize {
+    pub(crate) fn of_template(&self, template: u32) -> usize {
         self.profiles[template as usize]
     }
 
     /// The profile of a template in a phase.
-    pub fn in_phase(&self, template: u32, phase: u32) -> usize {
+    pub(crate) fn in_phase(&self, template: u32, phase: u32) -> usize {
         let of_phases = &self.phase_profiles[template as usize];
         let found = of_phases.binary_search_by_key(&phase, |(phase, _)| *phase);
         found.map_or(self.profiles[template as usize], |position| of_phases[position].1)

@@ -38,7 +38,6 @@ const UNLISTED: [&str; 3] = [CHECKSUMS, ENVIRONMENT, REPORT];
 /// SHA-256 by file, relative to the run directory.
 pub(crate) type Sums = BTreeMap<String, String>;
 
-/// The file of a trial.
 pub(crate) fn trial_file(trial: &str) -> String {
     format!("{TRIALS}/{trial}.json")
 }
@@ -76,7 +75,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// When a file cannot be read or the list not be written.
-    pub fn write_checksums(&self) -> Result<(), FileError> {
+    pub(crate) fn write_checksums(&self) -> Result<(), FileError> {
         let mut sums = Sums::new();
         for name in self.files()?.into_iter().filter(|name| is_listed(name)) {
             let sum = files::sha256_of_file(&self.path().join(&name))?;

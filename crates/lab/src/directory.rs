@@ -54,11 +54,11 @@ pub(crate) fn is_of_a_column(name: &str) -> bool {
     })
 }
 /// Name of the file with versions.
-pub const VERSIONS: &str = "versions.json";
+pub(crate) const VERSIONS: &str = "versions.json";
 /// Name of the directory of trials.
 pub const TRIALS: &str = "trials";
 /// Name of the directory of what guests were like.
-pub const GUESTS: &str = "guests";
+pub(crate) const GUESTS: &str = "guests";
 /// Name of the directory of what this computer was like.
 pub(crate) const HOST: &str = "host";
 /// Name of the file that the kernel's events were recorded into, of a run that was made of them.
@@ -66,9 +66,9 @@ pub const RECORDING: &str = "recording.dat";
 /// Directory of what recorders say of a recording that was made into a run.
 pub(crate) const RECORDED: &str = "recorded";
 /// Name of the directory of what commands printed.
-pub const OUTPUTS: &str = "outputs";
+pub(crate) const OUTPUTS: &str = "outputs";
 /// Name of the table of trials.
-pub const TRIAL_TABLE: &str = "trials.parquet";
+pub(crate) const TRIAL_TABLE: &str = "trials.parquet";
 /// Name of the directory of traces.
 pub const TRACE: &str = "trace";
 /// Name of the file of loss counts.
@@ -78,18 +78,18 @@ pub const ORACLE: &str = "oracle.json";
 /// Name of the file of what assumed costs do to the verdict.
 pub const SENSITIVITY: &str = "sensitivity.json";
 /// Name of the verdict's document.
-pub const VERDICT: &str = "verdict.json";
+pub(crate) const VERDICT: &str = "verdict.json";
 /// Name of the verdict's text.
-pub const VERDICT_TEXT: &str = "verdict.txt";
+pub(crate) const VERDICT_TEXT: &str = "verdict.txt";
 /// Name of the inventory of the host.
-pub const ENVIRONMENT: &str = "environment.json";
+pub(crate) const ENVIRONMENT: &str = "environment.json";
 /// Name of the report. It shows the environment, so it differs as that does.
 pub const REPORT: &str = "report.html";
 /// Name of the list of checksums.
-pub const CHECKSUMS: &str = "checksums.sha256";
+pub(crate) const CHECKSUMS: &str = "checksums.sha256";
 
 /// What every version of the experiment's schema begins with.
-pub const EXPERIMENT_SCHEMA_PREFIX: &str = "warmcore-experiment-";
+pub(crate) const EXPERIMENT_SCHEMA_PREFIX: &str = "warmcore-experiment-";
 
 /// Why a run directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -261,7 +261,7 @@ impl RunDirectory {
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn trace_directory(&self, trial: &str) -> Result<PathBuf, FileError> {
+    pub(crate) fn trace_directory(&self, trial: &str) -> Result<PathBuf, FileError> {
         let path = self.path.join(TRACE).join(trial);
         if path.exists() {
             fs::remove_dir_all(&path).at("remove", &path)?;

@@ -15,7 +15,7 @@ use warmcore_options::RunOptions;
 use warmcore_places::place::Place;
 use warmcore_schedulers::{SchedulerSpec, ScxProgram, TunableInfo, TunableKind};
 use warmcore_statistics::Design;
-use warmcore_topology::Machine;
+use warmcore_topology::{Machine, SPLIT_MIX_STEP, split_mix};
 use warmcore_workload::Workload;
 
 use crate::builder::ExperimentBuilder;
@@ -71,6 +71,7 @@ pub struct Experiment {
 
 /// Why an experiment makes no sense.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ExperimentError {
     /// There is no scheduler.
     #[error("an experiment needs at least one scheduler")]
@@ -83,23 +84,13 @@ pub enum ExperimentError {
     SameSchedulerTwice(String),
     /// The baseline is not among the schedulers.
     #[error("baseline {index} is not among the {count} schedulers")]
-    NoBaseline {
-        /// Index asked for.
-        index: usize,
-        /// Number of schedulers.
-        count: usize,
-    },
+    NoBaseline { index: usize, count: usize },
     /// A scheduler that keeps threads together in LLCs, and nothing known about the LLCs.
     #[error(
         "`{scheduler}` keeps threads in the LLC they fit into, but machine `{machine}` says nothing about its LLCs; give \
          it caches (`[[cache]]`), or name a preset as its `base`"
     )]
-    UnknownLlcs {
-        /// The scheduler.
-        scheduler: String,
-        /// The machine.
-        machine: String,
-    },
+    UnknownLlcs { scheduler: String, machine: String },
 }
 
 impl Experiment {
@@ -136,6 +127,12 @@ impl Experiment {
             }
         }
         Ok(())
+    }
+
+    /// How many trials it is.
+    #[must_use]
+    pub fn trial_count(&self) -> usize {
+        self.schedulers.len() * self.seeds.len()
     }
 
     /// The machine of a scheduler's column.
@@ -215,7 +212,7 @@ impl Experiment {
 
 /// A scheduler with every tunable as it is on a machine with so many CPUs, as [`SchedulerSpec::parse`] reads it.
 #[must_use]
-pub fn resolved_text(spec: &SchedulerSpec, cpus: usize) -> String {
+pub(crate) fn resolved_text(spec: &SchedulerSpec, cpus: usize) -> String {
     if spec.program().is_some() {
         return spec.to_string();
     }
@@ -330,9 +327,8 @@ impl ExperimentRecord {
         hash
     }
 
-    /// Index of the baseline.
     #[must_use]
-    pub fn baseline_index(&self) -> Option<usize> {
+    pub(crate) fn baseline_index(&self) -> Option<usize> {
         self.schedulers.iter().position(|scheduler| scheduler.label == self.baseline)
     }
 }
@@ -423,12 +419,7 @@ impl ProgramRecord {
 /// and seeds of one experiment do not depend on how many there are. Cut to 53 bits, which JSON readers keep exactly.
 #[must_use]
 pub fn trial_seeds(seed: u64, count: u32) -> Vec<u64> {
-    let mix = |index: u64| {
-        let mut z = seed.wrapping_add((index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) >> 11
-    };
+    let mix = |index: u64| split_mix(seed.wrapping_add((index + 1).wrapping_mul(SPLIT_MIX_STEP))) >> 11;
     (0..u64::from(count)).map(mix).collect()
 }
 

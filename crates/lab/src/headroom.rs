@@ -192,7 +192,7 @@ const MOST_COMMANDS: usize = 4;
 
 /// A placement as what an administrator types: one command where all threads have the same CPUs, otherwise one for each thread.
 #[must_use]
-pub fn as_commands(threads: &[PinnedThread]) -> String {
+pub(crate) fn as_commands(threads: &[PinnedThread]) -> String {
     let mut lists: Vec<(&str, Vec<&str>)> = Vec::new();
     for thread in threads {
         match lists.iter_mut().find(|(cpus, _)| *cpus == thread.cpus) {

@@ -18,13 +18,13 @@ pub const HOST: &str = "host";
 
 /// Why a text stands for nothing.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum LoadError {
     /// An input cannot be read.
     #[error("cannot read {path}: {source}", path = path.display())]
     Read {
         /// The file, or `standard input`.
         path: PathBuf,
-        /// Why.
         source: io::Error,
     },
     /// It is no machine.
@@ -33,19 +33,13 @@ pub enum LoadError {
     /// This computer, or a snapshot of one, cannot be understood.
     #[error("{reason}")]
     System {
-        /// Why.
         reason: String,
         /// Whether it is this computer.
         live: bool,
     },
     /// It is no workload.
     #[error("{}{source}", prefix(text, source))]
-    Workload {
-        /// As it was given.
-        text: String,
-        /// Why.
-        source: Box<WorkloadError>,
-    },
+    Workload { text: String, source: Box<WorkloadError> },
     /// There are no such kernel threads.
     #[error("{0}")]
     Background(String),
@@ -57,12 +51,7 @@ pub enum LoadError {
     Scheduler(String),
     /// These are no memory profiles.
     #[error("{path}: {reason}", path = path.display())]
-    Profiles {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Profiles { path: PathBuf, reason: String },
     /// A memory profile is to be assumed where no memory is modelled.
     #[error("--assume-profile has no effect here: {0}")]
     NoMemory(&'static str),
@@ -201,7 +190,7 @@ fn fitted(machine: Machine, model: Option<&str>) -> Machine {
 
 /// What is to be known of a machine whose costs are those of no CPU model.
 #[must_use]
-pub fn generic_costs(machine: &Machine) -> Option<String> {
+pub(crate) fn generic_costs(machine: &Machine) -> Option<String> {
     warmcore_topology::has_generic_costs(machine).then(|| {
         format!(
             "costs of {} are generic, not those of a CPU model: `{}@PRESET` takes a preset's",
@@ -359,7 +348,7 @@ pub fn schedulers(lists: &[String]) -> Result<Vec<SchedulerSpec>, LoadError> {
 /// circumstances, whose lists of CPUs and workloads have commas of their own, so does what names no scheduler. Every other part begins
 /// a new one.
 #[must_use]
-pub fn split_schedulers(list: &str) -> Vec<String> {
+pub(crate) fn split_schedulers(list: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let names_scheduler = |part: &str| {
         let name = part.split([':', '@']).next().unwrap_or_default().trim();

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use warmcore_options::{RunOptions, TraceLevel};
-use warmcore_places::place::{Conduct, OperationUse, PlaceError, Report, Request, Run, Trouble};
+use warmcore_places::place::{BatchConduct, OperationUse, PlaceError, Report, Request, Run, Trouble};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{
     ApplicationOutcome, End, Event, Outcome, RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId,
@@ -62,7 +62,7 @@ pub enum TrialError {
 impl TrialError {
     /// Whether it says something of one scheduler only: trials of others can still be had.
     #[must_use]
-    pub fn is_of_one_scheduler(&self) -> bool {
+    pub(crate) fn is_of_one_scheduler(&self) -> bool {
         matches!(self, Self::Place(error) if error.trouble == Trouble::Scheduler)
     }
 
@@ -259,7 +259,7 @@ pub fn rerun_trial<S: Sink + Send>(
     let sink = Mutex::new(Some(sink));
     let result = Mutex::new(None);
     let asked = Request { options, ..request(experiment, scheduler, number) };
-    let conduct = Conduct { jobs: 1, stop: Arc::clone(stop) };
+    let conduct = BatchConduct { jobs: 1, stop: Arc::clone(stop) };
     experiment.place.run(&[asked], &conduct, &|_, run| {
         let made = run.and_then(|run| match taken(&sink) {
             Some(sink) => {

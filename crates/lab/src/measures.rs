@@ -118,15 +118,15 @@ fn least_of(unit: Unit) -> f64 {
 }
 
 /// Name of the measure of elapsed time.
-pub const ELAPSED: &str = "elapsed_ns";
+pub(crate) const ELAPSED: &str = "elapsed_ns";
 /// Name of the measure of hackbench's own time.
-pub const HACKBENCH: &str = "hackbench_time_ns";
+pub(crate) const HACKBENCH: &str = "hackbench_time_ns";
 /// Name of the measure of work done.
 pub const WORK: &str = "work_ns";
 /// Name of the measure of tasks that were left waiting.
-pub const NEVER_RAN_AGAIN: &str = "never_ran_again";
+pub(crate) const NEVER_RAN_AGAIN: &str = "never_ran_again";
 /// Name of the measure of fairness.
-pub const DEVIATION: &str = "cpu_share_deviation";
+pub(crate) const DEVIATION: &str = "cpu_share_deviation";
 
 /// Rates per second of simulated time: name, the metric that is counted, title.
 const RATES: [(&str, &str, &str); 4] = [
@@ -469,19 +469,19 @@ fn tail(measure: &str) -> Option<(&str, f64)> {
 
 /// The mean of what a measure is a high percentile of.
 #[must_use]
-pub fn mean_beside(measure: &str) -> Option<String> {
+pub(crate) fn mean_beside(measure: &str) -> Option<String> {
     tail(measure).map(|(of, _)| format!("{of}_mean_ns"))
 }
 
 /// Events that a high percentile must be one of; `fewest`, or as many as have one above it. Nothing for other measures.
 #[must_use]
-pub fn events_needed(measure: &str, fewest: f64) -> Option<f64> {
+pub(crate) fn events_needed(measure: &str, fewest: f64) -> Option<f64> {
     tail(measure).map(|(_, above)| fewest.max((1.0 / above).round()))
 }
 
 /// How many events a high percentile of a trial is one of, where that is known.
 #[must_use]
-pub fn events_behind(measure: &str, trial: &Trial) -> Option<f64> {
+pub(crate) fn events_behind(measure: &str, trial: &Trial) -> Option<f64> {
     let (of, _) = tail(measure)?;
     let count = |name: &str| trial.measure(name);
     match of {

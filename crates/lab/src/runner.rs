@@ -20,21 +20,19 @@ use crate::trial::Trial;
 
 /// Why not all trials were finished.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum RunError {
     /// A trial failed.
     #[error("trial {trial} of {scheduler} failed: {source}")]
     Trial {
-        /// Label of the scheduler.
         scheduler: String,
         /// Number of the trial, from 0.
         trial: usize,
-        /// Why.
         source: TrialError,
     },
     /// The caller asked to stop. What is finished is in the run directory.
     #[error("interrupted; {finished} of {total} trials had finished")]
     Interrupted {
-        /// Number of finished trials.
         finished: usize,
         /// Number of trials of the experiment.
         total: usize,
@@ -88,7 +86,7 @@ pub fn run(
     conduct: &Conduct<'_>,
 ) -> Result<Finished, RunError> {
     let record = experiment.record();
-    let total = experiment.schedulers.len() * experiment.seeds.len();
+    let total = experiment.trial_count();
     let mut results: BTreeMap<usize, Result<Trial, RunError>> = BTreeMap::new();
     let mut keep = None;
     if let Some(directory) = directory {
@@ -126,7 +124,7 @@ pub fn run(
         ran.lock().unwrap_or_else(PoisonError::into_inner).push((position, result, seconds));
         flow
     };
-    let means = place::Conduct { jobs: conduct.jobs, stop: Arc::clone(&conduct.stop) };
+    let means = place::BatchConduct { jobs: conduct.jobs, stop: Arc::clone(&conduct.stop) };
     if !requests.is_empty() {
         experiment.place.run(&requests, &means, &take)?;
     }
@@ -209,7 +207,7 @@ fn in_order(
     results: BTreeMap<usize, Result<Trial, RunError>>,
     experiment: &Experiment,
 ) -> Result<Vec<Vec<Trial>>, RunError> {
-    let total = experiment.schedulers.len() * experiment.seeds.len();
+    let total = experiment.trial_count();
     let mut trials = Vec::with_capacity(total);
     for result in results.into_values() {
         match result {

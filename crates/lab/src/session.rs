@@ -29,43 +29,23 @@ use crate::verdict::{self, ComparisonDocument};
 
 /// Why a run directory does not give its experiment back.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ResumeError {
     /// A file is not what this version writes.
     #[error("{file}: {reason}")]
-    Invalid {
-        /// Path of the file.
-        file: String,
-        /// What is wrong.
-        reason: String,
-    },
+    Invalid { file: String, reason: String },
     /// A file has another version of its format than the one this program knows.
     #[error("{file} has the schema {found}; this version reads {}", experiment::SCHEMA)]
-    Schema {
-        /// Path of the file.
-        file: String,
-        /// Its schema.
-        found: String,
-    },
+    Schema { file: String, found: String },
     /// The directory was written by another version, whose results cannot be mixed with this one's.
     #[error("the run was started by version {found}, this is version {TOOL_VERSION}")]
-    Version {
-        /// The other version.
-        found: String,
-    },
+    Version { found: String },
     /// The machine or workload in the directory is not the one the experiment was recorded with.
     #[error("{file} was changed since the run was started")]
-    Changed {
-        /// Path of the file.
-        file: String,
-    },
+    Changed { file: String },
     /// The program of a scheduler is not the one that the run was started with.
     #[error("`{scheduler}` is not what the run was started with: {what}")]
-    Program {
-        /// The scheduler.
-        scheduler: String,
-        /// What is another.
-        what: String,
-    },
+    Program { scheduler: String, what: String },
     /// The directory was written by another build, whose results may be others.
     #[error("the run was started by another build of this program, whose results may differ")]
     Build,

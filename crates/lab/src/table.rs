@@ -22,7 +22,7 @@ use crate::time_split::CAUSES;
 use crate::trial::{SCHEMA, Trial, TrialEnd};
 
 /// What a row is about.
-struct Row<'a> {
+struct RowSubject<'a> {
     /// Hash of the experiment.
     run: &'a str,
     /// The scheduler with every tunable.
@@ -56,57 +56,57 @@ pub fn trials_in_memory(
 }
 
 /// Where a column's values come from, and of which type they are.
-enum Column {
-    Text(for<'a> fn(&Row<'a>) -> &'a str),
-    Integer(fn(&Row<'_>) -> u64),
+enum TableColumn {
+    Text(for<'a> fn(&RowSubject<'a>) -> &'a str),
+    Integer(fn(&RowSubject<'_>) -> u64),
     /// Nanoseconds of a cause of [`CAUSES`], by its position.
     Cause(usize),
     /// Numbers, or nothing where the trial has no such value.
-    Number(fn(&Row<'_>) -> Option<f64>),
+    Number(fn(&RowSubject<'_>) -> Option<f64>),
 }
 
 /// The columns with their names, which readers rely on: what a trial is, where its time went (`time_*_ns`, equal in all rows of a
 /// trial), and the metric.
-fn columns() -> Vec<(String, Column)> {
+fn columns() -> Vec<(String, TableColumn)> {
     let named =
-        |columns: Vec<(&'static str, Column)>| columns.into_iter().map(|(name, column)| (name.to_owned(), column));
+        |columns: Vec<(&'static str, TableColumn)>| columns.into_iter().map(|(name, column)| (name.to_owned(), column));
     let causes =
-        CAUSES.iter().enumerate().map(|(index, cause)| (format!("time_{}_ns", cause.name), Column::Cause(index)));
+        CAUSES.iter().enumerate().map(|(index, cause)| (format!("time_{}_ns", cause.name), TableColumn::Cause(index)));
     named(of_trials()).chain(causes).chain(named(of_metrics())).collect()
 }
 
-fn of_trials() -> Vec<(&'static str, Column)> {
+fn of_trials() -> Vec<(&'static str, TableColumn)> {
     vec![
-        ("run", Column::Text(|row| row.run)),
-        ("machine", Column::Text(|row| &row.record.machine.source)),
-        ("workload", Column::Text(|row| &row.record.workload.source)),
-        ("place", Column::Text(|row| &row.record.place)),
-        ("scheduler", Column::Text(|row| &row.trial.scheduler)),
-        ("tunables", Column::Text(|row| row.tunables)),
-        ("trial", Column::Integer(|row| row.trial.trial as u64)),
-        ("seed", Column::Integer(|row| row.trial.seed)),
+        ("run", TableColumn::Text(|row| row.run)),
+        ("machine", TableColumn::Text(|row| &row.record.machine.source)),
+        ("workload", TableColumn::Text(|row| &row.record.workload.source)),
+        ("place", TableColumn::Text(|row| &row.record.place)),
+        ("scheduler", TableColumn::Text(|row| &row.trial.scheduler)),
+        ("tunables", TableColumn::Text(|row| row.tunables)),
+        ("trial", TableColumn::Integer(|row| row.trial.trial as u64)),
+        ("seed", TableColumn::Integer(|row| row.trial.seed)),
         (
             "end",
-            Column::Text(|row| match row.trial.end {
+            TableColumn::Text(|row| match row.trial.end {
                 TrialEnd::AllExited => "all_exited",
                 TrialEnd::Stopped => "stopped",
                 TrialEnd::TimeLimit => "time_limit",
             }),
         ),
-        ("engine_events", Column::Integer(|row| row.trial.engine_events)),
-        ("events_lost", Column::Integer(|row| row.trial.events_lost)),
+        ("engine_events", TableColumn::Integer(|row| row.trial.engine_events)),
+        ("events_lost", TableColumn::Integer(|row| row.trial.events_lost)),
     ]
 }
 
-fn of_metrics() -> Vec<(&'static str, Column)> {
+fn of_metrics() -> Vec<(&'static str, TableColumn)> {
     vec![
-        ("metric", Column::Text(|row| &row.measure.name)),
-        ("unit", Column::Text(|row| row.measure.unit.name())),
-        ("value", Column::Number(|row| row.measure.value(row.trial))),
+        ("metric", TableColumn::Text(|row| &row.measure.name)),
+        ("unit", TableColumn::Text(|row| row.measure.unit.name())),
+        ("value", TableColumn::Number(|row| row.measure.value(row.trial))),
     ]
 }
 
-impl Column {
+impl TableColumn {
     fn kind(&self, name: &str) -> Result<Type, ParquetError> {
         let (physical, repetition) = match self {
             Self::Text(_) => (PhysicalType::BYTE_ARRAY, Repetition::REQUIRED),
@@ -119,7 +119,7 @@ impl Column {
             .build()
     }
 
-    fn values(&self, rows: &[Row<'_>]) -> Values {
+    fn values(&self, rows: &[RowSubject<'_>]) -> Values {
         match self {
             Self::Text(value) => Values::Text(rows.iter().map(|row| value(row).to_owned()).collect()),
             Self::Integer(value) => Values::Integer(rows.iter().map(value).collect()),
@@ -131,7 +131,7 @@ impl Column {
         }
     }
 
-    fn write(&self, rows: &[Row<'_>], writer: &mut ColumnWriter<'_>) -> Result<(), ParquetError> {
+    fn write(&self, rows: &[RowSubject<'_>], writer: &mut ColumnWriter<'_>) -> Result<(), ParquetError> {
         match (self.values(rows), writer) {
             (Values::Text(values), ColumnWriter::ByteArrayColumnWriter(writer)) => {
                 let values: Vec<ByteArray> = values.into_iter().map(|value| value.into_bytes().into()).collect();
@@ -162,11 +162,11 @@ fn rows<'a>(
     record: &'a ExperimentRecord,
     measures: &'a [Measure],
     trials: &'a [Vec<Trial>],
-) -> Vec<Row<'a>> {
-    let mut rows: Vec<Row<'a>> = Vec::new();
+) -> Vec<RowSubject<'a>> {
+    let mut rows: Vec<RowSubject<'a>> = Vec::new();
     for (scheduler, trials) in record.schedulers.iter().zip(trials) {
         let tunables = scheduler.resolved.as_str();
-        let of_trial = |trial| measures.iter().map(move |measure| Row { run, tunables, record, trial, measure });
+        let of_trial = |trial| measures.iter().map(move |measure| RowSubject { run, tunables, record, trial, measure });
         rows.extend(trials.iter().flat_map(of_trial));
     }
     rows
@@ -176,7 +176,7 @@ fn rows<'a>(
 ///
 /// # Errors
 /// When the file cannot be written.
-pub fn write_trials(
+pub(crate) fn write_trials(
     path: &Path,
     record: &ExperimentRecord,
     measures: &[Measure],

@@ -213,7 +213,7 @@ pub fn of_trials(labels: &[String], baseline: usize, trials: &[Vec<Trial>]) -> O
 }
 
 /// The same with gaps that explain a verdict: its measure, the results of all schedulers in it, and how trials belong together.
-pub fn explaining(
+pub(crate) fn explaining(
     labels: &[String],
     baseline: usize,
     trials: &[Vec<Trial>],

@@ -43,11 +43,11 @@ pub const SCHEMA: &str = "warmcore-comparison-2";
 
 /// Why there is no verdict.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum VerdictError {
     /// The metric asked for is not one of this workload's.
     #[error("there is no metric `{name}` for this workload; {}", among(.similar, *.known))]
     NoSuchMetric {
-        /// What was asked for.
         name: String,
         /// Those with a similar name, or some if none is similar, in order of name.
         similar: Vec<String>,
@@ -59,16 +59,11 @@ pub enum VerdictError {
     Pattern(String),
     /// The metric needs events, and none are recorded.
     #[error("metric `{name}` follows from events, but nothing is recorded")]
-    NotRecorded {
-        /// The metric.
-        name: String,
-    },
+    NotRecorded { name: String },
     /// A measure was not a number: a fault of this program.
     #[error("measure `{measure}` of {scheduler}: {source}")]
     Statistics {
-        /// Name of the measure.
         measure: String,
-        /// Label of the scheduler.
         scheduler: String,
         /// What is wrong with it.
         source: StatisticsError,
@@ -289,7 +284,7 @@ pub fn conclude_experiment(
 ///
 /// # Errors
 /// When it does not, or will not.
-pub fn check_metric(metric: Option<&str>, trace: TraceLevel, workload: &Workload) -> Result<(), VerdictError> {
+pub(crate) fn check_metric(metric: Option<&str>, trace: TraceLevel, workload: &Workload) -> Result<(), VerdictError> {
     if let Some(metric) = metric {
         host_measures::asked(metric).map_err(VerdictError::Pattern)?;
     }

@@ -17,7 +17,7 @@ use crate::server::{Server, Stopped};
 
 /// What to start, and before what.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct CaptureRequest<'a> {
     /// The loader.
     pub program: &'a Path,
     /// Its arguments.
@@ -68,36 +68,22 @@ impl Capture {
 
 /// Why there is nothing to run.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum LoaderError {
     /// It cannot be started.
     #[error("`{program}` cannot be started: {source}")]
-    Start {
-        /// The loader.
-        program: String,
-        /// Why.
-        source: io::Error,
-    },
+    Start { program: String, source: io::Error },
     /// The system forbids what is needed.
     #[error("system calls of `{program}` cannot be answered here: {what}: {source}")]
-    Forbidden {
-        /// The loader.
-        program: String,
-        /// What was tried.
-        what: &'static str,
-        /// The system's answer.
-        source: io::Error,
-    },
+    Forbidden { program: String, what: &'static str, source: io::Error },
     /// It ended before it attached a scheduler.
     #[error(
         "`{program}` ended ({status}) before it attached a scheduler{}; it said last: {said}",
         not_modelled(missing)
     )]
     Ended {
-        /// The loader.
         program: String,
-        /// How.
         status: String,
-        /// Its last lines.
         said: String,
         /// What it had asked for that is not modelled.
         missing: Vec<Need>,
@@ -105,49 +91,26 @@ pub enum LoaderError {
     /// It did not attach a scheduler in time.
     #[error("`{program}` has not attached a scheduler within {seconds} s; it said last: {said}")]
     Hangs {
-        /// The loader.
         program: String,
         /// How long it was waited for.
         seconds: u64,
-        /// Its last lines.
         said: String,
     },
     /// It prints without an end.
     #[error("`{program}` prints without an end, and has attached no scheduler; it said last: {said}")]
-    Floods {
-        /// The loader.
-        program: String,
-        /// Its last lines.
-        said: String,
-    },
+    Floods { program: String, said: String },
     /// What it loads cannot be run.
     #[error("`{program}`: {source}")]
-    Object {
-        /// The loader.
-        program: String,
-        /// Why.
-        source: ObjectError,
-    },
+    Object { program: String, source: ObjectError },
     /// The files of the machine cannot be written.
     #[error("the files that loaders read of the machine cannot be written: {source}")]
-    Files {
-        /// Why.
-        source: io::Error,
-    },
+    Files { source: io::Error },
     /// Machines whose CPUs have gaps in their numbers.
     #[error("`{program}` needs a machine whose CPUs are numbered without gaps; {machine} has others")]
-    Numbers {
-        /// The loader.
-        program: String,
-        /// The machine.
-        machine: String,
-    },
+    Numbers { program: String, machine: String },
     /// Only one kind of computer can do it.
     #[error("`{program}` can be run on x86-64 computers only")]
-    Architecture {
-        /// The loader.
-        program: String,
-    },
+    Architecture { program: String },
 }
 
 /// In words.
@@ -161,7 +124,7 @@ fn not_modelled(missing: &[Need]) -> String {
 /// # Errors
 /// When it cannot be started, ends, hangs, or loads what cannot be run.
 #[cfg(target_arch = "x86_64")]
-pub fn capture(request: &Request<'_>) -> Result<Capture, LoaderError> {
+pub fn capture(request: &CaptureRequest<'_>) -> Result<Capture, LoaderError> {
     Ok(crate::start(request, || Ok(()))?.capture)
 }
 
@@ -171,7 +134,7 @@ type Begun = (Server, Box<Host>, Stopped);
 
 /// Starts a loader and answers it until it attaches.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn begin(request: &Request<'_>, seal: impl FnOnce() -> io::Result<()>) -> Result<Begun, LoaderError> {
+pub fn begin(request: &CaptureRequest<'_>, seal: impl FnOnce() -> io::Result<()>) -> Result<Begun, LoaderError> {
     let program = request.program.display().to_string();
     if request.machine.cpus().any(|cpu| request.machine.os_index(cpu) != cpu.0) {
         return Err(LoaderError::Numbers { program, machine: request.machine.name().to_owned() });
@@ -184,6 +147,6 @@ pub(crate) fn begin(request: &Request<'_>, seal: impl FnOnce() -> io::Result<()>
 /// # Errors
 /// Always: this computer is of a kind whose system calls are not known here.
 #[cfg(not(target_arch = "x86_64"))]
-pub fn capture(request: &Request<'_>) -> Result<Capture, LoaderError> {
+pub fn capture(request: &CaptureRequest<'_>) -> Result<Capture, LoaderError> {
     Err(LoaderError::Architecture { program: request.program.display().to_string() })
 }

@@ -39,7 +39,7 @@ mod waits;
 #[cfg(target_arch = "x86_64")]
 mod worker;
 
-pub use capture::{Capture, LoaderError, Paths, Request, capture};
+pub use capture::{Capture, CaptureRequest, LoaderError, Paths, capture};
 pub use files::MachineFiles;
 pub use kernel::{KernelError, TargetKernel};
 #[cfg(target_arch = "x86_64")]

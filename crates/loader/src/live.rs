@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use warmcore_scx::bytecode::{Host, Moment, UserSpace};
 
-use crate::capture::{Capture, LoaderError, Request};
+use crate::capture::{Capture, CaptureRequest, LoaderError};
 use crate::output::Output;
 use crate::process::Call;
 use crate::server::{Server, Stopped};
@@ -46,7 +46,7 @@ pub struct Attached {
 ///
 /// # Errors
 /// As [`capture`](crate::capture), and when this process cannot be sealed.
-pub fn start(request: &Request<'_>, seal: impl FnOnce() -> io::Result<()>) -> Result<Attached, LoaderError> {
+pub fn start(request: &CaptureRequest<'_>, seal: impl FnOnce() -> io::Result<()>) -> Result<Attached, LoaderError> {
     let (server, host, stopped) = crate::capture::begin(request, seal)?;
     match stopped {
         Stopped::Attached(call, capture) => {

@@ -85,7 +85,7 @@ impl Mounts {
     ///
     /// # Errors
     /// The system's reason.
-    pub fn try_out(&self) -> io::Result<()> {
+    pub(crate) fn try_out(&self) -> io::Result<()> {
         // SAFETY: the new process makes system calls only, and ends.
         let child = unsafe { libc::fork() };
         if child == 0 {

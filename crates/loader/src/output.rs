@@ -65,7 +65,7 @@ impl Output {
     }
 
     /// Whether there is no end to it.
-    pub fn is_too_long(&self) -> bool {
+    pub(crate) fn is_too_long(&self) -> bool {
         self.bytes > MOST_BYTES
     }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use warmcore_topology::{CpuId, Machine};
+use warmcore_topology::{CpuId, Machine, SPLIT_MIX_STEP, split_mix};
 
 use crate::process::{Call, Process};
 
@@ -159,7 +159,7 @@ impl Owner {
                 let mut bytes = Vec::new();
                 while (bytes.len() as u64) < second.min(MOST) {
                     asked.random += 1;
-                    bytes.extend_from_slice(&mixed(asked.random).to_le_bytes());
+                    bytes.extend_from_slice(&split_mix(asked.random.wrapping_mul(SPLIT_MIX_STEP)).to_le_bytes());
                 }
                 bytes.truncate(second.min(MOST) as usize);
                 call.write(first, &bytes)?;
@@ -193,12 +193,4 @@ fn locked_memory(call: &Call) -> io::Result<Result<i64, i32>> {
 
 fn number_at(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |number, &byte| number << 8 | u32::from(byte))
-}
-
-/// SplitMix64.
-fn mixed(count: u64) -> u64 {
-    let mut mixed = count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ mixed >> 31
 }

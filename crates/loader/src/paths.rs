@@ -33,7 +33,7 @@ pub const CALLS: [i64; 20] = [
 ];
 
 /// Those that are looked at where mounts show the machine: what would change something, and what opens the accounts of CPU time.
-pub const WHERE_MOUNTED: [i64; 11] = [
+pub(crate) const WHERE_MOUNTED: [i64; 11] = [
     libc::SYS_open,
     libc::SYS_openat,
     libc::SYS_mkdir,

@@ -47,7 +47,7 @@ pub struct Call {
 
 impl Call {
     /// One that this process makes, and that nobody waits for.
-    pub fn of_this_process() -> Self {
+    pub(crate) fn of_this_process() -> Self {
         Self { thread: std::process::id(), ..Self::default() }
     }
 
@@ -79,7 +79,7 @@ impl Call {
     }
 
     /// Signals that wait for the caller.
-    pub fn pending_signals(&self) -> u64 {
+    pub(crate) fn pending_signals(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread)).unwrap_or_default();
         let of = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
         let mask = |name| of(name).and_then(|mask| u64::from_str_radix(mask, 16).ok()).unwrap_or(0);
@@ -258,7 +258,7 @@ impl Process {
     }
 
     /// Whether a call still waits for its answer: its thread may be gone, or have been told something by a signal.
-    pub fn still_waits(&self, call: &Call) -> bool {
+    pub(crate) fn still_waits(&self, call: &Call) -> bool {
         // SAFETY: the kernel reads a number.
         unsafe { libc::ioctl(self.listener.as_raw_fd(), IS_VALID, &raw const call.id) == 0 }
     }
@@ -272,14 +272,14 @@ impl Process {
     }
 
     /// Lets a call through as it is.
-    pub fn let_through(&self, call: &Call) {
+    pub(crate) fn let_through(&self, call: &Call) {
         let answer = Answer { id: call.id, value: 0, error: 0, flags: CONTINUE };
         // SAFETY: as above.
         unsafe { libc::ioctl(self.listener.as_raw_fd(), SEND, &raw const answer) };
     }
 
     /// Answers a call with a descriptor of the process's own for this file.
-    pub fn answer_with(&self, call: &Call, file: BorrowedFd<'_>) {
+    pub(crate) fn answer_with(&self, call: &Call, file: BorrowedFd<'_>) {
         let add = AddDescriptor {
             id: call.id,
             flags: ADD_AND_SEND,
@@ -294,7 +294,7 @@ impl Process {
     }
 
     /// Gives the process a descriptor of its own for this file, before its call is answered.
-    pub fn add_descriptor(&self, call: &Call, file: BorrowedFd<'_>) -> Option<u32> {
+    pub(crate) fn add_descriptor(&self, call: &Call, file: BorrowedFd<'_>) -> Option<u32> {
         let add = AddDescriptor {
             id: call.id,
             flags: 0,
@@ -308,7 +308,7 @@ impl Process {
 
     /// Makes reads of the clock system calls: without it a process reads the clock from memory that the kernel maps for it (the vDSO), and nobody
     /// learns of it. Its functions are replaced by the calls that they stand for.
-    pub fn hide_clock(&self, call: &Call) -> io::Result<()> {
+    pub(crate) fn hide_clock(&self, call: &Call) -> io::Result<()> {
         const STANDS_FOR: [(&str, i64); 5] = [
             ("__vdso_getcpu", libc::SYS_getcpu),
             ("__vdso_clock_gettime", libc::SYS_clock_gettime),
@@ -339,7 +339,7 @@ impl Process {
     }
 
     /// Its first thread, as calls name it.
-    pub fn first_thread(&self) -> u32 {
+    pub(crate) fn first_thread(&self) -> u32 {
         self.child.id()
     }
 
@@ -389,7 +389,7 @@ impl Process {
     }
 
     /// Whether the process itself has ended.
-    pub fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         self.child.try_wait().is_ok_and(|status| status.is_some())
     }
 

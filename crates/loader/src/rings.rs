@@ -12,7 +12,7 @@ use crate::process::{Call, Process};
 const PAGE: u64 = 4096;
 
 /// Whether a ring buffer holds something that its reader has not read; `None` for what is none.
-pub fn holds_something(host: &Host, handle: u64) -> Option<bool> {
+pub(crate) fn holds_something(host: &Host, handle: u64) -> Option<bool> {
     let map = host.maps.get(handle).filter(|map| map.spec.kind == MapKind::RingBuffer)?;
     let memory = &host.maps.memory;
     Some(memory.load_u64(map.address) != memory.load_u64(map.address + PAGE))

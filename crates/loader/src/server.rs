@@ -24,7 +24,7 @@ use warmcore_bpf::btf::Btf;
 use warmcore_scx::bytecode::{Host, Moment, Need, ObjectError, ProgramId, Programs};
 use warmcore_topology::{CpuId, Machine};
 
-use crate::capture::{Capture, LoaderError, Paths, Request};
+use crate::capture::{Capture, CaptureRequest, LoaderError, Paths};
 use crate::kernel::TargetKernel;
 use crate::namespace::Mounts;
 use crate::output::Output;
@@ -141,7 +141,7 @@ pub(crate) struct Server {
 
 /// Starts the loader, has this process sealed, and answers the loader until it attaches.
 pub(crate) fn begin(
-    request: &Request<'_>,
+    request: &CaptureRequest<'_>,
     seal: impl FnOnce() -> io::Result<()>,
 ) -> Result<(Server, Box<Host>, Stopped), LoaderError> {
     let program = request.program.display().to_string();
@@ -255,7 +255,7 @@ impl Server {
     }
 
     /// Why there is no scheduler, of a loader that did not attach one.
-    pub(crate) fn refuse(mut self, request: &Request<'_>, stopped: &Stopped) -> LoaderError {
+    pub(crate) fn refuse(mut self, request: &CaptureRequest<'_>, stopped: &Stopped) -> LoaderError {
         let program = request.program.display().to_string();
         let status = self.process.end();
         let said = self.output.borrow_mut().last_words();

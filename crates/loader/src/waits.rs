@@ -359,7 +359,7 @@ impl Waits {
     }
 
     /// Whether a thread waits for something.
-    pub fn are_held(&self) -> bool {
+    pub(crate) fn are_held(&self) -> bool {
         !self.held.is_empty()
     }
 

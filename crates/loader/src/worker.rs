@@ -36,45 +36,28 @@ pub struct Limits {
 
 /// Why work came to no end of its own.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum WorkerError {
     /// There is no process for it.
     #[error("no process can be had for it: cannot {what}: {source}")]
-    Start {
-        /// What was tried.
-        what: &'static str,
-        /// The system's answer.
-        source: io::Error,
-    },
+    Start { what: &'static str, source: io::Error },
     /// Its code did what the processor refuses.
     #[error("its process was ended by {signal} at address 0x{at:x}{}", and_said(.said))]
     Crashed {
-        /// The signal's name.
         signal: String,
         /// Address of the instruction, which is the same in this process.
         at: u64,
-        /// What it said last.
         said: String,
     },
     /// It ended otherwise.
     #[error("its process ended ({how}){}", and_said(.said))]
-    Died {
-        /// How.
-        how: String,
-        /// What it said last.
-        said: String,
-    },
+    Died { how: String, said: String },
     /// It took too much memory, or asked for too much.
     #[error("its process needs more than {} MiB of memory", .limit_bytes >> 20)]
-    Memory {
-        /// What it may have.
-        limit_bytes: u64,
-    },
+    Memory { limit_bytes: u64 },
     /// It took too long.
     #[error("its process has taken {seconds} s of CPU time without coming to an end")]
-    Cpu {
-        /// What it may have.
-        seconds: u64,
-    },
+    Cpu { seconds: u64 },
     /// It waits for what does not come.
     #[error("its process has taken no CPU time for {seconds} s and has not come to an end")]
     Waits {

@@ -13,8 +13,8 @@ use assembler::*;
 use loaders::*;
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_loader::{
-    Capture, Limits, LoaderError, MachineFiles, Outbox, Paths, Request, Sandbox, TargetKernel, WorkerError, capture,
-    work_apart,
+    Capture, CaptureRequest, Limits, LoaderError, MachineFiles, Outbox, Paths, Sandbox, TargetKernel, WorkerError,
+    capture, work_apart,
 };
 use warmcore_schedulers::{Bytecode, SchedulerSpec, bytecode_trial, simulate};
 use warmcore_testing::skip;
@@ -366,7 +366,7 @@ fn a_program_that_cannot_be_started_is_an_error() {
     for (program, reason) in [("/nowhere/scx_lavd", "No such file"), ("/etc/passwd", "ermission denied")] {
         let timeout = Duration::from_secs(10);
         let files = MachineFiles::new(&machine(), &kernel).unwrap();
-        let request = Request {
+        let request = CaptureRequest {
             program: Path::new(program),
             arguments: &[],
             machine: &machine(),

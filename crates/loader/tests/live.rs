@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use assembler::*;
 use loaders::*;
 use warmcore_kernel::{Setup, SimulationError};
-use warmcore_loader::{MachineFiles, Paths, Request, TargetKernel, start};
+use warmcore_loader::{CaptureRequest, MachineFiles, Paths, TargetKernel, start};
 use warmcore_schedulers::{Bytecode, bytecode_trial};
 use warmcore_testing::skip;
 use warmcore_trace::{Event, Outcome};
@@ -280,7 +280,7 @@ fn live_trial(loader: &str) -> Result<(Outcome, Vec<Event>), SimulationError> {
     let (machine, workload) = (machine(), workload("spin:-n12,-d1s"));
     let timeout = Duration::from_secs(60);
     let files = MachineFiles::new(&machine, &kernel).unwrap();
-    let request = Request {
+    let request = CaptureRequest {
         program: &program,
         arguments: &arguments,
         machine: &machine,

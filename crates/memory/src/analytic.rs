@@ -182,7 +182,7 @@ impl Analytic {
     ///
     /// # Panics
     /// See [`Analytic::new`].
-    pub fn with_replacement(
+    pub(crate) fn with_replacement(
         machine: &Machine,
         profiles: &[Profile],
         replacement: Replacement,
@@ -257,23 +257,13 @@ impl Analytic {
         self.cpus[cpu.index()].rate.x
     }
 
-    /// Nanoseconds per instruction of the CPU's task, by share.
-    pub fn ns_per_instruction(&self, cpu: CpuId) -> [f64; TimeShare::COUNT] {
-        self.cpus[cpu.index()].rate.ns
-    }
-
-    /// Events per instruction of the CPU's task.
-    pub fn events_per_instruction(&self, cpu: CpuId) -> [f64; MemoryEvent::COUNT] {
-        self.cpus[cpu.index()].components.events
-    }
-
     /// Instructions per nanosecond of a profile, alone and warm on a CPU of capacity 1024.
     pub fn nominal_rate(&self, profile: usize) -> f64 {
         self.profiles[profile].nominal
     }
 
     /// Whether a task with the profile touches memory beyond an L1.
-    pub fn profile_touches_memory(&self, profile: usize) -> bool {
+    pub(crate) fn profile_touches_memory(&self, profile: usize) -> bool {
         self.profiles[profile].touches_memory
     }
 
@@ -338,24 +328,13 @@ impl Analytic {
         self.lines_in(task, tasks::Level::Llc, llc, now_ns)
     }
 
-    /// Lines that a task holds in a private L2, shared classes included.
-    pub fn l2_lines(&self, task: u32, core: u32, now_ns: u64) -> f64 {
-        let l2 = self.hierarchy.l2_of_core[core as usize];
-        l2.map_or(0.0, |l2| self.lines_in(task, tasks::Level::L2, l2, now_ns))
-    }
-
     /// Bandwidth equations solved, and how many of them did not settle (the last factors were kept).
     pub fn bandwidth_solutions(&self) -> (u64, u64) {
         (self.bandwidth.solved, self.bandwidth.not_converged)
     }
 
-    /// Bytes per nanosecond read from and written to a node's memory at the last solution.
-    pub fn node_bandwidth(&self, node: usize) -> f64 {
-        self.bandwidth.node_use(node)
-    }
-
     /// Latency of memory of `home` for a CPU at the present load.
-    pub fn memory_latency_ns(&self, cpu: CpuId, home: usize) -> f64 {
+    pub(crate) fn memory_latency_ns(&self, cpu: CpuId, home: usize) -> f64 {
         let (node, llc) = (self.geometry.node[cpu.index()], self.geometry.llc[cpu.index()]);
         let factor = self.bandwidth.factor(node, llc, home) * self.bandwidth.near_factor(cpu.0);
         self.hierarchy.memory_ns[node as usize][home] * factor

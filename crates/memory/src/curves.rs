@@ -124,12 +124,12 @@ impl Curves {
     }
 
     /// Lines of all classes.
-    pub fn total_lines(&self) -> f64 {
+    pub(crate) fn total_lines(&self) -> f64 {
         self.total_lines
     }
 
     /// Touches per instruction of all classes.
-    pub fn total_touches(&self) -> f64 {
+    pub(crate) fn total_touches(&self) -> f64 {
         self.total_touches
     }
 
@@ -139,7 +139,7 @@ impl Curves {
     }
 
     /// A window so short that F and m still grow and fall in proportion to it.
-    pub fn shortest_window(&self) -> f64 {
+    pub(crate) fn shortest_window(&self) -> f64 {
         let fastest = self.classes[..self.count].iter().map(|curve| curve.lambda).fold(0.0, f64::max);
         if fastest > 0.0 { 0.002 / fastest } else { 0.0 }
     }
@@ -171,7 +171,7 @@ impl Curves {
 
     /// m(n) of each class.
     #[inline]
-    pub fn class_misses(&self, n: f64) -> PerClass {
+    pub(crate) fn class_misses(&self, n: f64) -> PerClass {
         let mut misses = [0.0; MAX_CLASSES];
         for (miss, curve) in misses.iter_mut().zip(&self.classes[..self.count]) {
             *miss = curve.at(n).1;
@@ -180,7 +180,7 @@ impl Curves {
     }
 
     /// F(n) of each class.
-    pub fn class_footprints(&self, n: f64) -> PerClass {
+    pub(crate) fn class_footprints(&self, n: f64) -> PerClass {
         let mut lines = [0.0; MAX_CLASSES];
         for (line, curve) in lines.iter_mut().zip(&self.classes[..self.count]) {
             *line = curve.at(n).0;

@@ -128,72 +128,33 @@ pub struct Counters {
 
 /// Counters that no profile follows from.
 #[derive(Clone, PartialEq, Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum FitError {
     /// A number out of its range.
     #[error("{field} is {value}; it must be {allowed}")]
-    Range {
-        /// Which.
-        field: String,
-        /// Its value.
-        value: f64,
-        /// What is possible.
-        allowed: &'static str,
-    },
+    Range { field: String, value: f64, allowed: &'static str },
     /// Too few cache sizes.
     #[error("{count} cache sizes are too few; give misses at two or more, such as those of the L1, the L2 and the LLC")]
-    TooFewPoints {
-        /// How many.
-        count: usize,
-    },
+    TooFewPoints { count: usize },
     /// A capacity that is not sets × ways × line.
     #[error("{capacity} bytes are not a whole number of sets of {ways} lines of {line} bytes; mend capacity or ways")]
-    NoCache {
-        /// Capacity.
-        capacity: u64,
-        /// Ways.
-        ways: u32,
-        /// Line size.
-        line: u32,
-    },
+    NoCache { capacity: u64, ways: u32, line: u32 },
     /// One size twice.
     #[error("the capacity of {capacity} bytes appears twice; keep one of the points, or their mean")]
-    DuplicateCapacity {
-        /// Capacity.
-        capacity: u64,
-    },
+    DuplicateCapacity { capacity: u64 },
     /// More misses with more cache.
     #[error(
         "{more} misses per 1000 instructions with {larger} bytes, but {less} with {smaller}: a larger cache that misses \
          more cannot be described; were both measured with the same work?"
     )]
-    NotFalling {
-        /// Smaller capacity.
-        smaller: u64,
-        /// Its misses.
-        less: f64,
-        /// Larger capacity.
-        larger: u64,
-        /// Its misses.
-        more: f64,
-    },
-    /// More misses than touches.
+    NotFalling { smaller: u64, less: f64, larger: u64, more: f64 },
     #[error("{mpki} misses per 1000 instructions of {touches} touches; touches_per_ki must be larger")]
-    MoreMissesThanTouches {
-        /// Misses.
-        mpki: f64,
-        /// Touches.
-        touches: f64,
-    },
+    MoreMissesThanTouches { mpki: f64, touches: f64 },
     /// No time is left for the core.
     #[error(
         "{stall} of {cycles} cycles per 1000 instructions are stalls, which leaves less than 0.05 cycles per instruction"
     )]
-    AllStalls {
-        /// Stall cycles.
-        stall: f64,
-        /// All cycles.
-        cycles: f64,
-    },
+    AllStalls { stall: f64, cycles: f64 },
     /// Sharing whose write fraction cannot be told.
     #[error(
         "the splits do not say how many of the shared touches write: state sharing.write_fraction, cross_read_mpki, or \

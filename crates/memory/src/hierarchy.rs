@@ -114,7 +114,7 @@ impl Hierarchy {
     /// [`Hierarchy::assumed`] says so. More is taken to be a slip. Lines of one size are modelled: the shortest of the machine, that of
     /// the caches next to the cores; a cache with longer ones counts as one of its size with short ones.
     pub fn new(machine: &Machine) -> Result<Self, HierarchyError> {
-        let mut reader = Reader { machine, line_bytes: line_bytes(machine)?, assumed: Vec::new() };
+        let mut reader = HierarchyReader { machine, line_bytes: line_bytes(machine)?, assumed: Vec::new() };
         let l1 = reader.l1()?;
         let (l2, l2_of_core) = reader.l2()?;
         let llc = reader.llc()?;
@@ -216,13 +216,13 @@ fn loaded_latency(machine: &Machine) -> Vec<(f64, Vec<(f64, f64)>)> {
 /// At most one part in so many of a stated size is cut off to make whole sets.
 const MOST_CUT_OFF: u64 = 1_000;
 
-struct Reader<'a> {
+struct HierarchyReader<'a> {
     machine: &'a Machine,
     line_bytes: u32,
     assumed: Vec<String>,
 }
 
-impl Reader<'_> {
+impl HierarchyReader<'_> {
     fn or_assume(&mut self, what: &str, value: Option<u32>, assumed: u32) -> u32 {
         value.unwrap_or_else(|| {
             self.assume(format!("{what}: {assumed}"));

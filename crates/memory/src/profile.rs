@@ -154,35 +154,19 @@ pub struct ProfileError {
 
 /// What is wrong with a profile.
 #[derive(Clone, PartialEq, Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ProfileProblem {
     /// A number outside of its range, NaN included.
     #[error("{field} is {value}, but must be {allowed}")]
-    Range {
-        /// Which number.
-        field: &'static str,
-        /// Its value.
-        value: f64,
-        /// What would be possible.
-        allowed: &'static str,
-    },
+    Range { field: &'static str, value: f64, allowed: &'static str },
     /// Home shares that are not shares of one whole.
     #[error("the home shares sum to {sum}, not to 1")]
-    HomeSum {
-        /// Their sum.
-        sum: f64,
-    },
+    HomeSum { sum: f64 },
     /// More touches than instructions.
     #[error("its classes touch {sum} lines per instruction in all; at most 1 is possible")]
-    TouchSum {
-        /// Sum over the classes.
-        sum: f64,
-    },
-    /// Too many classes.
+    TouchSum { sum: f64 },
     #[error("it has {count} classes, at most {MAX_CLASSES} are possible; merge similar ones")]
-    TooManyClasses {
-        /// How many.
-        count: usize,
-    },
+    TooManyClasses { count: usize },
     /// No class at all.
     #[error("it has no classes; a task without memory accesses has one tiny class")]
     NoClasses,
@@ -274,12 +258,12 @@ impl Profile {
     }
 
     /// Whether any class is shared.
-    pub fn has_shared_classes(&self) -> bool {
+    pub(crate) fn has_shared_classes(&self) -> bool {
         self.classes.iter().any(Class::is_shared)
     }
 
     /// Core cycles per instruction, the ceiling taken into account.
-    pub fn core_cpi(&self) -> f64 {
+    pub(crate) fn core_cpi(&self) -> f64 {
         self.ipc_ceiling.map_or(self.cpi0, |ceiling| self.cpi0.max(1.0 / ceiling))
     }
 }

@@ -170,11 +170,6 @@ impl CurveTable {
         self.max_window
     }
 
-    /// See [`Curves::total_lines`].
-    pub fn total_lines(&self) -> f64 {
-        self.total_lines
-    }
-
     /// F(n) and m(n).
     #[inline]
     pub fn at(&self, n: f64) -> (f64, f64) {
@@ -197,13 +192,13 @@ impl CurveTable {
 
     /// F by class.
     #[inline]
-    pub fn class_lines(&self, cell: Cell) -> PerClass {
+    pub(crate) fn class_lines(&self, cell: Cell) -> PerClass {
         mix(&self.points[cell.point].0, &self.points[cell.point + 1].0, cell.part)
     }
 
     /// m by class.
     #[inline]
-    pub fn class_misses(&self, cell: Cell) -> PerClass {
+    pub(crate) fn class_misses(&self, cell: Cell) -> PerClass {
         mix(&self.points[cell.point].1, &self.points[cell.point + 1].1, cell.part)
     }
 }
@@ -231,14 +226,14 @@ impl FateTable {
 
     /// Chances after `n` instructions that a line was not touched.
     #[inline]
-    pub fn untouched(&self, n: f64) -> PerClass {
+    pub(crate) fn untouched(&self, n: f64) -> PerClass {
         let (point, part) = self.grid.locate(n);
         mix(&self.points[point].0, &self.points[point + 1].0, part)
     }
 
     /// Chances after `n` instructions that a line was not written.
     #[inline]
-    pub fn unwritten(&self, n: f64) -> PerClass {
+    pub(crate) fn unwritten(&self, n: f64) -> PerClass {
         let (point, part) = self.grid.locate(n);
         mix(&self.points[point].1, &self.points[point + 1].1, part)
     }

@@ -101,14 +101,14 @@ impl Check {
 
 /// What an experiment found.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Outcome {
+pub struct SuiteOutcome {
     /// Demands.
     pub checks: Vec<Check>,
     /// All values.
     pub points: Vec<Point>,
 }
 
-impl Outcome {
+impl SuiteOutcome {
     /// Demands that the largest of `error` over the points of a quantity is at most `bound`.
     fn demand_worst(&mut self, metric: &str, quantity: &str, bound: f64, error: fn(&Point) -> f64) {
         let points = self.points.iter().filter(|point| point.quantity == quantity);
@@ -133,7 +133,7 @@ impl Outcome {
 
 /// Why an experiment could not be run.
 #[derive(Clone, PartialEq, Debug, Error)]
-pub enum ValidateError {
+pub enum SuiteError {
     /// The exact level refused.
     #[error("exact level: {0}")]
     Exact(#[from] ExactError),
@@ -147,43 +147,55 @@ pub enum ValidateError {
 
 /// An experiment of the suite.
 #[derive(Clone, Copy)]
-pub struct Experiment {
+pub struct SuiteExperiment {
     /// The specification's name: `X1`.
     pub id: &'static str,
     /// What is done.
     pub summary: &'static str,
-    run: fn(Effort) -> Result<Outcome, ValidateError>,
+    run: fn(Effort) -> Result<SuiteOutcome, SuiteError>,
 }
 
-impl Experiment {
+impl SuiteExperiment {
     /// Runs it.
     ///
     /// # Errors
     /// If a level refuses one of the suite's own machines or profiles.
-    pub fn run(&self, effort: Effort) -> Result<Outcome, ValidateError> {
+    pub fn run(&self, effort: Effort) -> Result<SuiteOutcome, SuiteError> {
         (self.run)(effort)
     }
 }
 
 /// All experiments, in the specification's order: one level against the other, then the model against measurements.
-pub const EXPERIMENTS: [Experiment; 17] = [
-    Experiment { id: "X1", summary: "solo mixtures, 0.25 to 4 times their size, 8 to 16 ways", run: single::solo },
-    Experiment { id: "X2", summary: "2 to 8 co-runners of one LLC, steady", run: single::co_runners },
-    Experiment { id: "X3", summary: "tasks join, leave and return", run: time::transients },
-    Experiment { id: "X4", summary: "3 tasks share a CPU in slices of 0.25 to 4 ms", run: time::slices },
-    Experiment { id: "X5", summary: "migration every 0.1 to 10 ms", run: time::migrations },
-    Experiment { id: "X6", summary: "sharing groups of 2 to 32 threads over 1 to 8 LLCs", run: sharing::groups },
-    Experiment { id: "X7", summary: "a sharing set larger than the LLC", run: sharing::larger_than_llc },
-    Experiment { id: "X8", summary: "2 to 64 threads write one line", run: queue::hot_line },
-    Experiment { id: "X9", summary: "streams from local and remote memory", run: rates::bandwidth },
-    Experiment { id: "X10", summary: "pairs of sibling threads", run: rates::siblings },
-    Experiment { id: "X11", summary: "random placements of mixed workloads", run: placement::placements },
-    Experiment { id: "X12", summary: "one line in 16 or 64 against all", run: soundness::sampling },
-    Experiment { id: "X13", summary: "equal results: threads, instruction sets, reruns", run: soundness::determinism },
-    Experiment { id: "X14", summary: "nothing is lost: events, work, lines", run: soundness::conservation },
-    Experiment { id: "P1", summary: "hand-offs of a line on presets, against measurements", run: published::transfers },
-    Experiment { id: "P2", summary: "loaded memory on presets, against measurements", run: published::loaded_memory },
-    Experiment { id: "P11", summary: "reload of a 2 MiB L2 after a migration", run: published::reload },
+pub const EXPERIMENTS: [SuiteExperiment; 17] = [
+    SuiteExperiment { id: "X1", summary: "solo mixtures, 0.25 to 4 times their size, 8 to 16 ways", run: single::solo },
+    SuiteExperiment { id: "X2", summary: "2 to 8 co-runners of one LLC, steady", run: single::co_runners },
+    SuiteExperiment { id: "X3", summary: "tasks join, leave and return", run: time::transients },
+    SuiteExperiment { id: "X4", summary: "3 tasks share a CPU in slices of 0.25 to 4 ms", run: time::slices },
+    SuiteExperiment { id: "X5", summary: "migration every 0.1 to 10 ms", run: time::migrations },
+    SuiteExperiment { id: "X6", summary: "sharing groups of 2 to 32 threads over 1 to 8 LLCs", run: sharing::groups },
+    SuiteExperiment { id: "X7", summary: "a sharing set larger than the LLC", run: sharing::larger_than_llc },
+    SuiteExperiment { id: "X8", summary: "2 to 64 threads write one line", run: queue::hot_line },
+    SuiteExperiment { id: "X9", summary: "streams from local and remote memory", run: rates::bandwidth },
+    SuiteExperiment { id: "X10", summary: "pairs of sibling threads", run: rates::siblings },
+    SuiteExperiment { id: "X11", summary: "random placements of mixed workloads", run: placement::placements },
+    SuiteExperiment { id: "X12", summary: "one line in 16 or 64 against all", run: soundness::sampling },
+    SuiteExperiment {
+        id: "X13",
+        summary: "equal results: threads, instruction sets, reruns",
+        run: soundness::determinism,
+    },
+    SuiteExperiment { id: "X14", summary: "nothing is lost: events, work, lines", run: soundness::conservation },
+    SuiteExperiment {
+        id: "P1",
+        summary: "hand-offs of a line on presets, against measurements",
+        run: published::transfers,
+    },
+    SuiteExperiment {
+        id: "P2",
+        summary: "loaded memory on presets, against measurements",
+        run: published::loaded_memory,
+    },
+    SuiteExperiment { id: "P11", summary: "reload of a 2 MiB L2 after a migration", run: published::reload },
 ];
 
 #[cfg(test)]
@@ -207,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_check_without_measurements_does_not_hold() {
-        let mut outcome = Outcome::default();
+        let mut outcome = SuiteOutcome::default();
         outcome.demand_worst("m", "nothing", 1.0, Point::difference);
         outcome.demand_mean("m", "nothing", 1.0, Point::difference);
         assert!(outcome.checks.iter().all(|check| !check.holds()));

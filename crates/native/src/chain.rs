@@ -1,5 +1,7 @@
 //! Chains of dependent loads through a region of memory: the address of each is what the one before read.
 
+use warmcore_topology::{SPLIT_MIX_STEP, split_mix};
+
 /// Bytes of a cache line, and of a link.
 const LINE: usize = 64;
 
@@ -23,10 +25,8 @@ impl Chain {
         let mut links: Vec<Link> = (0..lines as u32).map(Link).collect();
         let mut state = 0_u64;
         for last in (1..lines).rev() {
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut random = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            random = (random ^ (random >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            links.swap(last, ((random ^ (random >> 31)) % last as u64) as usize);
+            state = state.wrapping_add(SPLIT_MIX_STEP);
+            links.swap(last, (split_mix(state) % last as u64) as usize);
         }
         Self { links, at: 0 }
     }

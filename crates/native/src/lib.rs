@@ -9,9 +9,9 @@
 //! switch a thread that is due before it sleeps.
 //!
 //! Differences from the simulation, each counted in [`NativeOutcome::warnings`] where a workload meets it:
-//! - Processes are threads of this process unless [`Options::processes`] says otherwise: address spaces are not separate.
-//! - Start CPUs have no effect; task groups only where [`Options::groups`] says how to join them.
-//! - Data groups and memory profiles are memory of their sizes where [`Options::own_memory`] asks for it, and nothing otherwise.
+//! - Processes are threads of this process unless [`NativeOptions::processes`] says otherwise: address spaces are not separate.
+//! - Start CPUs have no effect; task groups only where [`NativeOptions::groups`] says how to join them.
+//! - Data groups and memory profiles are memory of their sizes where [`NativeOptions::own_memory`] asks for it, and nothing otherwise.
 //! - Nice values, policies and slices that the kernel refuses stay as they were.
 //! - Pipes hold whole pages, and sockets what the kernel gives them.
 //! - A `Memory` step touches real memory, which takes the place of as much of the `Run` after it.
@@ -19,7 +19,7 @@
 //! Threads that are bound from their beginning have their affinity from who creates them (`start`). With a warm-up
 //! ([`Workload::warm_up_ns`](warmcore_workload::Workload::warm_up_ns)) CPU times and samples are of what comes after it (`window`).
 //!
-//! Deadlocks are not detected: use [`Options::time_limit_ns`]. Whatever a task waits for ends when the run is stopped:
+//! Deadlocks are not detected: use [`NativeOptions::time_limit_ns`]. Whatever a task waits for ends when the run is stopped:
 //! blocked system calls are interrupted with `SIGURG`, for which the first run installs a handler that does nothing,
 //! for the life of the process. A run may also raise the soft limit of open files.
 //!
@@ -49,5 +49,5 @@ pub use costs::{IdleWakeups, Sleeper, measure_costs, sleep_on_idle_cpu};
 pub use error::NativeError;
 pub use heap::SharedHeap;
 pub use multiply::measure_multiply_add_ps;
-pub use run::{Ended, NativeOutcome, Options, TaskOutcome, run};
+pub use run::{Ended, NativeOptions, NativeOutcome, TaskOutcome, run};
 pub use spin::{Calibration, calibrate};

@@ -11,7 +11,6 @@ use warmcore_workload::{Task, Workload};
 
 use crate::sync::locked;
 
-/// A page.
 const PAGE: usize = 4096;
 /// Least private memory of a task that has some: so much that it weighs more than what threads of a process share anyway.
 const LEAST_PRIVATE: u64 = 800 << 10;

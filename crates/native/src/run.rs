@@ -23,7 +23,7 @@ use crate::window::warm_up_ns;
 
 /// How a workload is run.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct NativeOptions {
     /// Ends the run after this time even if the workload states a longer one or none.
     pub time_limit_ns: Option<u64>,
     /// Ends the run soon after it becomes true: for signal handlers.
@@ -118,7 +118,7 @@ const INTERRUPT_NS: u64 = 2_000_000;
 /// # Errors
 /// Workloads that [`Workload::check`] refuses, affinities without a CPU of this host, and system calls that fail: too
 /// many threads or open files. All threads have ended when this returns.
-pub fn run(workload: &Workload, options: &Options) -> Result<NativeOutcome, NativeError> {
+pub fn run(workload: &Workload, options: &NativeOptions) -> Result<NativeOutcome, NativeError> {
     workload.check()?;
     if let Some(program) = workload.command.first() {
         return Err(NativeError::Command(program.clone()));
@@ -168,7 +168,7 @@ enum Action {
 }
 
 /// Creates and releases tasks at their times; returns when the run is to end, and why.
-fn launch(shared: &Arc<Shared>, options: &Options) -> Ended {
+fn launch(shared: &Arc<Shared>, options: &NativeOptions) -> Ended {
     let mut actions: Vec<(u64, Action)> = Vec::new();
     for (index, task) in shared.workload.tasks.iter().enumerate() {
         let template = TaskTemplateId(index as u32);
@@ -393,7 +393,7 @@ fn check_affinities(workload: &Workload, host: &Host) -> Result<(), NativeError>
 }
 
 /// What is known before the run not to be as the workload asks.
-fn warnings_before(workload: &Workload, options: &Options) -> Vec<Warning> {
+fn warnings_before(workload: &Workload, options: &NativeOptions) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let mut warn =
         |what: &str, consequence: &str| add_warning(&mut warnings, what.to_owned(), consequence.to_owned(), 1);

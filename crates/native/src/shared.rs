@@ -13,7 +13,7 @@ use crate::clock::now_ns;
 use crate::error::NativeError;
 use crate::host::Host;
 use crate::memory::SharedMemory;
-use crate::run::{Options, TaskOutcome};
+use crate::run::{NativeOptions, TaskOutcome};
 use crate::spin::Calibration;
 use crate::sync::{Barrier, List, Lock, Semaphore, WaitQueue, flags, locked};
 use crate::window::Before;
@@ -145,7 +145,7 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn new(
         workload: &Workload,
-        options: &Options,
+        options: &NativeOptions,
         channels: Vec<Channel>,
         host: Host,
         calibration: Calibration,

@@ -1,17 +1,17 @@
 //! Processes of a workload as processes: a program of its own, because its heap is shared and its children are forgotten.
 
-use warmcore_native::{Ended, NativeOutcome, Options, SharedHeap, run};
+use warmcore_native::{Ended, NativeOptions, NativeOutcome, SharedHeap, run};
 use warmcore_workload::Workload;
 
 #[global_allocator]
 static HEAP: SharedHeap = SharedHeap::new();
 
 fn outcome(workload: &Workload) -> NativeOutcome {
-    let options = Options {
+    let options = NativeOptions {
         processes: Some(&HEAP),
         time_limit_ns: Some(20_000_000_000),
         work_is_cpu_time: true,
-        ..Options::default()
+        ..NativeOptions::default()
     };
     run(workload, &options).unwrap()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use warmcore_native::{Calibration, Ended, NativeError, NativeOutcome, Options, run};
+use warmcore_native::{Calibration, Ended, NativeError, NativeOptions, NativeOutcome, run};
 use warmcore_workload::results::{parse_hackbench, parse_schbench};
 use warmcore_workload::{
     Affinity, BarrierWait, ChannelKind, ProcessId, ProgramBuilder, Step, Task, TaskTemplateId, TimerMode, Workload,
@@ -11,8 +11,8 @@ use warmcore_workload::{
 };
 
 /// A loop so slow that work takes next to no time.
-fn quick() -> Options {
-    Options { calibration: Some(Calibration { iterations_per_ms: 1_000 }), ..Options::default() }
+fn quick() -> NativeOptions {
+    NativeOptions { calibration: Some(Calibration { iterations_per_ms: 1_000 }), ..NativeOptions::default() }
 }
 
 fn outcome(workload: &Workload) -> NativeOutcome {
@@ -59,7 +59,7 @@ fn pairs_exchange_every_message() {
 fn what_a_generator_warns_of_is_no_departure_of_the_run() {
     let workload = warmcore_workload::from_generator("schbench:-m1,-t1,-F1,-n1,-r1").unwrap();
     assert!(!workload.warnings.is_empty(), "schbench without -L");
-    let options = Options { time_limit_ns: Some(20_000_000), ..Options::default() };
+    let options = NativeOptions { time_limit_ns: Some(20_000_000), ..NativeOptions::default() };
     let outcome = warmcore_native::run(&workload, &options).unwrap();
     assert_eq!(outcome.warnings, []);
 }
@@ -285,7 +285,7 @@ fn a_task_may_stop_the_workload() {
 #[test]
 fn time_limits_and_stop_flags_end_endless_workloads() {
     let spinners = from_generator("spin:-n2,-d1h").unwrap();
-    let limited = Options { time_limit_ns: Some(20_000_000), ..quick() };
+    let limited = NativeOptions { time_limit_ns: Some(20_000_000), ..quick() };
     let outcome = run(&spinners, &limited).unwrap();
     assert_eq!((outcome.ended, outcome.tasks.len()), (Ended::TimeLimit, 2));
     assert!(outcome.tasks.iter().all(|task| !task.completed && task.cpu_ns > 0));
@@ -296,7 +296,7 @@ fn time_limits_and_stop_flags_end_endless_workloads() {
         std::thread::sleep(std::time::Duration::from_millis(30));
         setter.store(true, std::sync::atomic::Ordering::Relaxed);
     });
-    let outcome = run(&spinners, &Options { stop: Some(flag), ..quick() }).unwrap();
+    let outcome = run(&spinners, &NativeOptions { stop: Some(flag), ..quick() }).unwrap();
     assert_eq!(outcome.ended, Ended::Interrupted);
     interrupter.join().unwrap();
 }
@@ -382,7 +382,7 @@ fn tasks_start_at_their_time_and_private_timers_do_not_mix() {
 #[test]
 fn the_example_files_run() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads");
-    let options = Options { time_limit_ns: Some(60_000_000), ..quick() };
+    let options = NativeOptions { time_limit_ns: Some(60_000_000), ..quick() };
     let mut count = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
@@ -411,11 +411,11 @@ fn a_task_joins_its_group_where_it_is_said_how() {
     let text = r#"{"tasks": {"a": {"loop": 1, "run": 5, "taskgroup": "/a"}}}"#;
     let workload = from_rtapp("groups", text, &warmcore_workload::Options::default()).unwrap();
     let group = workload.tasks[0].group.unwrap().index();
-    let options = Options { groups: vec![path.clone(); group + 1], ..Options::default() };
+    let options = NativeOptions { groups: vec![path.clone(); group + 1], ..NativeOptions::default() };
     let outcome = run(&workload, &options).unwrap();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), outcome.tasks[0].thread.to_string());
     assert!(outcome.warnings.is_empty(), "{:?}", outcome.warnings);
-    let alone = run(&workload, &Options::default()).unwrap();
+    let alone = run(&workload, &NativeOptions::default()).unwrap();
     assert!(alone.warnings.iter().any(|warning| warning.what == "task groups"));
     std::fs::remove_file(&path).unwrap();
 }

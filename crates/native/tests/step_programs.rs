@@ -4,13 +4,13 @@
 mod table;
 
 use table::{Case, End, Seen, SeenTask};
-use warmcore_native::{Calibration, Ended, Options, run};
+use warmcore_native::{Calibration, Ended, NativeOptions, run};
 
 /// What came of a program. One that does not end is stopped after a minute, which no case allows.
 fn seen(case: &Case) -> Seen {
     // A loop so slow that work takes next to no time.
     let calibration = Some(Calibration { iterations_per_ms: 1_000 });
-    let options = Options { calibration, time_limit_ns: Some(60_000_000_000), ..Options::default() };
+    let options = NativeOptions { calibration, time_limit_ns: Some(60_000_000_000), ..NativeOptions::default() };
     let outcome = run(&case.workload, &options).unwrap_or_else(|error| panic!("{}: {error}", case.says));
     let end = match outcome.ended {
         Ended::AllExited => End::AllExited,

@@ -22,7 +22,7 @@ pub mod scripted;
 pub mod sim;
 pub mod vm;
 
-use place::{Options, Place, PlaceError, PlaceKind, Trouble};
+use place::{Place, PlaceError, PlaceKind, PlaceOptions, Trouble};
 
 /// Every kind of place.
 pub static PLACES: &[&PlaceKind] =
@@ -37,7 +37,7 @@ pub fn offered() -> impl Iterator<Item = &'static PlaceKind> {
 ///
 /// # Errors
 /// When there is no such place, or it cannot be had here.
-pub fn open(name: &str, options: &Options<'_>, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
+pub fn open(name: &str, options: &PlaceOptions<'_>, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
     let open = offered().find(|kind| kind.name == name).and_then(|kind| kind.open);
     let open = open.ok_or_else(|| {
         let known: Vec<&str> = offered().map(|kind| kind.name).collect();

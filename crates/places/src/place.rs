@@ -79,7 +79,7 @@ pub trait Place: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// What concerns no run in particular.
-    fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError>;
+    fn run(&self, requests: &[Request<'_>], conduct: &BatchConduct, take: &Take<'_>) -> Result<(), PlaceError>;
 }
 
 /// Makes a place that ran from what its run directory's record says of it.
@@ -114,11 +114,11 @@ pub struct PlaceKind {
 }
 
 /// Makes a place from options, saying what it does through the second argument.
-pub type Open = fn(&Options<'_>, &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError>;
+pub type Open = fn(&PlaceOptions<'_>, &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError>;
 
 /// What a place can be made with. A place takes what concerns it.
 #[derive(Clone, Debug, Default)]
-pub struct Options<'a> {
+pub struct PlaceOptions<'a> {
     /// Schedulers that will run: programs among them are part of what results depend on.
     pub schedulers: &'a [SchedulerSpec],
     /// How guests are made.
@@ -182,7 +182,7 @@ pub(crate) fn check_background(request: &Request<'_>) -> Result<(), PlaceError> 
 
 /// How to run, which changes no result.
 #[derive(Clone, Debug)]
-pub struct Conduct {
+pub struct BatchConduct {
     /// Number of runs at the same time, at most.
     pub jobs: usize,
     /// Set by the caller, from a signal handler for instance, to stop soon.
@@ -350,7 +350,7 @@ impl PlaceError {
 
     /// With something to look at, whose beginning is told with the message.
     #[must_use]
-    pub fn with_output(mut self, output: String) -> Self {
+    pub(crate) fn with_output(mut self, output: String) -> Self {
         /// Lines that are told.
         const TOLD: usize = 40;
         let lines = output.lines().count();
@@ -381,7 +381,7 @@ impl PlaceError {
 
 /// Works on items in several threads, beginning none after a `Break` or after the caller asked to stop.
 pub(crate) fn in_parallel<T: Sync>(
-    conduct: &Conduct,
+    conduct: &BatchConduct,
     items: &[T],
     work: impl Fn(&T) -> ControlFlow<()> + Sync,
 ) -> Result<(), PlaceError> {

@@ -16,7 +16,7 @@ use warmcore_trace::{ApplicationOutcome, End, Event, EventKind, Outcome, PrevSta
 use warmcore_workload::Workload;
 
 use crate::beside;
-use crate::place::{Conditions, Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble};
+use crate::place::{BatchConduct, Conditions, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble};
 
 /// Its row in the registry.
 pub static KIND: PlaceKind = PlaceKind {
@@ -125,7 +125,7 @@ impl Place for Recorded {
         }
     }
 
-    fn run(&self, requests: &[Request<'_>], _conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
+    fn run(&self, requests: &[Request<'_>], _conduct: &BatchConduct, take: &Take<'_>) -> Result<(), PlaceError> {
         let [request] = requests else { return self.check(requests) };
         let (recording, tasks) = self.made.as_ref().ok_or_else(|| Self::refuse("the recording is not here"))?;
         // Whether more was wanted does not matter after the only run.

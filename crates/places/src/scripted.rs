@@ -10,7 +10,7 @@ use warmcore_kernel::Setup;
 use warmcore_statistics::Design;
 use warmcore_trace::{End, Event, Outcome};
 
-use crate::place::{Conditions, Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble};
+use crate::place::{BatchConduct, Conditions, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble};
 
 /// Its row in the registry.
 pub static KIND: PlaceKind = PlaceKind {
@@ -139,7 +139,7 @@ impl Place for Scripted {
         }
     }
 
-    fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
+    fn run(&self, requests: &[Request<'_>], conduct: &BatchConduct, take: &Take<'_>) -> Result<(), PlaceError> {
         let mut order: Vec<(usize, Answer)> = requests.iter().map(|request| self.answer(request)).enumerate().collect();
         order.sort_by_key(|(position, answer)| (answer.turn, *position));
         let begun = AtomicUsize::new(0);

@@ -15,7 +15,7 @@ use warmcore_workload::Workload;
 
 use crate::circumstances;
 use crate::place::{
-    Conduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_tunables, in_parallel,
+    BatchConduct, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_tunables, in_parallel,
 };
 
 /// Its row in the registry.
@@ -71,7 +71,7 @@ impl Place for Sim {
         })
     }
 
-    fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
+    fn run(&self, requests: &[Request<'_>], conduct: &BatchConduct, take: &Take<'_>) -> Result<(), PlaceError> {
         let positions: Vec<usize> = (0..requests.len()).collect();
         let files = programs::Files::default();
         in_parallel(conduct, &positions, |&position| one(&requests[position], position, &files, conduct, take))
@@ -82,7 +82,7 @@ fn one(
     request: &Request<'_>,
     position: usize,
     files: &programs::Files,
-    conduct: &Conduct,
+    conduct: &BatchConduct,
     take: &Take<'_>,
 ) -> ControlFlow<()> {
     let mut setup = match Setup::new(request.machine, request.workload, request.seed) {

@@ -36,56 +36,32 @@ use crate::files::FileError;
 
 /// Why something with a guest failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum VmError {
     /// QEMU is not there.
     #[error("no QEMU: {reason}")]
-    NoQemu {
-        /// Why.
-        reason: String,
-    },
+    NoQemu { reason: String },
     /// This program was built without the guest agent.
     #[error("this program was built without its guest agent: {reason}")]
-    NoAgent {
-        /// What the build said.
-        reason: String,
-    },
+    NoAgent { reason: String },
     /// There is no place for a cache.
     #[error("no cache directory: neither XDG_CACHE_HOME nor HOME is set to an absolute path")]
     NoCache,
     /// There is no kernel.
     #[error("no kernel: {reason}")]
-    NoKernel {
-        /// Why.
-        reason: String,
-    },
+    NoKernel { reason: String },
     /// A kernel cannot be used.
     #[error("{path}: {reason}", path = path.display())]
-    Kernel {
-        /// Image or configuration.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Kernel { path: PathBuf, reason: String },
     /// A kernel could not be fetched.
     #[error("cannot fetch a kernel: {reason}")]
-    Fetch {
-        /// Why.
-        reason: String,
-    },
+    Fetch { reason: String },
     /// QEMU cannot build the machine.
     #[error("machine {machine} cannot be built by QEMU: {reason}")]
-    Machine {
-        /// Its name.
-        machine: String,
-        /// Why.
-        reason: String,
-    },
+    Machine { machine: String, reason: String },
     /// The guest's machine is not the one that was asked for.
     #[error("the guest is another machine than was asked for: {difference}")]
-    Topology {
-        /// The first difference.
-        difference: String,
-    },
+    Topology { difference: String },
     /// The guest could not be started.
     #[error("cannot start a guest: {reason}")]
     Start {
@@ -94,10 +70,7 @@ pub enum VmError {
     },
     /// The host's virtualisation does not work.
     #[error("the host's virtualisation cannot run a guest: {reason}")]
-    Acceleration {
-        /// What QEMU said.
-        reason: String,
-    },
+    Acceleration { reason: String },
     /// The guest ended early.
     #[error("the guest died: {reason}\nits last lines:\n{console}")]
     Died {
@@ -109,29 +82,19 @@ pub enum VmError {
     /// The guest did not end.
     #[error("the guest was not done within {seconds} s and was killed; its last lines:\n{console}")]
     Hung {
-        /// The limit.
         seconds: u64,
         /// Last lines of its console.
         console: String,
     },
     /// The guest sent far more than any guest does.
     #[error("the guest sent {bytes} bytes, which no run does, and was killed")]
-    Flood {
-        /// What came.
-        bytes: u64,
-    },
+    Flood { bytes: u64 },
     /// What the guest sent makes no sense.
     #[error("the guest's channel: {reason}")]
-    Protocol {
-        /// Why.
-        reason: String,
-    },
+    Protocol { reason: String },
     /// The guest says what went wrong.
     #[error("in the guest: {reason}")]
-    Guest {
-        /// Its words.
-        reason: String,
-    },
+    Guest { reason: String },
     /// The sched_ext scheduler did not load, or did not stay.
     #[error("the trial is invalid, its scheduler did not schedule: {reason}")]
     Ejected {
@@ -149,28 +112,13 @@ pub enum VmError {
     Interrupted,
     /// A real kernel does not have the scheduler.
     #[error("scheduler `{scheduler}`: {reason}")]
-    Scheduler {
-        /// As it was given.
-        scheduler: String,
-        /// Why.
-        reason: String,
-    },
+    Scheduler { scheduler: String, reason: String },
     /// A guest cannot run the workload.
     #[error("workload {workload}: {reason}")]
-    Workload {
-        /// Its name.
-        workload: String,
-        /// Why.
-        reason: String,
-    },
+    Workload { workload: String, reason: String },
     /// A program cannot be put into a guest.
     #[error("{path}: {reason}", path = path.display())]
-    Program {
-        /// The program.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Program { path: PathBuf, reason: String },
     /// A file operation failed.
     #[error(transparent)]
     File(#[from] FileError),

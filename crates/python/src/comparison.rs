@@ -115,7 +115,7 @@ fn conclude(
     watch: &Watch,
 ) -> Result<Run, Trouble> {
     let directory = asked::directory(out, &experiment)?;
-    watch.total.store(experiment.schedulers.len() * experiment.seeds.len(), Ordering::Relaxed);
+    watch.total.store(experiment.trial_count(), Ordering::Relaxed);
     let mut environment = Environment::at_start(std::env::args().collect(), jobs, asked::unix_seconds());
     let conduct = Conduct { progress: &|_| watch.one_more(), ..asked::conduct(watch, jobs) };
     let finished = runner::run(&experiment, directory.as_ref(), &conduct)?;

@@ -14,7 +14,7 @@ use warmcore_search::oracle::OracleError;
 use warmcore_search::pins::PinError;
 use warmcore_statistics::StatisticsError;
 use warmcore_study::choice::ChoiceError;
-use warmcore_study::file::FileError;
+use warmcore_study::file::FormError;
 use warmcore_study::plan::PlanError;
 use warmcore_study::run::StudyError;
 
@@ -102,7 +102,7 @@ macro_rules! plain {
     };
 }
 
-plain!(VerdictError, SessionError, StatisticsError, FileError, StudyError);
+plain!(VerdictError, SessionError, StatisticsError, FormError, StudyError);
 
 impl From<RunError> for Trouble {
     fn from(error: RunError) -> Self {

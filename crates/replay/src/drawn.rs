@@ -13,15 +13,16 @@ use std::collections::BTreeMap;
 use warmcore_capture::Recording;
 use warmcore_workload::{Distribution, Drawn, LONGEST_NS, ProcessId, ProgramBuilder, Step, Task, Workload};
 
+use crate::fidelity::Fidelity;
 use crate::history::{Action, Cause, Histories, History};
-use crate::workload::{Fidelity, Overheads};
+use crate::workload::Overheads;
 
 /// The most values of a distribution: of more turns as many quantiles are kept, evenly spaced. The rarest in a thousand is then drawn as often as the rarest
 /// two of two thousand were recorded.
-pub const MOST_QUANTILES: usize = 1_000;
+pub(crate) const MOST_QUANTILES: usize = 1_000;
 
 /// A role of fewer turns has no distribution: its threads do their recorded work once.
-pub const FEWEST_TURNS: usize = 10;
+pub(crate) const FEWEST_TURNS: usize = 10;
 
 /// A recording as roles.
 #[derive(Clone, PartialEq, Debug)]

@@ -33,7 +33,7 @@ pub fn recording(
     for (id, thread) in tables.foreign.iter().map(known) {
         threads.entry(id).or_insert(thread);
     }
-    let mut reader = Reader { tables, on: BTreeMap::new(), records: Vec::new() };
+    let mut reader = RunReader { tables, on: BTreeMap::new(), records: Vec::new() };
     events.into_iter().for_each(|event| reader.take(event));
     let lost = warmcore_capture::Loss { cpu: None, before_ns: None, events: Some(events_lost) };
     let recording = Recording {
@@ -52,14 +52,14 @@ fn known(thread: &RecordedThread) -> (i32, Thread) {
     (thread.thread, Thread { name: thread.name.clone(), process: thread.process })
 }
 
-struct Reader<'a> {
+struct RunReader<'a> {
     tables: &'a RunTables,
     /// By CPU: the thread beside the run's tasks that has it.
     on: BTreeMap<CpuId, i32>,
     records: Vec<Record>,
 }
 
-impl Reader<'_> {
+impl RunReader<'_> {
     fn take(&mut self, event: Event) {
         let mut by = self.on.get(&event.cpu).copied().unwrap_or(0);
         let mut context = Context::Thread;

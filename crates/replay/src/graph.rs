@@ -145,7 +145,7 @@ impl Graph {
 
     /// The same threads with the wakeups of these parts only.
     #[must_use]
-    pub fn in_parts(&self, parts: std::ops::Range<usize>) -> Vec<(i32, i32, u64)> {
+    pub(crate) fn in_parts(&self, parts: std::ops::Range<usize>) -> Vec<(i32, i32, u64)> {
         self.edges.iter().map(|edge| (edge.a, edge.b, edge.parts[parts.clone()].iter().sum())).collect()
     }
 }

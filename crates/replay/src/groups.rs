@@ -24,7 +24,7 @@ const STEPS: usize = 300;
 
 /// Threads that belong together.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Group {
+pub struct ThreadGroup {
     /// By thread id.
     pub threads: Vec<i32>,
     /// Wakeups between them.
@@ -39,7 +39,7 @@ pub struct Group {
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Groups {
     /// Groups of two and more threads, those with the most wakeups inside first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<ThreadGroup>,
     /// Threads that belong to nobody, by id.
     pub alone: Vec<i32>,
     /// How far the groups of the recording's first half are those of its second (adjusted Rand index; 1 if they are equal), over the
@@ -53,7 +53,8 @@ impl Groups {
     pub fn of(graph: &Graph) -> Self {
         let whole = partition(&graph.threads, &graph.in_parts(0..PARTS));
         let (together, alone): (Vec<_>, Vec<_>) = whole.into_iter().partition(|threads| threads.len() > 1);
-        let mut groups: Vec<Group> = together.into_iter().map(|threads| Group::of(graph, threads)).collect();
+        let mut groups: Vec<ThreadGroup> =
+            together.into_iter().map(|threads| ThreadGroup::of(graph, threads)).collect();
         groups.sort_by_key(|group| (std::cmp::Reverse(group.wakes_inside), group.threads.clone()));
         let mut alone: Vec<i32> = alone.into_iter().flatten().collect();
         alone.sort_unstable();
@@ -69,7 +70,7 @@ impl Groups {
     }
 }
 
-impl Group {
+impl ThreadGroup {
     fn of(graph: &Graph, threads: Vec<i32>) -> Self {
         let mut group = Self { threads, wakes_inside: 0, wakes_across: 0, inside: [0.0; PARTS] };
         let mut parts = [[0; 2]; PARTS];

@@ -87,7 +87,7 @@ pub struct History {
 impl History {
     /// Whether it ran, or woke or created another.
     #[must_use]
-    pub fn did_something(&self) -> bool {
+    pub(crate) fn did_something(&self) -> bool {
         self.cpu_ns > 0 || self.actions.iter().any(|action| matches!(action, Action::Wake { .. } | Action::Fork { .. }))
     }
 }
@@ -170,7 +170,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
             },
         )
     };
-    let mut reader = Reader {
+    let mut reader = HistoryReader {
         threads: chosen.iter().map(state).collect(),
         others: BTreeMap::new(),
         other_cpu_ns: 0,
@@ -200,7 +200,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
     }
 }
 
-struct Reader {
+struct HistoryReader {
     threads: BTreeMap<i32, State>,
     /// Since when a thread that is not chosen runs, by CPU.
     others: BTreeMap<u32, u64>,
@@ -210,7 +210,7 @@ struct Reader {
     start: u64,
 }
 
-impl Reader {
+impl HistoryReader {
     fn take(&mut self, record: &Record) {
         let now = record.time_ns - self.start;
         match record.what {

@@ -13,6 +13,7 @@
 
 pub mod drawn;
 pub mod events;
+mod fidelity;
 pub mod graph;
 pub mod groups;
 pub mod history;
@@ -20,8 +21,9 @@ pub mod selection;
 pub mod workload;
 
 pub use drawn::Roles;
+pub use fidelity::Fidelity;
 pub use graph::{Edge, Graph, Medium};
-pub use groups::{Group, Groups};
+pub use groups::{Groups, ThreadGroup};
 pub use history::{Action, Cause, Histories, History};
 pub use selection::{Selection, SelectionError};
-pub use workload::{Fidelity, Overheads, Replay};
+pub use workload::{Overheads, Replay};

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::scene::spread;
 
 /// Stretches of time in which counters are summed.
-pub const COUNTER_BINS: usize = 120;
+pub(crate) const COUNTER_BINS: usize = 120;
 
 /// Sums by counter, CPU and stretch of time. Empty when the run has no counters.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,7 +70,7 @@ impl CounterSums {
 
     /// The sums of several CPUs, by stretch of time.
     #[must_use]
-    pub fn of_cpus(&self, counter: usize, cpus: impl Iterator<Item = usize>) -> Vec<u64> {
+    pub(crate) fn of_cpus(&self, counter: usize, cpus: impl Iterator<Item = usize>) -> Vec<u64> {
         let mut whole = vec![0; COUNTER_BINS];
         for cpu in cpus {
             self.of_cpu(counter, cpu).iter().zip(&mut whole).for_each(|(part, sum)| *sum += part);
@@ -86,7 +86,7 @@ impl CounterSums {
 
     /// When a stretch of time begins.
     #[must_use]
-    pub fn edge_ns(&self, bin: usize) -> u64 {
+    pub(crate) fn edge_ns(&self, bin: usize) -> u64 {
         (u128::from(self.end_ns) * bin as u128 / COUNTER_BINS as u128) as u64
     }
 }

@@ -37,7 +37,7 @@ const MOST_CSV: usize = 400_000;
 
 /// What the script knows besides the scenes.
 #[derive(Serialize)]
-struct Document {
+struct PageData {
     schema: &'static str,
     colours: crate::colour::Palette,
     runs: Vec<RunDocument>,
@@ -87,7 +87,7 @@ pub fn page(runs: &[Run]) -> String {
     if runs.len() > 1 {
         between::runs(&mut body, runs);
     }
-    let document = Document { schema: "warmcore-report-2", colours: crate::colour::palette(), runs: documents };
+    let document = PageData { schema: "warmcore-report-2", colours: crate::colour::palette(), runs: documents };
     let json = serde_json::to_string(&document).unwrap_or_default().replace('<', "\\u003c");
     let files = serde_json::to_vec(&files).unwrap_or_default();
     let title = runs.first().map_or_else(String::new, text::question);

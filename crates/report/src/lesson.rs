@@ -21,7 +21,7 @@ use crate::svg::escape;
 use crate::units::duration;
 
 /// Tasks that a lesson can hold.
-pub const MOST_TASKS: usize = 8;
+pub(crate) const MOST_TASKS: usize = 8;
 /// Choices in a table.
 const MOST_CHOICES: usize = 16;
 /// Time that a chart shows.

@@ -23,7 +23,7 @@ impl Column {
     }
 
     /// Adds a number that may be negative, zigzag: 0, −1, 1, −2, …
-    pub fn push_signed(&mut self, value: i64) {
+    pub(crate) fn push_signed(&mut self, value: i64) {
         self.push(((value << 1) ^ (value >> 63)) as u64);
     }
 }
@@ -39,7 +39,7 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 /// Base64 with padding (RFC 4648 section 4).
 #[must_use]
-pub fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
@@ -72,13 +72,13 @@ impl Pixels {
     }
 
     /// Colours a pixel that lets the ground shine through.
-    pub fn set_with_alpha(&mut self, x: usize, y: usize, rgb: [u8; 3], alpha: f64) {
+    pub(crate) fn set_with_alpha(&mut self, x: usize, y: usize, rgb: [u8; 3], alpha: f64) {
         self.rgba[y * self.width + x] = [rgb[0], rgb[1], rgb[2], (alpha.clamp(0.0, 1.0) * 255.0).round() as u8];
     }
 
     /// As a PNG file (ISO/IEC 15948): 8 bits, RGBA, no filter.
     #[must_use]
-    pub fn png(&self) -> Vec<u8> {
+    pub(crate) fn png(&self) -> Vec<u8> {
         let height = self.rgba.len() / self.width.max(1);
         let mut raw = Vec::with_capacity(self.rgba.len() * 4 + height);
         for row in self.rgba.chunks(self.width.max(1)) {

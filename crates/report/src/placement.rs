@@ -102,7 +102,7 @@ impl Sink for LastPlacement<'_> {
 
 /// Why a task was placed there, as a clause that begins with who woke or created it; nothing where nobody told why.
 #[must_use]
-pub fn place_in_words(placement: &Placement, machine: &Machine, tasks: &[TaskInfo]) -> Option<String> {
+pub(crate) fn place_in_words(placement: &Placement, machine: &Machine, tasks: &[TaskInfo]) -> Option<String> {
     let Placement { cpu, waker, waker_cpu, new, reason, .. } = *placement;
     let by = match (new, waker.is_idle()) {
         (false, false) => format!("woken by {}", task_name(tasks, waker)),

@@ -16,7 +16,7 @@ pub struct Row {
 
 /// CPUs by socket, node, LLC and core, so that what shares a cache lies side by side whatever the numbering.
 #[must_use]
-pub fn cpu_order(machine: &Machine) -> Vec<CpuId> {
+pub(crate) fn cpu_order(machine: &Machine) -> Vec<CpuId> {
     let mut cpus: Vec<CpuId> = machine.cpus().collect();
     cpus.sort_by_key(|cpu| {
         (machine.socket_of(*cpu), machine.node_of(*cpu), machine.llc_of(*cpu), machine.core_of(*cpu), *cpu)
@@ -65,14 +65,14 @@ pub fn rows(tasks: &[TaskInfo], most: usize) -> Vec<Row> {
 
 /// The rows of the machine's map: every task where there are few, else groups.
 #[must_use]
-pub fn map_rows(tasks: &[TaskInfo]) -> Vec<Row> {
+pub(crate) fn map_rows(tasks: &[TaskInfo]) -> Vec<Row> {
     const MOST: usize = 12;
     rows(tasks, MOST)
 }
 
 /// One row per group if there are at most `most`, else one per stretch of groups.
 #[must_use]
-pub fn groups_at_most(tasks: &[TaskInfo], most: usize) -> Vec<Row> {
+pub(crate) fn groups_at_most(tasks: &[TaskInfo], most: usize) -> Vec<Row> {
     merged(groups(tasks), most)
 }
 

@@ -27,6 +27,7 @@ use crate::scores::ScoreTracks;
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ReportError {
     /// The run cannot be read.
     #[error(transparent)]
@@ -34,39 +35,28 @@ pub enum ReportError {
     /// The representative trial cannot be simulated again.
     #[error("trial {trial} of {scheduler} cannot be simulated again: {source}")]
     Rerun {
-        /// Label of the scheduler.
         scheduler: String,
         /// Number of the trial, from 0.
         trial: usize,
-        /// Why.
         source: TrialError,
     },
     /// Its trace cannot be written.
     #[error("the trace of {scheduler} cannot be written: {source}")]
-    Write {
-        /// Label of the scheduler.
-        scheduler: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Write { scheduler: String, source: std::io::Error },
     /// Its events are not those that were recorded.
     #[error("the events of trial {trial} of {scheduler} are not as they were written: {reason}")]
     Changed {
-        /// Label of the scheduler.
         scheduler: String,
         /// Number of the trial, from 0.
         trial: usize,
-        /// Which file, and how.
         reason: String,
     },
     /// Its events cannot be read.
     #[error("the events of trial {trial} of {scheduler} cannot be read: {source}")]
     Trace {
-        /// Label of the scheduler.
         scheduler: String,
         /// Number of the trial, from 0.
         trial: usize,
-        /// Why.
         source: StoreError,
     },
 }
@@ -88,7 +78,7 @@ impl ReportError {
 
 /// How far to look.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct ReportOptions {
     /// Whether to look at one trial closely.
     pub scenes: bool,
     /// Engine events up to which a trial is simulated again; beyond, only kept events are looked at.
@@ -97,7 +87,7 @@ pub struct Options {
     pub limits: Limits,
 }
 
-impl Default for Options {
+impl Default for ReportOptions {
     fn default() -> Self {
         Self { scenes: true, rerun_events: u64::MAX, limits: Limits::default() }
     }
@@ -121,7 +111,7 @@ impl Run {
     ///
     /// # Errors
     /// When the directory cannot be read or the trial not be looked at.
-    pub fn load(path: &Path, options: &Options, stop: &Arc<AtomicBool>) -> Result<Self, ReportError> {
+    pub fn load(path: &Path, options: &ReportOptions, stop: &Arc<AtomicBool>) -> Result<Self, ReportError> {
         let mut run = Self::of(RunOnDisk::read(path)?);
         if options.scenes {
             run.look(options, stop)?;
@@ -266,7 +256,7 @@ impl Run {
         })
     }
 
-    fn look(&mut self, options: &Options, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
+    fn look(&mut self, options: &ReportOptions, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
         let number = self.representative;
         for scheduler in 0..self.disk.trials.len() {
             let events = self.disk.trials[scheduler][number].engine_events;
@@ -303,7 +293,12 @@ impl Run {
         Ok(())
     }
 
-    fn scene(&mut self, scheduler: usize, options: &Options, stop: &Arc<AtomicBool>) -> Result<Scene, ReportError> {
+    fn scene(
+        &mut self,
+        scheduler: usize,
+        options: &ReportOptions,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Scene, ReportError> {
         let number = self.representative;
         let machine = &self.disk.experiment.machine_of(scheduler).value;
         let stored = &self.disk.trials[scheduler][number];

@@ -68,7 +68,7 @@ fn nice_step(step: f64) -> f64 {
 
 /// Marks of a time axis from `start_ns` to `end_ns`, all in one unit.
 #[must_use]
-pub fn time_ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
+pub(crate) fn time_ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
     let ticks = scale.ticks(count);
     let most = ticks.iter().fold(0.0_f64, |most, ns| most.max(ns.abs()));
     let (divisor, unit) = units::time_unit(most);
@@ -77,7 +77,7 @@ pub fn time_ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
 
 /// Marks with their numbers: three digits, or as many decimals as tell neighbours apart.
 #[must_use]
-pub fn number_ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
+pub(crate) fn number_ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
     labelled(scale.ticks(count), 1.0, |text| text)
 }
 

@@ -7,7 +7,7 @@
 use warmcore_trace::TaskId;
 
 /// Stretches of time of which one sample is kept.
-pub const SCORE_BINS: usize = 200;
+pub(crate) const SCORE_BINS: usize = 200;
 
 /// A kept sample.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -32,7 +32,7 @@ pub fn escape(text: &str) -> String {
 
 /// A coordinate: one decimal is finer than any screen.
 #[must_use]
-pub fn coordinate(value: f64) -> String {
+pub(crate) fn coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
@@ -97,7 +97,7 @@ impl Svg {
     }
 
     /// A line of text that reads upwards, centred on its point.
-    pub fn text_upwards(&mut self, x: f64, y: f64, class: &str, text: &str) {
+    pub(crate) fn text_upwards(&mut self, x: f64, y: f64, class: &str, text: &str) {
         let (x, y, text) = (coordinate(x), coordinate(y), escape(text));
         let _ = writeln!(
             self.body,
@@ -112,12 +112,12 @@ impl Svg {
     }
 
     /// A rectangle with a text that shows on hover, unless that is empty.
-    pub fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str, hover: &str) {
+    pub(crate) fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str, hover: &str) {
         self.rect_with(x, y, width, height, &format!(r#"class="{class}""#), hover);
     }
 
     /// A rectangle with attributes of the caller's, which must be escaped already.
-    pub fn rect_with(&mut self, x: f64, y: f64, width: f64, height: f64, attributes: &str, hover: &str) {
+    pub(crate) fn rect_with(&mut self, x: f64, y: f64, width: f64, height: f64, attributes: &str, hover: &str) {
         let [x, y, width, height] = [x, y, width.max(0.0), height.max(0.0)].map(coordinate);
         let _ = write!(self.body, r#"<rect x="{x}" y="{y}" width="{width}" height="{height}" {attributes}"#);
         self.close("rect", hover);
@@ -131,12 +131,12 @@ impl Svg {
     }
 
     /// Connected points.
-    pub fn polyline(&mut self, points: &[(f64, f64)], class: &str, hover: &str) {
+    pub(crate) fn polyline(&mut self, points: &[(f64, f64)], class: &str, hover: &str) {
         self.polyline_with(points, &format!(r#"class="{class}""#), hover);
     }
 
     /// Connected points with attributes of the caller's, which must be escaped already.
-    pub fn polyline_with(&mut self, points: &[(f64, f64)], attributes: &str, hover: &str) {
+    pub(crate) fn polyline_with(&mut self, points: &[(f64, f64)], attributes: &str, hover: &str) {
         let mut text = String::new();
         for (x, y) in points {
             let _ = write!(text, "{},{} ", coordinate(*x), coordinate(*y));
@@ -146,7 +146,7 @@ impl Svg {
     }
 
     /// A closed area.
-    pub fn polygon(&mut self, points: &[(f64, f64)], class: &str, hover: &str) {
+    pub(crate) fn polygon(&mut self, points: &[(f64, f64)], class: &str, hover: &str) {
         let mut text = String::new();
         for (x, y) in points {
             let _ = write!(text, "{},{} ", coordinate(*x), coordinate(*y));
@@ -170,7 +170,7 @@ impl Svg {
     }
 
     /// A picture whose cells are shares of the largest value, 0..1; `None` is blank. It is there twice, for light and for dark ground.
-    pub fn magnitudes(
+    pub(crate) fn magnitudes(
         &mut self,
         [x, y, width, height]: [f64; 4],
         (columns, rows): (usize, usize),

@@ -17,7 +17,7 @@ use crate::run::Run;
 use crate::units::{three_digits, with_unit};
 
 /// Measures beside the verdict's own, in its table on the page and in the terminal: name and heading.
-pub const BESIDE: [(&str, &str); 5] = [
+pub(crate) const BESIDE: [(&str, &str); 5] = [
     ("wakeup_p50_ns", "wake p50"),
     ("wakeup_p99_ns", "wake p99"),
     ("migrations_ran_per_s", "migr/s"),
@@ -26,7 +26,7 @@ pub const BESIDE: [(&str, &str); 5] = [
 ];
 
 /// Further ones on the page, where a scheduler counts what its choices of places take.
-pub const PLACEMENTS: [(&str, &str); 2] =
+pub(crate) const PLACEMENTS: [(&str, &str); 2] =
     [("placement_decisions", "placements"), ("placement_decision_ns", "each took")];
 
 /// Reports of several runs as Markdown.
@@ -176,7 +176,7 @@ pub fn effort(scheduler: &SchedulerResult) -> Option<String> {
 
 /// The table of a patch letter: one line per run and scheduler.
 #[must_use]
-pub fn patch_letter(runs: &[Run]) -> String {
+pub(crate) fn patch_letter(runs: &[Run]) -> String {
     let mut rows = vec![["case", "load", "baseline", "patched", "improvement"].map(str::to_owned)];
     let mut notes = Vec::new();
     for run in runs {

@@ -207,7 +207,7 @@ fn time_split(document: &ComparisonDocument, show: impl Fn(&Table) -> String, co
 /// Shares of the tasks' time by cause, one column per scheduler. Causes below half a percent everywhere are
 /// left out.
 #[must_use]
-pub fn time_table(split: &TimeSplit) -> Table {
+pub(crate) fn time_table(split: &TimeSplit) -> Table {
     let headings: Vec<String> = split.schedulers.iter().map(|scheduler| format!(">{}", scheduler.label)).collect();
     let mut table = Table::new(std::iter::once("where the time went").chain(headings.iter().map(String::as_str)));
     for cause in &split.causes {
@@ -231,7 +231,7 @@ fn operations(document: &ComparisonDocument, show: impl Fn(&Table) -> String) ->
 
 /// Calls, instructions and time of each operation of a scheduler.
 #[must_use]
-pub fn operations_table(scheduler: &str, operations: &[OperationTake]) -> Table {
+pub(crate) fn operations_table(scheduler: &str, operations: &[OperationTake]) -> Table {
     let first = format!("operations of {scheduler}");
     let mut table = Table::new([&*first, ">calls", ">instructions each", ">each", ">in all"]);
     for operation in operations {

@@ -14,7 +14,7 @@ pub mod kernel;
 mod percentiles;
 mod placer;
 
-pub use histogram::Histogram;
+pub use histogram::SetHistogram;
 pub use percentiles::Percentiles;
 pub use placer::Placer;
 
@@ -88,6 +88,7 @@ pub enum Strategy {
 
 /// A strategy or a machine that makes no sense.
 #[derive(Clone, PartialEq, Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ContentionError {
     /// A tolerance outside 0 to 1.
     #[error("the tolerance is {0}; it is a fraction of a percentile, 0 to 1")]
@@ -98,7 +99,6 @@ pub enum ContentionError {
     /// No virtual CPUs, or groups that are larger than all of them together.
     #[error("{vcpus} virtual CPUs cannot be in groups of {per_group}")]
     Groups {
-        /// Number of virtual CPUs.
         vcpus: usize,
         /// Virtual CPUs of a group.
         per_group: usize,
@@ -108,18 +108,10 @@ pub enum ContentionError {
     Window,
     /// A page that does not fit into the memory.
     #[error("a page of {page_bytes} bytes does not fit into {memory_bytes} bytes of memory")]
-    Page {
-        /// Size of a page.
-        page_bytes: u64,
-        /// Size of the memory.
-        memory_bytes: u64,
-    },
+    Page { page_bytes: u64, memory_bytes: u64 },
     /// More frames are needed than the memory has.
     #[error("the memory of {frames} frames is full; give it more, or run fewer tasks")]
-    MemoryFull {
-        /// Frames of the memory.
-        frames: u64,
-    },
+    MemoryFull { frames: u64 },
 }
 
 impl Strategy {

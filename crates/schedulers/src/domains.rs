@@ -19,28 +19,28 @@ use std::ops::Range;
 use warmcore_topology::Machine;
 use warmcore_topology::{CpuId, CpuSet};
 
-/// Properties of a domain and, as [`Group::flags`], of the child domain behind a group (`SD_*`).
+/// Properties of a domain and, as [`SchedGroup::flags`], of the child domain behind a group (`SD_*`).
 pub mod flags {
     /// Members share execution units: the SMT level (`SD_SHARE_CPUCAPACITY`).
-    pub const SHARE_CPUCAPACITY: u32 = 1 << 0;
+    pub(crate) const SHARE_CPUCAPACITY: u32 = 1 << 0;
     /// Members share the last-level cache (`SD_SHARE_LLC`).
-    pub const SHARE_LLC: u32 = 1 << 1;
+    pub(crate) const SHARE_LLC: u32 = 1 << 1;
     /// Members share an L2 cache (`SD_CLUSTER`).
     pub const CLUSTER: u32 = 1 << 2;
     /// Spans several NUMA nodes (`SD_NUMA`).
     pub const NUMA: u32 = 1 << 3;
     /// One balancing pass at a time on the whole machine (`SD_SERIALIZE`).
-    pub const SERIALIZE: u32 = 1 << 4;
+    pub(crate) const SERIALIZE: u32 = 1 << 4;
     /// Balance when a CPU is about to become idle (`SD_BALANCE_NEWIDLE`).
-    pub const BALANCE_NEWIDLE: u32 = 1 << 5;
+    pub(crate) const BALANCE_NEWIDLE: u32 = 1 << 5;
     /// Place tasks at exec (`SD_BALANCE_EXEC`).
-    pub const BALANCE_EXEC: u32 = 1 << 6;
+    pub(crate) const BALANCE_EXEC: u32 = 1 << 6;
     /// Place tasks at fork (`SD_BALANCE_FORK`).
-    pub const BALANCE_FORK: u32 = 1 << 7;
+    pub(crate) const BALANCE_FORK: u32 = 1 << 7;
     /// Consider the waker's CPU for a wakee (`SD_WAKE_AFFINE`).
-    pub const WAKE_AFFINE: u32 = 1 << 8;
+    pub(crate) const WAKE_AFFINE: u32 = 1 << 8;
     /// Spread tasks over sibling domains of this one (`SD_PREFER_SIBLING`).
-    pub const PREFER_SIBLING: u32 = 1 << 9;
+    pub(crate) const PREFER_SIBLING: u32 = 1 << 9;
 }
 
 /// What differs between kernels in the domains they build.
@@ -178,14 +178,14 @@ impl Domain {
 
     /// Number of groups.
     #[inline]
-    pub const fn group_count(&self) -> u32 {
+    pub(crate) const fn group_count(&self) -> u32 {
         self.ring_len
     }
 }
 
 /// CPUs between which a domain balances (`struct sched_group` with its `sched_group_capacity`).
 #[derive(Clone, Debug)]
-pub struct Group {
+pub struct SchedGroup {
     cpus_start: u32,
     balance_start: u32,
     balance_len: u32,
@@ -234,7 +234,7 @@ pub struct Domains {
     /// Domains of CPU `c`: `all[first[c]..first[c + 1]]`.
     first: Vec<u32>,
     spans: Vec<CpuSet>,
-    groups: Vec<Group>,
+    groups: Vec<SchedGroup>,
     rings: Vec<u32>,
     /// CPU lists of groups and balance masks.
     cpu_lists: Vec<u32>,
@@ -264,7 +264,7 @@ impl Domains {
 
     /// Capacity of a CPU as groups sum it up; 1024 is the machine's biggest core (`capacity_of`).
     #[inline]
-    pub fn capacity_of(&self, cpu: CpuId) -> u32 {
+    pub(crate) fn capacity_of(&self, cpu: CpuId) -> u32 {
         self.capacities[cpu.index()]
     }
 
@@ -288,7 +288,7 @@ impl Domains {
 
     /// Whether a domain includes a CPU. Constant time.
     #[inline]
-    pub fn span_contains(&self, domain: &Domain, cpu: CpuId) -> bool {
+    pub(crate) fn span_contains(&self, domain: &Domain, cpu: CpuId) -> bool {
         self.spans[domain.span as usize].contains(cpu)
     }
 
@@ -302,7 +302,7 @@ impl Domains {
 
     /// Whether some CPU of a domain has two tasks or more.
     #[inline]
-    pub fn has_crowded_cpu(&self, domain: &Domain) -> bool {
+    pub(crate) fn has_crowded_cpu(&self, domain: &Domain) -> bool {
         self.crowded[domain.span as usize] > 0
     }
 
@@ -316,36 +316,36 @@ impl Domains {
 
     /// Index of a domain's local group: the one with its owner.
     #[inline]
-    pub fn local_group(&self, domain: &Domain) -> u32 {
+    pub(crate) fn local_group(&self, domain: &Domain) -> u32 {
         self.rings[(domain.ring_start + domain.ring_local) as usize]
     }
 
     /// The group with an index.
     #[inline]
-    pub fn group(&self, group: u32) -> &Group {
+    pub fn group(&self, group: u32) -> &SchedGroup {
         &self.groups[group as usize]
     }
 
     /// Number of groups of all domains.
-    pub fn group_total(&self) -> u32 {
+    pub(crate) fn group_total(&self) -> u32 {
         self.groups.len() as u32
     }
 
     /// The group with an index, to change its state.
     #[inline]
-    pub fn group_mut(&mut self, group: u32) -> &mut Group {
+    pub(crate) fn group_mut(&mut self, group: u32) -> &mut SchedGroup {
         &mut self.groups[group as usize]
     }
 
     /// Numbers of a group's CPUs, ascending.
     #[inline]
-    pub fn group_cpus(&self, group: &Group) -> &[u32] {
+    pub(crate) fn group_cpus(&self, group: &SchedGroup) -> &[u32] {
         &self.cpu_lists[group.cpus_start as usize..(group.cpus_start + group.weight) as usize]
     }
 
     /// CPUs allowed to balance on behalf of a group, ascending (`group_balance_mask`).
     #[inline]
-    pub fn balance_mask(&self, group: &Group) -> &[u32] {
+    pub(crate) fn balance_mask(&self, group: &SchedGroup) -> &[u32] {
         &self.cpu_lists[group.balance_start as usize..(group.balance_start + group.balance_len) as usize]
     }
 
@@ -375,44 +375,44 @@ impl Domains {
 
     /// Where a CPU stands in [`Self::llc_cpus`] of its LLC.
     #[inline]
-    pub fn llc_position(&self, cpu: CpuId) -> u32 {
+    pub(crate) fn llc_position(&self, cpu: CpuId) -> u32 {
         self.places[cpu.index()].position
     }
 
     /// Whether two CPUs share their LLC (`cpus_share_cache`).
     #[inline]
-    pub fn cpus_share_cache(&self, a: CpuId, b: CpuId) -> bool {
+    pub(crate) fn cpus_share_cache(&self, a: CpuId, b: CpuId) -> bool {
         self.sd_llc_id(a) == self.sd_llc_id(b)
     }
 
     /// Equal for CPUs that share a cluster, or the LLC where there are no clusters (`sd_share_id`).
     #[inline]
-    pub fn sd_share_id(&self, cpu: CpuId) -> u32 {
+    pub(crate) fn sd_share_id(&self, cpu: CpuId) -> u32 {
         self.places[cpu.index()].share_id
     }
 
     /// Whether some CPU has a cluster domain (`sched_cluster_active`).
     #[inline]
-    pub fn clusters_active(&self) -> bool {
+    pub(crate) fn clusters_active(&self) -> bool {
         self.clusters_active
     }
 
     /// Whether some core has several CPUs (`sched_smt_active`).
     #[inline]
-    pub fn smt_active(&self) -> bool {
+    pub(crate) fn smt_active(&self) -> bool {
         self.smt_active
     }
 
     /// Index of the highest domain whose CPUs share the LLC (`sd_llc`); `None` if the CPU has its LLC to itself.
     #[inline]
-    pub fn sd_llc(&self, cpu: CpuId) -> Option<usize> {
+    pub(crate) fn sd_llc(&self, cpu: CpuId) -> Option<usize> {
         let index = self.places[cpu.index()].sd_llc;
         (index != NO_DOMAIN).then_some(index as usize)
     }
 
     /// Index of the lowest NUMA domain (`sd_numa`).
     #[inline]
-    pub fn sd_numa(&self, cpu: CpuId) -> Option<usize> {
+    pub(crate) fn sd_numa(&self, cpu: CpuId) -> Option<usize> {
         let index = self.places[cpu.index()].sd_numa;
         (index != NO_DOMAIN).then_some(index as usize)
     }
@@ -425,7 +425,7 @@ impl Domains {
 
     /// The same, to change it.
     #[inline]
-    pub fn shared_mut(&mut self, llc: u32) -> &mut LlcShared {
+    pub(crate) fn shared_mut(&mut self, llc: u32) -> &mut LlcShared {
         &mut self.shared[llc as usize]
     }
 }

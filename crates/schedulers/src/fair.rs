@@ -217,7 +217,13 @@ impl<P: Policy> Fair<P> {
 
 impl<P: Policy, G: Gathering> Fair<P, G> {
     /// The class in a kernel, on domains that were built with the policy's parameters.
-    pub fn with_features(policy: P, gathering: G, domains: Domains, boot: &Boot<'_>, features: &Features) -> Self {
+    pub(crate) fn with_features(
+        policy: P,
+        gathering: G,
+        domains: Domains,
+        boot: &Boot<'_>,
+        features: &Features,
+    ) -> Self {
         let machine = boot.machine;
         let cpus = machine.cpu_count();
         let parameters = policy.fair_parameters();

@@ -43,55 +43,37 @@ const ENDED: &str = "loader=ended";
 
 /// A scheduler was not understood.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs)] // messages have the fields
 pub enum SpecError {
     /// No such scheduler.
     #[error("there is no scheduler `{name}`{}", hint(.nearest))]
     Unknown {
-        /// What was asked for.
         name: String,
         /// The nearest name there is, if any is near.
         nearest: Option<&'static str>,
     },
     /// A setting is not `name=value`.
     #[error("`{setting}` in `{spec}` is not a setting of the form name=value")]
-    Setting {
-        /// The setting.
-        setting: String,
-        /// All that was given.
-        spec: String,
-    },
+    Setting { setting: String, spec: String },
     /// A tunable is set more than once.
     #[error("`{name}` is set twice in `{spec}`: give it one value")]
-    Twice {
-        /// The tunable.
-        name: &'static str,
-        /// All that was given.
-        spec: String,
-    },
+    Twice { name: &'static str, spec: String },
     /// A tunable that another one leaves no room for.
     #[error(
         "`{name}={value}` cannot be had with `{of}` in `{spec}`: it is {least} at least there, which it has without being set"
     )]
     TooLittle {
-        /// The tunable.
         name: &'static str,
         /// Value that was asked for.
         value: u64,
-        /// Smallest value.
         least: u64,
         /// The setting that leaves no room.
         of: String,
-        /// All that was given.
         spec: String,
     },
     /// What stands behind ` @ ` is none of the circumstances.
     #[error("`{word}` in `{spec}` is no circumstance, or stands there twice: there are {WORDS}")]
-    Circumstance {
-        /// The word.
-        word: String,
-        /// All that was given.
-        spec: String,
-    },
+    Circumstance { word: String, spec: String },
     /// `scx:` without a program.
     #[error("`scx:` needs the path of a program, as in `scx:/usr/bin/scx_lavd --performance`")]
     NoProgram,

@@ -238,13 +238,12 @@ fn in_unit(value: &str, unit: &str) -> Option<u64> {
 
 /// A tunable could not be set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs)] // messages have the fields
 pub enum TunableError {
     /// No such tunable.
     #[error("`{scheduler}` has no tunable `{name}`{}", hint(.nearest, .elsewhere))]
     Unknown {
-        /// Scheduler asked.
         scheduler: &'static str,
-        /// What was asked for.
         name: String,
         /// The nearest name it has, if any is near.
         nearest: Option<&'static str>,
@@ -253,30 +252,13 @@ pub enum TunableError {
     },
     /// It cannot change while tasks run.
     #[error("`{name}` of `{scheduler}` cannot change in a run; {}", those_that_can(.changeable))]
-    Fixed {
-        /// Scheduler asked.
-        scheduler: &'static str,
-        /// The tunable.
-        name: &'static str,
-        /// Those that can.
-        changeable: &'static [&'static str],
-    },
+    Fixed { scheduler: &'static str, name: &'static str, changeable: &'static [&'static str] },
     /// 0 lets the kernel choose when it starts, and is no value for later.
     #[error("`{name}` cannot become 0 in a run: 0 lets the kernel choose when it starts; give a number")]
-    Automatic {
-        /// The tunable.
-        name: &'static str,
-    },
+    Automatic { name: &'static str },
     /// Not a value of that tunable.
     #[error("`{value}` is not a value for `{name}`: it takes {range}")]
-    Value {
-        /// Tunable.
-        name: &'static str,
-        /// What was given.
-        value: String,
-        /// Legal values.
-        range: String,
-    },
+    Value { name: &'static str, value: String, range: String },
 }
 
 fn those_that_can(names: &[&str]) -> String {

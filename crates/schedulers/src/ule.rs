@@ -60,7 +60,6 @@ const PROFILES_OWN_BOOST: u64 = 256;
 /// Why the running thread of a CPU is asked to leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Asked {
-    /// It is not.
     #[default]
     Not,
     /// Nobody asked: it yields, in a system call.

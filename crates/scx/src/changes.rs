@@ -47,26 +47,26 @@ impl Changes {
     }
 
     #[inline]
-    pub fn note_task(&mut self, task: TaskId) {
+    pub(crate) fn note_task(&mut self, task: TaskId) {
         if self.watched {
             self.tasks.note(task.index());
         }
     }
 
     #[inline]
-    pub fn note_cpu(&mut self, cpu: CpuId) {
+    pub(crate) fn note_cpu(&mut self, cpu: CpuId) {
         if self.watched {
             self.cpus.note(cpu.index());
         }
     }
 
     #[inline]
-    pub fn take_task(&mut self) -> Option<TaskId> {
+    pub(crate) fn take_task(&mut self) -> Option<TaskId> {
         self.tasks.take().map(TaskId)
     }
 
     #[inline]
-    pub fn take_cpu(&mut self) -> Option<CpuId> {
+    pub(crate) fn take_cpu(&mut self) -> Option<CpuId> {
         self.cpus.take().map(CpuId)
     }
 }

@@ -52,7 +52,7 @@ impl Dump {
     }
 
     /// Forgets what came after so many bytes.
-    pub fn back_to(&mut self, length: usize) {
+    pub(crate) fn back_to(&mut self, length: usize) {
         self.text.truncate(length);
     }
 

@@ -63,7 +63,7 @@ impl EntityLayout {
 
 impl Entities {
     /// Whether programs see them.
-    pub fn are_shared(&self) -> bool {
+    pub(crate) fn are_shared(&self) -> bool {
         matches!(self, Entities::Shared(_))
     }
 
@@ -100,7 +100,7 @@ impl Entities {
     }
 
     #[inline]
-    pub fn set_vtime(&mut self, task: TaskId, vtime: u64) {
+    pub(crate) fn set_vtime(&mut self, task: TaskId, vtime: u64) {
         match self {
             Entities::Own(entities) => entities[task.index()].vtime = vtime,
             Entities::Shared(layout) => layout.store(task, layout.vtime, vtime),
@@ -109,7 +109,7 @@ impl Entities {
 
     /// The task ran for so long.
     #[inline]
-    pub fn add_runtime_ns(&mut self, task: TaskId, ran_ns: u64) {
+    pub(crate) fn add_runtime_ns(&mut self, task: TaskId, ran_ns: u64) {
         if let Entities::Shared(layout) = self {
             layout.store(task, layout.runtime, layout.load(task, layout.runtime) + ran_ns);
         }

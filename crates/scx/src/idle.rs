@@ -68,7 +68,7 @@ impl IdleMasks {
     }
 
     /// Claims a CPU (`test_and_clear_cpu_idle`): true for the one who finds it idle.
-    pub fn test_and_clear(&mut self, machine: &Machine, cpu: CpuId) -> bool {
+    pub(crate) fn test_and_clear(&mut self, machine: &Machine, cpu: CpuId) -> bool {
         for sibling in machine.cpus_of_core(machine.core_of(cpu)).iter() {
             if self.cores.remove(sibling) {
                 self.note_changed(sibling);

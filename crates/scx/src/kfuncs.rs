@@ -29,7 +29,7 @@ pub struct QueueIterator {
 impl QueueIterator {
     /// Whether there was nothing when it began.
     #[must_use]
-    pub fn is_at_end(&self) -> bool {
+    pub(crate) fn is_at_end(&self) -> bool {
         self.next.is_none()
     }
 }
@@ -67,7 +67,7 @@ impl Kfuncs<'_, '_> {
 
     /// The CPU a task is assigned to (`scx_bpf_task_cpu`).
     #[must_use]
-    pub fn task_cpu(&self, task: TaskId) -> CpuId {
+    pub(crate) fn task_cpu(&self, task: TaskId) -> CpuId {
         self.core.task(task).cpu()
     }
 
@@ -95,7 +95,7 @@ impl Kfuncs<'_, '_> {
     }
 
     /// Sets a task's virtual time (`scx_bpf_task_set_dsq_vtime`).
-    pub fn set_vtime(&mut self, task: TaskId, vtime: u64) {
+    pub(crate) fn set_vtime(&mut self, task: TaskId, vtime: u64) {
         self.state.entities.set_vtime(task, vtime);
     }
 
@@ -111,7 +111,7 @@ impl Kfuncs<'_, '_> {
     }
 
     /// Removes an empty queue (`scx_bpf_destroy_dsq`). False, and an error of the program, if it does not exist or has tasks.
-    pub fn destroy_dsq(&mut self, dsq: DsqId) -> bool {
+    pub(crate) fn destroy_dsq(&mut self, dsq: DsqId) -> bool {
         let gone = self.state.queues.destroy(dsq);
         if !gone {
             self.fault(format!("DSQ 0x{:x} cannot be destroyed: it does not exist or has tasks", dsq.0));
@@ -140,7 +140,7 @@ impl Kfuncs<'_, '_> {
 
     /// Begins a way through a queue (`bpf_iter_scx_dsq_new`).
     #[must_use]
-    pub fn iterate(&self, dsq: DsqId, backwards: bool) -> Option<QueueIterator> {
+    pub(crate) fn iterate(&self, dsq: DsqId, backwards: bool) -> Option<QueueIterator> {
         let queues = &self.state.queues;
         let queue = queues.find(dsq)?;
         let next = if backwards { queues.last(queue) } else { queues.first(queue) };
@@ -222,12 +222,12 @@ impl Kfuncs<'_, '_> {
 
     /// Insertions that this `dispatch` may still make (`scx_bpf_dispatch_nr_slots`).
     #[must_use]
-    pub fn nr_slots(&self) -> u32 {
+    pub(crate) fn nr_slots(&self) -> u32 {
         self.state.table.dispatch_max_batch.saturating_sub(self.state.buffer.len() as u32)
     }
 
     /// Takes back the last insertion of this `dispatch` that was not done yet (`scx_bpf_dispatch_cancel`).
-    pub fn dispatch_cancel(&mut self) {
+    pub(crate) fn dispatch_cancel(&mut self) {
         if self.state.buffer.pop().is_none() {
             self.fault("dispatch buffer underflow".into());
         }
@@ -250,12 +250,12 @@ impl Kfuncs<'_, '_> {
     }
 
     /// Moves a task of a queue of the program to another queue (`scx_bpf_dsq_move`); in `dispatch`. False if it is in none any more.
-    pub fn dsq_move(&mut self, task: TaskId, dsq: DsqId, flags: EnqueueFlags) -> bool {
+    pub(crate) fn dsq_move(&mut self, task: TaskId, dsq: DsqId, flags: EnqueueFlags) -> bool {
         self.move_task(task, Insertion { dsq, flags, vtime: None })
     }
 
     /// The same in the order of the task's virtual time (`scx_bpf_dsq_move_vtime`).
-    pub fn dsq_move_vtime(&mut self, task: TaskId, dsq: DsqId, flags: EnqueueFlags) -> bool {
+    pub(crate) fn dsq_move_vtime(&mut self, task: TaskId, dsq: DsqId, flags: EnqueueFlags) -> bool {
         let vtime = Some(self.vtime(task));
         self.move_task(task, Insertion { dsq, flags, vtime })
     }
@@ -300,7 +300,13 @@ impl Kfuncs<'_, '_> {
     }
 
     /// The same for a part of the CPUs; `None` if none of them is idle (`scx_bpf_select_cpu_and`).
-    pub fn select_cpu_and(&mut self, task: TaskId, prev: CpuId, flags: WakeFlags, within: &CpuSet) -> Option<CpuId> {
+    pub(crate) fn select_cpu_and(
+        &mut self,
+        task: TaskId,
+        prev: CpuId,
+        flags: WakeFlags,
+        within: &CpuSet,
+    ) -> Option<CpuId> {
         let here = self.core.this_cpu();
         let local_is_empty = self.state.queues.len(self.state.local(here)) == 0;
         let sync = (flags.sync && flags.by_task).then_some(Sync { local_is_empty });
@@ -321,38 +327,32 @@ impl Kfuncs<'_, '_> {
         idle.then_some(cpu)
     }
 
-    /// Finds and claims an idle CPU that a task may use, within a set if one is given (`scx_bpf_pick_idle_cpu`).
-    pub fn pick_idle_cpu(&mut self, task: TaskId, within: Option<&CpuSet>, smt: Smt) -> Option<CpuId> {
-        let here = self.core.this_cpu();
-        self.state.idle.pick(self.core.machine(), here, (self.core.allowed(task), within), smt)
-    }
-
     /// Claims a CPU if it is idle (`scx_bpf_test_and_clear_cpu_idle`).
-    pub fn test_and_clear_cpu_idle(&mut self, cpu: CpuId) -> bool {
+    pub(crate) fn test_and_clear_cpu_idle(&mut self, cpu: CpuId) -> bool {
         self.state.is_cpu(cpu) && self.state.idle.test_and_clear(self.core.machine(), cpu)
     }
 
     /// The idle CPUs (`scx_bpf_get_idle_cpumask`).
     #[must_use]
-    pub fn idle_cpumask(&self) -> &CpuSet {
+    pub(crate) fn idle_cpumask(&self) -> &CpuSet {
         self.state.idle.cpus()
     }
 
     /// The CPUs of wholly idle cores (`scx_bpf_get_idle_smtmask`).
     #[must_use]
-    pub fn idle_smtmask(&self) -> &CpuSet {
+    pub(crate) fn idle_smtmask(&self) -> &CpuSet {
         self.state.idle.cores()
     }
 
     /// Finds and claims an idle CPU of a set (`scx_bpf_pick_idle_cpu`, which does not look at a task).
-    pub fn pick_idle_cpu_of(&mut self, set: &CpuSet, smt: Smt) -> Option<CpuId> {
+    pub(crate) fn pick_idle_cpu_of(&mut self, set: &CpuSet, smt: Smt) -> Option<CpuId> {
         let here = self.core.this_cpu();
         self.state.idle.pick(self.core.machine(), here, (set, None), smt)
     }
 
     /// A task that the kernel runs on a CPU, of whichever class; [`TaskId::IDLE`] for none.
     #[must_use]
-    pub fn runs_on(&self, cpu: CpuId) -> TaskId {
+    pub(crate) fn runs_on(&self, cpu: CpuId) -> TaskId {
         self.core.curr(cpu)
     }
 

@@ -99,7 +99,7 @@ impl Queues {
     }
 
     /// Removes a user queue; false if it does not exist or has tasks.
-    pub fn destroy(&mut self, id: DsqId) -> bool {
+    pub(crate) fn destroy(&mut self, id: DsqId) -> bool {
         let Ok(position) = self.user.binary_search_by_key(&id, |(id, _)| *id) else { return false };
         let queue = self.user[position].1;
         if self.len(queue) > 0 {
@@ -206,7 +206,7 @@ impl Queues {
     }
 
     /// Inserts behind all whose vtime is not greater, by signed difference.
-    pub fn insert_vtime(&mut self, queue: QueueIndex, task: TaskId, vtime: u64) -> Result<(), Mixed> {
+    pub(crate) fn insert_vtime(&mut self, queue: QueueIndex, task: TaskId, vtime: u64) -> Result<(), Mixed> {
         let Queue { len, by_vtime, tail, .. } = self.queues[queue as usize];
         if by_vtime < len {
             return Err(Mixed);

@@ -187,7 +187,7 @@ impl State {
         queue >= self.cpu_count + self.node_count
     }
 
-    pub fn is_cpu(&self, cpu: CpuId) -> bool {
+    pub(crate) fn is_cpu(&self, cpu: CpuId) -> bool {
         cpu.0 < self.cpu_count
     }
 
@@ -196,13 +196,13 @@ impl State {
     }
 
     /// After an error the program is not asked any more (bypass).
-    pub fn is_bypassed(&self) -> bool {
+    pub(crate) fn is_bypassed(&self) -> bool {
         self.exit.is_some()
     }
 
     /// From when on a task that a CPU takes now is charged. What a tick brings in begins when the tick is over, as a kernel reads the clock once in
     /// the tick and again to schedule: a slice of a whole number of ticks is therefore not over at its last tick, and lasts one more.
-    pub fn charged_from_ns(&self, core: &Core<'_>, cpu: CpuId) -> u64 {
+    pub(crate) fn charged_from_ns(&self, core: &Core<'_>, cpu: CpuId) -> u64 {
         let now_ns = core.now_ns();
         let is_tick = self.ticked_ns[cpu.index()] == Some(now_ns);
         if is_tick { now_ns + core.machine().costs().tick_ns } else { now_ns }
@@ -227,7 +227,7 @@ impl State {
     }
 
     /// Does what a program wants with a task; `cpu` is the CPU of [`DsqId::LOCAL`].
-    pub fn carry_out(&mut self, core: &mut Core<'_>, task: TaskId, cpu: CpuId, insertion: Insertion) {
+    pub(crate) fn carry_out(&mut self, core: &mut Core<'_>, task: TaskId, cpu: CpuId, insertion: Insertion) {
         let Insertion { dsq, flags, vtime } = insertion;
         if dsq == DsqId::LOCAL {
             self.insert_local(core, task, cpu, flags);
@@ -281,7 +281,7 @@ impl State {
     }
 
     /// Puts a task into a CPU's local queue, and has that CPU look if it is idle or preempted.
-    pub fn insert_local(&mut self, core: &mut Core<'_>, task: TaskId, cpu: CpuId, flags: EnqueueFlags) {
+    pub(crate) fn insert_local(&mut self, core: &mut Core<'_>, task: TaskId, cpu: CpuId, flags: EnqueueFlags) {
         self.leave_custody(task);
         self.bring(core, task, cpu, MigrationKind::Balance);
         let preempts = flags.has(EnqueueFlags::PREEMPT);
@@ -337,7 +337,7 @@ impl State {
     }
 
     /// Does what `dispatch` has asked for.
-    pub fn flush_buffer(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+    pub(crate) fn flush_buffer(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         let mut buffer = std::mem::take(&mut self.buffer);
         for Buffered { task, custody, insertion } in buffer.drain(..) {
             let state = &self.tasks[task.index()];
@@ -398,14 +398,14 @@ impl State {
     }
 
     /// A slice for a task that has none left.
-    pub fn refill(&mut self, task: TaskId) {
+    pub(crate) fn refill(&mut self, task: TaskId) {
         if self.entities.slice_ns(task) == 0 {
             self.entities.set_slice_ns(task, SLICE_DEFAULT_NS);
         }
     }
 
     /// Ends with an error if a runnable task has waited too long.
-    pub fn check_stall(&mut self, core: &mut Core<'_>) {
+    pub(crate) fn check_stall(&mut self, core: &mut Core<'_>) {
         let timeout_ns = self.timeout_ns();
         let waits = |task: &ExtTask| {
             task.queued && task.runnable_since_ns.is_some_and(|since| core.now_ns() - since > timeout_ns)
@@ -418,7 +418,7 @@ impl State {
         }
     }
 
-    pub fn timeout_ns(&self) -> u64 {
+    pub(crate) fn timeout_ns(&self) -> u64 {
         u64::from(self.table.timeout_ms.clamp(1, 30_000)) * 1_000_000
     }
 }

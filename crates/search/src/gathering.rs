@@ -11,7 +11,7 @@ use std::sync::Mutex;
 
 use serde::Serialize;
 use warmcore_options::{MemoryChoice, RunOptions};
-use warmcore_places::place::{Conduct, Place, PlaceError, Request};
+use warmcore_places::place::{BatchConduct, Place, PlaceError, Request};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::{Better, Comparison, Design, StatisticsError, compare_trials};
@@ -53,7 +53,7 @@ impl Placing {
 
 /// A placement against leaving everything to the kernel.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Gain {
+pub struct GatheringGain {
     /// Position of the group that was placed; none if all were.
     pub group: Option<usize>,
     /// How.
@@ -95,8 +95,8 @@ pub fn gains(
     placings: &[Placing],
     seeds: &[u64],
     memory: MemoryChoice,
-    conduct: &Conduct,
-) -> Result<Vec<Gain>, GatheringError> {
+    conduct: &BatchConduct,
+) -> Result<Vec<GatheringGain>, GatheringError> {
     let scheduler = SchedulerSpec::parse(KERNEL)?;
     let mut variants = vec![(None, workload.clone())];
     for placing in placings {
@@ -126,12 +126,18 @@ pub fn gains(
     for (position, (placed, _)) in variants.iter().enumerate() {
         let Some((group, placement)) = *placed else { continue };
         let compare = |what| compare_trials(Design::Paired, &of(0, what), &of(position, what), Better::Lower);
-        gains.push(Gain { group, placement, elapsed: compare(0)?, cpu_time: compare(1)?, response: compare(2)? });
+        gains.push(GatheringGain {
+            group,
+            placement,
+            elapsed: compare(0)?,
+            cpu_time: compare(1)?,
+            response: compare(2)?,
+        });
     }
     Ok(gains)
 }
 
-fn measure(requests: &[Request<'_>], conduct: &Conduct) -> Result<Vec<Option<Measured>>, PlaceError> {
+fn measure(requests: &[Request<'_>], conduct: &BatchConduct) -> Result<Vec<Option<Measured>>, PlaceError> {
     let found: Mutex<(Vec<Option<Measured>>, Option<PlaceError>)> = Mutex::new((vec![None; requests.len()], None));
     Sim.run(requests, conduct, &|position, run| {
         let report = run.and_then(|run| {
@@ -252,7 +258,7 @@ mod tests {
     fn a_pair_that_does_nothing_but_wake_each_other_loses_when_it_is_spread() {
         let machine = warmcore_topology::resolve("2s1n2l4c1t").unwrap();
         let workload = warmcore_workload::from_generator("pingpong:-n1,-l400,-T").unwrap();
-        let conduct = Conduct { jobs: 1, stop: Default::default() };
+        let conduct = BatchConduct { jobs: 1, stop: Default::default() };
         let (groups, placings) = ([members(0..2, 1000)], [Placing::Gathered, Placing::Spread]);
         let found = gains(&machine, &workload, &groups, &placings, &[1, 2], MemoryChoice::Analytic, &conduct).unwrap();
         let ratios: Vec<f64> = found.iter().map(|gain| gain.elapsed.ratio.unwrap()).collect();

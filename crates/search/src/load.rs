@@ -30,7 +30,8 @@ pub struct Loaded {
 
 /// Why there is no such number.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
-pub enum LoadError {
+#[allow(missing_docs)] // messages have the fields
+pub enum LevelError {
     /// More does not make the machine busier.
     #[error(
         "{} {counts} keep {} of the machine busy, and more do not make it {}",
@@ -39,9 +40,7 @@ pub enum LoadError {
     OutOfReach {
         /// The share asked for, 0..1.
         level: f64,
-        /// What comes closest.
         closest: Loaded,
-        /// What is counted.
         counts: &'static str,
     },
     /// The least is too much already.
@@ -52,14 +51,12 @@ pub enum LoadError {
     TooCoarse {
         /// The share asked for, 0..1.
         level: f64,
-        /// What the least does.
         least: Loaded,
-        /// What is counted.
         counts: &'static str,
     },
 }
 
-impl LoadError {
+impl LevelError {
     /// What a user can try.
     #[must_use]
     pub fn advice(&self) -> &'static str {
@@ -80,14 +77,14 @@ fn share(part: f64) -> String {
 /// asked once for each; `known` holds what it said, for this level and others. The share is taken to rise with the number.
 ///
 /// # Errors
-/// Those of `measure`. Within that, [`LoadError`].
+/// Those of `measure`. Within that, [`LevelError`].
 pub fn find<E>(
     level: f64,
     (first, most): (u64, u64),
     counts: &'static str,
     known: &mut BTreeMap<u64, f64>,
     mut measure: impl FnMut(u64) -> Result<f64, E>,
-) -> Result<Result<Loaded, LoadError>, E> {
+) -> Result<Result<Loaded, LevelError>, E> {
     let mut next = first.clamp(1, most);
     for _ in 0..MOST_TRIED {
         let utilisation = match known.get(&next) {
@@ -107,10 +104,10 @@ pub fn find<E>(
     let away = |loaded: &Loaded| (loaded.utilisation - level).abs();
     let closest = found.min_by(|a, b| away(a).total_cmp(&away(b))).unwrap_or(Loaded { count: 0, utilisation: 0.0 });
     if closest.utilisation < level - FAR && !known.values().any(|utilisation| *utilisation >= level) {
-        return Ok(Err(LoadError::OutOfReach { level, closest, counts }));
+        return Ok(Err(LevelError::OutOfReach { level, closest, counts }));
     }
     if closest.utilisation > 2.0 * level {
-        return Ok(Err(LoadError::TooCoarse { level, least: closest, counts }));
+        return Ok(Err(LevelError::TooCoarse { level, least: closest, counts }));
     }
     Ok(Ok(closest))
 }
@@ -170,7 +167,7 @@ mod tests {
     use super::*;
 
     /// The number found, and how many were tried.
-    fn tried(level: f64, first: u64, shares: impl Fn(u64) -> f64) -> (Result<Loaded, LoadError>, usize) {
+    fn tried(level: f64, first: u64, shares: impl Fn(u64) -> f64) -> (Result<Loaded, LevelError>, usize) {
         let mut calls = 0;
         let found = find(level, (first, 1_000_000), "tasks", &mut BTreeMap::new(), |count| {
             calls += 1;
@@ -212,7 +209,7 @@ mod tests {
             "the least there can be (tasks: 1) keeps 50.0 % of the machine busy, which is too much for 10.0 %"
         );
         let found = find(0.5, (1, 1), "tasks", &mut BTreeMap::new(), |_| Ok::<f64, ()>(0.1));
-        assert!(matches!(found, Ok(Err(LoadError::OutOfReach { .. }))));
+        assert!(matches!(found, Ok(Err(LevelError::OutOfReach { .. }))));
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::threads::{Unrolled, unroll};
 const KERNEL: &str = "eevdf";
 
 /// Trials of each rehearsal. Their seeds are derived from the first trial's, and are none of the experiment's.
-pub const REHEARSALS: u32 = 2;
+pub(crate) const REHEARSALS: u32 = 2;
 
 /// Why there is no headroom.
 #[derive(Debug, thiserror::Error)]

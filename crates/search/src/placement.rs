@@ -102,7 +102,7 @@ pub struct Found {
 impl Problem<'_> {
     /// Whether the first score is better than the second for the goal.
     #[must_use]
-    pub fn is_better(&self, a: Score, b: Score) -> bool {
+    pub(crate) fn is_better(&self, a: Score, b: Score) -> bool {
         let more = |a: f64, b: f64| a > b * (1.0 + TOLERANCE);
         match self.goal {
             Goal::Total => more(a.total, b.total),
@@ -157,7 +157,8 @@ impl Problem<'_> {
     ///
     /// # Errors
     /// As [`Problem::evaluate`].
-    pub fn exhaustive(&self) -> Result<Option<(Vec<CpuId>, Score)>, HierarchyError> {
+    #[cfg(test)]
+    pub(crate) fn exhaustive(&self) -> Result<Option<(Vec<CpuId>, Score)>, HierarchyError> {
         let (cpus, threads) = (self.machine.cpu_count(), self.threads.len());
         let mut memory = Memory::new(self);
         let mut best: Option<(Vec<CpuId>, Score)> = None;

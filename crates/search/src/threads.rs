@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use warmcore_workload::{Affinity, Drawn, Program, Step, TaskTemplateId, Workload};
 
 /// Most long-lived threads: more are not written out.
-pub const MAX_THREADS: usize = 1024;
+pub(crate) const MAX_THREADS: usize = 1024;
 
 /// A workload whose long-lived threads are tasks of their own.
 #[derive(Clone, Debug)]

@@ -10,11 +10,11 @@ mod mixes;
 
 use mixes::{Mix, recorded};
 use warmcore_options::MemoryChoice;
-use warmcore_places::place::Conduct;
+use warmcore_places::place::BatchConduct;
 use warmcore_replay::history::histories;
 use warmcore_replay::workload::replay;
 use warmcore_replay::{Graph, Groups, Overheads};
-use warmcore_search::gathering::{Gain, Members, Placing, gains};
+use warmcore_search::gathering::{GatheringGain, Members, Placing, gains};
 use warmcore_workload::{TaskTemplateId, Workload};
 
 /// What is assumed of every thread and group where nobody tells.
@@ -57,7 +57,7 @@ fn cells(mix: u64, name: &'static str, memory: MemoryChoice) -> Vec<Cell> {
     let histories = histories(&recording, &chosen);
     let groups = Groups::of(&Graph::of(&recording, &chosen, &histories));
     let of = |of_thread: &dyn Fn(i32) -> Option<TaskTemplateId>| -> Vec<Members> {
-        let members = |group: &warmcore_replay::Group| {
+        let members = |group: &warmcore_replay::ThreadGroup| {
             let cpu_ns: u64 = group.threads.iter().map(|thread| histories.threads[thread].cpu_ns).sum();
             let tasks = group.threads.iter().filter_map(|thread| of_thread(*thread)).collect();
             Members { tasks, busy_cpus_milli: cpu_ns * 1000 / histories.span_ns.max(1) }
@@ -68,7 +68,7 @@ fn cells(mix: u64, name: &'static str, memory: MemoryChoice) -> Vec<Cell> {
         let name = &recording.threads[&thread].name;
         truth.tasks.iter().position(|task| task.name == *name).map(|index| TaskTemplateId(index as u32))
     };
-    let conduct = Conduct { jobs: 2, stop: Default::default() };
+    let conduct = BatchConduct { jobs: 2, stop: Default::default() };
     let gathered = |workload: &Workload, members: &[Members]| {
         gains(&machine, workload, members, &[Placing::Gathered], &SEEDS, memory, &conduct).unwrap()
     };
@@ -91,7 +91,7 @@ fn cells(mix: u64, name: &'static str, memory: MemoryChoice) -> Vec<Cell> {
     cells
 }
 
-fn ratio(gain: &Gain, measure: &str) -> f64 {
+fn ratio(gain: &GatheringGain, measure: &str) -> f64 {
     let comparison = if measure == "elapsed" { &gain.elapsed } else { &gain.cpu_time };
     comparison.ratio.unwrap()
 }

@@ -131,7 +131,7 @@ pub struct Comparison {
 
 impl Comparison {
     /// The smallest p value any outcome of this many trials could have had.
-    pub fn smallest_p(&self) -> f64 {
+    pub(crate) fn smallest_p(&self) -> f64 {
         match self.design {
             Design::Paired | Design::Blocked => smallest_paired_p(self.candidate_n),
             Design::Unpaired => smallest_unpaired_p(self.baseline_n, self.candidate_n),

@@ -11,10 +11,10 @@
 use crate::distributions::normal_cdf;
 
 /// Most non-zero differences for which [`wilcoxon_signed_rank`] counts exactly.
-pub const EXACT_PAIRS: usize = 100;
+pub(crate) const EXACT_PAIRS: usize = 100;
 
 /// Most values of both samples together for which [`mann_whitney`] counts exactly.
-pub const EXACT_VALUES: usize = 50;
+pub(crate) const EXACT_VALUES: usize = 50;
 
 /// Two-sided p value of Wilcoxon's signed-rank test that the differences of pairs are symmetric about 0.
 ///
@@ -62,12 +62,12 @@ pub fn mann_whitney(first: &[f64], second: &[f64]) -> Option<f64> {
 }
 
 /// Smallest p value [`wilcoxon_signed_rank`] can return for `pairs` pairs: all differences of one sign.
-pub fn smallest_paired_p(pairs: usize) -> f64 {
+pub(crate) fn smallest_paired_p(pairs: usize) -> f64 {
     (2.0 * libm::exp2(-(pairs as f64))).min(1.0)
 }
 
 /// Smallest p value [`mann_whitney`] can return for samples of these sizes: no overlap.
-pub fn smallest_unpaired_p(first: usize, second: usize) -> f64 {
+pub(crate) fn smallest_unpaired_p(first: usize, second: usize) -> f64 {
     let (small, large) = (first.min(second), first.max(second));
     // One over the number of ways to choose `small` of all.
     let one_sided: f64 = (1..=small).map(|i| i as f64 / (large + i) as f64).product();

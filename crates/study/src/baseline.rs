@@ -16,7 +16,7 @@ use warmcore_lab::verdict::{Finding, decimal as ratio_in_words};
 use warmcore_statistics::{Better, Comparison, Design, StatisticsError, compare_trials, judge};
 
 use crate::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
-use crate::file::{BaselineFile, Expectation, FileError, Problem, Study};
+use crate::file::{BaselineFile, Expectation, FormError, Problem, Study};
 use crate::judge::Judgement;
 use crate::plan::{Plan, PlannedCell};
 
@@ -79,7 +79,7 @@ impl Against {
 ///
 /// # Errors
 /// One that cannot be read, or that is of something else, with its place in the study.
-pub fn read(plan: &Plan) -> Result<Vec<Option<Baseline>>, FileError> {
+pub fn read(plan: &Plan) -> Result<Vec<Option<Baseline>>, FormError> {
     let of_study = |(index, study): (usize, &Study)| {
         let Some(of) = &study.baseline else { return Ok(None) };
         let refused = |words: String| {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::file::{FileError, ReadError, Study};
+use crate::file::{FormError, ReadError, Study};
 use crate::library;
 
 /// Why there is no such study, or nothing of it.
@@ -18,7 +18,7 @@ pub enum ChoiceError {
     },
     /// One that comes with the program is not what it should be.
     #[error(transparent)]
-    Packaged(#[from] FileError),
+    Packaged(#[from] FormError),
     /// A file is none.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -424,7 +424,7 @@ impl StudyResult {
 
     /// Whether its answer could be had, here and at all.
     #[must_use]
-    pub fn is_judged(&self) -> bool {
+    pub(crate) fn is_judged(&self) -> bool {
         matches!(self.judgement, Judgement::Right | Judgement::RightInSign | Judgement::Wrong)
     }
 }
@@ -432,7 +432,7 @@ impl StudyResult {
 impl WrongModelResult {
     /// Whether it was tried and nothing rejects it.
     #[must_use]
-    pub fn is_accepted(&self) -> bool {
+    pub(crate) fn is_accepted(&self) -> bool {
         self.tried && self.rejected_by.is_empty()
     }
 }

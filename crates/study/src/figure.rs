@@ -74,7 +74,7 @@ pub struct Fold {
 }
 
 /// Key of a selection that is a list of tasks.
-pub const EACH: &str = "each";
+pub(crate) const EACH: &str = "each";
 
 /// Names of folds, and whether they divide.
 const FOLDS: [(&str, bool); 2] = [("sum_over", false), ("mean_over", true)];
@@ -156,33 +156,17 @@ pub struct ParseError {
 
 /// What is wrong with a text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ParseProblem {
     /// Something else was expected.
     #[error("expected {expected}, found {found}")]
-    Expected {
-        /// What.
-        expected: &'static str,
-        /// What stands there.
-        found: String,
-    },
+    Expected { expected: &'static str, found: String },
     /// No function has this name.
     #[error("there is no function `{name}`{}", did_you_mean(.nearest.as_deref()))]
-    Function {
-        /// The name.
-        name: String,
-        /// What was probably meant.
-        nearest: Option<String>,
-    },
+    Function { name: String, nearest: Option<String> },
     /// A function of another number of values.
     #[error("`{name}` takes {wanted} values, not {found}")]
-    Arguments {
-        /// The function.
-        name: String,
-        /// How many it takes.
-        wanted: usize,
-        /// How many there are.
-        found: usize,
-    },
+    Arguments { name: String, wanted: usize, found: usize },
     /// It is too long or too deep.
     #[error("it is longer than {MOST_BYTES} bytes or nested more than {MOST_DEPTH} deep")]
     TooLarge,
@@ -420,11 +404,11 @@ impl<'a> Parser<'a> {
 
 impl Expression {
     /// Shows every measure and every other figure that it names to `visit`, with where they stand.
-    pub fn each_name<'a>(&'a self, visit: &mut dyn FnMut(Named<'a>, usize)) {
+    pub(crate) fn each_name<'a>(&'a self, visit: &mut dyn FnMut(NamedPart<'a>, usize)) {
         match &self.node {
             Node::Number(_) => {}
-            Node::Measure(selection) => visit(Named::Measure(selection), self.at),
-            Node::Named(name) => visit(Named::Figure(name), self.at),
+            Node::Measure(selection) => visit(NamedPart::Measure(selection), self.at),
+            Node::Named(name) => visit(NamedPart::Figure(name), self.at),
             Node::Negated(inner) => inner.each_name(visit),
             Node::Binary(_, left, right) => {
                 left.each_name(visit);
@@ -437,7 +421,7 @@ impl Expression {
     }
 
     /// Shows every measure to `change`.
-    pub fn each_selection_mut(&mut self, change: &mut dyn FnMut(&mut Selection)) {
+    pub(crate) fn each_selection_mut(&mut self, change: &mut dyn FnMut(&mut Selection)) {
         match &mut self.node {
             Node::Number(_) | Node::Named(_) => {}
             Node::Measure(selection) => change(selection),
@@ -457,7 +441,7 @@ impl Expression {
 
 /// What an expression names.
 #[derive(Clone, Copy, Debug)]
-pub enum Named<'a> {
+pub enum NamedPart<'a> {
     /// A measure of a cell.
     Measure(&'a Selection),
     /// Another figure.

@@ -40,7 +40,7 @@ use warmcore_statistics::Better;
 
 pub use self::expect::Expected;
 pub use self::mark::{Mark, MarkKind};
-use crate::figure::{EACH, Expression, Named, ParseError, Selection, did_you_mean};
+use crate::figure::{EACH, Expression, NamedPart, ParseError, Selection, did_you_mean};
 
 /// Version of the form.
 pub const SCHEMA: &str = "warmcore-study-form-1";
@@ -324,7 +324,7 @@ pub struct WrongModel {
 /// What is wrong with a file, and where.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{file}:{line}:{column}: {problem}")]
-pub struct FileError {
+pub struct FormError {
     /// The file.
     pub file: String,
     /// Line, from 1.
@@ -337,20 +337,14 @@ pub struct FileError {
 
 /// What is wrong with a study.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum Problem {
     /// It is no TOML, or a value has the wrong type.
     #[error("{0}")]
     Syntax(String),
     /// A key that is none.
     #[error("there is no key `{key}` here{}; known are {}", did_you_mean(.nearest.as_deref()), .known.join(", "))]
-    UnknownKey {
-        /// The key.
-        key: String,
-        /// What was probably meant.
-        nearest: Option<String>,
-        /// All keys.
-        known: Vec<String>,
-    },
+    UnknownKey { key: String, nearest: Option<String>, known: Vec<String> },
     /// Another form.
     #[error("its schema is `{0}`; this version reads {SCHEMA}")]
     Schema(String),
@@ -362,30 +356,13 @@ pub enum Problem {
     NotExpressible(&'static str),
     /// A name twice.
     #[error("two of [[{kind}]] are called `{name}`")]
-    Twice {
-        /// Of which kind.
-        kind: &'static str,
-        /// The name.
-        name: String,
-    },
+    Twice { kind: &'static str, name: String },
     /// A name that is none.
     #[error("there is no {kind} `{name}`{}", did_you_mean(.nearest.as_deref()))]
-    Unknown {
-        /// Of which kind.
-        kind: &'static str,
-        /// The name.
-        name: String,
-        /// What was probably meant.
-        nearest: Option<String>,
-    },
+    Unknown { kind: &'static str, name: String, nearest: Option<String> },
     /// An axis that is none.
     #[error("axis `{name}` {reason}")]
-    Axis {
-        /// The axis.
-        name: String,
-        /// Why.
-        reason: &'static str,
-    },
+    Axis { name: String, reason: &'static str },
     /// A value that makes no sense.
     #[error("{0}")]
     Value(String),
@@ -413,7 +390,7 @@ pub enum ReadError {
     },
     /// It is not what it should be.
     #[error(transparent)]
-    File(#[from] FileError),
+    File(#[from] FormError),
 }
 
 impl Study {
@@ -430,10 +407,10 @@ impl Study {
     ///
     /// # Errors
     /// Where it is not what it should be, and how.
-    pub fn parse(path: &Path, text: &str) -> Result<Self, FileError> {
+    pub fn parse(path: &Path, text: &str) -> Result<Self, FormError> {
         let located = |(at, problem): At| {
             let (line, column) = line_and_column(text, at);
-            FileError { file: path.display().to_string(), line, column, problem }
+            FormError { file: path.display().to_string(), line, column, problem }
         };
         form::read(path, text).map_err(located)
     }
@@ -453,20 +430,20 @@ impl Study {
             found?;
         }
         for drawing in &self.drawings {
-            self.check_name(Named::Measure(&drawing.of)).map_err(|problem| (drawing.at, problem))?;
+            self.check_name(NamedPart::Measure(&drawing.of)).map_err(|problem| (drawing.at, problem))?;
         }
         let (mut path, mut done) = (Vec::new(), BTreeSet::new());
         let mut look = |figure| self.circle_from(figure, &mut path, &mut done);
         self.figures.iter().try_for_each(&mut look).map_err(|problem| (0, problem))
     }
 
-    fn check_name(&self, name: Named<'_>) -> Result<(), Problem> {
+    fn check_name(&self, name: NamedPart<'_>) -> Result<(), Problem> {
         let selection = match name {
-            Named::Figure(_) if self.program.is_some() => return Ok(()),
-            Named::Figure(name) => {
+            NamedPart::Figure(_) if self.program.is_some() => return Ok(()),
+            NamedPart::Figure(name) => {
                 return known("figure", name, self.figures.iter().map(|figure| figure.name.as_str())).map(|_| ());
             }
-            Named::Measure(selection) => selection,
+            NamedPart::Measure(selection) => selection,
         };
         let cell = known("cell", &selection.cell, self.cells.iter().map(|cell| cell.name.as_str()))?;
         let cell = &self.cells[cell];
@@ -494,7 +471,7 @@ impl Study {
         }
         let mut named = Vec::new();
         figure.of.each_name(&mut |name, _| {
-            if let Named::Figure(name) = name {
+            if let NamedPart::Figure(name) = name {
                 named.push(name);
             }
         });
@@ -510,14 +487,14 @@ impl Study {
 
     /// An error at a place of its text.
     #[must_use]
-    pub fn error_at(&self, at: usize, problem: Problem) -> FileError {
+    pub(crate) fn error_at(&self, at: usize, problem: Problem) -> FormError {
         let (line, column) = line_and_column(&self.text, at);
-        FileError { file: self.path.display().to_string(), line, column, problem }
+        FormError { file: self.path.display().to_string(), line, column, problem }
     }
 
     /// An error about an expectation.
     #[must_use]
-    pub fn error_of(&self, expectation: &Expectation, problem: Problem) -> FileError {
+    pub fn error_of(&self, expectation: &Expectation, problem: Problem) -> FormError {
         self.error_at(expectation.at, problem)
     }
 }
@@ -537,7 +514,11 @@ fn line_and_column(text: &str, at: usize) -> (usize, usize) {
 }
 
 /// The position of a name among those that are known.
-fn known<'a>(kind: &'static str, name: &str, all: impl Iterator<Item = &'a str> + Clone) -> Result<usize, Problem> {
+pub(crate) fn known<'a>(
+    kind: &'static str,
+    name: &str,
+    all: impl Iterator<Item = &'a str> + Clone,
+) -> Result<usize, Problem> {
     all.clone().position(|known| known == name).ok_or_else(|| Problem::Unknown {
         kind,
         name: name.to_owned(),

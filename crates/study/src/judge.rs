@@ -80,7 +80,7 @@ const LEAST_SIZE: f64 = 0.05;
 
 /// Whether a size counts as the published one's.
 #[must_use]
-pub fn is_of_the_size(size: f64) -> bool {
+pub(crate) fn is_of_the_size(size: f64) -> bool {
     (0.5..=2.0).contains(&size)
 }
 
@@ -93,7 +93,7 @@ pub fn judge(plan: &Plan, trials: &Trials, study: usize, wrong: Option<usize>, e
 
 /// Judges a value of an expectation, or why there is none.
 #[must_use]
-pub fn of_value(value: Result<Value, ValueError>, expectation: &Expectation) -> Judged {
+pub(crate) fn of_value(value: Result<Value, ValueError>, expectation: &Expectation) -> Judged {
     let figure = value.clone().and_then(|value| {
         let middle = figure::middle(&value)?;
         let of = |pick: fn(f64, f64) -> f64| value.numbers().iter().copied().fold(middle, pick);

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::document::StudyDocument;
-use crate::file::{FileError, Study};
+use crate::file::{FormError, Study};
 
 /// A study in the program.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,7 @@ pub static STUDIES: &[Packaged] = studies![
 ///
 /// # Errors
 /// When one of them is not what it should be, which a test of the program rules out.
-pub fn find(name: &str) -> Result<Vec<Study>, FileError> {
+pub fn find(name: &str) -> Result<Vec<Study>, FormError> {
     let of_collection = |packaged: &&Packaged| {
         packaged.name == name || packaged.name.split_once('/').is_some_and(|(collection, _)| collection == name)
     };
@@ -148,7 +148,7 @@ impl Packaged {
     ///
     /// # Errors
     /// When it is not what it should be.
-    pub fn study(&self) -> Result<Study, FileError> {
+    pub fn study(&self) -> Result<Study, FormError> {
         Study::parse(Path::new(&format!("studies/{}.toml", self.name)), self.text)
     }
 }

@@ -6,10 +6,12 @@
 //! What cannot be had on this computer, such as a program that is not installed or a place that needs a kernel, is no error: the figures
 //! that need it say so.
 
+mod names;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU64;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use warmcore_lab::builder::BuildError;
@@ -20,17 +22,17 @@ use warmcore_lab::measures::{self, Measure};
 use warmcore_lab::verdict;
 use warmcore_memory::Profile;
 use warmcore_options::{MemoryChoice, RunOptions};
-use warmcore_places::place::{Options as PlaceOptions, Place, PlaceError, Trouble};
+use warmcore_places::place::{Place, PlaceError, PlaceOptions, Trouble};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload, WorkloadError};
 
-use crate::figure::{EACH, Named as NamedPart, Selection};
+pub(crate) use self::names::{CAUSE_PREFIX, CPU_TIME, SPEED, WORK};
 use crate::file::placeholders::{put_known, substitute};
-use crate::file::{Cell, FileError, Problem, SCHEDULER, Study};
+use crate::file::{Cell, FormError, Problem, SCHEDULER, Study};
 
 /// Most cells that one command plans.
-pub const MOST_CELLS: u128 = 10_000;
+pub(crate) const MOST_CELLS: u128 = 10_000;
 
 /// What runs.
 pub struct Plan {
@@ -50,8 +52,8 @@ pub struct PlannedExperiment {
     pub experiment: Experiment,
     /// The study that it was planned for first, or what else it belongs to.
     pub study: String,
-    /// Name of its directory, if that is not one of the study and a hash.
-    pub directory: Option<String>,
+    /// Its run directory in the directory of all, if that is not one of the study and a hash.
+    pub directory: Option<PathBuf>,
 }
 
 /// A cell under values of its axes and a scheduler.
@@ -77,34 +79,20 @@ pub struct PlannedCell {
 
 /// Why a study cannot be planned.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum PlanError {
     /// Something in its file.
     #[error(transparent)]
-    File(#[from] FileError),
+    File(#[from] FormError),
     /// Too many cells.
     #[error("{study}: {count} cells; at most {MOST_CELLS} are planned at once")]
-    TooMany {
-        /// The study.
-        study: String,
-        /// How many.
-        count: u128,
-    },
+    TooMany { study: String, count: u128 },
     /// A place that fails, rather than not being there.
     #[error("{study}: {source}")]
-    Place {
-        /// The study.
-        study: String,
-        /// Why.
-        source: PlaceError,
-    },
+    Place { study: String, source: PlaceError },
     /// An experiment that makes no sense.
     #[error("{study}: {source}")]
-    Build {
-        /// The study.
-        study: String,
-        /// Why.
-        source: Box<BuildError>,
-    },
+    Build { study: String, source: Box<BuildError> },
 }
 
 impl PlanError {
@@ -138,7 +126,7 @@ struct Key {
 }
 
 /// An experiment in the making.
-struct Group {
+struct Draft {
     study: usize,
     machine: Named<Machine>,
     workload: Named<Workload>,
@@ -195,7 +183,7 @@ pub fn plan(studies: Vec<Study>, note: &dyn Fn(&str)) -> Result<Plan, PlanError>
 
 #[derive(Default)]
 struct Planner {
-    groups: Vec<Group>,
+    groups: Vec<Draft>,
     known: BTreeMap<Key, usize>,
     notes: Vec<String>,
 }
@@ -283,7 +271,7 @@ impl Planner {
                             .map_err(|found| error(workload, found.to_string()))?;
                         let told = load.value.warnings.iter().map(verdict::describe_warning);
                         self.notes.extend(told.map(|words| format!("{}: {words}", study.name)));
-                        self.groups.push(Group {
+                        self.groups.push(Draft {
                             study: index,
                             machine: made,
                             workload: load,
@@ -392,126 +380,25 @@ impl Planner {
 /// Whether a cell needs kernel threads for what it is about, and names none.
 fn simulates_programs(
     cell: &Cell,
-    put: &impl Fn(&toml::Spanned<String>) -> Result<String, FileError>,
-) -> Result<bool, FileError> {
+    put: &impl Fn(&toml::Spanned<String>) -> Result<String, FormError>,
+) -> Result<bool, FormError> {
     let is_simulated = warmcore_places::offered().any(|kind| kind.name == cell.place && kind.simulated);
     // What is no scheduler is told where it is planned.
     let known = cell.schedulers.iter().map(|text| Ok(load::scheduler(&put(text)?).ok()));
-    let known: Vec<Option<SchedulerSpec>> = known.collect::<Result<_, FileError>>()?;
+    let known: Vec<Option<SchedulerSpec>> = known.collect::<Result<_, FormError>>()?;
     Ok(is_simulated && load::needs_background(&known.into_iter().flatten().collect::<Vec<_>>()))
 }
 
-fn open(group: &Group, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
+fn open(group: &Draft, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
     let options = PlaceOptions { schedulers: &group.schedulers, ..PlaceOptions::default() };
     warmcore_places::open(&group.place, &options, note)
 }
 
 impl Plan {
-    /// Checks that every measure that a figure names is one of its cell's workload, and of one simulation only.
-    fn check_figures(&self) -> Result<(), FileError> {
-        for (index, study) in self.studies.iter().enumerate() {
-            for expectation in &study.expectations {
-                let mut found = Ok(());
-                expectation.figure.each_name(&mut |name, _| {
-                    if let (NamedPart::Measure(selection), Ok(())) = (name, &found) {
-                        found = self.check_selection(index, selection);
-                    }
-                });
-                found.map_err(|problem| study.error_of(expectation, problem))?;
-            }
-            for figure in &study.figures {
-                let mut found = Ok(());
-                figure.of.each_name(&mut |name, _| {
-                    if let (NamedPart::Measure(selection), Ok(())) = (name, &found) {
-                        found = self.check_selection(index, selection);
-                    }
-                });
-                found.map_err(|problem| study.error_at(0, problem))?;
-            }
-            for drawing in study.drawings.iter().filter(|_| !study.is_partial()) {
-                self.cell(index, None, &drawing.of)
-                    .map_err(|words| study.error_at(drawing.at, Problem::Value(words)))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn check_selection(&self, study: usize, selection: &Selection) -> Result<(), Problem> {
-        let cell = self.cell(study, None, selection).map_err(Problem::Value)?;
-        let Ok((experiment, _)) = cell.runs else { return Ok(()) };
-        let workload = &self.experiments[experiment].experiment.workload.value;
-        let by_task = selection.choices.iter().find(|(key, _)| matches!(key.as_str(), "task" | "application" | EACH));
-        if let Some((key, name)) = by_task {
-            if selection.measure != CPU_TIME {
-                let words = format!("`{key}=` chooses of {CPU_TIME} only, not of {}", selection.measure);
-                return Err(Problem::Value(words));
-            }
-            if key == "application" {
-                return known("application", name, &workload.applications);
-            }
-            let all: Vec<String> = workload.tasks.iter().map(|task| task.name.clone()).collect();
-            // `NAME-2` is an instance of `NAME`.
-            let of = name.rsplit_once('-').filter(|(_, number)| number.bytes().all(|byte| byte.is_ascii_digit()));
-            let is_instance = of.is_some_and(|(name, _)| all.iter().any(|known| known == name));
-            return if is_instance { Ok(()) } else { known("task", name, &all) };
-        }
-        if let Some(cause) = selection.measure.strip_prefix(CAUSE_PREFIX) {
-            let all: Vec<String> = warmcore_lab::time_split::CAUSES.iter().map(|cause| cause.name.to_owned()).collect();
-            return known("cause", cause, &all);
-        }
-        // What is looked at besides has names that say when.
-        if !self.studies[study].cells[cell.cell].observe.is_empty() {
-            return Ok(());
-        }
-        let all: Vec<String> = measures::of_workload(workload).into_iter().map(|measure| measure.name).collect();
-        if [CPU_TIME, SPEED].contains(&selection.measure.as_str()) {
-            Ok(())
-        } else {
-            known("measure", &selection.measure, &all)
-        }
-    }
-
-    /// The one simulation that a selection means.
-    ///
-    /// # Errors
-    /// In words, when it means none or several.
-    pub fn cell(&self, study: usize, wrong: Option<usize>, selection: &Selection) -> Result<&PlannedCell, String> {
-        let of = &self.studies[study];
-        let fits = |cell: &&PlannedCell| selection.fits(&of.cells[cell.cell].name, &cell.bindings);
-        let of_model = |model: Option<usize>| {
-            self.cells[study].iter().filter(move |cell| cell.wrong == model).filter(fits).collect::<Vec<_>>()
-        };
-        let mut found = of_model(wrong);
-        if found.is_empty() && wrong.is_some() {
-            found = of_model(None);
-        }
-        match found[..] {
-            [one] => Ok(one),
-            [] => Err(format!("{selection} is none of the cell's simulations: {}", self.simulations(study, selection))),
-            _ => Err(format!(
-                "{selection} is {} simulations; say which: {}",
-                found.len(),
-                self.simulations(study, selection)
-            )),
-        }
-    }
-
-    /// What the simulations of a cell are called.
-    fn simulations(&self, study: usize, selection: &Selection) -> String {
-        let of =
-            |cell: &&PlannedCell| cell.wrong.is_none() && self.studies[study].cells[cell.cell].name == selection.cell;
-        let name = |cell: &PlannedCell| {
-            let words: Vec<String> = cell.bindings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-            format!("[{}]", words.join(", "))
-        };
-        let names: Vec<String> = self.cells[study].iter().filter(of).map(name).take(8).collect();
-        names.join(" ")
-    }
-
     /// Simulations in all.
     #[must_use]
     pub fn simulations_in_all(&self) -> usize {
-        self.experiments.iter().map(|one| one.experiment.schedulers.len() * one.experiment.seeds.len()).sum()
+        self.experiments.iter().map(|one| one.experiment.trial_count()).sum()
     }
 
     /// The duration of an experiment's workload, if it has one.
@@ -525,24 +412,6 @@ impl Plan {
         let workload = &self.experiments[experiment].experiment.workload.value;
         measures::of_workload(workload).into_iter().find(|measure| measure.name == name)
     }
-}
-
-/// How fast a run is: one over the time of the first application where that ends, over the run's time where a task ended the run before
-/// its duration; else the work done over the duration. Compares a program under two schedulers, whatever its end is.
-pub const SPEED: &str = "speed";
-/// The work done.
-pub(crate) const WORK: &str = "work_ns";
-/// CPU time of all tasks, or of some.
-pub const CPU_TIME: &str = "cpu_time_ns";
-/// What time by cause begins with.
-pub const CAUSE_PREFIX: &str = "time.";
-
-fn known(kind: &'static str, name: &str, all: &[String]) -> Result<(), Problem> {
-    if all.iter().any(|known| known == name) {
-        return Ok(());
-    }
-    let nearest = warmcore_topology::nearest(name, all.iter().map(String::as_str)).map(str::to_owned);
-    Err(Problem::Unknown { kind, name: name.to_owned(), nearest })
 }
 
 /// Every combination of the values of a cell's axes.
@@ -563,7 +432,7 @@ fn combinations(study: &Study, cell: &Cell) -> Vec<BTreeMap<String, String>> {
     found
 }
 
-fn unknown_placeholder(study: &Study, at: usize, name: &str, bindings: &BTreeMap<String, String>) -> FileError {
+fn unknown_placeholder(study: &Study, at: usize, name: &str, bindings: &BTreeMap<String, String>) -> FormError {
     let nearest = warmcore_topology::nearest(name, bindings.keys().map(String::as_str)).map(str::to_owned);
     study.error_at(at, Problem::Unknown { kind: "axis", name: name.to_owned(), nearest })
 }

@@ -1,7 +1,7 @@
 //! One loop over all experiments of a plan, each through `lab`'s runner and so through its place.
 //!
-//! With a directory every experiment has a run directory in it, `experiments/STUDY-HASH`, which other commands read like any other.
-//! A second start in the same directory goes on: what is finished there is not run again.
+//! With a directory every experiment has a run directory in it, `experiments/STUDY-HASH` if it names none, which other commands read like
+//! any other. A second start in the same directory goes on: what is finished there is not run again.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -116,9 +116,21 @@ pub fn each<T: Clone, E: From<StudyError>>(
 fn run_one<'a>(planned: &'a PlannedExperiment, means: &Means<'_>) -> Result<Done<'a>, StudyError> {
     let experiment = &planned.experiment;
     let directory = means.out.map(|out| directory(out, planned, means.note)).transpose()?;
+    one(experiment, directory, means)
+        .map_err(|source| StudyError::Run { study: planned.study.clone(), source: Box::new(source) })
+}
+
+/// Runs an experiment whose run directory, if it has one, is begun.
+///
+/// # Errors
+/// The first failure. What finished is in the directory.
+pub fn one<'a>(
+    experiment: &'a Experiment,
+    directory: Option<RunDirectory>,
+    means: &Means<'_>,
+) -> Result<Done<'a>, RunError> {
     let conduct = Conduct { jobs: means.jobs, stop: Arc::clone(&means.stop), progress: means.progress };
-    let finished = runner::run(experiment, directory.as_ref(), &conduct)
-        .map_err(|source| StudyError::Run { study: planned.study.clone(), source: Box::new(source) })?;
+    let finished = runner::run(experiment, directory.as_ref(), &conduct)?;
     let mut environment = means.environment.clone();
     environment.at_end((means.unix_seconds)(), finished.run_now, finished.seconds);
     Ok(Done { experiment, directory, finished, environment })
@@ -128,11 +140,10 @@ impl PlannedExperiment {
     /// Its run directory in a directory of many.
     #[must_use]
     pub fn path(&self, out: &Path) -> PathBuf {
-        let name = match &self.directory {
-            Some(name) => name.clone(),
-            None => format!("{}-{}", self.study, self.experiment.record().short_hash()),
-        };
-        out.join("experiments").join(name)
+        match &self.directory {
+            Some(own) => out.join(own),
+            None => out.join("experiments").join(format!("{}-{}", self.study, self.experiment.record().short_hash())),
+        }
     }
 }
 

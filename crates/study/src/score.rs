@@ -60,7 +60,7 @@ impl Score {
 
     /// Whether it says more than that all rows are scored.
     #[must_use]
-    pub fn is_of_a_source(&self) -> bool {
+    pub(crate) fn is_of_a_source(&self) -> bool {
         !self.marked.is_empty() || self.missing > 0
     }
 

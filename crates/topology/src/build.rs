@@ -18,7 +18,7 @@ use crate::{
 pub const MAX_CPUS: usize = 4096;
 
 /// The largest number of NUMA nodes (the kernel's `MAX_NUMNODES` on large configurations).
-pub const MAX_NODES: usize = 1024;
+pub(crate) const MAX_NODES: usize = 1024;
 
 /// The computing power of the biggest CPU.
 pub const CAPACITY_SCALE: u32 = 1024;
@@ -26,9 +26,9 @@ pub const CAPACITY_SCALE: u32 = 1024;
 /// Distance of a node to itself.
 pub const LOCAL_DISTANCE: u32 = 10;
 /// Assumed distance of two nodes of one socket when nothing is said.
-pub const DEFAULT_SAME_SOCKET_DISTANCE: u32 = 12;
+pub(crate) const DEFAULT_SAME_SOCKET_DISTANCE: u32 = 12;
 /// Assumed distance of nodes of different sockets when nothing is said: the kernel's `REMOTE_DISTANCE`.
-pub const DEFAULT_REMOTE_DISTANCE: u32 = 20;
+pub(crate) const DEFAULT_REMOTE_DISTANCE: u32 = 20;
 /// The largest distance: "unreachable" in a SLIT.
 pub const MAX_DISTANCE: u32 = 255;
 

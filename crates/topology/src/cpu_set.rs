@@ -111,11 +111,6 @@ impl CpuSet {
         ones_from(&self.bits, start.index()).next().map(CpuId::from_index)
     }
 
-    /// Members of both sets in ascending order, without building a third set.
-    pub fn iter_intersection<'a>(&'a self, other: &'a CpuSet) -> impl Iterator<Item = CpuId> + 'a {
-        self.bits.intersection(&other.bits).map(CpuId::from_index)
-    }
-
     /// Whether the sets share a member.
     pub fn intersects(&self, other: &CpuSet) -> bool {
         !self.bits.is_disjoint(&other.bits)
@@ -151,7 +146,7 @@ impl CpuSet {
     }
 
     /// Keeps the members that are also in `other`.
-    pub fn intersect_with(&mut self, other: &CpuSet) {
+    pub(crate) fn intersect_with(&mut self, other: &CpuSet) {
         self.bits.intersect_with(&other.bits);
     }
 

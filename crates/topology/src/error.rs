@@ -11,13 +11,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a machine could not be read, built or written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
+#[allow(missing_docs)] // messages have the fields
 pub enum Error {
     /// A file or directory could not be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
         /// What was to be read.
         path: PathBuf,
-        /// The system's reason.
         source: std::io::Error,
     },
     /// A file or directory could not be written.
@@ -25,7 +25,6 @@ pub enum Error {
     Write {
         /// What was to be written.
         path: PathBuf,
-        /// The system's reason.
         source: std::io::Error,
     },
     /// A file was read, but its text is not what the format asks for.
@@ -33,7 +32,6 @@ pub enum Error {
     Invalid {
         /// Format or file and, where known, line.
         place: Location,
-        /// What is wrong.
         reason: String,
         /// What to try; may be empty.
         hint: String,
@@ -43,7 +41,6 @@ pub enum Error {
     Impossible {
         /// The name of the machine.
         machine: String,
-        /// The contradiction.
         reason: String,
         /// What to try; may be empty.
         hint: String,
@@ -51,7 +48,6 @@ pub enum Error {
     /// No preset has that name, and the text is no other kind of machine specification either.
     #[error("unknown machine `{spec}`{}", Hint(hint))]
     Unknown {
-        /// What was asked for.
         spec: String,
         /// The nearest names, and what else is accepted.
         hint: String,
@@ -59,7 +55,6 @@ pub enum Error {
     /// No background that comes with the program has that name.
     #[error("unknown background `{name}`{}", Hint(hint))]
     UnknownBackground {
-        /// What was asked for.
         name: String,
         /// The nearest name, or all of them.
         hint: String,
@@ -67,7 +62,6 @@ pub enum Error {
     /// The machine exists, but the target format has no words for it.
     #[error("{format} cannot describe machine `{machine}`: {}{}", reasons.join("; "), Hint(hint))]
     Inexpressible {
-        /// The target format.
         format: &'static str,
         /// The name of the machine.
         machine: String,

@@ -26,7 +26,6 @@ pub(crate) enum Unit {
 /// A number of a machine file in the unit used inside.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Quantity {
-    /// A number.
     Number(u64),
     /// A bandwidth that is never the limit.
     Unlimited,

@@ -50,7 +50,7 @@ pub fn from_hwloc_xml(text: &str) -> Result<Machine> {
             "`lstopo --of xml FILE` writes such files",
         )
     })?;
-    let reader = Reader { document: &document };
+    let reader = HwlocReader { document: &document };
     let topology = document.root_element();
     let version = topology.attribute("version").unwrap_or("1");
     if topology.tag_name().name() != "topology" || !(version.starts_with("2.") || version.starts_with("3.")) {
@@ -70,7 +70,7 @@ pub fn hwloc_cpu_model(text: &str) -> Option<String> {
     Some(model.trim().to_owned()).filter(|model| !model.is_empty())
 }
 
-struct Reader<'a, 'input> {
+struct HwlocReader<'a, 'input> {
     document: &'a Document<'input>,
 }
 
@@ -88,7 +88,7 @@ struct Inside {
     package: u32,
 }
 
-impl Reader<'_, '_> {
+impl HwlocReader<'_, '_> {
     fn place(&self, node: Node<'_, '_>) -> Location {
         Location::line(FORMAT, self.document.text_pos_at(node.range().start).row as usize)
     }

@@ -31,7 +31,6 @@ pub(crate) struct Node {
     pub(crate) llcs: Vec<LlcId>,
 }
 
-/// A socket.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Socket {
     pub(crate) os_index: u32,
@@ -78,13 +77,6 @@ impl Machine {
     /// One line for lists; may be empty.
     pub fn summary(&self) -> &str {
         &self.summary
-    }
-
-    /// The same machine under another name.
-    #[must_use]
-    pub fn with_name(mut self, name: impl Into<String>) -> Self {
-        self.name = name.into();
-        self
     }
 
     /// Number of online CPUs.

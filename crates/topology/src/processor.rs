@@ -52,7 +52,7 @@ impl Vendor {
 
     /// The name in CPUID (`vendor_id` of `/proc/cpuinfo`).
     #[must_use]
-    pub fn cpuid_name(self) -> &'static str {
+    pub(crate) fn cpuid_name(self) -> &'static str {
         Self::NAMED[self as usize].2
     }
 

@@ -157,7 +157,7 @@ pub(crate) fn given() -> Origin {
 }
 
 /// A text being read: turns byte positions into lines.
-struct Reader<'a> {
+struct TomlReader<'a> {
     text: &'a str,
     sources: BTreeMap<String, String>,
 }
@@ -169,7 +169,7 @@ const MAX_BASES: usize = 4;
 /// times) another.
 pub(crate) fn template_at_depth(text: &str, depth: usize) -> Result<Template> {
     let raw: RawFile = parse(text)?;
-    let mut reader = Reader { text, sources: raw.sources.clone() };
+    let mut reader = TomlReader { text, sources: raw.sources.clone() };
     let base = match &raw.base {
         Some(name) => {
             let place = reader.place(name.span().start);
@@ -197,7 +197,7 @@ pub(crate) fn template_at_depth(text: &str, depth: usize) -> Result<Template> {
 /// Reads a file that holds nothing but loaded latency curves.
 pub(crate) fn curves_from_toml(text: &str) -> Result<Vec<LoadedLatencyCurve>> {
     let raw: RawFile = parse(text)?;
-    let reader = Reader { text, sources: raw.sources.clone() };
+    let reader = TomlReader { text, sources: raw.sources.clone() };
     raw.loaded_latency_curve.into_iter().map(|curve| reader.curve(curve)).collect()
 }
 
@@ -212,7 +212,7 @@ pub(crate) fn line_of(text: &str, position: usize) -> usize {
     text.as_bytes().iter().take(position).filter(|byte| **byte == b'\n').count() + 1
 }
 
-impl Reader<'_> {
+impl TomlReader<'_> {
     fn place(&self, position: usize) -> Location {
         Location::line(FORMAT, line_of(self.text, position))
     }

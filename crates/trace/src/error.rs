@@ -9,11 +9,11 @@ use crate::{Event, TaskId};
 /// An event that contradicts the machine, the run's tables or the order of time. The run that produced it is wrong as a
 /// whole; nothing can be computed from the rest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum EventError {
     /// Time ran backwards.
     #[error("event out of order: {event:?} comes after an event at {previous_ns} ns; sort the trace by time first")]
     OutOfOrder {
-        /// The event.
         event: Event,
         /// Time of the event before it.
         previous_ns: u64,
@@ -21,9 +21,7 @@ pub enum EventError {
     /// A CPU the machine does not have.
     #[error("{event:?} names {cpu}, but the machine has {cpus} CPUs; was the trace made on another machine?")]
     UnknownCpu {
-        /// The event.
         event: Event,
-        /// The CPU.
         cpu: CpuId,
         /// Number of CPUs of the machine.
         cpus: usize,
@@ -31,25 +29,14 @@ pub enum EventError {
     /// The idle task where a task is needed, or a number far beyond any run's.
     #[error("{event:?} is about {task:?}, which is no task (ids are dense and below {limit})")]
     NoTask {
-        /// The event.
         event: Event,
-        /// The id.
         task: TaskId,
         /// First id that is too large.
         limit: u32,
     },
     /// An index outside of one of the run's tables.
     #[error("{event:?} refers to entry {index} of the run's {table}, which has {length}; pass the run's own tables")]
-    UnknownEntry {
-        /// The event.
-        event: Event,
-        /// Which table.
-        table: &'static str,
-        /// The index.
-        index: u32,
-        /// Length of the table.
-        length: usize,
-    },
+    UnknownEntry { event: Event, table: &'static str, index: u32, length: usize },
 }
 
 impl From<EventError> for io::Error {

@@ -35,31 +35,24 @@ pub struct Aggregation {
 
 /// Why a choice was not understood.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum AggregateError {
     /// Not of the form that the command line takes.
     #[error(
         "\"{text}\" is not of the form process:NAME=CHOICE, taskgroup:PATH=CHOICE or data:NAME=CHOICE with off, process or group:NAME as the choice"
     )]
-    Form {
-        /// What was given.
-        text: String,
-    },
+    Form { text: String },
     /// Nothing has that name.
     #[error("there is no {kind} called \"{name}\"{suggestion}")]
     Unknown {
-        /// What kind of thing.
         kind: &'static str,
-        /// The name.
         name: String,
         /// The nearest name as the end of a sentence, or nothing.
         suggestion: String,
     },
     /// Not a choice.
     #[error("\"{choice}\" is not off, process or group:NAME")]
-    Choice {
-        /// What was given.
-        choice: String,
-    },
+    Choice { choice: String },
 }
 
 /// What a choice is made for.
@@ -129,7 +122,12 @@ impl Workload {
     ///
     /// # Errors
     /// A choice that is none, and names that nothing in the workload has.
-    pub fn set_aggregate(&mut self, target: AggregateTarget, name: &str, choice: &str) -> Result<(), AggregateError> {
+    pub(crate) fn set_aggregate(
+        &mut self,
+        target: AggregateTarget,
+        name: &str,
+        choice: &str,
+    ) -> Result<(), AggregateError> {
         let names: Vec<&str> = match target {
             AggregateTarget::Process => self.processes.iter().map(|process| process.name.as_str()).collect(),
             AggregateTarget::TaskGroup => self.groups.iter().map(|group| group.name.as_str()).collect(),

@@ -61,7 +61,7 @@ impl Workload {
     }
 
     /// Number of tasks that exist at the start or as soon as their start time comes; forks are not counted.
-    pub fn initial_tasks(&self) -> u64 {
+    pub(crate) fn initial_tasks(&self) -> u64 {
         self.tasks.iter().map(|task| u64::from(task.instances)).sum()
     }
 
@@ -159,7 +159,7 @@ pub fn add_warning(warnings: &mut Vec<Warning>, what: String, consequence: Strin
 
 impl Group {
     /// Weight of a task group that nobody changed: that of one nice-0 task.
-    pub const DEFAULT_SHARES: u32 = 1024;
+    pub(crate) const DEFAULT_SHARES: u32 = 1024;
 
     /// Whether this entry stands for the root group (a task in no group at all).
     pub fn is_root(&self) -> bool {

@@ -7,7 +7,6 @@ use std::fmt;
 const NS_PER_US: u64 = 1_000;
 /// Least quota and period, in us.
 const LEAST_US: u64 = 1_000;
-/// Longest period, in us.
 const LONGEST_PERIOD_US: u64 = 1_000_000;
 /// Largest sum of quota and burst, in us: what the kernel's arithmetic bears.
 const LARGEST_US: u64 = (1 << 44) - 1;
@@ -22,52 +21,33 @@ pub struct CpuMax {
 
 /// A quota that the kernel refuses.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum CpuMaxError {
     /// No quota and period.
     #[error(
         "cpu.max is \"QUOTA PERIOD\" in microseconds, such as \"200000 100000\" for two CPUs, or \"max\"; \"{text}\" is not"
     )]
-    Form {
-        /// The text.
-        text: String,
-    },
+    Form { text: String },
     /// A quota of nearly nothing.
     #[error("a quota of {us} us is less than the kernel's least, {LEAST_US} us; write \"max\" for a group without one")]
-    Quota {
-        /// The quota.
-        us: u64,
-    },
+    Quota { us: u64 },
     /// A period that no kernel has.
     #[error("a period of {us} us is not one of {LEAST_US} to {LONGEST_PERIOD_US} us")]
-    Period {
-        /// The period.
-        us: u64,
-    },
+    Period { us: u64 },
     /// More burst than quota.
     #[error("a burst of {burst_us} us is more than the quota of {quota_us} us; the kernel takes none that is")]
-    Burst {
-        /// The burst.
-        burst_us: u64,
-        /// The quota.
-        quota_us: u64,
-    },
+    Burst { burst_us: u64, quota_us: u64 },
     /// Burst without a quota.
     #[error("a burst of {burst_us} us is for a group with a quota; say it in \"cpu_max\"")]
-    BurstOfNothing {
-        /// The burst.
-        burst_us: u64,
-    },
+    BurstOfNothing { burst_us: u64 },
     /// More than the kernel can count.
     #[error("quota and burst make {us} us, more than the kernel's {LARGEST_US} us")]
-    Large {
-        /// Their sum.
-        us: u64,
-    },
+    Large { us: u64 },
 }
 
 impl CpuMax {
     /// Period of a quota that says none (`default_bw_period_us`).
-    pub const DEFAULT_PERIOD_US: u64 = 100_000;
+    pub(crate) const DEFAULT_PERIOD_US: u64 = 100_000;
 
     /// A quota, in microseconds.
     ///

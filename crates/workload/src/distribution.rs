@@ -10,6 +10,7 @@ use std::fmt;
 
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use warmcore_topology::{SPLIT_MIX_STEP, split_mix};
 
 use crate::duration::format_duration;
 
@@ -17,7 +18,7 @@ use crate::duration::format_duration;
 pub const LONGEST_NS: u64 = 3_600_000_000_000;
 
 /// The most values of an empirical distribution.
-pub const MOST_VALUES: usize = 1_000_000;
+pub(crate) const MOST_VALUES: usize = 1_000_000;
 
 /// The standard normal distribution's 99th percentile.
 const Z_99: f64 = 2.326_347_874_040_841;
@@ -66,43 +67,23 @@ pub enum Distribution {
 
 /// Why times cannot be drawn from a distribution.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum DistributionError {
     /// A time is too long.
     #[error("{name} of {ns} ns is longer than an hour, {LONGEST_NS} ns")]
-    TooLong {
-        /// The parameter.
-        name: &'static str,
-        /// Its value.
-        ns: u64,
-    },
+    TooLong { name: &'static str, ns: u64 },
     /// Nothing lies between the two.
     #[error("from_ns of {from_ns} is above to_ns of {to_ns}: swap them")]
-    Swapped {
-        /// The shortest.
-        from_ns: u64,
-        /// The longest.
-        to_ns: u64,
-    },
+    Swapped { from_ns: u64, to_ns: u64 },
     /// The parameter has to be above 0.
     #[error("{name} of 0 draws nothing but 0: use a constant")]
-    Zero {
-        /// The parameter.
-        name: &'static str,
-    },
+    Zero { name: &'static str },
     /// The 99th percentile is below the median.
     #[error("p99_ns of {p99_ns} is below median_ns of {median_ns}")]
-    BelowMedian {
-        /// The median.
-        median_ns: u64,
-        /// The percentile.
-        p99_ns: u64,
-    },
+    BelowMedian { median_ns: u64, p99_ns: u64 },
     /// There are no values, or too many.
     #[error("{count} values; give 1 to {MOST_VALUES}")]
-    Values {
-        /// How many there are.
-        count: usize,
-    },
+    Values { count: usize },
 }
 
 impl Distribution {
@@ -250,10 +231,7 @@ impl Draws {
 
 /// SplitMix64's finalizer (Steele, Lea and Flood, OOPSLA 2014): neighbouring numbers become unlike.
 fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
+    split_mix(number.wrapping_add(SPLIT_MIX_STEP))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use crate::{CheckError, DurationError, Warning};
 
 /// Why a workload could not be read or made.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum WorkloadError {
     /// The text is no JSON, not even in rt-app's liberal form.
     #[error("not valid JSON: {0}")]
@@ -26,11 +27,9 @@ pub enum WorkloadError {
     /// Neither a generator nor a file.
     #[error("\"{spec}\" is neither a generator nor a file{suggestion}; generators are {generators}")]
     Unknown {
-        /// What was asked for.
         spec: String,
         /// The nearest generator, as the end of a sentence, or nothing.
         suggestion: String,
-        /// Names of all generators.
         generators: String,
     },
     /// More or fewer instances of tasks were asked for, and they wait for each other.
@@ -38,28 +37,15 @@ pub enum WorkloadError {
         "task `{task}` depends on others by {what}, so how many tasks there are is a part of what they do, and more of them are no more load \
          of the same kind"
     )]
-    Fixed {
-        /// Which task.
-        task: String,
-        /// By what.
-        what: &'static str,
-    },
+    Fixed { task: String, what: &'static str },
     /// A memory profile was to be assumed, and no task lacks one.
     #[error(
         "every task of the workload has a memory profile of its own or no work, so there is nothing to assume \"{profile}\" of"
     )]
-    NothingToAssume {
-        /// The profile.
-        profile: String,
-    },
+    NothingToAssume { profile: String },
     /// A file could not be read.
     #[error("cannot read workload file {path}: {source}")]
-    Read {
-        /// Its path.
-        path: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    Read { path: String, source: std::io::Error },
 }
 
 fn list(warnings: &[Warning]) -> String {
@@ -94,47 +80,29 @@ pub struct DocumentError {
 
 /// What is wrong at a place in the document.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum DocumentProblem {
     /// A value of the wrong kind.
     #[error("expected {expected}, found {found}")]
-    Kind {
-        /// What belongs there.
-        expected: String,
-        /// What is there.
-        found: String,
-    },
+    Kind { expected: String, found: String },
     /// A value that is too small or too large.
     #[error("{value} is out of range; {allowed}")]
-    Range {
-        /// The value.
-        value: String,
-        /// What would be possible.
-        allowed: String,
-    },
+    Range { value: String, allowed: String },
     /// A required key is not there.
     #[error("\"{key}\" is missing; {advice}")]
-    Missing {
-        /// The key.
-        key: &'static str,
-        /// What to write.
-        advice: String,
-    },
+    Missing { key: &'static str, advice: String },
     /// A key that has no meaning at this place.
     #[error("key \"{key}\" is not known here{suggestion}; known are {known}")]
     UnknownKey {
-        /// The key.
         key: String,
         /// The nearest known key as the end of a sentence, or nothing.
         suggestion: String,
-        /// All known keys.
         known: String,
     },
     /// A name nothing has.
     #[error("there is no {kind} called \"{name}\"{suggestion}")]
     UnknownName {
-        /// What kind of thing.
         kind: &'static str,
-        /// The name.
         name: String,
         /// The nearest name as the end of a sentence, or nothing.
         suggestion: String,
@@ -142,19 +110,14 @@ pub enum DocumentProblem {
     /// A word outside its list.
     #[error("\"{word}\" is not known{suggestion}; possible are {known}")]
     UnknownWord {
-        /// The word.
         word: String,
         /// The nearest word as the end of a sentence, or nothing.
         suggestion: String,
-        /// All words.
         known: String,
     },
     /// Two things with one name.
     #[error("the name \"{name}\" is used twice; names must differ")]
-    Duplicate {
-        /// The name.
-        name: String,
-    },
+    Duplicate { name: String },
     /// Anything else, in words.
     #[error("{0}")]
     Other(String),
@@ -177,71 +140,45 @@ pub struct GeneratorError {
 
 /// What is wrong with a generator's text.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum GeneratorProblem {
     /// A flag the generator does not have.
     #[error("unknown flag \"{flag}\"{suggestion}")]
     UnknownFlag {
-        /// The flag as typed.
         flag: String,
         /// The nearest flag as the end of a sentence, or nothing.
         suggestion: String,
     },
     /// A word that is no flag.
     #[error("\"{word}\" is no flag; flags begin with - and are separated by commas")]
-    StrayWord {
-        /// The word.
-        word: String,
-    },
+    StrayWord { word: String },
     /// A flag without its value.
     #[error("flag \"{flag}\" needs a value: {expected}")]
-    NoValue {
-        /// The flag.
-        flag: String,
-        /// What the value is.
-        expected: String,
-    },
+    NoValue { flag: String, expected: String },
     /// A flag that takes no value got one.
     #[error("flag \"{flag}\" takes no value, found \"{value}\"")]
-    UnexpectedValue {
-        /// The flag.
-        flag: String,
-        /// The value.
-        value: String,
-    },
+    UnexpectedValue { flag: String, value: String },
     /// A value that is not what the flag needs.
     #[error("flag \"{flag}\": \"{value}\" is not {expected}")]
     BadValue {
-        /// The flag.
         flag: String,
-        /// The value.
         value: String,
         /// What the value must be.
         expected: String,
     },
     /// A duration that is none.
     #[error("flag \"{flag}\": {error}")]
-    BadDuration {
-        /// The flag.
-        flag: String,
-        /// Why.
-        error: DurationError,
-    },
+    BadDuration { flag: String, error: DurationError },
     /// A flag that must be given is not there.
     #[error("flag \"{flag}\" must be given: {why}")]
     MissingFlag {
-        /// The flag.
         flag: &'static str,
         /// Why there is no default.
         why: &'static str,
     },
     /// A flag of the imitated program that cannot be imitated.
     #[error("flag \"{flag}\" is not supported: {why}")]
-    Unsupported {
-        /// The flag.
-        flag: &'static str,
-        /// Why.
-        why: &'static str,
-    },
+    Unsupported { flag: &'static str, why: &'static str },
     /// Values that do not go together.
     #[error("{0}")]
     Conflict(String),

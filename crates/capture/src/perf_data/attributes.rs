@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 /// `PERF_SAMPLE_*`: what samples have, in the order in which they have it.
 mod sample {
-    pub const IDENTIFIER: u64 = 1 << 16;
-    pub const IP: u64 = 1;
+    pub(crate) const IDENTIFIER: u64 = 1 << 16;
+    pub(crate) const IP: u64 = 1;
     pub const TID: u64 = 1 << 1;
     pub const TIME: u64 = 1 << 2;
-    pub const ADDR: u64 = 1 << 3;
+    pub(crate) const ADDR: u64 = 1 << 3;
     pub const ID: u64 = 1 << 6;
-    pub const STREAM_ID: u64 = 1 << 9;
+    pub(crate) const STREAM_ID: u64 = 1 << 9;
     pub const CPU: u64 = 1 << 7;
     pub const PERIOD: u64 = 1 << 8;
     pub const READ: u64 = 1 << 4;
-    pub const CALLCHAIN: u64 = 1 << 5;
+    pub(crate) const CALLCHAIN: u64 = 1 << 5;
     pub const RAW: u64 = 1 << 10;
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Identity<'a> {
 
 impl Attribute {
     /// `PERF_ATTR_SIZE_VER0`.
-    pub const LEAST_BYTES: usize = 64;
+    pub(crate) const LEAST_BYTES: usize = 64;
 
     /// Reads the first bytes; what is not there is zero.
     pub fn parse(bytes: &[u8]) -> Self {
@@ -209,7 +209,7 @@ impl Attributes {
     }
 
     /// The attribute by which a record that is no sample ends.
-    pub fn of_other(&self, bytes: &[u8]) -> Option<&Attribute> {
+    pub(crate) fn of_other(&self, bytes: &[u8]) -> Option<&Attribute> {
         let first = self.all.first()?;
         if self.all.len() == 1 || first.sample & sample::IDENTIFIER == 0 {
             return Some(first);

@@ -14,16 +14,16 @@ use crate::unpack::most_unpacked;
 /// `PERF_RECORD_*`.
 mod kind {
     pub const LOST: u32 = 2;
-    pub const COMM: u32 = 3;
+    pub(crate) const COMM: u32 = 3;
     pub const EXIT: u32 = 4;
     pub const FORK: u32 = 7;
     pub const SAMPLE: u32 = 9;
-    pub const LOST_SAMPLES: u32 = 13;
-    pub const HEADER_ATTR: u32 = 64;
-    pub const TRACING_DATA: u32 = 66;
-    pub const AUXTRACE: u32 = 71;
-    pub const COMPRESSED: u32 = 81;
-    pub const COMPRESSED_2: u32 = 83;
+    pub(crate) const LOST_SAMPLES: u32 = 13;
+    pub(crate) const HEADER_ATTR: u32 = 64;
+    pub(crate) const TRACING_DATA: u32 = 66;
+    pub(crate) const AUXTRACE: u32 = 71;
+    pub(crate) const COMPRESSED: u32 = 81;
+    pub(crate) const COMPRESSED_2: u32 = 83;
 }
 
 /// In `COMM`: the name changed because the thread runs another program.

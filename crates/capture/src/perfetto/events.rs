@@ -15,10 +15,10 @@ mod event {
     pub const SWITCH: u32 = 4;
     pub const WAKEUP: u32 = 17;
     pub const WAKING: u32 = 20;
-    pub const WAKEUP_NEW: u32 = 114;
-    pub const NEWTASK: u32 = 235;
-    pub const RENAME: u32 = 236;
-    pub const EXEC: u32 = 237;
+    pub(crate) const WAKEUP_NEW: u32 = 114;
+    pub(crate) const NEWTASK: u32 = 235;
+    pub(crate) const RENAME: u32 = 236;
+    pub(crate) const EXEC: u32 = 237;
     pub const EXIT: u32 = 238;
     pub const FORK: u32 = 239;
     pub const MIGRATE: u32 = 491;

@@ -58,7 +58,7 @@ impl<'a> Message<'a> {
     }
 
     /// Whether all of it is fields.
-    pub fn is_message(self) -> bool {
+    pub(crate) fn is_message(self) -> bool {
         let mut message = self;
         message.all(|field| field.is_ok())
     }

@@ -74,7 +74,7 @@ impl Parts {
     }
 
     /// What `perf.data` keeps of tracefs, which is the beginning of an old file of this format.
-    pub fn of_perf(mut at: Bytes<'_>) -> Result<Self, CaptureError> {
+    pub(crate) fn of_perf(mut at: Bytes<'_>) -> Result<Self, CaptureError> {
         let (version, _) = beginning(&mut at)?;
         let mut parts = Self::default();
         parts.descriptions(&mut at)?;

@@ -6,10 +6,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use warmcore_lab::builder::{Built, ExperimentBuilder};
 use warmcore_lab::directory::{DirectoryError, ORACLE, RunDirectory, SENSITIVITY};
-use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::{Experiment, ExperimentRecord, Named, Observation, trial_seeds};
+use warmcore_lab::experiment::{Experiment, Named, Observation, trial_seeds};
 use warmcore_lab::headroom::{self, Headroom, OracleRun};
-use warmcore_lab::runner::{self, Conduct, Finished, RunError};
+use warmcore_lab::runner::{Conduct, Finished, RunError};
 use warmcore_lab::sensitivity::{self, Asked, Sensitivity};
 use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
@@ -18,11 +17,12 @@ use warmcore_search::advice;
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sensitivity::{self as changed_costs, SensitivityError};
 use warmcore_statistics::Design;
+use warmcore_study::run::{self, Done};
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
 use crate::args::{Change, CompareArguments, Keep};
-use crate::commands::{columns, host, load_levels, report, vm};
+use crate::commands::{columns, host, load_levels, report, study, vm};
 use crate::console::Console;
 use crate::failure::{Class, Failure};
 use crate::load;
@@ -31,7 +31,7 @@ use crate::signals::Signals;
 /// The place that is this computer, and its machine.
 const HOST: &str = "host";
 /// Directory of run directories that were not given a name.
-const RUNS: &str = "runs";
+pub const RUNS: &str = "runs";
 
 /// Runs the verb.
 pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure> {
@@ -43,43 +43,38 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
         let configurations = arguments.on.host.configurations(load::schedulers(&arguments.schedulers)?);
         return host::dry_run(&arguments.on.host, &configurations, &machine(&arguments)?.value, console);
     }
-    let started = unix_seconds();
     let (experiment, directory) = match &arguments.resume {
         Some(path) => resume(path, console)?,
-        None => begin(&arguments, started, console)?,
+        None => begin(&arguments, console)?,
     };
-    let document = conclude(&arguments, &experiment, directory.as_ref(), started, &signals, console)?;
+    load::warn_unmodelled(&experiment.workload.value, console);
+    describe(&experiment, directory.as_ref(), console);
+    let of_run = directory.clone();
+    let done = study::with_means(experiment.trial_count(), None, &signals, console, |means, _| {
+        run::one(&experiment, directory, means)
+    });
+    let done = done.map_err(|error| run_failure(error, of_run.as_ref(), &signals))?;
+    let document = conclude(&arguments, &done, &signals, console)?;
     print(&document, console)?;
-    leave(&arguments, directory.as_ref(), &signals, console)
+    leave(&arguments, of_run.as_ref().map(RunDirectory::path), &signals, console)
 }
 
-/// Runs an experiment and judges it; its run directory is complete then, but for the page.
+/// Judges an experiment that was run; its run directory is complete then, but for the page.
 pub fn conclude(
     arguments: &CompareArguments,
-    experiment: &Experiment,
-    directory: Option<&RunDirectory>,
-    started: u64,
+    done: &Done<'_>,
     signals: &Signals,
     console: &Console,
 ) -> Result<ComparisonDocument, Failure> {
-    load::warn_unmodelled(&experiment.workload.value, console);
-    // Emulated guests use one CPU each, and much memory.
-    let jobs = console.jobs();
-    let record = experiment.record();
-    describe(experiment, &record, directory, jobs, console);
-
-    let mut environment = Environment::at_start(std::env::args().collect(), jobs, started);
-    let finished = run_trials(experiment, directory, jobs, signals, console)?;
-    environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
-
-    let mut document = verdict::conclude_experiment(experiment, &record, &finished.trials)
+    let (experiment, directory, finished) = (done.experiment, done.directory.as_ref(), &done.finished);
+    let mut document = verdict::conclude_experiment(experiment, &experiment.record(), &finished.trials)
         .map_err(|error| Failure::usage("warmcore::metric", error))?;
     let kept = directory.map_or(Ok(None), headroom::kept).unwrap_or_else(|reason| {
         console.warn(&format!("{ORACLE} is left out: {reason}"));
         None
     });
     let oracle = match (kept, arguments.headroom) {
-        (None, true) => Some(ask_oracle(experiment, directory, jobs, signals, console)?),
+        (None, true) => Some(ask_oracle(experiment, directory, signals, console)?),
         (kept, _) => kept,
     };
     if let Some(oracle) = &oracle {
@@ -93,30 +88,28 @@ pub fn conclude(
     document.sensitivity = match kept {
         kept if arguments.sensitivity.is_empty() => kept,
         Some(kept) if kept.asked() == asked => Some(kept),
-        _ => Some(ask_sensitivity(arguments, experiment, (&finished, &document), &asked, signals, console)?),
+        _ => Some(ask_sensitivity(arguments, experiment, (finished, &document), &asked, signals, console)?),
     };
     if let Some(directory) = directory {
         if let Some(found) = &document.sensitivity {
             directory.write(SENSITIVITY, pretty(found).as_bytes()).map_err(|error| session_failure(error.into()))?;
         }
-        let text = warmcore_report::verdict::plain(&document);
-        session::finish(directory, experiment, &finished.trials, Some((&document, &text)), &environment)
-            .map_err(session_failure)?;
     }
+    done.keep(Some((&document, &warmcore_report::verdict::plain(&document)))).map_err(session_failure)?;
     Ok(document)
 }
 
 /// Says where the run is, and draws its pages.
 pub fn leave(
     arguments: &CompareArguments,
-    directory: Option<&RunDirectory>,
+    directory: Option<&Path>,
     signals: &Signals,
     console: &Console,
 ) -> Result<(), Failure> {
     let Some(directory) = directory else { return Ok(()) };
-    console.note(&format!("run directory: {}", directory.path().display()));
+    console.note(&format!("run directory: {}", directory.display()));
     if arguments.keep == Keep::Page {
-        let page = report::into_run_directory(directory.path(), signals)?;
+        let page = report::into_run_directory(directory, signals)?;
         console.note(&format!("report: {}", page.display()));
     }
     Ok(())
@@ -206,23 +199,22 @@ fn machine(arguments: &CompareArguments) -> Result<Named<Machine>, Failure> {
     load::with_background(machine, arguments.background.as_deref())
 }
 
+/// Name of a new run directory that was not given one.
+pub fn new_id(experiment: &Experiment) -> String {
+    format!("{}-{}", utc_stamp(unix_seconds()), experiment.record().short_hash())
+}
+
 /// A new experiment and its directory.
-pub fn begin(
-    arguments: &CompareArguments,
-    started: u64,
-    console: &Console,
-) -> Result<(Experiment, Option<RunDirectory>), Failure> {
+fn begin(arguments: &CompareArguments, console: &Console) -> Result<(Experiment, Option<RunDirectory>), Failure> {
     let built = experiment(arguments, console)?;
     built.warnings.iter().for_each(|warning| console.warn(warning));
     let experiment = built.experiment;
     if arguments.keep == Keep::Nothing {
         return Ok((experiment, None));
     }
-    let existing = console.existing();
-    let id = || format!("{}-{}", utc_stamp(started), experiment.record().short_hash());
     let directory = match &arguments.out {
-        Some(path) => RunDirectory::create(path, existing),
-        None => RunDirectory::create_numbered(&PathBuf::from(RUNS), &id()),
+        Some(path) => RunDirectory::create(path, console.existing()),
+        None => RunDirectory::create_numbered(&PathBuf::from(RUNS), &new_id(&experiment)),
     }
     .map_err(directory_failure)?;
     session::begin(&directory, &experiment).map_err(session_failure)?;
@@ -254,32 +246,15 @@ pub fn resume_failure(error: ResumeError) -> Failure {
     Failure::usage("warmcore::resume", error).help(help)
 }
 
-/// Runs all trials with a progress bar.
-fn run_trials(
-    experiment: &Experiment,
-    directory: Option<&RunDirectory>,
-    jobs: usize,
-    signals: &Signals,
-    console: &Console,
-) -> Result<Finished, Failure> {
-    let total = experiment.schedulers.len() * experiment.seeds.len();
-    let bar = console.progress(total, "trials");
-    let conduct = Conduct { jobs, stop: Arc::clone(&signals.stop), progress: &|_| bar.inc(1) };
-    let result = runner::run(experiment, directory, &conduct);
-    bar.finish_and_clear();
-    result.map_err(|error| run_failure(error, directory, signals))
-}
-
 /// The best static placement that is known, and what it reaches; kept in the run directory.
 fn ask_oracle(
     experiment: &Experiment,
     directory: Option<&RunDirectory>,
-    jobs: usize,
     signals: &Signals,
     console: &Console,
 ) -> Result<OracleRun, Failure> {
     console.note("looking for the best static placement");
-    let conduct = Conduct { jobs, stop: Arc::clone(&signals.stop), progress: &|_| {} };
+    let conduct = Conduct { jobs: console.jobs(), stop: Arc::clone(&signals.stop), progress: &|_| {} };
     let oracle = oracle::run(experiment, &conduct).map_err(|error| oracle_failure(error, directory, signals))?;
     if let Some(directory) = directory {
         directory.write(ORACLE, pretty(&oracle).as_bytes()).map_err(|error| session_failure(error.into()))?;
@@ -388,13 +363,8 @@ pub fn session_failure(error: SessionError) -> Failure {
 }
 
 /// One line about what is going to run.
-fn describe(
-    experiment: &Experiment,
-    record: &ExperimentRecord,
-    directory: Option<&RunDirectory>,
-    jobs: usize,
-    console: &Console,
-) {
+fn describe(experiment: &Experiment, directory: Option<&RunDirectory>, console: &Console) {
+    let record = experiment.record();
     let memory = if experiment.place.kind().simulated {
         format!(", {}", load::memory_in_words(record.options.memory))
     } else {
@@ -405,7 +375,8 @@ fn describe(
     let at_a_time = match experiment.place.design() {
         // Trials beside each other would share the computer that they measure.
         Design::Blocked => "one at a time".to_owned(),
-        Design::Paired | Design::Unpaired => format!("{jobs} at a time"),
+        // Emulated guests use one CPU each, and much memory.
+        Design::Paired | Design::Unpaired => format!("{} at a time", console.jobs()),
     };
     console.note(&format!(
         "{} on {}: {}, {} each, {at_a_time}{memory}",

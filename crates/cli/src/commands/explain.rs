@@ -10,7 +10,7 @@ use warmcore_lab::session::pretty;
 use warmcore_report::explain::{Migration, MigrationRecord, Migrations, in_words};
 use warmcore_report::history::Form;
 use warmcore_report::placement::{LastPlacement, Placement, PlacementRecord, last_place_in_words};
-use warmcore_report::run::{Options, Run};
+use warmcore_report::run::{ReportOptions, Run};
 use warmcore_report::scene::Scene;
 use warmcore_report::units::duration;
 use warmcore_report::waits::{Occupant, TaskWaits, Waits};
@@ -25,7 +25,7 @@ use crate::signals::Signals;
 
 /// The document of `explain --json`.
 #[derive(Serialize)]
-struct Document {
+struct ExplainDocument {
     schema: &'static str,
     tool_version: &'static str,
     schedulers: Vec<SchedulerDocument>,
@@ -88,7 +88,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         chosen = vec![scheduler(&run, label)?];
     }
     let mut document =
-        Document { schema: "warmcore-explanation-1", tool_version: TOOL_VERSION, schedulers: Vec::new() };
+        ExplainDocument { schema: "warmcore-explanation-1", tool_version: TOOL_VERSION, schedulers: Vec::new() };
     for index in chosen {
         let scene = &run.scenes[index];
         let machine = &run.disk.experiment.machine_of(index).value;
@@ -195,8 +195,8 @@ pub fn events(arguments: &ExplainArguments, console: &Console) -> Result<(), Fai
 fn load(path: &Path, signals: &Signals, console: &Console) -> Result<(Run, Option<Imported>), Failure> {
     let imported = if path.is_file() { Some(Imported::new(path, 0, signals, console)?) } else { None };
     let path = imported.as_ref().map_or(path, Imported::path);
-    let run =
-        Run::load(path, &Options::default(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
+    let run = Run::load(path, &ReportOptions::default(), &signals.stop)
+        .map_err(|error| report_failure(&error, path, signals))?;
     scene(&run, path, None)?;
     Ok((run, imported))
 }

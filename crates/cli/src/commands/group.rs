@@ -9,9 +9,9 @@ use warmcore_lab::experiment::{TOOL_VERSION, trial_seeds};
 use warmcore_lab::session::pretty;
 use warmcore_memory::library;
 use warmcore_options::MemoryChoice;
-use warmcore_places::place::Conduct;
-use warmcore_replay::{Edge, Fidelity, Graph, Group, Groups};
-use warmcore_search::gathering::{Gain, GatheringError, Members, Placing, gains, places};
+use warmcore_places::place::BatchConduct;
+use warmcore_replay::{Edge, Fidelity, Graph, Groups, ThreadGroup};
+use warmcore_search::gathering::{GatheringError, GatheringGain, Members, Placing, gains, places};
 use warmcore_statistics::Comparison;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 
@@ -29,7 +29,7 @@ mod advice;
 const MOST_SHOWN: usize = 6;
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct GroupDocument<'a> {
     schema: &'static str,
     tool_version: &'static str,
     names: BTreeMap<i32, &'a str>,
@@ -41,7 +41,7 @@ struct Document<'a> {
     /// What the prediction rests on.
     #[serde(skip_serializing_if = "Option::is_none")]
     assumption: Option<String>,
-    gains: &'a [Gain],
+    gains: &'a [GatheringGain],
 }
 
 /// Runs the verb.
@@ -78,7 +78,7 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
     if let Some(machine) = machine.as_ref().filter(|_| !groups.groups.is_empty()) {
         let memory = if arguments.profile.is_some() { MemoryChoice::Analytic } else { MemoryChoice::None };
         let signals = Signals::listen()?;
-        let conduct = Conduct { jobs: console.jobs(), stop: signals.stop.clone() };
+        let conduct = BatchConduct { jobs: console.jobs(), stop: signals.stop.clone() };
         let seeds = trial_seeds(arguments.seed, arguments.trials);
         found =
             gains(machine, &made.workload, &members, &[Placing::Gathered, Placing::Spread], &seeds, memory, &conduct)
@@ -101,7 +101,7 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
         });
     }
     if console.json() {
-        let document = Document {
+        let document = GroupDocument {
             schema: "warmcore-groups-1",
             tool_version: TOOL_VERSION,
             names: graph.threads.iter().map(|thread| (*thread, name(&loaded, *thread))).collect(),
@@ -134,7 +134,7 @@ fn name(loaded: &Loaded, thread: i32) -> &str {
     loaded.histories.threads.get(&thread).map_or("", |history| &history.name)
 }
 
-fn cpu_ns(loaded: &Loaded, group: &Group) -> u64 {
+fn cpu_ns(loaded: &Loaded, group: &ThreadGroup) -> u64 {
     group.threads.iter().filter_map(|thread| loaded.histories.threads.get(thread)).map(|history| history.cpu_ns).sum()
 }
 
@@ -218,7 +218,7 @@ fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
 }
 
 /// Where arrivals hold the elapsed time, response time says what placement changes.
-fn gain_table(gains: &[Gain], held: bool) -> Table {
+fn gain_table(gains: &[GatheringGain], held: bool) -> Table {
     let time = if held { ">response" } else { ">elapsed" };
     let mut table = Table::new(["group", "placement", time, "95 % interval", ">CPU time", "95 % interval"]);
     let ratio = |comparison: &Comparison| comparison.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}"));

@@ -12,18 +12,21 @@ use warmcore_lab::runner::Conduct;
 use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::ComparisonDocument;
 use warmcore_search::load::{self as search, Loaded};
+use warmcore_study::plan::PlannedExperiment;
 use warmcore_workload::{LoadText, LoadTextError, load_text};
 
-use crate::args::CompareArguments;
-use crate::commands::compare::{
-    begin, conclude, directory_failure, experiment, leave, run_failure, unix_seconds, warn,
-};
+use crate::args::{CompareArguments, Keep};
+use crate::commands::compare::{RUNS, conclude, directory_failure, experiment, leave, new_id, run_failure, warn};
+use crate::commands::study;
 use crate::console::Console;
 use crate::failure::Failure;
+use crate::load;
 use crate::signals::Signals;
 
 /// Version of the document.
 const SCHEMA: &str = "warmcore-loads-1";
+/// What names of levels' run directories begin with.
+const LEVEL: &str = "load-";
 
 /// The document of `compare --load --json`.
 #[derive(Serialize)]
@@ -75,59 +78,69 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
         console.note(&format!("looking for a load of {}", percent(level)));
         found.push((level, find(&mut arguments, &scale, (level, &first), &mut known, signals, console)?));
     }
-    let out = arguments.out.clone();
-    if let (Some(out), false) = (&out, console.force())
-        && out.exists()
-    {
-        return Err(Failure::usage("warmcore::directory", format!("{} exists already", out.display()))
-            .help("give another directory with --out, or replace its runs with --force"));
+    let kept = arguments.keep != Keep::Nothing;
+    if let Some(out) = arguments.out.as_deref().filter(|out| out.exists()) {
+        clear(out, console.force())?;
     }
-    if let Some(out) = out.as_deref().filter(|out| out.exists()) {
-        remove_levels(out)?;
+    let mut planned = Vec::new();
+    for (level, loaded) in &found {
+        arguments.workload = Some(scale.with(loaded.count));
+        let built = experiment(&arguments, console)?;
+        built.warnings.iter().for_each(|warning| console.warn(warning));
+        let experiment = built.experiment;
+        let own = match arguments.out {
+            Some(_) => format!("{LEVEL}{}", decimal_percent(*level)),
+            None => new_id(&experiment),
+        };
+        let study = format!("load {}", percent(*level));
+        planned.push(PlannedExperiment { experiment, study, directory: Some(own.into()) });
     }
-    let mut document = LoadsDocument {
+    let out = kept.then(|| arguments.out.as_deref().unwrap_or(Path::new(RUNS)));
+    let what = format!("{} loads", planned.len());
+    let comparisons = study::each(&what, &planned, out, signals, console, &mut |done, _| {
+        load::warn_unmodelled(&done.experiment.workload.value, console);
+        let comparison = conclude(&arguments, &done, signals, console)?;
+        warn(&comparison, console);
+        leave(&arguments, done.directory.as_ref().map(RunDirectory::path), signals, console)?;
+        Ok(comparison)
+    })?;
+    let level = |((load, loaded), comparison): ((f64, Loaded), ComparisonDocument)| LevelDocument {
+        load,
+        count: loaded.count,
+        workload: scale.with(loaded.count),
+        utilisation: loaded.utilisation,
+        comparison,
+    };
+    let document = LoadsDocument {
         schema: SCHEMA,
         tool_version: TOOL_VERSION,
         scaled: scale.counts(),
         baseline,
-        levels: Vec::new(),
+        levels: found.into_iter().zip(comparisons).map(level).collect(),
     };
-    for (level, loaded) in found {
-        let workload = scale.with(loaded.count);
-        arguments.workload = Some(workload.clone());
-        if let Some(out) = &out {
-            fs::create_dir_all(out)
-                .map_err(|error| Failure::failed("warmcore::output", format!("{}: {error}", out.display())))?;
-            arguments.out = Some(out.join(format!("load-{}", decimal_percent(level))));
-        }
-        let started = unix_seconds();
-        let (experiment, directory) = begin(&arguments, started, console)?;
-        let comparison = conclude(&arguments, &experiment, directory.as_ref(), started, signals, console)?;
-        warn(&comparison, console);
-        let level =
-            LevelDocument { load: level, count: loaded.count, workload, utilisation: loaded.utilisation, comparison };
-        if !console.json() {
-            let gap = if document.levels.is_empty() { "" } else { "\n" };
-            let table = console.comparison(&level.comparison);
-            console.out(&format!("{gap}{}\n\n{table}", line(&level, &document)))?;
-        }
-        leave(&arguments, directory.as_ref(), signals, console)?;
-        document.levels.push(level);
-    }
     if console.json() {
-        console.out(&pretty(&document))?;
+        return Ok(console.out(&pretty(&document))?);
     }
-    Ok(())
+    let text =
+        |level: &LevelDocument| format!("{}\n\n{}", line(level, &document), console.comparison(&level.comparison));
+    Ok(console.out(&document.levels.iter().map(text).collect::<Vec<_>>().join("\n"))?)
 }
 
-/// Removes the runs of the levels that were compared before, whichever they were.
-fn remove_levels(out: &Path) -> Result<(), Failure> {
+/// Looks whether a directory holds runs of levels and nothing else; those that were compared before are removed, whichever they were, if
+/// they are to be made anew.
+fn clear(out: &Path, force: bool) -> Result<(), Failure> {
     let failed = |error| Failure::failed("warmcore::output", format!("{}: {error}", out.display()));
     for entry in fs::read_dir(out).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let is_level = entry.file_name().to_string_lossy().starts_with("load-");
-        if is_level && RunDirectory::view(&entry.path()).is_ok() {
-            directory::remove(&entry.path()).map_err(directory_failure)?;
+        let path = entry.map_err(failed)?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let is_level = name.starts_with(LEVEL) && RunDirectory::view(&path).is_ok();
+        match (is_level, force) {
+            (true, true) => directory::remove(&path).map_err(directory_failure)?,
+            (false, false) => {
+                return Err(Failure::usage("warmcore::directory", format!("{} holds something else", out.display()))
+                    .help("choose another --out"));
+            }
+            _ => {}
         }
     }
     Ok(())

@@ -20,7 +20,7 @@ const THIS_COMPUTER: &str = "host";
 
 /// The document of `list machines --json`.
 #[derive(Serialize)]
-struct Document {
+struct MachineListDocument {
     schema: &'static str,
     tool_version: &'static str,
     machines: Vec<Entry>,
@@ -280,7 +280,7 @@ pub fn list(console: &Console) -> Result<(), Failure> {
         });
     }
     if console.json() {
-        let document = Document { schema: "warmcore-machines-1", tool_version: TOOL_VERSION, machines };
+        let document = MachineListDocument { schema: "warmcore-machines-1", tool_version: TOOL_VERSION, machines };
         return Ok(console.out(&pretty(&document))?);
     }
     let mut table = Table::new(["machine", ">sockets", ">nodes", ">LLCs", ">cores", ">CPUs", "what it is"]);

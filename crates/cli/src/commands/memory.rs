@@ -57,21 +57,21 @@ pub fn profiles(console: &Console) -> Result<(), Failure> {
 
 /// The document of `memory --json`.
 #[derive(Serialize)]
-struct Document {
+struct MemoryDocument {
     schema: &'static str,
     tool_version: &'static str,
     machine: String,
     seed: u64,
     sample: u64,
     simulated_ns: Option<u64>,
-    rows: Vec<Row>,
+    rows: Vec<MemoryRow>,
     nodes: Vec<Node>,
     notes: Vec<String>,
 }
 
 /// What one task or thread did.
 #[derive(Serialize)]
-struct Row {
+struct MemoryRow {
     name: String,
     cpu: u32,
     instructions: Option<f64>,
@@ -139,7 +139,7 @@ struct Node {
     lines_written: u64,
 }
 
-impl Row {
+impl MemoryRow {
     fn new(name: String, cpu: u32, events: &ClassCounters) -> Self {
         let transfers = |relation: Relation| Transfers {
             relation: relation.name(),
@@ -178,7 +178,7 @@ impl Row {
 pub fn run(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Failure> {
     let machine = load::machine(&arguments.machine)?.value;
     let options = options(arguments, &machine)?;
-    let mut document = Document {
+    let mut document = MemoryDocument {
         schema: "warmcore-memory-run-1",
         tool_version: TOOL_VERSION,
         machine: machine.name().to_owned(),
@@ -238,7 +238,7 @@ fn simulate(
     arguments: &MemoryRunArguments,
     (machine, jobs): (&Machine, usize),
     options: Options,
-    document: &mut Document,
+    document: &mut MemoryDocument,
 ) -> Result<(), Failure> {
     let own = load::profiles(arguments.profiles.as_deref())?;
     let (mut specs, mut places) = (Vec::new(), Vec::new());
@@ -284,11 +284,11 @@ fn simulate(
     let frequency = simulation.hierarchy().frequency_ghz;
     for (task, (name, cpu)) in places.into_iter().enumerate() {
         let counters = simulation.counters(task).since(&before[task]);
-        let row = Row::new(name, machine.os_index(cpu), &counters.total());
+        let row = MemoryRow::new(name, machine.os_index(cpu), &counters.total());
         let (instructions, cycles) = (counters.instructions, counters.cycles_per_instruction(frequency));
         let shares =
             TimeShare::ALL.map(|share| (share.name(), counters.share_fs[share as usize] as f64 / FS_PER_NS as f64));
-        document.rows.push(Row {
+        document.rows.push(MemoryRow {
             instructions: Some(instructions),
             cycles_per_instruction: Some(cycles),
             time_ns: shares.into_iter().filter(|(_, ns)| *ns > 0.0).collect(),
@@ -320,7 +320,7 @@ fn replay(
     path: &Path,
     machine: &Machine,
     options: &Options,
-    document: &mut Document,
+    document: &mut MemoryDocument,
 ) -> Result<(), Failure> {
     let pages = arguments.pages.unwrap_or(PagingSpec { page_bytes: DEFAULT_PAGE_BYTES, ..PagingSpec::default() });
     if (PagingSpec { page_bytes: pages.page_bytes, ..PagingSpec::default() }) != pages {
@@ -362,8 +362,8 @@ fn replay(
     let mut ignored = 0;
     for (thread, (counters, cpu)) in replay.counters().iter().zip(&cpus).enumerate() {
         ignored += counters.instructions_ignored;
-        let row = Row::new(format!("thread {thread}"), machine.os_index(*cpu), &counters.events);
-        document.rows.push(Row {
+        let row = MemoryRow::new(format!("thread {thread}"), machine.os_index(*cpu), &counters.events);
+        document.rows.push(MemoryRow {
             accesses: counters.accesses + counters.instructions,
             split_accesses: Some(counters.split),
             instruction_l1_misses: (counters.instructions > 0).then_some(counters.instruction_misses),
@@ -378,7 +378,7 @@ fn replay(
     Ok(())
 }
 
-fn text(document: &Document, console: &Console) -> String {
+fn text(document: &MemoryDocument, console: &Console) -> String {
     let with_instructions = document.rows.iter().any(|row| row.instructions.is_some());
     let unit = if with_instructions { ">accesses/ki" } else { ">accesses" };
     let mut table = Table::new([
@@ -418,7 +418,7 @@ fn text(document: &Document, console: &Console) -> String {
     }
     let mut text = console.table(&table);
     let classes = Relation::ALL.into_iter().filter_map(|relation| {
-        let of = |row: &Row| {
+        let of = |row: &MemoryRow| {
             let found = row.transfers_by_relation.iter().find(|transfers| transfers.relation == relation.name());
             found.map_or((0, 0), |transfers| (transfers.reads, transfers.rfos))
         };

@@ -14,7 +14,7 @@ use crate::load;
 
 /// The document of `list metrics --json`.
 #[derive(Serialize)]
-struct Document {
+struct MetricsDocument {
     schema: &'static str,
     tool_version: &'static str,
     /// The one that a verdict on the workload is about.
@@ -32,7 +32,7 @@ pub fn list(arguments: &ListArguments, console: &Console) -> Result<(), Failure>
     let metrics = measures::of_workload(&workload);
     let primary = named.is_some().then(|| measures::primary(&workload));
     if console.json() {
-        let document = Document { schema: "warmcore-metrics-1", tool_version: TOOL_VERSION, primary, metrics };
+        let document = MetricsDocument { schema: "warmcore-metrics-1", tool_version: TOOL_VERSION, primary, metrics };
         return Ok(console.out(&pretty(&document))?);
     }
     let mut table = Table::new(["metric", "unit", "better", "meaning"]);

@@ -7,7 +7,7 @@ use warmcore_agent::report::ProcessReport;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::describe_warning;
-use warmcore_native::{Ended, NativeError, NativeOutcome, Options};
+use warmcore_native::{Ended, NativeError, NativeOptions, NativeOutcome};
 use warmcore_workload::{Warning, Workload};
 
 use crate::console::{Console, Table};
@@ -17,7 +17,7 @@ use crate::units;
 
 /// The document of `workload run --json`.
 #[derive(Serialize)]
-struct Document<'a> {
+struct NativeDocument<'a> {
     schema: &'static str,
     tool_version: &'static str,
     workload: &'a str,
@@ -75,14 +75,14 @@ pub fn report(workload: &Workload, max_time: Option<u64>, console: &Console) -> 
     Ok(console.out(&pretty(&ProcessReport::of_native(processes, outcome)))?)
 }
 
-fn options(max_time: Option<u64>, signals: &Signals) -> Options {
-    Options {
+fn options(max_time: Option<u64>, signals: &Signals) -> NativeOptions {
+    NativeOptions {
         time_limit_ns: max_time,
         stop: Some(Arc::clone(&signals.stop)),
         work_is_cpu_time: is_emulated(),
         // That of a simulation's first trial.
         seed: 1,
-        ..Options::default()
+        ..NativeOptions::default()
     }
 }
 
@@ -109,7 +109,7 @@ fn failure(error: NativeError) -> Failure {
     }
 }
 
-fn document<'a>(workload: &'a Workload, outcome: &'a NativeOutcome) -> Document<'a> {
+fn document<'a>(workload: &'a Workload, outcome: &'a NativeOutcome) -> NativeDocument<'a> {
     let task = |task: &warmcore_native::TaskOutcome| TaskEntry {
         name: &workload.tasks[task.template.index()].name,
         number: task.number,
@@ -120,7 +120,7 @@ fn document<'a>(workload: &'a Workload, outcome: &'a NativeOutcome) -> Document<
         completed: task.completed,
     };
     let recorders = workload.recorders.iter().zip(&outcome.samples);
-    Document {
+    NativeDocument {
         schema: "warmcore-native-1",
         tool_version: TOOL_VERSION,
         workload: &workload.name,

@@ -36,7 +36,7 @@ use crate::load;
 use crate::signals::Signals;
 
 #[derive(Serialize)]
-struct Document {
+struct RecordDocument {
     schema: &'static str,
     tool_version: &'static str,
     run: PathBuf,
@@ -129,7 +129,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
         console.warn(&format!("the command ended with exit code {code}"));
     }
     if console.json() {
-        let document = Document {
+        let document = RecordDocument {
             schema: "warmcore-record-1",
             tool_version: TOOL_VERSION,
             run: directory.path().to_owned(),

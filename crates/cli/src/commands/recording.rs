@@ -14,7 +14,7 @@ use warmcore_options::{MemoryChoice, TraceLevel};
 use warmcore_places::recorded::Recorded;
 use warmcore_replay::history::{Histories, histories};
 use warmcore_replay::{Fidelity, Overheads, Selection};
-use warmcore_report::run::{Options, Run};
+use warmcore_report::run::{ReportOptions, Run};
 use warmcore_topology::{Costs, Machine, PerRelation};
 use warmcore_trace::{Event, TaskId};
 use warmcore_workload::Workload;
@@ -163,8 +163,8 @@ struct OfRun {
 }
 
 fn of_run(path: &Path, scheduler: Option<&str>, signals: &Signals, console: &Console) -> Result<OfRun, Failure> {
-    let run =
-        Run::load(path, &Options::default(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
+    let run = Run::load(path, &ReportOptions::default(), &signals.stop)
+        .map_err(|error| report_failure(&error, path, signals))?;
     let index = super::explain::scene(&run, path, scheduler)?;
     let scene = &run.scenes[index];
     if scheduler.is_none() && run.scenes.len() > 1 {

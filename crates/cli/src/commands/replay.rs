@@ -11,7 +11,7 @@ use crate::console::Console;
 use crate::failure::Failure;
 
 #[derive(Serialize)]
-struct Document {
+struct ReplayDocument {
     schema: &'static str,
     tool_version: &'static str,
     fidelity: Fidelity,
@@ -42,7 +42,7 @@ pub fn run(arguments: &ReplayArguments, console: &Console) -> Result<(), Failure
     let text = warmcore_workload::to_rtapp(&workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
     write_output(arguments.out.as_deref(), &text, console)?;
     if console.json() {
-        let document = Document { schema: "warmcore-replay-1", tool_version: TOOL_VERSION, fidelity, sentences };
+        let document = ReplayDocument { schema: "warmcore-replay-1", tool_version: TOOL_VERSION, fidelity, sentences };
         return Ok(console.out(&pretty(&document))?);
     }
     sentences.iter().for_each(|sentence| console.note(sentence));

@@ -12,7 +12,7 @@ use warmcore_report::figures::Figure;
 use warmcore_report::history::Form;
 use warmcore_report::lesson::{self, LessonError};
 use warmcore_report::perfetto::topology_json;
-use warmcore_report::run::{Options, ReportError, Run};
+use warmcore_report::run::{ReportError, ReportOptions, Run};
 use warmcore_report::{figures, html, pdf, text};
 
 use crate::args::{FigureWanted, ReportArguments};
@@ -49,7 +49,7 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
     // The Markdown is made of the trials' numbers alone: damaged events are no reason to refuse it.
     let drawn = page || figures || arguments.lesson.is_some() || !traces.is_empty();
     let scenes = !arguments.no_timeline && drawn;
-    let options = Options { scenes, ..Options::default() };
+    let options = ReportOptions { scenes, ..ReportOptions::default() };
     let runs = arguments
         .runs
         .iter()
@@ -137,7 +137,7 @@ fn write_page(arguments: &ReportArguments, runs: &[Run], force: bool) -> Result<
 
 /// Writes the page of a run that has just finished; returns where it is.
 pub fn into_run_directory(directory: &Path, signals: &Signals) -> Result<PathBuf, Failure> {
-    let options = Options { rerun_events: COMPARE_RERUN_EVENTS, ..Options::default() };
+    let options = ReportOptions { rerun_events: COMPARE_RERUN_EVENTS, ..ReportOptions::default() };
     let run =
         Run::load(directory, &options, &signals.stop).map_err(|error| report_failure(&error, directory, signals))?;
     let path = directory.join(REPORT);

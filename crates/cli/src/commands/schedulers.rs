@@ -16,9 +16,8 @@ use crate::load;
 /// What a program is loaded for where nothing else is said.
 const MACHINE: &str = "1s1n2l4c1t";
 
-/// A document of schedulers.
 #[derive(Serialize)]
-struct Document<'a> {
+struct SchedulersDocument<'a> {
     schema: &'static str,
     tool_version: &'static str,
     schedulers: &'a [&'a SchedulerInfo],
@@ -170,6 +169,6 @@ fn in_words(checked: &Checked, console: &Console) -> String {
 }
 
 fn print_document(schedulers: &[&SchedulerInfo], console: &Console) -> Result<(), Failure> {
-    let document = Document { schema: "warmcore-schedulers-2", tool_version: TOOL_VERSION, schedulers };
+    let document = SchedulersDocument { schema: "warmcore-schedulers-2", tool_version: TOOL_VERSION, schedulers };
     Ok(console.out(&pretty(&document))?)
 }

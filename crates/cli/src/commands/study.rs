@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use indicatif::ProgressBar;
 use serde::Serialize;
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::TOOL_VERSION;
@@ -13,8 +14,8 @@ use warmcore_study::choice::{self, ChoiceError};
 use warmcore_study::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
 use warmcore_study::figure::{Value, ValueError};
 use warmcore_study::file::{Band, Cost, Expectation, Mark, ReadError, Study};
-use warmcore_study::plan::{self, Plan, PlanError};
-use warmcore_study::run::{self, Means, StudyError};
+use warmcore_study::plan::{self, Plan, PlanError, PlannedExperiment};
+use warmcore_study::run::{self, Done, Means, StudyError};
 use warmcore_study::score::{Score, Values};
 use warmcore_study::{baseline, judge, library, page};
 
@@ -151,25 +152,59 @@ pub fn run_plan(
     signals: &Signals,
     console: &Console,
 ) -> Result<Vec<Vec<Vec<warmcore_lab::trial::Trial>>>, Failure> {
-    let total = plan.simulations_in_all();
     let what = format!("{} studies, {} experiments", plan.studies.len(), plan.experiments.len());
-    with_means((&what, total), out, signals, console, |means| run::run(plan, means))
-        .map_err(|error| study_failure(error, out, signals))
+    each(&what, &plan.experiments, out, signals, console, &mut |done, _| {
+        done.keep(None).map_err(session_failure)?;
+        Ok(done.finished.trials)
+    })
 }
 
-/// Says what many experiments are and how many simulations, and does something with the means to run them, beside a bar.
-pub fn with_means<T>(
-    (what, simulations): (&str, usize),
+/// Runs experiments, which are `what`, and makes something of each. What is made may run simulations of its own, `jobs` at a time.
+pub fn each<T: Clone>(
+    what: &str,
+    experiments: &[PlannedExperiment],
     out: Option<&Path>,
     signals: &Signals,
     console: &Console,
-    act: impl FnOnce(&Means<'_>) -> T,
+    then: &mut dyn FnMut(Done<'_>, usize) -> Result<T, Failure>,
+) -> Result<Vec<T>, Failure> {
+    let simulations = experiments.iter().map(|one| one.experiment.trial_count()).sum();
+    console.note(&format!("{what}, {simulations} simulations, {} at a time", console.jobs()));
+    let made = with_means(simulations, out, signals, console, |means, bar| {
+        run::each(experiments, means, &mut |done| bar.suspend(|| then(done, means.jobs).map_err(Stopped::Then)))
+    });
+    made.map_err(|error| match error {
+        Stopped::Run(error) => study_failure(error, out, signals),
+        Stopped::Then(failure) => failure,
+    })
+}
+
+/// Why not all experiments were run.
+enum Stopped {
+    /// One could not be.
+    Run(StudyError),
+    /// What follows from one.
+    Then(Failure),
+}
+
+impl From<StudyError> for Stopped {
+    fn from(error: StudyError) -> Self {
+        Self::Run(error)
+    }
+}
+
+/// Does something with the means to run so many simulations, beside their bar.
+pub fn with_means<T>(
+    simulations: usize,
+    out: Option<&Path>,
+    signals: &Signals,
+    console: &Console,
+    act: impl FnOnce(&Means<'_>, &ProgressBar) -> T,
 ) -> T {
     let jobs = console.jobs();
-    console.note(&format!("{what}, {simulations} simulations, {jobs} at a time"));
     let environment = Environment::at_start(std::env::args().collect(), jobs, unix_seconds());
     let bar = console.progress(simulations, "simulations");
-    let done = act(&Means {
+    let means = Means {
         jobs,
         stop: Arc::clone(&signals.stop),
         progress: &|_| bar.inc(1),
@@ -177,13 +212,14 @@ pub fn with_means<T>(
         environment: &environment,
         unix_seconds,
         note: &|words| console.warn(words),
-    });
+    };
+    let done = act(&means, &bar);
     bar.finish_and_clear();
     done
 }
 
 /// What to say of a run of many experiments that was not finished.
-pub fn study_failure(error: StudyError, out: Option<&Path>, signals: &Signals) -> Failure {
+fn study_failure(error: StudyError, out: Option<&Path>, signals: &Signals) -> Failure {
     match error {
         StudyError::Run { source, study } => {
             let failure = run_failure(*source, None, signals);

@@ -5,7 +5,7 @@ use std::path::Path;
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
 use warmcore_report::figures::{self, Figure};
 use warmcore_report::gallery::{self, Exhibit};
-use warmcore_report::run::{Options, Run};
+use warmcore_report::run::{ReportOptions, Run};
 use warmcore_study::file::{Drawing, DrawingKind};
 use warmcore_study::plan::Plan;
 
@@ -33,7 +33,7 @@ pub fn draw(plan: &Plan, out: &Path, signals: &Signals) -> Result<Vec<String>, F
             let Some((experiment, scheduler)) = planned else { continue };
             if loaded.as_ref().is_none_or(|(other, _)| *other != experiment) {
                 let path = plan.experiments[experiment].path(out);
-                let run = Run::load(&path, &Options::default(), &signals.stop)
+                let run = Run::load(&path, &ReportOptions::default(), &signals.stop)
                     .map_err(|error| report_failure(&error, &path, signals))?;
                 loaded = Some((experiment, run));
             }

@@ -16,13 +16,13 @@ use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sweep::{Gain, REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
 use warmcore_statistics::bootstrap::MIN_TRIALS;
 use warmcore_study::plan::PlannedExperiment;
-use warmcore_study::run::{self, Done, StudyError};
+use warmcore_study::run::Done;
 
 use crate::args::SweepArguments;
 use crate::commands::columns;
 use crate::commands::compare::{headroom_of, oracle_failure, session_failure};
 use crate::commands::report;
-use crate::commands::study::{self, study_failure};
+use crate::commands::study;
 use crate::console::{Console, Table, Tone};
 use crate::failure::Failure;
 use crate::load;
@@ -37,14 +37,9 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
     let experiments = experiments(arguments, console)?;
     let out = arguments.out.as_deref();
     out.map(study::directory).transpose()?;
-    let total: usize = experiments.iter().map(|one| one.experiment.schedulers.len() * one.experiment.seeds.len()).sum();
     let what = format!("{} experiments", experiments.len());
-    let rows = study::with_means((&what, total), out, &signals, console, |means| {
-        run::each(&experiments, means, &mut |done| row(&done, arguments.headroom, means.jobs, &signals))
-    });
-    let rows = rows.map_err(|error| match error {
-        SweepError::Run(error) => study_failure(error, out, &signals),
-        SweepError::Row(failure) => failure,
+    let rows = study::each(&what, &experiments, out, &signals, console, &mut |done, jobs| {
+        row(&done, arguments.headroom, jobs, &signals)
     })?;
     let labels: Vec<String> = experiments
         .first()
@@ -96,7 +91,7 @@ fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Plan
         for workload in &workloads {
             let built = experiment(arguments, (&machine, workload), console)?;
             let (experiment, number) = (built.experiment, found.len() + 1);
-            let directory = Some(format!("{number:03}-{}", slug(&experiment.machine.source)));
+            let directory = Some(format!("experiments/{number:03}-{}", slug(&experiment.machine.source)).into());
             found.push(PlannedExperiment { experiment, study: format!("{machine}: {workload}"), directory });
             // Those of a machine come with each of its workloads.
             let told = built.warnings.into_iter().map(|warning| format!("{machine}: {warning}"));
@@ -163,28 +158,8 @@ fn workload_texts(given: &[String]) -> Result<Vec<String>, Failure> {
     Ok(texts)
 }
 
-/// Why a sweep was not finished.
-enum SweepError {
-    /// An experiment.
-    Run(StudyError),
-    /// What follows from one.
-    Row(Failure),
-}
-
-impl From<StudyError> for SweepError {
-    fn from(error: StudyError) -> Self {
-        Self::Run(error)
-    }
-}
-
-impl From<Failure> for SweepError {
-    fn from(failure: Failure) -> Self {
-        Self::Row(failure)
-    }
-}
-
 /// A row of the table, of an experiment that was run.
-fn row(done: &Done<'_>, headroom: bool, jobs: usize, signals: &Signals) -> Result<SweepRow, SweepError> {
+fn row(done: &Done<'_>, headroom: bool, jobs: usize, signals: &Signals) -> Result<SweepRow, Failure> {
     let experiment = done.experiment;
     let mut document =
         verdict::conclude(&experiment.record(), &experiment.workload.value, &*experiment.place, &done.finished.trials)
@@ -197,7 +172,7 @@ fn row(done: &Done<'_>, headroom: bool, jobs: usize, signals: &Signals) -> Resul
             directory.write(ORACLE, pretty(&oracle).as_bytes()).map_err(|error| session_failure(error.into()))?;
         }
     }
-    done.keep(Some((&document, &warmcore_report::verdict::plain(&document)))).map_err(StudyError::from)?;
+    done.keep(Some((&document, &warmcore_report::verdict::plain(&document)))).map_err(session_failure)?;
     Ok(SweepRow::new(&document))
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 use warmcore_fidelity::validate::book::{BookError, BookExperiment};
@@ -14,6 +15,7 @@ use warmcore_fidelity::validate::stored::{self, StoredResult};
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files::write_atomically;
 use warmcore_lab::session::pretty;
+use warmcore_places::place::BatchConduct;
 use warmcore_topology::NO_BACKGROUND;
 
 use crate::args::{Renewed, ValidateArguments};
@@ -30,7 +32,7 @@ const RESULTS: &str = "results";
 const DOCUMENT: &str = "validation.json";
 
 #[derive(Serialize)]
-struct Document<'a> {
+struct ValidationDocument<'a> {
     schema: &'static str,
     tool_version: &'static str,
     experiments: &'a [Chapter],
@@ -54,6 +56,7 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
             },
         )?;
     let failed = |error| validate_failure(error, &signals);
+    let conduct = conduct(&signals, console);
     // Found out before anything is booted.
     let out = arguments.out.as_deref().map(new_directory).transpose()?;
     let mut plots = Plots::default();
@@ -73,7 +76,7 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
                         && has_all(experiment, console) =>
                 {
                     console.info(&format!("simulating {} again", experiment.name));
-                    run::simulate_programs(experiment, result, &signals.stop).map_err(failed)?;
+                    run::simulate_programs(experiment, result, &conduct).map_err(failed)?;
                     keep(path, experiment, result)?;
                 }
                 Some(result) if result.is_beside_another(experiment) => {
@@ -95,25 +98,30 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
     let mut chapters = Vec::new();
     for ((_, experiment), result) in experiments.iter().zip(&results) {
         console.info(&format!("simulating {}", experiment.name));
-        chapters.push(run::compare(experiment, result.as_ref(), &mut plots, &signals.stop).map_err(failed)?);
+        chapters.push(run::compare(experiment, result.as_ref(), &mut plots, &conduct).map_err(failed)?);
     }
     if let Some(path) = &arguments.page {
         write_pages(path, &experiments, &chapters)?;
     }
     if let Some(out) = out {
         let (schema, tool_version) = ("warmcore-validation-1", TOOL_VERSION);
-        let document = pretty(&Document { schema, tool_version, experiments: &chapters });
+        let document = pretty(&ValidationDocument { schema, tool_version, experiments: &chapters });
         let written = plots.write(out).and_then(|()| write_atomically(&out.join(DOCUMENT), document.as_bytes()));
         written.map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))?;
         console.note(&format!("figures' data: {}", out.display()));
     }
     if console.json() {
         let (schema, tool_version) = ("warmcore-validation-1", TOOL_VERSION);
-        console.out(&pretty(&Document { schema, tool_version, experiments: &chapters }))?;
+        console.out(&pretty(&ValidationDocument { schema, tool_version, experiments: &chapters }))?;
     } else {
         console.out(&console.table(&table(&chapters)))?;
     }
     conclude(&chapters, arguments.fail, console)
+}
+
+/// How simulations are run.
+fn conduct(signals: &Signals, console: &Console) -> BatchConduct {
+    BatchConduct { jobs: console.jobs(), stop: Arc::clone(&signals.stop) }
 }
 
 /// Whether all programs of an experiment are there; says which are not.
@@ -195,7 +203,7 @@ fn boot(
             }
             let mut result = result;
             if experiment.has_programs() {
-                let simulated = run::simulate_programs(experiment, &mut result, &signals.stop);
+                let simulated = run::simulate_programs(experiment, &mut result, &conduct(signals, console));
                 simulated.map_err(|error| validate_failure(error, signals))?;
             }
             if arguments.store && !result.boots.is_empty() {

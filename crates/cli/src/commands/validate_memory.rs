@@ -7,8 +7,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
-use warmcore_memory::validate::summary::{Line, SeedOutcome, lines};
-use warmcore_memory::validate::{EXPERIMENTS, Effort, Experiment};
+use warmcore_memory::validate::summary::{SeedOutcome, SuiteLine, lines};
+use warmcore_memory::validate::{EXPERIMENTS, Effort, SuiteExperiment};
 
 use crate::commands::write_output;
 use crate::console::{Console, Table};
@@ -20,14 +20,14 @@ const CODE: &str = "warmcore::validate";
 
 /// The document of `--json`.
 #[derive(Serialize)]
-struct Document<'a> {
+struct MemoryValidationDocument<'a> {
     schema: &'static str,
     tool_version: &'static str,
     quick: bool,
     seeds: &'a [u64],
     inside: usize,
     outside: usize,
-    lines: &'a [Line],
+    lines: &'a [SuiteLine],
 }
 
 /// Runs the verb.
@@ -60,7 +60,8 @@ pub fn run(arguments: &ValidateMemoryArguments, console: &Console) -> Result<(),
     let outside = table.len() - inside;
     if console.json() {
         let (schema, tool_version, quick) = ("warmcore-memory-validation-1", TOOL_VERSION, arguments.quick);
-        let document = Document { schema, tool_version, quick, seeds: &seeds, inside, outside, lines: &table };
+        let document =
+            MemoryValidationDocument { schema, tool_version, quick, seeds: &seeds, inside, outside, lines: &table };
         console.out(&pretty(&document))?;
     } else {
         console.out(&console.table(&text(&table)))?;
@@ -75,18 +76,18 @@ pub fn run(arguments: &ValidateMemoryArguments, console: &Console) -> Result<(),
 }
 
 /// The experiments of these names, in the suite's order.
-fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>, Failure> {
-    let is = |experiment: &Experiment, name: &String| experiment.id.eq_ignore_ascii_case(name);
+fn chosen(names: &[String]) -> Result<Vec<&'static SuiteExperiment>, Failure> {
+    let is = |experiment: &SuiteExperiment, name: &String| experiment.id.eq_ignore_ascii_case(name);
     if let Some(unknown) = names.iter().find(|name| !EXPERIMENTS.iter().any(|experiment| is(experiment, name))) {
         let known: Vec<&str> = EXPERIMENTS.iter().map(|experiment| experiment.id).collect();
         return Err(Failure::usage(CODE, format!("there is no experiment `{unknown}`"))
             .help(format!("the experiments are {}", known.join(", "))));
     }
-    let wanted = |experiment: &&Experiment| names.is_empty() || names.iter().any(|name| is(experiment, name));
+    let wanted = |experiment: &&SuiteExperiment| names.is_empty() || names.iter().any(|name| is(experiment, name));
     Ok(EXPERIMENTS.iter().filter(wanted).collect())
 }
 
-fn outcome(experiment: &Experiment, seed: u64, quick: bool, signals: &Signals) -> Result<SeedOutcome, Failure> {
+fn outcome(experiment: &SuiteExperiment, seed: u64, quick: bool, signals: &Signals) -> Result<SeedOutcome, Failure> {
     if signals.stop.load(Ordering::SeqCst) {
         return Err(signals.failure("interrupted: nothing is written"));
     }
@@ -97,7 +98,7 @@ fn outcome(experiment: &Experiment, seed: u64, quick: bool, signals: &Signals) -
 }
 
 /// One row per value. Texts are quoted, since they have commas; none has quotes.
-fn write_points(raw: &mut String, experiment: &Experiment, SeedOutcome { seed, outcome }: &SeedOutcome) {
+fn write_points(raw: &mut String, experiment: &SuiteExperiment, SeedOutcome { seed, outcome }: &SeedOutcome) {
     for point in &outcome.points {
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -108,7 +109,7 @@ fn write_points(raw: &mut String, experiment: &Experiment, SeedOutcome { seed, o
     }
 }
 
-fn text(lines: &[Line]) -> Table {
+fn text(lines: &[SuiteLine]) -> Table {
     let mut table =
         Table::new(["experiment", "metric", ">bound", ">measured", ">seeds inside", "worst where", "verdict"]);
     for line in lines {

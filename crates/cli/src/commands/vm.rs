@@ -11,7 +11,7 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_places::choice::PlaceChoice;
 use warmcore_places::host::settings::Settings;
-use warmcore_places::place::{Options, Place};
+use warmcore_places::place::{Place, PlaceOptions};
 use warmcore_places::vm::VmError;
 use warmcore_places::vm::agent::agent;
 use warmcore_places::vm::boot::{Boot, Lab};
@@ -75,7 +75,7 @@ pub fn run(arguments: VmArguments, console: &Console) -> Result<(), Failure> {
 /// The place that was asked for.
 pub fn place(chosen: &PlaceChoice, schedulers: &[SchedulerSpec], console: &Console) -> Result<Arc<dyn Place>, Failure> {
     let host = Some(chosen.host.manner(super::host::runner()?));
-    let options = Options { schedulers, guests: chosen.guests.clone(), host };
+    let options = PlaceOptions { schedulers, guests: chosen.guests.clone(), host };
     warmcore_places::open(chosen.kind.name, &options, &|text| console.note(text))
         .map_err(|error| load::place_failure(error, None))
 }

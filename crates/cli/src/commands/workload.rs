@@ -21,7 +21,7 @@ use crate::load;
 
 /// The document of `list workloads --json`.
 #[derive(Serialize)]
-struct Document {
+struct GeneratorsDocument {
     schema: &'static str,
     tool_version: &'static str,
     generators: Vec<Entry>,
@@ -180,7 +180,8 @@ pub fn list(console: &Console) -> Result<(), Failure> {
     });
     let named: Vec<Named> = named.collect();
     if console.json() {
-        let document = Document { schema: "warmcore-generators-1", tool_version: TOOL_VERSION, generators, named };
+        let document =
+            GeneratorsDocument { schema: "warmcore-generators-1", tool_version: TOOL_VERSION, generators, named };
         return Ok(console.out(&pretty(&document))?);
     }
     let mut text = String::new();

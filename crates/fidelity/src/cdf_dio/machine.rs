@@ -20,9 +20,9 @@ pub struct Geometry {
 }
 
 /// The paper's table.
-pub const PAPER: Geometry = Geometry { name: "paper", levels: [(4096, 4), (16_384, 4), (65_536, 4)] };
+pub(crate) const PAPER: Geometry = Geometry { name: "paper", levels: [(4096, 4), (16_384, 4), (65_536, 4)] };
 /// The last commit of the published program.
-pub const LAST_COMMIT: Geometry = Geometry { name: "last commit", levels: [(128, 8), (1024, 8), (32_768, 8)] };
+pub(crate) const LAST_COMMIT: Geometry = Geometry { name: "last commit", levels: [(128, 8), (1024, 8), (32_768, 8)] };
 
 /// Where in its page a task touches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,7 +80,8 @@ impl Times {
     /// The paper's table.
     pub const TABLE: Self = Self { walk_ns: 100, levels_ns: [2, 6, 20], memory_ns: 100, step_ns: 0 };
     /// What the published program's sleeps come to: 1.5 ms for each, 30 ms for memory.
-    pub const SLEEPS: Self = Self { walk_ns: 1_500_000, levels_ns: [1_500_000; 3], memory_ns: 30_000_000, step_ns: 0 };
+    pub(crate) const SLEEPS: Self =
+        Self { walk_ns: 1_500_000, levels_ns: [1_500_000; 3], memory_ns: 30_000_000, step_ns: 0 };
 }
 
 /// A machine and how it is driven.
@@ -154,7 +155,7 @@ pub struct Outcome {
 impl Outcome {
     /// Coefficient of variation of the groups' loads (population).
     #[must_use]
-    pub fn load_variation(&self) -> f64 {
+    pub(crate) fn load_variation(&self) -> f64 {
         variation(&self.group_accesses.iter().map(|&count| count as f64).collect::<Vec<_>>())
     }
 
@@ -183,7 +184,6 @@ const FIRST_PAGE: u64 = 0x4000_0000 / 4096;
 /// Where a task's root table is: outside of the memory.
 const ROOT: u32 = u32::MAX;
 
-/// A task.
 struct Task {
     done: usize,
     /// Frame of each page; pages are ranks, from [`FIRST_PAGE`] on.

@@ -61,7 +61,7 @@ pub enum BookError {
 /// The file.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Document {
+struct BookForm {
     schema: String,
     title: String,
     group: String,
@@ -332,7 +332,7 @@ impl BookExperiment {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn parse(path: &Path, text: &str) -> Result<Self, String> {
-        let document: Document = toml::from_str(text).map_err(|error| error.to_string())?;
+        let document: BookForm = toml::from_str(text).map_err(|error| error.to_string())?;
         if document.schema != SCHEMA {
             return Err(format!("its schema is `{}`, not {SCHEMA}", document.schema));
         }
@@ -461,7 +461,7 @@ impl BookExperiment {
     }
 }
 
-impl Document {
+impl BookForm {
     fn checks_nothing(&self) -> bool {
         self.check.is_empty() || self.schedulers.is_empty()
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use warmcore_places::place::Sequence;
 
 use super::book::Bound;
-use super::judge::{Agreement, Judgement, Of, Pair};
+use super::judge::{Agreement, LineJudgement, Of, Pair};
 use super::metric::{Measured, Metric};
 
 /// Between an operation and what it calls, in labels.
@@ -72,7 +72,7 @@ fn counts(runs: &[Measured]) -> Counts<'_> {
 /// sequence the other place never had; of [`Metric::CallFrequencies`] the share of its calls that would have to have another sequence for both places to
 /// be equal (total variation). The values of a pair are the shares of calls whose sequence the other place has too.
 #[must_use]
-pub fn judge(metric: Metric, bound: Bound, sim: &[Measured], vm: &[Measured], flaw: Option<&str>) -> Judgement {
+pub fn judge(metric: Metric, bound: Bound, sim: &[Measured], vm: &[Measured], flaw: Option<&str>) -> LineJudgement {
     let (ours, theirs) = (counts(sim), counts(vm));
     let operations: BTreeSet<&str> = ours.keys().chain(theirs.keys()).copied().collect();
     let nothing = BTreeMap::new();
@@ -106,7 +106,7 @@ pub fn judge(metric: Metric, bound: Bound, sim: &[Measured], vm: &[Measured], fl
         (true, true) => Agreement::Outside,
         (true, false) => Agreement::Inside,
     };
-    Judgement { pairs, error, spread: None, verdict, reason }
+    LineJudgement { pairs, error, spread: None, verdict, reason }
 }
 
 /// Share of a place's calls whose sequence the other place has; nothing is shared by a place without calls.

@@ -63,7 +63,7 @@ fn work_is_cpu_time(workload: &mut Workload) {
 ///
 /// # Errors
 /// Costs that no machine can have.
-pub fn with_costs_of(
+pub(crate) fn with_costs_of(
     experiment: &BookExperiment,
     result: Option<&StoredResult>,
 ) -> Result<BookExperiment, ValidateError> {

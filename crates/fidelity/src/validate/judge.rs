@@ -76,7 +76,7 @@ pub struct Pair {
 
 /// A judged comparison.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Judgement {
+pub struct LineJudgement {
     /// Values by label.
     pub pairs: Vec<Pair>,
     /// The largest error; infinite where only one place has a value.
@@ -91,7 +91,13 @@ pub struct Judgement {
 
 /// Compares seeds with boots. With `flaw`, why the boots' runs say nothing, nothing can be said.
 #[must_use]
-pub fn judge(bound: Bound, expect: Option<f64>, sim: &[Measured], vm: &[Measured], flaw: Option<&str>) -> Judgement {
+pub fn judge(
+    bound: Bound,
+    expect: Option<f64>,
+    sim: &[Measured],
+    vm: &[Measured],
+    flaw: Option<&str>,
+) -> LineJudgement {
     let (sim_values, vm_values) = (by_label(sim), by_label(vm));
     let mut labels: Vec<&String> = vm_values.keys().collect();
     labels.extend(sim_values.keys().filter(|label| !vm_values.contains_key(*label)));
@@ -133,7 +139,7 @@ pub fn judge(bound: Bound, expect: Option<f64>, sim: &[Measured], vm: &[Measured
         (true, true) => Agreement::Outside,
         (true, false) => Agreement::Inside,
     };
-    Judgement { error: error.or(undecided), pairs, spread, verdict, reason }
+    LineJudgement { error: error.or(undecided), pairs, spread, verdict, reason }
 }
 
 /// A label's values of both places.

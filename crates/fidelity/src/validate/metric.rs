@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use warmcore_places::place::OperationUse;
 use warmcore_trace::MigrationKind;
 
-use super::profile::{Distance, Group, RunProfile, STEP_NS};
+use super::profile::{Distance, RunProfile, STEP_NS, TemplateSums};
 
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ const FEWEST_CALLS: u64 = 20;
 
 /// [`Metric::OperationsPerS`] of what was counted in a run.
 #[must_use]
-pub fn operations_per_s(counts: &[OperationUse], elapsed_ns: u64) -> Measured {
+pub(crate) fn operations_per_s(counts: &[OperationUse], elapsed_ns: u64) -> Measured {
     let count = |name: &str| counts.iter().find(|known| known.name == name).map(|known| known.calls);
     let counted: Vec<(&str, u64)> = OPERATIONS
         .iter()
@@ -185,19 +185,19 @@ impl Metric {
 
     /// Whether its values are numbers of events divided by the number of tasks.
     #[must_use]
-    pub fn counts_per_task(self) -> bool {
+    pub(crate) fn counts_per_task(self) -> bool {
         matches!(self, Self::MigrationsByKind | Self::MigrationsByDistance)
     }
 
     /// Whether it is of what programs call, which a place notes only if it is asked to.
     #[must_use]
-    pub fn needs_calls(self) -> bool {
+    pub(crate) fn needs_calls(self) -> bool {
         matches!(self, Self::CallSequences | Self::CallFrequencies)
     }
 
     /// Whether it is of instants that a check must name.
     #[must_use]
-    pub fn needs_instants(self) -> bool {
+    pub(crate) fn needs_instants(self) -> bool {
         matches!(self, Self::LlcCounts | Self::CpuCounts | Self::InOneLlc | Self::HomeChanged)
     }
 
@@ -276,7 +276,7 @@ fn single(label: &str, value: Option<f64>) -> Measured {
 }
 
 /// One value for each template that has one of its own.
-fn by_group(profile: &RunProfile, of: impl Fn(&Group) -> (Option<f64>, Option<usize>)) -> Measured {
+fn by_group(profile: &RunProfile, of: impl Fn(&TemplateSums) -> (Option<f64>, Option<usize>)) -> Measured {
     let mut measured = Measured::default();
     for group in &profile.groups {
         let (value, samples) = of(group);
@@ -295,7 +295,7 @@ fn by_group(profile: &RunProfile, of: impl Fn(&Group) -> (Option<f64>, Option<us
     measured
 }
 
-fn share(count: u64, group: &Group) -> (Option<f64>, Option<usize>) {
+fn share(count: u64, group: &TemplateSums) -> (Option<f64>, Option<usize>) {
     let wakeups = group.wakeups_ns.len();
     ((wakeups > 0).then(|| count as f64 / wakeups as f64), Some(wakeups))
 }
@@ -354,7 +354,7 @@ fn llc_counts(profile: &RunProfile, at_ms: &[u64]) -> Measured {
 }
 
 /// Quantiles of an ascending list, by template; a label for each that is founded.
-fn quantiles(profile: &RunProfile, of: impl Fn(&Group) -> &Vec<u64>) -> Measured {
+fn quantiles(profile: &RunProfile, of: impl Fn(&TemplateSums) -> &Vec<u64>) -> Measured {
     let mut measured = Measured::default();
     for group in &profile.groups {
         let values = of(group);
@@ -471,12 +471,12 @@ mod tests {
     use super::*;
 
     fn profile() -> RunProfile {
-        let group = |name: &str, run_ns: u64, slices_ns: &[u64]| Group {
+        let group = |name: &str, run_ns: u64, slices_ns: &[u64]| TemplateSums {
             name: name.into(),
             tasks: 1,
             run_ns: vec![run_ns],
             slices_ns: slices_ns.to_vec(),
-            ..Group::default()
+            ..TemplateSums::default()
         };
         RunProfile {
             groups: vec![group("a", 300, &[1, 3]), group("b", 100, &[])],

@@ -115,13 +115,13 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::profile::Group;
+    use super::super::profile::TemplateSums;
     use super::*;
 
     #[test]
     fn every_row_has_the_fields_of_its_heading() {
         let profile = RunProfile {
-            groups: vec![Group { name: "a".into(), slices_ns: vec![1, 5, 9], ..Group::default() }],
+            groups: vec![TemplateSums { name: "a".into(), slices_ns: vec![1, 5, 9], ..TemplateSums::default() }],
             window_ns: 1,
             counts: vec![vec![1, 2], vec![0, 0]],
             llc_run_ns: vec![vec![3, 4]],

@@ -46,7 +46,7 @@ impl Follow {
 
 /// The sums of all tasks of one template.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Group {
+pub struct TemplateSums {
     /// The template.
     pub name: String,
     /// Number of its tasks.
@@ -69,7 +69,7 @@ pub struct Group {
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunProfile {
     /// By template, in the workload's order.
-    pub groups: Vec<Group>,
+    pub groups: Vec<TemplateSums>,
     /// Length of the window.
     pub window_ns: u64,
     /// Runnable tasks of each CPU, every [`STEP_NS`] from the run's start.
@@ -218,12 +218,12 @@ impl<'a> Profiler<'a> {
             follow.end_wait(end, from);
         }
         self.llc_run_ns.resize(self.counts.len(), vec![0; self.llc_count()]);
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<TemplateSums> = Vec::new();
         for task in &outcome.tasks {
             let name = workload.template_name(&task.name);
             let follow = self.tasks.get(task.id as usize).cloned().unwrap_or_default();
             let place = groups.iter().position(|group| group.name == name).unwrap_or_else(|| {
-                groups.push(Group { name: name.to_owned(), ..Group::default() });
+                groups.push(TemplateSums { name: name.to_owned(), ..TemplateSums::default() });
                 groups.len() - 1
             });
             let group = &mut groups[place];

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use warmcore_options::RunOptions;
-use warmcore_places::place::{Conduct, Place, PlaceError, Request, Run};
+use warmcore_places::place::{BatchConduct, Place, PlaceError, Request, Run};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_trace::{Event, Sink};
@@ -19,7 +19,7 @@ use warmcore_workload::{Action, Workload};
 use super::book::{BookExperiment, Cause, Check};
 use super::calls::{self, call_sequences};
 use super::costs::{measured_costs, with_costs_of};
-use super::judge::{Agreement, Judgement, judge};
+use super::judge::{Agreement, LineJudgement, judge};
 use super::metric::{Measured, Metric, operations_per_s};
 use super::plots::{Plots, RunOf};
 use super::profile::RunProfile;
@@ -31,42 +31,26 @@ use warmcore_lab::files::FileError;
 /// The seed that seeds of runs are made of, in both places.
 const FIRST_SEED: u64 = 1;
 /// Simulated runs of each experiment. The first have the seeds of the boots, and so launchers on the same CPUs.
-pub const SIM_SEEDS: u32 = 8;
+pub(crate) const SIM_SEEDS: u32 = 8;
 /// Simulated runs of a wrong model under a program, which are stored.
 const WRONG_SEEDS: u32 = 4;
 
 /// Why the book cannot be run.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ValidateError {
     /// A simulation failed.
     #[error("{experiment} under {scheduler}, simulated: {source}")]
-    Sim {
-        /// The experiment.
-        experiment: String,
-        /// The scheduler.
-        scheduler: String,
-        /// Why.
-        source: Box<PlaceError>,
-    },
+    Sim { experiment: String, scheduler: String, source: Box<PlaceError> },
     /// The costs of a machine's kernel cannot be measured.
     #[error("the costs of {machine}: {source}")]
-    Costs {
-        /// The machine.
-        machine: String,
-        /// Why.
-        source: Box<PlaceError>,
-    },
+    Costs { machine: String, source: Box<PlaceError> },
     /// A file cannot be read or written.
     #[error(transparent)]
     File(#[from] FileError),
     /// A stored result is not what it should be.
     #[error("{path}: {reason}")]
-    Stored {
-        /// The file.
-        path: String,
-        /// Why.
-        reason: String,
-    },
+    Stored { path: String, reason: String },
     /// The caller asked to stop.
     #[error("interrupted")]
     Interrupted,
@@ -82,7 +66,7 @@ pub struct Line {
     /// Bound, in words.
     pub bound: String,
     /// Errors and verdict.
-    pub judgement: Judgement,
+    pub judgement: LineJudgement,
     /// Wrong models that it rejects: it can fail.
     pub rejects: Vec<String>,
 }
@@ -170,7 +154,8 @@ pub fn boot_all(
             let (experiment, scheduler) = runs[index];
             (experiments[experiment], experiments[experiment].checks_of(scheduler).collect::<Vec<_>>())
         };
-        let made = match made(place, &requests, &of_run, stop) {
+        let conduct = BatchConduct { jobs: 1, stop: Arc::clone(stop) };
+        let made = match made(place, &requests, &of_run, &conduct) {
             Ok(made) => made,
             Err(error) if error.is_interruption() => return Err(ValidateError::Interrupted),
             Err(error) => {
@@ -231,12 +216,12 @@ struct MadeRun {
 /// The experiment that a request is of, and its checks of that request's scheduler.
 type OfRequest<'a> = dyn Fn(usize) -> (&'a BookExperiment, Vec<&'a Check>) + Sync + 'a;
 
-/// Makes runs, one after the other, and gives what is kept of them; or the first failure.
+/// Makes runs and gives what is kept of them, in their order; or the first failure.
 fn made(
     place: &dyn Place,
     requests: &[Request<'_>],
     of_request: &OfRequest<'_>,
-    stop: &Arc<AtomicBool>,
+    conduct: &BatchConduct,
 ) -> Result<Vec<MadeRun>, PlaceError> {
     let made: Mutex<BTreeMap<usize, Result<MadeRun, PlaceError>>> = Mutex::new(BTreeMap::new());
     let take = |index: usize, run: Result<Run<'_>, PlaceError>| {
@@ -262,7 +247,7 @@ fn made(
         made.lock().unwrap_or_else(PoisonError::into_inner).insert(index, kept);
         flow
     };
-    place.run(requests, &Conduct { jobs: 1, stop: Arc::clone(stop) }, &take)?;
+    place.run(requests, conduct, &take)?;
     let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
     let found = made.into_values().collect::<Result<Vec<_>, _>>()?;
     if found.len() < requests.len() { Err(PlaceError::interrupted()) } else { Ok(found) }
@@ -276,7 +261,7 @@ pub fn compare(
     experiment: &BookExperiment,
     result: Option<&StoredResult>,
     plots: &mut Plots,
-    stop: &Arc<AtomicBool>,
+    conduct: &BatchConduct,
 ) -> Result<Chapter, ValidateError> {
     let experiment = &with_costs_of(experiment, result)?;
     let boots = result.map_or(&[][..], |result| &result.boots);
@@ -305,7 +290,7 @@ pub fn compare(
                 _ => judge(check.bound, check.expect, &ours, &theirs, flaw.as_deref()),
             }
         };
-        let simulate = |instead: Instead<'_>| simulated(experiment, &checks, instead, SIM_SEEDS, stop);
+        let simulate = |instead: Instead<'_>| simulated(experiment, &checks, instead, SIM_SEEDS, conduct);
         let kept = |wrong: Option<&str>| -> Vec<Vec<Measured>> {
             let comparable = result.filter(|result| !result.is_beside_another(experiment));
             let stored = comparable.map_or(&[][..], |result| &result.simulated);
@@ -412,7 +397,7 @@ pub fn compare(
 pub fn simulate_programs(
     experiment: &BookExperiment,
     result: &mut StoredResult,
-    stop: &Arc<AtomicBool>,
+    conduct: &BatchConduct,
 ) -> Result<(), ValidateError> {
     let experiment = &with_costs_of(experiment, Some(result))?;
     let mut all = Vec::new();
@@ -430,13 +415,13 @@ pub fn simulate_programs(
             }));
         };
         let (workload, actions) = (&experiment.workload, &experiment.actions[..]);
-        store(None, simulated(experiment, &checks, Instead { scheduler, workload, actions }, SIM_SEEDS, stop)?);
+        store(None, simulated(experiment, &checks, Instead { scheduler, workload, actions }, SIM_SEEDS, conduct)?);
         for control in &experiment.controls {
             let scheduler = control.scheduler.as_ref().unwrap_or(scheduler);
             let workload = control.workload.as_ref().unwrap_or(workload);
             if scheduler.program().is_some() {
                 let instead = Instead { scheduler, workload, actions };
-                store(Some(&control.name), simulated(experiment, &checks, instead, WRONG_SEEDS, stop)?);
+                store(Some(&control.name), simulated(experiment, &checks, instead, WRONG_SEEDS, conduct)?);
             }
         }
         for WrongModel { name, scheduler, workload, actions } in wrong::models(experiment, scheduler) {
@@ -444,7 +429,7 @@ pub fn simulate_programs(
                 continue;
             }
             let instead = Instead { scheduler: &scheduler, workload: &workload, actions: &actions };
-            match simulated(experiment, &checks, instead, WRONG_SEEDS, stop) {
+            match simulated(experiment, &checks, instead, WRONG_SEEDS, conduct) {
                 Ok(runs) => store(Some(name), runs),
                 Err(ValidateError::Interrupted) => return Err(ValidateError::Interrupted),
                 // What deadlocks or cannot be when it is wrong like this says nothing.
@@ -478,7 +463,7 @@ fn simulated(
     checks: &[&Check],
     instead: Instead<'_>,
     seeds: u32,
-    stop: &Arc<AtomicBool>,
+    conduct: &BatchConduct,
 ) -> Result<Vec<MadeRun>, ValidateError> {
     let Instead { scheduler, workload, actions } = instead;
     let seeds = trial_seeds(FIRST_SEED, seeds);
@@ -492,12 +477,14 @@ fn simulated(
             ..request(experiment, 0, *seed)
         })
         .collect();
-    made(&Sim, &requests, &|_| (experiment, checks.to_vec()), stop).map_err(|source| match source.is_interruption() {
-        true => ValidateError::Interrupted,
-        false => ValidateError::Sim {
-            experiment: experiment.name.clone(),
-            scheduler: scheduler.to_string(),
-            source: Box::new(source),
-        },
+    made(&Sim, &requests, &|_| (experiment, checks.to_vec()), conduct).map_err(|source| {
+        match source.is_interruption() {
+            true => ValidateError::Interrupted,
+            false => ValidateError::Sim {
+                experiment: experiment.name.clone(),
+                scheduler: scheduler.to_string(),
+                source: Box::new(source),
+            },
+        }
     })
 }

@@ -15,7 +15,7 @@ use crate::trial::Trial;
 use crate::units::{duration, with_unit};
 
 /// Events that a percentile is one of. With fewer, the 99th is the longest of all.
-pub const FEWEST_EVENTS: f64 = 100.0;
+pub(crate) const FEWEST_EVENTS: f64 = 100.0;
 
 /// Part of an elapsed time that timers and sleeps take where they fix it: what a scheduler could still win is a ninth of that.
 const FIXED: f64 = 0.9;

@@ -14,21 +14,21 @@ pub(super) mod command {
     pub const MAP_CREATE: u64 = 0;
     pub const MAP_LOOKUP_ELEM: u64 = 1;
     pub const MAP_UPDATE_ELEM: u64 = 2;
-    pub const MAP_DELETE_ELEM: u64 = 3;
-    pub const MAP_GET_NEXT_KEY: u64 = 4;
+    pub(crate) const MAP_DELETE_ELEM: u64 = 3;
+    pub(crate) const MAP_GET_NEXT_KEY: u64 = 4;
     pub const PROG_LOAD: u64 = 5;
     pub const PROG_TEST_RUN: u64 = 10;
     pub const OBJ_GET_INFO_BY_FD: u64 = 15;
     pub const RAW_TRACEPOINT_OPEN: u64 = 17;
     pub const BTF_LOAD: u64 = 18;
-    pub const MAP_LOOKUP_AND_DELETE_ELEM: u64 = 21;
+    pub(crate) const MAP_LOOKUP_AND_DELETE_ELEM: u64 = 21;
     pub const MAP_FREEZE: u64 = 22;
-    pub const BTF_GET_NEXT_ID: u64 = 23;
+    pub(crate) const BTF_GET_NEXT_ID: u64 = 23;
     pub const LINK_CREATE: u64 = 28;
-    pub const PROG_BIND_MAP: u64 = 35;
-    pub const TOKEN_CREATE: u64 = 36;
-    pub const PROG_STREAM_READ: u64 = 37;
-    pub const PROG_ASSOC_STRUCT_OPS: u64 = 38;
+    pub(crate) const PROG_BIND_MAP: u64 = 35;
+    pub(crate) const TOKEN_CREATE: u64 = 36;
+    pub(crate) const PROG_STREAM_READ: u64 = 37;
+    pub(crate) const PROG_ASSOC_STRUCT_OPS: u64 = 38;
 }
 
 /// Attach type of a struct_ops link.

@@ -13,10 +13,10 @@ use crate::process::Call;
 
 /// Types of programs that are looked at (`enum bpf_prog_type`).
 mod program_type {
-    pub const TRACEPOINT: u32 = 5;
-    pub const TRACING: u32 = 26;
-    pub const STRUCT_OPS: u32 = 27;
-    pub const SYSCALL: u32 = 31;
+    pub(crate) const TRACEPOINT: u32 = 5;
+    pub(crate) const TRACING: u32 = 26;
+    pub(crate) const STRUCT_OPS: u32 = 27;
+    pub(crate) const SYSCALL: u32 = 31;
 }
 
 impl Answers {

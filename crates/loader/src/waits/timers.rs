@@ -16,12 +16,15 @@ enum Told {
     /// A process, by its alarm signal.
     Alarm(u32),
     /// A process, or one thread of it, by a signal with a value.
-    Signal { process: u32, thread: Option<u32>, signal: i32, value: u64 },
-    /// Nobody.
+    Signal {
+        process: u32,
+        thread: Option<u32>,
+        signal: i32,
+        value: u64,
+    },
     Nobody,
 }
 
-/// A timer.
 struct Timer {
     told: Told,
     /// Whether its clock is one of the day.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::assembler::{self, *};
 use super::types;
-use warmcore_loader::{Capture, LoaderError, MachineFiles, Paths, Request, TargetKernel, capture};
+use warmcore_loader::{Capture, CaptureRequest, LoaderError, MachineFiles, Paths, TargetKernel, capture};
 use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload};
 
@@ -166,7 +166,7 @@ pub fn run_loader_with(loader: &str, timeout: Duration, paths: Paths) -> Result<
     let arguments = arguments_for(loader);
     let machine = machine();
     let files = MachineFiles::new(&machine, &kernel).unwrap();
-    capture(&Request {
+    capture(&CaptureRequest {
         program: &program,
         arguments: &arguments,
         machine: &machine,

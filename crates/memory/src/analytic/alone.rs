@@ -47,13 +47,13 @@ pub(super) struct Subject {
 impl Subject {
     /// Whether its core has an L2 of its own.
     #[inline]
-    pub fn has_l2(&self) -> bool {
+    pub(crate) fn has_l2(&self) -> bool {
         self.l2 != NONE
     }
 
     /// Curves of what its L2 holds of it.
     #[inline]
-    pub fn l2_forms<'a>(&self, model: &'a Analytic) -> &'a L2Curves {
+    pub(crate) fn l2_forms<'a>(&self, model: &'a Analytic) -> &'a L2Curves {
         &model.profiles[self.profile].l2[usize::from(model.tasks[self.task].l2_variant)]
     }
 }

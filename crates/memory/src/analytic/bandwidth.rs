@@ -188,13 +188,14 @@ impl Bandwidth {
     }
 
     /// Bytes per nanosecond used of a node's memory at the last solution.
-    pub fn node_use(&self, node: usize) -> f64 {
+    #[cfg(test)]
+    pub(crate) fn node_use(&self, node: usize) -> f64 {
         self.used[node]
     }
 
     /// Solves all factors. Per stream, `exposed` and `bytes` have one entry per home node: idle stall nanoseconds and
     /// bytes per instruction. Whether any factor moved noticeably; `None` if they did not settle and are what they were.
-    pub fn solve(&mut self, streams: &[Stream], exposed: &[f64], bytes: &[f64]) -> Option<bool> {
+    pub(crate) fn solve(&mut self, streams: &[Stream], exposed: &[f64], bytes: &[f64]) -> Option<bool> {
         self.solve_within(MAX_SWEEPS, streams, exposed, bytes)
     }
 

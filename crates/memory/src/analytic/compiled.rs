@@ -130,7 +130,7 @@ impl Compiled {
     }
 
     /// The curves nearest to a share of the write-shared lines that stay valid: index into `l2`.
-    pub fn l2_variant(&self, valid: f64) -> u8 {
+    pub(crate) fn l2_variant(&self, valid: f64) -> u8 {
         let nearer = |pair: &[f64]| valid * valid < pair[0] * pair[1];
         let variant = VALID_SHARES.windows(2).take_while(|pair| nearer(pair)).count();
         variant.min(self.l2.len() - 1) as u8

@@ -121,7 +121,7 @@ impl Geometry {
 
     /// Whether two LLCs are in different sockets.
     #[inline]
-    pub fn is_far(&self, a: u32, b: u32) -> bool {
+    pub(crate) fn is_far(&self, a: u32, b: u32) -> bool {
         self.socket_of_llc[a as usize] != self.socket_of_llc[b as usize]
     }
 }

@@ -131,7 +131,7 @@ impl Group {
 
     /// Whether anybody writes its lines, or did lately; if not, nobody loses any to another.
     #[inline]
-    pub fn is_written(&self) -> bool {
+    pub(crate) fn is_written(&self) -> bool {
         self.write + self.left.1 > 0.0
     }
 
@@ -227,7 +227,7 @@ impl Group {
     /// A read that another core of the domain caused to miss is served by that core if the last touch of any other was its
     /// write. If another core of the domain has read the line since, it took the line to the LLC. Lines that go to or come
     /// from other domains are in the LLC only if it is filled with the private caches.
-    pub fn race(&self, llc: u32, own: (f64, f64), siblings: (f64, f64)) -> Race {
+    pub(crate) fn race(&self, llc: u32, own: (f64, f64), siblings: (f64, f64)) -> Race {
         let (inside, total) = self.sums(llc);
         let outside = ((total.0 - inside.0).max(0.0), (total.1 - inside.1).max(0.0));
         let core = (own.0 + siblings.0, own.1 + siblings.1);
@@ -257,7 +257,7 @@ impl Group {
 
     /// Stall per touch of a member with a mean part of the domain's touches, of which `write_fraction` write, for lines that
     /// others have; transfers under an LLC take `same_llc_ns`.
-    pub fn mean_stall_ns(&self, llc: u32, write_fraction: f64, same_llc_ns: f64) -> f64 {
+    pub(crate) fn mean_stall_ns(&self, llc: u32, write_fraction: f64, same_llc_ns: f64) -> f64 {
         let domain = &self.domains[llc as usize];
         let members = f64::from(domain.members.max(1));
         let race = self.race(llc, (domain.touch / members, domain.write / members), (0.0, 0.0));

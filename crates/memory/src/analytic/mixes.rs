@@ -135,7 +135,7 @@ impl Part {
 
 impl Group {
     /// Whether the domain's mix is not for the group's standing of now; it is to be made anew then.
-    pub fn is_mix_old(&mut self, llc: usize, geometry: &Geometry) -> bool {
+    pub(crate) fn is_mix_old(&mut self, llc: usize, geometry: &Geometry) -> bool {
         let standing = &mut self.standing;
         if standing.number == 0
             || standing.moved_touch > SAME_STANDING * self.touch

@@ -155,7 +155,7 @@ impl Moved {
 
     /// Corrects the mean misses of the next `ahead` instructions, which `mean` states for the window alone, and returns
     /// what comes on top. Becomes inactive when nothing is left to correct.
-    pub fn correct(
+    pub(crate) fn correct(
         &mut self,
         profile: &Compiled,
         curves: &CurveTable,

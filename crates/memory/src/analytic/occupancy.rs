@@ -63,13 +63,13 @@ impl Occupancy {
     }
 
     /// A cache in which tasks take turns.
-    pub fn with_turns(capacity: f64) -> Self {
+    pub(crate) fn with_turns(capacity: f64) -> Self {
         Self { capacity, turns: true, ..Self::default() }
     }
 
     /// Φ at a time: φ is frozen since the last update.
     #[inline]
-    pub fn phi_at(&self, now_ns: u64) -> f64 {
+    pub(crate) fn phi_at(&self, now_ns: u64) -> f64 {
         if self.young {
             return self.phi_total;
         }
@@ -78,12 +78,12 @@ impl Occupancy {
 
     /// Lines filled per line of the capacity in the eviction time 1 / φ, which is not infinite.
     #[inline]
-    pub fn fills_per_eviction_time(&self) -> f64 {
+    pub(crate) fn fills_per_eviction_time(&self) -> f64 {
         (self.fill_rate / (self.phi * self.capacity)).clamp(0.1, 1.0)
     }
 
     /// Lines held at the last update.
-    pub fn held_lines(&self) -> f64 {
+    pub(crate) fn held_lines(&self) -> f64 {
         (self.running_lines + self.stale_lines).min(self.capacity)
     }
 
@@ -117,7 +117,7 @@ impl Occupancy {
 
     /// Lines of a window, by what it has executed and how far Φ has advanced; `lines` computes them.
     #[inline]
-    pub fn lines_at(&self, slot: usize, now_ns: u64, lines: impl FnOnce(f64) -> f64) -> f64 {
+    pub(crate) fn lines_at(&self, slot: usize, now_ns: u64, lines: impl FnOnce(f64) -> f64) -> f64 {
         let (window, advanced) = (&self.windows[slot], self.phi_at(now_ns) - self.windows[slot].mark);
         if window.pending > 0.0 || advanced > 0.0 {
             lines(window.after(window.pending, advanced))
@@ -137,7 +137,7 @@ impl Occupancy {
     }
 
     /// The owner's curves are others now.
-    pub fn reshape(&mut self, slot: usize) {
+    pub(crate) fn reshape(&mut self, slot: usize) {
         self.windows[slot].known_n = -1.0;
     }
 
@@ -177,7 +177,7 @@ impl Occupancy {
 
     /// Whether an owner runs here.
     #[inline]
-    pub fn is_used(&self) -> bool {
+    pub(crate) fn is_used(&self) -> bool {
         !self.running.is_empty()
     }
 
@@ -195,7 +195,7 @@ impl Occupancy {
 
     /// Time in which 2 % of the capacity is filled, if `rate` lines per nanosecond come on top of what was filled last.
     #[inline]
-    pub fn patience_ns(&self, rate: f64) -> f64 {
+    pub(crate) fn patience_ns(&self, rate: f64) -> f64 {
         0.02 * self.capacity / (self.fill_rate + rate + 1e-9)
     }
 
@@ -357,7 +357,7 @@ impl Occupancy {
     }
 
     /// The next window that may be forgotten, if any.
-    pub fn forgettable(&self) -> Option<usize> {
+    pub(crate) fn forgettable(&self) -> Option<usize> {
         let phi = self.phi_total;
         let faded = |window: &Window| {
             !window.running && (phi - window.mark > FORGET_PHI || (window.mark < phi && window.lines < FORGET_LINES))
@@ -373,7 +373,7 @@ impl Occupancy {
     }
 
     /// Whether an exact sum has just been made, so that forgetting is worth a look.
-    pub fn just_summed(&self) -> bool {
+    pub(crate) fn just_summed(&self) -> bool {
         self.summed || self.windows.len() > MAX_WINDOWS
     }
 }

@@ -35,7 +35,7 @@ impl Player {
     ///
     /// # Panics
     /// See [`Analytic::new`].
-    pub fn with_replacement(
+    pub(crate) fn with_replacement(
         machine: &Machine,
         profiles: &[Profile],
         replacement: Replacement,

@@ -85,13 +85,13 @@ pub(super) struct TaskState {
 impl TaskState {
     /// Closed forms of what it touches, as an L2 holds it.
     #[inline]
-    pub fn l2_forms<'a>(&self, profiles: &'a [Compiled]) -> &'a compiled::L2Curves {
+    pub(crate) fn l2_forms<'a>(&self, profiles: &'a [Compiled]) -> &'a compiled::L2Curves {
         &profiles[self.profile as usize].l2[usize::from(self.l2_variant)]
     }
 
     /// Its shared classes, each with its group.
     #[inline]
-    pub fn shared_classes(&self) -> impl Iterator<Item = (usize, u32)> + use<> {
+    pub(crate) fn shared_classes(&self) -> impl Iterator<Item = (usize, u32)> + use<> {
         let (groups, mut left) = (self.groups, self.shared);
         std::iter::from_fn(move || {
             let class = left.trailing_zeros() as usize;
@@ -420,17 +420,6 @@ impl Analytic {
         }
     }
 
-    /// Where the pages of a task's private classes are: shares by node. Classes with homes of their own are not in it.
-    pub fn home_shares(&self, task: u32) -> &[f64] {
-        &self.tasks[task as usize].home
-    }
-
-    /// Where the pages of the task's shared class are, if it is shared.
-    pub fn shared_home_shares(&self, task: u32, class: usize) -> Option<&[f64]> {
-        let group = *self.tasks[task as usize].groups.get(class)?;
-        (group != NONE).then(|| self.groups[group as usize].home.as_slice())
-    }
-
     /// Says where the pages of a task's private classes are, or with `class` those of one of its shared classes: shares by node. From
     /// then on that is the driver's to know; pages of which it says nothing stay where they were touched first.
     pub fn set_home(&mut self, task: u32, class: Option<usize>, shares: &[f64]) {
@@ -444,18 +433,6 @@ impl Analytic {
         };
         home.copy_from_slice(shares);
         *told = true;
-    }
-
-    /// Touches per nanosecond of the CPU's task that go to its private and to its shared classes.
-    pub fn access_rates(&self, cpu: CpuId) -> (f64, f64) {
-        let state = &self.cpus[cpu.index()];
-        if !state.touches_memory() || state.paused {
-            return (0.0, 0.0);
-        }
-        let profile = &self.profiles[self.tasks[state.task as usize].profile as usize];
-        let private: f64 = (0..profile.count).filter(|&k| !profile.shared[k]).map(|k| profile.touches[k]).sum();
-        let shared: f64 = (0..profile.count).filter(|&k| profile.shared[k]).map(|k| profile.touches[k]).sum();
-        (private * state.rate.x, shared * state.rate.x)
     }
 
     /// Puts misses of a class, and the exposed part of them, on the nodes that have its pages.

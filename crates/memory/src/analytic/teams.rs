@@ -57,7 +57,7 @@ impl Team {
     }
 
     /// Tells the windows of its groups in an LLC what members have executed.
-    pub fn feed(&self, windows: &mut [Window], groups: &[Group], llc: usize, instructions: f64) {
+    pub(crate) fn feed(&self, windows: &mut [Window], groups: &[Group], llc: usize, instructions: f64) {
         for class in &self.classes {
             let slot = groups[class.group as usize].slots[llc] as usize;
             windows[slot].pending += instructions * class.touches;
@@ -81,7 +81,7 @@ impl Team {
 
     /// The same, found out once per look at an LLC; `present` are the teams for which it was.
     #[inline]
-    pub fn known_sharing(
+    pub(crate) fn known_sharing(
         &mut self,
         number: u32,
         present: &mut Present,
@@ -98,7 +98,7 @@ impl Team {
     }
 
     /// The look at an LLC is over.
-    pub fn forget_sharing(&mut self) {
+    pub(crate) fn forget_sharing(&mut self) {
         self.is_known = false;
     }
 }

@@ -142,11 +142,6 @@ impl<R: BufRead> TraceReader<R> {
         self.format
     }
 
-    /// Lines that Valgrind wrote about itself.
-    pub fn skipped_lines(&self) -> u64 {
-        self.skipped_lines
-    }
-
     /// The next record, or `None` at the end.
     ///
     /// # Errors

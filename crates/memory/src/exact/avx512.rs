@@ -3,8 +3,10 @@
 
 use std::arch::x86_64::*;
 
+use warmcore_topology::SPLIT_MIX_STEP;
+
 use super::lanes::{Isa, Lanes, STATE};
-use super::stream::{BLOCK, OUTCOMES, STEP, THRESHOLD_BITS, Tables};
+use super::stream::{BLOCK, OUTCOMES, THRESHOLD_BITS, Tables};
 
 /// AVX-512 with its byte, doubleword and short-vector parts.
 pub enum Avx512 {}
@@ -45,10 +47,10 @@ unsafe impl Isa for Avx512 {
             let (firsts, sizes) = (load(&tables.firsts), load(&tables.sizes));
             let (thresholds, aliases) = (load(&tables.thresholds), load(&tables.aliases));
             let numbers = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
-            let steps = _mm512_mullo_epi64(numbers, _mm512_set1_epi64(STEP as i64));
+            let steps = _mm512_mullo_epi64(numbers, _mm512_set1_epi64(SPLIT_MIX_STEP as i64));
             for position in (0..BLOCK).step_by(16) {
-                let argument = argument.wrapping_add(STEP.wrapping_mul(position as u64));
-                let next = argument.wrapping_add(STEP.wrapping_mul(8));
+                let argument = argument.wrapping_add(SPLIT_MIX_STEP.wrapping_mul(position as u64));
+                let next = argument.wrapping_add(SPLIT_MIX_STEP.wrapping_mul(8));
                 let one = mix(_mm512_add_epi64(steps, _mm512_set1_epi64(argument as i64)));
                 let two = mix(_mm512_add_epi64(steps, _mm512_set1_epi64(next as i64)));
                 let low = join(_mm512_cvtepi64_epi32(one), _mm512_cvtepi64_epi32(two));

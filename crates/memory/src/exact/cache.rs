@@ -89,7 +89,7 @@ impl Cache {
 
     /// The sets of a block of lines.
     #[inline(always)]
-    pub fn sets_of(&self, lines: &[u32; BLOCK], sets: &mut [u32; BLOCK]) {
+    pub(crate) fn sets_of(&self, lines: &[u32; BLOCK], sets: &mut [u32; BLOCK]) {
         // The index is looked at once, so that each loop can be done for many lines at a time.
         match self.shape.index {
             SetIndex::Hashed => {
@@ -112,7 +112,7 @@ impl Cache {
     /// # Safety
     /// The host has the instruction set.
     #[inline(always)]
-    pub unsafe fn prefetch<I: Isa>(&self, set: u32) {
+    pub(crate) unsafe fn prefetch<I: Isa>(&self, set: u32) {
         if let Some(lanes) = self.lanes.get(set as usize * self.blocks) {
             // SAFETY: passed on to the caller.
             unsafe { I::prefetch(lanes) }
@@ -179,7 +179,7 @@ impl Cache {
     }
 
     /// Replaces the state bits of a line that is there by `(state & and) | or`; says what they were. Not a use.
-    pub fn change_state(&mut self, line: u32, and: u32, or: u32) -> Option<u32> {
+    pub(crate) fn change_state(&mut self, line: u32, and: u32, or: u32) -> Option<u32> {
         let set = self.set_of(line);
         let way = self.find(set, line)?;
         let lane = self.lane_mut(set, way);
@@ -206,7 +206,7 @@ impl Cache {
     }
 
     /// [`Cache::promote_in`] with portable code.
-    pub fn promote(&mut self, line: u32) -> Option<u32> {
+    pub(crate) fn promote(&mut self, line: u32) -> Option<u32> {
         // SAFETY: portable code needs nothing.
         unsafe { self.promote_in::<Portable>(self.set_of(line), line) }
     }

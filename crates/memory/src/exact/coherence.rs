@@ -6,7 +6,7 @@
 //! forgets nothing and has room for everything: the limited directories of real machines are not modelled.
 //! Source: `docs/spec/memory-model.md` sections 3.1 and 4.4.
 
-use super::domain::{Ask, Context, Domain, Entry, NO_CORE, Request, Right};
+use super::domain::{Ask, Context, Domain, Entry, NO_CORE, Right, Transaction};
 use super::lanes::{DIRTY, EMPTY, Portable, WRITABLE, line_of};
 use super::options::{L2Fill, LlcFill};
 use super::task::{KINDS, Task};
@@ -204,7 +204,7 @@ impl Domain {
     fn date_request(&mut self, line: u32, ask: Ask, time_fs: u64, slot: u16, class: u8) {
         let entry = &mut self.directory[line as usize];
         entry.last_fs = entry.last_fs.max(time_fs);
-        self.requests.push(Request { time_fs: entry.last_fs, line, ask, slot, class });
+        self.requests.push(Transaction { time_fs: entry.last_fs, line, ask, slot, class });
     }
 
     /// The domain has lost its last copy.

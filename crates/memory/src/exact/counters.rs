@@ -39,7 +39,7 @@ impl ClassCounters {
     }
 
     /// Touches that left the LLC's domain for data.
-    pub fn llc_misses(&self) -> u64 {
+    pub(crate) fn llc_misses(&self) -> u64 {
         self.dram_local + self.dram_remote + self.cross_reads() + self.cross_rfos()
     }
 
@@ -134,11 +134,6 @@ impl TaskCounters {
     /// Cycles per instruction at a clock.
     pub fn cycles_per_instruction(&self, frequency_ghz: f64) -> f64 {
         self.busy_fs as f64 * 1e-6 * frequency_ghz / self.instructions
-    }
-
-    /// Events per thousand instructions.
-    pub fn per_ki(&self, events: u64) -> f64 {
-        1e3 * events as f64 / self.instructions
     }
 }
 

@@ -5,7 +5,7 @@
 //! misses in the LLC, with the sets asked for before they are used. The order is changed within a block only. Lines of
 //! private classes take the path in this module, which knows no sharers; the others are in [`super::coherence`].
 //!
-//! A domain touches nothing outside of itself: what concerns other domains becomes a [`Request`] that
+//! A domain touches nothing outside of itself: what concerns other domains becomes a [`Transaction`] that
 //! [`super::home`] answers between two quanta. Source: `docs/spec/memory-model.md` sections 3.1 to 3.3 and 3.6.
 
 use super::block::{EVICTED, LlcWork, Scratch};
@@ -18,7 +18,6 @@ use super::stream::BLOCK;
 use super::task::{KINDS, MemoryLatency, Task};
 use warmcore_trace::TimeShare;
 
-/// No core.
 pub(crate) const NO_CORE: u16 = u16::MAX;
 
 /// What a domain may do with a line that several domains may use.
@@ -73,7 +72,7 @@ pub(crate) enum Ask {
 
 /// A transaction that leaves the domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Request {
+pub(crate) struct Transaction {
     pub(crate) time_fs: u64,
     pub(crate) line: u32,
     pub(crate) ask: Ask,
@@ -139,7 +138,7 @@ pub(crate) struct Domain {
     pub(crate) tasks: Vec<Option<Box<Task>>>,
     /// Slots by core.
     pub(crate) running: Vec<Vec<u16>>,
-    pub(crate) requests: Vec<Request>,
+    pub(crate) requests: Vec<Transaction>,
     /// Traffic by node.
     pub(crate) traffic: Vec<NodeTraffic>,
     /// Latency of memory by node, or where ports below the LLC are limited by core and node.

@@ -7,6 +7,7 @@ use crate::profile::ProfileError;
 
 /// Why a machine or a set of tasks cannot be simulated, or a task not be placed.
 #[derive(Clone, PartialEq, Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ExactError {
     /// The machine's caches are impossible.
     #[error(transparent)]
@@ -17,7 +18,6 @@ pub enum ExactError {
     /// A cache that exists but not here.
     #[error("{cache}: {reason}")]
     Cache {
-        /// Which one.
         cache: String,
         /// What about it, and what to try.
         reason: String,
@@ -27,55 +27,28 @@ pub enum ExactError {
     TooManyDomains(usize),
     /// Too many lines for the tags.
     #[error("the classes have {lines} lines in all, at most {most} can be told apart; make them smaller or sample")]
-    TooManyLines {
-        /// How many.
-        lines: u64,
-        /// How many are possible.
-        most: u64,
-    },
+    TooManyLines { lines: u64, most: u64 },
     /// Too many lines for the directories of a run whose tasks come and go.
     #[error(
         "the tasks' memory has {lines} lines, whose directories would take {gib} GiB of the host's memory where {most_gib} are allowed; \
          give the tasks less memory, or run fewer of them, or use the analytic level"
     )]
-    Room {
-        /// How many.
-        lines: u64,
-        /// What they would take.
-        gib: u64,
-        /// What they may take.
-        most_gib: u64,
-    },
+    Room { lines: u64, gib: u64, most_gib: u64 },
     /// A page size that page tables cannot have.
     #[error(
         "pages of {page_bytes} bytes cannot be translated; write a power of two of at least {least}, which a table fills"
     )]
-    TranslatedPage {
-        /// Given.
-        page_bytes: u64,
-        /// Smallest.
-        least: u64,
-    },
+    TranslatedPage { page_bytes: u64, least: u64 },
     /// A page that does not fit into the memory.
     #[error(
         "a page of {page_bytes} bytes does not fit into the {memory_bytes} bytes of a node's memory; make pages smaller or memory larger"
     )]
-    PageBeyondMemory {
-        /// Size of a page.
-        page_bytes: u64,
-        /// Memory of a node.
-        memory_bytes: u64,
-    },
+    PageBeyondMemory { page_bytes: u64, memory_bytes: u64 },
     /// A translation buffer that cannot be built.
     #[error(
         "a translation buffer of {entries} entries is impossible; write 0 for none, or a power of two up to {most}"
     )]
-    TlbEntries {
-        /// Given.
-        entries: u32,
-        /// Most.
-        most: u32,
-    },
+    TlbEntries { entries: u32, most: u32 },
     /// Page tables where only some lines are simulated.
     #[error(
         "addresses are translated only where all lines are simulated; simulate every line, or leave page tables out"
@@ -85,79 +58,31 @@ pub enum ExactError {
     #[error(
         "the memory of all {nodes} nodes is full: there is no frame of {page_bytes} bytes left; give the machine more memory or the tasks less"
     )]
-    MemoryFull {
-        /// Number of nodes.
-        nodes: usize,
-        /// Size of a page.
-        page_bytes: u64,
-    },
-    /// No tasks.
+    MemoryFull { nodes: usize, page_bytes: u64 },
     #[error("there are no tasks; name at least one")]
     NoTasks,
     /// Members of a group disagree about it.
     #[error("shared class `{class}`: {reason}; all who share it must agree")]
-    Group {
-        /// The class.
-        class: String,
-        /// About what.
-        reason: String,
-    },
+    Group { class: String, reason: String },
     /// A shared class whose group is not named.
     #[error("class `{class}` of task {task} belongs to a data group, but the task is in none")]
-    NoGroup {
-        /// The class.
-        class: String,
-        /// The task.
-        task: usize,
-    },
+    NoGroup { class: String, task: usize },
     /// Home shares for another number of nodes.
     #[error("class `{class}` has home shares for {given} nodes, but the machine has {nodes}")]
-    HomeNodes {
-        /// The class.
-        class: String,
-        /// Shares given.
-        given: usize,
-        /// Nodes of the machine.
-        nodes: usize,
-    },
+    HomeNodes { class: String, given: usize, nodes: usize },
     /// A task on a core that is not its own.
     #[error("task {task} moves to another core, but its private lines are not followed; set `follow_migrations`")]
-    NotFollowed {
-        /// The task.
-        task: usize,
-    },
+    NotFollowed { task: usize },
     /// Two tasks on one CPU.
     #[error("CPU {cpu} is taken by task {other}; task {task} cannot run there")]
-    Occupied {
-        /// The CPU's dense id.
-        cpu: u32,
-        /// Who is there.
-        other: usize,
-        /// Who wants to be.
-        task: usize,
-    },
+    Occupied { cpu: u32, other: usize, task: usize },
     /// No such CPU.
     #[error("the machine has no CPU {cpu}; its {count} CPUs are numbered from 0")]
-    NoCpu {
-        /// The CPU asked for.
-        cpu: u32,
-        /// How many there are.
-        count: usize,
-    },
+    NoCpu { cpu: u32, count: usize },
     /// A thread of a trace that was not placed.
     #[error("the trace has a thread {thread}, but only {known} threads have a CPU")]
-    NoThread {
-        /// The thread.
-        thread: usize,
-        /// Threads with a CPU.
-        known: usize,
-    },
+    NoThread { thread: usize, known: usize },
     /// An impossible page size.
     #[error("pages of {page_bytes} bytes are impossible; write a power of two of at least {line_bytes}, a line")]
-    PageSize {
-        /// Given.
-        page_bytes: u64,
-        /// Smallest.
-        line_bytes: u64,
-    },
+    PageSize { page_bytes: u64, line_bytes: u64 },
 }

@@ -9,7 +9,7 @@
 use warmcore_topology::Relation;
 use warmcore_trace::TimeShare;
 
-use super::domain::{Ask, Context, Domain, NO_HOME, Request, Right};
+use super::domain::{Ask, Context, Domain, NO_HOME, Right, Transaction};
 use super::options::Protocol;
 use super::task::{TABLES, Task};
 
@@ -111,7 +111,7 @@ impl Home {
         entry.involved |= 1 << domain;
     }
 
-    fn read(&mut self, context: &mut Context, domains: &mut [Domain], reader: usize, request: Request) {
+    fn read(&mut self, context: &mut Context, domains: &mut [Domain], reader: usize, request: Transaction) {
         let entry = self.entries[request.line as usize];
         let holder = [entry.owner, entry.forwarder].into_iter().find(|holder| *holder != NOBODY);
         match holder.map(usize::from).filter(|holder| *holder != reader) {
@@ -139,7 +139,7 @@ impl Home {
         context: &mut Context,
         domains: &mut [Domain],
         writer: usize,
-        request: Request,
+        request: Transaction,
         has_data: bool,
         held: bool,
     ) {
@@ -188,7 +188,15 @@ impl Home {
     }
 
     /// A line, or the right to write one that the core has (`held`), goes from one domain to another.
-    fn hand_over(&mut self, domains: &mut [Domain], from: usize, to: usize, request: Request, write: bool, held: bool) {
+    fn hand_over(
+        &mut self,
+        domains: &mut [Domain],
+        from: usize,
+        to: usize,
+        request: Transaction,
+        write: bool,
+        held: bool,
+    ) {
         let count = domains.len();
         let pair = to * count + from;
         let relation = self.relations[pair];
@@ -204,7 +212,7 @@ impl Home {
         task.wait(share, self.transfer_fs[pair], if held { costs.announced } else { costs.coherent });
     }
 
-    fn read_memory(&self, context: &mut Context, domains: &mut [Domain], reader: usize, request: Request) {
+    fn read_memory(&self, context: &mut Context, domains: &mut [Domain], reader: usize, request: Transaction) {
         let domain = &mut domains[reader];
         let node = first_touch(context, request.line, domain.node);
         domain.traffic[node].reads += context.scale(request.line);
@@ -252,7 +260,7 @@ impl Home {
 }
 
 /// The task that a request is for.
-fn waiter(domains: &mut [Domain], domain: usize, request: Request) -> Option<&mut Task> {
+fn waiter(domains: &mut [Domain], domain: usize, request: Transaction) -> Option<&mut Task> {
     domains[domain].tasks.get_mut(usize::from(request.slot))?.as_deref_mut()
 }
 

@@ -7,19 +7,19 @@
 use super::stream::{self, BLOCK, Tables};
 
 /// State bit: the core may write the line without asking. In the last-level cache the bit is unused.
-pub const WRITABLE: u32 = 1;
+pub(crate) const WRITABLE: u32 = 1;
 /// State bit: the copy is newer than memory's.
-pub const DIRTY: u32 = 2;
+pub(crate) const DIRTY: u32 = 2;
 /// Both state bits.
 pub const STATE: u32 = WRITABLE | DIRTY;
 /// Bits of a lane below the line's number.
-pub const STATE_BITS: u32 = 2;
+pub(crate) const STATE_BITS: u32 = 2;
 /// A lane without a line.
 pub const EMPTY: u32 = !0;
 /// Number of lines that can be told apart; the highest number would look like [`EMPTY`].
-pub const MAX_LINES: u64 = (1 << (32 - STATE_BITS)) - 1;
+pub(crate) const MAX_LINES: u64 = (1 << (32 - STATE_BITS)) - 1;
 /// Lanes of a host line.
-pub const LANES: usize = 16;
+pub(crate) const LANES: usize = 16;
 
 /// Sixteen lanes in one host cache line, the most recently used first where the order means something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

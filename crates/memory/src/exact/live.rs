@@ -7,7 +7,7 @@
 //! Work is counted in instructions. A task executes whole touches, so up to one touch more than asked; that is kept and is part of
 //! the next request.
 
-use warmcore_topology::{CpuId, Machine, Relation};
+use warmcore_topology::{CpuId, Machine, Relation, split_mix};
 use warmcore_trace::{MemoryCounters, MemoryEvent, TimeShare};
 
 use super::domain::{Entry, NO_HOME};
@@ -18,7 +18,6 @@ use super::lanes::MAX_LINES;
 use super::options::{COHERENCE_OVERLAP, Options};
 use super::simulation::{FS_PER_NS, Simulation};
 use super::space::{COHERENT_ROOM, FOLLOWED_LLCS, Region, TaskSpec, home_rule};
-use super::stream::mix;
 use crate::analytic::Analytic;
 use crate::hierarchy::Hierarchy;
 use crate::profile::{Class, Home, Profile, Scope};
@@ -487,7 +486,7 @@ fn resident(profile: &Profile) -> Profile {
 
 /// The node of a page when so much of its region is on each: pages keep to their node when the shares change a little.
 fn node_of_page(page: usize, shares: &[f64]) -> u8 {
-    let at = (mix(page as u64 + 1) >> 11) as f64 / (1_u64 << 53) as f64;
+    let at = (split_mix(page as u64 + 1) >> 11) as f64 / (1_u64 << 53) as f64;
     let mut sum = 0.0;
     let found = shares.iter().position(|share| {
         sum += share;

@@ -79,14 +79,14 @@ pub struct Options {
 /// Overlap of coherence misses on shared lines, mlp_c (`docs/spec/memory-model.md` section 4.8; assumed there).
 /// Transfers of private lines, which a task left in another cache, overlap as its other misses do, and writes to copies
 /// it can read wait in the store buffer: nothing depends on them.
-pub const COHERENCE_OVERLAP: f64 = 1.5;
+pub(crate) const COHERENCE_OVERLAP: f64 = 1.5;
 /// Part of the misses in flight that a busy sibling takes (`docs/spec/memory-model.md` section 4.5; assumed there).
-pub const SMT_OVERLAP_SHARE: f64 = 0.25;
+pub(crate) const SMT_OVERLAP_SHARE: f64 = 0.25;
 /// Shared classes of fewer lines than this are never sampled (`docs/spec/memory-model.md` section 3.5).
-pub const MIN_SAMPLED_LINES: u64 = 2_000;
+pub(crate) const MIN_SAMPLED_LINES: u64 = 2_000;
 /// Bytes that a line's transfer between sockets takes on the link, data and protocol (`docs/spec/memory-model.md`
 /// section 4.7; assumed).
-pub const TRANSFER_BYTES: u64 = 88;
+pub(crate) const TRANSFER_BYTES: u64 = 88;
 
 impl Options {
     /// What the machine's description says, and the defaults for the rest.

@@ -6,8 +6,7 @@
 
 /// Levels of tables: a walk reads one entry of each.
 pub const LEVELS: usize = 4;
-/// Entries of a table.
-pub const TABLE_ENTRIES: u64 = 512;
+pub(crate) const TABLE_ENTRIES: u64 = 512;
 /// Bytes of an entry.
 pub const ENTRY_BYTES: u64 = 8;
 
@@ -102,14 +101,14 @@ impl PageTable {
     }
 
     /// Takes a page's frame away; the tables stay.
-    pub fn unmap(&mut self, page: u64) {
+    pub(crate) fn unmap(&mut self, page: u64) {
         if let Some((table, index)) = self.leaf(page) {
             self.tables[table].entries[index] = NONE;
         }
     }
 
     /// The frames of the tables themselves, the root's first.
-    pub fn table_frames(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn table_frames(&self) -> impl Iterator<Item = u32> + '_ {
         self.tables.iter().map(|table| table.frame)
     }
 

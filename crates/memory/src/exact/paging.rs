@@ -30,7 +30,7 @@ use warmcore_trace::TimeShare;
 /// Smallest pages: a table fills one.
 pub const LEAST_PAGE_BYTES: u64 = TABLE_ENTRIES * ENTRY_BYTES;
 /// Most entries of a translation buffer.
-pub const MOST_TLB_ENTRIES: u32 = 1 << 16;
+pub(crate) const MOST_TLB_ENTRIES: u32 = 1 << 16;
 
 /// How addresses are translated.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]

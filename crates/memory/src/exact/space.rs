@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use warmcore_topology::split_mix;
+
 use super::domain::NO_HOME;
 use super::error::ExactError;
 use super::lanes::MAX_LINES;
 use super::options::{MIN_SAMPLED_LINES, Options};
-use super::stream::mix;
 use crate::hierarchy::Hierarchy;
 use crate::profile::{Class, Home, Profile, Sharing};
 
@@ -208,7 +209,7 @@ pub(super) fn home_rule(class: &Class, nodes: usize) -> Result<Box<dyn Fn(u64) -
             }
             let shares = shares.clone();
             Ok(Box::new(move |page| {
-                let at = (mix(page + 1) >> 11) as f64 / (1_u64 << 53) as f64;
+                let at = (split_mix(page + 1) >> 11) as f64 / (1_u64 << 53) as f64;
                 let mut sum = 0.0;
                 let node = shares.iter().position(|share| {
                     sum += share;

@@ -5,13 +5,15 @@
 //! has it (`docs/spec/memory-model.md` section 3.3), cannot hold classes that get less than one touch in 4,096, and
 //! those are what misses the LLC.
 
+use warmcore_topology::{SPLIT_MIX_STEP, split_mix};
+
 use super::lanes::{Isa, Portable};
 use crate::profile::MAX_CLASSES;
 
 /// Most touches asked for at once.
 pub const BLOCK: usize = 32;
 /// Entries of the tables: reads and writes of every class.
-pub const OUTCOMES: usize = 2 * MAX_CLASSES;
+pub(crate) const OUTCOMES: usize = 2 * MAX_CLASSES;
 
 /// One class of a stream.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -59,16 +61,13 @@ pub(super) const THRESHOLD_BITS: u32 = 28;
 const COLUMN_BITS: u32 = 4;
 const _: () = assert!(1 << COLUMN_BITS == OUTCOMES && COLUMN_BITS + THRESHOLD_BITS == 32);
 
-/// Difference of the arguments of two successive random numbers.
-pub(super) const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
-
 /// Draws a block of touches in portable code; `argument` is that of the first one's random number.
 #[inline(always)]
 pub(super) fn draw(tables: &Tables, argument: u64, lines: &mut [u32; BLOCK], outcomes: &mut [u8; BLOCK]) {
     let mut argument = argument;
     for (line, outcome) in lines.iter_mut().zip(outcomes.iter_mut()) {
-        let random = mix(argument);
-        argument = argument.wrapping_add(STEP);
+        let random = split_mix(argument);
+        argument = argument.wrapping_add(SPLIT_MIX_STEP);
         let column = random as u32 >> THRESHOLD_BITS;
         let keeps = (random as u32 & ((1 << THRESHOLD_BITS) - 1)) < tables.thresholds[column as usize];
         // Without a branch: it would be taken at random.
@@ -83,7 +82,7 @@ impl Stream {
     /// The sequence of these classes; at most [`MAX_CLASSES`], at least one with touches.
     pub fn new(seed: u64, classes: &[StreamClass]) -> Self {
         let mut stream = Self {
-            seed: mix(seed ^ 0x5851_F42D_4C95_7F2D),
+            seed: split_mix(seed ^ 0x5851_F42D_4C95_7F2D),
             number: 0,
             tables: Tables {
                 firsts: [0; OUTCOMES],
@@ -109,7 +108,7 @@ impl Stream {
             stream.scans |= class.scan;
             // Streams of the same class begin at different places.
             stream.positions[index] =
-                (((mix(stream.seed.wrapping_add(index as u64)) >> 32) * u64::from(class.lines)) >> 32) as u32;
+                (((split_mix(stream.seed.wrapping_add(index as u64)) >> 32) * u64::from(class.lines)) >> 32) as u32;
         }
         stream.fill_tables(shares);
         stream
@@ -149,9 +148,16 @@ impl Stream {
     /// # Safety
     /// The host has the instruction set.
     #[inline(always)]
-    pub unsafe fn next_in<I: Isa>(&mut self, count: usize, lines: &mut [u32; BLOCK], outcomes: &mut [u8; BLOCK]) {
+    pub(crate) unsafe fn next_in<I: Isa>(
+        &mut self,
+        count: usize,
+        lines: &mut [u32; BLOCK],
+        outcomes: &mut [u8; BLOCK],
+    ) {
         // SAFETY: passed on to the caller.
-        unsafe { I::draw(&self.tables, self.seed.wrapping_add(self.number.wrapping_mul(STEP)), lines, outcomes) }
+        unsafe {
+            I::draw(&self.tables, self.seed.wrapping_add(self.number.wrapping_mul(SPLIT_MIX_STEP)), lines, outcomes)
+        }
         self.number += count as u64;
         if self.scans {
             self.follow_scans(count, lines, outcomes);
@@ -170,14 +176,6 @@ impl Stream {
             }
         }
     }
-}
-
-/// SplitMix64's output function: every bit of the result depends on every bit of the argument.
-#[inline(always)]
-pub fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use warmcore_topology::{CpuId, LlcId, Machine, from_toml};
 
-use super::{Effort, ValidateError};
+use super::{Effort, SuiteError};
 use crate::analytic::{self, MemoryEvent, Player};
 use crate::exact::{LlcFill, Options, Simulation, TaskSpec};
 use crate::hierarchy::Hierarchy;
@@ -19,7 +19,7 @@ pub(super) struct Caches {
 pub(super) const SMALL: Caches = Caches { l1: (32, 8), l2: (256, 8), llc: (4096, 16) };
 
 /// A machine with these caches and typical latencies.
-pub(super) fn machine(shape: &str, caches: &Caches) -> Result<Machine, ValidateError> {
+pub(super) fn machine(shape: &str, caches: &Caches) -> Result<Machine, SuiteError> {
     let cache = |level: u32, (kib, ways): (u32, u32), latency: f64| {
         format!(
             "[[cache]]\nlevel = {level}\nsize = \"{kib}KiB\"\nways = {ways}\norigin = \"given\"\n\
@@ -37,7 +37,7 @@ pub(super) fn machine(shape: &str, caches: &Caches) -> Result<Machine, ValidateE
         cache(2, caches.l2, 5.0),
         cache(3, caches.llc, 20.0),
     );
-    from_toml(&text).map_err(|error| ValidateError::Machine(error.to_string()))
+    from_toml(&text).map_err(|error| SuiteError::Machine(error.to_string()))
 }
 
 /// A profile of private classes given as KiB, touches per kilo-instruction and write fraction.
@@ -148,11 +148,11 @@ impl Measured {
 pub(super) type Table = Vec<Vec<Measured>>;
 
 /// Plays a scenario on both levels: exact, then analytic.
-pub(super) fn play(scenario: &Scenario) -> Result<(Table, Table), ValidateError> {
+pub(super) fn play(scenario: &Scenario) -> Result<(Table, Table), SuiteError> {
     Ok((play_exact(scenario)?.0, play_analytic(scenario)?.0))
 }
 
-pub(super) fn play_exact(scenario: &Scenario) -> Result<(Table, Simulation), ValidateError> {
+pub(super) fn play_exact(scenario: &Scenario) -> Result<(Table, Simulation), SuiteError> {
     let spec = |profile: &Profile| TaskSpec { profile: profile.clone(), process: 0, data_group: None };
     let specs = scenario.profiles.iter().map(spec).collect();
     let mut simulation = Simulation::new(&scenario.machine, scenario.options, specs)?;
@@ -204,7 +204,7 @@ fn exact_measured(simulation: &Simulation, task: usize) -> Measured {
     }
 }
 
-pub(super) fn play_analytic(scenario: &Scenario) -> Result<(Table, Player), ValidateError> {
+pub(super) fn play_analytic(scenario: &Scenario) -> Result<(Table, Player), SuiteError> {
     let mut player = Player::with_replacement(&scenario.machine, &scenario.profiles, scenario.options.llc_replacement)?;
     let tasks: Vec<u32> = (0..scenario.profiles.len())
         .map(|profile| player.add_task(&analytic::TaskSpec { profile, process: 0, data: &[] }))

@@ -1,8 +1,9 @@
 //! X11: do both levels rank placements alike?
 
+use warmcore_topology::split_mix;
+
 use super::driver::{SMALL, Scenario, machine, play, profile, shared};
-use super::{Effort, Outcome, Point, ValidateError};
-use crate::exact::stream::mix;
+use super::{Effort, Point, SuiteError, SuiteOutcome};
 use crate::profile::Profile;
 
 /// Five workloads of eight tasks each: what they fight for differs.
@@ -25,8 +26,8 @@ fn workloads() -> Vec<(&'static str, Vec<Profile>)> {
 }
 
 /// X11: run time of every workload in random placements.
-pub(super) fn placements(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn placements(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     let per_workload = effort.pick(6, 40);
     let (mut ordered, mut far_apart) = (0_u64, 0_u64);
     let mut correlations = Vec::new();
@@ -35,7 +36,7 @@ pub(super) fn placements(effort: Effort) -> Result<Outcome, ValidateError> {
         for placement in 0..per_workload {
             let machine = machine("2s1n2l4c2t", &SMALL)?;
             let mut cpus: Vec<u32> = (0..32).collect();
-            cpus.sort_by_key(|cpu| mix(effort.seed << 40 | placement << 20 | u64::from(*cpu)));
+            cpus.sort_by_key(|cpu| split_mix(effort.seed << 40 | placement << 20 | u64::from(*cpu)));
             let ms = 1_000_000;
             let scenario =
                 Scenario::steady(effort, machine, profiles.clone(), &cpus[..8], effort.pick(3, 6) * ms, 3 * ms);

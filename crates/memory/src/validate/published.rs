@@ -11,7 +11,7 @@
 use warmcore_topology::{CpuId, Machine, Relation, resolve};
 
 use super::driver::{options, profile, shared};
-use super::{Effort, Outcome, Point, ValidateError};
+use super::{Effort, Point, SuiteError, SuiteOutcome};
 use crate::analytic::{Counters, MemoryEvent, Player, TaskSpec, TimeShare};
 use crate::exact;
 use crate::profile::{Class, Home, Profile};
@@ -31,8 +31,8 @@ const TRANSFERS: [(&str, [Option<f64>; 3]); 7] = [
     ("graviton3", [Some(46.0), None, None]),
 ];
 
-fn preset(name: &str) -> Result<Machine, ValidateError> {
-    resolve(name).map_err(|error| ValidateError::Machine(error.to_string()))
+fn preset(name: &str) -> Result<Machine, SuiteError> {
+    resolve(name).map_err(|error| SuiteError::Machine(error.to_string()))
 }
 
 /// A CPU with the given place relative to CPU 0: under its LLC, under another of the socket, on another socket. Where
@@ -54,8 +54,8 @@ fn ping_pong() -> Profile {
 }
 
 /// P1: what a hand-off of a modified line costs, at both levels.
-pub(super) fn transfers(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn transfers(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     for (name, medians) in TRANSFERS {
         let machine = preset(name)?;
         for (place, median) in medians.into_iter().enumerate() {
@@ -71,7 +71,7 @@ pub(super) fn transfers(effort: Effort) -> Result<Outcome, ValidateError> {
     Ok(outcome)
 }
 
-fn analytic_transfer_ns(machine: &Machine, cpu: CpuId, effort: Effort) -> Result<f64, ValidateError> {
+fn analytic_transfer_ns(machine: &Machine, cpu: CpuId, effort: Effort) -> Result<f64, SuiteError> {
     let mut player = Player::new(machine, &[ping_pong()])?;
     for at in [CpuId(0), cpu] {
         let task = player.add_task(&TaskSpec { profile: 0, process: 0, data: &[] });
@@ -93,7 +93,7 @@ fn analytic_transfer_ns(machine: &Machine, cpu: CpuId, effort: Effort) -> Result
     Ok(waited / moved * OVERLAP)
 }
 
-fn exact_transfer_ns(machine: &Machine, cpu: CpuId, effort: Effort) -> Result<f64, ValidateError> {
+fn exact_transfer_ns(machine: &Machine, cpu: CpuId, effort: Effort) -> Result<f64, SuiteError> {
     // Conflicts within a quantum are settled at its end.
     let options = exact::Options { quantum_ns: 100, ..options(machine, effort) };
     let spec = || exact::TaskSpec { profile: ping_pong(), process: 0, data_group: None };
@@ -138,13 +138,7 @@ fn injector(per_ki: f64, home: Home) -> Profile {
 }
 
 /// GB/s of injectors on the first CPUs, and the latency of node `node`'s memory as CPU 0 sees it, loaded over idle.
-fn inject(
-    machine: &Machine,
-    count: usize,
-    per_ki: f64,
-    node: usize,
-    effort: Effort,
-) -> Result<(f64, f64), ValidateError> {
+fn inject(machine: &Machine, count: usize, per_ki: f64, node: usize, effort: Effort) -> Result<(f64, f64), SuiteError> {
     let shares = (0..machine.node_count()).map(|index| if index == node { 1.0 } else { 0.0 }).collect();
     let mut player = Player::new(machine, &[injector(per_ki, Home::Shares(shares))])?;
     let idle = player.model().memory_latency_ns(CpuId(0), node);
@@ -166,8 +160,8 @@ fn inject(
 }
 
 /// P2: injectors on loaded memory and links.
-pub(super) fn loaded_memory(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn loaded_memory(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     let rates: &[f64] = effort.pick(&[2.0, 8.0, 200.0], &[1.0, 2.0, 4.0, 6.0, 8.0, 12.0, 20.0, 60.0, 200.0]);
     for (name, peak, curve) in LOADED {
         let machine = preset(name)?;
@@ -212,14 +206,14 @@ fn interpolated(curve: &[(f64, f64)], load: f64) -> f64 {
 const LARGE_L2: [&str; 5] = ["spr32", "spr40", "xeon60", "emr32", "gnr72"];
 
 /// P11: what a task that fills its L2 loses by moving to another core under the same LLC.
-pub(super) fn reload(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn reload(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
     let rates: &[f64] = effort.pick(&[20.0], &[10.0, 20.0, 30.0]);
     for name in LARGE_L2 {
         let machine = preset(name)?;
         let cpu = partner(&machine, 0);
-        let cpu = cpu.ok_or_else(|| ValidateError::Machine(format!("{name} has one core per LLC")))?;
+        let cpu = cpu.ok_or_else(|| SuiteError::Machine(format!("{name} has one core per LLC")))?;
         for per_ki in rates {
             let mut filling = profile("l2-filling", &[(4.0, 5.0, 0.3)]);
             filling.cpi0 = 0.6;
@@ -236,7 +230,7 @@ pub(super) fn reload(effort: Effort) -> Result<Outcome, ValidateError> {
     Ok(outcome)
 }
 
-fn lost_ms(machine: &Machine, profile: Profile, to: CpuId) -> Result<f64, ValidateError> {
+fn lost_ms(machine: &Machine, profile: Profile, to: CpuId) -> Result<f64, SuiteError> {
     let mut player = Player::new(machine, &[profile])?;
     let task = player.add_task(&TaskSpec { profile: 0, process: 0, data: &[] });
     player.switch_in(CpuId(0), task);

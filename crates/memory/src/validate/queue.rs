@@ -3,19 +3,18 @@
 
 use std::collections::VecDeque;
 
-use warmcore_topology::{CpuId, Machine, Relation};
+use warmcore_topology::{CpuId, Machine, Relation, split_mix};
 
 use super::driver::{SMALL, Scenario, machine, play_analytic, profile, shared};
-use super::{Effort, Outcome, Point, ValidateError};
-use crate::exact::stream::mix;
+use super::{Effort, Point, SuiteError, SuiteOutcome};
 use crate::hierarchy::Hierarchy;
 
 /// Part of a transfer that a writer waits for: mlp_c (`docs/spec/memory-model.md` section 4.8).
 const OVERLAP: f64 = 1.5;
 
 /// X8: throughput of threads on one line, from rare touches to nothing but touches.
-pub(super) fn hot_line(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn hot_line(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     let shapes = [("1s1n1l64c1t", 64_u32), ("1s1n8l8c1t", 64), ("2s1n4l8c1t", 64)];
     for (shape, cpus) in shapes {
         let machine = machine(shape, &SMALL)?;
@@ -70,7 +69,7 @@ fn queue_simulation(machine: &Machine, places: &[u32], think_ns: f64, effort: Ef
     let mut draws = seed << 32;
     let mut think = || {
         draws += 1;
-        let uniform = ((mix(draws) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        let uniform = ((split_mix(draws) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
         -think_ns * crate::math::ln(uniform)
     };
     // When each thread wants the line next; waiting ones stand in the queue.

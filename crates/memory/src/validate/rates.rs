@@ -3,7 +3,7 @@
 use warmcore_topology::{CpuId, NodeId};
 
 use super::driver::{SMALL, Scenario, machine, play_analytic, play_exact, profile};
-use super::{Effort, Outcome, Point, ValidateError};
+use super::{Effort, Point, SuiteError, SuiteOutcome};
 use crate::profile::{Home, Profile};
 
 /// A task that streams through memory whose pages have the given homes.
@@ -16,8 +16,8 @@ fn streamer(home: Home) -> Profile {
 }
 
 /// X9: streams per node, local and remote.
-pub(super) fn bandwidth(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn bandwidth(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     let homes = [
         ("local", Home::Shares(vec![1.0, 0.0])),
         ("remote", Home::Shares(vec![0.0, 1.0])),
@@ -52,8 +52,8 @@ pub(super) fn bandwidth(effort: Effort) -> Result<Outcome, ValidateError> {
 }
 
 /// X10: two threads on one core.
-pub(super) fn siblings(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn siblings(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     let compute = || profile("compute", &[(8.0, 60.0, 0.2)]);
     let l2 = || profile("L2", &[(16.0, 80.0, 0.3), (160.0, 20.0, 0.3)]);
     let llc = || profile("LLC", &[(16.0, 80.0, 0.3), (100.0, 10.0, 0.3), (2_000.0, 8.0, 0.3)]);

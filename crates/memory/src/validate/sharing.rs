@@ -1,8 +1,9 @@
 //! X6 and X7: lines that several tasks write.
 
+use warmcore_topology::split_mix;
+
 use super::driver::{Caches, Measured, SMALL, Scenario, machine, play, profile, shared};
-use super::{Effort, Outcome, Point, ValidateError};
-use crate::exact::stream::mix;
+use super::{Effort, Point, SuiteError, SuiteOutcome};
 use crate::profile::Profile;
 
 /// Threads with a private L1-sized class and a shared one of 512 KiB.
@@ -15,14 +16,14 @@ fn threads(count: usize, writes: f64, shared_kib: f64) -> Vec<Profile> {
 /// `count` different numbers below `of`.
 fn choose(count: usize, of: u32, seed: u64) -> Vec<u32> {
     let mut all: Vec<u32> = (0..of).collect();
-    all.sort_by_key(|number| mix(seed << 32 | u64::from(*number)));
+    all.sort_by_key(|number| split_mix(seed << 32 | u64::from(*number)));
     all.truncate(count);
     all
 }
 
 /// X6: groups of threads placed at random.
-pub(super) fn groups(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn groups(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     // An L2 that holds the shared class, so that only coherence misses.
     let caches = Caches { l1: (32, 8), l2: (1024, 16), llc: (4096, 16) };
     let shapes = [("1s1n1l32c1t", 32), ("2s1n1l16c1t", 32), ("1s1n4l8c1t", 32), ("2s1n4l4c1t", 32)];
@@ -51,7 +52,7 @@ pub(super) fn groups(effort: Effort) -> Result<Outcome, ValidateError> {
 }
 
 /// Sums over the threads: members of a small group count too few events each.
-fn compare(outcome: &mut Outcome, at: &str, exact: &[Measured], analytic: &[Measured], writes: f64) {
+fn compare(outcome: &mut SuiteOutcome, at: &str, exact: &[Measured], analytic: &[Measured], writes: f64) {
     let sum = |row: &[Measured], value: fn(&Measured) -> f64| row.iter().map(value).sum::<f64>();
     let touches = |row: &[Measured]| sum(row, |task| task.instructions) * 0.01;
     let per_write = |row: &[Measured]| sum(row, |task| task.rfos) / (touches(row) * writes);
@@ -67,8 +68,8 @@ fn compare(outcome: &mut Outcome, at: &str, exact: &[Measured], analytic: &[Meas
 }
 
 /// X7: a sharing set that the LLCs do not hold.
-pub(super) fn larger_than_llc(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn larger_than_llc(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     for shape in ["1s1n4l4c1t", "2s1n1l8c1t"] {
         for &mib in effort.pick(&[8.0][..], &[4.0, 8.0, 16.0, 32.0]) {
             for &writes in effort.pick(&[0.3][..], &[0.1, 0.3]) {

@@ -1,7 +1,7 @@
 //! X1 and X2: what one cache holds when nothing changes.
 
 use super::driver::{SMALL, Scenario, machine, play, profile};
-use super::{Effort, Outcome, Point, ValidateError};
+use super::{Effort, Point, SuiteError, SuiteOutcome};
 use crate::curves::{Curves, Replacement};
 use crate::exact::cache::{Cache, SetIndex, Shape};
 use crate::exact::stream::{BLOCK, Stream, StreamClass};
@@ -18,8 +18,8 @@ const MIXTURES: [(&str, &[(u32, f64)]); 6] = [
 ];
 
 /// X1: the miss ratio of a set-associative cache against the closed form.
-pub(super) fn solo(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn solo(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     let sizes: &[f64] = effort.pick(&[0.5, 1.0, 2.0], &[0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0]);
     let ways: &[u32] = effort.pick(&[8, 16], &[8, 12, 16]);
     for (name, mixture) in MIXTURES {
@@ -99,8 +99,8 @@ pub(super) fn competitors() -> Vec<Profile> {
 }
 
 /// X2: co-runners of one LLC in the steady state.
-pub(super) fn co_runners(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn co_runners(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     let rules = [
         (Replacement::Lru, "LRU"),
         (Replacement::TreePlru, "tree-PLRU"),

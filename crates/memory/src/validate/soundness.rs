@@ -4,13 +4,13 @@ use warmcore_topology::{CpuId, LlcId};
 
 use super::driver::{Caches, SMALL, Scenario, Segment, machine, options, play_analytic, play_exact, shared};
 use super::single::competitors;
-use super::{Effort, Outcome, Point, ValidateError};
+use super::{Effort, Point, SuiteError, SuiteOutcome};
 use crate::exact::lanes::InstructionSet;
 use crate::exact::{Simulation, TaskCounters, TaskSpec};
 
 /// X12: a sampled simulation against the whole one, segment by segment.
-pub(super) fn sampling(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn sampling(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     // 61,440 sets of 16 in the specification; a quarter of that here.
     let caches = Caches { l1: (32, 8), l2: (512, 8), llc: (16 << 10, 16) };
     let schedule: &[u32] = &[0b0001, 0b0011, 0b1111, 0b1110, 0b0101, 0b1111];
@@ -53,7 +53,7 @@ pub(super) fn sampling(effort: Effort) -> Result<Outcome, ValidateError> {
 /// Everything a simulation says at its end.
 type Everything = (Vec<TaskCounters>, Vec<crate::exact::NodeTraffic>, Vec<(Vec<u64>, Vec<u64>)>);
 
-fn shared_simulation(set: InstructionSet, effort: Effort) -> Result<Simulation, ValidateError> {
+fn shared_simulation(set: InstructionSet, effort: Effort) -> Result<Simulation, SuiteError> {
     let machine = machine("2s1n2l4c2t", &SMALL)?;
     let mut profiles = competitors();
     profiles.iter_mut().for_each(|profile| profile.classes.push(shared(300.0, 6.0, 0.3)));
@@ -74,11 +74,11 @@ fn everything(simulation: &Simulation) -> Everything {
 }
 
 /// X13: the same bytes from one thread and two, from every instruction set, and twice.
-pub(super) fn determinism(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
-    let run = |threads: usize, set: InstructionSet| -> Result<Everything, ValidateError> {
+pub(super) fn determinism(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
+    let run = |threads: usize, set: InstructionSet| -> Result<Everything, SuiteError> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-        let pool = pool.map_err(|error| ValidateError::Machine(error.to_string()))?;
+        let pool = pool.map_err(|error| SuiteError::Machine(error.to_string()))?;
         pool.install(|| shared_simulation(set, effort)).map(|simulation| everything(&simulation))
     };
     let expected = run(1, InstructionSet::Portable)?;
@@ -92,7 +92,7 @@ pub(super) fn determinism(effort: Effort) -> Result<Outcome, ValidateError> {
         }
     }
     let machine = machine("2s1n2l4c1t", &SMALL)?;
-    let analytic = || -> Result<Vec<u64>, ValidateError> {
+    let analytic = || -> Result<Vec<u64>, SuiteError> {
         let cpus: Vec<u32> = (0..4).collect();
         let scenario = Scenario::steady(effort, machine.clone(), competitors(), &cpus, 1_000_000, 3_000_000);
         let (table, _) = play_analytic(&scenario)?;
@@ -104,8 +104,8 @@ pub(super) fn determinism(effort: Effort) -> Result<Outcome, ValidateError> {
 }
 
 /// X14: events add up, lines fit, bytes are misses times the line, work done is work asked.
-pub(super) fn conservation(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn conservation(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     let simulation = shared_simulation(InstructionSet::detect(), effort)?;
     let (mut lost, mut reads, mut rfos_from_memory) = (0, 0, 0);
     for task in 0..simulation.task_count() {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Check, Experiment, Outcome};
+use super::{Check, SuiteExperiment, SuiteOutcome};
 
 /// An experiment's outcome from one seed.
 #[derive(Clone, PartialEq, Debug)]
@@ -10,12 +10,12 @@ pub struct SeedOutcome {
     /// The seed.
     pub seed: u64,
     /// What was found.
-    pub outcome: Outcome,
+    pub outcome: SuiteOutcome,
 }
 
 /// A demand over all seeds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Line {
+pub struct SuiteLine {
     /// The experiment: `X1`.
     pub experiment: String,
     /// What is measured.
@@ -40,14 +40,14 @@ pub struct Line {
 
 /// One line per demand of an experiment, in the experiment's order. Seeds that state a demand that others do not are a
 /// fault of the experiment; such a demand counts with the seeds that state it.
-pub fn lines(experiment: &Experiment, outcomes: &[SeedOutcome]) -> Vec<Line> {
-    let mut lines: Vec<Line> = Vec::new();
+pub fn lines(experiment: &SuiteExperiment, outcomes: &[SeedOutcome]) -> Vec<SuiteLine> {
+    let mut lines: Vec<SuiteLine> = Vec::new();
     for SeedOutcome { seed, outcome } in outcomes {
         for check in &outcome.checks {
             match lines.iter_mut().find(|line| line.metric == check.metric) {
                 Some(line) => line.add(*seed, check),
                 None => {
-                    let mut line = Line::new(experiment.id, check);
+                    let mut line = SuiteLine::new(experiment.id, check);
                     line.add(*seed, check);
                     lines.push(line);
                 }
@@ -57,7 +57,7 @@ pub fn lines(experiment: &Experiment, outcomes: &[SeedOutcome]) -> Vec<Line> {
     lines
 }
 
-impl Line {
+impl SuiteLine {
     fn new(experiment: &str, check: &Check) -> Self {
         Self {
             experiment: experiment.to_owned(),
@@ -98,7 +98,7 @@ mod tests {
 
     fn outcome(seed: u64, measured: f64, at_least: bool) -> SeedOutcome {
         let check = Check { metric: "m".into(), bound: 1.0, at_least, measured, worst: format!("place {seed}") };
-        SeedOutcome { seed, outcome: Outcome { checks: vec![check], points: Vec::new() } }
+        SeedOutcome { seed, outcome: SuiteOutcome { checks: vec![check], points: Vec::new() } }
     }
 
     #[test]

@@ -4,14 +4,14 @@ use warmcore_topology::CpuId;
 
 use super::driver::{SMALL, Scenario, Segment, machine, options, play, profile};
 use super::single::competitors;
-use super::{Effort, Outcome, Point, ValidateError};
+use super::{Effort, Point, SuiteError, SuiteOutcome};
 use crate::profile::Profile;
 
 const MS: u64 = 1_000_000;
 
 /// X3: four tasks of one LLC that join, leave and return.
-pub(super) fn transients(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn transients(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     let capacity = 4096.0 * 16.0;
     // Who runs in each segment, as bits.
     let schedules: &[&[u32]] = effort.pick(
@@ -65,8 +65,8 @@ fn l2_fillers() -> Vec<Profile> {
 }
 
 /// X4: three tasks take turns on one CPU.
-pub(super) fn slices(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn slices(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     for &us in effort.pick(&[250_u64, 4_000][..], &[250, 500, 1_000, 2_000, 4_000]) {
         for order in 0..effort.pick(1, 2) {
             let machine = machine("1s1n1l2c1t", &SMALL)?;
@@ -110,8 +110,8 @@ pub(super) fn slices(effort: Effort) -> Result<Outcome, ValidateError> {
 }
 
 /// X5: one task moves to and fro.
-pub(super) fn migrations(effort: Effort) -> Result<Outcome, ValidateError> {
-    let mut outcome = Outcome::default();
+pub(super) fn migrations(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
+    let mut outcome = SuiteOutcome::default();
     // Machine, the two CPUs, and what lies between them.
     let ways =
         [("1s1n1l4c1t", 0, 1, "same LLC"), ("1s1n2l2c1t", 0, 2, "other LLC"), ("2s1n1l2c1t", 0, 2, "other socket")];

@@ -33,6 +33,7 @@ const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 
 /// Why a change was not made, or nothing can be changed at all.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum JournalError {
     /// Another process holds the lock.
     #[error("another experiment is changing this computer: it holds {}", .0.display())]
@@ -42,50 +43,19 @@ pub enum JournalError {
     Unfinished(usize),
     /// The journal cannot be kept, so nothing is changed.
     #[error("cannot {operation} {}: {source}", path.display())]
-    Keep {
-        /// What was tried.
-        operation: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
+    Keep { operation: &'static str, path: PathBuf, source: io::Error },
     /// A setting cannot be read, so it could not be put back.
     #[error("cannot read {path}, so it could not be put back: {source}")]
-    Read {
-        /// The file.
-        path: String,
-        /// Why not.
-        source: io::Error,
-    },
+    Read { path: String, source: io::Error },
     /// The kernel refuses the value.
     #[error("cannot write `{value}` to {path}: {source}")]
-    Write {
-        /// The file.
-        path: String,
-        /// The value.
-        value: String,
-        /// Why not.
-        source: io::Error,
-    },
+    Write { path: String, value: String, source: io::Error },
     /// A scheduler does not end.
     #[error("the sched_ext scheduler at work ({scheduler}) does not end: {reason}")]
-    Stays {
-        /// Program and arguments.
-        scheduler: String,
-        /// What was seen.
-        reason: String,
-    },
+    Stays { scheduler: String, reason: String },
     /// It was written and reads otherwise.
     #[error("{path} reads `{found}` after `{value}` was written to it")]
-    ReadsBack {
-        /// The file.
-        path: String,
-        /// What was written.
-        value: String,
-        /// What it holds.
-        found: String,
-    },
+    ReadsBack { path: String, value: String, found: String },
 }
 
 /// A change, as it is written down.
@@ -258,7 +228,7 @@ impl Journal {
     ///
     /// # Errors
     /// If it cannot be written down, or the scheduler stays.
-    pub fn displace(&mut self, scheduler: Displaced) -> Result<(), JournalError> {
+    pub(crate) fn displace(&mut self, scheduler: Displaced) -> Result<(), JournalError> {
         self.note(Entry::Displaced(scheduler.clone()))?;
         scheduler.end(&self.root).map_err(|reason| JournalError::Stays { scheduler: scheduler.in_words(), reason })
     }

@@ -15,7 +15,7 @@ const PREFIX: &str = "warmcore-";
 
 /// The name of what this process makes for its tracing.
 #[must_use]
-pub fn own_name() -> String {
+pub(crate) fn own_name() -> String {
     let pid = std::process::id();
     let at = i32::try_from(pid).ok().and_then(|pid| started(Path::new("/"), pid)).unwrap_or(0);
     format!("{PREFIX}{pid}-{at}")

@@ -28,7 +28,7 @@ use super::trial::{self, Task, Trial, TrialError};
 use crate::circumstances;
 use crate::files::{At as _, pretty};
 use crate::place::{
-    Conditions, Conduct, DEFAULT_BUFFER_KIB, Place, PlaceError, PlaceKind, Request, Run, Take, Trouble,
+    BatchConduct, Conditions, DEFAULT_BUFFER_KIB, Place, PlaceError, PlaceKind, Request, Run, Take, Trouble,
     check_background,
 };
 use crate::vm::kernel::Abilities;
@@ -167,7 +167,7 @@ impl Place for Host {
         Ok(())
     }
 
-    fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
+    fn run(&self, requests: &[Request<'_>], conduct: &BatchConduct, take: &Take<'_>) -> Result<(), PlaceError> {
         let recorder = match requests.iter().any(|request| request.options.wants_events()) {
             // Those of the kernel cost a trial little; those of the processor are asked for where nothing is compared.
             true => Some(Recorder::begin(recorder::Wanted {
@@ -295,7 +295,7 @@ impl Host {
     fn run_blocks(
         &self,
         requests: &[Request<'_>],
-        conduct: &Conduct,
+        conduct: &BatchConduct,
         take: &Take<'_>,
         recorder: Option<&Recorder>,
     ) -> Result<(), PlaceError> {
@@ -337,7 +337,12 @@ impl Host {
     }
 
     /// One trial, with this computer as it was before and afterwards.
-    fn one(&self, request: &Request<'_>, conduct: &Conduct, recorder: Option<&Recorder>) -> Result<Made, PlaceError> {
+    fn one(
+        &self,
+        request: &Request<'_>,
+        conduct: &BatchConduct,
+        recorder: Option<&Recorder>,
+    ) -> Result<Made, PlaceError> {
         let start = Instant::now();
         if conduct.stop.load(Ordering::Relaxed) {
             return Err(PlaceError::interrupted());

@@ -117,7 +117,12 @@ impl Wanted {
     ///
     /// # Errors
     /// What could not be changed.
-    pub fn establish(&self, machine: &Machine, root: &Path, journal: &mut Journal) -> Result<Established, StateError> {
+    pub(crate) fn establish(
+        &self,
+        machine: &Machine,
+        root: &Path,
+        journal: &mut Journal,
+    ) -> Result<Established, StateError> {
         if self.replace && displaced::is_at_work(root) {
             journal.displace(Displaced::find(root).map_err(StateError::Unable)?)?;
         }

@@ -180,7 +180,7 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", STOPPED_START, "sh"]).args(task.command);
     let child = shell.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut child = Group(child.map_err(|error| TrialError::Start(error.to_string()))?);
+    let mut child = ProcessGroup(child.map_err(|error| TrialError::Start(error.to_string()))?);
     let pid = stopped(&child.0).map_err(TrialError::Start)?;
     bind(pid, task.bounds).map_err(TrialError::Start)?;
     let process = pid.as_raw_nonzero().get();
@@ -263,9 +263,9 @@ fn frequencies() -> Vec<u64> {
 }
 
 /// A process group; killed as a whole when it is dropped.
-struct Group(Child);
+struct ProcessGroup(Child);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         // What the command left behind in its group, or all of it.
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);

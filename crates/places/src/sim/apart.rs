@@ -161,7 +161,10 @@ pub fn survey<T: Serialize + for<'a> Deserialize<'a>>(
 }
 
 /// Tells the other process where the code of programs lies.
-pub fn send_programs<'a>(outbox: &mut Outbox, places: impl Iterator<Item = (u64, &'a str)>) -> Result<(), PlaceError> {
+pub(crate) fn send_programs<'a>(
+    outbox: &mut Outbox,
+    places: impl Iterator<Item = (u64, &'a str)>,
+) -> Result<(), PlaceError> {
     let places: Vec<_> = places.collect();
     let sent = serde_json::to_vec(&places).map_err(io::Error::from).and_then(|text| outbox.send(PROGRAMS, &text));
     Ok(sent.map_err(SimulationError::Sink)?)

@@ -159,7 +159,7 @@ fn start(
     seal: impl FnOnce() -> std::io::Result<()>,
 ) -> Result<Attached, PlaceError> {
     let path = find_program(&program.program);
-    let request = warmcore_loader::Request {
+    let request = warmcore_loader::CaptureRequest {
         program: &path,
         arguments: &program.arguments,
         machine,

@@ -97,7 +97,7 @@ impl Kernel {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub fn config_text(&self) -> Result<String, VmError> {
+    pub(crate) fn config_text(&self) -> Result<String, VmError> {
         let Some(path) = &self.config else { return Ok(String::new()) };
         let refuse = |error| VmError::Kernel { path: path.clone(), reason: format!("cannot read it: {error}") };
         text_of_file(path).map_err(refuse)
@@ -152,7 +152,7 @@ fn release_of(bytes: &[u8]) -> Result<String, String> {
 
 /// Version as numbers, for order: `7.2.13+deb14-cloud-amd64` is 7, 2, 13.
 #[must_use]
-pub fn version_numbers(release: &str) -> Vec<u32> {
+pub(crate) fn version_numbers(release: &str) -> Vec<u32> {
     let version = release.split(['+', '-', '~', '_']).next().unwrap_or_default();
     version.split('.').map_while(|part| part.parse().ok()).collect()
 }
@@ -170,7 +170,7 @@ pub fn preference(release: &str) -> impl Ord + use<> {
 
 /// Why libbpf would not understand this kernel's version, if so.
 #[must_use]
-pub fn version_refusal(release: &str) -> Option<String> {
+pub(crate) fn version_refusal(release: &str) -> Option<String> {
     (version_numbers(release).len() < 3).then(|| {
         format!("`{release}` is the version of a release candidate, which libbpf cannot read: it refuses programs")
     })

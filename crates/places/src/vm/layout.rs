@@ -101,7 +101,7 @@ impl Layout {
 
     /// What is added to QEMU's machine: where its caches are.
     #[must_use]
-    pub fn machine_options(&self) -> String {
+    pub(crate) fn machine_options(&self) -> String {
         if self.modules.is_none() {
             return String::new();
         }
@@ -120,13 +120,13 @@ impl Layout {
 
     /// The machine's CPU for a guest CPU number.
     #[must_use]
-    pub fn machine_cpu(&self, guest: u32) -> Option<CpuId> {
+    pub(crate) fn machine_cpu(&self, guest: u32) -> Option<CpuId> {
         self.cpus.get(guest as usize).copied()
     }
 
     /// The guest's numbers of the machine's CPUs, ascending.
     #[must_use]
-    pub fn guest_cpus(&self, set: &CpuSet) -> Vec<u32> {
+    pub(crate) fn guest_cpus(&self, set: &CpuSet) -> Vec<u32> {
         let guest = |(number, cpu): (usize, &CpuId)| set.contains(*cpu).then_some(number as u32);
         self.cpus.iter().enumerate().filter_map(guest).collect()
     }

@@ -19,8 +19,8 @@ use super::trial::{self, Recorded};
 use crate::circumstances;
 use crate::files::pretty;
 use crate::place::{
-    Conditions, Conduct, Options, Place, PlaceError, PlaceKind, Report, Request, Run, Take, Trouble, check_background,
-    check_tunables, in_parallel,
+    BatchConduct, Conditions, Place, PlaceError, PlaceKind, PlaceOptions, Report, Request, Run, Take, Trouble,
+    check_background, check_tunables, in_parallel,
 };
 
 /// Its row in the registry.
@@ -59,7 +59,7 @@ pub enum Guests {
 }
 
 /// Guests with what the options say, knowing the programs that the schedulers are.
-fn open(options: &Options<'_>, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
+fn open(options: &PlaceOptions<'_>, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
     let lab =
         select::lab(&options.guests, note)?.with_programs(options.schedulers)?.with_kernels(options.schedulers)?;
     Ok(Arc::new(Guests::Open(lab)))
@@ -153,7 +153,7 @@ impl Place for Guests {
         Ok(Some(self.lab()?.measure_costs(machine, stop)?))
     }
 
-    fn run(&self, requests: &[Request<'_>], conduct: &Conduct, take: &Take<'_>) -> Result<(), PlaceError> {
+    fn run(&self, requests: &[Request<'_>], conduct: &BatchConduct, take: &Take<'_>) -> Result<(), PlaceError> {
         let lab = self.lab()?;
         let boots = boots(requests);
         in_parallel(conduct, &boots, |boot| one_boot(lab, requests, boot, conduct, take))
@@ -183,7 +183,7 @@ fn one_boot(
     lab: &Lab,
     requests: &[Request<'_>],
     boot: &[usize],
-    conduct: &Conduct,
+    conduct: &BatchConduct,
     take: &Take<'_>,
 ) -> ControlFlow<()> {
     let start = Instant::now();

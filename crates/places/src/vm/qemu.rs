@@ -195,7 +195,7 @@ impl Guest {
 
     /// Whether the host's virtualisation gave up on it.
     #[must_use]
-    pub fn is_broken(&self) -> bool {
+    pub(crate) fn is_broken(&self) -> bool {
         self.complaints().iter().any(|line| line.contains(KVM_BROKEN))
     }
 }

@@ -104,7 +104,6 @@ pub struct GuestFacts {
     clocksource: String,
     /// Guest time from the kernel's start to the first program, ns.
     boot_ns: u64,
-    /// Memory, bytes.
     memory_bytes: u64,
     /// Scheduling domains of CPU 0, lowest first.
     domains: Vec<String>,

@@ -28,9 +28,9 @@ use crate::place::DEFAULT_BUFFER_KIB;
 
 /// Nanoseconds per instruction, as a logarithm, unless something else is asked for: 2 ns, as in the fidelity book's results. The
 /// kernel's own work then weighs little, and a second of guest time does not take minutes.
-pub const DEFAULT_SHIFT: u8 = 1;
+pub(crate) const DEFAULT_SHIFT: u8 = 1;
 /// Longest time of a boot by the host's clock, unless something else is asked for.
-pub const DEFAULT_LIMIT: Duration = Duration::from_secs(900);
+pub(crate) const DEFAULT_LIMIT: Duration = Duration::from_secs(900);
 /// Longest time of a probing boot.
 const PROBE_LIMIT: Duration = Duration::from_secs(180);
 /// Longest time of a probing boot with the host's virtualisation, which takes seconds where it works.
@@ -153,7 +153,7 @@ impl Lab {
     ///
     /// # Errors
     /// What is neither, or unusable.
-    pub fn with_kernels(mut self, schedulers: &[SchedulerSpec]) -> Result<Self, VmError> {
+    pub(crate) fn with_kernels(mut self, schedulers: &[SchedulerSpec]) -> Result<Self, VmError> {
         for typed in schedulers.iter().filter_map(|spec| spec.circumstances().kernel.as_ref()) {
             let kept = || Ok::<_, VmError>(cached()?.0.into_iter().find(|kernel| kernel.release == *typed));
             let kernel = match Path::new(typed).is_file() {
@@ -306,7 +306,7 @@ fn probing(qemu: &Qemu, kernel: &Kernel, execution: Execution, limit: Duration) 
 ///
 /// # Errors
 /// See [`Lab::boot`].
-pub fn report_only(lab: &Lab, machine: &Machine, stop: &AtomicBool) -> Result<Hello, VmError> {
+pub(crate) fn report_only(lab: &Lab, machine: &Machine, stop: &AtomicBool) -> Result<Hello, VmError> {
     let plan = Plan { protocol: PROTOCOL, purpose: Purpose::Run, runs: Vec::new() };
     lab.boot(Boot { machine, plan: &plan, files: Initramfs::default(), extra_memory_mib: 0 }, stop, |_, _| Ok(()))
 }

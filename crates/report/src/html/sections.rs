@@ -45,7 +45,7 @@ pub fn header(runs: &[Run]) -> String {
 }
 
 /// What stands at the end.
-pub fn footer() -> String {
+pub(crate) fn footer() -> String {
     format!(
         "<footer>Made by warmcore {}. One file, no network: everything shown is in it.</footer>\n",
         escape(warmcore_lab::experiment::TOOL_VERSION)
@@ -444,7 +444,7 @@ fn environment(run: &Run) -> Vec<(String, String)> {
 }
 
 /// All trials with all measures.
-pub fn trials_csv(run: &Run) -> String {
+pub(crate) fn trials_csv(run: &Run) -> String {
     let measures = &run.disk.comparison.measures;
     let heading: Vec<&str> = ["scheduler", "trial", "seed", "elapsed_ns_at_end"]
         .into_iter()

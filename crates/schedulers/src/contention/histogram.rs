@@ -2,7 +2,7 @@
 
 /// Counts by set index.
 #[derive(Clone, Debug)]
-pub struct Histogram {
+pub struct SetHistogram {
     counts: Vec<u32>,
     /// Fenwick tree over `counts`, from 1.
     tree: Vec<u64>,
@@ -13,7 +13,7 @@ pub struct Histogram {
     steps: u64,
 }
 
-impl Histogram {
+impl SetHistogram {
     /// An empty histogram over set indexes below `sets`, which is 1 at least.
     #[must_use]
     pub fn new(sets: usize) -> Self {
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     fn percentiles(indexes: &[u32]) -> [u32; 3] {
-        let mut histogram = Histogram::new(64);
+        let mut histogram = SetHistogram::new(64);
         histogram.add(indexes);
         [25.0, 50.0, 75.0].map(|percent| histogram.percentile(percent))
     }
@@ -112,7 +112,7 @@ mod tests {
     fn percentiles_are_those_of_sorted_entries() {
         let mut state = 1_u64;
         for sets in [1_usize, 2, 3, 63, 64, 1000] {
-            let mut histogram = Histogram::new(sets);
+            let mut histogram = SetHistogram::new(sets);
             let mut entries: Vec<u32> = Vec::new();
             for round in 0..200 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_cannot_be_taken_away() {
-        let mut histogram = Histogram::new(8);
+        let mut histogram = SetHistogram::new(8);
         histogram.add(&[3]);
         histogram.take(&[3, 3, 4]);
         assert!(histogram.is_empty());

@@ -72,7 +72,6 @@ tunables! {
 }
 
 impl CdfTunables {
-    /// The rule.
     fn rule(&self) -> Cdf {
         let variant = if self.variant == CODED { Variant::Coded } else { Variant::Published };
         let cdf = Cdf::new(variant, self.tol as f64 / 1000.0);
@@ -125,7 +124,7 @@ pub static DIO: SchedulerInfo = SchedulerInfo {
 };
 
 /// The row of `fewest-tasks`.
-pub static FEWEST_TASKS: SchedulerInfo = SchedulerInfo {
+pub(crate) static FEWEST_TASKS: SchedulerInfo = SchedulerInfo {
     name: "fewest-tasks",
     summary: "a queue per LLC; a task that becomes runnable joins the one with the fewest tasks",
     simulate: Some(|spec, setup, sink| {
@@ -171,7 +170,7 @@ const CODED: u64 = 1;
 
 /// The queue of an LLC's CPUs.
 #[derive(Default)]
-struct Group {
+struct LlcQueue {
     lock: QueueLock,
     /// Tasks that wait, first come first served; their CPU is one of the LLC's.
     waiting: VecDeque<TaskId>,
@@ -210,7 +209,7 @@ struct Placement {
     tunables: PlacementTunables,
     told: PlacementDecisions,
     /// By LLC.
-    groups: Vec<Group>,
+    groups: Vec<LlcQueue>,
     /// By CPU: runnable tasks assigned to it, the running one included.
     runnable: Vec<usize>,
     /// By CPU: it was idle, was told about a task, and has not picked yet.
@@ -240,7 +239,7 @@ impl Placement {
             rule,
             tunables,
             told: PlacementDecisions::default(),
-            groups: boot.machine.llcs().map(|_| Group::default()).collect(),
+            groups: boot.machine.llcs().map(|_| LlcQueue::default()).collect(),
             runnable: vec![0; cpus],
             claimed: vec![false; cpus],
             owed_ns: vec![0; cpus],
@@ -269,7 +268,7 @@ impl Placement {
         let machine = core.machine();
         let usable = |llc: LlcId| machine.cpus_of_llc(llc).iter().any(|cpu| allowed.contains(cpu));
         let fewest =
-            |groups: &[Group]| machine.llcs().filter(|&llc| usable(llc)).min_by_key(|llc| groups[llc.index()].tasks);
+            |groups: &[LlcQueue]| machine.llcs().filter(|&llc| usable(llc)).min_by_key(|llc| groups[llc.index()].tasks);
         let (mut looks, mut readings) = (self.groups.len(), 0);
         let (llc, reason) = match &mut self.rule {
             Rule::FewestTasks => (fewest(&self.groups), self.told.fewest),

@@ -1,14 +1,14 @@
 //! CDF's rule: groups of CPUs whose tasks used other cache sets lately than the task at hand (`docs/spec/cdf-dio.md` sections 3.4, 3.5).
 
-use super::{Bookkeeping, Cdf, Histogram, Variant};
+use super::{Bookkeeping, Cdf, SetHistogram, Variant};
 
 /// Recently used sets by group, and the rule over them.
 #[derive(Clone, Debug)]
 pub struct Percentiles {
     cdf: Cdf,
-    groups: Vec<Histogram>,
+    groups: Vec<SetHistogram>,
     /// That of the task at hand, empty in between.
-    own: Histogram,
+    own: SetHistogram,
     /// Percentiles of the task at hand.
     own_percentiles: Vec<u32>,
     /// By group: how many percentiles differ enough.
@@ -21,8 +21,8 @@ impl Percentiles {
     #[must_use]
     pub fn new(cdf: Cdf, groups: usize, sets: usize) -> Self {
         Self {
-            groups: vec![Histogram::new(sets); groups],
-            own: Histogram::new(sets),
+            groups: vec![SetHistogram::new(sets); groups],
+            own: SetHistogram::new(sets),
             own_percentiles: Vec::with_capacity(cdf.percentiles.len()),
             valid: vec![0; groups],
             preferred: vec![true; groups],
@@ -46,13 +46,13 @@ impl Percentiles {
     /// Nodes of histograms looked at so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        self.groups.iter().map(Histogram::steps).sum::<u64>() + self.own.steps()
+        self.groups.iter().map(SetHistogram::steps).sum::<u64>() + self.own.steps()
     }
 
     /// Entries of all groups.
     #[must_use]
     pub fn recorded(&self) -> u64 {
-        self.groups.iter().map(Histogram::total).sum()
+        self.groups.iter().map(SetHistogram::total).sum()
     }
 
     /// By group, whether it is among those of which a task with these recent sets joins the one with the fewest tasks. `some_empty`: a

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use warmcore_topology::{CpuId, CpuSet, Machine, NodeId, RECLAIM_DISTANCE};
 
-use super::{CpuPosition, Domain, DomainParameters, Domains, Group, Level, LlcShared, NO_DOMAIN, flags};
+use super::{CpuPosition, Domain, DomainParameters, Domains, Level, LlcShared, NO_DOMAIN, SchedGroup, flags};
 
 /// `imbalance_pct` of cache-sharing levels, in every kernel since 2.6.
 const IMBALANCE_PCT_SHARED_CACHE: u32 = 117;
@@ -335,7 +335,7 @@ struct GroupBuilder<'a> {
     attached: &'a [Vec<Draft>],
     /// By CPU.
     capacities: &'a [u32],
-    groups: Vec<Group>,
+    groups: Vec<SchedGroup>,
     /// Groups by level, CPUs (a span, or the complement of a CPU's number for a lone CPU) and depth of the domain
     /// they were taken from.
     group_index: BTreeMap<(usize, u32, usize), u32>,
@@ -454,7 +454,7 @@ impl<'a> GroupBuilder<'a> {
         if balance_start != cpus_start {
             self.cpu_lists.extend_from_slice(&mask);
         }
-        self.groups.push(Group {
+        self.groups.push(SchedGroup {
             cpus_start,
             balance_start,
             balance_len: mask.len() as u32,

@@ -52,7 +52,6 @@ const MAX_NEXT_BALANCE_SECONDS: u64 = 60;
 pub(crate) enum IdleType {
     /// It has work.
     NotIdle,
-    /// It is idle.
     Idle,
     /// It is about to become idle.
     NewlyIdle,

@@ -36,8 +36,8 @@ const EXPIRES_NS: u64 = 2_000_000;
 /// What a timer of a group or a queue is for, as its payload's upper half; 0 is a task's work.
 mod timer {
     pub const PERIOD: u64 = 1 << 32;
-    pub const SLACK: u64 = 2 << 32;
-    pub const UNTHROTTLE: u64 = 3 << 32;
+    pub(crate) const SLACK: u64 = 2 << 32;
+    pub(crate) const UNTHROTTLE: u64 = 3 << 32;
     pub const KINDS: u64 = !0 << 32;
 }
 

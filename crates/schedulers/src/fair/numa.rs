@@ -43,7 +43,6 @@ pub(crate) use self::decisions::NumaDecisions;
 pub(super) use self::place::STOPPER_MOVE;
 pub use self::tunables::NumaTunables;
 
-/// No node.
 const NO_NODE: u32 = NONE;
 
 /// Faults since a task's last placement on one node, shared and private.
@@ -55,7 +54,7 @@ struct NodeBuffer {
 
 /// What belongs to a task.
 #[derive(Clone, Debug)]
-struct TaskState {
+struct NumaTaskState {
     process: u32,
     /// `numa_preferred_nid`, or [`NO_NODE`].
     preferred: u32,
@@ -110,7 +109,7 @@ struct RegionState {
 
 /// What belongs to a CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CpuState {
+pub(super) struct NumaCpuState {
     /// Queued tasks that have a preferred node (`nr_numa_running`).
     pub nr_numa_running: u32,
     /// Queued tasks whose preferred node is this CPU's (`nr_preferred_running`).
@@ -128,7 +127,7 @@ pub(crate) struct NumaBalancing {
     /// Sample, move pages and look for places as Linux 4.9 did.
     rules_of_4_9: bool,
     pub(super) nodes: Nodes,
-    tasks: Vec<TaskState>,
+    tasks: Vec<NumaTaskState>,
     /// By task, then node.
     buffers: Vec<NodeBuffer>,
     statistics: Statistics,
@@ -136,7 +135,7 @@ pub(crate) struct NumaBalancing {
     regions: Vec<RegionState>,
     /// Faults that are being looked at.
     faults: Vec<HintFault>,
-    pub(super) cpus: Vec<CpuState>,
+    pub(super) cpus: Vec<NumaCpuState>,
 }
 
 impl NumaBalancing {
@@ -157,7 +156,7 @@ impl NumaBalancing {
             processes: Vec::new(),
             regions: Vec::new(),
             faults: Vec::new(),
-            cpus: vec![CpuState::default(); machine.cpu_count()],
+            cpus: vec![NumaCpuState::default(); machine.cpu_count()],
             nodes,
         })
     }
@@ -179,7 +178,7 @@ impl NumaBalancing {
         let passes = state.passes;
         let creator = parent.map(|parent| &self.tasks[parent.index()]).filter(|creator| creator.process == process);
         let preferred = creator.map_or(NO_NODE, |creator| creator.preferred);
-        let mut state = TaskState {
+        let mut state = NumaTaskState {
             process,
             preferred,
             node_stamp_ns: 0,
@@ -221,7 +220,7 @@ impl NumaBalancing {
     }
 
     /// A task's decayed hint faults, by node.
-    pub fn faults_of(&self, task: usize) -> &[NodeFaults] {
+    pub(crate) fn faults_of(&self, task: usize) -> &[NodeFaults] {
         self.statistics.of_task(task)
     }
 
@@ -242,7 +241,7 @@ impl NumaBalancing {
 
     /// A task has left its queue (`account_numa_dequeue`).
     #[inline]
-    pub fn dequeued(&mut self, cpu: CpuId, task: TaskId) {
+    pub(crate) fn dequeued(&mut self, cpu: CpuId, task: TaskId) {
         let preferred = self.tasks[task.index()].preferred;
         let rq = &mut self.cpus[cpu.index()];
         rq.nr_numa_running -= u32::from(preferred != NO_NODE);

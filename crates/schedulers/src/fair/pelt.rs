@@ -8,7 +8,7 @@
 //! Arithmetic is IEEE double addition and multiplication in a fixed order, hence the same on every machine.
 
 /// Half-life of all signals in nanoseconds: 32 periods of 1024 × 1024 ns.
-pub const HALF_LIFE_NS: u64 = 1 << 25;
+pub(crate) const HALF_LIFE_NS: u64 = 1 << 25;
 
 /// Steps into which a half-life is tabulated; the rest is a straight line (relative error below 2.4e-7).
 const TABLE_BITS: u32 = 10;

@@ -60,7 +60,6 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
     }
 
-    /// Entity of a task.
     #[inline]
     pub(crate) fn task_entity(&self, task: TaskId) -> u32 {
         self.task_base + task.0

@@ -17,7 +17,7 @@ use crate::spec::SchedulerSpec;
 use crate::tunables::TunableSet;
 
 /// `cache-aware`.
-pub static CACHE_AWARE: SchedulerInfo = SchedulerInfo {
+pub(crate) static CACHE_AWARE: SchedulerInfo = SchedulerInfo {
     name: "cache-aware",
     summary: "EEVDF with Cache Aware Scheduling: a process keeps to one LLC while it fits there",
     source: "Linux 7.2, kernel/sched/fair.c with CONFIG_SCHED_CACHE",
@@ -61,7 +61,7 @@ pub static EEVDF: SchedulerInfo = SchedulerInfo {
 };
 
 /// `topology-aware`.
-pub static TOPOLOGY_AWARE: SchedulerInfo = SchedulerInfo {
+pub(crate) static TOPOLOGY_AWARE: SchedulerInfo = SchedulerInfo {
     name: "topology-aware",
     summary: "Cache Aware Scheduling extended: a process takes as many LLCs as it needs, the nearest first",
     source: "RFCs of June and August 2026 as far as published; the rest is this project's design",

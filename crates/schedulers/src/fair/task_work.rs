@@ -10,15 +10,15 @@ use crate::fair::gathering::Gathering;
 /// A bit per kind of work.
 pub(crate) mod work {
     /// Look where the process ran (`task_cache_work`).
-    pub const CACHE_SCAN: u8 = 1 << 0;
+    pub(crate) const CACHE_SCAN: u8 = 1 << 0;
     /// Sample the process's memory (`task_numa_work`).
-    pub const NUMA_SCAN: u8 = 1 << 1;
+    pub(crate) const NUMA_SCAN: u8 = 1 << 1;
     /// Look for a CPU on the preferred node (`numa_migrate_preferred`).
-    pub const NUMA_PLACE: u8 = 1 << 2;
+    pub(crate) const NUMA_PLACE: u8 = 1 << 2;
     /// Pay for hint faults.
-    pub const NUMA_FAULTS: u8 = 1 << 3;
+    pub(crate) const NUMA_FAULTS: u8 = 1 << 3;
     /// Leave, as the quota is used up (`throttle_cfs_rq_work`).
-    pub const THROTTLE: u8 = 1 << 4;
+    pub(crate) const THROTTLE: u8 = 1 << 4;
 }
 
 /// Work waiting, by task.

@@ -6,7 +6,7 @@ use warmcore_workload::Policy;
 pub const NICE_0_WEIGHT: u32 = 1024;
 
 /// Weight of a `SCHED_IDLE` task (`WEIGHT_IDLEPRIO`).
-pub const IDLE_WEIGHT: u32 = 3;
+pub(crate) const IDLE_WEIGHT: u32 = 3;
 
 /// Weights of nice −20 to 19.
 static NICE_TO_WEIGHT: [u32; 40] = [
@@ -24,7 +24,7 @@ pub fn weight_of(policy: Policy, nice: i8) -> u32 {
 
 /// Virtual time of `delta_ns` on the CPU at a weight (`calc_delta_fair`).
 #[inline]
-pub fn virtual_delta(delta_ns: u64, weight: u32) -> i64 {
+pub(crate) fn virtual_delta(delta_ns: u64, weight: u32) -> i64 {
     if weight == NICE_0_WEIGHT {
         delta_ns as i64
     } else {

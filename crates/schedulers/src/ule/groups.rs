@@ -3,7 +3,7 @@
 //! Source: `docs/spec/ule.md` sections 9.1 and 9.2 (`struct cpu_group`, `cpu_search`). The port looks at all CPUs of
 //! a group in one pass instead ([`SearchRules`]).
 
-use warmcore_topology::{CpuId, CpuSet, Machine};
+use warmcore_topology::{CpuId, CpuSet, Machine, SPLIT_MIX_STEP, split_mix};
 
 use super::profile::SearchRules;
 
@@ -12,7 +12,7 @@ const PER_THREAD: i32 = 256;
 
 /// What the CPUs of a group share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Level {
+pub(crate) enum GroupLevel {
     /// No cache.
     None,
     /// The L3.
@@ -23,7 +23,7 @@ pub(crate) enum Level {
     L1,
 }
 
-impl Level {
+impl GroupLevel {
     /// How many times the basic affinity a thread's data is taken to last.
     pub fn affinity(self) -> u64 {
         match self {
@@ -38,14 +38,13 @@ impl Level {
 /// Index of a group in its [`Groups`].
 pub(crate) type GroupId = u32;
 
-/// A group of CPUs.
 #[derive(Clone, Debug)]
-pub(crate) struct Group {
+pub(crate) struct CpuGroup {
     pub parent: Option<GroupId>,
     children: Vec<GroupId>,
     /// Ascending.
     pub cpus: Vec<CpuId>,
-    pub level: Level,
+    pub level: GroupLevel,
     /// Its CPUs are hardware threads of one core.
     pub smt: bool,
 }
@@ -53,7 +52,7 @@ pub(crate) struct Group {
 /// All groups of a machine; the first is the root.
 #[derive(Clone, Debug)]
 pub(crate) struct Groups {
-    groups: Vec<Group>,
+    groups: Vec<CpuGroup>,
     /// Innermost group of each CPU.
     leaf_of: Vec<GroupId>,
 }
@@ -66,20 +65,20 @@ impl Groups {
     /// one above it is left out, but for what its CPUs share.
     pub fn new(machine: &Machine) -> Self {
         let all: Vec<CpuId> = machine.cpus().collect();
-        let root = Group { parent: None, children: Vec::new(), cpus: all, level: Level::None, smt: false };
+        let root = CpuGroup { parent: None, children: Vec::new(), cpus: all, level: GroupLevel::None, smt: false };
         let mut groups = Self { groups: vec![root], leaf_of: vec![ROOT; machine.cpu_count()] };
         let llcs: Vec<CpuSet> = machine.llcs().map(|llc| machine.cpus_of_llc(llc).clone()).collect();
-        groups.add_below(&llcs, Level::L3, false);
+        groups.add_below(&llcs, GroupLevel::L3, false);
         let clusters: Vec<CpuSet> =
             machine.cpus().map(|cpu| machine.cpus_of_cluster(machine.cluster_of(cpu)).clone()).collect();
-        groups.add_below(&clusters, Level::L2, false);
+        groups.add_below(&clusters, GroupLevel::L2, false);
         let cores: Vec<CpuSet> = machine.cpus().map(|cpu| machine.cpus_of_core(machine.core_of(cpu)).clone()).collect();
-        groups.add_below(&cores, Level::L1, true);
+        groups.add_below(&cores, GroupLevel::L1, true);
         groups
     }
 
     /// Splits the innermost groups into these sets, some of which may be named several times.
-    fn add_below(&mut self, sets: &[CpuSet], level: Level, smt: bool) {
+    fn add_below(&mut self, sets: &[CpuSet], level: GroupLevel, smt: bool) {
         for set in sets {
             let cpus: Vec<CpuId> = set.iter().collect();
             let [first, _, ..] = cpus[..] else { continue };
@@ -93,12 +92,12 @@ impl Groups {
             let group = self.groups.len() as GroupId;
             self.groups[parent as usize].children.push(group);
             cpus.iter().for_each(|cpu| self.leaf_of[cpu.index()] = group);
-            self.groups.push(Group { parent: Some(parent), children: Vec::new(), cpus, level, smt });
+            self.groups.push(CpuGroup { parent: Some(parent), children: Vec::new(), cpus, level, smt });
         }
     }
 
     /// A group.
-    pub fn group(&self, group: GroupId) -> &Group {
+    pub fn group(&self, group: GroupId) -> &CpuGroup {
         &self.groups[group as usize]
     }
 
@@ -242,12 +241,8 @@ impl Chance {
 
     /// A number below a limit that is not zero (splitmix64, its upper half scaled).
     pub fn below(&mut self, limit: u32) -> u32 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^= bits >> 31;
-        (((bits >> 32) * u64::from(limit)) >> 32) as u32
+        self.0 = self.0.wrapping_add(SPLIT_MIX_STEP);
+        (((split_mix(self.0) >> 32) * u64::from(limit)) >> 32) as u32
     }
 }
 
@@ -260,16 +255,19 @@ mod tests {
         Groups::new(&warmcore_topology::resolve(text).unwrap())
     }
 
-    fn shape(groups: &Groups) -> Vec<(Level, bool, usize)> {
+    fn shape(groups: &Groups) -> Vec<(GroupLevel, bool, usize)> {
         groups.groups.iter().map(|group| (group.level, group.smt, group.cpus.len())).collect()
     }
 
     #[test]
     fn groups_follow_the_caches() {
         let two_llcs = groups("1s1n2l4c1t");
-        assert_eq!(shape(&two_llcs), [(Level::None, false, 8), (Level::L3, false, 4), (Level::L3, false, 4)]);
+        assert_eq!(
+            shape(&two_llcs),
+            [(GroupLevel::None, false, 8), (GroupLevel::L3, false, 4), (GroupLevel::L3, false, 4)]
+        );
         let one_core = groups("1s1n1l1c2t");
-        assert_eq!(shape(&one_core), [(Level::L1, true, 2)], "all in one");
+        assert_eq!(shape(&one_core), [(GroupLevel::L1, true, 2)], "all in one");
         let smt = groups("1s1n2l2c2t");
         let outward: Vec<usize> = smt.outward(smt.leaf(CpuId(0))).map(|group| smt.group(group).cpus.len()).collect();
         assert_eq!(outward, [2, 4, 8]);

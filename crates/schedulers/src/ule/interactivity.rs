@@ -87,7 +87,7 @@ impl History {
     }
 
     /// Cuts an inherited history to half a second (`sched_interact_fork`).
-    pub fn cut_for_child(&mut self, clock: Clock) {
+    pub(crate) fn cut_for_child(&mut self, clock: Clock) {
         let longest = clock.forked_history();
         let sum = self.run.saturating_add(self.sleep);
         if sum > longest && longest > 0 {
@@ -98,7 +98,7 @@ impl History {
     }
 
     /// One accounting tick of run time.
-    pub fn charge_tick(&mut self, clock: Clock) {
+    pub(crate) fn charge_tick(&mut self, clock: Clock) {
         self.charge(clock.charge(), clock);
     }
 

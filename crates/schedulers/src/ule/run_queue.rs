@@ -23,7 +23,7 @@ struct Link {
 
 impl Links {
     /// Makes room for a task.
-    pub fn admit(&mut self, task: TaskId) {
+    pub(crate) fn admit(&mut self, task: TaskId) {
         if self.0.len() <= task.index() {
             self.0.resize(task.index() + 1, Link { next: NONE, previous: NONE });
         }
@@ -47,12 +47,12 @@ impl Default for RunQueue {
 
 impl RunQueue {
     /// Whether nobody is in the bucket.
-    pub fn bucket_is_empty(&self, bucket: u32) -> bool {
+    pub(crate) fn bucket_is_empty(&self, bucket: u32) -> bool {
         self.occupied & (1 << bucket) == 0
     }
 
     /// Whether nobody is in a bucket or in those after it, up to the last.
-    pub fn none_from(&self, bucket: u32) -> bool {
+    pub(crate) fn none_from(&self, bucket: u32) -> bool {
         self.occupied >> bucket == 0
     }
 
@@ -68,7 +68,7 @@ impl RunQueue {
     }
 
     /// Adds a task before all others of the bucket.
-    pub fn push_front(&mut self, links: &mut Links, bucket: u32, task: TaskId) {
+    pub(crate) fn push_front(&mut self, links: &mut Links, bucket: u32, task: TaskId) {
         let first = std::mem::replace(&mut self.heads[bucket as usize], task.0);
         links.0[task.index()] = Link { next: first, previous: NONE };
         match first {
@@ -95,7 +95,7 @@ impl RunQueue {
     }
 
     /// First task of the first bucket that has one, going round from `from`.
-    pub fn first_from(&self, from: u32) -> Option<TaskId> {
+    pub(crate) fn first_from(&self, from: u32) -> Option<TaskId> {
         let bucket = self.occupied_from(from)?;
         Some(TaskId(self.heads[bucket as usize]))
     }
@@ -106,7 +106,7 @@ impl RunQueue {
     }
 
     /// All tasks in order of the buckets, going round from `from`.
-    pub fn tasks_from<'a>(&'a self, links: &'a Links, from: u32) -> impl Iterator<Item = TaskId> + 'a {
+    pub(crate) fn tasks_from<'a>(&'a self, links: &'a Links, from: u32) -> impl Iterator<Item = TaskId> + 'a {
         let buckets = (0..BUCKETS).map(move |step| (from + step) % BUCKETS);
         buckets.filter(|&bucket| !self.bucket_is_empty(bucket)).flat_map(move |bucket| {
             let follow = |task: &TaskId| Some(links.0[task.index()].next).filter(|&next| next != NONE).map(TaskId);

@@ -43,7 +43,6 @@ pub(crate) enum Position {
     InTurn,
 }
 
-/// A thread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Thread {
     /// Sleep and run time.
@@ -68,7 +67,6 @@ pub(crate) struct Thread {
     pub waits: Waits,
 }
 
-/// The queues of a CPU.
 #[derive(Clone, Debug)]
 pub(crate) struct CpuQueue {
     realtime: RunQueue,
@@ -127,7 +125,7 @@ impl CpuQueue {
     }
 
     /// The running thread has another priority (`sched_thread_priority`, `tdq_setlowpri`).
-    pub fn reniced(&mut self, threads: &[Thread], before: u32, now: u32) {
+    pub(crate) fn reniced(&mut self, threads: &[Thread], before: u32, now: u32) {
         if now < self.lowpri {
             self.lowpri = now;
         } else if self.lowpri == before {
@@ -158,7 +156,12 @@ impl CpuQueue {
     /// first but one, since the first is about to run here, or that one if no other can move; of the idle class. The search of the calendar
     /// begins at the bucket in turn, and once more at bucket 0 if that is another. Where the first is not `first_stolen_last`, it is the
     /// one looked at last that has a second look.
-    pub fn to_steal(&self, links: &Links, first_stolen_last: bool, may: impl Fn(TaskId) -> bool) -> Option<TaskId> {
+    pub(crate) fn to_steal(
+        &self,
+        links: &Links,
+        first_stolen_last: bool,
+        may: impl Fn(TaskId) -> bool,
+    ) -> Option<TaskId> {
         if let Some(task) = self.realtime.tasks_from(links, 0).find(|&task| may(task)) {
             return Some(task);
         }
@@ -179,7 +182,7 @@ impl CpuQueue {
     }
 
     /// Ticks of a slice here and now (`tdq_slice`).
-    pub fn slice_ticks(&self, model: &Model) -> u32 {
+    pub(crate) fn slice_ticks(&self, model: &Model) -> u32 {
         let threads = if model.slice_counts_itself { self.load } else { self.load.saturating_sub(1) };
         match threads {
             0 | 1 => model.slice_max_ticks,
@@ -222,7 +225,7 @@ impl Queues {
     }
 
     /// Threads that wait on a CPU, in the order of [`CpuQueue::first`].
-    pub fn waiting_on(&self, cpu: CpuId) -> impl Iterator<Item = TaskId> + '_ {
+    pub(crate) fn waiting_on(&self, cpu: CpuId) -> impl Iterator<Item = TaskId> + '_ {
         let CpuQueue { realtime, timeshare, idle, .. } = &self.cpus[cpu.index()];
         let batch = timeshare.queue.tasks_from(&self.links, timeshare.in_turn());
         realtime.tasks_from(&self.links, 0).chain(batch).chain(idle.tasks_from(&self.links, 0))

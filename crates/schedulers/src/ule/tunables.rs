@@ -50,7 +50,6 @@ tunables! {
 }
 
 impl UleTunables {
-    /// The profile.
     pub(crate) fn profile(&self) -> Reading {
         match self.profile {
             0 => Reading::Freebsd11,

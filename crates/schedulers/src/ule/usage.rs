@@ -19,7 +19,7 @@ pub(crate) struct Usage {
 
 impl Usage {
     /// A window that begins now.
-    pub fn starting_at(now: u64) -> Self {
+    pub(crate) fn starting_at(now: u64) -> Self {
         Self { run: 0, first: now, last: now }
     }
 

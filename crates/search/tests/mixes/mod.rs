@@ -11,7 +11,7 @@ use std::sync::Mutex;
 
 use warmcore_capture::Recording;
 use warmcore_options::{MemoryChoice, RunOptions};
-use warmcore_places::place::{Conduct, Place, Request};
+use warmcore_places::place::{BatchConduct, Place, Request};
 use warmcore_places::sim::Sim;
 use warmcore_replay::Selection;
 use warmcore_schedulers::SchedulerSpec;
@@ -199,7 +199,7 @@ pub fn recorded(workload: &Workload, machine: &Machine, seed: u64, memory: Memor
         *found.lock().unwrap() = Some((events, report.outcome.tasks, report.outcome.elapsed_ns));
         ControlFlow::Continue(())
     };
-    Sim.run(&[request], &Conduct { jobs: 1, stop: Default::default() }, &take).unwrap();
+    Sim.run(&[request], &BatchConduct { jobs: 1, stop: Default::default() }, &take).unwrap();
     let (events, tasks, end_ns) = found.into_inner().unwrap().unwrap();
     let info = |task: warmcore_trace::TaskOutcome| TaskInfo {
         id: TaskId(task.id),

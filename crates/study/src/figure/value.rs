@@ -76,7 +76,7 @@ pub trait Lookup {
 impl Selection {
     /// Whether it is a list for each trial.
     #[must_use]
-    pub fn is_list(&self) -> bool {
+    pub(crate) fn is_list(&self) -> bool {
         self.choices.iter().any(|(key, _)| key == EACH)
     }
 }

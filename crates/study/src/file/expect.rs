@@ -295,7 +295,7 @@ impl Varied<'_> {
     }
 
     /// Checks that axes of expectations are there, and that what values of axes say is expected of something. `at` is where each axis' name is.
-    pub fn check_expected(&self, forms: &[ExpectForm], at: &[usize]) -> Result<(), At> {
+    pub(crate) fn check_expected(&self, forms: &[ExpectForm], at: &[usize]) -> Result<(), At> {
         for name in forms.iter().flat_map(|form| &form.each) {
             self.axis(name.get_ref()).map_err(|problem| (name.span().start, problem))?;
         }

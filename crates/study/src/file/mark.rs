@@ -69,7 +69,7 @@ impl MarkKind {
 
     /// Whether what has it is a row of the source at all, which counts once.
     #[must_use]
-    pub const fn is_of_a_row(self) -> bool {
+    pub(crate) const fn is_of_a_row(self) -> bool {
         !matches!(self, Self::FollowsFrom | Self::NotInSource)
     }
 }
@@ -97,7 +97,7 @@ pub(super) fn one<'a>(
 impl Expectation {
     /// On which side of what is neutral the source has it, 1 above and -1 below; nothing where it claims no effect or nothing is neutral.
     #[must_use]
-    pub fn claimed_side(&self) -> Option<f64> {
+    pub(crate) fn claimed_side(&self) -> Option<f64> {
         let neutral = self.neutral?;
         match self.published {
             Some(published) if published == neutral => None,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{SCHEDULER, Study};
-use crate::figure::{Expression, Named, Selection};
+use crate::figure::{Expression, NamedPart, Selection};
 
 impl Study {
     /// Leaves only the expectations whose names contain one of these texts, and what runs for them; says whether there is any.
@@ -36,7 +36,7 @@ impl Study {
 
     fn figures_of(&self, expression: &Expression, found: &mut BTreeSet<String>) {
         expression.each_name(&mut |name, _| {
-            let Named::Figure(name) = name else { return };
+            let NamedPart::Figure(name) = name else { return };
             if found.insert(name.to_owned())
                 && let Some(figure) = self.figures.iter().find(|figure| figure.name == name)
             {
@@ -53,7 +53,7 @@ impl Study {
             || all.any(|expression| {
                 let mut found = false;
                 expression.each_name(&mut |name, _| {
-                    if let Named::Measure(selection) = name {
+                    if let NamedPart::Measure(selection) = name {
                         found |= selection.fits(cell, bindings);
                     }
                 });

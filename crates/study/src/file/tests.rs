@@ -11,7 +11,7 @@ fn whole() -> String {
     format!("{HEAD}{CELL}{AXIS}{EXPECT}")
 }
 
-fn parse(text: &str) -> Result<Study, FileError> {
+fn parse(text: &str) -> Result<Study, FormError> {
     Study::parse(Path::new("it.toml"), text)
 }
 
@@ -99,6 +99,104 @@ fn what_is_wrong_is_said_with_its_place() {
     }
 }
 
+/// A study with every key of the form, a line each.
+const EVERY_KEY: &str = r#"schema = "warmcore-study-form-1"
+title = "t"
+question = "q"
+source = "s"
+cost = "long"
+note = "n"
+profiles = ""
+[baseline]
+file = "before.json"
+margin = 0.02
+[[machine]]
+name = "own machine"
+text = "name = 1"
+[[workload]]
+name = "own workload"
+text = "{}"
+[[cell]]
+name = "a"
+machine = "own machine"
+background = "none"
+workload = "w:-n{n}"
+assumed = "wakeup x 2"
+schedulers = ["s"]
+place = "sim"
+memory = "none"
+trials = 2
+seed = 7
+max_time = "1s"
+warm_up = "1ms"
+observe = [{ kind = "virtual_llcs", cores = "4" }]
+[[vary]]
+name = "n"
+values = [1, 2]
+[[figure]]
+name = "f"
+of = "m[a, n=1]"
+[[expect]]
+name = "e"
+each = ["n"]
+figure = "m[a]"
+published = 1.5
+band = [1.2, 2]
+reason = "r"
+neutral = 1
+protocol = "p"
+counted = true
+better = "lower"
+margin = 0.01
+[expect.outside]
+verdict = "wrong"
+why = "w"
+settle = "s"
+[[not_asked]]
+name = "g"
+missing = "m"
+settle = "s"
+[[drawing]]
+name = "d"
+title = "t"
+published = "p"
+of = "tasks_per_cpu[a, n=1]"
+[[wrong]]
+name = "x"
+scheduler = "y"
+machine = "z"
+workload = "v"
+cells = ["a"]
+rejects = ["e"]
+"#;
+
+#[test]
+fn every_key_refuses_what_is_not_of_its_type_and_says_where() {
+    let whole = EVERY_KEY.replace("name = \"e\"", "name = \"e{n}\"").replace("[\"e\"]", "[\"e1\"]");
+    parse(&whole).unwrap();
+    let lines: Vec<&str> = whole.lines().collect();
+    for (number, line) in lines.iter().enumerate().filter(|(_, line)| !line.starts_with('[')) {
+        let (key, _) = line.split_once(" = ").unwrap();
+        for wrong in ["1979-05-27", "[[[]]]", "{ x = { y = [] } }"] {
+            let mut changed: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+            changed[number] = format!("{key} = {wrong}");
+            let error = parse(&changed.join("\n")).map(|_| ()).expect_err(&changed[number]);
+            assert_eq!(error.line, number + 1, "{error}\n{}", changed[number]);
+        }
+        // Neither a key twice, nor one that is none.
+        let mut twice: Vec<String> = lines.iter().map(|line| (*line).to_owned()).collect();
+        twice.insert(number, (*line).to_owned());
+        assert_eq!(parse(&twice.join("\n")).unwrap_err().line, number + 2, "{line}");
+        twice[number] = format!("{key}_ = 1");
+        let error = parse(&twice.join("\n")).unwrap_err();
+        assert!(
+            matches!(&error.problem, Problem::UnknownKey { key: found, .. } if *found == format!("{key}_")),
+            "{error}"
+        );
+        assert_eq!(error.line, number + 1, "{error}");
+    }
+}
+
 /// An axis whose values say what is expected of them, and one expectation for each.
 const ROWS: &str = "[[vary]]\nname = \"n\"\nvalues = [\n{ n = 1, w = \"2us\", published = 1.5, band = [1, 2] },\n\
     { n = 2, w = \"1us\", published = 3, band = [2, 4], reason = \"of two\", fitted = \"w of {n}\" },\n]\n\
@@ -172,7 +270,7 @@ fn a_fold_over_an_axis_is_of_every_value_and_bounded() {
     let study = parse(&whole().replace("m[a, n=1] /", "sum_over(n, m[a] + 1) /")).unwrap();
     let mut named = Vec::new();
     study.expectations[0].figure.each_name(&mut |name, _| {
-        if let Named::Measure(selection) = name {
+        if let NamedPart::Measure(selection) = name {
             named.push(selection.to_string());
         }
     });

@@ -2,7 +2,6 @@
 
 use warmcore_topology::Relation;
 
-/// No CPU.
 pub(crate) const NO_CPU: u32 = u32::MAX;
 
 /// No instant.

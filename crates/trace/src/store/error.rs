@@ -10,52 +10,34 @@ use crate::EventError;
 
 /// A store could not be written or read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum StoreError {
     /// The operating system refused.
     #[error("cannot {operation} {}: {source}", path.display())]
     Io {
         /// What was tried: `create`, `rename`, `read`, ….
         operation: &'static str,
-        /// The file or directory.
         path: PathBuf,
-        /// Its reason.
         source: io::Error,
     },
     /// Rows could not be written: most often the disk is full.
     #[error("cannot write {}: {source}; what was finished before stays readable", path.display())]
-    Write {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: ParquetError,
-    },
+    Write { path: PathBuf, source: ParquetError },
     /// The file is no Parquet file, or is damaged.
     #[error("cannot read {}: {reason}; it is damaged or no Parquet file", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        reason: String,
-    },
+    Damaged { path: PathBuf, reason: String },
     /// Nothing is ever overwritten.
     #[error("{} exists already; stores are never overwritten, choose an empty directory", path.display())]
-    Exists {
-        /// The file.
-        path: PathBuf,
-    },
+    Exists { path: PathBuf },
     /// The run that wrote the store did not finish it.
     #[error("{} was left unfinished by a run that was cut off; run it again", path.display())]
-    Interrupted {
-        /// The unfinished file.
-        path: PathBuf,
-    },
+    Interrupted { path: PathBuf },
     /// Written by a newer version of this program, with other meanings.
     #[error(
         "{} has schema version {found}, and this program reads up to {}; read it with the version that wrote it, or newer",
         path.display(), SCHEMA_MAJOR
     )]
     Version {
-        /// The file.
         path: PathBuf,
         /// Version in the file, `none` if it says none.
         found: String,
@@ -63,9 +45,7 @@ pub enum StoreError {
     /// A column that must be there is not, or holds something else.
     #[error("{}: column {column} {problem}", path.display())]
     Column {
-        /// The file.
         path: PathBuf,
-        /// The column.
         column: &'static str,
         /// What is wrong with it.
         problem: String,
@@ -73,29 +53,18 @@ pub enum StoreError {
     /// A value that cannot be.
     #[error("{}: row {row} of column {column} holds {value}, which cannot be", path.display())]
     Value {
-        /// The file.
         path: PathBuf,
-        /// The column.
         column: &'static str,
         /// The row, from 0.
         row: u64,
-        /// The value.
         value: String,
     },
     /// A number beyond the range of its column (2^31 − 1 for ids).
     #[error("{value} does not fit column {column} of {}", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// The column.
-        column: &'static str,
-        /// The value.
-        value: String,
-    },
+    TooLarge { path: PathBuf, column: &'static str, value: String },
     /// Events are missing: tables do not belong together, or one is incomplete.
     #[error("{}: event {missing} of {events} is in none of the tables; they do not belong together", path.display())]
     Gap {
-        /// The directory.
         path: PathBuf,
         /// Sequence number of the first missing event.
         missing: u64,
@@ -104,12 +73,7 @@ pub enum StoreError {
     },
     /// The description of the run is not as it should be.
     #[error("{}: {problem}", path.display())]
-    Meta {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        problem: String,
-    },
+    Meta { path: PathBuf, problem: String },
     /// An event that cannot be.
     #[error(transparent)]
     Event(#[from] EventError),

@@ -75,7 +75,8 @@ impl StoreReader {
     }
 
     /// Number of events.
-    pub fn event_count(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn event_count(&self) -> u64 {
         self.events
     }
 

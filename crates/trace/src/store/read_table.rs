@@ -76,7 +76,6 @@ impl TableReader {
         })
     }
 
-    /// Name of the table.
     pub(crate) fn table_name(&self) -> &'static str {
         self.table.name
     }

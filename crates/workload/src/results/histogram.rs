@@ -37,7 +37,8 @@ impl LatencyHistogram {
     }
 
     /// Adds a latency that occurred several times, such as a bucket of another histogram.
-    pub fn add_latencies_ns(&mut self, ns: u64, times: u64) {
+    #[cfg(test)]
+    pub(crate) fn add_latencies_ns(&mut self, ns: u64, times: u64) {
         if ns >= 1_000 {
             self.add_times(ns / 1_000, times);
         }

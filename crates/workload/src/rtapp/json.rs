@@ -169,7 +169,6 @@ enum Inside {
     ObjectAfterKey,
     /// An object, at or after a value.
     ObjectValue,
-    /// An array.
     Array,
 }
 

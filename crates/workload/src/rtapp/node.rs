@@ -109,7 +109,6 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// A number.
     pub(super) fn number(&self) -> Read<f64> {
         match self.value {
             Json::Integer(value) => Ok(*value as f64),

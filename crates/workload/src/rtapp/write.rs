@@ -18,24 +18,17 @@ use crate::{
 
 /// Why a workload could not be written.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum WriteError {
     /// It could not be run either.
     #[error("the workload cannot be run: {0}")]
     Check(#[from] CheckError),
     /// Two objects of one kind have the same name, which the file format uses to tell them apart.
     #[error("two {table} are called \"{name}\"; names in a file must differ")]
-    DuplicateName {
-        /// Which table.
-        table: &'static str,
-        /// The name.
-        name: String,
-    },
+    DuplicateName { table: &'static str, name: String },
     /// The text would not read back as the same workload.
     #[error("the workload \"{name}\" has no form in a file that would read back equal")]
-    NoForm {
-        /// The workload.
-        name: String,
-    },
+    NoForm { name: String },
 }
 
 /// Writes a workload. [`from_rtapp`] with the workload's name reads an equal one from the text.

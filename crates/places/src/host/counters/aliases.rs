@@ -11,7 +11,7 @@
 use super::perf::{CONTEXT_SWITCHES, CPU_MIGRATIONS, Encoding, PAGE_FAULTS_MAJOR, PAGE_FAULTS_MINOR};
 
 /// Counters of the kernel, which need no processor: name, and encoding.
-pub const SOFTWARE: [(&str, Encoding); 4] = [
+pub(crate) const SOFTWARE: [(&str, Encoding); 4] = [
     ("context_switches", CONTEXT_SWITCHES),
     ("cpu_migrations", CPU_MIGRATIONS),
     ("page_faults_minor", PAGE_FAULTS_MINOR),
@@ -19,7 +19,7 @@ pub const SOFTWARE: [(&str, Encoding); 4] = [
 ];
 
 /// Counters of a processor, in the order in which they are asked for if nothing is named; the names are those of simulated traces.
-pub const HARDWARE: [&str; 7] =
+pub(crate) const HARDWARE: [&str; 7] =
     ["cycles", "instructions", "l2_misses", "l3_misses", "l3_rfo_misses", "dram_local", "dram_remote"];
 
 /// `PERF_TYPE_HARDWARE` and its first two events.
@@ -39,7 +39,7 @@ pub struct Processor {
 }
 
 /// A row: maker, family, models, its name, and event, mask and `config1` of each counter from `l2_misses` on.
-struct Row {
+struct AliasRow {
     vendor: &'static str,
     family: u32,
     models: &'static [std::ops::RangeInclusive<u32>],
@@ -79,14 +79,20 @@ const SAPPHIRE_RAPIDS: [Option<(u8, u8, u64)>; 5] = [
     Some((0xd3, 0x02, 0)),
 ];
 
-const ROWS: [Row; 7] = [
-    Row { vendor: AMD, family: 0x17, models: &[0x30..=0x3f, 0x70..=0x7f], name: "Zen 2", events: ZEN_2 },
-    Row { vendor: AMD, family: 0x19, models: &[0x00..=0x0f, 0x20..=0x2f], name: "Zen 3", events: ZEN },
-    Row { vendor: AMD, family: 0x19, models: &[0x10..=0x1f, 0x60..=0x6f, 0xa0..=0xaf], name: "Zen 4", events: ZEN },
-    Row { vendor: AMD, family: 0x1a, models: &[0x00..=0x1f, 0x40..=0x4f], name: "Zen 5", events: ZEN },
-    Row { vendor: INTEL, family: 6, models: &[0x55..=0x55], name: "Skylake-SP", events: SKYLAKE },
-    Row { vendor: INTEL, family: 6, models: &[0x6a..=0x6a, 0x6c..=0x6c], name: "Ice Lake-SP", events: ICE_LAKE },
-    Row {
+const ROWS: [AliasRow; 7] = [
+    AliasRow { vendor: AMD, family: 0x17, models: &[0x30..=0x3f, 0x70..=0x7f], name: "Zen 2", events: ZEN_2 },
+    AliasRow { vendor: AMD, family: 0x19, models: &[0x00..=0x0f, 0x20..=0x2f], name: "Zen 3", events: ZEN },
+    AliasRow {
+        vendor: AMD,
+        family: 0x19,
+        models: &[0x10..=0x1f, 0x60..=0x6f, 0xa0..=0xaf],
+        name: "Zen 4",
+        events: ZEN,
+    },
+    AliasRow { vendor: AMD, family: 0x1a, models: &[0x00..=0x1f, 0x40..=0x4f], name: "Zen 5", events: ZEN },
+    AliasRow { vendor: INTEL, family: 6, models: &[0x55..=0x55], name: "Skylake-SP", events: SKYLAKE },
+    AliasRow { vendor: INTEL, family: 6, models: &[0x6a..=0x6a, 0x6c..=0x6c], name: "Ice Lake-SP", events: ICE_LAKE },
+    AliasRow {
         vendor: INTEL,
         family: 6,
         models: &[0x8f..=0x8f, 0xcf..=0xcf],
@@ -107,8 +113,8 @@ impl Processor {
         Some(Self { vendor: value("vendor_id")?.into(), family: number("cpu family")?, model: number("model")? })
     }
 
-    fn row(&self) -> Option<&'static Row> {
-        let has = |row: &&Row| {
+    fn row(&self) -> Option<&'static AliasRow> {
+        let has = |row: &&AliasRow| {
             row.vendor == self.vendor
                 && row.family == self.family
                 && row.models.iter().any(|models| models.contains(&self.model))
@@ -183,7 +189,7 @@ mod tests {
         for family in [6, 0x17, 0x19, 0x1a] {
             for (model, vendor) in (0..=0xff).flat_map(|model| [(model, AMD), (model, INTEL)]) {
                 let wanted = processor(vendor, family, model);
-                let has = |row: &&Row| {
+                let has = |row: &&AliasRow| {
                     (row.vendor, row.family) == (vendor, family) && row.models.iter().any(|m| m.contains(&model))
                 };
                 assert!(ROWS.iter().filter(has).count() <= 1, "{wanted:?}");

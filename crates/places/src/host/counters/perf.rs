@@ -27,13 +27,13 @@ pub struct Encoding {
 /// `PERF_TYPE_SOFTWARE`.
 const SOFTWARE: u32 = 1;
 /// `PERF_COUNT_SW_CONTEXT_SWITCHES`: counted by the kernel on behalf of the thread that leaves.
-pub const CONTEXT_SWITCHES: Encoding = Encoding { unit: SOFTWARE, config: 3, config1: 0 };
+pub(crate) const CONTEXT_SWITCHES: Encoding = Encoding { unit: SOFTWARE, config: 3, config1: 0 };
 /// `PERF_COUNT_SW_CPU_MIGRATIONS`.
-pub const CPU_MIGRATIONS: Encoding = Encoding { unit: SOFTWARE, config: 4, config1: 0 };
+pub(crate) const CPU_MIGRATIONS: Encoding = Encoding { unit: SOFTWARE, config: 4, config1: 0 };
 /// `PERF_COUNT_SW_PAGE_FAULTS_MIN`.
-pub const PAGE_FAULTS_MINOR: Encoding = Encoding { unit: SOFTWARE, config: 5, config1: 0 };
+pub(crate) const PAGE_FAULTS_MINOR: Encoding = Encoding { unit: SOFTWARE, config: 5, config1: 0 };
 /// `PERF_COUNT_SW_PAGE_FAULTS_MAJ`.
-pub const PAGE_FAULTS_MAJOR: Encoding = Encoding { unit: SOFTWARE, config: 6, config1: 0 };
+pub(crate) const PAGE_FAULTS_MAJOR: Encoding = Encoding { unit: SOFTWARE, config: 6, config1: 0 };
 
 /// `PERF_ATTR_SIZE_VER5`: the structure up to `aux_watermark`, known to kernels from 4.1 on.
 const ATTRIBUTE_BYTES: usize = 112;
@@ -127,15 +127,14 @@ pub fn fits(encodings: &[Encoding], cpu: u32) -> bool {
     members.iter().all(Result::is_ok)
 }
 
-/// A group of counters.
 #[derive(Debug)]
-struct Group {
+struct CounterGroup {
     id: u64,
     leader: OwnedFd,
     members: Vec<OwnedFd>,
 }
 
-impl Group {
+impl CounterGroup {
     fn open(encodings: &[Encoding], cpu: u32) -> io::Result<Self> {
         let leader = open(CONTEXT_SWITCHES, cpu, None)?;
         let mut id = 0_u64;
@@ -185,7 +184,7 @@ pub enum Taken {
 /// Counters of a CPU.
 #[derive(Debug)]
 pub struct CpuCounters {
-    groups: Vec<Group>,
+    groups: Vec<CounterGroup>,
     ring: Ring,
 }
 
@@ -195,8 +194,8 @@ impl CpuCounters {
     /// # Errors
     /// What the kernel refuses.
     pub fn open(groups: &[Vec<Encoding>], cpu: u32, ring_kib: u32) -> io::Result<Self> {
-        let groups: Vec<Group> =
-            groups.iter().map(|encodings| Group::open(encodings, cpu)).collect::<io::Result<_>>()?;
+        let groups: Vec<CounterGroup> =
+            groups.iter().map(|encodings| CounterGroup::open(encodings, cpu)).collect::<io::Result<_>>()?;
         let first = groups.first().ok_or(io::ErrorKind::InvalidInput)?;
         let ring = Ring::map(&first.leader, ring_kib)?;
         for group in &groups[1..] {
@@ -219,7 +218,7 @@ impl CpuCounters {
     /// What the kernel refuses.
     pub fn stop(&self) -> io::Result<Vec<GroupReading>> {
         self.groups.iter().try_for_each(|group| control(&group.leader, DISABLE, WHOLE_GROUP))?;
-        self.groups.iter().map(Group::read).collect()
+        self.groups.iter().map(CounterGroup::read).collect()
     }
 
     /// Takes the records that are there.

@@ -107,7 +107,6 @@ impl GroupStats {
         group_type: GroupType::HasSpare,
     };
 
-    /// Load per capacity.
     pub(crate) fn load_per_capacity(&self) -> u64 {
         self.load * SCHED_CAPACITY_SCALE / self.capacity.max(1)
     }

@@ -8,7 +8,7 @@ use crate::fair::state::NONE;
 
 impl CacheAware {
     /// A task was queued. `delayed`: it sleeps there.
-    pub fn count_enqueued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+    pub(crate) fn count_enqueued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
         let state = &mut self.tasks[task.index()];
         let llc = state.preferred_llc;
         if llc == NONE {
@@ -23,7 +23,7 @@ impl CacheAware {
     }
 
     /// A task has left its queue.
-    pub fn count_dequeued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+    pub(crate) fn count_dequeued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
         let state = &mut self.tasks[task.index()];
         let llc = state.preferred_llc;
         if llc == NONE {
@@ -38,7 +38,7 @@ impl CacheAware {
     }
 
     /// A queued task fell asleep (`delayed`) or is awake again.
-    pub fn count_delay_change(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
+    pub(crate) fn count_delay_change(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
         let state = &self.tasks[task.index()];
         if state.queued_on_preferred {
             let running = &mut self.cpus[cpu.index()].nr_pref_llc_running;
@@ -60,7 +60,7 @@ impl CacheAware {
     }
 
     /// Tasks queued on CPUs outside an LLC that prefer it (`nr_pref_dst_llc`).
-    pub fn count_preferring(&self, cpus: &[u32], llc: u32) -> u32 {
+    pub(crate) fn count_preferring(&self, cpus: &[u32], llc: u32) -> u32 {
         if self.wanting[llc as usize] == 0 {
             return 0;
         }

@@ -21,7 +21,7 @@ pub(crate) struct NodeFaults {
 }
 
 impl NodeFaults {
-    pub fn on_memory(&self) -> i64 {
+    pub(crate) fn on_memory(&self) -> i64 {
         self.mem[SHARED] + self.mem[PRIVATE]
     }
 
@@ -39,7 +39,7 @@ impl NodeFaults {
 
 /// A group of tasks that touch each other's pages.
 #[derive(Clone, Copy, Debug)]
-struct Group {
+struct NumaGroup {
     tasks: u32,
     total: i64,
     active_nodes: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Statistics {
     tasks: Vec<NodeFaults>,
     totals: Vec<i64>,
     group_of: Vec<u32>,
-    groups: Vec<Group>,
+    groups: Vec<NumaGroup>,
     /// By group, then node.
     group_faults: Vec<NodeFaults>,
 }
@@ -123,13 +123,13 @@ impl Statistics {
     }
 
     /// Puts a task without group into one of its own (`task_numa_group`).
-    pub fn found_group(&mut self, task: usize) {
+    pub(crate) fn found_group(&mut self, task: usize) {
         if self.group_of[task] != NONE {
             return;
         }
         self.group_of[task] = self.groups.len() as u32;
         // One active node, the kernel's starting value, until the first count.
-        self.groups.push(Group { tasks: 1, total: self.totals[task], active_nodes: 1, most_on_cpus: 0 });
+        self.groups.push(NumaGroup { tasks: 1, total: self.totals[task], active_nodes: 1, most_on_cpus: 0 });
         let start = task * self.nodes;
         self.group_faults.extend_from_slice(&self.tasks[start..start + self.nodes]);
     }
@@ -168,12 +168,12 @@ impl Statistics {
     }
 
     /// Tasks in a task's group; 0 without one.
-    pub fn group_size(&self, task: usize) -> u32 {
+    pub(crate) fn group_size(&self, task: usize) -> u32 {
         self.groups.get(self.group_of[task] as usize).map_or(0, |group| group.tasks)
     }
 
     /// Shared and private faults of a task's group.
-    pub fn group_kinds(&self, task: usize) -> [i64; 2] {
+    pub(crate) fn group_kinds(&self, task: usize) -> [i64; 2] {
         let group = self.group_of[task];
         if group == NONE {
             return [0; 2];
@@ -182,7 +182,7 @@ impl Statistics {
     }
 
     /// Counts the nodes a task's group uses (`numa_group_count_active_nodes`).
-    pub fn count_active_nodes(&mut self, task: usize) {
+    pub(crate) fn count_active_nodes(&mut self, task: usize) {
         let group = self.group_of[task];
         if group == NONE {
             return;
@@ -195,12 +195,12 @@ impl Statistics {
     }
 
     /// Number of nodes a task's group uses; 0 without a group.
-    pub fn active_nodes(&self, task: usize) -> u32 {
+    pub(crate) fn active_nodes(&self, task: usize) -> u32 {
         self.groups.get(self.group_of[task] as usize).map_or(0, |group| group.active_nodes)
     }
 
     /// Whether a task's group uses a node.
-    pub fn is_active(&self, task: usize, node: u32) -> bool {
+    pub(crate) fn is_active(&self, task: usize, node: u32) -> bool {
         let group = self.group_of[task];
         group != NONE
             && self.of_group(group)[node as usize].on_cpus() * ACTIVE_NODE_FRACTION
@@ -208,13 +208,13 @@ impl Statistics {
     }
 
     /// Share of a task's faults on and near a node, in thousandths (`task_weight`).
-    pub fn task_weight(&self, nodes: &Nodes, task: usize, node: u32, limit: u32) -> i64 {
+    pub(crate) fn task_weight(&self, nodes: &Nodes, task: usize, node: u32, limit: u32) -> i64 {
         let faults = self.of_task(task);
         weight(self.totals[task], nodes.with_nearby(node, limit, |node| faults[node as usize].on_memory()))
     }
 
     /// The same of its group; 0 without one (`group_weight`).
-    pub fn group_weight(&self, nodes: &Nodes, task: usize, node: u32, limit: u32) -> i64 {
+    pub(crate) fn group_weight(&self, nodes: &Nodes, task: usize, node: u32, limit: u32) -> i64 {
         let group = self.group_of[task];
         if group == NONE {
             return 0;
@@ -226,7 +226,7 @@ impl Statistics {
 
     /// Whether memory of a task's group should move from one node to another: the destination's CPUs use it much more, or its
     /// share of the memory is behind its share of the use by more than a quarter (`should_numa_migrate_memory`, its end).
-    pub fn wants_memory(&self, task: usize, from: u32, to: u32) -> bool {
+    pub(crate) fn wants_memory(&self, task: usize, from: u32, to: u32) -> bool {
         let group = self.group_of[task];
         if group == NONE {
             return true;

@@ -73,7 +73,7 @@ impl Nodes {
 
     /// Whether a node has CPUs.
     #[inline]
-    pub fn has_cpus(&self, node: u32) -> bool {
+    pub(crate) fn has_cpus(&self, node: u32) -> bool {
         self.has_cpus[node as usize]
     }
 
@@ -89,13 +89,13 @@ impl Nodes {
 
     /// How they are connected.
     #[inline]
-    pub fn wiring(&self) -> Wiring {
+    pub(crate) fn wiring(&self) -> Wiring {
         self.wiring
     }
 
     /// Faults on a node together with what those on nodes near it count (`score_nearby_nodes`); `limit` is the distance of
     /// the two nodes being compared.
-    pub fn with_nearby(&self, node: u32, limit: u32, faults: impl Fn(u32) -> i64) -> i64 {
+    pub(crate) fn with_nearby(&self, node: u32, limit: u32, faults: impl Fn(u32) -> i64) -> i64 {
         let own = faults(node);
         if self.wiring == Wiring::Direct {
             return own;
@@ -116,7 +116,7 @@ impl Nodes {
     }
 
     /// The node a group's tasks should be near (`preferred_group_nid`), `most` being the one with the most faults.
-    pub fn preferred_of_group(&self, most: u32, faults: impl Fn(u32) -> i64 + Copy) -> u32 {
+    pub(crate) fn preferred_of_group(&self, most: u32, faults: impl Fn(u32) -> i64 + Copy) -> u32 {
         match self.wiring {
             Wiring::Direct => most,
             Wiring::GluelessMesh => {

@@ -58,7 +58,7 @@ pub(super) struct NodeLoad {
 
 impl NodeLoad {
     /// `numa_classify`.
-    pub fn classify(&self, imbalance_pct: u32) -> NodeType {
+    pub(crate) fn classify(&self, imbalance_pct: u32) -> NodeType {
         let pct = u64::from(imbalance_pct);
         let used = self.capacity * 100 < self.util * pct;
         let waiting = self.capacity * pct < self.runnable * 100;
@@ -74,7 +74,7 @@ impl NodeLoad {
 
     /// Whether moving so much load from here to another node makes their loads per capacity more different
     /// (`load_too_imbalanced`).
-    pub fn is_worse_after(&self, dst: &NodeLoad, load: i64) -> bool {
+    pub(crate) fn is_worse_after(&self, dst: &NodeLoad, load: i64) -> bool {
         let difference = |moved: i64| {
             let here = i128::from(self.load as i64 - moved) * i128::from(dst.capacity);
             (i128::from(dst.load as i64 + moved) * i128::from(self.capacity) - here).abs()
@@ -110,12 +110,12 @@ pub(super) struct Gain {
 
 impl Gain {
     /// What a plain move brings.
-    pub fn of_move(&self) -> i64 {
+    pub(crate) fn of_move(&self) -> i64 {
         if self.grouped { self.group } else { self.task }
     }
 
     /// What a swap brings both; `None` if it would only help one at the cost of the other while there is room for both.
-    pub fn of_swap(&self, partner: &Partner, has_spare: bool) -> Option<i64> {
+    pub(crate) fn of_swap(&self, partner: &Partner, has_spare: bool) -> Option<i64> {
         let mut gain = if partner.same_group {
             if has_spare {
                 return None;

@@ -120,7 +120,7 @@ impl Sequences {
     }
 
     /// The step of the ladder below a size.
-    pub fn one_step_less(&self, home: u32, size: u32) -> u32 {
+    pub(crate) fn one_step_less(&self, home: u32, size: u32) -> u32 {
         let [node, socket] = self.steps[home as usize];
         [socket, node, 1].into_iter().find(|&step| step < size).unwrap_or(1)
     }

@@ -1,0 +1,163 @@
+//! How far what is made of a recording is what was recorded.
+
+use serde::Serialize;
+use warmcore_capture::Recording;
+
+use crate::history::Histories;
+use crate::workload::Sleeps;
+
+/// From this part of CPU time on, waiting for a CPU hides waits for others.
+const QUEUED: f64 = 0.25;
+
+/// How far a workload is what was recorded.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Fidelity {
+    /// Threads that became tasks.
+    pub threads: u32,
+    /// Threads that neither ran nor woke anybody, and became none.
+    pub silent: u32,
+    /// Their CPU time, ns.
+    pub cpu_ns: u64,
+    /// CPU time of threads that were left out, ns.
+    pub other_cpu_ns: u64,
+    /// Length of the recording, ns.
+    pub span_ns: u64,
+    /// Sleeps that ended within the recording.
+    pub waits: u64,
+    /// Of those, ended by another of the threads.
+    pub by_thread: u64,
+    /// Of those, while a softirq ran in that thread's stead.
+    pub by_softirq: u64,
+    /// Ended by an interrupt, the kernel or a thread outside, and replayed as a time counted from the start.
+    pub at_times: u64,
+    /// The same, replayed as a sleep of the same length.
+    pub for_durations: u64,
+    /// Ended by what the recording does not tell; replayed as a time, or as a sleep of the same length where a thread has few of them.
+    pub unknown: u64,
+    /// What keeps its recorded times, so that no schedule ends the replay earlier; none if nothing does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub held: Option<Held>,
+    /// From a wakeup until the thread ran on a CPU that was idle, mean, ns; none if that never happened.
+    pub idle_wakeup_ns: Option<u64>,
+    /// Time that the threads were ready to run while another ran on the CPU that they got, of all together, ns.
+    pub queued_ns: u64,
+    /// Kernel's own time that could not be taken off, because a thread ran for less than that, ns.
+    pub overhead_left_ns: u64,
+    /// Events that the recorder lost, as far as it counted them.
+    pub events_lost: u64,
+    /// Whether more were lost without being counted.
+    pub more_lost: bool,
+    /// Switches that a CPU did not record, and that stand where the thread was queued.
+    pub switches_assumed: u64,
+}
+
+/// A thread whose waits from outside end at their recorded times.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Held {
+    /// The thread.
+    pub thread: i32,
+    /// Its name.
+    pub name: String,
+    /// How many of its waits do.
+    pub waits: u64,
+    /// The first of these times, from the start, ns.
+    pub from_ns: u64,
+    /// The last one.
+    pub until_ns: u64,
+}
+
+impl Fidelity {
+    /// What is known before anything is made of the histories.
+    pub(crate) fn of(histories: &Histories, recording: &Recording) -> Self {
+        let (events_lost, more_lost) = recording.events_lost();
+        Self {
+            threads: histories.threads.values().filter(|history| history.did_something()).count() as u32,
+            silent: histories.threads.values().filter(|history| !history.did_something()).count() as u32,
+            cpu_ns: histories.threads.values().map(|history| history.cpu_ns).sum(),
+            other_cpu_ns: histories.other_cpu_ns,
+            span_ns: histories.span_ns,
+            idle_wakeup_ns: histories.idle_wakeups.1.checked_div(histories.idle_wakeups.0),
+            queued_ns: histories.queued_ns,
+            events_lost,
+            more_lost,
+            switches_assumed: recording.switches_assumed,
+            ..Self::default()
+        }
+    }
+
+    /// What a reader of a result must know, one sentence each.
+    #[must_use]
+    pub fn sentences(&self) -> Vec<String> {
+        let percent = |part: u64, whole: u64| if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 };
+        let mut lines = vec![format!(
+            "{} threads, {:.1} % of the CPU time of the recording; {} waits, of which {:.1} % for a signal of a known thread, {:.1} % until \
+             a time, {:.1} % for a duration",
+            self.threads,
+            percent(self.cpu_ns, self.cpu_ns + self.other_cpu_ns),
+            self.waits,
+            percent(self.by_thread, self.waits),
+            percent(self.at_times + self.unknown, self.waits),
+            percent(self.for_durations, self.waits),
+        )];
+        if self.silent > 0 {
+            lines.push(format!("{} threads did nothing while it was recorded: they are left out", self.silent));
+        }
+        if let Some(Held { thread, name, waits, from_ns, until_ns }) = &self.held {
+            let seconds = |ns: u64| ns as f64 / 1e9;
+            lines.push(format!(
+                "arrivals from outside keep their times, so it never takes less than {:.3} s: those of {name} ({thread}), {waits} from {:.3} s \
+                 on, are the last (recorded: {:.3} s)",
+                seconds(*until_ns),
+                seconds(*from_ns),
+                seconds(self.span_ns)
+            ));
+        }
+        if let Some(ns) = self.idle_wakeup_ns {
+            lines.push(format!(
+                "a thread that was woken onto an idle CPU ran {:.1} us later on average: on a machine that takes another time for that \
+                 (`idle_exit_ns` and `ipi_ns` of its costs) the replay takes another time too",
+                ns as f64 / 1e3
+            ));
+        }
+        if self.queued_ns as f64 > QUEUED * self.cpu_ns as f64 {
+            lines.push(format!(
+                "its threads waited for a CPU for {:.0} % as long as they ran: who finds work there after that wait did not sleep for it, and its \
+                 replay does not wait for it either (record on a computer with CPUs to spare)",
+                percent(self.queued_ns, self.cpu_ns)
+            ));
+        }
+        if self.unknown > 0 {
+            let share = percent(self.unknown, self.waits);
+            lines.push(format!(
+                "who ended {} waits ({share:.1} %) is not recorded: they end at their recorded times, whatever the schedule is, or, where a \
+                 thread has fewer than {}, after as long as they took",
+                self.unknown,
+                Sleeps::FEWEST
+            ));
+        }
+        if self.by_softirq > 0 {
+            lines.push(format!("{} signals were made by softirqs: some of them may be chance", self.by_softirq));
+        }
+        if self.switches_assumed > 0 {
+            lines.push(format!(
+                "{} switches out of idle were not recorded and stand where the thread was queued: it ran less than that",
+                self.switches_assumed
+            ));
+        }
+        if self.events_lost > 0 || self.more_lost {
+            let more = if self.more_lost { " and more" } else { "" };
+            lines.push(format!(
+                "the recorder lost {}{more} events: waits and CPU time near them are wrong",
+                self.events_lost
+            ));
+        }
+        if self.overhead_left_ns * 100 > self.cpu_ns {
+            lines.push(format!(
+                "threads ran so shortly between two waits that {:.1} % of the kernel's costs could not be taken off: it is replayed slower \
+                 than it was",
+                percent(self.overhead_left_ns, self.cpu_ns)
+            ));
+        }
+        lines
+    }
+}
