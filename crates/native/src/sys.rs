@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use rustix::thread::gettid;
 use warmcore_workload::Policy;
 
-/// Scheduling attributes of a fair thread.
+/// Scheduling attributes of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Attributes {
     pub(crate) policy: Policy,
@@ -29,26 +29,39 @@ struct SchedAttr {
     period: u64,
 }
 
+/// `SCHED_DEADLINE` of the kernel's `include/uapi/linux/sched.h`.
+const SCHED_DEADLINE: u32 = 6;
 /// `SCHED_EXT` of the kernel's `include/uapi/linux/sched.h`.
 const SCHED_EXT: u32 = 7;
 
+/// The attributes as the kernel takes them.
+fn kernels_attributes(attributes: Attributes) -> SchedAttr {
+    let policy = match attributes.policy {
+        Policy::Normal => libc::SCHED_OTHER as u32,
+        Policy::Batch => libc::SCHED_BATCH as u32,
+        Policy::Idle => libc::SCHED_IDLE as u32,
+        Policy::Ext => SCHED_EXT,
+        Policy::Fifo { .. } => libc::SCHED_FIFO as u32,
+        Policy::RoundRobin { .. } => libc::SCHED_RR as u32,
+        Policy::Deadline(_) => SCHED_DEADLINE,
+    };
+    let (nice, priority) = match attributes.policy {
+        Policy::Fifo { priority } | Policy::RoundRobin { priority } => (0, priority.into()),
+        Policy::Deadline(_) => (0, 0),
+        _ => (attributes.nice.into(), 0),
+    };
+    let (runtime, deadline, period) = match attributes.policy {
+        Policy::Deadline(of) => (of.runtime_ns, of.deadline_ns, of.period_ns),
+        Policy::Fifo { .. } | Policy::RoundRobin { .. } => (0, 0, 0),
+        _ => (attributes.slice_ns, 0, 0),
+    };
+    let size = size_of::<SchedAttr>() as u32;
+    SchedAttr { size, policy, flags: 0, nice, priority, runtime, deadline, period }
+}
+
 /// Sets policy, nice value and slice of the calling thread (`sched_setattr`; the slice counts from Linux 6.12 on).
 pub(crate) fn set_attributes(attributes: Attributes) -> Result<(), Errno> {
-    let attr = SchedAttr {
-        size: size_of::<SchedAttr>() as u32,
-        policy: match attributes.policy {
-            Policy::Normal => libc::SCHED_OTHER as u32,
-            Policy::Batch => libc::SCHED_BATCH as u32,
-            Policy::Idle => libc::SCHED_IDLE as u32,
-            Policy::Ext => SCHED_EXT,
-        },
-        flags: 0,
-        nice: attributes.nice.into(),
-        priority: 0,
-        runtime: attributes.slice_ns,
-        deadline: 0,
-        period: 0,
-    };
+    let attr = kernels_attributes(attributes);
     // SAFETY: the kernel reads `size` bytes at the pointer, which is the whole structure; it writes nothing for
     // attributes whose size it knows.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };

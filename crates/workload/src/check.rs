@@ -124,6 +124,14 @@ pub enum CheckProblem {
         /// The value.
         nice: i8,
     },
+    /// A policy with parameters that no kernel accepts.
+    #[error(transparent)]
+    Policy(#[from] crate::PolicyError),
+    /// A deadline task that creates others.
+    #[error(
+        "a SCHED_DEADLINE task may create none: its fork would fail with EAGAIN; let a task of another policy do that"
+    )]
+    DeadlineForks,
     /// An affinity without CPUs.
     #[error("the list of CPUs or nodes is empty; leave it out to allow all")]
     NoCpus,

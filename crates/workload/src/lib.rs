@@ -27,6 +27,7 @@ mod launch;
 pub mod library;
 mod nearest;
 mod pace;
+mod policy;
 pub mod program;
 mod resolve;
 pub mod results;
@@ -48,6 +49,7 @@ pub use generate::{
 };
 pub use groups::MAX_GROUP_DEPTH;
 pub use launch::Launch;
+pub use policy::{Policy, PolicyError, Reservation};
 pub use program::*;
 pub use resolve::{resolve, workload_name};
 pub use rtapp::{Options, TEMPLATE, WriteError, from_rtapp, profiles_from_json, profiles_to_json, to_rtapp};

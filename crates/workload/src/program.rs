@@ -5,7 +5,7 @@
 //! of a wakeup belongs to the machine. The same program is run by the simulated kernel and by real threads.
 
 pub use crate::affinity::Affinity;
-use crate::{CpuMax, Distribution};
+use crate::{CpuMax, Distribution, Policy};
 
 macro_rules! object_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -273,20 +273,6 @@ pub enum TimerMode {
     Relative,
     /// Expiries stay on the grid of the first one, even after overruns.
     Absolute,
-}
-
-/// Scheduling policy of a task.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Policy {
-    /// `SCHED_OTHER` (the kernel's `SCHED_NORMAL`).
-    #[default]
-    Normal,
-    /// `SCHED_BATCH`: never preempts on wakeup.
-    Batch,
-    /// `SCHED_IDLE`: weight 3, runs when nothing else does.
-    Idle,
-    /// `SCHED_EXT`: the one that a sched_ext program in partial mode (`SCX_OPS_SWITCH_PARTIAL`) schedules; as `SCHED_OTHER` without one.
-    Ext,
 }
 
 /// How tasks wait at a barrier.

@@ -18,7 +18,8 @@ static NICE_TO_WEIGHT: [u32; 40] = [
 pub fn weight_of(policy: Policy, nice: i8) -> u32 {
     match policy {
         Policy::Idle => IDLE_WEIGHT,
-        Policy::Normal | Policy::Batch | Policy::Ext => NICE_TO_WEIGHT[usize::from((nice.clamp(-20, 19) + 20) as u8)],
+        // Tasks of the classes above have the weight that they would come with.
+        _ => NICE_TO_WEIGHT[usize::from((nice.clamp(-20, 19) + 20) as u8)],
     }
 }
 

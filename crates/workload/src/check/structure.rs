@@ -45,6 +45,11 @@ pub(super) fn check_tasks(workload: &Workload) -> Result<(), CheckError> {
                 in_range("data group", data.index(), workload.data_groups.len())?;
             }
             nice(task.nice)?;
+            task.policy.check()?;
+            let forks = |step: &Step| matches!(step, Step::Fork(_));
+            if task.policy.is_deadline() && workload.steps(task.program).iter().any(forks) {
+                return Err(CheckProblem::DeadlineForks);
+            }
             affinity(&task.affinity)?;
             duration(task.start_ns)?;
             duration(task.release_ns.unwrap_or(0))?;
@@ -157,6 +162,7 @@ fn check_step(workload: &Workload, step: &Step) -> Result<(), CheckProblem> {
         Step::Serve(list) => in_range("list", list.index(), workload.lists.len()),
         Step::SetAffinity(to) => affinity(to),
         Step::SetNice(to) => nice(*to),
+        Step::SetPolicy(to) => Ok(to.check()?),
         Step::SetGroup(group) => in_range("task group", group.index(), workload.groups.len()),
         Step::StartClock { slot } => clock(*slot),
         Step::RecordClock { slot, recorder: id } => {

@@ -5,21 +5,24 @@
 
 use super::events::{DEFAULT_MEMORY_BYTES, MemoryKind};
 use super::json::Json;
-use super::steps::policy_name;
-use crate::{Affinity, Step, Task, TimerMode, Workload};
+use crate::{Affinity, Policy, Step, Task, TimerMode, Workload};
 
 type Entries = Vec<(String, Json)>;
 
 /// The keys of a task's `loop`, events and phases, or `None` if rt-app cannot say its program.
 pub(super) fn express(workload: &Workload, task: &Task, with_memrun: bool) -> Option<Entries> {
     let steps = &workload.programs[task.program.index()].steps;
+    policy_entries(task.policy)?;
+    if task.policy.is_realtime() && (task.nice != 0 || task.slice_ns.is_some()) {
+        return None;
+    }
     let (times, inner) = match (steps.first()?, steps.last()?) {
         (Step::LoopStart { times, end }, Step::LoopEnd { .. }) if *end as usize + 1 == steps.len() => {
             (loop_value(*times)?, &steps[1..steps.len() - 1])
         }
         _ => (Json::Integer(1), steps.as_slice()),
     };
-    let writer = Writer { workload, task: &task.name, with_memrun };
+    let writer = Writer { workload, task: &task.name, policy: task.policy, with_memrun };
     let mut entries = vec![("loop".to_owned(), times)];
     match inner.first()? {
         Step::Phase(_) => {
@@ -27,6 +30,27 @@ pub(super) fn express(workload: &Workload, task: &Task, with_memrun: bool) -> Op
             entries.push(("phases".to_owned(), Json::Object(phases)));
         }
         _ => writer.events(inner, &mut entries)?,
+    }
+    Some(entries)
+}
+
+/// The keys of a policy with its parameters, or `None` if rt-app cannot say them.
+pub(super) fn policy_entries(policy: Policy) -> Option<Entries> {
+    let mut entries = vec![("policy".to_owned(), Json::from(policy.name()))];
+    match policy {
+        Policy::Fifo { priority } | Policy::RoundRobin { priority } => {
+            entries.push(("priority".to_owned(), Json::Integer(priority.into())));
+        }
+        Policy::Deadline(reservation) => {
+            for (key, ns) in [
+                ("dl-runtime", reservation.runtime_ns),
+                ("dl-deadline", reservation.deadline_ns),
+                ("dl-period", reservation.period_ns),
+            ] {
+                entries.push((key.to_owned(), microseconds(ns)?));
+            }
+        }
+        _ => {}
     }
     Some(entries)
 }
@@ -43,6 +67,7 @@ fn loop_value(times: Option<u64>) -> Option<Json> {
 struct Writer<'a> {
     workload: &'a Workload,
     task: &'a str,
+    policy: Policy,
     with_memrun: bool,
 }
 
@@ -50,6 +75,7 @@ impl Writer<'_> {
     fn phases(&self, steps: &[Step]) -> Option<Entries> {
         // Indices of loop ends are those of the whole program; here only the order of steps matters.
         let mut phases: Entries = Vec::new();
+        let mut policy = self.policy;
         let mut rest = steps;
         while let Some((Step::Phase(name), after)) = rest.split_first() {
             let length = after.iter().position(|step| matches!(step, Step::Phase(_))).unwrap_or(after.len());
@@ -59,15 +85,16 @@ impl Writer<'_> {
             if phases.iter().any(|(earlier, _)| *earlier == name) {
                 return None;
             }
-            phases.push((name, Json::Object(self.phase(body)?)));
+            phases.push((name, Json::Object(self.phase(body, &mut policy)?)));
         }
         rest.is_empty().then_some(phases)
     }
 
-    fn phase(&self, steps: &[Step]) -> Option<Entries> {
+    /// A phase that begins under a policy. Under a real-time one the keys of nice value and slice mean something else.
+    fn phase(&self, steps: &[Step], current: &mut Policy) -> Option<Entries> {
         let mut entries = Entries::new();
         let mut rest = steps;
-        let mut policy_set = false;
+        let mut fair_policy_set = false;
         while let Some((step, after)) = rest.split_first() {
             let (key, value) = match step {
                 Step::SetAffinity(Affinity::OsCpus(list)) => ("cpus", cpu_list(list)),
@@ -76,9 +103,15 @@ impl Writer<'_> {
                     rest = after;
                     continue;
                 }
+                Step::SetNice(_) | Step::SetSlice { .. } if current.is_realtime() => return None,
+                // A key can be there once.
+                Step::SetPolicy(_) if entries.iter().any(|(key, _)| key == "policy") => return None,
                 Step::SetPolicy(policy) => {
-                    policy_set = true;
-                    ("policy", policy_name(*policy).into())
+                    *current = *policy;
+                    fair_policy_set = !policy.is_realtime();
+                    entries.extend(policy_entries(*policy)?);
+                    rest = after;
+                    continue;
                 }
                 Step::SetNice(nice) => ("priority", Json::Integer((*nice).into())),
                 Step::SetSlice { slice_ns } => ("dl-runtime", microseconds(*slice_ns)?),
@@ -91,7 +124,7 @@ impl Writer<'_> {
             entries.push((key.to_owned(), value));
             rest = after;
         }
-        if policy_set && !entries.iter().any(|(key, _)| key == "priority") {
+        if fair_policy_set && !entries.iter().any(|(key, _)| key == "priority") {
             return None;
         }
         let body = match (rest.first(), rest.last()) {

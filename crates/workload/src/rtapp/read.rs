@@ -8,7 +8,7 @@ use super::extension::{self, OwnProgram};
 use super::json::{self, Json};
 use super::names::Names;
 use super::node::{Node, Read};
-use super::tasks::{self, POLICIES, PolicyChoice};
+use super::tasks::{self, POLICIES, PolicyName};
 use crate::error::{DocumentError, DocumentProblem};
 use crate::{Policy, Program, ProgramId, Task, Workload, WorkloadError};
 
@@ -50,7 +50,7 @@ pub fn from_rtapp(name: &str, text: &str, options: &Options<'_>) -> Result<Workl
 
 /// Settings of the `global` object that matter before tasks are read.
 struct Global {
-    default_policy: PolicyChoice,
+    default_policy: PolicyName,
     duration_ns: Option<u64>,
     memory_bytes: u64,
 }
@@ -117,7 +117,7 @@ fn read_document(
 fn read_task(
     names: &mut Names,
     survey: &Survey,
-    default_policy: PolicyChoice,
+    default_policy: PolicyName,
     name: &str,
     node: &Node<'_>,
     described: Option<&Node<'_>>,
@@ -168,7 +168,7 @@ const GLOBAL_SETTINGS: [&str; 7] =
 
 fn read_global(root: &Node<'_>, workload: &mut Workload) -> Read<Global> {
     let mut settings = Global {
-        default_policy: PolicyChoice::Fair(Policy::Normal),
+        default_policy: PolicyName::Fair(Policy::Normal),
         duration_ns: None,
         memory_bytes: DEFAULT_MEMORY_BYTES,
     };

@@ -4,10 +4,10 @@
 use super::events::Compiler;
 use super::json::Json;
 use super::node::{Node, Read};
-use super::tasks::{POLICIES, PolicyChoice};
+use super::tasks::{POLICIES, PolicyName};
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
-use crate::{Affinity, Distribution, Drawn, Policy, Step, TimerMode, Workload};
+use crate::{Affinity, Distribution, Drawn, Policy, Reservation, Step, TimerMode, Workload};
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
@@ -269,23 +269,50 @@ pub(super) fn read_affinity(node: &Node<'_>) -> Read<Affinity> {
     }
 }
 
-/// A policy that is modelled.
+/// A policy: the name of one without parameters, or an object with its name and them.
 pub(super) fn read_policy(node: &Node<'_>) -> Read<Policy> {
-    match node.word("the name of a policy", &POLICIES)? {
-        PolicyChoice::Fair(policy) => Ok(policy),
-        PolicyChoice::NotModelled(name) => {
-            Err(node.other(format!("{name} is not modelled; use SCHED_OTHER, SCHED_BATCH, SCHED_IDLE or SCHED_EXT")))
-        }
+    let expected = "the name of a policy, { \"SCHED_FIFO\": PRIORITY }, { \"SCHED_RR\": PRIORITY } or { \"SCHED_DEADLINE\": { \"runtime_ns\", … } }";
+    if let Json::Text(_) = node.value {
+        return match node.word(expected, &POLICIES)? {
+            PolicyName::Fair(policy) => Ok(policy),
+            _ => Err(node.other(format!("it lacks its parameters; write {expected}"))),
+        };
     }
+    node.only_keys(&["SCHED_FIFO", "SCHED_RR", "SCHED_DEADLINE"], expected)?;
+    let entries = node.entries(expected)?;
+    let [(name, value)] = entries.as_slice() else { return Err(node.expected(expected)) };
+    let priority = || Ok(value.integer("the priority, of which 1 is the lowest,", 1, 99)? as u8);
+    let policy = match *name {
+        "SCHED_FIFO" => Policy::Fifo { priority: priority()? },
+        "SCHED_RR" => Policy::RoundRobin { priority: priority()? },
+        _ => {
+            value.only_keys(&["runtime_ns", "deadline_ns", "period_ns"], "a reservation")?;
+            let time = |key: &str| value.get(key).map(|time| time.nanoseconds()).transpose();
+            let runtime_ns = value.require("runtime_ns", "state the CPU time of each period")?.nanoseconds()?;
+            let period_ns = value.require("period_ns", "state the period")?.nanoseconds()?;
+            let deadline_ns = time("deadline_ns")?.unwrap_or(period_ns);
+            Policy::Deadline(Reservation { runtime_ns, deadline_ns, period_ns })
+        }
+    };
+    policy.check().map_err(|error| value.other(error.to_string()))?;
+    Ok(policy)
 }
 
-/// The name of a policy.
-pub(super) fn policy_name(policy: Policy) -> &'static str {
+/// Writes a policy.
+pub(super) fn write_policy(policy: Policy) -> Json {
     match policy {
-        Policy::Normal => "SCHED_OTHER",
-        Policy::Batch => "SCHED_BATCH",
-        Policy::Idle => "SCHED_IDLE",
-        Policy::Ext => "SCHED_EXT",
+        Policy::Fifo { priority } | Policy::RoundRobin { priority } => {
+            object([(policy.name(), Json::Integer(priority.into()))])
+        }
+        Policy::Deadline(Reservation { runtime_ns, deadline_ns, period_ns }) => {
+            let times = [
+                ("runtime_ns", runtime_ns.into()),
+                ("deadline_ns", deadline_ns.into()),
+                ("period_ns", period_ns.into()),
+            ];
+            object([(policy.name(), object(times))])
+        }
+        fair => fair.name().into(),
     }
 }
 
@@ -380,7 +407,7 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
         Step::Join { count } => object([("join", (*count).into())]),
         Step::SetAffinity(affinity) => object([("affinity", write_affinity(affinity))]),
         Step::SetNice(nice) => object([("nice", integer((*nice).into()))]),
-        Step::SetPolicy(policy) => object([("policy", policy_name(*policy).into())]),
+        Step::SetPolicy(policy) => object([("policy", write_policy(*policy))]),
         Step::SetGroup(group) => object([("taskgroup", Json::Text(workload.groups[group.index()].name.clone()))]),
         Step::Memory { bytes, region_bytes } => {
             object([("memory_bytes", (*bytes).into()), ("region_bytes", (*region_bytes).into())])

@@ -4,36 +4,39 @@ use super::events::{Compiler, Event, Survey, event_names, event_of};
 use super::names::Names;
 use super::node::{Node, Read};
 use crate::nearest::suggestion;
-use crate::{Affinity, Policy, ProcessId, Program, ProgramBuilder, ProgramId, Step, Task};
+use crate::{Affinity, Policy, ProcessId, Program, ProgramBuilder, ProgramId, Reservation, Step, Task};
 
-/// Policies by rt-app's names. Real-time ones are run as `SCHED_OTHER`, with a warning.
-pub(super) const POLICIES: [(&str, PolicyChoice); 7] = [
-    ("SCHED_OTHER", PolicyChoice::Fair(Policy::Normal)),
-    ("SCHED_BATCH", PolicyChoice::Fair(Policy::Batch)),
-    ("SCHED_IDLE", PolicyChoice::Fair(Policy::Idle)),
-    ("SCHED_EXT", PolicyChoice::Fair(Policy::Ext)),
-    ("SCHED_FIFO", PolicyChoice::NotModelled("SCHED_FIFO")),
-    ("SCHED_RR", PolicyChoice::NotModelled("SCHED_RR")),
-    ("SCHED_DEADLINE", PolicyChoice::NotModelled("SCHED_DEADLINE")),
+/// Policies by the kernel's names.
+pub(super) const POLICIES: [(&str, PolicyName); 7] = [
+    ("SCHED_OTHER", PolicyName::Fair(Policy::Normal)),
+    ("SCHED_BATCH", PolicyName::Fair(Policy::Batch)),
+    ("SCHED_IDLE", PolicyName::Fair(Policy::Idle)),
+    ("SCHED_EXT", PolicyName::Fair(Policy::Ext)),
+    ("SCHED_FIFO", PolicyName::Fifo),
+    ("SCHED_RR", PolicyName::RoundRobin),
+    ("SCHED_DEADLINE", PolicyName::Deadline),
 ];
 
-/// A policy in a file.
+/// A policy in a file, without its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PolicyChoice {
+pub(super) enum PolicyName {
     Fair(Policy),
-    NotModelled(&'static str),
+    Fifo,
+    RoundRobin,
+    Deadline,
 }
 
-impl PolicyChoice {
-    fn is_fair(self) -> bool {
-        matches!(self, PolicyChoice::Fair(_))
-    }
+/// Priority of a real-time policy that states none, rt-app's.
+const DEFAULT_PRIORITY: u8 = 10;
 
-    /// The policy tasks get.
-    pub(super) fn modelled(self) -> Policy {
+impl PolicyName {
+    /// The policy with rt-app's parameters for one that states none.
+    fn by_default(self) -> Policy {
         match self {
-            PolicyChoice::Fair(policy) => policy,
-            PolicyChoice::NotModelled(_) => Policy::Normal,
+            PolicyName::Fair(policy) => policy,
+            PolicyName::Fifo => Policy::Fifo { priority: DEFAULT_PRIORITY },
+            PolicyName::RoundRobin => Policy::RoundRobin { priority: DEFAULT_PRIORITY },
+            PolicyName::Deadline => Policy::Deadline(Reservation { runtime_ns: 0, deadline_ns: 0, period_ns: 0 }),
         }
     }
 }
@@ -59,8 +62,11 @@ const PROPERTY_KEYS: [&str; 11] = [
 /// Scheduling properties of a task or phase.
 struct Properties {
     cpus: Option<Vec<u32>>,
-    policy: Option<PolicyChoice>,
-    priority: Option<i8>,
+    /// The policy, if the object changes it or its parameters.
+    policy: Option<Policy>,
+    /// Of a fair policy.
+    nice: Option<i8>,
+    /// Of a fair policy.
     slice_ns: Option<u64>,
     group: Option<String>,
 }
@@ -85,7 +91,7 @@ pub(super) struct CompiledTask {
 pub(super) fn compile(
     names: &mut Names,
     survey: &Survey,
-    default_policy: PolicyChoice,
+    default_policy: PolicyName,
     name: &str,
     node: &Node<'_>,
     program: ProgramId,
@@ -96,9 +102,9 @@ pub(super) fn compile(
     let builder = ProgramBuilder::new();
     let mut compiler = Compiler { names, survey, task: name, instances, builder, paths: Vec::new() };
 
+    let default_policy = default_policy.by_default();
     let own = properties(&mut compiler, default_policy, node)?;
     let policy = own.policy.unwrap_or(default_policy);
-    warn_of_policy(&mut compiler, policy);
     let affinity = own.cpus.clone().map_or(Affinity::All, Affinity::OsCpus);
     body(&mut compiler, node, &affinity, policy)?;
 
@@ -110,9 +116,9 @@ pub(super) fn compile(
         start_ns,
         affinity,
         group,
-        policy: policy.modelled(),
-        nice: if policy.is_fair() { own.priority.unwrap_or(0) } else { 0 },
-        slice_ns: own.slice_ns.filter(|_| policy.is_fair()),
+        policy,
+        nice: own.nice.unwrap_or(0),
+        slice_ns: own.slice_ns,
         ..Task::new(name, ProcessId(0), program)
     };
     Ok(CompiledTask { task, program: program_steps, paths })
@@ -130,7 +136,7 @@ pub(super) fn refuse_properties(node: &Node<'_>) -> Read<()> {
 }
 
 /// The task's loop, phases and events.
-fn body(compiler: &mut Compiler<'_>, node: &Node<'_>, affinity: &Affinity, policy: PolicyChoice) -> Read<()> {
+fn body(compiler: &mut Compiler<'_>, node: &Node<'_>, affinity: &Affinity, policy: Policy) -> Read<()> {
     if node.get("phases").is_none() {
         let times = loop_times(node, None)?;
         return compiler.repeat(times, node, |compiler| events(compiler, node, &TASK_KEYS));
@@ -159,36 +165,29 @@ fn body(compiler: &mut Compiler<'_>, node: &Node<'_>, affinity: &Affinity, polic
     })
 }
 
-/// The steps that change policy, nice value, slice and group at the beginning of a phase. As in rt-app, a policy
+/// The steps that change policy, nice value, slice and group at the beginning of a phase. As in rt-app, a fair policy
 /// without a priority sets the nice value to 0, and what is not named stays as it is.
-fn apply(compiler: &mut Compiler<'_>, node: &Node<'_>, current: PolicyChoice, properties: &Properties) -> PolicyChoice {
-    let policy = properties.policy.unwrap_or(current);
-    if properties.policy.is_some() {
-        warn_of_policy(compiler, policy);
-        compiler.push(Step::SetPolicy(policy.modelled()), node);
-        let nice = if policy.is_fair() { properties.priority.unwrap_or(0) } else { 0 };
-        compiler.push(Step::SetNice(nice), node);
-    } else if let (Some(nice), true) = (properties.priority, policy.is_fair()) {
+fn apply(compiler: &mut Compiler<'_>, node: &Node<'_>, current: Policy, properties: &Properties) -> Policy {
+    if let Some(policy) = properties.policy {
+        compiler.push(Step::SetPolicy(policy), node);
+        if !policy.is_realtime() {
+            compiler.push(Step::SetNice(properties.nice.unwrap_or(0)), node);
+        }
+    } else if let Some(nice) = properties.nice {
         compiler.push(Step::SetNice(nice), node);
     }
-    if let (Some(slice_ns), true) = (properties.slice_ns, policy.is_fair()) {
+    if let Some(slice_ns) = properties.slice_ns {
         compiler.push(Step::SetSlice { slice_ns }, node);
     }
     if let Some(group) = &properties.group {
         let group = compiler.names.group(group);
         compiler.push(Step::SetGroup(group), node);
     }
-    policy
-}
-
-fn warn_of_policy(compiler: &mut Compiler<'_>, policy: PolicyChoice) {
-    if let PolicyChoice::NotModelled(name) = policy {
-        compiler.warn(format!("policy {name}"), "its tasks run as SCHED_OTHER at nice 0");
-    }
+    properties.policy.unwrap_or(current)
 }
 
 /// Reads scheduling properties. `current` is the policy in force if the object names none.
-fn properties(compiler: &mut Compiler<'_>, current: PolicyChoice, node: &Node<'_>) -> Read<Properties> {
+fn properties(compiler: &mut Compiler<'_>, current: Policy, node: &Node<'_>) -> Read<Properties> {
     let cpus = match node.get("cpus") {
         Some(cpus) => {
             let list = cpus.numbers("a list of CPU numbers, such as [0, 2, 3]")?;
@@ -199,28 +198,27 @@ fn properties(compiler: &mut Compiler<'_>, current: PolicyChoice, node: &Node<'_
         }
         None => None,
     };
-    let policy = match node.get("policy") {
-        Some(policy) => Some(policy.word("the name of a policy", &POLICIES)?),
+    let named = match node.get("policy") {
+        Some(policy) => Some(policy.word("the name of a policy", &POLICIES)?.by_default()),
         None => None,
     };
-    let fair = policy.unwrap_or(current).is_fair();
-    let priority = match node.get("priority") {
-        Some(priority) if fair => Some(priority.integer("the nice value", -20, 19)? as i8),
-        Some(priority) => {
-            priority.integer("the priority", 0, 99)?;
-            None
-        }
+    let policy = with_parameters(node, named.unwrap_or(current))?;
+    let fair = !policy.is_realtime();
+    let nice = match node.get("priority").filter(|_| fair) {
+        Some(nice) => Some(nice.integer("the nice value", -20, 19)? as i8),
         None => None,
     };
-    let slice_ns = match node.get("dl-runtime") {
+    let slice_ns = match node.get("dl-runtime").filter(|_| fair) {
         Some(slice) => Some(slice.microseconds()?).filter(|&slice_ns| slice_ns > 0),
         None => None,
     };
-    for key in ["dl-period", "dl-deadline"] {
-        if let (Some(value), true) = (node.get(key), fair) {
-            value.microseconds()?;
-            compiler.warn(format!("key \"{key}\""), "no effect without SCHED_DEADLINE");
-        }
+    let idle: &[&str] = match policy {
+        Policy::Deadline(_) => &["priority"],
+        Policy::Fifo { .. } | Policy::RoundRobin { .. } => &["dl-runtime", "dl-period", "dl-deadline"],
+        _ => &["dl-period", "dl-deadline"],
+    };
+    for key in idle.iter().filter(|key| node.get(key).is_some()) {
+        compiler.warn(format!("key \"{key}\""), "no effect with the policy beside it");
     }
     for (key, consequence) in [
         ("util_min", "utilisation clamps are not modelled"),
@@ -232,7 +230,40 @@ fn properties(compiler: &mut Compiler<'_>, current: PolicyChoice, node: &Node<'_
             compiler.warn(format!("key \"{key}\""), consequence);
         }
     }
-    Ok(Properties { cpus, policy, priority, slice_ns, group: group(node)? })
+    let policy = (named.is_some() || policy != current).then_some(policy);
+    Ok(Properties { cpus, policy, nice, slice_ns, group: group(node)? })
+}
+
+/// A policy with the parameters that an object states: `priority` of the real-time policies, `dl-runtime`, `dl-period` (by default the runtime) and
+/// `dl-deadline` (by default the period) of `SCHED_DEADLINE`, in microseconds.
+fn with_parameters(node: &Node<'_>, policy: Policy) -> Read<Policy> {
+    let priority = |own: u8| match node.get("priority") {
+        Some(priority) => {
+            let expected = "the priority of SCHED_FIFO or SCHED_RR, of which 1 is the lowest,";
+            Ok(priority.integer(expected, 1, 99)? as u8)
+        }
+        None => Ok(own),
+    };
+    let policy = match policy {
+        Policy::Fifo { priority: own } => Policy::Fifo { priority: priority(own)? },
+        Policy::RoundRobin { priority: own } => Policy::RoundRobin { priority: priority(own)? },
+        Policy::Deadline(own) => {
+            let time = |key| node.get(key).map(|time| time.microseconds()).transpose();
+            let (runtime, period, deadline) = (time("dl-runtime")?, time("dl-period")?, time("dl-deadline")?);
+            let stated = runtime.or(period).or(deadline).is_some();
+            let runtime_ns = runtime.unwrap_or(own.runtime_ns);
+            let period_ns = period.unwrap_or(if own.period_ns > 0 { own.period_ns } else { runtime_ns });
+            let kept = own.deadline_ns > 0 && period.is_none();
+            let deadline_ns = deadline.unwrap_or(if kept { own.deadline_ns } else { period_ns });
+            let policy = Policy::Deadline(Reservation { runtime_ns, deadline_ns, period_ns });
+            if stated || own.runtime_ns == 0 {
+                policy.check().map_err(|error| node.other(error.to_string()))?;
+            }
+            policy
+        }
+        fair => fair,
+    };
+    Ok(policy)
 }
 
 fn group(node: &Node<'_>) -> Read<Option<String>> {

@@ -6,12 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::express::{cpu_list, express, microseconds};
+use super::express::{cpu_list, express, microseconds, policy_entries};
 use super::extension::VERSION;
 use super::json::Json;
 use super::print::print;
 use super::read::{Options, from_rtapp};
-use super::steps::{policy_name, write_affinity, write_steps};
+use super::steps::{write_affinity, write_policy, write_steps};
 use crate::{
     Affinity, Aggregate, BarrierWait, ChannelKind, CheckError, Group, Policy, ProcessId, ResultStyle, Task, Workload,
 };
@@ -183,7 +183,7 @@ fn task_object(workload: &Workload, task: &Task, body: Option<Entries>) -> Entri
         add("cpus", cpu_list(list));
     }
     if task.policy != Policy::Normal {
-        add("policy", policy_name(task.policy).into());
+        policy_entries(task.policy).into_iter().flatten().for_each(|(key, value)| add(&key, value));
     }
     if task.nice != 0 {
         add("priority", Json::Integer(task.nice.into()));
@@ -253,7 +253,7 @@ fn description(workload: &Workload, task: &Task, own_program: bool) -> Entries {
             add("nice", Json::Integer(task.nice.into()));
         }
         if task.policy != Policy::Normal {
-            add("policy", policy_name(task.policy).into());
+            add("policy", write_policy(task.policy));
         }
         let program = if shares_programs(workload) {
             Json::from(task.program.0)

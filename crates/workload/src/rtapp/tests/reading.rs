@@ -1,7 +1,8 @@
 use super::*;
 use crate::{
     Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, CpuMax, DataGroupId, GroupId, ListId,
-    LockId, Policy, ProcessId, ProgramId, RecorderId, ResultStyle, SemaphoreId, TaskTemplateId, TimerId, TimerMode,
+    LockId, Policy, ProcessId, ProgramId, RecorderId, Reservation, ResultStyle, SemaphoreId, TaskTemplateId, TimerId,
+    TimerMode,
 };
 
 #[test]
@@ -203,9 +204,9 @@ fn what_is_accepted_but_not_modelled_is_counted() {
     let workload = document(
         r#"{ "comment": "x",
             "global": { "logdir": "./", "gnuplot": true, "calibration": "CPU0", "pi_enabled": true, "colour": "red" },
-            "tasks": { "t": { "policy": "SCHED_FIFO", "priority": 50, "util_min": 100, "nodes_membind": [0], "note": 1,
+            "tasks": { "t": { "policy": "SCHED_FIFO", "priority": 50, "dl-period": 9, "util_min": 100, "nodes_membind": [0], "note": 1,
                 "run": 1 },
-                "u": { "policy": "SCHED_FIFO", "run": 1, "timer": { "ref": "x", "period": 1, "jitter": 2 } } } }"#,
+                "u": { "policy": "SCHED_RR", "run": 1, "timer": { "ref": "x", "period": 1, "jitter": 2 } } } }"#,
     );
     assert_eq!(
         warnings(&workload),
@@ -215,16 +216,49 @@ fn what_is_accepted_but_not_modelled_is_counted() {
             "global setting \"pi_enabled\"",
             "global setting \"colour\"",
             "key \"comment\" of the document",
+            "key \"dl-period\"",
             "key \"util_min\"",
             "key \"nodes_membind\"",
-            "policy SCHED_FIFO",
             "key \"note\"",
             "key \"jitter\" of event \"timer\"",
         ]
     );
     let counts: Vec<u32> = workload.warnings.iter().map(|warning| warning.count).collect();
-    assert_eq!((counts[0], counts[7]), (2, 2));
-    assert_eq!((workload.tasks[0].policy, workload.tasks[0].nice), (Policy::Normal, 0));
+    assert_eq!((counts[0], counts[7]), (2, 1));
+    let policies = [Policy::Fifo { priority: 50 }, Policy::RoundRobin { priority: 10 }];
+    assert_eq!([0, 1].map(|task: usize| workload.tasks[task].policy), policies, "10 is rt-app's priority");
+}
+
+#[test]
+fn real_time_policies_have_rt_apps_parameters_in_tasks_and_phases() {
+    let reservation = |runtime, deadline, period| {
+        let [runtime_ns, deadline_ns, period_ns] = [runtime, deadline, period].map(|us: u64| us * 1_000);
+        Policy::Deadline(Reservation { runtime_ns, deadline_ns, period_ns })
+    };
+    let workload = tasks(
+        r#""t": { "policy": "SCHED_RR", "loop": 1, "phases": {
+                "a": { "priority": 99, "run": 1 },
+                "b": { "policy": "SCHED_DEADLINE", "dl-runtime": 200, "dl-period": 900, "run": 1 },
+                "c": { "dl-deadline": 500, "run": 1 },
+                "d": { "policy": "SCHED_OTHER", "priority": 3, "run": 1 } } },
+            "u": { "policy": "SCHED_DEADLINE", "dl-runtime": 300, "dl-deadline": 400, "dl-period": 700, "run": 1 }"#,
+    );
+    let changes = |step: &&Step| matches!(step, Step::SetPolicy(_) | Step::SetNice(_));
+    let changed: Vec<Step> = steps(&workload, 0).iter().filter(changes).cloned().collect();
+    assert_eq!(
+        changed,
+        [
+            Step::SetPolicy(Policy::RoundRobin { priority: 99 }),
+            Step::SetPolicy(reservation(200, 900, 900)),
+            Step::SetPolicy(reservation(200, 500, 900)),
+            Step::SetPolicy(Policy::Normal),
+            Step::SetNice(3),
+        ]
+    );
+    assert_eq!(workload.tasks[1].policy, reservation(300, 400, 700));
+    assert!(workload.has_realtime() && workload.warnings.is_empty());
+    let written = crate::to_rtapp(&workload).unwrap();
+    assert!(!written.contains("warmcore"), "rt-app reads it too: {written}");
 }
 
 #[test]

@@ -107,6 +107,16 @@ fn unknown_names_are_named_with_the_nearest_one() {
         &["tasks.render.resume", "no task called \"rendr\"", "\"render\"?"],
     );
     assert_says(&refused(r#""t": { "fork": "u", "run": 1 }"#), &["tasks.t.fork", "no task called \"u\""]);
+    for (keys, says) in [
+        (r#""policy": "SCHED_FIFO", "priority": 0"#, "of which 1 is the lowest, must be 1 to 99"),
+        (r#""policy": "SCHED_RR", "priority": 100"#, "must be 1 to 99"),
+        (r#""policy": "SCHED_DEADLINE""#, "a runtime of 1024 ns at least"),
+        (r#""policy": "SCHED_DEADLINE", "dl-runtime": 9, "dl-period": 5"#, "runtime ≤ deadline ≤ period"),
+        (r#""policy": "SCHED_DEADLINE", "dl-runtime": 9, "dl-deadline": 900, "dl-period": 500"#, "≤ 500"),
+        (r#""policy": "SCHED_DEADLINE", "dl-runtime": 9, "dl-period": 99"#, "period is 100us to 4194.304ms"),
+    ] {
+        assert_says(&refused(&format!(r#""t": {{ "run": 1, {keys} }}"#)), &["tasks.t", says]);
+    }
     assert_says(&refused(r#""t": { "run": 1, "policy": "SCHED_OTHR" }"#), &["tasks.t.policy", "\"SCHED_OTHER\"?"]);
     assert_says(&refused(r#""t": { "rnu": 1 }"#), &["tasks.t", "no event", "\"run\"?"]);
     assert_says(&refused(r#""t": { "exec": 1, "period": 5 }"#), &["tasks.t", "grammar of rt-app before 2015"]);

@@ -4,8 +4,8 @@ use super::*;
 use crate::{
     Affinity, Aggregate, Aggregation, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId,
     DataGroup, DataGroupId, Distribution, Drawn, Group, GroupId, Latch, ListId, LockId, Policy, Process, ProcessId,
-    Program, ProgramBuilder, ProgramId, RecorderId, ResultStyle, Semaphore, SemaphoreId, Task, TaskTemplateId, TimerId,
-    TimerMode, Warning,
+    Program, ProgramBuilder, ProgramId, RecorderId, Reservation, ResultStyle, Semaphore, SemaphoreId, Task,
+    TaskTemplateId, TimerId, TimerMode, Warning,
 };
 use proptest::prelude::*;
 use warmcore_topology::CpuSet;
@@ -30,7 +30,16 @@ fn affinity() -> impl Strategy<Value = Affinity> {
 }
 
 fn policy() -> impl Strategy<Value = Policy> {
-    prop::sample::select(vec![Policy::Normal, Policy::Batch, Policy::Idle])
+    let reservation = Reservation { runtime_ns: 2_000, deadline_ns: 100_000, period_ns: 100_001 };
+    prop::sample::select(vec![
+        Policy::Normal,
+        Policy::Batch,
+        Policy::Idle,
+        Policy::Fifo { priority: 1 },
+        Policy::RoundRobin { priority: 99 },
+        Policy::Deadline(reservation),
+        Policy::Deadline(Reservation { period_ns: 900_000, ..reservation }),
+    ])
 }
 
 fn distribution() -> impl Strategy<Value = Distribution> {

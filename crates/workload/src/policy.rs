@@ -1,0 +1,169 @@
+//! Scheduling policies of tasks, with the parameters that `sched_setattr` takes.
+//!
+//! Ranges: Linux 7.2, `__checkparam_dl` in `kernel/sched/deadline.c` and `__sched_setscheduler` in `kernel/sched/syscalls.c`.
+
+use crate::{Step, Task, Workload, format_duration};
+
+/// Scheduling policy of a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Policy {
+    /// `SCHED_OTHER` (the kernel's `SCHED_NORMAL`).
+    #[default]
+    Normal,
+    /// `SCHED_BATCH`: never preempts on wakeup.
+    Batch,
+    /// `SCHED_IDLE`: weight 3, runs when nothing else does.
+    Idle,
+    /// `SCHED_EXT`: the one that a sched_ext program in partial mode (`SCX_OPS_SWITCH_PARTIAL`) schedules; as `SCHED_OTHER` without one.
+    Ext,
+    /// `SCHED_FIFO`: above all of the former, runs until it blocks, yields or a higher priority is runnable.
+    Fifo {
+        /// 1 (lowest) to 99.
+        priority: u8,
+    },
+    /// `SCHED_RR`: as `SCHED_FIFO`, in turns of 100 ms with tasks of its priority.
+    RoundRobin {
+        /// 1 (lowest) to 99.
+        priority: u8,
+    },
+    /// `SCHED_DEADLINE`: above all of the former, earliest deadline first, within its reservation.
+    Deadline(Reservation),
+}
+
+/// CPU time that a `SCHED_DEADLINE` task is promised and limited to: so much within the deadline, once a period.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Reservation {
+    /// CPU time of each period, in nanoseconds at the speed of a CPU of capacity 1024.
+    pub runtime_ns: u64,
+    /// By when it is there, counted from the beginning of a period.
+    pub deadline_ns: u64,
+    /// From one period to the next.
+    pub period_ns: u64,
+}
+
+/// What no kernel would accept as a policy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PolicyError {
+    /// A real-time priority that there is none of.
+    #[error("priority {priority} is out of range 1..=99 of SCHED_FIFO and SCHED_RR; 1 is the lowest, 99 the highest")]
+    Priority {
+        /// The priority.
+        priority: u8,
+    },
+    /// A reservation in the wrong order.
+    #[error(
+        "SCHED_DEADLINE needs runtime ≤ deadline ≤ period, not {} ≤ {} ≤ {}; without a deadline it is the period",
+        format_duration(.0.runtime_ns), format_duration(.0.deadline_ns), format_duration(.0.period_ns)
+    )]
+    Order(Reservation),
+    /// Too little to be accounted for.
+    #[error(
+        "a SCHED_DEADLINE task needs a runtime of {} ns at least, not {runtime_ns} ns; state \"dl-runtime\" in microseconds",
+        Reservation::LEAST_RUNTIME_NS
+    )]
+    Runtime {
+        /// The runtime.
+        runtime_ns: u64,
+    },
+    /// A period that the kernel refuses.
+    #[error(
+        "a SCHED_DEADLINE task's period is {} to {}, not {}", format_duration(Reservation::LEAST_PERIOD_NS),
+        format_duration(Reservation::LONGEST_PERIOD_NS), format_duration(*period_ns)
+    )]
+    Period {
+        /// The period.
+        period_ns: u64,
+    },
+}
+
+impl Policy {
+    /// Whether it is above every fair policy: `SCHED_FIFO`, `SCHED_RR` and `SCHED_DEADLINE`.
+    #[inline]
+    #[must_use]
+    pub const fn is_realtime(self) -> bool {
+        matches!(self, Policy::Fifo { .. } | Policy::RoundRobin { .. } | Policy::Deadline(_))
+    }
+
+    /// Whether it is [`Policy::Deadline`].
+    #[inline]
+    #[must_use]
+    pub const fn is_deadline(self) -> bool {
+        matches!(self, Policy::Deadline(_))
+    }
+
+    /// The kernel's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::Normal => "SCHED_OTHER",
+            Policy::Batch => "SCHED_BATCH",
+            Policy::Idle => "SCHED_IDLE",
+            Policy::Ext => "SCHED_EXT",
+            Policy::Fifo { .. } => "SCHED_FIFO",
+            Policy::RoundRobin { .. } => "SCHED_RR",
+            Policy::Deadline(_) => "SCHED_DEADLINE",
+        }
+    }
+
+    /// Checks the parameters, as `sched_setattr` does.
+    ///
+    /// # Errors
+    /// A priority out of range, or a reservation that no kernel accepts.
+    pub fn check(self) -> Result<(), PolicyError> {
+        match self {
+            Policy::Fifo { priority } | Policy::RoundRobin { priority } if !(1..=99).contains(&priority) => {
+                Err(PolicyError::Priority { priority })
+            }
+            Policy::Deadline(reservation) => reservation.check(),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Reservation {
+    /// Least runtime (`1 << DL_SCALE`).
+    pub const LEAST_RUNTIME_NS: u64 = 1024;
+    /// Least period (`sched_deadline_period_min_us`).
+    pub const LEAST_PERIOD_NS: u64 = 100_000;
+    /// Longest period (`sched_deadline_period_max_us`).
+    pub const LONGEST_PERIOD_NS: u64 = (1 << 22) * 1_000;
+    /// What a whole CPU is in [`Reservation::bandwidth`] (`BW_UNIT`).
+    pub const WHOLE_CPU: u64 = 1 << 20;
+
+    /// Share of a CPU, in units of 1/1048576 (`to_ratio`).
+    #[must_use]
+    pub const fn bandwidth(self) -> u64 {
+        (self.runtime_ns << 20) / self.period_ns
+    }
+
+    fn check(self) -> Result<(), PolicyError> {
+        let Self { runtime_ns, deadline_ns, period_ns } = self;
+        if runtime_ns < Self::LEAST_RUNTIME_NS {
+            return Err(PolicyError::Runtime { runtime_ns });
+        }
+        if runtime_ns > deadline_ns || deadline_ns > period_ns {
+            return Err(PolicyError::Order(self));
+        }
+        if !(Self::LEAST_PERIOD_NS..=Self::LONGEST_PERIOD_NS).contains(&period_ns) {
+            return Err(PolicyError::Period { period_ns });
+        }
+        Ok(())
+    }
+}
+
+impl Workload {
+    /// Policies that a template's tasks have, now or later.
+    pub fn policies_of<'a>(&'a self, task: &'a Task) -> impl Iterator<Item = Policy> + 'a {
+        let changes = self.programs[task.program.index()].steps.iter().filter_map(|step| match step {
+            Step::SetPolicy(policy) => Some(*policy),
+            _ => None,
+        });
+        std::iter::once(task.policy).chain(changes)
+    }
+
+    /// Whether there are tasks of `SCHED_FIFO`, `SCHED_RR` or `SCHED_DEADLINE`, now or later.
+    #[must_use]
+    pub fn has_realtime(&self) -> bool {
+        self.tasks.iter().any(|task| self.policies_of(task).any(Policy::is_realtime))
+    }
+}
