@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 use warmcore_topology::CpuId;
+use warmcore_workload::Reservation;
 
 use crate::event_queue::Class;
 
@@ -25,6 +26,27 @@ pub enum SetupError {
         task: String,
         /// The CPU asked for.
         cpu: u32,
+    },
+    /// A deadline task that may not use every CPU.
+    #[error(
+        "task `{task}` is of SCHED_DEADLINE and bound to some of the CPUs: the kernel would refuse that with EPERM, as its \
+         reservations are of the whole machine; leave its CPUs out, or use SCHED_FIFO"
+    )]
+    BoundDeadline {
+        /// Name of the task.
+        task: String,
+    },
+    /// More deadline bandwidth than there is.
+    #[error(
+        "tasks of SCHED_DEADLINE reserve {:.3} CPUs together, and {:.3} can be reserved here (95 % of each CPU; the rest is the fair server's): \
+         the kernel would refuse one of them with EBUSY; reserve less, or take more CPUs",
+        *.asked as f64 / Reservation::WHOLE_CPU as f64, *.admitted as f64 / Reservation::WHOLE_CPU as f64
+    )]
+    DeadlineBandwidth {
+        /// What they ask for, in units of [`Reservation::WHOLE_CPU`].
+        asked: u64,
+        /// What can be had.
+        admitted: u64,
     },
     /// A program, not a workload of tasks.
     #[error("`{0}` is a program, whose threads are real ones")]

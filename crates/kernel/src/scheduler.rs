@@ -213,3 +213,64 @@ pub trait Scheduler {
     /// the kernel's own count when invariants are checked.
     fn runnable_on(&self, cpu: CpuId) -> usize;
 }
+
+/// Forwards a method to what the box holds.
+macro_rules! forward {
+    ($($name:ident($($argument:ident: $kind:ty),*) $(-> $result:ty)?;)*) => {$(
+        fn $name(&mut self, core: &mut Core<'_>, $($argument: $kind),*) $(-> $result)? {
+            (**self).$name(core, $($argument),*)
+        }
+    )*};
+}
+
+/// A scheduler of a kind that is known only when the run begins: for composites of many kinds.
+impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    fn scores(&self) -> &'static [&'static str] {
+        (**self).scores()
+    }
+
+    fn score_tasks(&self, core: &Core<'_>, cpu: CpuId, tell: &mut dyn FnMut(TaskId, u32, i64)) {
+        (**self).score_tasks(core, cpu, tell);
+    }
+
+    fn holds(&self, task: TaskId) -> bool {
+        (**self).holds(task)
+    }
+
+    fn runnable_on(&self, cpu: CpuId) -> usize {
+        (**self).runnable_on(cpu)
+    }
+
+    forward! {
+        init();
+        task_fork(task: TaskId, parent: Option<TaskId>);
+        task_dead(task: TaskId);
+        select_cpu(task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId;
+        enqueue(cpu: CpuId, task: TaskId, flags: Enqueue);
+        dequeue(cpu: CpuId, task: TaskId, flags: Dequeue);
+        check_preempt(cpu: CpuId, task: TaskId, flags: WakeFlags);
+        pick_next(cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId>;
+        put_prev(cpu: CpuId, task: TaskId, runnable: bool);
+        set_next(cpu: CpuId, task: TaskId);
+        enter_idle(cpu: CpuId);
+        exit_idle(cpu: CpuId);
+        ttwu_pending_changed(cpu: CpuId);
+        tick(cpu: CpuId, curr: Option<TaskId>);
+        tick_stopped(cpu: CpuId);
+        hrtick(cpu: CpuId, curr: TaskId);
+        softirq(cpu: CpuId);
+        nohz_kick(cpu: CpuId);
+        stopper(cpu: CpuId, payload: u32);
+        timer(cpu: CpuId, payload: u64);
+        yield_task(cpu: CpuId, task: TaskId);
+        attributes_changed(task: TaskId);
+        affinity_changed(task: TaskId);
+        tunable_changed(name: &str, value: u64);
+        switched_from(task: TaskId);
+        switched_to(task: TaskId);
+    }
+}

@@ -8,7 +8,7 @@ use rand_pcg::rand_core::Rng;
 use warmcore_options::{MemoryChoice, RunOptions};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{DecisionKind, RecordedThread, RunTables};
-use warmcore_workload::{Action, Affinity, Launch, Step, TaskTemplateId, Workload};
+use warmcore_workload::{Action, Affinity, Launch, Policy, Reservation, Step, TaskTemplateId, Workload};
 
 use crate::actions::Planned;
 use crate::background::Visitors;
@@ -114,6 +114,7 @@ impl<'a> Setup<'a> {
             }
             step_restrictions.push(of_program);
         }
+        admit_deadline_tasks(machine, workload, &template_restrictions, &step_restrictions)?;
         let starts = starts(machine, workload, &launchers);
         if starts.is_empty() {
             return Err(SetupError::NoTasks);
@@ -224,6 +225,36 @@ impl<'a> Setup<'a> {
         let threads = (FIRST..).zip(names).take(self.hidden_tasks() as usize);
         threads.map(|(thread, name)| RecordedThread { thread, name, process: None }).collect()
     }
+}
+
+/// CPU time that the servers of each CPU reserve for what is below: 50 ms of each second (`sched_init_dl_servers`).
+const SERVER_BANDWIDTH: u64 = Reservation::WHOLE_CPU / 20;
+
+/// Refuses deadline tasks that `sched_setattr` would refuse: bound ones, and more of them than fit (`__dl_overflow` of Linux 7.2, whose
+/// limit is 100 % of each CPU, servers included). All tasks count as if they were there at once, each with the most that it ever reserves.
+fn admit_deadline_tasks(
+    machine: &Machine,
+    workload: &Workload,
+    restrictions: &[u32],
+    step_restrictions: &[Vec<u32>],
+) -> Result<(), SetupError> {
+    let mut asked = 0_u64;
+    for (task, &restriction) in workload.tasks.iter().zip(restrictions) {
+        let reserved = workload.policies_of(task).filter_map(|policy| match policy {
+            Policy::Deadline(reservation) => Some(reservation.bandwidth()),
+            _ => None,
+        });
+        let Some(most) = reserved.max() else { continue };
+        let binds = |&to: &u32| to != 0 && to != u32::MAX;
+        if restriction != 0 || step_restrictions[task.program.index()].iter().any(binds) {
+            return Err(SetupError::BoundDeadline { task: task.name.clone() });
+        }
+        asked = asked.saturating_add(most.saturating_mul(u64::from(task.instances.max(1))));
+    }
+    let capacity: u64 = machine.cpus().map(|cpu| u64::from(machine.capacity(cpu))).sum();
+    let servers = machine.cpu_count() as u64 * SERVER_BANDWIDTH;
+    let admitted = (capacity * Reservation::WHOLE_CPU / 1024).saturating_sub(servers);
+    if asked > admitted { Err(SetupError::DeadlineBandwidth { asked, admitted }) } else { Ok(()) }
 }
 
 /// Launchers on CPUs by lot, no two on one while there are others.

@@ -4,7 +4,7 @@
 //! queueing ([`queue`]), load tracking ([`pelt`]), CPU selection (`select`) and load balancing ([`balance`]) are
 //! shared, with the few differences of older kernels as [`FairParameters`].
 //!
-//! Differs from the kernel: weights of groups are whole units of 1/1024 of a nice-0 task (the kernel: 1/1048576); no groups of `SCHED_IDLE` (`cpu.idle`), no asymmetric capacity in decisions, no real-time or deadline tasks (the stopper is a
+//! Differs from the kernel: weights of groups are whole units of 1/1024 of a nice-0 task (the kernel: 1/1048576); no groups of `SCHED_IDLE` (`cpu.idle`), no asymmetric capacity in decisions, no pressure of real-time and deadline tasks on capacity (the stopper is a
 //! momentary interruption).
 
 pub mod balance;

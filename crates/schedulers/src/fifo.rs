@@ -9,10 +9,11 @@
 
 use std::collections::VecDeque;
 
-use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags, run};
+use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::{SearchStart, SearchStep, TaskId};
 
+use crate::realtime::run;
 use crate::registry::SchedulerInfo;
 use crate::tunables::{TunableSet, tunables};
 

@@ -10,6 +10,7 @@ pub mod domains;
 pub mod fair;
 pub mod fifo;
 mod kernel_tunables;
+mod realtime;
 mod registry;
 pub mod rr;
 pub mod scx_native;

@@ -10,10 +10,11 @@
 
 use std::collections::VecDeque;
 
-use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, QueueLock, Scheduler, WakeFlags, run};
+use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, QueueLock, Scheduler, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::{MigrationKind, OverheadKind, SearchStart, SearchStep, TaskId};
 
+use crate::realtime::run;
 use crate::registry::SchedulerInfo;
 use crate::tunables::{TunableSet, tunables};
 

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use warmcore_kernel::{Core, Level, Scheduler, Setup, SimulationError, run};
+use warmcore_kernel::{Core, Level, Scheduler, Setup, SimulationError};
 use warmcore_scx::bytecode::{Bytecode, Usage};
 use warmcore_scx::{ExitInfo, Ext, ExtDecisions, Fifo, FifoPerLlc, Operations, Vtime};
 use warmcore_trace::{Outcome, Sink, TaskId};
@@ -18,6 +18,7 @@ use crate::fair::Fair;
 use crate::fair::decisions::FairDecisions;
 use crate::fair::eevdf::{Eevdf, EevdfTunables};
 use crate::fair::weights::weight_of;
+use crate::realtime::run;
 use crate::registry::SchedulerInfo;
 use crate::spec::SchedulerSpec;
 use crate::stacked::{Membership, Stacked};
@@ -95,7 +96,7 @@ impl<P: Operations> Membership<Fair<Eevdf>, Ext<P>> for Ejection {
 ///
 /// # Errors
 /// Those of [`run`].
-pub fn run_ext<'a, P: Operations>(
+pub fn run_ext<'a, P: Operations + 'a>(
     ext: Ext<P>,
     setup: &'a Setup<'a>,
     ejection: Ejection,
@@ -128,7 +129,7 @@ fn simulate<'a>(
     }
 }
 
-fn native_trial<'a, P: Operations>(
+fn native_trial<'a, P: Operations + 'a>(
     program: P,
     tunables: ScxNativeTunables,
     setup: &'a Setup<'a>,
@@ -166,7 +167,7 @@ pub fn bytecode_trial<'a>(
 ///
 /// # Errors
 /// Those of [`run`], and [`SimulationError::Ejected`].
-pub fn trial<'a, P: Operations>(
+pub fn trial<'a, P: Operations + 'a>(
     program: P,
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
@@ -174,7 +175,7 @@ pub fn trial<'a, P: Operations>(
     trial_of(ext_of(program, setup), setup, sink)
 }
 
-fn trial_of<'a, P: Operations>(
+fn trial_of<'a, P: Operations + 'a>(
     ext: Ext<P>,
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,

@@ -27,11 +27,34 @@ pub trait Membership<U, L> {
         level
     }
 
+    /// The class that picks first on a CPU that is about to pick. Called in the name of the upper.
+    fn goes_first(&mut self, _core: &mut Core<'_>, _upper: &mut U, _lower: &L, _cpu: CpuId) -> Level {
+        Level::Upper
+    }
+
+    /// Tells what happens to the lower class on a CPU. Called in the name of the upper.
+    fn lower_event(&mut self, _core: &mut Core<'_>, _upper: &mut U, _lower: &L, _what: (CpuId, LowerEvent)) {}
+
     /// The class that ends now, if one does. Asked after every tick and timer; once one has ended, everything belongs to the other
     /// and nobody asks again.
     fn ends(&mut self, _core: &Core<'_>, _upper: &mut U, _lower: &mut L) -> Option<Level> {
         None
     }
+}
+
+/// What happens to the lower class.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LowerEvent {
+    /// One of its tasks has been queued.
+    Queued,
+    /// One of its tasks begins to run.
+    Runs,
+    /// Its running task stops running.
+    Stops,
+    /// A tick of the CPU, whoever runs there.
+    Tick,
+    /// It was to pick first and had nothing.
+    NothingPicked,
 }
 
 /// Two schedulers as two classes.
@@ -42,6 +65,8 @@ pub struct Stacked<U, L, M> {
     membership: M,
     /// Class of each task.
     levels: Vec<Level>,
+    /// Tasks that are this composite's. One that stands below another may not have all.
+    own: Vec<bool>,
     /// The class that is left, once the other has ended.
     left: Option<Level>,
 }
@@ -72,7 +97,7 @@ macro_rules! in_both {
 impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Stacked<U, L, M> {
     /// `upper` above `lower`.
     pub fn new(name: &'static str, upper: U, lower: L, membership: M) -> Self {
-        Self { name, upper, lower, membership, levels: Vec::new(), left: None }
+        Self { name, upper, lower, membership, levels: Vec::new(), own: Vec::new(), left: None }
     }
 
     /// The classes that there are.
@@ -96,6 +121,10 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Stacked<U, L, M> {
         if from == to || state == State::Dead {
             return;
         }
+        if !self.own[task.index()] {
+            self.levels[task.index()] = to;
+            return;
+        }
         let cpu = core.task(task).cpu();
         let runs = state == State::Running;
         let queued = runs || state == State::Queued;
@@ -103,7 +132,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Stacked<U, L, M> {
             in_class!(self, core, from, dequeue(cpu, task, Dequeue::SAVE | Dequeue::MOVE));
         }
         if runs {
-            in_class!(self, core, from, put_prev(cpu, task, false));
+            self.put_prev(core, cpu, task, false);
         }
         in_class!(self, core, from, switched_from(task));
         self.levels[task.index()] = to;
@@ -111,14 +140,24 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Stacked<U, L, M> {
         if !queued {
             return;
         }
-        in_class!(self, core, to, enqueue(cpu, task, Enqueue::RESTORE | Enqueue::MOVE));
+        self.enqueue(core, cpu, task, Enqueue::RESTORE | Enqueue::MOVE);
         if runs {
             // The tick that the old class asked for says nothing to the new one.
             core.cancel_hrtick(cpu);
-            in_class!(self, core, to, set_next(cpu, task));
+            self.set_next(core, cpu, task);
             core.resched_full(cpu);
         } else {
             self.check_preempt(core, cpu, task, WakeFlags::default());
+        }
+    }
+
+    /// Tells the membership what happens to the lower class, while there are both.
+    #[inline]
+    fn tell(&mut self, core: &mut Core<'_>, cpu: CpuId, event: LowerEvent) {
+        if self.left.is_none() {
+            core.enter_class(Level::Upper);
+            self.membership.lower_event(core, &mut self.upper, &self.lower, (cpu, event));
+            core.leave_class();
         }
     }
 
@@ -150,6 +189,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
     fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>) {
         let wanted = self.membership.level_of(core, task, parent);
         self.levels.push(self.left.unwrap_or(wanted));
+        self.own.push(false);
         in_both!(self, core, task_fork(task, parent));
     }
 
@@ -169,7 +209,11 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
     }
 
     fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Enqueue) {
+        self.own[task.index()] = true;
         in_class!(self, core, self.level(task), enqueue(cpu, task, flags));
+        if self.level(task) == Level::Lower {
+            self.tell(core, cpu, LowerEvent::Queued);
+        }
     }
 
     fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
@@ -186,12 +230,23 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
     }
 
     fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
+        let mut classes = self.classes();
+        if self.left.is_none() {
+            core.enter_class(Level::Upper);
+            if self.membership.goes_first(core, &mut self.upper, &self.lower, cpu) == Level::Lower {
+                classes = &[Level::Lower, Level::Upper];
+            }
+            core.leave_class();
+        }
         let mut picked = None;
-        for &level in self.classes() {
+        for (position, &level) in classes.iter().enumerate() {
             let own_prev = prev.filter(|&task| self.level(task) == level);
             picked = in_class!(self, core, level, pick_next(cpu, own_prev));
             if picked.is_some() {
                 break;
+            }
+            if position == 0 && level == Level::Lower {
+                self.tell(core, cpu, LowerEvent::NothingPicked);
             }
         }
         let curr = core.curr(cpu);
@@ -206,9 +261,15 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, runnable: bool) {
         in_class!(self, core, self.level(task), put_prev(cpu, task, runnable));
+        if self.level(task) == Level::Lower {
+            self.tell(core, cpu, LowerEvent::Stops);
+        }
     }
 
     fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
+        if self.level(task) == Level::Lower {
+            self.tell(core, cpu, LowerEvent::Runs);
+        }
         in_class!(self, core, self.level(task), set_next(cpu, task));
     }
 
@@ -229,6 +290,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
             let own = curr.filter(|&task| self.level(task) == level);
             in_class!(self, core, level, tick(cpu, own));
         }
+        self.tell(core, cpu, LowerEvent::Tick);
         self.end_if_asked(core);
     }
 
@@ -238,6 +300,9 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn hrtick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: TaskId) {
         in_class!(self, core, self.level(curr), hrtick(cpu, curr));
+        if self.level(curr) == Level::Lower {
+            self.tell(core, cpu, LowerEvent::Tick);
+        }
     }
 
     /// There is one softirq for both.
@@ -289,6 +354,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn switched_from(&mut self, core: &mut Core<'_>, task: TaskId) {
         in_class!(self, core, self.level(task), switched_from(task));
+        self.own[task.index()] = false;
     }
 
     fn switched_to(&mut self, core: &mut Core<'_>, task: TaskId) {

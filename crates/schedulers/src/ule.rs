@@ -36,7 +36,7 @@ mod usage;
 #[cfg(test)]
 mod vectors;
 
-use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags, run};
+use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::TaskId;
 use warmcore_workload::Policy;
@@ -49,6 +49,7 @@ use self::interactivity::{Clock, History};
 use self::profile::Model;
 use self::threads::{IDLE, IDLE_CLASS, Position, Queues, Thread};
 use self::usage::Usage;
+use crate::realtime::run;
 use crate::registry::SchedulerInfo;
 use crate::tunables::TunableSet;
 

@@ -18,7 +18,7 @@
 use std::collections::VecDeque;
 
 use warmcore_kernel::{
-    Boot, Core, Dequeue, Enqueue, QueueLock, READ_COUNTERS_NS, Scheduler, SimulationError, State, WakeFlags, run,
+    Boot, Core, Dequeue, Enqueue, QueueLock, READ_COUNTERS_NS, Scheduler, SimulationError, State, WakeFlags,
 };
 use warmcore_memory::analytic::MemoryEvent;
 use warmcore_memory::exact::{HistoryLevel, HistorySpec};
@@ -27,6 +27,7 @@ use warmcore_trace::{MigrationKind, OverheadKind, SearchStart, SearchStep, TaskI
 
 use super::decisions::PlacementDecisions;
 use super::{Bookkeeping, Cdf, Percentiles, Variant};
+use crate::realtime::run;
 use crate::registry::SchedulerInfo;
 use crate::tunables::{TunableSet, percentages, tunables};
 use crate::ule::Chance;

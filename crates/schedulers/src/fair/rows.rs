@@ -1,6 +1,6 @@
 //! The schedulers that are the fair class with one policy or feature or another, as rows of the registry.
 
-use warmcore_kernel::{Boot, Setup, SimulationError, run};
+use warmcore_kernel::{Boot, Setup, SimulationError};
 use warmcore_trace::{DecisionTable, Outcome, Sink};
 
 use super::cache_aware::{CacheAware, CacheAwareTunables};
@@ -12,6 +12,7 @@ use super::numa::NumaTunables;
 use super::topology_aware::{TopologyAware, TopologyAwareTunables};
 use super::{Fair, Features, Policy, domains_of};
 use crate::domains::Domains;
+use crate::realtime::run;
 use crate::registry::{LinuxScheduler, SchedulerInfo};
 use crate::spec::SchedulerSpec;
 use crate::tunables::TunableSet;
@@ -94,7 +95,7 @@ fn register_decisions(table: &mut DecisionTable) {
     FairDecisions::register(table);
 }
 
-fn run_eevdf<'a, G: Gathering>(
+fn run_eevdf<'a, G: Gathering + 'a>(
     spec: &SchedulerSpec,
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
@@ -106,7 +107,7 @@ fn run_eevdf<'a, G: Gathering>(
 
 /// Runs the fair class with what gathers threads, if there is anything to gather on the machine, which `gathering` tells from
 /// the machine and its scheduling domains.
-fn run_fair<'a, P: Policy, G: Gathering>(
+fn run_fair<'a, P: Policy + 'a, G: Gathering + 'a>(
     policy: P,
     setup: &'a Setup<'a>,
     features: &Features,

@@ -14,4 +14,5 @@ mod programs;
 mod quotas;
 mod random;
 mod reach;
+mod realtime;
 mod step_programs;

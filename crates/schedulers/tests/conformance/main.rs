@@ -22,6 +22,17 @@ fn every_scheduler_of_the_registry_keeps_the_rules() {
     }
 }
 
+/// A third of the tasks real-time ones, others of deadline: nobody is lost, and runs repeat.
+#[test]
+fn every_scheduler_keeps_the_rules_below_the_classes_above() {
+    for row in list() {
+        let spec: SchedulerSpec = row.name.parse().unwrap();
+        if let Err(sentence) = suite::check_below(&|setup, sink| simulate_with_needs(&spec, setup, sink)) {
+            panic!("{}: {sentence}", row.name);
+        }
+    }
+}
+
 /// Choices that make another scheduler of a row.
 #[test]
 fn every_reading_of_a_scheduler_keeps_the_rules() {

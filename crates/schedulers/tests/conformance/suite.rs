@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use warmcore_kernel::{Setup, SetupError, SimulationError};
 use warmcore_topology::Machine;
 use warmcore_trace::{End, Event, EventKind, Outcome, PrevState, Sink};
-use warmcore_workload::{BarrierWait, ChannelKind, Step};
+use warmcore_workload::{Affinity, BarrierWait, ChannelKind, Policy, Reservation, Step};
 
 use crate::support::random::{Dice, asked_ns};
 use crate::support::*;
@@ -47,6 +47,45 @@ pub fn check(simulate: Simulate<'_>, shares_equally: bool) -> Result<(), String>
         ends(simulate, &format!("random workload {seed}"), &scene, machine, seed)?;
     }
     Ok(())
+}
+
+/// Random workloads for each scheduler below real-time and deadline tasks.
+const BELOW: u64 = 84;
+
+/// Checks a scheduler below the classes of real-time and deadline tasks, in workloads whose tasks are of all classes.
+pub fn check_below(simulate: Simulate<'_>) -> Result<(), String> {
+    for seed in 0..BELOW {
+        let machine = MACHINES[seed as usize % MACHINES.len()];
+        let cpus = warmcore_topology::resolve(machine).unwrap().cpu_count() as u32;
+        let mut scene = Dice::new(seed).scene(cpus);
+        // Who spins at a barrier above the one it waits for has nineteen twentieths of its CPU.
+        if spins(&scene) {
+            continue;
+        }
+        above(&mut scene, seed);
+        ends(simulate, &format!("random workload {seed} of all classes"), &scene, machine, seed)?;
+    }
+    Ok(())
+}
+
+/// Makes tasks of a workload real-time or deadline ones, where the kernel lets them.
+fn above(scene: &mut Scene, seed: u64) {
+    let programs = &scene.workload.programs;
+    for (index, task) in scene.workload.tasks.iter_mut().enumerate() {
+        let steps = &programs[task.program.index()].steps;
+        let free = task.affinity == Affinity::All
+            && !steps.iter().any(|step| matches!(step, Step::SetAffinity(_) | Step::Fork(_)));
+        let priority = (index as u8 * 7 + seed as u8) % 99 + 1;
+        task.policy = match (index as u64 + seed) % 5 {
+            0 => Policy::Fifo { priority },
+            1 => Policy::RoundRobin { priority: priority % 3 + 1 },
+            2 if free && task.instances < 4 => {
+                let period_ns = (20 + seed % 30) * MS;
+                Policy::Deadline(Reservation { runtime_ns: 2 * MS, deadline_ns: period_ns * 3 / 4, period_ns })
+            }
+            _ => continue,
+        };
+    }
 }
 
 /// Small workloads that end, each about one thing.
@@ -112,6 +151,8 @@ fn ends(simulate: Simulate<'_>, name: &str, scene: &Scene, machine: &str, seed: 
         Ok(setup) => setup,
         // The machine has one CPU, and a task is to bind itself to the second.
         Err(SetupError::NoAllowedCpu { .. }) if machine.cpu_count() == 1 => return Ok(()),
+        // They are drawn without regard to the machine's size.
+        Err(SetupError::DeadlineBandwidth { .. }) => return Ok(()),
         Err(error) => return Err(format!("{place}: {error}")),
     };
     setup.options.max_time_ns = Some(ENDLESS_NS);

@@ -1,0 +1,88 @@
+//! The classes above a policy.
+
+use warmcore_kernel::{Core, Level, Scheduler, Setup, SimulationError};
+use warmcore_topology::CpuId;
+use warmcore_trace::{Outcome, Sink, TaskId};
+
+use super::Realtime;
+use super::server::Passes;
+use crate::stacked::{LowerEvent, Membership, Stacked};
+
+/// Runs a policy on a setup, below real-time and deadline tasks if the workload has any.
+///
+/// # Errors
+/// Those of [`warmcore_kernel::run`].
+pub(crate) fn run<'a, S: Scheduler + 'a>(
+    setup: &'a Setup<'a>,
+    policy: S,
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimulationError> {
+    if !setup.workload().has_realtime() {
+        return warmcore_kernel::run(setup, policy, sink);
+    }
+    // One engine for all policies: they are many, and such runs few.
+    let (name, lower): (_, Box<dyn Scheduler + 'a>) = (policy.name(), Box::new(policy));
+    let realtime = Realtime::new(&setup.boot());
+    warmcore_kernel::run(setup, Stacked::new(name, realtime, lower, ByPolicy), sink)
+}
+
+/// Real-time and deadline tasks are above.
+struct ByPolicy;
+
+impl<L: Scheduler> Membership<Realtime, L> for ByPolicy {
+    fn level_of(&mut self, core: &Core<'_>, task: TaskId, _parent: Option<TaskId>) -> Level {
+        if core.task(task).policy().is_realtime() { Level::Upper } else { Level::Lower }
+    }
+
+    fn level_after_change(&mut self, core: &Core<'_>, task: TaskId, _level: Level) -> Level {
+        <Self as Membership<Realtime, L>>::level_of(self, core, task, None)
+    }
+
+    fn goes_first(&mut self, core: &mut Core<'_>, realtime: &mut Realtime, _lower: &L, cpu: CpuId) -> Level {
+        realtime.servers[cpu.index()].charge(core, cpu);
+        realtime.pull(core, cpu);
+        let server = &realtime.servers[cpu.index()];
+        let earliest_ns = realtime.earliest_ns(cpu).unwrap_or(u64::MAX);
+        if server.is_queued() && server.deadline_ns() < earliest_ns { Level::Lower } else { Level::Upper }
+    }
+
+    fn lower_event(
+        &mut self,
+        core: &mut Core<'_>,
+        realtime: &mut Realtime,
+        lower: &L,
+        (cpu, event): (CpuId, LowerEvent),
+    ) {
+        let server = &mut realtime.servers[cpu.index()];
+        match event {
+            LowerEvent::Queued if lower.runnable_on(cpu) == 1 => server.start(core, cpu),
+            LowerEvent::Queued => {}
+            LowerEvent::Runs => server.switch(core, cpu, Passes::Lower),
+            LowerEvent::Stops => server.charge(core, cpu),
+            // A balancer of the class below may have brought the first task.
+            LowerEvent::Tick => {
+                server.charge(core, cpu);
+                if !server.is_active() && lower.runnable_on(cpu) > 0 {
+                    server.start(core, cpu);
+                }
+            }
+            LowerEvent::NothingPicked => server.stop(core),
+        }
+    }
+}
+
+impl Realtime {
+    /// The server's timer has run out: it goes before what runs, or has nothing to do.
+    pub(super) fn server_timer(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        if !self.servers[cpu.index()].timer(core, cpu) {
+            return;
+        }
+        let earlier = self.running(core, cpu).is_none_or(|curr| {
+            let state = &self.tasks[curr.index()];
+            state.reservation().is_none() || self.servers[cpu.index()].deadline_ns() < state.entity.deadline_ns
+        });
+        if earlier {
+            core.resched_full(cpu);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Real-time and deadline tasks above policies, against calculations by hand (`docs/spec/linux-rt.md`).
+
+use warmcore_kernel::{Setup, SetupError};
+use warmcore_trace::MigrationKind;
+use warmcore_workload::{Policy, Reservation, Step, TimerId, TimerMode};
+
+use crate::support::*;
+
+/// Those below: two fair classes, one of another kernel, one without groups, a sched_ext program.
+const BELOW: [&str; 5] = ["eevdf", "cfs", "ule", "rr", "scx-native"];
+
+fn fifo(priority: u8) -> Policy {
+    Policy::Fifo { priority }
+}
+
+fn deadline(runtime_ms: u64, deadline_ms: u64, period_ms: u64) -> Policy {
+    let [runtime_ns, deadline_ns, period_ns] = [runtime_ms, deadline_ms, period_ms].map(|ms| ms * MS);
+    Policy::Deadline(Reservation { runtime_ns, deadline_ns, period_ns })
+}
+
+/// Milliseconds of CPU time between two times in ms.
+fn used_ms(run: &Run, task: &str, from_ms: u64, to_ms: u64) -> f64 {
+    run.cpu_time_between(task, from_ms * MS, to_ms * MS) as f64 / MS as f64
+}
+
+/// When a task ended, in ms.
+fn ended_ms(run: &Run, task: &str) -> f64 {
+    run.outcome.tasks[run.id(task).index()].exited_ns.expect("it ends") as f64 / MS as f64
+}
+
+/// By hand: the server waits until its 50 ms are all that is left of the second, runs them, and from then on runs 50 ms of each second. It
+/// ends with the tick after that, and pays for what it had too much.
+#[test]
+fn beside_a_real_time_hog_the_class_below_has_a_twentieth_of_the_cpu_in_one_piece() {
+    for scheduler in BELOW {
+        let mut scene = Scene::lasting(5 * S);
+        scene.task("hog", spin()).policy = fifo(50);
+        scene.task("fair", spin());
+        let run = scene.run("1s1n1l1c1t", scheduler);
+        assert_near(scheduler, used_ms(&run, "fair", 0, 5_000), 250.0, 0.04);
+        let stays: Vec<Stay> = run.stays("fair").into_iter().filter(|stay| stay.length_ns() > MS).collect();
+        assert_eq!(stays.len(), 5, "{scheduler}: {stays:?}");
+        for (second, stay) in stays.iter().enumerate() {
+            let from_ms = stay.start_ns / MS;
+            let due_ms = 950 + 1_000 * second as u64;
+            assert!(from_ms.abs_diff(due_ms) <= 6, "{scheduler}: {from_ms} ms instead of {due_ms}");
+        }
+    }
+}
+
+#[test]
+fn with_a_second_cpu_the_class_below_is_on_the_other() {
+    for scheduler in ["eevdf", "cfs", "cache-aware", "rr"] {
+        let mut scene = Scene::lasting(2 * S);
+        scene.task("hog", spin()).policy = fifo(50);
+        scene.task("fair", spin());
+        let run = scene.run("1s1n1l2c1t", scheduler);
+        assert!(used_ms(&run, "hog", 0, 2_000) > 1_990.0, "{scheduler}");
+        assert!(used_ms(&run, "fair", 100, 2_000) > 1_880.0, "{scheduler}: {}", used_ms(&run, "fair", 100, 2_000));
+    }
+}
+
+/// By hand: where fair tasks get 50 ms in each second by themselves, the server has nothing to do, and the real-time task waits for nobody.
+#[test]
+fn a_server_that_is_not_needed_does_not_run() {
+    let mut scene = Scene::lasting(5 * S);
+    scene.task("periodic", forever([run_for(80 * MS), sleep(20 * MS)])).policy = fifo(50);
+    scene.task("fair", spin());
+    let run = scene.run("1s1n1l1c1t", "eevdf");
+    let stays = run.stays("periodic");
+    assert!(stays.len() >= 48 && stays[..48].iter().all(|stay| stay.length_ns() >= 79 * MS), "{stays:?}");
+    assert_near("a fifth", used_ms(&run, "fair", 0, 5_000), 1_000.0, 0.02);
+}
+
+#[test]
+fn two_round_robin_tasks_take_turns_of_100_ms_and_two_of_fifo_none() {
+    for (policy, turns) in [(Policy::RoundRobin { priority: 5 }, 10), (fifo(5), 1)] {
+        let mut scene = Scene::lasting(1_990 * MS);
+        for name in ["a", "b"] {
+            scene.task(name, spin()).policy = policy;
+        }
+        let run = scene.run("1s1n1l1c1t", "eevdf");
+        let stays = run.stays("a");
+        assert_eq!(stays.len(), turns, "{policy:?}: {stays:?}");
+        if turns > 1 {
+            // The first turn ends with the 25th tick, which comes up to a tick early.
+            assert!(stays[1..9].iter().all(|stay| stay.length_ns().abs_diff(100 * MS) < 10 * US), "{stays:?}");
+        }
+    }
+}
+
+#[test]
+fn a_higher_priority_preempts_at_once_and_an_equal_or_lower_one_waits() {
+    for (priority, waits) in [(51, false), (50, true), (49, true)] {
+        let mut scene = Scene::new();
+        scene.task("runs", once([run_for(30 * MS)])).policy = fifo(50);
+        scene.task("wakes", once([sleep(10 * MS), run_for(MS)])).policy = fifo(priority);
+        let run = scene.run("1s1n1l1c1t", "eevdf");
+        let ended = ended_ms(&run, "wakes");
+        // Both are created before the first runs; who is lower or later sleeps only when that is done.
+        assert_eq!(ended > 29.0, waits, "{priority}: {ended} ms");
+    }
+}
+
+/// By hand: the first CPU's task cannot move, the second one's is lower; so who wakes on the first is run on the second.
+#[test]
+fn who_cannot_run_at_once_goes_where_a_lower_priority_runs() {
+    let mut scene = Scene::lasting(200 * MS);
+    let task = scene.task("high", spin());
+    (task.policy, task.affinity) = (fifo(90), on_cpu(0));
+    let task = scene.task("low", spin());
+    (task.policy, task.affinity) = (fifo(10), on_cpu(1));
+    scene.task("middle", forever([run_for(2 * MS), sleep(3 * MS)])).policy = fifo(50);
+    let run = scene.run("1s1n1l2c1t", "eevdf");
+    let stays = run.stays("middle");
+    assert!(stays.len() > 30 && stays.iter().all(|stay| stay.cpu == 1), "{stays:?}");
+    assert!(stays.iter().all(|stay| stay.length_ns() < 3 * MS), "nobody preempts it: {stays:?}");
+}
+
+/// By hand: three equal tasks on two CPUs; one of the CPUs loses its task at 50 ms and asks for the one that waits on the other.
+#[test]
+fn a_cpu_that_runs_out_of_real_time_tasks_gets_one_that_waits_elsewhere() {
+    let mut scene = Scene::new();
+    scene.task("short", once([run_for(50 * MS)])).policy = fifo(50);
+    scene.task("long", once([run_for(200 * MS)])).policy = fifo(50);
+    scene.task("waits", once([run_for(100 * MS)])).policy = fifo(40);
+    let run = scene.run("1s1n1l2c1t", "eevdf");
+    let ended = ended_ms(&run, "waits");
+    assert!((150.0..151.0).contains(&ended), "{ended} ms");
+}
+
+/// By hand: 10 ms of each 100 however greedy it is, so ten periods end after 910 ms.
+#[test]
+fn a_greedy_deadline_task_has_its_reservation_and_no_more() {
+    for scheduler in BELOW {
+        let mut scene = Scene::lasting(3 * S);
+        scene.task("greedy", spin()).policy = deadline(10, 100, 100);
+        scene.task("fair", spin());
+        let run = scene.run("1s1n1l1c1t", scheduler);
+        assert_near(scheduler, used_ms(&run, "greedy", 0, 3_000), 300.0, 0.02);
+        assert_near(scheduler, used_ms(&run, "fair", 0, 3_000), 2_700.0, 0.02);
+        let stays = run.stays("greedy");
+        assert_eq!(stays.len(), 30, "{scheduler}");
+        assert!(stays.iter().all(|stay| stay.length_ns().abs_diff(10 * MS) < 100 * US), "{scheduler}: {stays:?}");
+    }
+}
+
+/// By hand: 30 ms each, due at 100, 60 and 80 ms: the two earliest begin, and when they end at 30 ms the third begins, on either CPU.
+#[test]
+fn of_three_deadline_tasks_on_two_cpus_the_two_earliest_run() {
+    let mut scene = Scene::new();
+    for (name, due_ms) in [("late", 100), ("early", 60), ("middle", 80)] {
+        scene.task(name, once([run_for(30 * MS)])).policy = deadline(35, due_ms, 100);
+    }
+    let run = scene.run("1s1n1l2c1t", "eevdf");
+    for (name, ends_ms) in [("early", 30), ("middle", 30), ("late", 60)] {
+        let ended = ended_ms(&run, name);
+        assert!((ended - f64::from(ends_ms)).abs() < 1.5, "{name}: {ended} ms");
+    }
+    assert!(run.moves().iter().all(|step| step.kind == MigrationKind::Balance), "{:?}", run.moves());
+}
+
+/// By hand: 4 ms every 20 ms with a reservation of 5 in 20: it is never throttled, and no fair or real-time task delays it.
+#[test]
+fn a_periodic_deadline_task_within_its_reservation_never_waits() {
+    for scheduler in BELOW {
+        let mut scene = Scene::lasting(2 * S);
+        scene.workload.timers.push("tick".into());
+        let timer = Step::Timer { timer: TimerId(0), period_ns: 20 * MS, mode: TimerMode::Absolute };
+        scene.task("periodic", forever([run_for(4 * MS), timer])).policy = deadline(5, 20, 20);
+        scene.task("hog", spin()).policy = fifo(99);
+        scene.task("fair", spin()).instances = 3;
+        let run = scene.run("1s1n1l1c1t", scheduler);
+        let stays = run.stays("periodic");
+        assert!(stays.len() >= 99, "{scheduler}: {}", stays.len());
+        assert!(stays[1..99].iter().all(|stay| stay.length_ns().abs_diff(4 * MS) < 100 * US), "{scheduler}: {stays:?}");
+    }
+}
+
+#[test]
+fn a_task_that_changes_between_all_classes_is_never_lost() {
+    for scheduler in BELOW {
+        let mut scene = Scene::new();
+        let program = [
+            run_for(5 * MS),
+            Step::SetPolicy(fifo(10)),
+            run_for(5 * MS),
+            Step::SetPolicy(deadline(5, 20, 20)),
+            run_for(8 * MS),
+            Step::SetPolicy(Policy::RoundRobin { priority: 20 }),
+            run_for(5 * MS),
+            sleep(MS),
+            Step::SetPolicy(Policy::Normal),
+            run_for(5 * MS),
+        ];
+        scene.task("changes", once(program)).instances = 4;
+        scene.task("stays", times(50, [run_for(MS), sleep(200 * US)])).instances = 3;
+        let run = scene.run("1s1n1l2c1t", scheduler);
+        assert_eq!(run.outcome.end, warmcore_trace::End::AllExited, "{scheduler}");
+    }
+}
+
+/// By hand: nine of ten CPUs' tenths fit into 0.95 of one CPU, ten do not; bound ones are refused whatever they reserve.
+#[test]
+fn more_deadline_bandwidth_than_there_is_and_bound_deadline_tasks_are_refused() {
+    let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
+    let two = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
+    let mut scene = Scene::new();
+    let task = scene.task("tenth", once([run_for(MS)]));
+    (task.policy, task.instances) = (deadline(10, 100, 100), 9);
+    assert!(Setup::new(&machine, &scene.workload, 1).is_ok());
+    scene.workload.tasks[0].instances = 10;
+    let refused = Setup::new(&machine, &scene.workload, 1).err().expect("ten tenths are too many");
+    assert!(matches!(refused, SetupError::DeadlineBandwidth { .. }), "{refused}");
+    assert!(refused.to_string().contains("reserve 1.000 CPUs together, and 0.950 can be"), "{refused}");
+    assert!(Setup::new(&two, &scene.workload, 1).is_ok());
+    scene.workload.tasks[0].affinity = on_cpu(1);
+    let refused = Setup::new(&two, &scene.workload, 1).err().expect("bound");
+    assert!(refused.to_string().contains("task `tenth` is of SCHED_DEADLINE and bound"), "{refused}");
+}
