@@ -54,6 +54,19 @@ pub enum NativeError {
         /// Why.
         source: Errno,
     },
+    /// The kernel refuses a real-time or deadline policy.
+    #[error(
+        "task \"{task}\" cannot be {policy}: {source}; EPERM needs root or CAP_SYS_NICE (and, for SCHED_DEADLINE, a task that may use every \
+         CPU), EBUSY means that the kernel has no such bandwidth left"
+    )]
+    Policy {
+        /// The task.
+        task: String,
+        /// The kernel's name of the policy.
+        policy: &'static str,
+        /// Why.
+        source: Errno,
+    },
     /// A system call failed that never should.
     #[error("task \"{task}\": {call} failed: {source}")]
     Call {

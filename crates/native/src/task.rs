@@ -244,7 +244,7 @@ impl<'a> Thread<'a> {
         }
         let attributes = Attributes { policy: task.policy, nice: task.nice, slice_ns: task.slice_ns.unwrap_or(0) };
         if attributes != self.attributes {
-            self.set_attributes(attributes);
+            self.set_attributes(attributes)?;
         }
         if let Some(group) = task.group {
             self.join(group);
@@ -362,10 +362,10 @@ impl<'a> Thread<'a> {
             }
             Step::Yield => sched_yield(),
             Step::SetAffinity(affinity) => self.set_affinity(affinity)?,
-            Step::SetNice(nice) => self.set_attributes(Attributes { nice: *nice, ..self.attributes }),
-            Step::SetPolicy(policy) => self.set_attributes(Attributes { policy: *policy, ..self.attributes }),
+            Step::SetNice(nice) => self.set_attributes(Attributes { nice: *nice, ..self.attributes })?,
+            Step::SetPolicy(policy) => self.set_attributes(Attributes { policy: *policy, ..self.attributes })?,
             Step::SetSlice { slice_ns } => {
-                self.set_attributes(Attributes { slice_ns: *slice_ns, ..self.attributes });
+                self.set_attributes(Attributes { slice_ns: *slice_ns, ..self.attributes })?;
             }
             Step::SetGroup(group) => self.join(*group),
             Step::Memory { bytes, region_bytes } => self.touch(*bytes, *region_bytes)?,
@@ -484,9 +484,15 @@ impl<'a> Thread<'a> {
     }
 
     /// Changes policy, nice value and slice. What the kernel refuses stays as it was: a warning.
-    fn set_attributes(&mut self, attributes: Attributes) {
+    /// What the kernel refuses of fair attributes is a warning; a run without its real-time tasks would be another one.
+    fn set_attributes(&mut self, attributes: Attributes) -> Result<(), Left> {
         match sys::set_attributes(attributes) {
             Ok(()) => self.attributes = attributes,
+            Err(source) if attributes.policy.is_realtime() => {
+                let task = self.shared.workload.tasks[self.template.index()].name.clone();
+                let policy = attributes.policy.name();
+                return Err(Left::Failed(NativeError::Policy { task, policy, source }));
+            }
             Err(Errno::PERM | Errno::ACCESS) => {
                 let what = format!("nice {} and policy {:?}", attributes.nice, attributes.policy);
                 self.shared.warn(&what, "not permitted, so the task keeps what it had; see CAP_SYS_NICE");
@@ -495,6 +501,7 @@ impl<'a> Thread<'a> {
                 self.shared.warn("sched_setattr", &format!("it failed ({error}), so the task keeps what it had"));
             }
         }
+        Ok(())
     }
 
     fn failed(&self, failed: Failed) -> Left {

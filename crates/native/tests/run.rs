@@ -369,6 +369,17 @@ fn scheduling_properties_are_taken_or_warned_of() {
 }
 
 #[test]
+fn a_real_time_task_is_one_or_the_run_says_what_it_needs() {
+    let text = r#"{ "tasks": { "t": { "policy": "SCHED_FIFO", "priority": 1, "loop": 1, "run": 100 } } }"#;
+    match run(&from_rtapp("real-time", text, &Default::default()).unwrap(), &quick()) {
+        Ok(outcome) => assert!(all_completed(&outcome) && outcome.warnings.is_empty()),
+        Err(error) => {
+            assert!(error.to_string().contains("cannot be SCHED_FIFO") && error.to_string().contains("CAP_SYS_NICE"))
+        }
+    }
+}
+
+#[test]
 fn tasks_start_at_their_time_and_private_timers_do_not_mix() {
     let outcome = file(
         r#""early": { "instance": 2, "loop": 3, "run": 1, "timer": { "ref": "unique", "period": 2000 } },

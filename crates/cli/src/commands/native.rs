@@ -97,6 +97,8 @@ fn failure(error: NativeError) -> Failure {
         NativeError::Check(_) | NativeError::Command(_) => Failure::usage("warmcore::workload", error),
         NativeError::NoCpus { .. } => Failure::unable("warmcore::native", error)
             .help("this computer does not have the CPUs that the workload asks for; change its affinities"),
+        NativeError::Policy { .. } => Failure::unable("warmcore::native", error)
+            .help("run it as root, or simulate it (warmcore sim) or boot a guest for it (--on vm)"),
         NativeError::Heap { .. }
         | NativeError::Thread { .. }
         | NativeError::Channel { .. }
