@@ -14,6 +14,7 @@ await page.goto(`file://${file}`);
 await page.waitForSelector('html[data-ready]', { timeout: 120_000 });
 const wall = Date.now() - begin;
 const figures = await page.evaluate(async () => {
+  document.querySelectorAll('details.closed').forEach((details) => (details.open = true));
   const view = document.querySelector('.view[data-view="timeline"]');
   view.scrollIntoView();
   const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
