@@ -416,6 +416,11 @@ impl<'a> Core<'a> {
         timer
     }
 
+    /// Cancels a timer. False if it has run out or was cancelled before.
+    pub fn cancel_timer(&mut self, timer: TimerId) -> bool {
+        self.timers.take(timer).is_some()
+    }
+
     /// For a composite scheduler, before it calls one of its two: which of them is at work from now on. What that one starts
     /// (timers, stoppers, kicks) comes back with [`Core::addressee`].
     #[inline]

@@ -8,7 +8,7 @@
 //!
 //! Differs from the kernel: there is one server for everything below, as where a sched_ext program has all tasks or there is none.
 
-use warmcore_kernel::{Core, TimerId};
+use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 use warmcore_workload::Reservation;
 
@@ -193,7 +193,7 @@ impl Server {
 
     fn cancel_timer(&mut self, core: &mut Core<'_>) {
         if let Some(timer) = self.entity.timer.take() {
-            let _: bool = core.cancel_timer(timer as TimerId);
+            let _: bool = core.cancel_timer(timer);
         }
     }
 }
