@@ -96,6 +96,15 @@ impl Visitors {
     }
 }
 
+/// How far the wakeups that follow an exit have come for one thread.
+#[derive(Clone, Copy, Default)]
+struct Following {
+    /// Which of them is next, counted from 1; 0 if no exit is left to follow.
+    next: u32,
+    /// Another task has exited meanwhile.
+    again: bool,
+}
+
 /// What becomes of kernel threads in a run.
 pub(crate) struct BackgroundState<'a> {
     background: &'a Background,
@@ -104,6 +113,9 @@ pub(crate) struct BackgroundState<'a> {
     wakeups: Vec<u64>,
     /// By CPU: threads whose timers have run out and wait for the CPU to be busy.
     deferred: Vec<Vec<u32>>,
+    following: Vec<Following>,
+    /// The first of each of the background's threads that are woken after exits, and whether it is one for each CPU.
+    after_exit: Vec<(u32, bool)>,
     pub interrupts: Interrupts<'a>,
 }
 
@@ -117,6 +129,8 @@ impl<'a> BackgroundState<'a> {
             streams: (0..visitors.len()).map(stream).collect(),
             wakeups: vec![0; visitors.len()],
             deferred: vec![Vec::new(); cpus],
+            following: vec![Following::default(); visitors.len()],
+            after_exit: after_exit(machine.background(), visitors),
             interrupts: Interrupts::of(machine, seed),
         }
     }
@@ -125,16 +139,19 @@ impl<'a> BackgroundState<'a> {
         &self.background.threads[self.visitors[index].thread as usize]
     }
 
-    /// From one wakeup of a thread to the next.
-    fn draw_interval_ns(&mut self, index: usize) -> u64 {
-        let wakes = &self.thread(index).wakes;
-        interval_ns(&mut self.streams[index], wakes)
+    /// From one wakeup of a thread to the next, if there is one.
+    fn draw_interval_ns(&mut self, index: usize) -> Option<u64> {
+        let thread = self.thread(index);
+        match &thread.wakes {
+            Wakes::Intervals(values) if thread.after_exit => self.following[index].next_ns(values),
+            wakes => Some(interval_ns(&mut self.streams[index], wakes)),
+        }
     }
 
-    /// From the beginning of the run to the first wakeup.
-    fn draw_first_ns(&mut self, index: usize) -> u64 {
-        let wakes = &self.thread(index).wakes;
-        first_ns(&mut self.streams[index], wakes)
+    /// From the beginning of the run to the first wakeup, if it waits for no exit.
+    fn draw_first_ns(&mut self, index: usize) -> Option<u64> {
+        let thread = self.thread(index);
+        (!thread.after_exit).then(|| first_ns(&mut self.streams[index], &thread.wakes))
     }
 
     fn draw_run_ns(&mut self, index: usize) -> u64 {
@@ -156,6 +173,29 @@ impl<'a> BackgroundState<'a> {
         };
         let threads = self.background.threads.iter().enumerate().map(outcome);
         threads.chain(self.interrupts.outcome()).collect()
+    }
+}
+
+/// The first of each of the background's threads that are woken after exits, and whether it is one for each CPU.
+fn after_exit(background: &Background, visitors: &[Visitor]) -> Vec<(u32, bool)> {
+    let numbered = background.threads.iter().enumerate().filter(|(_, thread)| thread.after_exit);
+    numbered
+        .filter_map(|(number, thread)| {
+            let first = visitors.iter().position(|visitor| visitor.thread as usize == number)?;
+            Some((first as u32, thread.place == ThreadPlace::EachCpu))
+        })
+        .collect()
+}
+
+impl Following {
+    /// From a wakeup to the one after it.
+    fn next_ns(&mut self, intervals: &[u64]) -> Option<u64> {
+        if let Some(&interval_ns) = intervals.get(self.next as usize) {
+            self.next += 1;
+            return Some(interval_ns);
+        }
+        self.next = 0;
+        std::mem::take(&mut self.again).then(|| self.next_ns(intervals)).flatten()
     }
 }
 
@@ -320,8 +360,25 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.core.pages_of_new_task(task);
             self.core.this_cpu = visitor.cpu;
             self.scheduler.task_fork(&mut self.core, task, None);
-            let delay_ns = self.background.draw_first_ns(index);
-            self.arm_background(index, delay_ns);
+            if let Some(delay_ns) = self.background.draw_first_ns(index) {
+                self.arm_background(index, delay_ns);
+            }
+        }
+    }
+
+    /// A task of the workload has exited on a CPU: wakes what the kernel does about that later.
+    #[inline]
+    pub(crate) fn background_follows_exit(&mut self, cpu: CpuId) {
+        for kind in 0..self.background.after_exit.len() {
+            let (first, each) = self.background.after_exit[kind];
+            let index = first as usize + if each { cpu.index() } else { 0 };
+            match self.background.following[index].next {
+                0 => {
+                    let delay_ns = self.background.draw_interval_ns(index);
+                    delay_ns.into_iter().for_each(|delay_ns| self.arm_background(index, delay_ns));
+                }
+                _ => self.background.following[index].again = true,
+            }
         }
     }
 
@@ -401,7 +458,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             }
             _ => self.core.tasks[index].remaining_ns += run_ns,
         }
-        self.arm_background(index, interval_ns);
+        if let Some(interval_ns) = interval_ns {
+            self.arm_background(index, interval_ns);
+        }
     }
 
     /// A kernel thread has done what there was to do.

@@ -235,6 +235,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.sample_task(cpu, task);
         }
         self.core.emit(EventKind::Exit { task });
+        self.background_follows_exit(cpu);
         self.alive -= 1;
         self.live -= 1;
         let now_ns = self.core.now_ns;

@@ -18,6 +18,7 @@ fn thread(place: ThreadPlace) -> KernelThread {
         place,
         nice: 0,
         wakes: Wakes::Intervals(vec![10 * MS]),
+        after_exit: false,
         at_tick: false,
         deferrable: false,
         run_ns: vec![50 * US],
@@ -184,6 +185,37 @@ fn random_wakeups_have_the_mean_that_they_say() {
     let (outcome, _) = run_on(&machine(vec![random]), &idle, 1);
     // 2000 on average, with a standard deviation of 45: five of them.
     assert!(outcome.background[0].wakeups.abs_diff(2000) < 225, "{}", outcome.background[0].wakeups);
+}
+
+/// Tasks that run for so many milliseconds each, and then exit.
+fn exiting_after(times_ms: &[u64]) -> Workload {
+    let mut workload = Workload::empty("scene");
+    let process = workload.add_process("process");
+    for &ms in times_ms {
+        let program = workload.add_program(ProgramBuilder::new().step(Step::Run { work_ns: ms * MS }).finish());
+        workload.add_task(Task::new("task", process, program));
+    }
+    workload
+}
+
+#[test]
+fn a_thread_that_follows_exits_wakes_at_its_intervals_after_each_and_once_more_for_those_in_the_meantime() {
+    let follows = |place| KernelThread {
+        after_exit: true,
+        wakes: Wakes::Intervals(vec![4 * MS, 8 * MS, 8 * MS]),
+        ..thread(place)
+    };
+    let wakeups = |place, times_ms: &[u64]| {
+        let (outcome, _) = run_on(&machine(vec![follows(place)]), &exiting_after(times_ms), 1);
+        outcome.background[0].wakeups
+    };
+    assert_eq!(wakeups(ThreadPlace::AnyCpu, &[200]), 0, "the exit that ends the run is followed by nothing");
+    assert_eq!(wakeups(ThreadPlace::AnyCpu, &[10, 200]), 3);
+    assert_eq!(wakeups(ThreadPlace::AnyCpu, &[10, 60, 200]), 6);
+    assert_eq!(wakeups(ThreadPlace::AnyCpu, &[10, 12, 14, 200]), 6, "two in the meantime are one");
+    assert_eq!(wakeups(ThreadPlace::EachCpu, &[10, 12, 14, 200]), 9, "each on a CPU of its own");
+    // The run ends between the second and the third.
+    assert_eq!(wakeups(ThreadPlace::AnyCpu, &[10, 25]), 2);
 }
 
 #[test]

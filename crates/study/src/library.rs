@@ -34,6 +34,7 @@ pub static STUDIES: &[Packaged] = studies![
     "answers/cores-of-one-socket",
     "answers/cpu-quota",
     "answers/database-preemption",
+    "answers/fork-turns",
     "answers/genoa-both-sockets",
     "answers/group-shares",
     "answers/hackbench-one-pair",

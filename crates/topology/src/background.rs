@@ -49,6 +49,9 @@ pub struct KernelThread {
     pub nice: i8,
     /// When it is woken.
     pub wakes: Wakes,
+    /// Woken because a task of the workload exited, instead of for ever: its intervals follow each other in their order, the first of them from the
+    /// exit. One of each CPU is woken by exits there. An exit in the meantime has them follow once more.
+    pub after_exit: bool,
     /// Woken at a tick, as by a timer that counts jiffies; otherwise at any time.
     pub at_tick: bool,
     /// Its timer does not bring a CPU out of idle (`TIMER_DEFERRABLE`): it waits for the first tick of a busy CPU.
@@ -213,6 +216,11 @@ impl KernelThread {
         check_name(&self.name, 15)?;
         if !(-20..=19).contains(&self.nice) {
             return Err(format!("nice {} is not -20 to 19", self.nice));
+        }
+        if self.after_exit && !matches!(self.wakes, Wakes::Intervals(_)) {
+            return Err(
+                "`after_exit` needs `interval_us`: the times from an exit to a wakeup, and on to the next".to_owned()
+            );
         }
         check_load(&self.place, &self.wakes, &self.run_ns)
     }

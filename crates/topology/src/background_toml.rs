@@ -42,6 +42,8 @@ struct RawThread {
     interval_us: Option<Vec<f64>>,
     rate_per_s: Option<f64>,
     #[serde(default)]
+    after_exit: bool,
+    #[serde(default)]
     at_tick: bool,
     #[serde(default)]
     deferrable: bool,
@@ -110,8 +112,9 @@ impl RawThread {
         let wakes = wakes(self.interval_us.as_deref(), self.rate_per_s).map_err(fail)?;
         let run_ns = times("run_us", &self.run_us).map_err(fail)?;
         explained(self.origin.as_ref()).map_err(fail)?;
-        let Self { name, nice, at_tick, deferrable, origin, .. } = self;
-        Ok(KernelThread { name, place, nice, wakes, at_tick, deferrable, run_ns, origin: origin.unwrap_or_else(given) })
+        let Self { name, nice, after_exit, at_tick, deferrable, origin, .. } = self;
+        let origin = origin.unwrap_or_else(given);
+        Ok(KernelThread { name, place, nice, wakes, after_exit, at_tick, deferrable, run_ns, origin })
     }
 }
 
@@ -193,6 +196,9 @@ fn thread_table(thread: &KernelThread) -> String {
         let _ = writeln!(text, "nice = {}", thread.nice);
     }
     text.push_str(&wakes_line(&thread.wakes));
+    if thread.after_exit {
+        text.push_str("after_exit = true\n");
+    }
     if thread.at_tick {
         text.push_str("at_tick = true\n");
     }
@@ -259,6 +265,13 @@ on = "0-1"
 nice = -20
 rate_per_s = 7.3
 run_us = [25]
+
+[[thread]]
+name = "rcu_preempt"
+on = "each-cpu"
+interval_us = [4000, 8000]
+after_exit = true
+run_us = [9]
 
 [[interrupt]]
 name = "virtio1-req.0"
@@ -338,6 +351,10 @@ origin = "measured: by hand"
             refusal("rate_per_s = 7.3", "rate_per_s = -1").contains("`kworker/u`: `rate_per_s = -1` is not above 0")
         );
         assert!(refusal("rate_per_s = 7.3", "").contains("give one of `interval_us` and `rate_per_s`"));
+        assert!(
+            refusal("rate_per_s = 7.3", "rate_per_s = 7.3\nafter_exit = true")
+                .contains("`after_exit` needs `interval_us`")
+        );
         assert!(refusal("nice = -20", "nice = -21").contains("nice -21 is not -20 to 19"));
         assert!(refusal("on = \"0-1\"", "on = \"each\"").contains("neither \"each-cpu\", \"any\" nor a list"));
         assert!(refusal("run_us = [25]", "runs_us = [25]").contains("runs_us"));
@@ -350,7 +367,7 @@ origin = "measured: by hand"
     fn interrupts_that_cannot_be_are_refused_with_the_line_and_their_name() {
         let error = refusal("run_us = [4.5]", "run_us = []");
         assert!(
-            error.contains("line 22") && error.contains("interrupt `virtio1-req.0`: its list of runs is empty"),
+            error.contains("line 29") && error.contains("interrupt `virtio1-req.0`: its list of runs is empty"),
             "{error}"
         );
         assert!(

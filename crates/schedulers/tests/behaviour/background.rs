@@ -17,6 +17,7 @@ fn thread(place: ThreadPlace) -> KernelThread {
         place,
         nice: 0,
         wakes: Wakes::Intervals(vec![10 * MS]),
+        after_exit: false,
         at_tick: false,
         deferrable: false,
         run_ns: vec![50 * US],
