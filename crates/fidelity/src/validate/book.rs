@@ -42,6 +42,9 @@ use warmcore_places::vm::layout::as_guest;
 /// Version of the format.
 pub const SCHEMA: &str = "warmcore-book-1";
 
+/// The background of simulated runs whose file names none: the agent of guests has a main thread for each program.
+const USUAL: &str = "launchers";
+
 /// Why an experiment cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BookError {
@@ -340,12 +343,15 @@ impl BookExperiment {
             return Err("it has no [[check]] or no scheduler".into());
         }
         let machine = as_guest(&warmcore_topology::resolve(&document.machine).map_err(|error| error.to_string())?);
-        let background = Background::named(document.background.as_deref().unwrap_or(NO_BACKGROUND));
-        let background = background.map_err(|error| format!("`background`: {error}"))?;
-        let simulated = machine.clone().with_background(background).map_err(|error| error.to_string())?;
         let workload = workload(&document.workload, document.duration_ms)?;
         let spec = |text: &String| SchedulerSpec::parse(text).map_err(|error| error.to_string());
         let schedulers: Vec<SchedulerSpec> = document.schedulers.iter().map(spec).collect::<Result<_, _>>()?;
+        // Programs in a guest have main threads. What is kept of runs under sched_ext programs was simulated without them.
+        let programs = schedulers.iter().any(|scheduler| scheduler.program().is_some());
+        let usual = if programs { NO_BACKGROUND } else { USUAL };
+        let background = Background::named(document.background.as_deref().unwrap_or(usual));
+        let background = background.map_err(|error| format!("`background`: {error}"))?;
+        let simulated = machine.clone().with_background(background).map_err(|error| error.to_string())?;
         let actions = document.actions(&workload, &schedulers)?;
         let from_ns = document.from_ms * 1_000_000;
         let tasks = f64::from(workload.tasks.iter().map(|task| task.instances).sum::<u32>());
