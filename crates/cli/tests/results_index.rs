@@ -63,7 +63,7 @@ fn complaints(text: &str, present: &BTreeSet<String>) -> Vec<String> {
                 wrong.push(format!("`{}` has no {what}", claim.claim));
             }
         }
-        let hexadecimal = |word: &str| word.len() == 7 && word.chars().all(|c| c.is_ascii_hexdigit());
+        let hexadecimal = |word: &str| (7..=40).contains(&word.len()) && word.chars().all(|c| c.is_ascii_hexdigit());
         if !claim.commit.split(|c: char| !c.is_ascii_alphanumeric()).any(hexadecimal) {
             wrong.push(format!("`{}` names no commit", claim.claim));
         }
