@@ -24,7 +24,7 @@ const CELL: f64 = 16.0;
 
 /// Where the box of an LLC or of a node lies.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Area {
     x: f64,
     y: f64,
     width: f64,
@@ -55,7 +55,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
         csv.row(&cells);
     }
     let compact = machine.cpu_count() > MOST_CELLS;
-    let mut boxes = vec![Place::default(); machine.llc_count()];
+    let mut boxes = vec![Area::default(); machine.llc_count()];
     let mut y = TOP;
     for socket in machine.sockets() {
         let nodes = machine.nodes_of_socket(socket).iter().filter(|node| !machine.cpus_of_node(**node).is_empty());
@@ -76,9 +76,9 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
             for line in llcs.chunks(per_line) {
                 let mut tallest = 0.0_f64;
                 for (column, llc) in line.iter().enumerate() {
-                    let at = Place { x: 58.0 + width * column as f64, y, width: width - 6.0, height: 0.0 };
+                    let at = Area { x: 58.0 + width * column as f64, y, width: width - 6.0, height: 0.0 };
                     let height = draw_llc(&mut svg, scene, machine, *llc, (at, compact), &busy);
-                    boxes[llc.index()] = Place { height, ..at };
+                    boxes[llc.index()] = Area { height, ..at };
                     tallest = tallest.max(height);
                 }
                 y += tallest + if compact { 6.0 } else { 10.0 };
@@ -119,15 +119,15 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
 }
 
 /// A place whose filled part is a share of it: from the bottom, or from the left.
-fn meter(svg: &mut Svg, at: Place, (share, upright): (f64, bool), attributes: &str, hover: &str) {
+fn meter(svg: &mut Svg, at: Area, (share, upright): (f64, bool), attributes: &str, hover: &str) {
     svg.rect(at.x, at.y, at.width, at.height, "empty", "");
     let geometry = [("x", at.x), ("y", at.y), ("width", at.width), ("height", at.height)];
     let whole: String =
         geometry.iter().map(|(name, value)| format!(r#" data-{name}="{}""#, coordinate(*value))).collect();
     let filled = if upright {
-        Place { y: at.y + at.height * (1.0 - share), height: at.height * share, ..at }
+        Area { y: at.y + at.height * (1.0 - share), height: at.height * share, ..at }
     } else {
-        Place { width: at.width * share, ..at }
+        Area { width: at.width * share, ..at }
     };
     svg.rect_with(filled.x, filled.y, filled.width, filled.height, &format!("{attributes}{whole}"), hover);
 }
@@ -138,10 +138,10 @@ fn draw_llc(
     scene: &Scene,
     machine: &Machine,
     llc: LlcId,
-    (at, compact): (Place, bool),
+    (at, compact): (Area, bool),
     busy: &dyn Fn(CpuId) -> f64,
 ) -> f64 {
-    let Place { x, y, width, .. } = at;
+    let Area { x, y, width, .. } = at;
     let colour = colour_of(machine, llc);
     let cpus: Vec<CpuId> = machine.cpus_of_llc(llc).iter().collect();
     if compact {
@@ -151,7 +151,7 @@ fn draw_llc(
         let hover = format!("{llc} ({} CPUs): busy {} %", cpus.len(), three_digits(share * 100.0));
         svg.rect(x, y, width, 26.0, "box", "");
         svg.text(x + 4.0, y + 11.0, Anchor::Start, "s", &llc.to_string());
-        let bar = Place { x: x + 4.0, y: y + 15.0, width: width - 8.0, height: 8.0 };
+        let bar = Area { x: x + 4.0, y: y + 15.0, width: width - 8.0, height: 8.0 };
         meter(svg, bar, (share, false), &attributes, &hover);
         return 26.0;
     }
@@ -175,7 +175,7 @@ fn draw_llc(
             let share = busy(cpu);
             let attributes = format!(r#"fill="{colour}" class="cpu" data-cpus="{}""#, cpu.0);
             let hover = format!("{cpu} ({core}, {llc}): busy {} %", three_digits(share * 100.0));
-            let at = Place { x: left + part * thread as f64, y: top, width: part - 0.6, height: CELL };
+            let at = Area { x: left + part * thread as f64, y: top, width: part - 0.6, height: CELL };
             meter(svg, at, (share, true), &attributes, &hover);
         }
     }
@@ -259,7 +259,7 @@ fn sources(svg: &mut Svg, scene: &Scene, machine: &Machine, llc: LlcId, (x, y, w
 }
 
 /// Edges between the boxes of LLCs for the migrations in both directions; on machines of many LLCs those between two nodes are one.
-fn edges(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Place]) {
+fn edges(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Area]) {
     let llcs = machine.llc_count();
     let bundled = llcs > MOST_UNBUNDLED;
     let end = |llc: usize, other: usize| -> Vec<usize> {
