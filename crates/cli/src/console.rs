@@ -220,6 +220,11 @@ impl Console {
         table.lay_out(self.out_is_terminal, self.color, self.columns)
     }
 
+    /// The same without lines, as a part of other words.
+    pub fn plain_table(&self, table: &Table) -> String {
+        table.lay_out(false, false, self.columns)
+    }
+
     /// A comparison for standard output; what schedulers decided is told in detail only.
     pub fn comparison(&self, document: &ComparisonDocument) -> String {
         let columns = self.columns.map_or(SENTENCE_COLUMNS, |columns| columns.clamp(20, SENTENCE_COLUMNS));

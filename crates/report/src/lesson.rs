@@ -83,7 +83,7 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
     let title = format!("{} tasks on {}: who runs, and why", first.tasks.len(), cpus_in_words(machine));
     let mut body = format!("<h1>{}</h1>\n<p>{}</p>\n", escape(&title), words_of_charts(first, machine));
     let sheet = Sheet::new(run.scenes.len(), first.tasks.len(), run.scenes.iter().map(|scene| scene.end_ns).max());
-    let _ = writeln!(body, "<div class=\"{}\">", if sheet.columns > 1 { "two" } else { "one" });
+    let _ = writeln!(body, "<div class=\"{}\">", if sheet.columns > 1 { "two" } else { "whole" });
     for (index, scene) in run.scenes.iter().enumerate() {
         let spec = &run.disk.experiment.schedulers[index];
         let machine = &run.disk.experiment.machine_of(index).value;
@@ -301,10 +301,8 @@ fn longest_wait(scene: &Scene) -> String {
     let longest =
         slices.filter_map(|slice| Some((slice.run_delay_ns?, slice.task))).max_by_key(|(delay_ns, _)| *delay_ns);
     longest.map_or_else(
-        || "No task waited for a CPU.".to_owned(),
-        |(delay_ns, task)| {
-            format!("Longest wait for a CPU: {}, of {}.", duration(delay_ns as f64), scene.task_name(task))
-        },
+        || "No task waited for a CPU".to_owned(),
+        |(delay_ns, task)| format!("Longest wait: {} ({})", duration(delay_ns as f64), scene.task_name(task)),
     )
 }
 

@@ -28,10 +28,11 @@ pub(crate) fn cpu_order(machine: &Machine) -> Vec<CpuId> {
 #[must_use]
 pub fn groups(tasks: &[TaskInfo]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
+    let only = tasks.windows(2).all(|pair| pair[0].application == pair[1].application);
     let mut index = std::collections::BTreeMap::new();
     for (task, info) in tasks.iter().enumerate() {
         let position = *index.entry((info.application, info.role.as_str())).or_insert_with(|| {
-            rows.push(Row { label: group_label(info), tasks: Vec::new(), group: rows.len() });
+            rows.push(Row { label: group_label(info, only), tasks: Vec::new(), group: rows.len() });
             rows.len() - 1
         });
         rows[position].tasks.push(task);
@@ -43,9 +44,11 @@ pub fn groups(tasks: &[TaskInfo]) -> Vec<Row> {
     rows
 }
 
-fn group_label(info: &TaskInfo) -> String {
+/// The application and the role; the role alone where it is the `only` application.
+fn group_label(info: &TaskInfo, only: bool) -> String {
     match (info.application_name.as_str(), info.role.as_str()) {
         ("", role) => role.to_owned(),
+        (_, role) if only && !role.is_empty() => role.to_owned(),
         (application, role) if role.is_empty() || role == application => application.to_owned(),
         (application, role) => format!("{application}/{role}"),
     }
@@ -114,6 +117,8 @@ mod tests {
         assert_eq!(labels(1), ["a0/r ×5 … a1/r ×5"]);
         assert_eq!(groups_at_most(&tasks, 2).len(), 2, "groups even where every task could have a row");
         assert_eq!(groups_at_most(&tasks, 1)[0].tasks.len(), 10);
+        let alone: Vec<TaskInfo> = (0..3).map(|id| task(id, 0, "r")).collect();
+        assert_eq!(groups(&alone)[0].label, "r ×3", "the only application needs no name");
         let all: usize = rows(&tasks, 1).iter().map(|row| row.tasks.len()).sum();
         assert_eq!(all, 10, "no task is left out");
     }

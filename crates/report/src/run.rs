@@ -125,6 +125,12 @@ impl Run {
         Self { representative: representative(&disk), notes: disk.faults.clone(), scenes: Vec::new(), disk }
     }
 
+    /// Whether it is a recording of something that ran: one trial, with nothing to compare it with.
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.disk.experiment.place.kind().name == "recorded"
+    }
+
     /// Writes the trial of a scheduler as a Perfetto trace, streamed from its stored events or from simulating it once more.
     ///
     /// # Errors

@@ -71,11 +71,14 @@ pub fn headline(run: &Run) -> String {
         let told = |name: &str| Some(self::value(run, name, base?.measures.get(name)?)).filter(|text| text != "-");
         let mut parts = vec![format!("{title} {value}")];
         parts.extend(told("wakeup_p99_ns").map(|value| format!("p99 wakeup latency {value}")));
-        parts.extend(told("busy_share").map(|value| format!("CPUs busy {value}")));
-        if run.disk.experiment.place.kind().name == "recorded" {
+        let busy = base.and_then(|base| base.measures.get("busy_share")?.summary.median);
+        parts.extend(busy.map(|share| format!("CPUs busy {} %", three_digits(share * 100.0))));
+        let mut of = base_label;
+        if run.is_recording() {
+            of = &run.disk.record.workload.source;
             parts.rotate_left(1);
         }
-        return format!("{base_label}: {}", parts.join(", "));
+        return format!("{of}: {}", parts.join(", "));
     }
     let mut parts: Vec<(f64, String)> = Vec::new();
     for scheduler in others {

@@ -223,6 +223,7 @@ export class Timeline implements Host {
     this.legend.dataset.said = said;
     this.legend.hidden = entries.length === 0;
     this.legend.open = entries.length <= OPEN_LEGEND;
+    this.legend.classList.toggle('short', this.legend.open);
     const list = element('div', 'legend');
     list.append(
       ...entries.map(([colour, text]) => {
@@ -240,7 +241,8 @@ export class Timeline implements Host {
   private drawFolds(): void {
     const groups = new Set(this.state.scenes.flatMap((scene) => scene.header.groups));
     const several = [...groups].filter((name) => / ×\d+$/.test(name));
-    this.folds.hidden = this.rowsBy !== 'task' || several.length === 0;
+    const few = this.state.scenes.every((scene) => scene.tasks <= FEW_TASKS);
+    this.folds.hidden = this.rowsBy !== 'task' || several.length === 0 || few;
     if (this.folds.hidden) return;
     const pressed = several.map((name) => this.state.unfolded.has(name)).join();
     if (this.folds.dataset.state === pressed) return;

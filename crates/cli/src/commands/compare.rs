@@ -90,10 +90,8 @@ pub fn conclude(
         Some(kept) if kept.asked() == asked => Some(kept),
         _ => Some(ask_sensitivity(arguments, experiment, (finished, &document), &asked, signals, console)?),
     };
-    if let Some(directory) = directory {
-        if let Some(found) = &document.sensitivity {
-            directory.write(SENSITIVITY, pretty(found).as_bytes()).map_err(|error| session_failure(error.into()))?;
-        }
+    if let (Some(directory), Some(found)) = (directory, &document.sensitivity) {
+        directory.write(SENSITIVITY, pretty(found).as_bytes()).map_err(|error| session_failure(error.into()))?;
     }
     done.keep(Some((&document, &warmcore_report::verdict::plain(&document)))).map_err(session_failure)?;
     Ok(document)

@@ -191,16 +191,16 @@ pub fn list(console: &Console) -> Result<(), Failure> {
         for flag in generator.flags {
             table.row([format!("  {}", flag.flag), flag.help.to_owned()]);
         }
-        text.push_str(&format!("{}  {}\n\n", table.aligned(), generator.notes));
+        text.push_str(&format!("{}  {}\n\n", console.plain_table(&table), generator.notes));
     }
     text.push_str("Workloads with names of their own, for published experiments (`warmcore workload show NAME`):\n");
     let mut table = Table::new(["  name", "what it is"]);
     for entry in named {
         table.row([format!("  {}", entry.name), entry.summary.to_owned()]);
     }
-    text.push_str(&format!("{}\n", table.aligned()));
+    text.push_str(&format!("{}\n", console.plain_table(&table)));
     text.push_str("Any number of them, and files in rt-app's format, run side by side when joined by +.\n");
-    Ok(console.out(&text)?)
+    Ok(console.out_words(&text)?)
 }
 
 /// `-f, --fds COUNT`.

@@ -115,7 +115,8 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
     }
     let text = |value: f64| signed(split, value);
     let most = drawn.iter().flat_map(|(_, lines)| lines.iter().map(|line| line.1.abs())).fold(0.0, f64::max);
-    let scale = Scale::linear(-most, most, frame.left + 70.0, frame.right - if frame.is_narrow() { 70.0 } else { 0.0 });
+    let scale =
+        Scale::linear(-most, most, frame.left + 70.0, frame.right - if frame.is_narrow() { 116.0 } else { 0.0 });
     let height = drawn.iter().map(|(_, lines)| 34.0 + bar_height * lines.len() as f64).sum::<f64>() + 34.0;
     let mut svg = Svg::new(wide, height);
     let mut csv = Csv::new(&["scheduler", "cause", "meaning", "difference_to_baseline", "share_of_gap"]);
@@ -238,12 +239,12 @@ const PARTS: [(&str, &str, &str, From); 21] = [
     ("smt", "sharing the core with a sibling", "smt", From::Cause("smt")),
     ("l2", "L2 hits", "l2", From::Cause("l2")),
     ("llc", "LLC hits", "llc", From::Cause("llc")),
-    ("other_llc", "lines from another LLC", "other_llc", From::Cause("other_llc")),
-    ("other_socket", "lines from another socket", "other_socket", From::Cause("other_socket")),
+    ("other_llc", "cache lines from another LLC", "other_llc", From::Cause("other_llc")),
+    ("other_socket", "cache lines from another socket", "other_socket", From::Cause("other_socket")),
     ("dram_local", "memory of the own node", "dram_local", From::Cause("dram_local")),
     ("dram_remote", "memory of other nodes", "dram_remote", From::Cause("dram_remote")),
     ("bandwidth", "memory under load", "bandwidth", From::Cause("bandwidth")),
-    ("hot_lines", "contended lines", "hot_lines", From::Cause("hot_lines")),
+    ("hot_lines", "contended cache lines", "hot_lines", From::Cause("hot_lines")),
     ("page_walks", "walking page tables", "page_walks", From::Cause("page_walks")),
     ("spinning", "waiting actively", "spinning", From::Cause("spinning")),
     ("syscall", "system calls", "syscalls", From::Cause("syscalls")),

@@ -237,7 +237,9 @@ fn numbers(text: &str) -> Vec<((String, String), f64)> {
 /// How gains change with a number in the workload's text, where at least three workloads on a machine differ in one number only.
 fn responses(gains: &[Gained], baseline: &str, wide: f64) -> Vec<Figure> {
     const LEAST: usize = 3;
-    let mut families: BTreeMap<(&str, (String, String)), Vec<(f64, &Gained)>> = BTreeMap::new();
+    /// The machine, and the text before and after the number.
+    type Family<'a> = (&'a str, (String, String));
+    let mut families: BTreeMap<Family<'_>, Vec<(f64, &Gained)>> = BTreeMap::new();
     for one in gains.iter().filter(|one| one.gain.is_some_and(|gain| gain > 0.0 && gain.is_finite())) {
         for (around, number) in numbers(&one.case) {
             families.entry((one.place.as_str(), around)).or_default().push((number, one));

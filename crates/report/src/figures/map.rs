@@ -19,6 +19,8 @@ const MOST_COLOURS: usize = 24;
 const MOST_UNBUNDLED: usize = 8;
 /// Share of the thickest edge below which an edge is not drawn.
 const LEAST_EDGE: f64 = 0.05;
+/// Edges that are drawn: the thickest.
+const MOST_EDGES: usize = 12;
 /// Height of a CPU's cell.
 const CELL: f64 = 16.0;
 
@@ -81,7 +83,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
                     boxes[llc.index()] = Area { height, ..at };
                     tallest = tallest.max(height);
                 }
-                y += tallest + if compact { 6.0 } else { 10.0 };
+                y += tallest + if compact { 9.0 } else { 14.0 };
             }
         }
         svg.rect(8.0, start, PANEL - 16.0, y - start, "frame", "");
@@ -89,28 +91,26 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
     }
     edges(&mut svg, scene, machine, &boxes);
     svg.height = y;
-    if !compact && SOURCES.iter().any(|(name, ..)| machine.llcs().any(|llc| counted(scene, machine, llc, name) > 0)) {
-        for (position, (_, class, words)) in SOURCES.iter().enumerate() {
-            let (x, y) = (14.0, svg.height + 8.0 + position as f64 * 15.0);
-            svg.rect(x, y - 8.0, 10.0, 10.0, class, "");
-            svg.text(x + 16.0, y, Anchor::Start, "s", &format!("cache lines from {words}"));
-        }
-        svg.height += 15.0 * SOURCES.len() as f64 + 4.0;
+    let fetched = |name: &str| machine.llcs().any(|llc| counted(scene, machine, llc, name) > 0);
+    for (_, class, words) in SOURCES.iter().filter(|(name, ..)| !compact && fetched(name)) {
+        svg.height += 15.0;
+        svg.rect(14.0, svg.height - 8.0, 10.0, 10.0, class, "");
+        svg.text(30.0, svg.height, Anchor::Start, "s", &format!("cache lines from {words}"));
     }
+    svg.height += 4.0;
     if machine.llc_count() > 1 {
         residents(&mut svg, scene, machine);
     }
-    let filled =
-        if compact { "an LLC's bar: of its CPUs' time" } else { "a CPU's cell, SMT siblings touching: of its time" };
-    let colours = if machine.llc_count() <= MOST_COLOURS { "LLC" } else { "NUMA node" };
+    let (place, colours) = (
+        if compact { "an LLC's bar" } else { "a CPU's cell" },
+        if machine.llc_count() <= MOST_COLOURS { "LLC" } else { "NUMA node" },
+    );
     Figure {
         id: format!("machine-{index}-{}", file_name(&scene.scheduler)),
         title: format!("{} under {}", machine.name(), scene.scheduler),
         caption: format!(
-            "Each {colours} has a colour. The filled part of {filled} with a task. Below: on which {colours} the tasks of each group ran, \
-             in parts of their run time. Edges are migrations between LLCs, the thicker the more; those with less than {} % of the \
-             thickest are left out. Bars beside an LLC's name, where the memory was modelled: where the cache lines came from that its \
-             cores fetched, as long as the LLC that fetched most.",
+            "Filled of {place}: share of time with a task. Edges: migrations between LLCs, the {MOST_EDGES} thickest from {} % of the \
+             thickest on. Bars, in the colours of the {colours}s: where the tasks of each group ran, in parts of their run time.",
             three_digits(LEAST_EDGE * 100.0)
         ),
         svg,
@@ -278,25 +278,32 @@ fn edges(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Area]) {
     }
     let most = moved.values().copied().max().unwrap_or(1) as f64;
     let mut drawn: Vec<_> = moved.into_iter().filter(|(_, count)| *count as f64 >= LEAST_EDGE * most).collect();
-    drawn.sort_by_key(|(_, count)| *count);
-    let middle = |of: &[usize]| {
-        let (x, y) = of.iter().fold((0.0, 0.0), |(x, y), llc| {
-            let b = boxes[*llc];
-            (x + b.x + b.width / 2.0, y + b.y + b.height / 2.0)
-        });
-        (x / of.len() as f64, y / of.len() as f64)
+    drawn.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    drawn.truncate(MOST_EDGES);
+    let around = |of: &[usize]| {
+        let all = of.iter().map(|llc| boxes[*llc]);
+        all.reduce(|a, b| {
+            let (x, y) = (a.x.min(b.x), a.y.min(b.y));
+            let (right, bottom) = ((a.x + a.width).max(b.x + b.width), (a.y + a.height).max(b.y + b.height));
+            Area { x, y, width: right - x, height: bottom - y }
+        })
     };
     let named = |of: &[usize]| match of {
         [llc] => format!("llc{llc}"),
         llcs => format!("node {}", machine.node_of_llc(LlcId(llcs[0] as u32)).0),
     };
     let numbers = |of: &[usize]| of.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-    for ((a, b), count_of) in drawn {
-        let (from, to) = (middle(&a), middle(&b));
+    for ((a, b), count_of) in drawn.into_iter().rev() {
+        let (Some(from), Some(to)) = (around(&a), around(&b)) else { continue };
         let width = 1.0 + 6.0 * count_of as f64 / most;
-        // Ends a little apart, so that edges between boxes in one row do not lie on top of each other.
-        let lift = 3.0 + (b[0] - a[0]) as f64 % 5.0 * 3.0;
-        let points = [from, ((from.0 + to.0) / 2.0, (from.1 + to.1) / 2.0 + lift), to];
+        let middle = |of: Area| of.x + of.width / 2.0;
+        // Below the boxes, which stay readable: an arc within a row, or from the lower edge of one to the upper edge of another.
+        let points = if to.y > from.y + 1.0 {
+            vec![(middle(from), from.y + from.height), (middle(to), to.y)]
+        } else {
+            let (start, end) = (from.y + from.height, to.y + to.height);
+            vec![(middle(from), start), ((middle(from) + middle(to)) / 2.0, start.max(end) + 8.0), (middle(to), end)]
+        };
         let (name_a, name_b) = (named(&a), named(&b));
         let hover = format!("{name_a} and {name_b}: {} migrations", count(count_of as f64));
         let class = width.round() as u32;

@@ -250,10 +250,10 @@ pub fn thread_cpu(
     svg.text(left + width / 2.0, TOP + body + 18.0, Anchor::Middle, "m", &cpus);
     colour_bar(
         &mut svg,
-        (left, TOP + body + 34.0),
+        (left.min(70.0), TOP + body + 34.0),
         "0 %",
         &format!("{} %", three_digits(most * 100.0)),
-        "share of the row's run time",
+        "of the row's run time",
     );
     Figure {
         id: format!("thread-cpu-{index}-{}", file_name(&scene.scheduler)),

@@ -205,13 +205,19 @@ fn timeline(out: &mut String, index: usize, run: &Run) {
     if run.scenes.is_empty() {
         return;
     }
-    let trial = run.scenes[0].trial;
+    let (trial, seed) = (run.scenes[0].trial, run.scenes[0].seed);
+    let which = if run.is_recording() {
+        String::new()
+    } else {
+        format!(
+            "<p class=\"note\">Trial {trial} (seed {seed}) under every scheduler: the trial closest to all medians.</p>\n"
+        )
+    };
     let _ = writeln!(
         out,
-        "<section id=\"timeline-{index}\">\n<h2>Timeline</h2>\n<p class=\"note\">Trial {trial} (seed {}) under every scheduler: the \
-         trial closest to all medians.</p>\n<div class=\"view\" data-view=\"timeline\" data-run=\"{index}\"><noscript><p class=\"note\">The \
-         interactive timeline needs a script; <code>warmcore report RUN --svg DIR</code> draws still ones.</p></noscript></div>",
-        run.scenes[0].seed
+        "<section id=\"timeline-{index}\">\n<h2>Timeline</h2>\n{which}<div class=\"view\" data-view=\"timeline\" data-run=\"{index}\">\
+         <noscript><p class=\"note\">The interactive timeline needs a script; <code>warmcore report RUN --svg DIR</code> draws still \
+         ones.</p></noscript></div>"
     );
     let large = run.scenes.iter().any(|scene| scene.record.slices.is_none());
     if large {

@@ -77,27 +77,39 @@ impl Line {
     }
 }
 
+/// The value of a column, and how it is shown; of a line, with the CPU time of all lines.
+type Cell = fn(&Line, f64) -> (f64, String);
+
 fn table(out: &mut String, (title, kind): (&str, &str), lines: &[Line], most: usize) {
     let whole = lines.iter().map(|line| line.run_ns).sum::<u64>().max(1) as f64;
+    let columns: [(&str, Cell); 7] = [
+        ("CPU time", |line, _| (line.run_ns as f64, duration(line.run_ns as f64))),
+        ("share", |line, whole| {
+            let share = line.run_ns as f64 / whole;
+            (share, format!("{} %", three_digits(share * 100.0)))
+        }),
+        ("wakeups", |line, _| (line.wakeups as f64, count(line.wakeups as f64))),
+        ("mean wakeup latency", |line, _| {
+            let mean = line.waited_ns as f64 / line.wakeups.max(1) as f64;
+            (mean, duration(mean))
+        }),
+        ("longest", |line, _| (line.longest_ns as f64, duration(line.longest_ns as f64))),
+        ("migrations", |line, _| (line.migrations as f64, count(line.migrations as f64))),
+        ("between LLCs", |line, _| (line.between_llcs as f64, count(line.between_llcs as f64))),
+    ];
+    // What is 0 throughout is left out.
+    let columns: Vec<&(&str, Cell)> =
+        columns.iter().filter(|(_, cell)| lines.iter().any(|line| cell(line, whole).0 > 0.0)).collect();
+    let headings: String = columns.iter().map(|(name, _)| format!("<th class=\"n\">{name}</th>")).collect();
     let _ = write!(
         out,
         "<div><h2 class=\"title\">{title}</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\
-         <table class=\"sortable measures\"><thead><tr><th>{kind}</th><th class=\"n\">CPU time</th><th class=\"n\">share</th>\
-         <th class=\"n\">wakeups</th><th class=\"n\">mean latency</th><th class=\"n\">longest</th><th class=\"n\">migrations</th>\
-         <th class=\"n\">between LLCs</th></tr></thead><tbody>"
+         <table class=\"sortable measures\"><thead><tr><th>{kind}</th>{headings}</tr></thead><tbody>"
     );
     for line in lines.iter().take(most) {
-        let mean = line.waited_ns as f64 / line.wakeups.max(1) as f64;
         let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&line.name));
-        for (value, shown) in [
-            (line.run_ns as f64, duration(line.run_ns as f64)),
-            (line.run_ns as f64, format!("{} %", three_digits(line.run_ns as f64 / whole * 100.0))),
-            (line.wakeups as f64, count(line.wakeups as f64)),
-            (mean, duration(mean)),
-            (line.longest_ns as f64, duration(line.longest_ns as f64)),
-            (line.migrations as f64, count(line.migrations as f64)),
-            (line.between_llcs as f64, count(line.between_llcs as f64)),
-        ] {
+        for (_, cell) in &columns {
+            let (value, shown) = cell(line, whole);
             let _ = write!(out, "<td class=\"n\" data-value=\"{value}\">{shown}</td>");
         }
         out.push_str("</tr>");

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use warmcore_lab::advice::Advice;
 use warmcore_lab::time_split::Gap;
-use warmcore_lab::verdict::{Finding, decimal, trials_in_words};
+use warmcore_lab::verdict::{Finding, MeasureResult, decimal, trials_in_words};
 use warmcore_topology::Basis;
 
 use super::sections::{definition, number};
@@ -30,6 +30,7 @@ pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run) {
     );
     match &document.advice {
         Some(advice) => advised(out, run, advice),
+        None if run.is_recording() => {}
         None => _ = writeln!(out, "<p class=\"answer\">{}</p>", escape(&document.verdict.sentence)),
     }
     let said = |condition: &&String| document.advice.as_ref().is_some_and(|advice| advice.says(condition));
@@ -75,7 +76,10 @@ pub(super) fn why(run: &Run) -> Option<&str> {
 /// What to know before this is trusted: the main thing beside the answer, the others folded.
 fn limits(out: &mut String, run: &Run) {
     let place = run.disk.experiment.place.kind();
-    let mut limits: Vec<String> = run.notes.iter().chain(&run.disk.comparison.warnings).cloned().collect();
+    // Of a recording there is one trial, and no more are wanted.
+    let few = |warning: &&String| run.is_recording() && warning.contains("gives no intervals");
+    let warnings = run.disk.comparison.warnings.iter().filter(|warning| !few(warning));
+    let mut limits: Vec<String> = run.notes.iter().chain(warnings).cloned().collect();
     let warned = !limits.is_empty();
     if !place.unmeasured.is_empty() {
         limits.push(format!("Not measured here: {}", place.unmeasured));
@@ -104,6 +108,10 @@ fn limits(out: &mut String, run: &Run) {
     out.push_str("</div>\n");
 }
 
+fn has_median(result: &MeasureResult) -> bool {
+    result.summary.median.is_some()
+}
+
 fn verdict_table(out: &mut String, index: usize, run: &Run) {
     let document = &run.disk.comparison;
     let compared = document.schedulers.len() > 1;
@@ -117,6 +125,11 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
         .chain(PLACEMENTS)
         .chain((!compared).then_some(("busy_share", "CPUs busy")))
         .filter(|(name, _)| *name != document.primary && measure(run, name).is_some())
+        // A column without any value says nothing where nothing is compared.
+        .filter(|(name, _)| {
+            let mut results = document.schedulers.iter().filter_map(|scheduler| scheduler.measures.get(*name));
+            compared || results.any(has_median)
+        })
         .collect();
     let judgement = if compared { "<th class=\"n\">ratio [95 %]</th><th>verdict</th>" } else { "" };
     let _ = write!(
