@@ -97,7 +97,7 @@ fn another_result_of_the_kernel_makes_another_chapter_and_another_summary() {
     let after = read();
     for part in [
         "**What is seen.** ",
-        "slice_mean_ns under eevdf: error 69",
+        "slice_mean_ns under eevdf: error 70",
         "**Why, as far as known.** The boots.",
         "**What would settle it.** Other boots.",
         "**Data.** ",

@@ -129,7 +129,7 @@ trials = 2
 seed = 7
 max_time = "1s"
 warm_up = "1ms"
-observe = [{ kind = "virtual_llcs", cores = "4" }]
+observe = [{ virtual_llcs = { cores = "4" } }]
 [[vary]]
 name = "n"
 values = [1, 2]
