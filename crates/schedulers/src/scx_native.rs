@@ -95,7 +95,7 @@ impl<P: Operations> Membership<Fair<Eevdf>, Ext<P>> for Ejection {
 /// Runs a program, beside the fair class, to the end of a setup, also if it ends before; the ejection says whether it did.
 ///
 /// # Errors
-/// Those of [`run`].
+/// Those of [`warmcore_kernel::run`].
 pub fn run_ext<'a, P: Operations + 'a>(
     ext: Ext<P>,
     setup: &'a Setup<'a>,
@@ -166,7 +166,7 @@ pub fn bytecode_trial<'a>(
 /// Runs a program. A run that it did not schedule to the end is none of it.
 ///
 /// # Errors
-/// Those of [`run`], and [`SimulationError::Ejected`].
+/// Those of [`warmcore_kernel::run`], and [`SimulationError::Ejected`].
 pub fn trial<'a, P: Operations + 'a>(
     program: P,
     setup: &'a Setup<'a>,
