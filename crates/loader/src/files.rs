@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
+use warmcore_scx::bytecode::Object;
 use warmcore_topology::{CacheKind, Machine, format_cpu_list, write_sysfs_tree};
 
 use crate::kernel::TargetKernel;
@@ -136,6 +137,17 @@ fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io::Result<()
     write("proc/sys/kernel/osrelease", &format!("{}\n", kernel.release))?;
     write("proc/mounts", "tracefs /sys/kernel/tracing tracefs rw 0 0\n")?;
     write(&format!("boot/config-{}", kernel.release), &kernel.configuration)
+}
+
+/// What a file of `/sys/kernel/sched_ext` says while a scheduler is attached; `None` for a file that says the same without one.
+pub(crate) fn sched_ext_text(path: &str, object: &Object) -> Option<String> {
+    Some(match path.strip_prefix("/sys/kernel/sched_ext/")? {
+        "state" => "enabled\n".into(),
+        "enable_seq" => "1\n".into(),
+        "switch_all" => format!("{}\n", u8::from(!object.is_partial())),
+        "root/ops" => format!("{}\n", object.name()),
+        _ => return None,
+    })
 }
 
 /// `/proc/stat` by how long each CPU has been busy and idle, in ns: its lines of CPU time, in hundredths of a second.

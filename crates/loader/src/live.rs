@@ -7,9 +7,10 @@
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warmcore_scx::bytecode::{Host, Moment, UserSpace};
+use warmcore_scx::bytecode::{Host, Moment, Object, UserSpace};
 
 use crate::capture::{Capture, CaptureRequest, LoaderError};
 use crate::output::Output;
@@ -25,8 +26,8 @@ const LOOK: Duration = Duration::from_micros(20);
 /// A loader that has attached its scheduler and waits to go on. It ends with this.
 pub struct Live {
     server: Server,
-    /// The call that attached, until it is answered.
-    attaching: Option<Call>,
+    /// The call that attached, until it is answered, and what it attached.
+    attaching: Option<(Call, Arc<Object>)>,
 }
 
 /// A scheduler with the loader that belongs to it.
@@ -51,7 +52,7 @@ pub fn start(request: &CaptureRequest<'_>, seal: impl FnOnce() -> io::Result<()>
     match stopped {
         Stopped::Attached(call, capture) => {
             let output = Rc::clone(&server.output);
-            let loader = Live { server, attaching: Some(call) };
+            let loader = Live { server, attaching: Some((call, Arc::clone(&capture.object))) };
             Ok(Attached { capture: *capture, host, loader, output })
         }
         other => Err(server.refuse(request, &other)),
@@ -60,8 +61,8 @@ pub fn start(request: &CaptureRequest<'_>, seal: impl FnOnce() -> io::Result<()>
 
 impl UserSpace for Live {
     fn go_on(&mut self, host: &mut Host, moment: &Moment) -> Result<Option<u64>, String> {
-        if let Some(call) = self.attaching.take() {
-            self.server.answer_attached(&call);
+        if let Some((call, object)) = self.attaching.take() {
+            self.server.answer_attached(&call, object);
         }
         self.server.advance(moment);
         let until = Instant::now() + PATIENCE;

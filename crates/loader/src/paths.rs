@@ -6,6 +6,8 @@ use std::io::{self, Seek as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
+use warmcore_scx::bytecode::Object;
+
 use crate::process::{Call, Process};
 
 /// Calls with a path that are looked at.
@@ -61,6 +63,8 @@ pub struct Files<'a> {
     pub are_mounted: bool,
     /// Of each CPU how long it has been busy and idle, in ns.
     pub cpu_times: &'a [(u64, u64)],
+    /// The scheduler that is attached.
+    pub attached: Option<&'a Object>,
 }
 
 /// Whether a file of the simulated machine stands for a path.
@@ -110,14 +114,21 @@ pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bo
         );
         return Ok(true);
     }
-    if path == ACCOUNTS && [libc::SYS_open, libc::SYS_openat].contains(&number) {
-        let mut file = File::from(crate::memory_file(c"stat")?);
-        file.write_all(crate::files::cpu_times_text(files.cpu_times).as_bytes())?;
+    let opens = [libc::SYS_open, libc::SYS_openat].contains(&number);
+    // What changes in a run is told as it is at this moment.
+    let changing = match files.attached {
+        _ if !opens => None,
+        _ if path == ACCOUNTS => Some(crate::files::cpu_times_text(files.cpu_times)),
+        Some(object) => crate::files::sched_ext_text(&path, object),
+        None => None,
+    };
+    if let Some(text) = changing {
+        let mut file = File::from(crate::memory_file(c"told")?);
+        file.write_all(text.as_bytes())?;
         file.rewind()?;
         process.answer_with(call, file.as_fd());
         return Ok(true);
     }
-    let opens = [libc::SYS_open, libc::SYS_openat].contains(&number);
     if !stands_for(&path) || files.are_mounted && opens {
         return Ok(false);
     }

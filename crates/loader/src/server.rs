@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warmcore_bpf::btf::Btf;
-use warmcore_scx::bytecode::{Host, Moment, Need, ObjectError, ProgramId, Programs};
+use warmcore_scx::bytecode::{Host, Moment, Need, Object, ObjectError, ProgramId, Programs};
 use warmcore_topology::{CpuId, Machine};
 
 use crate::capture::{Capture, CaptureRequest, LoaderError, Paths};
@@ -135,6 +135,8 @@ pub(crate) struct Server {
     are_mounted: bool,
     /// Of each CPU how long it has been busy and idle, in ns.
     cpu_times: Vec<(u64, u64)>,
+    /// The scheduler that it has attached.
+    attached: Option<Arc<Object>>,
     /// Whether its clock is a system call by now.
     has_no_clock: bool,
 }
@@ -183,6 +185,7 @@ pub(crate) fn begin(
         root: request.files.to_owned(),
         are_mounted,
         cpu_times: vec![(0, 0); request.machine.cpu_count()],
+        attached: None,
         has_no_clock: false,
     };
     let stopped = server.until_attached(&mut host, request.timeout).map_err(|error| match error {
@@ -307,8 +310,12 @@ impl Server {
             },
             libc::SYS_ioctl => Ok(self.answer_if_ours(call, call.arguments[0] as u32)),
             _ => {
-                let files =
-                    paths::Files { root: &self.root, are_mounted: self.are_mounted, cpu_times: &self.cpu_times };
+                let files = paths::Files {
+                    root: &self.root,
+                    are_mounted: self.are_mounted,
+                    cpu_times: &self.cpu_times,
+                    attached: self.attached.as_deref(),
+                };
                 paths::serve(&self.process, call, &files)
             }
         };
@@ -375,7 +382,8 @@ impl Server {
     }
 
     /// The call that attached is over: it gives a link.
-    pub(crate) fn answer_attached(&mut self, call: &Call) {
+    pub(crate) fn answer_attached(&mut self, call: &Call, object: Arc<Object>) {
+        self.attached = Some(object);
         self.reply(call, Reply::New(Thing::Other, None));
     }
 

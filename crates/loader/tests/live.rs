@@ -141,6 +141,9 @@ fn loader_that_reads_the_accounts() {
         cpus.map(|line| line.split_whitespace().nth(1).unwrap().parse().unwrap()).collect()
     };
     assert_eq!(busy(), [0; 8], "nothing has run yet");
+    let told = |name: &str| std::fs::read_to_string(format!("/sys/kernel/sched_ext/{name}")).unwrap();
+    assert_eq!(["state", "enable_seq", "switch_all"].map(told), ["enabled\n", "1\n", "1\n"]);
+    assert!(told("root/ops").len() > 1, "the scheduler's name");
     std::thread::sleep(300 * MS);
     // 30 hundredths of a second on each, as 12 spinners keep them busy.
     assert!(busy().iter().all(|&busy| (28..=30).contains(&busy)), "{:?}", busy());

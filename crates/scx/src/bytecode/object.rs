@@ -340,6 +340,12 @@ impl Object {
         self.table.name
     }
 
+    /// Whether it wants tasks of `SCHED_EXT` only.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.table.flags.has(OperationFlags::SWITCH_PARTIAL)
+    }
+
     /// What it needs of the kernel, by kind and name: operations and calls.
     pub fn needs(&self) -> impl Iterator<Item = &Need> {
         self.needs.iter()
