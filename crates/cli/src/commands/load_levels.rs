@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -65,6 +65,10 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
         let words = "the load of a workload is found in simulations, and --on names another place";
         return Err(Failure::usage("warmcore::load", words).help("leave out --on, or --load"));
     }
+    let before = match arguments.out.as_deref().filter(|out| out.exists()) {
+        Some(out) => levels_in(out, console.force())?,
+        None => Vec::new(),
+    };
     let first = experiment(&arguments, console)?.experiment;
     let baseline = first.schedulers.get(first.baseline).map(ToString::to_string).unwrap_or_default();
     // All levels are found before the first comparison begins: one that cannot be reached is told at once.
@@ -79,8 +83,9 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
         found.push((level, find(&mut arguments, &scale, (level, &first), &mut known, signals, console)?));
     }
     let kept = arguments.keep != Keep::Nothing;
-    if let Some(out) = arguments.out.as_deref().filter(|out| out.exists()) {
-        clear(out, console.force())?;
+    // Those that were compared before are made anew if that is asked for, whichever levels they were.
+    if console.force() {
+        before.iter().try_for_each(|path| directory::remove(path)).map_err(directory_failure)?;
     }
     let mut planned = Vec::new();
     for (level, loaded) in &found {
@@ -126,24 +131,21 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
     Ok(console.out(&document.levels.iter().map(text).collect::<Vec<_>>().join("\n"))?)
 }
 
-/// Looks whether a directory holds runs of levels and nothing else; those that were compared before are removed, whichever they were, if
-/// they are to be made anew.
-fn clear(out: &Path, force: bool) -> Result<(), Failure> {
+/// Run directories of levels in a directory, which may hold something else only if `force` is given.
+fn levels_in(out: &Path, force: bool) -> Result<Vec<PathBuf>, Failure> {
     let failed = |error| Failure::failed("warmcore::output", format!("{}: {error}", out.display()));
+    let mut levels = Vec::new();
     for entry in fs::read_dir(out).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let is_level = name.starts_with(LEVEL) && RunDirectory::view(&path).is_ok();
-        match (is_level, force) {
-            (true, true) => directory::remove(&path).map_err(directory_failure)?,
-            (false, false) => {
-                return Err(Failure::usage("warmcore::directory", format!("{} holds something else", out.display()))
-                    .help("choose another --out"));
-            }
-            _ => {}
+        if name.starts_with(LEVEL) && RunDirectory::view(&path).is_ok() {
+            levels.push(path);
+        } else if !force {
+            return Err(Failure::usage("warmcore::directory", format!("{} holds something else", out.display()))
+                .help("choose another --out"));
         }
     }
-    Ok(())
+    Ok(levels)
 }
 
 /// The number for a level.
