@@ -28,6 +28,18 @@ fn a_task_is_woken_where_its_waker_runs_if_that_is_no_more_loaded() {
     assert_eq!((llcs(true), llcs(false)), (0, 1));
 }
 
+/// Linux has domains of clusters since 5.16. Ten spinners on two clusters of four cores show it.
+#[test]
+fn there_are_no_domains_of_clusters() {
+    let moves = |scheduler: &str| {
+        let mut scene = Scene::lasting(S);
+        scene.task("spinner", spin()).instances = 10;
+        scene.run("pack:1 l3:1 l2:2 core:4 pu:1", scheduler).moves()
+    };
+    assert_eq!(moves(OLD), moves("cfs:kernel=4.9,sched_cluster=0"));
+    assert_ne!(moves("cfs"), moves("cfs:sched_cluster=0"));
+}
+
 /// 512 spinners set free on CPU 0 of eight dies: most are gone after a fifth of a second, and it never gets even, since dies may
 /// differ by a quarter.
 #[test]

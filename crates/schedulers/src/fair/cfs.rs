@@ -173,6 +173,8 @@ impl Policy for Cfs {
                 imbalance_pct: tunables.imbalance_pct as u32,
                 busy_factor: tunables.busy_factor as u32,
                 groups_from_first_cpu: rules_of_4_9,
+                // Linux has them since 5.16.
+                clusters: !rules_of_4_9,
                 smt_gain: rules_of_4_9.then_some(SMT_GAIN),
                 same_reclaim_distance: rules_of_4_9,
                 ..DomainParameters::default()
