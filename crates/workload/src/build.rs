@@ -160,6 +160,10 @@ pub fn add_warning(warnings: &mut Vec<Warning>, what: String, consequence: Strin
 impl Group {
     /// Weight of a task group that nobody changed: that of one nice-0 task.
     pub(crate) const DEFAULT_SHARES: u32 = 1024;
+    /// The least weight of a task group (`MIN_SHARES`).
+    pub(crate) const LEAST_SHARES: u32 = 2;
+    /// The greatest (`MAX_SHARES`).
+    pub(crate) const MOST_SHARES: u32 = 1 << 18;
 
     /// Whether this entry stands for the root group (a task in no group at all).
     pub fn is_root(&self) -> bool {

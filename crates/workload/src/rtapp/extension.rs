@@ -298,7 +298,9 @@ fn names(node: &Node<'_>, key: &str) -> Read<Vec<String>> {
 fn read_groups(node: &Node<'_>, workload: &mut Workload) -> Read<()> {
     let entries = objects(node, "groups", &["name", "shares", "parent", "cpu_max", "cpu_max_burst"])?;
     for entry in &entries {
-        let shares = entry.get("shares").map_or(Ok(Group::DEFAULT_SHARES), |node| node.u32("a weight"))?;
+        let (least, most) = (Group::LEAST_SHARES.into(), Group::MOST_SHARES.into());
+        let shares = entry.get("shares").map(|node| node.integer("a weight", least, most)).transpose()?;
+        let shares = shares.map_or(Group::DEFAULT_SHARES, |shares| shares as u32);
         workload.groups.push(Group { shares, cpu_max: read_cpu_max(entry)?, ..Group::new(name(entry)?) });
     }
     for (index, entry) in entries.iter().enumerate() {

@@ -281,6 +281,11 @@ fn a_quota_is_read_as_the_kernels_files_hold_it_and_written_so() {
         assert_eq!(from_rtapp("test", &written, &Options::default()).unwrap(), workload, "{written}");
     }
     for (group, problem) in [
+        (
+            r#"{ "name": "/pod", "shares": 0 }"#,
+            "warmcore.groups[0].shares: 0 is out of range; a weight must be 2 to 262144",
+        ),
+        (r#"{ "name": "/pod", "shares": 262145 }"#, "warmcore.groups[0].shares: 262145 is out of range"),
         (r#"{ "name": "/pod", "cpu_max": "0 100000" }"#, "warmcore.groups[0].cpu_max: a quota of 0 us"),
         (
             r#"{ "name": "/pod", "cpu_max_burst": 10 }"#,
