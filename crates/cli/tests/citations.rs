@@ -55,7 +55,7 @@ impl Project {
             if path.starts_with("docs/spec/") {
                 project.sections.insert(path.clone(), headings(&text).filter_map(number).collect());
             }
-            if path == "docs/spec/linux-fair.md" {
+            if path == "crates/schedulers/tests/checklist/README.md" {
                 project.items = items(&text);
             }
         }
@@ -177,7 +177,7 @@ impl Project {
             let digits: String = name.chars().take_while(char::is_ascii_digit).collect();
             if !digits.parse().is_ok_and(|item| self.items.contains(&item)) {
                 found.push(format!(
-                    "is named after item {digits}, which docs/spec/linux-fair.md section 9 does not have"
+                    "is named after item {digits}, which crates/schedulers/tests/checklist/README.md does not have"
                 ));
             }
         }
@@ -254,10 +254,9 @@ fn anchor(heading: &str) -> String {
     kept.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c)).map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
-/// Items of the checklist: lines `30. …` of section 9.
+/// Items of the checklist: lines `30. …`.
 fn items(text: &str) -> BTreeSet<u32> {
-    let section = text.split("\n## ").find(|section| section.starts_with("9 ") || section.starts_with("9. "));
-    section.unwrap_or("").lines().filter_map(|line| line.split_once(". ")?.0.parse().ok()).collect()
+    text.lines().filter_map(|line| line.split_once(". ")?.0.parse().ok()).collect()
 }
 
 /// A link's target relative to the root, or none if it leaves the project.
