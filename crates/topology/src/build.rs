@@ -114,6 +114,7 @@ impl MachineDescription {
             sources: self.sources,
             notes: self.notes,
             background: Background::default(),
+            core_kinds: Vec::new(),
         };
         if self.reclaim_distance.is_none() {
             machine.derive_reclaim_distance();

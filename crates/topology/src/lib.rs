@@ -29,6 +29,8 @@ mod background_toml;
 mod base;
 mod build;
 mod cache_entries;
+mod core_kinds;
+mod core_kinds_toml;
 mod costs;
 mod cpu_list;
 mod cpu_set;
@@ -69,6 +71,7 @@ pub use base::{
     KnownModel, MODELS, MeasuredValue, has_generic_costs, preset_of_model, with_figures_of, with_measured_values,
 };
 pub use build::*;
+pub use core_kinds::{ClockScope, CoreKind, IdleState};
 pub use costs::*;
 pub use cpu_list::*;
 pub use cpu_set::*;

@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Background, Cache, CacheKind, ClusterId, CoreId, Costs, CpuId, CpuSet, LlcId, NodeId, Origin, Performance,
-    Processor, Relation, SocketId,
+    Background, Cache, CacheKind, ClusterId, CoreId, CoreKind, Costs, CpuId, CpuSet, LlcId, NodeId, Origin,
+    Performance, Processor, Relation, SocketId,
 };
 
 /// Where one CPU is.
@@ -66,6 +66,7 @@ pub struct Machine {
     pub(crate) sources: BTreeMap<String, String>,
     pub(crate) notes: Vec<String>,
     pub(crate) background: Background,
+    pub(crate) core_kinds: Vec<CoreKind>,
 }
 
 impl Machine {

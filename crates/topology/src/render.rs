@@ -9,7 +9,9 @@ use crate::build::{PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::template::CacheScope;
 use crate::units::{decimal, format_size_rounded};
-use crate::{Bandwidth, Cache, CpuSet, Inclusion, LlcId, Machine, NodeId, Origin, SocketId, Ways, format_cpu_list};
+use crate::{
+    Bandwidth, Cache, CoreKind, CpuSet, Inclusion, LlcId, Machine, NodeId, Origin, SocketId, Ways, format_cpu_list,
+};
 
 /// Columns of the page.
 const WIDTH: usize = 120;
@@ -359,6 +361,9 @@ fn figures(machine: &Machine, text: &mut String) {
         ("nominal", "nominal_mhz", mhz(frequency.nominal_mhz)),
     ];
     with_origins(machine, "frequency", &values, text);
+    for kind in machine.core_kinds() {
+        core_kind(kind, text);
+    }
 
     let ns = |value: Option<u64>| value.map(|ns| format!("{ns} ns"));
     let bandwidth = |value: Option<Bandwidth>| {
@@ -397,6 +402,42 @@ fn figures(machine: &Machine, text: &mut String) {
         ("exit", "exit_ns", ns(Some(costs.exit_ns))),
     ];
     with_origins(machine, "costs", &values, text);
+}
+
+/// A kind of cores: its frequencies, power and idle states.
+fn core_kind(kind: &CoreKind, text: &mut String) {
+    let cpus = kind
+        .cpus
+        .as_ref()
+        .map_or("all CPUs".to_owned(), |cpus| format!("CPUs {}", crate::format_cpu_list(cpus.iter().copied())));
+    let _ = writeln!(text, "\ncore kind {} ({cpus}; {})", kind.name, kind.origin.short());
+    let (lowest, highest) = (kind.lowest_mhz(), kind.highest_mhz());
+    let count = kind.frequencies_mhz.len();
+    let mut parts = vec![
+        format!("{count} frequencies {lowest} to {highest} MHz"),
+        format!("one per {}", kind.clock.name()),
+        format!("reference {} MHz", kind.reference_mhz),
+        format!("transition {} us", decimal(kind.transition_ns, 3)),
+    ];
+    parts.extend(kind.turbo.iter().map(|(cores, mhz)| format!("up to {cores} active {mhz} MHz")));
+    wrapped(text, "  clock", &parts.join(", "));
+    if kind.has_energy_model() {
+        let power = |mhz| format!("{} mW at {mhz} MHz", decimal(kind.busy_power_uw(mhz), 3));
+        let (low, high) = (power(lowest), power(highest));
+        wrapped(text, "  power", &format!("{low}, {high} ({})", kind.power_origin.short()));
+    }
+    let states: Vec<String> = kind
+        .idle
+        .iter()
+        .map(|state| {
+            let power = state.power_uw.map(|power| format!(", {} mW", decimal(power, 3))).unwrap_or_default();
+            let (exit, residency) = (decimal(state.exit_ns, 3), decimal(state.residency_ns, 3));
+            format!("{} (exit {exit} us, from {residency} us{power})", state.name)
+        })
+        .collect();
+    if !states.is_empty() {
+        wrapped(text, "  idle", &format!("{} ({})", states.join(", "), kind.idle_origin.short()));
+    }
 }
 
 /// Values of a section as (label, key, value). The origin that most have stands in front, others with their value.

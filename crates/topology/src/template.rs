@@ -11,9 +11,9 @@ use crate::cache_entries::cache_entries;
 use crate::fields::{Quantity, each_value};
 use crate::figures::{check_figures, default_costs};
 use crate::{
-    Background, Basis, Cache, CacheDescription, CacheKind, CoreToCoreVariant, CpuDescription, DEFAULT_REMOTE_DISTANCE,
-    DEFAULT_SAME_SOCKET_DISTANCE, Error, Inclusion, LOCAL_DISTANCE, LoadedLatencyCurve, Machine, MachineDescription,
-    NodeDescription, Origin, Performance, Processor, Result, ShortForm, Ways,
+    Background, Basis, Cache, CacheDescription, CacheKind, CoreKind, CoreToCoreVariant, CpuDescription,
+    DEFAULT_REMOTE_DISTANCE, DEFAULT_SAME_SOCKET_DISTANCE, Error, Inclusion, LOCAL_DISTANCE, LoadedLatencyCurve,
+    Machine, MachineDescription, NodeDescription, Origin, Performance, Processor, Result, ShortForm, Ways,
 };
 
 /// A number with its origin.
@@ -157,6 +157,7 @@ pub(crate) struct Template {
     pub(crate) variants: Vec<CoreToCoreVariant>,
     pub(crate) variant: Option<String>,
     pub(crate) background: Option<Background>,
+    pub(crate) core_kinds: Vec<CoreKind>,
 }
 
 impl Template {
@@ -197,6 +198,7 @@ impl Template {
             variants,
             variant: self.variant.or(base.variant),
             background: self.background.or(base.background),
+            core_kinds: if self.core_kinds.is_empty() { base.core_kinds } else { self.core_kinds },
         }
     }
 
@@ -210,6 +212,10 @@ impl Template {
         self.layout_origin = None;
         self.offline.clear();
         self.capacities.clear();
+        // Kinds that list their CPUs say nothing of others.
+        if self.core_kinds.iter().any(|kind| kind.cpus.is_some()) {
+            self.core_kinds.clear();
+        }
         self
     }
 
@@ -247,7 +253,7 @@ impl Template {
         };
         let mut machine = description.build()?;
         adopt_cache_origins(&mut machine, &self.caches);
-        machine.with_background(self.background.unwrap_or_default())
+        machine.with_core_kinds(self.core_kinds)?.with_background(self.background.unwrap_or_default())
     }
 
     /// The online CPUs and the nodes.

@@ -8,14 +8,15 @@ use serde::{Deserialize, Deserializer};
 use toml::Spanned;
 
 use crate::background_toml::RawBackground;
+use crate::core_kinds_toml::RawCoreKind;
 use crate::fields::{Quantity, Unit, VALUE_SECTIONS, known_values};
 use crate::nearest::nearest;
 use crate::template::{CacheScope, CacheTemplate, Distances, Stated, Template};
 use crate::toml_topology::RawTopology;
 use crate::units::{SizeValue, scaled};
 use crate::{
-    Basis, Cache, CacheKind, CoreToCoreVariant, CpuSet, Error, Inclusion, LoadedLatencyCurve, Location, Machine,
-    Origin, PerRelation, Processor, Relation, Result, Vendor, Ways, parse_cpu_list,
+    Basis, Cache, CacheKind, CoreKind, CoreToCoreVariant, CpuSet, Error, Inclusion, LoadedLatencyCurve, Location,
+    Machine, Origin, PerRelation, Processor, Relation, Result, Vendor, Ways, parse_cpu_list,
 };
 
 pub(crate) const FORMAT: &str = "machine TOML";
@@ -64,6 +65,8 @@ struct RawFile {
     #[serde(default)]
     loaded_latency_curve: Vec<Spanned<RawCurve>>,
     background: Option<RawBackground>,
+    #[serde(default)]
+    core_kind: Vec<Spanned<RawCoreKind>>,
 }
 
 #[derive(Deserialize)]
@@ -204,8 +207,17 @@ pub(crate) fn curves_from_toml(text: &str) -> Result<Vec<LoadedLatencyCurve>> {
 fn parse(text: &str) -> Result<RawFile> {
     toml::from_str(text).map_err(|error: toml::de::Error| {
         let line = error.span().map(|span| line_of(text, span.start));
-        Error::invalid(Location { format: FORMAT, path: None, line }, error.message().trim())
+        let place = Location { format: FORMAT, path: None, line };
+        let message = error.message().trim();
+        Error::invalid_with_hint(place, message, near_key(message).unwrap_or_default())
     })
+}
+
+/// Of a message about an unknown key, the key that it may be meant to be.
+fn near_key(message: &str) -> Option<String> {
+    let mut names = message.strip_prefix("unknown field")?.split('`').skip(1).step_by(2);
+    let wrong = names.next()?;
+    nearest(wrong, names).map(|name| format!("did you mean `{name}`?"))
 }
 
 pub(crate) fn line_of(text: &str, position: usize) -> usize {
@@ -251,6 +263,9 @@ impl TomlReader<'_> {
         for (name, section) in VALUE_SECTIONS.into_iter().zip(sections) {
             template.values.extend(self.section(name, section)?);
         }
+        for kind in raw.core_kind {
+            template.core_kinds.push(self.core_kind(kind)?);
+        }
         for (name, section) in raw.core_to_core_variants {
             template.variants.push(self.variant(name, section)?);
         }
@@ -295,6 +310,15 @@ impl TomlReader<'_> {
         };
         let processor = Processor::new(vendor, raw.family).map_err(|reason| self.fail(position, reason))?;
         Ok((processor, raw.origin.unwrap_or_else(given)))
+    }
+
+    fn core_kind(&self, raw: Spanned<RawCoreKind>) -> Result<CoreKind> {
+        let position = raw.span().start;
+        let raw = raw.into_inner();
+        for origin in raw.origins() {
+            self.check_origin(position, origin)?;
+        }
+        raw.read().map_err(|reason| self.fail(position, reason))
     }
 
     fn cache(&self, raw: Spanned<RawCache>) -> Result<CacheTemplate> {

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use crate::background_toml::background_table;
 use crate::build::{PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
+use crate::core_kinds_toml::core_kind_tables;
 use crate::fields::{Quantity, Slot, Unit, VALUE_SECTIONS, each_value};
 use crate::figures::default_costs;
 use crate::template::{CacheScope, CacheTemplate};
@@ -58,6 +59,7 @@ pub fn to_toml(machine: &Machine) -> String {
     for curve in curves.iter().filter(|curve| !built_in.contains(curve)) {
         text.push_str(&loaded_latency_curve(curve));
     }
+    text.push_str(&core_kind_tables(machine.core_kinds()));
     text.push_str(&background_table(machine.background()));
     text
 }

@@ -288,3 +288,44 @@ fn errors_can_be_placed_in_a_file() {
     assert!(matches!(error, Error::Invalid { .. }));
     assert!(error.to_string().starts_with("dir/machine.toml:1 (machine TOML): "), "{error}");
 }
+
+#[test]
+fn core_kinds_that_cannot_be_are_refused() {
+    let file = |rest: &str| format!("[topology]\nshape = \"2c2t\"\n[[core_kind]]\n{rest}");
+    for (rest, wanted) in [
+        ("frequency_mhz = [800]", "did you mean `frequencies_mhz`?"),
+        ("frequencies_mhz = [900, 800]", "frequencies are out of order: 900 MHz comes before 800 MHz"),
+        ("frequencies_mhz = []", "0 frequencies"),
+        ("frequencies_mhz = [800]\nmax_mhz = 900", "give either `frequencies_mhz`, or `min_mhz` and `max_mhz`"),
+        ("min_mhz = 800\nmax_mhz = 1050", "steps fill the range"),
+        ("min_mhz = 800\nmax_mhz = 1000\nreference_mhz = 1100", "the reference 1100 MHz is not between"),
+        ("min_mhz = 800\nmax_mhz = 1000\nturbo_mhz = [[1, 900], [2, 1000]]", "turbo is out of order"),
+        ("min_mhz = 800\nmax_mhz = 1000\nturbo_mhz = [[1, 1200]]", "turbo of 1200 MHz is not between"),
+        ("min_mhz = 800\nmax_mhz = 1000\nclock_shared_by = \"node\"", "unknown `clock_shared_by = \"node\"`"),
+        ("min_mhz = 800\nmax_mhz = 1000\npower_mw = [[800, 1.0]]", "power is known from 800 to 800 MHz"),
+        ("min_mhz = 800\nmax_mhz = 1000\npower_mw = [[800, 2.0], [1000, 1.0]]", "power is out of order"),
+        ("min_mhz = 800\nmax_mhz = 1000\npower_mw = [[800, 1.0], [1000, 2.0]]", "needs idle states with `power_mw`"),
+        (
+            "min_mhz = 800\nmax_mhz = 1000\nidle = [{ name = \"C1\", exit_us = 1, residency_us = 2, power_mw = 1 }]",
+            "idle state `C1` has `power_mw`, but the kind has no energy model",
+        ),
+        (
+            "min_mhz = 800\nmax_mhz = 1000\nidle = [{ name = \"C6\", exit_us = 9, residency_us = 9 }, { name = \"C1\", exit_us = 1, residency_us = 2 }]",
+            "idle states are out of order: `C6` before `C1`",
+        ),
+        ("min_mhz = 800\nmax_mhz = 1000\ntransition_us = -1", "transition_us = -1 is not 0 to 1000000"),
+        ("min_mhz = 800\nmax_mhz = 1000\ncpus = \"0-1\"", "CPUs 2-3 are of no core kind"),
+        ("min_mhz = 800\nmax_mhz = 1000\ncpus = \"0-7\"", "lists CPU 4, which is not online"),
+        ("min_mhz = 800\nmax_mhz = 1000\n[[core_kind]]\nmin_mhz = 1\nmax_mhz = 1", "two core kinds are called `core`"),
+        (
+            "min_mhz = 800\nmax_mhz = 1000\n[[core_kind]]\nname = \"b\"\nmin_mhz = 1\nmax_mhz = 1",
+            "CPU 0 is of core kinds `core` and `b`",
+        ),
+        (
+            "min_mhz = 8\nmax_mhz = 8\ncpus = \"0,1\"\n[[core_kind]]\nname = \"b\"\nmin_mhz = 8\nmax_mhz = 8\ncpus = \"2,3\"",
+            "CPUs 0 and 2 are one core, but of two core kinds",
+        ),
+    ] {
+        assert_refused(&file(rest), wanted);
+    }
+}

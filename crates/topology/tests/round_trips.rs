@@ -204,3 +204,20 @@ proptest! {
         prop_assert!(from_sysfs(copy.path()).unwrap() == read);
     }
 }
+
+#[test]
+fn core_kinds_are_read_as_written() {
+    let phone = resolve("hikey960").unwrap();
+    let [little, big] = phone.core_kinds() else { panic!("{:?}", phone.core_kinds()) };
+    assert_eq!((little.reference_mhz, big.resolve_mhz(1422), big.resolve_mhz(9999)), (1844, 1805, 2362));
+    assert_eq!((big.busy_power_uw(1421), big.busy_power_uw(1613)), (500_192, 652_160), "halfway, half the difference");
+    assert_eq!(phone.clock_of(CpuId(4)), phone.clock_of(CpuId(7)));
+    assert_ne!(phone.clock_of(CpuId(3)), phone.clock_of(CpuId(4)));
+    assert!(phone.has_energy_model());
+
+    let server = resolve("2s4c2t@spr32").unwrap();
+    let [kind] = server.core_kinds() else { panic!("{:?}", server.core_kinds()) };
+    assert_eq!([1, 2, 3, 32, 33].map(|cores| kind.limit_mhz(cores)), [4100, 4100, 3600, 3600, 3600]);
+    assert_eq!((kind.frequencies_mhz.len(), kind.idle.len(), server.has_energy_model()), (34, 3, false));
+    assert_eq!(server.clock_of(CpuId(0)), server.clock_of(CpuId(8)), "threads of a core have one clock");
+}
