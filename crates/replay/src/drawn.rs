@@ -153,7 +153,7 @@ impl Roles {
 }
 
 /// A thread's name without the number at its end.
-fn role_name(name: &str) -> String {
+pub(crate) fn role_name(name: &str) -> String {
     let stem = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
     let stem = if stem.len() < name.len() { stem.trim_end_matches(['-', '_', '/', '#', ':', '.', ' ']) } else { stem };
     if stem.is_empty() { "thread".to_owned() } else { stem.to_owned() }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use warmcore_capture::Recording;
 
 use crate::history::Histories;
+use crate::pools::Pool;
 use crate::workload::Sleeps;
 
 /// From this part of CPU time on, waiting for a CPU hides waits for others.
@@ -37,6 +38,9 @@ pub struct Fidelity {
     /// What keeps its recorded times, so that no schedule ends the replay earlier; none if nothing does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<Held>,
+    /// Threads that take requests of one queue.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<Pool>,
     /// From a wakeup until the thread ran on a CPU that was idle, mean, ns; none if that never happened.
     pub idle_wakeup_ns: Option<u64>,
     /// Time that the threads were ready to run while another ran on the CPU that they got, of all together, ns.
@@ -112,6 +116,7 @@ impl Fidelity {
                 seconds(self.span_ns)
             ));
         }
+        lines.extend(self.pools.iter().map(Pool::sentence));
         if let Some(ns) = self.idle_wakeup_ns {
             lines.push(format!(
                 "a thread that was woken onto an idle CPU ran {:.1} us later on average: on a machine that takes another time for that \

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use warmcore_capture::{Context, Record, Recording, What};
+use warmcore_capture::{Call, Context, Record, Recording, What};
 use warmcore_trace::PrevState;
 
 /// Something that a thread did.
@@ -105,6 +105,49 @@ pub struct Histories {
     pub idle_wakeups: (u64, u64),
     /// Time that chosen threads were ready to run while another ran on the CPU that they got, of all together.
     pub queued_ns: u64,
+    /// Waits that another of the threads ended, in order of their ends. Those of one thread are its [`Cause::Signal`]s, those of a pair
+    /// their [`Action::Wake`]s, in this order.
+    pub signals: Vec<Signal>,
+    /// Objects of [`Signal::object`].
+    pub objects: Vec<Object>,
+}
+
+/// The end of a wait, by a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Signal {
+    /// The thread that ended it.
+    pub waker: i32,
+    /// The thread that waited.
+    pub woken: i32,
+    /// Since when, from the recording's start, ns.
+    pub asleep_ns: u64,
+    /// Until when.
+    pub at_ns: u64,
+    /// For what: index into [`Histories::objects`]. Known if the calls that both threads had begun last name one object.
+    pub object: Option<u32>,
+    /// Whether the waker's call had woken another thread before.
+    pub more: bool,
+}
+
+/// What threads wait for and wake each other through.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Object {
+    /// A futex, by its process and address.
+    Futex(i32, u64),
+    /// A file, as the recorder saw it, such as `pipe:[77]`.
+    File(String),
+    /// A file that is known by a process and its number there.
+    Number(i32, u64),
+}
+
+impl std::fmt::Display for Object {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Futex(process, address) => write!(out, "futex {address:#x} of process {process}"),
+            Self::File(file) => out.write_str(file),
+            Self::Number(process, number) => write!(out, "file {number} of process {process}"),
+        }
+    }
 }
 
 /// What a thread is doing.
@@ -133,6 +176,9 @@ struct State {
     woken_ns: Option<u64>,
     /// A wakeup that was recorded just before the switch by which it went to sleep: the two are recorded on two CPUs.
     early: Option<Cause>,
+    /// The call that it began last, and how many threads it has woken since.
+    call: Option<(Call, u64, u64)>,
+    woke: u32,
     history: History,
 }
 
@@ -177,6 +223,9 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
         idle_wakeups: (0, 0),
         queued_ns: 0,
         start,
+        recording,
+        signals: Vec::new(),
+        objects: BTreeMap::new(),
     };
     for record in &recording.records {
         reader.take(record);
@@ -191,16 +240,20 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
         }
         Some((id, state.history))
     });
+    let mut objects: Vec<(Object, u32)> = reader.objects.into_iter().collect();
+    objects.sort_by_key(|(_, number)| *number);
     Histories {
         threads: threads.collect(),
         other_cpu_ns: reader.other_cpu_ns,
         span_ns,
         idle_wakeups: reader.idle_wakeups,
         queued_ns: reader.queued_ns,
+        signals: reader.signals,
+        objects: objects.into_iter().map(|(object, _)| object).collect(),
     }
 }
 
-struct HistoryReader {
+struct HistoryReader<'a> {
     threads: BTreeMap<i32, State>,
     /// Since when a thread that is not chosen runs, by CPU.
     others: BTreeMap<u32, u64>,
@@ -208,9 +261,13 @@ struct HistoryReader {
     idle_wakeups: (u64, u64),
     queued_ns: u64,
     start: u64,
+    recording: &'a Recording,
+    signals: Vec<Signal>,
+    /// With their numbers, which follow the order in which they are met.
+    objects: BTreeMap<Object, u32>,
 }
 
-impl HistoryReader {
+impl HistoryReader<'_> {
     fn take(&mut self, record: &Record) {
         let now = record.time_ns - self.start;
         match record.what {
@@ -230,7 +287,12 @@ impl HistoryReader {
                     (child.history.forked, child.history.start_ns) = (forked, now);
                 }
             }
-            What::Migrate { .. } | What::Exec { .. } | What::Exit { .. } | What::Numa { .. } | What::Call { .. } => {}
+            What::Call { call, object } => {
+                if let Some(thread) = self.threads.get_mut(&record.by) {
+                    (thread.call, thread.woke) = (Some((call, object, record.time_ns)), 0);
+                }
+            }
+            What::Migrate { .. } | What::Exec { .. } | What::Exit { .. } | What::Numa { .. } => {}
         }
     }
 
@@ -318,11 +380,48 @@ impl HistoryReader {
         }
     }
 
+    /// Through what one thread wakes another, if the call that the one began last wakes and the other's waits, for the same object.
+    fn object(&mut self, waker: i32, woken: i32) -> Option<u32> {
+        let begun = |thread: i32| {
+            let state = self.threads.get(&thread)?;
+            let (call, object, time_ns) = state.call?;
+            Some((call, object, time_ns, state.history.process?))
+        };
+        let files = &self.recording.files;
+        let object = match (begun(waker)?, begun(woken)?) {
+            ((Call::FutexWake, there, ..), (Call::FutexWait, here, _, process)) if there == here => {
+                Object::Futex(process, here)
+            }
+            ((Call::Write, there, then, writer), (Call::Read, here, since, reader)) => {
+                let (written, read) = (files.target(writer, there, then), files.target(reader, here, since));
+                match (written, read) {
+                    // All event counters have one name.
+                    (Some(written), Some(read))
+                        if written.ends_with(']') && read.ends_with(']') && !read.contains("anon_inode") =>
+                    {
+                        let peer = files.sockets.get(written).and_then(|socket| socket.peer.as_deref());
+                        (written == read || peer == Some(read)).then(|| Object::File(read.to_owned()))?
+                    }
+                    (Some(written), Some(read)) if written != read || (writer, there) != (reader, here) => return None,
+                    _ if writer == reader => Object::Number(reader, here),
+                    _ => return None,
+                }
+            }
+            _ => return None,
+        };
+        let next = self.objects.len() as u32;
+        Some(*self.objects.entry(object).or_insert(next))
+    }
+
     fn wake(&mut self, now: u64, woken: i32, cause: Cause) {
-        if let Cause::Signal { waker, .. } = cause
-            && let Some(waker) = self.threads.get_mut(&waker)
-        {
-            waker.act(now, Action::Wake { thread: woken });
+        if let Cause::Signal { waker, slept_ns, .. } = cause {
+            let object = self.object(waker, woken);
+            if let Some(by) = self.threads.get_mut(&waker) {
+                by.act(now, Action::Wake { thread: woken });
+                let (asleep_ns, more) = (now.saturating_sub(slept_ns), by.woke > 0);
+                by.woke += 1;
+                self.signals.push(Signal { waker, woken, asleep_ns, at_ns: now, object, more });
+            }
         }
         if let Some(thread) = self.threads.get_mut(&woken) {
             thread.act(now, Action::Block(cause));

@@ -4,6 +4,7 @@
 //! - [`selection`]: which threads of a recording are meant.
 //! - [`history`]: what each of them did: ran, woke others, slept and why, forked, exited.
 //! - [`workload`]: histories as programs. Waits and orders follow from the schedule, not from the recording (a closed loop).
+//! - [`pools`]: which of them take requests of one queue.
 //! - [`drawn`]: histories as roles that draw their times from those recorded (an open loop).
 //! - [`graph`]: who wakes whom, and what of that is more than chance. [`groups`]: which threads belong together.
 //! - [`events`]: a run of any place as a recording.
@@ -17,6 +18,7 @@ mod fidelity;
 pub mod graph;
 pub mod groups;
 pub mod history;
+pub mod pools;
 pub mod selection;
 pub mod workload;
 
@@ -25,5 +27,6 @@ pub use fidelity::Fidelity;
 pub use graph::{Edge, Graph, Medium};
 pub use groups::{Groups, ThreadGroup};
 pub use history::{Action, Cause, Histories, History};
+pub use pools::{Pool, Pools};
 pub use selection::{Selection, SelectionError};
 pub use workload::{Overheads, Replay};

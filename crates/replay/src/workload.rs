@@ -22,6 +22,7 @@ use warmcore_workload::{
 use crate::fidelity::{Fidelity, Held};
 use crate::groups::Groups;
 use crate::history::{Action, Cause, Histories, History};
+use crate::pools::Pools;
 
 /// What the kernel's own actions took of the CPU time that was recorded, ns: a simulated kernel charges for them again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -78,7 +79,7 @@ pub fn replay(name: &str, histories: &Histories, recording: &Recording, overhead
             .collect(),
         semaphores: BTreeMap::new(),
         overheads,
-        fidelity: Fidelity::of(histories, recording),
+        fidelity: Fidelity { pools: Pools::of(histories).pools, ..Fidelity::of(histories, recording) },
     };
     let mut processes: BTreeMap<Option<i32>, ProcessId> = BTreeMap::new();
     for (thread, history) in active() {
