@@ -141,7 +141,7 @@ fn judgements_are_repeated_with_assumed_costs_changed() {
 #[test]
 fn the_page_and_the_study_have_the_same_programs() {
     let root = root();
-    let page = fs::read_to_string(root.join("docs/sources/ule-cfs.md")).unwrap();
+    let page = fs::read_to_string(root.join("studies/papers/ule-cfs.md")).unwrap();
     let study = fs::read_to_string(root.join("studies/papers/ule-cfs.toml")).unwrap();
     let (_, section) = page.split_once("## The 37 applications").expect("the section is there");
     let rows: Vec<Vec<&str>> = section

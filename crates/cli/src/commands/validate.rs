@@ -51,9 +51,7 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
     };
     let experiments =
         arguments.experiments.iter().map(read).collect::<Result<Vec<(PathBuf, BookExperiment)>, BookError>>().map_err(
-            |error| {
-                Failure::usage("warmcore::book", error).help("docs/models/vm.md says what an experiment's file holds")
-            },
+            |error| Failure::usage("warmcore::book", error).help("book/README.md says what an experiment's file holds"),
         )?;
     let failed = |error| validate_failure(error, &signals);
     let conduct = conduct(&signals, console);
