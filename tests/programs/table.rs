@@ -278,11 +278,13 @@ fn changing_attributes() -> Case {
         Step::SetPolicy(Policy::Batch),
         Step::SetGroup(group),
         Step::SetAffinity(Affinity::All),
+        Step::MigrateDisable,
         Step::SetPolicy(Policy::Idle),
+        Step::MigrateEnable,
     ];
     let work = |program: ProgramBuilder, step| program.step(step).step(Step::RunTime { cpu_ns: MS });
     case.tasks("changes", 2, changes.into_iter().fold(ProgramBuilder::new(), work));
-    case.cpu_time.push(("changes".to_owned(), 7 * MS));
+    case.cpu_time.push(("changes".to_owned(), 9 * MS));
     case
 }
 
@@ -425,7 +427,7 @@ fn waits() -> Vec<Case> {
 }
 
 /// The kinds of steps. A step of a new kind does not compile until it has a name here, and the table lacks it until a program has it.
-const KINDS: [&str; 37] = [
+const KINDS: [&str; 39] = [
     "run",
     "run time",
     "sleep",
@@ -450,6 +452,8 @@ const KINDS: [&str; 37] = [
     "join",
     "yield",
     "affinity",
+    "migrate disable",
+    "migrate enable",
     "nice",
     "policy",
     "slice",
@@ -491,6 +495,8 @@ fn kind(step: &Step) -> &'static str {
         Step::Join { .. } => "join",
         Step::Yield => "yield",
         Step::SetAffinity(_) => "affinity",
+        Step::MigrateDisable => "migrate disable",
+        Step::MigrateEnable => "migrate enable",
         Step::SetNice(_) => "nice",
         Step::SetPolicy(_) => "policy",
         Step::SetSlice { .. } => "slice",

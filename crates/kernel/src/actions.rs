@@ -6,7 +6,7 @@
 //! Not modelled: the time that the actor itself needs, on a CPU of its own.
 
 use warmcore_topology::CpuId;
-use warmcore_trace::{EventKind, TaskId};
+use warmcore_trace::TaskId;
 use warmcore_workload::{Action, Deed, Destination, LOOK_NS, LOOKS};
 
 use crate::engine::Engine;
@@ -159,9 +159,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Somebody outside changes where a task may run (`__set_cpus_allowed_ptr`). One that is where it may not be leaves at once if it is
     /// runnable, and when it wakes otherwise.
     fn bind(&mut self, task: TaskId, restriction: u32) {
-        self.core.tasks[task.index()].restriction = restriction;
-        self.core.emit(EventKind::Affinity { task, restriction });
-        self.scheduler.affinity_changed(&mut self.core, task);
+        self.set_mask(task, restriction);
         self.leave_forbidden_cpu(task);
     }
 
@@ -170,6 +168,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     pub(crate) fn leave_forbidden_cpu(&mut self, task: TaskId) {
         let (cpu, state) = (self.core.tasks[task.index()].cpu, self.core.tasks[task.index()].state);
         if self.core.may_run_on(task, cpu) || !matches!(state, State::Queued | State::Running) {
+            return;
+        }
+        if self.core.tasks[task.index()].migration_disabled > 0 {
+            // The stopper comes for nothing, but it makes the switch that binds the task to the CPU.
+            self.pin(cpu, task);
             return;
         }
         let caller = std::mem::replace(&mut self.core.this_cpu, cpu);

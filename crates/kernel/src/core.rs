@@ -203,10 +203,17 @@ impl<'a> Core<'a> {
         self.tasks.len()
     }
 
-    /// CPUs the task may use.
+    /// CPUs the task may use (`cpus_ptr`): its mask, or the one that it stays on with migration disabled.
     #[inline]
     pub fn allowed(&self, task: TaskId) -> &'a CpuSet {
         self.cpus_of_restriction(self.tasks[task.index()].restriction)
+    }
+
+    /// CPUs the task may use when migration is not disabled (`cpus_mask`, of which `nr_cpus_allowed` is the number).
+    #[inline]
+    pub fn mask(&self, task: TaskId) -> &'a CpuSet {
+        let state = &self.tasks[task.index()];
+        self.cpus_of_restriction(state.kept_restriction.unwrap_or(state.restriction))
     }
 
     #[inline]

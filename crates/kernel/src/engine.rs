@@ -487,6 +487,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         if prev.is_idle() {
             return false;
         }
+        if self.core.tasks[prev.index()].migration_disabled > 0 {
+            self.pin(cpu, prev);
+        }
         let now_ns = self.core.now_ns;
         if M::MODELLED {
             self.settle_siblings(cpu);

@@ -171,6 +171,17 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     None => Done::Jumped,
                 }
             }
+            Step::MigrateDisable => {
+                self.disable_migration(id);
+                Done::Next
+            }
+            Step::MigrateEnable => {
+                self.step_over(id);
+                match self.enable_migration(cpu, id) {
+                    Some(leave) => Done::Leaves(leave),
+                    None => Done::Jumped,
+                }
+            }
             Step::SetNice(_) | Step::SetPolicy(_) | Step::SetSlice { .. } | Step::SetGroup(_) => {
                 if self.pay(id, costs.syscall_ns) {
                     return Done::Busy;

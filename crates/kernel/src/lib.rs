@@ -32,6 +32,7 @@ mod memory;
 #[cfg(test)]
 mod memory_protocol_tests;
 mod memory_samples;
+mod migration;
 mod pages;
 mod progress;
 mod queue_lock;

@@ -205,7 +205,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let inherited = parent.map(|parent| &self.core.tasks[parent.index()]);
         let own_restriction = self.setup.template_restrictions[template.index()];
         let restriction = match inherited {
-            Some(parent) if own_restriction == 0 => parent.restriction,
+            Some(parent) if own_restriction == 0 => parent.kept_restriction.unwrap_or(parent.restriction),
             _ => own_restriction,
         };
         let process = description.process.0;
@@ -259,16 +259,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if self.core.tasks[task.index()].state == State::Dead {
             return;
         }
-        self.core.tasks[task.index()].restriction = 0;
-        self.core.emit(EventKind::Affinity { task, restriction: 0 });
-        self.scheduler.affinity_changed(&mut self.core, task);
+        self.set_mask(task, 0);
     }
 
     /// The running task changes its own affinity. Whether it has to leave its CPU for that.
     pub(crate) fn set_own_affinity(&mut self, cpu: CpuId, task: TaskId, restriction: u32) -> Option<Leave> {
-        self.core.tasks[task.index()].restriction = restriction;
-        self.core.emit(EventKind::Affinity { task, restriction });
-        self.scheduler.affinity_changed(&mut self.core, task);
+        self.set_mask(task, restriction);
         (!self.core.may_run_on(task, cpu)).then_some(Leave::Displaced)
     }
 

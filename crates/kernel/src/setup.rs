@@ -66,6 +66,8 @@ pub struct Setup<'a> {
     pub(crate) template_cpus: Vec<CpuId>,
     /// Who starts what, and from which CPU.
     pub(crate) launchers: Vec<(Launch, CpuId)>,
+    /// By CPU the restriction to it alone, if a program disables migration.
+    pub(crate) lone_cpus: Vec<u32>,
     /// Restriction of each `SetAffinity` step, by program and step; `u32::MAX` for other steps.
     pub(crate) step_restrictions: Vec<Vec<u32>>,
     pub(crate) starts: Vec<StartEntry>,
@@ -114,6 +116,11 @@ impl<'a> Setup<'a> {
             }
             step_restrictions.push(of_program);
         }
+        let disables = |step: &Step| matches!(step, Step::MigrateDisable);
+        let lone_cpus = match workload.programs.iter().any(|program| program.steps.iter().any(disables)) {
+            true => machine.cpus().map(|cpu| intern([cpu].into_iter().collect())).collect(),
+            false => Vec::new(),
+        };
         admit_deadline_tasks(machine, workload, &template_restrictions, &step_restrictions)?;
         let starts = starts(machine, workload, &launchers);
         if starts.is_empty() {
@@ -132,6 +139,7 @@ impl<'a> Setup<'a> {
             template_cpus,
             launchers,
             step_restrictions,
+            lone_cpus,
             starts,
             visitors: Visitors::of(machine, seed),
             launchers_are_tasks: machine.background().launchers,

@@ -52,6 +52,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if prev.is_idle() {
             prev_state = PrevState::Idle;
         } else {
+            if self.core.tasks[prev.index()].migration_disabled > 0 {
+                self.pin(cpu, prev);
+            }
             match leave {
                 Leave::Preempted => {}
                 Leave::Yielded => self.scheduler.yield_task(&mut self.core, cpu, prev),

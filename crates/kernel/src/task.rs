@@ -84,8 +84,12 @@ pub struct Task {
     pub(crate) state: State,
     /// CPU it is assigned to: where it runs, is queued, or ran last.
     pub(crate) cpu: CpuId,
-    /// Index into the table of CPU sets.
+    /// Index into the table of CPU sets: where it may run at present (`cpus_ptr`).
     pub(crate) restriction: u32,
+    /// How often it has disabled migration and not enabled it since (`migration_disabled`).
+    pub(crate) migration_disabled: u16,
+    /// While `restriction` is the CPU that it stays on for that: the one that it has otherwise (`cpus_mask`).
+    pub(crate) kept_restriction: Option<u32>,
     pub(crate) nice: i8,
     pub(crate) policy: Policy,
     /// Slice request; 0 = the scheduler's default.
@@ -165,6 +169,8 @@ impl Task {
             state: State::New,
             cpu,
             restriction: 0,
+            migration_disabled: 0,
+            kept_restriction: None,
             nice: 0,
             policy: Policy::Normal,
             slice_ns: 0,
@@ -228,6 +234,18 @@ impl Task {
     #[inline]
     pub fn cpu(&self) -> CpuId {
         self.cpu
+    }
+
+    /// How often it has disabled migration and not enabled it since (`migration_disabled`); with any it stays on its CPU.
+    #[inline]
+    pub fn migration_disabled(&self) -> u16 {
+        self.migration_disabled
+    }
+
+    /// Whether [`Core::allowed`](crate::Core::allowed) is the one CPU that it stays on with migration disabled: from its first switch on.
+    #[inline]
+    pub fn is_pinned(&self) -> bool {
+        self.kept_restriction.is_some()
     }
 
     /// Nice value, −20..=19.

@@ -371,6 +371,8 @@ fn blocks(step: &Step) -> bool {
         | Step::Fork(_)
         | Step::Yield
         | Step::SetAffinity(_)
+        | Step::MigrateDisable
+        | Step::MigrateEnable
         | Step::SetNice(_)
         | Step::SetPolicy(_)
         | Step::SetSlice { .. }

@@ -404,6 +404,10 @@ fn warnings_before(workload: &Workload, options: &NativeOptions) -> Vec<Warning>
         if task.group.is_some_and(|group| options.groups.get(group.index()).is_none()) {
             warn("task groups", "tasks stay in the group of this program");
         }
+        let disables = |step: &Step| matches!(step, Step::MigrateDisable);
+        if workload.programs[task.program.index()].steps.iter().any(disables) {
+            warn("steps that disable migration", "user space has no such call: the kernel may move the task as always");
+        }
         if task.start_cpu.is_some() {
             warn("start CPUs", "the kernel places new threads from the CPU of their creator");
         }

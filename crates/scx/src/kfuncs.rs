@@ -65,6 +65,11 @@ impl Kfuncs<'_, '_> {
         self.core.allowed(task)
     }
 
+    /// CPUs that a task may use when it has not disabled migration (`p->cpus_mask`).
+    pub(crate) fn mask(&self, task: TaskId) -> &CpuSet {
+        self.core.mask(task)
+    }
+
     /// The CPU a task is assigned to (`scx_bpf_task_cpu`).
     #[must_use]
     pub(crate) fn task_cpu(&self, task: TaskId) -> CpuId {

@@ -235,7 +235,14 @@ impl State {
             if core.may_run_on(task, target) {
                 self.insert_local(core, task, target, flags);
             } else {
-                let message = format!("SCX_DSQ_LOCAL_ON target {target} is not allowed for {}", core.task_name(task));
+                let (name, state) = (core.task_name(task), core.task(task));
+                let message = match state.migration_disabled() {
+                    0 => format!("SCX_DSQ_LOCAL_ON target {target} is not allowed for {name}"),
+                    _ => format!(
+                        "SCX_DSQ_LOCAL_ON cannot move migration disabled {name} from {} to {target}",
+                        state.cpu()
+                    ),
+                };
                 self.fail(core, ExitKind::Error, 0, message);
                 self.insert_global(core, task, flags);
             }

@@ -132,6 +132,15 @@ pub enum CheckProblem {
         "a SCHED_DEADLINE task may create none: its fork would fail with EAGAIN; let a task of another policy do that"
     )]
     DeadlineForks,
+    /// `migrate_enable` of what is not disabled here.
+    #[error("migration is not disabled here; put a \"migrate_disable\" before it, in the same pass of the same loop")]
+    MigrationNotDisabled,
+    /// A program, or a pass of a loop, that leaves migration disabled.
+    #[error("it ends with migration disabled; put a \"migrate_enable\" before it")]
+    MigrationStaysDisabled,
+    /// A change of affinity by a task that stays on its CPU.
+    #[error("with migration disabled a task cannot change its own affinity; put a \"migrate_enable\" before it")]
+    AffinityWithMigrationDisabled,
     /// An affinity without CPUs.
     #[error("the list of CPUs or nodes is empty; leave it out to allow all")]
     NoCpus,
@@ -254,6 +263,7 @@ impl Workload {
         for index in 0..self.programs.len() {
             let program = ProgramId(index as u32);
             structure::check_loops(self, program)?;
+            structure::check_migration(self, program)?;
             structure::check_steps(self, program)?;
             time::check_loops(self, program)?;
             locks::check(self, program)?;

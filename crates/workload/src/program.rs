@@ -179,6 +179,10 @@ pub enum Step {
     Yield,
     /// Change this task's affinity.
     SetAffinity(Affinity),
+    /// Keep this task on its CPU until the matching [`Step::MigrateEnable`]; calls nest (`migrate_disable`, `sched_pin` of FreeBSD).
+    MigrateDisable,
+    /// Undo one [`Step::MigrateDisable`].
+    MigrateEnable,
     /// Change this task's nice value, −20..=19.
     SetNice(i8),
     /// Change the policy of this task.
@@ -442,6 +446,8 @@ impl Program {
                     | Step::Unlock(_)
                     | Step::Yield
                     | Step::SetAffinity(_)
+                    | Step::MigrateDisable
+                    | Step::MigrateEnable
                     | Step::SetNice(_)
                     | Step::SetPolicy(_)
                     | Step::SetSlice { .. }

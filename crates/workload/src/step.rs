@@ -29,6 +29,8 @@ impl Step {
             Step::Join { .. } => "join",
             Step::Yield => "yield",
             Step::SetAffinity(_) => "affinity",
+            Step::MigrateDisable => "migrate_disable",
+            Step::MigrateEnable => "migrate_enable",
             Step::SetNice(_) => "nice",
             Step::SetPolicy(_) => "policy",
             Step::SetSlice { .. } => "slice",
@@ -71,6 +73,8 @@ impl Step {
             | Step::Fork(_)
             | Step::Yield
             | Step::SetAffinity(_)
+            | Step::MigrateDisable
+            | Step::MigrateEnable
             | Step::SetNice(_)
             | Step::SetPolicy(_)
             | Step::SetSlice { .. }

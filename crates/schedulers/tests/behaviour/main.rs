@@ -9,6 +9,7 @@ mod background;
 mod determinism;
 mod groups;
 mod launch;
+mod migration;
 mod numa;
 mod programs;
 mod quotas;

@@ -129,6 +129,11 @@ fn scenes() -> Vec<(&'static str, Scene)> {
         (task.instances, task.affinity) = (5, on_cpu(0));
         scene.task("free", times(20, [run_for(500 * US), sleep(200 * US)])).instances = 5;
     });
+    one("tasks that stay on their CPU for a while, beside others", &|scene| {
+        let steps = [Step::MigrateDisable, run_for(MS), sleep(300 * US), run_for(MS), Step::MigrateEnable, run_for(MS)];
+        scene.task("stays", times(8, steps)).instances = 6;
+        scene.task("moves", times(20, [run_for(500 * US), sleep(200 * US)])).instances = 5;
+    });
     one("tasks that change what they are worth while they run and wait", &|scene| {
         let group = scene.workload.add_group("group");
         let steps = [Step::SetNice(-15), run_for(2 * MS), Step::SetGroup(group), run_for(2 * MS), Step::SetNice(15)];

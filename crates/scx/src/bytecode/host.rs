@@ -86,6 +86,8 @@ pub(super) struct Kept {
     pub online_mask: u64,
     /// Without a CPU.
     pub none_mask: u64,
+    /// By CPU the mask with it alone.
+    pub lone_masks: u64,
     /// Where objects that programs make begin; below are the kernel's own.
     objects: u64,
     heap_next: u64,
@@ -146,6 +148,7 @@ impl Host {
         let (percpu, _) = maps.memory.add("percpu", u64::from(cpus) * PERCPU_BYTES)?;
         let (heap, _) = maps.memory.add("heap", HEAP_BYTES)?;
         let (scratch, _) = maps.memory.add("scratch", SCRATCH_BYTES)?;
+        let (lone_masks, _) = maps.memory.add("lone", u64::from(cpus) * layout.cpumask_size)?;
         let ids = |of: &dyn Fn(CpuId) -> u32| machine.cpus().map(of).collect::<Arc<[u32]>>();
         let kept = Kept {
             cpus,
@@ -162,6 +165,7 @@ impl Host {
             idle_masks_of_nodes: Vec::new(),
             online_mask: 0,
             none_mask: 0,
+            lone_masks,
             objects: 0,
             heap_next: heap,
             heap_end: heap + HEAP_BYTES,

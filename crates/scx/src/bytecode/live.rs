@@ -101,7 +101,19 @@ impl Host {
             memory.store_u64(at + at_runnable, (clock_ns(kernel) - ago_ns) / kernel.tick_ns());
         }
         let (at_mask, at_count) = (layout.cpus_mask, layout.nr_cpus_allowed);
-        let allowed = kernel.allowed(task);
+        let allowed = kernel.mask(task);
+        let (disabled, pinned) = (known.migration_disabled(), known.is_pinned());
+        if let Some(at_disabled) = layout.migration_disabled {
+            // A short integer, in front of another one.
+            let beside = memory.load_u32(at + at_disabled) & !0xffff;
+            memory.store_u32(at + at_disabled, beside | u32::from(disabled));
+        }
+        // `cpus_ptr` leads to the mask, or to one with the CPU alone (`cpumask_of`).
+        let mask = if pinned { self.kept.lone_masks + u64::from(cpu.0) * layout.cpumask_size } else { at + at_mask };
+        memory.store_u64(at + layout.cpus_ptr, mask);
+        if pinned {
+            memory.store_u64(mask + u64::from(cpu.0 / 64) * 8, 1 << (cpu.0 % 64));
+        }
         if !std::ptr::eq(self.affinities[task.index()], allowed) {
             self.affinities[task.index()] = allowed;
             self.write_mask(at + at_mask, allowed);

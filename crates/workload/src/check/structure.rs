@@ -115,6 +115,48 @@ pub(super) fn check_loops(workload: &Workload, program: ProgramId) -> Result<(),
     }
 }
 
+/// What disables migration enables it again, in each pass of a loop. Only an endless loop may lie within.
+pub(super) fn check_migration(workload: &Workload, program: ProgramId) -> Result<(), CheckError> {
+    let (mut depth, mut opened, mut ends) = (0_u64, Vec::new(), true);
+    let steps = workload.steps(program);
+    for (index, step) in steps.iter().enumerate() {
+        let problem = match step {
+            Step::MigrateDisable => {
+                depth += 1;
+                None
+            }
+            Step::MigrateEnable if depth == opened.last().map_or(0, |(before, _)| *before) => {
+                Some(CheckProblem::MigrationNotDisabled)
+            }
+            Step::MigrateEnable => {
+                depth -= 1;
+                None
+            }
+            Step::SetAffinity(_) if depth > 0 => Some(CheckProblem::AffinityWithMigrationDisabled),
+            Step::Exit if depth > 0 => Some(CheckProblem::MigrationStaysDisabled),
+            Step::LoopStart { times, .. } => {
+                opened.push((depth, times.is_none()));
+                None
+            }
+            Step::LoopEnd { .. } => {
+                let (before, endless) = opened.pop().unwrap_or((0, false));
+                ends &= !endless;
+                (depth != before).then_some(CheckProblem::MigrationStaysDisabled)
+            }
+            _ => None,
+        };
+        if let Some(problem) = problem {
+            return Err(CheckError::of_step(workload, program, index, problem));
+        }
+    }
+    match steps.len().checked_sub(1) {
+        Some(last) if depth > 0 && ends => {
+            Err(CheckError::of_step(workload, program, last, CheckProblem::MigrationStaysDisabled))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// What single steps refer to, and their values.
 pub(super) fn check_steps(workload: &Workload, program: ProgramId) -> Result<(), CheckError> {
     let steps = workload.steps(program);

@@ -203,3 +203,25 @@ fn a_workload_without_tasks_or_with_too_many_is_refused() {
     workload.tasks[0].instances = u32::MAX;
     assert_eq!(problem(&workload), CheckProblem::TooManyTasks { count: u64::from(u32::MAX) });
 }
+
+#[test]
+fn migration_is_enabled_as_often_as_disabled_in_each_pass() {
+    use CheckProblem::{AffinityWithMigrationDisabled, MigrationNotDisabled, MigrationStaysDisabled};
+    let (off, on) = (Step::MigrateDisable, Step::MigrateEnable);
+    let nested = ProgramBuilder::new()
+        .step(off.clone())
+        .repeat(Some(3), |body| body.step(off.clone()).step(RUN).step(on.clone()))
+        .step(on.clone());
+    assert_eq!(with_program(nested.finish()).check(), Ok(()));
+    let endless = ProgramBuilder::new().step(off.clone()).repeat(None, |body| body.step(RUN));
+    assert_eq!(with_program(endless.finish()).check(), Ok(()));
+    let grows = ProgramBuilder::new().repeat(Some(2), |body| body.step(RUN).step(off.clone()));
+    assert_eq!(problem(&with_program(grows.finish())), MigrationStaysDisabled);
+    let shrinks =
+        ProgramBuilder::new().step(off.clone()).repeat(Some(2), |body| body.step(RUN).step(on.clone())).step(RUN);
+    assert_eq!(problem(&with_program(shrinks.finish())), MigrationNotDisabled);
+    assert_eq!(problem(&with_steps(&[on])), MigrationNotDisabled);
+    assert_eq!(problem(&with_steps(&[off.clone(), RUN])), MigrationStaysDisabled);
+    assert_eq!(problem(&with_steps(&[off.clone(), Step::Exit])), MigrationStaysDisabled);
+    assert_eq!(problem(&with_steps(&[off, Step::SetAffinity(Affinity::All)])), AffinityWithMigrationDisabled);
+}

@@ -122,6 +122,8 @@ impl Offsets {
             | Step::Join { .. }
             | Step::Yield
             | Step::SetAffinity(_)
+            | Step::MigrateDisable
+            | Step::MigrateEnable
             | Step::SetNice(_)
             | Step::SetPolicy(_)
             | Step::SetSlice { .. }

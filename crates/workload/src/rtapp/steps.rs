@@ -11,7 +11,7 @@ use crate::{Affinity, Distribution, Drawn, Policy, Reservation, Step, TimerMode,
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
-const VERBS: [&str; 36] = [
+const VERBS: [&str; 38] = [
     "run_ns",
     "runtime_ns",
     "sleep_ns",
@@ -35,6 +35,8 @@ const VERBS: [&str; 36] = [
     "join",
     "yield",
     "affinity",
+    "migrate_disable",
+    "migrate_enable",
     "nice",
     "policy",
     "slice_ns",
@@ -60,6 +62,8 @@ pub(super) fn read_steps(compiler: &mut Compiler<'_>, list: &Node<'_>) -> Read<(
                 let step = match word.as_str() {
                     "suspend" => Step::Suspend,
                     "yield" => Step::Yield,
+                    "migrate_disable" => Step::MigrateDisable,
+                    "migrate_enable" => Step::MigrateEnable,
                     "exit" => Step::Exit,
                     "stop" => Step::Stop,
                     _ => return Err(unknown_verb(&node, word)),
@@ -78,7 +82,9 @@ fn unknown_verb(node: &Node<'_>, word: &str) -> crate::DocumentError {
 }
 
 fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
-    let entries = node.entries("a step: an object, or one of the words suspend, yield, exit, stop")?;
+    let entries = node.entries(
+        "a step: an object, or one of the words suspend, yield, migrate_disable, migrate_enable, exit, stop",
+    )?;
     let Some((verb, value)) = entries.first() else {
         return Err(node.other("an empty object is no step"));
     };
@@ -389,7 +395,9 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
             object([(step.name(), name(&workload.conditions, condition.index()))])
         }
         Step::Barrier(barrier) => object([("barrier", Json::Text(workload.barriers[barrier.index()].name.clone()))]),
-        Step::Suspend | Step::Yield | Step::Exit | Step::Stop => Json::from(step.name()),
+        Step::Suspend | Step::Yield | Step::MigrateDisable | Step::MigrateEnable | Step::Exit | Step::Stop => {
+            Json::from(step.name())
+        }
         Step::Resume(id) | Step::Fork(id) => object([(step.name(), task(id.index()))]),
         Step::SemPost(id) | Step::SemWait(id) => object([(step.name(), semaphore(id.index()))]),
         Step::SemTake { semaphore: id, slot } => {

@@ -109,6 +109,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Clone, Debug)]
 enum Piece {
     Step(Step),
+    Unmoved(u64),
     Locked(u32, u32, Vec<Step>),
     Memory(u64),
     Loop(Option<u64>, Vec<Piece>),
@@ -128,6 +129,7 @@ fn piece() -> impl Strategy<Value = Piece> {
         1 => (0..OBJECTS, 0..OBJECTS, steps())
             .prop_map(|(lock, condition, steps)| Piece::Locked(lock, condition, steps)),
         1 => (0_u64..100_000).prop_map(Piece::Memory),
+        1 => duration().prop_map(Piece::Unmoved),
         1 => (0..OBJECTS, changes, times(), steps())
             .prop_map(|(name, changes, times, steps)| Piece::Phase(name, changes, times, steps)),
     ];
@@ -145,6 +147,9 @@ fn build(mut builder: ProgramBuilder, pieces: &[Piece], depth: usize) -> Program
     for piece in pieces {
         builder = match piece {
             Piece::Step(step) => builder.step(step.clone()),
+            Piece::Unmoved(work_ns) => {
+                append(builder, &[Step::MigrateDisable, Step::Run { work_ns: *work_ns }, Step::MigrateEnable])
+            }
             Piece::Locked(lock, condition, steps) => {
                 let (lock, condition) = (LockId(*lock), ConditionId(*condition));
                 append(builder.step(Step::Lock(lock)).step(Step::Wait { condition, lock }), steps)
