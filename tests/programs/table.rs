@@ -140,7 +140,7 @@ const fn sleep(milliseconds: u64) -> Step {
 pub fn cases() -> Vec<Case> {
     let mut cases =
         vec![computing(), sleeping(), drawing(), looping(), changing_attributes(), later_start(), suspending()];
-    cases.extend([parents(), served_list(), stopping(), duration(), initial_count(), queueing()]);
+    cases.extend([parents(), served_list(), stopping(), duration(), initial_count(), queueing(), working()]);
     cases.extend([TimerMode::Relative, TimerMode::Absolute].into_iter().flat_map(timers));
     cases.extend([false, true].map(taking_turns));
     cases.extend([ChannelKind::Pipe, ChannelKind::Socket].map(messages));
@@ -346,6 +346,23 @@ fn queueing() -> Case {
     case
 }
 
+/// Six requests for two workers: each is carried out once, by one of them, and both go on when all are taken.
+fn working() -> Case {
+    let mut case = Case::new("whoever is free carries out the next request, and nobody waits for more than there are");
+    let queue = case.workload.add_semaphore("requests", 0);
+    let record = case.record(6, 2 * MS);
+    let request = [Step::StartClock { slot: 0 }, sleep(2), record];
+    let program =
+        case.workload.add_program(request.into_iter().fold(ProgramBuilder::new(), ProgramBuilder::step).finish());
+    let submit = Step::Submit { semaphore: queue, program };
+    case.tasks("submits", 1, ProgramBuilder::new().repeat(Some(6), |body| body.step(submit.clone()).step(sleep(1))));
+    let work = ProgramBuilder::new().step(Step::Work { semaphore: queue, requests: 6 });
+    case.tasks("works", 2, work.step(Step::RunTime { cpu_ns: MS }));
+    case.cpu_time.push(("works".to_owned(), MS));
+    case.least_elapsed_ns = 6 * MS;
+    case
+}
+
 /// Each way to wait for somebody else: nobody goes on before it is released.
 fn waits() -> Vec<Case> {
     let case = |what: &str| Case::new(format!("nobody goes on before it is released: {what}"));
@@ -487,6 +504,8 @@ fn kind(step: &Step) -> &'static str {
         Step::SemPost(_) => "semaphore post",
         Step::SemWait(_) => "semaphore wait",
         Step::SemTake { .. } => "semaphore take",
+        Step::Submit { .. } => "submit",
+        Step::Work { .. } => "work",
         Step::Send { .. } => "send",
         Step::Receive { .. } => "receive",
         Step::Enlist { .. } => "enlist",

@@ -54,6 +54,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             let task = &self.core.tasks[id.index()];
             let steps = &workload.programs[task.program.index()].steps;
             let Some(step) = steps.get(task.pc as usize) else {
+                if self.has_returned(id) {
+                    continue;
+                }
                 return Now::Leaves(Leave::Exited);
             };
             let was = task.stage;
@@ -129,6 +132,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             Step::Suspend => self.suspend_step(id),
             Step::Resume(template) => self.resume_step(id, template.0),
             Step::SemPost(semaphore) => self.post_step(cpu, id, semaphore.index()),
+            Step::Submit { semaphore, program } => self.submit_step(cpu, id, semaphore.index(), *program),
+            Step::Work { semaphore, requests } => self.work_step(id, semaphore.index(), *requests),
             Step::SemWait(semaphore) => self.sem_wait_step(id, semaphore.index(), None),
             Step::SemTake { semaphore, slot } => self.sem_wait_step(id, semaphore.index(), Some(*slot)),
             Step::Send { channel, bytes } => self.send_step(cpu, id, *channel, u64::from(*bytes)),
@@ -454,7 +459,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     /// Wakes the tasks collected in `to_wake`, in order.
-    fn wake_collected(&mut self) {
+    pub(crate) fn wake_collected(&mut self) {
         let mut tasks = std::mem::take(&mut self.objects.to_wake);
         for task in tasks.drain(..) {
             self.wake(task, BY_TASK);
@@ -493,7 +498,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         Done::Next
     }
 
-    fn post_step(&mut self, cpu: CpuId, id: TaskId, semaphore: usize) -> Done {
+    pub(crate) fn post_step(&mut self, cpu: CpuId, id: TaskId, semaphore: usize) -> Done {
         if !self.objects.semaphores[semaphore].waiters.is_empty() && self.pay(id, self.futex_ns()) {
             return Done::Busy;
         }

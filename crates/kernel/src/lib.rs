@@ -36,6 +36,7 @@ mod migration;
 mod pages;
 mod progress;
 mod queue_lock;
+mod requests;
 mod scheduler;
 mod score_samples;
 mod setup;

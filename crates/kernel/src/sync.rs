@@ -6,7 +6,7 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
-use warmcore_workload::{SemaphoreId, TimerId, Workload};
+use warmcore_workload::{ProgramId, SemaphoreId, TimerId, Workload};
 
 /// A mutex. Woken waiters compete for it again, as with futexes: whoever comes first takes it.
 #[derive(Default)]
@@ -38,6 +38,9 @@ pub(crate) struct Semaphore {
     pub waiters: VecDeque<TaskId>,
     /// When the last of those that count were added, where a step asks; the others were there at the start.
     pub added_ns: Option<VecDeque<u64>>,
+    /// Of those that count, what is to be done, where they are requests, and how many requests were taken.
+    pub requests: VecDeque<ProgramId>,
+    pub taken: u64,
 }
 
 impl Semaphore {
@@ -214,6 +217,8 @@ impl Objects {
             semaphores: (0..)
                 .zip(&workload.semaphores)
                 .map(|(id, semaphore)| Semaphore {
+                    requests: VecDeque::new(),
+                    taken: 0,
                     count: u64::from(semaphore.initial),
                     waiters: VecDeque::new(),
                     added_ns: workload.is_timed(SemaphoreId(id)).then(VecDeque::new),

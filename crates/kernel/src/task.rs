@@ -120,6 +120,8 @@ pub struct Task {
     pub(crate) syscall_ns: u64,
     pub(crate) loops: [u64; warmcore_workload::Program::MAX_LOOP_DEPTH],
     pub(crate) loop_depth: u8,
+    /// While it carries out a request: the program and the step to which it returns.
+    pub(crate) caller: Option<(ProgramId, u32)>,
     /// What it draws times from, and the last one.
     pub(crate) draws: Draws,
     pub(crate) drawn_ns: u64,
@@ -191,6 +193,7 @@ impl Task {
             syscall_ns: 0,
             loops: [0; warmcore_workload::Program::MAX_LOOP_DEPTH],
             loop_depth: 0,
+            caller: None,
             draws,
             drawn_ns: 0,
             waiting_for: WaitReason::None,

@@ -355,6 +355,7 @@ fn blocks(step: &Step) -> bool {
         | Step::Suspend
         | Step::SemWait(_)
         | Step::SemTake { .. }
+        | Step::Work { .. }
         | Step::Send { .. }
         | Step::Receive { .. }
         | Step::Enlist { .. }
@@ -368,6 +369,7 @@ fn blocks(step: &Step) -> bool {
         | Step::Broadcast(_)
         | Step::Resume(_)
         | Step::SemPost(_)
+        | Step::Submit { .. }
         | Step::Fork(_)
         | Step::Yield
         | Step::SetAffinity(_)

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::thread::futex;
-use warmcore_workload::BarrierWait;
+use warmcore_workload::{BarrierWait, ProgramId};
 
 use crate::clock::now_ns;
 use crate::shared::{Stop, Stopped};
@@ -239,12 +239,18 @@ impl Barrier {
     }
 }
 
+/// Count of a semaphore from which no more requests come: more than there are tasks.
+const CLOSED: u32 = 1 << 30;
+
 /// A counting semaphore of a workload.
 pub(crate) struct Semaphore {
     count: AtomicU32,
     waiting: AtomicU32,
     /// When those that count were added, where a step asks.
     added: Option<Mutex<Added>>,
+    /// Of those that count, what is to be done, where they are requests, and how many were taken.
+    requests: Mutex<VecDeque<ProgramId>>,
+    taken: AtomicU64,
 }
 
 struct Added {
@@ -267,7 +273,31 @@ impl Added {
 impl Semaphore {
     pub(crate) fn new(initial: u32, timed: bool) -> Self {
         let added = timed.then(|| Mutex::new(Added { initial: (initial, now_ns()), later_ns: VecDeque::new() }));
-        Self { count: AtomicU32::new(initial), waiting: AtomicU32::new(0), added }
+        Self {
+            count: AtomicU32::new(initial),
+            waiting: AtomicU32::new(0),
+            added,
+            requests: Mutex::default(),
+            taken: AtomicU64::new(0),
+        }
+    }
+
+    /// Adds a request.
+    pub(crate) fn submit(&self, program: ProgramId) {
+        locked(&self.requests).push_back(program);
+        self.post();
+    }
+
+    /// Takes the request that was added first; none once so many were taken.
+    pub(crate) fn take_request(&self, requests: u64, stop: &Stop) -> Result<Option<ProgramId>, Stopped> {
+        self.wait(stop)?;
+        let taken = self.taken.fetch_add(1, Ordering::SeqCst) + 1;
+        if taken >= requests {
+            // Nothing more comes: all who wait, or will, find one that is none.
+            let _ = self.count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |count| Some(count.max(CLOSED)));
+            wake(&self.count, ALL);
+        }
+        Ok(locked(&self.requests).pop_front())
     }
 
     pub(crate) fn post(&self) {

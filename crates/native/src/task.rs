@@ -330,6 +330,16 @@ impl<'a> Thread<'a> {
             }
             Step::Resume(template) => objects.suspended[template.index()].wake_all(),
             Step::SemPost(semaphore) => objects.semaphores[semaphore.index()].post(),
+            Step::Submit { semaphore, program } => objects.semaphores[semaphore.index()].submit(*program),
+            Step::Work { semaphore, requests } => {
+                while let Some(program) = objects.semaphores[semaphore.index()].take_request(*requests, stop)? {
+                    for step in &shared.workload.programs[program.index()].steps {
+                        stop.check()?;
+                        self.steps += 1;
+                        self.step(step)?;
+                    }
+                }
+            }
             Step::SemWait(semaphore) => {
                 objects.semaphores[semaphore.index()].wait(stop)?;
             }

@@ -5,6 +5,7 @@
 //! - [`history`]: what each of them did: ran, woke others, slept and why, forked, exited.
 //! - [`workload`]: histories as programs. Waits and orders follow from the schedule, not from the recording (a closed loop).
 //! - [`pools`]: which of them take requests of one queue.
+//!   `requests`: what they did for each, as programs that whoever is free carries out.
 //! - [`drawn`]: histories as roles that draw their times from those recorded (an open loop).
 //! - [`graph`]: who wakes whom, and what of that is more than chance. [`groups`]: which threads belong together.
 //! - [`events`]: a run of any place as a recording.
@@ -19,6 +20,7 @@ pub mod graph;
 pub mod groups;
 pub mod history;
 pub mod pools;
+mod requests;
 pub mod selection;
 pub mod workload;
 

@@ -38,6 +38,8 @@ pub struct Pool {
     pub requests: u64,
     /// How it is known.
     pub evidence: Evidence,
+    /// Whether the threads of a replay share the requests.
+    pub replayed: bool,
 }
 
 /// How a pool is known.
@@ -62,8 +64,7 @@ pub enum Evidence {
 
 impl Evidence {
     /// Whether a replay lets the threads share their requests.
-    #[must_use]
-    pub fn is_enough(&self) -> bool {
+    fn is_enough(&self) -> bool {
         match self {
             Self::Calls { .. } => true,
             Self::Wakeups { confidence, .. } => *confidence >= CONFIDENT,
@@ -112,12 +113,12 @@ impl Pool {
     fn new(histories: &Histories, workers: BTreeSet<i32>, signals: &[usize], evidence: Evidence) -> Self {
         let workers: Vec<i32> = workers.into_iter().collect();
         let name = histories.threads.get(&workers[0]).map_or_else(String::new, |history| role_name(&history.name));
-        Self { workers, name, requests: signals.len() as u64, evidence }
+        Self { workers, name, requests: signals.len() as u64, replayed: evidence.is_enough(), evidence }
     }
 
     /// What a reader of a replay must know.
     pub(crate) fn sentence(&self) -> String {
-        let Self { workers, name, requests, evidence } = self;
+        let Self { workers, name, requests, evidence, replayed } = self;
         let count = workers.len();
         let how = match evidence {
             Evidence::Calls { object } => format!("they waited for {object}"),
@@ -126,8 +127,9 @@ impl Pool {
             ),
         };
         format!(
-            "{count} threads {name} (from {} on) took {requests} requests of a common queue: {how}; here each waits for those that it took",
-            workers[0]
+            "{count} threads {name} (from {} on) took {requests} requests of a common queue: {how}; {}",
+            workers[0],
+            if *replayed { "who is free takes the next" } else { "each waits for those that it took" }
         )
     }
 }

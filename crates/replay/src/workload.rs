@@ -7,6 +7,7 @@
 //! | waited for a thread | wait on that semaphore: for that thread's next signal, however early or late it comes |
 //! | woken from outside | sleep for as long, or, of arrivals, until that time from the start: see [`Sleeps`] |
 //! | created a thread | fork |
+//! | waited for a request of its [pool](crate::pools) | a request: whoever of the pool is free takes the next one |
 //!
 //! So order and waiting follow from the schedule (a closed loop), and only what came from outside keeps its times. What the recording
 //! does not tell keeps its default: affinity, nice value, memory, who shares data.
@@ -22,7 +23,7 @@ use warmcore_workload::{
 use crate::fidelity::{Fidelity, Held};
 use crate::groups::Groups;
 use crate::history::{Action, Cause, Histories, History};
-use crate::pools::Pools;
+use crate::requests::Requests;
 
 /// What the kernel's own actions took of the CPU time that was recorded, ns: a simulated kernel charges for them again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -78,9 +79,15 @@ pub fn replay(name: &str, histories: &Histories, recording: &Recording, overhead
             .map(|(task, thread)| (*thread, TaskTemplateId(task)))
             .collect(),
         semaphores: BTreeMap::new(),
+        requests: Requests::of(histories, active().count() as u32),
         overheads,
-        fidelity: Fidelity { pools: Pools::of(histories).pools, ..Fidelity::of(histories, recording) },
+        fidelity: Fidelity::of(histories, recording),
     };
+    maker.fidelity.pools = maker.requests.pools.clone();
+    for pool in maker.fidelity.pools.iter().filter(|pool| pool.replayed) {
+        let queue = maker.workload.add_semaphore(format!("requests-of-{}", pool.workers[0]), 0);
+        maker.requests.queues.push(queue);
+    }
     let mut processes: BTreeMap<Option<i32>, ProcessId> = BTreeMap::new();
     for (thread, history) in active() {
         let process = *processes.entry(history.process).or_insert_with(|| {
@@ -88,6 +95,9 @@ pub fn replay(name: &str, histories: &Histories, recording: &Recording, overhead
             maker.workload.add_process(name)
         });
         maker.task(*thread, history, process);
+    }
+    for steps in maker.requests.take_bodies() {
+        maker.workload.add_program(Program { steps });
     }
     Replay { workload: maker.workload, fidelity: maker.fidelity, tasks: maker.tasks }
 }
@@ -157,6 +167,11 @@ impl Sleeps {
         if variance(&slept[1..]) < variance(&between) { Self::For } else { Self::At }
     }
 
+    /// Whether a thread has waits that end at their recorded times.
+    pub(crate) fn keeps_times(history: &History) -> bool {
+        Self::of(history) == Self::At || Self::of_unknown(history) == Self::At
+    }
+
     /// Of the waits of which nobody knows who ended them.
     fn of_unknown(history: &History) -> Self {
         let unknown = |action: &&Action| matches!(action, Action::Block(Cause::Unknown { .. }));
@@ -175,6 +190,7 @@ struct Maker {
     tasks: BTreeMap<i32, TaskTemplateId>,
     /// By who signals whom.
     semaphores: BTreeMap<(i32, i32), SemaphoreId>,
+    requests: Requests,
     overheads: Overheads,
     fidelity: Fidelity,
 }
@@ -193,10 +209,12 @@ impl Maker {
         });
     }
 
+    /// Of a thread of a pool what it did before its first request; what it did for each is with [`Requests`].
     fn program(&mut self, thread: i32, history: &History) -> Program {
         let (sleeps, of_unknown) = (Sleeps::of(history), Sleeps::of_unknown(history));
         let mut held = Held { thread, name: history.name.clone(), ..Held::default() };
-        let mut steps = Vec::with_capacity(history.actions.len());
+        // Before the first request, and since the last wait for one.
+        let (mut first, mut steps) = (Vec::new(), Vec::with_capacity(history.actions.len()));
         let mut debt = Debt { left_ns: self.overheads.switch_ns };
         // Times are counted from the start of the task, as timers do.
         let mut timer = None;
@@ -210,7 +228,10 @@ impl Maker {
                     }
                 }
                 Action::Wake { thread: woken } => {
-                    steps.push(Step::SemPost(self.semaphore(thread, woken)));
+                    steps.push(match self.requests.submitted(thread, woken) {
+                        Some(request) => request,
+                        None => Step::SemPost(self.semaphore(self.requests.in_place_of(thread), woken)),
+                    });
                     debt.left_ns += self.overheads.wake_ns;
                 }
                 Action::Fork { child } => {
@@ -221,7 +242,10 @@ impl Maker {
                     self.fidelity.waits += 1;
                     self.fidelity.by_thread += 1;
                     self.fidelity.by_softirq += u64::from(soft_interrupt);
-                    steps.push(Step::SemWait(self.semaphore(waker, thread)));
+                    match self.requests.begun(thread, &mut steps) {
+                        Some(work) => first.extend(work),
+                        None => steps.push(Step::SemWait(self.semaphore(self.requests.in_place_of(waker), thread))),
+                    }
                     debt.left_ns += self.overheads.wait_ns + self.overheads.switch_ns;
                 }
                 Action::Block(Cause::Outside { at_ns, slept_ns, .. } | Cause::Unknown { at_ns, slept_ns }) => {
@@ -262,7 +286,7 @@ impl Maker {
         }
         self.fidelity.overhead_left_ns += debt.left_ns.saturating_sub(self.overheads.exit_ns);
         // A thread whose work was all the kernel's own keeps a trace of it: a program without work is taken for a slip of the pen.
-        let mut program = Program { steps };
+        let mut program = Program { steps: self.requests.ended(thread, first, steps) };
         if program.is_idle() {
             program.steps.push(Step::Run { work_ns: 1 });
         }
@@ -326,6 +350,60 @@ mod tests {
         assert_eq!(steps(&made, 1), [Step::SemWait(there), Step::Run { work_ns: 7 }, Step::SemPost(back)]);
         assert!(made.workload.check().is_ok());
         assert_eq!((made.fidelity.waits, made.fidelity.by_thread), (2, 2));
+    }
+
+    #[test]
+    fn what_a_thread_of_a_pool_did_for_a_request_moves_with_it() {
+        let run = |cpu_ns| Action::Run { cpu_ns };
+        let wake = |thread| Action::Wake { thread };
+        let signal = |waker| Action::Block(Cause::Signal { waker, soft_interrupt: false, slept_ns: 50 });
+        let of = |name: &str, actions| History { name: name.into(), process: Some(7), ..thread(actions) };
+        // Eight requests to two workers by turns; each answers.
+        let main = (0..4).flat_map(|_| [run(9), wake(2), wake(3), signal(2), signal(3)]).collect();
+        let worker = |first: u64| {
+            std::iter::once(run(5)).chain((0..4).flat_map(move |number| [signal(1), run(first + number), wake(1)]))
+        };
+        let threads = [
+            (1, of("main", main)),
+            (2, of("worker-1", worker(20).collect())),
+            (3, of("worker-2", worker(40).collect())),
+        ];
+        let signals = (0..4).flat_map(|round| {
+            let one = move |(waker, woken, object)| crate::history::Signal {
+                waker,
+                woken,
+                asleep_ns: 1_000 * round,
+                at_ns: 1_000 * round + 500,
+                object,
+                more: false,
+            };
+            [(1, 2, Some(0)), (1, 3, Some(0)), (2, 1, None), (3, 1, None)].map(one)
+        });
+        let histories = Histories {
+            threads: threads.into_iter().collect(),
+            span_ns: 1_000_000,
+            signals: signals.collect(),
+            objects: vec![crate::history::Object::Futex(7, 0x7f00)],
+            ..Histories::default()
+        };
+        let made = replay("recorded", &histories, &Recording::default(), Overheads::default());
+        let queue = SemaphoreId(0);
+        let program = |number| ProgramId(3 + number);
+        let submit = |number| Step::Submit { semaphore: queue, program: program(number) };
+        assert_eq!(steps(&made, 0)[..3], [Step::Run { work_ns: 9 }, submit(0), submit(1)]);
+        let work = [Step::Run { work_ns: 5 }, Step::Work { semaphore: queue, requests: 8 }];
+        assert_eq!((steps(&made, 1), steps(&made, 2)), (&work[..], &work[..]));
+        let answer = SemaphoreId(1);
+        let request = |number: u32| &made.workload.programs[program(number).index()].steps;
+        assert_eq!(request(2)[..], [Step::Run { work_ns: 21 }, Step::SemPost(answer)]);
+        assert_eq!(request(7)[..], [Step::Run { work_ns: 43 }, Step::SemPost(answer)]);
+        assert_eq!(steps(&made, 0)[3..5], [Step::SemWait(answer), Step::SemWait(answer)], "whoever answers");
+        let text = warmcore_workload::to_rtapp(&made.workload).unwrap();
+        let read = warmcore_workload::resolve("r.json", &Default::default(), |_| Ok(text.clone())).unwrap();
+        assert_eq!(read.programs, made.workload.programs, "a file holds all of it");
+        let apart = Histories { signals: Vec::new(), ..histories };
+        let made = replay("recorded", &apart, &Recording::default(), Overheads::default());
+        assert_eq!((made.workload.programs.len(), made.fidelity.pools.len()), (3, 0));
     }
 
     #[test]

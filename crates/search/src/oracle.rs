@@ -240,9 +240,11 @@ fn partners(workload: &Workload, threads: &[usize]) -> BTreeMap<(usize, usize), 
             Step::Lock(lock) => Some((1, lock.0)),
             Step::Signal(condition) | Step::Broadcast(condition) => Some((2, condition.0)),
             Step::Wait { condition, .. } | Step::SignalAndWait { condition, .. } => Some((2, condition.0)),
-            Step::SemPost(semaphore) | Step::SemWait(semaphore) | Step::SemTake { semaphore, .. } => {
-                Some((3, semaphore.0))
-            }
+            Step::SemPost(semaphore)
+            | Step::SemWait(semaphore)
+            | Step::SemTake { semaphore, .. }
+            | Step::Submit { semaphore, .. }
+            | Step::Work { semaphore, .. } => Some((3, semaphore.0)),
             Step::Enlist { list, .. } | Step::Serve(list) => Some((4, list.0)),
             _ => None,
         };

@@ -99,6 +99,28 @@ pub enum CheckProblem {
     /// Waiting for children there cannot be.
     #[error("it waits for the exit of tasks it created, but its program creates none")]
     JoinWithoutFork,
+    /// Nobody ever takes a request.
+    #[error("\"work\" on semaphore \"{semaphore}\" takes 0 requests; state how many all tasks together take")]
+    NoRequests {
+        /// The semaphore.
+        semaphore: String,
+    },
+    /// A request that cannot be one.
+    #[error("program {program} is a request and has the step \"{step}\"; requests have no loop, no work and no join")]
+    NotInRequest {
+        /// The program.
+        program: usize,
+        /// The step's word.
+        step: &'static str,
+    },
+    /// Requests and others in one semaphore.
+    #[error(
+        "semaphore \"{semaphore}\" holds requests: only \"submit\" and \"work\" may use it, and it is empty at the start; use another one"
+    )]
+    MixedQueue {
+        /// The semaphore.
+        semaphore: String,
+    },
     /// A message that never fits.
     #[error("a message of {bytes} bytes never fits channel \"{channel}\", which holds {capacity_bytes}")]
     MessageTooBig {
@@ -268,6 +290,7 @@ impl Workload {
             time::check_loops(self, program)?;
             locks::check(self, program)?;
         }
+        structure::check_queues(self)?;
         structure::check_barriers(self)?;
         time::check_forks(self)
     }

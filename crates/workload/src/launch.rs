@@ -28,7 +28,7 @@ impl Workload {
         let mut joined: Vec<u32> = (0..self.processes.len() as u32).collect();
         let mut owner: BTreeMap<Object, u32> = BTreeMap::new();
         for task in &self.tasks {
-            for step in &self.programs[task.program.index()].steps {
+            for step in self.steps_with_requests(task.program) {
                 for object in self.objects(step) {
                     let first = *owner.entry(object).or_insert(task.process.0);
                     join(&mut joined, first, task.process.0);
@@ -79,6 +79,23 @@ impl Workload {
         self.tasks.iter().any(says)
     }
 
+    /// The steps of a program, and of the requests that it submits, and that these submit.
+    fn steps_with_requests(&self, program: ProgramId) -> impl Iterator<Item = &Step> {
+        let (mut found, mut next) = (vec![program], 0);
+        let mut seen = std::collections::BTreeSet::from([program]);
+        while let Some(&program) = found.get(next) {
+            next += 1;
+            for step in &self.programs[program.index()].steps {
+                if let Step::Submit { program, .. } = step
+                    && seen.insert(*program)
+                {
+                    found.push(*program);
+                }
+            }
+        }
+        found.into_iter().flat_map(|program| &self.programs[program.index()].steps)
+    }
+
     /// What a step uses that other processes can use too; all processes where it ends the whole workload.
     fn objects(&self, step: &Step) -> Vec<Object> {
         match step {
@@ -89,9 +106,11 @@ impl Workload {
             Step::Signal(condition) | Step::Broadcast(condition) => vec![("condition", condition.0)],
             Step::Barrier(barrier) => vec![("barrier", barrier.0)],
             Step::Resume(template) | Step::Fork(template) => vec![("task", template.0)],
-            Step::SemPost(semaphore) | Step::SemWait(semaphore) | Step::SemTake { semaphore, .. } => {
-                vec![("semaphore", semaphore.0)]
-            }
+            Step::SemPost(semaphore)
+            | Step::SemWait(semaphore)
+            | Step::SemTake { semaphore, .. }
+            | Step::Submit { semaphore, .. }
+            | Step::Work { semaphore, .. } => vec![("semaphore", semaphore.0)],
             Step::Send { channel, .. } | Step::Receive { channel, .. } => vec![("channel", channel.0)],
             Step::Enlist { list, .. } | Step::Serve(list) => vec![("list", list.0)],
             Step::Timer { timer, .. } if !self.timer_is_private(*timer) => vec![("timer", timer.0)],

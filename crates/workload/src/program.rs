@@ -144,6 +144,22 @@ pub enum Step {
         /// Which of the task's four clocks.
         slot: u8,
     },
+    /// As [`Step::SemPost`], and what is added is a request: a program that [`Step::Work`] carries out. It has neither loops nor a step
+    /// [`Step::Work`].
+    Submit {
+        /// The queue.
+        semaphore: SemaphoreId,
+        /// What is to be done.
+        program: ProgramId,
+    },
+    /// Take requests from a semaphore, the one that was added first, and carry them out, blocking while there is none, until all tasks
+    /// together have taken so many.
+    Work {
+        /// The queue.
+        semaphore: SemaphoreId,
+        /// How many requests all tasks together take.
+        requests: u64,
+    },
     /// Write a message; blocks while the channel is full.
     Send {
         /// Where to.

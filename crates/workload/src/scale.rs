@@ -56,7 +56,9 @@ fn counts_others(step: &Step) -> Option<&'static str> {
         Step::Barrier(_) => Some("a barrier"),
         Step::Wait { .. } | Step::Signal(_) | Step::Broadcast(_) | Step::SignalAndWait { .. } => Some("a condition"),
         Step::Suspend | Step::Resume(_) => Some("suspending and resuming by name"),
-        Step::SemPost(_) | Step::SemWait(_) | Step::SemTake { .. } => Some("a semaphore"),
+        Step::SemPost(_) | Step::SemWait(_) | Step::SemTake { .. } | Step::Submit { .. } | Step::Work { .. } => {
+            Some("a semaphore")
+        }
         Step::Send { .. } | Step::Receive { .. } => Some("messages"),
         Step::Enlist { .. } | Step::Serve(_) => Some("a list of waiters"),
         _ => None,

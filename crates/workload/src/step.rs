@@ -21,6 +21,8 @@ impl Step {
             Step::Resume(_) => "resume",
             Step::SemPost(_) => "sem_post",
             Step::SemWait(_) | Step::SemTake { .. } => "sem_wait",
+            Step::Submit { .. } => "submit",
+            Step::Work { .. } => "work",
             Step::Send { .. } => "send",
             Step::Receive { .. } => "receive",
             Step::Enlist { .. } => "enlist",
@@ -70,6 +72,7 @@ impl Step {
             | Step::Broadcast(_)
             | Step::Resume(_)
             | Step::SemPost(_)
+            | Step::Submit { .. }
             | Step::Fork(_)
             | Step::Yield
             | Step::SetAffinity(_)
@@ -91,6 +94,7 @@ impl Step {
             | Step::Suspend
             | Step::SemWait(_)
             | Step::SemTake { .. }
+            | Step::Work { .. }
             | Step::Send { .. }
             | Step::Receive { .. }
             | Step::Enlist { .. }

@@ -59,6 +59,9 @@ pub struct ReplayArguments {
     /// can have any length and varies with the seed, but no thread waits for another
     #[arg(long)]
     pub drawn: bool,
+    /// Let each thread wait for the requests that it took, also where threads take requests of a common queue
+    #[arg(long, conflicts_with = "drawn")]
+    pub no_pools: bool,
 }
 
 /// Arguments of `group`.

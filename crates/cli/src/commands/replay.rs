@@ -24,7 +24,11 @@ pub fn run(arguments: &ReplayArguments, console: &Console) -> Result<(), Failure
         return Err(Failure::usage("warmcore::usage", "--json: standard output is for the workload")
             .help("name a file for the workload with --out"));
     }
-    let loaded = recording::load(&arguments.recording, console)?;
+    let mut loaded = recording::load(&arguments.recording, console)?;
+    if arguments.no_pools {
+        // Pools are found by these.
+        loaded.histories.signals.clear();
+    }
     let (name, of, recording) = (&loaded.name, &loaded.histories, &loaded.recording);
     let (workload, fidelity, sentences) = if arguments.drawn {
         let made = warmcore_replay::drawn::roles(name, of, recording, loaded.overheads);

@@ -189,6 +189,16 @@ fn check_step(workload: &Workload, step: &Step) -> Result<(), CheckProblem> {
         Step::SemPost(semaphore) | Step::SemWait(semaphore) => {
             in_range("semaphore", semaphore.index(), workload.semaphores.len())
         }
+        Step::Submit { semaphore, program } => {
+            in_range("semaphore", semaphore.index(), workload.semaphores.len())?;
+            in_range("program", program.index(), workload.programs.len())?;
+            request(workload, *program)
+        }
+        Step::Work { semaphore, requests } => {
+            in_range("semaphore", semaphore.index(), workload.semaphores.len())?;
+            let name = || workload.semaphores[semaphore.index()].name.clone();
+            if *requests == 0 { Err(CheckProblem::NoRequests { semaphore: name() }) } else { Ok(()) }
+        }
         Step::SemTake { semaphore, slot } => {
             clock(*slot)?;
             in_range("semaphore", semaphore.index(), workload.semaphores.len())
@@ -220,6 +230,44 @@ fn check_step(workload: &Workload, step: &Step) -> Result<(), CheckProblem> {
         Step::Phase(phase) => in_range("phase", *phase as usize, workload.phases.len()),
         _ => Ok(()),
     }
+}
+
+/// A program that is carried out as a request.
+fn request(workload: &Workload, program: ProgramId) -> Result<(), CheckProblem> {
+    let steps = workload.steps(program);
+    let refused =
+        steps.iter().find(|step| matches!(step, Step::LoopStart { .. } | Step::Work { .. } | Step::Join { .. }));
+    refused.map_or(Ok(()), |step| Err(CheckProblem::NotInRequest { program: program.index(), step: step.name() }))
+}
+
+/// A semaphore whose requests are carried out has nothing but requests.
+pub(super) fn check_queues(workload: &Workload) -> Result<(), CheckError> {
+    let steps = || {
+        let programs = workload.programs.iter().enumerate();
+        programs.flat_map(|(program, of)| of.steps.iter().enumerate().map(move |(index, step)| (program, index, step)))
+    };
+    let mut queues = vec![false; workload.semaphores.len()];
+    for (_, _, step) in steps() {
+        if let Step::Submit { semaphore, .. } | Step::Work { semaphore, .. } = step {
+            queues[semaphore.index()] = workload.semaphores[semaphore.index()].initial == 0;
+        }
+    }
+    for (program, index, step) in steps() {
+        let (Step::SemPost(semaphore)
+        | Step::SemWait(semaphore)
+        | Step::SemTake { semaphore, .. }
+        | Step::Submit { semaphore, .. }
+        | Step::Work { semaphore, .. }) = step
+        else {
+            continue;
+        };
+        let of_queue = matches!(step, Step::Submit { .. } | Step::Work { .. });
+        if of_queue != queues[semaphore.index()] {
+            let problem = CheckProblem::MixedQueue { semaphore: workload.semaphores[semaphore.index()].name.clone() };
+            return Err(CheckError::of_step(workload, ProgramId(program as u32), index, problem));
+        }
+    }
+    Ok(())
 }
 
 /// Barriers that are used: somebody takes part, and enough tasks can arrive.

@@ -61,6 +61,31 @@ fn ids_beyond_their_tables_are_refused_with_the_place() {
 }
 
 #[test]
+fn requests_are_plain_programs_in_a_semaphore_of_their_own() {
+    let (semaphore, program) = (SemaphoreId(0), ProgramId(1));
+    let refused = |request: &[Step], other: Step, initial| {
+        let mut workload = with_steps(&[Step::Submit { semaphore, program }, RUN, other]);
+        workload.add_semaphore("requests", initial);
+        workload.add_program(Program { steps: request.to_vec() });
+        workload.check().err().map(|error| error.problem)
+    };
+    let work = |requests| Step::Work { semaphore, requests };
+    assert_eq!(refused(&[RUN, Step::Submit { semaphore, program }], work(2), 0), None, "a request may submit others");
+    assert_eq!(refused(&[RUN], work(0), 0), Some(CheckProblem::NoRequests { semaphore: "requests".into() }));
+    let in_request = |step| Some(CheckProblem::NotInRequest { program: 1, step });
+    assert_eq!(refused(&[work(1)], work(1), 0), in_request("work"));
+    let endless = [Step::LoopStart { times: None, end: 2 }, RUN, Step::LoopEnd { start: 0 }];
+    assert_eq!(refused(&endless, work(1), 0), in_request("loop"));
+    let mixed = Some(CheckProblem::MixedQueue { semaphore: "requests".into() });
+    assert_eq!(refused(&[RUN], Step::SemWait(semaphore), 0), mixed);
+    assert_eq!(refused(&[RUN], work(1), 3), mixed, "what is there at the start is nothing to carry out");
+    assert!(matches!(
+        refused(&[RUN], Step::Work { semaphore: SemaphoreId(4), requests: 1 }, 0),
+        Some(CheckProblem::UnknownId { .. })
+    ));
+}
+
+#[test]
 fn loops_that_do_not_match_are_refused() {
     let start = |end| Step::LoopStart { times: Some(2), end };
     let end = |start| Step::LoopEnd { start };

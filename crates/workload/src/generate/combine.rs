@@ -105,6 +105,10 @@ impl Offsets {
             Step::SemPost(id) => Step::SemPost(semaphore(id)),
             Step::SemWait(id) => Step::SemWait(semaphore(id)),
             Step::SemTake { semaphore: id, slot } => Step::SemTake { semaphore: semaphore(id), slot },
+            Step::Submit { semaphore: id, program } => {
+                Step::Submit { semaphore: semaphore(id), program: ProgramId(program.0 + self.programs) }
+            }
+            Step::Work { semaphore: id, requests } => Step::Work { semaphore: semaphore(id), requests },
             Step::Send { channel: id, bytes } => Step::Send { channel: channel(id), bytes },
             Step::Receive { channel: id, bytes } => Step::Receive { channel: channel(id), bytes },
             Step::Enlist { list: id, recorder } => {

@@ -7,11 +7,11 @@ use super::node::{Node, Read};
 use super::tasks::{POLICIES, PolicyName};
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
-use crate::{Affinity, Distribution, Drawn, Policy, Reservation, Step, TimerMode, Workload};
+use crate::{Affinity, Distribution, Drawn, Policy, ProgramId, Reservation, Step, TimerMode, Workload};
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
-const VERBS: [&str; 38] = [
+const VERBS: [&str; 40] = [
     "run_ns",
     "runtime_ns",
     "sleep_ns",
@@ -39,6 +39,8 @@ const VERBS: [&str; 38] = [
     "migrate_enable",
     "nice",
     "policy",
+    "submit",
+    "work",
     "slice_ns",
     "taskgroup",
     "memory_bytes",
@@ -96,6 +98,8 @@ fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
         "sem_wait" => &["clock"],
         "timer" => &["period_ns", "mode"],
         "wait" | "sync" => &["mutex"],
+        "submit" => &["program"],
+        "work" => &["requests"],
         "send" | "receive" => &["bytes"],
         "enlist" | "record_clock" => &["recorder"],
         "memory_bytes" | "chase_hops" => &["region_bytes"],
@@ -162,6 +166,16 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
             let semaphore = names.semaphore(value.text("the name of a semaphore")?);
             clock()?.map_or(Step::SemWait(semaphore), |slot| Step::SemTake { semaphore, slot })
         }
+        "submit" => Step::Submit {
+            semaphore: names.semaphore(value.text("the name of a semaphore")?),
+            program: ProgramId(node.require("program", "give the number of one of the \"programs\"")?.u32("a number")?),
+        },
+        "work" => Step::Work {
+            semaphore: names.semaphore(value.text("the name of a semaphore")?),
+            requests: node
+                .require("requests", "state how many all tasks together take")?
+                .u64("a number of requests")?,
+        },
         "send" => Step::Send { channel: names.channel(value)?, bytes: bytes()? },
         "receive" => Step::Receive { channel: names.channel(value)?, bytes: bytes()? },
         "enlist" => Step::Enlist {
@@ -402,6 +416,12 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
         Step::SemPost(id) | Step::SemWait(id) => object([(step.name(), semaphore(id.index()))]),
         Step::SemTake { semaphore: id, slot } => {
             object([(step.name(), semaphore(id.index())), ("clock", integer((*slot).into()))])
+        }
+        Step::Submit { semaphore: id, program } => {
+            object([(step.name(), semaphore(id.index())), ("program", program.0.into())])
+        }
+        Step::Work { semaphore: id, requests } => {
+            object([(step.name(), semaphore(id.index())), ("requests", (*requests).into())])
         }
         Step::Send { channel: id, bytes } | Step::Receive { channel: id, bytes } => {
             object([(step.name(), channel(id.index())), ("bytes", (*bytes).into())])

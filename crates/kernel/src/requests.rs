@@ -1,0 +1,62 @@
+//! Requests: programs that whoever takes them from a semaphore carries out.
+//!
+//! A task that carries one out remembers where it was and goes on there when the request's program ends. Requests are taken in the order in
+//! which they were added. A waiter that is woken competes with tasks that come by, as with futexes.
+
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+use warmcore_workload::ProgramId;
+
+use crate::engine::Engine;
+use crate::interpreter::Done;
+use crate::memory::Memory;
+use crate::scheduler::Scheduler;
+use crate::task::{Stage, WaitReason};
+
+impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    pub(crate) fn submit_step(&mut self, cpu: CpuId, id: TaskId, semaphore: usize, program: ProgramId) -> Done {
+        let done = self.post_step(cpu, id, semaphore);
+        if matches!(done, Done::Next) {
+            self.objects.semaphores[semaphore].requests.push_back(program);
+        }
+        done
+    }
+
+    pub(crate) fn work_step(&mut self, id: TaskId, semaphore: usize, requests: u64) -> Done {
+        let state = &mut self.objects.semaphores[semaphore];
+        if let Some(program) = state.requests.pop_front() {
+            state.take();
+            state.taken += 1;
+            if state.taken >= requests {
+                // Nothing more comes: who waits goes on.
+                self.objects.to_wake.extend(state.waiters.drain(..));
+                self.wake_collected();
+            }
+            let task = &mut self.core.tasks[id.index()];
+            task.caller = Some((task.program, task.pc));
+            (task.program, task.pc, task.stage) = (program, 0, Stage::Begin);
+            return Done::Jumped;
+        }
+        if state.taken >= requests {
+            return Done::Next;
+        }
+        if self.stage(id) == Stage::Woken {
+            return self.retry(id);
+        }
+        if self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        self.objects.semaphores[semaphore].waiters.push_back(id);
+        self.block(id, WaitReason::Semaphore(semaphore as u32))
+    }
+
+    /// Whether the program that ended was a request: then its task goes on behind the step that took it.
+    pub(crate) fn has_returned(&mut self, id: TaskId) -> bool {
+        let task = &mut self.core.tasks[id.index()];
+        let caller = task.caller.take();
+        if let Some((program, pc)) = caller {
+            (task.program, task.pc) = (program, pc);
+        }
+        caller.is_some()
+    }
+}
