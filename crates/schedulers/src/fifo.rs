@@ -13,7 +13,7 @@ use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::{SearchStart, SearchStep, TaskId};
 
-use crate::realtime::run;
+use crate::realtime::run_boxed;
 use crate::registry::SchedulerInfo;
 use crate::tunables::{TunableSet, tunables};
 
@@ -23,7 +23,7 @@ pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     summary: "a queue per CPU, first come first served: the worked example",
     source: "textbooks",
     sets: &[FifoTunables::TABLE],
-    simulate: Some(|spec, setup, sink| run(setup, Fifo::new(spec.tunables(), &setup.boot()), sink)),
+    simulate: Some(|spec, setup, sink| run_boxed(setup, Box::new(Fifo::new(spec.tunables(), &setup.boot())), sink)),
     ..SchedulerInfo::PLAIN
 };
 

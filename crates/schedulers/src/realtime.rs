@@ -23,7 +23,7 @@ use warmcore_workload::{Policy, Reservation};
 use entity::Entity;
 use fixed::FixedQueue;
 use server::{Passes, Server};
-pub(crate) use stack::run;
+pub(crate) use stack::{run, run_boxed};
 
 /// Turn of a `SCHED_RR` task (`RR_TIMESLICE`).
 const TURN_NS: u64 = 100_000_000;

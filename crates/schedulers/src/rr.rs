@@ -14,7 +14,7 @@ use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, QueueLock, Scheduler, WakeFl
 use warmcore_topology::CpuId;
 use warmcore_trace::{MigrationKind, OverheadKind, SearchStart, SearchStep, TaskId};
 
-use crate::realtime::run;
+use crate::realtime::run_boxed;
 use crate::registry::SchedulerInfo;
 use crate::tunables::{TunableSet, tunables};
 
@@ -36,7 +36,9 @@ pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     sets: &[RoundRobinTunables::TABLE],
     scores: RoundRobin::SCORES,
     is_yardstick: true,
-    simulate: Some(|spec, setup, sink| run(setup, RoundRobin::new(spec.tunables(), &setup.boot()), sink)),
+    simulate: Some(|spec, setup, sink| {
+        run_boxed(setup, Box::new(RoundRobin::new(spec.tunables(), &setup.boot())), sink)
+    }),
     ..SchedulerInfo::PLAIN
 };
 

@@ -18,7 +18,7 @@ use crate::fair::Fair;
 use crate::fair::decisions::FairDecisions;
 use crate::fair::eevdf::{Eevdf, EevdfTunables};
 use crate::fair::weights::weight_of;
-use crate::realtime::run;
+use crate::realtime::{run, run_boxed};
 use crate::registry::SchedulerInfo;
 use crate::spec::SchedulerSpec;
 use crate::stacked::{Membership, Stacked};
@@ -60,34 +60,34 @@ impl Ejection {
     }
 
     /// Whether the program has ended.
-    fn keep<P: Operations>(&self, ext: &Ext<P>) -> bool {
+    fn keep(&self, ext: &Ext) -> bool {
         *self.0.borrow_mut() = ext.exit_info().cloned();
         ext.exit_info().is_some()
     }
 }
 
 /// All tasks are the program's, and it stands above.
-impl<P: Operations> Membership<Ext<P>, Fair<Eevdf>> for Ejection {
+impl Membership<Ext, Fair<Eevdf>> for Ejection {
     fn level_of(&mut self, _core: &Core<'_>, _task: TaskId, _parent: Option<TaskId>) -> Level {
         Level::Upper
     }
 
-    fn ends(&mut self, _core: &Core<'_>, upper: &mut Ext<P>, _lower: &mut Fair<Eevdf>) -> Option<Level> {
+    fn ends(&mut self, _core: &Core<'_>, upper: &mut Ext, _lower: &mut Fair<Eevdf>) -> Option<Level> {
         self.keep(upper).then_some(Level::Upper)
     }
 }
 
 /// Those of `SCHED_EXT` are the program's, and it stands below (`SCX_OPS_SWITCH_PARTIAL`).
-impl<P: Operations> Membership<Fair<Eevdf>, Ext<P>> for Ejection {
+impl Membership<Fair<Eevdf>, Ext> for Ejection {
     fn level_of(&mut self, core: &Core<'_>, task: TaskId, _parent: Option<TaskId>) -> Level {
         if core.task(task).policy() == Policy::Ext { Level::Lower } else { Level::Upper }
     }
 
     fn level_after_change(&mut self, core: &Core<'_>, task: TaskId, _level: Level) -> Level {
-        <Self as Membership<Fair<Eevdf>, Ext<P>>>::level_of(self, core, task, None)
+        <Self as Membership<Fair<Eevdf>, Ext>>::level_of(self, core, task, None)
     }
 
-    fn ends(&mut self, _core: &Core<'_>, _upper: &mut Fair<Eevdf>, lower: &mut Ext<P>) -> Option<Level> {
+    fn ends(&mut self, _core: &Core<'_>, _upper: &mut Fair<Eevdf>, lower: &mut Ext) -> Option<Level> {
         self.keep(lower).then_some(Level::Lower)
     }
 }
@@ -96,8 +96,8 @@ impl<P: Operations> Membership<Fair<Eevdf>, Ext<P>> for Ejection {
 ///
 /// # Errors
 /// Those of [`warmcore_kernel::run`].
-pub fn run_ext<'a, P: Operations + 'a>(
-    ext: Ext<P>,
+pub fn run_ext<'a>(
+    ext: Ext,
     setup: &'a Setup<'a>,
     ejection: Ejection,
     sink: Option<&'a mut dyn Sink>,
@@ -105,14 +105,14 @@ pub fn run_ext<'a, P: Operations + 'a>(
     let boot = setup.boot();
     let fair = Fair::new(Eevdf::new(EevdfTunables::default(), &boot), &boot);
     if ext.is_partial() {
-        run(setup, Stacked::new(SCHEDULER.name, fair, ext, ejection), sink)
+        run_boxed(setup, Box::new(Stacked::new(SCHEDULER.name, fair, ext, ejection)), sink)
     } else {
         run(setup, Stacked::new(SCHEDULER.name, ext, fair, ejection), sink)
     }
 }
 
 /// The ext class with a program, for a setup.
-pub fn ext_of<P: Operations>(program: P, setup: &Setup<'_>) -> Ext<P> {
+pub fn ext_of(program: impl Operations + 'static, setup: &Setup<'_>) -> Ext {
     Ext::new(program, setup.boot().machine, weight_of)
 }
 
@@ -129,8 +129,8 @@ fn simulate<'a>(
     }
 }
 
-fn native_trial<'a, P: Operations + 'a>(
-    program: P,
+fn native_trial<'a>(
+    program: impl Operations + 'static,
     tunables: ScxNativeTunables,
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
@@ -167,19 +167,15 @@ pub fn bytecode_trial<'a>(
 ///
 /// # Errors
 /// Those of [`warmcore_kernel::run`], and [`SimulationError::Ejected`].
-pub fn trial<'a, P: Operations + 'a>(
-    program: P,
+pub fn trial<'a>(
+    program: impl Operations + 'static,
     setup: &'a Setup<'a>,
     sink: Option<&'a mut dyn Sink>,
 ) -> Result<Outcome, SimulationError> {
     trial_of(ext_of(program, setup), setup, sink)
 }
 
-fn trial_of<'a, P: Operations + 'a>(
-    ext: Ext<P>,
-    setup: &'a Setup<'a>,
-    sink: Option<&'a mut dyn Sink>,
-) -> Result<Outcome, SimulationError> {
+fn trial_of<'a>(ext: Ext, setup: &'a Setup<'a>, sink: Option<&'a mut dyn Sink>) -> Result<Outcome, SimulationError> {
     let name = ext.name();
     let ejection = Ejection::default();
     let outcome = run_ext(ext, setup, ejection.clone(), sink)?;

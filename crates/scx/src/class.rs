@@ -20,8 +20,9 @@ use crate::state::{Context, EJECT, ExtTask, Insertion, State, WATCHDOG};
 const DISPATCH_LOOPS: u32 = 32;
 
 /// The class with a program.
-pub struct Ext<P> {
-    program: P,
+pub struct Ext {
+    // Programs are many and an operation is long: one class for all saves building the simulator for each.
+    program: Box<dyn Operations>,
     state: State,
     /// Weight of a task in the fair class's unit (`sched_prio_to_weight`).
     weight_of: fn(Policy, i8) -> u32,
@@ -57,17 +58,12 @@ macro_rules! tell {
 
 mod ending;
 
-impl<P: Operations> Ext<P> {
+impl Ext {
     /// The class with a program on a machine. `weight_of` is the kernel's table of weights, 1024 for nice 0.
-    pub fn new(program: P, machine: &Machine, weight_of: fn(Policy, i8) -> u32) -> Self {
+    pub fn new(program: impl Operations + 'static, machine: &Machine, weight_of: fn(Policy, i8) -> u32) -> Self {
         let entities = program.entities().map_or_else(Entities::default, Entities::Shared);
         let state = State::new(program.table(), machine, entities, program.lock_use());
-        Self { program, state, weight_of, gives_way: false, finished: false }
-    }
-
-    /// The program.
-    pub fn program(&self) -> &P {
-        &self.program
+        Self { program: Box::new(program), state, weight_of, gives_way: false, finished: false }
     }
 
     /// Why the program ended, if it has.
@@ -275,7 +271,7 @@ impl<P: Operations> Ext<P> {
     }
 }
 
-impl<P: Operations> Scheduler for Ext<P> {
+impl Scheduler for Ext {
     fn name(&self) -> &'static str {
         self.state.table.name
     }

@@ -27,7 +27,7 @@ use warmcore_trace::{MigrationKind, OverheadKind, SearchStart, SearchStep, TaskI
 
 use super::decisions::PlacementDecisions;
 use super::{Bookkeeping, Cdf, Percentiles, Variant};
-use crate::realtime::run;
+use crate::realtime::run_boxed;
 use crate::registry::SchedulerInfo;
 use crate::tunables::{TunableSet, percentages, tunables};
 use crate::ule::Chance;
@@ -106,7 +106,7 @@ pub static CDF: SchedulerInfo = SchedulerInfo {
             return Err(SimulationError::NoSets { scheduler: spec.to_string() });
         }
         let rule = Rule::Cdf { tunables: spec.tunables(), percentiles: None };
-        run(setup, Placement::new("cdf", rule, spec.tunables(), &setup.boot()), sink)
+        run_boxed(setup, Box::new(Placement::new("cdf", rule, spec.tunables(), &setup.boot())), sink)
     }),
     ..PLACEMENT
 };
@@ -119,7 +119,7 @@ pub static DIO: SchedulerInfo = SchedulerInfo {
     sets: &[DioTunables::TABLE, PlacementTunables::TABLE],
     simulate: Some(|spec, setup, sink| {
         let rule = Rule::Dio(spec.tunables());
-        run(setup, Placement::new("dio", rule, spec.tunables(), &setup.boot()), sink)
+        run_boxed(setup, Box::new(Placement::new("dio", rule, spec.tunables(), &setup.boot())), sink)
     }),
     ..PLACEMENT
 };
@@ -129,7 +129,11 @@ pub(crate) static FEWEST_TASKS: SchedulerInfo = SchedulerInfo {
     name: "fewest-tasks",
     summary: "a queue per LLC; a task that becomes runnable joins the one with the fewest tasks",
     simulate: Some(|spec, setup, sink| {
-        run(setup, Placement::new("fewest-tasks", Rule::FewestTasks, spec.tunables(), &setup.boot()), sink)
+        run_boxed(
+            setup,
+            Box::new(Placement::new("fewest-tasks", Rule::FewestTasks, spec.tunables(), &setup.boot())),
+            sink,
+        )
     }),
     ..PLACEMENT
 };
@@ -139,7 +143,7 @@ pub static RANDOM: SchedulerInfo = SchedulerInfo {
     name: "random",
     summary: "a queue per LLC; a task that becomes runnable joins that of a CPU drawn by chance",
     simulate: Some(|spec, setup, sink| {
-        run(setup, Placement::new("random", Rule::Random, spec.tunables(), &setup.boot()), sink)
+        run_boxed(setup, Box::new(Placement::new("random", Rule::Random, spec.tunables(), &setup.boot())), sink)
     }),
     ..PLACEMENT
 };

@@ -192,13 +192,13 @@ fn observe<P: Policy, T>(
     setup.check_invariants = true;
     let collected = Rc::new(RefCell::new(Vec::new()));
     let into = Rc::clone(&collected);
-    let probe = Probe {
+    let probe: Box<dyn Scheduler + '_> = Box::new(Probe {
         fair: Fair::new(policy(&setup.boot()), &setup.boot()),
         times_ns,
         watch: move |fair: &mut Fair<P>, core: &mut Core<'_>, moment| {
             into.borrow_mut().extend(watch(fair, core, moment))
         },
-    };
+    });
     run(&setup, probe, None).unwrap();
     Rc::into_inner(collected).unwrap().into_inner()
 }

@@ -17,13 +17,28 @@ pub(crate) fn run<'a, S: Scheduler + 'a>(
     policy: S,
     sink: Option<&'a mut dyn Sink>,
 ) -> Result<Outcome, SimulationError> {
-    if !setup.workload().has_realtime() {
-        return warmcore_kernel::run(setup, policy, sink);
+    if setup.workload().has_realtime() {
+        return run_boxed(setup, Box::new(policy), sink);
     }
-    // One engine for all policies: they are many, and such runs few.
-    let (name, lower): (_, Box<dyn Scheduler + 'a>) = (policy.name(), Box::new(policy));
-    let realtime = Realtime::new(&setup.boot());
-    warmcore_kernel::run(setup, Stacked::new(name, realtime, lower, ByPolicy), sink)
+    warmcore_kernel::run(setup, policy, sink)
+}
+
+/// The same with an engine that all such policies share. The compiler builds the whole engine for each policy of [`run`]; that pays
+/// where runs are many.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn run_boxed<'a>(
+    setup: &'a Setup<'a>,
+    policy: Box<dyn Scheduler + 'a>,
+    sink: Option<&'a mut dyn Sink>,
+) -> Result<Outcome, SimulationError> {
+    let all: Box<dyn Scheduler + 'a> = if setup.workload().has_realtime() {
+        Box::new(Stacked::new(policy.name(), Realtime::new(&setup.boot()), policy, ByPolicy))
+    } else {
+        policy
+    };
+    warmcore_kernel::run(setup, all, sink)
 }
 
 /// Real-time and deadline tasks are above.

@@ -44,11 +44,11 @@ impl Membership<Fifo, Fair<Eevdf>> for Rule {
 }
 
 /// The composite for a setup.
-fn stacked(rule: Rule, setup: &Setup<'_>) -> Stacked<Fifo, Fair<Eevdf>, Rule> {
+fn stacked(rule: Rule, setup: &Setup<'_>) -> Box<dyn Scheduler> {
     let [fifo, eevdf] = ["fifo", "eevdf"].map(|text| text.parse::<SchedulerSpec>().unwrap());
     let boot = setup.boot();
     let lower = Fair::new(Eevdf::new(eevdf.tunables(), &boot), &boot);
-    Stacked::new("stacked", Fifo::new(fifo.tunables(), &boot), lower, rule)
+    Box::new(Stacked::new("stacked", Fifo::new(fifo.tunables(), &boot), lower, rule))
 }
 
 /// All, none and some tasks above; and a class above that ends at once, soon and late.
@@ -150,7 +150,7 @@ fn a_task_that_changes_its_policy_goes_up_and_down_while_it_runs() {
     let boot = setup.boot();
     let lower = Fair::new(Eevdf::new(eevdf.tunables(), &boot), &boot);
     let composite = Stacked::new("stacked", Fifo::new(fifo.tunables(), &boot), lower, ByPolicy);
-    let outcome = run(&setup, composite, None).unwrap();
+    let outcome = run(&setup, Box::new(composite) as Box<dyn Scheduler>, None).unwrap();
     // It shares the CPU for 20 ms of its own, has it alone for 40, and shares it again; the other's remaining 40 ms come last.
     let ended = outcome.tasks[0].exited_ns.unwrap() / MS;
     assert!((112..=128).contains(&ended), "{ended} ms");
@@ -188,7 +188,7 @@ fn a_class_that_ends_lets_go_of_tasks_that_it_holds_while_they_sleep() {
     let lower = Fifo::new(fifo.tunables(), &boot);
     let composite = Stacked::new("stacked", upper, lower, EndsWhenOneIsDelayed(seen.clone()));
     let mut events: Vec<Event> = Vec::new();
-    let outcome = run(&setup, composite, Some(&mut events)).unwrap();
+    let outcome = run(&setup, Box::new(composite) as Box<dyn Scheduler>, Some(&mut events)).unwrap();
     trace_check::check(&events, &outcome, &setup.run_tables(Vec::new()).restrictions);
     assert!(seen.get(), "the moment came");
     assert_eq!(outcome.end, End::AllExited);

@@ -4,7 +4,7 @@ mod broken;
 mod composite;
 mod suite;
 
-use warmcore_kernel::run;
+use warmcore_kernel::{Scheduler, run};
 use warmcore_schedulers::{SchedulerSpec, list};
 
 use crate::support::simulate_with_needs;
@@ -53,7 +53,10 @@ fn every_reading_of_a_scheduler_keeps_the_rules() {
 #[test]
 fn each_fault_of_a_scheduler_is_named() {
     for (fault, words) in FAULTS {
-        let found = suite::check(&|setup, sink| run(setup, Broken::new(fault, &setup.boot()), sink), true);
+        let found = suite::check(
+            &|setup, sink| run(setup, Box::new(Broken::new(fault, &setup.boot())) as Box<dyn Scheduler>, sink),
+            true,
+        );
         let sentence = found.expect_err(&format!("{fault:?} must be found"));
         assert!(sentence.contains(words), "{fault:?}: {sentence}");
     }

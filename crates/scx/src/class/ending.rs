@@ -7,10 +7,10 @@ use crate::class::Ext;
 use crate::dump::{Dump, tasks_of};
 use crate::exit::{ExitInfo, ExitKind};
 use crate::kfuncs::Kfuncs;
-use crate::operations::{Operation, Operations};
+use crate::operations::Operation;
 use crate::state::{Context, State};
 
-impl<P: Operations> Ext<P> {
+impl Ext {
     /// The program is told why it ends, once, and adds to the dump.
     pub(super) fn finish(&mut self, core: &mut Core<'_>) {
         let Some(info) = self.state.exit.clone().filter(|_| !self.finished) else { return };
