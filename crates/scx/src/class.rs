@@ -553,9 +553,21 @@ impl Scheduler for Ext {
     }
 
     fn affinity_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
+        let cpu = core.task(task).cpu();
+        let (queued, runs) = (self.state.tasks[task.index()].queued, core.curr(cpu) == task);
+        if queued {
+            self.dequeue(core, cpu, task, Dequeue::SAVE);
+        }
         self.state.changes.note_task(task);
         let allowed = core.allowed(task);
         tell!(self, core, SetCpumask, set_cpumask(task, allowed));
+        if queued {
+            self.enqueue(core, cpu, task, Enqueue::RESTORE);
+        }
+        if queued && runs {
+            self.set_next(core, cpu, task);
+        }
+        self.state.settle(core);
     }
 
     fn switched_to(&mut self, core: &mut Core<'_>, task: TaskId) {

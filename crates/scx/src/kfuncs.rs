@@ -66,7 +66,8 @@ impl Kfuncs<'_, '_> {
     }
 
     /// CPUs that a task may use when it has not disabled migration (`p->cpus_mask`).
-    pub(crate) fn mask(&self, task: TaskId) -> &CpuSet {
+    #[must_use]
+    pub fn mask(&self, task: TaskId) -> &CpuSet {
         self.core.mask(task)
     }
 

@@ -2,6 +2,8 @@
 
 mod broken;
 mod composite;
+mod soak;
+mod soaking;
 mod suite;
 
 use warmcore_kernel::{Scheduler, run};
