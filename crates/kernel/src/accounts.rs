@@ -219,6 +219,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             applications,
             cpus,
             placement: self.core.placement,
+            energy_uj: self.core.clocks.as_ref().and_then(|clocks| clocks.energy_uj(elapsed_ns)),
             groups: self.group_outcomes(),
             background: self.background.outcome(&self.core.tasks),
             recorders: Vec::new(),

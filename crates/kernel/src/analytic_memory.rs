@@ -5,7 +5,7 @@
 //! machine's constant.
 
 use warmcore_memory::HierarchyError;
-use warmcore_memory::analytic::{Analytic, Counters, TaskSpec};
+use warmcore_memory::analytic::{Analytic, Counters, SPEED_ONE, TaskSpec};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::TaskId;
 use warmcore_workload::ChannelKind;
@@ -95,6 +95,10 @@ impl Memory for AnalyticMemory<'_> {
 
     fn set_spinning(&mut self, now_ns: u64, cpu: CpuId, spinning: bool) {
         self.model.set_paused(now_ns, cpu, spinning);
+    }
+
+    fn set_clock(&mut self, _now_ns: u64, cpu: CpuId, ratio: u32) {
+        self.model.set_clock(cpu, f64::from(ratio) / f64::from(SPEED_ONE));
     }
 
     #[inline]

@@ -12,6 +12,7 @@ use warmcore_trace::{
 use warmcore_workload::Task as Template;
 
 use crate::background::Visitor;
+use crate::clocks::{CAPACITY_SCALE, Clocks, Governor};
 use crate::counters::Readings;
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Slot};
@@ -44,11 +45,23 @@ pub struct KernelParameters {
     pub timer_slack_ns: u64,
     /// `CONFIG_SCHED_CLUSTER`: domains know which cores of an LLC form a cluster.
     pub sched_cluster: bool,
+    /// Who chooses the frequencies of CPUs.
+    pub governor: Governor,
+    /// Shortest time between two decisions of `schedutil` for a clock (`rate_limit_us`); 0: 1.5 times the machine's transition latency, or
+    /// 1 ms where it has none.
+    pub rate_limit_us: u64,
 }
 
 impl Default for KernelParameters {
     fn default() -> Self {
-        Self { hz: 250, ttwu_queue: true, timer_slack_ns: 50_000, sched_cluster: true }
+        Self {
+            hz: 250,
+            ttwu_queue: true,
+            timer_slack_ns: 50_000,
+            sched_cluster: true,
+            governor: Governor::Fixed,
+            rate_limit_us: 0,
+        }
     }
 }
 
@@ -152,6 +165,8 @@ pub struct Core<'a> {
     pub(crate) launcher: Option<CpuId>,
     /// During a wakeup: what wakeups had taken of the waker's CPU before it.
     pub(crate) waking_since_ns: Option<u64>,
+    /// Frequencies and idle states, if the kernel has a governor.
+    pub(crate) clocks: Option<Clocks<'a>>,
 }
 
 impl<'a> Core<'a> {
@@ -283,6 +298,18 @@ impl<'a> Core<'a> {
         self.cpus[cpu.index()].capacity
     }
 
+    /// Frequency of the CPU, 1024 = its highest (`arch_scale_freq_capacity`); 1024 where frequencies are not simulated.
+    #[must_use]
+    pub fn frequency_scale(&self, cpu: CpuId) -> u32 {
+        self.clocks.as_ref().map_or(CAPACITY_SCALE, |clocks| clocks.frequency_scale(cpu))
+    }
+
+    /// Time for an idle CPU to leave its idle state.
+    fn idle_exit_ns(&self, cpu: CpuId) -> u64 {
+        let stated = self.clocks.as_ref().and_then(|clocks| clocks.idle_exit_ns(cpu));
+        stated.unwrap_or(self.machine.costs().idle_exit_ns)
+    }
+
     /// Number of living threads of a process.
     #[inline]
     pub fn process_threads(&self, process: u32) -> u32 {
@@ -357,7 +384,7 @@ impl<'a> Core<'a> {
         let (costs, relation) = (self.machine.costs(), self.machine.relation(self.this_cpu, cpu));
         match self.curr_is_idle(cpu) {
             true if self.now_ns < self.cpus[cpu.index()].polls_until_ns => costs.line_transfer_ns[relation],
-            true => costs.ipi_ns[relation] + costs.idle_exit_ns,
+            true => costs.ipi_ns[relation] + self.idle_exit_ns(cpu),
             false => costs.ipi_ns[relation],
         }
     }
@@ -489,7 +516,7 @@ impl<'a> Core<'a> {
         let over_ns = self.cpus[cpu.index()].clock_task_ns;
         let at_ns = match self.queue.slot_time_ns(Slot::Resched, cpu) {
             Some(leaves_idle_ns) => over_ns.max(leaves_idle_ns),
-            None if self.curr_is_idle(cpu) => over_ns + self.machine.costs().idle_exit_ns,
+            None if self.curr_is_idle(cpu) => over_ns + self.idle_exit_ns(cpu),
             None => over_ns,
         };
         self.queue.set(Slot::Resched, cpu, at_ns);

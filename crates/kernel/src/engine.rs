@@ -3,7 +3,7 @@
 //! One simulation is one thread. It reads no clock and draws no random numbers but those of its seed. What tasks do is
 //! in [`interpreter`](crate::interpreter); what a scheduler may do is in [`core`](crate::core).
 //!
-//! Not modelled: contention for run-queue locks, hypervisor steal, CPU frequency. A context
+//! Not modelled: contention for run-queue locks, hypervisor steal. A context
 //! switch, a tick or a wakeup costs the machine's fixed time. Wakeup latency is what the kernel's tracepoints show, from
 //! `sched_waking` to `sched_switch`: the wakeup takes its time, an idle CPU leaves its idle state, and only then the CPU
 //! switches; to another CPU the interrupt's way comes on top.
@@ -20,6 +20,7 @@ use crate::actions::{Actions, LOOK};
 use crate::analytic_memory::AnalyticMemory;
 use crate::background::BackgroundState;
 use crate::cache_groups::CacheGroups;
+use crate::clocks::{Clocks, Governor, TRANSITION};
 use crate::core::{Core, Cpu, KernelParameters, NeedResched};
 use crate::counters::Readings;
 use crate::error::SimulationError;
@@ -120,7 +121,7 @@ pub fn run<'a, S: Scheduler>(
     sink: Option<&'a mut dyn Sink>,
 ) -> Result<Outcome, SimulationError> {
     match setup.options.memory {
-        MemoryChoice::None if SharedCores::applies(setup.machine) => {
+        MemoryChoice::None if SharedCores::applies(setup.machine) || setup.kernel.governor != Governor::Fixed => {
             run_with(setup, scheduler, SharedCores::new(setup.machine), sink)
         }
         MemoryChoice::None => run_with(setup, scheduler, ConstantMemory::new(setup.machine), sink),
@@ -190,6 +191,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             recordable_sets: memory.recordable_sets(),
             launcher: None,
             waking_since_ns: None,
+            clocks: Clocks::new(setup.machine, &parameters),
         };
         Self {
             core,
@@ -220,6 +222,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
 
     fn run(&mut self) -> Result<(), SimulationError> {
         self.scheduler.init(&mut self.core);
+        self.start_clocks();
         if let Some(spec) = self.core.readings.history {
             self.memory.record_sets(spec);
         }
@@ -341,6 +344,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 self.core.addressed = class;
                 self.scheduler.timer(&mut self.core, cpu, payload);
             }
+            Class::Background if event.generation == TRANSITION => self.frequency_reached(event.payload),
             Class::Background if event.generation == INTERRUPT => self.interrupt(event.payload, cpu),
             Class::Background => {
                 if !self.visit(event.payload, cpu) {
@@ -448,6 +452,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             self.read_counters(cpu);
         }
         self.scheduler.tick(&mut self.core, cpu, (!curr.is_idle()).then_some(curr));
+        if !curr.is_idle() {
+            self.update_frequency(cpu);
+        }
         if self.scores.is_some() {
             self.sample_scores(cpu);
         }
@@ -513,6 +520,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         state.busy_ns += now_ns - state.changed_ns;
         state.changed_ns = now_ns;
         state.stopper_ran = true;
+        self.cpu_turned(cpu, false);
         true
     }
 

@@ -82,6 +82,16 @@ pub enum SimulationError {
         /// As it was given.
         scheduler: String,
     },
+    /// The kernel has a governor, and the machine no frequencies.
+    #[error(
+        "`{scheduler}` has a frequency governor, but machine `{machine}` states no frequencies to choose from: add `[[core_kind]]` to its file, or leave `governor` out"
+    )]
+    NoFrequencies {
+        /// As it was given.
+        scheduler: String,
+        /// Its name.
+        machine: String,
+    },
     /// Every task that is left waits for another one.
     #[error("deadlock at {} ms: every task that is left waits for another\n{}", *.time_ns as f64 / 1e6, .waits.join("\n"))]
     Deadlock {

@@ -133,6 +133,10 @@ impl Memory for ExactMemory<'_> {
         self.model.switch_out(cpu);
     }
 
+    fn set_clock(&mut self, _now_ns: u64, cpu: CpuId, ratio: u32) {
+        self.model.set_clock(cpu, f64::from(ratio) / f64::from(SPEED_ONE));
+    }
+
     fn speed(&self, cpu: CpuId) -> u32 {
         self.speeds[cpu.index()]
     }

@@ -383,6 +383,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let generation = task.timer_generation;
         self.live += 1;
         self.core.queue.push(at, Class::Timer, self.core.this_cpu, id.0, generation);
+        if let Some(clocks) = &mut self.core.clocks {
+            clocks.timer_armed(self.core.this_cpu, at);
+        }
         self.block(id, WaitReason::Time)
     }
 

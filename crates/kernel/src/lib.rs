@@ -16,6 +16,7 @@ mod background;
 mod barrier;
 mod cache_groups;
 mod channel;
+mod clocks;
 mod core;
 mod counters;
 mod engine;
@@ -49,6 +50,7 @@ mod task_profiles;
 mod telling;
 mod timers;
 
+pub use crate::clocks::{CAPACITY_SCALE, Governor, Utilisation};
 pub use crate::core::{Core, KernelParameters, NeedResched};
 pub use crate::counters::READ_COUNTERS_NS;
 pub use crate::engine::run;

@@ -143,6 +143,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         state.waiting_for = WaitReason::None;
         let reason = state.place_reason.take();
         self.scheduler.enqueue(&mut self.core, cpu, task, enqueue);
+        self.update_frequency(cpu);
         self.core.emit_on(cpu, EventKind::Wakeup { task, reason });
         self.scheduler.check_preempt(&mut self.core, cpu, task, flags);
     }

@@ -41,8 +41,8 @@ pub(crate) trait Memory {
     const MODELLED: bool;
 
     /// Whether speeds depend on who runs where, and so change while a task runs. If not, they are the CPUs' capacities. A memory that is
-    /// not modelled answers [`Memory::switch_in`], [`Memory::switch_out`], [`Memory::speed`], [`Memory::review`] and
-    /// [`Memory::take_changed`].
+    /// not modelled answers [`Memory::switch_in`], [`Memory::switch_out`], [`Memory::speed`], [`Memory::review`],
+    /// [`Memory::take_changed`], [`Memory::set_clock`] and [`Memory::speed_alone`].
     const SPEEDS_VARY: bool = Self::MODELLED;
 
     /// Whether the memory knows how far tasks get only afterwards. Then speeds are guesses at when to look next, and progress is asked
@@ -101,6 +101,15 @@ pub(crate) trait Memory {
 
     /// The task begins a phase of its program. The CPUs of its core have been settled.
     fn begin_phase(&mut self, _now_ns: u64, _task: TaskId, _phase: u32) {}
+
+    /// The CPU's clock by its reference, [`SPEED_ONE`](warmcore_memory::analytic::SPEED_ONE) = 1, from now on. Speeds follow as for any
+    /// reason of others. Called for all CPUs before anything runs, or never.
+    fn set_clock(&mut self, _now_ns: u64, _cpu: CpuId, _ratio: u32) {}
+
+    /// Work per time on the CPU while the other threads of its core are idle. Only of a memory that is not modelled.
+    fn speed_alone(&self, cpu: CpuId) -> u32 {
+        self.speed(cpu)
+    }
 
     /// Work per time on the CPU, [`SPEED_ONE`](warmcore_memory::analytic::SPEED_ONE) = nominal.
     fn speed(&self, _cpu: CpuId) -> u32 {

@@ -85,7 +85,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 }
                 let worked = if task.remaining_ns == 0 { time_at(done, speed).min(useful) } else { useful };
                 if !M::MODELLED {
-                    task.smt_ns += worked.saturating_sub(time_for(done, u64::from(state.capacity)));
+                    let alone_ns = match self.core.clocks {
+                        None => time_for(done, u64::from(state.capacity)),
+                        Some(_) => time_at(done, u64::from(self.memory.speed_alone(cpu))),
+                    };
+                    task.smt_ns += worked.saturating_sub(alone_ns);
                 }
                 self.memory.ran(cpu, worked);
                 useful -= worked;

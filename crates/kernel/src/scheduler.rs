@@ -26,6 +26,7 @@ use std::ops::BitOr;
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
+use crate::clocks::Utilisation;
 use crate::core::Core;
 
 /// Why a CPU is to be selected or a task is enqueued.
@@ -209,6 +210,15 @@ pub trait Scheduler {
     /// A task that is not queued yet belongs to this class from now on (`switching_to`); called only by a composite.
     fn switched_to(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
 
+    /// What it wants of a CPU's speed: `schedutil` asks when a task came to the CPU or left it, and at its ticks.
+    fn utilisation(&self, _core: &Core<'_>, _cpu: CpuId) -> Utilisation {
+        Utilisation::FULL
+    }
+
+    /// A CPU's speed changes: from now on it is `scale` of 1024, which is the biggest CPU at its highest frequency. Not called in a run
+    /// without a governor, where speeds are [`Core::capacity`].
+    fn speed_changed(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _scale: f64) {}
+
     /// Number of runnable tasks it holds on a CPU, the running one included and sleeping ones excluded: compared with
     /// the kernel's own count when invariants are checked.
     fn runnable_on(&self, cpu: CpuId) -> usize;
@@ -239,6 +249,10 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
 
     fn holds(&self, task: TaskId) -> bool {
         (**self).holds(task)
+    }
+
+    fn utilisation(&self, core: &Core<'_>, cpu: CpuId) -> Utilisation {
+        (**self).utilisation(core, cpu)
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {
@@ -272,5 +286,6 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         tunable_changed(name: &str, value: u64);
         switched_from(task: TaskId);
         switched_to(task: TaskId);
+        speed_changed(cpu: CpuId, scale: f64);
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! The rule is the one of all memories (`docs/spec/memory-model.md` section 4.5): computing takes 1 + κ n times as long beside n busy
 //! siblings, κ being the machine's [`smt_slowdown`](warmcore_topology::Costs::smt_slowdown). A task computes all the time here, so a
-//! sibling is busy whenever a task is on it, also one that waits actively or is in the kernel. A run on a machine with one thread per
-//! core, or with κ = 0, does not come here ([`SharedCores::applies`]).
+//! sibling is busy whenever a task is on it, also one that waits actively or is in the kernel. Of a machine with one thread per
+//! core, or with κ = 0 ([`SharedCores::applies`]), only runs come here whose CPUs change their frequency: all speeds go by that.
 //!
 //! Not modelled: what siblings do to each other's caches; that the kernel's own time (switches, system calls, messages) grows too; that
 //! some pairs of tasks get along better than others.
@@ -27,6 +27,8 @@ pub(crate) struct SharedCores<'a> {
     in_force: Vec<u32>,
     /// By CPU, then by the number of busy siblings.
     speeds: Vec<u32>,
+    /// The same at the reference frequency.
+    unclocked: Vec<u32>,
     /// Hardware threads of the widest core.
     width: usize,
     /// By core: its CPUs with a task.
@@ -63,6 +65,7 @@ impl<'a> SharedCores<'a> {
             core: machine.cpus().map(|cpu| machine.core_of(cpu).0).collect(),
             runs: vec![false; cpus],
             in_force: speeds.iter().step_by(width).copied().collect(),
+            unclocked: speeds.clone(),
             speeds,
             width,
             busy: vec![0; cores],
@@ -114,6 +117,22 @@ impl Memory for SharedCores<'_> {
         self.runs[cpu.index()] = false;
         self.busy[core as usize] -= 1;
         self.unsettle(core);
+    }
+
+    fn set_clock(&mut self, _now_ns: u64, cpu: CpuId, ratio: u32) {
+        for siblings in 0..self.width {
+            let index = cpu.index() * self.width + siblings;
+            let speed = u64::from(self.unclocked[index]) * u64::from(ratio) / u64::from(SPEED_ONE);
+            self.speeds[index] = speed.max(1) as u32;
+        }
+        if !self.runs[cpu.index()] {
+            self.in_force[cpu.index()] = self.speeds[cpu.index() * self.width];
+        }
+        self.unsettle(self.core[cpu.index()]);
+    }
+
+    fn speed_alone(&self, cpu: CpuId) -> u32 {
+        self.speeds[cpu.index() * self.width]
     }
 
     #[inline]

@@ -84,6 +84,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.core.tasks[prev.index()].on_cpu_until_ns = self.core.now_ns + picking_ns + switch_ns;
         }
         self.switch_to(cpu, prev, prev_state, runnable, next);
+        if !prev.is_idle() {
+            self.update_frequency(cpu);
+        }
         if leave == Leave::Displaced && self.core.error.is_none() {
             self.place_displaced(prev);
         }
@@ -142,6 +145,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 state.changed_ns = now_ns;
                 state.stolen_ns = 0;
                 self.core.cancel_hrtick(cpu);
+                self.cpu_turned(cpu, false);
                 self.scheduler.enter_idle(&mut self.core, cpu);
             }
             Some(next) => {
@@ -192,9 +196,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let state = &mut self.core.cpus[cpu.index()];
         state.idle_ns += now_ns - state.changed_ns;
         state.changed_ns = now_ns;
-        if state.tick_stopped {
-            state.tick_stopped = false;
-            let since_phase = (now_ns + tick_ns - state.tick_phase_ns) % tick_ns;
+        let tick_stopped = std::mem::take(&mut state.tick_stopped);
+        self.cpu_turned(cpu, true);
+        if tick_stopped {
+            let since_phase = (now_ns + tick_ns - self.core.cpus[cpu.index()].tick_phase_ns) % tick_ns;
             let at = now_ns + tick_ns - since_phase;
             self.core.queue.set(Slot::Tick, cpu, at);
         }

@@ -24,6 +24,8 @@ pub enum Unit {
     PerS,
     /// Tasks.
     Tasks,
+    /// Joules.
+    Joules,
 }
 
 impl Unit {
@@ -35,6 +37,7 @@ impl Unit {
             Self::One => "1",
             Self::PerS => "1/s",
             Self::Tasks => "tasks",
+            Self::Joules => "J",
         }
     }
 
@@ -113,7 +116,20 @@ fn least_of(unit: Unit) -> f64 {
     match unit {
         Unit::Ns => LEAST_TIME_NS,
         // Counts and fractions, of which only zero itself is nothing.
-        Unit::One | Unit::PerS | Unit::Tasks => f64::MIN_POSITIVE,
+        Unit::One | Unit::PerS | Unit::Tasks | Unit::Joules => f64::MIN_POSITIVE,
+    }
+}
+
+/// Name of the measure of energy.
+const ENERGY: &str = "energy_j";
+
+/// Only of runs with a governor on a machine with an energy model.
+fn energy() -> Measure {
+    let definition = "power of each core at its frequency while a hardware thread of it is busy, and of its idle state otherwise, over the run; \
+                      without caches, memory and the rest of the package";
+    Measure {
+        optional: true,
+        ..Measure::of_outcome(ENERGY, "energy of the cores", Unit::Joules, Better::Lower, definition)
     }
 }
 
@@ -228,6 +244,7 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
     }));
     measures.extend(memory_measures::of_workload(workload));
     measures.extend(placement_measures::all());
+    measures.push(energy());
     measures.extend(group_measures::of_workload(workload));
     measures.extend(host_measures::all());
     measures.extend(observe::virtual_llc_measures());
@@ -440,6 +457,7 @@ pub fn of_run(
     }
     values.extend(memory_measures::of_run(outcome));
     values.extend(placement_measures::of_run(outcome));
+    values.extend(outcome.energy_uj.map(|energy_uj| (ENERGY.to_owned(), Some(energy_uj as f64 / 1e6))));
     values.extend(group_measures::of_run(outcome));
     values
 }

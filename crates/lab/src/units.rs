@@ -33,6 +33,7 @@ pub fn with_unit(value: f64, unit: Unit) -> String {
         _ if value.is_infinite() => "never".into(),
         Unit::Ns => duration(value),
         Unit::One | Unit::PerS | Unit::Tasks => count(value),
+        Unit::Joules => format!("{} J", three_digits(value)),
     }
 }
 

@@ -318,6 +318,13 @@ impl Analytic {
         sum
     }
 
+    /// Sets a CPU's clock, as a multiple of the machine's nominal one: cycles of the core go by it, time in caches and memory does not.
+    pub fn set_clock(&mut self, cpu: CpuId, ratio: f64) {
+        self.geometry.ghz[cpu.index()] = self.geometry.nominal_ghz[cpu.index()] * ratio;
+        self.cpus[cpu.index()].review_ns = 0;
+        self.list_changed(cpu.index());
+    }
+
     /// Clock of a CPU in cycles per nanosecond.
     pub fn frequency_ghz(&self, cpu: CpuId) -> f64 {
         self.geometry.ghz[cpu.index()]

@@ -55,6 +55,9 @@ pub(crate) fn check(request: &Request<'_>, chooses_kernels: bool) -> Result<(), 
         Circumstances { numa_balancing: Some(_), .. } => {
             "in the simulator it is a tunable, such as `eevdf:numa_balancing=0`; or run it with --on host"
         }
+        Circumstances { governor: Some(_), .. } => {
+            "in the simulator it is a tunable, such as `eevdf:governor=schedutil`; or run it with --on host"
+        }
         Circumstances { kernel: Some(_), .. } => "kernels are compared with --on vm",
         _ => "run it with --on host, on a computer or in a guest",
     };

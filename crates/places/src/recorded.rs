@@ -372,6 +372,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         placement: None,
         groups: Vec::new(),
         background: beside::by_process(&converted.foreign, known(recording)),
+        energy_uj: None,
         memory_solutions: (0, 0),
         engine_events: recording
             .records

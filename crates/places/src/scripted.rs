@@ -187,6 +187,7 @@ fn one(request: &Request<'_>, position: usize, answer: Answer, take: &Take<'_>) 
             placement: None,
             groups: Vec::new(),
             background: Vec::new(),
+            energy_uj: None,
             memory_solutions: (0, 0),
             engine_events: answer.events.len() as u64,
         };

@@ -167,6 +167,7 @@ impl From<SimulationError> for PlaceError {
             }
             SimulationError::NotSimulated { .. } => "run it with --on vm",
             SimulationError::NoSets { .. } => "add `--memory exact`",
+            SimulationError::NoFrequencies { .. } => "`warmcore machine show` says what a machine states",
         };
         Self::new(Trouble::Failed, "warmcore::simulation", error, advice)
     }

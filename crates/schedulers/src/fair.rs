@@ -192,6 +192,8 @@ pub struct Fair<P, G = NoGathering> {
     pub(crate) llc_idle_cores: Vec<u32>,
     /// Task that the last pick on a CPU came to, or [`NONE`]: what `put_prev` leaves running above both. Forgotten by `set_next`.
     picked: Vec<u32>,
+    /// By CPU its speed, 1024 = that of the biggest at its highest frequency; 1024 where frequencies are not simulated.
+    pub(crate) speeds: Vec<f64>,
     /// What keeps threads together.
     pub(crate) gathering: G,
     /// NUMA balancing, where it is on and there are nodes to choose from; gone from the start where the kernel knows no pages.
@@ -262,6 +264,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             busy_threads: vec![0; machine.core_count()],
             llc_idle_cores,
             picked: vec![NONE; cpus],
+            speeds: vec![1024.0; cpus],
         };
         fair.begin_balancing(hz);
         fair

@@ -4,7 +4,7 @@
 //! to the engine. They are typed with the scheduler (`eevdf:hz=1000`) because an experiment may compare kernels: `eevdf,eevdf:hz=1000`
 //! is one policy in two kernels.
 
-use warmcore_kernel::KernelParameters;
+use warmcore_kernel::{Governor, KernelParameters};
 
 use crate::tunables::tunables;
 
@@ -19,6 +19,10 @@ tunables! {
         ttwu_queue: switch on,
         /// CONFIG_SCHED_CLUSTER: Linux has scheduling domains of clusters of cores.
         sched_cluster: switch on,
+        /// Who chooses the frequencies of CPUs, on a machine that states them.
+        governor: choice "fixed" of ["fixed", "performance", "powersave", "schedutil"],
+        /// Shortest time between two decisions of schedutil; 0: 1.5 times the machine's transition latency.
+        rate_limit_us: time 0 "us" in 0..=1_000_000 by ratio,
     }
 }
 
@@ -29,6 +33,13 @@ impl From<KernelTunables> for KernelParameters {
             ttwu_queue: tunables.ttwu_queue != 0,
             timer_slack_ns: tunables.timer_slack_ns,
             sched_cluster: tunables.sched_cluster != 0,
+            governor: match tunables.governor {
+                0 => Governor::Fixed,
+                1 => Governor::Performance,
+                2 => Governor::Powersave,
+                _ => Governor::Schedutil,
+            },
+            rate_limit_us: tunables.rate_limit_us,
         }
     }
 }

@@ -15,7 +15,7 @@ mod fixed;
 mod server;
 mod stack;
 
-use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags};
+use warmcore_kernel::{Boot, CAPACITY_SCALE, Core, Dequeue, Enqueue, Scheduler, Utilisation, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::TaskId;
 use warmcore_workload::{Policy, Reservation};
@@ -511,6 +511,12 @@ impl Scheduler for Realtime {
         let turn_ticks = TURN_NS / core.tick_ns();
         let (policy, since_ns) = (core.task(task).policy(), core.now_ns());
         *self.state(task) = State { policy, fresh: true, turn_ticks, since_ns, ..State::default() };
+    }
+
+    /// Full speed while one of them is runnable, as without utilisation clamps (`effective_cpu_util`); here deadline tasks too.
+    fn utilisation(&self, _core: &Core<'_>, cpu: CpuId) -> Utilisation {
+        let least = if self.queues[cpu.index()].runnable > 0 { CAPACITY_SCALE } else { 0 };
+        Utilisation { used: 0, least }
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
-use warmcore_kernel::{KernelParameters, Setup, SimulationError};
+use warmcore_kernel::{Governor, KernelParameters, Setup, SimulationError};
 use warmcore_topology::nearest;
 use warmcore_trace::{DecisionKind, DecisionTable, Outcome, RunTables, Sink};
 
@@ -407,6 +407,10 @@ pub fn simulate(
     };
     let mut setup = setup.clone();
     setup.kernel = spec.kernel();
+    if setup.kernel.governor != Governor::Fixed && setup.machine().core_kinds().is_empty() {
+        let (scheduler, machine) = (spec.to_string(), setup.machine().name().to_owned());
+        return Err(SimulationError::NoFrequencies { scheduler, machine });
+    }
     match sink {
         Some(sink) => simulate(spec, &setup, Some(sink)),
         None => simulate(spec, &setup, None),

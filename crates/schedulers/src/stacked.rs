@@ -13,7 +13,7 @@
 //!
 //! Not modelled: scores of the two are not told; classes do not balance against each other's load.
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, Level, Scheduler, State, WakeFlags};
+use warmcore_kernel::{Core, Dequeue, Enqueue, Level, Scheduler, State, Utilisation, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
@@ -359,6 +359,22 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn switched_to(&mut self, core: &mut Core<'_>, task: TaskId) {
         in_class!(self, core, self.level(task), switched_to(task));
+    }
+
+    /// As `sugov_get_util` and `effective_cpu_util` add up classes.
+    fn utilisation(&self, core: &Core<'_>, cpu: CpuId) -> Utilisation {
+        let asked = self.classes().iter().map(|level| match level {
+            Level::Upper => self.upper.utilisation(core, cpu),
+            Level::Lower => self.lower.utilisation(core, cpu),
+        });
+        asked.fold(Utilisation::default(), |sum, own| Utilisation {
+            used: sum.used + own.used,
+            least: sum.least.max(own.least),
+        })
+    }
+
+    fn speed_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, scale: f64) {
+        in_both!(self, core, speed_changed(cpu, scale));
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

@@ -3,7 +3,7 @@
 //! Source: `docs/spec/sched-ext.md` sections 3, 5 and 11. Where the order is not ours, it is the engine's: see
 //! [`Scheduler`](warmcore_kernel::Scheduler).
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, WakeFlags};
+use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, Utilisation, WakeFlags};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{SearchStart, SearchStep, TaskId};
 use warmcore_workload::Policy;
@@ -580,6 +580,11 @@ impl Scheduler for Ext {
         } else {
             self.disable(core, task);
         }
+    }
+
+    /// `scx_cpuperf_target`.
+    fn utilisation(&self, _core: &Core<'_>, cpu: CpuId) -> Utilisation {
+        Utilisation { used: self.state.cpuperf_target[cpu.index()], least: 0 }
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

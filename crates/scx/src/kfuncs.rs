@@ -2,7 +2,7 @@
 //!
 //! Source: `docs/spec/sched-ext.md` sections 4, 7 and 8. A call in a wrong place ends the program, as older kernels do at run time.
 
-use warmcore_kernel::{Core, WakeFlags};
+use warmcore_kernel::{CAPACITY_SCALE, Core, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{SearchStep, TaskId};
 
@@ -292,6 +292,23 @@ impl Kfuncs<'_, '_> {
         } else {
             self.fault(format!("kick of {cpu}, which the machine does not have"));
         }
+    }
+
+    /// Sets the speed that the program wants of a CPU, of 1024 (`scx_bpf_cpuperf_set`). A governor sees it when the CPU's queue changes next.
+    pub fn cpuperf_set(&mut self, cpu: CpuId, target: u32) {
+        if target > CAPACITY_SCALE {
+            self.fault(format!("invalid cpuperf target {target} for {cpu}"));
+        } else if self.state.is_cpu(cpu) {
+            self.state.cpuperf_target[cpu.index()] = target;
+        } else {
+            self.fault(format!("speed of {cpu}, which the machine does not have"));
+        }
+    }
+
+    /// The frequency of a CPU, of 1024 (`scx_bpf_cpuperf_cur`).
+    #[must_use]
+    pub fn cpuperf_cur(&self, cpu: CpuId) -> u32 {
+        if self.state.is_cpu(cpu) { self.core.frequency_scale(cpu) } else { CAPACITY_SCALE }
     }
 
     /// The CPU that the class would choose for a wakeup, and whether it is idle and now claimed (`scx_bpf_select_cpu_dfl`).

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use warmcore_kernel::Core;
+use warmcore_kernel::{CAPACITY_SCALE, Core};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{MigrationKind, OverheadKind, SearchStart, SearchStep, TaskId};
 
@@ -83,6 +83,8 @@ pub(crate) struct State {
     pub changes: Changes,
     /// By CPU: runnable tasks, the running one included.
     pub runnable: Vec<usize>,
+    /// By CPU: the speed that the program wants, of 1024 (`scx_bpf_cpuperf_set`).
+    pub cpuperf_target: Vec<u32>,
     /// When a tick last ended a slice, by CPU.
     pub ticked_ns: Vec<Option<u64>>,
     /// Tasks that were dispatched out of the program's custody and that it has not been told of yet.
@@ -128,6 +130,7 @@ impl State {
             changes: Changes::new(machine, entities.are_shared()),
             entities,
             runnable: vec![0; cpus],
+            cpuperf_target: vec![CAPACITY_SCALE; cpus],
             ticked_ns: vec![None; cpus],
             left_custody: Vec::new(),
             counts: [0; Operation::COUNT],

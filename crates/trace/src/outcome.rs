@@ -181,6 +181,9 @@ pub struct Outcome {
     /// What the scheduler's choices of places took, if it counts them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placement: Option<PlacementEffort>,
+    /// What the cores took in µJ, where a governor ran on a machine with an energy model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub energy_uj: Option<u64>,
     /// Task groups with a quota, where the scheduler or the kernel keeps it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupOutcome>,
@@ -257,6 +260,9 @@ impl Outcome {
             placement.decisions -= before.decisions;
             placement.looked_at -= before.looked_at;
             placement.cost_ns -= before.cost_ns;
+        }
+        if let (Some(energy_uj), Some(before)) = (&mut self.energy_uj, earlier.energy_uj) {
+            *energy_uj -= before;
         }
         for (group, before) in self.groups.iter_mut().zip(&earlier.groups) {
             group.counters = group.counters.since(&before.counters);

@@ -423,6 +423,7 @@ mod tests {
             placement: None,
             groups: Vec::new(),
             background: Vec::new(),
+            energy_uj: None,
             memory_solutions: (0, 0),
             engine_events: 0,
         }

@@ -28,6 +28,8 @@ pub(super) struct Geometry {
     pub local_ns: Vec<f64>,
     /// Clock in cycles per nanosecond.
     pub ghz: Vec<f64>,
+    /// The same at the machine's nominal frequency.
+    pub nominal_ghz: Vec<f64>,
     /// The other hardware threads of the CPU's core.
     pub siblings: Vec<Vec<u32>>,
     pub cpus_of_llc: Vec<Vec<u32>>,
@@ -73,6 +75,8 @@ impl Geometry {
             others
         });
         let node_socket = |node| machine.cpus_of_node(node).first().map_or(0, |cpu: CpuId| machine.socket_of(cpu).0);
+        let ghz: Vec<f64> =
+            machine.cpus().map(|cpu| hierarchy.frequency_ghz * f64::from(machine.capacity(cpu)) / 1024.0).collect();
         Self {
             core: machine.cpus().map(|cpu| machine.core_of(cpu).0).collect(),
             llc: machine.cpus().map(|cpu| machine.llc_of(cpu).0).collect(),
@@ -83,10 +87,8 @@ impl Geometry {
                 .map(|cpu| machine.node_of(cpu).index())
                 .map(|node| hierarchy.memory_ns[node][node])
                 .collect(),
-            ghz: machine
-                .cpus()
-                .map(|cpu| hierarchy.frequency_ghz * f64::from(machine.capacity(cpu)) / 1024.0)
-                .collect(),
+            ghz: ghz.clone(),
+            nominal_ghz: ghz,
             siblings: machine
                 .cpus()
                 .map(|cpu| {

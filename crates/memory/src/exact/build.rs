@@ -21,6 +21,8 @@ pub(crate) struct Seat {
     pub(crate) core: usize,
     /// Speed relative to the fastest CPU.
     pub(crate) capacity: f64,
+    /// Clock, 1 = the machine's nominal one.
+    pub(crate) clock: f64,
 }
 
 /// Tell the hashes of the levels apart.
@@ -99,7 +101,7 @@ pub(crate) fn domains(
                 core.cores.len() - 1
             }
         };
-        seats.push(Seat { domain, core, capacity: f64::from(machine.capacity(cpu)) / 1024.0 });
+        seats.push(Seat { domain, core, capacity: f64::from(machine.capacity(cpu)) / 1024.0, clock: 1.0 });
     }
     for domain in &mut domains {
         domain.sharer_shift = domain.cores.len().div_ceil(64).next_power_of_two().trailing_zeros();

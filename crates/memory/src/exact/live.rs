@@ -334,6 +334,11 @@ impl Live {
         self.counted[cpu.index()].1 = self.counters(task);
     }
 
+    /// Sets a CPU's clock, as a multiple of the machine's nominal one, from now on.
+    pub fn set_clock(&mut self, cpu: CpuId, ratio: f64) {
+        self.simulation.set_clock(cpu, ratio);
+    }
+
     /// The CPU's task no longer runs.
     pub fn switch_out(&mut self, cpu: CpuId) {
         let Some(task) = self.simulation.on_cpu[cpu.index()] else { return };

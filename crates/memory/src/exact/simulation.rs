@@ -335,6 +335,15 @@ impl Simulation {
         ports.read(domain, core, reads - before);
     }
 
+    /// Sets a CPU's clock, as a multiple of the machine's nominal one, from now on: cycles of the core go by it, time in caches and memory
+    /// does not.
+    pub fn set_clock(&mut self, cpu: CpuId, ratio: f64) {
+        let seat = &mut self.seats[cpu.index()];
+        seat.clock = ratio;
+        let (domain, core) = (seat.domain, seat.core);
+        self.refresh_core(domain, core);
+    }
+
     /// Computes anew what the tasks of a core pay, with what is known of their siblings.
     fn refresh_core(&mut self, domain: usize, core: usize) {
         let slots = self.domains[domain].running[core].clone();
@@ -361,7 +370,7 @@ impl Simulation {
         let Some(task) = &mut domain.tasks[usize::from(slot)] else { return };
         let state = &self.tasks[task.id as usize];
         let profile = &state.spec.profile;
-        let capacity = state.cpu.map_or(1.0, |cpu| self.seats[cpu.index()].capacity);
+        let capacity = state.cpu.map_or(1.0, |cpu| self.seats[cpu.index()].capacity * self.seats[cpu.index()].clock);
         let (issue, overlap) = sibling_busy.map_or((1.0, 1.0), |busy| {
             (1.0 + hierarchy.smt_slowdown * busy, 1.0 - SMT_OVERLAP_SHARE * (1.0 - busy.min(1.0)))
         });

@@ -126,6 +126,7 @@ pub(super) fn of_command(
         placement: None,
         groups: Vec::new(),
         background: Vec::new(),
+        energy_uj: None,
         memory_solutions: (0, 0),
         engine_events: converted.events.len() as u64,
     };

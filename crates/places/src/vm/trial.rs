@@ -474,6 +474,7 @@ impl Roster {
             placement: None,
             groups: Vec::new(),
             background: Vec::new(),
+            energy_uj: None,
             memory_solutions: (0, 0),
             engine_events: converted.events.len() as u64,
         }

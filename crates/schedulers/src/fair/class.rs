@@ -1,6 +1,6 @@
 //! The fair class as the kernel calls it: the verbs of `sched_class`, each handed on to the part that does it.
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, WakeFlags};
+use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, Utilisation, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
@@ -372,6 +372,28 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         entity.detached = true;
         entity.queue = queue;
         entity.exec_start_ns = 0;
+    }
+
+    /// `cpu_util_cfs_boost`.
+    fn utilisation(&self, _core: &Core<'_>, cpu: CpuId) -> Utilisation {
+        let (queue, rq) = (&self.queues[cpu.index()], &self.rqs[cpu.index()]);
+        let used = (queue.pelt.util.max(queue.pelt.runnable) as u32).max(rq.util_est);
+        Utilisation { used, least: 0 }
+    }
+
+    fn speed_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, scale: f64) {
+        let now_ns = core.now_ns();
+        let mut queue = cpu.0;
+        while queue != NONE {
+            self.update_queue_avg(now_ns, queue);
+            let curr = self.queues[queue as usize].curr;
+            if curr == NONE {
+                break;
+            }
+            self.update_entity_avg(now_ns, curr);
+            queue = self.entities[curr as usize].my_queue;
+        }
+        self.speeds[cpu.index()] = scale;
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

@@ -113,9 +113,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     #[inline(never)]
     fn age_entity_avg(&mut self, now_ns: u64, index: u32) {
         let entity = &mut self.entities[index as usize];
-        let on = |state: bool| if state { 1024.0 } else { 0.0 };
+        let speed = self.speeds[self.queues[entity.queue as usize].cpu as usize];
+        let on = |state: bool, full: f64| if state { full } else { 0.0 };
         let runs = entity.on_rq && self.queues[entity.queue as usize].curr == index;
-        entity.pelt.update(now_ns, on(entity.on_rq), on(entity.on_rq && !entity.delayed), on(runs && !entity.delayed));
+        let runnable = on(entity.on_rq && !entity.delayed, speed);
+        entity.pelt.update(now_ns, on(entity.on_rq, 1024.0), runnable, on(runs && !entity.delayed, speed));
     }
 
     /// Brings a queue's averages to now, first taking off what left while asleep (`update_cfs_rq_load_avg`).
@@ -123,7 +125,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(crate) fn update_queue_avg(&mut self, now_ns: u64, queue: u32) {
         let cfs = &mut self.queues[queue as usize];
         if cfs.pelt.last_update_ns != now_ns || cfs.any_removed {
-            cfs.age_avg(now_ns);
+            cfs.age_avg(now_ns, self.speeds[cfs.cpu as usize]);
         }
     }
 

@@ -147,8 +147,10 @@ impl CfsRq {
     }
 
     /// Takes off what left while asleep and brings the averages to now.
+    ///
+    /// `speed` is the CPU's, 1024 = that of the biggest at its highest frequency, where frequencies are simulated.
     #[inline(never)]
-    pub(super) fn age_avg(&mut self, now_ns: u64) {
+    pub(super) fn age_avg(&mut self, now_ns: u64, speed: f64) {
         if std::mem::take(&mut self.any_removed) {
             let [load, runnable, util] = std::mem::take(&mut self.removed);
             self.pelt.detach(load, runnable, util);
@@ -158,10 +160,10 @@ impl CfsRq {
         if self.frozen_since_ns.is_some() {
             return;
         }
-        let running = if self.curr == NONE { 0.0 } else { 1024.0 };
+        let running = if self.curr == NONE { 0.0 } else { speed };
         // A signed conversion is one instruction, an unsigned one several.
         let weight = self.load_weight as i64 as f64;
-        self.pelt.update(now_ns, weight, f64::from(self.h_nr_runnable) * 1024.0, running);
+        self.pelt.update(now_ns, weight, f64::from(self.h_nr_runnable) * speed, running);
     }
 }
 

@@ -7,6 +7,7 @@ mod aggregate;
 mod attributes;
 mod background;
 mod determinism;
+mod frequencies;
 mod groups;
 mod launch;
 mod migration;

@@ -8,7 +8,7 @@ pub mod trace_check;
 
 use std::collections::BTreeMap;
 
-use warmcore_kernel::{Setup, SimulationError};
+use warmcore_kernel::{Governor, Setup, SimulationError};
 use warmcore_options::MemoryChoice;
 use warmcore_schedulers::{SchedulerSpec, simulate};
 use warmcore_topology::{CpuId, CpuSet, Machine};
@@ -165,7 +165,10 @@ impl Scene {
         let mut events: Vec<Event> = Vec::new();
         let sink: &mut dyn Sink = &mut events;
         let outcome = simulate_with_needs(&scheduler, &setup, Some(sink))?;
-        trace_check::check(&events, &outcome, &setup.run_tables(Vec::new()).restrictions);
+        let kinds = machine.core_kinds().iter().filter(|_| scheduler.kernel().governor != Governor::Fixed);
+        let ratios = kinds.map(|kind| f64::from(kind.highest_mhz()) / f64::from(kind.reference_mhz));
+        let fastest = ratios.fold(1.0, f64::max);
+        trace_check::check_at(&events, &outcome, &setup.run_tables(Vec::new()).restrictions, fastest);
         Ok(Run { events, outcome, machine: machine.clone() })
     }
 }

@@ -105,9 +105,16 @@ pub(super) fn kfunc(name: &str) -> Option<(HostFunction, u8)> {
         };
         "scx_bpf_kick_cid" => |host, cid, flags| host.cpu_of_cid(cid).map_or(0, |cpu| host.kick(u64::from(cpu.0), flags));
         "scx_bpf_nr_online_cids" => |host| u64::from(host.kept.cpus);
-        "scx_bpf_cidperf_cap" | "scx_bpf_cidperf_cur" => |host| CPUPERF_ONE;
-        // Frequencies are not modelled.
-        "scx_bpf_cidperf_set" => |host| 0;
+        "scx_bpf_cidperf_cap" => |host| CPUPERF_ONE;
+        "scx_bpf_cidperf_cur" => |host, cid| {
+            let cpu = host.cpu_of_cid(cid);
+            cpu.and_then(|cpu| Some(host.kernel()?.cpuperf_cur(cpu))).map_or(CPUPERF_ONE, u64::from)
+        };
+        "scx_bpf_cidperf_set" => |host, cid, target| {
+            let cpu = host.cpu_of_cid(cid);
+            if let (Some(cpu), Some(kernel)) = (cpu, host.kernel()) { kernel.cpuperf_set(cpu, target as u32); }
+            0
+        };
         "scx_bpf_cid_topo" => |host, cid, to, bytes| host.place_of_cid(cid, to, bytes);
         "scx_bpf_cid_override" => |host, numbers, bytes| host.override_cids(numbers, bytes);
         // There are no schedulers below this one.

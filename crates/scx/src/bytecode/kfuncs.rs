@@ -52,9 +52,7 @@ pub(super) fn kfunc(name: &str) -> Callee {
         | "bpf_res_spin_lock_irqsave"
         | "bpf_res_spin_unlock_irqrestore"
         | "scx_bpf_put_cpumask"
-        | "scx_bpf_put_idle_cpumask"
-        // Frequencies are not modelled.
-        | "scx_bpf_cpuperf_set" => Callee::Inline(Inline::Nothing),
+        | "scx_bpf_put_idle_cpumask" => Callee::Inline(Inline::Nothing),
         _ => {
             let groups = [lookup, cids::kfunc, collections::kfunc, iterators::kfunc, dynptrs::kfunc, strings::kfunc];
             let found = groups.into_iter().find_map(|find| find(name));
@@ -144,7 +142,12 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
             curr.map_or(0, |curr| host.task_address(curr))
         };
         "scx_bpf_cpu_rq" | "scx_bpf_locked_rq" => |host, cpu| host.run_queue(cpu as u32);
-        "scx_bpf_cpuperf_cap" | "scx_bpf_cpuperf_cur" => |host| CPUPERF_ONE;
+        "scx_bpf_cpuperf_cap" => |host| CPUPERF_ONE;
+        "scx_bpf_cpuperf_cur" => |host, cpu| host.kernel().map_or(CPUPERF_ONE, |kernel| u64::from(kernel.cpuperf_cur(CpuId(cpu as u32))));
+        "scx_bpf_cpuperf_set" => |host, cpu, target| {
+            if let Some(kernel) = host.kernel() { kernel.cpuperf_set(CpuId(cpu as u32), target as u32); }
+            0
+        };
         "scx_bpf_cpu_node" => |host, cpu| host.kept.node_of_cpu.get(cpu as u32 as usize).map_or(error(EINVAL), |&node| u64::from(node));
         "scx_bpf_nr_node_ids" => |host| u64::from(host.kept.nodes);
         "scx_bpf_nr_cpu_ids" | "scx_bpf_nr_cids" => |host| u64::from(host.kept.cpus);

@@ -1,0 +1,142 @@
+//! Frequencies, turbo, idle states and energy, against calculations by hand (`docs/models/frequency.md`).
+
+use warmcore_topology::{Machine, from_toml};
+use warmcore_trace::End;
+use warmcore_workload::{Step, TimerMode};
+
+use crate::support::random::{Dice, asked_ns};
+use crate::support::*;
+
+/// `cores` cores of one kind with frequencies of 500 to 2000 MHz; times hold at 1000 MHz. What the kernel does takes no time.
+fn machine(cores: u32, rest: &str) -> Machine {
+    let text = format!(
+        "[topology]\nshape = \"1s1n1l{cores}c1t\"\n[costs]\ncontext_switch_ns = 0\nwakeup_ns = 1\ntick_ns = 0\nidle_exit_ns = 0\n\
+         syscall_ns = 0\n[[core_kind]]\nreference_mhz = 1000\nmin_mhz = 500\nmax_mhz = 2000\n{rest}"
+    );
+    from_toml(&text).unwrap()
+}
+
+const ENERGY: &str = "power_mw = [[500, 100.0], [2000, 1000.0]]\nidle = [{ name = \"WFI\", exit_us = 1, residency_us = 1, \
+                      power_mw = 10 }, { name = \"deep\", exit_us = 100, residency_us = 1000, power_mw = 1 }]";
+
+/// CPU time of a task with 100 ms of work.
+fn time_of_work(machine: &Machine, scheduler: &str, tasks: u32) -> Vec<u64> {
+    let mut scene = Scene::new();
+    for cpu in 0..tasks {
+        scene.task(&format!("worker{cpu}"), once([run_for(100 * MS)])).affinity = on_cpu(cpu);
+    }
+    let run = scene.try_run_on(machine, scheduler, 1).unwrap();
+    assert_eq!(run.outcome.end, End::AllExited);
+    (0..tasks).map(|cpu| run.cpu_time(&format!("worker{cpu}"))).collect()
+}
+
+/// By hand: at 500 of 1000 MHz work takes twice its time, at 2000 MHz half of it, without a governor just its time.
+#[test]
+fn work_takes_its_time_at_the_reference_and_as_much_more_as_the_frequency_is_less() {
+    let machine = machine(1, "");
+    for (governor, expected_ms) in [("fixed", 100.0), ("powersave", 200.0), ("performance", 50.0)] {
+        for policy in ["eevdf", "cfs", "rr", "ule", "scx-native"] {
+            let time = time_of_work(&machine, &format!("{policy}:governor={governor}"), 1)[0];
+            assert_near(&format!("{policy} {governor}"), time as f64, expected_ms * MS as f64, 0.005);
+        }
+    }
+}
+
+/// By hand: alone at 2000 MHz 50 ms; three cores are held to 1000 MHz, and each takes 100 ms.
+#[test]
+fn turbo_goes_by_the_active_cores() {
+    let machine = machine(4, "turbo_mhz = [[1, 2000], [4, 1000]]");
+    let alone = time_of_work(&machine, "eevdf:governor=performance", 1);
+    assert_near("alone", alone[0] as f64, 50.0 * MS as f64, 0.005);
+    for time in time_of_work(&machine, "eevdf:governor=performance", 3) {
+        assert_near("of three", time as f64, 100.0 * MS as f64, 0.005);
+    }
+}
+
+/// Share of its time that a task needs which has so much work in each 10 ms, in the second half of 4 s.
+fn busy_share(machine: &Machine, scheduler: &str, work_ns: u64) -> f64 {
+    let mut scene = Scene::lasting(4 * S);
+    let timer = scene.workload.add_timer("grid");
+    let period = Step::Timer { timer, period_ns: 10 * MS, mode: TimerMode::Absolute };
+    scene.task("periodic", forever([run_for(work_ns), period]));
+    let run = scene.try_run_on(machine, scheduler, 1).unwrap();
+    run.cpu_time_between("periodic", 2 * S, 4 * S) as f64 / (2.0 * S as f64)
+}
+
+/// By hand: work of 8 ms at 1000 MHz in 10 ms is 4 ms at 2000 MHz, a utilisation of 0.4; schedutil wants 1.25 · 0.4 · 2000 = 1000 MHz.
+/// Utilisation swings about its mean within a period, and its estimate keeps the top of that, which makes 1000 to 1300 MHz: the task is
+/// busy for 8 / 1.3 to 8 ms of 10.
+#[test]
+fn schedutil_settles_a_quarter_above_what_a_periodic_task_uses() {
+    let machine = machine(1, "");
+    let share = busy_share(&machine, "eevdf:governor=schedutil", 8 * MS);
+    assert!((0.61..=0.81).contains(&share), "{share}");
+    assert_near("full speed", busy_share(&machine, "eevdf:governor=performance", 8 * MS), 0.4, 0.01);
+}
+
+/// A spinner needs all there is: it comes to the highest frequency within some half-lives of its utilisation.
+#[test]
+fn schedutil_takes_a_busy_cpu_to_its_highest_frequency() {
+    let mut scene = Scene::new();
+    scene.task("worker", once([run_for(4 * S)]));
+    let run = scene.try_run_on(&machine(1, ""), "eevdf:governor=schedutil", 1).unwrap();
+    let elapsed_ms = run.outcome.elapsed_ns as f64 / MS as f64;
+    assert!((2000.0..2300.0).contains(&elapsed_ms), "{elapsed_ms}");
+}
+
+/// By hand: 100 ms of work at 500 MHz take 200 ms at 100 mW; at 2000 MHz 50 ms at 1 W; the other core idles in the deep state at 1 mW.
+#[test]
+fn energy_is_power_by_time() {
+    let machine = machine(2, ENERGY);
+    for (governor, expected_uj) in [("powersave", 20_000.0 + 200.0), ("performance", 50_000.0 + 50.0)] {
+        let mut scene = Scene::new();
+        scene.task("worker", once([run_for(100 * MS)])).affinity = on_cpu(0);
+        let run = scene.try_run_on(&machine, &format!("eevdf:governor={governor}"), 1).unwrap();
+        assert_near(governor, run.outcome.energy_uj.unwrap() as f64, expected_uj, 0.01);
+    }
+    let mut scene = Scene::new();
+    scene.task("worker", once([run_for(MS)]));
+    assert_eq!(scene.try_run_on(&machine, "eevdf", 1).unwrap().outcome.energy_uj, None, "nothing governs");
+}
+
+/// By hand: who sleeps 10 ms wakes from the deep state 100 us late, who sleeps 0.5 ms from the shallow one 1 us late.
+#[test]
+fn a_cpu_leaves_the_idle_state_that_its_next_timer_allows() {
+    let machine = machine(1, ENERGY);
+    for (sleep_ns, late_ns) in [(10 * MS, 100_000), (500_000, 1_000)] {
+        let mut scene = Scene::lasting(S);
+        scene.task("sleeper", forever([run_for(1000), sleep(sleep_ns)]));
+        let run = scene.try_run_on(&machine, "eevdf:governor=performance,timer_slack_ns=0", 1).unwrap();
+        let latencies = run.wakeups("sleeper").into_iter().skip(2).map(|wakeup| wakeup.latency_ns());
+        assert_near(&format!("{sleep_ns}"), mean(latencies), late_ns as f64, 0.3);
+    }
+}
+
+#[test]
+fn a_governor_without_frequencies_is_refused() {
+    let mut scene = Scene::lasting(MS);
+    scene.task("spinner", spin());
+    let error = scene.try_run("1s1n1l2c1t", "eevdf:governor=schedutil", 1).err().unwrap().to_string();
+    assert!(error.contains("1s1n1l2c1t") && error.contains("[[core_kind]]"), "{error}");
+}
+
+/// No task is lost, and the work done is the work asked, whatever the governor.
+#[test]
+fn random_workloads_end_with_all_work_done_under_every_governor() {
+    let machines = [machine(1, ""), machine(4, "transition_us = 50\nturbo_mhz = [[1, 2000], [2, 1500], [4, 900]]")];
+    let schedulers = ["eevdf", "cfs", "cache-aware", "scx-native", "rr"];
+    for seed in 0..100 {
+        let mut dice = Dice::new(seed);
+        let machine = &machines[seed as usize % 2];
+        let scene = dice.scene(machine.cpu_count() as u32);
+        let governor = ["performance", "powersave", "schedutil"][seed as usize % 3];
+        let scheduler = format!("{}:governor={governor}", schedulers[seed as usize % schedulers.len()]);
+        let run = match scene.try_run_on(machine, &scheduler, seed) {
+            Ok(run) => run,
+            Err(error) => panic!("workload {seed} under {scheduler}: {error}"),
+        };
+        assert_eq!(run.outcome.end, End::AllExited, "workload {seed} under {scheduler}");
+        let asked: u64 = scene.workload.programs.iter().map(asked_ns).sum();
+        assert!(asked == 0 || run.outcome.tasks.iter().any(|task| task.progress_ns > 0), "workload {seed}");
+    }
+}
