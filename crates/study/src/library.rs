@@ -162,8 +162,8 @@ mod tests {
     fn every_study_of_the_tree_is_in_the_program_and_can_be_read() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
         let mut files = Vec::new();
-        for collection in std::fs::read_dir(root).unwrap() {
-            let collection = collection.unwrap().path();
+        let entries = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+        for collection in entries.filter(|path| path.is_dir()) {
             for file in std::fs::read_dir(&collection).unwrap() {
                 let file = file.unwrap().path();
                 if file.extension().is_some_and(|extension| extension == "toml") {
