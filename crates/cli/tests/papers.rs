@@ -77,7 +77,7 @@ fn a_paper_is_what_its_file_says_and_what_cannot_be_simulated_is_shown_and_not_s
     let scratch = Scratch::new();
     let ran = scratch.run("study run papers/characterisation --trials 1").exits_with(0);
     for words in
-        ["not answerable here", "not expressible", "a frequency governor", "another protocol, not scored (inside)"]
+        ["not answerable here", "not expressible", "LAVD under the governor", "another protocol, not scored (inside)"]
     {
         assert!(ran.out.contains(words), "{words}\n{}", ran.out);
     }
