@@ -48,7 +48,7 @@ impl Requests {
         // Threads that are woken at times of their own have more to do than to take requests.
         let keeps_times = |worker: &i32| {
             let history = histories.threads.get(worker);
-            history.is_some_and(|history| Sleeps::keeps_times(history))
+            history.is_some_and(Sleeps::keeps_times)
         };
         let mut made = Self { first: programs, ..Self::default() };
         let mut numbers: Vec<Option<usize>> = Vec::with_capacity(pools.len());
