@@ -266,7 +266,7 @@ mod tests {
 
     /// Requests every 100; each worker waits again after its own time, so they do not come round in turn.
     fn queue(next: impl Fn(&[(u64, i32)]) -> usize) -> Vec<Signal> {
-        let mut waiting = vec![(0, 1), (1, 2), (2, 3)];
+        let mut waiting = [(0, 1), (1, 2), (2, 3)];
         let request = |number: u64| {
             waiting.sort_unstable();
             let now = 1_000 + 100 * number;
