@@ -384,7 +384,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.live += 1;
         self.core.queue.push(at, Class::Timer, self.core.this_cpu, id.0, generation);
         if let Some(clocks) = &mut self.core.clocks {
-            clocks.timer_armed(self.core.this_cpu, at);
+            clocks.timer_armed(self.core.now_ns, self.core.this_cpu, at);
         }
         self.block(id, WaitReason::Time)
     }
@@ -499,36 +499,6 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         });
         self.wake_collected();
         Done::Next
-    }
-
-    pub(crate) fn post_step(&mut self, cpu: CpuId, id: TaskId, semaphore: usize) -> Done {
-        if !self.objects.semaphores[semaphore].waiters.is_empty() && self.pay(id, self.futex_ns()) {
-            return Done::Busy;
-        }
-        let now_ns = self.local_now(cpu);
-        let state = &mut self.objects.semaphores[semaphore];
-        state.add(now_ns);
-        if let Some(waiter) = state.waiters.pop_front() {
-            self.wake(waiter, BY_TASK);
-        }
-        Done::Next
-    }
-
-    fn sem_wait_step(&mut self, id: TaskId, semaphore: usize, clock: Option<u8>) -> Done {
-        if let Some(added_ns) = self.objects.semaphores[semaphore].take() {
-            if let Some(slot) = clock {
-                self.core.tasks[id.index()].clocks[usize::from(slot)] = added_ns;
-            }
-            return Done::Next;
-        }
-        if self.stage(id) == Stage::Woken {
-            return self.retry(id);
-        }
-        if self.pay(id, self.futex_ns()) {
-            return Done::Busy;
-        }
-        self.objects.semaphores[semaphore].waiters.push_back(id);
-        self.block(id, WaitReason::Semaphore(semaphore as u32))
     }
 
     /// A sample of a recorder, if what it measures began in the window, as with metrics of events.

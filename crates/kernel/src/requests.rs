@@ -1,4 +1,4 @@
-//! Requests: programs that whoever takes them from a semaphore carries out.
+//! Semaphores, and requests: programs that whoever takes them from a semaphore carries out.
 //!
 //! A task that carries one out remembers where it was and goes on there when the request's program ends. Requests are taken in the order in
 //! which they were added. A waiter that is woken competes with tasks that come by, as with futexes.
@@ -8,12 +8,45 @@ use warmcore_trace::TaskId;
 use warmcore_workload::ProgramId;
 
 use crate::engine::Engine;
-use crate::interpreter::Done;
+use crate::interpreter::{BY_TASK, Done};
 use crate::memory::Memory;
 use crate::scheduler::Scheduler;
 use crate::task::{Stage, WaitReason};
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    pub(crate) fn post_step(&mut self, cpu: CpuId, id: TaskId, semaphore: usize) -> Done {
+        if !self.objects.semaphores[semaphore].waiters.is_empty() && self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        let now_ns = self.local_now(cpu);
+        let state = &mut self.objects.semaphores[semaphore];
+        state.add(now_ns);
+        if let Some(waiter) = state.waiters.pop_front() {
+            self.wake(waiter, BY_TASK);
+        }
+        Done::Next
+    }
+
+    pub(crate) fn sem_wait_step(&mut self, id: TaskId, semaphore: usize, clock: Option<u8>) -> Done {
+        let Some(added_ns) = self.objects.semaphores[semaphore].take() else { return self.wait_for(id, semaphore) };
+        if let Some(slot) = clock {
+            self.core.tasks[id.index()].clocks[usize::from(slot)] = added_ns;
+        }
+        Done::Next
+    }
+
+    /// Nothing is there to be taken.
+    fn wait_for(&mut self, id: TaskId, semaphore: usize) -> Done {
+        if self.stage(id) == Stage::Woken {
+            return self.retry(id);
+        }
+        if self.pay(id, self.futex_ns()) {
+            return Done::Busy;
+        }
+        self.objects.semaphores[semaphore].waiters.push_back(id);
+        self.block(id, WaitReason::Semaphore(semaphore as u32))
+    }
+
     pub(crate) fn submit_step(&mut self, cpu: CpuId, id: TaskId, semaphore: usize, program: ProgramId) -> Done {
         let done = self.post_step(cpu, id, semaphore);
         if matches!(done, Done::Next) {
@@ -37,17 +70,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             (task.program, task.pc, task.stage) = (program, 0, Stage::Begin);
             return Done::Jumped;
         }
-        if state.taken >= requests {
-            return Done::Next;
-        }
-        if self.stage(id) == Stage::Woken {
-            return self.retry(id);
-        }
-        if self.pay(id, self.futex_ns()) {
-            return Done::Busy;
-        }
-        self.objects.semaphores[semaphore].waiters.push_back(id);
-        self.block(id, WaitReason::Semaphore(semaphore as u32))
+        if state.taken >= requests { Done::Next } else { self.wait_for(id, semaphore) }
     }
 
     /// Whether the program that ended was a request: then its task goes on behind the step that took it.

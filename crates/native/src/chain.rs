@@ -20,7 +20,7 @@ pub(crate) struct Chain {
 
 impl Chain {
     /// A cycle through so many bytes, at least one line. The same for every run (Sattolo's algorithm, SplitMix64).
-    pub(crate) fn new(bytes: usize) -> Self {
+    fn new(bytes: usize) -> Self {
         let lines = Self::lines(bytes);
         let mut links: Vec<Link> = (0..lines as u32).map(Link).collect();
         let mut state = 0_u64;
@@ -31,9 +31,14 @@ impl Chain {
         Self { links, at: 0 }
     }
 
-    /// Whether this is a chain through so many bytes.
-    pub(crate) fn is_of(&self, bytes: usize) -> bool {
-        self.links.len() == Self::lines(bytes)
+    /// That of several which goes through so many bytes; it is made where there is none.
+    pub(crate) fn of(chains: &mut Vec<Self>, bytes: usize) -> &mut Self {
+        let is_of = |chain: &Self| chain.links.len() == Self::lines(bytes);
+        let index = chains.iter().position(is_of).unwrap_or_else(|| {
+            chains.push(Self::new(bytes));
+            chains.len() - 1
+        });
+        &mut chains[index]
     }
 
     /// Follows so many links from where the last call ended.

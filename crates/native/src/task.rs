@@ -563,15 +563,11 @@ impl<'a> Thread<'a> {
         if region_bytes > LARGEST_REGION {
             self.shared.warn("memory regions above 256 MiB", "only 256 MiB are touched");
         }
-        let bytes = region_bytes.min(LARGEST_REGION) as usize;
-        let index = self.chains.iter().position(|chain| chain.is_of(bytes)).unwrap_or_else(|| {
-            self.chains.push(Chain::new(bytes));
-            self.chains.len() - 1
-        });
+        let chain = Chain::of(&mut self.chains, region_bytes.min(LARGEST_REGION) as usize);
         let mut left = hops;
         while left > 0 {
             let now = left.min(HOPS_BETWEEN_CHECKS);
-            self.chains[index].follow(now);
+            chain.follow(now);
             left -= now;
             self.shared.stop.check()?;
         }
