@@ -53,6 +53,20 @@ fn names_used_for_published_results_are_aliases() {
     }
 }
 
+/// What a machine says of its frequency and what its kinds of cores say are of one part.
+#[test]
+fn the_frequencies_of_a_preset_and_of_its_kinds_of_cores_agree() {
+    for preset in presets() {
+        let machine = resolve(&preset.name).unwrap();
+        let frequency = &machine.performance().frequency;
+        let kinds = machine.core_kinds();
+        let Some(highest) = kinds.iter().map(|kind| kind.highest_mhz()).max() else { continue };
+        assert!(frequency.max_mhz.is_none_or(|max| max == highest), "{}: {highest} MHz", preset.name);
+        let reference = kinds.iter().map(|kind| kind.reference_mhz).max();
+        assert!(frequency.nominal_mhz.is_none_or(|nominal| Some(nominal) == reference), "{}", preset.name);
+    }
+}
+
 #[test]
 fn every_value_of_a_preset_has_an_explained_origin() {
     for preset in presets() {
