@@ -201,9 +201,19 @@ impl<'a> Clocks<'a> {
         (u64::from(clock.mhz) * u64::from(SPEED_ONE) / reference).max(1) as u32
     }
 
-    /// A timer of a task was armed on a CPU.
-    pub fn timer_armed(&mut self, cpu: CpuId, at_ns: u64) {
+    /// A timer of a task was armed on a CPU. Those that have run out go, also where the CPU never idles.
+    pub fn timer_armed(&mut self, now_ns: u64, cpu: CpuId, at_ns: u64) {
+        self.next_timer_ns(now_ns, cpu);
         self.timers[cpu.index()].push(Reverse(at_ns));
+    }
+
+    /// When the CPU's next timer runs out, if it has one.
+    fn next_timer_ns(&mut self, now_ns: u64, cpu: CpuId) -> Option<u64> {
+        let timers = &mut self.timers[cpu.index()];
+        while timers.peek().is_some_and(|Reverse(at_ns)| *at_ns <= now_ns) {
+            timers.pop();
+        }
+        timers.peek().map(|Reverse(at_ns)| *at_ns)
     }
 
     /// Time to leave the idle state of a CPU, if its kind states any.
@@ -213,11 +223,7 @@ impl<'a> Clocks<'a> {
 
     /// The deepest state whose residency ends before the CPU's next timer; the shallowest if none does.
     fn choose_idle_state(&mut self, now_ns: u64, cpu: CpuId) {
-        let timers = &mut self.timers[cpu.index()];
-        while timers.peek().is_some_and(|Reverse(at_ns)| *at_ns <= now_ns) {
-            timers.pop();
-        }
-        let sleeps_ns = timers.peek().map_or(u64::MAX, |Reverse(at_ns)| at_ns - now_ns);
+        let sleeps_ns = self.next_timer_ns(now_ns, cpu).map_or(u64::MAX, |at_ns| at_ns - now_ns);
         let states = &self.kind_of(cpu).idle;
         let worth = states.iter().rposition(|state| state.residency_ns <= sleeps_ns);
         self.idle_state[cpu.index()] = worth.or((!states.is_empty()).then_some(0));

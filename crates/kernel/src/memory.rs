@@ -106,7 +106,7 @@ pub(crate) trait Memory {
     /// reason of others. Called for all CPUs before anything runs, or never.
     fn set_clock(&mut self, _now_ns: u64, _cpu: CpuId, _ratio: u32) {}
 
-    /// Work per time on the CPU while the other threads of its core are idle. Only of a memory that is not modelled.
+    /// What [`Memory::speed`] would be while the other threads of the core are idle. Only of a memory that is not modelled.
     fn speed_alone(&self, cpu: CpuId) -> u32 {
         self.speed(cpu)
     }

@@ -23,8 +23,9 @@ pub(crate) struct SharedCores<'a> {
     core: Vec<u32>,
     /// By CPU: a task is on it.
     runs: Vec<bool>,
-    /// By CPU: the speed that its task has been told.
+    /// By CPU: the speed that its task has been told, and what that would be with idle siblings.
     in_force: Vec<u32>,
+    alone_in_force: Vec<u32>,
     /// By CPU, then by the number of busy siblings.
     speeds: Vec<u32>,
     /// The same at the reference frequency.
@@ -60,11 +61,13 @@ impl<'a> SharedCores<'a> {
         let cpus_of_core: Vec<Vec<CpuId>> =
             (0..machine.core_count() as u32).map(|core| machine.cpus_of_core(CoreId(core)).iter().collect()).collect();
         let (cpus, cores) = (machine.cpu_count(), cpus_of_core.len());
+        let alone: Vec<u32> = speeds.iter().step_by(width).copied().collect();
         Self {
             constant: ConstantMemory::new(machine),
             core: machine.cpus().map(|cpu| machine.core_of(cpu).0).collect(),
             runs: vec![false; cpus],
-            in_force: speeds.iter().step_by(width).copied().collect(),
+            in_force: alone.clone(),
+            alone_in_force: alone,
             unclocked: speeds.clone(),
             speeds,
             width,
@@ -126,13 +129,14 @@ impl Memory for SharedCores<'_> {
             self.speeds[index] = speed.max(1) as u32;
         }
         if !self.runs[cpu.index()] {
-            self.in_force[cpu.index()] = self.speeds[cpu.index() * self.width];
+            let alone = self.speeds[cpu.index() * self.width];
+            (self.in_force[cpu.index()], self.alone_in_force[cpu.index()]) = (alone, alone);
         }
         self.unsettle(self.core[cpu.index()]);
     }
 
     fn speed_alone(&self, cpu: CpuId) -> u32 {
-        self.speeds[cpu.index() * self.width]
+        self.alone_in_force[cpu.index()]
     }
 
     #[inline]
@@ -144,6 +148,7 @@ impl Memory for SharedCores<'_> {
     #[inline]
     fn review(&mut self, _now_ns: u64, cpu: CpuId, _remaining_ns: u64) -> u64 {
         self.in_force[cpu.index()] = self.due(cpu);
+        self.alone_in_force[cpu.index()] = self.speeds[cpu.index() * self.width];
         u64::MAX
     }
 

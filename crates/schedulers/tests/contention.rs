@@ -7,7 +7,7 @@ use warmcore_memory::{Class, Profile};
 use warmcore_options::MemoryChoice;
 use warmcore_schedulers::{SchedulerSpec, decisions, simulate};
 use warmcore_topology::{Machine, from_toml};
-use warmcore_trace::{Event, EventKind, OverheadKind, Sink};
+use warmcore_trace::{Event, EventKind, OverheadKind};
 
 /// Two LLCs of four CPUs.
 const TWO_LLCS: &str = "1s1n2l4c1t";
@@ -26,16 +26,6 @@ fn intense_and_quiet() -> Scene {
 fn run_with_caches(scene: &Scene, scheduler: &str) -> Run {
     let machine = warmcore_topology::resolve(TWO_LLCS).unwrap();
     run_with_memory(scene, &machine, scheduler, MemoryChoice::Analytic)
-}
-
-fn run_with_memory(scene: &Scene, machine: &Machine, scheduler: &str, memory: MemoryChoice) -> Run {
-    let mut setup = Setup::new(machine, &scene.workload, 1).unwrap();
-    setup.options.memory = memory;
-    setup.check_invariants = true;
-    let mut events: Vec<Event> = Vec::new();
-    let sink: &mut dyn Sink = &mut events;
-    let outcome = simulate(&SchedulerSpec::parse(scheduler).unwrap(), &setup, Some(sink)).unwrap();
-    Run { events, outcome, machine: machine.clone() }
 }
 
 /// The LLC on which a task was last.

@@ -1,5 +1,6 @@
 //! Frequencies, turbo, idle states and energy, against calculations by hand (`docs/models/frequency.md`).
 
+use warmcore_options::MemoryChoice;
 use warmcore_topology::{Machine, from_toml};
 use warmcore_trace::End;
 use warmcore_workload::{Step, TimerMode};
@@ -53,6 +54,29 @@ fn turbo_goes_by_the_active_cores() {
     }
 }
 
+/// By hand: at 1500 of 3700 MHz cycles take 2.47 times their time. A program of the core alone is so much slower, one that waits for memory
+/// less, with either model of caches and memory.
+#[test]
+fn with_caches_and_memory_only_the_cycles_of_a_core_go_by_the_frequency() {
+    let machine = warmcore_topology::resolve("genoa96").unwrap();
+    let kind = &machine.core_kinds()[0];
+    let slower = f64::from(kind.highest_mhz()) / f64::from(kind.lowest_mhz());
+    for memory in [MemoryChoice::Analytic, MemoryChoice::Exact] {
+        let [spin, canneal] = ["spin", "canneal"].map(|profile| {
+            let mut scene = Scene::new();
+            let task = scene.task("task", once([run_for(10 * MS)]));
+            (task.profile, task.affinity) = (Some(profile.to_owned()), on_cpu(0));
+            let time = |governor: &str| {
+                let run = run_with_memory(&scene, &machine, &format!("eevdf:governor={governor}"), memory);
+                run.cpu_time("task") as f64
+            };
+            time("powersave") / time("performance")
+        });
+        assert_near(&format!("spin, {memory:?}"), spin, slower, 0.01);
+        assert!(canneal > 1.1 && canneal < 0.9 * slower, "{memory:?}: {canneal} of {slower}");
+    }
+}
+
 /// Share of its time that a task needs which has so much work in each 10 ms, in the second half of 4 s.
 fn busy_share(machine: &Machine, scheduler: &str, work_ns: u64) -> f64 {
     let mut scene = Scene::lasting(4 * S);
@@ -60,6 +84,13 @@ fn busy_share(machine: &Machine, scheduler: &str, work_ns: u64) -> f64 {
     let period = Step::Timer { timer, period_ns: 10 * MS, mode: TimerMode::Absolute };
     scene.task("periodic", forever([run_for(work_ns), period]));
     let run = scene.try_run_on(machine, scheduler, 1).unwrap();
+    let task = &run.outcome.tasks[0];
+    assert!(
+        task.smt_ns < task.cpu_time_ns / 1000,
+        "{} of {} ns beside a sibling, and there is none",
+        task.smt_ns,
+        task.cpu_time_ns
+    );
     run.cpu_time_between("periodic", 2 * S, 4 * S) as f64 / (2.0 * S as f64)
 }
 
@@ -108,7 +139,7 @@ fn a_cpu_leaves_the_idle_state_that_its_next_timer_allows() {
         scene.task("sleeper", forever([run_for(1000), sleep(sleep_ns)]));
         let run = scene.try_run_on(&machine, "eevdf:governor=performance,timer_slack_ns=0", 1).unwrap();
         let latencies = run.wakeups("sleeper").into_iter().skip(2).map(|wakeup| wakeup.latency_ns());
-        assert_near(&format!("{sleep_ns}"), mean(latencies), late_ns as f64, 0.3);
+        assert_near(&format!("{sleep_ns}"), mean(latencies), late_ns as f64, 0.01);
     }
 }
 
@@ -136,7 +167,11 @@ fn random_workloads_end_with_all_work_done_under_every_governor() {
             Err(error) => panic!("workload {seed} under {scheduler}: {error}"),
         };
         assert_eq!(run.outcome.end, End::AllExited, "workload {seed} under {scheduler}");
-        let asked: u64 = scene.workload.programs.iter().map(asked_ns).sum();
-        assert!(asked == 0 || run.outcome.tasks.iter().any(|task| task.progress_ns > 0), "workload {seed}");
+        for task in &run.outcome.tasks {
+            let template = scene.workload.tasks.iter().find(|template| template.role == task.role).unwrap();
+            let asked = asked_ns(&scene.workload.programs[template.program.index()]);
+            let done = task.progress_ns;
+            assert!(done >= asked, "workload {seed} under {scheduler}: {} did {done} of {asked} ns", task.name);
+        }
     }
 }

@@ -173,6 +173,17 @@ impl Scene {
     }
 }
 
+/// Runs a scene with seed 1 and caches and memory.
+pub fn run_with_memory(scene: &Scene, machine: &Machine, scheduler: &str, memory: MemoryChoice) -> Run {
+    let mut setup = Setup::new(machine, &scene.workload, 1).unwrap();
+    setup.options.memory = memory;
+    setup.check_invariants = true;
+    let mut events: Vec<Event> = Vec::new();
+    let sink: &mut dyn Sink = &mut events;
+    let outcome = simulate(&SchedulerSpec::parse(scheduler).unwrap(), &setup, Some(sink)).unwrap();
+    Run { events, outcome, machine: machine.clone() }
+}
+
 /// Runs a setup, with exact memory under a scheduler that cannot do without.
 pub fn simulate_with_needs<'a>(
     scheduler: &SchedulerSpec,
