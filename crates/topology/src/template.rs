@@ -166,6 +166,8 @@ impl Template {
         let base = if self.layout.is_some() { base.without_layout() } else { base };
         let replaced: Vec<(u8, CacheKind)> = self.caches.iter().map(|new| (new.cache.level, new.cache.kind)).collect();
         let kept = base.caches.into_iter().filter(|old| !replaced.contains(&(old.cache.level, old.cache.kind)));
+        // Kinds of cores are of one part, and so is what it makes of its frequencies.
+        let is_of_base = self.processor.is_none() && !self.values.keys().any(|key| key.starts_with("frequency."));
         let mut values = base.values;
         values.extend(self.values);
         let mut sources = base.sources;
@@ -198,7 +200,7 @@ impl Template {
             variants,
             variant: self.variant.or(base.variant),
             background: self.background.or(base.background),
-            core_kinds: if self.core_kinds.is_empty() { base.core_kinds } else { self.core_kinds },
+            core_kinds: if self.core_kinds.is_empty() && is_of_base { base.core_kinds } else { self.core_kinds },
         }
     }
 
