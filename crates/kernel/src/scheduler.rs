@@ -234,6 +234,8 @@ macro_rules! forward {
 }
 
 /// A scheduler of a kind that is known only when the run begins: for composites of many kinds.
+// A method that is not forwarded would be the trait's own, without a word.
+#[deny(clippy::missing_trait_methods)]
 impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
     fn name(&self) -> &'static str {
         (**self).name()
