@@ -251,6 +251,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             progress_ns: task.progress_ns,
             spin_ns: task.spin_ns,
             smt_ns: task.smt_ns,
+            pace_ns: task.pace_ns,
             slept_ns: task.slept_ns + if sleeps { self.core.now_ns - task.slept_from_ns } else { 0 },
             memory: self.memory.task_counters(TaskId(index as u32)),
         }

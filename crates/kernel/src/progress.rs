@@ -90,6 +90,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                         Some(_) => time_at(done, u64::from(self.memory.speed_alone(cpu))),
                     };
                     task.smt_ns += worked.saturating_sub(alone_ns);
+                    if task.activity == Activity::Work {
+                        task.pace_ns += alone_ns.min(worked) as i64 - done as i64;
+                    }
                 }
                 self.memory.ran(cpu, worked);
                 useful -= worked;
@@ -103,10 +106,13 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 if done < task.remaining_ns {
                     task.remaining_ns -= done;
                     task.progress_ns += done;
+                    task.pace_ns += (useful - done) as i64;
                     return;
                 }
                 task.progress_ns += task.remaining_ns;
-                useful -= time_for(task.remaining_ns, capacity).min(useful);
+                let worked = time_for(task.remaining_ns, capacity).min(useful);
+                task.pace_ns += worked as i64 - task.remaining_ns as i64;
+                useful -= worked;
                 task.remaining_ns = 0;
             }
             Activity::CpuTime => {

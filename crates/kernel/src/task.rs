@@ -152,6 +152,8 @@ pub struct Task {
     pub(crate) spin_ns: u64,
     /// What its work took longer beside busy siblings, where memory is not modelled.
     pub(crate) smt_ns: u64,
+    /// See [`TaskOutcome::pace_ns`](warmcore_trace::TaskOutcome::pace_ns).
+    pub(crate) pace_ns: i64,
     /// Asleep until a time came, and since when.
     pub(crate) slept_ns: u64,
     pub(crate) slept_from_ns: u64,
@@ -211,6 +213,7 @@ impl Task {
             progress_ns: 0,
             spin_ns: 0,
             smt_ns: 0,
+            pace_ns: 0,
             slept_ns: 0,
             slept_from_ns: 0,
         }

@@ -131,7 +131,7 @@ fn own_program(task: &TaskOutcome, add: &mut impl FnMut(&str, f64)) -> f64 {
             memory.total_ns() - memory.transfer_ns
         }
         None => {
-            let own = (task.progress_ns - task.spin_ns) as f64;
+            let own = (task.progress_ns - task.spin_ns) as f64 + task.pace_ns as f64;
             add("compute", own);
             if task.smt_ns > 0 {
                 add(TimeShare::Smt.name(), task.smt_ns as f64);

@@ -349,6 +349,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
             progress_ns: cpu_ns[index],
             spin_ns: 0,
             smt_ns: 0,
+            pace_ns: 0,
             slept_ns: 0,
             memory: None,
         })

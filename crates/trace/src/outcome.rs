@@ -49,6 +49,10 @@ pub struct TaskOutcome {
     /// `memory` says it otherwise.
     #[serde(default, skip_serializing_if = "is_none")]
     pub smt_ns: u64,
+    /// Of the CPU time, what its work took longer than at nominal speed because its CPU is a slower one or has a lower frequency, where memory
+    /// is not modelled; negative where the frequency is higher.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub pace_ns: i64,
     /// Asleep until a time came.
     pub slept_ns: u64,
     /// What its time and accesses went to, if the memory was modelled.
@@ -56,8 +60,8 @@ pub struct TaskOutcome {
     pub memory: Option<MemoryCounters>,
 }
 
-fn is_none(ns: &u64) -> bool {
-    *ns == 0
+fn is_none<T: Default + PartialEq>(ns: &T) -> bool {
+    *ns == T::default()
 }
 
 /// An application of the run.
@@ -242,6 +246,7 @@ impl Outcome {
             task.progress_ns -= before.progress_ns;
             task.spin_ns -= before.spin_ns;
             task.smt_ns -= before.smt_ns;
+            task.pace_ns -= before.pace_ns;
             task.slept_ns -= before.slept_ns;
             task.memory = memory_since(task.memory, before.memory);
         }

@@ -408,6 +408,7 @@ mod tests {
             progress_ns: 0,
             spin_ns: 0,
             smt_ns: 0,
+            pace_ns: 0,
             slept_ns: 0,
             memory: None,
         };

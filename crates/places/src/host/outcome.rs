@@ -147,6 +147,7 @@ fn task(id: u32, name: String, role: String, cpu_time_ns: u64) -> TaskOutcome {
         progress_ns: cpu_time_ns,
         spin_ns: 0,
         smt_ns: 0,
+        pace_ns: 0,
         slept_ns: 0,
         memory: None,
     }

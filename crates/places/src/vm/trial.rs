@@ -432,6 +432,7 @@ impl Roster {
                 progress_ns: task.cpu_ns,
                 spin_ns: 0,
                 smt_ns: 0,
+                pace_ns: 0,
                 slept_ns: 0,
                 memory: None,
             }

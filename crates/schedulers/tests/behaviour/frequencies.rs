@@ -28,6 +28,11 @@ fn time_of_work(machine: &Machine, scheduler: &str, tasks: u32) -> Vec<u64> {
     }
     let run = scene.try_run_on(machine, scheduler, 1).unwrap();
     assert_eq!(run.outcome.end, End::AllExited);
+    for task in &run.outcome.tasks {
+        // The kernel takes no time here: what is neither work nor its pace would be explained as the kernel's.
+        let own_ns = task.progress_ns as i64 + task.pace_ns;
+        assert_near(&format!("{scheduler}: own program"), own_ns as f64, task.cpu_time_ns as f64, 0.005);
+    }
     (0..tasks).map(|cpu| run.cpu_time(&format!("worker{cpu}"))).collect()
 }
 
@@ -41,6 +46,15 @@ fn work_takes_its_time_at_the_reference_and_as_much_more_as_the_frequency_is_les
             assert_near(&format!("{policy} {governor}"), time as f64, expected_ms * MS as f64, 0.005);
         }
     }
+}
+
+/// By hand: a CPU of capacity 462 takes 1024 / 462 = 2.216 times the time of the biggest, also without a governor.
+#[test]
+fn a_slower_cpus_time_is_its_programs_own() {
+    let mut scene = Scene::new();
+    scene.task("worker", once([run_for(100 * MS)])).affinity = on_cpu(0);
+    let run = scene.run("hikey960", "eevdf");
+    assert_near("slower", run.outcome.tasks[0].pace_ns as f64, 121.6 * MS as f64, 0.002);
 }
 
 /// By hand: alone at 2000 MHz 50 ms; three cores are held to 1000 MHz, and each takes 100 ms.
