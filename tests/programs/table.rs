@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use warmcore_workload::{
-    Affinity, BarrierWait, ChannelKind, Distribution, Drawn, Latch, Policy, ProcessId, ProgramBuilder, Step, Task,
-    TaskTemplateId, TimerMode, Workload,
+    Affinity, BarrierWait, ChannelKind, Distribution, Drawn, KernelStep, Latch, Policy, ProcessId, ProgramBuilder,
+    Step, Task, TaskTemplateId, TimerMode, Workload,
 };
 
 /// Millisecond in nanoseconds.
@@ -281,10 +281,12 @@ fn changing_attributes() -> Case {
         Step::MigrateDisable,
         Step::SetPolicy(Policy::Idle),
         Step::MigrateEnable,
+        Step::Kernel(KernelStep::Enter),
+        Step::Kernel(KernelStep::Exit),
     ];
     let work = |program: ProgramBuilder, step| program.step(step).step(Step::RunTime { cpu_ns: MS });
     case.tasks("changes", 2, changes.into_iter().fold(ProgramBuilder::new(), work));
-    case.cpu_time.push(("changes".to_owned(), 9 * MS));
+    case.cpu_time.push(("changes".to_owned(), 11 * MS));
     case
 }
 
@@ -516,6 +518,7 @@ fn kind(step: &Step) -> &'static str {
         Step::SetAffinity(_) => "affinity",
         Step::MigrateDisable => "migrate disable",
         Step::MigrateEnable => "migrate enable",
+        Step::Kernel(_) => "kernel",
         Step::SetNice(_) => "nice",
         Step::SetPolicy(_) => "policy",
         Step::SetSlice { .. } => "slice",

@@ -34,6 +34,20 @@ pub enum NeedResched {
     Full,
 }
 
+/// When a task in the kernel may be preempted (`CONFIG_PREEMPT_DYNAMIC`, `/sys/kernel/debug/sched/preempt`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Preempt {
+    /// Not before it returns to user mode, blocks or calls `cond_resched`.
+    None,
+    /// As [`Preempt::None`], and where it might sleep.
+    Voluntary,
+    /// At once, unless it has disabled preemption.
+    Full,
+    /// As [`Preempt::Full`] by tasks of a higher class. Those of the fair class wait for its return to user mode, or until an ordinary tick
+    /// finds that they wait already.
+    Lazy,
+}
+
 /// Parameters of the simulated kernel, as far as they are not the machine's. They are the experiment's, not a policy's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelParameters {
@@ -50,6 +64,8 @@ pub struct KernelParameters {
     /// Shortest time between two decisions of `schedutil` for a clock (`rate_limit_us`); 0: 1.5 times the machine's transition latency, or
     /// 1 ms where it has none.
     pub rate_limit_us: u64,
+    /// When a task in the kernel may be preempted.
+    pub preempt: Preempt,
 }
 
 impl Default for KernelParameters {
@@ -61,6 +77,7 @@ impl Default for KernelParameters {
             sched_cluster: true,
             governor: Governor::Fixed,
             rate_limit_us: 0,
+            preempt: Preempt::Lazy,
         }
     }
 }

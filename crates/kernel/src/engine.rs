@@ -380,7 +380,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 NeedResched::Lazy => self.entered_kernel,
                 NeedResched::Full => true,
             };
-            if takes_effect && self.ended.is_none() {
+            if takes_effect && self.ended.is_none() && self.core.may_preempt(cpu) {
                 if self.core.is_waking(cpu) && !self.core.stopper_ran(cpu) {
                     self.core.resched_after_wakeups(cpu);
                 } else {
@@ -451,6 +451,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             self.sample_memory(cpu);
             self.read_counters(cpu);
         }
+        self.core.promote_lazy_request(cpu);
         self.scheduler.tick(&mut self.core, cpu, (!curr.is_idle()).then_some(curr));
         if !curr.is_idle() {
             self.update_frequency(cpu);

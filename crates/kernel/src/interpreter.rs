@@ -75,7 +75,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             }
             if was != Stage::Begin {
                 self.entered_kernel = true;
-                if self.core.cpus[cpu.index()].need_resched != NeedResched::No {
+                if self.core.cpus[cpu.index()].need_resched != NeedResched::No && self.core.may_preempt(cpu) {
                     if !self.core.is_waking(cpu) {
                         return Now::ReschedPending;
                     }
@@ -187,6 +187,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     None => Done::Jumped,
                 }
             }
+            Step::Kernel(step) => self.kernel_step(cpu, id, *step),
             Step::SetNice(_) | Step::SetPolicy(_) | Step::SetSlice { .. } | Step::SetGroup(_) => {
                 if self.pay(id, costs.syscall_ns) {
                     return Done::Busy;
@@ -272,7 +273,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.now_ns + self.core.cpus[cpu.index()].stolen_ns
     }
 
-    fn step_over(&mut self, id: TaskId) {
+    pub(crate) fn step_over(&mut self, id: TaskId) {
         let task = &mut self.core.tasks[id.index()];
         task.pc += 1;
         task.stage = Stage::Begin;
@@ -347,6 +348,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// The running task blocks.
     pub(crate) fn block(&mut self, id: TaskId, reason: WaitReason) -> Done {
         let task = &mut self.core.tasks[id.index()];
+        if task.kernel.preempt_count > 0 {
+            let message =
+                "would sleep with preemption disabled (scheduling while atomic); put a \"preempt_enable\" before";
+            self.program_error(id, message.to_owned());
+            return Done::Next;
+        }
         task.waiting_for = reason;
         task.stage = Stage::Woken;
         task.activity = Activity::Advance;

@@ -26,6 +26,7 @@ mod exact_memory;
 mod hint_faults;
 mod interpreter;
 mod interrupts;
+mod kernel_mode;
 mod latch;
 mod launching;
 mod lifecycle;
@@ -51,7 +52,7 @@ mod telling;
 mod timers;
 
 pub use crate::clocks::{CAPACITY_SCALE, Governor, Utilisation};
-pub use crate::core::{Core, KernelParameters, NeedResched};
+pub use crate::core::{Core, KernelParameters, NeedResched, Preempt};
 pub use crate::counters::READ_COUNTERS_NS;
 pub use crate::engine::run;
 pub use crate::error::{SetupError, SimulationError};

@@ -4,6 +4,8 @@ use warmcore_topology::CpuId;
 use warmcore_trace::{PlaceReason, TaskId};
 use warmcore_workload::{Draws, Policy, ProgramId, TaskTemplateId};
 
+use crate::kernel_mode::KernelMode;
+
 /// Where a task is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
@@ -90,6 +92,7 @@ pub struct Task {
     pub(crate) migration_disabled: u16,
     /// While `restriction` is the CPU that it stays on for that: the one that it has otherwise (`cpus_mask`).
     pub(crate) kept_restriction: Option<u32>,
+    pub(crate) kernel: KernelMode,
     pub(crate) nice: i8,
     pub(crate) policy: Policy,
     /// Slice request; 0 = the scheduler's default.
@@ -175,6 +178,7 @@ impl Task {
             restriction: 0,
             migration_disabled: 0,
             kept_restriction: None,
+            kernel: KernelMode::default(),
             nice: 0,
             policy: Policy::Normal,
             slice_ns: 0,

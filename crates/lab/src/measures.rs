@@ -392,6 +392,7 @@ fn blocks(step: &Step) -> bool {
         | Step::SetAffinity(_)
         | Step::MigrateDisable
         | Step::MigrateEnable
+        | Step::Kernel(_)
         | Step::SetNice(_)
         | Step::SetPolicy(_)
         | Step::SetSlice { .. }

@@ -408,6 +408,12 @@ fn warnings_before(workload: &Workload, options: &NativeOptions) -> Vec<Warning>
         if workload.programs[task.program.index()].steps.iter().any(disables) {
             warn("steps that disable migration", "user space has no such call: the kernel may move the task as always");
         }
+        if workload.programs[task.program.index()].steps.iter().any(|step| matches!(step, Step::Kernel(_))) {
+            warn(
+                "steps in the kernel",
+                "the program does that work in user mode, where it may be preempted at any time",
+            );
+        }
         if task.start_cpu.is_some() {
             warn("start CPUs", "the kernel places new threads from the CPU of their creator");
         }

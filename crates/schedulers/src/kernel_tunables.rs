@@ -4,7 +4,7 @@
 //! to the engine. They are typed with the scheduler (`eevdf:hz=1000`) because an experiment may compare kernels: `eevdf,eevdf:hz=1000`
 //! is one policy in two kernels.
 
-use warmcore_kernel::{Governor, KernelParameters};
+use warmcore_kernel::{Governor, KernelParameters, Preempt};
 
 use crate::tunables::tunables;
 
@@ -23,6 +23,8 @@ tunables! {
         governor: choice "fixed" of ["fixed", "performance", "powersave", "schedutil"],
         /// Shortest time between two decisions of schedutil; 0: 1.5 times the machine's transition latency.
         rate_limit_us: time 0 "us" in 0..=1_000_000 by ratio,
+        /// When a task in the kernel may be preempted; default: as kernels with that scheduler are built if nothing else is chosen, that is none under `cfs`, else lazy.
+        preempt: choice "default" of ["default", "none", "voluntary", "full", "lazy"],
     }
 }
 
@@ -40,6 +42,12 @@ impl From<KernelTunables> for KernelParameters {
                 _ => Governor::Schedutil,
             },
             rate_limit_us: tunables.rate_limit_us,
+            preempt: match tunables.preempt {
+                1 => Preempt::None,
+                2 => Preempt::Voluntary,
+                3 => Preempt::Full,
+                _ => Preempt::Lazy,
+            },
         }
     }
 }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
-use warmcore_kernel::{Setup, SimulationError};
+use warmcore_kernel::{Preempt, Setup, SimulationError};
 use warmcore_trace::{DecisionTable, Outcome, Sink};
 
 use crate::contention::kernel::{CDF, DIO, FEWEST_TASKS, RANDOM};
@@ -75,6 +75,8 @@ pub struct SchedulerInfo {
     /// Whether it is a yardstick, not a kernel's scheduler: something that no kernel could afford or know. It is compared like any other
     /// and never called the best.
     pub is_yardstick: bool,
+    /// When its kernel may be preempted, if `preempt` does not say.
+    pub(crate) preempt: Preempt,
     /// What of a Linux kernel it is, if a present one has it.
     pub linux: Option<LinuxScheduler>,
     /// Runs it; `None` for one that only a real kernel can run.
@@ -125,6 +127,7 @@ impl SchedulerInfo {
         shares_equally: true,
         knows_groups: false,
         is_yardstick: false,
+        preempt: Preempt::Lazy,
         linux: None,
         simulate: None,
     };

@@ -279,7 +279,11 @@ impl SchedulerSpec {
     /// Parameters of the kernel that it runs in.
     #[must_use]
     pub fn kernel(&self) -> KernelParameters {
-        self.tunables::<KernelTunables>().into()
+        let tunables = self.tunables::<KernelTunables>();
+        match tunables.preempt {
+            0 => KernelParameters { preempt: self.info.preempt, ..tunables.into() },
+            _ => tunables.into(),
+        }
     }
 
     /// All tunables with the values that the text gives them, or the defaults.

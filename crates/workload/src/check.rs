@@ -163,6 +163,21 @@ pub enum CheckProblem {
     /// A change of affinity by a task that stays on its CPU.
     #[error("with migration disabled a task cannot change its own affinity; put a \"migrate_enable\" before it")]
     AffinityWithMigrationDisabled,
+    /// A step of kernel mode in user mode.
+    #[error("the task is not in the kernel here; put a \"kernel_enter\" before it, in the same pass of the same loop")]
+    NotInKernel,
+    /// A second entry into the kernel.
+    #[error("the task is in the kernel already; put a \"kernel_exit\" before it")]
+    InKernelAlready,
+    /// A program, or a pass of a loop, that stays in the kernel.
+    #[error("it ends in the kernel; put a \"kernel_exit\" before it")]
+    StaysInKernel,
+    /// `preempt_enable` of what is not disabled here.
+    #[error("preemption is not disabled here; put a \"preempt_disable\" before it, in the same pass of the same loop")]
+    PreemptionNotDisabled,
+    /// A program, a pass of a loop or a part in the kernel that leaves preemption disabled.
+    #[error("it ends with preemption disabled; put a \"preempt_enable\" before it")]
+    PreemptionStaysDisabled,
     /// An affinity without CPUs.
     #[error("the list of CPUs or nodes is empty; leave it out to allow all")]
     NoCpus,
@@ -285,7 +300,7 @@ impl Workload {
         for index in 0..self.programs.len() {
             let program = ProgramId(index as u32);
             structure::check_loops(self, program)?;
-            structure::check_migration(self, program)?;
+            structure::check_pairs(self, program)?;
             structure::check_steps(self, program)?;
             time::check_loops(self, program)?;
             locks::check(self, program)?;

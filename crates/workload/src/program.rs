@@ -199,6 +199,8 @@ pub enum Step {
     MigrateDisable,
     /// Undo one [`Step::MigrateDisable`].
     MigrateEnable,
+    /// Enter or leave the kernel, or do there what decides who may preempt it.
+    Kernel(KernelStep),
     /// Change this task's nice value, −20..=19.
     SetNice(i8),
     /// Change the policy of this task.
@@ -267,6 +269,24 @@ pub enum Step {
     Exit,
     /// End of the whole workload: every task exits.
     Stop,
+}
+
+/// What a [`Step::Kernel`] does. From [`KernelStep::Enter`] to [`KernelStep::Exit`] a task runs in kernel mode, as in a system call or a
+/// page fault: when another task may take its CPU from it is up to the kernel's preemption model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KernelStep {
+    /// Enter the kernel.
+    Enter,
+    /// Return to user mode.
+    Exit,
+    /// Nobody may preempt until the matching [`KernelStep::PreemptEnable`], as while a spinlock is held; calls nest (`preempt_disable`).
+    PreemptDisable,
+    /// Undo one [`KernelStep::PreemptDisable`].
+    PreemptEnable,
+    /// Give way if that was asked for, in kernels without full or lazy preemption (`cond_resched`).
+    CondResched,
+    /// The same with voluntary preemption only (`might_sleep`).
+    MightSleep,
 }
 
 /// What a [`Step::Draw`] does for the time that it draws.
@@ -464,6 +484,7 @@ impl Program {
                     | Step::SetAffinity(_)
                     | Step::MigrateDisable
                     | Step::MigrateEnable
+                    | Step::Kernel(_)
                     | Step::SetNice(_)
                     | Step::SetPolicy(_)
                     | Step::SetSlice { .. }

@@ -1,6 +1,6 @@
 //! Facts about single steps that several parts need: their names, what they refer to, and whether they let time pass.
 
-use crate::{Affinity, Distribution, Drawn, Step};
+use crate::{Affinity, Distribution, Drawn, KernelStep, Step};
 
 impl Step {
     /// The step's word in messages and in step lists: rt-app's event name where there is one.
@@ -33,6 +33,7 @@ impl Step {
             Step::SetAffinity(_) => "affinity",
             Step::MigrateDisable => "migrate_disable",
             Step::MigrateEnable => "migrate_enable",
+            Step::Kernel(step) => step.name(),
             Step::SetNice(_) => "nice",
             Step::SetPolicy(_) => "policy",
             Step::SetSlice { .. } => "slice",
@@ -78,6 +79,7 @@ impl Step {
             | Step::SetAffinity(_)
             | Step::MigrateDisable
             | Step::MigrateEnable
+            | Step::Kernel(_)
             | Step::SetNice(_)
             | Step::SetPolicy(_)
             | Step::SetSlice { .. }
@@ -115,6 +117,24 @@ impl Step {
             | Step::Timer { period_ns: ns, .. }
             | Step::SetSlice { slice_ns: ns } => *ns,
             _ => 0,
+        }
+    }
+}
+
+impl KernelStep {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Enter, Self::Exit, Self::PreemptDisable, Self::PreemptEnable, Self::CondResched, Self::MightSleep];
+
+    /// Its word in step lists.
+    pub const fn name(self) -> &'static str {
+        match self {
+            KernelStep::Enter => "kernel_enter",
+            KernelStep::Exit => "kernel_exit",
+            KernelStep::PreemptDisable => "preempt_disable",
+            KernelStep::PreemptEnable => "preempt_enable",
+            KernelStep::CondResched => "cond_resched",
+            KernelStep::MightSleep => "might_sleep",
         }
     }
 }

@@ -90,9 +90,13 @@ pub fn settings_of(spec: &SchedulerSpec, abilities: &Abilities) -> Result<Vec<Se
             "enabled" => settings[0].value = value.to_string(),
             "autogroup" => settings.push(number("/proc/sys/kernel/sched_autogroup_enabled".into(), *value)),
             "numa_balancing" => settings.push(number(NUMA_BALANCING.into(), *value)),
-            "preempt_lazy" => settings.push(Setting {
+            "preempt" => settings.push(Setting {
                 path: format!("{SCHED}/preempt"),
-                value: if *value == 0 { "full" } else { "lazy" }.into(),
+                value: spec
+                    .info()
+                    .tunables()
+                    .find(|tunable| tunable.name == *name)
+                    .map_or(String::new(), |t| t.text(*value)),
                 required: true,
             }),
             name if known.contains(&name) => {}

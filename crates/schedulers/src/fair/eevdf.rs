@@ -6,7 +6,7 @@
 //! Deliberate differences from the kernel: group weights have a lower bound of 1 (the kernel: 2/1024); a queue is a
 //! sorted array instead of an augmented tree, with the same order; virtual times do not wrap.
 
-use warmcore_kernel::{Boot, Core, WakeFlags};
+use warmcore_kernel::{Boot, Core, Preempt, WakeFlags};
 use warmcore_topology::CpuId;
 
 use super::queue::Removal;
@@ -28,8 +28,6 @@ tunables! {
         migration_cost_ns: time 500_000 "ns" in 0..=1_000_000_000 by ratio,
         /// Tasks examined per balance pass.
         nr_migrate: count 32 "tasks" in 1..=1024 by ratio,
-        /// Preemption among fair tasks waits for the return to user mode (`PREEMPT_LAZY`); 0 = full preemption.
-        preempt_lazy: switch on,
         /// Each application of the workload is a group of its own (`sched_autogroup`).
         autogroup: switch on,
         /// Feature PLACE_LAG: keep lag across sleep and migration.
@@ -568,6 +566,6 @@ impl Policy for Eevdf {
     }
 
     fn resched(&self, core: &mut Core<'_>, cpu: CpuId) {
-        if self.tunables.preempt_lazy != 0 { core.resched_lazy(cpu) } else { core.resched_full(cpu) }
+        if core.parameters().preempt == Preempt::Lazy { core.resched_lazy(cpu) } else { core.resched_full(cpu) }
     }
 }

@@ -1,6 +1,6 @@
 //! The schedulers that are the fair class with one policy or feature or another, as rows of the registry.
 
-use warmcore_kernel::{Boot, Setup, SimulationError};
+use warmcore_kernel::{Boot, Preempt, Setup, SimulationError};
 use warmcore_trace::{DecisionTable, Outcome, Sink};
 
 use super::cache_aware::{CacheAware, CacheAwareTunables};
@@ -42,6 +42,7 @@ pub static CFS: SchedulerInfo = SchedulerInfo {
     register_decisions,
     scores: Cfs::SCORES,
     knows_groups: true,
+    preempt: Preempt::None,
     simulate: Some(|spec, setup, sink| {
         let features = Features { numa: spec.tunables(), ..Features::default() };
         let policy = Cfs::new(spec.tunables(), &setup.boot());

@@ -12,6 +12,7 @@ mod groups;
 mod launch;
 mod migration;
 mod numa;
+mod preemption;
 mod programs;
 mod quotas;
 mod random;

@@ -21,7 +21,7 @@ const SCHEDULERS: [&str; 15] = [
     "topology-aware:mode=ladder,fill=spread,hold=1,batch=4,gain=inverse,wake_hint=1,epoch_period=1",
     "eevdf",
     "eevdf:hrtick=0,hz=1000",
-    "eevdf:preempt_lazy=0,delay_dequeue=0,autogroup=0",
+    "eevdf:preempt=full,delay_dequeue=0,autogroup=0",
     "eevdf:next_buddy=1,run_to_parity=0,place_lag=0",
     "eevdf:delay_zero=0,place_rel_deadline=0,sis_util=0,ttwu_queue=0",
     "cfs",

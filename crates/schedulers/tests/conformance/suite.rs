@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use warmcore_kernel::{Setup, SetupError, SimulationError};
 use warmcore_topology::Machine;
 use warmcore_trace::{End, Event, EventKind, Outcome, PrevState, Sink};
-use warmcore_workload::{Affinity, BarrierWait, ChannelKind, Policy, Reservation, Step};
+use warmcore_workload::{Affinity, BarrierWait, ChannelKind, KernelStep, Policy, Reservation, Step};
 
 use crate::support::random::{Dice, asked_ns};
 use crate::support::*;
@@ -133,6 +133,30 @@ fn scenes() -> Vec<(&'static str, Scene)> {
         let steps = [Step::MigrateDisable, run_for(MS), sleep(300 * US), run_for(MS), Step::MigrateEnable, run_for(MS)];
         scene.task("stays", times(8, steps)).instances = 6;
         scene.task("moves", times(20, [run_for(500 * US), sleep(200 * US)])).instances = 5;
+    });
+    one("tasks in the kernel, some with preemption disabled, beside others", &|scene| {
+        let [enter, disable, enable, yields, exit] = [
+            KernelStep::Enter,
+            KernelStep::PreemptDisable,
+            KernelStep::PreemptEnable,
+            KernelStep::CondResched,
+            KernelStep::Exit,
+        ]
+        .map(Step::Kernel);
+        let steps = [
+            enter,
+            run_for(MS),
+            disable,
+            run_for(3 * MS),
+            enable,
+            yields,
+            sleep(300 * US),
+            run_for(MS),
+            exit,
+            run_for(MS),
+        ];
+        scene.task("calls", times(8, steps)).instances = 6;
+        scene.task("user", times(20, [run_for(500 * US), sleep(200 * US)])).instances = 5;
     });
     one("tasks that change what they are worth while they run and wait", &|scene| {
         let group = scene.workload.add_group("group");

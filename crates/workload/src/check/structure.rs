@@ -2,7 +2,8 @@
 
 use super::{CheckError, CheckProblem, MAX_TASKS};
 use crate::{
-    Affinity, Aggregate, Drawn, MAX_DURATION_NS, Program, ProgramId, ResultStyle, Step, TaskTemplateId, Workload,
+    Affinity, Aggregate, Drawn, KernelStep, MAX_DURATION_NS, Program, ProgramId, ResultStyle, Step, TaskTemplateId,
+    Workload,
 };
 
 /// References between tables and the numbers of tasks.
@@ -115,25 +116,73 @@ pub(super) fn check_loops(workload: &Workload, program: ProgramId) -> Result<(),
     }
 }
 
-/// What disables migration enables it again, in each pass of a loop. Only an endless loop may lie within.
-pub(super) fn check_migration(workload: &Workload, program: ProgramId) -> Result<(), CheckError> {
+/// Two steps of which the first begins what the second ends, and calls of which nest.
+struct Pair {
+    begins: fn(&Step) -> bool,
+    ends: fn(&Step) -> bool,
+    not_begun: CheckProblem,
+    not_ended: CheckProblem,
+    /// What a step may not be so deep within, or not without.
+    forbids: fn(&Step, u64) -> Option<CheckProblem>,
+}
+
+const PAIRS: [Pair; 3] = [
+    Pair {
+        begins: |step| matches!(step, Step::MigrateDisable),
+        ends: |step| matches!(step, Step::MigrateEnable),
+        not_begun: CheckProblem::MigrationNotDisabled,
+        not_ended: CheckProblem::MigrationStaysDisabled,
+        forbids: |step, depth| match step {
+            Step::SetAffinity(_) if depth > 0 => Some(CheckProblem::AffinityWithMigrationDisabled),
+            _ => None,
+        },
+    },
+    Pair {
+        begins: |step| matches!(step, Step::Kernel(KernelStep::Enter)),
+        ends: |step| matches!(step, Step::Kernel(KernelStep::Exit)),
+        not_begun: CheckProblem::NotInKernel,
+        not_ended: CheckProblem::StaysInKernel,
+        forbids: |step, depth| match step {
+            Step::Kernel(KernelStep::Enter) if depth > 0 => Some(CheckProblem::InKernelAlready),
+            Step::Kernel(KernelStep::Enter) => None,
+            Step::Kernel(_) if depth == 0 => Some(CheckProblem::NotInKernel),
+            _ => None,
+        },
+    },
+    Pair {
+        begins: |step| matches!(step, Step::Kernel(KernelStep::PreemptDisable)),
+        ends: |step| matches!(step, Step::Kernel(KernelStep::PreemptEnable)),
+        not_begun: CheckProblem::PreemptionNotDisabled,
+        not_ended: CheckProblem::PreemptionStaysDisabled,
+        forbids: |step, depth| match step {
+            Step::Kernel(KernelStep::Exit) if depth > 0 => Some(CheckProblem::PreemptionStaysDisabled),
+            _ => None,
+        },
+    },
+];
+
+/// What a program begins it ends, in each pass of a loop. Only an endless loop may lie within.
+pub(super) fn check_pairs(workload: &Workload, program: ProgramId) -> Result<(), CheckError> {
+    PAIRS.iter().try_for_each(|pair| check_pair(workload, program, pair))
+}
+
+fn check_pair(workload: &Workload, program: ProgramId, pair: &Pair) -> Result<(), CheckError> {
     let (mut depth, mut opened, mut ends) = (0_u64, Vec::new(), true);
     let steps = workload.steps(program);
     for (index, step) in steps.iter().enumerate() {
+        let forbidden = (pair.forbids)(step, depth);
         let problem = match step {
-            Step::MigrateDisable => {
+            _ if forbidden.is_some() => forbidden,
+            step if (pair.begins)(step) => {
                 depth += 1;
                 None
             }
-            Step::MigrateEnable if depth == opened.last().map_or(0, |(before, _)| *before) => {
-                Some(CheckProblem::MigrationNotDisabled)
+            step if (pair.ends)(step) => {
+                let none = depth == opened.last().map_or(0, |(before, _)| *before);
+                depth = depth.saturating_sub(1);
+                none.then(|| pair.not_begun.clone())
             }
-            Step::MigrateEnable => {
-                depth -= 1;
-                None
-            }
-            Step::SetAffinity(_) if depth > 0 => Some(CheckProblem::AffinityWithMigrationDisabled),
-            Step::Exit if depth > 0 => Some(CheckProblem::MigrationStaysDisabled),
+            Step::Exit if depth > 0 => Some(pair.not_ended.clone()),
             Step::LoopStart { times, .. } => {
                 opened.push((depth, times.is_none()));
                 None
@@ -141,7 +190,7 @@ pub(super) fn check_migration(workload: &Workload, program: ProgramId) -> Result
             Step::LoopEnd { .. } => {
                 let (before, endless) = opened.pop().unwrap_or((0, false));
                 ends &= !endless;
-                (depth != before).then_some(CheckProblem::MigrationStaysDisabled)
+                (depth != before).then(|| pair.not_ended.clone())
             }
             _ => None,
         };
@@ -150,9 +199,7 @@ pub(super) fn check_migration(workload: &Workload, program: ProgramId) -> Result
         }
     }
     match steps.len().checked_sub(1) {
-        Some(last) if depth > 0 && ends => {
-            Err(CheckError::of_step(workload, program, last, CheckProblem::MigrationStaysDisabled))
-        }
+        Some(last) if depth > 0 && ends => Err(CheckError::of_step(workload, program, last, pair.not_ended.clone())),
         _ => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, Distribution, Drawn, LockId, ProcessId,
-    ProgramBuilder, RecorderId, SemaphoreId, Task,
+    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, Distribution, Drawn, KernelStep, LockId,
+    ProcessId, ProgramBuilder, RecorderId, SemaphoreId, Task,
 };
 
 const RUN: Step = Step::Run { work_ns: 1_000 };
@@ -249,4 +249,27 @@ fn migration_is_enabled_as_often_as_disabled_in_each_pass() {
     assert_eq!(problem(&with_steps(&[off.clone(), RUN])), MigrationStaysDisabled);
     assert_eq!(problem(&with_steps(&[off.clone(), Step::Exit])), MigrationStaysDisabled);
     assert_eq!(problem(&with_steps(&[off, Step::SetAffinity(Affinity::All)])), AffinityWithMigrationDisabled);
+}
+
+#[test]
+fn a_program_leaves_the_kernel_as_it_entered_it_and_does_nothing_of_the_kernel_outside() {
+    use CheckProblem::{InKernelAlready, NotInKernel, PreemptionNotDisabled, PreemptionStaysDisabled, StaysInKernel};
+    use KernelStep::{CondResched, Enter, Exit, PreemptDisable, PreemptEnable};
+    let kernel = |steps: &[KernelStep]| with_steps(&steps.iter().map(|step| Step::Kernel(*step)).collect::<Vec<_>>());
+    assert_eq!(
+        kernel(&[Enter, PreemptDisable, PreemptDisable, PreemptEnable, PreemptEnable, CondResched, Exit]).check(),
+        Ok(())
+    );
+    assert_eq!(problem(&kernel(&[Enter, Enter])), InKernelAlready);
+    assert_eq!(problem(&kernel(&[Enter, CondResched])), StaysInKernel);
+    for outside in [Exit, CondResched, PreemptDisable] {
+        assert_eq!(problem(&kernel(&[outside])), NotInKernel);
+    }
+    assert_eq!(problem(&kernel(&[Enter, PreemptEnable, Exit])), PreemptionNotDisabled);
+    assert_eq!(problem(&kernel(&[Enter, PreemptDisable, Exit])), PreemptionStaysDisabled);
+    let one_pass = ProgramBuilder::new()
+        .step(Step::Kernel(Enter))
+        .repeat(Some(2), |body| body.step(RUN).step(Step::Kernel(Exit)).step(Step::Kernel(Enter)))
+        .step(Step::Kernel(Exit));
+    assert_eq!(problem(&with_program(one_pass.finish())), NotInKernel);
 }

@@ -128,6 +128,7 @@ impl Offsets {
             | Step::SetAffinity(_)
             | Step::MigrateDisable
             | Step::MigrateEnable
+            | Step::Kernel(_)
             | Step::SetNice(_)
             | Step::SetPolicy(_)
             | Step::SetSlice { .. }

@@ -7,11 +7,11 @@ use super::node::{Node, Read};
 use super::tasks::{POLICIES, PolicyName};
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
-use crate::{Affinity, Distribution, Drawn, Policy, ProgramId, Reservation, Step, TimerMode, Workload};
+use crate::{Affinity, Distribution, Drawn, KernelStep, Policy, ProgramId, Reservation, Step, TimerMode, Workload};
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
-const VERBS: [&str; 40] = [
+const VERBS: [&str; 46] = [
     "run_ns",
     "runtime_ns",
     "sleep_ns",
@@ -37,6 +37,12 @@ const VERBS: [&str; 40] = [
     "affinity",
     "migrate_disable",
     "migrate_enable",
+    "kernel_enter",
+    "kernel_exit",
+    "preempt_disable",
+    "preempt_enable",
+    "cond_resched",
+    "might_sleep",
     "nice",
     "policy",
     "submit",
@@ -68,7 +74,10 @@ pub(super) fn read_steps(compiler: &mut Compiler<'_>, list: &Node<'_>) -> Read<(
                     "migrate_enable" => Step::MigrateEnable,
                     "exit" => Step::Exit,
                     "stop" => Step::Stop,
-                    _ => return Err(unknown_verb(&node, word)),
+                    word => match KernelStep::ALL.iter().find(|step| step.name() == word) {
+                        Some(step) => Step::Kernel(*step),
+                        None => return Err(unknown_verb(&node, word)),
+                    },
                 };
                 compiler.push(step, &node);
             }
@@ -85,7 +94,8 @@ fn unknown_verb(node: &Node<'_>, word: &str) -> crate::DocumentError {
 
 fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
     let entries = node.entries(
-        "a step: an object, or one of the words suspend, yield, migrate_disable, migrate_enable, exit, stop",
+        "a step: an object, or one of the words suspend, yield, migrate_disable, migrate_enable, kernel_enter, kernel_exit, \
+         preempt_disable, preempt_enable, cond_resched, might_sleep, exit, stop",
     )?;
     let Some((verb, value)) = entries.first() else {
         return Err(node.other("an empty object is no step"));
@@ -409,9 +419,13 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
             object([(step.name(), name(&workload.conditions, condition.index()))])
         }
         Step::Barrier(barrier) => object([("barrier", Json::Text(workload.barriers[barrier.index()].name.clone()))]),
-        Step::Suspend | Step::Yield | Step::MigrateDisable | Step::MigrateEnable | Step::Exit | Step::Stop => {
-            Json::from(step.name())
-        }
+        Step::Suspend
+        | Step::Yield
+        | Step::MigrateDisable
+        | Step::MigrateEnable
+        | Step::Kernel(_)
+        | Step::Exit
+        | Step::Stop => Json::from(step.name()),
         Step::Resume(id) | Step::Fork(id) => object([(step.name(), task(id.index()))]),
         Step::SemPost(id) | Step::SemWait(id) => object([(step.name(), semaphore(id.index()))]),
         Step::SemTake { semaphore: id, slot } => {

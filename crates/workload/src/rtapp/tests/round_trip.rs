@@ -3,8 +3,8 @@
 use super::*;
 use crate::{
     Affinity, Aggregate, Aggregation, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId,
-    DataGroup, DataGroupId, Distribution, Drawn, Group, GroupId, Latch, ListId, LockId, Policy, Process, ProcessId,
-    Program, ProgramBuilder, ProgramId, RecorderId, Reservation, ResultStyle, Semaphore, SemaphoreId, Task,
+    DataGroup, DataGroupId, Distribution, Drawn, Group, GroupId, KernelStep, Latch, ListId, LockId, Policy, Process,
+    ProcessId, Program, ProgramBuilder, ProgramId, RecorderId, Reservation, ResultStyle, Semaphore, SemaphoreId, Task,
     TaskTemplateId, TimerId, TimerMode, Warning,
 };
 use proptest::prelude::*;
@@ -110,6 +110,7 @@ fn step() -> impl Strategy<Value = Step> {
 enum Piece {
     Step(Step),
     Unmoved(u64),
+    InKernel(u64),
     Locked(u32, u32, Vec<Step>),
     Memory(u64),
     Loop(Option<u64>, Vec<Piece>),
@@ -130,6 +131,7 @@ fn piece() -> impl Strategy<Value = Piece> {
             .prop_map(|(lock, condition, steps)| Piece::Locked(lock, condition, steps)),
         1 => (0_u64..100_000).prop_map(Piece::Memory),
         1 => duration().prop_map(Piece::Unmoved),
+        1 => duration().prop_map(Piece::InKernel),
         1 => (0..OBJECTS, changes, times(), steps())
             .prop_map(|(name, changes, times, steps)| Piece::Phase(name, changes, times, steps)),
     ];
@@ -149,6 +151,16 @@ fn build(mut builder: ProgramBuilder, pieces: &[Piece], depth: usize) -> Program
             Piece::Step(step) => builder.step(step.clone()),
             Piece::Unmoved(work_ns) => {
                 append(builder, &[Step::MigrateDisable, Step::Run { work_ns: *work_ns }, Step::MigrateEnable])
+            }
+            Piece::InKernel(work_ns) => {
+                use KernelStep::{CondResched, Enter, Exit, MightSleep, PreemptDisable, PreemptEnable};
+                let builder = [Enter, MightSleep, PreemptDisable]
+                    .into_iter()
+                    .fold(builder, |builder, step| builder.step(Step::Kernel(step)))
+                    .step(Step::Run { work_ns: *work_ns });
+                [PreemptEnable, CondResched, Exit]
+                    .into_iter()
+                    .fold(builder, |builder, step| builder.step(Step::Kernel(step)))
             }
             Piece::Locked(lock, condition, steps) => {
                 let (lock, condition) = (LockId(*lock), ConditionId(*condition));

@@ -1,0 +1,96 @@
+//! Tasks in kernel mode, and when another one may take their CPU (`kernel/sched/core.c`, `include/linux/preempt.h`).
+//!
+//! A request to reschedule acts on user code at once, or when it enters the kernel. In the kernel it waits for what the model
+//! ([`Preempt`]) says: the return to user mode, a `cond_resched`, the end of a part with preemption disabled. The task may also block,
+//! as in user mode.
+//!
+//! Only what a program puts between `kernel_enter` and `kernel_exit` is kernel mode. Not modelled: the kernel time of other steps
+//! (system calls, messages, interrupts), during which a task is preempted as in user mode; a stopper or a hotplug that has to wait for kernel code
+//! that may not be preempted; the time of a `cond_resched` that has nothing to do.
+
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+use warmcore_workload::KernelStep;
+
+use crate::core::{Core, NeedResched, Preempt};
+use crate::engine::{Engine, Leave};
+use crate::interpreter::Done;
+use crate::memory::Memory;
+use crate::scheduler::Scheduler;
+
+/// Whether a task is in the kernel, and how often it has disabled preemption there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct KernelMode {
+    pub within: bool,
+    pub preempt_count: u8,
+}
+
+impl Core<'_> {
+    /// Whether the running task is in the kernel: what is to be done at its return to user mode waits until then.
+    #[inline]
+    pub fn in_kernel(&self, cpu: CpuId) -> bool {
+        let curr = self.cpus[cpu.index()].curr;
+        !curr.is_idle() && self.tasks[curr.index()].kernel.within
+    }
+
+    /// Whether a pending request to reschedule the CPU acts now on what runs there, wherever that is in its program.
+    #[inline]
+    pub(crate) fn may_preempt(&self, cpu: CpuId) -> bool {
+        !self.in_kernel(cpu) || self.may_preempt_kernel(cpu)
+    }
+
+    /// The same where a task is in the kernel (`preempt_schedule_irq`, `preempt_schedule`).
+    #[cold]
+    fn may_preempt_kernel(&self, cpu: CpuId) -> bool {
+        let state = &self.cpus[cpu.index()];
+        let preemptible = matches!(self.parameters.preempt, Preempt::Full | Preempt::Lazy);
+        preemptible
+            && state.need_resched == NeedResched::Full
+            && self.tasks[state.curr.index()].kernel.preempt_count == 0
+    }
+
+    /// A tick that finds a lazy request makes it full (`sched_tick`). In user mode that request acts after the tick anyway.
+    pub(crate) fn promote_lazy_request(&mut self, cpu: CpuId) {
+        if self.in_kernel(cpu)
+            && self.parameters.preempt == Preempt::Lazy
+            && self.cpus[cpu.index()].need_resched == NeedResched::Lazy
+        {
+            self.resched_full(cpu);
+        }
+    }
+}
+
+impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    /// The running task enters or leaves the kernel, or says what may be done to it there.
+    pub(crate) fn kernel_step(&mut self, cpu: CpuId, id: TaskId, step: KernelStep) -> Done {
+        let kernel = &mut self.core.tasks[id.index()].kernel;
+        let gives_way = match step {
+            KernelStep::Enter => {
+                kernel.within = true;
+                return if self.pay(id, self.core.machine.costs().syscall_ns) { Done::Busy } else { Done::Next };
+            }
+            KernelStep::Exit => {
+                kernel.within = false;
+                self.entered_kernel = true;
+                true
+            }
+            KernelStep::PreemptDisable => {
+                kernel.preempt_count = kernel.preempt_count.saturating_add(1);
+                false
+            }
+            KernelStep::PreemptEnable => {
+                kernel.preempt_count = kernel.preempt_count.saturating_sub(1);
+                self.core.may_preempt(cpu)
+            }
+            KernelStep::CondResched => {
+                matches!(self.core.parameters.preempt, Preempt::None | Preempt::Voluntary) && kernel.preempt_count == 0
+            }
+            KernelStep::MightSleep => self.core.parameters.preempt == Preempt::Voluntary && kernel.preempt_count == 0,
+        };
+        self.step_over(id);
+        match gives_way && self.core.need_resched(cpu) != NeedResched::No {
+            true => Done::Leaves(Leave::Preempted),
+            false => Done::Jumped,
+        }
+    }
+}
