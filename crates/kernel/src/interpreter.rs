@@ -380,7 +380,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.sleep_until(id, self.core.now_ns + duration_ns)
     }
 
-    fn sleep_until(&mut self, id: TaskId, at_ns: u64) -> Done {
+    pub(crate) fn sleep_until(&mut self, id: TaskId, at_ns: u64) -> Done {
         let task = &mut self.core.tasks[id.index()];
         // Timers of real-time tasks have no slack (`hrtimer_nanosleep`).
         let slack_ns = if task.policy.is_realtime() { 0 } else { self.core.parameters.timer_slack_ns };

@@ -1,5 +1,5 @@
 //! Mutexes: futexes, whose waiters sleep at once, and latches as database servers have them, whose waiters look for a while
-//! before they sleep.
+//! before they sleep: until a release, or for a time, as PostgreSQL's spinlocks (`s_lock`) do, whose release is a store and wakes nobody.
 //!
 //! Nothing is handed over: a waiter that is woken, or sees a release, competes again.
 //!
@@ -18,11 +18,11 @@ use warmcore_topology::CpuId;
 use warmcore_trace::{OverheadKind, TaskId};
 use warmcore_workload::LockId;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Leave};
 use crate::interpreter::{BY_TASK, Done};
 use crate::memory::Memory;
 use crate::scheduler::Scheduler;
-use crate::task::{Stage, State, WaitReason};
+use crate::task::{Activity, Stage, State, WaitReason};
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Whether a task waits actively, on a CPU.
@@ -145,6 +145,26 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
     }
 
+    /// The running task has waited actively for a mutex for as long as it does: it sleeps until a release, or for a time, or takes one that is
+    /// free after all.
+    pub(crate) fn stop_looking(&mut self, cpu: CpuId, id: TaskId, lock: LockId) {
+        let state = &mut self.objects.locks[lock.index()];
+        let sleep_ns = state.sleep_ns;
+        if sleep_ns == 0 {
+            self.core.tasks[id.index()].activity = Activity::Advance;
+            self.schedule(cpu, Leave::Blocked);
+            return;
+        }
+        let free = state.owner.is_none();
+        state.waiters.retain(|waiter| *waiter != id);
+        if free {
+            self.release_spinner(id, 0);
+        } else {
+            self.sleep_until(id, self.core.now_ns + sleep_ns);
+            self.schedule(cpu, Leave::Blocked);
+        }
+    }
+
     pub(crate) fn unlock_step(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> Done {
         if self.stage(id) == Stage::Begin {
             if !self.give_up_lock(cpu, id, lock) {
@@ -156,7 +176,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         let asleep = |waiter: &TaskId| !self.looks(*waiter);
         if self.objects.locks[lock.index()].waiters.iter().any(asleep) {
-            if self.pay(id, self.futex_ns()) {
+            // Who waits for a lock whose waiters sleep for a time has been preempted in its active wait, and no call wakes it.
+            if self.objects.locks[lock.index()].sleep_ns == 0 && self.pay(id, self.futex_ns()) {
                 return Done::Busy;
             }
             self.wake_lock_waiters(cpu, lock);

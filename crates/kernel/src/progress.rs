@@ -4,12 +4,13 @@
 use warmcore_memory::analytic::SPEED_ONE;
 use warmcore_topology::CpuId;
 use warmcore_trace::OverheadKind;
+use warmcore_workload::LockId;
 
 use crate::engine::{Engine, Leave, Now};
 use crate::event_queue::Slot;
 use crate::memory::{Allotment, Memory, Progress};
 use crate::scheduler::Scheduler;
-use crate::task::Activity;
+use crate::task::{Activity, WaitReason};
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Settles the CPUs that share a core with this one: their speeds are about to change.
@@ -196,6 +197,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         if task.activity == Activity::SpinUntil {
             // Out of patience: its reason to wait is set already.
+            if let WaitReason::Lock(lock) = task.waiting_for {
+                self.stop_looking(cpu, state.curr, LockId(lock));
+                return;
+            }
             task.activity = Activity::Advance;
             self.schedule(cpu, Leave::Blocked);
             return;

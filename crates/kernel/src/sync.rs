@@ -21,6 +21,8 @@ pub(crate) struct Lock {
     pub poll_ns: u64,
     /// Whether a release wakes all who sleep.
     pub wakes_all: bool,
+    /// How long a waiter sleeps after its active wait; 0 until a release.
+    pub sleep_ns: u64,
     /// Lines of data that follow the lock.
     pub data_lines: u32,
 }
@@ -208,7 +210,8 @@ impl Objects {
         for latch in &workload.latches {
             let lock = &mut locks[latch.lock.index()];
             (lock.spin_ns, lock.poll_ns) = (latch.spin_ns, latch.poll_ns);
-            (lock.wakes_all, lock.data_lines) = (latch.wakes_all, latch.lines);
+            (lock.wakes_all, lock.data_lines) = (latch.wakes_all || latch.sleep_ns > 0, latch.lines);
+            lock.sleep_ns = latch.sleep_ns;
         }
         Self {
             locks,

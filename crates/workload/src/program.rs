@@ -355,6 +355,9 @@ pub struct Latch {
     pub poll_ns: u64,
     /// Whether a release wakes all who sleep, as condition variables under a broadcast do, or one.
     pub wakes_all: bool,
+    /// Who has waited actively for so long sleeps for this time in nanoseconds, whether or not the mutex is released, and begins again, as
+    /// with PostgreSQL's spinlocks, whose release wakes nobody; 0 blocks until a release.
+    pub sleep_ns: u64,
     /// Cache lines of the data that each owner writes.
     pub lines: u32,
 }

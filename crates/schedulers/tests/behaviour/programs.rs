@@ -553,3 +553,25 @@ fn a_latch_wakes_one_sleeper_or_all() {
         assert!((150..250).contains(&one) && 2 * all > 3 * one, "{scheduler}: {one} and {all}");
     }
 }
+
+/// By hand: the second thread looks for 100 us in every 1150 us (with the timer's slack), the sixth time after 5.75 ms, when the mutex has
+/// been free since 5 ms. If it is released while the thread looks, the thread takes it at once.
+#[test]
+fn who_sleeps_for_a_time_misses_a_release_and_who_looks_does_not() {
+    for scheduler in ALL {
+        for (held_ns, ended_ns, sleeps) in [(5 * MS, 5_850 * US, 5), (4_650 * US, 4_750 * US, 4)] {
+            let mut scene = Scene::new();
+            let latch = Latch { spin_ns: 100 * US, sleep_ns: MS, ..Latch::default() };
+            let latch = scene.workload.add_latch("latch", latch);
+            scene.task("first", once([Step::Lock(latch), run_for(held_ns), Step::Unlock(latch)])).affinity = on_cpu(0);
+            let steps = [run_for(10 * US), Step::Lock(latch), run_for(100 * US), Step::Unlock(latch)];
+            scene.task("second", once(steps)).affinity = on_cpu(1);
+            let run = scene.run("1s1n1l2c1t", scheduler);
+            let second = &run.outcome.tasks[run.id("second").index()];
+            let ended = second.exited_ns.expect("it ends");
+            assert!(ended.abs_diff(ended_ns) < 100 * US, "{scheduler}: {ended} instead of {ended_ns}");
+            assert_eq!(run.wakeups("second").len(), sleeps, "{scheduler}");
+            assert!(second.spin_ns.abs_diff(sleeps as u64 * 100 * US) <= 60 * US, "{scheduler}: {}", second.spin_ns);
+        }
+    }
+}

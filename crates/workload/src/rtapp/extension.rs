@@ -90,7 +90,7 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
     ] {
         *table = names(node, key)?;
     }
-    for entry in objects(node, "latches", &["name", "spin_ns", "poll_ns", "wakes", "lines"])? {
+    for entry in objects(node, "latches", &["name", "spin_ns", "poll_ns", "wakes", "sleep_ns", "lines"])? {
         let lock = entry.require("name", "name one of the \"locks\"")?;
         let name = lock.text("the name of a lock")?;
         let position = workload.locks.iter().position(|known| known == name);
@@ -99,8 +99,10 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
         let poll_ns = entry.get("poll_ns").map_or(Ok(0), |node| node.nanoseconds())?;
         let sleepers = [("one", false), ("all", true)];
         let wakes_all = entry.get("wakes").map_or(Ok(false), |node| node.word("whom a release wakes", &sleepers))?;
+        let sleep_ns = entry.get("sleep_ns").map_or(Ok(0), |node| node.nanoseconds())?;
         let lines = entry.get("lines").map_or(Ok(0), |node| node.u32("a number of lines"))?;
-        workload.latches.push(crate::Latch { lock: LockId(position as u32), spin_ns, poll_ns, wakes_all, lines });
+        let lock = LockId(position as u32);
+        workload.latches.push(crate::Latch { lock, spin_ns, poll_ns, wakes_all, sleep_ns, lines });
     }
     if node.get("applications").is_some() {
         workload.applications = names(node, "applications")?;

@@ -333,14 +333,15 @@ fn tables(workload: &Workload) -> Entries {
     });
     add("barriers", barriers.collect());
     let latches = workload.latches.iter().map(|latch| {
-        let name = text(&workload.locks[latch.lock.index()]);
-        object([
-            ("name", name),
+        let entry: [(&str, Json); 5] = [
+            ("name", text(&workload.locks[latch.lock.index()])),
             ("spin_ns", latch.spin_ns.into()),
             ("poll_ns", latch.poll_ns.into()),
             ("wakes", if latch.wakes_all { "all" } else { "one" }.into()),
             ("lines", latch.lines.into()),
-        ])
+        ];
+        let sleep = (latch.sleep_ns > 0).then(|| ("sleep_ns", latch.sleep_ns.into()));
+        Json::Object(entry.into_iter().chain(sleep).map(|(key, value)| (key.to_owned(), value)).collect())
     });
     add("latches", latches.collect());
     let semaphores = workload

@@ -301,7 +301,14 @@ fn workload() -> impl Strategy<Value = Workload> {
             profiles: vec![own_profile()],
             aggregation: aggregation(warned),
             locks: named("lock", |name| name),
-            latches: vec![Latch { lock: LockId(0), spin_ns: 20_000, poll_ns: 700, wakes_all: true, lines: 7 }],
+            latches: vec![Latch {
+                lock: LockId(0),
+                spin_ns: 20_000,
+                poll_ns: 700,
+                wakes_all: true,
+                sleep_ns: 900,
+                lines: 7,
+            }],
             conditions: named("condition", |name| name),
             barriers: named("barrier", |name| Barrier {
                 name,
