@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use warmcore_scx::bytecode::Object;
 use warmcore_topology::{CacheKind, Machine, format_cpu_list, write_sysfs_tree};
@@ -20,6 +21,12 @@ const IN_MEMORY: &str = "/dev/shm";
 
 /// What the names of their directories begin with.
 const PREFIX: &str = "warmcore-machine-";
+
+/// Where the kernel says what is attached.
+const SCHED_EXT: &str = "/sys/kernel/sched_ext/";
+
+/// Stands for the directory of that which is there while a scheduler is attached.
+const WHILE_ATTACHED: &str = "attached";
 
 /// File of a directory that is locked as long as its owner lives.
 const LOCK: &str = ".owner";
@@ -118,11 +125,11 @@ fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io::Result<()
         let node = machine.node_os_index(machine.node_of(cpu));
         fs::create_dir_all(root.join(format!("{system}/node/node{node}/cpu{}", machine.os_index(cpu))))?;
     }
-    for (name, value) in
-        [("state", "disabled"), ("hotplug_seq", "0"), ("enable_seq", "0"), ("switch_all", "0"), ("nr_rejected", "0")]
-    {
-        write(&format!("sys/kernel/sched_ext/{name}"), &format!("{value}\n"))?;
+    for name in ["state", "switch_all", "nr_rejected", "hotplug_seq", "enable_seq"] {
+        let path = format!("{SCHED_EXT}{name}");
+        write(&path[1..], &SchedExt::NeverAttached.text(&path).expect("it is there without a scheduler"))?;
     }
+    write(&format!("{WHILE_ATTACHED}/ops"), "")?;
     fs::create_dir_all(root.join("sys/kernel/btf"))?;
     fs::write(root.join("sys/kernel/btf/vmlinux"), &kernel.types)?;
     for directory in ["sys/fs/cgroup", "sys/fs/bpf"] {
@@ -139,15 +146,41 @@ fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io::Result<()
     write(&format!("boot/config-{}", kernel.release), &kernel.configuration)
 }
 
-/// What a file of `/sys/kernel/sched_ext` says while a scheduler is attached; `None` for a file that says the same without one.
-pub(crate) fn sched_ext_text(path: &str, object: &Object) -> Option<String> {
-    Some(match path.strip_prefix("/sys/kernel/sched_ext/")? {
-        "state" => "enabled\n".into(),
-        "enable_seq" => "1\n".into(),
-        "switch_all" => format!("{}\n", u8::from(!object.is_partial())),
-        "root/ops" => format!("{}\n", object.name()),
-        _ => return None,
-    })
+/// The class of sched_ext schedulers as its files say it is.
+pub(crate) enum SchedExt {
+    /// No scheduler was attached since the kernel began.
+    NeverAttached,
+    /// This one is.
+    Attached(Arc<Object>),
+    /// One was: its loader has detached it, or it was ejected.
+    Ended,
+}
+
+impl SchedExt {
+    /// Text of a file of `/sys/kernel/sched_ext`; `None` for one that is not there. CPUs neither come nor go. A task is rejected if it asks for the
+    /// class by its policy, and no task has done so before a scheduler is attached.
+    pub(crate) fn text(&self, path: &str) -> Option<String> {
+        let attached = match self {
+            Self::Attached(object) => Some(object),
+            Self::NeverAttached | Self::Ended => None,
+        };
+        let number = |value: bool| format!("{}\n", u8::from(value));
+        Some(match path.strip_prefix(SCHED_EXT)? {
+            "state" => if attached.is_some() { "enabled\n" } else { "disabled\n" }.into(),
+            "switch_all" => number(attached.is_some_and(|object| !object.is_partial())),
+            "enable_seq" => number(!matches!(self, Self::NeverAttached)),
+            "nr_rejected" | "hotplug_seq" => number(false),
+            "root/ops" => format!("{}\n", attached?.name()),
+            _ => return None,
+        })
+    }
+
+    /// Where the file of a path is below the machine's files, if not at that path: those of the attached scheduler are there only as long as it is.
+    pub(crate) fn place(&self, path: &str) -> Option<String> {
+        let rest = path.strip_prefix(SCHED_EXT)?.strip_prefix("root")?;
+        let is_there = matches!(self, Self::Attached(_)) && (rest.is_empty() || rest.starts_with('/'));
+        is_there.then(|| format!("/{WHILE_ATTACHED}{rest}"))
+    }
 }
 
 /// `/proc/stat` by how long each CPU has been busy and idle, in ns: its lines of CPU time, in hundredths of a second.

@@ -20,6 +20,9 @@ use crate::server::{Server, Stopped};
 /// How long a loader may take, by this computer's clock, until all its threads wait again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// How long, by its own clock, a loader may take to notice that its scheduler has ended: it looks once a second or so.
+const NOTICED_WITHIN_NS: u64 = 3_000_000_000;
+
 /// How long is waited for a call before threads are looked at.
 const LOOK: Duration = Duration::from_micros(20);
 
@@ -28,6 +31,8 @@ pub struct Live {
     server: Server,
     /// The call that attached, until it is answered, and what it attached.
     attaching: Option<(Call, Arc<Object>)>,
+    /// Nothing more comes of it.
+    is_over: bool,
 }
 
 /// A scheduler with the loader that belongs to it.
@@ -52,7 +57,7 @@ pub fn start(request: &CaptureRequest<'_>, seal: impl FnOnce() -> io::Result<()>
     match stopped {
         Stopped::Attached(call, capture) => {
             let output = Rc::clone(&server.output);
-            let loader = Live { server, attaching: Some((call, Arc::clone(&capture.object))) };
+            let loader = Live { server, attaching: Some((call, Arc::clone(&capture.object))), is_over: false };
             Ok(Attached { capture: *capture, host, loader, output })
         }
         other => Err(server.refuse(request, &other)),
@@ -65,26 +70,55 @@ impl UserSpace for Live {
             self.server.answer_attached(&call, object);
         }
         self.server.advance(moment);
-        let until = Instant::now() + PATIENCE;
-        loop {
-            match self.server.one(host, LOOK) {
-                Err(error) => return Err(self.said(&error)),
-                Ok(true) => {}
-                Ok(false) if self.server.rests(host) => return Ok(self.server.next_ns()),
-                Ok(false) if Instant::now() > until => {
-                    let seconds = PATIENCE.as_secs();
-                    return Err(
-                        self.said(&format!("it has not come to rest within {seconds} s of this computer's time"))
-                    );
-                }
-                Ok(false) => {}
+        let rested = self.until_rest(host);
+        let rested = match rested {
+            Ok(()) if self.server.is_detached() => Err("it has detached its scheduler".to_owned()),
+            rested => rested,
+        };
+        match rested {
+            Ok(()) => Ok(self.server.next_ns()),
+            Err(error) => {
+                self.is_over = true;
+                Err(format!("the loader: {error}; it said last: {}", self.server.output.borrow_mut().last_words()))
             }
+        }
+    }
+
+    fn ended(&mut self, host: &mut Host, moment: &Moment) {
+        if self.is_over {
+            return;
+        }
+        if let Some((call, object)) = self.attaching.take() {
+            self.server.answer_attached(&call, object);
+        }
+        self.server.end_scheduler();
+        let mut moment = moment.clone();
+        let until_ns = moment.now_ns + NOTICED_WITHIN_NS;
+        self.server.advance(&moment);
+        while self.until_rest(host).is_ok()
+            && let Some(next_ns) = self.server.next_ns().filter(|next_ns| *next_ns <= until_ns)
+        {
+            moment.now_ns = next_ns;
+            self.server.advance(&moment);
         }
     }
 }
 
 impl Live {
-    fn said(&mut self, what: &str) -> String {
-        format!("the loader: {what}; it said last: {}", self.server.output.borrow_mut().last_words())
+    /// Answers it until all its threads wait.
+    fn until_rest(&mut self, host: &mut Host) -> Result<(), String> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if self.server.one(host, LOOK)? {
+                continue;
+            }
+            if self.server.rests(host) {
+                return Ok(());
+            }
+            if Instant::now() > until {
+                let seconds = PATIENCE.as_secs();
+                return Err(format!("it has not come to rest within {seconds} s of this computer's time"));
+            }
+        }
     }
 }

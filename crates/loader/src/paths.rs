@@ -6,8 +6,7 @@ use std::io::{self, Seek as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-use warmcore_scx::bytecode::Object;
-
+use crate::files::SchedExt;
 use crate::process::{Call, Process};
 
 /// Calls with a path that are looked at.
@@ -63,8 +62,8 @@ pub struct Files<'a> {
     pub are_mounted: bool,
     /// Of each CPU how long it has been busy and idle, in ns.
     pub cpu_times: &'a [(u64, u64)],
-    /// The scheduler that is attached.
-    pub attached: Option<&'a Object>,
+    /// What is attached.
+    pub sched_ext: &'a SchedExt,
 }
 
 /// Whether a file of the simulated machine stands for a path.
@@ -116,11 +115,10 @@ pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bo
     }
     let opens = [libc::SYS_open, libc::SYS_openat].contains(&number);
     // What changes in a run is told as it is at this moment.
-    let changing = match files.attached {
-        _ if !opens => None,
-        _ if path == ACCOUNTS => Some(crate::files::cpu_times_text(files.cpu_times)),
-        Some(object) => crate::files::sched_ext_text(&path, object),
-        None => None,
+    let changing = match () {
+        () if !opens => None,
+        () if path == ACCOUNTS => Some(crate::files::cpu_times_text(files.cpu_times)),
+        () => files.sched_ext.text(&path),
     };
     if let Some(text) = changing {
         let mut file = File::from(crate::memory_file(c"told")?);
@@ -129,14 +127,15 @@ pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bo
         process.answer_with(call, file.as_fd());
         return Ok(true);
     }
-    if !stands_for(&path) || files.are_mounted && opens {
+    let place = files.sched_ext.place(&path);
+    if !stands_for(&path) || files.are_mounted && opens && place.is_none() {
         return Ok(false);
     }
     // What leads upwards leads out of it.
     if path.split('/').any(|part| part == "..") {
         return Err(io::Error::from_raw_os_error(libc::ENOENT));
     }
-    let ours = format!("{}{path}", files.root.display());
+    let ours = format!("{}{}", files.root.display(), place.as_ref().unwrap_or(&path));
     let ours_c = CString::new(ours.as_str()).map_err(io::Error::other)?;
     match number {
         libc::SYS_open | libc::SYS_openat => {

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -25,6 +25,7 @@ use warmcore_scx::bytecode::{Host, Moment, Need, Object, ObjectError, ProgramId,
 use warmcore_topology::{CpuId, Machine};
 
 use crate::capture::{Capture, CaptureRequest, LoaderError, Paths};
+use crate::files::SchedExt;
 use crate::kernel::TargetKernel;
 use crate::namespace::Mounts;
 use crate::output::Output;
@@ -56,7 +57,9 @@ enum Thing {
     Program { name: String, kind: u32, id: Option<ProgramId> },
     /// Type information.
     Btf(Arc<Btf>),
-    /// A link or a counter.
+    /// The link that keeps the scheduler attached.
+    Scheduler,
+    /// Another link or a counter.
     Other,
 }
 
@@ -68,6 +71,8 @@ enum Reply {
     New(Thing, Option<Arc<OwnedFd>>),
     /// The scheduler is attached.
     Attached(Box<Capture>),
+    /// It is detached.
+    Detached,
 }
 
 /// The kernel's side of `bpf(2)`: what was made by it, and what its commands give.
@@ -79,6 +84,7 @@ struct Answers {
     things: HashMap<u64, (Thing, Arc<OwnedFd>)>,
     /// What was asked for beside calls and operations: kinds of maps, and programs that are attached elsewhere.
     needs: BTreeSet<Need>,
+    sched_ext: SchedExt,
     /// The CPU that the thread is on whose call is answered.
     cpu: CpuId,
 }
@@ -91,6 +97,7 @@ impl Answers {
             programs: Programs::default(),
             things: HashMap::new(),
             needs: BTreeSet::new(),
+            sched_ext: SchedExt::NeverAttached,
             cpu: CpuId(0),
         }
     }
@@ -135,8 +142,10 @@ pub(crate) struct Server {
     are_mounted: bool,
     /// Of each CPU how long it has been busy and idle, in ns.
     cpu_times: Vec<(u64, u64)>,
-    /// The scheduler that it has attached.
-    attached: Option<Arc<Object>>,
+    /// Stands for the link of its scheduler: this end of a pipe is kept, and shows when the loader has no other end any more.
+    link: Arc<OwnedFd>,
+    /// What it is given of it.
+    link_of_loader: Option<OwnedFd>,
     /// Whether its clock is a system call by now.
     has_no_clock: bool,
 }
@@ -174,6 +183,7 @@ pub(crate) fn begin(
         SpawnError::Start(source) => start(source),
         SpawnError::Forbidden(what, source) => forbidden(what)(source),
     })?;
+    let (link, link_of_loader) = io::pipe().map_err(forbidden("a pipe"))?;
     seal().map_err(forbidden("bounds for who answers it"))?;
     let mut server = Server {
         output: Rc::clone(&process.output),
@@ -185,7 +195,8 @@ pub(crate) fn begin(
         root: request.files.to_owned(),
         are_mounted,
         cpu_times: vec![(0, 0); request.machine.cpu_count()],
-        attached: None,
+        link: Arc::new(link.into()),
+        link_of_loader: Some(link_of_loader.into()),
         has_no_clock: false,
     };
     let stopped = server.until_attached(&mut host, request.timeout).map_err(|error| match error {
@@ -314,7 +325,7 @@ impl Server {
                     root: &self.root,
                     are_mounted: self.are_mounted,
                     cpu_times: &self.cpu_times,
-                    attached: self.attached.as_deref(),
+                    sched_ext: &self.answers.sched_ext,
                 };
                 paths::serve(&self.process, call, &files)
             }
@@ -359,6 +370,10 @@ impl Server {
             Reply::Value(value) => self.process.answer(call, Ok(value)),
             Reply::Error(error) => self.process.answer(call, Err(error)),
             Reply::Attached(capture) => return Some(capture),
+            Reply::Detached => {
+                self.end_scheduler();
+                self.process.answer(call, Ok(0));
+            }
             Reply::New(thing, file) => match file.map_or_else(|| crate::memory_file(c"bpf").map(Arc::new), Ok) {
                 Ok(file) => {
                     self.process.answer_with(call, file.as_fd());
@@ -383,8 +398,28 @@ impl Server {
 
     /// The call that attached is over: it gives a link.
     pub(crate) fn answer_attached(&mut self, call: &Call, object: Arc<Object>) {
-        self.attached = Some(object);
-        self.reply(call, Reply::New(Thing::Other, None));
+        self.answers.sched_ext = SchedExt::Attached(object);
+        let Some(end) = self.link_of_loader.take() else { return };
+        self.process.answer_with(call, end.as_fd());
+        if self.answers.keep(Thing::Scheduler, Arc::clone(&self.link)).is_err() {
+            self.process.answer(call, Err(libc::EMFILE));
+        }
+    }
+
+    /// The scheduler is attached no more.
+    pub(crate) fn end_scheduler(&mut self) {
+        self.answers.sched_ext = SchedExt::Ended;
+    }
+
+    /// Whether its loader has detached it, as by closing the last descriptor of its link.
+    pub(crate) fn is_detached(&mut self) -> bool {
+        let mut poll = libc::pollfd { fd: self.link.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one descriptor that is open.
+        unsafe { libc::poll(&raw mut poll, 1, 0) };
+        if matches!(self.answers.sched_ext, SchedExt::Attached(_)) && poll.revents & libc::POLLHUP != 0 {
+            self.end_scheduler();
+        }
+        matches!(self.answers.sched_ext, SchedExt::Ended)
     }
 
     /// Answers the next call; whether anything went on.
@@ -393,11 +428,14 @@ impl Server {
     /// When nothing more can come of the loader, in words.
     pub(crate) fn one(&mut self, host: &mut Host, wait: Duration) -> Result<bool, String> {
         match self.process.next(Instant::now() + wait) {
-            Ok(Next::Call(call)) => match self.call(host, &call) {
-                Ok(None) => Ok(true),
-                Ok(Some(_)) => Err("it attaches a second scheduler".into()),
-                Err(error) => Err(error.to_string()),
-            },
+            Ok(Next::Call(call)) => {
+                self.is_detached();
+                match self.call(host, &call) {
+                    Ok(None) => Ok(true),
+                    Ok(Some(_)) => Err("it attaches a second scheduler".into()),
+                    Err(error) => Err(error.to_string()),
+                }
+            }
             Ok(Next::TimedOut) => {
                 self.rings.tell(host);
                 Ok(self.look(host))

@@ -8,6 +8,7 @@ mod types;
 
 use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -151,6 +152,80 @@ fn loader_that_reads_the_accounts() {
     std::process::exit(5);
 }
 
+/// What the files of sched_ext say, of those that are there.
+fn sched_ext_files() -> String {
+    let names = ["state", "switch_all", "nr_rejected", "hotplug_seq", "enable_seq", "root/ops"];
+    let read = |name: &str| {
+        let path = format!("/sys/kernel/sched_ext/{name}");
+        let text = std::fs::read_to_string(&path);
+        assert_eq!(text.is_ok(), std::path::Path::new(&path).exists(), "{path}");
+        text.map_or_else(|error| format!("{:?}", error.kind()), |text| text.trim_end().to_owned())
+    };
+    names.map(read).join(" ")
+}
+
+const WHILE_ATTACHED: &str = "enabled 1 0 0 1 test";
+const AFTERWARDS: &str = "disabled 0 0 0 1 NotFound";
+
+fn scheduler() -> [(usize, &'static str, Vec<[u8; 8]>); 4] {
+    [init(), select_cpu(), enqueue(), dispatch()]
+}
+
+/// Closes the link when another descriptor of it is left, and then that one.
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_closes_its_link() {
+    assert_eq!(sched_ext_files(), "disabled 0 0 0 0 NotFound");
+    let link = try_attach(&scheduler()).unwrap();
+    assert_eq!(sched_ext_files(), WHILE_ATTACHED);
+    until_the_run();
+    let other = link.try_clone().unwrap();
+    drop(link);
+    std::thread::sleep(20 * MS);
+    assert_eq!(sched_ext_files(), WHILE_ATTACHED);
+    let refused = try_attach(&scheduler()).unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(libc::EBUSY), "there is one scheduler at a time");
+    drop(other);
+    assert_eq!(sched_ext_files(), AFTERWARDS);
+    eprintln!("its link is closed");
+    std::thread::sleep(1000 * MS);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_detaches_its_link() {
+    const LINK_DETACH: i32 = 34;
+    let link = try_attach(&scheduler()).unwrap();
+    until_the_run();
+    let detach = |descriptor: i32| {
+        let mut attributes = [0; 8];
+        put(&mut attributes, 0, &descriptor.to_le_bytes());
+        bpf(LINK_DETACH, &attributes)
+    };
+    assert_eq!(detach(2), -1, "that is no link");
+    assert_eq!(detach(link.as_raw_fd()), 0);
+    assert_eq!(sched_ext_files(), AFTERWARDS);
+    eprintln!("its link is detached");
+    std::thread::sleep(1000 * MS);
+}
+
+/// Looks once a second whether its scheduler is there, and stays when it is not.
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_whose_scheduler_is_ejected() {
+    let into_no_queue = (8, "enqueue", vec![load_double(1, 1, 0), mov_imm(2, 77), mov_imm(3, SLICE), mov_imm(4, 0)]);
+    let (offset, name, mut program) = into_no_queue;
+    program.extend([kfunc("scx_bpf_dsq_insert"), exit()]);
+    let _link = try_attach(&[init(), select_cpu(), (offset, name, program), dispatch()]).unwrap();
+    while sched_ext_files() == WHILE_ATTACHED {
+        std::thread::sleep(1000 * MS);
+    }
+    eprintln!("it is ejected: {}", sched_ext_files());
+    loop {
+        std::thread::sleep(1000 * MS);
+    }
+}
+
 /// Four threads whose waits end at the same instants; each reads the clock as often as it likes, and decides by what the others did.
 #[test]
 #[ignore = "a loader that the other tests start"]
@@ -277,6 +352,11 @@ fn loader_that_asks_for_itself() {
 }
 
 fn live_trial(loader: &str) -> Result<(Outcome, Vec<Event>), SimulationError> {
+    live_trial_and_words(loader).0
+}
+
+/// The same, and what the loader printed.
+fn live_trial_and_words(loader: &str) -> (Result<(Outcome, Vec<Event>), SimulationError>, String) {
     let kernel = TargetKernel::new("7.2.0-test", "CONFIG_HZ=250\n", &types::kernel(&FUNCTIONS).0).unwrap();
     let program = std::env::current_exe().unwrap();
     let arguments = arguments_for(loader);
@@ -293,11 +373,13 @@ fn live_trial(loader: &str) -> Result<(Outcome, Vec<Event>), SimulationError> {
         paths: Paths::default(),
     };
     let attached = start(&request, || Ok(())).unwrap_or_else(|error| panic!("{error}"));
+    let output = Rc::clone(&attached.output);
     let scheduler = Bytecode::live(&attached.capture.object, attached.host, Box::new(attached.loader), 7, false);
     let setup = Setup::new(&machine, &workload, 7).unwrap();
     let mut events: Vec<Event> = Vec::new();
-    let (outcome, _) = bytecode_trial(scheduler, &setup, Some(&mut events))?;
-    Ok((outcome, events))
+    let result = bytecode_trial(scheduler, &setup, Some(&mut events));
+    let words = output.borrow_mut().text();
+    (result.map(|(outcome, _)| (outcome, events)), words)
 }
 
 /// Switches per second of simulated time between two instants.
@@ -336,6 +418,33 @@ fn a_loader_that_ends_takes_its_scheduler_away_and_its_last_words_say_why() {
             other => panic!("{:?}", other.map(|(outcome, _)| outcome.elapsed_ns)),
         }
     }
+}
+
+#[test]
+fn a_loader_that_detaches_its_scheduler_reads_that_it_is_gone_and_the_run_ends_there() {
+    skip!(unless can_answer());
+    for (loader, words) in [
+        ("loader_that_closes_its_link", "its link is closed"),
+        ("loader_that_detaches_its_link", "its link is detached"),
+    ] {
+        match live_trial(loader) {
+            Err(SimulationError::Ejected { reason, .. }) => {
+                assert!(reason.contains("it has detached its scheduler") && reason.contains(words), "{reason}");
+            }
+            other => panic!("{:?}", other.map(|(outcome, _)| outcome.elapsed_ns)),
+        }
+    }
+}
+
+#[test]
+fn a_loader_sees_that_its_scheduler_was_ejected_when_it_looks_again_and_the_reason_is_the_ejection() {
+    skip!(unless can_answer());
+    let (result, words) = live_trial_and_words("loader_whose_scheduler_is_ejected");
+    match result {
+        Err(SimulationError::Ejected { reason, .. }) => assert!(!reason.contains("the loader"), "{reason}"),
+        other => panic!("{:?}", other.map(|(outcome, _)| outcome.elapsed_ns)),
+    }
+    assert!(words.contains(&format!("it is ejected: {AFTERWARDS}")), "{words}");
 }
 
 #[test]

@@ -281,6 +281,9 @@ pub trait Operations {
     /// Unloaded, for the reason given.
     fn exit(&mut self, kernel: &mut Kfuncs<'_, '_>, info: &ExitInfo) {}
 
+    /// After `exit`, also of a program without one: what it has outside of the kernel learns that it has ended.
+    fn ended(&mut self, kernel: &mut Kfuncs<'_, '_>) {}
+
     /// Chooses a CPU for a task that wakes or is new and may use more than one; may insert it.
     fn select_cpu(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
         prev

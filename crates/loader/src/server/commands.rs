@@ -25,6 +25,7 @@ pub(super) mod command {
     pub const MAP_FREEZE: u64 = 22;
     pub(crate) const BTF_GET_NEXT_ID: u64 = 23;
     pub const LINK_CREATE: u64 = 28;
+    pub(crate) const LINK_DETACH: u64 = 34;
     pub(crate) const PROG_BIND_MAP: u64 = 35;
     pub(crate) const TOKEN_CREATE: u64 = 36;
     pub(crate) const PROG_STREAM_READ: u64 = 37;
@@ -120,6 +121,11 @@ impl Answers {
                     self.link(call, fields.u32(0))
                 }
             }
+            command::LINK_DETACH => match self.find(call, fields.u32(0)) {
+                Some(Thing::Scheduler) => Reply::Detached,
+                Some(_) => Reply::Error(libc::EOPNOTSUPP),
+                None => Reply::Error(libc::EBADF),
+            },
             command::MAP_FREEZE => {
                 if let Some(&Thing::Map { handle, .. }) = self.find(call, fields.u32(0)) {
                     host.maps.freeze(handle);
@@ -163,7 +169,7 @@ impl Answers {
                 put(4, number);
             }
             Thing::Btf(_) => put(16, number),
-            Thing::Other => {}
+            Thing::Scheduler | Thing::Other => {}
         }
         call.write(at, &info)?;
         Ok(Reply::Value(0))

@@ -40,6 +40,7 @@ impl Messages {
             Reply::Value(value) => return Ok(Some(Ok(value))),
             Reply::Error(error) => return Ok(Some(Err(error))),
             Reply::Attached(_) => return Ok(None),
+            Reply::Detached => return Ok(Some(Ok(0))),
             Reply::New(thing, file) => (thing, file),
         };
         let full = Ok(Some(Err(libc::EMFILE)));

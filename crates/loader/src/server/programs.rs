@@ -9,6 +9,7 @@ use warmcore_scx::bytecode::{Attached, Host, Need, NeedKind, ProgramId, ProgramS
 use super::commands::{Failure, Fields};
 use super::{Answers, Reply, Thing};
 use crate::capture::Capture;
+use crate::files::SchedExt;
 use crate::process::Call;
 
 /// Types of programs that are looked at (`enum bpf_prog_type`).
@@ -130,6 +131,9 @@ impl Answers {
         let Some(Thing::Map { handle, value }) = self.find(call, descriptor) else {
             return Ok(Reply::Error(libc::EBADF));
         };
+        if matches!(self.sched_ext, SchedExt::Attached(_)) {
+            return Ok(Reply::Error(libc::EBUSY));
+        }
         let value = value.clone();
         let value_type = host.maps.get(*handle).map_or(0, |map| map.spec.extra as u32);
         let program_of = |descriptor: u32| match self.find(call, descriptor) {

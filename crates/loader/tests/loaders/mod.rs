@@ -3,6 +3,7 @@
 // Each test that includes this uses some of it.
 #![allow(dead_code)]
 
+use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -75,6 +76,12 @@ pub fn load_program(kind: u32, name: &str, program: &[[u8; 8]]) -> i64 {
 
 /// Attaches a scheduler of these programs.
 pub fn attach(programs: &[(usize, &str, Vec<[u8; 8]>)]) {
+    // As long as the loader runs.
+    std::mem::forget(try_attach(programs).unwrap());
+}
+
+/// The same; gives the descriptor of the link that keeps it attached.
+pub fn try_attach(programs: &[(usize, &str, Vec<[u8; 8]>)]) -> std::io::Result<OwnedFd> {
     let mut value = vec![0; 256];
     for (offset, name, program) in programs {
         let descriptor = load_program(27, name, program);
@@ -89,7 +96,12 @@ pub fn attach(programs: &[(usize, &str, Vec<[u8; 8]>)]) {
     put(&mut attributes, 0, &(map as u32).to_le_bytes());
     put(&mut attributes, 8, &44u32.to_le_bytes());
     // A loader that is not to go on ends in this call.
-    assert!(bpf(28, &attributes) > 0);
+    let link = bpf(28, &attributes);
+    if link < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the kernel, or who stands for it, has just given it.
+    Ok(unsafe { OwnedFd::from_raw_fd(link as i32) })
 }
 
 pub fn init() -> (usize, &'static str, Vec<[u8; 8]>) {

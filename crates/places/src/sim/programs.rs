@@ -109,6 +109,17 @@ fn names<'a>(needs: impl Iterator<Item = &'a Need>) -> String {
     needs.map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
+/// An ejection with what the loader printed until then.
+fn with_words(mut error: SimulationError, said: &str) -> SimulationError {
+    if let SimulationError::Ejected { dump, .. } = &mut error
+        && !said.is_empty()
+    {
+        dump.push_str("\nthe loader\n----------\n");
+        dump.push_str(said);
+    }
+    error
+}
+
 /// A run of it that failed. An ejection is not called its fault if something that it needs is missing here.
 fn failed(error: SimulationError, surveyed: &Surveyed) -> PlaceError {
     let missing = names(surveyed.missing());
@@ -223,7 +234,7 @@ pub fn run<'a>(
             let scheduler = if observe == Observe::Calls { scheduler.noting_calls() } else { scheduler };
             // The same sink, borrowed for no longer than the setup.
             let (outcome, usage) = bytecode_trial(scheduler, setup, sink.map(|sink| sink as &mut dyn Sink))
-                .map_err(|error| failed(error, &surveyed))?;
+                .map_err(|error| failed(with_words(error, &output.borrow_mut().text()), &surveyed))?;
             Ok(report(outcome, &usage, &output.borrow_mut().text()))
         },
         sink,

@@ -302,7 +302,16 @@ impl Operations for Bytecode {
             self.host.store_text(place, text, if number == 2 { DUMP } else { TEXT });
             self.host.store_u64(at + member, place);
         }
+        if let Some(member) = layout.exit_code {
+            self.host.store_u64(at + member, info.code as u64);
+        }
         self.call(kernel, Operation::Exit, &[at]);
+    }
+
+    fn ended(&mut self, kernel: &mut Kfuncs<'_, '_>) {
+        if let Some(mut user_space) = self.user_space.take() {
+            user_space::ended(&mut *user_space, &mut self.host, kernel);
+        }
     }
 
     fn select_cpu(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {

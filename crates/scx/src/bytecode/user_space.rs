@@ -30,6 +30,9 @@ pub trait UserSpace {
     /// # Errors
     /// When it ended, or does what must end the run, in words.
     fn go_on(&mut self, host: &mut Host, moment: &Moment) -> Result<Option<u64>, String>;
+
+    /// Its scheduler has been ejected. Lets it run for the last time, until it has noticed that.
+    fn ended(&mut self, host: &mut Host, moment: &Moment);
 }
 
 /// The clock of user space when its scheduler is attached.
@@ -37,6 +40,28 @@ pub const ATTACHED_NS: u64 = UPTIME_NS - LOADED_BEFORE_NS;
 
 /// Lets user space go on; in how many ns it wants to do so again, if it does.
 pub(super) fn go_on(user_space: &mut dyn UserSpace, host: &mut Host, kernel: &mut Kfuncs<'_, '_>) -> Option<u64> {
+    let moment = moment(host, kernel);
+    host.kernel = Some(std::ptr::from_mut(kernel).cast());
+    let next = user_space.go_on(host, &moment);
+    host.kernel = None;
+    match next {
+        Ok(next) => next.map(|next| next.saturating_sub(moment.now_ns).max(RETURN_NS)),
+        Err(reason) => {
+            kernel.fault(reason);
+            None
+        }
+    }
+}
+
+/// Lets user space go on when its scheduler has been ejected.
+pub(super) fn ended(user_space: &mut dyn UserSpace, host: &mut Host, kernel: &mut Kfuncs<'_, '_>) {
+    let moment = moment(host, kernel);
+    host.kernel = Some(std::ptr::from_mut(kernel).cast());
+    user_space.ended(host, &moment);
+    host.kernel = None;
+}
+
+fn moment(host: &mut Host, kernel: &Kfuncs<'_, '_>) -> Moment {
     let now_ns = clock_ns(kernel);
     let idle_before_ns = LOADED_BEFORE_NS - kernel.before_ns();
     let times = |cpu| {
@@ -45,14 +70,5 @@ pub(super) fn go_on(user_space: &mut dyn UserSpace, host: &mut Host, kernel: &mu
     };
     let cpus = (0..host.kept.cpus).map(times).collect();
     host.frame.now_ns = now_ns;
-    host.kernel = Some(std::ptr::from_mut(kernel).cast());
-    let next = user_space.go_on(host, &Moment { now_ns, cpus });
-    host.kernel = None;
-    match next {
-        Ok(next) => next.map(|next| next.saturating_sub(now_ns).max(RETURN_NS)),
-        Err(reason) => {
-            kernel.fault(reason);
-            None
-        }
-    }
+    Moment { now_ns, cpus }
 }

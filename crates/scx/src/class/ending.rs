@@ -33,6 +33,7 @@ impl Ext {
             let info = self.state.exit.clone().unwrap_or(info);
             call!(self, core, Exit, Context::Other, exit(&info));
         }
+        self.program.ended(&mut Kfuncs { core: &mut *core, state: &mut self.state });
     }
 
     /// What the program leaves, with its own lines.
