@@ -14,15 +14,19 @@ use warmcore_workload::KernelStep;
 
 use crate::core::{Core, NeedResched, Preempt};
 use crate::engine::{Engine, Leave};
+use crate::event_queue::Class;
 use crate::interpreter::Done;
 use crate::memory::Memory;
 use crate::scheduler::Scheduler;
+use crate::timers::ClassPath;
 
 /// Whether a task is in the kernel, and how often it has disabled preemption there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct KernelMode {
     pub within: bool,
     pub preempt_count: u8,
+    /// What the scheduler's timer is to be called with at the return to user mode, and which class's.
+    pub work: Option<(u64, ClassPath)>,
 }
 
 impl Core<'_> {
@@ -31,6 +35,17 @@ impl Core<'_> {
     pub fn in_kernel(&self, cpu: CpuId) -> bool {
         let curr = self.cpus[cpu.index()].curr;
         !curr.is_idle() && self.tasks[curr.index()].kernel.within
+    }
+
+    /// For a task in the kernel: calls [`Scheduler::timer`] with `payload` when it has returned to user mode (`task_work_add`). False if it is
+    /// in user mode.
+    pub fn at_return_to_user(&mut self, task: TaskId, payload: u64) -> bool {
+        let class = self.class;
+        let kernel = &mut self.tasks[task.index()].kernel;
+        if kernel.within {
+            kernel.work = Some((payload, class));
+        }
+        kernel.within
     }
 
     /// Whether a pending request to reschedule the CPU acts now on what runs there, wherever that is in its program.
@@ -71,6 +86,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             }
             KernelStep::Exit => {
                 kernel.within = false;
+                if let Some((payload, class)) = kernel.work.take() {
+                    let timer = self.core.timers.start(payload, class);
+                    self.core.queue.push(self.core.now_ns, Class::Policy, cpu, timer.place, timer.generation);
+                }
                 self.entered_kernel = true;
                 true
             }

@@ -7,7 +7,7 @@
 //! Source: Linux 7.2 `kernel/sched/fair.c` (`__account_cfs_rq_runtime` to `sched_cfs_period_timer`).
 //!
 //! Differs from the kernel: groups have existed for long when the run begins, so that their pools are full, burst included. A task that is
-//! switched in returns to user mode at once, even if a system call of it was interrupted. Averages of tasks that sleep go on decaying
+//! switched in returns to user mode at once, even if a system call of it was interrupted; only in what a program does in kernel mode it goes on. Averages of tasks that sleep go on decaying
 //! while their queue's stand still. Timers and what they do take no CPU time. No period is lengthened because a timer cannot keep up.
 //! Releases before 6.18 took a whole queue off its CPU, and those before 5.4 let slices expire: `cfs` does as 7.2 does.
 

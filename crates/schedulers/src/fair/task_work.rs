@@ -90,6 +90,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     #[inline(never)]
     fn run_task_work(&mut self, core: &mut Core<'_>, task: TaskId, pending: u8) {
+        if core.at_return_to_user(task, task.0.into()) {
+            self.task_work.add(task, pending);
+            return;
+        }
         if pending & work::CACHE_SCAN != 0 {
             G::scan(self, core, task);
         }

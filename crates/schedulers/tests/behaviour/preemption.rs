@@ -1,6 +1,6 @@
-//! Tasks in the kernel under the four preemption models, against calculations by hand (`docs/models/eevdf.md`).
+//! Tasks in the kernel under the four preemption models, against calculations by hand (`docs/workloads.md`).
 
-use warmcore_workload::{KernelStep, Policy, ProgramBuilder, Step};
+use warmcore_workload::{CpuMax, KernelStep, Policy, ProgramBuilder, Step};
 
 use crate::support::*;
 
@@ -177,5 +177,27 @@ fn a_lazy_request_of_another_cpu_acts_at_the_return_from_the_next_fault() {
         let waits = run.wakeups("wakes");
         let longest = waits.iter().skip(1).map(WakeupSpan::latency_ns).max().unwrap();
         assert_eq!(longest < 150 * US, soon, "{longest} ns, faults: {faults}");
+    }
+}
+
+/// By hand: the quota of 10 ms is used up within a system call of 30 ms, and the task leaves when that is over, under every model. In user
+/// mode it leaves at once, give or take a slice of quota and a tick.
+#[test]
+fn a_task_without_quota_left_goes_on_until_it_returns_to_user_mode() {
+    for scheduler in ["eevdf", "eevdf:preempt=none", "eevdf:preempt=full", "cfs", "cache-aware"] {
+        for (step, longest, shortest) in [(true, 31 * MS, 30 * MS), (false, 16 * MS, 9 * MS)] {
+            let [enter, exit] = match step {
+                true => [KernelStep::Enter, KernelStep::Exit].map(kernel),
+                false => [run_for(0), run_for(0)],
+            };
+            let mut scene = Scene::lasting(600 * MS);
+            let group = scene.workload.add_group("/pod");
+            let max = CpuMax::new(10_000, 100_000, 0).unwrap();
+            scene.workload.groups[group.index()].cpu_max = Some(max);
+            scene.task("calls", forever([enter, run_for(30 * MS), exit, run_for(30 * MS)])).group = Some(group);
+            let run = scene.run("1s1n1l1c1t", scheduler);
+            let first = run.stays("calls")[0].length_ns();
+            assert!((shortest..longest).contains(&first), "{scheduler}: {first} ns, in the kernel: {step}");
+        }
     }
 }
