@@ -383,7 +383,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     pub(crate) fn sleep_until(&mut self, id: TaskId, at_ns: u64) -> Done {
         let task = &mut self.core.tasks[id.index()];
         // Timers of real-time tasks have no slack (`hrtimer_nanosleep`).
-        let slack_ns = if task.policy.is_realtime() { 0 } else { self.core.parameters.timer_slack_ns };
+        let slack_ns = match task.timer_slack_ns {
+            _ if task.policy.is_realtime() => 0,
+            own => own.unwrap_or(self.core.parameters.timer_slack_ns),
+        };
         let at = at_ns + slack_ns + self.core.machine.costs().timer_late_ns;
         task.timer_generation = task.timer_generation.wrapping_add(1);
         task.slept_from_ns = self.core.now_ns;

@@ -220,6 +220,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             nice: if description.nice == 0 { inherited.map_or(0, |parent| parent.nice) } else { description.nice },
             policy: description.policy,
             slice_ns: description.slice_ns.or(inherited.map(|parent| parent.slice_ns)).unwrap_or(0),
+            timer_slack_ns: description.timer_slack_ns.or(inherited.and_then(|parent| parent.timer_slack_ns)),
             process,
             application: self.workload.processes[description.process.index()].application,
             group,

@@ -97,6 +97,8 @@ pub struct Task {
     pub(crate) policy: Policy,
     /// Slice request; 0 = the scheduler's default.
     pub(crate) slice_ns: u64,
+    /// How late its timers may be, if it says so itself.
+    pub(crate) timer_slack_ns: Option<u64>,
     /// Address space.
     pub(crate) process: u32,
     pub(crate) application: u32,
@@ -182,6 +184,7 @@ impl Task {
             nice: 0,
             policy: Policy::Normal,
             slice_ns: 0,
+            timer_slack_ns: None,
             process: 0,
             application: 0,
             group: None,

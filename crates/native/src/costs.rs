@@ -23,7 +23,7 @@ use warmcore_workload::Policy;
 use crate::clock::{now_ns, sleep, sleep_until, thread_cpu_ns};
 use crate::error::NativeError;
 use crate::multiply::measure_multiply_add_ps;
-use crate::sys::{Attributes, set_attributes, set_least_timer_slack, thread_number};
+use crate::sys::{Attributes, set_attributes, set_timer_slack, thread_number};
 
 /// Bytes of a message, hackbench's.
 const MESSAGE_BYTES: usize = 100;
@@ -96,7 +96,7 @@ pub fn sleep_on_idle_cpu(machine: &Machine) -> Result<Sleeper, NativeError> {
         let sleeping = scope.spawn(|| {
             let measuring = Measuring::new(machine)?;
             measuring.bind(measuring.first)?;
-            set_least_timer_slack();
+            set_timer_slack(0);
             let one = |_| {
                 let until_ns = now_ns() + SLEEP_NS;
                 sleep_until(until_ns);

@@ -115,11 +115,11 @@ pub(crate) fn install_interrupt_handler() -> Result<(), Errno> {
     })
 }
 
-/// Has the calling thread's timers expire when they are set for, and not up to 50 µs later.
-pub(crate) fn set_least_timer_slack() {
+/// Has the calling thread's timers expire up to so much later than they are set for, and at least 1 ns: 0 means the default to the kernel.
+pub(crate) fn set_timer_slack(slack_ns: u64) {
     // SAFETY: no pointers are passed.
     unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong);
+        libc::prctl(libc::PR_SET_TIMERSLACK, slack_ns.max(1) as libc::c_ulong);
     }
 }
 

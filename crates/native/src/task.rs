@@ -246,6 +246,9 @@ impl<'a> Thread<'a> {
         if attributes != self.attributes {
             self.set_attributes(attributes)?;
         }
+        if let Some(slack_ns) = task.timer_slack_ns {
+            sys::set_timer_slack(slack_ns);
+        }
         if let Some(group) = task.group {
             self.join(group);
         }

@@ -186,6 +186,7 @@ impl Task {
             affinity: Affinity::All,
             release_ns: None,
             slice_ns: None,
+            timer_slack_ns: None,
             group: None,
             data_groups: Vec::new(),
             start_ns: 0,

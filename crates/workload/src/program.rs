@@ -447,6 +447,9 @@ pub struct Task {
     pub release_ns: Option<u64>,
     /// Slice request at the start, if any.
     pub slice_ns: Option<u64>,
+    /// How late its timers may be while it is no real-time task (`PR_SET_TIMERSLACK`). `None` is its parent's value, or the kernel's
+    /// default. A real kernel takes 0 for that default, so 0 is 1 ns there.
+    pub timer_slack_ns: Option<u64>,
     /// Task group, if any.
     pub group: Option<GroupId>,
     /// Data groups it works on.

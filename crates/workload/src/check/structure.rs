@@ -54,7 +54,8 @@ pub(super) fn check_tasks(workload: &Workload) -> Result<(), CheckError> {
             affinity(&task.affinity)?;
             duration(task.start_ns)?;
             duration(task.release_ns.unwrap_or(0))?;
-            duration(task.slice_ns.unwrap_or(0))
+            duration(task.slice_ns.unwrap_or(0))?;
+            duration(task.timer_slack_ns.unwrap_or(0))
         };
         check().map_err(|problem| CheckError::of_task(workload, TaskTemplateId(index as u32), problem))?;
     }

@@ -43,7 +43,7 @@ const KEYS: [&str; 24] = [
     "warnings",
 ];
 
-const TASK_KEYS: [&str; 15] = [
+const TASK_KEYS: [&str; 16] = [
     "process",
     "role",
     "profile",
@@ -53,6 +53,7 @@ const TASK_KEYS: [&str; 15] = [
     "start_ns",
     "release_ns",
     "slice_ns",
+    "timer_slack_ns",
     "nice",
     "policy",
     "instances",
@@ -231,6 +232,7 @@ pub(super) fn apply_to_task(node: &Node<'_>, names: &mut Names, task: &mut Task)
             "start_ns" => task.start_ns = value.nanoseconds()?,
             "release_ns" => task.release_ns = Some(value.nanoseconds()?),
             "slice_ns" => task.slice_ns = Some(value.nanoseconds()?),
+            "timer_slack_ns" => task.timer_slack_ns = Some(value.nanoseconds()?),
             "nice" => task.nice = value.integer("the nice value", -20, 19)? as i8,
             "policy" => task.policy = read_policy(&value)?,
             "instances" => task.instances = value.u32("a number of tasks")?,

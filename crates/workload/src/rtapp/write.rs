@@ -237,6 +237,9 @@ fn description(workload: &Workload, task: &Task, own_program: bool) -> Entries {
     if let Some(ns) = task.slice_ns.filter(|ns| own_program || *ns == 0 || microseconds(*ns).is_none()) {
         add("slice_ns", ns.into());
     }
+    if let Some(ns) = task.timer_slack_ns {
+        add("timer_slack_ns", ns.into());
+    }
     match &task.affinity {
         Affinity::All => {}
         Affinity::OsCpus(_) if !own_program => {}

@@ -198,7 +198,7 @@ fn program() -> impl Strategy<Value = Program> {
 
 fn task(index: u32) -> impl Strategy<Value = Task> {
     let scheduling = (-20_i8..20, policy(), affinity(), prop::option::of(duration()), prop::option::of(0..OBJECTS));
-    let times = (duration(), prop::option::of(duration()), prop::option::of(0_u32..8));
+    let times = (duration(), prop::option::of(duration()), prop::option::of(0_u32..8), prop::option::of(0..50_000_u64));
     let of_phases = prop::option::of((0..OBJECTS, "(spin|hackbench|own)"));
     let data = (
         prop::collection::vec(0..OBJECTS, 0..3),
@@ -209,7 +209,7 @@ fn task(index: u32) -> impl Strategy<Value = Task> {
     (scheduling, times, data, 1_u32..4, 0..OBJECTS).prop_map(
         move |(
             (nice, policy, affinity, slice_ns, group),
-            (start_ns, release_ns, start_cpu),
+            (start_ns, release_ns, start_cpu, timer_slack_ns),
             data,
             instances,
             process,
@@ -223,6 +223,7 @@ fn task(index: u32) -> impl Strategy<Value = Task> {
             affinity,
             release_ns,
             slice_ns,
+            timer_slack_ns,
             group: group.map(GroupId),
             data_groups: data.0.into_iter().map(DataGroupId).collect(),
             start_ns,
