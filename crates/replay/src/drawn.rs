@@ -15,7 +15,7 @@ use warmcore_workload::{Distribution, Drawn, LONGEST_NS, ProcessId, ProgramBuild
 
 use crate::fidelity::Fidelity;
 use crate::history::{Action, Cause, Histories, History};
-use crate::workload::Overheads;
+use crate::workload::{Overheads, TIMER_SLACK_NS};
 
 /// The most values of a distribution: of more turns as many quantiles are kept, evenly spaced. The rarest in a thousand is then drawn as often as the rarest
 /// two of two thousand were recorded.
@@ -104,11 +104,14 @@ impl Role {
     /// Adds a thread's turns.
     fn take(&mut self, history: &History, overheads: Overheads, fidelity: &mut Fidelity) {
         // What the simulated kernel charges for a turn: the way onto the CPU, and the timer of the sleep.
-        let charged_ns = overheads.switch_ns + overheads.timer_ns;
-        let (mut ran_ns, mut cut) = (0, !history.forked && history.start_ns == 0);
+        let of_turn_ns = overheads.switch_ns + overheads.timer_ns;
+        let (mut ran_ns, mut charged_ns, mut cut) = (0, of_turn_ns, !history.forked && history.start_ns == 0);
         for action in &history.actions {
             match *action {
-                Action::Run { cpu_ns } => ran_ns += cpu_ns,
+                Action::Run { cpu_ns, returns, wakeups } => {
+                    ran_ns += cpu_ns;
+                    charged_ns += overheads.of_run(returns, wakeups);
+                }
                 Action::Block(
                     Cause::Signal { slept_ns, .. } | Cause::Outside { slept_ns, .. } | Cause::Unknown { slept_ns, .. },
                 ) => {
@@ -117,9 +120,9 @@ impl Role {
                         fidelity.by_thread += u64::from(matches!(action, Action::Block(Cause::Signal { .. })));
                         fidelity.overhead_left_ns += charged_ns.saturating_sub(ran_ns);
                         self.work_ns.push(ran_ns.saturating_sub(charged_ns));
-                        self.sleep_ns.push(slept_ns);
+                        self.sleep_ns.push(slept_ns.saturating_sub(overheads.late_ns));
                     }
-                    ran_ns = 0;
+                    (ran_ns, charged_ns) = (0, of_turn_ns);
                 }
                 Action::Wake { .. } | Action::Fork { .. } | Action::Block(Cause::Never) | Action::Exit => {}
             }
@@ -132,7 +135,11 @@ impl Role {
 
 impl Roles {
     fn add(&mut self, task: &str, name: &str, process: ProcessId, role: Role) {
-        let described = |task: &str, program| Task { role: name.to_owned(), ..Task::new(task, process, program) };
+        let described = |task: &str, program| Task {
+            role: name.to_owned(),
+            timer_slack_ns: Some(TIMER_SLACK_NS),
+            ..Task::new(task, process, program)
+        };
         if role.work_ns.len() < FEWEST_TURNS {
             self.once += role.threads.len() as u32;
             for (number, work_ns) in role.threads.into_iter().enumerate() {
@@ -174,23 +181,35 @@ fn quantiles(mut times_ns: Vec<u64>) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    const OVERHEADS: Overheads =
-        Overheads { switch_ns: 3, timer_ns: 2, wake_ns: 0, wait_ns: 0, fork_ns: 0, exit_ns: 0 };
+    const OVERHEADS: Overheads = Overheads {
+        switch_ns: 3,
+        timer_ns: 2,
+        wake_ns: 0,
+        interrupt_ns: 0,
+        wait_ns: 0,
+        fork_ns: 0,
+        exit_ns: 0,
+        late_ns: 0,
+    };
+
+    fn run(cpu_ns: u64) -> Action {
+        Action::Run { cpu_ns, returns: 0, wakeups: 0 }
+    }
 
     /// A thread of that many turns of 100 + n ns and sleeps of 1000 + n.
     fn thread(name: &str, turns: u64, first: u64) -> History {
         let mut actions = vec![];
         for number in 0..turns {
-            actions.push(Action::Run { cpu_ns: 40 });
+            actions.push(run(40));
             actions.push(Action::Wake { thread: 9 });
-            actions.push(Action::Run { cpu_ns: 60 + number });
+            actions.push(run(60 + number));
             let slept_ns = 1_000 + number;
             actions.push(Action::Block(match number % 2 {
                 0 => Cause::Outside { at_ns: number, slept_ns, interrupt: true, uninterruptible: false },
                 _ => Cause::Signal { waker: 9, soft_interrupt: false, slept_ns },
             }));
         }
-        actions.extend([Action::Run { cpu_ns: 77 }, Action::Exit]);
+        actions.extend([run(77), Action::Exit]);
         History { name: name.into(), process: Some(5), start_ns: first, actions, cpu_ns: 500, ..History::default() }
     }
 

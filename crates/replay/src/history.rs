@@ -16,6 +16,10 @@ pub enum Action {
     Run {
         /// Time on CPU, ns.
         cpu_ns: u64,
+        /// How often it came back onto a CPU that another thread had taken from it.
+        returns: u32,
+        /// How many of the chosen threads an interrupt woke on its CPU meanwhile.
+        wakeups: u32,
     },
     /// Woke another of the chosen threads, which was waiting for it.
     Wake {
@@ -168,8 +172,12 @@ enum Doing {
 #[derive(Clone, Debug, Default)]
 struct State {
     doing: Doing,
-    /// Ran since its last action.
+    /// Ran since its last action, and came back and was interrupted as [`Action::Run`] has it.
     cpu_ns: u64,
+    returns: u32,
+    wakeups: u32,
+    /// Another thread has its CPU, and it did not sleep.
+    preempted: bool,
     /// Whether nothing but what it waits for can end its sleep, a disk for instance.
     uninterruptible: bool,
     /// When it was woken, if it has not run since.
@@ -187,7 +195,8 @@ impl State {
     fn act(&mut self, now: u64, action: Action) {
         self.settle(now);
         if self.cpu_ns > 0 {
-            self.history.actions.push(Action::Run { cpu_ns: self.cpu_ns });
+            let (returns, wakeups) = (std::mem::take(&mut self.returns), std::mem::take(&mut self.wakeups));
+            self.history.actions.push(Action::Run { cpu_ns: self.cpu_ns, returns, wakeups });
             self.history.cpu_ns += self.cpu_ns;
             self.cpu_ns = 0;
         }
@@ -219,6 +228,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
     let mut reader = HistoryReader {
         threads: chosen.iter().map(state).collect(),
         others: BTreeMap::new(),
+        running: BTreeMap::new(),
         other_cpu_ns: 0,
         idle_wakeups: (0, 0),
         queued_ns: 0,
@@ -257,6 +267,8 @@ struct HistoryReader<'a> {
     threads: BTreeMap<i32, State>,
     /// Since when a thread that is not chosen runs, by CPU.
     others: BTreeMap<u32, u64>,
+    /// The thread on each CPU.
+    running: BTreeMap<u32, i32>,
     other_cpu_ns: u64,
     idle_wakeups: (u64, u64),
     queued_ns: u64,
@@ -297,6 +309,7 @@ impl HistoryReader<'_> {
     }
 
     fn switch(&mut self, now: u64, cpu: u32, (prev, state, next): (i32, PrevState, i32), uninterruptible: bool) {
+        self.running.insert(cpu, next);
         if let Some(since) = self.others.remove(&cpu) {
             self.other_cpu_ns += now - since;
         }
@@ -307,6 +320,7 @@ impl HistoryReader<'_> {
             }
             thread.settle(now);
             thread.uninterruptible = uninterruptible;
+            thread.preempted = state == PrevState::Runnable;
             thread.doing = match state {
                 PrevState::Runnable | PrevState::Idle => Doing::Runnable(now),
                 PrevState::Sleeping => Doing::Asleep(now),
@@ -326,6 +340,7 @@ impl HistoryReader<'_> {
                     self.queued_ns += now - since;
                 }
                 (thread.doing, thread.early) = (Doing::Running(now), None);
+                thread.returns += u32::from(std::mem::take(&mut thread.preempted));
                 if let Some(woken) = thread.woken_ns.take().filter(|_| prev == 0) {
                     self.idle_wakeups.0 += 1;
                     self.idle_wakeups.1 += now - woken;
@@ -344,7 +359,14 @@ impl HistoryReader<'_> {
             Doing::Running(_) => None,
             Doing::Runnable(_) | Doing::Dead => return,
         };
+        let uninterruptible = thread.uninterruptible;
         let waker = record.waker().filter(|waker| self.threads.contains_key(waker));
+        if waker.is_none()
+            && record.context != Context::Thread
+            && let Some(interrupted) = self.running.get(&record.cpu).and_then(|thread| self.threads.get_mut(thread))
+        {
+            interrupted.wakeups += 1;
+        }
         let slept_ns = now - asleep_since.unwrap_or(now);
         let cause = match waker {
             Some(waker) => Cause::Signal { waker, soft_interrupt: record.context == Context::SoftInterrupt, slept_ns },
@@ -353,7 +375,7 @@ impl HistoryReader<'_> {
                 slept_ns,
                 interrupt: record.context != Context::Thread,
                 // Of one that is about to sleep it is not known yet.
-                uninterruptible: asleep_since.is_some() && thread.uninterruptible,
+                uninterruptible: asleep_since.is_some() && uninterruptible,
             },
         };
         if asleep_since.is_none() {
@@ -451,6 +473,10 @@ mod tests {
         histories(&recording, &chosen.iter().copied().collect())
     }
 
+    fn run(cpu_ns: u64) -> Action {
+        Action::Run { cpu_ns, returns: 0, wakeups: 0 }
+    }
+
     const IDLE: PrevState = PrevState::Idle;
     const ASLEEP: PrevState = PrevState::Sleeping;
 
@@ -469,14 +495,8 @@ mod tests {
             &[5, 6],
         );
         let signal = Cause::Signal { waker: 5, soft_interrupt: false, slept_ns: 20 };
-        assert_eq!(
-            found.threads[&5].actions,
-            [Action::Run { cpu_ns: 50 }, Action::Wake { thread: 6 }, Action::Run { cpu_ns: 30 }, Action::Exit]
-        );
-        assert_eq!(
-            found.threads[&6].actions,
-            [Action::Run { cpu_ns: 30 }, Action::Block(signal), Action::Run { cpu_ns: 40 }, Action::Exit]
-        );
+        assert_eq!(found.threads[&5].actions, [run(50), Action::Wake { thread: 6 }, run(30), Action::Exit]);
+        assert_eq!(found.threads[&6].actions, [run(30), Action::Block(signal), run(40), Action::Exit]);
         assert_eq!((found.threads[&6].cpu_ns, found.span_ns), (70, 100));
         assert_eq!(found.idle_wakeups, (1, 10), "of thread 6, woken at 150, on CPU at 160");
         assert_eq!(found.queued_ns, 0, "nobody else ran there");
@@ -493,7 +513,8 @@ mod tests {
             ],
             &[5],
         );
-        assert_eq!(found.threads[&5].actions, [Action::Run { cpu_ns: 30 }, Action::Exit]);
+        let returned = Action::Run { cpu_ns: 30, returns: 1, wakeups: 0 };
+        assert_eq!(found.threads[&5].actions, [returned, Action::Exit]);
         assert_eq!((found.other_cpu_ns, found.queued_ns), (30, 30));
     }
 
@@ -506,7 +527,8 @@ mod tests {
             let found = of(start.into_iter().chain([wakeup, switch(80, 1, 0, IDLE, 6)]).collect(), &[5, 6]);
             let cause = Cause::Outside { at_ns: 70, slept_ns: 50, interrupt, uninterruptible: false };
             assert_eq!(found.threads[&6].actions[1], Action::Block(cause));
-            assert_eq!(found.threads[&5].actions, [Action::Run { cpu_ns: 80 }, Action::Exit], "it woke nobody");
+            let ran = Action::Run { cpu_ns: 80, returns: 0, wakeups: u32::from(interrupt) };
+            assert_eq!(found.threads[&5].actions, [ran, Action::Exit], "it woke nobody");
         }
     }
 
@@ -554,8 +576,31 @@ mod tests {
             ],
             &[5, 6],
         );
-        assert_eq!(found.threads[&5].actions[..2], [Action::Run { cpu_ns: 10 }, Action::Fork { child: 6 }]);
+        assert_eq!(found.threads[&5].actions[..2], [run(10), Action::Fork { child: 6 }]);
         assert!(found.threads[&6].forked);
-        assert_eq!(found.threads[&6].actions, [Action::Run { cpu_ns: 10 }, Action::Exit]);
+        assert_eq!(found.threads[&6].actions, [run(10), Action::Exit]);
+    }
+
+    #[test]
+    fn a_run_counts_its_returns_after_preemption_and_the_wakeups_by_interrupts_on_its_cpu() {
+        let mut timer = waking(140, 0, 6, 5);
+        timer.context = Context::HardInterrupt;
+        let found = of(
+            vec![
+                switch(100, 0, 0, IDLE, 5),
+                switch(110, 0, 5, PrevState::Runnable, 6),
+                switch(120, 0, 6, PrevState::Runnable, 5),
+                switch(130, 0, 5, ASLEEP, 6),
+                timer,
+                switch(150, 0, 6, PrevState::Runnable, 5),
+                switch(160, 0, 5, PrevState::Dead, 6),
+                switch(180, 0, 6, PrevState::Dead, 0),
+            ],
+            &[5, 6],
+        );
+        let ran = |cpu_ns, returns, wakeups| Action::Run { cpu_ns, returns, wakeups };
+        assert_eq!(found.threads[&5].actions[0], ran(20, 1, 0));
+        assert_eq!(found.threads[&5].actions[2..], [run(10), Action::Exit], "a wakeup is no return");
+        assert_eq!(found.threads[&6].actions, [ran(50, 2, 1), Action::Exit]);
     }
 }

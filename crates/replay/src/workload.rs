@@ -25,13 +25,15 @@ use crate::groups::Groups;
 use crate::history::{Action, Cause, Histories, History};
 use crate::requests::Requests;
 
-/// What the kernel's own actions took of the CPU time that was recorded, ns: a simulated kernel charges for them again.
+/// What the kernel's own actions took of the times that were recorded, ns: a simulated kernel charges for them again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Overheads {
-    /// A context switch, at the beginning of every stay on a CPU after a sleep.
+    /// A context switch, at the beginning of every stay on a CPU.
     pub switch_ns: u64,
     /// A call that wakes a thread.
     pub wake_ns: u64,
+    /// The wakeup of a thread by an interrupt, in the name of the one that it interrupts.
+    pub interrupt_ns: u64,
     /// A call that waits for a thread.
     pub wait_ns: u64,
     /// A call that waits for a time.
@@ -40,7 +42,12 @@ pub struct Overheads {
     pub fork_ns: u64,
     /// A thread's end.
     pub exit_ns: u64,
+    /// How late a timer's interrupt acts: part of a sleep.
+    pub late_ns: u64,
 }
+
+/// How late the timers of a replay's tasks may be, ns. A recorded sleep ended when it ended: the kernel's slack is in it.
+pub(crate) const TIMER_SLACK_NS: u64 = 0;
 
 impl Overheads {
     /// What a machine with these costs takes.
@@ -49,11 +56,18 @@ impl Overheads {
         Self {
             switch_ns: costs.context_switch_ns,
             wake_ns: costs.futex_ns + costs.wakeup_ns,
+            interrupt_ns: costs.wakeup_ns,
             wait_ns: costs.futex_ns,
             timer_ns: costs.timer_ns,
             fork_ns: costs.fork_ns,
             exit_ns: costs.exit_ns,
+            late_ns: costs.timer_late_ns,
         }
+    }
+
+    /// Of a run: see [`Action::Run`].
+    pub(crate) fn of_run(&self, returns: u32, wakeups: u32) -> u64 {
+        u64::from(returns) * self.switch_ns + u64::from(wakeups) * self.interrupt_ns
     }
 }
 
@@ -205,6 +219,7 @@ impl Maker {
             role,
             instances: u32::from(!history.forked),
             start_ns: if history.forked { 0 } else { history.start_ns },
+            timer_slack_ns: Some(TIMER_SLACK_NS),
             ..Task::new(format!("{name}-{thread}"), process, program)
         });
     }
@@ -219,9 +234,13 @@ impl Maker {
         // Times are counted from the start of the task, as timers do.
         let mut timer = None;
         let mut timer_ns = if history.forked { history.start_ns } else { history.start_ns.min(self.fidelity.span_ns) };
-        for action in &history.actions {
+        for (number, action) in history.actions.iter().enumerate() {
             match *action {
-                Action::Run { cpu_ns } => {
+                Action::Run { cpu_ns, returns, wakeups } => {
+                    debt.left_ns += self.overheads.of_run(returns, wakeups);
+                    if let Some(Action::Exit | Action::Block(Cause::Never)) = history.actions.get(number + 1) {
+                        debt.left_ns += self.overheads.exit_ns;
+                    }
                     let work_ns = debt.taken_off(cpu_ns);
                     if work_ns > 0 {
                         steps.push(Step::Run { work_ns });
@@ -250,6 +269,7 @@ impl Maker {
                 }
                 Action::Block(Cause::Outside { at_ns, slept_ns, .. } | Cause::Unknown { at_ns, slept_ns }) => {
                     let unknown = matches!(action, Action::Block(Cause::Unknown { .. }));
+                    let late_ns = self.overheads.late_ns;
                     let disk = matches!(action, Action::Block(Cause::Outside { uninterruptible: true, .. }));
                     self.fidelity.waits += 1;
                     let sleeps = match (unknown, disk) {
@@ -263,7 +283,7 @@ impl Maker {
                         (false, Sleeps::For) => self.fidelity.for_durations += 1,
                     }
                     steps.push(match sleeps {
-                        Sleeps::For => Step::Sleep { duration_ns: slept_ns },
+                        Sleeps::For => Step::Sleep { duration_ns: slept_ns.saturating_sub(late_ns) },
                         Sleeps::At => {
                             held.from_ns = if held.waits == 0 { at_ns } else { held.from_ns };
                             (held.waits, held.until_ns) = (held.waits + 1, at_ns);
@@ -271,14 +291,15 @@ impl Maker {
                                 let (count, workload) = (self.workload.timers.len(), &mut self.workload);
                                 workload.add_timer(format!("arrivals-{count}"))
                             });
-                            let period_ns = at_ns.saturating_sub(timer_ns);
-                            timer_ns = at_ns;
+                            let due_ns = at_ns.saturating_sub(late_ns);
+                            let period_ns = due_ns.saturating_sub(timer_ns);
+                            timer_ns = timer_ns.max(due_ns);
                             Step::Timer { timer, period_ns, mode: TimerMode::Absolute }
                         }
                     });
                     debt.left_ns += self.overheads.timer_ns + self.overheads.switch_ns;
                 }
-                Action::Block(Cause::Never) | Action::Exit => debt.left_ns += self.overheads.exit_ns,
+                Action::Block(Cause::Never) | Action::Exit => {}
             }
         }
         if held.waits > 0 && self.fidelity.held.as_ref().is_none_or(|other| other.until_ns < held.until_ns) {
@@ -320,8 +341,12 @@ mod tests {
     use super::*;
     use warmcore_workload::TimerId;
 
+    fn run(cpu_ns: u64) -> Action {
+        Action::Run { cpu_ns, returns: 0, wakeups: 0 }
+    }
+
     fn thread(actions: Vec<Action>) -> History {
-        let cpu = |action: &Action| if let Action::Run { cpu_ns } = action { *cpu_ns } else { 0 };
+        let cpu = |action: &Action| if let Action::Run { cpu_ns, .. } = action { *cpu_ns } else { 0 };
         History { name: "worker".into(), cpu_ns: actions.iter().map(cpu).sum(), actions, ..History::default() }
     }
 
@@ -342,8 +367,8 @@ mod tests {
     #[test]
     fn two_threads_that_signal_each_other_share_a_semaphore_each_way() {
         let signal = |waker| Action::Block(Cause::Signal { waker, soft_interrupt: false, slept_ns: 0 });
-        let ping = thread(vec![Action::Run { cpu_ns: 9 }, Action::Wake { thread: 2 }, signal(2), Action::Exit]);
-        let pong = thread(vec![signal(1), Action::Run { cpu_ns: 7 }, Action::Wake { thread: 1 }, Action::Exit]);
+        let ping = thread(vec![run(9), Action::Wake { thread: 2 }, signal(2), Action::Exit]);
+        let pong = thread(vec![signal(1), run(7), Action::Wake { thread: 1 }, Action::Exit]);
         let made = made(vec![(1, ping), (2, pong)], Overheads::default());
         let (there, back) = (SemaphoreId(0), SemaphoreId(1));
         assert_eq!(steps(&made, 0), [Step::Run { work_ns: 9 }, Step::SemPost(there), Step::SemWait(back)]);
@@ -354,7 +379,6 @@ mod tests {
 
     #[test]
     fn what_a_thread_of_a_pool_did_for_a_request_moves_with_it() {
-        let run = |cpu_ns| Action::Run { cpu_ns };
         let wake = |thread| Action::Wake { thread };
         let signal = |waker| Action::Block(Cause::Signal { waker, soft_interrupt: false, slept_ns: 50 });
         let of = |name: &str, actions| History { name: name.into(), process: Some(7), ..thread(actions) };
@@ -409,7 +433,6 @@ mod tests {
     #[test]
     fn the_kernels_own_time_is_taken_off_once_and_carried_on() {
         let overheads = Overheads { switch_ns: 10, wake_ns: 7, ..Overheads::default() };
-        let run = |cpu_ns| Action::Run { cpu_ns };
         let made = made(
             vec![
                 (1, thread(vec![run(4), Action::Wake { thread: 2 }, run(20), Action::Exit])),
@@ -422,8 +445,19 @@ mod tests {
     }
 
     #[test]
+    fn returns_and_interrupts_are_taken_off_a_run_and_a_timers_lateness_off_a_sleep() {
+        let overheads = Overheads { switch_ns: 10, interrupt_ns: 7, late_ns: 30, ..Overheads::default() };
+        let cut = Action::Run { cpu_ns: 100, returns: 2, wakeups: 3 };
+        let sleeper = thread(vec![cut, outside(700, 600), run(10), outside(750, 20), run(11), Action::Exit]);
+        let made = made(vec![(1, sleeper)], overheads);
+        let sleep = |duration_ns| Step::Sleep { duration_ns };
+        let expected = [Step::Run { work_ns: 100 - 30 - 21 }, sleep(570), sleep(0), Step::Run { work_ns: 1 }];
+        assert_eq!(steps(&made, 0), expected);
+        assert_eq!(made.workload.tasks[0].timer_slack_ns, Some(0), "the kernel's slack is in the sleeps");
+    }
+
+    #[test]
     fn arrivals_keep_their_times_and_sleeps_their_lengths() {
-        let run = |cpu_ns| Action::Run { cpu_ns };
         // Every 1000, with work of 100 to 400.
         let arrivals = thread(vec![
             outside(1000, 900),
@@ -453,7 +487,6 @@ mod tests {
 
     #[test]
     fn a_disk_wait_or_a_rare_timer_takes_as_long_as_it_took_and_only_arrivals_hold_the_elapsed_time() {
-        let run = |cpu_ns| Action::Run { cpu_ns };
         let disk = |at_ns, slept_ns| {
             Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: false, uninterruptible: false })
         };
@@ -489,8 +522,8 @@ mod tests {
 
     #[test]
     fn groups_are_kept_together_and_everybody_else_is_not() {
-        let run = || thread(vec![Action::Run { cpu_ns: 9 }, Action::Exit]);
-        let mut made = made(vec![(1, run()), (2, run()), (3, run())], Overheads::default());
+        let once = || thread(vec![run(9), Action::Exit]);
+        let mut made = made(vec![(1, once()), (2, once()), (3, once())], Overheads::default());
         let group = crate::ThreadGroup {
             threads: vec![1, 3],
             wakes_inside: 9,
@@ -516,9 +549,9 @@ mod tests {
 
     #[test]
     fn threads_that_did_nothing_become_no_tasks_and_those_that_did_little_keep_a_trace_of_it() {
-        let parent = thread(vec![Action::Run { cpu_ns: 9 }, Action::Fork { child: 2 }, Action::Exit]);
+        let parent = thread(vec![run(9), Action::Fork { child: 2 }, Action::Exit]);
         let silent = History { forked: true, ..thread(vec![Action::Block(Cause::Never)]) };
-        let short = thread(vec![outside(700, 600), Action::Run { cpu_ns: 5 }, Action::Exit]);
+        let short = thread(vec![outside(700, 600), run(5), Action::Exit]);
         let made = made(vec![(1, parent), (2, silent), (3, short)], Overheads { switch_ns: 8, ..Overheads::default() });
         assert_eq!((made.fidelity.threads, made.fidelity.silent), (2, 1));
         assert_eq!(steps(&made, 0), [Step::Run { work_ns: 1 }]);
@@ -531,7 +564,7 @@ mod tests {
     #[test]
     fn a_forked_thread_is_no_task_of_the_start() {
         let parent = thread(vec![Action::Fork { child: 2 }, Action::Exit]);
-        let child = History { forked: true, ..thread(vec![Action::Run { cpu_ns: 5 }, Action::Exit]) };
+        let child = History { forked: true, ..thread(vec![run(5), Action::Exit]) };
         let made = made(vec![(1, parent), (2, child)], Overheads::default());
         assert_eq!(steps(&made, 0), [Step::Fork(TaskTemplateId(1))]);
         assert_eq!(made.workload.tasks.iter().map(|task| task.instances).collect::<Vec<_>>(), [1, 0]);
