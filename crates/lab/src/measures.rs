@@ -281,6 +281,13 @@ fn recorder_percentile(name: &str, percentile: &str) -> String {
     format!("recorder_{}_{percentile}_ns", as_name(name))
 }
 
+/// The recorder that a measure is a percentile of.
+pub(crate) fn recorder_of(workload: &Workload, measure: &str) -> Option<RecorderId> {
+    let is_of =
+        |name: &String| PERCENTILES.iter().any(|(percentile, _)| recorder_percentile(name, percentile) == measure);
+    workload.recorders.iter().position(is_of).map(|number| RecorderId(number as u32))
+}
+
 fn recorder_mean(name: &str) -> String {
     format!("recorder_{}_mean_ns", as_name(name))
 }

@@ -5,9 +5,12 @@
 //! a fixed time the beginning is a larger part the shorter it is asked to run, and waits in it are the longest of all: they decide its
 //! percentiles. Measured in `results/2026-11-25-zen5-2vcpu-start/warm-up.csv`.
 //!
+//! A task that works and then ends by itself may be over within such a warm-up, so that nothing of it would count: a workload that has
+//! one is measured from its start.
+//!
 //! Not here: what counts behind a warm-up ([`Counters::with_warm_up`](warmcore_trace::Counters::with_warm_up)).
 
-use warmcore_workload::{Step, Workload};
+use warmcore_workload::{Drawn, Program, Step, Task, Workload};
 
 use crate::measures;
 
@@ -17,23 +20,51 @@ pub const LONGEST_NS: u64 = 1_000_000_000;
 const PART: u64 = 3;
 
 /// The warm-up of an experiment whose verdict is about this metric, or about the workload's own: 1 s, but at most a third of the run, where
-/// the workload runs for a fixed time, because some task of it never ends by itself, and the metric is a percentile or the longest of times;
-/// none otherwise. The run is over after `max_time_ns`, if not before.
+/// the workload runs for a fixed time, because some task of it never ends by itself, the metric is a percentile or the longest of times,
+/// and no task that the metric is about ends by itself; none otherwise. The run is over after `max_time_ns`, if not before.
 #[must_use]
 pub fn default_ns(workload: &Workload, max_time_ns: Option<u64>, metric: Option<&str>) -> u64 {
-    let Some(duration_ns) = workload.duration_ns.filter(|_| is_endless(workload)) else { return 0 };
+    let is_endless = workload.programs.iter().any(loops_for_ever);
+    let Some(duration_ns) = workload.duration_ns.filter(|_| is_endless) else { return 0 };
     let run_ns = max_time_ns.map_or(duration_ns, |most| most.min(duration_ns));
     let own = measures::primary(workload);
-    if is_of_the_tail(metric.unwrap_or(&own)) { LONGEST_NS.min(run_ns / PART) } else { 0 }
+    let metric = metric.unwrap_or(&own);
+    if is_of_the_tail(metric) && !is_about_a_task_that_ends(workload, metric) {
+        LONGEST_NS.min(run_ns / PART)
+    } else {
+        0
+    }
 }
 
 /// Whether a task loops for ever: without one, the run may be over before its fixed time is.
-fn is_endless(workload: &Workload) -> bool {
-    workload
-        .programs
-        .iter()
-        .flat_map(|program| &program.steps)
-        .any(|step| matches!(step, Step::LoopStart { times: None, .. }))
+fn loops_for_ever(program: &Program) -> bool {
+    program.steps.iter().any(|step| matches!(step, Step::LoopStart { times: None, .. }))
+}
+
+/// Whether a task of the start works, ends by itself, and counts in the metric: all tasks do, but for one of a recorder those that write to
+/// it. Tasks that others create come again as long as those run.
+fn is_about_a_task_that_ends(workload: &Workload, metric: &str) -> bool {
+    let recorder = measures::recorder_of(workload, metric);
+    let counts = |program: &Program| {
+        recorder.is_none_or(|of| {
+            program.steps.iter().any(|step| matches!(step, Step::RecordClock { recorder, .. } if *recorder == of))
+        })
+    };
+    let works = |step: &Step| {
+        matches!(
+            step,
+            Step::Run { .. }
+                | Step::RunTime { .. }
+                | Step::Chase { .. }
+                | Step::IoRun { .. }
+                | Step::Draw { what: Drawn::Work | Drawn::CpuTime, .. }
+        )
+    };
+    let ends = |task: &Task| {
+        let program = &workload.programs[task.program.index()];
+        task.instances > 0 && !loops_for_ever(program) && program.steps.iter().any(works) && counts(program)
+    };
+    workload.tasks.iter().any(ends)
 }
 
 /// Whether a measure is decided by few of many times: `wakeup_p99_ns`, `recorder_request_latency_p90_ns`, `run_delay_max_ns`.
@@ -69,5 +100,21 @@ mod tests {
         let text = r#"{"tasks": {"a": {"loop": 9, "run": 5, "sleep": 5}}, "warmcore": {"duration_ns": 1000000000}}"#;
         let ends = warmcore_workload::from_rtapp("ends", text, &warmcore_workload::Options::default()).unwrap();
         assert_eq!(default_ns(&ends, None, Some("wakeup_p99_ns")), 0, "it may be over before");
+    }
+
+    #[test]
+    fn nothing_is_cut_off_where_the_metric_is_about_a_task_that_ends_by_itself() {
+        let text = r#"{"tasks": {"hog": {"loop": -1, "run": 1000},
+            "a": {"loop": 50, "run": 1000, "timer": {"ref": "unique", "period": 10000}}}, "global": {"duration": 2}}"#;
+        let beside = warmcore_workload::from_rtapp("beside", text, &warmcore_workload::Options::default()).unwrap();
+        assert_eq!(default_ns(&beside, None, Some("wakeup_p99_ns")), 0, "`a` is over after half a second");
+        assert_eq!(default_of("schbench:-t2,-L,-r3+hackbench:-g1,-f2,-l10", Some("wakeup_p99_ns")), 0);
+        let requests = "recorder_request_latency_p99_ns";
+        assert_eq!(default_of("schbench:-t2,-L,-r3", Some(requests)), LONGEST_NS);
+        assert_eq!(
+            default_of("schbench:-t2,-L,-r3+hackbench:-g1,-f2,-l10", Some(requests)),
+            LONGEST_NS,
+            "hackbench has none"
+        );
     }
 }
