@@ -28,6 +28,10 @@ mod advice;
 /// Edges and threads that are shown of a group.
 const MOST_SHOWN: usize = 6;
 
+/// Below the table of gains: what its last column rests on.
+const RELIABILITY: &str = "\nOf 20 measured mixes, a predicted change of CPU time by more than 1 %, all groups gathered, had the right sign in 22 of 23 \
+                           cases. Elapsed time, single groups and smaller changes were told no better than by chance.\n";
+
 #[derive(Serialize)]
 struct GroupDocument<'a> {
     schema: &'static str,
@@ -118,7 +122,7 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
     if let Some(assumption) = assumption {
         let _ = write!(
             text,
-            "\nWhat placement would win, {assumption}:\n\n{}",
+            "\nWhat placement would win, {assumption}:\n\n{}{RELIABILITY}",
             console.table(&gain_table(&found, made.fidelity.held.is_some()))
         );
     }
@@ -220,7 +224,7 @@ fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
 /// Where arrivals hold the elapsed time, response time says what placement changes.
 fn gain_table(gains: &[GatheringGain], held: bool) -> Table {
     let time = if held { ">response" } else { ">elapsed" };
-    let mut table = Table::new(["group", "placement", time, "95 % interval", ">CPU time", "95 % interval"]);
+    let mut table = Table::new(["group", "placement", time, "95 % interval", ">CPU time", "95 % interval", "tells"]);
     let ratio = |comparison: &Comparison| comparison.ratio.map_or("-".into(), |ratio| format!("{ratio:.3}"));
     let interval = |comparison: &Comparison| {
         comparison.interval.map_or("-".into(), |interval| format!("{:.3} to {:.3}", interval.low, interval.high))
@@ -233,6 +237,7 @@ fn gain_table(gains: &[GatheringGain], held: bool) -> Table {
             interval(if held { &gain.response } else { &gain.elapsed }),
             ratio(&gain.cpu_time),
             interval(&gain.cpu_time),
+            gain.tells.words().to_owned(),
         ]);
     }
     table
