@@ -10,7 +10,7 @@
 //!
 //! Not here: what counts behind a warm-up ([`Counters::with_warm_up`](warmcore_trace::Counters::with_warm_up)).
 
-use warmcore_workload::{Drawn, Program, Step, Task, Workload};
+use warmcore_workload::{Drawn, Program, Step, Workload};
 
 use crate::measures;
 
@@ -41,15 +41,12 @@ fn loops_for_ever(program: &Program) -> bool {
     program.steps.iter().any(|step| matches!(step, Step::LoopStart { times: None, .. }))
 }
 
-/// Whether a task of the start works, ends by itself, and counts in the metric: all tasks do, but for one of a recorder those that write to
-/// it. Tasks that others create come again as long as those run.
+/// Whether a task works, ends by itself, and counts in the metric: all tasks do, but for one of a recorder those that write to it. Tasks that
+/// others create come again as long as those run, and end with them.
 fn is_about_a_task_that_ends(workload: &Workload, metric: &str) -> bool {
     let recorder = measures::recorder_of(workload, metric);
-    let counts = |program: &Program| {
-        recorder.is_none_or(|of| {
-            program.steps.iter().any(|step| matches!(step, Step::RecordClock { recorder, .. } if *recorder == of))
-        })
-    };
+    let counts =
+        |step: &Step| recorder.is_none_or(|of| matches!(step, Step::RecordClock { recorder, .. } if *recorder == of));
     let works = |step: &Step| {
         matches!(
             step,
@@ -57,14 +54,30 @@ fn is_about_a_task_that_ends(workload: &Workload, metric: &str) -> bool {
                 | Step::RunTime { .. }
                 | Step::Chase { .. }
                 | Step::IoRun { .. }
+                | Step::Send { .. }
+                | Step::Receive { .. }
+                | Step::Work { .. }
                 | Step::Draw { what: Drawn::Work | Drawn::CpuTime, .. }
         )
     };
-    let ends = |task: &Task| {
-        let program = &workload.programs[task.program.index()];
-        task.instances > 0 && !loops_for_ever(program) && program.steps.iter().any(works) && counts(program)
-    };
-    workload.tasks.iter().any(ends)
+    let mut to_look_at: Vec<usize> =
+        (0..workload.tasks.len()).filter(|&task| workload.tasks[task].instances > 0).collect();
+    let mut seen = vec![false; workload.tasks.len()];
+    while let Some(task) = to_look_at.pop() {
+        let program = &workload.programs[workload.tasks[task].program.index()];
+        if std::mem::replace(&mut seen[task], true) || loops_for_ever(program) {
+            continue;
+        }
+        if program.steps.iter().any(works) && program.steps.iter().any(counts) {
+            return true;
+        }
+        let forked = program.steps.iter().filter_map(|step| match step {
+            Step::Fork(task) => Some(task.index()),
+            _ => None,
+        });
+        to_look_at.extend(forked);
+    }
+    false
 }
 
 /// Whether a measure is decided by few of many times: `wakeup_p99_ns`, `recorder_request_latency_p90_ns`, `run_delay_max_ns`.

@@ -93,7 +93,11 @@ impl Tells {
     pub fn of(group: Option<usize>, placement: Placing, cpu_time: Option<f64>) -> Self {
         match cpu_time {
             Some(ratio) if group.is_none() && placement == Placing::Gathered && (ratio - 1.0).abs() > Self::LEAST => {
-                if ratio < 1.0 { Self::LessCpuTime } else { Self::MoreCpuTime }
+                if ratio < 1.0 {
+                    Self::LessCpuTime
+                } else {
+                    Self::MoreCpuTime
+                }
             }
             _ => Self::CannotTell,
         }
@@ -294,7 +298,9 @@ mod tests {
         let mut believed = [(0, 0); 2];
         let mut rest = (0, 0);
         for line in text.lines().skip(1) {
-            let [mix, _, group, measure, truth, told, _] = line.split('\t').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            let [mix, _, group, measure, truth, told, _] = line.split('\t').collect::<Vec<_>>()[..] else {
+                panic!("{line}")
+            };
             let number = |text: &str| text.parse::<f64>().ok().filter(|ratio| *ratio > 0.0);
             let (Some(truth), Some(told)) = (number(truth), number(told)) else { continue };
             if (truth - 1.0).abs() <= 0.02 || told == 1.0 {
