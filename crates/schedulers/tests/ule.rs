@@ -452,8 +452,8 @@ fn unknown_profiles_and_values_out_of_range_are_refused() {
 /// Every item of the specification's list has tests that are named after it.
 #[test]
 fn every_item_of_the_list_has_a_test() {
-    let spec = include_str!("../../../docs/spec/ule.md");
-    let list = spec.split("\n## 17.").nth(1).unwrap().split("\n## ").next().unwrap();
+    let spec = include_str!("../../../studies/papers/ule-cfs.md");
+    let list = spec.split("\n## Test list").nth(1).unwrap().split("\n## ").next().unwrap();
     let items = list.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_digit())).count();
     assert_eq!(items, 9);
     let tests = [
