@@ -24,7 +24,7 @@ use crate::timers::ClassPath;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct KernelMode {
     pub within: bool,
-    pub preempt_count: u8,
+    pub preempt_count: u32,
     /// What the scheduler's timer is to be called with at the return to user mode, and which class's.
     pub work: Option<(u64, ClassPath)>,
 }

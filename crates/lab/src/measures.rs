@@ -153,7 +153,7 @@ const RATES: [(&str, &str, &str); 4] = [
 ];
 
 /// Percentiles of a workload's own recorders.
-const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), (RAREST, 0.999)];
+pub(crate) const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), (RAREST, 0.999)];
 
 /// The percentile that is told only of so many samples that ten lie above it.
 const RAREST: &str = "p999";
@@ -277,15 +277,8 @@ fn application_elapsed(name: &str) -> String {
     format!("application_{}_elapsed_ns", as_name(name))
 }
 
-fn recorder_percentile(name: &str, percentile: &str) -> String {
+pub(crate) fn recorder_percentile(name: &str, percentile: &str) -> String {
     format!("recorder_{}_{percentile}_ns", as_name(name))
-}
-
-/// The recorder that a measure is a percentile of.
-pub(crate) fn recorder_of(workload: &Workload, measure: &str) -> Option<RecorderId> {
-    let is_of =
-        |name: &String| PERCENTILES.iter().any(|(percentile, _)| recorder_percentile(name, percentile) == measure);
-    workload.recorders.iter().position(is_of).map(|number| RecorderId(number as u32))
 }
 
 fn recorder_mean(name: &str) -> String {

@@ -12,7 +12,7 @@
 
 use warmcore_workload::{Drawn, Program, Step, Workload};
 
-use crate::measures;
+use crate::measures::{self, PERCENTILES};
 
 /// Longest warm-up that nobody asked for.
 pub const LONGEST_NS: u64 = 1_000_000_000;
@@ -44,9 +44,11 @@ fn loops_for_ever(program: &Program) -> bool {
 /// Whether a task works, ends by itself, and counts in the metric: all tasks do, but for one of a recorder those that write to it. Tasks that
 /// others create come again as long as those run, and end with them.
 fn is_about_a_task_that_ends(workload: &Workload, metric: &str) -> bool {
-    let recorder = measures::recorder_of(workload, metric);
-    let counts =
-        |step: &Step| recorder.is_none_or(|of| matches!(step, Step::RecordClock { recorder, .. } if *recorder == of));
+    let is_of = |name: &String| PERCENTILES.iter().any(|(of, _)| measures::recorder_percentile(name, of) == metric);
+    let recorder = workload.recorders.iter().position(is_of);
+    let counts = |step: &Step| {
+        recorder.is_none_or(|of| matches!(step, Step::RecordClock { recorder, .. } if recorder.index() == of))
+    };
     let works = |step: &Step| {
         matches!(
             step,

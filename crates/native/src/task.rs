@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::fd::OwnedFd;
-use rustix::io::Errno;
 use rustix::thread::{sched_setaffinity, sched_yield};
+use rustix::{fd::OwnedFd, io::Errno};
 use warmcore_workload::{
     Affinity, Drawn, Draws, GroupId, Policy, RecorderId, Step, TaskTemplateId, TimerId, TimerMode,
 };
@@ -246,9 +245,7 @@ impl<'a> Thread<'a> {
         if attributes != self.attributes {
             self.set_attributes(attributes)?;
         }
-        if let Some(slack_ns) = task.timer_slack_ns {
-            sys::set_timer_slack(slack_ns);
-        }
+        task.timer_slack_ns.into_iter().for_each(sys::set_timer_slack);
         if let Some(group) = task.group {
             self.join(group);
         }

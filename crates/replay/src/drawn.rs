@@ -180,6 +180,7 @@ fn quantiles(mut times_ns: Vec<u64>) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::tests::run;
 
     const OVERHEADS: Overheads = Overheads {
         switch_ns: 3,
@@ -191,10 +192,6 @@ mod tests {
         exit_ns: 0,
         late_ns: 0,
     };
-
-    fn run(cpu_ns: u64) -> Action {
-        Action::Run { cpu_ns, returns: 0, wakeups: 0 }
-    }
 
     /// A thread of that many turns of 100 + n ns and sleeps of 1000 + n.
     fn thread(name: &str, turns: u64, first: u64) -> History {

@@ -339,11 +339,8 @@ impl Debt {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::tests::run;
     use warmcore_workload::TimerId;
-
-    fn run(cpu_ns: u64) -> Action {
-        Action::Run { cpu_ns, returns: 0, wakeups: 0 }
-    }
 
     fn thread(actions: Vec<Action>) -> History {
         let cpu = |action: &Action| if let Action::Run { cpu_ns, .. } = action { *cpu_ns } else { 0 };

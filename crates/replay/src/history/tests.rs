@@ -1,0 +1,152 @@
+//! Histories of recordings written by hand.
+
+use super::*;
+
+fn record(time_ns: u64, cpu: u32, by: i32, what: What) -> Record {
+    Record { time_ns, cpu, by, context: Context::Thread, what }
+}
+
+fn switch(time_ns: u64, cpu: u32, prev: i32, state: PrevState, next: i32) -> Record {
+    record(time_ns, cpu, prev, What::Switch { prev, state, next, uninterruptible: false })
+}
+
+fn waking(time_ns: u64, cpu: u32, by: i32, thread: i32) -> Record {
+    record(time_ns, cpu, by, What::Waking { thread, target_cpu: 0 })
+}
+
+fn of(records: Vec<Record>, chosen: &[i32]) -> Histories {
+    let recording = Recording { records, ..Recording::default() }.finished();
+    histories(&recording, &chosen.iter().copied().collect())
+}
+
+/// A run that nothing interrupted.
+pub(crate) fn run(cpu_ns: u64) -> Action {
+    Action::Run { cpu_ns, returns: 0, wakeups: 0 }
+}
+
+const IDLE: PrevState = PrevState::Idle;
+const ASLEEP: PrevState = PrevState::Sleeping;
+
+#[test]
+fn a_wait_is_for_the_thread_that_ended_it_and_work_lies_around_the_signal() {
+    let found = of(
+        vec![
+            switch(100, 0, 0, IDLE, 5),
+            switch(100, 1, 0, IDLE, 6),
+            switch(130, 1, 6, ASLEEP, 0),
+            waking(150, 0, 5, 6),
+            switch(160, 1, 0, IDLE, 6),
+            switch(180, 0, 5, PrevState::Dead, 0),
+            switch(200, 1, 6, PrevState::Dead, 0),
+        ],
+        &[5, 6],
+    );
+    let signal = Cause::Signal { waker: 5, soft_interrupt: false, slept_ns: 20 };
+    assert_eq!(found.threads[&5].actions, [run(50), Action::Wake { thread: 6 }, run(30), Action::Exit]);
+    assert_eq!(found.threads[&6].actions, [run(30), Action::Block(signal), run(40), Action::Exit]);
+    assert_eq!((found.threads[&6].cpu_ns, found.span_ns), (70, 100));
+    assert_eq!(found.idle_wakeups, (1, 10), "of thread 6, woken at 150, on CPU at 160");
+    assert_eq!(found.queued_ns, 0, "nobody else ran there");
+}
+
+#[test]
+fn preemption_is_no_action_and_others_cpu_time_is_counted() {
+    let found = of(
+        vec![
+            switch(0, 0, 0, IDLE, 5),
+            switch(10, 0, 5, PrevState::Runnable, 9),
+            switch(40, 0, 9, PrevState::Runnable, 5),
+            switch(60, 0, 5, PrevState::Dead, 0),
+        ],
+        &[5],
+    );
+    let returned = Action::Run { cpu_ns: 30, returns: 1, wakeups: 0 };
+    assert_eq!(found.threads[&5].actions, [returned, Action::Exit]);
+    assert_eq!((found.other_cpu_ns, found.queued_ns), (30, 30));
+}
+
+#[test]
+fn interrupts_and_threads_outside_wake_at_their_time() {
+    let mut by_timer = waking(70, 0, 5, 6);
+    by_timer.context = Context::HardInterrupt;
+    let start = [switch(0, 0, 0, IDLE, 5), switch(0, 1, 0, IDLE, 6), switch(20, 1, 6, ASLEEP, 0)];
+    for (wakeup, interrupt) in [(by_timer, true), (waking(70, 0, 99, 6), false)] {
+        let found = of(start.into_iter().chain([wakeup, switch(80, 1, 0, IDLE, 6)]).collect(), &[5, 6]);
+        let cause = Cause::Outside { at_ns: 70, slept_ns: 50, interrupt, uninterruptible: false };
+        assert_eq!(found.threads[&6].actions[1], Action::Block(cause));
+        let ran = Action::Run { cpu_ns: 80, returns: 0, wakeups: u32::from(interrupt) };
+        assert_eq!(found.threads[&5].actions, [ran, Action::Exit], "it woke nobody");
+    }
+}
+
+#[test]
+fn a_wakeup_that_is_recorded_before_the_sleep_it_ends_counts() {
+    let found = of(
+        vec![
+            switch(0, 0, 0, IDLE, 5),
+            switch(0, 1, 0, IDLE, 6),
+            waking(19, 0, 5, 6),
+            switch(20, 1, 6, ASLEEP, 0),
+            record(21, 1, 0, What::Wakeup { thread: 6, target_cpu: 1 }),
+            switch(22, 1, 0, IDLE, 6),
+            switch(30, 1, 6, ASLEEP, 0),
+        ],
+        &[5, 6],
+    );
+    let signal = Action::Block(Cause::Signal { waker: 5, soft_interrupt: false, slept_ns: 0 });
+    assert_eq!(found.threads[&6].actions[1], signal);
+    assert_eq!(found.threads[&6].actions[3], Action::Block(Cause::Never));
+}
+
+#[test]
+fn without_wakers_a_wait_has_no_known_cause() {
+    let found = of(
+        vec![
+            switch(0, 1, 0, IDLE, 6),
+            switch(20, 1, 6, ASLEEP, 0),
+            record(50, 1, 0, What::Wakeup { thread: 6, target_cpu: 1 }),
+            switch(52, 1, 0, IDLE, 6),
+        ],
+        &[6],
+    );
+    assert_eq!(found.threads[&6].actions[1], Action::Block(Cause::Unknown { at_ns: 50, slept_ns: 30 }));
+}
+
+#[test]
+fn a_fork_makes_a_thread_of_its_creators() {
+    let found = of(
+        vec![
+            switch(0, 0, 0, IDLE, 5),
+            record(10, 0, 5, What::Fork { parent: 5, child: 6 }),
+            switch(15, 1, 0, IDLE, 6),
+            switch(25, 1, 6, PrevState::Dead, 0),
+        ],
+        &[5, 6],
+    );
+    assert_eq!(found.threads[&5].actions[..2], [run(10), Action::Fork { child: 6 }]);
+    assert!(found.threads[&6].forked);
+    assert_eq!(found.threads[&6].actions, [run(10), Action::Exit]);
+}
+
+#[test]
+fn a_run_counts_its_returns_after_preemption_and_the_wakeups_by_interrupts_on_its_cpu() {
+    let mut timer = waking(140, 0, 6, 5);
+    timer.context = Context::HardInterrupt;
+    let found = of(
+        vec![
+            switch(100, 0, 0, IDLE, 5),
+            switch(110, 0, 5, PrevState::Runnable, 6),
+            switch(120, 0, 6, PrevState::Runnable, 5),
+            switch(130, 0, 5, ASLEEP, 6),
+            timer,
+            switch(150, 0, 6, PrevState::Runnable, 5),
+            switch(160, 0, 5, PrevState::Dead, 6),
+            switch(180, 0, 6, PrevState::Dead, 0),
+        ],
+        &[5, 6],
+    );
+    let ran = |cpu_ns, returns, wakeups| Action::Run { cpu_ns, returns, wakeups };
+    assert_eq!(found.threads[&5].actions[0], ran(20, 1, 0));
+    assert_eq!(found.threads[&5].actions[2..], [run(10), Action::Exit], "a wakeup is no return");
+    assert_eq!(found.threads[&6].actions, [ran(50, 2, 1), Action::Exit]);
+}
