@@ -528,6 +528,12 @@ impl<'a> Core<'a> {
         self.cpus[cpu.index()].clock_task_ns > self.now_ns
     }
 
+    /// Whether the CPU is on its way out of an idle state, at the end of which it reschedules.
+    #[inline]
+    pub(crate) fn is_leaving_idle(&self, cpu: CpuId) -> bool {
+        self.curr_is_idle(cpu) && self.queue.slot_time_ns(Slot::Resched, cpu).is_some_and(|at_ns| at_ns > self.now_ns)
+    }
+
     /// Lets the CPU reschedule when it has made its wakeups and, if it was idle, is out of its idle state.
     pub(crate) fn resched_after_wakeups(&mut self, cpu: CpuId) {
         let over_ns = self.cpus[cpu.index()].clock_task_ns;

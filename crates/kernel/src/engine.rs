@@ -268,7 +268,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             return Ok(());
         }
         self.engine_events += 1;
-        self.after_event();
+        self.after_event(event.class().is_of_the_cpu_itself());
         if M::SPEEDS_VARY {
             self.ask_memory();
         }
@@ -367,7 +367,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
     }
 
     /// Reschedules what this event asked for: interrupt return of this CPU, and CPUs listed by commands.
-    fn after_event(&mut self) {
+    /// A timer of this CPU or what others do about it (`of_itself`) does not shorten its way out of an idle state; an interrupt that another CPU
+    /// sent arrives when it is out.
+    fn after_event(&mut self, of_itself: bool) {
         let this_cpu = self.core.this_cpu;
         if self.entered_kernel && self.core.cpus[this_cpu.index()].need_resched != NeedResched::No {
             self.core.list_for_resched(this_cpu);
@@ -381,9 +383,11 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 NeedResched::Full => true,
             };
             if takes_effect && self.ended.is_none() && self.core.may_preempt(cpu) {
-                if self.core.is_waking(cpu) && !self.core.stopper_ran(cpu) {
+                if self.core.stopper_ran(cpu) {
+                    self.schedule(cpu, Leave::Preempted);
+                } else if self.core.is_waking(cpu) {
                     self.core.resched_after_wakeups(cpu);
-                } else {
+                } else if !(of_itself && cpu == this_cpu && self.core.is_leaving_idle(cpu)) {
                     self.schedule(cpu, Leave::Preempted);
                 }
             }

@@ -50,6 +50,12 @@ pub(crate) enum Class {
 }
 
 impl Class {
+    /// Whether no other CPU sent it: its time has no way out of an idle state in it.
+    #[inline]
+    pub const fn is_of_the_cpu_itself(self) -> bool {
+        matches!(self, Class::Release | Class::Action | Class::HrTick | Class::Tick | Class::Background | Class::Policy)
+    }
+
     /// For messages.
     pub const fn name(self) -> &'static str {
         match self {

@@ -157,6 +157,27 @@ fn a_cpu_leaves_the_idle_state_that_its_next_timer_allows() {
     }
 }
 
+/// By hand: who sleeps 3 ms wakes from the deep state 100 us late, under every governor: neither a change of the frequency that takes effect
+/// in the meantime nor a timer's interrupt shortens the way out of it.
+#[test]
+fn no_interrupt_shortens_the_way_out_of_an_idle_state() {
+    let rest = format!("transition_us = 30\n{ENERGY}");
+    let machine = machine(1, &rest);
+    for policy in ["eevdf", "cfs", "scx-native"] {
+        for governor in ["performance", "powersave", "schedutil"] {
+            let mut scene = Scene::lasting(S);
+            scene.task("sleeper", forever([run_for(2 * MS), sleep(3 * MS)]));
+            let scheduler = format!("{policy}:governor={governor},timer_slack_ns=0");
+            let run = scene.try_run_on(&machine, &scheduler, 1).unwrap();
+            let wakeups = run.wakeups("sleeper");
+            assert!(wakeups.len() > 100, "{scheduler}: {}", wakeups.len());
+            for wakeup in wakeups.iter().skip(2) {
+                assert_near(&scheduler, wakeup.latency_ns() as f64, 100_000.0, 0.01);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_governor_without_frequencies_is_refused() {
     let mut scene = Scene::lasting(MS);
