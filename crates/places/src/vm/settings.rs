@@ -90,15 +90,11 @@ pub fn settings_of(spec: &SchedulerSpec, abilities: &Abilities) -> Result<Vec<Se
             "enabled" => settings[0].value = value.to_string(),
             "autogroup" => settings.push(number("/proc/sys/kernel/sched_autogroup_enabled".into(), *value)),
             "numa_balancing" => settings.push(number(NUMA_BALANCING.into(), *value)),
-            "preempt" => settings.push(Setting {
-                path: format!("{SCHED}/preempt"),
-                value: spec
-                    .info()
-                    .tunables()
-                    .find(|tunable| tunable.name == *name)
-                    .map_or(String::new(), |t| t.text(*value)),
-                required: true,
-            }),
+            "preempt" => {
+                let chosen = spec.info().tunables().find(|tunable| tunable.name == *name);
+                let path = format!("{SCHED}/preempt");
+                settings.extend(chosen.map(|tunable| Setting { path, value: tunable.text(*value), required: true }));
+            }
             name if known.contains(&name) => {}
             name => return Err(refuse(format!("`{name}` cannot be set on a real kernel"))),
         }
@@ -144,6 +140,15 @@ mod tests {
                 "/llc_balancing/aggr_tolerance=100"
             ]
         );
+    }
+
+    #[test]
+    fn the_preemption_model_is_set_by_its_name_and_only_if_one_is_chosen() {
+        let model =
+            |text: &str| settings(text).unwrap().into_iter().filter(|set| set.starts_with("/preempt=")).collect();
+        let [full, lazy, default]: [Vec<String>; 3] =
+            ["eevdf:preempt=full", "cache-aware:preempt=lazy", "eevdf:preempt=default"].map(model);
+        assert_eq!((full, lazy, default), (vec!["/preempt=full".into()], vec!["/preempt=lazy".into()], vec![]));
     }
 
     #[test]
