@@ -5,7 +5,8 @@
 const LONGEST: usize = 64;
 
 /// The first of the names with the fewest edits from `text` (a letter more, less or other, two neighbours exchanged; letters of either case
-/// are one), if they are few enough to be a slip: one, and one more for every three letters of `text`. Words of more than 64 letters are
+/// are one; of equally many, one that begins or goes on as `text` does), if they are few enough to be a slip: one, and one more for every
+/// three letters of `text`. Words of more than 64 letters are
 /// near to nothing.
 pub fn nearest<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_by(text, names, strsim::osa_distance)
@@ -24,7 +25,7 @@ fn nearest_by<'a>(
         .filter(|name| short_length(name).is_some_and(|other| other.abs_diff(length) <= limit))
         .map(|name| (distance(&text, &name.to_lowercase()), name))
         .filter(|(distance, _)| *distance <= limit)
-        .min_by_key(|(distance, _)| *distance)
+        .min_by_key(|(distance, name)| (*distance, !text.starts_with(name) && !name.starts_with(&text)))
         .map(|(_, name)| name)
 }
 
@@ -45,6 +46,7 @@ mod tests {
         assert_eq!(nearest("hackbnech", names), Some("hackbench"));
         assert_eq!(nearest("base_slice", names), Some("base_slice_ns"));
         assert_eq!(nearest("HZ", names), Some("hz"));
+        assert_eq!(nearest("preempt_lazy", ["preempt_short", "preempt"]), Some("preempt"));
         assert_eq!(nearest("raspberry", names), None);
         assert_eq!(nearest("", names), None);
         assert_eq!(nearest(&"x".repeat(1 << 20), names), None);

@@ -101,6 +101,9 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
         let sleepers = [("one", false), ("all", true)];
         let wakes_all = entry.get("wakes").map_or(Ok(false), |node| node.word("whom a release wakes", &sleepers))?;
         let sleep_ns = entry.get("sleep_ns").map_or(Ok(0), |node| node.nanoseconds())?;
+        if sleep_ns > 0 && spin_ns == 0 {
+            return Err(lock.other("sleeps for a time after it has spun: it needs \"spin_ns\"".to_owned()));
+        }
         let lines = entry.get("lines").map_or(Ok(0), |node| node.u32("a number of lines"))?;
         let lock = LockId(position as u32);
         workload.latches.push(crate::Latch { lock, spin_ns, poll_ns, wakes_all, sleep_ns, lines });

@@ -101,6 +101,18 @@ fn groups_that_are_nowhere_or_in_themselves_are_refused() {
 }
 
 #[test]
+fn a_latch_that_sleeps_for_a_time_spins_before() {
+    let latch = |keys: &str| {
+        let text = format!(
+            r#"{{ "tasks": {{ "t": {{ "run": 1 }} }}, "warmcore": {{ "version": 1, "locks": ["l"], "latches": [{{ "name": "l"{keys} }}] }} }}"#
+        );
+        refused_document(&text).to_string()
+    };
+    assert_says(&latch(r#", "sleep_ns": 1000"#), &["warmcore.latches[0]", "needs \"spin_ns\""]);
+    assert_says(&latch(r#", "spin_ns": 5, "sleep_ns": -1"#), &["warmcore.latches[0].sleep_ns", "out of range"]);
+}
+
+#[test]
 fn unknown_names_are_named_with_the_nearest_one() {
     assert_says(
         &refused(r#""render": { "run": 1, "resume": "rendr" }"#),
