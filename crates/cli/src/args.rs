@@ -113,7 +113,8 @@ pub enum Command {
     Study(StudyCommand),
     /// Show finished runs: a page, figures, tables
     Report(ReportArguments),
-    /// Explain why tasks changed their CPUs: every migration of a trial with its decision; or print what ran when
+    /// Explain what each thread waited for and why tasks changed their CPUs: every migration of a trial with its decision;
+    /// or print what ran when
     Explain(ExplainArguments),
     /// Record the scheduling of a command or a process on this computer, as a run directory
     Record(RecordArguments),

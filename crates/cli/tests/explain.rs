@@ -126,3 +126,68 @@ fn one_figure_is_drawn_as_wide_as_a_column_of_a_paper() {
     scratch.run("report run --figure ratio:85 --svg other.svg").exits_with(2).complains("such as 85mm");
     scratch.run("report run --figure ratio").exits_with(2).complains("--svg");
 }
+
+/// Two threads and one of the kernel on one CPU, µs since the first event: what each row and each wait must be was added up by hand.
+#[test]
+fn each_thread_of_a_recording_has_a_row_and_its_waits_name_who_had_the_cpu() {
+    let scratch = Scratch::new();
+    let mut text = String::from("# tracer: nop\n#\n");
+    let mut line = |us: u64, by: &str, event: &str| {
+        text.push_str(&format!("{by} [000] d..2. 1.{us:06}: {event}\n"));
+    };
+    let switch = |prev: (&str, i32), state: &str, next: (&str, i32)| {
+        format!(
+            "sched_switch: prev_comm={} prev_pid={} prev_prio=120 prev_state={state} ==> next_comm={} next_pid={} next_prio=120",
+            prev.0, prev.1, next.0, next.1
+        )
+    };
+    let wakes = |event: &str| format!("{event}: comm=b pid=102 prio=120 target_cpu=000");
+    let [idle, a, b, kworker] = [("swapper/0", 0), ("a", 101), ("b", 102), ("kworker/0:1", 55)];
+    line(0, "<idle>-0", &switch(idle, "R", a));
+    line(100, "a-101", &wakes("sched_waking"));
+    line(102, "a-101", &wakes("sched_wakeup"));
+    line(400, "a-101", &switch(a, "R", b));
+    line(900, "b-102", &switch(b, "S", a));
+    line(1000, "a-101", &wakes("sched_waking"));
+    line(1001, "a-101", &wakes("sched_wakeup"));
+    line(1200, "a-101", &switch(a, "R", kworker));
+    line(1250, "kworker/0:1-55", &switch(kworker, "S", b));
+    line(1300, "b-102", &switch(b, "S", a));
+    line(1400, "a-101", &switch(a, "S", idle));
+    scratch.write("two.txt", &text);
+
+    let told = scratch.run("explain two.txt").exits_with(0).out;
+    let row = |name: &str| {
+        let line = told.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {told}"));
+        line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row("a-101"), ["a-101", "3", "800 us", "0 ns", "600 us", "2", "b-102 (1)", "-", "b-102, 550 us"]);
+    let b = ["b-102", "2", "550 us", "550 us", "0 ns", "0", "-", "300 us at 0.000400000 s", "a-101, 500 us"];
+    assert_eq!(row("b-102"), b);
+
+    let waits = "0.000100000 b-102 waited 300 us after its wakeup\n  0.000100000 cpu0 had a-101 for 300 us\n\
+                 0.001000000 b-102 waited 250 us after its wakeup\n  0.001000000 cpu0 had a-101 for 200 us\n  \
+                 0.001200000 cpu0 had kworker/0:1-55 for 50 us\n";
+    for name in ["b", "102", "b-102"] {
+        let told = scratch.run(&format!("explain two.txt --task {name}")).exits_with(0).out;
+        assert!(told.contains(waits) && !told.contains("a-101  "), "{name}: {told}");
+    }
+    let told = scratch.run("explain two.txt --task a --at 1250us --count 1").exits_with(0).out;
+    assert!(told.contains("0.001200000 a-101 waited 100 us after its preemption\n"), "{told}");
+    assert!(!told.contains("waited 500 us after"), "one wait was asked for: {told}");
+    scratch.run("explain two.txt --task 103").exits_with(2).complains("the run has no task 103");
+}
+
+#[test]
+fn threads_of_a_simulated_run_have_rows_that_add_up_and_a_number_names_a_task() {
+    let scratch = compared();
+    let json = scratch.run("explain run -s rr --json").exits_with(0).out;
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let threads = document["schedulers"][0]["threads"].as_array().unwrap().clone();
+    let sum = |key: &str| threads.iter().map(|thread| thread[key].as_u64().unwrap()).sum::<u64>();
+    // Six tasks, created 30 us apart, that spin until 60 ms are over: each runs or waits.
+    let all = sum("run_ns") + sum("wakeup_wait_ns") + sum("preempt_wait_ns");
+    assert_eq!((threads.len(), all), (6, 6 * 60_000_000 - 15 * 30_000));
+    let told = scratch.run("explain run -s rr --task 1").exits_with(0).out;
+    assert!(told.contains("\nspin-1/1 ") && !told.contains("\nspin-0/0 "), "{told}");
+}

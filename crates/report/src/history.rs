@@ -1,6 +1,5 @@
 //! What ran when in a trial: an entry for each slice and each migration, in the columns of `perf sched timehist` or as a document.
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use serde::Serialize;
@@ -12,8 +11,9 @@ use warmcore_trace::{
 };
 
 use crate::explain::{seconds, task_name};
+use crate::threads::{ThreadRecord, thread_table};
 use crate::units::duration;
-use crate::waits::{Occupant, TaskWaits, Waits};
+use crate::waits::Waits;
 
 /// How the history is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,33 +39,8 @@ pub struct Subject<'a> {
     pub tables: &'a RunTables,
     /// CPUs of its machine.
     pub cpus: usize,
-}
-
-/// A task in the table behind the entries.
-#[derive(Serialize)]
-struct TaskEntry<'a> {
-    task: &'a str,
-    task_id: u32,
-    stays: u64,
-    run_ns: u64,
-    wakeups: u64,
-    /// From wakings until it ran, and from preemptions until it ran again.
-    wakeup_wait_ns: u64,
-    preempt_wait_ns: u64,
-    preemptions: u64,
-    /// Who came most often instead.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    preempted_most_by: Option<String>,
-    /// The longest wait after a waking, and when it ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worst_wakeup_ns: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    worst_wakeup_at_ns: Option<u64>,
-    /// Who had the CPU longest while it waited, and how long.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    behind_most: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    behind_most_ns: Option<u64>,
+    /// Its end.
+    pub end_ns: u64,
 }
 
 /// Writes the history while events come.
@@ -78,6 +53,7 @@ pub struct TimeHistory<'a, W> {
     left: Vec<Option<(u64, SliceEnd)>>,
     waits: Waits,
     tables: &'a RunTables,
+    end_ns: u64,
     /// Entries written.
     entries: u64,
 }
@@ -149,6 +125,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
             left: Vec::new(),
             waits: Waits::new(subject.cpus),
             tables: subject.tables,
+            end_ns: subject.end_ns,
             entries: 0,
         })
     }
@@ -158,19 +135,14 @@ impl<'a, W: Write> TimeHistory<'a, W> {
     /// # Errors
     /// When it cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
-        let waits = std::mem::replace(&mut self.waits, Waits::new(0)).finish();
-        let entries: Vec<TaskEntry<'_>> = self
-            .tasks
-            .iter()
-            .zip(&waits)
-            .map(|(task, waits)| task_entry(task, waits, self.tasks, self.tables))
-            .collect();
+        let (waits, _) = std::mem::replace(&mut self.waits, Waits::new(0)).finish(self.end_ns);
+        let threads = ThreadRecord::of_all(&waits, self.tasks, self.tables);
         match self.form {
             Form::Json => {
-                let tasks = serde_json::to_string_pretty(&entries)?.replace('\n', "\n  ");
+                let tasks = serde_json::to_string_pretty(&threads)?.replace('\n', "\n  ");
                 write!(self.out, "\n  ],\n  \"tasks\": {tasks}\n}}\n")?;
             }
-            Form::Lines => task_table(&mut self.out, &entries)?,
+            Form::Lines => write!(self.out, "\n{}", thread_table(&threads).aligned())?,
         }
         self.out.flush()?;
         Ok(self.out)
@@ -265,73 +237,6 @@ impl<W: Write> Sink for TimeHistory<'_, W> {
     }
 }
 
-fn task_entry<'a>(task: &'a TaskInfo, waits: &TaskWaits, tasks: &[TaskInfo], tables: &RunTables) -> TaskEntry<'a> {
-    // The first of equals.
-    let most = |counts: &BTreeMap<Occupant, u64>| {
-        counts.iter().rev().max_by_key(|(_, count)| **count).map(|(who, count)| (who.name(tasks, tables), *count))
-    };
-    let (by, behind) = (most(&waits.preempted_by), most(&waits.behind_ns));
-    TaskEntry {
-        task: &task.name,
-        task_id: task.id.0,
-        stays: waits.stays,
-        run_ns: waits.run_ns,
-        wakeups: waits.wakeups,
-        wakeup_wait_ns: waits.wakeup_wait_ns,
-        preempt_wait_ns: waits.preempt_wait_ns,
-        preemptions: waits.preemptions,
-        preempted_most_by: by.map(|(who, _)| who),
-        worst_wakeup_ns: waits.worst_wakeup.map(|(_, ns)| ns),
-        worst_wakeup_at_ns: waits.worst_wakeup.map(|(at_ns, _)| at_ns),
-        behind_most: behind.as_ref().map(|(who, _)| who.clone()),
-        behind_most_ns: behind.map(|(_, ns)| ns),
-    }
-}
-
-/// A line for each task: what it ran, how long it waited for a CPU and behind whom, who preempted it, and its worst wakeup with its time.
-fn task_table(out: &mut impl Write, entries: &[TaskEntry<'_>]) -> io::Result<()> {
-    let line = |out: &mut dyn Write, cells: [&str; 9]| {
-        let [task, stays, run, wakeup, preempt, times, by, worst, behind] = cells;
-        let text = format!(
-            "{task:<24} {stays:>7} {run:>10} {wakeup:>11} {preempt:>12} {times:>9} {by:<26} {worst:<26} {behind}"
-        );
-        writeln!(out, "{}", text.trim_end())
-    };
-    writeln!(out)?;
-    let heading = [
-        "thread",
-        "stays",
-        "run",
-        "wakeup wait",
-        "preempt wait",
-        "preempted",
-        "most by",
-        "worst wakeup, at",
-        "waited most for",
-    ];
-    line(out, heading)?;
-    for entry in entries {
-        let time = |ns: u64| duration(ns as f64);
-        let worst = entry.worst_wakeup_ns.zip(entry.worst_wakeup_at_ns);
-        let behind = entry.behind_most.as_ref().zip(entry.behind_most_ns);
-        line(
-            out,
-            [
-                &format!("{}/{}", entry.task, entry.task_id),
-                &entry.stays.to_string(),
-                &time(entry.run_ns),
-                &time(entry.wakeup_wait_ns),
-                &time(entry.preempt_wait_ns),
-                &entry.preemptions.to_string(),
-                entry.preempted_most_by.as_deref().unwrap_or("-"),
-                &worst.map_or_else(|| "-".to_owned(), |(ns, at_ns)| format!("{} at {} s", time(ns), seconds(at_ns))),
-                &behind.map_or_else(|| "-".to_owned(), |(who, ns)| format!("{who}, {}", time(ns))),
-            ],
-        )?;
-    }
-    Ok(())
-}
-
 fn name(tasks: &[TaskInfo], task: TaskId) -> &str {
     tasks.get(task.index()).map_or("idle", |info| &info.name)
 }
@@ -358,7 +263,7 @@ mod tests {
     fn history(form: Form) -> String {
         let tasks = tasks(2);
         let tables = RunTables::default();
-        let subject = Subject { scheduler: "eevdf", trial: 3, tasks: &tasks, tables: &tables, cpus: 4 };
+        let subject = Subject { scheduler: "eevdf", trial: 3, tasks: &tasks, tables: &tables, cpus: 4, end_ns: 3000 };
         let mut history = TimeHistory::new(Vec::new(), form, subject).unwrap();
         history.events(&events()).unwrap();
         String::from_utf8(history.finish().unwrap()).unwrap()
@@ -398,7 +303,7 @@ mod tests {
     fn columns_mean_what_timehist_means_by_them_and_each_thread_has_a_line() {
         let tasks = tasks(2);
         let tables = RunTables::default();
-        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables: &tables, cpus: 1 };
+        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables: &tables, cpus: 1, end_ns: 300 };
         let mut history = TimeHistory::new(Vec::new(), Form::Lines, subject).unwrap();
         let (a, b) = (TaskId(0), TaskId(1));
         let event = |time_ns, kind| Event { time_ns, cpu: CpuId(0), kind };
@@ -432,6 +337,6 @@ mod tests {
         );
         let line = of("worker-1/1");
         assert!(line.contains("30 ns at 0.000000130 s") && line.ends_with("worker-0/0, 30 ns"), "{line}");
-        assert!(of("worker-0/0").contains("1 worker-1/1"), "{text}");
+        assert!(of("worker-0/0").contains("1  worker-1/1 (1)"), "{text}");
     }
 }

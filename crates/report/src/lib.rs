@@ -9,7 +9,8 @@
 //! - [`gallery`]: single figures beside words about them, as a page.
 //! - [`lesson`]: a few tasks, who is chosen and why, as a page for a class.
 //! - [`perfetto`]: one trial as a Perfetto trace, streamed; [`event_lines`]: its events as text;
-//!   [`explain`]: its migrations with their decisions; [`history`]: its slices as `perf sched timehist` has them.
+//!   [`explain`]: its migrations with their decisions; [`history`]: its slices as `perf sched timehist` has them; [`waits`],
+//!   [`threads`]: what each thread waited for.
 //! - [`svg`], [`scale`], [`colour`], [`pack`], [`rows`], [`units`]: what these stand on.
 //!
 //! Reads run directories through `lab` and `trace`; returns texts and bytes, and writes no files. Computes no metric and no
@@ -39,6 +40,7 @@ pub mod scores;
 pub mod svg;
 pub mod table;
 pub mod text;
+pub mod threads;
 pub mod trial_text;
 pub mod verdict;
 pub mod waits;

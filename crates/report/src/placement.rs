@@ -1,5 +1,7 @@
 //! Who woke or created a task from where, and why the task was placed where it was.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{Event, EventKind, PlaceReason, Sink, TaskId, TaskInfo};
@@ -70,10 +72,9 @@ impl Placements {
     }
 }
 
-/// The last placement of a task up to a time.
+/// The last placement of some tasks up to a time.
 pub struct LastPlacement<'a> {
-    tasks: &'a [TaskInfo],
-    name: &'a str,
+    tasks: &'a BTreeSet<TaskId>,
     until_ns: u64,
     placements: Placements,
     /// The placement, if there is one.
@@ -81,10 +82,10 @@ pub struct LastPlacement<'a> {
 }
 
 impl<'a> LastPlacement<'a> {
-    /// Of the tasks of that name.
+    /// Of these tasks.
     #[must_use]
-    pub fn new(tasks: &'a [TaskInfo], name: &'a str, until_ns: u64) -> Self {
-        Self { tasks, name, until_ns, placements: Placements::default(), found: None }
+    pub fn new(tasks: &'a BTreeSet<TaskId>, until_ns: u64) -> Self {
+        Self { tasks, until_ns, placements: Placements::default(), found: None }
     }
 }
 
@@ -92,9 +93,7 @@ impl Sink for LastPlacement<'_> {
     fn events(&mut self, batch: &[Event]) -> std::io::Result<()> {
         for event in batch.iter().take_while(|event| event.time_ns <= self.until_ns) {
             let placed = self.placements.event(event);
-            let wanted =
-                |placed: &Placement| self.tasks.get(placed.task.index()).is_some_and(|task| task.name == self.name);
-            self.found = placed.filter(wanted).or(self.found);
+            self.found = placed.filter(|placed| self.tasks.contains(&placed.task)).or(self.found);
         }
         Ok(())
     }

@@ -179,7 +179,8 @@ impl Run {
         let failed = |source| ReportError::Write { scheduler: scene.scheduler.clone(), source };
         let (tasks, tables) = (&scene.tasks, &scene.tables);
         let cpus = self.disk.experiment.machine_of(scheduler).value.cpu_count();
-        let subject = Subject { scheduler: &scene.scheduler, trial: scene.trial, tasks, tables, cpus };
+        let subject =
+            Subject { scheduler: &scene.scheduler, trial: scene.trial, tasks, tables, cpus, end_ns: scene.end_ns };
         let history = TimeHistory::new(out, form, subject).map_err(failed)?;
         let history = self.events_into(scheduler, history, stop)?;
         history.finish().map(|_| ()).map_err(failed)

@@ -1,16 +1,19 @@
 //! What each task of a trial waited for a CPU, and who had that CPU meanwhile.
 //!
-//! A task waits from its waking, its creation or its preemption until it runs. While it is in the queue of a CPU, whoever runs there is who
-//! it waits for: another task, a thread beside the run as far as events tell, or nobody (the CPU's way out of idle).
+//! A task waits from its waking or its preemption until it runs, or until the trial ends; from its wakeup where no waking was recorded before,
+//! as of a new task. While it waits for a CPU, whoever runs there is who it waits for: another task, a thread beside the run as far as events
+//! tell, or nobody (the CPU's way out of idle). That CPU is the one where it last ran, until a migration or the wakeup names another one:
+//! `perf sched record` records no wakeups.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use warmcore_topology::CpuId;
 use warmcore_trace::{Event, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
 
-use crate::explain::task_name;
 use crate::others::Others;
+use crate::threads::thread_name;
 
 /// Who has a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -28,7 +31,7 @@ impl Occupant {
     #[must_use]
     pub fn name(self, tasks: &[TaskInfo], tables: &RunTables) -> String {
         match self {
-            Self::Task(task) => task_name(tasks, task),
+            Self::Task(task) => thread_name(tasks, tables, task),
             Self::Other(thread) => {
                 tables.foreign.get(thread as usize).map_or_else(|| "?".to_owned(), RecordedThread::label)
             }
@@ -37,14 +40,25 @@ impl Occupant {
     }
 }
 
-/// What a task did and waited for, as far as it ended in the trial.
+/// A wait after a waking or the first wakeup.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WakeupWait {
+    /// When it ended, ns.
+    pub end_ns: u64,
+    /// How long it was, ns.
+    pub length_ns: u64,
+    /// Whether the task ran then; else the trial ended.
+    pub ran: bool,
+}
+
+/// What a task did and waited for. What has not ended counts up to the end of the trial.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TaskWaits {
     /// Stays on a CPU.
     pub stays: u64,
     /// Time on CPUs, ns.
     pub run_ns: u64,
-    /// From wakings and its creation until it ran, ns.
+    /// From wakings and its first wakeup until it ran, ns.
     pub wakeup_wait_ns: u64,
     /// How many of these.
     pub wakeups: u64,
@@ -54,10 +68,82 @@ pub struct TaskWaits {
     pub preemptions: u64,
     /// By whom, how often.
     pub preempted_by: BTreeMap<Occupant, u64>,
-    /// The longest wait after a waking or its creation: when it ended, and how long it was, ns.
-    pub worst_wakeup: Option<(u64, u64)>,
-    /// Who had the CPU in whose queue it was, and for how long of all its waits, ns.
+    /// The longest of these waits.
+    pub worst_wakeup: Option<WakeupWait>,
+    /// Who had the CPU that it waited for, and for how long of all its waits, ns.
     pub behind_ns: BTreeMap<Occupant, u64>,
+}
+
+/// A part of a wait in which one had the CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// The CPU that the task waited for.
+    pub cpu: CpuId,
+    /// Who had it.
+    pub who: Occupant,
+    /// From when, ns.
+    pub from_ns: u64,
+    /// To when, ns.
+    pub to_ns: u64,
+}
+
+/// One wait of a task that is looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wait {
+    /// Who waited.
+    pub task: TaskId,
+    /// From when, ns.
+    pub from_ns: u64,
+    /// To when, ns.
+    pub to_ns: u64,
+    /// Whether it had been preempted; else it was woken.
+    pub preempted: bool,
+    /// Whether it ran then; else the trial ended.
+    pub ran: bool,
+    /// Who had the CPU meanwhile, in order of time, without a gap.
+    pub parts: Vec<Part>,
+}
+
+/// Keeps single waits of some tasks: the longest ones, or those closest to a time.
+struct Kept {
+    tasks: BTreeSet<TaskId>,
+    at_ns: Option<u64>,
+    most: usize,
+    open: BTreeMap<TaskId, Vec<Part>>,
+    /// The first ones in the order of [`Kept::rank`].
+    waits: Vec<Wait>,
+}
+
+impl Kept {
+    /// How far from the time, then the longest and the earliest first.
+    fn rank(&self, wait: &Wait) -> (u64, Reverse<u64>, u64, TaskId) {
+        let away = |at_ns: u64| wait.from_ns.saturating_sub(at_ns).max(at_ns.saturating_sub(wait.to_ns));
+        (self.at_ns.map_or(0, away), Reverse(wait.to_ns - wait.from_ns), wait.from_ns, wait.task)
+    }
+
+    fn part(&mut self, task: TaskId, part: Part) {
+        if !self.tasks.contains(&task) {
+            return;
+        }
+        let parts = self.open.entry(task).or_default();
+        match parts.last_mut() {
+            Some(last) if (last.cpu, last.who) == (part.cpu, part.who) => last.to_ns = part.to_ns,
+            _ => parts.push(part),
+        }
+    }
+
+    fn end(&mut self, task: TaskId, open: Open, to_ns: u64, ran: bool) {
+        if !self.tasks.contains(&task) {
+            return;
+        }
+        let parts = self.open.remove(&task).unwrap_or_default();
+        let wait = Wait { task, from_ns: open.since_ns, to_ns, preempted: open.preempted, ran, parts };
+        let position = self.waits.partition_point(|other| self.rank(other) < self.rank(&wait));
+        if position < self.most {
+            self.waits.truncate(self.most - 1);
+            self.waits.insert(position, wait);
+        }
+    }
 }
 
 /// A wait that has not ended.
@@ -65,8 +151,8 @@ pub struct TaskWaits {
 struct Open {
     since_ns: u64,
     preempted: bool,
-    /// Where it is queued, and up to when that is accounted for.
-    queue: Option<(CpuId, u64)>,
+    /// The CPU that it waits for, and up to when that is accounted for.
+    queue: (CpuId, u64),
 }
 
 /// Follows a trial's events.
@@ -77,6 +163,8 @@ pub struct Waits {
     current: Vec<TaskId>,
     others: Others,
     queued: Vec<Vec<TaskId>>,
+    kept: Kept,
+    now_ns: u64,
 }
 
 impl Waits {
@@ -90,13 +178,32 @@ impl Waits {
             current: vec![TaskId::IDLE; cpus],
             others: Others::new(cpus),
             queued: vec![Vec::new(); cpus],
+            kept: Kept { tasks: BTreeSet::new(), at_ns: None, most: 0, open: BTreeMap::new(), waits: Vec::new() },
+            now_ns: 0,
         }
     }
 
-    /// Of every task, by id.
+    /// Keeps so many single waits of these tasks: those closest to a time, or the longest ones.
     #[must_use]
-    pub fn finish(self) -> Vec<TaskWaits> {
-        self.tasks
+    pub fn keeping(mut self, tasks: BTreeSet<TaskId>, at_ns: Option<u64>, most: usize) -> Self {
+        self.kept = Kept { tasks, at_ns, most, ..self.kept };
+        self
+    }
+
+    /// Of every task by id, and the single waits that were to be kept, the longest or the closest one first. The trial ends at `end_ns`, or
+    /// at its last event if that is later.
+    #[must_use]
+    pub fn finish(mut self, end_ns: u64) -> (Vec<TaskWaits>, Vec<Wait>) {
+        let end_ns = end_ns.max(self.now_ns);
+        for index in 0..self.tasks.len() {
+            let task = TaskId(index as u32);
+            self.dequeue(end_ns, task);
+            if let Some(open) = self.open[index].take() {
+                self.end_wait(end_ns, task, open, false);
+            }
+            self.end_stay(end_ns, index);
+        }
+        (self.tasks, self.kept.waits)
     }
 
     fn index(&mut self, task: TaskId) -> usize {
@@ -125,66 +232,76 @@ impl Waits {
         }
     }
 
-    fn settle_task(&mut self, now: u64, task: TaskId, occupant: Occupant) {
-        if let Some(Open { queue: Some((_, since)), .. }) = &mut self.open[task.index()] {
+    fn settle_task(&mut self, now: u64, task: TaskId, who: Occupant) {
+        if let Some(Open { queue: (cpu, since), .. }) = &mut self.open[task.index()] {
             if now > *since {
-                *self.tasks[task.index()].behind_ns.entry(occupant).or_default() += now - *since;
+                *self.tasks[task.index()].behind_ns.entry(who).or_default() += now - *since;
+                self.kept.part(task, Part { cpu: *cpu, who, from_ns: *since, to_ns: now });
             }
             *since = now;
         }
     }
 
-    fn enqueue(&mut self, now: u64, task: TaskId, cpu: CpuId) {
-        let index = self.index(task);
-        if let Some(open) = &mut self.open[index] {
-            open.queue = Some((cpu, now));
+    /// Puts a task that waits into the queue of another CPU.
+    fn requeue(&mut self, now: u64, task: TaskId, cpu: CpuId) {
+        self.dequeue(now, task);
+        if let Some(open) = &mut self.open[task.index()] {
+            open.queue = (cpu, now);
             self.queued[cpu.index()].push(task);
         }
     }
 
     /// Takes a task off the queue it is in.
     fn dequeue(&mut self, now: u64, task: TaskId) {
-        let index = self.index(task);
-        if let Some(Open { queue: Some((cpu, _)), .. }) = self.open[index] {
+        if let Some(Open { queue: (cpu, _), .. }) = self.open[task.index()] {
             self.settle_task(now, task, self.occupant(cpu));
             self.queued[cpu.index()].retain(|queued| *queued != task);
-            self.open[index].iter_mut().for_each(|open| open.queue = None);
         }
     }
 
-    fn begin(&mut self, now: u64, task: TaskId, preempted: bool) {
+    fn begin(&mut self, now: u64, task: TaskId, cpu: CpuId, preempted: bool) {
         let index = self.index(task);
         if self.open[index].is_none() && self.running_since[index].is_none() {
-            self.open[index] = Some(Open { since_ns: now, preempted, queue: None });
+            self.open[index] = Some(Open { since_ns: now, preempted, queue: (cpu, now) });
+            self.queued[cpu.index()].push(task);
+        }
+    }
+
+    fn end_stay(&mut self, now: u64, index: usize) {
+        if let Some(since) = self.running_since[index].take() {
+            self.tasks[index].stays += 1;
+            self.tasks[index].run_ns += now - since;
         }
     }
 
     fn leave(&mut self, now: u64, cpu: CpuId, task: TaskId, state: PrevState) {
         let index = self.index(task);
-        if let Some(since) = self.running_since[index].take() {
-            self.tasks[index].stays += 1;
-            self.tasks[index].run_ns += now - since;
-        }
+        self.end_stay(now, index);
         if state == PrevState::Runnable {
-            self.begin(now, task, true);
-            self.enqueue(now, task, cpu);
+            self.begin(now, task, cpu, true);
         }
     }
 
     fn enter(&mut self, now: u64, task: TaskId) {
-        self.dequeue(now, task);
         let index = self.index(task);
+        self.dequeue(now, task);
         self.running_since[index] = Some(now);
-        let Some(Open { since_ns, preempted, .. }) = self.open[index].take() else { return };
-        let (waits, waited) = (&mut self.tasks[index], now - since_ns);
-        if preempted {
-            waits.preempt_wait_ns += waited;
+        if let Some(open) = self.open[index].take() {
+            self.end_wait(now, task, open, true);
+        }
+    }
+
+    fn end_wait(&mut self, now: u64, task: TaskId, open: Open, ran: bool) {
+        let (waits, length_ns) = (&mut self.tasks[task.index()], now - open.since_ns);
+        if open.preempted {
+            waits.preempt_wait_ns += length_ns;
         } else {
-            (waits.wakeups, waits.wakeup_wait_ns) = (waits.wakeups + 1, waits.wakeup_wait_ns + waited);
-            if waits.worst_wakeup.is_none_or(|(_, longest)| waited > longest) {
-                waits.worst_wakeup = Some((now, waited));
+            (waits.wakeups, waits.wakeup_wait_ns) = (waits.wakeups + 1, waits.wakeup_wait_ns + length_ns);
+            if waits.worst_wakeup.is_none_or(|worst| length_ns > worst.length_ns) {
+                waits.worst_wakeup = Some(WakeupWait { end_ns: now, length_ns, ran });
             }
         }
+        self.kept.end(task, open, now, ran);
     }
 
     /// Whoever comes onto the CPU right after a task that could have run on has preempted it.
@@ -196,6 +313,7 @@ impl Waits {
 
     fn event(&mut self, event: &Event) {
         let (now, cpu) = (event.time_ns, event.cpu);
+        self.now_ns = now;
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {
                 self.settle(now, cpu);
@@ -223,26 +341,20 @@ impl Waits {
                     self.preempted(task, Occupant::Other(thread));
                 }
             }
-            EventKind::Fork { child: task, .. } | EventKind::Waking { task, .. } => self.begin(now, task, false),
+            EventKind::Waking { task, target_cpu, .. } => self.begin(now, task, target_cpu, false),
             EventKind::Wakeup { task, .. } => {
-                let index = self.index(task);
-                if self.open[index].is_some_and(|open| open.queue.is_none()) {
-                    self.enqueue(now, task, cpu);
-                }
+                self.begin(now, task, cpu, false);
+                self.requeue(now, task, cpu);
             }
             EventKind::Migrate { task, to, .. } => {
-                let index = self.index(task);
-                if self.open[index].is_some_and(|open| open.queue.is_some()) {
-                    self.dequeue(now, task);
-                    self.enqueue(now, task, to);
-                }
+                self.index(task);
+                self.requeue(now, task, to);
             }
             EventKind::Exit { task } => {
                 let index = self.index(task);
-                if self.running_since[index].is_none() {
-                    self.dequeue(now, task);
-                    self.open[index] = None;
-                }
+                self.dequeue(now, task);
+                self.open[index] = None;
+                self.kept.open.remove(&task);
             }
             _ => {}
         }
@@ -253,7 +365,10 @@ impl Sink for Waits {
     fn events(&mut self, batch: &[Event]) -> io::Result<()> {
         let cpus = self.current.len();
         for event in batch {
-            let to = if let EventKind::Migrate { to, .. } = event.kind { to } else { event.cpu };
+            let to = match event.kind {
+                EventKind::Migrate { to, .. } | EventKind::Waking { target_cpu: to, .. } => to,
+                _ => event.cpu,
+            };
             if let Some(missing) = [event.cpu, to].into_iter().find(|cpu| cpu.index() >= cpus) {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the machine has no {missing}")));
             }
@@ -266,31 +381,98 @@ impl Sink for Waits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warmcore_trace::MigrationKind;
+
+    const A: TaskId = TaskId(0);
+    const B: TaskId = TaskId(1);
+    const IDLE: TaskId = TaskId::IDLE;
+
+    fn on(cpu: u32, time_ns: u64, kind: EventKind) -> Event {
+        Event { time_ns, cpu: CpuId(cpu), kind }
+    }
+
+    fn switch(prev: TaskId, prev_state: PrevState, next: TaskId) -> EventKind {
+        EventKind::Switch { prev, prev_state, next }
+    }
+
+    fn waking(task: TaskId, target_cpu: u32) -> EventKind {
+        EventKind::Waking { task, target_cpu: CpuId(target_cpu), waker: IDLE }
+    }
+
+    fn part(cpu: u32, who: Occupant, from_ns: u64, to_ns: u64) -> Part {
+        Part { cpu: CpuId(cpu), who, from_ns, to_ns }
+    }
 
     #[test]
     fn a_wait_is_told_with_who_had_the_cpu_and_a_preemption_with_who_came() {
-        let (a, b, idle) = (TaskId(0), TaskId(1), TaskId::IDLE);
-        let event = |time_ns, kind| Event { time_ns, cpu: CpuId(0), kind };
-        let switch = |prev, prev_state, next| EventKind::Switch { prev, prev_state, next };
         let mut waits = Waits::new(1);
         let events = [
-            event(0, switch(idle, PrevState::Idle, a)),
-            event(10, EventKind::Waking { task: b, target_cpu: CpuId(0), waker: idle }),
-            event(12, EventKind::Wakeup { task: b, reason: None }),
-            event(50, switch(a, PrevState::Runnable, idle)),
-            event(50, EventKind::Foreign { thread: Some(3) }),
-            event(80, switch(idle, PrevState::Idle, b)),
-            event(90, switch(b, PrevState::Sleeping, a)),
+            on(0, 0, switch(IDLE, PrevState::Idle, A)),
+            on(0, 10, waking(B, 0)),
+            on(0, 12, EventKind::Wakeup { task: B, reason: None }),
+            on(0, 50, switch(A, PrevState::Runnable, IDLE)),
+            on(0, 50, EventKind::Foreign { thread: Some(3) }),
+            on(0, 80, switch(IDLE, PrevState::Idle, B)),
+            on(0, 90, switch(B, PrevState::Sleeping, A)),
         ];
         waits.events(&events).unwrap();
-        let found = waits.finish();
+        let (found, _) = waits.finish(100);
         let (first, second) = (&found[0], &found[1]);
-        assert_eq!((second.wakeups, second.wakeup_wait_ns, second.worst_wakeup), (1, 70, Some((80, 70))));
-        let behind = [(Occupant::Task(a), 38), (Occupant::Other(3), 30)];
+        let worst = WakeupWait { end_ns: 80, length_ns: 70, ran: true };
+        assert_eq!((second.wakeups, second.wakeup_wait_ns, second.worst_wakeup), (1, 70, Some(worst)));
+        let behind = [(Occupant::Task(A), 40), (Occupant::Other(3), 30)];
         assert_eq!(second.behind_ns, BTreeMap::from(behind));
         assert_eq!((first.preemptions, first.preempt_wait_ns), (1, 40));
         assert_eq!(first.preempted_by, BTreeMap::from([(Occupant::Other(3), 1)]));
-        assert_eq!(first.behind_ns, BTreeMap::from([(Occupant::Other(3), 30), (Occupant::Task(b), 10)]));
-        assert_eq!((first.stays, first.run_ns), (1, 50), "the last stay has not ended");
+        assert_eq!(first.behind_ns, BTreeMap::from([(Occupant::Other(3), 30), (Occupant::Task(B), 10)]));
+        assert_eq!((first.stays, first.run_ns), (2, 60), "the last stay ends with the trial");
+    }
+
+    #[test]
+    fn a_wait_that_moves_and_one_that_the_trial_ends_have_parts_without_a_gap() {
+        // No wakeup is recorded, as by `perf sched record`.
+        let events = [
+            on(0, 0, switch(IDLE, PrevState::Idle, A)),
+            on(1, 20, EventKind::Foreign { thread: Some(7) }),
+            on(1, 30, waking(B, 0)),
+            on(1, 45, EventKind::Migrate { task: B, from: CpuId(0), to: CpuId(1), kind: MigrationKind::Balance }),
+            on(1, 60, EventKind::Foreign { thread: None }),
+            on(1, 62, switch(IDLE, PrevState::Idle, B)),
+            on(1, 70, switch(B, PrevState::Sleeping, IDLE)),
+            on(0, 75, waking(B, 0)),
+        ];
+        let of = |at_ns, most| {
+            let mut waits = Waits::new(2).keeping(BTreeSet::from([B]), at_ns, most);
+            waits.events(&events).unwrap();
+            waits.finish(90)
+        };
+        let (found, waits) = of(None, 5);
+        let (a, other, nobody) = (Occupant::Task(A), Occupant::Other(7), Occupant::Nobody);
+        let first = Wait {
+            task: B,
+            from_ns: 30,
+            to_ns: 62,
+            preempted: false,
+            ran: true,
+            parts: vec![part(0, a, 30, 45), part(1, other, 45, 60), part(1, nobody, 60, 62)],
+        };
+        let second = Wait { from_ns: 75, to_ns: 90, ran: false, parts: vec![part(0, a, 75, 90)], ..first.clone() };
+        assert_eq!(waits, [first.clone(), second.clone()]);
+        assert_eq!((of(None, 1).1, of(Some(80), 1).1, of(Some(80), 0).1), (vec![first], vec![second], vec![]));
+        assert_eq!((found[1].wakeups, found[1].wakeup_wait_ns), (2, 47));
+        assert_eq!(found[1].behind_ns, BTreeMap::from([(a, 30), (other, 15), (nobody, 2)]));
+    }
+
+    #[test]
+    fn a_wait_begins_with_the_wakeup_where_the_waking_was_not_recorded() {
+        let mut waits = Waits::new(1);
+        let events = [
+            on(0, 0, switch(IDLE, PrevState::Idle, A)),
+            on(0, 10, EventKind::Wakeup { task: B, reason: None }),
+            on(0, 30, switch(A, PrevState::Sleeping, B)),
+        ];
+        waits.events(&events).unwrap();
+        let found = waits.finish(30).0;
+        assert_eq!((found[1].wakeup_wait_ns, &found[1].behind_ns), (20, &BTreeMap::from([(Occupant::Task(A), 20)])));
     }
 }

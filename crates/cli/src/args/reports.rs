@@ -64,19 +64,21 @@ fn parse_figure(text: &str) -> Result<FigureWanted, String> {
 /// Arguments of `explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArguments {
-    /// Run directory
-    #[arg(value_name = "RUN", value_hint = ValueHint::DirPath)]
+    /// Run directory, or a recording
+    #[arg(value_name = "RUN", value_hint = ValueHint::AnyPath)]
     pub run: PathBuf,
-    /// Only the migrations of this task
+    /// Only this task, by its name or its number (of a recorded thread, the kernel's), or the tasks that have the name;
+    /// then also their waits for a CPU, the longest first, and who had the CPU meanwhile
     #[arg(long, value_name = "TASK")]
     pub task: Option<String>,
-    /// The migrations closest to this time of the trial, such as 512ms; by default the first ones
+    /// The migrations and waits closest to this time of the trial, such as 512ms; by default the first migrations and
+    /// the longest waits
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub at: Option<u64>,
     /// Only under this scheduler
     #[arg(short, long, value_name = "SCHEDULER")]
     pub scheduler: Option<String>,
-    /// Most migrations to show for each scheduler
+    /// Most migrations, and most waits, to show for each scheduler
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub count: usize,
     /// Instead, print what ran when, a line for each slice and migration, like `perf sched timehist`; by default under

@@ -1,6 +1,6 @@
-//! `warmcore explain`: why a task changed its CPU, and what happened when, as text.
+//! `warmcore explain`: what each thread waited for, why a task changed its CPU, and what happened when, as text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -12,9 +12,10 @@ use warmcore_report::history::Form;
 use warmcore_report::placement::{LastPlacement, Placement, PlacementRecord, last_place_in_words};
 use warmcore_report::run::{ReportOptions, Run};
 use warmcore_report::scene::Scene;
+use warmcore_report::threads::{Behind, ThreadRecord, WaitRecord, behind, thread_table, wait_in_words};
 use warmcore_report::units::duration;
-use warmcore_report::waits::{Occupant, TaskWaits, Waits};
-use warmcore_trace::{TaskInfo, Tee};
+use warmcore_report::waits::{Occupant, TaskWaits, Wait, Waits};
+use warmcore_trace::{TaskId, TaskInfo, Tee};
 
 use crate::args::ExplainArguments;
 use crate::commands::recording::Imported;
@@ -42,32 +43,28 @@ struct SchedulerDocument {
     /// Where the task was placed last up to the time, and why, if both were given and it is told.
     #[serde(skip_serializing_if = "Option::is_none")]
     last_placement: Option<PlacementRecord>,
+    /// What every task did and waited for, or those that were asked for.
+    threads: Vec<ThreadRecord>,
     /// Who had the CPU while the task that was asked for waited for one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     waited_behind: Vec<Behind>,
-}
-
-/// Who had the CPU while a task waited for one, and for how long of all its waits.
-#[derive(Serialize)]
-struct Behind {
-    who: String,
-    ns: u64,
+    /// Single waits of the task that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waits: Vec<WaitRecord>,
 }
 
 /// Lines of a task's waits.
 const MOST_BEHIND: usize = 8;
+/// Lines of threads: those that waited longest.
+const MOST_THREADS: usize = 20;
 
-/// Of the task that was asked for, those with the most time first.
-fn waited_behind(scene: &Scene, arguments: &ExplainArguments, waits: &[TaskWaits]) -> Vec<Behind> {
+/// Who had the CPU while the tasks that were asked for waited, those with the most time first.
+fn waited_behind(scene: &Scene, wanted: Option<&BTreeSet<TaskId>>, waits: &[TaskWaits]) -> Vec<Behind> {
     let mut sums: BTreeMap<Occupant, u64> = BTreeMap::new();
-    let chosen = |info: &&TaskInfo| arguments.task.as_ref() == Some(&info.name);
-    for of_task in scene.tasks.iter().filter(chosen).filter_map(|info| waits.get(info.id.index())) {
+    for of_task in wanted.into_iter().flatten().filter_map(|task| waits.get(task.index())) {
         of_task.behind_ns.iter().for_each(|(who, ns)| *sums.entry(*who).or_default() += ns);
     }
-    let mut found: Vec<Behind> =
-        sums.into_iter().map(|(who, ns)| Behind { who: who.name(&scene.tasks, &scene.tables), ns }).collect();
-    found.sort_by_key(|behind| std::cmp::Reverse(behind.ns));
-    found
+    behind(&sums, &scene.tasks, &scene.tables).collect()
 }
 
 /// What the events of a trial tell.
@@ -75,7 +72,21 @@ struct Found {
     migrations: Vec<Migration>,
     /// Of a task at a time: where it was placed last.
     last: Option<Placement>,
-    waits: Vec<TaskWaits>,
+    /// Of every task.
+    threads: Vec<TaskWaits>,
+    waits: Vec<Wait>,
+}
+
+/// The table of threads, those that waited longest first, and how many it leaves out.
+fn threads_in_words(threads: &[ThreadRecord], console: &Console) -> String {
+    let mut longest: Vec<&ThreadRecord> = threads.iter().collect();
+    longest.sort_by_key(|thread| std::cmp::Reverse(thread.waited_ns()));
+    let mut text = console.plain_table(&thread_table(longest.iter().copied().take(MOST_THREADS)));
+    if longest.len() > MOST_THREADS {
+        let more = longest.len() - MOST_THREADS;
+        let _ = writeln!(text, "{more} more threads waited less; --events and --json have them too");
+    }
+    text
 }
 
 /// Runs `explain`.
@@ -92,7 +103,12 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
     for index in chosen {
         let scene = &run.scenes[index];
         let machine = &run.disk.experiment.machine_of(index).value;
-        let Found { migrations: found, last, waits } = migrations(&run, index, arguments, &signals)?;
+        let wanted = arguments.task.as_deref().map(|text| tasks_of(scene, text)).transpose()?;
+        let Found { migrations: found, last, threads, waits } =
+            found(&run, index, arguments, wanted.as_ref(), &signals)?;
+        let behind = waited_behind(scene, wanted.as_ref(), &threads);
+        let mut threads = ThreadRecord::of_all(&threads, &scene.tasks, &scene.tables);
+        threads.retain(|thread| wanted.as_ref().is_none_or(|wanted| wanted.contains(&thread.task())));
         let all = found.len();
         let shown = nearest(found, arguments.at, arguments.count);
         if console.json() {
@@ -105,7 +121,9 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
                     .map(|migration| MigrationRecord::of(migration, machine, &scene.tasks))
                     .collect(),
                 last_placement: last.and_then(|last| PlacementRecord::of(&last, machine, &scene.tasks)),
-                waited_behind: waited_behind(scene, arguments, &waits),
+                threads,
+                waited_behind: behind,
+                waits: waits.iter().map(|wait| WaitRecord::of(wait, &scene.tasks, &scene.tables)).collect(),
             });
             continue;
         }
@@ -117,9 +135,11 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         if let Some(place) = last.and_then(|last| last_place_in_words(&last, machine, &scene.tasks)) {
             let _ = writeln!(text, "last placement: {place}");
         }
-        for behind in waited_behind(scene, arguments, &waits).iter().take(MOST_BEHIND) {
+        for behind in behind.iter().take(MOST_BEHIND) {
             let _ = writeln!(text, "waited {} for the CPU, held by {}", duration(behind.ns as f64), behind.who);
         }
+        text.push_str(&threads_in_words(&threads, console));
+        waits.iter().for_each(|wait| text.push_str(&wait_in_words(wait, &scene.tasks, &scene.tables)));
         shown.iter().for_each(|migration| text.push_str(&in_words(migration, machine, &scene.tasks)));
         text.push('\n');
         console.out_words(&text)?;
@@ -127,41 +147,57 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
     if console.json() { Ok(console.out(&pretty(&document))?) } else { Ok(()) }
 }
 
-/// The migrations that were asked for, of the trial of a scheduler; and of a task at a time where it was placed last.
-fn migrations(run: &Run, index: usize, arguments: &ExplainArguments, signals: &Signals) -> Result<Found, Failure> {
-    let scene = &run.scenes[index];
-    if let Some(name) = &arguments.task
-        && !scene.tasks.iter().any(|task| task.name == *name)
-    {
+/// The tasks that a text names: by their whole name, by the number and name that a kernel gave them, or as explanations write them.
+fn tasks_of(scene: &Scene, text: &str) -> Result<BTreeSet<TaskId>, Failure> {
+    let recorded = |task: &TaskInfo| scene.tables.threads.get(task.id.index());
+    let number = text.parse::<i64>().ok();
+    let of_kernel = |task: &TaskInfo| {
+        recorded(task).is_some_and(|known| Some(i64::from(known.thread)) == number || known.name == text)
+    };
+    let of_run = |task: &TaskInfo| {
+        recorded(task).is_none() && Some(i64::from(task.id.0)) == number
+            || text.strip_prefix(&task.name).is_some_and(|rest| rest == format!("/{}", task.id.0))
+    };
+    let rules: [&dyn Fn(&TaskInfo) -> bool; 3] = [&|task| task.name == text, &of_kernel, &of_run];
+    let found = rules
+        .iter()
+        .map(|rule| scene.tasks.iter().filter(|task| rule(task)).map(|task| task.id).collect::<BTreeSet<TaskId>>());
+    found.into_iter().find(|found| !found.is_empty()).ok_or_else(|| {
         let names: Vec<&str> = scene.tasks.iter().take(8).map(|task| task.name.as_str()).collect();
-        return Err(Failure::usage("warmcore::explain", format!("the run has no task {name}")).help(format!(
+        Failure::usage("warmcore::explain", format!("the run has no task {text}")).help(format!(
             "its {} tasks are {}, …",
             scene.tasks.len(),
             names.join(", ")
-        )));
-    }
-    let wanted =
-        |migration: &Migration| arguments.task.as_ref().is_none_or(|name| scene.task_name(migration.task) == name);
+        ))
+    })
+}
+
+/// The migrations and waits that were asked for, of the trial of a scheduler; and of a task at a time where it was placed last.
+fn found(
+    run: &Run,
+    index: usize,
+    arguments: &ExplainArguments,
+    wanted: Option<&BTreeSet<TaskId>>,
+    signals: &Signals,
+) -> Result<Found, Failure> {
+    let scene = &run.scenes[index];
     let mut found: Vec<Migration> = Vec::new();
-    let last = arguments.task.as_ref().zip(arguments.at);
-    let last = last.map(|(name, at_ns)| LastPlacement::new(&scene.tasks, name, at_ns));
+    let last = wanted.zip(arguments.at).map(|(wanted, at_ns)| LastPlacement::new(wanted, at_ns));
     let machine = &run.disk.experiment.machine_of(index).value;
     let migrations = Migrations::new(machine, &scene.tables, |migration: &Migration| {
-        if wanted(migration) {
+        if wanted.is_none_or(|wanted| wanted.contains(&migration.task)) {
             found.push(migration.clone());
         }
     });
+    let waits =
+        Waits::new(machine.cpu_count()).keeping(wanted.cloned().unwrap_or_default(), arguments.at, arguments.count);
     let sink = run
-        .explained_events_into(
-            index,
-            Tee::new(Tee::new(migrations, last), Waits::new(machine.cpu_count())),
-            &signals.stop,
-        )
+        .explained_events_into(index, Tee::new(Tee::new(migrations, last), waits), &signals.stop)
         .map_err(|error| report_failure(&error, &arguments.run, signals))?;
-    let waits = sink.second.finish();
+    let (threads, waits) = sink.second.finish(scene.end_ns);
     sink.first.first.finish();
     let last = sink.first.second.and_then(|last| last.found);
-    Ok(Found { migrations: found, last, waits })
+    Ok(Found { migrations: found, last, threads, waits })
 }
 
 /// The migrations closest to a time, or the first ones, in order of time.
