@@ -28,6 +28,7 @@ struct sched_ext_entity {
 };
 
 struct task_struct {
+	s32 nr_cpus_allowed;
 	struct sched_ext_entity scx;
 };
 
@@ -67,3 +68,14 @@ static inline s32 select_idle(u64 *context)
 		scx_bpf_dsq_insert(task, DSQ_LOCAL, SLICE_DEFAULT_NS, 0);
 	return cpu;
 }
+
+/* SCX_ENQ_WAKEUP. */
+#define ENQ_WAKEUP 1ULL
+
+/* Prints a line: numbers, and texts that the program has. */
+#define bpf_printk(text, ...)                                                            \
+	({                                                                               \
+		static long (*const print)(const char *, u32, ...) = (void *)6;          \
+		static const char format[] = text;                                       \
+		print(format, sizeof(format), ##__VA_ARGS__);                            \
+	})

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Three small sched_ext schedulers in BPF C, written for this project, and their loader.
+//! Small sched_ext schedulers in BPF C, written for this project, and their loader.
 //!
 //! `fifo` is one queue for the machine, `fifo_llc` one for each LLC, `vtime` one in the order of weighted virtual time: the policies that
 //! `scx-native` has in Rust, as programs that a real kernel loads (`programs/*.bpf.c`). Each has a program of its own (`scx_fifo`,
 //! `scx_fifo_llc`, `scx_vtime`) that loads it and stays until it is interrupted, so `scx:scx_fifo` is a scheduler in a guest and in the simulator.
+//!
+//! `scx_load OBJECT` does the same for the object of another one, such as `front`, that of the manual's tutorial on sched_ext.
 //!
 //! [`recorder`] is a program of another kind: it records what the scheduler does, for `warmcore record --backend bpf`.
 //!
 //! This crate is GPL-2.0-only and a leaf: nothing depends on it, and what it makes are programs that run in processes of their own. The objects are
 //! checked in (`objects`), made by `programs/compile`; `WARMCORE_CLANG` names a compiler that makes them in the build.
 //!
-//! Lacks: maps of a program's own but its variables, calls between functions, and whatever else these three do not need.
+//! Lacks: maps of a program's own but its variables, calls between functions, and whatever else these do not need.
 
 mod load;
 mod object;
@@ -22,11 +24,11 @@ pub use object::{Bytecode, ObjectError, Operation};
 
 /// A scheduler: its name and its object.
 #[derive(Clone, Copy, Debug)]
-pub struct Scheduler {
-    /// Name, as the kernel gets it.
-    pub name: &'static str,
+pub struct Scheduler<'a> {
+    /// What it is called in messages.
+    pub name: &'a str,
     /// The object, an ELF file.
-    pub object: &'static [u8],
+    pub object: &'a [u8],
 }
 
 macro_rules! scheduler {
@@ -36,11 +38,11 @@ macro_rules! scheduler {
 }
 
 /// One queue for the machine, first come first served.
-pub const FIFO: Scheduler = scheduler!("fifo");
+pub const FIFO: Scheduler<'static> = scheduler!("fifo");
 /// A queue for each LLC; a CPU with nothing in its own looks into the others.
-pub const FIFO_LLC: Scheduler = scheduler!("fifo_llc");
+pub const FIFO_LLC: Scheduler<'static> = scheduler!("fifo_llc");
 /// One queue for the machine in the order of virtual time, which passes by weight.
-pub const VTIME: Scheduler = scheduler!("vtime");
+pub const VTIME: Scheduler<'static> = scheduler!("vtime");
 
 /// All of them.
-pub const ALL: [Scheduler; 3] = [FIFO, FIFO_LLC, VTIME];
+pub const ALL: [Scheduler<'static>; 3] = [FIFO, FIFO_LLC, VTIME];

@@ -92,8 +92,9 @@ pub struct Attached {
 ///
 /// # Errors
 /// When the kernel has no sched_ext, refuses a program, or another scheduler is loaded.
-pub fn attach(scheduler: &Scheduler) -> Result<Attached, LoadError> {
+pub fn attach(scheduler: &Scheduler<'_>) -> Result<Attached, LoadError> {
     let mut object = Bytecode::read(scheduler.object)?;
+    let name = object.scheduler_name()?;
     describe_machine(&mut object)?;
     let types = Btf::parse(read(TYPES)?)?;
     let mut maps = variables(&object)?;
@@ -105,7 +106,7 @@ pub fn attach(scheduler: &Scheduler) -> Result<Attached, LoadError> {
         kind: MAP_TYPE_STRUCT_OPS,
         value_bytes: table.len() as u32,
         flags: BY_LINK,
-        name: scheduler.name,
+        name: &name,
         kernel_type: Some((value_type, &own_types)),
     };
     let map = map.create().map_err(refused("the map of operations"))?;
@@ -135,7 +136,7 @@ pub(crate) fn variables(object: &Bytecode) -> Result<Vec<OwnedFd>, LoadError> {
 
 /// What a program does that loads one scheduler: attaches it, and stays until it is interrupted or the kernel has ejected the scheduler.
 #[must_use]
-pub fn run(scheduler: &Scheduler) -> ExitCode {
+pub fn run(scheduler: &Scheduler<'_>) -> ExitCode {
     let attached = match attach(scheduler) {
         Ok(attached) => attached,
         Err(error) => {

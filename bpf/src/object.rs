@@ -152,6 +152,16 @@ impl Bytecode {
         Ok(Self { operations, values, variables, licence })
     }
 
+    /// The scheduler's name, as the kernel gets it.
+    ///
+    /// # Errors
+    /// When its table has none, which the kernel asks for.
+    pub fn scheduler_name(&self) -> Result<String, ObjectError> {
+        let name = self.values.iter().find(|(member, _)| member == "name");
+        let (_, bytes) = name.ok_or_else(|| wrong("names no scheduler: set `.name` in its table of operations"))?;
+        Ok(String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned())
+    }
+
     /// Sets a variable of numbers; false if there is none of this name and size.
     pub fn set(&mut self, name: &str, numbers: &[u32]) -> bool {
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
@@ -209,7 +219,16 @@ fn table(file: &File<'_>, types: &Btf, variables: &[Section], members: &Members)
             .get(at..at + types.size(member.ty) as usize)
             .ok_or_else(|| wrong(format!("has a table that ends before member `{}`", member.name)))?;
         match functions.remove(&(at as u64)) {
-            Some(symbol) => operations.push(operation(file, member.name, &symbol, variables, members)?),
+            Some(symbol) => {
+                let operation = operation(file, member.name, &symbol, variables, members)?;
+                if operation.patches.iter().any(|(_, patch)| *patch == Patch::Ring) {
+                    let of = format!("has a program `{}` that uses a map", operation.name);
+                    return Err(wrong(format!(
+                        "{of}: this loader makes variables only, one made with libbpf makes maps"
+                    )));
+                }
+                operations.push(operation);
+            }
             None if value.iter().any(|&byte| byte != 0) => values.push((member.name.to_owned(), value.to_vec())),
             None => {}
         }
@@ -240,6 +259,11 @@ fn operation(
         let target = file.symbol_by_index(target).map_err(|error| broken(error.to_string()))?;
         let RelocationFlags::Elf { r_type } = relocation.flags() else { continue };
         let patch = match (r_type, target.section_index()) {
+            (R_BPF_64_32, Some(_)) => {
+                return Err(broken(
+                    "that calls a function: declare it `static inline __attribute__((always_inline))`".into(),
+                ));
+            }
             (R_BPF_64_32, None) => Patch::Function(target.name().unwrap_or_default().to_owned()),
             (R_BPF_64_64, None) => Patch::KernelVariable(target.name().unwrap_or_default().to_owned()),
             (R_BPF_64_64, Some(index))

@@ -40,6 +40,31 @@ pub struct ScxProgram {
 
 /// The word before a program that is ended when its scheduler is attached.
 const ENDED: &str = "loader=ended";
+/// How the name of an object that clang made ends. `scx:x.bpf.o` is short for its [`LOADER`] with it as an argument.
+const OBJECT: &str = ".bpf.o";
+/// The program that loads an object (`bpf/`).
+const LOADER: &str = "scx_load";
+
+impl ScxProgram {
+    /// A program, or an object with the loader that it needs.
+    fn new(first: String, rest: impl Iterator<Item = String>, is_ended: bool) -> Self {
+        if first.ends_with(OBJECT) {
+            return Self {
+                program: LOADER.to_owned(),
+                arguments: std::iter::once(first).chain(rest).collect(),
+                is_ended,
+            };
+        }
+        Self { program: first, arguments: rest.collect(), is_ended }
+    }
+
+    /// What is typed for it, word by word.
+    fn words(&self) -> impl Iterator<Item = &str> {
+        let is_object = self.program == LOADER && self.arguments.first().is_some_and(|first| first.ends_with(OBJECT));
+        let loader = (!is_object).then_some(self.program.as_str());
+        self.is_ended.then_some(ENDED).into_iter().chain(loader).chain(self.arguments.iter().map(String::as_str))
+    }
+}
 
 /// A scheduler was not understood.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -109,7 +134,7 @@ impl SchedulerSpec {
     }
 
     /// Parses `name`, `name:tunable=value,tunable=value` or `scx:PROGRAM ARGUMENTS`, each with ` @ ` and circumstances behind it or not;
-    /// `scx:loader=ended PROGRAM ARGUMENTS` ends the program when its scheduler is attached.
+    /// `scx:loader=ended PROGRAM ARGUMENTS` ends the program when its scheduler is attached. `scx:FILE.bpf.o` is an object, which `scx_load` loads.
     ///
     /// # Errors
     /// When the scheduler, a tunable or a circumstance is unknown, a tunable is set twice, or a value is out of range.
@@ -127,12 +152,11 @@ impl SchedulerSpec {
             let mut words = command.split_whitespace().map(str::to_owned).peekable();
             let is_ended = words.next_if(|word| word == ENDED).is_some();
             let program = words.next().ok_or(SpecError::NoProgram)?;
-            let arguments: Vec<String> = words.collect();
+            let program = ScxProgram::new(program, words, is_ended);
             // Alone it stands before circumstances, wherever a text is read again.
-            if arguments.iter().any(|argument| argument == SEPARATOR.trim()) {
+            if program.arguments.iter().any(|argument| argument == SEPARATOR.trim()) {
                 return Err(SpecError::Circumstance { word: SEPARATOR.trim().to_owned(), spec: text.to_owned() });
             }
-            let program = ScxProgram { program, arguments, is_ended };
             return Ok(Self { program: Some(program), ..Self::new(&SCX) });
         }
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
@@ -346,10 +370,8 @@ impl fmt::Display for SchedulerSpec {
     /// The name, the settings that differ from the defaults, and the circumstances; [`SchedulerSpec::parse`] reads it back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())?;
-        if let Some(scx) = &self.program {
-            write!(f, ":{}{}", if scx.is_ended { "loader=ended " } else { "" }, scx.program)?;
-            scx.arguments.iter().try_for_each(|argument| write!(f, " {argument}"))?;
-        }
+        let words = self.program.iter().flat_map(ScxProgram::words);
+        words.enumerate().try_for_each(|(index, word)| write!(f, "{}{word}", if index == 0 { ":" } else { " " }))?;
         let both = self.info.tunables().zip(self.values.iter().copied());
         let changed = both.filter(|(tunable, value)| tunable.default != *value);
         for (index, (tunable, value)) in changed.enumerate() {
@@ -439,9 +461,15 @@ mod tests {
             "rr",
             "eevdf:base_slice_ns=3000000,hz=1000",
             "cfs:balance_by_load=1",
+            "scx:loader=ended /opt/scx_lavd --performance",
+            "scx:own/front.bpf.o",
+            "scx:loader=ended front.bpf.o @ cpus=0-1",
         ] {
             assert_eq!(SchedulerSpec::parse(text).unwrap().to_string(), text);
         }
+        let object = SchedulerSpec::parse("scx:own/front.bpf.o").unwrap();
+        let loader = ScxProgram { program: LOADER.into(), arguments: vec!["own/front.bpf.o".into()], is_ended: false };
+        assert_eq!(object.program(), Some(&loader));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::libraries;
 use super::qemu::Execution;
 use super::settings::{NUMA_BALANCING, settings_of};
 use crate::beside::{by_process, name_threads};
-use crate::files::find_program;
+use crate::files::{find_program, read_bytes};
 use crate::place::{OperationUse, Request, Sequence};
 
 /// Time for a sched_ext scheduler to be enabled: an emulated verifier is slow.
@@ -134,13 +134,21 @@ pub fn check(lab: &Lab, request: &Request<'_>) -> Result<(), VmError> {
     Ok(())
 }
 
-/// The program goes into the guest with its libraries.
+/// The program goes into the guest with its libraries, and with the files that its arguments name.
 fn scx_plan(files: &mut Initramfs, program: &str, arguments: &[String], observe: Observe) -> Result<ScxPlan, VmError> {
     let path = find_program(program);
     let name = path.file_name().unwrap_or(path.as_os_str());
     let place = Path::new(SCX_DIRECTORY).join(name);
     libraries::add_program(files, &path, &place)?;
-    Ok(ScxPlan { program: place.display().to_string(), arguments: arguments.to_vec(), enable_ns: ENABLE_NS, observe })
+    let in_guest = |argument: &String| {
+        let file = Path::new(argument);
+        let Some(name) = file.file_name().filter(|_| file.is_file()) else { return Ok(argument.clone()) };
+        let place = Path::new(SCX_DIRECTORY).join(name).display().to_string();
+        files.file(&place, read_bytes(file)?);
+        Ok(place)
+    };
+    let arguments = arguments.iter().map(in_guest).collect::<Result<_, VmError>>()?;
+    Ok(ScxPlan { program: place.display().to_string(), arguments, enable_ns: ENABLE_NS, observe })
 }
 
 /// The settings of a run: the scheduler's, and no NUMA balancing for a workload that says nothing about memory. Its threads would fault
