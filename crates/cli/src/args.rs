@@ -12,6 +12,7 @@ mod values;
 mod vm;
 mod workload;
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -34,7 +35,7 @@ pub use vm::{Renewed, ValidateArguments, VmArguments};
 pub use workload::{ProfileFormat, WorkloadCommand};
 
 pub use values::Change;
-use values::{TraceWanted, directory, parse_change, parse_level, parse_percent, parse_time, parse_trace};
+use values::{TraceWanted, directory, parse_change, parse_level, parse_percent, parse_seeds, parse_time, parse_trace};
 
 /// Text under the help of the program.
 const AFTER_HELP: &str = "\
@@ -135,9 +136,13 @@ pub enum Command {
     Scheduler {
         /// Scheduler, with or without tunables
         scheduler: String,
-        /// Machine that a sched_ext program is loaded for; by default 1s1n2l4c1t
+        /// Machine that a sched_ext program is loaded for, or that is soaked; by default 1s1n2l4c1t
         #[arg(short, long)]
         machine: Option<String>,
+        /// Look for stalls and lost tasks: random tasks that are bound, kept on their CPU and released run for 3 s with
+        /// each of these seeds, by default 0-99. Exit code 3 if a run fails or a task waits too long
+        #[arg(long, value_name = "SEEDS", num_args = 0..=1, require_equals = true, default_missing_value = "0-99", value_parser = parse_seeds)]
+        soak: Option<RangeInclusive<u64>>,
     },
     /// Run memory profiles or an address trace through simulated caches, coherence and memory
     Memory(Box<crate::memory_args::MemoryRunArguments>),

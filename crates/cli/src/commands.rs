@@ -27,6 +27,7 @@ pub mod report;
 pub mod reproduce;
 pub mod schedulers;
 pub mod sim;
+pub mod soak;
 pub mod study;
 pub mod study_drawings;
 pub mod study_sensitivity;

@@ -72,8 +72,11 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::List(arguments) => list(&arguments, console),
         Command::Machine(command) => commands::machine::run(command, console),
         Command::Workload(command) => commands::workload::run(command, console),
-        Command::Scheduler { scheduler, machine } => {
+        Command::Scheduler { scheduler, machine, soak: None } => {
             commands::schedulers::show(&scheduler, machine.as_deref(), console)
+        }
+        Command::Scheduler { scheduler, machine, soak: Some(seeds) } => {
+            commands::soak::run(&scheduler, machine.as_deref(), seeds, console)
         }
         Command::Memory(arguments) => commands::memory::run(&arguments, console),
         Command::Validate(arguments) => commands::validate::run(&arguments, console),

@@ -77,6 +77,7 @@ fn documents_say_what_their_schemas_say() {
         ("workload run hackbench:-T,-p,-f1,-g1,-l5 --json", "native"),
         ("list schedulers --json", "schedulers"),
         ("scheduler topology-aware --json", "schedulers"),
+        ("scheduler eevdf -m 1s1n1l2c1t --soak=0-1 --json", "soak"),
         ("report run --json", "written"),
         ("report run --json --svg figures --markdown report.md --perfetto traces/", "written"),
         ("explain run --json --count 50", "explanation"),

@@ -344,6 +344,29 @@ fn a_check_names_what_is_not_modelled_and_fails_where_the_program_does() {
 }
 
 #[test]
+fn soaking_finds_a_scheduler_that_leaves_tasks_waiting_with_the_command_that_finds_it_again_and_nothing_in_one_that_is_right()
+ {
+    skip!(unless can_load());
+    let scratch = Scratch::new();
+    let soaked = |loader: &str, seeds: &str| {
+        let output =
+            scratch.command(&format!("scheduler -m 1s1n2l2c1t --soak={seeds}")).arg(scheduler(loader)).output();
+        Ran::new(loader, output.expect("the program can be started"))
+    };
+    let right = soaked("loader_that_is_right", "0-7").exits_with(0);
+    assert!(right.out.contains("no stall and no lost task in 8 runs"), "{}", right.out);
+    let ran = soaked("loader_that_starves_tasks", "3-4").exits_with(3).complains("fails 2 of 2 runs");
+    let lines: Vec<&str> = ran.out.lines().collect();
+    assert!(lines.len() == 2 && lines[1].starts_with("seed 4: "), "{}", ran.out);
+    let (what, again) = lines[1].split_once("; again: warmcore ").expect("the command is there");
+    let output =
+        std::process::Command::new("sh").args(["-c", &format!("{} {again}", env!("CARGO_BIN_EXE_warmcore"))]).output();
+    let ran = Ran::new(again, output.unwrap()).exits_with(3);
+    assert!(ran.out.starts_with(what), "{} {what}", ran.out);
+    assert!(soaked("loader_whose_init_refuses", "0").exits_with(3).out.contains("init failed with -12"));
+}
+
+#[test]
 fn a_run_under_a_scheduler_of_ones_own_is_the_same_with_any_jobs_and_however_the_machine_is_shown() {
     skip!(unless can_load());
     for loader in ["loader_that_is_right", "loader_that_decides"] {

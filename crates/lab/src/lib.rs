@@ -10,6 +10,7 @@
 //! - [`time_split`]: where the time went, and what explains the difference between two schedulers.
 //! - [`headroom`]: how far the schedulers are from the best static placement that is known.
 //! - [`sensitivity`]: which assumed costs of the machine could turn the verdict.
+//! - [`soak`]: stalls and lost tasks, over seeds.
 //! - [`verdict`]: ratios, intervals, and the verdict in words.
 //! - [`reading`]: a run directory read back to be shown.
 //! - [`directory`], [`session`], [`table`], [`files`], [`environment`]: the run directory.
@@ -40,6 +41,7 @@ pub mod runner;
 pub mod scores;
 pub mod sensitivity;
 pub mod session;
+pub mod soak;
 pub mod table;
 pub mod time_split;
 pub mod trial;

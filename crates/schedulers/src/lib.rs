@@ -2,7 +2,7 @@
 //! differences.
 //!
 //! [`stacked`] puts one of them above another. [`domains`] is what all of them may know of a machine's CPUs. [`contention`] holds placements against
-//! contention for caches, which need no kernel. [`list`] names them, [`SchedulerSpec`] is a scheduler with its settings as typed by a user, [`simulate`] runs one.
+//! contention for caches, which need no kernel. [`soak`] looks for stalls and lost tasks. [`list`] names them, [`SchedulerSpec`] is a scheduler with its settings as typed by a user, [`simulate`] runs one.
 
 mod circumstances;
 pub mod contention;
@@ -14,6 +14,7 @@ mod realtime;
 mod registry;
 pub mod rr;
 pub mod scx_native;
+pub mod soak;
 mod spec;
 pub mod stacked;
 mod tunables;

@@ -38,6 +38,7 @@ documents! {
     Native "native" "`workload run --json`";
     Schedulers "schedulers" "`list schedulers --json` and `scheduler --json`";
     SchedulerCheck "scheduler-check" "`scheduler --json`";
+    Soak "soak" "`scheduler --soak --json`";
     Explanation "explanation" "`explain --json`";
     Events "events" "`explain --events --json`";
     Record "record" "`record --json`";

@@ -3,11 +3,14 @@
 //! `-` is standard output for a file that is the command's result or a part of it as text (a workload, a machine, Markdown, a trace).
 //! For directories, and for pages, beside which a command prints something else, it is refused: otherwise there would be one of that name.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use warmcore_options::TraceLevel;
 use warmcore_workload::parse_duration;
+
+use super::MAX_SEED;
 
 /// A directory that is written.
 pub(super) fn directory() -> impl TypedValueParser<Value = PathBuf> {
@@ -63,6 +66,16 @@ pub(super) fn parse_level(text: &str) -> Result<f64, String> {
     match number.parse::<f64>() {
         Ok(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
         _ => Err("it is not a percentage above 0 and up to 100, such as 60".into()),
+    }
+}
+
+/// A seed, or the first and the last of some.
+pub(super) fn parse_seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
+    const MOST: u64 = 100_000;
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse::<u64>(), last.trim().parse::<u64>()) {
+        (Ok(first), Ok(last)) if first <= last && last <= MAX_SEED && last - first < MOST => Ok(first..=last),
+        _ => Err(format!("it is not a seed or the first and last of at most {MOST}, such as 7 or 0-99")),
     }
 }
 

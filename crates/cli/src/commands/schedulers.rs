@@ -13,8 +13,8 @@ use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
 
-/// What a program is loaded for where nothing else is said.
-const MACHINE: &str = "1s1n2l4c1t";
+/// What a program is loaded for, and what is soaked, where nothing else is said.
+pub const MACHINE: &str = "1s1n2l4c1t";
 
 #[derive(Serialize)]
 struct SchedulersDocument<'a> {

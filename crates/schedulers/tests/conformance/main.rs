@@ -3,7 +3,6 @@
 mod broken;
 mod composite;
 mod soak;
-mod soaking;
 mod suite;
 
 use warmcore_kernel::{Scheduler, run};
