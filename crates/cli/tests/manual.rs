@@ -3,6 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use warmcore_testing::skip;
 
 use crate::common::{Scratch, print_what_the_page_shows};
 
@@ -55,6 +58,43 @@ fn the_tutorial_of_a_sweep_ends_with_a_judged_table_and_a_figure() {
 #[test]
 fn the_tutorial_of_a_lesson_ends_with_its_page() {
     follow("lesson");
+}
+
+/// Whether the object of the tutorial on sched_ext can be run, or why not.
+fn can_load(scratch: &Scratch) -> Result<(), String> {
+    let ran = scratch.run("scheduler scx:front.bpf.o");
+    if ran.code == Some(0) {
+        return Ok(());
+    }
+    let known = ["`scx_load` cannot be started", "there is none", "cannot be answered here", "x86-64 computers only"];
+    let lacking = ran.error.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(known.iter().any(|known| lacking.contains(known)), "{lacking}");
+    Err(format!("no loader can be run here: {lacking}"))
+}
+
+/// Its objects are those that are checked in; where its compiler is, they are what that makes of the sources.
+#[test]
+fn the_tutorial_of_a_sched_ext_scheduler_compares_it_and_finds_a_mistake() {
+    let page = page("writing-a-sched-ext-scheduler.md");
+    let scratch = Scratch::new();
+    let programs = root().join("bpf/programs");
+    let compiler = "19.1.7";
+    let version = Command::new("clang-19").arg("--version").output();
+    let compiles = version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(compiler));
+    for program in ["front", "forgets"] {
+        let (object, made) = (format!("{program}.bpf.o"), scratch.path(&format!("{program}.made")));
+        let kept = root().join("bpf/objects").join(&object);
+        fs::copy(&kept, scratch.path(&object)).expect("the object is checked in");
+        if compiles {
+            let status = Command::new(programs.join("compile")).arg("clang-19").arg(program).arg(&made).status();
+            assert!(status.is_ok_and(|status| status.success()), "{program}");
+            assert!(fs::read(&made).unwrap() == fs::read(&kept).unwrap(), "make bpf/objects/{object} again");
+        }
+    }
+    let lines = fs::read_to_string(programs.join("front.bpf.c")).unwrap().lines().count();
+    assert!(lines <= 60 && page.contains(&format!("has {lines} lines")), "{lines} lines");
+    skip!(unless can_load(&scratch));
+    print_what_the_page_shows(&scratch, &page);
 }
 
 #[test]
