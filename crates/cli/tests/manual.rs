@@ -95,6 +95,11 @@ fn the_tutorial_of_a_sched_ext_scheduler_compares_it_and_finds_a_mistake() {
     assert!(lines <= 60 && page.contains(&format!("has {lines} lines")), "{lines} lines");
     skip!(unless can_load(&scratch));
     print_what_the_page_shows(&scratch, &page);
+    let (_, mistake) = page.split_once("    warmcore scheduler scx:forgets.bpf.o ").expect("its mistake is found");
+    let (options, shown) = mistake.split_once("\n    #   ").expect("with what is printed");
+    let ran = scratch.run(&format!("scheduler scx:forgets.bpf.o {options}")).exits_with(3);
+    let (shown, _) = shown.split_once("…").expect("the rest is left out");
+    assert!(ran.out.starts_with(shown), "{}", ran.out);
 }
 
 #[test]
@@ -126,11 +131,10 @@ const ANSWERS: [(&str, &[Answer]); 7] = [
 ];
 
 /// What other tests ask, with the file of the test, or what is not on every computer.
-const ELSEWHERE: [&str; 4] = [
+const ELSEWHERE: [&str; 3] = [
     "hackbench:-T,-p,-f2,-g2,-l20 -s cfs,eevdf,rr --sensitivity", // sensitivity.rs
     "--load 30,60,90",                                            // loads.rs
     "--on vm",                                                    // real_kernel.rs
-    "--machine genoa96 --workload schbench",                      // a sched_ext program: scx_bad_input.rs
 ];
 
 #[test]
