@@ -363,6 +363,7 @@ fn soaking_finds_a_scheduler_that_leaves_tasks_waiting_with_the_command_that_fin
         std::process::Command::new("sh").args(["-c", &format!("{} {again}", env!("CARGO_BIN_EXE_warmcore"))]).output();
     let ran = Ran::new(again, output.unwrap()).exits_with(3);
     assert!(ran.out.starts_with(what), "{} {what}", ran.out);
+    assert!(ran.out.lines().nth(1).is_some_and(|line| line.contains(" ms: it ")), "and what came before: {}", ran.out);
     assert!(soaked("loader_whose_init_refuses", "0").exits_with(3).out.contains("init failed with -12"));
 }
 

@@ -11,7 +11,8 @@ use warmcore_places::place::{BatchConduct, Place as _, PlaceError, Request};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_schedulers::soak::{Case, Judge, Wait};
-use warmcore_topology::Machine;
+use warmcore_topology::{CpuSet, Machine, format_cpu_list};
+use warmcore_trace::{Event, EventKind, PrevState, Tee};
 
 /// Seeds whose workloads are there at the same time.
 const BATCH: usize = 64;
@@ -30,15 +31,18 @@ pub struct Finding {
 pub enum Found {
     /// The run failed: a sched_ext program was ejected, or a task was lost.
     Failed(PlaceError),
-    /// A task waited too long.
-    Waits(Wait),
+    /// A task waited too long; what happened to it before, a line each, if only one seed was asked for.
+    Waits(Wait, Vec<String>),
 }
 
 impl fmt::Display for Found {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(error) => error.fmt(out),
-            Self::Waits(wait) => wait.fmt(out),
+            Self::Waits(wait, before) => {
+                wait.fmt(out)?;
+                before.iter().try_for_each(|line| write!(out, "\n{line}"))
+            }
         }
     }
 }
@@ -57,6 +61,7 @@ pub fn soak(
     let options = RunOptions { memory, ..RunOptions::default() };
     let found = Mutex::new(Vec::new());
     let seeds: Vec<u64> = seeds.collect();
+    let is_one = seeds.len() == 1;
     for seeds in seeds.chunks(BATCH) {
         let cases: Vec<Case> = seeds.iter().map(|seed| Case::new(machine, *seed)).collect();
         let asked = cases.iter().zip(seeds);
@@ -70,13 +75,18 @@ pub fn soak(
         Sim.check(&requests)?;
         Sim.run(&requests, conduct, &|position, run| {
             let judged = run.and_then(|run| {
-                let mut judge = Judge::new(machine, &run.tables.restrictions);
-                let report = run.send(Some(&mut judge))?;
-                Ok(judge.verdict(report.outcome.elapsed_ns))
+                let (restrictions, kept) = (&run.tables.restrictions, is_one.then(Vec::new));
+                let mut sink = Tee::new(Judge::new(machine, restrictions), kept);
+                let report = run.send(Some(&mut sink))?;
+                let wait = sink.first.verdict(report.outcome.elapsed_ns);
+                Ok(wait.map(|wait| {
+                    let before = last_of(&wait, sink.second.as_deref().unwrap_or_default(), restrictions);
+                    Found::Waits(wait, before)
+                }))
             });
             let what = match judged {
                 Ok(None) => return ControlFlow::Continue(()),
-                Ok(Some(wait)) => Found::Waits(wait),
+                Ok(Some(found)) => found,
                 Err(error) if error.is_interruption() => return ControlFlow::Break(()),
                 Err(error) => Found::Failed(error),
             };
@@ -91,4 +101,31 @@ pub fn soak(
     let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
     found.sort_by_key(|finding| finding.seed);
     Ok(found)
+}
+
+/// The last things that happened to a task before it had waited too long.
+fn last_of(wait: &Wait, events: &[Event], restrictions: &[CpuSet]) -> Vec<String> {
+    /// As many lines.
+    const LAST: usize = 8;
+    let what = |event: &Event| {
+        let cpu = event.cpu;
+        let text = match event.kind {
+            EventKind::Wakeup { task, .. } if task == wait.task => format!("is woken for {cpu}"),
+            EventKind::Switch { next, .. } if next == wait.task => format!("runs on {cpu}"),
+            EventKind::Switch { prev, prev_state: PrevState::Runnable, .. } if prev == wait.task => {
+                format!("must leave {cpu}")
+            }
+            EventKind::Switch { prev, .. } if prev == wait.task => format!("sleeps on {cpu}"),
+            EventKind::Migrate { task, from, to, .. } if task == wait.task => format!("moves from {from} to {to}"),
+            EventKind::Affinity { task, restriction } if task == wait.task => {
+                let cpus = restrictions[restriction as usize].iter().map(|cpu| cpu.0);
+                format!("may use the CPUs {} from now on", format_cpu_list(cpus))
+            }
+            _ => return None,
+        };
+        Some(format!("  {:.3} ms: it {text}", event.time_ns as f64 / 1e6))
+    };
+    let until = events.iter().take_while(|event| event.time_ns < wait.at_ns);
+    let all: Vec<String> = until.filter_map(what).collect();
+    all[all.len().saturating_sub(LAST)..].to_vec()
 }

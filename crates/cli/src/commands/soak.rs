@@ -49,7 +49,7 @@ pub fn run(
     let signals = Signals::listen()?;
     let conduct = BatchConduct { jobs: console.jobs(), stop: Arc::clone(&signals.stop) };
     let found = soak(&machine, &spec, seeds, &conduct).map_err(|error| load::place_failure(error, Some(&signals)))?;
-    // One seed alone shows also what a kernel prints when it ejects a scheduler.
+    // One seed alone shows also what happened to the task before, or what a kernel prints when it ejects a scheduler.
     let is_one = first == last;
     let name = spec.to_string();
     let finding = |Finding { seed, what }: &Finding| {
