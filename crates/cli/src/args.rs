@@ -234,7 +234,7 @@ pub struct CompareArguments {
     /// Schedulers, separated by commas; may be repeated. Tunables follow a colon, also separated by commas: name=value
     /// belongs to the scheduler before it, as in cfs,eevdf:base_slice_ns=3000000,rr. Words after @ apply to that column
     /// only: cpus=0-5 (or one-llc, one-node, one-socket), smt=off, pin=spread (gathered, oracle, FILE), workload=TEXT,
-    /// machine=TEXT, as in eevdf,eevdf@cpus=one-llc. Without this option the settings of a Linux 7.2 kernel are tried,
+    /// machine=TEXT, set=PATH=VALUE (a file of a real kernel), as in eevdf,eevdf@cpus=one-llc. Without this option the settings of a Linux 7.2 kernel are tried,
     /// and the answer lists those that help with the commands for them
     #[arg(help_heading = "What runs", short, long, value_name = "LIST")]
     pub schedulers: Vec<String>,

@@ -246,6 +246,16 @@ fn what_cannot_be_recorded_or_changed_is_said_before_anything_is_done() {
     host("", "-s eevdf --metric regex:( -- true").exits_with(2).complains("is no regular expression");
     let plan = host(":cpus=0,dry-run", "-s eevdf -- true").exits_with(0).out;
     assert!(plan.contains("eevdf @ cpus=0:\n  the command is bound to CPUs 0\n"), "{plan}");
+    let plan = host(":dry-run", "-s eevdf,eevdf@set=/proc/sys/vm/swappiness=10 -- true").exits_with(0).out;
+    let (_, own) = plan.split_once("eevdf @ set=/proc/sys/vm/swappiness=10:\n").unwrap_or_else(|| panic!("{plan}"));
+    assert!(own.contains("/proc/sys/vm/swappiness becomes 10"), "{plan}");
+    // The simulator has tunables for some files, and says which.
+    for (file, tunable) in [("base_slice_ns=3000000", "base_slice_ns=3000000"), ("features=NO_HRTICK", "hrtick=0")] {
+        scratch
+            .run(&format!("compare -m 1s1n1l2c1t -w spin:-n1,-d1ms --keep nothing -s eevdf,eevdf@set=/sys/kernel/debug/sched/{file}"))
+            .exits_with(2)
+            .complains(&format!("in the simulator that is `eevdf:{tunable}`"));
+    }
     // Elsewhere a program is no workload, and there is no governor.
     scratch
         .run("compare -m 1s1n1l2c1t -s eevdf --keep nothing -- true")

@@ -1,5 +1,6 @@
-//! Circumstances that a machine gives a meaning: on which CPUs a scheduler's column of a table runs.
+//! Circumstances that a machine or a kernel gives a meaning: on which CPUs a scheduler's column of a table runs, and under which settings.
 
+use warmcore_agent::plan::Setting;
 use warmcore_schedulers::Circumstances;
 use warmcore_topology::{CpuId, CpuSet, Machine, parse_cpu_list};
 
@@ -40,17 +41,27 @@ fn cpu_set(text: &str, machine: &Machine) -> Result<CpuSet, String> {
     })
 }
 
-/// Checks that no circumstances are asked for in a place that has none, but for a choice of kernels where it has that. What the experiment
-/// makes of them, the request does not name.
-pub(crate) fn check(request: &Request<'_>, chooses_kernels: bool) -> Result<(), PlaceError> {
+/// Files of the kernel that circumstances name, with their values. They are written last, over what all columns have there.
+pub(crate) fn files_of(circumstances: &Circumstances) -> impl Iterator<Item = Setting> + '_ {
+    let setting =
+        |(path, value): &(String, String)| Setting { path: path.clone(), value: value.clone(), required: true };
+    circumstances.files.iter().map(setting)
+}
+
+/// Checks that no circumstances are asked for in a place that has none, but for kernels and their files where it has those. What the
+/// experiment makes of them, the request does not name.
+pub(crate) fn check(request: &Request<'_>, has_kernels: bool) -> Result<(), PlaceError> {
     let mut circumstances = request.scheduler.circumstances().clone();
-    if chooses_kernels {
-        circumstances.kernel = None;
+    if has_kernels {
+        circumstances = Circumstances { kernel: None, files: Vec::new(), ..circumstances };
     }
     if circumstances.is_default() {
         return Ok(());
     }
-    let message = format!("`{}`: there is no choice of `{circumstances}` here", request.scheduler);
+    let mut message = format!("`{}`: there is no choice of `{circumstances}` here", request.scheduler);
+    if let Some(tunable) = circumstances.files.first().and_then(|file| tunable_of(request, file)) {
+        message = format!("{message}; in the simulator that is `{}:{tunable}`", request.scheduler.name());
+    }
     let advice = match circumstances {
         Circumstances { numa_balancing: Some(_), .. } => {
             "in the simulator it is a tunable, such as `eevdf:numa_balancing=0`; or run it with --on host"
@@ -59,9 +70,26 @@ pub(crate) fn check(request: &Request<'_>, chooses_kernels: bool) -> Result<(), 
             "in the simulator it is a tunable, such as `eevdf:governor=schedutil`; or run it with --on host"
         }
         Circumstances { kernel: Some(_), .. } => "kernels are compared with --on vm",
+        Circumstances { files, .. } if !files.is_empty() => {
+            "the simulator has no files of a kernel: name the scheduler's tunable instead (`warmcore scheduler NAME` lists them), or run it with \
+             --on host or --on vm"
+        }
         _ => "run it with --on host, on a computer or in a guest",
     };
     Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice))
+}
+
+/// The tunable that a file of the kernel is, or a word of `features`, with the value.
+fn tunable_of(request: &Request<'_>, (path, value): &(String, String)) -> Option<String> {
+    let named = |name: &str| request.scheduler.info().tunables().any(|tunable| tunable.name == name);
+    let file = path.rsplit('/').next()?;
+    if file == "features" {
+        let (word, on) = value.strip_prefix("NO_").map_or((value.as_str(), 1), |word| (word, 0));
+        let name = word.to_lowercase();
+        return named(&name).then(|| format!("{name}={on}"));
+    }
+    let name = if file == "sched_autogroup_enabled" { "autogroup" } else { file };
+    named(name).then(|| format!("{name}={value}"))
 }
 
 #[cfg(test)]

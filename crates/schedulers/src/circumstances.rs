@@ -1,6 +1,6 @@
 //! Under which circumstances a scheduler runs that are not its own: on which CPUs and with which threads where, on another machine or with
-//! another workload than its neighbours in the table, at which frequencies, with or without NUMA balancing. They are part of its text, so
-//! that a comparison has one column for each combination.
+//! another workload than its neighbours in the table, at which frequencies, with or without NUMA balancing, with which values in files of the
+//! kernel. They are part of its text, so that a comparison has one column for each combination.
 //!
 //! What the words mean, and which can be had, the experiment and its place say.
 
@@ -31,6 +31,8 @@ pub struct Circumstances {
     pub governor: Option<String>,
     /// Whether NUMA balancing is on; as it is if that is not said.
     pub numa_balancing: Option<bool>,
+    /// Files of the kernel and what is written there, in this order.
+    pub files: Vec<(String, String)>,
     /// A second time what is there already, to see by how much it differs from itself.
     pub again: bool,
     /// Another command than the experiment's, as it was typed.
@@ -39,7 +41,21 @@ pub struct Circumstances {
 
 /// The words that there are, for whoever typed another one.
 pub(crate) const WORDS: &str = "cpus=LIST, smt=off, pin=spread, gathered, oracle or a file, workload=TEXT, machine=TEXT, kernel=FILE, governor=NAME, \
-                                numa_balancing=on or off, and again";
+                                numa_balancing=on or off, set=PATH=VALUE with a file below /sys or /proc/sys, and again";
+
+/// A file of the kernel and a value for it, from `PATH=VALUE`.
+///
+/// # Errors
+/// What is no such text, or no file of the kernel.
+pub fn kernel_file(text: &str) -> Result<(String, String), String> {
+    let (path, value) = text.split_once('=').ok_or_else(|| format!("set={text}: `{text}` is not PATH=VALUE"))?;
+    let kernels = path.starts_with("/sys/") || path.starts_with("/proc/sys/");
+    if kernels && !path.split('/').any(|part| part == "..") {
+        Ok((path.to_owned(), value.to_owned()))
+    } else {
+        Err(format!("set={text}: {path} is no setting of the kernel: those are below /sys and /proc/sys"))
+    }
+}
 
 impl Circumstances {
     /// Whether none are chosen.
@@ -82,6 +98,11 @@ impl Circumstances {
                     once(found.numa_balancing.is_some())?;
                     found.numa_balancing = Some(switch == "on");
                 }
+                Some(("set", text)) => {
+                    let file = kernel_file(text).map_err(|_| word.to_owned())?;
+                    once(found.files.contains(&file) || file.1.is_empty())?;
+                    found.files.push(file);
+                }
                 None if word == "again" => found.again = true,
                 _ => return Err(word.to_owned()),
             }
@@ -94,6 +115,7 @@ impl fmt::Display for Circumstances {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |key: &str, value: &Option<String>| value.as_ref().map(|value| format!("{key}={value}"));
         let switch = |on: &bool| format!("numa_balancing={}", if *on { "on" } else { "off" });
+        let files = self.files.iter().map(|(path, value)| format!("set={path}={value}"));
         let words = [
             text("machine", &self.machine),
             text("workload", &self.workload),
@@ -103,10 +125,13 @@ impl fmt::Display for Circumstances {
             text("kernel", &self.kernel),
             text("governor", &self.governor),
             self.numa_balancing.as_ref().map(switch),
+        ];
+        let last = [
             self.again.then(|| "again".to_owned()),
             self.command.as_ref().map(|command| format!("{COMMAND}{command}")),
         ];
-        f.write_str(&words.into_iter().flatten().collect::<Vec<_>>().join(" "))
+        let words = words.into_iter().flatten().chain(files).chain(last.into_iter().flatten());
+        f.write_str(&words.collect::<Vec<_>>().join(" "))
     }
 }
 
@@ -122,6 +147,7 @@ mod tests {
             "scx:/usr/bin/scx_lavd --performance @ again",
             "eevdf @ machine=genoa96 workload=verilator:-t8,-C100 cpus=one-llc smt=off pin=spread",
             "eevdf @ again -- ./server --threads 8 @ 3",
+            "eevdf @ smt=off set=/proc/sys/vm/swappiness=10 set=/sys/kernel/debug/sched/features=NO_HRTICK again",
         ] {
             assert_eq!(SchedulerSpec::parse(text).unwrap().to_string(), text);
         }
@@ -144,6 +170,10 @@ mod tests {
 
     #[test]
     fn a_word_that_is_no_circumstance_is_named() {
+        for word in ["set=/etc/passwd=1", "set=/sys/../etc/passwd=1", "set=/proc/sys/vm/swappiness", "set=/sys/x="] {
+            let message = SchedulerSpec::parse(&format!("eevdf @ {word}")).unwrap_err().to_string();
+            assert!(message.contains(word) && message.contains("a file below /sys or /proc/sys"), "{message}");
+        }
         let message = SchedulerSpec::parse("eevdf @ cpus=0 fast").unwrap_err().to_string();
         assert!(message.contains("`fast`") && message.contains("cpus=LIST"), "{message}");
     }

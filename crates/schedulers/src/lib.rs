@@ -20,7 +20,7 @@ pub mod stacked;
 mod tunables;
 pub mod ule;
 
-pub use circumstances::Circumstances;
+pub use circumstances::{Circumstances, kernel_file};
 pub use kernel_tunables::KernelTunables;
 pub use registry::{LinuxScheduler, SchedulerInfo, list};
 pub use scx_native::bytecode_trial;

@@ -270,11 +270,17 @@ impl Host {
     /// # Errors
     /// Circumstances, tunables or CPUs that there are none of here.
     pub fn wanted(&self, machine: &Machine, scheduler: &SchedulerSpec) -> Result<Wanted, PlaceError> {
-        let Circumstances { governor, numa_balancing, .. } = scheduler.circumstances();
+        let Circumstances { governor, numa_balancing, kernel, .. } = scheduler.circumstances();
         let unfit = |message: String| PlaceError::new(Trouble::Unfit, CODE, message, DOCTOR);
+        if let Some(kernel) = kernel {
+            let message =
+                format!("`{scheduler}`: this computer runs one kernel, and there is no choice of `kernel={kernel}`");
+            return Err(PlaceError::new(Trouble::Unfit, CODE, message, "kernels are compared with --on vm"));
+        }
         let cpus = circumstances::cpus_of(scheduler.circumstances(), machine).map_err(unfit)?;
         let mut settings = settings_of(scheduler, &abilities(Path::new(ROOT)))?;
         let setting = |path: String, value: &str| Setting { path, value: value.to_owned(), required: true };
+        settings.extend(self.manner.settings.iter().map(|(path, value)| setting(path.clone(), value)));
         // A CPU that is offline has no governor.
         let governed = match (&cpus, self.manner.means) {
             (Some(cpus), Means::Offline) => cpus,
@@ -287,7 +293,7 @@ impl Host {
         if let Some(on) = numa_balancing {
             settings.push(setting("/proc/sys/kernel/numa_balancing".into(), if *on { "1" } else { "0" }));
         }
-        settings.extend(self.manner.settings.iter().map(|(path, value)| setting(path.clone(), value)));
+        settings.extend(circumstances::files_of(scheduler.circumstances()));
         let Manner { means, replace, .. } = self.manner;
         Ok(Wanted { program: scheduler.program().cloned(), cpus, means, settings, replace })
     }
@@ -499,6 +505,55 @@ impl From<TrialError> for PlaceError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host::journal;
+
+    /// What all trials have, and over it what one column has; killed, the journal has both.
+    #[test]
+    fn a_column_has_values_of_its_own_in_the_kernels_files_and_they_are_put_back() {
+        let (root, kept) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = |name: &str| root.path().join("proc/sys/vm").join(name);
+        std::fs::create_dir_all(path("")).unwrap();
+        let values = || ["a", "b"].map(|name| std::fs::read_to_string(path(name)).unwrap().trim().to_owned());
+        std::fs::write(path("a"), "60\n").unwrap();
+        std::fs::write(path("b"), "0\n").unwrap();
+        let machine = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
+        let host = Host::new(Manner { settings: vec![("/proc/sys/vm/a".into(), "30".into())], ..Manner::default() });
+        let of = |text: &str| {
+            let mut wanted = host.wanted(&machine, &SchedulerSpec::parse(text).unwrap()).unwrap();
+            wanted.settings.retain(|setting| setting.path.starts_with("/proc/sys/vm/"));
+            wanted
+        };
+        let column = "eevdf @ set=/proc/sys/vm/a=10 set=/proc/sys/vm/b=1";
+        for (text, expected) in [("eevdf", ["30", "0"]), (column, ["10", "1"])] {
+            let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+            of(text).establish(&machine, root.path(), &mut journal).unwrap();
+            assert_eq!(values(), expected, "{text}");
+            assert!(journal.undo().iter().all(Undone::is_good));
+            assert_eq!(values(), ["60", "0"], "{text}");
+        }
+        let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+        of(column).establish(&machine, root.path(), &mut journal).unwrap();
+        let left = std::fs::read(kept.path().join("journal.jsonl")).unwrap();
+        drop(journal);
+        // As after `kill -9`: what was changed is there, and the journal.
+        std::fs::write(path("a"), "10\n").unwrap();
+        std::fs::write(path("b"), "1\n").unwrap();
+        std::fs::write(kept.path().join("journal.jsonl"), left).unwrap();
+        assert!(journal::restore(kept.path(), root.path(), false).unwrap().iter().all(Undone::is_good));
+        assert_eq!(values(), ["60", "0"]);
+    }
+
+    #[test]
+    fn a_file_that_this_kernel_lacks_and_another_kernel_are_refused_by_name() {
+        let machine = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
+        let host = Host::new(Manner::default());
+        let wanted = |text: &str| host.wanted(&machine, &SchedulerSpec::parse(text).unwrap());
+        let root = tempfile::tempdir().unwrap();
+        let missing = wanted("eevdf @ set=/proc/sys/vm/none=1").unwrap().check(&machine, root.path());
+        assert!(missing.unwrap_err().to_string().contains("this kernel has no /proc/sys/vm/none"));
+        let message = wanted("eevdf @ kernel=7.2").unwrap_err().to_string();
+        assert!(message.contains("kernel=7.2"), "{message}");
+    }
 
     #[test]
     fn every_block_runs_everything_once_in_orders_that_differ() {

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use warmcore_schedulers::{Circumstances, SchedulerSpec};
+use warmcore_schedulers::{Circumstances, SchedulerSpec, kernel_file};
 use warmcore_topology::settings::{number, pairs, refusal, word};
 
 use super::place::{Manner, release};
@@ -51,7 +51,7 @@ const KEYS: [&str; 8] =
 pub const HELP: &str = "\
 cpus=CPUS (all, one-socket, one-node, one-llc, smt-off, or a list such as 0-3+8; several times: each with every scheduler), set-cpus=MEANS (how others are kept \
 from them: affinity, which binds the command; partition of cpusets; offline), governor=A+B, numa-balancing=on+off (each with all of the above), \
-set=PATH=VALUE (a file of the kernel to write before every trial), replace (end a sched_ext scheduler that is at work for each trial, and start it again), \
+set=PATH=VALUE (a file of the kernel to write before every trial; behind a scheduler's @ before those of its column), replace (end a sched_ext scheduler that is at work for each trial, and start it again), \
 warm-up-rounds=COUNT (that do not count; 1), dry-run (only say what would be changed)";
 
 impl FromStr for Settings {
@@ -73,7 +73,7 @@ impl FromStr for Settings {
                         settings.numa_balancing.push(word(key, switch, &[("on", true), ("off", false)])?);
                     }
                 }
-                ("set", Some(text)) => settings.files.push(file(text)?),
+                ("set", Some(text)) => settings.files.push(kernel_file(text)?),
                 ("replace", None) => settings.replace = true,
                 ("dry-run", None) => settings.dry_run = true,
                 ("warm-up-rounds", Some(count)) => settings.warm_up_rounds = number(key, count, 0, u32::MAX)?,
@@ -81,17 +81,6 @@ impl FromStr for Settings {
             }
         }
         Ok(settings)
-    }
-}
-
-/// A file of the kernel, and what is written there.
-fn file(text: &str) -> Result<(String, String), String> {
-    let (path, value) = text.split_once('=').ok_or_else(|| format!("set={text}: `{text}` is not PATH=VALUE"))?;
-    let kernels = path.starts_with("/sys/") || path.starts_with("/proc/sys/");
-    if kernels && !path.contains("..") {
-        Ok((path.to_owned(), value.to_owned()))
-    } else {
-        Err(format!("set={text}: {path} is no setting of the kernel: those are below /sys and /proc/sys"))
     }
 }
 

@@ -26,6 +26,7 @@ use super::libraries;
 use super::qemu::Execution;
 use super::settings::{NUMA_BALANCING, settings_of};
 use crate::beside::{by_process, name_threads};
+use crate::circumstances;
 use crate::files::{find_program, read_bytes};
 use crate::place::{OperationUse, Request, Sequence};
 
@@ -151,13 +152,14 @@ fn scx_plan(files: &mut Initramfs, program: &str, arguments: &[String], observe:
     Ok(ScxPlan { program: place.display().to_string(), arguments, enable_ns: ENABLE_NS, observe })
 }
 
-/// The settings of a run: the scheduler's, and no NUMA balancing for a workload that says nothing about memory. Its threads would fault
-/// on the few pages that any program has, and be moved for that.
+/// The settings of a run: the scheduler's, those of its column, and no NUMA balancing for a workload that says nothing about memory. Its
+/// threads would fault on the few pages that any program has, and be moved for that.
 fn settings_for(machine: &Machine, request: &Request<'_>, abilities: &Abilities) -> Result<Vec<Setting>, VmError> {
     let mut settings = settings_of(request.scheduler, abilities)?;
     if numa_balancing_means_nothing(machine, request) {
         settings.push(Setting { path: NUMA_BALANCING.into(), value: "0".into(), required: false });
     }
+    settings.extend(circumstances::files_of(request.scheduler.circumstances()));
     Ok(settings)
 }
 
