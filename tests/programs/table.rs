@@ -518,7 +518,7 @@ fn kind(step: &Step) -> &'static str {
         Step::SetAffinity(_) => "affinity",
         Step::MigrateDisable => "migrate disable",
         Step::MigrateEnable => "migrate enable",
-        Step::Kernel(_) => "kernel",
+        Step::Kernel(_) | Step::LockShared(_) => "kernel",
         Step::SetNice(_) => "nice",
         Step::SetPolicy(_) => "policy",
         Step::SetSlice { .. } => "slice",

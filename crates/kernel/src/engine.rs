@@ -502,6 +502,12 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         if self.core.tasks[prev.index()].migration_disabled > 0 {
             self.pin(cpu, prev);
         }
+        if let Some(lock) = self.core.tasks[prev.index()].kernel.spins_on {
+            self.interrupt_spin(prev, lock, Leave::Displaced);
+        }
+        if self.core.tasks[prev.index()].kernel.locks > 0 {
+            self.owner_left(cpu, prev);
+        }
         let now_ns = self.core.now_ns;
         if M::MODELLED {
             self.settle_siblings(cpu);

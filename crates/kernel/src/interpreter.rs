@@ -123,6 +123,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             }
             Step::Timer { timer, period_ns, mode } => self.timer_step(id, timer.index(), *period_ns, *mode),
             Step::Lock(lock) => self.lock_step(cpu, id, *lock),
+            Step::LockShared(lock) => self.sleeping_lock_step(cpu, id, *lock, true),
             Step::Unlock(lock) => self.unlock_step(cpu, id, *lock),
             Step::Wait { condition, lock } => self.wait_step(cpu, id, *condition, *lock, false),
             Step::SignalAndWait { condition, lock } => self.wait_step(cpu, id, *condition, *lock, true),

@@ -10,7 +10,7 @@
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
-use warmcore_workload::KernelStep;
+use warmcore_workload::{KernelStep, LockId};
 
 use crate::core::{Core, NeedResched, Preempt};
 use crate::engine::{Engine, Leave};
@@ -25,6 +25,9 @@ use crate::timers::ClassPath;
 pub(crate) struct KernelMode {
     pub within: bool,
     pub preempt_count: u32,
+    /// How many mutexes and semaphores of the kernel it has alone, and the one for which it spins.
+    pub locks: u16,
+    pub spins_on: Option<LockId>,
     /// What the scheduler's timer is to be called with at the return to user mode, and which class's.
     pub work: Option<(u64, ClassPath)>,
 }
@@ -58,10 +61,10 @@ impl Core<'_> {
     #[cold]
     fn may_preempt_kernel(&self, cpu: CpuId) -> bool {
         let state = &self.cpus[cpu.index()];
-        let preemptible = matches!(self.parameters.preempt, Preempt::Full | Preempt::Lazy);
-        preemptible
-            && state.need_resched == NeedResched::Full
-            && self.tasks[state.curr.index()].kernel.preempt_count == 0
+        let kernel = &self.tasks[state.curr.index()].kernel;
+        // Who spins for a lock looks for the request itself.
+        let preemptible = matches!(self.parameters.preempt, Preempt::Full | Preempt::Lazy) || kernel.spins_on.is_some();
+        preemptible && state.need_resched == NeedResched::Full && kernel.preempt_count == 0
     }
 
     /// A tick that finds a lazy request makes it full (`sched_tick`). In user mode that request acts after the tick anyway.

@@ -53,6 +53,13 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             return false;
         }
         state.owner = Some(id);
+        self.fetch_lock(cpu, id, lock);
+        true
+    }
+
+    /// A task that has got a lock pays for the lines that come with it.
+    pub(crate) fn fetch_lock(&mut self, cpu: CpuId, id: TaskId, lock: LockId) {
+        let state = &mut self.objects.locks[lock.index()];
         let data_lines = state.data_lines;
         if let Some(last) = state.last_cpu.replace(cpu) {
             let cost = self.memory.handoff_ns(last, cpu) + self.memory.lines_ns(last, cpu, data_lines);
@@ -64,10 +71,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.core.charge(cpu, wait_ns, OverheadKind::Syscall);
             self.memory.waited_for_line(id, wait_ns);
         }
-        true
     }
 
     pub(crate) fn lock_step(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> Done {
+        if self.objects.locks[lock.index()].kernel.is_some() {
+            return self.sleeping_lock_step(cpu, id, lock, false);
+        }
         if self.objects.locks[lock.index()].owner == Some(id) {
             let name = &self.workload.locks[lock.index()];
             self.program_error(id, format!("locks `{name}`, which it holds already"));
@@ -149,6 +158,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// free after all.
     pub(crate) fn stop_looking(&mut self, cpu: CpuId, id: TaskId, lock: LockId) {
         let state = &mut self.objects.locks[lock.index()];
+        if state.kernel.is_some() {
+            return self.stop_spinning_on_readers(cpu, id, lock);
+        }
         let sleep_ns = state.sleep_ns;
         if sleep_ns == 0 {
             self.core.tasks[id.index()].activity = Activity::Advance;
@@ -166,6 +178,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     pub(crate) fn unlock_step(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> Done {
+        if self.objects.locks[lock.index()].kernel.is_some() {
+            return self.sleeping_unlock_step(cpu, id, lock);
+        }
         if self.stage(id) == Stage::Begin {
             if !self.give_up_lock(cpu, id, lock) {
                 return Done::Next;

@@ -43,6 +43,7 @@ mod scheduler;
 mod score_samples;
 mod setup;
 mod shared_cores;
+mod sleeping_lock;
 mod switching;
 mod sync;
 mod task;

@@ -42,7 +42,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.this_cpu = caller;
     }
 
-    fn switch(&mut self, cpu: CpuId, leave: Leave) {
+    fn switch(&mut self, cpu: CpuId, mut leave: Leave) {
         self.settle(cpu);
         self.core.cpus[cpu.index()].need_resched = NeedResched::No;
         self.core.queue.clear(Slot::Resched, cpu);
@@ -54,6 +54,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         } else {
             if self.core.tasks[prev.index()].migration_disabled > 0 {
                 self.pin(cpu, prev);
+            }
+            if let Some(lock) = self.core.tasks[prev.index()].kernel.spins_on {
+                leave = self.interrupt_spin(prev, lock, leave);
             }
             match leave {
                 Leave::Preempted => {}
@@ -111,6 +114,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.leave_idle(cpu);
         } else {
             let queued = self.core.tasks[prev.index()].state == State::Running;
+            if self.core.tasks[prev.index()].kernel.locks > 0 {
+                self.owner_left(cpu, prev);
+            }
             if M::MODELLED {
                 self.settle_siblings(cpu);
                 self.read_counters(cpu);

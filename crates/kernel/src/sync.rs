@@ -8,6 +8,8 @@ use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 use warmcore_workload::{ProgramId, SemaphoreId, TimerId, Workload};
 
+use crate::sleeping_lock::SleepingLock;
+
 /// A mutex. Woken waiters compete for it again, as with futexes: whoever comes first takes it.
 #[derive(Default)]
 pub(crate) struct Lock {
@@ -25,6 +27,8 @@ pub(crate) struct Lock {
     pub sleep_ns: u64,
     /// Lines of data that follow the lock.
     pub data_lines: u32,
+    /// If it is one of the kernel's, what there is to that.
+    pub kernel: Option<Box<SleepingLock>>,
 }
 
 #[derive(Default)]
@@ -212,6 +216,7 @@ impl Objects {
             (lock.spin_ns, lock.poll_ns) = (latch.spin_ns, latch.poll_ns);
             (lock.wakes_all, lock.data_lines) = (latch.wakes_all || latch.sleep_ns > 0, latch.lines);
             lock.sleep_ns = latch.sleep_ns;
+            lock.kernel = latch.kind.is_of_kernel().then(|| Box::new(SleepingLock::new(latch.kind)));
         }
         Self {
             locks,

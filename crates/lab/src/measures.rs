@@ -366,6 +366,7 @@ fn blocks(step: &Step) -> bool {
         | Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. }
         | Step::Timer { .. }
         | Step::Lock(_)
+        | Step::LockShared(_)
         | Step::Wait { .. }
         | Step::SignalAndWait { .. }
         | Step::Barrier(_)

@@ -20,6 +20,9 @@ pub enum NativeError {
     /// A program, not a workload of tasks.
     #[error("`{0}` is a program: start it as one")]
     Command(String),
+    /// What only the kernel can take.
+    #[error("{0}")]
+    LockOfKernel(String),
     /// A task may run on none of this host's CPUs.
     #[error("task \"{task}\" may not run on any CPU of this host: {reason}")]
     NoCpus {

@@ -317,7 +317,8 @@ impl<'a> Thread<'a> {
                 }
             }
             Step::Timer { timer, period_ns, mode } => self.timer(*timer, *period_ns, *mode)?,
-            Step::Lock(lock) => objects.locks[lock.index()].lock(stop)?,
+            // Locks with readers are the kernel's, which `run` refuses.
+            Step::Lock(lock) | Step::LockShared(lock) => objects.locks[lock.index()].lock(stop)?,
             Step::Unlock(lock) => objects.locks[lock.index()].unlock(),
             Step::Wait { condition, lock } => self.wait(condition.index(), lock.index(), false)?,
             Step::SignalAndWait { condition, lock } => self.wait(condition.index(), lock.index(), true)?,

@@ -416,6 +416,19 @@ fn workloads_that_cannot_be_run_are_refused() {
 }
 
 #[test]
+fn a_lock_of_the_kernel_is_refused_by_name() {
+    let mut workload = empty();
+    let kind = warmcore_workload::LatchKind::Rwsem;
+    let lock = workload.add_latch("mmap_lock", warmcore_workload::Latch { kind, ..Default::default() });
+    let [enter, exit] = [warmcore_workload::KernelStep::Enter, warmcore_workload::KernelStep::Exit].map(Step::Kernel);
+    let steps = [enter, Step::LockShared(lock), Step::Unlock(lock), exit];
+    add(&mut workload, "calls", 1, steps.into_iter().fold(ProgramBuilder::new(), ProgramBuilder::step));
+    let error = run(&workload, &quick()).unwrap_err();
+    assert!(matches!(error, NativeError::LockOfKernel(_)), "{error}");
+    assert!(error.to_string().contains("\"mmap_lock\" is one of the kernel's (rwsem)"), "{error}");
+}
+
+#[test]
 fn a_task_joins_its_group_where_it_is_said_how() {
     let path = std::env::temp_dir().join(format!("warmcore-group-{}", std::process::id()));
     std::fs::write(&path, "").unwrap();

@@ -237,7 +237,7 @@ fn partners(workload: &Workload, threads: &[usize]) -> BTreeMap<(usize, usize), 
         let steps = &workload.programs[workload.tasks[*thread].program.index()].steps;
         let object = |step: &Step| match step {
             Step::Send { channel, .. } | Step::Receive { channel, .. } => Some((0, channel.0)),
-            Step::Lock(lock) => Some((1, lock.0)),
+            Step::Lock(lock) | Step::LockShared(lock) => Some((1, lock.0)),
             Step::Signal(condition) | Step::Broadcast(condition) => Some((2, condition.0)),
             Step::Wait { condition, .. } | Step::SignalAndWait { condition, .. } => Some((2, condition.0)),
             Step::SemPost(semaphore)

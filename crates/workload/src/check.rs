@@ -80,6 +80,38 @@ pub enum CheckProblem {
         /// The lock.
         lock: String,
     },
+    /// Reading what only one task may have.
+    #[error("lock \"{lock}\" has no mode \"read\"; give it the kind \"rwsem\" under \"latches\"")]
+    NotShared {
+        /// The lock.
+        lock: String,
+    },
+    /// A lock of the kernel in user mode.
+    #[error("lock \"{lock}\" is the kernel's, which a task takes in the kernel only; put a \"kernel_enter\" before it")]
+    LockedOutsideKernel {
+        /// The lock.
+        lock: String,
+    },
+    /// A lock that may sleep where the task may not.
+    #[error(
+        "taking lock \"{lock}\" may sleep, which a task with preemption disabled must not; put a \"preempt_enable\" before it"
+    )]
+    LockedWhileAtomic {
+        /// The lock.
+        lock: String,
+    },
+    /// A lock of the kernel that is kept in user mode.
+    #[error("lock \"{lock}\" is the kernel's and still held at the return to user mode; put an unlock before it")]
+    LeavesKernelWithLock {
+        /// The lock.
+        lock: String,
+    },
+    /// A condition with a lock of the kernel.
+    #[error("lock \"{lock}\" is the kernel's, and conditions are for mutexes of user space; name one of those")]
+    WaitsWithLockOfKernel {
+        /// The lock.
+        lock: String,
+    },
     /// A barrier that cannot open.
     #[error("barrier \"{barrier}\" waits for {participants} tasks, but only {tasks} use it; name as many as there are")]
     BarrierNeverOpens {

@@ -99,7 +99,7 @@ impl Workload {
     /// What a step uses that other processes can use too; all processes where it ends the whole workload.
     fn objects(&self, step: &Step) -> Vec<Object> {
         match step {
-            Step::Lock(lock) | Step::Unlock(lock) => vec![("lock", lock.0)],
+            Step::Lock(lock) | Step::LockShared(lock) | Step::Unlock(lock) => vec![("lock", lock.0)],
             Step::Wait { condition, lock } | Step::SignalAndWait { condition, lock } => {
                 vec![("condition", condition.0), ("lock", lock.0)]
             }

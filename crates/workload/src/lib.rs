@@ -23,6 +23,7 @@ mod duration;
 mod error;
 pub mod generate;
 mod groups;
+mod latch;
 mod launch;
 pub mod library;
 mod nearest;

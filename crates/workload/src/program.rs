@@ -5,6 +5,7 @@
 //! of a wakeup belongs to the machine. The same program is run by the simulated kernel and by real threads.
 
 pub use crate::affinity::Affinity;
+pub use crate::latch::{Latch, LatchKind};
 use crate::{CpuMax, Distribution, Policy};
 
 macro_rules! object_id {
@@ -104,9 +105,11 @@ pub enum Step {
         /// What the next expiry is counted from after an overrun.
         mode: TimerMode,
     },
-    /// Acquire a mutex, blocking.
+    /// Acquire a mutex, blocking; of a reader-writer semaphore, for writing.
     Lock(LockId),
-    /// Release a mutex.
+    /// Acquire a reader-writer semaphore for reading, blocking.
+    LockShared(LockId),
+    /// Release a mutex or semaphore.
     Unlock(LockId),
     /// Release the lock, wait for the condition, acquire the lock again.
     Wait {
@@ -343,25 +346,6 @@ pub struct Barrier {
     pub wait: BarrierWait,
 }
 
-/// A mutex as database servers have them: who finds it taken waits actively for a while, then blocks. It guards data, which
-/// follows it from owner to owner. Those who wait actively look at it now and then, which takes its line from the owner.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Latch {
-    /// The mutex.
-    pub lock: LockId,
-    /// Longest active wait in nanoseconds; 0 blocks at once.
-    pub spin_ns: u64,
-    /// Mean time in nanoseconds between two looks of one who waits actively; 0 looks all the time.
-    pub poll_ns: u64,
-    /// Whether a release wakes all who sleep, as condition variables under a broadcast do, or one.
-    pub wakes_all: bool,
-    /// Who has waited actively for so long sleeps for this time in nanoseconds, whether or not the mutex is released, and begins again, as
-    /// with PostgreSQL's spinlocks, whose release wakes nobody; 0 blocks until a release.
-    pub sleep_ns: u64,
-    /// Cache lines of the data that each owner writes.
-    pub lines: u32,
-}
-
 /// A counting semaphore.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Semaphore {
@@ -485,6 +469,7 @@ impl Program {
                     | Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. }
                     | Step::Timer { .. }
                     | Step::Lock(_)
+                    | Step::LockShared(_)
                     | Step::Unlock(_)
                     | Step::Yield
                     | Step::SetAffinity(_)
@@ -567,7 +552,7 @@ pub struct Workload {
     pub aggregation: crate::Aggregation,
     /// Names of mutexes.
     pub locks: Vec<String>,
-    /// Those that are latches, each at most once.
+    /// Those that have rules of their own, each at most once.
     pub latches: Vec<Latch>,
     /// Names of condition variables.
     pub conditions: Vec<String>,

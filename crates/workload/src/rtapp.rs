@@ -44,7 +44,7 @@
 //! | `profiles` | list of memory profiles: `name`, `cpi0`, `mlp`, `classes`, …; the fields of [`warmcore_memory::Profile`] |
 //! | `aggregate` | whom cache-aware schedulers keep together: `{ "groups", "processes", "taskgroups", "data" }`, below |
 //! | `barriers` | list of `{ "name", "participants", "wait" }`; waits: `"block"`, `"poll"`, `"spin"`, `{ "spin_then_block_ns" }` |
-//! | `latches` | list of `{ "name", "spin_ns", "poll_ns", "wakes", "sleep_ns", "lines" }`: locks that spin so long before they block, how far apart their looks are, whether a release wakes `one` sleeper or `all`, and the lines of data each owner writes |
+//! | `latches` | list of `{ "name", "kind", "spin_ns", "poll_ns", "wakes", "sleep_ns", "lines" }`: locks of the kernel, of the kind `mutex` or `rwsem`, and locks that spin so long before they block, how far apart their looks are, whether a release wakes `one` sleeper or `all`, and the lines of data each owner writes |
 //! | `semaphores` | list of `{ "name", "initial" }` |
 //! | `channels` | list of `{ "name", "kind", "capacity_bytes" }`; `kind` is `"pipe"` (default) or `"socket"` |
 //! | `locks`, `conditions`, `lists`, `timers`, `recorders`, `phases` | lists of names |

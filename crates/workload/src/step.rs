@@ -10,7 +10,7 @@ impl Step {
             Step::RunTime { .. } => "runtime",
             Step::Sleep { .. } => "sleep",
             Step::Timer { .. } => "timer",
-            Step::Lock(_) => "lock",
+            Step::Lock(_) | Step::LockShared(_) => "lock",
             Step::Unlock(_) => "unlock",
             Step::Wait { .. } => "wait",
             Step::Signal(_) => "signal",
@@ -68,6 +68,7 @@ impl Step {
                 *ns > 0
             }
             Step::Lock(_)
+            | Step::LockShared(_)
             | Step::Unlock(_)
             | Step::Signal(_)
             | Step::Broadcast(_)

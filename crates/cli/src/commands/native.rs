@@ -95,6 +95,8 @@ fn is_emulated() -> bool {
 fn failure(error: NativeError) -> Failure {
     match &error {
         NativeError::Check(_) | NativeError::Command(_) => Failure::usage("warmcore::workload", error),
+        NativeError::LockOfKernel(_) => Failure::unable("warmcore::native", error)
+            .help("simulate the workload (warmcore sim), or make the lock a latch"),
         NativeError::NoCpus { .. } => Failure::unable("warmcore::native", error)
             .help("this computer does not have the CPUs that the workload asks for; change its affinities"),
         NativeError::Policy { .. } => Failure::unable("warmcore::native", error)

@@ -217,6 +217,9 @@ fn check(request: &Request<'_>) -> Result<(), PlaceError> {
     if request.options.scores_every_ns.is_some() {
         return unfit("a real kernel does not tell what it ranks tasks by".into(), "record without: --trace full");
     }
+    if let Some(reason) = request.workload.refused_by_threads() {
+        return unfit(reason, "run it with --on sim, or make it a latch");
+    }
     if !request.actions.is_empty() {
         return unfit("nothing is done from outside of trials here".into(), "run it with --on vm");
     }

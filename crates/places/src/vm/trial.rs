@@ -191,6 +191,9 @@ fn group_plan(group: &Group) -> Option<GroupPlan> {
 fn launches(machine: &Machine, layout: &Layout, request: &Request<'_>) -> Result<Vec<LaunchPlan>, VmError> {
     let workload = request.workload;
     let refuse = |reason: String| VmError::Workload { workload: workload.name.clone(), reason };
+    if let Some(reason) = workload.refused_by_threads() {
+        return Err(refuse(reason));
+    }
     let setup = Setup::new(machine, workload, request.seed).map_err(|error| refuse(error.to_string()))?;
     let translate = |affinity: &Affinity| match affinity {
         Affinity::All => Affinity::All,

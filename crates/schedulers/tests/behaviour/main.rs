@@ -9,6 +9,7 @@ mod background;
 mod determinism;
 mod frequencies;
 mod groups;
+mod kernel_locks;
 mod launch;
 mod migration;
 mod numa;

@@ -2,7 +2,10 @@
 
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
-use warmcore_workload::{Affinity, BarrierWait, ChannelKind, CpuMax, Policy, Program, ProgramBuilder, Step, Workload};
+use warmcore_workload::{
+    Affinity, BarrierWait, ChannelKind, CpuMax, KernelStep, Latch, LatchKind, Policy, Program, ProgramBuilder, Step,
+    Workload,
+};
 
 use super::*;
 
@@ -105,7 +108,38 @@ impl Dice {
         for index in 0..scene.workload.groups.len() {
             self.limit(&mut scene.workload, index);
         }
+        if self.one_in(2) {
+            self.add_calls(&mut scene, cpus);
+        }
         scene
+    }
+
+    /// Tasks that meet at a mutex and a reader-writer semaphore in the kernel.
+    fn add_calls(&mut self, scene: &mut Scene, cpus: u32) {
+        let [mutex, semaphore] = [LatchKind::Mutex, LatchKind::Rwsem]
+            .map(|kind| scene.workload.add_latch(kind.name(), Latch { kind, ..Latch::default() }));
+        for n in 0..1 + self.below(3) {
+            let mut call = vec![Step::Kernel(KernelStep::Enter)];
+            for _ in 0..1 + self.below(3) {
+                let (takes, lock) = match self.below(5) {
+                    0..=1 => (Step::Lock(mutex), mutex),
+                    2..=3 => (Step::LockShared(semaphore), semaphore),
+                    _ => (Step::Lock(semaphore), semaphore),
+                };
+                call.extend([takes, run_for(self.duration())]);
+                if self.one_in(4) {
+                    call.push(sleep(self.duration()));
+                }
+                call.push(Step::Unlock(lock));
+            }
+            call.extend([Step::Kernel(KernelStep::Exit), run_for(self.duration())]);
+            let count = 1 + self.below(6);
+            let program =
+                ProgramBuilder::new().repeat(Some(count), |body| call.into_iter().fold(body, ProgramBuilder::step));
+            let task = scene.task(&format!("calls {n}"), program);
+            task.instances = 1 + self.below(4) as u32;
+            task.affinity = self.affinity(cpus);
+        }
     }
 
     /// A quota for a group in two, if it has tasks.

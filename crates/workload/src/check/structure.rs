@@ -224,7 +224,9 @@ fn check_step(workload: &Workload, step: &Step) -> Result<(), CheckProblem> {
     duration(step.longest_duration_ns())?;
     match step {
         Step::Timer { timer, .. } => in_range("timer", timer.index(), workload.timers.len()),
-        Step::Lock(lock) | Step::Unlock(lock) => in_range("lock", lock.index(), workload.locks.len()),
+        Step::Lock(lock) | Step::LockShared(lock) | Step::Unlock(lock) => {
+            in_range("lock", lock.index(), workload.locks.len())
+        }
         Step::Wait { condition, lock } | Step::SignalAndWait { condition, lock } => {
             in_range("condition", condition.index(), workload.conditions.len())?;
             in_range("lock", lock.index(), workload.locks.len())

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, Distribution, Drawn, KernelStep, LockId,
-    ProcessId, ProgramBuilder, RecorderId, SemaphoreId, Task,
+    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, Distribution, Drawn, KernelStep, Latch,
+    LatchKind, LockId, ProcessId, ProgramBuilder, RecorderId, SemaphoreId, Task,
 };
 
 const RUN: Step = Step::Run { work_ns: 1_000 };
@@ -161,6 +161,39 @@ fn locking_twice_is_refused_also_around_a_loop() {
     assert_eq!(problem(&with_program(forgotten)), CheckProblem::AlreadyHeld { lock });
     let once = ProgramBuilder::new().repeat(Some(1), |body| body.step(Step::Lock(LockId(0))).step(RUN)).finish();
     assert_eq!(with_program(once).check(), Ok(()));
+}
+
+#[test]
+fn locks_of_the_kernel_are_taken_and_given_back_there_where_the_task_may_sleep() {
+    use KernelStep::{Enter, Exit, PreemptDisable, PreemptEnable};
+    let checked = |kind, steps: &[Step]| {
+        let mut workload = with_steps(steps);
+        workload.latches.push(Latch { kind, ..Latch::default() });
+        workload.check().map_err(|error| error.problem)
+    };
+    let lock = "mutex".to_owned();
+    let [takes, reads, gives] = [Step::Lock(LockId(0)), Step::LockShared(LockId(0)), Step::Unlock(LockId(0))];
+    let [enter, exit, off, on] = [Enter, Exit, PreemptDisable, PreemptEnable].map(Step::Kernel);
+    let within = |takes: &Step| [enter.clone(), takes.clone(), RUN, gives.clone(), exit.clone()];
+    for kind in [LatchKind::Mutex, LatchKind::Rwsem] {
+        assert_eq!(checked(kind, &within(&takes)), Ok(()));
+        let refused = |steps: &[Step]| checked(kind, steps).unwrap_err();
+        let outside = CheckProblem::LockedOutsideKernel { lock: lock.clone() };
+        assert_eq!(refused(&[takes.clone(), gives.clone()]), outside);
+        let kept = [enter.clone(), takes.clone(), exit.clone(), gives.clone()];
+        assert_eq!(refused(&kept), CheckProblem::LeavesKernelWithLock { lock: lock.clone() });
+        let atomic = [enter.clone(), off.clone(), takes.clone(), gives.clone(), on.clone(), exit.clone()];
+        assert_eq!(refused(&atomic), CheckProblem::LockedWhileAtomic { lock: lock.clone() });
+        let wait = Step::Wait { condition: ConditionId(0), lock: LockId(0) };
+        let waits = [enter.clone(), takes.clone(), wait, gives.clone(), exit.clone()];
+        assert_eq!(refused(&waits), CheckProblem::WaitsWithLockOfKernel { lock: lock.clone() });
+    }
+    assert_eq!(checked(LatchKind::Rwsem, &within(&reads)), Ok(()));
+    let again = [enter.clone(), reads.clone(), reads.clone(), gives.clone(), exit.clone()];
+    assert_eq!(checked(LatchKind::Rwsem, &again), Err(CheckProblem::AlreadyHeld { lock: lock.clone() }));
+    for kind in [LatchKind::Mutex, LatchKind::Latch] {
+        assert_eq!(checked(kind, &within(&reads)), Err(CheckProblem::NotShared { lock: lock.clone() }));
+    }
 }
 
 #[test]

@@ -92,6 +92,7 @@ impl Offsets {
                 Step::Timer { timer: TimerId(timer.0 + self.timers), period_ns, mode }
             }
             Step::Lock(id) => Step::Lock(lock(id)),
+            Step::LockShared(id) => Step::LockShared(lock(id)),
             Step::Unlock(id) => Step::Unlock(lock(id)),
             Step::Wait { condition: id, lock: with } => Step::Wait { condition: condition(id), lock: lock(with) },
             Step::SignalAndWait { condition: id, lock: with } => {

@@ -12,8 +12,8 @@ use crate::build::add_warning;
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
 use crate::{
-    AggregateTarget, BarrierId, BarrierWait, ChannelKind, CpuMax, Group, GroupId, LockId, ProcessId, Program,
-    ProgramBuilder, ProgramId, ResultStyle, Task, Workload,
+    AggregateTarget, BarrierId, BarrierWait, ChannelKind, CpuMax, Group, GroupId, LatchKind, LockId, ProcessId,
+    Program, ProgramBuilder, ProgramId, ResultStyle, Task, Workload,
 };
 
 const KEYS: [&str; 24] = [
@@ -91,11 +91,18 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
     ] {
         *table = names(node, key)?;
     }
-    for entry in objects(node, "latches", &["name", "spin_ns", "poll_ns", "wakes", "sleep_ns", "lines"])? {
+    for entry in objects(node, "latches", &["name", "kind", "spin_ns", "poll_ns", "wakes", "sleep_ns", "lines"])? {
         let lock = entry.require("name", "name one of the \"locks\"")?;
         let name = lock.text("the name of a lock")?;
         let position = workload.locks.iter().position(|known| known == name);
         let position = position.ok_or_else(|| lock.other("is not among the \"locks\"".to_owned()))?;
+        let kind = entry.get("kind").map_or(Ok(LatchKind::Latch), |node| node.word("a kind", &LatchKind::NAMES))?;
+        let of_latches = ["spin_ns", "poll_ns", "wakes", "sleep_ns"].into_iter().find_map(|key| entry.get(key));
+        if let (true, Some(node)) = (kind.is_of_kernel(), of_latches) {
+            return Err(
+                node.other(format!("is for latches; how tasks wait for a {} is the kernel's choice", kind.name()))
+            );
+        }
         let spin_ns = entry.get("spin_ns").map_or(Ok(0), |node| node.nanoseconds())?;
         let poll_ns = entry.get("poll_ns").map_or(Ok(0), |node| node.nanoseconds())?;
         let sleepers = [("one", false), ("all", true)];
@@ -106,7 +113,7 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
         }
         let lines = entry.get("lines").map_or(Ok(0), |node| node.u32("a number of lines"))?;
         let lock = LockId(position as u32);
-        workload.latches.push(crate::Latch { lock, spin_ns, poll_ns, wakes_all, sleep_ns, lines });
+        workload.latches.push(crate::Latch { lock, kind, spin_ns, poll_ns, wakes_all, sleep_ns, lines });
     }
     if node.get("applications").is_some() {
         workload.applications = names(node, "applications")?;

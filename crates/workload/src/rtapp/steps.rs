@@ -60,6 +60,9 @@ const VERBS: [&str; 46] = [
     "stop",
 ];
 
+/// Whether a lock is taken for reading.
+const LOCK_MODES: [(&str, bool); 2] = [("read", true), ("write", false)];
+
 const MODES: [(&str, TimerMode); 2] = [("relative", TimerMode::Relative), ("absolute", TimerMode::Absolute)];
 
 /// Appends the steps of a list.
@@ -106,6 +109,7 @@ fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
     let others: &[&str] = match *verb {
         "sleep_ns" if matches!(value.value, Json::Object(_)) => &["clock"],
         "sem_wait" => &["clock"],
+        "lock" => &["mode"],
         "timer" => &["period_ns", "mode"],
         "wait" | "sync" => &["mutex"],
         "submit" => &["program"],
@@ -159,7 +163,11 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
             period_ns: node.require("period_ns", "state the period")?.nanoseconds()?,
             mode: node.get("mode").map_or(Ok(TimerMode::Relative), |node| node.word("relative or absolute", &MODES))?,
         },
-        "lock" => Step::Lock(names.lock(value.text("the name of a mutex")?)),
+        "lock" => {
+            let lock = names.lock(value.text("the name of a mutex")?);
+            let reads = node.get("mode").map_or(Ok(false), |node| node.word("read or write", &LOCK_MODES))?;
+            if reads { Step::LockShared(lock) } else { Step::Lock(lock) }
+        }
         "unlock" => Step::Unlock(names.lock(value.text("the name of a mutex")?)),
         "wait" | "sync" => {
             let condition = names.condition(value.text("the name of a condition")?);
@@ -410,6 +418,7 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
             object([("timer", timer), ("period_ns", (*period_ns).into()), ("mode", mode.into())])
         }
         Step::Lock(lock) => object([("lock", name(&workload.locks, lock.index()))]),
+        Step::LockShared(lock) => object([("lock", name(&workload.locks, lock.index())), ("mode", "read".into())]),
         Step::Unlock(lock) => object([("unlock", name(&workload.locks, lock.index()))]),
         Step::Wait { condition, lock } | Step::SignalAndWait { condition, lock } => {
             let condition = name(&workload.conditions, condition.index());

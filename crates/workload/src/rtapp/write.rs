@@ -336,8 +336,12 @@ fn tables(workload: &Workload) -> Entries {
     });
     add("barriers", barriers.collect());
     let latches = workload.latches.iter().map(|latch| {
+        let name = text(&workload.locks[latch.lock.index()]);
+        if latch.kind.is_of_kernel() {
+            return object([("name", name), ("kind", latch.kind.name().into()), ("lines", latch.lines.into())]);
+        }
         let entry: [(&str, Json); 5] = [
-            ("name", text(&workload.locks[latch.lock.index()])),
+            ("name", name),
             ("spin_ns", latch.spin_ns.into()),
             ("poll_ns", latch.poll_ns.into()),
             ("wakes", if latch.wakes_all { "all" } else { "one" }.into()),

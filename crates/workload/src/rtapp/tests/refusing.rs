@@ -110,6 +110,13 @@ fn a_latch_that_sleeps_for_a_time_spins_before() {
     };
     assert_says(&latch(r#", "sleep_ns": 1000"#), &["warmcore.latches[0]", "needs \"spin_ns\""]);
     assert_says(&latch(r#", "spin_ns": 5, "sleep_ns": -1"#), &["warmcore.latches[0].sleep_ns", "out of range"]);
+    assert_says(&latch(r#", "kind": "mutx""#), &["warmcore.latches[0].kind", "\"mutex\"?"]);
+    for kind in ["mutex", "rwsem"] {
+        for key in [r#""spin_ns": 5"#, r#""poll_ns": 5"#, r#""wakes": "one""#, r#""sleep_ns": 5"#] {
+            let said = latch(&format!(r#", "kind": "{kind}", {key}"#));
+            assert_says(&said, &["warmcore.latches[0].", kind, "the kernel's choice"]);
+        }
+    }
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use super::*;
 use crate::{
     Affinity, Aggregate, Aggregation, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId,
-    DataGroup, DataGroupId, Distribution, Drawn, Group, GroupId, KernelStep, Latch, ListId, LockId, Policy, Process,
-    ProcessId, Program, ProgramBuilder, ProgramId, RecorderId, Reservation, ResultStyle, Semaphore, SemaphoreId, Task,
-    TaskTemplateId, TimerId, TimerMode, Warning,
+    DataGroup, DataGroupId, Distribution, Drawn, Group, GroupId, KernelStep, Latch, LatchKind, ListId, LockId, Policy,
+    Process, ProcessId, Program, ProgramBuilder, ProgramId, RecorderId, Reservation, ResultStyle, Semaphore,
+    SemaphoreId, Task, TaskTemplateId, TimerId, TimerMode, Warning,
 };
 use proptest::prelude::*;
 use warmcore_topology::CpuSet;
@@ -157,10 +157,12 @@ fn build(mut builder: ProgramBuilder, pieces: &[Piece], depth: usize) -> Program
                 let builder = [Enter, MightSleep, PreemptDisable]
                     .into_iter()
                     .fold(builder, |builder, step| builder.step(Step::Kernel(step)))
-                    .step(Step::Run { work_ns: *work_ns });
-                [PreemptEnable, CondResched, Exit]
-                    .into_iter()
-                    .fold(builder, |builder, step| builder.step(Step::Kernel(step)))
+                    .step(Step::Run { work_ns: *work_ns })
+                    .step(Step::Kernel(PreemptEnable));
+                let [mutex, semaphore] = [LockId(2), LockId(3)];
+                let takes = [Step::Lock(mutex), Step::LockShared(semaphore)];
+                let builder = append(append(builder, &takes), &[semaphore, mutex].map(Step::Unlock));
+                [CondResched, Exit].into_iter().fold(builder, |builder, step| builder.step(Step::Kernel(step)))
             }
             Piece::Locked(lock, condition, steps) => {
                 let (lock, condition) = (LockId(*lock), ConditionId(*condition));
@@ -301,15 +303,20 @@ fn workload() -> impl Strategy<Value = Workload> {
             data_groups: named("data", |name| DataGroup { name, bytes: 5 }),
             profiles: vec![own_profile()],
             aggregation: aggregation(warned),
-            locks: named("lock", |name| name),
-            latches: vec![Latch {
-                lock: LockId(0),
-                spin_ns: 20_000,
-                poll_ns: 700,
-                wakes_all: true,
-                sleep_ns: 900,
-                lines: 7,
-            }],
+            locks: ["lock 0", "lock 1", "mutex", "semaphore"].map(String::from).to_vec(),
+            latches: vec![
+                Latch { lock: LockId(2), kind: LatchKind::Mutex, lines: 2, ..Latch::default() },
+                Latch {
+                    lock: LockId(0),
+                    kind: LatchKind::Latch,
+                    spin_ns: 20_000,
+                    poll_ns: 700,
+                    wakes_all: true,
+                    sleep_ns: 900,
+                    lines: 7,
+                },
+                Latch { lock: LockId(3), kind: LatchKind::Rwsem, ..Latch::default() },
+            ],
             conditions: named("condition", |name| name),
             barriers: named("barrier", |name| Barrier {
                 name,
