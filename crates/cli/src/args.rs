@@ -27,7 +27,10 @@ pub use documents::SchemaName;
 pub use listing::{DoctorOf, ListArguments, Listed, ReferenceArguments, ReferenceOf};
 pub use machine::{MachineCommand, MachineFormat};
 pub use many::SweepArguments;
-pub use recordings::{BackendName, GroupArguments, Only, RecordArguments, RecordingArguments, ReplayArguments};
+pub use recordings::{
+    BUFFER_KIB, BackendName, GroupArguments, Only, RecordArguments, RecordingArguments, ReplayArguments, Watch,
+    parse_watch,
+};
 pub use reports::{ExplainArguments, FigureWanted, ReportArguments};
 pub use run::RunArguments;
 pub use study::{StudyCommand, StudyRunArguments};

@@ -76,6 +76,7 @@ const OPTIONS: &[(&str, &str, &str)] = &[
     ("validate", "--again", "--renew simulations"),
     ("validate", "--costs", "--renew costs"),
     ("validate", "--between", "nothing: it is always the simulator and a real kernel"),
+    ("group", "--watch", "watch:PID, in the place of the recording"),
     ("replay group", "--process", "--only process:PID"),
     ("replay group", "--descendants-of", "--only descendants-of:PID"),
     ("replay group", "--thread", "--only thread:NAME"),

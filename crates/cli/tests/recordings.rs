@@ -438,6 +438,53 @@ fn threads_that_wake_each_other_through_a_pipe_are_told_its_name() {
 }
 
 #[test]
+fn the_groups_of_a_process_that_runs_are_watched_until_it_ends_or_a_signal_comes() {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::Stdio;
+    let scratch = Scratch::new();
+    skip!(unless can_record());
+    let pairs = |time: &str| {
+        let mut command = scratch.command(&format!("workload run pingpong:-n2,-w50us,-d{time}"));
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(1));
+        child
+    };
+    let mut watched = pairs("8s");
+    let words = format!("group watch:{},every=2s,for=1s", watched.id());
+    let told = scratch.run(&words).exits_with(0).out;
+    watched.wait().unwrap();
+    let first = told.lines().next().unwrap();
+    assert!(first.contains(" threads in 2 groups, "), "{told}");
+    let group = told.lines().find(|line| line.starts_with("  group 1: ")).unwrap();
+    assert!(group.contains("ping-") && group.contains("pong-"), "{told}");
+    assert!(told.ends_with(&format!(" process {} ended\n", watched.id())), "{told}");
+
+    let mut watched = pairs("60s");
+    let mut command = scratch.command(&format!("group watch:{},every=60s,for=500ms", watched.id()));
+    let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(watch.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let instances = |id: u32| {
+        let all = std::fs::read_dir("/sys/kernel/tracing/instances").into_iter().flatten().flatten();
+        all.filter(|entry| entry.file_name().to_string_lossy().ends_with(&format!("-{id}"))).count()
+    };
+    assert_eq!(
+        (line.contains(" 2 groups, "), instances(watch.id())),
+        (true, 0),
+        "nothing is traced in between: {line}"
+    );
+    Command::new("kill").args(["-TERM", &watch.id().to_string()]).status().unwrap();
+    assert_eq!(watch.wait().unwrap().code(), Some(143));
+    watched.kill().unwrap();
+    watched.wait().unwrap();
+
+    scratch.run("group watch:2147483646").exits_with(2).complains("there is no process 2147483646");
+    scratch.run("group watch:1,every=1s,for=2s").exits_with(2).complains("at most as long as `every`");
+    scratch.run("group watch:1 -m genoa96").exits_with(2).complains("watch:PID has no options");
+    scratch.run("group --watch 1").exits_with(2).complains("watch:PID");
+}
+
+#[test]
 fn the_two_back_ends_record_the_same_of_the_same_command() {
     let scratch = Scratch::new();
     skip!(unless can_record());

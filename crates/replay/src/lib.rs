@@ -8,6 +8,7 @@
 //!   `requests`: what they did for each, as programs that whoever is free carries out.
 //! - [`drawn`]: histories as roles that draw their times from those recorded (an open loop).
 //! - [`graph`]: who wakes whom, and what of that is more than chance. [`groups`]: which threads belong together.
+//!   [`followed`]: how groups change from one recording to the next.
 //! - [`events`]: a run of any place as a recording.
 //!
 //! The crate is given recordings and gives values: it reads no files and prints nothing. What a recording does not tell (affinities,
@@ -16,6 +17,7 @@
 pub mod drawn;
 pub mod events;
 mod fidelity;
+pub mod followed;
 pub mod graph;
 pub mod groups;
 pub mod history;

@@ -3,8 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use warmcore_topology::settings::{pairs, refusal};
 
 use super::values::directory;
+
+/// Room for events that wait to be read, KiB per CPU.
+pub const BUFFER_KIB: u32 = 16_384;
 
 /// Which recording, and which of its threads.
 #[derive(Args, Debug)]
@@ -46,6 +50,41 @@ fn parse_only(text: &str) -> Result<Only, String> {
     }
 }
 
+/// A process whose groups are watched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Watch {
+    /// The process.
+    pub pid: i32,
+    /// From the beginning of a reading to the beginning of the next one, ns.
+    pub every_ns: u64,
+    /// Length of a reading, ns.
+    pub for_ns: u64,
+}
+
+/// What `group` takes besides recordings.
+const OF_GROUP: &str = "Recording: a run directory with events of a trial, or a file of another recorder. Or watch:PID: record this process and \
+                        what descends from it for 5 s of every minute, and print what changed about its groups, until it ends; \
+                        watch:PID,every=TIME,for=TIME has other times. Nothing is changed";
+
+/// Reads what stands behind `watch:`.
+pub fn parse_watch(text: &str) -> Result<Watch, String> {
+    let (pid, settings) = text.split_once(',').map_or((text, None), |(pid, settings)| (pid, Some(settings)));
+    let pid = pid.parse().ok().filter(|pid| *pid > 0).ok_or_else(|| format!("`{pid}` is not a process id"))?;
+    let mut watch = Watch { pid, every_ns: 60_000_000_000, for_ns: 5_000_000_000 };
+    for (key, value) in settings.map_or(Ok(Vec::new()), |settings| pairs(settings, &[]))? {
+        let time = match (key, value) {
+            ("every", Some(_)) => &mut watch.every_ns,
+            ("for", Some(_)) => &mut watch.for_ns,
+            (key, value) => return Err(refusal("a watched process", key, value, &["every", "for"])),
+        };
+        *time = super::parse_time(value.unwrap_or_default())?;
+    }
+    match watch.for_ns > 0 && watch.for_ns <= watch.every_ns {
+        true => Ok(watch),
+        false => Err("`for` is longer than 0 and at most as long as `every`".into()),
+    }
+}
+
 /// Arguments of `replay`.
 #[derive(Args, Debug)]
 pub struct ReplayArguments {
@@ -66,6 +105,7 @@ pub struct ReplayArguments {
 
 /// Arguments of `group`.
 #[derive(Args, Debug)]
+#[command(mut_arg("recording", |recording| recording.help(OF_GROUP)))]
 pub struct GroupArguments {
     /// The recording
     #[command(flatten)]
@@ -118,7 +158,7 @@ pub struct RecordArguments {
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub out: Option<PathBuf>,
     /// Room for events that wait to be read, KiB per CPU
-    #[arg(long, value_name = "KIB", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
+    #[arg(long, value_name = "KIB", default_value_t = BUFFER_KIB, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     pub buffer: u32,
     /// Also record the objects through which threads wake each other: futexes with their addresses, pipes and sockets;
     /// costs more. `warmcore group DIR/recording.dat` shows them

@@ -411,7 +411,7 @@ pub fn unix_seconds() -> u64 {
 }
 
 /// `20261120T115926Z`: sorts by time, and is a file name everywhere.
-fn utc_stamp(unix_s: u64) -> String {
+pub fn utc_stamp(unix_s: u64) -> String {
     let (days, second) = (unix_s / 86_400, unix_s % 86_400);
     // Howard Hinnant's days-to-civil algorithm, for days since 1970 (all non-negative here): the year begins in March,
     // so that the leap day is its last.

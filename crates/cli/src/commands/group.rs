@@ -24,6 +24,7 @@ use crate::load;
 use crate::signals::Signals;
 
 mod advice;
+mod watch;
 
 /// Edges and threads that are shown of a group.
 const MOST_SHOWN: usize = 6;
@@ -50,6 +51,9 @@ struct GroupDocument<'a> {
 
 /// Runs the verb.
 pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure> {
+    if let Some(watched) = arguments.recording.recording.to_str().and_then(|text| text.strip_prefix("watch:")) {
+        return watch::run(watched, arguments, console);
+    }
     let loaded = recording::load(&arguments.recording, console)?;
     let graph = Graph::of(&loaded.recording, &loaded.chosen, &loaded.histories);
     let groups = Groups::of(&graph);

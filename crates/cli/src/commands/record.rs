@@ -4,7 +4,7 @@
 //! while the command runs, by a thread that sleeps between two readings, and kept as `recording.dat`, a file of trace-cmd. What descends
 //! from the command is chosen by the forks that were recorded.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -25,8 +25,9 @@ use warmcore_places::host::trial::{self, STOPPED_START, Watched};
 use warmcore_places::recorded::notes_on_extras;
 use warmcore_replay::history::histories;
 use warmcore_replay::{Fidelity, Overheads, Selection};
+use warmcore_topology::Machine;
 
-use crate::args::{BackendName, RecordArguments};
+use crate::args::{BUFFER_KIB, BackendName, RecordArguments};
 use crate::commands::compare::directory_failure;
 use crate::commands::recording::{Loaded, import};
 use crate::commands::report;
@@ -110,7 +111,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     let path = directory.path().join(RECORDING);
     let kept = fs::File::create(&path).and_then(|mut file| trace_dat::write(&mut file, &recorded.contents));
     kept.map_err(|error| Failure::failed("warmcore::record", format!("cannot write {}: {error}", path.display())))?;
-    let loaded = loaded(&recorded, arguments, &machine)?;
+    let loaded = loaded(&recorded, arguments.command.first(), &machine)?;
     let events = loaded.recording.records.len() as u64;
     let processes: Vec<Accounts> = accounts(&recorded, &loaded);
     let extras = notes_on_extras(&loaded.recording);
@@ -198,22 +199,44 @@ fn find(program: &OsString) -> Result<(), Failure> {
 struct Recorded {
     contents: Contents,
     root: i32,
+    /// Processes that descended from it already.
+    processes: BTreeSet<i32>,
     seconds: f64,
     exit_code: Option<i32>,
     /// What the kernel's accounts grew by between beginning and end, of threads that were there at both.
     accounts: BTreeMap<i32, recorder::Accounts>,
 }
 
-fn record(arguments: &RecordArguments, recorder: &Recorder, signals: &Signals) -> Result<Recorded, Failure> {
+/// What a process that runs does for some time.
+pub fn of_process(pid: i32, length: Duration, machine: &Named<Machine>, signals: &Signals) -> Result<Loaded, Failure> {
     let failed = |error| load::place_failure(error, None);
-    let mut child = Started::new(&arguments.command)?;
+    let tracing = Recorder::begin(recorder::Wanted::default()).map_err(failed)?;
+    let recorded = follow(&tracing, BUFFER_KIB, (pid, None), Some(length), signals)?;
+    tracing.end().map_err(failed)?;
+    loaded(&recorded, None, machine)
+}
+
+fn record(arguments: &RecordArguments, recorder: &Recorder, signals: &Signals) -> Result<Recorded, Failure> {
+    let child = Started::new(&arguments.command)?;
     let root = child.as_ref().map_or(arguments.pid.unwrap_or_default(), Started::id);
-    let mut reading = recorder.start(arguments.buffer, root).map_err(failed)?;
+    follow(recorder, arguments.buffer, (root, child), arguments.duration.map(Duration::from_nanos), signals)
+}
+
+/// Records until the process or the time is over, or a signal comes.
+fn follow(
+    recorder: &Recorder,
+    buffer_kib: u32,
+    (root, mut child): (i32, Option<Started>),
+    limit: Option<Duration>,
+    signals: &Signals,
+) -> Result<Recorded, Failure> {
+    let failed = |error| load::place_failure(error, None);
+    let mut reading = recorder.start(buffer_kib, root).map_err(failed)?;
+    let processes = recorder::descendants(root).into_values().chain([root]).collect();
     let start = Instant::now();
     if let Some(child) = &child {
         child.go()?;
     }
-    let limit = arguments.duration.map(Duration::from_nanos);
     let watched = Watched::new(root).map_err(watch_failed)?;
     let (exit_code, seconds) = loop {
         let pause = reading.pause();
@@ -231,7 +254,14 @@ fn record(arguments: &RecordArguments, recorder: &Recorder, signals: &Signals) -
         }
     };
     let (contents, accounts) = reading.stop().map_err(failed)?;
-    Ok(Recorded { contents, root, seconds, exit_code: child.is_some().then_some(exit_code).flatten(), accounts })
+    Ok(Recorded {
+        contents,
+        root,
+        processes,
+        seconds,
+        exit_code: child.is_some().then_some(exit_code).flatten(),
+        accounts,
+    })
 }
 
 /// The command, stopped before its first instruction until it may go. Killed if it is not waited for.
@@ -275,15 +305,11 @@ impl Drop for Started {
     }
 }
 
-fn loaded(
-    recorded: &Recorded,
-    arguments: &RecordArguments,
-    machine: &Named<warmcore_topology::Machine>,
-) -> Result<Loaded, Failure> {
+fn loaded(recorded: &Recorded, program: Option<&OsString>, machine: &Named<Machine>) -> Result<Loaded, Failure> {
     let recording = recorder::recording(&recorded.contents).map_err(|error| load::place_failure(error, None))?;
-    let selection = Selection { descendants_of: vec![recorded.root], ..Selection::default() };
+    let selection = Selection { descendants_of: recorded.processes.iter().copied().collect(), ..Selection::default() };
     let chosen = selection.threads(&recording).map_err(|error| Failure::failed("warmcore::record", error))?;
-    let name = match arguments.command.first() {
+    let name = match program {
         Some(program) => {
             Path::new(program).file_name().map_or("command".into(), |name| name.to_string_lossy().into_owned())
         }

@@ -412,6 +412,14 @@ pub fn recording(contents: &Contents) -> Result<Recording, PlaceError> {
 }
 
 /// Accounts of the threads of a process and its children, by thread, and which process they are of.
+/// The process of each thread of a process and of what descends from it, now.
+#[must_use]
+pub fn descendants(root: i32) -> BTreeMap<i32, i32> {
+    let mut processes = BTreeMap::new();
+    threads_of(root, &mut processes);
+    processes
+}
+
 fn threads_of(root: i32, processes: &mut BTreeMap<i32, i32>) -> BTreeMap<i32, Accounts> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root];

@@ -59,10 +59,10 @@ impl Watched {
         pidfd_open(pid, PidfdFlags::empty()).map(Self).map_err(|error| failed(&error))
     }
 
-    /// Returns when it ends, when so much time is over, or when a signal comes.
-    pub fn wait(&self, most: Duration) {
+    /// Returns when it ends, when so much time is over, or when a signal comes: whether it has ended.
+    pub fn wait(&self, most: Duration) -> bool {
         let time = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: i64::from(most.subsec_nanos()) };
-        let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&time));
+        poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&time)).is_ok_and(|ready| ready > 0)
     }
 }
 
