@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::support::*;
 use warmcore_schedulers::{SchedulerSpec, decisions};
+use warmcore_topology::{Machine, from_toml};
 use warmcore_trace::{DecisionKind, EventKind, MigrationKind, PrevState, TaskId};
 use warmcore_workload::{ProgramBuilder, Step};
 
@@ -210,6 +211,63 @@ fn ule_17_8_without_the_balancer_only_idle_cpus_take() {
     let run = released(17, 5 * S, 40 * S).run("1s1n1l4c1t", "ule:profile=paper-port,balance=0");
     assert_eq!(run.tasks_per_cpu(44 * S), [14, 1, 1, 1]);
     assert!(decided(&run, "balancer pass").is_empty());
+}
+
+/// A machine of LLCs of unequal size.
+fn of_llcs(nodes: &[&str], llcs: &str) -> Machine {
+    let nodes: Vec<String> =
+        nodes.iter().enumerate().map(|(id, cpus)| format!("{{ id = {id}, cpus = \"{cpus}\" }}")).collect();
+    let sockets = nodes.join(", ");
+    from_toml(&format!("[topology]\nnodes = [{sockets}]\nsockets = [{sockets}]\nllcs = [{llcs}]\n")).unwrap()
+}
+
+/// Two hogs for each CPU, and one for each: no CPU is left out, alone in its LLC or node as it may be.
+#[test]
+fn a_cpu_alone_in_its_llc_or_node_works_like_others() {
+    let machines = [
+        of_llcs(&["0-4"], r#""0-3", "4""#),
+        of_llcs(&["0-3"], r#""0", "1", "2-3""#),
+        of_llcs(&["0", "1-3"], r#""0", "1-3""#),
+        of_llcs(&["0-11"], r#""0", "1-2", "3-4", "5-7", "8-11""#),
+    ];
+    for (machine, profile) in machines.iter().flat_map(|machine| ["freebsd11", "modern"].map(|name| (machine, name))) {
+        for per_cpu in [1, 2] {
+            let mut scene = Scene::lasting(2 * S);
+            scene.task("hog", spin()).instances = per_cpu * machine.cpu_count() as u32;
+            let run = scene.try_run_on(machine, &format!("ule:profile={profile}"), 1).unwrap();
+            let idle = run.tasks_per_cpu(1900 * MS).iter().filter(|tasks| **tasks == 0).count();
+            assert_eq!(idle, 0, "{} CPUs, {profile}, {per_cpu} for each", machine.cpu_count());
+        }
+    }
+}
+
+/// CPU 6 is alone in its LLC. A thread that may run on CPUs 3 and 6 wakes while a hog runs on 3, and goes to 6.
+#[test]
+fn a_bound_thread_uses_the_free_cpu_that_is_alone_in_its_llc() {
+    let machine = of_llcs(&["0-6"], r#""0-5", "6""#);
+    for profile in ["freebsd11", "modern"] {
+        let mut scene = Scene::lasting(S);
+        scene.task("hog", spin()).affinity = on_cpu(3);
+        scene.task("bound", forever([run_for(2 * MS), sleep(20 * MS)])).affinity = on_cpus([3, 6]);
+        let run = scene.try_run_on(&machine, &format!("ule:profile={profile}"), 1).unwrap();
+        assert!(run.stays_from("bound", 100 * MS).iter().all(|stay| stay.cpu == 6), "{profile}");
+    }
+}
+
+/// Nothing but stealing spreads these threads: they become free while two of them wait for CPU 1, and CPU 0 is alone in its LLC.
+#[test]
+fn a_cpu_alone_in_its_llc_steals_and_is_balanced() {
+    let machine = of_llcs(&["0-3"], r#""0", "1-3""#);
+    let mut scene = Scene::lasting(10 * S);
+    let hog = scene.task("hog", spin());
+    (hog.instances, hog.affinity, hog.release_ns) = (8, on_cpus([1, 2, 3]), Some(S));
+    // A thread whose sleeps have CPU 0 look for work.
+    scene.task("pulse", forever([run_for(100 * US), sleep(30 * MS)])).affinity = on_cpu(0);
+    for (spec, kind) in [("steal_idle=1,balance=0", MigrationKind::Steal), ("steal_idle=0", MigrationKind::Balance)] {
+        let run = scene.try_run_on(&machine, &format!("ule:hz=127,{spec}"), 1).unwrap();
+        let to_lone = run.moves().into_iter().filter(|to| to.to == 0 && to.kind == kind).count();
+        assert!(to_lone > 0, "{spec}: {:?}", run.tasks_per_cpu(9 * S));
+    }
 }
 
 /// `docs/spec/ule.md` section 16: two hogs on one LLC of two. Neither waits, so nobody can take one; FreeBSD 14 tells one to choose again.

@@ -77,21 +77,29 @@ impl Groups {
         groups
     }
 
-    /// Splits the innermost groups into these sets, some of which may be named several times.
+    /// Splits the innermost groups into these sets, some of which may be named several times. A set of one CPU is a group as well, but not
+    /// where all of a group's are (`x86topo_add_sched_group`).
     fn add_below(&mut self, sets: &[CpuSet], level: GroupLevel, smt: bool) {
-        for set in sets {
-            let cpus: Vec<CpuId> = set.iter().collect();
-            let [first, _, ..] = cpus[..] else { continue };
-            let parent = self.leaf_of[first.index()];
+        let sets: Vec<Vec<CpuId>> = sets.iter().map(|set| set.iter().collect()).collect();
+        let splits = |cpus: &&Vec<CpuId>| cpus.len() > 1 && **cpus != self.group(self.leaf(cpus[0])).cpus;
+        let split: Vec<GroupId> = sets.iter().filter(splits).map(|cpus| self.leaf(cpus[0])).collect();
+        for cpus in sets {
+            let parent = self.leaf(cpus[0]);
             let above = &mut self.groups[parent as usize];
             if above.cpus == cpus {
-                above.level = above.level.max(level);
-                above.smt |= smt;
+                if cpus.len() > 1 {
+                    above.level = above.level.max(level);
+                    above.smt |= smt;
+                }
+                continue;
+            }
+            if !split.contains(&parent) {
                 continue;
             }
             let group = self.groups.len() as GroupId;
             self.groups[parent as usize].children.push(group);
             cpus.iter().for_each(|cpu| self.leaf_of[cpu.index()] = group);
+            let smt = smt && cpus.len() > 1;
             self.groups.push(CpuGroup { parent: Some(parent), children: Vec::new(), cpus, level, smt });
         }
     }
@@ -272,6 +280,39 @@ mod tests {
         let outward: Vec<usize> = smt.outward(smt.leaf(CpuId(0))).map(|group| smt.group(group).cpus.len()).collect();
         assert_eq!(outward, [2, 4, 8]);
         assert!(smt.group(smt.leaf(CpuId(0))).smt);
+    }
+
+    /// CPUs in LLCs, all in one node.
+    fn unequal(llcs: &str) -> Groups {
+        let last = llcs.rsplit(['"', '-', ',']).find(|part| !part.is_empty()).unwrap();
+        let text = format!("[topology]\nnodes = [{{ id = 0, cpus = \"0-{last}\" }}]\nllcs = [{llcs}]\n");
+        Groups::new(&warmcore_topology::from_toml(&text).unwrap())
+    }
+
+    /// FreeBSD leaves groups of one CPU out only where there are no others (`x86topo_add_sched_group`): a search looks at children alone.
+    #[test]
+    fn a_cpu_alone_in_its_llc_is_a_group_next_to_larger_ones() {
+        let (llc, one) = ((GroupLevel::L3, false), CpuId(4));
+        let four_and_one = unequal(r#""0-3", "4""#);
+        let root = (GroupLevel::None, false, 5);
+        assert_eq!(shape(&four_and_one), [root, (llc.0, llc.1, 4), (llc.0, llc.1, 1)]);
+        assert_eq!(four_and_one.sibling(four_and_one.leaf(one)), Some(four_and_one.leaf(CpuId(0))));
+        assert_eq!(search(&four_and_one, &[2, 2, 2, 2, 0], Wanted::Least, true, None), [4]);
+        assert_eq!(search(&four_and_one, &[1, 1, 1, 1, 8], Wanted::Most, true, None), [4]);
+        let sizes = |groups: &Groups| groups.groups.iter().map(|group| group.cpus.len()).collect::<Vec<_>>();
+        assert_eq!(sizes(&unequal(r#""0", "1", "2-3""#)), [4, 1, 1, 2]);
+        assert_eq!(sizes(&unequal(r#""0", "1-2", "3-4""#)), [5, 1, 2, 2]);
+        assert_eq!(sizes(&unequal(r#""0", "1", "2""#)), [3], "all alone: no groups");
+    }
+
+    /// CPU 2's other hardware thread is offline.
+    #[test]
+    fn a_core_of_one_hardware_thread_is_a_group_next_to_larger_ones() {
+        let text = "[topology]\nnodes = [{ id = 0, cpus = \"0-2\" }]\nllcs = [\"0-2\"]\ncores = [\"0-1\", \"2\"]\n";
+        let cores = Groups::new(&warmcore_topology::from_toml(text).unwrap());
+        let smt: Vec<(usize, bool)> = cores.groups.iter().map(|group| (group.cpus.len(), group.smt)).collect();
+        assert_eq!(smt, [(3, false), (2, true), (1, false)]);
+        assert_eq!(search(&cores, &[1, 1, 0], Wanted::Least, true, None), [2]);
     }
 
     fn search(groups: &Groups, loads: &[u32], wanted: Wanted, by_group: bool, preferred: Option<u32>) -> Vec<u32> {
