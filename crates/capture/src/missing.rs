@@ -1,8 +1,11 @@
-//! Switches that a kernel makes and does not record.
+//! Switches that a kernel makes and does not record, or whose records were lost.
 //!
 //! On a kernel 6.18 in a Firecracker guest, one CPU records no `sched_switch` when it leaves its idle thread, and all others. A thread that
 //! came onto that CPU is seen only when it leaves. It came at the earliest when it was queued there, by a wakeup or by being moved; that
 //! is where a switch is put in. What the CPU took to leave its idle state is then run time of the thread.
+//!
+//! On the same kernel a single switch may be missing: a thread leaves a CPU to which another one came last. Such switches are counted and
+//! not put in: nothing says when they were.
 
 use std::collections::BTreeMap;
 
@@ -37,6 +40,34 @@ pub(crate) fn put_in(recording: &mut Recording) {
         ));
     }
     recording.records.sort_by_key(|record| (record.time_ns, record.cpu));
+}
+
+/// Counts the switches of which a CPU recorded neither who left nor who came, and says so. Records must be in order.
+pub(crate) fn count(recording: &mut Recording) {
+    // By CPU: who runs there, as far as its records say.
+    let mut running: BTreeMap<u32, i32> = BTreeMap::new();
+    let mut missing = 0_u64;
+    for record in &recording.records {
+        match record.what {
+            What::Switch { prev, next, .. } => {
+                let was = running.insert(record.cpu, next);
+                missing += u64::from(was.is_some_and(|was| was != prev));
+            }
+            // A thread that starts a program takes the number of its process.
+            What::Exec { thread } => {
+                running.entry(record.cpu).and_modify(|running| *running = thread);
+            }
+            _ => {}
+        }
+    }
+    if missing > 0 {
+        let (number, verb) =
+            if missing == 1 { ("1 switch".to_owned(), "is") } else { (format!("{missing} switches"), "are") };
+        recording.notes.push(format!(
+            "{number} between threads {verb} missing: a thread left a CPU to which another one had come last. When it came is not known, and \
+             its time there counts for no task"
+        ));
+    }
 }
 
 /// The switches that a CPU did not record.
@@ -124,7 +155,7 @@ mod tests {
         let records = recording.records.len();
         let recording = recording.finished();
         assert_eq!((recording.switches_assumed, recording.records.len()), (0, records));
-        assert!(recording.notes.is_empty());
+        assert!(recording.notes[0].starts_with("3 switches between threads are missing"), "{:?}", recording.notes);
     }
 
     #[test]
@@ -135,5 +166,18 @@ mod tests {
         recording.records.push(record(1300, 2, What::Migrate { thread: 10, from: 2, to: 1 }));
         let recording = recording.finished();
         assert!(recording.records.iter().any(|record| record.time_ns == 1301 && record.cpu == 1));
+    }
+
+    #[test]
+    fn a_thread_that_leaves_a_cpu_to_which_another_came_last_came_by_a_switch_that_is_missing() {
+        let mut records = vec![switch(10, 0, 7, 10), switch(20, 0, 10, 11), switch(20, 1, 7, 12)];
+        // CPU 1 starts a program from a second thread, which takes the number of its process.
+        records.extend([record(30, 1, What::Exec { thread: 13 }), switch(40, 1, 13, 7)]);
+        let whole = Recording { records: records.clone(), ..Recording::default() }.finished();
+        assert!(whole.notes.is_empty(), "{:?}", whole.notes);
+        records.extend([switch(50, 0, 10, 11), switch(60, 0, 11, 10)]);
+        let one = Recording { records, ..Recording::default() }.finished();
+        assert_eq!((one.notes.len(), one.switches_assumed), (1, 0));
+        assert!(one.notes[0].starts_with("1 switch between threads is missing"), "{}", one.notes[0]);
     }
 }

@@ -114,6 +114,7 @@ impl Recording {
         // Records of one CPU are in order already; a stable sort keeps those of one instant so.
         self.records.sort_by_key(|record| (record.time_ns, record.cpu));
         crate::missing::put_in(&mut self);
+        crate::missing::count(&mut self);
         if let Some(counters) = &mut self.counters {
             counters.attribute(&self.records);
         }

@@ -12,7 +12,9 @@ use warmcore_capture::{Recording, Thread, What};
 use warmcore_kernel::Setup;
 use warmcore_statistics::Design;
 use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::{ApplicationOutcome, End, Event, EventKind, Outcome, PrevState, RunTables, TaskId, TaskOutcome};
+use warmcore_trace::{
+    ApplicationOutcome, End, Event, EventKind, Outcome, PrevState, RunTables, Slice, SliceBuilder, TaskId, TaskOutcome,
+};
 use warmcore_workload::Workload;
 
 use crate::beside;
@@ -134,6 +136,7 @@ impl Place for Recorded {
             Ok(setup) => {
                 let converted = convert(recording, tasks, request.machine, recording.span_ns(), 0);
                 let converted = converted.map_err(Self::refuse)?;
+                let outcome = outcome(recording, request.workload, &converted).map_err(Self::refuse)?;
                 let tables = of_recording(setup.run_tables(Vec::new()), recording, tasks, &converted);
                 let run = Run::new(&tables, 0.0, |sink| {
                     if let Some(sink) = sink {
@@ -146,7 +149,7 @@ impl Place for Recorded {
                         notes: self.origin.notes.clone(),
                         foreign_run_ns: converted.foreign_run_ns(),
                         conditions: extras(recording),
-                        ..Report::new(outcome(recording, request.workload, &converted))
+                        ..Report::new(outcome)
                     })
                 });
                 take(0, Ok(run))
@@ -272,11 +275,13 @@ pub fn notes_on_extras(recording: &Recording) -> Vec<String> {
     counters.chain(recording.homes.sentences()).collect()
 }
 
-/// Tasks that left a CPU before anything else was heard of them were running when the recording began: their events begin with that. What
-/// the others did before they were first heard of, nobody knows.
+/// Tasks that left a CPU before anything else was heard of them or of who that CPU runs were running when the recording began: their events
+/// begin with that. What the others did before they were first heard of, nobody knows.
 fn announce(converted: &mut Converted, tasks: &BTreeSet<TaskId>) {
     // The CPU that a task was running on, if it was.
     let mut first: BTreeMap<TaskId, Option<CpuId>> = BTreeMap::new();
+    // CPUs that had somebody else before.
+    let mut taken: BTreeSet<CpuId> = BTreeSet::new();
     for event in &converted.events {
         let mut note = |task: TaskId, ran_on: Option<CpuId>| {
             if !task.is_idle() {
@@ -285,8 +290,12 @@ fn announce(converted: &mut Converted, tasks: &BTreeSet<TaskId>) {
         };
         match event.kind {
             EventKind::Switch { prev, next, .. } => {
-                note(prev, Some(event.cpu));
+                note(prev, (!taken.contains(&event.cpu)).then_some(event.cpu));
                 note(next, None);
+                taken.insert(event.cpu);
+            }
+            EventKind::Foreign { .. } => {
+                taken.insert(event.cpu);
             }
             EventKind::Fork { child: task, .. }
             | EventKind::Waking { task, .. }
@@ -305,34 +314,26 @@ fn announce(converted: &mut Converted, tasks: &BTreeSet<TaskId>) {
     converted.events.splice(0..0, before);
 }
 
-/// CPU time of each task, ns.
-pub(crate) fn cpu_times(converted: &Converted, tasks: usize, end_ns: u64) -> Vec<u64> {
+/// CPU time of each task, ns: of the stays whose beginning is known, as metrics count them.
+pub(crate) fn cpu_times(converted: &Converted, tasks: usize, end_ns: u64) -> Result<Vec<u64>, String> {
     let mut cpu_ns = vec![0; tasks];
-    // By CPU: the task that runs there, and since when.
-    let mut running: BTreeMap<CpuId, (TaskId, u64)> = BTreeMap::new();
+    let mut stays = SliceBuilder::new();
+    let mut ran = |stay: Slice| {
+        if let Some(total) = cpu_ns.get_mut(stay.task.index()) {
+            *total += stay.end_ns - stay.start_ns;
+        }
+    };
     for event in &converted.events {
-        let EventKind::Switch { prev, next, .. } = event.kind else { continue };
-        if let Some(total) = cpu_ns.get_mut(prev.index()).filter(|_| !prev.is_idle()) {
-            *total += event.time_ns - running.get(&event.cpu).map_or(0, |(_, since_ns)| *since_ns);
-        }
-        running.remove(&event.cpu);
-        if !next.is_idle() {
-            running.insert(event.cpu, (next, event.time_ns));
-        }
+        stays.push(event).map_err(|error| error.to_string())?.into_iter().for_each(&mut ran);
     }
-    // What runs at the end has no other.
-    for (task, since_ns) in running.into_values() {
-        if let Some(total) = cpu_ns.get_mut(task.index()) {
-            *total += end_ns.saturating_sub(since_ns);
-        }
-    }
-    cpu_ns
+    stays.open_slices(end_ns).for_each(ran);
+    Ok(cpu_ns)
 }
 
-fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) -> Outcome {
+fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) -> Result<Outcome, String> {
     let (start, end) = recording.span_ns();
     let elapsed_ns = end - start;
-    let cpu_ns = cpu_times(converted, workload.tasks.len(), elapsed_ns);
+    let cpu_ns = cpu_times(converted, workload.tasks.len(), elapsed_ns)?;
     let tasks: Vec<TaskOutcome> = workload
         .tasks
         .iter()
@@ -361,7 +362,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         finished,
         cpu_time_ns: tasks.iter().map(|task| task.cpu_time_ns).sum(),
     };
-    Outcome {
+    Ok(Outcome {
         end: if finished { End::AllExited } else { End::Stopped },
         elapsed_ns,
         warm_up_ns: 0,
@@ -380,7 +381,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
             .iter()
             .filter(|record| !matches!(record.what, What::Numa { .. } | What::Call { .. }))
             .count() as u64,
-    }
+    })
 }
 
 #[cfg(test)]
@@ -436,5 +437,37 @@ mod tests {
         let rows = beside::by_process(&converted.foreign, known(&recording));
         let rows: Vec<_> = rows.iter().map(|row| (row.process, ms(row.cpu_time_ns), row.by_cpu_ns.len())).collect();
         assert_eq!(rows, [(Some(20), 900, 1), (Some(21), 900, 1)]);
+    }
+
+    #[test]
+    fn cpu_time_is_run_time_and_a_stay_without_a_beginning_counts_from_no_earlier_time() {
+        let machine = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
+        let tasks = BTreeMap::from([(10, TaskId(0)), (11, TaskId(1)), (12, TaskId(2))]);
+        let switch = |time_ns: u64, cpu, prev, next| Record {
+            time_ns: 1000 + time_ns,
+            cpu,
+            by: prev,
+            context: Context::Thread,
+            what: What::Switch { prev, state: PrevState::Sleeping, next, uninterruptible: false },
+        };
+        // Thread 10 runs at the start. Switches from the foreign thread 69 to 11 and to 12, which was not heard of before, are missing.
+        let records = vec![
+            switch(0, 1, 0, 69),
+            switch(100, 0, 10, 11),
+            switch(150, 0, 11, 69),
+            switch(400, 0, 11, 10),
+            switch(500, 0, 10, 11),
+            switch(520, 1, 12, 0),
+            switch(600, 0, 11, 10),
+        ];
+        let recording = Recording { records, end_ns: Some(1700), ..Recording::default() }.finished();
+        let converted = convert(&recording, &tasks, &machine, recording.span_ns(), 0).unwrap();
+        let cpu_ns = cpu_times(&converted, 3, 700).unwrap();
+        assert_eq!(cpu_ns, [100 + 100 + 100, 50 + 100, 0]);
+        let mut counters = Counters::new(&machine, &RunTables::default(), Start::Idle { time_ns: 0 });
+        counters.events(&converted.events).unwrap();
+        let metrics = counters.metrics(700, &RunTables::default(), &[]);
+        assert_eq!(metrics.tasks.iter().map(|task| task.run_ns).collect::<Vec<_>>(), cpu_ns);
+        assert!(recording.notes[0].starts_with("2 switches between threads are missing"), "{}", recording.notes[0]);
     }
 }

@@ -98,7 +98,7 @@ pub(super) fn of_command(
             let by_thread: BTreeMap<i32, TaskId> = threads.iter().copied().zip((0..).map(TaskId)).collect();
             let span = (trial.start_ns, trial.start_ns + elapsed_ns);
             let converted = convert(recording, &by_thread, machine, span, restriction).map_err(failed)?;
-            let cpu_ns = cpu_times(&converted, threads.len(), elapsed_ns);
+            let cpu_ns = cpu_times(&converted, threads.len(), elapsed_ns).map_err(failed)?;
             let names = names(recording, &threads);
             let of = |(id, (name, role)): (usize, (String, String))| TaskOutcome {
                 started_ns: converted.created_ns[id].unwrap_or(0),
