@@ -31,12 +31,11 @@ impl<'a> Tracer<'a> {
         self.batch.len() >= BATCH - 256
     }
 
+    /// A batch that the sink refuses is not handed over again: it may have taken part of it.
     pub fn flush(&mut self) -> std::io::Result<()> {
-        if let Some(sink) = &mut self.sink {
-            sink.events(&self.batch)?;
-        }
+        let taken = self.sink.as_mut().map_or(Ok(()), |sink| sink.events(&self.batch));
         self.batch.clear();
-        Ok(())
+        taken
     }
 }
 
@@ -126,5 +125,32 @@ impl Core<'_> {
         } else {
             self.tracer.batch.push(Event { time_ns: self.now_ns, cpu, kind });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use warmcore_trace::TaskId;
+
+    /// Refuses everything, and counts what it was given.
+    struct Closed(usize);
+
+    impl Sink for Closed {
+        fn events(&mut self, batch: &[Event]) -> io::Result<()> {
+            self.0 += batch.len();
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+    }
+
+    #[test]
+    fn a_sink_that_fails_is_not_given_the_same_events_again() {
+        let mut closed = Closed(0);
+        let mut tracer = Tracer::new(Some(&mut closed));
+        tracer.batch.push(Event { time_ns: 7, cpu: CpuId(0), kind: EventKind::Exit { task: TaskId(0) } });
+        assert_eq!(tracer.flush().unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+        let _ = tracer.flush();
+        assert_eq!(closed.0, 1);
     }
 }

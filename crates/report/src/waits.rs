@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use warmcore_topology::CpuId;
-use warmcore_trace::{Event, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
+use warmcore_trace::{Event, EventError, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
 
 use crate::others::Others;
 use crate::threads::thread_name;
@@ -372,6 +372,9 @@ impl Sink for Waits {
             if let Some(missing) = [event.cpu, to].into_iter().find(|cpu| cpu.index() >= cpus) {
                 return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the machine has no {missing}")));
             }
+            if event.time_ns < self.now_ns {
+                return Err(EventError::OutOfOrder { event: *event, previous_ns: self.now_ns }.into());
+            }
             self.event(event);
         }
         Ok(())
@@ -474,5 +477,12 @@ mod tests {
         waits.events(&events).unwrap();
         let found = waits.finish(30).0;
         assert_eq!((found[1].wakeup_wait_ns, &found[1].behind_ns), (20, &BTreeMap::from([(Occupant::Task(A), 20)])));
+    }
+
+    #[test]
+    fn events_that_go_back_in_time_are_refused() {
+        let mut waits = Waits::new(1);
+        waits.events(&[on(0, 30, switch(IDLE, PrevState::Idle, A))]).unwrap();
+        assert!(waits.events(&[on(0, 20, switch(A, PrevState::Sleeping, IDLE))]).is_err());
     }
 }
