@@ -195,6 +195,13 @@ pub fn import(
 ) -> Result<Fidelity, Failure> {
     let started = unix_seconds();
     let made = warmcore_replay::workload::replay(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
+    if made.workload.tasks.is_empty() {
+        let message = format!("{}: none of the chosen threads ran while it was recorded", loaded.name);
+        let advice = format!(
+            "record longer, or choose threads that run; where {RECORDING} was written, `warmcore replay` reads all threads of it"
+        );
+        return Err(Failure::failed("warmcore::recording", message).help(advice));
+    }
     let tasks = made.tasks.iter().map(|(thread, task)| (*thread, TaskId(task.0))).collect();
     let workload = Named { source: loaded.name, value: made.workload };
     let built = Experiment::builder(machine, workload)

@@ -411,8 +411,8 @@ pub fn recording(contents: &Contents) -> Result<Recording, PlaceError> {
     read.map_err(|reason| failed(format!("the recording cannot be read: {reason}")))
 }
 
-/// Accounts of the threads of a process and its children, by thread, and which process they are of.
-/// The process of each thread of a process and of what descends from it, now.
+/// The process of each thread of a process and of what descends from it, now; this program is left out, which may descend from the process
+/// that it records.
 #[must_use]
 pub fn descendants(root: i32) -> BTreeMap<i32, i32> {
     let mut processes = BTreeMap::new();
@@ -420,10 +420,15 @@ pub fn descendants(root: i32) -> BTreeMap<i32, i32> {
     processes
 }
 
+/// Accounts of the threads of a process and of what descends from it but this program, by thread, and which process they are of.
 fn threads_of(root: i32, processes: &mut BTreeMap<i32, i32>) -> BTreeMap<i32, Accounts> {
     let mut found = BTreeMap::new();
     let mut waiting = vec![root];
+    let own = std::process::id().cast_signed();
     while let Some(process) = waiting.pop() {
+        if process == own {
+            continue;
+        }
         let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { continue };
         for thread in threads.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
             processes.insert(thread, process);
@@ -467,4 +472,30 @@ fn names(processes: &BTreeMap<i32, i32>) -> BTreeMap<i32, String> {
         .iter()
         .filter_map(|(thread, process)| Some((*thread, name(thread, process)?.trim_end().to_owned())))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::io::{BufRead as _, BufReader};
+    use std::process::Stdio;
+
+    use rustix::process::{Pid, Signal, kill_process};
+
+    #[test]
+    fn what_descends_from_a_process_already_belongs_to_it_and_the_program_that_records_does_not() {
+        let script = "sleep 100 & echo $!; wait";
+        let mut shell = Command::new("/bin/sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let (parent, child) = (shell.id().cast_signed(), line.trim().parse::<i32>().unwrap());
+        let found: BTreeSet<i32> = descendants(parent).into_values().collect();
+        for process in [child, parent] {
+            kill_process(Pid::from_raw(process).unwrap(), Signal::KILL).unwrap();
+        }
+        shell.wait().unwrap();
+        assert_eq!(found, BTreeSet::from([parent, child]));
+        assert!(descendants(std::process::id().cast_signed()).is_empty());
+    }
 }
