@@ -13,7 +13,7 @@ use warmcore_options::TraceLevel;
 use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
-use warmcore_statistics::{Comparison, Design, Sample, StatisticsError, Summary, compare_trials, judge};
+use warmcore_statistics::{Comparison, Design, Interval, Sample, StatisticsError, Summary, compare_trials, judge};
 use warmcore_workload::{Warning, Workload};
 
 use crate::advice::Advice;
@@ -468,6 +468,21 @@ pub fn decimal(value: f64) -> String {
     };
     let text = format!("{value:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// The ends of a ratio's interval, as [`decimal`] has them; with more digits where it would read as if it held 1 and does not.
+#[must_use]
+pub fn interval_ends(interval: Interval) -> [String; 2] {
+    let holds_one = interval.low <= 1.0 && interval.high >= 1.0;
+    let end = |value: f64| {
+        let text = decimal(value);
+        if holds_one || text != "1" {
+            return text;
+        }
+        // A ratio closer to 1 than this is rounding.
+        (4..=9).map(|decimals| format!("{value:.decimals$}")).find(|text| text.parse() != Ok(1.0)).unwrap_or(text)
+    };
+    [interval.low, interval.high].map(end)
 }
 
 pub(crate) fn percent(value: f64) -> String {

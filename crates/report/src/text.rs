@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use warmcore_lab::measures::Measure;
 use warmcore_lab::placement_measures;
-use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal, trials_in_words};
+use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal, interval_ends, trials_in_words};
 use warmcore_statistics::{Better, Sample};
 
 use crate::figures::compare::direction;
@@ -270,7 +270,7 @@ pub fn judged(result: &MeasureResult) -> (String, &'static str) {
     let ratio = match (comparison.ratio, comparison.interval) {
         (None, _) => "-".into(),
         (Some(ratio), None) => decimal(ratio),
-        (Some(ratio), Some(i)) => format!("{} [{}, {}]", decimal(ratio), decimal(i.low), decimal(i.high)),
+        (Some(ratio), Some(i)) => format!("{} [{}]", decimal(ratio), interval_ends(i).join(", ")),
     };
     (ratio, result.finding.map_or("", Finding::words))
 }

@@ -10,7 +10,7 @@ use warmcore_lab::files::{text_of_file, write_atomically};
 use warmcore_lab::headroom::OracleRun;
 use warmcore_lab::runner::Conduct;
 use warmcore_lab::session::pretty;
-use warmcore_lab::verdict::{self, Finding, decimal};
+use warmcore_lab::verdict::{self, Finding, decimal, interval_ends};
 use warmcore_report::figures::{self, gains::Gained};
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sweep::{Gain, REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
@@ -317,7 +317,7 @@ fn factor(gain: Option<f64>) -> String {
 
 /// A factor with its interval, and what it is where that is no difference.
 fn with_interval(gain: &Gain) -> String {
-    let interval = gain.interval.map_or_else(String::new, |of| format!(" [{}, {}]", decimal(of.low), decimal(of.high)));
+    let interval = gain.interval.map_or_else(String::new, |of| format!(" [{}]", interval_ends(of).join(", ")));
     let finding = match gain.finding {
         Some(Finding::Better | Finding::Worse | Finding::Different | Finding::TooFewTrials) | None => String::new(),
         Some(finding) => format!(" {}", finding.words()),

@@ -278,3 +278,13 @@ fn the_records_design_decides_statistics_and_words() {
     assert_eq!(json["experiment"]["design"], "unpaired");
     assert_eq!(json["schedulers"][1]["measures"]["elapsed_ns"]["comparison"]["design"], "unpaired");
 }
+
+#[test]
+fn an_interval_that_does_not_hold_1_does_not_read_as_if_it_did() {
+    let ends = |low: f64, high: f64| interval_ends(Interval { low, high }).join(" ");
+    assert_eq!(ends(0.742_76, 0.999_85), "0.743 0.9999");
+    assert_eq!(ends(1.000_4, 1.2), "1.0004 1.2");
+    assert_eq!(ends(0.5, 0.999_996), "0.5 0.999996");
+    assert_eq!(ends(0.859, 1.000_4), "0.859 1");
+    assert_eq!(ends(1.0, 1.0), "1 1");
+}

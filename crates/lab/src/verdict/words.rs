@@ -3,7 +3,7 @@
 use warmcore_statistics::{Better, Comparison, Design, Verdict};
 
 use super::answerable::left_waiting;
-use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, percent, spread};
+use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, interval_ends, percent, spread};
 use crate::measures::Measure;
 use crate::units::with_unit;
 
@@ -176,9 +176,8 @@ fn relation(primary: &Measure, other: &Contender<'_>, base: &str) -> String {
 }
 
 fn interval(comparison: &Comparison) -> String {
-    let text = |interval: warmcore_statistics::Interval| {
-        format!(" (95 % interval {} to {})", decimal(interval.low), decimal(interval.high))
-    };
+    let text =
+        |interval: warmcore_statistics::Interval| format!(" (95 % interval {})", interval_ends(interval).join(" to "));
     comparison.interval.map_or_else(String::new, text)
 }
 

@@ -1,7 +1,7 @@
 //! All trials of the verdict's metric: as ratios to the baseline, and as values.
 
 use warmcore_lab::measures::Unit;
-use warmcore_lab::verdict::{Finding, decimal};
+use warmcore_lab::verdict::{Finding, decimal, interval_ends};
 use warmcore_statistics::{Better, Design, Interval};
 
 use super::{Csv, Figure, Frame};
@@ -90,7 +90,7 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
         if let Some(middle) = middle {
             svg.line(scale.at(middle), y - 11.0, scale.at(middle), y + 11.0, "median");
             let words = finding.map_or("baseline", Finding::words);
-            let range = interval.map_or_else(String::new, |i| format!(" [{}, {}]", decimal(i.low), decimal(i.high)));
+            let range = interval.map_or_else(String::new, |i| format!(" [{}]", interval_ends(i).join(", ")));
             let numbers = format!("{}{range}", decimal(middle));
             if frame.is_narrow() {
                 svg.text(frame.right, top - 4.0, Anchor::End, "s", &format!("{numbers} {words}"));

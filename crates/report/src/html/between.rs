@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use warmcore_lab::experiment::SubjectRecord;
-use warmcore_lab::verdict::decimal;
+use warmcore_lab::verdict::{decimal, interval_ends};
 use warmcore_statistics::{Better, Design, compare_trials};
 
 use super::sections::{definition, number};
@@ -82,7 +82,7 @@ fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
     let ratio = comparison.as_ref().and_then(|comparison| comparison.ratio);
     let interval = comparison.as_ref().and_then(|comparison| comparison.interval);
     let interval = interval.filter(|interval| interval.low.is_finite() && interval.high.is_finite());
-    let range = interval.map_or_else(String::new, |i| format!(" [{}, {}]", decimal(i.low), decimal(i.high)));
+    let range = interval.map_or_else(String::new, |i| format!(" [{}]", interval_ends(i).join(", ")));
     format!(
         "<td class=\"n\" data-value=\"{}\">{}</td><td class=\"n\" data-value=\"{}\">{}{range}</td>",
         number(result.summary.median),
