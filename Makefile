@@ -26,9 +26,9 @@ build: ## build target/release/warmcore, and beside it the recorder and the load
 	@scripts/toolchain build
 	$(COMMIT) cargo build --profile $(PROFILE) --locked --package warmcore --package warmcore-scx-programs
 
-demo: ## build without the program of guests, then ask what cache-aware scheduling wins, and whose requests wait
+demo: ## build without the program of guests and without machine code of BPF programs, then ask what cache-aware scheduling wins, and whose requests wait
 	@scripts/toolchain build
-	WARMCORE_WITHOUT_AGENT=yes cargo build --profile demo --locked --package warmcore
+	WARMCORE_WITHOUT_AGENT=yes cargo build --profile demo --locked --package warmcore --no-default-features
 	@echo
 	$(DEMO) machine show gnr72
 	@echo

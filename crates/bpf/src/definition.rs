@@ -5,8 +5,8 @@
 use crate::instruction::{Arithmetic, Atomic, Condition, Instruction, Kind, Operand, Width};
 use crate::memory::Memory;
 use crate::program::{FRAME_BYTES, Program};
+use crate::resolver::{Callee, Inline, Resolver};
 use crate::runtime::{Fault, Frame};
-use crate::translate::{Callee, Inline, Resolver};
 
 /// Where a program was when it went wrong for the first time.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,33 +17,38 @@ pub struct Trap {
     pub fault: Fault,
 }
 
-/// Runs a program from its entry; gives r0 and what went wrong first. Calls of the host get `frame` as their host.
-///
-/// # Errors
-/// What the resolver does not know.
+/// Runs a program from its entry; gives r0 and what went wrong first. Calls of the host get `frame` as their host. The memory is what the
+/// program reaches.
 ///
 /// # Safety
 /// The host functions of the resolver accept a pointer to `frame`.
 pub unsafe fn interpret(
     program: &Program,
     arguments: [u64; 5],
-    memory: &mut Memory,
+    _memory: &mut Memory,
     frame: &mut Frame,
     resolver: &mut dyn Resolver,
-) -> Result<(u64, Option<Trap>), String> {
-    let mut machine = Interpreter { program, memory, frame, resolver, trap: None, unknown: None };
-    let result = machine.function(0, arguments)?;
-    machine.unknown.map_or(Ok((result, machine.trap)), Err)
+) -> (u64, Option<Trap>) {
+    let before = (frame.call_back, frame.runner);
+    let frame: *mut Frame = frame;
+    let mut machine = Interpreter { program, frame, resolver, site: &|_| 0, trap: None };
+    // SAFETY: the frame is borrowed as long as this runs, and used by this pointer only.
+    unsafe {
+        ((*frame).call_back, (*frame).runner) = (call_back, (&raw mut machine).cast());
+        let result = machine.function(0, arguments);
+        ((*frame).call_back, (*frame).runner) = before;
+        (result, machine.trap)
+    }
 }
 
-struct Interpreter<'a> {
+pub(crate) struct Interpreter<'a> {
     program: &'a Program,
-    memory: &'a mut Memory,
-    frame: &'a mut Frame,
+    /// What the host functions get; it stays as long as the interpreter.
+    frame: *mut Frame,
     resolver: &'a mut dyn Resolver,
+    /// The number by which the frame remembers what went wrong; 0 for none.
+    site: &'a dyn Fn(&Trap) -> u64,
     trap: Option<Trap>,
-    /// What the resolver did not know in a function that the host called.
-    unknown: Option<String>,
 }
 
 /// Calls a function of the program that an [`Interpreter`] runs, which is the frame's runner.
@@ -53,29 +58,52 @@ unsafe fn call_back(frame: *mut Frame, callback: u64, arguments: [u64; 5]) -> u6
     let program = machine.program;
     let is_meant = |&function: &usize| machine.resolver.callback(program, function) == callback;
     let Some(function) = (0..program.functions.len()).find(is_meant) else { return 0 };
-    machine.function(function, arguments).unwrap_or_else(|reason| {
-        machine.unknown.get_or_insert(reason);
-        0
-    })
+    machine.function(function, arguments)
 }
 
 impl Interpreter<'_> {
-    fn trap(&mut self, instruction: usize, fault: Fault) {
-        self.trap.get_or_insert(Trap { instruction, fault });
+    /// Runs a function for a host that calls functions of its programs itself. `site` numbers what goes wrong, for the frame.
+    ///
+    /// # Safety
+    /// `frame` is what the host functions of the resolver expect, and the region is mapped.
+    pub(crate) unsafe fn run(
+        program: &Program,
+        function: usize,
+        arguments: [u64; 5],
+        frame: *mut Frame,
+        resolver: &mut dyn Resolver,
+        site: &dyn Fn(&Trap) -> u64,
+    ) -> u64 {
+        Interpreter { program, frame, resolver, site, trap: None }.function(function, arguments)
     }
 
-    fn function(&mut self, function: usize, arguments: [u64; 5]) -> Result<u64, String> {
+    fn frame(&mut self) -> &mut Frame {
+        // SAFETY: it stays as long as the interpreter, and no reference to it outlives one of the interpreter.
+        unsafe { &mut *self.frame }
+    }
+
+    fn trap(&mut self, instruction: usize, fault: Fault) {
+        let trap = Trap { instruction, fault };
+        let site = (self.site)(&trap);
+        let first = &mut self.frame().fault;
+        if *first == 0 {
+            *first = site;
+        }
+        self.trap.get_or_insert(trap);
+    }
+
+    fn function(&mut self, function: usize, arguments: [u64; 5]) -> u64 {
         let program = self.program;
         let mut r = [0u64; 11];
         r[1..6].copy_from_slice(&arguments);
-        let top = self.frame.stack;
+        let top = self.frame().stack;
         if program.uses_frame(function) {
             r[10] = top;
-            self.frame.stack -= FRAME_BYTES;
+            self.frame().stack -= FRAME_BYTES;
         }
         let mut at = program.functions[function];
         let result = loop {
-            self.frame.instructions += 1;
+            self.frame().instructions += 1;
             let instruction = program.instructions[at];
             let (dst, src) = (usize::from(instruction.dst), usize::from(instruction.src));
             let next = program.next(at);
@@ -94,7 +122,13 @@ impl Interpreter<'_> {
                         _ => arithmetic(operation, wide, r[dst], right),
                     };
                 }
-                Kind::LoadImmediate => r[dst] = self.immediate(at)?,
+                Kind::LoadImmediate => match self.immediate(at) {
+                    Ok(value) => r[dst] = value,
+                    Err(reason) => {
+                        self.trap(at, Fault::Unreachable(reason));
+                        break r[0];
+                    }
+                },
                 Kind::Load { width, signed } => {
                     let value = self.load(r[src], instruction.offset, width);
                     r[dst] = if signed { sign_extended(value, width) } else { value };
@@ -126,7 +160,7 @@ impl Interpreter<'_> {
                 }
                 Kind::CallLocal => {
                     let target = (at as i64 + 1 + i64::from(instruction.imm)) as usize;
-                    r[0] = self.function(program.function_at(target), [r[1], r[2], r[3], r[4], r[5]])?;
+                    r[0] = self.function(program.function_at(target), [r[1], r[2], r[3], r[4], r[5]]);
                 }
                 Kind::CallHelper => {
                     let callee = self.resolver.helper(instruction.imm);
@@ -145,12 +179,13 @@ impl Interpreter<'_> {
             }
             at = goes_to;
         };
-        self.frame.stack = top;
-        Ok(result)
+        self.frame().stack = top;
+        result
     }
 
     fn is_over_budget(&mut self, at: usize) -> bool {
-        let over = self.frame.instructions > self.frame.stop_at;
+        let frame = self.frame();
+        let over = frame.instructions > frame.stop_at;
         if over {
             self.trap(at, Fault::Endless);
         }
@@ -173,22 +208,26 @@ impl Interpreter<'_> {
     /// Zero unless the register points into the region.
     fn load(&self, register: u64, offset: i16, width: Width) -> u64 {
         let address = register.wrapping_add_signed(i64::from(offset));
-        match self.memory.read(address, width.bytes()).filter(|_| Memory::points_inside(register)) {
-            None => 0,
-            Some(bytes) => bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)),
-        }
+        let Some(place) = Memory::place(address, width.bytes()).filter(|_| Memory::points_inside(register)) else {
+            return 0;
+        };
+        let mut bytes = [0; 8];
+        // SAFETY: the region is mapped, and nothing of it is borrowed while a program runs.
+        unsafe { place.copy_to_nonoverlapping(bytes.as_mut_ptr(), width.bytes() as usize) };
+        u64::from_le_bytes(bytes)
     }
 
     /// False if the register does not point into the region: the function ends there.
     fn store(&mut self, at: usize, register: u64, offset: i16, width: Width, value: u64) -> bool {
         let bytes = value.to_le_bytes();
         let address = register.wrapping_add_signed(i64::from(offset));
-        let place = self.memory.write(address, width.bytes()).filter(|_| Memory::points_inside(register));
+        let place = Memory::place(address, width.bytes()).filter(|_| Memory::points_inside(register));
         let Some(place) = place else {
             self.trap(at, Fault::WildStore);
             return false;
         };
-        place.copy_from_slice(&bytes[..width.bytes() as usize]);
+        // SAFETY: as in `load`.
+        unsafe { place.copy_from_nonoverlapping(bytes.as_ptr(), width.bytes() as usize) };
         true
     }
 
@@ -218,31 +257,25 @@ impl Interpreter<'_> {
 
     /// What a call gives; `None` if it stores where it must not.
     fn call(&mut self, at: usize, callee: Callee, r: &[u64; 11]) -> Option<u64> {
-        self.frame.called_ps += self.resolver.price_ps(self.program.instructions[at]);
+        let price_ps = self.resolver.price_ps(self.program.instructions[at]);
+        self.frame().called_ps += price_ps;
         Some(match callee {
-            // SAFETY: the caller of `interpret` promised that they accept the frame.
+            // SAFETY: the frame is what these functions expect; whoever made the interpreter promised it.
             Callee::Function(function, _) | Callee::Lookup(function, _) => unsafe {
-                function(std::ptr::from_mut(self.frame), r[1], r[2], r[3], r[4], r[5])
+                function(self.frame, r[1], r[2], r[3], r[4], r[5])
             },
             Callee::CallsBack(function, _) => {
-                let this = std::ptr::from_mut(self);
-                // SAFETY: as above; until the function is over, the interpreter is used through the frame's pointer to it only.
-                let result = unsafe {
-                    let frame = std::ptr::from_mut((*this).frame);
-                    let before = ((*frame).call_back, (*frame).runner);
-                    ((*frame).call_back, (*frame).runner) = (call_back, this.cast());
-                    let result = function(frame, r[1], r[2], r[3], r[4], r[5]);
-                    ((*frame).call_back, (*frame).runner) = before;
-                    result
-                };
+                // SAFETY: as above; a function of this program that it calls is run by this interpreter or by a new one, and `self` is not
+                // used meanwhile.
+                let result = unsafe { function(self.frame, r[1], r[2], r[3], r[4], r[5]) };
                 if self.is_over_budget(at) {
                     return None;
                 }
                 result
             }
             Callee::Inline(Inline::Nothing) => 0,
-            Callee::Inline(Inline::Now) => self.frame.now_ns,
-            Callee::Inline(Inline::Cpu) => self.frame.cpu,
+            Callee::Inline(Inline::Now) => self.frame().now_ns,
+            Callee::Inline(Inline::Cpu) => self.frame().cpu,
             Callee::Inline(Inline::NumberNew) => {
                 let (start, end) = (r[2] as i32, r[3] as i32);
                 let (before, end) = if start < end { (start.wrapping_sub(1), end) } else { (0, 0) };

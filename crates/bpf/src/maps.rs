@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::instruction::Width;
 use crate::memory::{Image, Memory, MemoryError};
-use crate::translate::Array;
+use crate::resolver::Array;
 pub use rings::RingQuery;
 
 /// Kinds of maps, with the kernel's numbers (`enum bpf_map_type`).

@@ -171,19 +171,24 @@ impl Memory {
         (address >> REGION_PART_BITS).wrapping_sub(REGION_BASE >> REGION_PART_BITS) < REGION_PARTS
     }
 
+    /// Where bytes of the region are; `None` if some are not in it.
+    #[inline]
+    #[must_use]
+    pub(crate) fn place(address: u64, bytes: u64) -> Option<*mut u8> {
+        Self::contains(address, bytes).then_some(address as *mut u8)
+    }
+
     /// Bytes of the region; `None` if some are not in it.
     #[must_use]
     pub fn read(&self, address: u64, bytes: u64) -> Option<&[u8]> {
         // SAFETY: all of the region is mapped as long as `self` lives, and no reference to it is kept beyond a borrow of `self`.
-        Self::contains(address, bytes)
-            .then(|| unsafe { std::slice::from_raw_parts(address as *const u8, bytes as usize) })
+        Self::place(address, bytes).map(|place| unsafe { std::slice::from_raw_parts(place, bytes as usize) })
     }
 
     /// Bytes of the region, to be written.
     pub fn write(&mut self, address: u64, bytes: u64) -> Option<&mut [u8]> {
         // SAFETY: as in `read`.
-        Self::contains(address, bytes)
-            .then(|| unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes as usize) })
+        Self::place(address, bytes).map(|place| unsafe { std::slice::from_raw_parts_mut(place, bytes as usize) })
     }
 
     /// A number of the region; 0 if it is not there, as a load of a program gives.

@@ -128,11 +128,6 @@ impl Program {
         (at as i64 + 1 + i64::from(distance)) as usize
     }
 
-    /// Whether a slot is the second half of a 64-bit immediate.
-    pub(crate) fn is_second_half(&self, at: usize) -> bool {
-        at > 0 && self.instructions[at].opcode == 0 && self.instructions[at - 1].opcode == 0x18
-    }
-
     /// The instruction after the one at `at`.
     #[must_use]
     pub fn next(&self, at: usize) -> usize {

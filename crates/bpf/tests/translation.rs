@@ -5,8 +5,8 @@ mod random_programs;
 
 use assembler::*;
 use warmcore_bpf::{
-    Array, Callee, Code, Entry, Fault, Frame, Inline, Instruction, MapKind, MapSpec, Maps, Program, REGION_BASE,
-    Resolver, Translator, Width, interpret,
+    Array, Callee, Entry, Fault, Frame, Inline, Instruction, MapKind, MapSpec, Maps, Program, REGION_BASE, Resolver,
+    Width, interpret, interpreted,
 };
 
 /// Bytes that programs here may use.
@@ -53,18 +53,6 @@ unsafe extern "C" fn repeat(frame: *mut Frame, count: u64, callback: u64, contex
         }
     }
     count
-}
-
-/// Code that runs, and its functions.
-type Running = (Code, Vec<Entry>);
-
-/// Calls a function of the code that the frame's runner is.
-unsafe fn call_back(frame: *mut Frame, callback: u64, arguments: [u64; 5]) -> u64 {
-    // SAFETY: the runner was set to that; the frame is what the code was entered with.
-    unsafe {
-        let (code, entries) = &*(*frame).runner.cast::<Running>();
-        code.run(entries[callback as usize], frame, arguments)
-    }
 }
 
 impl Resolver for Names {
@@ -116,7 +104,35 @@ struct Ran {
     fault: Option<(usize, Fault)>,
 }
 
-/// Runs a program both ways on the same memory; asserts that they agree.
+/// Runs a program as the `Code` of a module.
+macro_rules! ran_by {
+    ($module:ident, $program:ident, $names:ident, $maps:ident, $arguments:ident, $begin:ident, $data:ident) => {{
+        /// Code that runs, and its functions.
+        type Running = ($module::Code, Vec<Entry>);
+        /// Calls a function of the code that the frame's runner is.
+        unsafe fn call_back(frame: *mut Frame, callback: u64, arguments: [u64; 5]) -> u64 {
+            // SAFETY: the runner was set to that; the frame is what the code was entered with.
+            unsafe {
+                let (code, entries) = &*(*frame).runner.cast::<Running>();
+                code.run(entries[callback as usize], frame, arguments)
+            }
+        }
+        let mut translator = $module::Translator::new().unwrap();
+        let entries = translator.add(&$program, &mut $names).unwrap();
+        let running: Running = (translator.finish().unwrap(), entries);
+        let (code, entries) = &running;
+        let mut frame = $begin(&mut $maps);
+        (frame.call_back, frame.runner) = (call_back, (&raw const running).cast_mut().cast());
+        // SAFETY: the host functions of these tests look at no more of their host than its frame.
+        let r0 = unsafe { code.run(entries[0], &mut frame, $arguments) };
+        let fault = code.fault(&frame).map(|site| (site.instruction, site.fault.clone()));
+        let data = $maps.memory.read($data, u64::from(DATA)).unwrap().to_vec();
+        assert_eq!(frame.stack, Frame::default().stack, "every frame was given back");
+        Ran { r0, data, instructions: frame.instructions, called_ps: frame.called_ps, fault }
+    }};
+}
+
+/// Runs a program in all ways on the same memory; asserts that they agree.
 fn run_with(program: &[[u8; 8]], arguments: [u64; 5], budget: u64, is_constant: bool) -> Ran {
     let program = Program::new("test", &program.concat(), &[]).unwrap();
     let mut maps = Maps::new(1).unwrap();
@@ -141,23 +157,13 @@ fn run_with(program: &[[u8; 8]], arguments: [u64; 5], budget: u64, is_constant: 
         frame
     };
     let mut names = Names { data, is_constant };
-    let mut translator = Translator::new().unwrap();
-    let entries = translator.add(&program, &mut names).unwrap();
-    let running: Running = (translator.finish().unwrap(), entries);
-    let (code, entries) = &running;
-
-    let mut frame = begin(&mut maps);
-    (frame.call_back, frame.runner) = (call_back, (&raw const running).cast_mut().cast());
-    // SAFETY: the host functions of these tests look at no more of their host than its frame.
-    let r0 = unsafe { code.run(entries[0], &mut frame, arguments) };
-    let fault = code.fault(&frame).map(|site| (site.instruction, site.fault.clone()));
-    let bytes = maps.memory.read(data, u64::from(DATA)).unwrap().to_vec();
-    let translated = Ran { r0, data: bytes, instructions: frame.instructions, called_ps: frame.called_ps, fault };
-    assert_eq!(frame.stack, Frame::default().stack, "every frame was given back");
+    let translated = ran_by!(warmcore_bpf, program, names, maps, arguments, begin, data);
+    let interpreted = ran_by!(interpreted, program, names, maps, arguments, begin, data);
+    assert_eq!(interpreted, translated, "as `Code` of the definition (left) and translated (right): {program:?}");
 
     let mut frame = begin(&mut maps);
     // SAFETY: as above.
-    let (r0, trap) = unsafe { interpret(&program, arguments, &mut maps.memory, &mut frame, &mut names) }.unwrap();
+    let (r0, trap) = unsafe { interpret(&program, arguments, &mut maps.memory, &mut frame, &mut names) };
     let fault = trap.map(|trap| (trap.instruction, trap.fault));
     let bytes = maps.memory.read(data, u64::from(DATA)).unwrap().to_vec();
     // Blocks are counted when they begin, so a run that is stopped or jumps away within one differs by less than a block.

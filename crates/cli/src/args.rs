@@ -59,8 +59,9 @@ fn version() -> &'static str {
 fn version_of_build() -> String {
     let commit = option_env!("WARMCORE_COMMIT").filter(|commit| !commit.is_empty()).unwrap_or("not said");
     let guests = if warmcore_places::vm::agent::agent().is_ok() { "with" } else { "without" };
+    let programs = if cfg!(feature = "machine-code") { "translates" } else { "interprets" };
     let build = if cfg!(debug_assertions) { "debug" } else { "optimised" };
-    format!("{} (commit {commit}; {build}; {guests} guests)", env!("CARGO_PKG_VERSION"))
+    format!("{} (commit {commit}; {build}; {guests} guests; {programs} BPF programs)", env!("CARGO_PKG_VERSION"))
 }
 
 /// Which CPU scheduler, with which settings, is best for a workload on a machine, and why

@@ -27,14 +27,6 @@ pub enum BytecodeError {
     /// A program cannot be translated.
     #[error(transparent)]
     Translate(#[from] TranslateError),
-    /// The definition does not know what a program asks for.
-    #[error("{program}: {reason}")]
-    Undefined {
-        /// The program.
-        program: String,
-        /// What.
-        reason: String,
-    },
 }
 
 /// What was found.
@@ -172,8 +164,7 @@ fn left(maps: &Maps, address: u64, r0: u64, fault: Option<String>) -> Left {
 fn by_definition(program: &Program, maps: &mut Maps, address: u64) -> Result<(Left, u64), BytecodeError> {
     let mut frame = begin(maps, address);
     // SAFETY: these programs call no host function.
-    let ran = unsafe { interpret(program, [0; 5], &mut maps.memory, &mut frame, &mut Names { address }) };
-    let (r0, trap) = ran.map_err(|reason| BytecodeError::Undefined { program: program.name.clone(), reason })?;
+    let (r0, trap) = unsafe { interpret(program, [0; 5], &mut maps.memory, &mut frame, &mut Names { address }) };
     Ok((left(maps, address, r0, trap.map(|trap| trap.fault.to_string())), frame.instructions))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::instruction::{Arithmetic, Atomic, Kind, Operand};
 use crate::program::Program;
-use crate::translate::{Callee, Inline, Resolver};
+use crate::resolver::{Callee, Inline, Resolver};
 
 /// Registers as bits.
 type Registers = u16;
@@ -38,6 +38,11 @@ fn of_function(program: &Program, function: usize, resolver: &mut dyn Resolver, 
     let count = (1..=5).rev().find(|register| live & 1 << register != 0).unwrap_or(0);
     taken[function] = Some(count);
     count
+}
+
+/// Whether a slot is the second half of a 64-bit immediate.
+fn is_second_half(program: &Program, at: usize) -> bool {
+    at > 0 && program.instructions[at].opcode == 0 && program.instructions[at - 1].opcode == 0x18
 }
 
 /// Registers r1 to r`count`.
@@ -86,7 +91,7 @@ fn live_at_start(program: &Program, (start, end): (usize, usize), effects: &[(Re
     loop {
         let mut changed = false;
         for at in (start..end).rev() {
-            if program.is_second_half(at) {
+            if is_second_half(program, at) {
                 continue;
             }
             let behind = |at: usize| if at < end { live[at - start] } else { 0 };

@@ -11,8 +11,8 @@ use cranelift_module::{FuncId, Module};
 use crate::definition;
 use crate::instruction::{Arithmetic, Condition, Instruction, Kind, Operand};
 use crate::program::{FRAME_BYTES, Program};
+use crate::resolver::{Resolver, TranslateError};
 use crate::runtime::{Fault, Frame, Site};
-use crate::translate::{Resolver, TranslateError};
 
 /// A function under translation, from its first instruction to its last: what jumps forward to an instruction is known when that is reached.
 pub(super) struct Body<'t, 'b> {

@@ -4,9 +4,9 @@ use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{InstBuilder, MemFlags, Value, types};
 
 use crate::instruction::Width;
+use crate::resolver::{Array, Callee, HostFunction, Inline};
 use crate::runtime::{Fault, Frame};
 use crate::translate::body::Body;
-use crate::translate::{Array, Callee, HostFunction, Inline};
 
 impl Body<'_, '_> {
     /// The host and the first registers that calls take.
