@@ -165,11 +165,9 @@ impl Headroom {
         );
         let Some(gain) = self.gain else { return format!("{how}: it has no {} in common with {base}.", primary.title) };
         if gain <= 1.0 + LEAST_HEADROOM {
-            return format!(
-                "{how}: it improves {} over {base} by a factor of {}, so placement has nothing to win here.",
-                primary.title,
-                decimal(gain)
-            );
+            let consequence = without_gain(&self.schedulers);
+            let gain = decimal(gain);
+            return format!("{how}: it improves {} over {base} by a factor of {gain}, {consequence}.", primary.title);
         }
         let won: Vec<String> = self
             .schedulers
@@ -184,6 +182,19 @@ impl Headroom {
             primary.title,
             decimal(gain)
         )
+    }
+}
+
+/// What follows where the oracle gains nothing: nothing can be won, unless a scheduler is better than the oracle.
+fn without_gain(schedulers: &[SchedulerHeadroom]) -> String {
+    let better: Vec<String> = schedulers
+        .iter()
+        .filter_map(|own| Some((&own.label, own.of_oracle.filter(|of_oracle| *of_oracle > 1.0 + LEAST_HEADROOM)?)))
+        .map(|(label, of_oracle)| format!("{label} is better than the oracle by a factor of {}", decimal(of_oracle)))
+        .collect();
+    match better.is_empty() {
+        true => "so placement has nothing to win here".into(),
+        false => format!("but {}, so the oracle is not the best possible here", better.join(" and ")),
     }
 }
 
@@ -225,4 +236,19 @@ pub(crate) fn bound_tasks(workload: &Workload) -> Vec<PinnedThread> {
 /// A share that may be negative: `−12 %`.
 fn percent_of(share: f64) -> String {
     if share < 0.0 { format!("\u{2212}{}", percent(-share)) } else { percent(share) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_to_be_won_only_where_no_scheduler_is_better_than_the_oracle() {
+        let of =
+            |label: &str, of_oracle| SchedulerHeadroom { label: label.into(), of_oracle, interval: None, won: None };
+        let all = [of("eevdf", Some(1.005)), of("rr", None), of("cache-aware", Some(1.169))];
+        assert_eq!(without_gain(&all[..2]), "so placement has nothing to win here");
+        let better = "but cache-aware is better than the oracle by a factor of 1.169, so the oracle is not the best possible here";
+        assert_eq!(without_gain(&all), better);
+    }
 }

@@ -1,6 +1,8 @@
 //! Circumstances that a machine or a kernel gives a meaning: on which CPUs a scheduler's column of a table runs, and under which settings.
 
+use std::cmp::Reverse;
 use warmcore_agent::plan::Setting;
+
 use warmcore_schedulers::Circumstances;
 use warmcore_topology::{CpuId, CpuSet, Machine, parse_cpu_list};
 
@@ -23,13 +25,16 @@ pub fn cpus_of(circumstances: &Circumstances, machine: &Machine) -> Result<Optio
     Ok(Some(cpus.iter().filter(is_first).collect()))
 }
 
-/// The CPUs of the first socket, node or LLC, or of a list of the system's numbers.
+/// The CPUs of the largest socket, node or LLC (of equal ones the first), or of a list of the system's numbers.
 fn cpu_set(text: &str, machine: &Machine) -> Result<CpuSet, String> {
-    let first = machine.cpus().next().ok_or_else(|| "the machine has no CPU online".to_owned())?;
+    let largest = |cpus: Option<&CpuSet>| cpus.cloned().ok_or_else(|| "the machine has no CPU online".to_owned());
     Ok(match text {
-        "one-socket" => machine.cpus().filter(|cpu| machine.socket_of(*cpu) == machine.socket_of(first)).collect(),
-        "one-node" => machine.cpus_of_node(machine.node_of(first)).clone(),
-        "one-llc" => machine.cpus_of_llc(machine.llc_of(first)).clone(),
+        "one-socket" => largest(machine.largest_socket().map(|socket| machine.cpus_of_socket(socket)))?,
+        "one-node" => {
+            let sizes = machine.nodes().max_by_key(|node| (machine.cpus_of_node(*node).len(), Reverse(*node)));
+            largest(sizes.map(|node| machine.cpus_of_node(node)))?
+        }
+        "one-llc" => largest(machine.largest_llc().map(|llc| machine.cpus_of_llc(llc)))?,
         list => {
             let numbers = parse_cpu_list(list)
                 .map_err(|error| format!("CPUs {list}: {error} (or one-socket, one-node, one-llc)"))?;
@@ -95,6 +100,18 @@ fn tunable_of(request: &Request<'_>, (path, value): &(String, String)) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_llc_node_or_socket_is_the_largest() {
+        let machine = warmcore_topology::from_toml(
+            "[topology]\nnodes = [{ id = 0, cpus = \"0\" }, { id = 1, cpus = \"1-6\" }]\n\
+             sockets = [{ id = 0, cpus = \"0\" }, { id = 1, cpus = \"1-6\" }]\nllcs = [\"0\", \"1-2\", \"3-6\"]\n",
+        )
+        .unwrap();
+        let cpus = |text: &str| cpu_set(text, &machine).unwrap().iter().map(|cpu| cpu.0).collect::<Vec<_>>();
+        assert_eq!(cpus("one-llc"), [3, 4, 5, 6]);
+        assert_eq!((cpus("one-node"), cpus("one-socket")), (vec![1, 2, 3, 4, 5, 6], vec![1, 2, 3, 4, 5, 6]));
+    }
 
     #[test]
     fn sets_of_cpus_are_those_of_the_machine() {

@@ -24,13 +24,12 @@ pub fn candidates(machine: &Machine, workload: &Workload, caches: bool) -> Resul
         eevdf.effective(machine.cpu_count()).iter().find(|(name, _)| *name == "base_slice_ns").map(|(_, ns)| *ns);
     let threads = unroll(workload).threads.len();
     let (llcs, sockets) = (machine.llc_count(), machine.socket_count());
-    let first =
-        machine.cpus().next().map(|cpu| (machine.cpus_of_llc(machine.llc_of(cpu)).len(), machine.socket_of(cpu)));
+    let of_llc = machine.largest_llc().map_or(0, |llc| machine.cpus_of_llc(llc).len());
+    let of_socket = machine.largest_socket().map_or(0, |socket| machine.cpus_of_socket(socket).len());
     // Of threads that come and go nobody knows how many there are; they can be kept to CPUs, not pinned.
     let fits = |cpus: usize| threads <= cpus;
     let placed = caches && llcs > 1;
     let pinned = placed && threads > 0 && fits(machine.cpu_count());
-    let of_socket = |socket| machine.cpus().filter(|cpu| machine.socket_of(*cpu) == socket).count();
     let mut texts: Vec<String> = vec!["eevdf".into()];
     let mut add = |wanted: bool, text: &str| {
         if wanted {
@@ -38,11 +37,8 @@ pub fn candidates(machine: &Machine, workload: &Workload, caches: bool) -> Resul
         }
     };
     add(llcs > 1, "cache-aware");
-    add(placed && first.is_some_and(|(of_llc, _)| fits(of_llc)), "eevdf@cpus=one-llc");
-    add(
-        placed && sockets > 1 && sockets < llcs && first.is_some_and(|(_, socket)| fits(of_socket(socket))),
-        "eevdf@cpus=one-socket",
-    );
+    add(placed && fits(of_llc), "eevdf@cpus=one-llc");
+    add(placed && sockets > 1 && sockets < llcs && fits(of_socket), "eevdf@cpus=one-socket");
     add(pinned, "eevdf@pin=spread");
     add(pinned, "eevdf@pin=gathered");
     add(machine.smt_width() > 1 && fits(machine.cpu_count()), "eevdf@smt=off");

@@ -7,6 +7,7 @@
 //! It does not know who waits for whom, what a wakeup or a message costs, or that a thread sleeps: every thread is taken to run
 //! always. `docs/models/oracle.md` says what comes of that.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use warmcore_memory::analytic::{Player, TaskSpec};
@@ -282,13 +283,20 @@ impl Problem<'_> {
         let take = |order: Vec<CpuId>| -> Vec<CpuId> {
             (0..self.threads.len()).map(|thread| order[thread % order.len()]).collect()
         };
-        let llcs: Vec<Vec<CpuId>> =
-            machine.nodes().flat_map(|node| machine.llcs_of_node(node)).map(|llc| cores_first(machine, *llc)).collect();
-        let of_node = |node: NodeId| -> Vec<Vec<CpuId>> {
-            machine.llcs_of_node(node).iter().map(|llc| cores_first(machine, *llc)).collect()
+        // The largest come first, so that threads which fit one LLC are gathered there; equal ones in the order of their numbers.
+        let of_node = |node: NodeId| -> Vec<LlcId> {
+            let mut llcs = machine.llcs_of_node(node).to_vec();
+            llcs.sort_by_key(|llc| Reverse(machine.size_of_llc(*llc)));
+            llcs
         };
+        let cpus_of = |llcs: Vec<LlcId>| llcs.into_iter().map(|llc| cores_first(machine, llc)).collect::<Vec<_>>();
+        let mut by_llc: Vec<NodeId> = machine.nodes().collect();
+        by_llc.sort_by_key(|node| Reverse(of_node(*node).first().map(|llc| machine.size_of_llc(*llc))));
+        let llcs: Vec<Vec<CpuId>> = by_llc.into_iter().flat_map(|node| cpus_of(of_node(node))).collect();
+        let mut by_cpus: Vec<NodeId> = machine.nodes().collect();
+        by_cpus.sort_by_key(|node| Reverse(machine.cpus_of_node(*node).len()));
         let nodes: Vec<Vec<CpuId>> =
-            machine.nodes().map(|node| cores_before_siblings(machine, in_turn(of_node(node)))).collect();
+            by_cpus.into_iter().map(|node| cores_before_siblings(machine, in_turn(cpus_of(of_node(node))))).collect();
         let spread = cores_before_siblings(machine, in_turn(nodes.clone()));
         vec![
             ("gathered", take(llcs.concat())),
@@ -302,7 +310,7 @@ impl Problem<'_> {
     /// Each thread with the one it has most in common with, the pairs dealt to LLCs in turn.
     fn partners_together(&self, llcs: &[Vec<CpuId>]) -> Vec<CpuId> {
         let mut pairs: Vec<(u32, usize, usize)> = self.partners.iter().map(|((a, b), much)| (*much, *a, *b)).collect();
-        pairs.sort_by_key(|(much, a, b)| (std::cmp::Reverse(*much), *a, *b));
+        pairs.sort_by_key(|(much, a, b)| (Reverse(*much), *a, *b));
         let mut single = vec![true; self.threads.len()];
         let mut teams: Vec<Vec<usize>> = Vec::new();
         for (_, a, b) in pairs {

@@ -3,6 +3,7 @@
 //! A `Machine` holds online CPUs only; offline ones are remembered by number. It does no input or output and has no
 //! state: where tasks run is the kernel's business.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
@@ -355,6 +356,21 @@ impl Machine {
     /// Latencies, bandwidths and frequencies.
     pub fn performance(&self) -> &Performance {
         &self.performance
+    }
+
+    /// How large a last-level cache is: its CPUs, then its bytes (0 if they are not known).
+    pub fn size_of_llc(&self, llc: LlcId) -> (usize, u64) {
+        (self.cpus_of_llc(llc).len(), self.llc_cache(llc).map_or(0, |cache| cache.size_bytes))
+    }
+
+    /// The last-level cache of the most CPUs, of equal ones that of the most bytes, of equal ones the first.
+    pub fn largest_llc(&self) -> Option<LlcId> {
+        self.llcs().max_by_key(|llc| (self.size_of_llc(*llc), Reverse(*llc)))
+    }
+
+    /// The socket of the most CPUs, of equal ones the first.
+    pub fn largest_socket(&self) -> Option<SocketId> {
+        self.sockets().max_by_key(|socket| (self.cpus_of_socket(*socket).len(), Reverse(*socket)))
     }
 
     /// Where a value comes from, by its name in the TOML format: `costs.tick_ns`, `core_to_core_ns.same_llc`.

@@ -35,6 +35,32 @@ fn problem<'a>(machine: &'a Machine, kinds: &[(usize, u32)], goal: Goal) -> Prob
     Problem { machine, profiles: profiles(), threads, partners: BTreeMap::new(), goal }
 }
 
+/// A machine of LLCs of 1, 2 and 4 CPUs: four threads that share gather on the largest, and the search keeps them there.
+#[test]
+fn threads_that_fit_one_llc_are_gathered_on_the_largest() {
+    let text =
+        "base = \"generic\"\n[topology]\nnodes = [{ id = 0, cpus = \"0-6\" }]\nllcs = [\"0\", \"1-2\", \"3-6\"]\n";
+    let machine = warmcore_topology::from_toml(text).unwrap();
+    let problem = problem(&machine, &[(0, 0); 4], Goal::Total);
+    let starts: BTreeMap<&str, Vec<u32>> =
+        problem.starts().into_iter().map(|(name, cpus)| (name, cpus.iter().map(|cpu| cpu.0).collect())).collect();
+    assert_eq!((&starts["gathered"], &starts["spread"]), (&vec![3, 4, 5, 6], &vec![3, 1, 0, 4]));
+    let found = problem.search().unwrap();
+    assert!(found.cpus.iter().all(|cpu| cpu.0 >= 3), "{found:?}");
+}
+
+/// The second node is the larger one, and its second LLC.
+#[test]
+fn the_largest_node_is_filled_first() {
+    let text =
+        "[topology]\nnodes = [{ id = 0, cpus = \"0\" }, { id = 1, cpus = \"1-3\" }]\nllcs = [\"0\", \"1\", \"2-3\"]\n";
+    let machine = warmcore_topology::from_toml(text).unwrap();
+    let starts = problem(&machine, &[(0, 0); 4], Goal::Total).starts();
+    let cpus = |name: &str| starts.iter().find(|start| start.0 == name).unwrap().1.iter().map(|cpu| cpu.0).collect();
+    let (gathered, by_node): (Vec<u32>, Vec<u32>) = (cpus("gathered"), cpus("by node"));
+    assert_eq!((gathered, by_node), (vec![2, 3, 1, 0], vec![2, 1, 3, 0]));
+}
+
 #[test]
 fn four_threads_on_two_times_two_cpus_are_placed_as_all_placements_say() {
     let machines =
