@@ -13,20 +13,20 @@ use crate::runtime::{Fault, Frame, Site};
 #[derive(Default)]
 pub struct Translator {
     programs: Vec<Named>,
-    entries: Vec<Place>,
+    entries: Vec<Slot>,
     sites: usize,
 }
 
 /// Programs that can be run.
 pub struct Code {
     programs: Vec<Named>,
-    entries: Vec<Place>,
+    entries: Vec<Slot>,
     /// By program and instruction, one for each of [`kinds_of_fault`].
     sites: Vec<Site>,
 }
 
 /// A function: which program, and which of its functions.
-type Place = (usize, usize);
+type Slot = (usize, usize);
 
 struct Named {
     program: Program,

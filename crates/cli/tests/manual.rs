@@ -131,10 +131,11 @@ const ANSWERS: [(&str, &[Answer]); 7] = [
 ];
 
 /// What other tests ask, with the file of the test, or what is not on every computer.
-const ELSEWHERE: [&str; 3] = [
+const ELSEWHERE: [&str; 4] = [
     "hackbench:-T,-p,-f2,-g2,-l20 -s cfs,eevdf,rr --sensitivity", // sensitivity.rs
     "--load 30,60,90",                                            // loads.rs
     "--on vm",                                                    // real_kernel.rs
+    "--on host",                                                  // sets files that only some kernels have
 ];
 
 #[test]
