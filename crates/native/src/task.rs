@@ -577,11 +577,9 @@ impl<'a> Thread<'a> {
 
     fn write_to_null(&mut self, bytes: u64) -> Result<(), Left> {
         use rustix::fs::{Mode, OFlags, open};
-        let call = |call, source| self.failed(Failed::Call(call, source));
         if self.null_device.is_none() {
-            let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-            let device = open("/dev/null", flags, Mode::empty()).map_err(|error| call("open /dev/null", error))?;
-            self.null_device = Some(device);
+            let device = open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
+            self.null_device = Some(device.map_err(|error| self.failed(Failed::Call("open /dev/null", error)))?);
         }
         if self.region.len() < IO_BYTES {
             self.region.resize(IO_BYTES, 0);
