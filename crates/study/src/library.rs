@@ -22,6 +22,7 @@ macro_rules! studies {
 
 /// All of them, in the order of pages.
 pub static STUDIES: &[Packaged] = studies![
+    "agreement/sched-ext",
     "answers/bound-to-one-llc",
     "answers/cache-aware-chacha20",
     "answers/cache-aware-hackbench-pipes",

@@ -87,6 +87,13 @@ fn longest_wait(metrics: &Metrics) -> Option<u64> {
     open.chain(metrics.totals.run_delay.max_ns).max()
 }
 
+/// A part of the window: a CPU that had tasks for less only saw threads begin.
+const USED: u64 = 100;
+
+fn cpus_used(metrics: &Metrics) -> u64 {
+    metrics.cpus.iter().filter(|cpu| cpu.busy_ns > 0 && cpu.busy_ns >= metrics.window_ns / USED).count() as u64
+}
+
 /// A part of the window: tasks that waited for less at its end may have been about to run.
 const LEFT_WAITING: u64 = 10;
 
@@ -173,6 +180,7 @@ metrics! {
         "that time as a share of the window, 0..1";
     "run_ns", "ns", Neither, |m| number(m.totals.run_ns), "run time of all tasks";
     "busy_share", "1", Neither, |m| of_cpu_time(m.totals.busy_ns, m), "share of observed CPU time with a task on the CPU, 0..1";
+    "cpus_used", "1", Neither, |m| number(cpus_used(m)), "CPUs that had a task on them for at least a hundredth of the window";
     "foreign_ns", "ns", Neither, |m| number(m.totals.foreign_ns),
         "time with a thread of somebody else or of the kernel on the CPU, over all CPUs, as far as the trace tells";
     "idle_ns", "ns", Neither, |m| number(m.totals.idle_ns), "time with nobody on the CPU, over all CPUs, as far as the trace tells";

@@ -256,6 +256,14 @@ fn idle_in_a_simulation_lasts_from_the_start() {
 }
 
 #[test]
+fn a_cpu_is_used_if_tasks_have_it_for_a_hundredth_of_the_window() {
+    let begun = (0..3).fold(Script::new(), |script, of| script.fork(0, of, of).wakeup(0, of, of));
+    let metrics = begun.run(0, 0, 0).run(10, 1, 1).sleep(20, 1, 1).run(30, 2, 2).sleep(39, 2, 2).metrics(1000);
+    assert_eq!(metrics.cpus[2].busy_ns, 9);
+    assert_eq!((super::metric("cpus_used").unwrap().value)(&metrics), Some(2.0));
+}
+
+#[test]
 fn the_run_queue_is_weighted_by_time_and_counts_running_and_queued() {
     // Length 0 until 100, 2 until 300 (one starting, one queued), 1 until 400.
     let script = Script::new()
