@@ -4,7 +4,7 @@
 export PATH := $(if $(CARGO_HOME),$(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH)
 WARMCORE := $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)/release/warmcore
 DEMO := $(WARMCORE:/release/warmcore=/demo/warmcore)
-FUZZ_SECONDS := 4
+FUZZ_SECONDS := 20
 MDBOOK := 0.4.52
 # What `install`, `dist` and `wheel` are made of: what cargo built with this profile.
 PROFILE := release

@@ -134,7 +134,8 @@ fn a_guest_compares_schedulers_on_one_socket_and_on_two_and_is_as_before() {
     assert_eq!((enabled(0), enabled(2)), ("0".to_owned(), "1".to_owned()), "cache-aware scheduling off and on");
 }
 
-/// Six threads that only run do half as much on two of four CPUs, under a copy of the kernel, whatever the emulator's speed.
+/// Six threads that only run do half as much on two of four CPUs, under a copy of the kernel, whatever the emulator's speed. A guest's thread
+/// ends up to a tick of 4 ms late: of 50 ms that is half of the tolerance for each place, of 200 ms a tenth.
 #[test]
 fn guests_compare_kernels_and_sets_of_cpus_column_by_column() {
     skip!(unless can_boot());
@@ -145,7 +146,7 @@ fn guests_compare_kernels_and_sets_of_cpus_column_by_column() {
         std::fs::copy(image.with_file_name(file), directory.path().join(file)).unwrap();
     }
     let columns = format!("eevdf,eevdf @ cpus=0-1 kernel={}", directory.path().join("vmlinuz").display());
-    let words = "compare --on vm:virtual-time=1 -m 1s1n2l2c1t -w spin:-n6,-d50ms -n 1 --json --keep nothing -s";
+    let words = "compare --on vm:virtual-time=1 -m 1s1n2l2c1t -w spin:-n6,-d200ms -n 1 --json --keep nothing -s";
     let arguments: Vec<&str> = words.split(' ').chain([columns.as_str()]).collect();
     let output = warmcore(&arguments);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

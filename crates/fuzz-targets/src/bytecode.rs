@@ -1,9 +1,6 @@
 //! BPF programs: they are refused, or what they do when translated is what the definition says.
-#![no_main]
-
 use std::cell::RefCell;
 
-use libfuzzer_sys::fuzz_target;
 use warmcore_bpf::{Callee, Frame, Instruction, Maps, Program, REGION_BASE, Resolver, Translator, interpret};
 
 /// Instructions of a program that is run, and that a run may take.
@@ -36,7 +33,7 @@ thread_local! {
     static MAPS: RefCell<Maps> = RefCell::new(Maps::new(1).expect("room for programs"));
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let Some((&start, code)) = bytes.split_first() else { return };
     let Ok(program) = Program::new("fuzz", code, &[u32::from(start)]) else { return };
     if code.len() / 8 > LONGEST {
@@ -59,10 +56,11 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(first.stack, Frame::default().stack, "every frame was given back");
         let mut second = begin(maps);
         // SAFETY: as above.
-        let (defined, trap) = unsafe { interpret(&program, [1, 2, 3, 4, 5], &mut maps.memory, &mut second, &mut Nothing) };
+        let (defined, trap) =
+            unsafe { interpret(&program, [1, 2, 3, 4, 5], &mut maps.memory, &mut second, &mut Nothing) };
         // Blocks are counted when they begin, so runs that are stopped may differ by a block.
         if first.instructions.max(second.instructions) + LONGEST as u64 <= BUDGET {
             assert_eq!((r0, fault), (defined, trap.map(|trap| (trap.instruction, trap.fault))), "{program:?}");
         }
     });
-});
+}

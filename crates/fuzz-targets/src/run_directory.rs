@@ -1,12 +1,10 @@
 //! Run directories in which a file is another than it was, with and without lists of checksums that vouch for it.
-#![no_main]
-
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, LazyLock};
 
-use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, Named};
@@ -19,11 +17,17 @@ use warmcore_schedulers::SchedulerSpec;
 /// A run of two schedulers and two trials, and its files.
 struct Base {
     path: PathBuf,
+    _place: TempDir,
     files: Vec<(String, Vec<u8>)>,
 }
 
-static BASE: LazyLock<Base> = LazyLock::new(|| {
-    let path = std::env::temp_dir().join(format!("warmcore-fuzz-run-{}", std::process::id()));
+thread_local! {
+    static BASE: Base = base();
+}
+
+fn base() -> Base {
+    let place = tempfile::tempdir().expect("room for a directory");
+    let path = place.path().join("run");
     let machine = Named { source: "m".into(), value: warmcore_topology::resolve("1s1n1l2c1t").expect("a short form") };
     let workload = warmcore_workload::from_generator("hackbench:-T,-p,-f1,-g1,-l1").expect("a generator");
     let schedulers = ["cfs", "rr"].map(|name| SchedulerSpec::parse(name).expect("a listed name")).to_vec();
@@ -42,12 +46,16 @@ static BASE: LazyLock<Base> = LazyLock::new(|| {
     session::finish(&directory, &experiment, &trials, Some((&document, "it")), &environment).expect("room for a run");
     let files = directory.files().expect("a run").into_iter();
     let files = files.map(|name| (name.clone(), fs::read(path.join(&name)).expect("a file of it")));
-    Base { files: files.collect(), path }
-});
+    Base { files: files.collect(), path, _place: place }
+}
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
+    BASE.with(|base| change(base, bytes));
+}
+
+fn change(base: &Base, bytes: &[u8]) {
     let Some((&[which, flags, at, more, length], text)) = bytes.split_first_chunk() else { return };
-    let (name, original) = &BASE.files[usize::from(which) % BASE.files.len()];
+    let (name, original) = &base.files[usize::from(which) % base.files.len()];
     let mut now = text.to_vec();
     if flags & 1 == 0 {
         // Only a part of it is another.
@@ -56,8 +64,8 @@ fuzz_target!(|bytes: &[u8]| {
         let at = at.min(now.len());
         now.splice(at..(at + usize::from(length)).min(original.len()), text.iter().copied());
     }
-    fs::write(BASE.path.join(name), &now).expect("room for a file");
-    let lists = BASE.files.iter().filter(|(list, _)| list.ends_with(".sha256") && list != name);
+    fs::write(base.path.join(name), &now).expect("room for a file");
+    let lists = base.files.iter().filter(|(list, _)| list.ends_with(".sha256") && list != name);
     let mut changed = vec![name.clone()];
     if flags & 2 == 0 {
         // The lists of trials come before that of the run, which names them, and whose name is the smallest.
@@ -67,25 +75,25 @@ fuzz_target!(|bytes: &[u8]| {
             let new = sums.iter().fold(old.clone(), |text, (before, now)| text.replace(before, now));
             if old != new {
                 sums.push((sha256(old.as_bytes()), sha256(new.as_bytes())));
-                fs::write(BASE.path.join(list), new).expect("room for a file");
+                fs::write(base.path.join(list), new).expect("room for a file");
                 changed.push(list.clone());
             }
         }
     }
     if flags & 4 != 0 {
-        let _ = fs::remove_file(BASE.path.join("checksums.sha256"));
+        let _ = fs::remove_file(base.path.join("checksums.sha256"));
         changed.push("checksums.sha256".into());
     }
-    if let Ok(run) = RunOnDisk::read(&BASE.path) {
+    if let Ok(run) = RunOnDisk::read(&base.path) {
         let is_trial = name.starts_with("trials/") || name == "experiment.toml";
         let is_told = !run.faults.is_empty() || now == *original || flags & 2 == 0;
         assert!(is_told || !is_trial, "{name} was changed, and nobody says so");
     }
-    if let Ok(directory) = RunDirectory::view(&BASE.path) {
+    if let Ok(directory) = RunDirectory::view(&base.path) {
         let _ = session::experiment_of(&directory);
         let _ = directory.verify();
     }
-    for (name, original) in BASE.files.iter().filter(|(name, _)| changed.contains(name)) {
-        fs::write(BASE.path.join(name), original).expect("room for a file");
+    for (name, original) in base.files.iter().filter(|(name, _)| changed.contains(name)) {
+        fs::write(base.path.join(name), original).expect("room for a file");
     }
-});
+}

@@ -1,7 +1,4 @@
 //! Address traces in all formats: what is read can be written and read back, and replayed.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use warmcore_memory::exact::address_trace::{Record, TraceError, TraceReader, to_binary, to_text};
 use warmcore_memory::exact::{Options, Replay};
 
@@ -16,7 +13,7 @@ fn read(bytes: &[u8]) -> Result<Vec<Record>, TraceError> {
     Ok(records)
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let Ok(records) = read(bytes) else { return };
     assert_eq!(read(&to_binary(&records)).ok().as_ref(), Some(&records));
     assert_eq!(read(to_text(&records).as_bytes()).ok().as_ref(), Some(&records));
@@ -28,4 +25,4 @@ fuzz_target!(|bytes: &[u8]| {
         // A thread without a CPU is refused; nothing may panic.
         let _ = replay.access(*record);
     }
-});
+}

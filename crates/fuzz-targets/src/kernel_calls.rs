@@ -1,15 +1,11 @@
 //! Messages of `bpf(2)`, as a loader sends them: several commands one after the other, each with its structure, whose addresses point into
 //! bytes behind them.
-#![no_main]
-
-#[path = "../../crates/loader/tests/types/mod.rs"]
-mod types;
-
 use std::sync::LazyLock;
 
-use libfuzzer_sys::fuzz_target;
 use warmcore_loader::{Messages, TargetKernel};
 use warmcore_topology::Machine;
+
+use crate::types;
 
 /// Bytes of a structure that are read.
 const ATTRIBUTES: usize = 128;
@@ -46,7 +42,7 @@ fn fill(bytes: &[u8]) -> usize {
     length
 }
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let Some((&[count, which, first, second], rest)) = bytes.split_first_chunk() else { return };
     let (machine, kernel) = &*KERNEL;
     let Ok(mut messages) = Messages::new(machine, kernel) else { return };
@@ -77,4 +73,4 @@ fuzz_target!(|bytes: &[u8]| {
             Ok(None) | Err(_) => return,
         }
     }
-});
+}

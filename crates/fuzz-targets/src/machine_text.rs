@@ -1,11 +1,9 @@
 //! Every reader of machine descriptions and of what runs beside them, on the same bytes; what is read must survive being written and read
 //! again.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use warmcore_topology as topology;
 
-fuzz_target!(|text: &str| {
+pub(crate) fn run(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
     let _ = topology::from_hwloc_xml(text);
     let _ = topology::from_synthetic(text);
     let _ = topology::resolve(text);
@@ -17,4 +15,4 @@ fuzz_target!(|text: &str| {
         assert_eq!(again.cpu_count(), machine.cpu_count());
         let _ = topology::render(&machine);
     }
-});
+}

@@ -1,11 +1,9 @@
 //! Memory profiles, and counters to fit profiles to.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use warmcore_memory::fit::{Counters, fit};
 use warmcore_memory::{profiles_from_toml, profiles_to_toml};
 
-fuzz_target!(|text: &str| {
+pub(crate) fn run(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
     if let Ok(profiles) = profiles_from_toml(text) {
         assert_eq!(profiles_from_toml(&profiles_to_toml(&profiles)).ok(), Some(profiles));
     }
@@ -15,4 +13,4 @@ fuzz_target!(|text: &str| {
     {
         assert_eq!(fitted.profile.check(), Ok(()));
     }
-});
+}

@@ -1,7 +1,4 @@
 //! What a guest sends: frames and their documents, and pages of its trace by the formats that it names.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use warmcore_agent::programs::Came;
 use warmcore_agent::report::{
     CommandEnd, Costs, Failed, Frame, FrameKind, Hello, RunBegin, RunEnd, Sample, read_frame, write_frame,
@@ -9,7 +6,7 @@ use warmcore_agent::report::{
 use warmcore_capture::EventFormats;
 use warmcore_capture::convert::Decoder;
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let (mut rest, mut decoder) = (bytes, None);
     while let Ok(Some(frame)) = read_frame(&mut rest) {
         let mut written = Vec::new();
@@ -17,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(read_frame(&mut &*written).ok().flatten().as_ref(), Some(&frame));
         take(&frame, &mut decoder);
     }
-});
+}
 
 fn take(frame: &Frame, decoder: &mut Option<Decoder>) {
     let payload = frame.payload.as_slice();

@@ -1,21 +1,20 @@
 //! Trees of `/sys`: each line of the input is a file, its path and what it holds with `=` in between and `;` for ends of lines.
-#![no_main]
-
 use std::fs;
-use std::path::{Component, Path, PathBuf};
-use std::sync::LazyLock;
+use std::path::{Component, Path};
 
-use libfuzzer_sys::fuzz_target;
+use tempfile::TempDir;
 use warmcore_topology as topology;
 
-static ROOT: LazyLock<PathBuf> =
-    LazyLock::new(|| std::env::temp_dir().join(format!("warmcore-fuzz-sysfs-{}", std::process::id())));
+thread_local! {
+    static PLACE: TempDir = tempfile::tempdir().expect("room for a directory");
+}
 
 /// Files of a tree.
 const MOST: usize = 100;
 
-fuzz_target!(|text: &str| {
-    let root = &*ROOT;
+pub(crate) fn run(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let root = &PLACE.with(|place| place.path().join("root"));
     let _ = fs::remove_dir_all(root);
     fs::create_dir_all(root.join("sys/devices/system/cpu")).expect("room for a directory");
     for (path, content) in text.lines().take(MOST).filter_map(|line| line.split_once('=')) {
@@ -35,4 +34,4 @@ fuzz_target!(|text: &str| {
         let again = topology::from_toml(&topology::to_toml(&machine)).expect("what was written is read");
         assert_eq!(again.cpu_count(), machine.cpu_count());
     }
-});
+}

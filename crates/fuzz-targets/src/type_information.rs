@@ -1,13 +1,10 @@
 //! Type information (BTF), as a loader hands it over: it is read or refused, and every walk through what was read ends.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use warmcore_bpf::btf::{Btf, TypeKind};
 
 /// Types that are looked at.
 const MOST: u32 = 64;
 
-fuzz_target!(|bytes: &[u8]| {
+pub(crate) fn run(bytes: &[u8]) {
     let Ok(btf) = Btf::parse(bytes.to_vec()) else { return };
     for ty in 0..MOST {
         let name = btf.name(ty);
@@ -22,4 +19,4 @@ fuzz_target!(|bytes: &[u8]| {
         }
         assert!(!matches!(btf.kind(btf.resolved(ty)), TypeKind::Typedef | TypeKind::Const));
     }
-});
+}

@@ -1,13 +1,11 @@
 //! rt-app files: reading never panics, and what is accepted runs for a simulated millisecond under every scheduler
 //! without breaking an invariant.
-#![no_main]
-
-use libfuzzer_sys::fuzz_target;
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_schedulers::{SchedulerSpec, list, simulate};
 use warmcore_workload::{Options, from_rtapp};
 
-fuzz_target!(|text: &str| {
+pub(crate) fn run(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(workload) = from_rtapp("fuzz", text, &Options::default()) else { return };
     if workload.tasks.iter().map(|task| u64::from(task.instances)).sum::<u64>() > 64 {
         return;
@@ -23,4 +21,4 @@ fuzz_target!(|text: &str| {
             _ => {}
         }
     }
-});
+}
