@@ -26,8 +26,19 @@ const EVENTS: [&str; 11] = [
     "sched_stick_numa",
 ];
 const REQUIRED: usize = 7;
-/// Events of the `syscalls` subsystem: calls through which threads wake each other.
-const CALLS: [&str; 7] = ["futex", "write", "sendto", "sendmsg", "read", "recvfrom", "recvmsg"];
+/// Events of the `syscalls` subsystem: calls through which threads wake each other, and those that wait for a time.
+const CALLS: [&str; 10] = [
+    "futex",
+    "write",
+    "sendto",
+    "sendmsg",
+    "read",
+    "recvfrom",
+    "recvmsg",
+    "nanosleep",
+    "clock_nanosleep",
+    "timerfd_settime",
+];
 /// Event of the `task` subsystem.
 const NEW_THREAD: &str = "task_newtask";
 
@@ -92,7 +103,7 @@ impl Instance {
         Ok(Some((event, format)))
     }
 
-    /// Records system calls through which threads wake each other too, those of them that the kernel has events for. To be called after
+    /// Records system calls too, through which threads wake each other or wait for a time, as far as the kernel has events for them. After
     /// [`prepare`](Self::prepare).
     ///
     /// # Errors

@@ -107,16 +107,16 @@ pub enum What {
         /// Thread.
         thread: i32,
     },
-    /// `sys_enter_futex` and the like: the running thread begins a system call that may wake others, or wait for them.
+    /// `sys_enter_futex` and the like: the running thread begins a system call that may wake others, or wait for them or for a time.
     Call {
         /// Which.
         call: Call,
-        /// Address of the futex, or number of the file in the thread's process.
+        /// Address of the futex, or number of the file in the thread's process; 0 of a sleep.
         object: u64,
     },
 }
 
-/// System calls through which threads wake each other.
+/// System calls through which threads wake each other, and those that wait for a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Call {
@@ -128,11 +128,22 @@ pub enum Call {
     Write,
     /// Something is read or received from one.
     Read,
+    /// The thread sleeps for a time.
+    SleepFor,
+    /// The thread sleeps until a time (`TIMER_ABSTIME`).
+    SleepUntil,
+    /// A timer that is a file is set to expire after a time, once or periodically.
+    TimerFor,
+    /// The same at a time (`TFD_TIMER_ABSTIME`).
+    TimerUntil,
 }
 
 /// Commands of a futex that wake others (`FUTEX_WAKE`, `REQUEUE`, `CMP_REQUEUE`, `WAKE_OP`, `UNLOCK_PI`, `WAKE_BITSET`); `op` has flags above.
 const FUTEX_WAKES: [i64; 6] = [1, 3, 4, 5, 7, 10];
 const FUTEX_COMMAND: i64 = 0x7f;
+
+/// `TIMER_ABSTIME` and `TFD_TIMER_ABSTIME` of `flags` (`include/uapi/linux/time.h` and `timerfd.h`).
+const ABSOLUTE: i64 = 1;
 
 /// Which of [`What`] an event is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,13 +159,16 @@ enum Kind {
     Futex,
     Write,
     Read,
+    Sleep,
+    ClockSleep,
+    Timer,
 }
 
 /// See [`EVENTS`].
 type EventRow = (&'static str, Kind, &'static [&'static str], &'static [(&'static str, usize)]);
 
 /// Events that are read: name, kind, number fields, and names of threads: the field of the name, and which number field it names.
-const EVENTS: [EventRow; 17] = [
+const EVENTS: [EventRow; 20] = [
     ("sched_switch", Kind::Switch, &["prev_pid", "prev_state", "next_pid"], &[("prev_comm", 0), ("next_comm", 2)]),
     ("sched_waking", Kind::Waking, &["pid", "target_cpu"], &[("comm", 0)]),
     ("sched_wakeup", Kind::Wakeup, &["pid", "target_cpu"], &[("comm", 0)]),
@@ -172,13 +186,16 @@ const EVENTS: [EventRow; 17] = [
     ("sys_enter_read", Kind::Read, &["fd"], &[]),
     ("sys_enter_recvfrom", Kind::Read, &["fd"], &[]),
     ("sys_enter_recvmsg", Kind::Read, &["fd"], &[]),
+    ("sys_enter_nanosleep", Kind::Sleep, &[], &[]),
+    ("sys_enter_clock_nanosleep", Kind::ClockSleep, &["flags"], &[]),
+    ("sys_enter_timerfd_settime", Kind::Timer, &["ufd", "flags"], &[]),
 ];
 
 /// Whether the description of an event is of a system call that is read.
 #[cfg(feature = "files")]
 pub(crate) fn describes_a_call(format: &str) -> bool {
     let name = format.lines().next().and_then(|line| line.strip_prefix("name: ")).unwrap_or_default().trim();
-    EVENTS.iter().any(|(known, kind, ..)| *known == name && matches!(kind, Kind::Futex | Kind::Write | Kind::Read))
+    name.starts_with("sys_enter_") && EVENTS.iter().any(|(known, ..)| *known == name)
 }
 
 /// How records of one event are read.
@@ -236,6 +253,15 @@ impl EventReader {
             }
             Kind::Write => What::Call { call: Call::Write, object: number(0)? as u64 },
             Kind::Read => What::Call { call: Call::Read, object: number(0)? as u64 },
+            Kind::Sleep => What::Call { call: Call::SleepFor, object: 0 },
+            Kind::ClockSleep => {
+                let call = if number(0)? & ABSOLUTE == 0 { Call::SleepFor } else { Call::SleepUntil };
+                What::Call { call, object: 0 }
+            }
+            Kind::Timer => {
+                let call = if number(1)? & ABSOLUTE == 0 { Call::TimerFor } else { Call::TimerUntil };
+                What::Call { call, object: number(0)? as u64 }
+            }
         })
     }
 }

@@ -202,7 +202,7 @@ mod tests {
             actions.push(run(60 + number));
             let slept_ns = 1_000 + number;
             actions.push(Action::Block(match number % 2 {
-                0 => Cause::Outside { at_ns: number, slept_ns, interrupt: true, uninterruptible: false },
+                0 => Cause::Outside { at_ns: number, slept_ns, interrupt: true, uninterruptible: false, asked: None },
                 _ => Cause::Signal { waker: 9, soft_interrupt: false, slept_ns },
             }));
         }

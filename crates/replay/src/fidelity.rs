@@ -5,10 +5,13 @@ use warmcore_capture::Recording;
 
 use crate::history::Histories;
 use crate::pools::Pool;
-use crate::workload::Sleeps;
+use crate::sleeps::Sleeps;
 
 /// From this part of CPU time on, waiting for a CPU hides waits for others.
 const QUEUED: f64 = 0.25;
+
+/// From this part of the recorded time on, the time that a replay takes is another one.
+const OTHER_TIME: f64 = 0.05;
 
 /// How far a workload is what was recorded.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -23,6 +26,11 @@ pub struct Fidelity {
     pub other_cpu_ns: u64,
     /// Length of the recording, ns.
     pub span_ns: u64,
+    /// When the last of the threads left its CPU, from the recording's start, ns.
+    pub recorded_ns: u64,
+    /// How long the replay takes, alone on the machine of the recording, ns; none where it was not tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replayed_ns: Option<u64>,
     /// Sleeps that ended within the recording.
     pub waits: u64,
     /// Of those, ended by another of the threads.
@@ -80,6 +88,7 @@ impl Fidelity {
             cpu_ns: histories.threads.values().map(|history| history.cpu_ns).sum(),
             other_cpu_ns: histories.other_cpu_ns,
             span_ns: histories.span_ns,
+            recorded_ns: histories.threads.values().map(|history| history.end_ns).max().unwrap_or(0),
             idle_wakeup_ns: histories.idle_wakeups.1.checked_div(histories.idle_wakeups.0),
             queued_ns: histories.queued_ns,
             events_lost,
@@ -103,6 +112,19 @@ impl Fidelity {
             percent(self.at_times + self.unknown, self.waits),
             percent(self.for_durations, self.waits),
         )];
+        if let Some(replayed_ns) = self.replayed_ns {
+            let share = replayed_ns as f64 / self.recorded_ns.max(1) as f64 - 1.0;
+            if share.abs() > OTHER_TIME {
+                lines.push(format!(
+                    "alone on the machine of the recording it takes {:.3} s, {:.0} % {} than recorded ({:.3} s): a wait was not what it is \
+                     replayed as, or something delayed these threads that the replay does not have",
+                    replayed_ns as f64 / 1e9,
+                    100.0 * share.abs(),
+                    if share < 0.0 { "less" } else { "more" },
+                    self.recorded_ns as f64 / 1e9
+                ));
+            }
+        }
         if self.silent > 0 {
             lines.push(format!("{} threads did nothing while it was recorded: they are left out", self.silent));
         }

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use warmcore_capture::{Call, Context, Record, Recording, What};
 use warmcore_trace::PrevState;
 
+use crate::sleeps::{Sleeps, TimerFiles};
+
 /// Something that a thread did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
@@ -59,6 +61,8 @@ pub enum Cause {
         interrupt: bool,
         /// Whether nothing else could have ended it (`D`): a wait for a disk, or for the kernel itself.
         uninterruptible: bool,
+        /// What the call by which it slept asked for, where calls were recorded and this one says it.
+        asked: Option<Sleeps>,
     },
     /// Nothing that the recording tells: it has no wakers, or they were lost.
     Unknown {
@@ -86,6 +90,10 @@ pub struct History {
     pub actions: Vec<Action>,
     /// Time on CPU.
     pub cpu_ns: u64,
+    /// When it last left its CPU, from the recording's start.
+    pub end_ns: u64,
+    /// Wakeups from outside that found it awake: when, and whether an interrupt made it.
+    pub woken_awake: Vec<(u64, bool)>,
 }
 
 impl History {
@@ -187,6 +195,8 @@ struct State {
     /// The call that it began last, and how many threads it has woken since.
     call: Option<(Call, u64, u64)>,
     woke: u32,
+    /// What the call that it began last asks of the sleep that follows.
+    asked: Option<Sleeps>,
     history: History,
 }
 
@@ -207,6 +217,7 @@ impl State {
         if let Doing::Running(since) = &mut self.doing {
             self.cpu_ns += now - *since;
             *since = now;
+            self.history.end_ns = now;
         }
     }
 }
@@ -236,6 +247,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
         recording,
         signals: Vec::new(),
         objects: BTreeMap::new(),
+        timers: TimerFiles::default(),
     };
     for record in &recording.records {
         reader.take(record);
@@ -277,6 +289,7 @@ struct HistoryReader<'a> {
     signals: Vec<Signal>,
     /// With their numbers, which follow the order in which they are met.
     objects: BTreeMap<Object, u32>,
+    timers: TimerFiles,
 }
 
 impl HistoryReader<'_> {
@@ -301,6 +314,9 @@ impl HistoryReader<'_> {
             }
             What::Call { call, object } => {
                 if let Some(thread) = self.threads.get_mut(&record.by) {
+                    let process = thread.history.process.unwrap_or(record.by);
+                    let file = self.recording.files.target(process, object, record.time_ns);
+                    thread.asked = self.timers.asked(call, (process, object), file);
                     (thread.call, thread.woke) = (Some((call, object, record.time_ns)), 0);
                 }
             }
@@ -352,7 +368,7 @@ impl HistoryReader<'_> {
     }
 
     fn waking(&mut self, now: u64, woken: i32, record: &Record) {
-        let Some(thread) = self.threads.get(&woken) else { return };
+        let Some(thread) = self.threads.get_mut(&woken) else { return };
         let asleep_since = match thread.doing {
             Doing::Asleep(since) => Some(since),
             Doing::Unheard => Some(0),
@@ -360,6 +376,7 @@ impl HistoryReader<'_> {
             Doing::Runnable(_) | Doing::Dead => return,
         };
         let uninterruptible = thread.uninterruptible;
+        let asked = thread.asked.take();
         let waker = record.waker().filter(|waker| self.threads.contains_key(waker));
         if waker.is_none()
             && record.context != Context::Thread
@@ -376,12 +393,16 @@ impl HistoryReader<'_> {
                 interrupt: record.context != Context::Thread,
                 // Of one that is about to sleep it is not known yet.
                 uninterruptible: asleep_since.is_some() && uninterruptible,
+                asked,
             },
         };
         if asleep_since.is_none() {
             // Either it is about to sleep, or it was about to and does not any more.
             if let Some(thread) = self.threads.get_mut(&woken) {
                 thread.early = Some(cause);
+                if let Cause::Outside { at_ns, interrupt, .. } = cause {
+                    thread.history.woken_awake.push((at_ns, interrupt));
+                }
             }
             return;
         }
@@ -395,6 +416,10 @@ impl HistoryReader<'_> {
             Doing::Asleep(since) => {
                 let unknown = Cause::Unknown { at_ns: now, slept_ns: now - since };
                 let cause = thread.early.take().unwrap_or(unknown);
+                // It was about to sleep, and did.
+                if let Cause::Outside { .. } = cause {
+                    thread.history.woken_awake.pop();
+                }
                 self.wake(now, woken, cause);
             }
             Doing::Unheard => thread.doing = Doing::Runnable(now),
@@ -448,6 +473,7 @@ impl HistoryReader<'_> {
         if let Some(thread) = self.threads.get_mut(&woken) {
             thread.act(now, Action::Block(cause));
             (thread.doing, thread.early, thread.woken_ns) = (Doing::Runnable(now), None, Some(now));
+            thread.asked = None;
         }
     }
 }

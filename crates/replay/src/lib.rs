@@ -4,6 +4,7 @@
 //! - [`selection`]: which threads of a recording are meant.
 //! - [`history`]: what each of them did: ran, woke others, slept and why, forked, exited.
 //! - [`workload`]: histories as programs. Waits and orders follow from the schedule, not from the recording (a closed loop).
+//!   `sleeps`: which of their sleeps have a length, and which an end.
 //! - [`pools`]: which of them take requests of one queue.
 //!   `requests`: what they did for each, as programs that whoever is free carries out.
 //! - [`drawn`]: histories as roles that draw their times from those recorded (an open loop).
@@ -24,6 +25,7 @@ pub mod history;
 pub mod pools;
 mod requests;
 pub mod selection;
+mod sleeps;
 pub mod workload;
 
 pub use drawn::Roles;
@@ -33,4 +35,5 @@ pub use groups::{Groups, ThreadGroup};
 pub use history::{Action, Cause, Histories, History};
 pub use pools::{Pool, Pools};
 pub use selection::{Selection, SelectionError};
+pub use sleeps::Sleeps;
 pub use workload::{Overheads, Replay};

@@ -9,7 +9,7 @@ use warmcore_workload::{ProgramId, SemaphoreId, Step};
 
 use crate::history::Histories;
 use crate::pools::{Pool, Pools};
-use crate::workload::Sleeps;
+use crate::sleeps::Sleeps;
 
 /// A request.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@
 //! | ran | work, less what the kernel's own part of it costs on the machine that it was recorded on |
 //! | woke a thread that waited for it | post of the semaphore that these two share |
 //! | waited for a thread | wait on that semaphore: for that thread's next signal, however early or late it comes |
-//! | woken from outside | sleep for as long, or, of arrivals, until that time from the start: see [`Sleeps`] |
+//! | woken from outside | sleep for as long, or, of arrivals, until that time from the start: see `sleeps` |
 //! | created a thread | fork |
 //! | waited for a request of its [pool](crate::pools) | a request: whoever of the pool is free takes the next one |
 //!
@@ -24,6 +24,7 @@ use crate::fidelity::{Fidelity, Held};
 use crate::groups::Groups;
 use crate::history::{Action, Cause, Histories, History};
 use crate::requests::Requests;
+use crate::sleeps::Sleeps;
 
 /// What the kernel's own actions took of the times that were recorded, ns: a simulated kernel charges for them again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -139,66 +140,6 @@ impl Replay {
     }
 }
 
-/// How a thread's wakeups from outside are replayed.
-///
-/// A thread that is woken by arrivals at times of their own sleeps for whatever its work leaves: its sleeps vary by as much as the
-/// arrivals and the work together. One that sleeps for a time it chose itself is woken at times that vary by as much as its sleeps and
-/// its work together. So what varies less was the cause. A few waits, for a rare timer, are no schedule of arrivals, and waits for a disk
-/// (uninterruptible sleep) never are: they took as long as they took.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Sleeps {
-    /// Wakeups keep their times from the start.
-    At,
-    /// Sleeps keep their lengths.
-    For,
-}
-
-impl Sleeps {
-    /// Fewer wakeups than this are no arrivals.
-    pub(crate) const FEWEST: usize = 4;
-
-    /// Of the wakeups by interrupts, or, where these are few, of all from outside.
-    fn of(history: &History) -> Self {
-        let outside = |by_others: bool| {
-            let wakeup = move |action: &Action| match action {
-                Action::Block(Cause::Outside { at_ns, slept_ns, interrupt, uninterruptible: false })
-                    if *interrupt || by_others =>
-                {
-                    Some((*at_ns, *slept_ns))
-                }
-                _ => None,
-            };
-            history.actions.iter().filter_map(wakeup).unzip()
-        };
-        let (mut at, mut slept): (Vec<u64>, Vec<u64>) = outside(false);
-        if at.len() < Self::FEWEST {
-            (at, slept) = outside(true);
-        }
-        if at.len() < Self::FEWEST {
-            return Self::For;
-        }
-        let between: Vec<u64> = at.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        if variance(&slept[1..]) < variance(&between) { Self::For } else { Self::At }
-    }
-
-    /// Whether a thread has waits that end at their recorded times.
-    pub(crate) fn keeps_times(history: &History) -> bool {
-        Self::of(history) == Self::At || Self::of_unknown(history) == Self::At
-    }
-
-    /// Of the waits of which nobody knows who ended them.
-    fn of_unknown(history: &History) -> Self {
-        let unknown = |action: &&Action| matches!(action, Action::Block(Cause::Unknown { .. }));
-        if history.actions.iter().filter(unknown).count() < Self::FEWEST { Self::For } else { Self::At }
-    }
-}
-
-fn variance(values: &[u64]) -> f64 {
-    let count = values.len().max(1) as f64;
-    let mean = values.iter().map(|value| *value as f64).sum::<f64>() / count;
-    values.iter().map(|value| (*value as f64 - mean).powi(2)).sum::<f64>() / count
-}
-
 struct Maker {
     workload: Workload,
     tasks: BTreeMap<i32, TaskTemplateId>,
@@ -270,12 +211,12 @@ impl Maker {
                 Action::Block(Cause::Outside { at_ns, slept_ns, .. } | Cause::Unknown { at_ns, slept_ns }) => {
                     let unknown = matches!(action, Action::Block(Cause::Unknown { .. }));
                     let late_ns = self.overheads.late_ns;
-                    let disk = matches!(action, Action::Block(Cause::Outside { uninterruptible: true, .. }));
                     self.fidelity.waits += 1;
-                    let sleeps = match (unknown, disk) {
-                        (true, _) => of_unknown,
-                        (false, true) => Sleeps::For,
-                        (false, false) => sleeps,
+                    let sleeps = match *action {
+                        Action::Block(Cause::Outside { asked: Some(asked), .. }) => asked,
+                        Action::Block(Cause::Outside { uninterruptible: true, .. }) => Sleeps::For,
+                        Action::Block(Cause::Outside { .. }) => sleeps,
+                        _ => of_unknown,
                     };
                     match (unknown, sleeps) {
                         (true, _) => self.fidelity.unknown += 1,
@@ -358,7 +299,7 @@ mod tests {
     }
 
     fn outside(at_ns: u64, slept_ns: u64) -> Action {
-        Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: true, uninterruptible: false })
+        Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: true, uninterruptible: false, asked: None })
     }
 
     #[test]
@@ -485,7 +426,7 @@ mod tests {
     #[test]
     fn a_disk_wait_or_a_rare_timer_takes_as_long_as_it_took_and_only_arrivals_hold_the_elapsed_time() {
         let disk = |at_ns, slept_ns| {
-            Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: false, uninterruptible: false })
+            Action::Block(Cause::Outside { at_ns, slept_ns, interrupt: false, uninterruptible: false, asked: None })
         };
         let unknown = Action::Block(Cause::Unknown { at_ns: 9_000, slept_ns: 30 });
         let few = thread(vec![run(500), outside(700, 200), run(100), disk(1_000, 200), run(9), unknown]);
@@ -500,6 +441,7 @@ mod tests {
             slept_ns: 90 * number,
             interrupt: true,
             uninterruptible: true,
+            asked: None,
         };
         let reads = (1..9).flat_map(|number| [Action::Block(of_disk(number)), run(10)]);
         let made_of_many = made(vec![(1, thread(reads.collect()))], Overheads::default());

@@ -160,8 +160,8 @@ pub struct RecordArguments {
     /// Room for events that wait to be read, KiB per CPU
     #[arg(long, value_name = "KIB", default_value_t = BUFFER_KIB, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     pub buffer: u32,
-    /// Also record the objects through which threads wake each other: futexes with their addresses, pipes and sockets;
-    /// costs more. `warmcore group DIR/recording.dat` shows them
+    /// Also record the objects through which threads wake each other (futexes with their addresses, pipes and sockets), and
+    /// which sleeps have a length and which an end; costs more. `warmcore group DIR/recording.dat` shows the objects
     #[arg(long)]
     pub calls: bool,
     /// Source of events: the kernel's own trace (`tracefs`), BPF programs (`bpf`), or `auto`: tracefs if it works

@@ -212,6 +212,8 @@ fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
                     Some(file) => format!("{file}, its file {},", medium.object),
                     None => format!("its file {}", medium.object),
                 },
+                // No wakeup goes through these.
+                Call::SleepFor | Call::SleepUntil | Call::TimerFor | Call::TimerUntil => continue,
             };
             let _ = writeln!(
                 text,

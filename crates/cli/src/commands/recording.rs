@@ -9,11 +9,12 @@ use warmcore_lab::directory::{EXPERIMENT, Existing, RECORDING, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, Named};
 use warmcore_lab::files::read_bytes;
-use warmcore_lab::{runner, session};
+use warmcore_lab::runner::{self, RunError};
+use warmcore_lab::session;
 use warmcore_options::{MemoryChoice, TraceLevel};
 use warmcore_places::recorded::Recorded;
 use warmcore_replay::history::{Histories, histories};
-use warmcore_replay::{Fidelity, Overheads, Selection};
+use warmcore_replay::{Fidelity, Overheads, Replay, Selection};
 use warmcore_report::run::{ReportOptions, Run};
 use warmcore_topology::{Costs, Machine, PerRelation};
 use warmcore_trace::{Event, TaskId};
@@ -134,7 +135,7 @@ pub fn as_workload(
 ) -> Result<Named<Workload>, Failure> {
     let recording = RecordingArguments { recording: text.into(), only: Vec::new(), scheduler: None, recorded_on: None };
     let loaded = load(&recording, console)?;
-    let made = warmcore_replay::workload::replay(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
+    let made = tried(&loaded, console)?;
     made.fidelity.sentences().iter().for_each(|sentence| console.note(sentence));
     let document =
         warmcore_workload::to_rtapp(&made.workload).map_err(|error| Failure::failed("warmcore::workload", error))?;
@@ -184,6 +185,37 @@ fn of_run(path: &Path, scheduler: Option<&str>, signals: &Signals, console: &Con
     let lost = trial.map_or(0, |trial| trial.events_lost);
     let (recording, own) = warmcore_replay::events::recording(events, &scene.tables, &scene.tasks, lost, scene.end_ns);
     Ok(OfRun { recording, own, numbered, machine })
+}
+
+/// The replay of a recording, tried once, alone on the machine that it was recorded on: how long it takes belongs to what is known of it.
+/// Where the machine is not known, it is one whose CPUs all have one LLC.
+pub fn tried(loaded: &Loaded, console: &Console) -> Result<Replay, Failure> {
+    let signals = Signals::listen()?;
+    let mut made =
+        warmcore_replay::workload::replay(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
+    if made.workload.tasks.is_empty() {
+        return Ok(made);
+    }
+    let machine = match &loaded.machine {
+        Some(machine) => Named { source: machine.name().to_owned(), value: machine.clone() },
+        None => load::machine(&format!("1s1n1l{}c1t", loaded.recording.cpus.max(1)))?,
+    };
+    let workload = Named { source: loaded.name.clone(), value: made.workload.clone() };
+    let built = Experiment::builder(machine, workload)
+        .schedulers(vec![load::scheduler(KERNEL)?])
+        .seeds(vec![1])
+        .memory(Some(MemoryChoice::None))
+        .metric(Some("elapsed_ns".into()))
+        .build()?;
+    let conduct = runner::Conduct { jobs: 1, stop: Arc::clone(&signals.stop), progress: &|_| {} };
+    match runner::run(&built.experiment, None, &conduct) {
+        Ok(finished) => {
+            made.fidelity.replayed_ns = finished.trials.iter().flatten().map(|trial| trial.elapsed_ns).next()
+        }
+        Err(error @ RunError::Interrupted { .. }) => return Err(run_failure(error, None, &signals)),
+        Err(error) => console.warn(&format!("the replay does not run on the machine of the recording: {error}")),
+    }
+    Ok(made)
 }
 
 /// Makes a run directory of a recording: what was recorded, on this machine, with its replay as the workload.

@@ -29,13 +29,12 @@ pub fn run(arguments: &ReplayArguments, console: &Console) -> Result<(), Failure
         // Pools are found by these.
         loaded.histories.signals.clear();
     }
-    let (name, of, recording) = (&loaded.name, &loaded.histories, &loaded.recording);
     let (workload, fidelity, sentences) = if arguments.drawn {
-        let made = warmcore_replay::drawn::roles(name, of, recording, loaded.overheads);
+        let made = warmcore_replay::drawn::roles(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
         let sentences = made.sentences();
         (made.workload, made.fidelity, sentences)
     } else {
-        let made = warmcore_replay::workload::replay(name, of, recording, loaded.overheads);
+        let made = recording::tried(&loaded, console)?;
         let sentences = made.fidelity.sentences();
         (made.workload, made.fidelity, sentences)
     };

@@ -72,11 +72,46 @@ fn interrupts_and_threads_outside_wake_at_their_time() {
     let start = [switch(0, 0, 0, IDLE, 5), switch(0, 1, 0, IDLE, 6), switch(20, 1, 6, ASLEEP, 0)];
     for (wakeup, interrupt) in [(by_timer, true), (waking(70, 0, 99, 6), false)] {
         let found = of(start.into_iter().chain([wakeup, switch(80, 1, 0, IDLE, 6)]).collect(), &[5, 6]);
-        let cause = Cause::Outside { at_ns: 70, slept_ns: 50, interrupt, uninterruptible: false };
+        let cause = Cause::Outside { at_ns: 70, slept_ns: 50, interrupt, uninterruptible: false, asked: None };
         assert_eq!(found.threads[&6].actions[1], Action::Block(cause));
         let ran = Action::Run { cpu_ns: 80, returns: 0, wakeups: u32::from(interrupt) };
         assert_eq!(found.threads[&5].actions, [ran, Action::Exit], "it woke nobody");
     }
+}
+
+#[test]
+fn a_sleep_is_what_its_call_asked_for_and_a_timer_that_finds_its_thread_awake_is_no_sleep() {
+    let call = |time_ns, call| record(time_ns, 0, 5, What::Call { call, object: 0 });
+    let timer = |time_ns| Record { context: Context::HardInterrupt, ..waking(time_ns, 0, 0, 5) };
+    let found = of(
+        vec![
+            switch(0, 0, 0, IDLE, 5),
+            call(10, Call::SleepUntil),
+            switch(11, 0, 5, ASLEEP, 0),
+            timer(30),
+            switch(31, 0, 0, IDLE, 5),
+            // Over already: it goes on, and then waits for something that no call was recorded of.
+            call(50, Call::SleepUntil),
+            timer(51),
+            switch(60, 0, 5, ASLEEP, 0),
+            timer(90),
+            switch(91, 0, 0, IDLE, 5),
+            call(92, Call::SleepFor),
+            switch(93, 0, 5, ASLEEP, 0),
+            timer(99),
+            switch(100, 0, 0, IDLE, 5),
+            switch(110, 0, 5, ASLEEP, 0),
+            record(120, 0, 0, What::Migrate { thread: 5, from: 0, to: 1 }),
+        ],
+        &[5],
+    );
+    let thread = &found.threads[&5];
+    let asked = thread.actions.iter().filter_map(|action| match action {
+        Action::Block(Cause::Outside { at_ns, asked, .. }) => Some((*at_ns, *asked)),
+        _ => None,
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [(30, Some(Sleeps::At)), (90, None), (99, Some(Sleeps::For))]);
+    assert_eq!((&thread.woken_awake[..], thread.end_ns), (&[(51, true)][..], 110));
 }
 
 #[test]
