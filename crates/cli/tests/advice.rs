@@ -13,7 +13,8 @@ fn document(text: &str) -> Value {
 #[test]
 fn threads_that_share_are_told_to_stay_on_one_socket_and_how() {
     let scratch = Scratch::new();
-    let found = document(&scratch.run(&format!("{SHARING} --json --keep nothing")).exits_with(0).out);
+    let told = scratch.run(&format!("{SHARING} --out run")).exits_with(0).out;
+    let found = document(&std::fs::read_to_string(scratch.path("run/verdict.json")).unwrap());
     let settings = found["advice"]["settings"].as_array().unwrap();
     let label = |index: usize| settings[index]["label"].as_str().unwrap();
     assert!(["eevdf @ pin=gathered", "eevdf @ cpus=one-llc"].contains(&label(0)), "{settings:?}");
@@ -29,7 +30,6 @@ fn threads_that_share_are_told_to_stay_on_one_socket_and_how() {
     assert_eq!(how("cache-aware"), ("better".into(), file.into()));
     assert_eq!(how("eevdf:numa_balancing=0").1, "echo 0 > /proc/sys/kernel/numa_balancing");
 
-    let told = scratch.run(&format!("{SHARING} --out run")).exits_with(0).out;
     assert!(told.contains("\nSettings that improve elapsed time over eevdf, the best first:\n"), "{told}");
     assert!(told.contains(&format!("\n      {file}\n")), "{told}");
     let page = std::fs::read_to_string(scratch.path("run/report.html")).unwrap();

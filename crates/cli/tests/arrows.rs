@@ -143,6 +143,36 @@ fn central_words_name_one_type_each() {
     }
 }
 
+/// A crate whose documentation has no example says so in its manifest, which spares the tests a reading of the whole crate.
+#[test]
+fn every_example_in_a_crate_s_documentation_is_run() {
+    let mut left_out = 0;
+    for entry in fs::read_dir(crates()).unwrap() {
+        let path = entry.unwrap().path();
+        let manifest: toml::Table = fs::read_to_string(path.join("Cargo.toml")).unwrap().parse().unwrap();
+        let runs = manifest.get("lib").and_then(|lib| lib.get("doctest")).and_then(toml::Value::as_bool);
+        if runs != Some(false) {
+            continue;
+        }
+        left_out += 1;
+        let mut files = Vec::new();
+        rust_files(&path.join("src"), &mut files);
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            let mut fences = text.lines().filter_map(|line| {
+                let line = line.trim_start();
+                let documentation = line.strip_prefix("///").or_else(|| line.strip_prefix("//!"))?;
+                documentation.trim_start().strip_prefix("```")
+            });
+            while let Some(opened) = fences.next() {
+                assert_eq!(opened.trim(), "text", "{}: an example that nothing runs", file.display());
+                fences.next();
+            }
+        }
+    }
+    assert!(left_out >= 1);
+}
+
 /// A file that nobody names would be compiled by nobody, and its tests would be gone without a word.
 #[test]
 fn every_file_of_tests_that_are_one_binary_belongs_to_it() {

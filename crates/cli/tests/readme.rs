@@ -3,14 +3,29 @@
 use crate::common::{Scratch, print_what_the_page_shows, samples};
 
 /// Runs a page's samples; `about` begins the command of one that must be there.
-fn check(page: &str, about: &str) {
+fn check(page: &str, about: &str) -> Scratch {
     assert!(samples(page).iter().any(|(command, _)| command.starts_with(about)), "`{about}` is shown");
-    print_what_the_page_shows(&Scratch::new(), page);
+    let scratch = Scratch::new();
+    print_what_the_page_shows(&scratch, page);
+    scratch
 }
 
 #[test]
-fn the_readme_s_sample_output_is_what_the_program_prints() {
-    check(include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")), "compare ");
+fn the_readme_s_sample_output_is_what_the_program_prints_and_its_picture_is_drawn_of_that_run() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
+    let read = |name: &str| std::fs::read_to_string(format!("{root}{name}")).expect("a file of the project");
+    let page = read("README.md");
+    assert!(page.contains("(docs/first-verdict.svg)"), "it is shown");
+    let scratch = check(&page, "compare ");
+    let mut runs = std::fs::read_dir(scratch.path("runs")).expect("kept where the page says");
+    let run = runs.next().expect("a run").unwrap().path();
+    assert!(runs.next().is_none(), "one sample is a comparison");
+    scratch.run(&format!("report {} --figure ratio:640px --svg drawn.svg", run.display())).exits_with(0);
+    let drawn = std::fs::read_to_string(scratch.path("drawn.svg")).expect("it was drawn");
+    assert!(
+        drawn == read("docs/first-verdict.svg"),
+        "draw it again: report RUN --figure ratio:640px --svg docs/first-verdict.svg, of the sample's run"
+    );
 }
 
 #[test]
@@ -23,23 +38,6 @@ fn the_citation_file_names_this_version() {
     let citation = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../CITATION.cff"));
     let version = citation.lines().find_map(|line| line.strip_prefix("version: "));
     assert_eq!(version, Some(env!("CARGO_PKG_VERSION")));
-}
-
-#[test]
-fn the_readme_s_picture_is_what_the_program_draws_of_its_sample() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
-    let read = |name: &str| std::fs::read_to_string(format!("{root}{name}")).expect("a file of the project");
-    let page = read("README.md");
-    assert!(page.contains("(docs/first-verdict.svg)"), "it is shown");
-    let (command, _) = samples(&page).into_iter().next().expect("a sample");
-    let scratch = Scratch::new();
-    scratch.run(&format!("{command} --keep run --out run")).exits_with(0);
-    scratch.run("report run --figure ratio:640px --svg drawn.svg").exits_with(0);
-    let drawn = std::fs::read_to_string(scratch.path("drawn.svg")).expect("it was drawn");
-    assert!(
-        drawn == read("docs/first-verdict.svg"),
-        "draw it again: warmcore {command} …; report … --figure ratio:640px --svg docs/first-verdict.svg"
-    );
 }
 
 #[test]
