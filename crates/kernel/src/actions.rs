@@ -1,16 +1,17 @@
-//! What somebody outside the workload does at given times: binding tasks (`sched_setaffinity` by another process), tunables.
+//! What somebody outside the workload does at given times: binding tasks (`sched_setaffinity` by another process), tunables, CPUs that go
+//! offline and come online ([`hotplug`](crate::hotplug)).
 //!
 //! Where tasks were is found as from outside a real kernel: at a few looks before the action, the CPU time of each task since the look
 //! before counts for the CPU where the task is. A task that moved in between counts as a whole for where it came to.
 //!
 //! Not modelled: the time that the actor itself needs, on a CPU of its own.
 
-use warmcore_topology::CpuId;
+use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::TaskId;
 use warmcore_workload::{Action, Deed, Destination, LOOK_NS, LOOKS};
 
 use crate::engine::Engine;
-use crate::error::{SetupError, SimulationError};
+use crate::error::{HotplugProblem, SetupError, SimulationError};
 use crate::event_queue::Class;
 use crate::memory::Memory;
 use crate::scheduler::{Dequeue, Scheduler};
@@ -25,17 +26,19 @@ pub(crate) const LOOK: u32 = 1;
 pub(crate) struct Planned {
     /// The action itself.
     pub action: Action,
-    what: What,
+    pub what: What,
 }
 
 #[derive(Clone, Debug)]
-enum What {
+pub(crate) enum What {
     /// Binds tasks of these templates to a restriction.
     Bind { templates: Vec<u32>, to: u32 },
     /// Binds them to the region where tasks of other templates were: by CPU the region, by region its restriction.
     Follow { templates: Vec<u32>, home: Vec<u32>, region_of: Vec<u32>, regions: Vec<u32> },
     /// Sets a tunable.
     Set { tunable: String, value: u64 },
+    /// Takes a CPU offline or brings it online, with which that epoch begins.
+    Hotplug { cpu: CpuId, online: bool, epoch: usize },
 }
 
 impl Planned {
@@ -48,6 +51,14 @@ impl Planned {
             if templates.is_empty() { Err(nobody()) } else { Ok(templates) }
         };
         let what = match &action.what {
+            Deed::Hotplug { cpu, online } => {
+                let Some(known) = machine.cpu_by_os_index(*cpu) else {
+                    let cpus = machine.cpus().map(|cpu| CpuId(machine.os_index(cpu))).collect::<CpuSet>().to_string();
+                    let problem = HotplugProblem::NoCpu { cpus };
+                    return Err(SetupError::Hotplug { action: action.to_string(), problem });
+                };
+                What::Hotplug { cpu: known, online: *online, epoch: 0 }
+            }
             Deed::Set { tunable, value } => What::Set { tunable: tunable.clone(), value: *value },
             Deed::Bind { tasks, to: Destination::Cpus(affinity) } => {
                 let templates = called(tasks)?;
@@ -93,7 +104,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         for (index, planned) in self.setup.actions.iter().enumerate() {
             let regions = match &planned.what {
                 What::Follow { regions, .. } => regions.len(),
-                What::Bind { .. } | What::Set { .. } => 0,
+                What::Bind { .. } | What::Set { .. } | What::Hotplug { .. } => 0,
             };
             self.actions.looks.push(Looks { spent_ns: vec![0; regions], before_ns: Vec::new() });
             for at in planned.action.looks_ns() {
@@ -130,6 +141,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         match &planned.what {
             What::Set { tunable, value } => self.scheduler.tunable_changed(&mut self.core, tunable, *value),
             What::Bind { templates, to } => self.bind_all(templates, *to),
+            What::Hotplug { cpu, online, epoch } => self.plug(*cpu, *online, *epoch),
             What::Follow { templates, regions, .. } => {
                 self.look(index);
                 let spent_ns = &self.actions.looks[index as usize].spent_ns;
@@ -159,12 +171,15 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Somebody outside changes where a task may run (`__set_cpus_allowed_ptr`). One that is where it may not be leaves at once if it is
     /// runnable, and when it wakes otherwise.
     fn bind(&mut self, task: TaskId, restriction: u32) {
+        if self.refuses_mask(task, restriction) {
+            return;
+        }
         self.set_mask(task, restriction);
         self.leave_forbidden_cpu(task);
     }
 
     /// Has a runnable task leave a CPU that it may not use (`affine_move_task`): a queued one is moved, for a running one its CPU's
-    /// stopper thread comes.
+    /// stopper thread comes. From a CPU that is offline it goes as in [`hotplug`](crate::hotplug).
     pub(crate) fn leave_forbidden_cpu(&mut self, task: TaskId) {
         let (cpu, state) = (self.core.tasks[task.index()].cpu, self.core.tasks[task.index()].state);
         if self.core.may_run_on(task, cpu) || !matches!(state, State::Queued | State::Running) {
@@ -178,7 +193,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let caller = std::mem::replace(&mut self.core.this_cpu, cpu);
         let stopped = state == State::Running && self.stop_running(cpu);
         self.scheduler.dequeue(&mut self.core, cpu, task, Dequeue::MIGRATING);
-        let to = self.distributed_cpu(task);
+        let to = if self.core.active.contains(cpu) { self.distributed_cpu(task) } else { self.fallback_cpu(task, cpu) };
         self.place_moved(task, to);
         if stopped {
             self.core.cpus[cpu.index()].need_resched = crate::core::NeedResched::Full;

@@ -117,6 +117,17 @@ pub(crate) struct BackgroundState<'a> {
     /// The first of each of the background's threads that are woken after exits, and whether it is one for each CPU.
     after_exit: Vec<(u32, bool)>,
     pub interrupts: Interrupts<'a>,
+    /// What belongs to a CPU that is offline and waits for it.
+    pub parked: Vec<(CpuId, Parked)>,
+}
+
+/// Something that happens on one CPU only.
+#[derive(Clone, Copy)]
+pub(crate) enum Parked {
+    /// A thread's timer.
+    Thread(u32),
+    /// An interrupt.
+    Interrupt(u32),
 }
 
 impl<'a> BackgroundState<'a> {
@@ -132,6 +143,7 @@ impl<'a> BackgroundState<'a> {
             following: vec![Following::default(); visitors.len()],
             after_exit: after_exit(machine.background(), visitors),
             interrupts: Interrupts::of(machine, seed),
+            parked: Vec::new(),
         }
     }
 
@@ -406,6 +418,13 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     /// A thread's timer has run out on a CPU. False if nothing comes of it now.
     pub(crate) fn visit(&mut self, index: u32, cpu: CpuId) -> bool {
+        if self.core.everywhere != 0 && self.core.allowed(TaskId(index)).len() == 1 {
+            let own = self.core.tasks[index as usize].cpu;
+            if !self.core.active.contains(own) {
+                self.background.parked.push((own, Parked::Thread(index)));
+                return false;
+            }
+        }
         if self.background.thread(index as usize).deferrable && self.core.curr_is_idle(cpu) {
             self.background.deferred[cpu.index()].push(index);
             self.core.cpus[cpu.index()].timers_deferred = true;
@@ -460,6 +479,29 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         if let Some(interval_ns) = interval_ns {
             self.arm_background(index, interval_ns);
+        }
+    }
+
+    /// Timers that wait for a CPU to be busy which goes offline run out on another one (`timers_dead_cpu`).
+    pub(crate) fn rehome_deferred(&mut self, from: CpuId, to: CpuId) {
+        self.core.cpus[from.index()].timers_deferred = false;
+        let Some(deferred) = self.background.deferred.get_mut(from.index()) else { return };
+        for index in std::mem::take(deferred) {
+            self.core.queue.push(self.core.now_ns, Class::Background, to, index, 0);
+        }
+    }
+
+    /// A CPU is online again: what belongs to it goes on, as if its last time were now.
+    pub(crate) fn resume_parked(&mut self, cpu: CpuId) {
+        for (own, parked) in std::mem::take(&mut self.background.parked) {
+            match parked {
+                other if own != cpu => self.background.parked.push((own, other)),
+                Parked::Thread(index) => {
+                    let interval_ns = self.background.draw_interval_ns(index as usize);
+                    interval_ns.into_iter().for_each(|interval_ns| self.arm_background(index as usize, interval_ns));
+                }
+                Parked::Interrupt(index) => self.arm_interrupt(index, cpu),
+            }
         }
     }
 

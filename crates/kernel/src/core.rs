@@ -144,6 +144,10 @@ pub struct Core<'a> {
     pub(crate) visitors: &'a [Visitor],
     pub(crate) visitor_sets: &'a [CpuSet],
     pub(crate) kernel_threads: u32,
+    /// CPUs that take tasks.
+    pub(crate) active: &'a CpuSet,
+    /// Number of the restriction that is every CPU: 0, or none while a CPU is offline.
+    pub(crate) everywhere: u32,
     /// Templates of the workload's tasks, for their names.
     pub(crate) templates: &'a [Template],
     /// They and the launchers, which come next: tasks that are none of the workload's, and that events do not show.
@@ -235,7 +239,8 @@ impl<'a> Core<'a> {
         self.tasks.len()
     }
 
-    /// CPUs the task may use (`cpus_ptr`): its mask, or the one that it stays on with migration disabled.
+    /// CPUs the task may use (`cpus_ptr`): its mask, or the one that it stays on with migration disabled. Without those that are offline;
+    /// of a task that does not run it may be empty, and the kernel widens it when the task wakes.
     #[inline]
     pub fn allowed(&self, task: TaskId) -> &'a CpuSet {
         self.cpus_of_restriction(self.tasks[task.index()].restriction)
@@ -249,7 +254,7 @@ impl<'a> Core<'a> {
     }
 
     #[inline]
-    fn cpus_of_restriction(&self, restriction: u32) -> &'a CpuSet {
+    pub(crate) fn cpus_of_restriction(&self, restriction: u32) -> &'a CpuSet {
         let index = restriction as usize;
         self.restrictions.get(index).unwrap_or_else(|| &self.visitor_sets[index - self.restrictions.len()])
     }
@@ -258,13 +263,19 @@ impl<'a> Core<'a> {
     #[inline]
     pub fn may_run_on(&self, task: TaskId, cpu: CpuId) -> bool {
         let restriction = self.tasks[task.index()].restriction;
-        restriction == 0 || self.cpus_of_restriction(restriction).contains(cpu)
+        restriction == self.everywhere || self.cpus_of_restriction(restriction).contains(cpu)
     }
 
     /// Whether there are CPUs that the task may not use (`nr_cpus_allowed` is less than the machine's).
     #[inline]
     pub fn is_restricted(&self, task: TaskId) -> bool {
         self.tasks[task.index()].restriction != 0
+    }
+
+    /// CPUs that take tasks (`cpu_active_mask`): all but those that are offline at present.
+    #[inline]
+    pub fn active(&self) -> &'a CpuSet {
+        self.active
     }
 
     /// Task on the CPU, or [`TaskId::IDLE`].
@@ -285,7 +296,8 @@ impl<'a> Core<'a> {
         self.cpus[cpu.index()].stopper_ran
     }
 
-    /// Whether a queued wakeup is on its way to the CPU (`ttwu_pending`), or a launcher that is no task runs there.
+    /// Whether a queued wakeup is on its way to the CPU (`ttwu_pending`), or a launcher that is no task runs there. So it is for a CPU that
+    /// is offline.
     #[inline]
     pub fn ttwu_pending(&self, cpu: CpuId) -> bool {
         self.cpus[cpu.index()].ttwu_pending != 0 || self.launcher == Some(cpu)

@@ -93,6 +93,8 @@ pub(crate) struct Engine<'a, S, M> {
     /// Launchers, where they are tasks.
     pub launchers: Vec<Launcher>,
     pub actions: Actions,
+    /// What the kernel logs about masks and CPUs that go offline.
+    pub kernel_log: Vec<String>,
     pub recorders: Vec<Histogram>,
     /// When the first sample of each began; `u64::MAX` before there is one.
     pub recorders_since_ns: Vec<u64>,
@@ -165,6 +167,8 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             visitors: &setup.visitors.all,
             visitor_sets: &setup.visitors.sets,
             kernel_threads: setup.visitors.all.len() as u32,
+            active: setup.machine.all_cpus(),
+            everywhere: 0,
             templates: &setup.workload.tasks,
             hidden: setup.hidden_tasks(),
             queue: EventQueue::new(setup.machine.cpu_count()),
@@ -208,6 +212,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             background: BackgroundState::new(setup.machine, &setup.visitors.all, setup.seed),
             launchers: Launcher::all(setup),
             actions: Actions::default(),
+            kernel_log: Vec::new(),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
             recorders_since_ns: vec![u64::MAX; setup.workload.recorders.len()],
             instances: vec![0; setup.workload.tasks.len()],

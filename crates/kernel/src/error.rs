@@ -62,9 +62,40 @@ pub enum SetupError {
         /// The name.
         name: String,
     },
+    /// A CPU cannot go offline or come online.
+    #[error("{action}: {problem}")]
+    Hotplug {
+        /// The action.
+        action: String,
+        /// Why not.
+        problem: HotplugProblem,
+    },
     /// The workload's tables contradict each other.
     #[error("the workload is not consistent: {0}")]
     Workload(String),
+}
+
+/// Why a CPU cannot go offline or come online.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum HotplugProblem {
+    /// There is none of this number.
+    #[error("the machine has no such CPU (its CPUs are {cpus})")]
+    NoCpu {
+        /// Those that there are, by the operating system's numbers.
+        cpus: String,
+    },
+    /// It is the last one.
+    #[error("it is the last CPU that is online, which the kernel refuses with EBUSY; keep one")]
+    LastCpu,
+    /// It is online.
+    #[error("it is online already; take it offline before")]
+    Online,
+    /// It is offline.
+    #[error("it is offline already; bring it online before")]
+    Offline,
+    /// Deadline tasks need it.
+    #[error("the kernel refuses with EBUSY, for deadline tasks: {0}")]
+    Deadlines(Box<SetupError>),
 }
 
 /// A run that could not be finished.
@@ -81,6 +112,14 @@ pub enum SimulationError {
     NoSets {
         /// As it was given.
         scheduler: String,
+    },
+    /// CPUs go offline or come online under a scheduler that cannot have that.
+    #[error("under `{scheduler}` no CPU can go offline: {reason}")]
+    NoHotplug {
+        /// As it was given.
+        scheduler: String,
+        /// Why.
+        reason: &'static str,
     },
     /// The kernel has a governor, and the machine no frequencies.
     #[error(

@@ -198,6 +198,22 @@ impl EventQueue {
         self.heap.push(Queued { key: key(time_ns, class, cpu), sequence: self.sequence, payload, generation });
     }
 
+    /// Gives what is to happen on a CPU that goes offline to another one: starts, actions, timers of tasks and of the kernel itself. What
+    /// other CPUs or policies have sent to it arrives there.
+    pub fn rehome(&mut self, from: CpuId, to: CpuId) {
+        let moves = |event: &Queued| {
+            let class = event.class();
+            let of_the_cpu =
+                matches!(class, Class::WakeIpi | Class::ReschedIpi | Class::Stopper | Class::NohzKick | Class::Policy);
+            event.cpu() == from && !of_the_cpu
+        };
+        let rehomed = std::mem::take(&mut self.heap).into_iter().map(|event| match moves(&event) {
+            true => Queued { key: key(event.time_ns(), event.class(), to), ..event },
+            false => event,
+        });
+        self.heap = rehomed.collect();
+    }
+
     /// Sets a CPU's slot, replacing what was in it.
     #[inline]
     pub fn set(&mut self, slot: Slot, cpu: CpuId, time_ns: u64) {

@@ -14,7 +14,7 @@ use rand_pcg::Pcg32;
 use warmcore_topology::{CpuId, Interrupt, Machine, ThreadPlace};
 use warmcore_trace::{BackgroundOutcome, OverheadKind};
 
-use crate::background::{below, first_ns, interval_ns, one_of};
+use crate::background::{Parked, below, first_ns, interval_ns, one_of};
 use crate::engine::Engine;
 use crate::event_queue::Class;
 use crate::memory::Memory;
@@ -94,8 +94,24 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
     }
 
+    /// Has a vector fire on a CPU after one more interval.
+    pub(crate) fn arm_interrupt(&mut self, index: u32, cpu: CpuId) {
+        let Interrupts { all, vectors } = &mut self.background.interrupts;
+        let vector = &mut vectors[index as usize];
+        let interval_ns = interval_ns(&mut vector.stream, &all[vector.interrupt as usize].arrives);
+        self.core.queue.push(self.core.now_ns + interval_ns, Class::Background, cpu, index, INTERRUPT);
+    }
+
     /// A vector fires on its CPU.
     pub(crate) fn interrupt(&mut self, index: u32, cpu: CpuId) {
+        if self.core.everywhere != 0 {
+            let Interrupts { all, vectors } = &self.background.interrupts;
+            let Vector { cpu: own, interrupt, .. } = vectors[index as usize];
+            if all[interrupt as usize].place == ThreadPlace::EachCpu && !self.core.active.contains(own) {
+                self.background.parked.push((own, Parked::Interrupt(index)));
+                return;
+            }
+        }
         let Interrupts { all, vectors } = &mut self.background.interrupts;
         let vector = &mut vectors[index as usize];
         let interrupt = &all[vector.interrupt as usize];

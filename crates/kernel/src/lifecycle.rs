@@ -107,10 +107,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     fn select_cpu(&mut self, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
         // `select_task_rq` asks no class where `nr_cpus_allowed` is 1, be it that the task is bound or that there is no other CPU.
         let allowed = self.core.allowed(task);
-        if (self.core.is_restricted(task) || self.core.cpus.len() == 1)
-            && allowed.len() == 1
-            && let Some(only) = allowed.first()
-        {
+        if (self.core.is_restricted(task) || self.core.cpus.len() == 1) && allowed.len() <= 1 {
+            let Some(only) = allowed.first() else {
+                self.tell_place(task, SearchStep::FallbackCpu);
+                return self.fallback_cpu(task, prev);
+            };
             self.tell_place(task, SearchStep::OnlyCpu);
             return only;
         }
@@ -128,11 +129,14 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.tasks[task.index()].place_reason = Some(PlaceReason::without_search(step));
     }
 
-    /// First allowed CPU, searching the node of the old one first.
-    fn fallback_cpu(&self, task: TaskId, prev: CpuId) -> CpuId {
+    /// First allowed CPU, searching the node of the old one first (`select_fallback_rq`). A task that has none gets other CPUs.
+    pub(crate) fn fallback_cpu(&mut self, task: TaskId, prev: CpuId) -> CpuId {
+        if self.core.allowed(task).is_empty() {
+            self.widen(task);
+        }
         let allowed = self.core.allowed(task);
         let near = allowed.intersection(self.core.machine.cpus_of_node(self.core.machine.node_of(prev)));
-        near.first().or_else(|| allowed.first()).expect("restrictions are never empty")
+        near.first().or_else(|| allowed.first()).expect("some CPU is active")
     }
 
     /// The task becomes runnable on `cpu`.
@@ -266,6 +270,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     /// The running task changes its own affinity. Whether it has to leave its CPU for that.
     pub(crate) fn set_own_affinity(&mut self, cpu: CpuId, task: TaskId, restriction: u32) -> Option<Leave> {
+        if self.refuses_mask(task, restriction) {
+            return None;
+        }
         self.set_mask(task, restriction);
         (!self.core.may_run_on(task, cpu)).then_some(Leave::Displaced)
     }

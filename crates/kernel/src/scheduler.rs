@@ -204,6 +204,13 @@ pub trait Scheduler {
     /// here was checked against the scheduler's description before the run.
     fn tunable_changed(&mut self, _core: &mut Core<'_>, _name: &str, _value: u64) {}
 
+    /// A CPU goes offline: [`Core::active`] does not have it any more, and what runs and waits there is taken away next
+    /// (`sched_set_rq_offline`, `scx_rq_deactivate`, the domains' rebuilding).
+    fn cpu_offline(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
+
+    /// A CPU is online again, and about to be idle (`sched_set_rq_online`, `scx_rq_activate`, the domains' rebuilding).
+    fn cpu_online(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
+
     /// A task that is not queued here any more belongs to another class from now on (`switched_from`); called only by a composite.
     fn switched_from(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
 
@@ -286,6 +293,8 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         attributes_changed(task: TaskId);
         affinity_changed(task: TaskId);
         tunable_changed(name: &str, value: u64);
+        cpu_offline(cpu: CpuId);
+        cpu_online(cpu: CpuId);
         switched_from(task: TaskId);
         switched_to(task: TaskId);
         speed_changed(cpu: CpuId, scale: f64);

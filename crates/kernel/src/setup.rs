@@ -14,6 +14,7 @@ use crate::actions::Planned;
 use crate::background::Visitors;
 use crate::core::KernelParameters;
 use crate::error::SetupError;
+use crate::hotplug::Epoch;
 use crate::memory_samples::MEMORY_COUNTERS;
 
 /// A task that the launcher creates.
@@ -77,6 +78,8 @@ pub struct Setup<'a> {
     pub(crate) launchers_are_tasks: bool,
     /// What somebody outside does, in the order of time.
     pub(crate) actions: Vec<Planned>,
+    /// What each CPU that goes offline or comes online changes.
+    pub(crate) epochs: Vec<Epoch>,
 }
 
 impl<'a> Setup<'a> {
@@ -121,12 +124,11 @@ impl<'a> Setup<'a> {
             true => machine.cpus().map(|cpu| intern([cpu].into_iter().collect())).collect(),
             false => Vec::new(),
         };
-        admit_deadline_tasks(machine, workload, &template_restrictions, &step_restrictions)?;
         let starts = starts(machine, workload, &launchers);
         if starts.is_empty() {
             return Err(SetupError::NoTasks);
         }
-        Ok(Self {
+        let mut setup = Self {
             machine,
             workload,
             seed,
@@ -144,21 +146,27 @@ impl<'a> Setup<'a> {
             visitors: Visitors::of(machine, seed),
             launchers_are_tasks: machine.background().launchers,
             actions: Vec::new(),
-        })
+            epochs: Vec::new(),
+        };
+        admit_deadline_tasks(&setup, machine.all_cpus())?;
+        setup.set_actions(&[])?;
+        Ok(setup)
     }
 
-    /// Has somebody outside the workload do these things.
+    /// Has somebody outside the workload do these things, beside what the workload itself says of CPUs that go offline.
     ///
     /// # Errors
-    /// When one of them names tasks that there are none of, or CPUs that the machine does not have.
+    /// When one of them names tasks that there are none of, CPUs that the machine does not have, or a change of a CPU that the kernel
+    /// would refuse.
     pub fn set_actions(&mut self, actions: &[Action]) -> Result<(), SetupError> {
         self.actions.clear();
-        for action in actions {
-            let planned = Planned::new(self, action)?;
+        let own = self.workload.hotplug.iter().map(|change| Action::from(*change));
+        for action in own.chain(actions.iter().cloned()) {
+            let planned = Planned::new(self, &action)?;
             self.actions.push(planned);
         }
         self.actions.sort_by_key(|planned| planned.action.time_ns);
-        Ok(())
+        self.plan_hotplug()
     }
 
     /// Index of a CPU set among the restrictions of the run.
@@ -240,12 +248,8 @@ const SERVER_BANDWIDTH: u64 = Reservation::WHOLE_CPU / 20;
 
 /// Refuses deadline tasks that `sched_setattr` would refuse: bound ones, and more of them than fit (`__dl_overflow` of Linux 7.2, whose
 /// limit is 100 % of each CPU, servers included). All tasks count as if they were there at once, each with the most that it ever reserves.
-fn admit_deadline_tasks(
-    machine: &Machine,
-    workload: &Workload,
-    restrictions: &[u32],
-    step_restrictions: &[Vec<u32>],
-) -> Result<(), SetupError> {
+pub(crate) fn admit_deadline_tasks(setup: &Setup<'_>, active: &CpuSet) -> Result<(), SetupError> {
+    let Setup { machine, workload, template_restrictions: restrictions, step_restrictions, .. } = setup;
     let mut asked = 0_u64;
     for (task, &restriction) in workload.tasks.iter().zip(restrictions) {
         let reserved = workload.policies_of(task).filter_map(|policy| match policy {
@@ -259,8 +263,8 @@ fn admit_deadline_tasks(
         }
         asked = asked.saturating_add(most.saturating_mul(u64::from(task.instances.max(1))));
     }
-    let capacity: u64 = machine.cpus().map(|cpu| u64::from(machine.capacity(cpu))).sum();
-    let servers = machine.cpu_count() as u64 * SERVER_BANDWIDTH;
+    let capacity: u64 = active.iter().map(|cpu| u64::from(machine.capacity(cpu))).sum();
+    let servers = active.len() as u64 * SERVER_BANDWIDTH;
     let admitted = (capacity * Reservation::WHOLE_CPU / 1024).saturating_sub(servers);
     if asked > admitted { Err(SetupError::DeadlineBandwidth { asked, admitted }) } else { Ok(()) }
 }

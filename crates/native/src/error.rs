@@ -23,6 +23,9 @@ pub enum NativeError {
     /// What only the kernel can take.
     #[error("{0}")]
     LockOfKernel(String),
+    /// CPUs would go offline.
+    #[error("CPUs of this computer are not taken offline; leave out \"hotplug\", or simulate the workload")]
+    Hotplug,
     /// A task may run on none of this host's CPUs.
     #[error("task \"{task}\" may not run on any CPU of this host: {reason}")]
     NoCpus {

@@ -126,6 +126,9 @@ pub fn run(workload: &Workload, options: &NativeOptions) -> Result<NativeOutcome
     if let Some(reason) = workload.refused_by_threads() {
         return Err(NativeError::LockOfKernel(reason));
     }
+    if !workload.hotplug.is_empty() {
+        return Err(NativeError::Hotplug);
+    }
     let separate = options.processes.is_some() && several_processes(workload);
     if let (Some(heap), true) = (options.processes, separate) {
         let failed = |source| NativeError::Heap { workload: workload.name.clone(), source };

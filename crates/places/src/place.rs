@@ -152,6 +152,12 @@ impl<'a> Request<'a> {
     pub fn new(machine: &'a Machine, workload: &'a Workload, scheduler: &'a SchedulerSpec, seed: u64) -> Self {
         Self { machine, workload, scheduler, seed, options: RunOptions::default(), shared: None, actions: &[] }
     }
+
+    /// Whether CPUs go offline or come online in the run.
+    pub(crate) fn changes_cpus(&self) -> bool {
+        let hotplug = |action: &Action| matches!(action.what, Deed::Hotplug { .. });
+        !self.workload.hotplug.is_empty() || self.actions.iter().any(hotplug)
+    }
 }
 
 /// Checks that the tunables which a run changes are ones that its scheduler lets change.
@@ -161,7 +167,7 @@ pub(crate) fn check_tunables(request: &Request<'_>) -> Result<(), PlaceError> {
             let advice = "`warmcore scheduler NAME` lists tunables; give the value from the start instead";
             PlaceError::new(Trouble::Unfit, "warmcore::scheduler", format!("{action}: {error}"), advice)
         }),
-        Deed::Bind { .. } => Ok(()),
+        Deed::Bind { .. } | Deed::Hotplug { .. } => Ok(()),
     })
 }
 

@@ -65,6 +65,7 @@ impl Place for Sim {
                 programs::check(program, request.machine)?;
             }
             check_tunables(request)?;
+            check_hotplug(request)?;
             circumstances::check(request, false)?;
             let mut setup = Setup::new(request.machine, request.workload, request.seed)?;
             Ok(setup.set_actions(request.actions)?)
@@ -106,6 +107,7 @@ fn one(
         let mut notes = notes(report.outcome.memory_solutions);
         notes.extend(note_on_groups(request.workload, request.scheduler.info().knows_groups));
         notes.extend(program.and_then(programs::note));
+        notes.extend(report.outcome.kernel_log.iter().cloned());
         let foreign_run_ns = report.outcome.background.iter().map(|thread| thread.cpu_time_ns).sum();
         Ok(Report { notes, foreign_run_ns, ..report })
     });
@@ -140,6 +142,17 @@ impl From<SetupError> for PlaceError {
     }
 }
 
+/// Advice about a scheduler under which no CPU can go offline.
+const NO_HOTPLUG: &str = "leave out \"hotplug\", or compare schedulers of Linux";
+
+/// Checks that CPUs go offline only under schedulers that can have that.
+fn check_hotplug(request: &Request<'_>) -> Result<(), PlaceError> {
+    let info = request.scheduler.info();
+    let Some(reason) = info.no_hotplug.filter(|_| request.changes_cpus()) else { return Ok(()) };
+    let message = format!("under `{}` no CPU can go offline: {reason}", info.name);
+    Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, NO_HOTPLUG))
+}
+
 /// Advice about a program that was ejected, with all that it needs.
 const FAULT_OF_THE_PROGRAM: &str = "this is a fault of the program: mend it, or compare without it";
 
@@ -166,6 +179,7 @@ impl From<SimulationError> for PlaceError {
                     .with_output(dump);
             }
             SimulationError::NotSimulated { .. } => "run it with --on vm",
+            SimulationError::NoHotplug { .. } => NO_HOTPLUG,
             SimulationError::NoSets { .. } => "add `--memory exact`",
             SimulationError::NoFrequencies { .. } => "`warmcore machine show` says what a machine states",
         };

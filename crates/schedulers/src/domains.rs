@@ -6,7 +6,8 @@
 //! between them by index. Does not balance and does not select CPUs; the fair class's `balance` and `select` do.
 //!
 //! Source: Linux 7.2 `kernel/sched/topology.c` and `arch/x86/kernel/smpboot.c`, as specified in
-//! `docs/spec/linux-fair.md` section 3. Not modelled: asymmetric packing, `split_llc`, CPU hotplug.
+//! `docs/spec/linux-fair.md` section 3. Not modelled: asymmetric packing, `split_llc`. A CPU that
+//! goes offline or comes online has all of them built anew ([`Domains::build_of`]).
 
 mod build;
 #[cfg(test)]
@@ -250,6 +251,16 @@ pub struct Domains {
 }
 
 impl Domains {
+    /// Domains that are built in a run begin at a jiffy (`sd_init`), and nobody knows of idle cores yet.
+    pub fn begin_at(&mut self, jiffies: u64) {
+        for domain in &mut self.all {
+            (domain.last_balance, domain.last_decay_max_lb_cost) = (jiffies as i64, jiffies);
+        }
+        for shared in &mut self.shared {
+            (shared.has_idle_cores, shared.nr_idle_scan) = (false, 0);
+        }
+    }
+
     /// Domains of a CPU, bottom up.
     #[inline]
     pub fn of(&self, cpu: CpuId) -> &[Domain] {

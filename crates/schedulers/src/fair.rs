@@ -18,6 +18,7 @@ pub(crate) mod decisions;
 pub mod eevdf;
 pub(crate) mod gathering;
 mod groups;
+mod hotplug;
 mod idle;
 pub mod numa;
 pub mod pelt;
@@ -190,6 +191,8 @@ pub struct Fair<P, G = NoGathering> {
     busy_threads: Vec<u32>,
     /// By LLC: how many of its cores have only idle threads.
     pub(crate) llc_idle_cores: Vec<u32>,
+    /// CPUs that are online.
+    pub(crate) online_cpus: u64,
     /// Task that the last pick on a CPU came to, or [`NONE`]: what `put_prev` leaves running above both. Forgotten by `set_next`.
     picked: Vec<u32>,
     /// By CPU its speed, 1024 = that of the biggest at its highest frequency; 1024 where frequencies are not simulated.
@@ -263,6 +266,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             core_of,
             busy_threads: vec![0; machine.core_count()],
             llc_idle_cores,
+            online_cpus: cpus as u64,
             picked: vec![NONE; cpus],
             speeds: vec![1024.0; cpus],
         };

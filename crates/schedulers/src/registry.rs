@@ -77,6 +77,8 @@ pub struct SchedulerInfo {
     pub is_yardstick: bool,
     /// When its kernel may be preempted, if `preempt` does not say.
     pub(crate) preempt: Preempt,
+    /// Why no CPU goes offline or comes online under it; `None` where CPUs may.
+    pub no_hotplug: Option<&'static str>,
     /// What of a Linux kernel it is, if a present one has it.
     pub linux: Option<LinuxScheduler>,
     /// Runs it; `None` for one that only a real kernel can run.
@@ -128,6 +130,7 @@ impl SchedulerInfo {
         knows_groups: false,
         is_yardstick: false,
         preempt: Preempt::Lazy,
+        no_hotplug: Some("its model has the same CPUs for the whole run"),
         linux: None,
         simulate: None,
     };

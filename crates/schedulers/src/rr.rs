@@ -36,6 +36,7 @@ pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     sets: &[RoundRobinTunables::TABLE],
     scores: RoundRobin::SCORES,
     is_yardstick: true,
+    no_hotplug: None,
     simulate: Some(|spec, setup, sink| {
         run_boxed(setup, Box::new(RoundRobin::new(spec.tunables(), &setup.boot())), sink)
     }),

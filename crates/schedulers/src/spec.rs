@@ -437,6 +437,9 @@ pub fn simulate(
         let (scheduler, machine) = (spec.to_string(), setup.machine().name().to_owned());
         return Err(SimulationError::NoFrequencies { scheduler, machine });
     }
+    if let Some(reason) = spec.info.no_hotplug.filter(|_| setup.has_hotplug()) {
+        return Err(SimulationError::NoHotplug { scheduler: spec.to_string(), reason });
+    }
     match sink {
         Some(sink) => simulate(spec, &setup, Some(sink)),
         None => simulate(spec, &setup, None),

@@ -294,6 +294,14 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
         self.end_if_asked(core);
     }
 
+    fn cpu_offline(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        in_both!(self, core, cpu_offline(cpu));
+    }
+
+    fn cpu_online(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        in_both!(self, core, cpu_online(cpu));
+    }
+
     fn tick_stopped(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         in_both!(self, core, tick_stopped(cpu));
     }

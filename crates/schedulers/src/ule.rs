@@ -81,6 +81,7 @@ pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     register_decisions: |table| {
         UleDecisions::register(table);
     },
+    no_hotplug: Some("FreeBSD takes no CPU offline while it runs"),
     simulate: Some(|spec, setup, sink| run(setup, Ule::new(spec.tunables(), &setup.boot()), sink)),
     ..SchedulerInfo::PLAIN
 };

@@ -201,6 +201,9 @@ pub struct Outcome {
     /// Equations of loaded memory that were solved, and those among them that did not settle, where the last solution
     /// was kept.
     pub memory_solutions: (u64, u64),
+    /// What the kernel logged about tasks that lost their CPUs to one that went offline, of a simulated run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernel_log: Vec<String>,
     /// Events the engine processed, overtaken ones not counted.
     pub engine_events: u64,
 }

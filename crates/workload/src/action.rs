@@ -1,4 +1,5 @@
-//! What somebody outside the workload does at given times of a run: binds tasks, sets a tunable of the scheduler.
+//! What somebody outside the workload does at given times of a run: binds tasks, sets a tunable of the scheduler, takes a CPU offline and
+//! brings it online again.
 
 use std::fmt;
 
@@ -37,6 +38,30 @@ pub enum Deed {
         /// The value.
         value: u64,
     },
+    /// A CPU goes offline or comes online again (a write to `/sys/devices/system/cpu/cpuN/online`).
+    Hotplug {
+        /// Its number in the operating system.
+        cpu: u32,
+        /// Whether it comes online.
+        online: bool,
+    },
+}
+
+/// A CPU that goes offline or comes online at a time of the workload's run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hotplug {
+    /// When, counted from the start of the run.
+    pub time_ns: u64,
+    /// Its number in the operating system.
+    pub cpu: u32,
+    /// Whether it comes online; else it goes offline.
+    pub online: bool,
+}
+
+impl From<Hotplug> for Action {
+    fn from(Hotplug { time_ns, cpu, online }: Hotplug) -> Self {
+        Self { time_ns, what: Deed::Hotplug { cpu, online } }
+    }
 }
 
 /// Where tasks are bound to.
@@ -64,7 +89,7 @@ impl Action {
         let (tasks, home) = match &self.what {
             Deed::Bind { tasks, to: Destination::LlcOf(home) | Destination::NodeOf(home) } => (Some(tasks), Some(home)),
             Deed::Bind { tasks, to: Destination::Cpus(_) } => (Some(tasks), None),
-            Deed::Set { .. } => (None, None),
+            Deed::Set { .. } | Deed::Hotplug { .. } => (None, None),
         };
         tasks.into_iter().chain(home).map(String::as_str)
     }
@@ -80,6 +105,8 @@ impl fmt::Display for Action {
                 write!(out, "bind `{tasks}` to the node of `{home}`")
             }
             Deed::Set { tunable, value } => write!(out, "set {tunable}={value}"),
+            Deed::Hotplug { cpu, online: false } => write!(out, "take cpu{cpu} offline"),
+            Deed::Hotplug { cpu, online: true } => write!(out, "bring cpu{cpu} online"),
         }
     }
 }

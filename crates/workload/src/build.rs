@@ -41,6 +41,7 @@ impl Workload {
             style: ResultStyle::Plain,
             duration_ns: None,
             warm_up_ns: None,
+            hotplug: Vec::new(),
             command: Vec::new(),
             warnings: Vec::new(),
         }

@@ -36,7 +36,7 @@ pub mod rtapp;
 mod scale;
 mod step;
 
-pub use action::{Action, Deed, Destination, LOOK_NS, LOOKS};
+pub use action::{Action, Deed, Destination, Hotplug, LOOK_NS, LOOKS};
 pub use aggregate::{Aggregate, AggregateError, AggregateTarget, Aggregation};
 pub use build::{ProgramBuilder, add_warning};
 pub use check::{CheckError, CheckProblem, MAX_INSTANT_ITERATIONS, MAX_TASKS};

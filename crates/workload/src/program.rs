@@ -578,6 +578,8 @@ pub struct Workload {
     /// What happens so long after the start is not counted: neither in metrics nor in recorders. 0 says that everything is; `None` leaves
     /// it to who measures.
     pub warm_up_ns: Option<u64>,
+    /// CPUs that go offline and come online during the run, in the order of time.
+    pub hotplug: Vec<crate::Hotplug>,
     /// A program of this computer with its arguments, in place of tasks; empty for every workload that a simulator can run.
     pub command: Vec<String>,
     /// Accepted but not modelled.

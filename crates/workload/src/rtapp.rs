@@ -36,6 +36,7 @@
 //! | `version` | 1 |
 //! | `duration_ns` | instead of `global.duration` |
 //! | `warm_up_ns` | how long after the start nothing is counted; 0 says that everything is |
+//! | `hotplug` | list of `{ "at_ns", "offline" }` and `{ "at_ns", "online" }`: numbers of CPUs that go offline and come online again |
 //! | `command` | list of words: a program with its arguments in place of tasks |
 //! | `applications` | list of names; each is a session of its own and reported on its own |
 //! | `processes` | list of `{ "name", "application", "profile" }`: address spaces; tasks belong to the first by default |

@@ -94,7 +94,9 @@ fn is_emulated() -> bool {
 
 fn failure(error: NativeError) -> Failure {
     match &error {
-        NativeError::Check(_) | NativeError::Command(_) => Failure::usage("warmcore::workload", error),
+        NativeError::Check(_) | NativeError::Command(_) | NativeError::Hotplug => {
+            Failure::usage("warmcore::workload", error)
+        }
         NativeError::LockOfKernel(_) => Failure::unable("warmcore::native", error)
             .help("simulate the workload (warmcore sim), or make the lock a latch"),
         NativeError::NoCpus { .. } => Failure::unable("warmcore::native", error)

@@ -126,6 +126,8 @@ struct AtDocument {
     time_ms: u64,
     bind: Option<BindDocument>,
     set: Option<SetDocument>,
+    offline: Option<u32>,
+    online: Option<u32>,
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -476,10 +478,14 @@ impl BookForm {
     fn actions(&self, workload: &Workload, schedulers: &[SchedulerSpec]) -> Result<Vec<Action>, String> {
         let action = |at: &AtDocument| {
             let wrong = |what: String| format!("[[at]] {} ms: {what}", at.time_ms);
-            let what = match (&at.bind, &at.set) {
-                (Some(bind), None) => Deed::Bind { tasks: bind.tasks.clone(), to: bind.destination().map_err(wrong)? },
-                (None, Some(set)) => Deed::Set { tunable: set.tunable.clone(), value: set.value },
-                _ => return Err(wrong("give one of `bind` and `set`".into())),
+            let what = match (&at.bind, &at.set, at.offline, at.online) {
+                (Some(bind), None, None, None) => {
+                    Deed::Bind { tasks: bind.tasks.clone(), to: bind.destination().map_err(wrong)? }
+                }
+                (None, Some(set), None, None) => Deed::Set { tunable: set.tunable.clone(), value: set.value },
+                (None, None, Some(cpu), None) => Deed::Hotplug { cpu, online: false },
+                (None, None, None, Some(cpu)) => Deed::Hotplug { cpu, online: true },
+                _ => return Err(wrong("give one of `bind`, `set`, `offline` and `online`".into())),
             };
             if at.time_ms >= self.duration_ms {
                 return Err(wrong("it is after the end of the run".into()));

@@ -220,6 +220,10 @@ fn check(request: &Request<'_>) -> Result<(), PlaceError> {
     if let Some(reason) = request.workload.refused_by_threads() {
         return unfit(reason, "run it with --on sim, or make it a latch");
     }
+    if request.changes_cpus() {
+        let message = "CPUs of this computer are not taken offline: they are not this program's alone, and one that does not come back stays away";
+        return unfit(message.into(), "run it with --on vm or --on sim, or leave out \"hotplug\"");
+    }
     if !request.actions.is_empty() {
         return unfit("nothing is done from outside of trials here".into(), "run it with --on vm");
     }

@@ -1,6 +1,6 @@
 //! What somebody outside the workload does, as the guest is told.
 
-use warmcore_agent::plan::{ActionPlan, DeedPlan, ThreadsOf};
+use warmcore_agent::plan::{ActionPlan, DeedPlan, Setting, ThreadsOf};
 use warmcore_kernel::Setup;
 use warmcore_topology::{CpuSet, Machine};
 use warmcore_workload::{Action, Deed, Destination, Workload};
@@ -39,6 +39,9 @@ pub(super) fn plan(machine: &Machine, layout: &Layout, request: &Request<'_>) ->
                 home: threads(home)?,
                 regions: machine.nodes().map(|node| guest(machine.cpus_of_node(node))).collect(),
             },
+            Deed::Hotplug { cpu, online } => DeedPlan::Write(
+                plug(machine, layout, (*cpu, *online)).map_err(|why| refuse(format!("{action}: {why}")))?,
+            ),
             Deed::Set { tunable, value } => {
                 let setting = setting_of(tunable, *value);
                 DeedPlan::Write(setting.ok_or_else(|| refuse(format!("{action}: a guest cannot")))?)
@@ -47,9 +50,25 @@ pub(super) fn plan(machine: &Machine, layout: &Layout, request: &Request<'_>) ->
         let (time_ns, looks_ns) = (action.time_ns, action.looks_ns().collect());
         Ok(ActionPlan { time_ns, looks_ns, what, text: action.to_string() })
     };
-    let mut plans = request.actions.iter().map(plan).collect::<Result<Vec<_>, VmError>>()?;
+    let own = request.workload.hotplug.iter().map(|change| Action::from(*change));
+    let all: Vec<Action> = own.chain(request.actions.iter().cloned()).collect();
+    let mut plans = all.iter().map(plan).collect::<Result<Vec<_>, VmError>>()?;
     plans.sort_by_key(|plan| plan.time_ns);
     Ok(plans)
+}
+
+/// The file that takes a CPU, by the machine's number, offline or brings it online.
+fn plug(machine: &Machine, layout: &Layout, (cpu, online): (u32, bool)) -> Result<Setting, String> {
+    let dense = machine.cpu_by_os_index(cpu).ok_or_else(|| "the machine has no such CPU".to_owned())?;
+    match layout.guest_cpus(&CpuSet::from_iter([dense]))[..] {
+        [0] => Err("a kernel for x86 cannot take CPU 0 offline (since 6.5); take another".to_owned()),
+        [guest] => Ok(Setting {
+            path: format!("/sys/devices/system/cpu/cpu{guest}/online"),
+            value: u8::from(online).to_string(),
+            required: true,
+        }),
+        _ => Err("the guest has no such CPU".to_owned()),
+    }
 }
 
 /// Threads of the tasks that a name stands for. Another template of the same process with the same first bytes cannot be told from

@@ -203,6 +203,8 @@ fn launches(machine: &Machine, layout: &Layout, request: &Request<'_>) -> Result
     for task in &mut guest.tasks {
         task.affinity = translate(&task.affinity);
     }
+    // Who acts from outside takes CPUs offline, not a part of the workload.
+    guest.hotplug.clear();
     // The agent makes the groups; a part of the workload need not have tasks in each.
     guest.groups.iter_mut().for_each(|group| group.cpu_max = None);
     for step in guest.programs.iter_mut().flat_map(|program| &mut program.steps) {
@@ -490,6 +492,7 @@ impl Roster {
             background: Vec::new(),
             energy_uj: None,
             memory_solutions: (0, 0),
+            kernel_log: Vec::new(),
             engine_events: converted.events.len() as u64,
         }
     }

@@ -9,6 +9,9 @@ use super::{CpuPosition, Domain, DomainParameters, Domains, Level, LlcShared, NO
 /// `imbalance_pct` of cache-sharing levels, in every kernel since 2.6.
 const IMBALANCE_PCT_SHARED_CACHE: u32 = 117;
 
+/// Span of a CPU that is offline and alone in it.
+const NO_SPAN: u32 = u32::MAX;
+
 /// A level of the machine before any CPU's domains are built from it (`sched_domain_topology_level`).
 struct TopologyLevel {
     level: Level,
@@ -56,13 +59,13 @@ impl Spans {
     }
 
     /// Span of each CPU when CPUs with equal keys belong together.
-    fn by_key<K: Ord>(&mut self, machine: &Machine, key: impl Fn(CpuId) -> K) -> Vec<u32> {
+    fn by_key<K: Ord>(&mut self, machine: &Machine, active: &CpuSet, key: impl Fn(CpuId) -> K) -> Vec<u32> {
         let mut members: BTreeMap<K, Vec<u32>> = BTreeMap::new();
-        for cpu in machine.cpus() {
+        for cpu in active.iter() {
             members.entry(key(cpu)).or_default().push(cpu.0);
         }
         let spans: BTreeMap<K, u32> = members.into_iter().map(|(key, cpus)| (key, self.intern(cpus))).collect();
-        machine.cpus().map(|cpu| spans[&key(cpu)]).collect()
+        machine.cpus().map(|cpu| spans.get(&key(cpu)).copied().unwrap_or(NO_SPAN)).collect()
     }
 }
 
@@ -70,15 +73,24 @@ impl Domains {
     /// Builds the domains of a machine. Nodes farther apart than its reclaim distance are not reached by placement at
     /// fork, exec and wakeup.
     pub fn build(machine: &Machine, parameters: &DomainParameters) -> Domains {
+        Self::build_of(machine, machine.all_cpus(), parameters)
+    }
+
+    /// Builds them of the CPUs that are active, the others offline: those have no domain, and count for their LLC's number but are none of
+    /// its CPUs.
+    pub fn build_of(machine: &Machine, active: &CpuSet, parameters: &DomainParameters) -> Domains {
         let reclaim_distance = match parameters.same_reclaim_distance {
             true => machine.reclaim_distance().min(RECLAIM_DISTANCE),
             false => machine.reclaim_distance(),
         };
         let mut spans = Spans::default();
-        let levels = topology_levels(machine, &mut spans, parameters.clusters);
+        let levels = topology_levels(machine, active, &mut spans, parameters.clusters);
         let mut drafts: Vec<Vec<Draft>> = machine
             .cpus()
-            .map(|cpu| draft_domains(&levels, &spans, cpu, machine.cpu_count() as u32, reclaim_distance))
+            .map(|cpu| match active.contains(cpu) {
+                true => draft_domains(&levels, &spans, cpu, active.len() as u32, reclaim_distance),
+                false => Vec::new(),
+            })
             .collect();
         for chain in &mut drafts {
             clear_prefer_sibling_below_asymmetry(chain, &spans, machine);
@@ -118,15 +130,16 @@ impl Domains {
             llc_first: Vec::new(),
             shared: Vec::new(),
             clusters_active: false,
-            smt_active: machine.smt_width() > 1,
+            smt_active: machine.smt_width() > 1
+                && active.iter().any(|cpu| machine.cpus_of_core(machine.core_of(cpu)).intersection_len(active) > 1),
         };
         domains.clusters_active = domains.all.iter().any(|domain| domain.has(flags::CLUSTER));
-        domains.fill_places(machine);
+        domains.fill_places(machine, active);
         domains
     }
 
     /// The per-CPU shortcuts (`update_top_cache_domain`).
-    fn fill_places(&mut self, machine: &Machine) {
+    fn fill_places(&mut self, machine: &Machine, active: &CpuSet) {
         let mut ids = BTreeMap::new();
         let mut members: Vec<Vec<u32>> = Vec::new();
         for cpu in machine.cpus() {
@@ -147,7 +160,9 @@ impl Domains {
                 sd_llc: sd_llc.map_or(NO_DOMAIN, |index| index as u32),
                 sd_numa: sd_numa.map_or(NO_DOMAIN, |index| index as u32),
             });
-            members[llc].push(cpu.0);
+            if active.contains(cpu) {
+                members[llc].push(cpu.0);
+            }
         }
         for cpus in members {
             self.llc_first.push(self.llc_cpus.len() as u32);
@@ -173,23 +188,23 @@ fn capacity(machine: &Machine, cpu: CpuId, smt_gain: Option<u32>) -> u32 {
 }
 
 /// The levels of the machine, bottom up (`build_sched_topology`, `sched_init_numa`).
-fn topology_levels(machine: &Machine, spans: &mut Spans, clusters: bool) -> Vec<TopologyLevel> {
+fn topology_levels(machine: &Machine, active: &CpuSet, spans: &mut Spans, clusters: bool) -> Vec<TopologyLevel> {
     let mut levels = Vec::new();
     let mut push = |level, distance, span_of| levels.push(TopologyLevel { level, distance, span_of });
     if machine.smt_width() > 1 {
-        push(Level::Smt, 0, spans.by_key(machine, |cpu| machine.core_of(cpu)));
+        push(Level::Smt, 0, spans.by_key(machine, active, |cpu| machine.core_of(cpu)));
     }
     if clusters {
-        push(Level::Cls, 0, spans.by_key(machine, |cpu| machine.cluster_of(cpu)));
+        push(Level::Cls, 0, spans.by_key(machine, active, |cpu| machine.cluster_of(cpu)));
     }
     // An LLC that spans nodes is split at the border.
-    push(Level::Mc, 0, spans.by_key(machine, |cpu| (machine.llc_of(cpu), machine.node_of(cpu))));
+    push(Level::Mc, 0, spans.by_key(machine, active, |cpu| (machine.llc_of(cpu), machine.node_of(cpu))));
     let numa_in_package = machine.sockets().any(|socket| machine.nodes_of_socket(socket).len() > 1);
     if !numa_in_package {
-        push(Level::Pkg, 0, spans.by_key(machine, |cpu| machine.node_of(cpu)));
+        push(Level::Pkg, 0, spans.by_key(machine, active, |cpu| machine.node_of(cpu)));
     }
 
-    let nodes: Vec<NodeId> = machine.nodes().filter(|&node| !machine.cpus_of_node(node).is_empty()).collect();
+    let nodes: Vec<NodeId> = machine.nodes().filter(|&node| machine.cpus_of_node(node).intersects(active)).collect();
     let pairs = nodes.iter().flat_map(|&from| nodes.iter().map(move |&to| (from, to)));
     let distances: BTreeSet<u32> = pairs.map(|(from, to)| machine.node_distance(from, to)).collect();
     // Nodes that are no farther from each other than from themselves are one to the scheduler.
@@ -197,13 +212,17 @@ fn topology_levels(machine: &Machine, spans: &mut Spans, clusters: bool) -> Vec<
         let mut span_of_node = BTreeMap::new();
         for &node in &nodes {
             let near = nodes.iter().filter(|&&other| other == node || machine.node_distance(node, other) <= distance);
-            let mut cpus: Vec<u32> =
-                near.flat_map(|&other| machine.cpus_of_node(other).iter()).map(|cpu| cpu.0).collect();
+            let mut cpus: Vec<u32> = near
+                .flat_map(|&other| {
+                    machine.cpus_of_node(other).intersection(active).iter().map(|cpu| cpu.0).collect::<Vec<_>>()
+                })
+                .collect();
             cpus.sort_unstable();
             span_of_node.insert(node, spans.intern(cpus));
         }
         let (level, distance) = if position == 0 { (Level::Node, 0) } else { (Level::Numa, distance) };
-        push(level, distance, machine.cpus().map(|cpu| span_of_node[&machine.node_of(cpu)]).collect());
+        let span_of = |cpu| span_of_node.get(&machine.node_of(cpu)).copied().unwrap_or(NO_SPAN);
+        push(level, distance, machine.cpus().map(span_of).collect());
     }
     levels
 }

@@ -226,7 +226,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Interval of a domain in jiffies.
     pub(super) fn interval(&self, index: usize, busy: bool, hz: u64) -> u64 {
         // `update_max_interval`: a tenth of a second per CPU.
-        let longest = (hz * self.rqs.len() as u64 / 10).max(1);
+        let longest = (hz * self.online_cpus / 10).max(1);
         balance_interval(self.domains.domain(index), busy, !self.parameters.load_only_balance, hz, longest)
     }
 

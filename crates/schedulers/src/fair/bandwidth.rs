@@ -339,8 +339,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     fn unthrottle(&mut self, core: &mut Core<'_>, queue: u32) {
         let Some(bandwidth) = &mut self.bandwidth else { return };
         bandwidth.limit(queue).unthrottling = false;
-        if bandwidth.limit(queue).remaining_ns <= 0 {
-            // What it got was used on the way.
+        if bandwidth.limit(queue).remaining_ns <= 0 || !bandwidth.limit(queue).throttled {
+            // What it got was used on the way, or its CPU is offline.
             return;
         }
         let (cpus, group) = (bandwidth.cpus, queue / bandwidth.cpus - 1);
@@ -363,6 +363,31 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let cpu = CpuId(queue % cpus);
         if core.curr_is_idle(cpu) && self.queues[cpu.index()].nr_queued > 0 {
             core.resched_full(cpu);
+        }
+    }
+
+    /// A CPU goes offline: no quota holds there, and who had to leave comes back, to go elsewhere (`unthrottle_offline_cfs_rqs`).
+    pub(super) fn unthrottle_offline(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        for group in 0..self.groups.len() as u32 {
+            let Some(bandwidth) = &mut self.bandwidth else { return };
+            let queue = (group + 1) * bandwidth.cpus + cpu.0;
+            if !bandwidth.is_free(queue) {
+                let limit = bandwidth.limit(queue);
+                limit.enabled = false;
+                if limit.throttled {
+                    limit.remaining_ns = 1;
+                    self.unthrottle(core, queue);
+                }
+            }
+        }
+    }
+
+    /// A CPU comes online: quotas hold there again (`update_runtime_enabled`).
+    pub(super) fn limit_again(&mut self, cpu: CpuId) {
+        let Some(bandwidth) = &mut self.bandwidth else { return };
+        for group in 0..bandwidth.pools.len() {
+            let queue = (group as u32 + 1) * bandwidth.cpus + cpu.0;
+            bandwidth.limit(queue).enabled = bandwidth.pools[group].is_some();
         }
     }
 

@@ -44,6 +44,14 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         }
     }
 
+    fn cpu_offline(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.unplug(core, cpu);
+    }
+
+    fn cpu_online(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.plug_in(core, cpu);
+    }
+
     fn init(&mut self, core: &mut Core<'_>) {
         self.create_groups(core);
         let decisions = FairDecisions::register(core.decision_table());

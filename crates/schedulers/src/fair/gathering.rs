@@ -11,7 +11,7 @@
 //! queues, as those of [`Policy`] do.
 
 use warmcore_kernel::{Core, Task};
-use warmcore_topology::CpuId;
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{DecisionId, SearchStart, SearchStep, TaskId};
 
 use super::balance::IdleType;
@@ -205,6 +205,11 @@ pub trait Gathering: Sized {
     fn pushes_preferring(&self, _src: CpuId) -> bool {
         false
     }
+
+    /// The domains are others from now on; the numbers of LLCs stay.
+    fn domains_rebuilt(&mut self, _machine: &Machine, _domains: &Domains) {}
+    /// A CPU is offline.
+    fn unplugged(&mut self, _cpu: CpuId) {}
 
     /// CPU around which a task's group gathers.
     #[inline]

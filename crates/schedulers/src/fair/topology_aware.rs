@@ -90,13 +90,6 @@ impl TopologyAware {
         // A scope grows with its threads; tolerance 0 still means none.
         base.limits_threads = base.tunables.aggr_tolerance == 0;
         let llcs = domains.llc_count();
-        let group_llcs = (0..domains.group_total()).map(|group| {
-            let cpus = domains.group_cpus(domains.group(group));
-            let mut llcs: Vec<u32> = cpus.iter().map(|&cpu| domains.sd_llc_id(warmcore_topology::CpuId(cpu))).collect();
-            llcs.sort_unstable();
-            llcs.dedup();
-            llcs
-        });
         Some(Self {
             base,
             decisions: TopologyAwareDecisions::default(),
@@ -106,7 +99,7 @@ impl TopologyAware {
             scopes: Vec::new(),
             runnable: Vec::new(),
             hinted_ns: Vec::new(),
-            group_llcs: group_llcs.collect(),
+            group_llcs: group_llcs(domains),
             counts: vec![0; llcs * llcs],
             found: vec![scan::Found::default(); llcs],
             room: Vec::with_capacity(llcs),
@@ -115,6 +108,18 @@ impl TopologyAware {
             tunables,
         })
     }
+}
+
+/// LLCs of each of the domains' groups.
+fn group_llcs(domains: &Domains) -> Vec<Vec<u32>> {
+    let llcs = |group| {
+        let cpus = domains.group_cpus(domains.group(group));
+        let mut llcs: Vec<u32> = cpus.iter().map(|&cpu| domains.sd_llc_id(warmcore_topology::CpuId(cpu))).collect();
+        llcs.sort_unstable();
+        llcs.dedup();
+        llcs
+    };
+    (0..domains.group_total()).map(llcs).collect()
 }
 
 /// The machine of the first RFC.

@@ -9,6 +9,7 @@ mod background;
 mod determinism;
 mod frequencies;
 mod groups;
+mod hotplug;
 mod kernel_locks;
 mod launch;
 mod migration;

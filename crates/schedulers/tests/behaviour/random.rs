@@ -2,7 +2,9 @@
 //! times add up.
 
 use warmcore_trace::End;
+use warmcore_workload::{Action, Deed};
 
+use crate::support::MS;
 use crate::support::random::{Dice, asked_ns};
 
 /// Workloads; each runs under one machine and all schedulers.
@@ -53,6 +55,47 @@ fn random_workloads_end_with_all_work_done_under_every_scheduler() {
                 let done = task.progress_ns - task.spin_ns;
                 assert_eq!(done, asked, "workload {seed} under {scheduler}: work of {}", task.name);
             }
+        }
+    }
+}
+
+/// CPUs that go and come at any moment of the first milliseconds, never the last one.
+fn changes(seed: u64, cpus: u32) -> Vec<Action> {
+    let mut dice = Dice::new(seed ^ 0x68_6f74_706c_7567);
+    let mut online = vec![true; cpus as usize];
+    let mut time_ns = 0;
+    let mut actions = Vec::new();
+    for _ in 0..1 + dice.below(8) {
+        time_ns += dice.below(3 * MS);
+        let cpu = dice.below(u64::from(cpus)) as u32;
+        let comes = !online[cpu as usize];
+        if comes || online.iter().filter(|online| **online).count() > 1 {
+            online[cpu as usize] = comes;
+            actions.push(Action { time_ns, what: Deed::Hotplug { cpu, online: comes } });
+        }
+    }
+    actions
+}
+
+#[test]
+fn random_workloads_end_with_all_work_done_while_cpus_come_and_go() {
+    const MORE: [&str; 2] = ["fifo", "rr"];
+    for seed in 0..WORKLOADS {
+        let mut dice = Dice::new(seed);
+        let (machine, cpus) = MACHINES[1 + dice.below(MACHINES.len() as u64 - 1) as usize];
+        let mut scene = dice.scene(cpus);
+        scene.actions = changes(seed, cpus);
+        let all: Vec<&str> = SCHEDULERS.iter().chain(&MORE).copied().collect();
+        let scheduler = all[seed as usize % all.len()];
+        let run = match scene.try_run(machine, scheduler, seed) {
+            Ok(run) => run,
+            Err(error) => panic!("workload {seed} on {machine} under {scheduler}: {error}"),
+        };
+        assert_eq!(run.outcome.end, End::AllExited, "workload {seed} under {scheduler}");
+        for task in &run.outcome.tasks {
+            let template = scene.workload.tasks.iter().find(|template| template.role == task.role).unwrap();
+            let asked = asked_ns(&scene.workload.programs[template.program.index()]);
+            assert_eq!(task.progress_ns - task.spin_ns, asked, "workload {seed} under {scheduler}: {}", task.name);
         }
     }
 }

@@ -135,6 +135,16 @@ impl Scene {
         self.actions.push(Action { time_ns, what: Deed::Set { tunable: tunable.into(), value } });
     }
 
+    /// Takes a CPU offline.
+    pub fn unplug(&mut self, time_ns: u64, cpu: u32) {
+        self.actions.push(Action { time_ns, what: Deed::Hotplug { cpu, online: false } });
+    }
+
+    /// Brings it online again.
+    pub fn plug_in(&mut self, time_ns: u64, cpu: u32) {
+        self.actions.push(Action { time_ns, what: Deed::Hotplug { cpu, online: true } });
+    }
+
     /// Runs it with seed 1.
     pub fn run(&self, machine: &str, scheduler: &str) -> Run {
         self.run_with_seed(machine, scheduler, 1)

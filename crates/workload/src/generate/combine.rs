@@ -206,6 +206,8 @@ fn append(whole: &mut Workload, part: Workload) -> Option<ResultStyle> {
     }
     whole.duration_ns = whole.duration_ns.max(part.duration_ns);
     whole.warm_up_ns = whole.warm_up_ns.max(part.warm_up_ns);
+    whole.hotplug.extend_from_slice(&part.hotplug);
+    whole.hotplug.sort_by_key(|change| change.time_ns);
     match part.style {
         ResultStyle::Plain => None,
         ResultStyle::Hackbench { header } => Some(ResultStyle::Hackbench { header }),

@@ -12,14 +12,15 @@ use crate::build::add_warning;
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
 use crate::{
-    AggregateTarget, BarrierId, BarrierWait, ChannelKind, CpuMax, Group, GroupId, LatchKind, LockId, ProcessId,
-    Program, ProgramBuilder, ProgramId, ResultStyle, Task, Workload,
+    AggregateTarget, BarrierId, BarrierWait, ChannelKind, CpuMax, Group, GroupId, Hotplug, LatchKind, LockId,
+    ProcessId, Program, ProgramBuilder, ProgramId, ResultStyle, Task, Workload,
 };
 
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
     "version",
     "duration_ns",
     "warm_up_ns",
+    "hotplug",
     "command",
     "applications",
     "processes",
@@ -77,6 +78,7 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
     if let Some(warm_up) = node.get("warm_up_ns") {
         workload.warm_up_ns = Some(warm_up.nanoseconds()?);
     }
+    read_hotplug(node, workload)?;
     if let Some(command) = node.get("command") {
         let words = command.elements("a list of words")?;
         workload.command = words.iter().map(|word| word.text("a word").map(str::to_owned)).collect::<Read<_>>()?;
@@ -338,6 +340,21 @@ fn read_groups(node: &Node<'_>, workload: &mut Workload) -> Read<()> {
             }
         };
     }
+    Ok(())
+}
+
+/// CPUs that go offline and come online, sorted by time.
+fn read_hotplug(node: &Node<'_>, workload: &mut Workload) -> Read<()> {
+    for entry in objects(node, "hotplug", &["at_ns", "offline", "online"])? {
+        let time_ns = entry.require("at_ns", "state when, counted from the start of the run")?.nanoseconds()?;
+        let (cpu, online) = match (entry.get("offline"), entry.get("online")) {
+            (Some(cpu), None) => (cpu, false),
+            (None, Some(cpu)) => (cpu, true),
+            _ => return Err(entry.other("give one of \"offline\" and \"online\": the number of a CPU")),
+        };
+        workload.hotplug.push(Hotplug { time_ns, cpu: cpu.u32("the number of a CPU")?, online });
+    }
+    workload.hotplug.sort_by_key(|change| change.time_ns);
     Ok(())
 }
 

@@ -13,7 +13,8 @@ use super::print::print;
 use super::read::{Options, from_rtapp};
 use super::steps::{write_affinity, write_policy, write_steps};
 use crate::{
-    Affinity, Aggregate, BarrierWait, ChannelKind, CheckError, Group, Policy, ProcessId, ResultStyle, Task, Workload,
+    Affinity, Aggregate, BarrierWait, ChannelKind, CheckError, Group, Hotplug, Policy, ProcessId, ResultStyle, Task,
+    Workload,
 };
 
 /// Why a workload could not be written.
@@ -307,6 +308,13 @@ fn tables(workload: &Workload) -> Entries {
     }
     if let Some(ns) = workload.warm_up_ns {
         entries.push(("warm_up_ns".to_owned(), ns.into()));
+    }
+    if !workload.hotplug.is_empty() {
+        let change = |change: &Hotplug| {
+            let verb = if change.online { "online" } else { "offline" };
+            object([("at_ns", change.time_ns.into()), (verb, change.cpu.into())])
+        };
+        entries.push(("hotplug".to_owned(), Json::Array(workload.hotplug.iter().map(change).collect())));
     }
     let mut add = |key: &str, list: Vec<Json>| {
         if !list.is_empty() {

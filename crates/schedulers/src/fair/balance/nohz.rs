@@ -69,7 +69,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// The first busy tick takes a CPU out of the set (`nohz_balance_exit_idle`).
-    fn nohz_balance_exit_idle(&mut self, cpu: CpuId) {
+    pub(in crate::fair) fn nohz_balance_exit_idle(&mut self, cpu: CpuId) {
         if std::mem::take(&mut self.rqs[cpu.index()].nohz_tick_stopped) {
             self.balance.nohz.idle_cpus.remove(cpu);
             self.balance.nohz.count -= 1;

@@ -1,12 +1,12 @@
 //! What cache-aware scheduling answers the fair class.
 
 use warmcore_kernel::{Core, Task};
-use warmcore_topology::CpuId;
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{DecisionId, TaskId};
 
-use super::CacheAware;
 use super::permission::{Direction, Snapshot, can_migrate_llc};
 use super::scan::Seen;
+use super::{CacheAware, Llc, new_llc};
 use crate::domains::Domains;
 use crate::fair::decisions::FairDecisions;
 use crate::fair::gathering::{Charge, Gathering, Move, Permission, Push, PushPermission};
@@ -58,6 +58,25 @@ impl Gathering for CacheAware {
             if name == "epoch_period" {
                 self.epoch_jiffies = value.max(1);
             }
+        }
+    }
+
+    fn domains_rebuilt(&mut self, machine: &Machine, domains: &Domains) {
+        for (number, llc) in (0..).zip(&mut self.llcs) {
+            let snapshot = llc.snapshot.take();
+            *llc = match domains.llc_cpus(number) {
+                // All its CPUs are offline.
+                [] => Llc { size: 0, has_domain: false, ..llc.clone() },
+                _ => new_llc(machine, domains, number),
+            };
+            llc.snapshot.set(snapshot);
+        }
+    }
+
+    /// Who gathers around it has no preference any more: its LLC has no number for it (`sched_domains_free_llc_id`).
+    fn unplugged(&mut self, cpu: CpuId) {
+        for group in self.groups.iter_mut().filter(|group| group.cpu == cpu.0) {
+            group.cpu = NONE;
         }
     }
 

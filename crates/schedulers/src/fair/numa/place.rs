@@ -391,6 +391,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let Some(numa) = &self.numa else { return sums };
         let (mut on_idle_core, mut earliest) = (None, u32::MAX);
         for cpu in core.machine().cpus_of_node(warmcore_topology::NodeId(node)).iter() {
+            if !core.active().contains(cpu) {
+                continue;
+            }
             sums.load += self.cpu_load(cpu);
             sums.runnable += self.cpu_runnable(cpu);
             sums.util += self.cpu_util(cpu);

@@ -1,13 +1,13 @@
 //! What the extension answers the fair class: the base's answer where nothing is said here.
 
 use warmcore_kernel::{Core, Task};
-use warmcore_topology::CpuId;
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{DecisionId, SearchStart, SearchStep, TaskId};
 
-use super::TopologyAware;
 use super::by_memory::OwnSequence;
 use super::permission::{LlcStanding, ScopeView};
 use super::scope::Scope;
+use super::{TopologyAware, group_llcs};
 use crate::domains::Domains;
 use crate::fair::decisions::FairDecisions;
 use crate::fair::gathering::{Charge, Gathering, Move, Permission, Push, PushPermission};
@@ -88,6 +88,15 @@ impl Gathering for TopologyAware {
     fn init(&mut self, told: &FairDecisions) {
         self.base.init(told);
         self.decisions = told.topology_aware;
+    }
+
+    fn domains_rebuilt(&mut self, machine: &Machine, domains: &Domains) {
+        self.base.domains_rebuilt(machine, domains);
+        self.group_llcs = group_llcs(domains);
+    }
+
+    fn unplugged(&mut self, cpu: CpuId) {
+        self.base.unplugged(cpu);
     }
 
     fn task_created(&mut self, task: &Task) {

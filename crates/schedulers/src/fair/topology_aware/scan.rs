@@ -117,8 +117,10 @@ impl TopologyAware {
         if home != NONE {
             if home != present {
                 let ran_most = self.found[home as usize].most.1;
-                let cpu = if ran_most == NONE { domains.llc_cpus(home)[0] } else { ran_most };
-                self.base.choose(core, group, task, cpu);
+                let ran_most = Some(ran_most).filter(|&cpu| cpu != NONE);
+                if let Some(cpu) = ran_most.or(domains.llc_cpus(home).first().copied()) {
+                    self.base.choose(core, group, task, cpu);
+                }
             }
             self.order_by_memory(group, home);
             let (old, new) = self.fit_scope(group, home, demand);

@@ -301,6 +301,26 @@ fn a_quota_is_read_as_the_kernels_files_hold_it_and_written_so() {
 }
 
 #[test]
+fn cpus_go_offline_and_come_online_in_the_order_of_time() {
+    let of = |hotplug: &str| {
+        let text = format!(r#"{{ "tasks": {{ "a": {{ "run": 5 }} }}, "warmcore": {{ "hotplug": [ {hotplug} ] }} }}"#);
+        from_rtapp("test", &text, &Options::default())
+    };
+    let workload = of(r#"{ "at_ns": 900, "online": 3 }, { "at_ns": 500, "offline": 3 }"#).unwrap();
+    let change = |time_ns, online| crate::Hotplug { time_ns, cpu: 3, online };
+    assert_eq!(workload.hotplug, [change(500, false), change(900, true)]);
+    for (hotplug, problem) in [
+        (r#"{ "offline": 3 }"#, "at_ns"),
+        (r#"{ "at_ns": 5 }"#, "give one of \"offline\" and \"online\""),
+        (r#"{ "at_ns": 5, "offline": 1, "online": 1 }"#, "give one of \"offline\" and \"online\""),
+        (r#"{ "at_ns": 5, "offline": -1 }"#, "the number of a CPU"),
+    ] {
+        let error = of(hotplug).unwrap_err().to_string();
+        assert!(error.contains(problem) && error.contains("warmcore.hotplug[0]"), "{error}");
+    }
+}
+
+#[test]
 fn the_warmcore_key_says_what_rtapp_cannot() {
     let workload = document(
         r#"{ "tasks": { "a": { "run": 1, "barrier": "b" }, "p": { "instance": 0, "loop": 1, "sleep": 0 } },

@@ -292,6 +292,9 @@ fn workload() -> impl Strategy<Value = Workload> {
         Workload {
             name: "any".into(),
             command: Vec::new(),
+            hotplug: [false, true]
+                .map(|online| crate::Hotplug { time_ns: 5 + u64::from(online), cpu: group, online })
+                .to_vec(),
             applications: named("application", |name| name),
             processes: named("process", |name| Process { name, application: group }),
             tasks,

@@ -1,0 +1,66 @@
+//! CPUs that go offline and come online: domains, idle sets and quotas follow (`docs/spec/linux-hotplug.md` section 2).
+//!
+//! Source: Linux 7.2 `kernel/sched/fair.c` (`rq_offline_fair`, `rq_online_fair`, `unthrottle_offline_cfs_rqs`, `nohz_balance_exit_idle`),
+//! `kernel/sched/topology.c` (`partition_sched_domains_locked`, `build_sched_domains`, `sd_init`).
+//!
+//! Differs from the kernel: idle CPUs without tick count as such in the new domains at once, and queued tasks as preferring the LLC that
+//! they preferred before.
+
+use warmcore_kernel::Core;
+use warmcore_topology::CpuId;
+
+use super::{Fair, Policy};
+use crate::domains::Domains;
+use crate::fair::gathering::Gathering;
+
+impl<P: Policy, G: Gathering> Fair<P, G> {
+    /// A CPU goes offline. It counts as not idle by now.
+    pub(super) fn unplug(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.nohz_balance_exit_idle(cpu);
+        self.unthrottle_offline(core, cpu);
+        let core_number = self.core_of[cpu.index()];
+        self.busy_threads[core_number as usize] -= 1;
+        if self.busy_threads[core_number as usize] == 0 && has_active_sibling(core, cpu) {
+            self.llc_idle_cores[self.domains.sd_llc_id(cpu) as usize] += 1;
+        }
+        self.rebuild_domains(core);
+        self.gathering.unplugged(cpu);
+    }
+
+    /// A CPU comes online. It counts as not idle yet.
+    pub(super) fn plug_in(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        let core_number = self.core_of[cpu.index()];
+        if self.busy_threads[core_number as usize] == 0 && has_active_sibling(core, cpu) {
+            self.llc_idle_cores[self.domains.sd_llc_id(cpu) as usize] -= 1;
+        }
+        self.busy_threads[core_number as usize] += 1;
+        self.rebuild_domains(core);
+        self.limit_again(cpu);
+    }
+
+    /// All domains are built anew, of the CPUs that are active (`partition_sched_domains_locked`).
+    fn rebuild_domains(&mut self, core: &mut Core<'_>) {
+        let mut parameters = self.parameters.domains;
+        parameters.clusters &= core.parameters().sched_cluster;
+        let mut domains = Domains::build_of(core.machine(), core.active(), &parameters);
+        domains.begin_at(core.jiffies());
+        for cpu in core.active().iter() {
+            if self.rqs[cpu.index()].nr_running >= 2 {
+                domains.count_crowded(cpu, true);
+            }
+            if self.rqs[cpu.index()].nohz_tick_stopped {
+                let llc = domains.sd_llc_id(cpu);
+                domains.shared_mut(llc).nr_busy_cpus -= 1;
+            }
+        }
+        self.domains = domains;
+        self.online_cpus = core.active().len() as u64;
+        self.gathering.domains_rebuilt(core.machine(), &self.domains);
+    }
+}
+
+/// Whether another hardware thread of a CPU's core is active.
+fn has_active_sibling(core: &Core<'_>, cpu: CpuId) -> bool {
+    let threads = core.machine().cpus_of_core(core.machine().core_of(cpu));
+    threads.iter().any(|other| other != cpu && core.active().contains(other))
+}
