@@ -38,6 +38,7 @@ pub(crate) static SCX: SchedulerInfo = SchedulerInfo {
     summary: "a sched_ext program: scx:PROGRAM ARGUMENTS",
     source: "the program",
     linux: Some(LinuxScheduler::Fair),
+    no_hotplug: None,
     register_decisions: scx_native::SCHEDULER.register_decisions,
     ..SchedulerInfo::PLAIN
 };

@@ -34,6 +34,7 @@ pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
         ExtDecisions::register(table);
         FairDecisions::register(table);
     },
+    no_hotplug: None,
     simulate: Some(simulate),
     ..SchedulerInfo::PLAIN
 };

@@ -68,6 +68,29 @@ impl Case {
         let (workload, actions) = Dice(Pcg32::seed_from_u64(seed)).workload(machine);
         Self { workload, actions }
     }
+
+    /// The same while CPUs go offline and come online, never the last one.
+    #[must_use]
+    pub fn with_hotplug(machine: &Machine, seed: u64) -> Self {
+        let Self { workload, mut actions } = Self::new(machine, seed);
+        let mut dice = Dice(Pcg32::seed_from_u64(!seed));
+        let mut times: Vec<u64> = (0..2 + dice.below(8)).map(|_| dice.below(LENGTH_NS)).collect();
+        times.sort_unstable();
+        let mut online = machine.all_cpus().clone();
+        for time_ns in times {
+            let cpu = CpuId(dice.below(machine.cpu_count() as u64) as u32);
+            let comes = online.insert(cpu);
+            if !comes {
+                online.remove(cpu);
+            }
+            if online.is_empty() {
+                online.insert(cpu);
+                continue;
+            }
+            actions.push(Action { time_ns, what: Deed::Hotplug { cpu: machine.os_index(cpu), online: comes } });
+        }
+        Self { workload, actions }
+    }
 }
 
 struct Dice(Pcg32);
@@ -165,6 +188,9 @@ pub struct Judge<'a> {
     tasks: Vec<Known>,
     /// By CPU.
     idle_since_ns: Vec<Option<u64>>,
+    /// CPUs that go offline and come online, the last change first, and those that are offline.
+    changes: Vec<(u64, CpuId, bool)>,
+    offline: CpuSet,
     found: Option<Wait>,
 }
 
@@ -183,7 +209,37 @@ impl<'a> Judge<'a> {
     /// A judge of a run on a machine, whose tables have these sets of CPUs ([`warmcore_trace::RunTables::restrictions`]).
     #[must_use]
     pub fn new(machine: &Machine, restrictions: &'a [CpuSet]) -> Self {
-        Self { restrictions, tasks: Vec::new(), idle_since_ns: vec![Some(0); machine.cpu_count()], found: None }
+        Self {
+            restrictions,
+            tasks: Vec::new(),
+            idle_since_ns: vec![Some(0); machine.cpu_count()],
+            changes: Vec::new(),
+            offline: CpuSet::default(),
+            found: None,
+        }
+    }
+
+    /// The judge of a run in which CPUs go offline and come online: nobody waits beside one that is offline.
+    #[must_use]
+    pub fn with_changes(mut self, machine: &Machine, actions: &[Action]) -> Self {
+        let change = |action: &Action| match action.what {
+            Deed::Hotplug { cpu, online } => Some((action.time_ns, machine.cpu_by_os_index(cpu)?, online)),
+            _ => None,
+        };
+        self.changes = actions.iter().filter_map(change).collect();
+        self.changes.sort_by_key(|(time_ns, ..)| std::cmp::Reverse(*time_ns));
+        self
+    }
+
+    fn change_cpus(&mut self, now_ns: u64) {
+        while let Some((time_ns, cpu, online)) = self.changes.pop_if(|(time_ns, ..)| *time_ns <= now_ns) {
+            if online {
+                self.offline.remove(cpu);
+            } else {
+                self.offline.insert(cpu);
+            }
+            self.idle_since_ns[cpu.index()] = online.then_some(time_ns);
+        }
     }
 
     /// The first wait that was too long in a run that ended then.
@@ -195,6 +251,7 @@ impl<'a> Judge<'a> {
 
     fn take(&mut self, event: &Event) -> Result<(), Wait> {
         let (now_ns, cpu) = (event.time_ns, event.cpu);
+        self.change_cpus(now_ns);
         match event.kind {
             EventKind::Affinity { task, restriction } => {
                 self.waits_until(task, now_ns)?;
@@ -212,7 +269,7 @@ impl<'a> Judge<'a> {
                     self.waits_until(next, now_ns)?;
                     self.known(next).waits_since_ns = None;
                 }
-                self.idle_since_ns[cpu.index()] = next.is_idle().then_some(now_ns);
+                self.idle_since_ns[cpu.index()] = (next.is_idle() && !self.offline.contains(cpu)).then_some(now_ns);
             }
             _ => {}
         }

@@ -10,7 +10,7 @@ use warmcore_workload::Policy;
 
 use crate::decisions::ExtDecisions;
 use crate::entities::Entities;
-use crate::exit::{ExitInfo, ExitKind};
+use crate::exit::{ExitInfo, ExitKind, HOTPLUG, RESTART};
 use crate::kfuncs::Kfuncs;
 use crate::operations::{DequeueFlags, EnqueueFlags, Kick, Operation, OperationFlags, Operations, SLICE_DEFAULT_NS};
 use crate::queues::DsqId;
@@ -97,7 +97,7 @@ impl Ext {
     /// `do_enqueue_task`: the task is runnable and on no CPU, and somebody must have it.
     fn do_enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: EnqueueFlags) {
         let index = task.index();
-        if self.state.is_bypassed() {
+        if self.state.is_bypassed() || !core.active().contains(cpu) {
             self.state.tasks[index].verdict = None;
             self.state.refill(task);
             self.state.insert_local(core, task, cpu, EnqueueFlags::default());
@@ -157,6 +157,7 @@ impl Ext {
         if self.state.queues.len(local) == 0
             && !self.state.move_to_local(core, global, cpu)
             && self.asks(Operation::Dispatch)
+            && core.active().contains(cpu)
         {
             self.dispatch(core, cpu, prev);
             if let Some(prev) = prev.filter(|&prev| self.has_slice(prev) && !self.state.is_bypassed()) {
@@ -263,7 +264,28 @@ impl Ext {
         !self.state.has(Operation::UpdateIdle) || self.wants(OperationFlags::KEEP_BUILTIN_IDLE)
     }
 
+    /// `handle_hotplug`: a program without the operation is ended, and its loader asked to start it again.
+    fn handle_hotplug(&mut self, core: &mut Core<'_>, cpu: CpuId, online: bool) {
+        let operation = if online { Operation::CpuOnline } else { Operation::CpuOffline };
+        self.program.online_changed(core.active());
+        self.state.changes.note_cpu(cpu);
+        match online {
+            true if self.asks(operation) => call!(self, core, CpuOnline, Context::Unlocked, cpu_online(cpu)),
+            false if self.asks(operation) => call!(self, core, CpuOffline, Context::Unlocked, cpu_offline(cpu)),
+            _ => {
+                let word = if online { "online" } else { "offline" };
+                let message = format!("cpu {} going {word}, exiting scheduler", core.machine().os_index(cpu));
+                self.state.fail(core, ExitKind::UnregisteredByKernel, RESTART | HOTPLUG, message);
+            }
+        }
+        self.tell_left(core);
+        self.state.settle(core);
+    }
+
     fn idle_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, idle: bool) {
+        if idle && !core.active().contains(cpu) {
+            return;
+        }
         if self.keeps_idle_masks() {
             self.state.idle.set(core.machine(), cpu, idle);
         }
@@ -285,6 +307,17 @@ impl Scheduler for Ext {
             self.pass_time_before(core);
         }
         core.start_timer(CpuId(0), self.state.timeout_ns() / 2, WATCHDOG);
+    }
+
+    fn cpu_offline(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        if self.keeps_idle_masks() {
+            self.state.idle.set(core.machine(), cpu, false);
+        }
+        self.handle_hotplug(core, cpu, false);
+    }
+
+    fn cpu_online(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.handle_hotplug(core, cpu, true);
     }
 
     fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, _parent: Option<TaskId>) {
@@ -427,7 +460,7 @@ impl Scheduler for Ext {
         let picked = self.choose(core, cpu, prev);
         self.state.picking = None;
         let stays_idle = picked.is_none() && core.curr_is_idle(cpu);
-        if stays_idle && self.keeps_idle_masks() {
+        if stays_idle && self.keeps_idle_masks() && core.active().contains(cpu) {
             self.state.idle.set(core.machine(), cpu, true);
         }
         if stays_idle || (picked.is_some() && picked == prev) {

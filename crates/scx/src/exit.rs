@@ -11,6 +11,8 @@ use warmcore_topology::CpuId;
 pub enum ExitKind {
     /// The program asked for it (`SCX_EXIT_UNREG_BPF`).
     UnregisteredByProgram = 65,
+    /// The kernel ended it, which is no fault of its own (`SCX_EXIT_UNREG_KERN`).
+    UnregisteredByKernel = 66,
     /// The class found a fault (`SCX_EXIT_ERROR`).
     Error = 1024,
     /// The program said it has an error (`SCX_EXIT_ERROR_BPF`).
@@ -19,12 +21,18 @@ pub enum ExitKind {
     Stall = 1026,
 }
 
+/// The loader is asked to start the program again (`SCX_ECODE_ACT_RESTART`).
+pub const RESTART: i64 = 1 << 48;
+/// Because a CPU goes offline or comes online (`SCX_ECODE_RSN_HOTPLUG`).
+pub const HOTPLUG: i64 = 1 << 32;
+
 impl ExitKind {
     /// The kernel's words for it.
     #[must_use]
     pub const fn reason(self) -> &'static str {
         match self {
             ExitKind::UnregisteredByProgram => "unregistered from BPF",
+            ExitKind::UnregisteredByKernel => "unregistered from the main kernel",
             ExitKind::Error => "runtime error",
             ExitKind::ErrorByProgram => "scx_bpf_error",
             ExitKind::Stall => "runnable task stall",
@@ -57,6 +65,10 @@ pub struct ExitInfo {
 
 impl fmt::Display for ExitInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {} ns on {}: {}", self.kind.reason(), self.time_ns, self.cpu, self.message)
+        write!(f, "{} at {} ns on {}: {}", self.kind.reason(), self.time_ns, self.cpu, self.message)?;
+        match self.code & RESTART {
+            0 => Ok(()),
+            _ => f.write_str(" (its loader is asked to start it again, which is not simulated)"),
+        }
     }
 }

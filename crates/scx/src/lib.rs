@@ -23,7 +23,7 @@ mod state;
 pub use class::Ext;
 pub use decisions::ExtDecisions;
 pub use entities::EntityLayout;
-pub use exit::{ExitInfo, ExitKind};
+pub use exit::{ExitInfo, ExitKind, HOTPLUG, RESTART};
 pub use idle::{IdleMasks, Smt};
 pub use kfuncs::{Kfuncs, QueueIterator};
 pub use operations::{

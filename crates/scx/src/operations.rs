@@ -133,16 +133,18 @@ pub enum Operation {
     DumpTask,
     Timer,
     CgroupInit,
+    CpuOnline,
+    CpuOffline,
 }
 
 impl Operation {
     /// How many there are.
-    pub const COUNT: usize = Operation::CgroupInit as usize + 1;
+    pub const COUNT: usize = Operation::CpuOffline as usize + 1;
 
     /// Whether a CPU that is in it takes interrupts: it may sleep, or is a timer's callback. Others hold a run queue's or a task's lock.
     pub(crate) const fn has_interrupts_on(self) -> bool {
-        use Operation::{CgroupInit, Exit, Init, InitTask, Timer};
-        matches!(self, Init | Exit | InitTask | CgroupInit | Timer)
+        use Operation::{CgroupInit, CpuOffline, CpuOnline, Exit, Init, InitTask, Timer};
+        matches!(self, Init | Exit | InitTask | CgroupInit | CpuOffline | CpuOnline | Timer)
     }
 
     /// What the time in it counts as.
@@ -180,6 +182,8 @@ impl Operation {
         ("dump_task", Self::DumpTask),
         ("timer", Self::Timer),
         ("cgroup_init", Self::CgroupInit),
+        ("cpu_online", Self::CpuOnline),
+        ("cpu_offline", Self::CpuOffline),
     ];
 
     /// As a bit of [`OperationTable::present`].
@@ -322,6 +326,15 @@ pub trait Operations {
 
     /// The CPUs that a task may use are now these.
     fn set_cpumask(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, allowed: &CpuSet) {}
+
+    /// A CPU is online again. Without it the program is ended when that happens.
+    fn cpu_online(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {}
+
+    /// A CPU goes offline; its tasks are still there. Without it the program is ended when that happens.
+    fn cpu_offline(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {}
+
+    /// Other CPUs than before are online: called before both, whether the program has them or not.
+    fn online_changed(&mut self, online: &CpuSet) {}
 
     /// A CPU goes idle or stops being idle.
     fn update_idle(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, idle: bool) {}

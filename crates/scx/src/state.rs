@@ -237,6 +237,9 @@ impl State {
         } else if let Some(target) = dsq.named_cpu() {
             if core.may_run_on(task, target) {
                 self.insert_local(core, task, target, flags);
+            } else if !core.active().contains(target) {
+                // No error where the CPU is in its mask (`task_can_run_on_remote_rq`).
+                self.insert_global(core, task, flags);
             } else {
                 let (name, state) = (core.task_name(task), core.task(task));
                 let message = match state.migration_disabled() {

@@ -17,15 +17,15 @@ const MACHINE: &str = "1s1n2l2c1t";
 /// Runs the case of a seed by `run`, which has a sink to tell all events to, and judges it; why the run failed if it did.
 fn soak<E: fmt::Display>(
     machine: &Machine,
-    seed: u64,
+    (case, seed): (&Case, u64),
     run: impl for<'a> FnOnce(&'a Setup<'a>, &'a mut dyn Sink) -> Result<Outcome, E>,
 ) -> Result<Option<Wait>, String> {
-    let Case { workload, actions } = Case::new(machine, seed);
-    let mut setup = Setup::new(machine, &workload, seed).unwrap();
-    setup.set_actions(&actions).unwrap();
+    let Case { workload, actions } = case;
+    let mut setup = Setup::new(machine, workload, seed).unwrap();
+    setup.set_actions(actions).unwrap();
     setup.check_invariants = true;
     let restrictions = setup.run_tables(Vec::new()).restrictions;
-    let mut judge = Judge::new(machine, &restrictions);
+    let mut judge = Judge::new(machine, &restrictions).with_changes(machine, actions);
     let outcome = run(&setup, &mut judge).map_err(|error| error.to_string())?;
     Ok(judge.verdict(outcome.elapsed_ns))
 }
@@ -41,7 +41,22 @@ fn specs() -> Vec<SchedulerSpec> {
 fn soaking_finds_nothing_in_the_schedulers_of_the_registry() {
     let machine = warmcore_topology::resolve(MACHINE).unwrap();
     for (seed, spec) in (0..30).zip(specs().iter().cycle()) {
-        let found = soak(&machine, seed, |setup, sink| simulate_with_needs(spec, setup, Some(sink)));
+        let case = Case::new(&machine, seed);
+        let found = soak(&machine, (&case, seed), |setup, sink| simulate_with_needs(spec, setup, Some(sink)));
+        assert_eq!(found, Ok(None), "{spec}, seed {seed}");
+    }
+}
+
+/// A sched_ext program without operations for it is ended.
+#[test]
+fn soaking_finds_nothing_while_cpus_go_offline_and_come_online() {
+    let machine = warmcore_topology::resolve(MACHINE).unwrap();
+    let specs: Vec<SchedulerSpec> =
+        specs().into_iter().filter(|spec| spec.info().no_hotplug.is_none() && spec.name() != "scx-native").collect();
+    assert!(specs.len() >= 6);
+    for (seed, spec) in (0..30).zip(specs.iter().cycle()) {
+        let case = Case::with_hotplug(&machine, seed);
+        let found = soak(&machine, (&case, seed), |setup, sink| simulate_with_needs(spec, setup, Some(sink)));
         assert_eq!(found, Ok(None), "{spec}, seed {seed}");
     }
 }
@@ -79,8 +94,13 @@ impl Operations for QueuePerCpu {
 #[test]
 fn a_program_that_forgets_tasks_with_migration_disabled_is_found_by_one_of_five_seeds() {
     let machine = warmcore_topology::resolve(MACHINE).unwrap();
-    let of =
-        |asks| move |seed| soak(&machine.clone(), seed, |setup, sink| trial(QueuePerCpu { asks }, setup, Some(sink)));
+    let of = |asks| {
+        move |seed| {
+            soak(&machine.clone(), (&Case::new(&machine, seed), seed), |setup, sink| {
+                trial(QueuePerCpu { asks }, setup, Some(sink))
+            })
+        }
+    };
     let forgets: Vec<_> = (0..5).map(of.clone()(false)).collect();
     assert!(forgets.iter().any(|found| matches!(found, Ok(Some(_)))), "{forgets:?}");
     assert_eq!((0..5).map(of(true)).find(|found| *found != Ok(None)), None, "asking where it may run now is enough");

@@ -2,6 +2,7 @@
 //! calls an error, partial mode, and what the locks of queues cost.
 
 mod faults;
+mod hotplug;
 mod locks;
 mod partial;
 mod program;

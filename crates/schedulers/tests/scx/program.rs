@@ -121,6 +121,12 @@ impl Operations for Program {
     fn loaded_before_ns(&self) -> u64 {
         self.loaded_before_ns
     }
+    fn cpu_online(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {
+        self.tell(kernel, "cpu_online", TaskId(cpu.0));
+    }
+    fn cpu_offline(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {
+        self.tell(kernel, "cpu_offline", TaskId(cpu.0));
+    }
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
         assert!(kernel.create_dsq(SHARED));
         self.tell(kernel, "init", TaskId(0));

@@ -83,7 +83,9 @@ pub(super) struct Kept {
     pub idle_cores_mask: u64,
     /// Each node's part of both.
     pub idle_masks_of_nodes: Vec<[u64; 2]>,
+    /// The CPUs that are online; the same as the next until one goes offline.
     pub online_mask: u64,
+    pub possible_mask: u64,
     /// Without a CPU.
     pub none_mask: u64,
     /// By CPU the mask with it alone.
@@ -164,6 +166,7 @@ impl Host {
             idle_cores_mask: 0,
             idle_masks_of_nodes: Vec::new(),
             online_mask: 0,
+            possible_mask: 0,
             none_mask: 0,
             lone_masks,
             objects: 0,
@@ -244,7 +247,7 @@ impl Host {
         }
         self.percpu("__preempt_count", 4);
         let [online, idle, cores, none] = [(); 4].map(|()| self.allocate());
-        (self.kept.online_mask, self.kept.none_mask) = (online, none);
+        (self.kept.online_mask, self.kept.possible_mask, self.kept.none_mask) = (online, online, none);
         (self.kept.idle_mask, self.kept.idle_cores_mask) = (idle, cores);
         self.kept.idle_masks_of_nodes = (0..self.kept.nodes).map(|_| [(); 2].map(|()| self.allocate())).collect();
         for word in 0..cpus.div_ceil(64) {
@@ -435,6 +438,17 @@ impl Host {
     }
 
     /// Address of a new object, held once; 0 if there is no more memory.
+    pub(super) fn set_online(&mut self, online: &CpuSet) {
+        if self.kept.online_mask == self.kept.possible_mask {
+            self.kept.online_mask = self.allocate();
+        }
+        let mask = self.kept.online_mask;
+        for word in (0..self.kept.cpus.div_ceil(64) as usize).filter(|_| mask != 0) {
+            self.store_u64(mask + 8 * word as u64, online.word(word));
+        }
+    }
+
+    /// Room for a mask; 0 if there is none left.
     pub(super) fn allocate(&mut self) -> u64 {
         let bytes = self.object_bytes();
         let address = match self.kept.heap_free.pop() {

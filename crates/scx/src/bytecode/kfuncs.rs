@@ -122,7 +122,8 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         "scx_bpf_get_idle_smtmask" => |host| host.kept.idle_cores_mask;
         "scx_bpf_get_idle_cpumask_node" => |host, node| host.idle_mask_of_node(node, 0);
         "scx_bpf_get_idle_smtmask_node" => |host, node| host.idle_mask_of_node(node, 1);
-        "scx_bpf_get_online_cpumask" | "scx_bpf_get_possible_cpumask" => |host| host.kept.online_mask;
+        "scx_bpf_get_online_cpumask" => |host| host.kept.online_mask;
+        "scx_bpf_get_possible_cpumask" => |host| host.kept.possible_mask;
         "scx_bpf_test_and_clear_cpu_idle" => |host, cpu| {
             let claimed = host.kernel().map_or(0, |kernel| u64::from(kernel.test_and_clear_cpu_idle(CpuId(cpu as u32))));
             host.caught_up(claimed)
@@ -198,13 +199,13 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         "bpf_cpumask_copy" => |host, to, from| u64::from(host.combine_masks(to, (from, from), |a, _| a));
         "bpf_cpumask_clear" => |host, mask| u64::from(host.combine_masks(mask, (mask, mask), |_, _| 0));
         "bpf_cpumask_setall" => |host, mask| {
-            let all = host.kept.online_mask;
+            let all = host.kept.possible_mask;
             u64::from(host.combine_masks(mask, (all, all), |a, _| a))
         };
         "bpf_cpumask_equal" => |host, a, b| u64::from(!host.any_in_masks((a, b), |a, b| a ^ b));
         "bpf_cpumask_intersects" => |host, a, b| u64::from(host.any_in_masks((a, b), |a, b| a & b));
         "bpf_cpumask_subset" => |host, a, b| u64::from(!host.any_in_masks((a, b), |a, b| a & !b));
-        "bpf_cpumask_full" => |host, mask| u64::from(!host.any_in_masks((host.kept.online_mask, mask), |a, b| a & !b));
+        "bpf_cpumask_full" => |host, mask| u64::from(!host.any_in_masks((host.kept.possible_mask, mask), |a, b| a & !b));
         "bpf_cpumask_empty" => |host, mask| u64::from(!host.any_in_masks((mask, mask), |a, _| a));
         "bpf_cpumask_weight" => |host, mask| host.mask_weight(mask);
         "bpf_cpumask_first" => |host, mask| u64::from(host.first_in_masks(mask, mask, 0));

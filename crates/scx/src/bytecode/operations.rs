@@ -385,6 +385,20 @@ impl Operations for Bytecode {
         self.call(kernel, Operation::UpdateIdle, &[cpu, u64::from(idle)]);
     }
 
+    fn cpu_online(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {
+        let cpu = self.host.kept.cids.said(cpu);
+        self.call(kernel, Operation::CpuOnline, &[cpu]);
+    }
+
+    fn cpu_offline(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {
+        let cpu = self.host.kept.cids.said(cpu);
+        self.call(kernel, Operation::CpuOffline, &[cpu]);
+    }
+
+    fn online_changed(&mut self, online: &CpuSet) {
+        self.host.set_online(online);
+    }
+
     fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> bool {
         if task.0 >= TASKS {
             kernel.fault(format!("more than {TASKS} tasks, for which a program in bytecode has no structures"));

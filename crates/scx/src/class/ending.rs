@@ -20,7 +20,7 @@ impl Ext {
             ExitKind::Error => decisions.error,
             ExitKind::ErrorByProgram => decisions.error_by_program,
             ExitKind::Stall => decisions.stall,
-            ExitKind::UnregisteredByProgram => decisions.unregistered,
+            ExitKind::UnregisteredByProgram | ExitKind::UnregisteredByKernel => decisions.unregistered,
         };
         core.decide(decision, TaskId::IDLE, i64::from(info.cpu.0));
         if info.kind.is_error() {
