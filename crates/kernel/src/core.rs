@@ -48,6 +48,15 @@ pub enum Preempt {
     Lazy,
 }
 
+/// When CPUs have their ticks (`tick_setup_sched_timer`, kernel/time/tick-sched.c).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ticks {
+    /// All at the same instants, which the seed draws: a kernel without `skew_tick=1`.
+    Together,
+    /// Each at instants of its own, which the seed draws.
+    Apart,
+}
+
 /// Parameters of the simulated kernel, as far as they are not the machine's. They are the experiment's, not a policy's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelParameters {
@@ -66,6 +75,8 @@ pub struct KernelParameters {
     pub rate_limit_us: u64,
     /// When a task in the kernel may be preempted.
     pub preempt: Preempt,
+    /// When CPUs have their ticks.
+    pub ticks: Ticks,
 }
 
 impl Default for KernelParameters {
@@ -78,6 +89,7 @@ impl Default for KernelParameters {
             governor: Governor::Fixed,
             rate_limit_us: 0,
             preempt: Preempt::Lazy,
+            ticks: Ticks::Apart,
         }
     }
 }

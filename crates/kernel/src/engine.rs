@@ -21,7 +21,7 @@ use crate::analytic_memory::AnalyticMemory;
 use crate::background::BackgroundState;
 use crate::cache_groups::CacheGroups;
 use crate::clocks::{Clocks, Governor, TRANSITION};
-use crate::core::{Core, Cpu, KernelParameters, NeedResched};
+use crate::core::{Core, Cpu, KernelParameters, NeedResched, Ticks};
 use crate::counters::Readings;
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Queued, Slot, TIME_LIMIT_NS};
@@ -557,6 +557,8 @@ fn siblings(machine: &Machine) -> Vec<Vec<CpuId>> {
 
 fn idle_cpus(setup: &Setup<'_>, parameters: &KernelParameters) -> Vec<Cpu> {
     let mut random = Pcg64::seed_from_u64(setup.seed);
+    let mut draw = move || random.next_u64() % parameters.tick_ns();
+    let together = (parameters.ticks == Ticks::Together).then(&mut draw);
     setup
         .machine
         .cpus()
@@ -569,7 +571,7 @@ fn idle_cpus(setup: &Setup<'_>, parameters: &KernelParameters) -> Vec<Cpu> {
             settled_ns: 0,
             stolen_ns: 0,
             clock_task_ns: 0,
-            tick_phase_ns: random.next_u64() % parameters.tick_ns(),
+            tick_phase_ns: together.unwrap_or_else(&mut draw),
             tick_stopped: true,
             softirq_raised: false,
             timers_deferred: false,

@@ -54,7 +54,7 @@ mod telling;
 mod timers;
 
 pub use crate::clocks::{CAPACITY_SCALE, Governor, Utilisation};
-pub use crate::core::{Core, KernelParameters, NeedResched, Preempt};
+pub use crate::core::{Core, KernelParameters, NeedResched, Preempt, Ticks};
 pub use crate::counters::READ_COUNTERS_NS;
 pub use crate::engine::run;
 pub use crate::error::{HotplugProblem, SetupError, SimulationError};

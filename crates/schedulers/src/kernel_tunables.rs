@@ -4,7 +4,7 @@
 //! to the engine. They are typed with the scheduler (`eevdf:hz=1000`) because an experiment may compare kernels: `eevdf,eevdf:hz=1000`
 //! is one policy in two kernels.
 
-use warmcore_kernel::{Governor, KernelParameters, Preempt};
+use warmcore_kernel::{Governor, KernelParameters, Preempt, Ticks};
 
 use crate::tunables::tunables;
 
@@ -25,6 +25,8 @@ tunables! {
         rate_limit_us: time 0 "us" in 0..=1_000_000 by ratio,
         /// When a task in the kernel may be preempted; default: as kernels with that scheduler are built if nothing else is chosen, that is none under `cfs`, else lazy.
         preempt: choice "default" of ["default", "none", "voluntary", "full", "lazy"],
+        /// When CPUs have their ticks: each at instants of its own, or all at the same ones, as Linux without the boot parameter skew_tick=1.
+        ticks: choice "apart" of ["apart", "together"],
     }
 }
 
@@ -48,6 +50,7 @@ impl From<KernelTunables> for KernelParameters {
                 3 => Preempt::Full,
                 _ => Preempt::Lazy,
             },
+            ticks: if tunables.ticks == 1 { Ticks::Together } else { Ticks::Apart },
         }
     }
 }

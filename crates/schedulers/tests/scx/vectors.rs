@@ -327,3 +327,23 @@ fn nobody_is_asked_for_the_cpu_of_a_task_that_may_use_one_only() {
     assert_eq!(asked("1s1n1l2c1t", true), 0);
     assert_eq!(asked("1s1n1l1c1t", false), 0);
 }
+
+/// `tick_setup_sched_timer` gives all CPUs one offset without `skew_tick=1`; slices end at ticks.
+#[test]
+fn slices_of_a_program_end_at_the_same_instants_on_all_cpus_if_ticks_come_together() {
+    let within = |scheduler: &str| {
+        let mut scene = Scene::lasting(300 * MS);
+        for hog in 0..12 {
+            scene.task(&format!("hog {hog}"), spin());
+        }
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        let stays = (0..12).flat_map(|hog| run.stays(&format!("hog {hog}"))).filter(|stay| stay.left.is_some());
+        let ends: Vec<u64> = stays.map(|stay| stay.end_ns).collect();
+        assert!(ends.len() > 50, "{}", ends.len());
+        // By how much they differ from the first one's place in its tick, from half a tick before it to half a tick after.
+        let places = || ends.iter().map(|end| (end + 6 * MS - ends[0] % (4 * MS)) % (4 * MS));
+        places().max().unwrap() - places().min().unwrap()
+    };
+    assert!(within("scx-native:ticks=together") < 200 * US);
+    assert!(within("scx-native") > MS);
+}
