@@ -105,7 +105,8 @@ impl HwlocReader<'_, '_> {
             return Err(self.fail(root, "the outermost object is not a Machine"));
         }
         let mut found = Found::default();
-        let nodes = self.read_objects(root, &mut found)?;
+        let mut nodes = self.read_objects(root, &mut found)?;
+        self.keep_allowed(root, &mut nodes, &mut found)?;
         self.assign_nodes(nodes, &mut found)?;
         let complete = self.cpu_set(root, "complete_cpuset")?.unwrap_or_default();
         found.offline = complete.into_iter().filter(|cpu| !found.cpus.contains_key(cpu)).collect();
@@ -121,6 +122,26 @@ impl HwlocReader<'_, '_> {
         found.llc_level = info(root, INFO_LLC_LEVEL).and_then(|level| level.parse().ok());
         let name = info(root, INFO_NAME).unwrap_or("hwloc");
         found.into_machine(name, "read from hwloc XML", FORMAT)
+    }
+
+    /// Leaves out what the process that wrote the file was not allowed to use, as hwloc does unless it is told otherwise
+    /// (`HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED`, `lstopo --disallowed`).
+    fn keep_allowed(&self, root: Node<'_, '_>, nodes: &mut Vec<XmlNode>, found: &mut Found) -> Result<()> {
+        let allowed = self.cpu_set(root, "allowed_cpuset")?.unwrap_or_default();
+        let disallowed: BTreeSet<u32> = found.cpus.keys().copied().filter(|cpu| !allowed.contains(cpu)).collect();
+        // A set that allows no CPU is of a file that was made by hand.
+        if disallowed.is_empty() || disallowed.len() == found.cpus.len() {
+            return Ok(());
+        }
+        found.cpus.retain(|cpu, _| allowed.contains(cpu));
+        if let Some(allowed) = self.cpu_set(root, "allowed_nodeset")? {
+            nodes.retain(|node| allowed.contains(&node.os_index));
+        }
+        let list = crate::format_cpu_list(disallowed);
+        found
+            .notes
+            .push(format!("CPUs {list} are not among the allowed ones (`allowed_cpuset`): left out, as hwloc does"));
+        Ok(())
     }
 
     /// The make of the CPUs, from the first object that names it.

@@ -33,7 +33,6 @@ struct Level {
     /// Objects on the whole machine.
     width: usize,
     size_bytes: Option<u64>,
-    memory_bytes: Option<u64>,
     indexes: Option<String>,
 }
 
@@ -51,7 +50,7 @@ struct Memory {
 /// # Errors
 /// [`Error::Invalid`] naming the part that cannot be read; [`Error::Impossible`] when the machine contradicts itself.
 pub fn from_synthetic(text: &str) -> Result<Machine> {
-    let (levels, memories) = read_levels(text)?;
+    let (levels, memories, notes) = read_levels(text)?;
     let Some(pus) = levels.last().filter(|level| level.level_type == LevelType::Pu) else {
         return Err(fail("the last level must be PU", "for example `Package:2 L3Cache:1 Core:8 PU:2`"));
     };
@@ -81,6 +80,7 @@ pub fn from_synthetic(text: &str) -> Result<Machine> {
             .iter()
             .map(|&os_index| NodeDescription { os_index, memory_bytes: memory.memory_bytes })
             .collect(),
+        notes,
         ..Found::default()
     };
     for (position, &os_index) in os_indexes.iter().enumerate() {
@@ -125,9 +125,10 @@ fn fail(reason: impl Into<String>, hint: &str) -> Error {
     Error::invalid_with_hint(Location::format(FORMAT), reason, hint)
 }
 
-fn read_levels(text: &str) -> Result<(Vec<Level>, Vec<Memory>)> {
+/// Levels, what memory they have, and what a reader must know.
+fn read_levels(text: &str) -> Result<(Vec<Level>, Vec<Memory>, Vec<String>)> {
     let mut levels: Vec<Level> = Vec::new();
-    let mut memories = Vec::new();
+    let (mut memories, mut notes) = (Vec::new(), Vec::new());
     for part in parts(text)? {
         let width = levels.last().map_or(1, |level| level.width);
         if let Some(inner) = part.strip_prefix('[') {
@@ -164,16 +165,15 @@ fn read_levels(text: &str) -> Result<(Vec<Level>, Vec<Memory>)> {
         let Attributes { size_bytes, memory_bytes, indexes } = read_attributes(attributes)?;
         if kind == LevelType::NumaNode {
             memories.push(Memory { width, memory_bytes, indexes: indexes.clone() });
+        } else if memory_bytes.is_some() {
+            // So does hwloc 2, which then puts one node over everything.
+            notes.push(format!(
+                "the memory of `{head}` is not counted: NUMA nodes have memory, as in `{head} [NUMANode(memory=1GB)]`"
+            ));
         }
-        levels.push(Level { level_type: kind, width, size_bytes, memory_bytes, indexes });
+        levels.push(Level { level_type: kind, width, size_bytes, indexes });
     }
-    // `Package:2(memory=...)` attaches a node to each package, as in hwloc 1.
-    if memories.is_empty()
-        && let Some(level) = levels.iter().find(|level| level.memory_bytes.is_some())
-    {
-        memories.push(Memory { width: level.width, memory_bytes: level.memory_bytes, indexes: None });
-    }
-    Ok((levels, memories))
+    Ok((levels, memories, notes))
 }
 
 /// Splits at blanks outside parentheses and brackets.
@@ -355,9 +355,10 @@ fn run_loops(mut loops: Vec<(usize, usize)>, width: usize) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::NodeId;
 
     fn order(text: &str) -> Vec<u32> {
-        let (levels, _) = read_levels(text).unwrap();
+        let (levels, ..) = read_levels(text).unwrap();
         let pus = levels.last().unwrap();
         os_indexes(&levels, pus.width, pus.indexes.as_deref(), "PU").unwrap()
     }
@@ -400,6 +401,13 @@ mod tests {
         let machine = from_synthetic("Package:2 Group:3 [NUMANode(memory=1024)] L3Cache:2 Core:4 PU:2").unwrap();
         let counts = (machine.socket_count(), machine.node_count(), machine.llc_count(), machine.cpu_count());
         assert_eq!(counts, (2, 6, 12, 96));
+        let nodeless = from_synthetic("Package:3(memory=1GB) Core:2 PU:1").unwrap();
+        assert_eq!(
+            (nodeless.socket_count(), nodeless.node_count(), nodeless.node_memory_bytes(NodeId(0))),
+            (3, 1, None)
+        );
+        let told = "the memory of `Package:3` is not counted";
+        assert!(nodeless.notes().iter().any(|note| note.starts_with(told)), "{:?}", nodeless.notes());
         let whole = from_synthetic("[NUMANode] Package:2 L2Cache:1 Core:4 PU:1").unwrap();
         assert_eq!((whole.node_count(), whole.llc_count()), (1, 2));
     }

@@ -25,6 +25,9 @@ pub(crate) const FORMAT: &str = "sysfs";
 /// Where the CPUs of one core are listed, newest name first, each as a map and as a list.
 pub(crate) const CORE_FILES: [[&str; 2]; 2] =
     [["core_cpus", "core_cpus_list"], ["thread_siblings", "thread_siblings_list"]];
+/// The same for a package.
+pub(crate) const PACKAGE_FILES: [[&str; 2]; 2] =
+    [["package_cpus", "package_cpus_list"], ["core_siblings", "core_siblings_list"]];
 /// The same for a cluster, a cache and a NUMA node.
 pub(crate) const CLUSTER_FILES: [&str; 2] = ["cluster_cpus", "cluster_cpus_list"];
 /// See [`CLUSTER_FILES`].
@@ -272,21 +275,23 @@ impl SysTree {
         Ok(node_of)
     }
 
-    /// Reads the CPUs; returns those whose package nothing names.
+    /// The CPUs that the first of some files names which is there.
+    fn first_of(&self, directory: &str, files: [[&str; 2]; 2]) -> Result<Option<BTreeSet<u32>>> {
+        let newer = self.cpus(directory, files[0])?;
+        if newer.is_some() { Ok(newer) } else { self.cpus(directory, files[1]) }
+    }
+
+    /// Reads the CPUs; returns those whose package has no number, each with the lowest CPU of it, or itself.
     fn read_cpus(
         &self,
         online: &BTreeSet<u32>,
         node_of: &BTreeMap<u32, u32>,
         found: &mut Found,
-    ) -> Result<BTreeSet<u32>> {
-        let (mut alone, mut unpackaged) = (BTreeSet::new(), BTreeSet::new());
+    ) -> Result<BTreeMap<u32, u32>> {
+        let (mut alone, mut unpackaged) = (BTreeSet::new(), BTreeMap::new());
         for &cpu in online {
             let topology = format!("cpu/cpu{cpu}/topology");
-            let mut siblings = self.cpus(&topology, CORE_FILES[0])?;
-            if siblings.is_none() {
-                siblings = self.cpus(&topology, CORE_FILES[1])?;
-            }
-            let core = siblings.and_then(|siblings| siblings.first().copied());
+            let core = self.first_of(&topology, CORE_FILES)?.and_then(|siblings| siblings.first().copied());
             if core.is_none() {
                 alone.insert(cpu);
             }
@@ -294,7 +299,8 @@ impl SysTree {
             let package = self.number(&format!("{topology}/physical_package_id"))?;
             let package = package.and_then(|package| u32::try_from(package).ok());
             if package.is_none() {
-                unpackaged.insert(cpu);
+                let package = self.first_of(&topology, PACKAGE_FILES)?.unwrap_or_default();
+                unpackaged.insert(cpu, package.intersection(online).next().copied().unwrap_or(cpu));
             }
             let cluster = self.cpus(&topology, CLUSTER_FILES)?.and_then(|cluster| cluster.first().copied());
             found.clusters.extend(cluster.map(|lowest| (cpu, lowest)));
@@ -416,13 +422,23 @@ fn house_the_homeless(node_of: &BTreeMap<u32, u32>, found: &mut Found) {
     }
 }
 
-/// Where no CPU's package is known, as on POWER, every NUMA node counts as a socket; single CPUs without one are in
-/// socket 0.
-fn assume_packages(unpackaged: &BTreeSet<u32>, found: &mut Found) {
+/// Where no CPU's package has a number, the CPUs that the kernel names together are one, as on s390; where it names none, as on POWER, every
+/// NUMA node counts as a socket. Single CPUs without a package are in socket 0.
+fn assume_packages(unpackaged: &BTreeMap<u32, u32>, found: &mut Found) {
     if unpackaged.len() < found.cpus.len() {
         if !unpackaged.is_empty() {
-            found.notes.push(format!("{} in no package: counted in socket 0", cpus_are(unpackaged)));
+            let cpus = unpackaged.keys().copied().collect();
+            found.notes.push(format!("{} in no package: counted in socket 0", cpus_are(&cpus)));
         }
+        return;
+    }
+    // Kernels that know no packages name a CPU, or the CPUs of its core, alone (`topology_core_cpumask` of `include/linux/topology.h`).
+    let names_packages = |(cpu, lowest): (&u32, &u32)| found.cpus[cpu].core != found.cpus[lowest].core;
+    if unpackaged.iter().any(names_packages) {
+        for (cpu, of) in &mut found.cpus {
+            of.socket = unpackaged[cpu];
+        }
+        found.notes.push("packages have no numbers: CPUs that are said to share one count as a socket".to_owned());
         return;
     }
     found.cpus.values_mut().for_each(|cpu| cpu.socket = cpu.node);

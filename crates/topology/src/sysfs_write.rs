@@ -7,7 +7,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::sysfs::{CACHE_CPU_FILES, CLUSTER_FILES, CORE_FILES, CPU_INFO_KEYS, CpuInfo, NODE_CPU_FILES, SysTree};
+use crate::sysfs::{
+    CACHE_CPU_FILES, CLUSTER_FILES, CORE_FILES, CPU_INFO_KEYS, CpuInfo, NODE_CPU_FILES, PACKAGE_FILES, SysTree,
+};
 use crate::{Cache, CacheKind, CpuSet, Error, Machine, Result, Vendor, Ways, format_cpu_list};
 
 /// What the CPUs are, as seen from `sys/devices/system`.
@@ -29,7 +31,7 @@ pub fn write_sysfs_snapshot(root: &Path, out: &Path) -> Result<usize> {
         writer.copy(&tree, &format!("cpu/{list}"))?;
     }
     for cpu in tree.numbered("cpu", "cpu")? {
-        let sets = CORE_FILES.iter().flatten().chain(&CLUSTER_FILES);
+        let sets = CORE_FILES.iter().chain(&PACKAGE_FILES).flatten().chain(&CLUSTER_FILES);
         for file in TOPOLOGY_FILES.iter().chain(sets) {
             writer.copy(&tree, &format!("cpu/cpu{cpu}/topology/{file}"))?;
         }

@@ -37,6 +37,15 @@ fn lstopo_reads_our_xml_and_writes_the_same_machine() {
 }
 
 #[test]
+fn lstopo_gives_only_numa_nodes_memory_as_we_do() {
+    skip!(unless has_lstopo());
+    for text in ["Package:3(memory=1GB) Core:2 PU:1", "Package:3 [NUMANode(memory=1GB)] Core:2 PU:1"] {
+        let (theirs, ours) = (from_hwloc_xml(&lstopo(text, "xml")).unwrap(), from_synthetic(text).unwrap());
+        assert_eq!(theirs.node_count(), ours.node_count(), "{text}");
+    }
+}
+
+#[test]
 fn lstopo_reads_our_synthetic_descriptions_as_we_do() {
     skip!(unless has_lstopo());
     for name in

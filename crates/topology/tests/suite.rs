@@ -1,6 +1,7 @@
 //! The tests of this crate, in one binary: what they share is compiled and linked once. A file of this directory is a module here.
 
 mod corpus;
+mod foreign;
 mod hwloc_tools;
 mod presets;
 mod refusals;
