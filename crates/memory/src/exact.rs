@@ -26,6 +26,7 @@ mod home;
 #[cfg(test)]
 mod invariants;
 pub mod lanes;
+mod links;
 mod live;
 mod load;
 mod options;

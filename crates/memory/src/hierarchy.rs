@@ -76,6 +76,8 @@ pub struct Hierarchy {
     pub node_mixed_bandwidth: Vec<f64>,
     /// Bandwidth between two sockets per direction in bytes per nanosecond.
     pub socket_link: f64,
+    /// The same between two nodes of one socket; infinite where none is stated.
+    pub node_link: f64,
     /// Read bandwidth of the port of one LLC to memory in bytes per nanosecond.
     pub llc_port: f64,
     /// The same of one cluster of cores; infinite where none is stated.
@@ -153,6 +155,7 @@ impl Hierarchy {
             node_bandwidth: per_node(read),
             node_mixed_bandwidth: per_node(mixed),
             socket_link: memory.socket_link.map_or(0.4 * read, bytes_per_ns),
+            node_link: memory.node_link.map_or(f64::INFINITY, bytes_per_ns),
             llc_port: memory.llc_port.map_or(f64::INFINITY, bytes_per_ns),
             cluster_port: memory.cluster_port.map_or(f64::INFINITY, bytes_per_ns),
             core_port: memory.core_port.map_or(f64::INFINITY, bytes_per_ns),

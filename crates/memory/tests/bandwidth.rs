@@ -123,6 +123,70 @@ fn a_stream_that_moves_to_a_free_cluster_leaves_the_others_their_port() {
     assert!(close(rates[0], 5.0, 0.02) && close(rates[1], 5.0, 0.02) && rates[2] > 8.0, "{rates:?}");
 }
 
+/// Two nodes of one socket with four cores each, memory of 40 GB/s each.
+fn two_nodes(limits: &str) -> Machine {
+    let text = format!(
+        "name = \"m\"\n[topology]\nshape = \"1s2n1l4c1t\"\n\
+         [[cache]]\nlevel = 1\nsize = \"32KiB\"\nways = 8\nlatency_ns = 1.5\n\
+         [[cache]]\nlevel = 2\nshared_by = \"core\"\nsize = \"256KiB\"\nways = 8\nlatency_ns = 4.0\n\
+         [[cache]]\nlevel = 3\nsize = \"2MiB\"\nways = 16\nlatency_ns = 30.0\n\
+         [frequency]\nnominal_mhz = 2600\n[memory]\nlocal_ns = 100\nsame_socket_ns = 130\nsocket_read_gb_per_s = 80\n{limits}"
+    );
+    from_toml(&text).unwrap()
+}
+
+/// GB/s that streams on the first node read together whose data lie on the second, where they began.
+fn across(machine: &Machine, exactly: bool) -> f64 {
+    let profile = || Profile { classes: vec![Class::new("array", 16 << 20, 0.1, 0.0)], ..stream() };
+    let (home, here) = ([4, 5, 6, 7].map(CpuId), [0, 1, 2, 3].map(CpuId));
+    if exactly {
+        let specs = (0..4).map(|process| ExactSpec { profile: profile(), process, data_group: None });
+        let options = Options { follow_migrations: true, ..Options::for_machine(machine) };
+        let mut simulation = Simulation::new(machine, options, specs.collect()).unwrap();
+        let put = |simulation: &mut Simulation, cpus: [CpuId; 4]| {
+            (0..4).for_each(|task| simulation.place(task, None).unwrap());
+            (0..4).for_each(|task| simulation.place(task, Some(cpus[task])).unwrap());
+        };
+        let lines = |simulation: &Simulation| -> u64 {
+            (0..4).map(|task| simulation.counters(task).total()).map(|all| all.dram_local + all.dram_remote).sum()
+        };
+        put(&mut simulation, home);
+        simulation.run_for(6 * MS);
+        put(&mut simulation, here);
+        simulation.run_for(MS / 2);
+        let before = lines(&simulation);
+        simulation.run_for(MS / 2);
+        return (lines(&simulation) - before) as f64 * 64.0 / 5e5;
+    }
+    let mut player = Player::new(machine, &[profile()]).unwrap();
+    for (task, cpu) in home.into_iter().enumerate() {
+        player.add_task(&TaskSpec { profile: 0, process: task as u32, data: &[] });
+        player.switch_in(cpu, task as u32);
+    }
+    player.advance(20 * MS);
+    home.into_iter().for_each(|cpu| player.switch_out(cpu));
+    here.into_iter().enumerate().for_each(|(task, cpu)| player.switch_in(cpu, task as u32));
+    let lines = |player: &Player| -> f64 {
+        let of = |event: MemoryEvent| (0..4).map(|task| player.counters(task).events[event as usize]).sum::<f64>();
+        of(MemoryEvent::DramLocal) + of(MemoryEvent::DramRemote)
+    };
+    player.advance(40 * MS);
+    let before = lines(&player);
+    player.advance(60 * MS);
+    (lines(&player) - before) * 64.0 / (20.0 * MS as f64)
+}
+
+#[test]
+fn streams_that_read_another_node_of_their_socket_get_what_the_link_carries() {
+    for (exactly, part) in [(false, 0.02), (true, 0.05)] {
+        let limited = across(&two_nodes("node_link_gb_per_s = 10"), exactly);
+        assert!(close(limited, 10.0, part), "exact {exactly}: {limited} GB/s");
+        let free = across(&two_nodes(""), exactly);
+        assert!(free > 25.0, "exact {exactly}: {free} GB/s without a limit");
+        assert_eq!(across(&two_nodes("node_link_gb_per_s = \"unlimited\""), exactly), free);
+    }
+}
+
 /// Small numbers from a fixed sequence.
 struct Lot(u64);
 

@@ -1,7 +1,7 @@
 //! How much slower memory is because it is loaded (`docs/spec/memory-model.md` sections 4.6 and 4.7).
 //!
-//! Resources are the memory of each node, the link between each two sockets per direction, and the ports to memory of each
-//! LLC, each cluster of cores and each core where they are known. Each has a latency factor that follows a measured curve of its load; the load follows from
+//! Resources are the memory of each node, the link between each two sockets per direction, and where they are known the ports to memory
+//! of each LLC, each cluster of cores and each core, and the link between each two nodes of a socket per direction. Each has a latency factor that follows a measured curve of its load; the load follows from
 //! how fast the tasks run with that factor. Demand falls with latency and latency rises with demand, so for each
 //! resource the crossing is unique; resources are solved one after the other until nothing moves.
 //!
@@ -28,12 +28,15 @@ pub(super) struct Stream {
 pub(super) struct Bandwidth {
     nodes: usize,
     sockets: usize,
-    /// Latency factors: nodes, then links by (from socket, to socket), then ports of LLCs, clusters and cores.
+    /// Latency factors: nodes, then links by (from socket, to socket), then ports of LLCs, clusters and cores, then links by (from node, to
+    /// node).
     factors: Vec<f64>,
     /// Highest bandwidth of each resource at read share 1, and at half reads.
     limits: Vec<(f64, f64)>,
     curves: Vec<(f64, Vec<(f64, f64)>)>,
     socket_of_node: Vec<u32>,
+    /// The first link between nodes of a socket; none where such links are not limited.
+    first_node_link: Option<usize>,
     /// By CPU the ports of its cluster and of its core; empty where neither is limited.
     near: Vec<[u32; 2]>,
     /// Bytes per nanosecond used at the last solution, for reports.
@@ -79,9 +82,14 @@ impl Bandwidth {
             limits.extend(std::iter::repeat_n((of_cluster, of_cluster), clusters));
             limits.extend(std::iter::repeat_n((of_core, of_core), cores));
         }
+        let first_node_link = hierarchy.node_link.is_finite().then_some(limits.len());
+        if first_node_link.is_some() {
+            limits.extend(std::iter::repeat_n((hierarchy.node_link, hierarchy.node_link), nodes * nodes));
+        }
         Self {
             nodes,
             sockets,
+            first_node_link,
             factors: vec![1.0; limits.len()],
             used: vec![0.0; limits.len()],
             limits,
@@ -145,18 +153,30 @@ impl Bandwidth {
         (self.first_user, self.users) = (counts, users);
     }
 
-    /// Link that reads from `home` use, for a CPU of `node`; `None` inside a socket.
+    /// Link that reads from `home` use, for a CPU of `node`; `None` inside a node, and inside a socket whose nodes' links are not limited.
     #[inline]
     fn link(&self, node: usize, home: usize) -> Option<usize> {
         let (to, from) = (self.socket_of_node[node] as usize, self.socket_of_node[home] as usize);
-        (to != from).then(|| self.nodes + from * self.sockets + to)
+        if to == from {
+            return self.first_node_link.filter(|_| node != home).map(|first| first + home * self.nodes + node);
+        }
+        Some(self.nodes + from * self.sockets + to)
+    }
+
+    fn is_link(&self, resource: usize) -> bool {
+        let of_sockets = self.nodes..self.nodes + self.sockets * self.sockets;
+        of_sockets.contains(&resource) || self.first_node_link.is_some_and(|first| resource >= first)
     }
 
     /// The same link in the other direction.
     #[inline]
     fn other_way(&self, link: usize) -> usize {
-        let (from, to) = ((link - self.nodes) / self.sockets, (link - self.nodes) % self.sockets);
-        self.nodes + to * self.sockets + from
+        let (first, side) = match self.first_node_link {
+            Some(first) if link >= first => (first, self.nodes),
+            _ => (self.nodes, self.sockets),
+        };
+        let (from, to) = ((link - first) / side, (link - first) % side);
+        first + to * side + from
     }
 
     fn port(&self, llc: u32) -> usize {
@@ -233,10 +253,10 @@ impl Bandwidth {
             return 1.0;
         }
         let is_node = resource < self.nodes;
-        let links = self.nodes..self.nodes + self.sockets * self.sockets;
+        let is_link = self.is_link(resource);
         // Whoever uses a port does so for memory of all nodes.
-        let is_port = resource >= links.end;
-        let back = links.contains(&resource).then(|| self.other_way(resource));
+        let is_port = !is_node && !is_link;
+        let back = is_link.then(|| self.other_way(resource));
         let (mut read_sum, mut write_sum) = (0.0, 0.0);
         let mut terms = std::mem::take(&mut self.terms);
         terms.clear();
@@ -410,5 +430,34 @@ mod tests {
         let used = bandwidth.node_use(1);
         assert!((used / hierarchy.socket_link - 1.0).abs() < 0.02, "{used} of {} GB/s", hierarchy.socket_link);
         assert_eq!(bandwidth.not_converged, 0);
+    }
+
+    /// The four dies of two packages, two a package, with 12.8 GB/s between the dies of one (`machines/opteron32.toml`): reads of the
+    /// other die's memory take what the link gives, and written lines load the other direction.
+    #[test]
+    fn reads_from_another_node_of_the_socket_are_limited_by_their_link() {
+        let machine = resolve("opteron32").unwrap();
+        let hierarchy = Hierarchy { node_bandwidth: vec![100.0; 8], ..Hierarchy::new(&machine).unwrap() };
+        let hierarchy = Hierarchy { node_mixed_bandwidth: vec![100.0; 8], ..hierarchy };
+        assert_eq!(hierarchy.node_link, 12.8);
+        let geometry = Geometry::new(&machine, &hierarchy);
+        let nodes = hierarchy.node_bandwidth.len();
+        let used = |home: usize, write_back: f64| {
+            let mut bandwidth = Bandwidth::new(&hierarchy, &geometry);
+            let streams = vec![Stream { base_ns: 0.5, write_back, ..Stream::default() }; 200];
+            let (mut exposed, mut bytes) = (vec![0.0; nodes * 200], vec![0.0; nodes * 200]);
+            for index in 0..200 {
+                exposed[nodes * index + home] = 10.0;
+                bytes[nodes * index + home] = 64.0;
+            }
+            bandwidth.solve(&streams, &exposed, &bytes);
+            assert_eq!(bandwidth.not_converged, 0);
+            bandwidth.node_use(home)
+        };
+        assert_eq!((geometry.socket_of_node[0], geometry.socket_of_node[1]), (0, 0));
+        assert!((used(1, 0.0) / 12.8 - 1.0).abs() < 0.02, "{} of 12.8 GB/s", used(1, 0.0));
+        assert!(used(0, 0.0) > 90.0, "its own memory has no link: {}", used(0, 0.0));
+        // One line is written for each that is read: the memory sees both, each direction of the link one.
+        assert!((used(1, 1.0) / 25.6 - 1.0).abs() < 0.02, "{} of 25.6 GB/s", used(1, 1.0));
     }
 }

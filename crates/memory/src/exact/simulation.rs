@@ -18,6 +18,7 @@ use super::error::ExactError;
 use super::history::{History, HistorySpec};
 use super::home::{Home, HomeEntry};
 use super::lanes::{DIRTY, WRITABLE};
+use super::links::Links;
 use super::load::{LoadFactor, node_bandwidth};
 use super::options::{COHERENCE_OVERLAP, Options, SMT_OVERLAP_SHARE, TRANSFER_BYTES};
 use super::paging::Paging;
@@ -69,15 +70,13 @@ pub struct Simulation {
     /// Socket of each domain and node.
     domain_sockets: Vec<usize>,
     node_sockets: Vec<usize>,
-    sockets: usize,
     now_fs: u64,
     next_epoch_fs: u64,
     node_load: Vec<LoadFactor>,
     port_load: Vec<LoadFactor>,
     /// Ports of clusters and cores, where they are limited.
     ports: Option<Ports>,
-    /// By rows of the socket that sends.
-    link_load: Vec<LoadFactor>,
+    links: Links,
     /// Traffic by domain and node at the last epoch.
     epoch_traffic: Vec<Vec<NodeTraffic>>,
     /// What is recorded of tasks.
@@ -135,7 +134,6 @@ impl Simulation {
         };
         let mut home = home(machine, &hierarchy, &options);
         home.entries = vec![HomeEntry::NONE; known];
-        let sockets = machine.socket_count();
         let node_sockets = machine
             .nodes()
             .map(|node| machine.cpus_of_node(node).first().map_or(0, |cpu| machine.socket_of(cpu).index()));
@@ -145,12 +143,11 @@ impl Simulation {
         let mut simulation = Self {
             node_load: vec![LoadFactor::IDLE; nodes],
             port_load: vec![LoadFactor::IDLE; domains.len()],
-            link_load: vec![LoadFactor::IDLE; sockets * sockets],
+            links: Links::new(&hierarchy, machine.socket_count(), nodes),
             ports,
             epoch_traffic: vec![vec![NodeTraffic::default(); nodes]; domains.len()],
             node_sockets: node_sockets.collect(),
             domain_sockets,
-            sockets,
             tasks: Vec::new(),
             on_cpu: vec![None; machine.cpu_count()],
             now_fs: 0,
@@ -445,7 +442,6 @@ impl Simulation {
         let line_bytes = f64::from(self.hierarchy.line_bytes);
         let nodes = self.node_load.len();
         let mut node_lines = vec![NodeTraffic::default(); nodes];
-        let mut link_bytes = vec![0.0; self.link_load.len()];
         for (index, domain) in self.domains.iter().enumerate() {
             let mut port_lines = 0;
             for (node, lines) in node_lines.iter_mut().enumerate() {
@@ -456,22 +452,18 @@ impl Simulation {
                 lines.reads += reads;
                 lines.writes += writes;
                 port_lines += reads;
-                let (here, there) = (self.domain_sockets[index], self.node_sockets[node]);
-                if here != there {
-                    link_bytes[there * self.sockets + here] += reads as f64 * line_bytes;
-                    link_bytes[here * self.sockets + there] += writes as f64 * line_bytes;
-                }
+                let (here, there) = ((self.domain_sockets[index], domain.node), (self.node_sockets[node], node));
+                self.links.carry(there, here, reads as f64 * line_bytes);
+                self.links.carry(here, there, writes as f64 * line_bytes);
             }
             let used = port_lines as f64 * line_bytes / epoch_ns / self.hierarchy.llc_port;
             self.port_load[index].update(&self.hierarchy, used, 1.0);
         }
         let count = self.domains.len();
         for (pair, lines) in self.home.transfers.iter_mut().enumerate() {
-            let (from, to) = (self.domain_sockets[pair / count], self.domain_sockets[pair % count]);
-            if from != to {
-                link_bytes[from * self.sockets + to] += (*lines * TRANSFER_BYTES) as f64;
-            }
-            *lines = 0;
+            let end = |domain: usize| (self.domain_sockets[domain], self.domains[domain].node);
+            let bytes = std::mem::take(lines) * TRANSFER_BYTES;
+            self.links.carry(end(pair / count), end(pair % count), bytes as f64);
         }
         for (node, load) in self.node_load.iter_mut().enumerate() {
             let NodeTraffic { reads, writes } = node_lines[node];
@@ -479,9 +471,7 @@ impl Simulation {
             let demand = (reads + writes) as f64 * line_bytes / epoch_ns;
             load.update(&self.hierarchy, demand / node_bandwidth(&self.hierarchy, node, share), share);
         }
-        for (load, bytes) in self.link_load.iter_mut().zip(link_bytes) {
-            load.update(&self.hierarchy, bytes / epoch_ns / self.hierarchy.socket_link, 1.0);
-        }
+        self.links.end_epoch(&self.hierarchy, epoch_ns);
         if self.ports.is_some() {
             (0..self.tasks.len()).for_each(|task| self.count_reads(task));
         }
@@ -498,8 +488,8 @@ impl Simulation {
             for (entry, latency) in domain.memory.iter_mut().enumerate() {
                 let (core, node) = (entry / nodes, entry % nodes);
                 let near = self.ports.as_ref().map_or(1.0, |ports| ports.factor(index, core));
-                let (here, there) = (self.domain_sockets[index], self.node_sockets[node]);
-                let link = if here == there { 1.0 } else { self.link_load[there * self.sockets + here].value() };
+                let (here, there) = ((self.domain_sockets[index], domain.node), (self.node_sockets[node], node));
+                let link = self.links.factor(there, here);
                 let factor = self.node_load[node].value() * link * self.port_load[index].value() * near;
                 let fs = |factor: f64| {
                     (self.hierarchy.memory_ns[domain.node][node] * factor * FS_PER_NS as f64).round() as u64
