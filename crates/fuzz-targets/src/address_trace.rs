@@ -19,8 +19,7 @@ pub(crate) fn run(bytes: &[u8]) {
     assert_eq!(read(to_text(&records).as_bytes()).ok().as_ref(), Some(&records));
     let machine = warmcore_topology::resolve("2s1n1l2c1t").expect("a short form");
     let cpus: Vec<_> = machine.cpus().collect();
-    let mut replay =
-        Replay::new(&machine, &Options::for_machine(&machine), &cpus, 4096).expect("a machine with assumed caches");
+    let mut replay = Replay::new(&machine, &Options::default(), &cpus, 4096).expect("a machine with assumed caches");
     for record in records.iter().take(256) {
         // A thread without a CPU is refused; nothing may panic.
         let _ = replay.access(*record);

@@ -375,7 +375,7 @@ impl ExperimentBuilder {
             Some(MemoryChoice::Analytic) => true,
             Some(exact) => {
                 let machine = &self.machine.value;
-                Live::new(machine, exact.exact_options(machine), &[])?;
+                Live::new(machine, exact.exact_options(), &[])?;
                 return Ok(exact);
             }
             None if self.workload.value.has_profiles() => false,
@@ -398,7 +398,7 @@ fn check_machines(columns: &BTreeMap<usize, Column>, memory: MemoryChoice) -> Re
         match memory {
             MemoryChoice::None => {}
             MemoryChoice::Analytic => _ = Hierarchy::new(machine)?,
-            exact => _ = Live::new(machine, exact.exact_options(machine), &[])?,
+            exact => _ = Live::new(machine, exact.exact_options(), &[])?,
         }
     }
     Ok(())

@@ -91,7 +91,7 @@ fn measure(name: &str, run: &Run, touches: u64, repeat: usize) -> Result<Measure
         epoch_ns: 4 * run.quantum_ns,
         follow_migrations: run.all_coherent,
         instruction_set: run.instruction_set,
-        ..Options::for_machine(&machine)
+        ..Options::default()
     };
     let spec = TaskSpec { profile: profile(run.shared), process: 0, data_group: None };
     let mut simulation =
@@ -223,7 +223,7 @@ fn native(passes: usize) {
 fn native_misses(passes: usize) -> Result<(), String> {
     // The LLC does not matter here, but its sets must be a power of two.
     let machine = machine(1, "64MiB")?;
-    let options = Options { index: SetIndex::LowBits, ..Options::for_machine(&machine) };
+    let options = Options { index: SetIndex::LowBits, ..Options::default() };
     let mut replay = Replay::new(&machine, &options, &[CpuId(0)], 1 << 30).map_err(|error| error.to_string())?;
     let lines = native_lines(NATIVE_TOUCHES);
     for _ in 0..passes {

@@ -146,8 +146,9 @@ pub struct Analytic {
     cpus: Vec<CpuState>,
     l2: Vec<Occupancy>,
     llc: Vec<Occupancy>,
-    llc_ages: EvictionAges,
-    llc_vacancy: Vacancy,
+    /// By kind of LLC.
+    llc_ages: Vec<EvictionAges>,
+    llc_vacancy: Vec<Vacancy>,
     /// Part of each LLC without holes; 0 before the first update.
     llc_filled: Vec<f64>,
     groups: Vec<Group>,
@@ -217,12 +218,15 @@ impl Analytic {
             counters: Counters::default(),
         };
         Ok(Self {
-            profiles: profiles.iter().map(|profile| Compiled::new(profile, &hierarchy, replacement)).collect(),
+            profiles: profiles
+                .iter()
+                .map(|profile| Compiled::new(profile, &hierarchy, &geometry, replacement))
+                .collect(),
             tasks: Vec::new(),
             cpus: machine.cpus().map(|_| idle()).collect(),
             l2: hierarchy.l2.iter().map(|shape| Occupancy::with_turns(shape.lines as f64)).collect(),
-            llc_ages: EvictionAges::new(hierarchy.llc[0].ways, replacement),
-            llc_vacancy: Vacancy::new(hierarchy.llc[0].ways),
+            llc_ages: geometry.llc_ways.iter().map(|ways| EvictionAges::new(*ways, replacement)).collect(),
+            llc_vacancy: geometry.llc_ways.iter().map(|ways| Vacancy::new(*ways)).collect(),
             llc_filled: vec![0.0; hierarchy.llc.len()],
             llc: hierarchy.llc.iter().map(|shape| Occupancy::new(shape.lines as f64)).collect(),
             groups: Vec::new(),

@@ -64,8 +64,8 @@ pub struct Hierarchy {
     pub l2_of_core: Vec<Option<u32>>,
     /// Last-level cache by [`LlcId`].
     pub llc: Vec<CacheShape>,
-    /// How the LLCs are filled.
-    pub fill: Fill,
+    /// How each LLC is filled.
+    pub fill: Vec<Fill>,
     /// One-way hand-off of a modified line.
     pub transfer_ns: PerRelation<f64>,
     /// Idle latency of memory by the core's node, then the home node.
@@ -125,7 +125,7 @@ impl Hierarchy {
         let mhz = frequency.nominal_mhz.or(frequency.base_mhz).or(frequency.max_mhz);
         let frequency_ghz = f64::from(reader.or_assume("nominal frequency in MHz", mhz, 2_500)) / 1e3;
         let memory_ns = reader.memory_ns();
-        let fill = match machine.llc_cache(LlcId(0)).map_or(Inclusion::Unknown, |cache| cache.inclusion) {
+        let fill = |llc: LlcId| match machine.llc_cache(llc).map_or(Inclusion::Unknown, |cache| cache.inclusion) {
             Inclusion::Inclusive => Fill::Inclusive,
             // Since Skylake-SP the L3 is filled by evictions although it is not strictly exclusive.
             Inclusion::Exclusive | Inclusion::NonInclusive | Inclusion::Unknown => Fill::Victim,
@@ -149,7 +149,7 @@ impl Hierarchy {
             l2,
             l2_of_core,
             llc,
-            fill,
+            fill: machine.llcs().map(fill).collect(),
             transfer_ns: PerRelation::from_fn(|relation| machine.costs().line_transfer_ns[relation] as f64),
             memory_ns,
             node_bandwidth: per_node(read),
@@ -429,7 +429,7 @@ mod tests {
         assert_eq!((hierarchy.l2[0].lines, hierarchy.l2.len()), (32_768, 64));
         assert_eq!((hierarchy.llc[1].lines, hierarchy.llc[1].sets), (983_040, 65_536));
         assert_eq!(hierarchy.memory_ns, [[105.0, 175.0], [175.0, 105.0]]);
-        assert_eq!(hierarchy.fill, Fill::Victim);
+        assert_eq!(hierarchy.fill, [Fill::Victim; 2]);
         assert_eq!(hierarchy.node_bandwidth, [255.0, 255.0]);
         assert!(hierarchy.assumed.is_empty(), "{:?}", hierarchy.assumed);
     }

@@ -57,7 +57,7 @@ fn analytic(machine: &Machine, cpus: &[u32]) -> Vec<f64> {
 /// The same at the exact level.
 fn exact(machine: &Machine, cpus: &[u32]) -> Vec<f64> {
     let specs = (0..cpus.len()).map(|task| ExactSpec { profile: stream(), process: task as u32, data_group: None });
-    let mut simulation = Simulation::new(machine, Options::for_machine(machine), specs.collect()).unwrap();
+    let mut simulation = Simulation::new(machine, Options::default(), specs.collect()).unwrap();
     for (task, cpu) in cpus.iter().enumerate() {
         simulation.place(task, Some(CpuId(*cpu))).unwrap();
     }
@@ -141,7 +141,7 @@ fn across(machine: &Machine, exactly: bool) -> f64 {
     let (home, here) = ([4, 5, 6, 7].map(CpuId), [0, 1, 2, 3].map(CpuId));
     if exactly {
         let specs = (0..4).map(|process| ExactSpec { profile: profile(), process, data_group: None });
-        let options = Options { follow_migrations: true, ..Options::for_machine(machine) };
+        let options = Options { follow_migrations: true, ..Options::default() };
         let mut simulation = Simulation::new(machine, options, specs.collect()).unwrap();
         let put = |simulation: &mut Simulation, cpus: [CpuId; 4]| {
             (0..4).for_each(|task| simulation.place(task, None).unwrap());

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use warmcore_memory::exact::cache::SetIndex;
 use warmcore_memory::exact::{Options, PagingSpec};
-use warmcore_topology::{Machine, nearest};
+use warmcore_topology::nearest;
 
 /// How the memory is modelled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
@@ -71,13 +71,13 @@ impl MemoryChoice {
         }
     }
 
-    /// Options of the exact level on a machine: how lines are spread over the sets of caches, and whether addresses are translated.
-    pub fn exact_options(self, machine: &Machine) -> Options {
+    /// Options of the exact level: how lines are spread over the sets of caches, and whether addresses are translated.
+    pub fn exact_options(self) -> Options {
         let index = match self {
             MemoryChoice::ExactByAddress | MemoryChoice::ExactPagedByAddress(_) => SetIndex::LowBits,
             _ => SetIndex::Hashed,
         };
-        Options { index, paging: self.paging(), ..Options::for_machine(machine) }
+        Options { index, paging: self.paging(), ..Options::default() }
     }
 
     /// How addresses are translated, if they are.

@@ -177,7 +177,7 @@ impl MemoryRow {
 
 pub fn run(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Failure> {
     let machine = load::machine(&arguments.machine)?.value;
-    let options = options(arguments, &machine)?;
+    let options = options(arguments);
     let mut document = MemoryDocument {
         schema: "warmcore-memory-run-1",
         tool_version: TOOL_VERSION,
@@ -198,11 +198,10 @@ pub fn run(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Fail
     Ok(console.out(&text)?)
 }
 
-fn options(arguments: &MemoryRunArguments, machine: &Machine) -> Result<Options, Failure> {
-    let of_machine = Options::for_machine(machine);
-    Ok(Options {
+fn options(arguments: &MemoryRunArguments) -> Options {
+    Options {
         paging: arguments.pages.filter(|_| arguments.trace.is_none()),
-        llc_fill: arguments.caches.fill.unwrap_or(of_machine.llc_fill),
+        llc_fill: arguments.caches.fill,
         llc_replacement: arguments.caches.llc,
         private_replacement: arguments.caches.private,
         index: arguments.caches.sets,
@@ -213,8 +212,8 @@ fn options(arguments: &MemoryRunArguments, machine: &Machine) -> Result<Options,
             _ => 0,
         },
         seed: arguments.seed,
-        ..of_machine
-    })
+        ..Options::default()
+    }
 }
 
 fn failure(error: &ExactError) -> Failure {

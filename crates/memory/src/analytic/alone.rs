@@ -67,7 +67,8 @@ impl Analytic {
         let mut ahead = self.look_ahead(now_ns, &subject, llc_now, remaining_ns);
         self.fill_less(&subject, &ahead);
         let profile = &self.profiles[subject.profile];
-        let mut access = Access { l1: if subject.halved { profile.l1_half } else { profile.l1 }, ..Access::default() };
+        let core = &profile.cores[self.geometry.core_kind[index] as usize];
+        let mut access = Access { l1: if subject.halved { core.l1_half } else { core.l1 }, ..Access::default() };
         self.correct_moved(&subject, &mut ahead, &mut access);
         self.miss_private(&subject, &ahead, &mut access);
         let premise = self.miss_llc(&subject, llc_now.1, &ahead, &mut access);
@@ -106,7 +107,7 @@ impl Analytic {
         let Subject { l2, llc, l2_slot, llc_slot, .. } = *subject;
         let curves = LlcCurves { profiles: &self.profiles, groups: &self.groups, llc };
         let (n, misses) = self.llc[llc as usize].look(llc_slot, now_ns, &curves);
-        if self.hierarchy.fill == Fill::Victim && subject.has_l2() {
+        if self.hierarchy.fill[llc as usize] == Fill::Victim && subject.has_l2() {
             let in_front = self.l2[l2 as usize].windows[l2_slot].n;
             self.llc[llc as usize].windows[llc_slot].in_front = in_front.min(n);
         }
@@ -167,13 +168,18 @@ impl Analytic {
         // Lines of those off the CPU are the oldest of their sets and give way.
         let held = cache.running_lines - cache.windows[subject.l2_slot].lines + outlook.lines;
         let room = cache.capacity * outlook.lines / held.max(1.0);
-        access.l2 = in_sets(&self.profiles[subject.profile], &subject.l2_forms(self).table, outlook.mean, room);
+        let profile = &self.profiles[subject.profile];
+        let tables = &profile.cores[self.geometry.core_kind[subject.cpu] as usize].l2_tables;
+        let table = &tables[usize::from(self.tasks[subject.task].l2_variant)];
+        access.l2 = in_sets(profile, table, outlook.mean, room);
     }
 
     /// Misses of the LLC, and what that rests on. `misses_now`: per instruction, by the window alone.
     fn miss_llc(&self, subject: &Subject, misses_now: f64, ahead: &Ahead, access: &mut Access) -> Premise {
         let profile = &self.profiles[subject.profile];
         let cache = &self.llc[subject.llc as usize];
+        let kind = self.geometry.llc_kind[subject.llc as usize] as usize;
+        let llc_table = &profile.llc_tables[kind];
         let (mean, own) = (ahead.llc.mean, ahead.llc.lines);
         let mut held = cache.running_lines - cache.windows[subject.llc_slot].lines + own;
         // A group that has just come is not in the sums of the last update.
@@ -184,17 +190,17 @@ impl Analytic {
             misses: (misses_now, ahead.llc.sum),
             shared_misses: ahead.shared.end,
             room: (cache.capacity / cache.running_lines.max(1.0), crowd),
-            slope: profile.llc_table.slope(room),
+            slope: llc_table.slope(room),
         };
         let premise = Premise::new(&expected, self.geometry.local_ns[subject.cpu]);
-        access.llc = in_sets(profile, &profile.llc_table, mean, room);
+        access.llc = in_sets(profile, llc_table, mean, room);
         for class in (0..profile.count).filter(|&class| profile.shared[class]) {
             // Of a shared class only lines that no outsider has written since want room.
             let group = &self.groups[self.tasks[subject.task].groups[class] as usize];
             let invalid = group.domains[subject.llc as usize].invalid;
             if invalid > 0.0 {
                 let wanted = (1.0 - invalid).max(1e-3);
-                access.llc[class] = in_sets(profile, &profile.llc_table, mean, room / wanted)[class];
+                access.llc[class] = in_sets(profile, llc_table, mean, room / wanted)[class];
             }
         }
         let own_part = own / (held - ahead.shared.lines).max(1.0);
@@ -211,7 +217,8 @@ impl Analytic {
         let (curves, mean) = (&profile.private_quick, &outlook.mean);
         let in_front = cache.windows[subject.llc_slot].in_front.min(outlook.end);
         let fills = cache.fills_per_eviction_time();
-        let added = self.llc_ages.added(curves, outlook.end, in_front, subject.x / cache.phi, fills);
+        let ages = &self.llc_ages[self.geometry.llc_kind[subject.llc as usize] as usize];
+        let added = ages.added(curves, outlook.end, in_front, subject.x / cache.phi, fills);
         let full = curves.class_misses(curves.cell(outlook.end));
         for class in (0..profile.count).filter(|&class| !profile.shared[class]) {
             // As in `in_sets`: what is missing anyway is in nobody's way.

@@ -1,10 +1,11 @@
 //! A profile prepared for a machine: curves, tables, and the speed that counts as nominal.
 
 use crate::curves::{Curves, PerClass, Replacement};
-use crate::hierarchy::{Fill, Hierarchy};
+use crate::hierarchy::{CacheShape, Fill, Hierarchy};
 use crate::profile::{Class, Home, MAX_CLASSES, Profile};
 use crate::tables::{CurveTable, FateTable, MissTable};
 
+use super::geometry::Geometry;
 use super::rate::{self, Access};
 
 /// Parts of a write-shared class that survive in a private cache until they are touched again, for which there are
@@ -18,7 +19,17 @@ const RESIDENT: f64 = 0.5;
 pub(super) struct L2Curves {
     pub curves: Curves,
     pub quick: CurveTable,
-    pub table: MissTable,
+}
+
+/// What depends on the caches of a core.
+pub(super) struct OfCore {
+    /// Misses of a whole and of half an L1, the latter beside a sibling thread.
+    pub l1: PerClass,
+    pub l1_half: PerClass,
+    /// Misses of the L2 by its room, by how much of the write-shared classes stays valid: as in [`Compiled::l2`].
+    pub l2_tables: Vec<MissTable>,
+    /// Instructions that fill an L2, or fetch nine tenths of what there is.
+    pub warm: f64,
 }
 
 /// What the hot path needs of a profile.
@@ -37,18 +48,16 @@ pub(super) struct Compiled {
     pub own_home: [bool; MAX_CLASSES],
     /// Lines of shared classes.
     pub shared_lines: PerClass,
-    /// Misses of a whole and of half an L1, the latter beside a sibling thread.
-    pub l1: PerClass,
-    pub l1_half: PerClass,
+    /// By kind of core: [`Geometry::core_kinds`].
+    pub cores: Vec<OfCore>,
     /// All classes, what the L2 holds, by how much of the write-shared ones stays valid: [`VALID_SHARES`]. One entry if
     /// there are none.
     pub l2: Vec<L2Curves>,
-    /// Instructions that fill an L2, or fetch nine tenths of what there is.
-    pub warm: f64,
     /// Private classes: what the task itself holds in the LLC.
     pub private: Curves,
     pub private_quick: CurveTable,
-    pub llc_table: MissTable,
+    /// By kind of LLC: [`Geometry::llc_ways`].
+    pub llc_tables: Vec<MissTable>,
     /// What becomes of lines of private classes; those of shared ones stay untouched.
     pub fates: FateTable,
     /// Instructions per nanosecond, alone and warm on a CPU of capacity 1024.
@@ -58,13 +67,10 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    pub fn new(profile: &Profile, hierarchy: &Hierarchy, replacement: Replacement) -> Self {
+    pub fn new(profile: &Profile, hierarchy: &Hierarchy, geometry: &Geometry, replacement: Replacement) -> Self {
         let line = hierarchy.line_bytes;
         let all = Curves::new(profile, line);
         let private = Curves::of_classes(&profile.classes, line, |class| !class.is_shared());
-        let l1 = &hierarchy.l1[0];
-        let llc = &hierarchy.llc[0];
-        let l2_ways = hierarchy.l2.first().map_or(16, |l2| l2.ways);
         let per_class = |value: &dyn Fn(&Class) -> f64| {
             let mut values = [0.0; MAX_CLASSES];
             for (slot, class) in values.iter_mut().zip(&profile.classes) {
@@ -79,13 +85,6 @@ impl Compiled {
             own_home[index] = !class.is_shared() && class.home == Home::FirstTouch;
         }
         let touches = per_class(&|class| class.touches_per_instruction);
-        let l1_misses = all.steady_in_sets(l1.lines as f64, l1.ways);
-        // An L2 knows only the touches that the L1 misses.
-        let mut filtered = profile.classes.clone();
-        for (class, misses) in filtered.iter_mut().zip(l1_misses) {
-            class.touches_per_instruction =
-                misses.clamp(1e-9 * class.touches_per_instruction, class.touches_per_instruction);
-        }
         let lambda = per_class(&|class| class.touches_per_instruction / class.lines(line));
         let own = |rate: &dyn Fn(&Class) -> f64| {
             per_class(&|class| {
@@ -94,6 +93,24 @@ impl Compiled {
         };
         let fates = FateTable::new(&own(&|_| 1.0), &own(&|class| class.write_fraction));
         let variants = if profile.classes.iter().any(is_written) { VALID_SHARES.len() } else { 1 };
+        let of_core = |(l1, behind): &(CacheShape, CacheShape)| {
+            let l1_misses = all.steady_in_sets(l1.lines as f64, l1.ways);
+            // An L2 knows only the touches that the L1 misses.
+            let mut filtered = profile.classes.clone();
+            for (class, misses) in filtered.iter_mut().zip(l1_misses) {
+                class.touches_per_instruction =
+                    misses.clamp(1e-9 * class.touches_per_instruction, class.touches_per_instruction);
+            }
+            let l2_table =
+                |share: &f64| MissTable::new(&Curves::scaled(&filtered, line, valid(*share)), behind.ways, replacement);
+            OfCore {
+                l1: l1_misses,
+                l1_half: all.steady_in_sets(0.5 * l1.lines as f64, l1.ways),
+                l2_tables: VALID_SHARES[..variants].iter().map(l2_table).collect(),
+                warm: all.window((0.9 * all.total_lines()).min(behind.lines as f64)),
+            }
+        };
+        let smallest_l1 = geometry.core_kinds.iter().map(|(l1, _)| l1.lines).min().unwrap_or(0);
         let mut compiled = Self {
             count: profile.classes.len(),
             touches,
@@ -106,23 +123,19 @@ impl Compiled {
             shared,
             own_home,
             shared_lines: per_class(&|class| if class.is_shared() { class.lines(line) } else { 0.0 }),
-            l1: l1_misses,
-            l1_half: all.steady_in_sets(0.5 * l1.lines as f64, l1.ways),
+            cores: geometry.core_kinds.iter().map(of_core).collect(),
             l2: VALID_SHARES[..variants]
                 .iter()
                 .map(|share| {
-                    let valid = |class: &Class| if is_written(class) { *share } else { 1.0 };
-                    let curves = Curves::scaled(&profile.classes, line, valid);
-                    let table = MissTable::new(&Curves::scaled(&filtered, line, valid), l2_ways, replacement);
-                    L2Curves { table, quick: CurveTable::new(&curves), curves }
+                    let curves = Curves::scaled(&profile.classes, line, valid(*share));
+                    L2Curves { quick: CurveTable::new(&curves), curves }
                 })
                 .collect(),
-            warm: all.window((0.9 * all.total_lines()).min(hierarchy.l2.first().unwrap_or(llc).lines as f64)),
-            llc_table: MissTable::new(&all, llc.ways, replacement),
+            llc_tables: geometry.llc_ways.iter().map(|ways| MissTable::new(&all, *ways, replacement)).collect(),
             private_quick: CurveTable::new(&private),
             private,
             nominal: 0.0,
-            touches_memory: profile.has_shared_classes() || all.total_lines() > RESIDENT * l1.lines as f64,
+            touches_memory: profile.has_shared_classes() || all.total_lines() > RESIDENT * smallest_l1 as f64,
             profile: profile.clone(),
         };
         compiled.nominal = compiled.solo_rate(hierarchy);
@@ -142,16 +155,18 @@ impl Compiled {
         if !self.touches_memory {
             return 1.0 / compute_ns;
         }
-        let mut access = Access { l1: self.l1, l2: self.l1, ..Access::default() };
+        // Of the first kind.
+        let core = &self.cores[0];
+        let mut access = Access { l1: core.l1, l2: core.l1, ..Access::default() };
         let mut capacity = hierarchy.llc[0].lines as f64;
         if let Some(l2) = hierarchy.l2.first() {
             let lines = l2.lines as f64;
-            access.l2 = self.l2[0].table.at(lines).0;
-            if hierarchy.fill == Fill::Victim {
+            access.l2 = core.l2_tables[0].at(lines).0;
+            if hierarchy.fill[0] == Fill::Victim {
                 capacity += self.l2[0].curves.total_lines().min(lines);
             }
         }
-        access.llc = self.llc_table.at(capacity).0;
+        access.llc = self.llc_tables[0].at(capacity).0;
         access.order();
         let place = rate::CpuLatencies {
             l2_ns: hierarchy.l2.first().map_or(0.0, |l2| l2.latency_ns),
@@ -168,6 +183,11 @@ impl Compiled {
         let stall: f64 = components.stall_ns.iter().sum::<f64>() + components.memory_exposed[0] * memory_ns;
         1.0 / (compute_ns + stall)
     }
+}
+
+/// How much of a class is valid where `share` of what others may invalidate is.
+fn valid(share: f64) -> impl Fn(&Class) -> f64 {
+    move |class| if is_written(class) { share } else { 1.0 }
 }
 
 /// Whether others may invalidate a class's lines.

@@ -2,7 +2,7 @@
 
 use warmcore_topology::{CpuId, LlcId, Machine, NodeId, Relation};
 
-use crate::hierarchy::Hierarchy;
+use crate::hierarchy::{CacheShape, Hierarchy};
 
 /// No such cache.
 pub(super) const NONE: u32 = u32::MAX;
@@ -23,6 +23,13 @@ pub(super) struct Geometry {
     pub l2: Vec<u32>,
     pub llc: Vec<u32>,
     pub node: Vec<u32>,
+    /// Caches of the CPU's core, as an index into `core_kinds`.
+    pub core_kind: Vec<u32>,
+    /// The L1 of each kind of core, and what is behind it: an L2 of its own, or else the LLC.
+    pub core_kinds: Vec<(CacheShape, CacheShape)>,
+    /// Number of ways of each LLC, as an index into `llc_ways`.
+    pub llc_kind: Vec<u32>,
+    pub llc_ways: Vec<u32>,
     /// Latency of the LLC and of the own node's memory when idle.
     pub llc_ns: Vec<f64>,
     pub local_ns: Vec<f64>,
@@ -44,6 +51,20 @@ pub(super) struct Geometry {
     pub farthest_nodes: Vec<Vec<FromNode>>,
     /// Hand-off of a modified line between two LLCs, by rows.
     transfer_ns: Vec<f64>,
+}
+
+/// Different ones among these, and the index of each among them.
+fn kinds<T: PartialEq>(all: impl Iterator<Item = T>) -> (Vec<T>, Vec<u32>) {
+    let mut kinds = Vec::new();
+    let kind_of = |one: T| {
+        let known = kinds.iter().position(|kind| *kind == one);
+        known.unwrap_or_else(|| {
+            kinds.push(one);
+            kinds.len() - 1
+        }) as u32
+    };
+    let of = all.map(kind_of).collect();
+    (kinds, of)
 }
 
 impl Geometry {
@@ -77,7 +98,20 @@ impl Geometry {
         let node_socket = |node| machine.cpus_of_node(node).first().map_or(0, |cpu: CpuId| machine.socket_of(cpu).0);
         let ghz: Vec<f64> =
             machine.cpus().map(|cpu| hierarchy.frequency_ghz * f64::from(machine.capacity(cpu)) / 1024.0).collect();
+        let caches = |cpu: CpuId| {
+            let behind = match l2[cpu.index()] {
+                NONE => hierarchy.llc[machine.llc_of(cpu).index()],
+                l2 => hierarchy.l2[l2 as usize],
+            };
+            (hierarchy.l1[machine.core_of(cpu).index()], behind)
+        };
+        let (core_kinds, core_kind) = kinds(machine.cpus().map(caches));
+        let (llc_ways, llc_kind) = kinds(hierarchy.llc.iter().map(|llc| llc.ways));
         Self {
+            core_kind,
+            core_kinds,
+            llc_kind,
+            llc_ways,
             core: machine.cpus().map(|cpu| machine.core_of(cpu).0).collect(),
             llc: machine.cpus().map(|cpu| machine.llc_of(cpu).0).collect(),
             node: machine.cpus().map(|cpu| machine.node_of(cpu).0).collect(),

@@ -27,6 +27,8 @@ pub(super) struct Domain {
     left_write: f64,
     /// Running members.
     pub members: u32,
+    /// Lines that come to a private cache come to its LLC too.
+    with_private: bool,
     /// Latency and share from other sockets of reads and writes that need another domain.
     pub read_ns: f64,
     pub read_far: f64,
@@ -63,8 +65,6 @@ pub(super) struct Group {
     /// W.
     pub lines: f64,
     pub domains: Vec<Domain>,
-    /// Lines that come to a private cache come to its LLC too.
-    with_private: bool,
     /// The group's window in each LLC, or [`NONE`].
     pub slots: Vec<u32>,
     pub touch: f64,
@@ -101,13 +101,15 @@ pub(super) fn wins(a: f64, b: f64) -> f64 {
 }
 
 impl Group {
-    /// A group without members on a machine with so many LLCs, which are filled `with_private` caches or by what these
-    /// evict, and nodes.
-    pub fn new(llcs: usize, with_private: bool, nodes: usize) -> Self {
+    /// A group without members on a machine with these LLCs, each of which is filled `with_private` caches or by what these
+    /// evict, and so many nodes.
+    pub fn new(with_private: impl Iterator<Item = bool>, nodes: usize) -> Self {
+        let domain = |with_private| Domain { owned: 1.0, with_private, ..Domain::default() };
+        let domains: Vec<Domain> = with_private.map(domain).collect();
+        let llcs = domains.len();
         Self {
-            with_private,
             lines: 1.0,
-            domains: vec![Domain { owned: 1.0, ..Domain::default() }; llcs],
+            domains,
             slots: vec![NONE; llcs],
             touch: 0.0,
             write: 0.0,
@@ -240,7 +242,7 @@ impl Group {
         let each = (rest.0 / threads, rest.1 / threads);
         let from_writer = threads * wins(each.1, total.0 - each.0);
         let read_since = (wins(rest.1, core.0 + outside.1) - from_writer).max(0.0);
-        let read_llc = if self.with_private {
+        let read_llc = if self.domains[llc as usize].with_private {
             read_since + (wins(outside.1, core.0 + rest.1) - read_domain).max(0.0)
         } else {
             // Who reads first after the write: a thread of the domain, or an outsider, to whom the line is handed directly.
@@ -335,7 +337,7 @@ mod tests {
 
     /// On a machine with more LLCs, in two nodes.
     fn group_of(llcs: usize, domains: &[&[f64]], w: f64) -> Group {
-        let mut group = Group::new(llcs, false, 2);
+        let mut group = Group::new(std::iter::repeat_n(false, llcs), 2);
         for (llc, members) in domains.iter().enumerate() {
             for rate in *members {
                 group.enter(llc as u32, (*rate, rate * w));

@@ -205,7 +205,7 @@ mod tests {
     fn standing(write_fraction: f64) -> (Group, Geometry) {
         let machine = warmcore_topology::resolve("2s2n2l4c1t").unwrap();
         let geometry = Geometry::new(&machine, &Hierarchy::new(&machine).unwrap());
-        let mut group = Group::new(RATES.len(), false, 4);
+        let mut group = Group::new(RATES.iter().map(|_| false), 4);
         for (llc, rate) in RATES.into_iter().enumerate().filter(|(_, rate)| *rate > 0.0) {
             group.enter(llc as u32, (rate, write_fraction * rate));
         }

@@ -205,6 +205,7 @@ impl Moved {
 
 #[cfg(test)]
 mod tests {
+    use super::super::geometry::Geometry;
     use super::*;
     use crate::curves::Replacement;
     use crate::hierarchy::Hierarchy;
@@ -212,7 +213,9 @@ mod tests {
 
     fn compiled() -> Compiled {
         let machine = warmcore_topology::resolve("spr32").unwrap();
-        Compiled::new(library::find("perlbench").unwrap(), &Hierarchy::new(&machine).unwrap(), Replacement::Lru)
+        let hierarchy = Hierarchy::new(&machine).unwrap();
+        let geometry = Geometry::new(&machine, &hierarchy);
+        Compiled::new(library::find("perlbench").unwrap(), &hierarchy, &geometry, Replacement::Lru)
     }
 
     #[test]

@@ -152,7 +152,8 @@ impl Analytic {
         if moved_l2.active {
             l2_n = l2_n.min(moved_l2.since(self.tasks[subject.task].counters.instructions));
         }
-        ahead.horizon_ns = (l2_n.max(WARMING * profile.warm) / x).clamp(LEAST_HORIZON_NS, ahead.horizon_ns);
+        ahead.horizon_ns = (l2_n.max(WARMING * profile.cores[self.geometry.core_kind[cpu] as usize].warm) / x)
+            .clamp(LEAST_HORIZON_NS, ahead.horizon_ns);
         if let Some(remaining_ns) = remaining_ns {
             let needed = remaining_ns as f64 * profile.nominal / x;
             ahead.horizon_ns = ahead.horizon_ns.min(needed.max(LEAST_HORIZON_NS));

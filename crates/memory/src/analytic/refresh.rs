@@ -101,9 +101,10 @@ impl Analytic {
         let mut present = std::mem::take(&mut self.scratch.present);
         self.feed_llc(llc, &mut present);
         self.scratch.present = present;
-        if self.hierarchy.fill == Fill::Victim {
+        if self.hierarchy.fill[llc] == Fill::Victim {
             let in_front: f64 = self.geometry.l2s_of_llc[llc].iter().map(|&l2| self.l2[l2 as usize].held_lines()).sum();
-            let filled = self.llc_vacancy.filled(self.llc_miss_ratio(llc));
+            let vacancy = &self.llc_vacancy[self.geometry.llc_kind[llc] as usize];
+            let filled = vacancy.filled(self.llc_miss_ratio(llc));
             // Misses follow from the room and the room from the misses: half a step at a time, or they would swing.
             let part = &mut self.llc_filled[llc];
             *part = if *part > 0.0 { 0.5 * (*part + filled) } else { filled };

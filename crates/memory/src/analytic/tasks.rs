@@ -200,8 +200,8 @@ impl Analytic {
             let known = self.group_names.iter().position(|known| *known == name);
             let group = known.unwrap_or_else(|| {
                 self.group_names.push(name);
-                let with_private = self.hierarchy.fill != Fill::Victim;
-                self.groups.push(Group::new(self.hierarchy.llc.len(), with_private, self.hierarchy.memory_ns.len()));
+                let with_private = self.hierarchy.fill.iter().map(|fill| *fill != Fill::Victim);
+                self.groups.push(Group::new(with_private, self.hierarchy.memory_ns.len()));
                 self.groups.len() - 1
             });
             self.groups[group].lines = self.groups[group].lines.max(profile.shared_lines[index]);

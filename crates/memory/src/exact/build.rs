@@ -8,7 +8,7 @@ use super::counters::NodeTraffic;
 use super::domain::{Core, Domain, Entry};
 use super::error::ExactError;
 use super::home::Home;
-use super::options::Options;
+use super::options::{L2Fill, Options};
 use super::simulation::FS_PER_NS;
 use super::task::MemoryLatency;
 use crate::curves::Replacement;
@@ -69,6 +69,7 @@ pub(crate) fn domains(
         domains.push(Domain {
             cores: Vec::new(),
             llc: Cache::new(shape, SALTS[2]),
+            llc_fill: options.llc_fill(machine, llc),
             directory: vec![Entry::NONE; coherent_lines],
             sharer_shift: 0,
             tasks: Vec::new(),
@@ -93,7 +94,8 @@ pub(crate) fn domains(
             None => {
                 let l2 = hierarchy.l2_of_core[global].map(|index| hierarchy.l2[index as usize]);
                 let core = &mut domains[domain];
-                core.cores.push(new_core(&hierarchy.l1[global], l2.as_ref(), options)?);
+                let l2_fill = options.l2_fill(machine, cpu);
+                core.cores.push(new_core(&hierarchy.l1[global], l2.as_ref(), l2_fill, options)?);
                 core.running.push(Vec::new());
                 core.l1_ns.push(hierarchy.l1[global].latency_ns);
                 core.l2_ns.push(l2.map_or(0.0, |l2| l2.latency_ns));
@@ -109,7 +111,7 @@ pub(crate) fn domains(
     Ok((domains, seats))
 }
 
-fn new_core(l1: &CacheShape, l2: Option<&CacheShape>, options: &Options) -> Result<Core, ExactError> {
+fn new_core(l1: &CacheShape, l2: Option<&CacheShape>, l2_fill: L2Fill, options: &Options) -> Result<Core, ExactError> {
     let l1 = Cache::new(shape(l1, "L1d", options.private_replacement, options)?, SALTS[0]);
     let l2 = l2.map(|l2| shape(l2, "L2", options.private_replacement, options)).transpose()?;
     let tlb = options.paging.map_or(0, |paging| paging.tlb_entries);
@@ -117,7 +119,12 @@ fn new_core(l1: &CacheShape, l2: Option<&CacheShape>, options: &Options) -> Resu
         let ways = tlb.min(TLB_WAYS);
         Shape { sets: tlb / ways, ways, replacement: Replacement::Lru, index: SetIndex::LowBits }
     });
-    Ok(Core { l1, l2: l2.map(|shape| Cache::new(shape, SALTS[1])), tlb: tlb.map(|shape| Cache::new(shape, 0)) })
+    Ok(Core {
+        l1,
+        l2: l2.map(|shape| Cache::new(shape, SALTS[1])),
+        l2_fill,
+        tlb: tlb.map(|shape| Cache::new(shape, 0)),
+    })
 }
 
 /// The simulated shape of a cache; with sampling it has as many sets less.

@@ -65,7 +65,7 @@ impl Domain {
         let caches = &mut self.cores[core];
         let in_l1 = if l1_hit { caches.l1.state(line).map(|state| state & WRITABLE) } else { None };
         let Some(l2) = &mut caches.l2 else { return in_l1 };
-        if context.l2_fill == L2Fill::Exclusive {
+        if caches.l2_fill == L2Fill::Exclusive {
             let Some(state) = l2.remove(line) else { return in_l1 };
             if caches.l1.change_state(line, !0, state).is_none() {
                 l2.touch(line, state, state);
@@ -96,12 +96,12 @@ impl Domain {
             }
             // Before the LLC is touched: what that pushes out may concern this line's neighbours only.
             self.directory[line as usize] = entry;
-            if dirty != 0 || matches!(context.llc_fill, LlcFill::Victim | LlcFill::Exclusive) {
+            if dirty != 0 || matches!(self.llc_fill, LlcFill::Victim | LlcFill::Exclusive) {
                 self.put_in_llc(context, line, dirty);
             }
             task.counters[class].same_llc_transfers += costs.scale;
             task.wait(TimeShare::Llc, self.transfer_fs, costs.coherent);
-        } else if self.read_from_llc(context, line, core, entry) {
+        } else if self.read_from_llc(line, core, entry) {
             task.counters[class].llc_hits += costs.scale;
             task.stall(TimeShare::Llc, costs.llc_fs);
         } else if entry.right != Right::None {
@@ -110,14 +110,14 @@ impl Domain {
         } else {
             self.request(task, line, Ask::Read, class);
             self.directory[line as usize].right = Right::Shared;
-            if matches!(context.llc_fill, LlcFill::Inclusive | LlcFill::FillBoth) {
+            if matches!(self.llc_fill, LlcFill::Inclusive | LlcFill::FillBoth) {
                 self.put_in_llc(context, line, 0);
             }
         }
         let entry = &mut self.directory[line as usize];
         entry.sharers |= bit;
         let alone = entry.sharers == bit && self.sharer_shift == 0;
-        if entry.right.may_write() && alone && !(self.llc_may_be_stale(context) && self.llc.contains(line)) {
+        if entry.right.may_write() && alone && !(self.llc_may_be_stale() && self.llc.contains(line)) {
             self.directory[line as usize].owner = core as u16;
             self.allow_writing(core, line);
         }
@@ -143,9 +143,9 @@ impl Domain {
             Source::Outside
         };
         self.invalidate_cores(line, entry.sharers, Some(core));
-        if in_llc && self.llc_may_be_stale(context) {
+        if in_llc && self.llc_may_be_stale() {
             self.llc.remove(line);
-        } else if !in_llc && matches!(context.llc_fill, LlcFill::Inclusive | LlcFill::FillBoth) {
+        } else if !in_llc && matches!(self.llc_fill, LlcFill::Inclusive | LlcFill::FillBoth) {
             self.put_in_llc(context, line, 0);
         }
         if entry.right.may_write() {
@@ -179,15 +179,15 @@ impl Domain {
     }
 
     /// Whether the LLC's copy is out of date once a core writes, and has to go: where the LLC is filled by evictions.
-    fn llc_may_be_stale(&self, context: &Context) -> bool {
-        matches!(context.llc_fill, LlcFill::Victim | LlcFill::Exclusive)
+    fn llc_may_be_stale(&self) -> bool {
+        matches!(self.llc_fill, LlcFill::Victim | LlcFill::Exclusive)
     }
 
     /// Whether the LLC had the line for a reader. An LLC that excludes gives it away if nobody else has it. Only the
     /// core that becomes the owner may note that the line is newer than memory; otherwise (O, or sharers that cannot
     /// be told apart) the domain's right says so.
-    fn read_from_llc(&mut self, context: &Context, line: u32, core: usize, entry: Entry) -> bool {
-        if context.llc_fill == LlcFill::Exclusive && entry.sharers & !self.bit(core) == 0 {
+    fn read_from_llc(&mut self, line: u32, core: usize, entry: Entry) -> bool {
+        if self.llc_fill == LlcFill::Exclusive && entry.sharers & !self.bit(core) == 0 {
             let Some(state) = self.llc.remove(line) else { return false };
             if state & DIRTY != 0 && entry.right.may_write() && !self.shares_bit() {
                 self.mark_dirty(core, line);
@@ -236,7 +236,7 @@ impl Domain {
         if dirty != 0 && entry.right == Right::Exclusive {
             entry.right = Right::Modified;
         }
-        match context.llc_fill {
+        match self.llc_fill {
             LlcFill::Victim | LlcFill::Exclusive => self.put_in_llc(context, line, dirty),
             LlcFill::Inclusive | LlcFill::FillBoth if dirty != 0 => self.put_in_llc(context, line, dirty),
             LlcFill::Inclusive | LlcFill::FillBoth => {}
@@ -251,7 +251,7 @@ impl Domain {
         let line = line_of(lane);
         let mut dirty = lane & DIRTY;
         let mut entry = self.directory[line as usize];
-        if context.llc_fill == LlcFill::Inclusive {
+        if self.llc_fill == LlcFill::Inclusive {
             dirty |= self.invalidate_cores(line, entry.sharers, None);
             entry.sharers = 0;
             entry.owner = NO_CORE;

@@ -96,8 +96,6 @@ pub(crate) struct Context {
     pub(crate) homes: Vec<u8>,
     /// For private pages: core of their task within its domain.
     pub(crate) page_core: Vec<u16>,
-    pub(crate) llc_fill: LlcFill,
-    pub(crate) l2_fill: L2Fill,
     pub(crate) instruction_set: InstructionSet,
 }
 
@@ -122,6 +120,7 @@ impl Context {
 pub(crate) struct Core {
     pub(crate) l1: Cache,
     pub(crate) l2: Option<Cache>,
+    pub(crate) l2_fill: L2Fill,
     /// Virtual pages whose frames the core knows, where addresses are translated and it has such a buffer.
     pub(crate) tlb: Option<Cache>,
 }
@@ -131,6 +130,7 @@ pub(crate) struct Core {
 pub(crate) struct Domain {
     pub(crate) cores: Vec<Core>,
     pub(crate) llc: Cache,
+    pub(crate) llc_fill: LlcFill,
     pub(crate) directory: Vec<Entry>,
     /// Cores per bit of [`Entry::sharers`] as a power of two.
     pub(crate) sharer_shift: u32,
@@ -281,7 +281,7 @@ impl Domain {
             let class = usize::from(outcome / 2) & (KINDS - 1);
             let before = if recorded.is_some() { Served::of(&task.counters[class]) } else { Served::default() };
             // An L2 that excludes gives the wanted line away before it takes the other one in.
-            let swaps = context.l2_fill == L2Fill::Exclusive;
+            let swaps = self.cores[core].l2_fill == L2Fill::Exclusive;
             if pushed_out && !swaps {
                 // SAFETY: passed on to the caller.
                 unsafe { self.left_l1::<I>(context, core, lane) };
@@ -328,7 +328,7 @@ impl Domain {
         let core = &mut self.cores[usize::from(task.core)];
         if let Some(l2) = &mut core.l2 {
             let set = self.scratch.sets[position];
-            let touched = if context.l2_fill == L2Fill::Exclusive {
+            let touched = if core.l2_fill == L2Fill::Exclusive {
                 // The line moves to L1, with what was known about it.
                 match l2.remove(line) {
                     Some(state) => {
@@ -373,7 +373,8 @@ impl Domain {
             // Taken away while it was on its way.
             return;
         }
-        if dirty == 0 && !coherent && context.l2_fill != L2Fill::Exclusive {
+        let excludes = self.cores[core].l2_fill == L2Fill::Exclusive;
+        if dirty == 0 && !coherent && !excludes {
             return;
         }
         let Some(l2) = &mut self.cores[core].l2 else {
@@ -382,7 +383,7 @@ impl Domain {
             return;
         };
         let set = l2.set_of(line);
-        if dirty == 0 && context.l2_fill != L2Fill::Exclusive {
+        if dirty == 0 && !excludes {
             // Unless a later touch of the block has put it into L1 again.
             if coherent && !l2.contains(line) && !self.cores[core].l1.contains(line) {
                 self.left_core(context, core, lane);
@@ -406,7 +407,7 @@ impl Domain {
         let line = line_of(lane);
         let mut lane = lane;
         if line < context.coherent_end {
-            if context.l2_fill == L2Fill::Inclusive {
+            if self.cores[core].l2_fill == L2Fill::Inclusive {
                 let state = self.cores[core].l1.remove(line).unwrap_or(0);
                 self.left_core(context, core, lane | state & DIRTY);
             } else if self.cores[core].l1.contains(line) {
@@ -417,10 +418,10 @@ impl Domain {
             }
             return;
         }
-        if context.l2_fill == L2Fill::Inclusive {
+        if self.cores[core].l2_fill == L2Fill::Inclusive {
             lane |= self.cores[core].l1.remove(line).unwrap_or(0) & DIRTY;
         }
-        let keeps_clean = matches!(context.llc_fill, LlcFill::Victim | LlcFill::Exclusive);
+        let keeps_clean = matches!(self.llc_fill, LlcFill::Victim | LlcFill::Exclusive);
         if keeps_clean || lane & DIRTY != 0 {
             let set = self.llc.set_of(line);
             // SAFETY: passed on to the caller.
@@ -475,7 +476,7 @@ impl Domain {
     unsafe fn fetch_from_llc<I: Isa>(&mut self, context: &Context, set: u32, line: u32, core: usize) -> bool {
         // SAFETY: all calls are passed on to the caller.
         unsafe {
-            match context.llc_fill {
+            match self.llc_fill {
                 LlcFill::Inclusive | LlcFill::FillBoth => {
                     let touched = self.llc.touch_in::<I>(set, line, 0, 0);
                     if !touched.hit && touched.lane != EMPTY {
@@ -514,7 +515,7 @@ impl Domain {
             return;
         }
         let mut dirty = lane & DIRTY;
-        if context.llc_fill == LlcFill::Inclusive {
+        if self.llc_fill == LlcFill::Inclusive {
             let core = context.page_core[(line >> context.page_shift) as usize];
             if let Some(core) = self.cores.get_mut(usize::from(core)) {
                 dirty |= core.l1.remove(line).unwrap_or(0) & DIRTY;

@@ -1,6 +1,6 @@
 //! How exact the exact level is, and what hardware leaves open.
 
-use warmcore_topology::{Inclusion, LlcId, Machine};
+use warmcore_topology::{CpuId, Inclusion, LlcId, Machine};
 
 use super::cache::SetIndex;
 use super::lanes::InstructionSet;
@@ -47,10 +47,10 @@ pub enum Protocol {
 /// Options of the exact level.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// LLC inclusion.
-    pub llc_fill: LlcFill,
-    /// L2 inclusion of the L1.
-    pub l2_fill: L2Fill,
+    /// Inclusion of all LLCs; without it each has what the machine's description says of it.
+    pub llc_fill: Option<LlcFill>,
+    /// The same of the L2s, which may hold what the L1s hold.
+    pub l2_fill: Option<L2Fill>,
     /// Protocol between domains.
     pub protocol: Protocol,
     /// Replacement in L1 and L2.
@@ -89,24 +89,33 @@ pub(crate) const MIN_SAMPLED_LINES: u64 = 2_000;
 pub(crate) const TRANSFER_BYTES: u64 = 88;
 
 impl Options {
-    /// What the machine's description says, and the defaults for the rest.
-    pub fn for_machine(machine: &Machine) -> Self {
-        let llc = machine.llc_cache(LlcId(0));
-        let llc_fill = match llc.map_or(Inclusion::Unknown, |cache| cache.inclusion) {
+    /// Which rule an LLC has.
+    pub(crate) fn llc_fill(&self, machine: &Machine, llc: LlcId) -> LlcFill {
+        let described = || match machine.llc_cache(llc).map_or(Inclusion::Unknown, |cache| cache.inclusion) {
             Inclusion::Inclusive => LlcFill::Inclusive,
             Inclusion::NonInclusive => LlcFill::Victim,
             Inclusion::Exclusive | Inclusion::Unknown => LlcFill::Exclusive,
         };
-        let first_cpu = machine.cpus().next().unwrap_or_default();
-        let l2 = machine.data_cache(first_cpu, 2);
-        let l2_fill = match l2.map_or(Inclusion::Unknown, |cache| cache.inclusion) {
+        self.llc_fill.unwrap_or_else(described)
+    }
+
+    /// Which rule the L2 of a CPU's core has.
+    pub(crate) fn l2_fill(&self, machine: &Machine, cpu: CpuId) -> L2Fill {
+        let described = || match machine.data_cache(cpu, 2).map_or(Inclusion::Unknown, |cache| cache.inclusion) {
             Inclusion::Inclusive => L2Fill::Inclusive,
             Inclusion::Exclusive => L2Fill::Exclusive,
             Inclusion::NonInclusive | Inclusion::Unknown => L2Fill::FillBoth,
         };
+        self.l2_fill.unwrap_or_else(described)
+    }
+}
+
+impl Default for Options {
+    /// What the machine's description says, and what is usual for the rest.
+    fn default() -> Self {
         Self {
-            llc_fill,
-            l2_fill,
+            llc_fill: None,
+            l2_fill: None,
             protocol: Protocol::Mesi,
             private_replacement: Replacement::Lru,
             llc_replacement: Replacement::Lru,

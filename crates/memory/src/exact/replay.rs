@@ -108,8 +108,6 @@ impl Replay {
             page_shift: (page_bytes / line_bytes).trailing_zeros(),
             homes: Vec::new(),
             page_core: Vec::new(),
-            llc_fill: options.llc_fill,
-            l2_fill: options.l2_fill,
             instruction_set: options.instruction_set,
         };
         Ok(Self {

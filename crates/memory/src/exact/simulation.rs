@@ -128,8 +128,6 @@ impl Simulation {
             page_shift: space.page_shift,
             page_core: vec![NO_CORE; homes.len()],
             homes,
-            llc_fill: options.llc_fill,
-            l2_fill: options.l2_fill,
             instruction_set: options.instruction_set,
         };
         let mut home = home(machine, &hierarchy, &options);

@@ -10,8 +10,6 @@ mod single_cache;
 
 use warmcore_topology::{Machine, from_toml};
 
-use super::Options;
-
 /// A machine with tiny caches: `shape` as in `2s1n1l2c1t`, an L1 of 1 KiB, an L2 of 4 KiB, an LLC of 16 KiB.
 pub(crate) fn tiny_machine(shape: &str) -> Machine {
     let cache = |level: u32, kib: u32, ways: u32| {
@@ -22,8 +20,4 @@ pub(crate) fn tiny_machine(shape: &str) -> Machine {
     let caches = cache(1, 1, 4) + &cache(2, 4, 4) + &cache(3, 16, 8);
     let text = format!("name = \"tiny\"\n[topology]\norigin = \"given\"\nshape = \"{shape}\"\n{caches}");
     from_toml(&text).expect("the machine is well formed")
-}
-
-pub(crate) fn options(machine: &Machine) -> Options {
-    Options::for_machine(machine)
 }

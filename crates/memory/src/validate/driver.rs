@@ -97,8 +97,11 @@ impl Scenario {
 
 /// Options under which the exact level does what the analytic one describes.
 pub(super) fn options(machine: &Machine, effort: Effort) -> Options {
-    let fill = Hierarchy::new(machine).map_or(LlcFill::Exclusive, |hierarchy| hierarchy.fill.into());
-    Options { llc_fill: fill, quantum_ns: 2_000, seed: effort.seed, ..Options::for_machine(machine) }
+    let fills = Hierarchy::new(machine).map_or(Vec::new(), |hierarchy| hierarchy.fill);
+    // Where they differ, each has its own.
+    let same = fills.first().filter(|first| fills.iter().all(|fill| fill == *first));
+    let llc_fill = same.map(|fill| LlcFill::from(*fill));
+    Options { llc_fill, quantum_ns: 2_000, seed: effort.seed, ..Options::default() }
 }
 
 /// What one level counted of a task in a segment.

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use warmcore_topology::CpuId;
 
-use super::{options, tiny_machine};
+use super::tiny_machine;
 use crate::exact::address_trace::{Access, Record};
 use crate::exact::cache::SetIndex;
 use crate::exact::{ClassCounters, L2Fill, LlcFill, Options, Protocol, Replay};
@@ -121,7 +121,7 @@ proptest! {
         // Eight lines fit everywhere.
         let shape = ["1s1n1l6c1t", "1s1n3l2c1t", "2s1n1l3c1t"][shape];
         let machine = tiny_machine(shape);
-        let options = Options { llc_fill: LLC_FILLS[fill], index: SetIndex::LowBits, ..options(&machine) };
+        let options = Options { llc_fill: Some(LLC_FILLS[fill]), index: SetIndex::LowBits, ..Options::default() };
         let mut replay = replay(&options, shape, 4096);
         let mut simple = Simple {
             domain_of: machine.cpus().map(|cpu| machine.llc_of(cpu).index()).collect(),
@@ -153,14 +153,13 @@ proptest! {
         rule in 0_usize..4,
     ) {
         let shape = if two_sockets { "2s1n1l2c1t" } else { "1s1n2l2c1t" };
-        let machine = tiny_machine(shape);
         use crate::curves::Replacement::{Lru, Random, Srrip, TreePlru};
         let options = Options {
-            llc_fill: LLC_FILLS[fill],
-            l2_fill: L2_FILLS[l2],
+            llc_fill: Some(LLC_FILLS[fill]),
+            l2_fill: Some(L2_FILLS[l2]),
             protocol: PROTOCOLS[protocol],
             llc_replacement: [Lru, TreePlru, Srrip, Random][rule],
-            ..options(&machine)
+            ..Options::default()
         };
         let mut replay = replay(&options, shape, 4096);
         for (core, line, write) in accesses {
@@ -183,8 +182,7 @@ proptest! {
     ) {
         // 80 cores: two to a bit. Cores 0 and 1 share one, and so do 2 and 3.
         let shape = "1s1n2l80c1t";
-        let machine = tiny_machine(shape);
-        let options = Options { llc_fill: LLC_FILLS[fill], protocol: PROTOCOLS[protocol], ..options(&machine) };
+        let options = Options { llc_fill: Some(LLC_FILLS[fill]), protocol: PROTOCOLS[protocol], ..Options::default() };
         let mut replay = replay(&options, shape, 4096);
         for (core, line, write) in accesses {
             let line = if line < 900 { line % 40 } else { line };
@@ -199,8 +197,7 @@ proptest! {
 
 #[test]
 fn a_line_written_by_turns_crosses_domains_every_time() {
-    let machine = tiny_machine("2s1n1l2c1t");
-    let mut replay = replay(&options(&machine), "2s1n1l2c1t", 4096);
+    let mut replay = replay(&Options::default(), "2s1n1l2c1t", 4096);
     for turn in 0..100 {
         access(&mut replay, if turn % 2 == 0 { 0 } else { 2 }, 5, true);
     }
@@ -214,8 +211,7 @@ fn a_line_written_by_turns_crosses_domains_every_time() {
 #[test]
 fn owned_lines_are_not_written_back_when_read() {
     for (protocol, writes) in [(Protocol::Mesi, 1), (Protocol::Moesi, 0)] {
-        let machine = tiny_machine("2s1n1l2c1t");
-        let mut replay = replay(&Options { protocol, ..options(&machine) }, "2s1n1l2c1t", 4096);
+        let mut replay = replay(&Options { protocol, ..Options::default() }, "2s1n1l2c1t", 4096);
         access(&mut replay, 0, 1, true);
         access(&mut replay, 2, 1, false);
         assert_eq!(replay.node_traffic().iter().map(|node| node.writes).sum::<u64>(), writes, "{protocol:?}");
@@ -225,8 +221,7 @@ fn owned_lines_are_not_written_back_when_read() {
 
 #[test]
 fn an_owned_line_that_its_llc_gives_back_to_a_core_stays_owned_by_the_domain() {
-    let machine = tiny_machine("2s1n1l2c1t");
-    let options = Options { protocol: Protocol::Moesi, llc_fill: LlcFill::Exclusive, ..options(&machine) };
+    let options = Options { protocol: Protocol::Moesi, llc_fill: Some(LlcFill::Exclusive), ..Options::default() };
     let mut replay = replay(&options, "2s1n1l2c1t", 4096);
     access(&mut replay, 0, 5, true);
     // Out of the core's caches of 64 lines, into the LLC.
@@ -246,8 +241,7 @@ fn an_owned_line_that_its_llc_gives_back_to_a_core_stays_owned_by_the_domain() {
 #[test]
 fn clean_lines_come_from_another_cache_only_with_forward() {
     for (protocol, cross) in [(Protocol::Mesi, 1), (Protocol::Mesif, 2)] {
-        let machine = tiny_machine("1s1n3l1c1t");
-        let mut replay = replay(&Options { protocol, ..options(&machine) }, "1s1n3l1c1t", 4096);
+        let mut replay = replay(&Options { protocol, ..Options::default() }, "1s1n3l1c1t", 4096);
         for core in 0..3 {
             access(&mut replay, core, 1, false);
         }

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use warmcore_topology::CpuId;
 
-use super::{options, tiny_machine};
+use super::tiny_machine;
 use crate::exact::address_trace::{Access, Record};
 use crate::exact::cache::SetIndex;
 use crate::exact::{LlcFill, Options, Replay};
@@ -128,7 +128,7 @@ proptest! {
     ) {
         let fill = [LlcFill::Inclusive, LlcFill::FillBoth, LlcFill::Victim, LlcFill::Exclusive][fill];
         let machine = tiny_machine("1s1n1l1c1t");
-        let options = Options { llc_fill: fill, index: SetIndex::LowBits, ..options(&machine) };
+        let options = Options { llc_fill: Some(fill), index: SetIndex::LowBits, ..Options::default() };
         // One page holds everything, so the sets are those of the addresses.
         let mut replay = Replay::new(&machine, &options, &[CpuId(0)], 1 << 20).unwrap();
         let mut simple = Simple {

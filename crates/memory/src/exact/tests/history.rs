@@ -2,7 +2,7 @@
 
 use warmcore_topology::CpuId;
 
-use super::{options, tiny_machine};
+use super::tiny_machine;
 use crate::exact::cache::SetIndex;
 use crate::exact::{HistoryLevel, HistorySpec, Options, Simulation, TaskSpec};
 use crate::profile::{Class, ClassKind, Profile};
@@ -10,7 +10,7 @@ use crate::profile::{Class, ClassKind, Profile};
 /// The latest sets of a task that scans so many lines again and again, once it has settled.
 fn of_a_scan(lines: u64, level: HistoryLevel, window: u32, follow_migrations: bool) -> (Vec<u32>, u32) {
     let machine = tiny_machine("1s1n1l1c1t");
-    let options = Options { index: SetIndex::LowBits, follow_migrations, ..options(&machine) };
+    let options = Options { index: SetIndex::LowBits, follow_migrations, ..Options::default() };
     let class = Class { kind: ClassKind::Scan, ..Class::new("scan", 64 * lines, 0.1, 0.0) };
     let profile = Profile {
         name: "scan".into(),

@@ -1,8 +1,8 @@
 use warmcore_topology::{CpuId, resolve};
 use warmcore_trace::{MemoryEvent, TimeShare};
 
-use super::{options, tiny_machine};
-use crate::exact::{Done, ExactError, Live, LiveSpec, Share};
+use super::tiny_machine;
+use crate::exact::{Done, ExactError, Live, LiveSpec, Options, Share};
 use crate::library;
 use crate::profile::{Class, Profile, Sharing};
 
@@ -27,7 +27,7 @@ fn spec(profile: usize) -> LiveSpec<'static> {
 
 fn live(machine: &str, profiles: &[Profile]) -> Live {
     let machine = resolve(machine).unwrap();
-    Live::new(&machine, options(&machine), profiles).unwrap()
+    Live::new(&machine, Options::default(), profiles).unwrap()
 }
 
 /// Lets the CPU's task run from one time to another.
@@ -108,7 +108,7 @@ fn shares_of_time_add_up_to_the_time_on_a_cpu_and_of_a_cpu_to_its_tasks() {
 fn a_task_that_moves_between_caches_fetches_its_lines_from_where_it_was() {
     let machine = tiny_machine("1s1n2l2c1t");
     let profiles = [profile(vec![Class::new("c", 2_000, 0.3, 0.5)])];
-    let mut live = Live::new(&machine, options(&machine), &profiles).unwrap();
+    let mut live = Live::new(&machine, Options::default(), &profiles).unwrap();
     let task = live.add_task(&spec(0)).unwrap();
     live.switch_in(CpuId(0), task);
     run(&mut live, CpuId(0), 0, MS);

@@ -3,7 +3,7 @@
 use warmcore_topology::{CpuId, Machine, from_toml, resolve};
 use warmcore_trace::TimeShare;
 
-use super::{options, tiny_machine};
+use super::tiny_machine;
 use crate::exact::cache::SetIndex;
 use crate::exact::{ExactError, Live, LiveSpec, Options, PagingSpec, Share, Simulation, TaskCounters, TaskSpec};
 use crate::profile::{Class, ClassKind, Home, Profile, Sharing};
@@ -28,8 +28,8 @@ fn scan(pages: u64) -> Class {
     Class { kind: ClassKind::Scan, ..Class::new("scan", pages * PAGE, 0.1, 0.3) }
 }
 
-fn paged(machine: &Machine, paging: PagingSpec) -> Options {
-    Options { paging: Some(paging), follow_migrations: true, ..options(machine) }
+fn paged(paging: PagingSpec) -> Options {
+    Options { paging: Some(paging), follow_migrations: true, ..Options::default() }
 }
 
 /// Tasks with these profiles on CPUs 0, 1, …, each of a process of its own, after a time.
@@ -56,7 +56,7 @@ fn touches(counters: &TaskCounters) -> u64 {
 #[test]
 fn every_touch_walks_four_tables_and_the_first_one_of_a_page_faults() {
     let machine = tiny_machine("1s1n1l1c1t");
-    let simulation = run(&machine, paged(&machine, PagingSpec::default()), &[profile(vec![scan(1000)])], 20 * MS);
+    let simulation = run(&machine, paged(PagingSpec::default()), &[profile(vec![scan(1000)])], 20 * MS);
     let counters = simulation.counters(0);
     assert!(touches(&counters) > 64_000, "the scan has been through all its pages");
     assert_eq!(counters.page_walks, touches(&counters));
@@ -71,7 +71,7 @@ fn a_translation_buffer_that_holds_all_pages_walks_once_for_each() {
     let machine = tiny_machine("1s1n1l1c1t");
     let with = |tlb_entries| {
         let paging = PagingSpec { tlb_entries, ..PagingSpec::default() };
-        run(&machine, paged(&machine, paging), &[profile(vec![scan(64)])], 10 * MS).counters(0)
+        run(&machine, paged(paging), &[profile(vec![scan(64)])], 10 * MS).counters(0)
     };
     let (small, large) = (with(16), with(64));
     assert_eq!((large.page_walks, large.page_faults), (64, 64));
@@ -85,7 +85,7 @@ fn time_is_split_whole_and_walks_have_a_share_of_their_own() {
     let machine = tiny_machine("2s1n2l2c1t");
     let shared = Class { sharing: Sharing::Data(None), ..Class::new("shared", 64 * PAGE, 0.05, 0.5) };
     let profiles = vec![profile(vec![scan(100), shared]); 8];
-    let simulation = run(&machine, paged(&machine, PagingSpec::default()), &profiles, MS);
+    let simulation = run(&machine, paged(PagingSpec::default()), &profiles, MS);
     for task in 0..8 {
         let counters = simulation.counters(task);
         assert_eq!(counters.share_fs.iter().sum::<u64>(), counters.busy_fs);
@@ -98,7 +98,7 @@ fn time_is_split_whole_and_walks_have_a_share_of_their_own() {
 fn a_walk_in_the_l1_takes_four_of_its_latencies() {
     let machine = resolve("1s1n1l1c1t").unwrap();
     let simulation =
-        run(&machine, paged(&machine, PagingSpec::default()), &[profile(vec![Class::new("hot", 1024, 0.1, 0.0)])], MS);
+        run(&machine, paged(PagingSpec::default()), &[profile(vec![Class::new("hot", 1024, 0.1, 0.0)])], MS);
     let counters = simulation.counters(0);
     let each = counters.share_fs[TimeShare::PageWalks as usize] as f64 / counters.page_walks as f64 / 1e6;
     let l1_ns = simulation.hierarchy().l1[0].latency_ns;
@@ -109,7 +109,7 @@ fn a_walk_in_the_l1_takes_four_of_its_latencies() {
 fn without_page_tables_nothing_is_counted_about_them() {
     let machine = tiny_machine("1s1n1l1c1t");
     let simulation =
-        run(&machine, Options { follow_migrations: true, ..options(&machine) }, &[profile(vec![scan(10)])], MS);
+        run(&machine, Options { follow_migrations: true, ..Options::default() }, &[profile(vec![scan(10)])], MS);
     let counters = simulation.counters(0);
     assert_eq!((counters.page_walks, counters.page_faults, counters.tables.touches), (0, 0, 0));
     assert_eq!(counters.share_fs[TimeShare::PageWalks as usize], 0);
@@ -122,7 +122,7 @@ fn pages_are_on_the_node_that_their_class_says() {
         let class = Class { home, ..scan(512) };
         let simulation = run(
             &machine,
-            paged(&machine, PagingSpec { tlb_entries: 1024, ..PagingSpec::default() }),
+            paged(PagingSpec { tlb_entries: 1024, ..PagingSpec::default() }),
             &[profile(vec![class])],
             5 * MS,
         );
@@ -144,7 +144,7 @@ fn a_full_node_s_pages_go_to_the_next_and_when_all_are_full_nothing_runs() {
     let with = |node_pages: u64, pages: u64| {
         let paging = PagingSpec { node_bytes: Some(node_pages * PAGE), tlb_entries: 1024, ..PagingSpec::default() };
         let spec = TaskSpec { profile: profile(vec![scan(pages)]), process: 0, data_group: None };
-        let mut simulation = Simulation::new(&machine, paged(&machine, paging), vec![spec]).unwrap();
+        let mut simulation = Simulation::new(&machine, paged(paging), vec![spec]).unwrap();
         simulation.place(0, Some(CpuId(0))).unwrap();
         simulation.run_for(20 * MS);
         simulation
@@ -163,7 +163,7 @@ fn a_full_node_s_pages_go_to_the_next_and_when_all_are_full_nothing_runs() {
 fn impossible_pages_are_refused() {
     let machine = tiny_machine("1s1n1l1c1t");
     let refused = |paging: PagingSpec| {
-        Live::new(&machine, paged(&machine, paging), &[]).err().map(|error| error.to_string()).unwrap_or_default()
+        Live::new(&machine, paged(paging), &[]).err().map(|error| error.to_string()).unwrap_or_default()
     };
     let with = |page_bytes| PagingSpec { page_bytes, ..PagingSpec::default() };
     assert!(refused(with(6000)).contains("write a power of two of at least 4096"));
@@ -172,7 +172,7 @@ fn impossible_pages_are_refused() {
     assert!(refused(larger).contains("a page of 2097152 bytes does not fit into the 1048576 bytes"));
     let tlb = PagingSpec { tlb_entries: 100, ..PagingSpec::default() };
     assert!(refused(tlb).contains("a translation buffer of 100 entries is impossible"));
-    let sampled = Options { sampling_shift: 4, ..paged(&machine, PagingSpec::default()) };
+    let sampled = Options { sampling_shift: 4, ..paged(PagingSpec::default()) };
     let spec = TaskSpec { profile: profile(vec![scan(1)]), process: 0, data_group: None };
     assert_eq!(Simulation::new(&machine, sampled, vec![spec]).err(), Some(ExactError::PagedSample));
 }
@@ -185,7 +185,7 @@ fn equal_seeds_give_equal_counters_with_any_number_of_threads() {
     let of = |threads: usize| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let simulation = run(&machine, paged(&machine, PagingSpec::default()), &profiles, MS / 2);
+            let simulation = run(&machine, paged(PagingSpec::default()), &profiles, MS / 2);
             (0..16).map(|task| simulation.counters(task)).collect::<Vec<TaskCounters>>()
         })
     };
@@ -199,7 +199,7 @@ fn what_must_hold_between_directories_and_caches_holds() {
             let machine = tiny_machine("2s1n1l2c1t");
             let shared = Class { sharing: Sharing::Data(None), ..Class::new("shared", 8 * PAGE, 0.05, 0.5) };
             let profiles = vec![profile(vec![scan(5), shared]); 4];
-            let options = Options { index, llc_fill, ..paged(&machine, PagingSpec::default()) };
+            let options = Options { index, llc_fill: Some(llc_fill), ..paged(PagingSpec::default()) };
             run(&machine, options, &profiles, MS / 10).check();
         }
     }
@@ -208,7 +208,7 @@ fn what_must_hold_between_directories_and_caches_holds() {
 fn live(node_pages: u64, pages: u64) -> Live {
     let machine = from_toml("name = \"m\"\n[topology]\norigin = \"given\"\nshape = \"2s1n1l2c1t\"\n").unwrap();
     let paging = PagingSpec { node_bytes: Some(node_pages * PAGE), ..PagingSpec::default() };
-    Live::new(&machine, paged(&machine, paging), &[profile(vec![scan(pages)])]).unwrap()
+    Live::new(&machine, paged(paging), &[profile(vec![scan(pages)])]).unwrap()
 }
 
 fn life(live: &mut Live, task: u32, from_ns: u64) -> Result<(), ExactError> {

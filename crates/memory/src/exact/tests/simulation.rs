@@ -1,6 +1,6 @@
 use warmcore_topology::{CpuId, LlcId, resolve};
 
-use super::{options, tiny_machine};
+use super::tiny_machine;
 use crate::exact::lanes::InstructionSet;
 use crate::exact::{ExactError, LlcFill, Options, Simulation, TaskCounters, TaskSpec};
 use crate::profile::{Class, ClassKind, Profile, Sharing};
@@ -56,11 +56,10 @@ const FILLS: [LlcFill; 4] = [LlcFill::Inclusive, LlcFill::FillBoth, LlcFill::Vic
 
 #[test]
 fn the_number_of_threads_and_the_instruction_set_change_nothing() {
-    let machine = tiny_machine("2s1n2l2c2t");
     let run = |threads: usize, instruction_set: InstructionSet, llc_fill: LlcFill| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {
-            let options = Options { instruction_set, llc_fill, ..options(&machine) };
+            let options = Options { instruction_set, llc_fill: Some(llc_fill), ..Options::default() };
             let mut simulation = mixed(options, "2s1n2l2c2t");
             simulation.run_for(60_000);
             (all_counters(&simulation), simulation.node_traffic(), simulation.llc_occupancy(LlcId(1)))
@@ -77,11 +76,10 @@ fn the_number_of_threads_and_the_instruction_set_change_nothing() {
 
 #[test]
 fn events_are_conserved_and_directories_hold_after_every_quantum() {
-    let machine = tiny_machine("2s1n2l2c1t");
     for fill in FILLS {
         for follow_migrations in [false, true] {
             let mut simulation =
-                mixed(Options { llc_fill: fill, follow_migrations, ..options(&machine) }, "2s1n2l2c1t");
+                mixed(Options { llc_fill: Some(fill), follow_migrations, ..Options::default() }, "2s1n2l2c1t");
             for _ in 0..60 {
                 simulation.run_for(500);
                 simulation.check();
@@ -104,7 +102,7 @@ fn events_are_conserved_and_directories_hold_after_every_quantum() {
 fn a_task_does_exactly_the_work_it_is_given() {
     let machine = tiny_machine("1s1n1l2c1t");
     let class = Class::new("c", 4_096, 0.125, 0.0);
-    let mut simulation = Simulation::new(&machine, options(&machine), vec![spec(vec![class])]).unwrap();
+    let mut simulation = Simulation::new(&machine, Options::default(), vec![spec(vec![class])]).unwrap();
     simulation.place(0, Some(CpuId(1))).unwrap();
     simulation.set_work(0, 100_000.0);
     simulation.run_for(10_000_000);
@@ -117,7 +115,7 @@ fn time_is_core_time_plus_stalls() {
     // Everything misses L1 and hits L2: 0.5 cycles per instruction, and 0.1 misses of 2 ns, half of them overlapped.
     let machine = tiny_machine("1s1n1l1c1t");
     let class = Class { kind: ClassKind::Scan, ..Class::new("c", 2_048, 0.1, 0.0) };
-    let mut simulation = Simulation::new(&machine, options(&machine), vec![spec(vec![class])]).unwrap();
+    let mut simulation = Simulation::new(&machine, Options::default(), vec![spec(vec![class])]).unwrap();
     simulation.place(0, Some(CpuId(0))).unwrap();
     simulation.run_for(100_000);
     let before = simulation.counters(0);
@@ -135,7 +133,7 @@ fn time_is_core_time_plus_stalls() {
 #[test]
 fn a_task_returns_to_warm_caches_and_finds_them_cold_elsewhere() {
     let machine = tiny_machine("2s1n1l2c1t");
-    let options = Options { follow_migrations: true, ..options(&machine) };
+    let options = Options { follow_migrations: true, ..Options::default() };
     let specs = vec![spec(vec![Class::new("c", 3_000, 0.1, 0.3)])];
     let mut simulation = Simulation::new(&machine, options, specs).unwrap();
     let mut step = |cpu: Option<u32>| {
@@ -163,7 +161,7 @@ fn a_task_returns_to_warm_caches_and_finds_them_cold_elsewhere() {
 fn first_touch_puts_pages_where_the_task_runs() {
     let machine = resolve("spr32").unwrap();
     let specs = vec![spec(vec![Class::new("c", 512 << 20, 0.01, 0.0)])];
-    let mut simulation = Simulation::new(&machine, options(&machine), specs).unwrap();
+    let mut simulation = Simulation::new(&machine, Options::default(), specs).unwrap();
     simulation.place(0, Some(CpuId(40))).unwrap();
     simulation.run_for(100_000);
     let total = simulation.counters(0).total();
@@ -175,18 +173,18 @@ fn first_touch_puts_pages_where_the_task_runs() {
 fn impossible_placements_are_refused() {
     let machine = tiny_machine("1s1n1l2c1t");
     let class = || vec![Class::new("c", 4_096, 0.1, 0.0)];
-    let mut simulation = Simulation::new(&machine, options(&machine), vec![spec(class()), spec(class())]).unwrap();
+    let mut simulation = Simulation::new(&machine, Options::default(), vec![spec(class()), spec(class())]).unwrap();
     simulation.place(0, Some(CpuId(0))).unwrap();
     assert!(matches!(simulation.place(1, Some(CpuId(0))), Err(ExactError::Occupied { other: 0, .. })));
     assert!(matches!(simulation.place(1, Some(CpuId(2))), Err(ExactError::NoCpu { .. })));
     assert!(matches!(simulation.place(0, Some(CpuId(1))), Err(ExactError::NotFollowed { task: 0 })));
-    assert!(matches!(Simulation::new(&machine, options(&machine), vec![]), Err(ExactError::NoTasks)));
+    assert!(matches!(Simulation::new(&machine, Options::default(), vec![]), Err(ExactError::NoTasks)));
 }
 
 #[test]
 fn impossible_tasks_are_refused() {
     let machine = tiny_machine("1s1n1l2c1t");
-    let error = |class: Class| Simulation::new(&machine, options(&machine), vec![spec(vec![class])]).err().unwrap();
+    let error = |class: Class| Simulation::new(&machine, Options::default(), vec![spec(vec![class])]).err().unwrap();
     let data = Class { sharing: Sharing::Data(None), ..Class::new("c", 64, 0.1, 0.0) };
     assert!(matches!(error(data), ExactError::NoGroup { .. }));
     let huge = Class::new("c", 100 << 30, 0.1, 0.0);
@@ -202,7 +200,7 @@ fn caches_for_which_there_is_no_room_are_refused_with_the_limit() {
     let text = "name = \"m\"\n[topology]\norigin = \"given\"\nshape = \"1s1n1l2c1t\"\n\
                 [[cache]]\nlevel = 3\norigin = \"given\"\nsize = \"1024GiB\"\nways = 16\n";
     let machine = warmcore_topology::from_toml(text).unwrap();
-    let options = Options::for_machine(&machine);
+    let options = Options::default();
     let specs = || vec![spec(vec![Class::new("small", 512, 0.08, 0.3)])];
     let error = Simulation::new(&machine, options, specs()).err().unwrap().to_string();
     assert!(error.contains("the exact level has room for 1073741824, which is 64 GiB"), "{error}");
