@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use warmcore_kernel::{Setup, SetupError, SimulationError};
-use warmcore_schedulers::{run_tables, simulate};
+use warmcore_schedulers::{ExitKind, run_tables, simulate};
 use warmcore_statistics::Design;
 use warmcore_trace::Sink;
 use warmcore_workload::Workload;
@@ -142,6 +142,9 @@ impl From<SetupError> for PlaceError {
     }
 }
 
+/// Advice about a program that a kernel ends when a CPU goes offline.
+const NO_OPERATIONS: &str = "give it cpu_offline and cpu_online, or compare it without \"hotplug\"";
+
 /// Advice about a scheduler under which no CPU can go offline.
 const NO_HOTPLUG: &str = "leave out \"hotplug\", or compare schedulers of Linux";
 
@@ -173,10 +176,11 @@ impl From<SimulationError> for PlaceError {
             SimulationError::Memory(_) => "mend the machine's caches, or use `--memory none`",
             SimulationError::ExactMemory(_) => "give the tasks less memory, or use `--memory analytic`",
             SimulationError::Sink(_) => "is the disk full? `--trace counters` needs no space",
-            SimulationError::Ejected { dump, .. } => {
+            SimulationError::Ejected { dump, reason, .. } => {
+                let by_kernel = reason.starts_with(ExitKind::UnregisteredByKernel.reason());
+                let advice = if by_kernel { NO_OPERATIONS } else { FAULT_OF_THE_PROGRAM };
                 let dump = dump.clone();
-                return Self::new(Trouble::Scheduler, "warmcore::simulation", error, FAULT_OF_THE_PROGRAM)
-                    .with_output(dump);
+                return Self::new(Trouble::Scheduler, "warmcore::simulation", error, advice).with_output(dump);
             }
             SimulationError::NotSimulated { .. } => "run it with --on vm",
             SimulationError::NoHotplug { .. } => NO_HOTPLUG,

@@ -26,5 +26,5 @@ pub use registry::{LinuxScheduler, SchedulerInfo, list};
 pub use scx_native::bytecode_trial;
 pub use spec::{SchedulerSpec, ScxProgram, SpecError, decisions, run_tables, scores, simulate};
 pub use tunables::{Numbers, Scale, TunableError, TunableInfo, TunableKind, TunableSet};
-pub use warmcore_scx::Operation;
 pub use warmcore_scx::bytecode::{Bytecode, MemoryError, Need, NeedKind, Usage};
+pub use warmcore_scx::{ExitKind, Operation};

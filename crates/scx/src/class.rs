@@ -10,7 +10,7 @@ use warmcore_workload::Policy;
 
 use crate::decisions::ExtDecisions;
 use crate::entities::Entities;
-use crate::exit::{ExitInfo, ExitKind, HOTPLUG, RESTART};
+use crate::exit::{ExitInfo, ExitKind};
 use crate::kfuncs::Kfuncs;
 use crate::operations::{DequeueFlags, EnqueueFlags, Kick, Operation, OperationFlags, Operations, SLICE_DEFAULT_NS};
 use crate::queues::DsqId;
@@ -57,6 +57,7 @@ macro_rules! tell {
 }
 
 mod ending;
+mod hotplug;
 
 impl Ext {
     /// The class with a program on a machine. `weight_of` is the kernel's table of weights, 1024 for nice 0.
@@ -262,24 +263,6 @@ impl Ext {
 
     fn keeps_idle_masks(&self) -> bool {
         !self.state.has(Operation::UpdateIdle) || self.wants(OperationFlags::KEEP_BUILTIN_IDLE)
-    }
-
-    /// `handle_hotplug`: a program without the operation is ended, and its loader asked to start it again.
-    fn handle_hotplug(&mut self, core: &mut Core<'_>, cpu: CpuId, online: bool) {
-        let operation = if online { Operation::CpuOnline } else { Operation::CpuOffline };
-        self.program.online_changed(core.active());
-        self.state.changes.note_cpu(cpu);
-        match online {
-            true if self.asks(operation) => call!(self, core, CpuOnline, Context::Unlocked, cpu_online(cpu)),
-            false if self.asks(operation) => call!(self, core, CpuOffline, Context::Unlocked, cpu_offline(cpu)),
-            _ => {
-                let word = if online { "online" } else { "offline" };
-                let message = format!("cpu {} going {word}, exiting scheduler", core.machine().os_index(cpu));
-                self.state.fail(core, ExitKind::UnregisteredByKernel, RESTART | HOTPLUG, message);
-            }
-        }
-        self.tell_left(core);
-        self.state.settle(core);
     }
 
     fn idle_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, idle: bool) {
