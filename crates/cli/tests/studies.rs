@@ -195,6 +195,14 @@ fn bad_studies_are_told_with_their_place() {
         scratch.write("it.toml", &good.replace(from, to));
         scratch.run("study run --dry-run it.toml").exits_with(2).complains(words);
     }
+    // Its figures have a place, too, and what would not run is not shown either.
+    let several = good.replace("[[expect]]", "[[figure]]\nname = \"several\"\nof = \"cpu_time_ns[two]\"\n[[expect]]");
+    scratch.write("several.toml", &several);
+    let line = 1 + several.lines().position(|line| line.starts_with("of = ")).unwrap();
+    for verb in ["run --dry-run", "show"] {
+        let ran = scratch.run(&format!("study {verb} several.toml")).exits_with(2);
+        ran.complains(&format!("several.toml:{line}:6: cpu_time_ns[two] is 2 simulations"));
+    }
     scratch.write(
         "zero.toml",
         &good.replace("/ cpu_time_ns[two, n=1]", "/ (cpu_time_ns[two, n=1] - cpu_time_ns[two, n=1])"),

@@ -232,6 +232,8 @@ pub struct NamedFigure {
     pub name: String,
     /// What it is.
     pub of: Expression,
+    /// Where that begins in the file, in bytes.
+    pub(crate) at: usize,
 }
 
 /// What a figure is expected to be.
@@ -416,8 +418,8 @@ impl Study {
     }
 
     /// Checks that figures name cells, axes and figures that are there, and not each other in a circle.
-    fn check_names(&self, spans: impl Iterator<Item = usize>) -> Result<(), At> {
-        let figures = self.figures.iter().map(|figure| &figure.of).zip(spans);
+    fn check_names(&self) -> Result<(), At> {
+        let figures = self.figures.iter().map(|figure| (&figure.of, figure.at));
         let all = figures.chain(self.expectations.iter().map(|of| (&of.figure, of.at)));
         for (expression, span) in all {
             let mut found = Ok(());
@@ -433,8 +435,10 @@ impl Study {
             self.check_name(NamedPart::Measure(&drawing.of)).map_err(|problem| (drawing.at, problem))?;
         }
         let (mut path, mut done) = (Vec::new(), BTreeSet::new());
-        let mut look = |figure| self.circle_from(figure, &mut path, &mut done);
-        self.figures.iter().try_for_each(&mut look).map_err(|problem| (0, problem))
+        for figure in &self.figures {
+            self.circle_from(figure, &mut path, &mut done).map_err(|problem| (figure.at, problem))?;
+        }
+        Ok(())
     }
 
     fn check_name(&self, name: NamedPart<'_>) -> Result<(), Problem> {

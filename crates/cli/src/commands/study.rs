@@ -381,7 +381,11 @@ fn show(name: &str, page_path: Option<&Path>, console: &Console) -> Result<(), F
         return Err(Failure::usage("warmcore::usage", "a page is made of a result, and this is a study")
             .help("`warmcore study run NAME --page FILE` runs it and makes the page"));
     }
-    let found = studies(&[name.to_owned()])?;
+    let mut found = studies(&[name.to_owned()])?;
+    // A file that would not run is not shown as if it did. Those of the program do.
+    if Path::new(name).is_file() {
+        found = plan::plan(found, &|words| console.note(words)).map_err(plan_failure)?.studies;
+    }
     if console.json() {
         return Ok(console.out(&pretty(&StudyPlanDocument::new(&found, None)))?);
     }

@@ -182,10 +182,10 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
     }
     let baseline = form.baseline.as_ref().map(baseline).transpose()?;
     let varied = expect::Varied { axes: &axes, cells: &cells, margin: baseline.as_ref().map(|of| of.margin) };
-    let figures = form
-        .figure
-        .iter()
-        .map(|form| Ok(NamedFigure { name: form.name.get_ref().clone(), of: varied.expression(&form.of, &[])? }));
+    let figures = form.figure.iter().map(|form| {
+        let of = varied.expression(&form.of, &[])?;
+        Ok(NamedFigure { name: form.name.get_ref().clone(), of, at: form.of.span().start })
+    });
     let figures = figures.collect::<Result<Vec<_>, At>>()?;
     varied.check_expected(&form.expect, &form.vary.iter().map(|axis| axis.name.span().start).collect::<Vec<_>>())?;
     let mut expectations = Vec::new();
@@ -223,7 +223,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         partial: false,
         text: text.to_owned(),
     };
-    study.check_names(form.figure.iter().map(|figure| figure.of.span().start))?;
+    study.check_names()?;
     Ok(study)
 }
 

@@ -29,7 +29,7 @@ impl Plan {
                 self.check_names(index, &expectation.figure).map_err(|problem| study.error_of(expectation, problem))?;
             }
             for figure in &study.figures {
-                self.check_names(index, &figure.of).map_err(|problem| study.error_at(0, problem))?;
+                self.check_names(index, &figure.of).map_err(|problem| study.error_at(figure.at, problem))?;
             }
             for drawing in study.drawings.iter().filter(|_| !study.is_partial()) {
                 self.cell(index, None, &drawing.of)
