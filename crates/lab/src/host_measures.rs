@@ -81,7 +81,7 @@ pub(crate) fn all() -> Vec<Measure> {
             "CPU time",
             Unit::Ns,
             Better::Lower,
-            "CPU time of the workload's tasks; of a command that of the trial's first process and of what it waited for, by the kernel's accounts, in steps of 10 ms",
+            "CPU time of the workload's tasks; of a command that of the trial's first process and of what it waited for, by the kernel's accounts",
         ),
         measure(
             "others_cpus",

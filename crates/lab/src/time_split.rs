@@ -20,7 +20,8 @@ use warmcore_trace::{Outcome, TaskOutcome};
 
 use warmcore_statistics::Design;
 
-use crate::measures::Measure;
+use crate::host_measures::CPU_TIME;
+use crate::measures::{Measure, WORK};
 use crate::trial::{LastThread, Trial};
 use crate::verdict::MeasureResult;
 
@@ -228,7 +229,10 @@ fn split(
     trials: &[Vec<Trial>],
     verdict: Option<(&Measure, &[&MeasureResult], Design)>,
 ) -> Option<TimeSplit> {
-    let works = trials.iter().flatten().all(|trial| trial.measure("work_ns").is_some_and(|work| work > 0.0));
+    let all = || trials.iter().flatten();
+    // The work of a command is its CPU time: the one per the other says nothing.
+    let is_cpu_time = all().all(|trial| trial.measure(WORK) == trial.measure(CPU_TIME));
+    let works = !is_cpu_time && all().all(|trial| trial.measure(WORK).is_some_and(|work| work > 0.0));
     let mut schedulers = Vec::new();
     let mut per_work = Vec::new();
     for (label, trials) in labels.iter().zip(trials) {
@@ -259,8 +263,16 @@ fn split(
                 (metric.title.as_str(), results.get(index).and_then(|result| result.finding))
             })
         };
-        let gaps = others().map(|index| gap::of_task_time(side(index), side(baseline), about(index), works)).collect();
-        (Explains::TaskTime, gaps)
+        let how = gap::TaskTime {
+            works,
+            is_metric: is_cpu_time && verdict.is_some_and(|(metric, ..)| metric.name == CPU_TIME),
+        };
+        let shown = |index: usize| {
+            let design = verdict.map_or(Design::Unpaired, |(.., design)| design);
+            gap::task_time_differs(&trials[index], &trials[baseline], design, works)
+        };
+        let gap = |index| gap::of_task_time(side(index), side(baseline), about(index), shown(index), how);
+        (Explains::TaskTime, others().map(gap).collect())
     });
     let occurs = |cause: &&Cause| schedulers.iter().any(|split| split.shares[cause.name] > 0.0);
     let in_gaps = |cause: &&Cause| gaps.iter().any(|gap| gap.lines.iter().any(|line| line.name == cause.name));
@@ -342,6 +354,28 @@ mod tests {
         let split = of_trials(&["base".into(), "good".into()], 0, &[base, good]).unwrap();
         assert!(split.gaps[0].difference < -0.6);
         assert_eq!(split.gaps[0].lines[0].name, "run_queue");
+    }
+
+    #[test]
+    fn of_commands_whose_work_is_their_cpu_time_chance_makes_no_sentence_and_a_real_difference_is_no_rate() {
+        let of = |label: &str, cpu_us: [f64; 8]| -> Vec<Trial> {
+            let one = |cpu_us| {
+                let mut trial =
+                    with_times(label, 1e3 * cpu_us, &[("compute", 1e3 * cpu_us), ("off_cpu", 1e8)]).remove(0);
+                trial.measures.insert(CPU_TIME.into(), Some(1e3 * cpu_us));
+                trial
+            };
+            cpu_us.map(one).to_vec()
+        };
+        let base = of("a", [980.0, 1020.0, 1110.0, 990.0, 1005.0, 1090.0, 1000.0, 995.0]);
+        let sentence = |other: [f64; 8]| {
+            let split = of_trials(&["a".into(), "b".into()], 0, &[base.clone(), of("b", other)]).unwrap();
+            split.gaps[0].sentence.clone()
+        };
+        let chance = [1000.0, 985.0, 3900.0, 1015.0, 992.0, 1080.0, 1001.0, 1100.0];
+        assert_eq!(sentence(chance), "no difference in task time is shown between b and a");
+        let twice = chance.map(|cpu_us| 2.0 * cpu_us);
+        assert!(sentence(twice).contains(" more task time than a, of which 100 % is computing"), "{}", sentence(twice));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use warmcore_statistics::Design;
+use warmcore_statistics::{Better, Design, compare_trials};
 
 use super::{CAUSES, CONSEQUENCES, Cause, LAST_THREAD_CAUSES, NO_GAP, OFF_CPU, ON_CPU, SchedulerSplit, per_work};
 use crate::measures::{ELAPSED, HACKBENCH, Measure, WORK};
@@ -329,20 +329,50 @@ fn lifetimes(own: &Trial, base: &Trial) -> String {
     format!("; its threads live {} {}", percent((ratio - 1.0).abs()), if ratio < 1.0 { "shorter" } else { "longer" })
 }
 
-/// The gap in task time per work (or per run), the mean over the trials: of `about` it explains nothing.
+/// Whether a cause is one of the task's own time, and not what others do or the clock.
+fn explains(cause: &Cause) -> bool {
+    !CONSEQUENCES.contains(&cause.name)
+}
+
+/// The task's own time, of times by cause in the order of [`CAUSES`].
+fn of_own(values: &[f64]) -> f64 {
+    CAUSES.iter().zip(values).filter(|(cause, _)| explains(cause)).map(|(_, value)| value).sum()
+}
+
+/// Whether the trials show that task time differs: too few of them are what they are.
+pub(super) fn task_time_differs(own: &[Trial], base: &[Trial], design: Design, works: bool) -> bool {
+    let points = |trials: &[Trial]| -> Vec<Option<f64>> {
+        let of = |trial: &Trial| {
+            let work = if works { trial.measure(WORK)? } else { 1.0 };
+            per_work(trial, work).map(|values| of_own(&values))
+        };
+        trials.iter().map(of).collect()
+    };
+    let compared = compare_trials(design, &points(base), &points(own), Better::Lower).ok();
+    compared.and_then(|compared| compared.interval).is_none_or(|interval| !interval.contains(1.0))
+}
+
+/// How task time stands beside a metric.
+#[derive(Clone, Copy)]
+pub(super) struct TaskTime {
+    /// It is counted per work, and not per run.
+    pub works: bool,
+    /// It is the metric.
+    pub is_metric: bool,
+}
+
+/// The gap in task time per work (or per run), the mean over the trials: of `about` it explains nothing. `shown`: the trials show one.
 pub(super) fn of_task_time(
     (label, own): (&str, &[f64]),
     (base_label, base): (&str, &[f64]),
     about: Option<(&str, Option<Finding>)>,
-    works: bool,
+    shown: bool,
+    TaskTime { works, is_metric }: TaskTime,
 ) -> Gap {
-    let explains = |cause: &Cause| !CONSEQUENCES.contains(&cause.name);
-    let of_own = |values: &[f64]| -> f64 {
-        CAUSES.iter().zip(values).filter(|(cause, _)| explains(cause)).map(|(_, value)| value).sum()
-    };
     let (base_sum, difference) = (of_own(base), of_own(own) - of_own(base));
     let unshown = about.and_then(|(metric, finding)| Some((metric, nothing_shown(finding)?)));
-    let differs = difference.abs() > NO_GAP * base_sum && unshown.is_none();
+    let next_to_nothing = difference.abs() <= NO_GAP * base_sum;
+    let differs = !next_to_nothing && shown && unshown.is_none();
     let (causes, _) = of_causes(CAUSES.iter().zip(own.iter().zip(base).map(|(own, base)| own - base)));
     let lines = lines(&causes, |cause| (differs && explains(cause)).then_some(difference));
     let per = if works { "task time per work" } else { "task time" };
@@ -350,15 +380,17 @@ pub(super) fn of_task_time(
         let way = if difference < 0.0 { "less" } else { "more" };
         let much = percent((difference / base_sum).abs());
         format!("{label} needs {much} {way} {per} than {base_label}, of which {}", listed(&lines, false))
-    } else {
+    } else if next_to_nothing {
         format!("{label} and {base_label} need the same {per}")
+    } else {
+        format!("no difference in {per} is shown between {label} and {base_label}")
     };
     let sentence = match (unshown, about) {
         (Some((metric, how)), _) => {
             format!("{label} and {base_label} {how} in {metric}: there is no difference to explain")
         }
-        (None, Some((metric, _))) => format!("Task time, which does not explain {metric}: {text}"),
-        (None, None) => text,
+        (None, Some((metric, _))) if !is_metric => format!("Task time, which does not explain {metric}: {text}"),
+        (None, _) => text,
     };
     Gap { label: label.to_owned(), trials: None, ratio: None, difference, lines, sentence }
 }

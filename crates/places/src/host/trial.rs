@@ -220,7 +220,7 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
         Err(elapsed) => (None, elapsed),
     };
     let elapsed_s = elapsed.as_secs_f64();
-    let cpu_s = (after.children - before.children) / USER_HZ;
+    let cpu_s = after.children_s - before.children_s;
     let noise = Noise {
         others_cpus: (((after.busy - before.busy) / USER_HZ - cpu_s) / elapsed_s).max(0.0),
         steal_cpus: (after.steal - before.steal) / USER_HZ / elapsed_s,
@@ -278,8 +278,8 @@ struct Accounts {
     busy: f64,
     steal: f64,
     interrupts: f64,
-    /// Of processes that this one waited for.
-    children: f64,
+    /// CPU time of processes that this one waited for, s.
+    children_s: f64,
 }
 
 impl Accounts {
@@ -287,21 +287,31 @@ impl Accounts {
         let read = |path: &str| {
             std::fs::read_to_string(path).map_err(|error| TrialError::Accounts(format!("{path}: {error}")))
         };
-        Self::parse(&read("/proc/stat")?, &read("/proc/self/stat")?)
+        Self::parse(&read("/proc/stat")?, children_s()?)
             .ok_or_else(|| TrialError::Accounts("/proc/stat: it has another form".into()))
     }
 
-    /// The first line of `/proc/stat` is user, nice, system, idle, iowait, irq, softirq, steal; fields 16 and 17 of `/proc/self/stat` are
-    /// the times of children.
-    fn parse(stat: &str, own: &str) -> Option<Self> {
+    /// The first line of `/proc/stat` is user, nice, system, idle, iowait, irq, softirq, steal.
+    fn parse(stat: &str, children_s: f64) -> Option<Self> {
         let ticks: Vec<f64> =
             stat.lines().next()?.split_whitespace().skip(1).map_while(|word| word.parse().ok()).collect();
         let [user, nice, system, _, _, irq, softirq, steal, ..] = ticks[..] else { return None };
         let interrupts = stat.lines().find_map(|line| line.strip_prefix("intr "))?.split(' ').next()?.parse().ok()?;
-        let own: Vec<&str> = own.rsplit_once(')')?.1.split_whitespace().collect();
-        let children = own.get(13)?.parse::<f64>().ok()? + own.get(14)?.parse::<f64>().ok()?;
-        Some(Self { busy: user + nice + system + irq + softirq, steal, interrupts, children })
+        Some(Self { busy: user + nice + system + irq + softirq, steal, interrupts, children_s })
     }
+}
+
+/// CPU time of the processes that this one waited for, s, to the microsecond: `/proc/self/stat` has it in ticks of 10 ms, more than a short
+/// command takes.
+fn children_s() -> Result<f64, TrialError> {
+    // SAFETY: all its fields are numbers, for which zeros are values.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is whole and lives until the call returns; the kernel only writes to it.
+    if unsafe { libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage) } != 0 {
+        return Err(TrialError::Accounts(format!("getrusage: {}", std::io::Error::last_os_error())));
+    }
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
+    Ok(seconds(usage.ru_utime) + seconds(usage.ru_stime))
 }
 
 #[cfg(test)]
@@ -330,6 +340,13 @@ mod tests {
         assert_eq!((trial.output.as_str(), trial.exit_code), ("Time: 1.5\n", Some(0)));
         assert!(trial.elapsed_s > 0.0);
         assert_eq!(go(&words("false"), Duration::from_secs(60)).unwrap().exit_code, Some(1));
+    }
+
+    #[test]
+    fn a_command_of_a_millisecond_has_its_cpu_time_and_not_a_whole_tick_or_none() {
+        let times = [0; 3].map(|_| go(&words("true"), Duration::from_secs(60)).unwrap().cpu_s);
+        assert!(times.iter().all(|cpu_s| *cpu_s > 0.0), "{times:?}");
+        assert!(times.iter().any(|cpu_s| (cpu_s * USER_HZ).fract() != 0.0), "{times:?} are ticks");
     }
 
     #[test]
@@ -369,9 +386,8 @@ mod tests {
     #[test]
     fn accounts_are_the_kernels_fields() {
         let stat = "cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 1\nintr 99 1 2\n";
-        let own = "7 (a b) c) S 1 7 7 0 -1 0 1 2 3 4 50 60 70 80 20 0 1 0";
-        let accounts = Accounts::parse(stat, own).unwrap();
-        assert_eq!((accounts.busy, accounts.steal, accounts.interrupts, accounts.children), (73.0, 8.0, 99.0, 150.0));
-        assert!(Accounts::parse("cpu 1 2\n", own).is_none());
+        let accounts = Accounts::parse(stat, 1.5).unwrap();
+        assert_eq!((accounts.busy, accounts.steal, accounts.interrupts, accounts.children_s), (73.0, 8.0, 99.0, 1.5));
+        assert!(Accounts::parse("cpu 1 2\n", 1.5).is_none());
     }
 }
