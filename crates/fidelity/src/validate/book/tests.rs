@@ -85,7 +85,7 @@ fn what_is_done_from_outside_is_read_and_checked_before_the_run() {
     assert!(matches!(&with(set).unwrap()[0].what, Deed::Set { value: 3_000_000, .. }));
 
     let refusal = |keys: &str| with(keys).unwrap_err();
-    assert!(refusal("time_ms = 100").contains("one of `bind` and `set`"));
+    assert!(refusal("time_ms = 100").contains("one of `bind`, `set`, `offline` and `online`"));
     assert!(refusal("time_ms = 500\nset = { tunable = \"base_slice_ns\", value = 1 }").contains("after the end"));
     assert!(refusal("time_ms = 1\nbind = { tasks = \"spin\" }").contains("`llc_of`"));
     assert!(refusal("time_ms = 1\nbind = { tasks = \"nobody\", cpus = \"all\" }").contains("`nobody`"));
