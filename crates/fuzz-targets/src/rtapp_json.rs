@@ -16,9 +16,9 @@ pub(crate) fn run(bytes: &[u8]) {
     setup.check_invariants = true;
     for scheduler in list() {
         let spec = SchedulerSpec::parse(scheduler.name).expect("a listed name");
-        match simulate(&spec, &setup, None) {
-            Err(error @ (SimulationError::Invariant { .. } | SimulationError::Scheduler { .. })) => panic!("{error}"),
-            _ => {}
+        let run = simulate(&spec, &setup, None);
+        if let Err(error @ (SimulationError::Invariant { .. } | SimulationError::Scheduler { .. })) = run {
+            panic!("{error}");
         }
     }
 }

@@ -79,7 +79,7 @@ fn exact(machine: &Machine) -> Vec<TaskCounters> {
         simulation.place(task, Some(CpuId(2 + task as u32))).unwrap();
     }
     simulation.run_for(MS / 5);
-    (0..2).map(|task| simulation.counters(task).clone()).collect()
+    (0..2).map(|task| simulation.counters(task)).collect()
 }
 
 /// By what part two lists of numbers differ most.
