@@ -63,7 +63,7 @@ pub fn soak(
     let seeds: Vec<u64> = seeds.collect();
     let is_one = seeds.len() == 1;
     for seeds in seeds.chunks(BATCH) {
-        let cases: Vec<Case> = seeds.iter().map(|seed| Case::new(machine, *seed)).collect();
+        let cases: Vec<Case> = seeds.iter().map(|seed| Case::of(machine, scheduler, *seed)).collect();
         let asked = cases.iter().zip(seeds);
         let requests: Vec<Request<'_>> = asked
             .map(|(Case { workload, actions }, seed)| Request {
@@ -76,7 +76,8 @@ pub fn soak(
         Sim.run(&requests, conduct, &|position, run| {
             let judged = run.and_then(|run| {
                 let (restrictions, kept) = (&run.tables.restrictions, is_one.then(Vec::new));
-                let mut sink = Tee::new(Judge::new(machine, restrictions), kept);
+                let judge = Judge::new(machine, restrictions).with_changes(machine, &cases[position].actions);
+                let mut sink = Tee::new(judge, kept);
                 let report = run.send(Some(&mut sink))?;
                 let wait = sink.first.verdict(report.outcome.elapsed_ns);
                 Ok(wait.map(|wait| {

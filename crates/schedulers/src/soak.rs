@@ -14,6 +14,8 @@ use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{Event, EventKind, PrevState, Sink, TaskId};
 use warmcore_workload::{Action, Affinity, Deed, Destination, ProcessId, ProgramBuilder, Step, Task, Workload};
 
+use crate::spec::SchedulerSpec;
+
 /// Length of a run, in ns.
 pub const LENGTH_NS: u64 = 3_000_000_000;
 /// No task waits so long while a CPU that it may use is idle, in ns.
@@ -69,7 +71,24 @@ impl Case {
         Self { workload, actions }
     }
 
-    /// The same while CPUs go offline and come online, never the last one.
+    /// What a seed asks of a scheduler: every odd one also takes CPUs offline and brings them online, where the scheduler bears that.
+    #[must_use]
+    pub fn of(machine: &Machine, scheduler: &SchedulerSpec, seed: u64) -> Self {
+        if seed % 2 == 1 && Self::bears_hotplug(scheduler) {
+            Self::with_hotplug(machine, seed)
+        } else {
+            Self::new(machine, seed)
+        }
+    }
+
+    /// Whether CPUs may come and go under a scheduler. A sched_ext program without operations for it is ended, so none is asked.
+    #[must_use]
+    pub fn bears_hotplug(scheduler: &SchedulerSpec) -> bool {
+        let is_program = scheduler.program().is_some() || scheduler.name() == crate::scx_native::SCHEDULER.name;
+        scheduler.info().no_hotplug.is_none() && !is_program
+    }
+
+    /// The same as [`new`](Self::new) while CPUs go offline and come online, never the last one.
     #[must_use]
     pub fn with_hotplug(machine: &Machine, seed: u64) -> Self {
         let Self { workload, mut actions } = Self::new(machine, seed);

@@ -51,8 +51,7 @@ fn soaking_finds_nothing_in_the_schedulers_of_the_registry() {
 #[test]
 fn soaking_finds_nothing_while_cpus_go_offline_and_come_online() {
     let machine = warmcore_topology::resolve(MACHINE).unwrap();
-    let specs: Vec<SchedulerSpec> =
-        specs().into_iter().filter(|spec| spec.info().no_hotplug.is_none() && spec.name() != "scx-native").collect();
+    let specs: Vec<SchedulerSpec> = specs().into_iter().filter(Case::bears_hotplug).collect();
     assert!(specs.len() >= 6);
     for (seed, spec) in (0..30).zip(specs.iter().cycle()) {
         let case = Case::with_hotplug(&machine, seed);
