@@ -25,6 +25,7 @@ mod random_experiments;
 mod readme;
 mod real_kernel;
 mod recordings;
+mod replayed_times;
 mod report;
 mod reproduce;
 mod results_index;

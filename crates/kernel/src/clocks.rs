@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BinaryHeap};
 use warmcore_memory::analytic::SPEED_ONE;
 use warmcore_topology::{CoreId, CoreKind, CpuId, Machine};
 
-use crate::core::KernelParameters;
 use crate::engine::Engine;
 use crate::event_queue::Class;
 use crate::memory::Memory;
+use crate::parameters::KernelParameters;
 use crate::scheduler::Scheduler;
 
 /// Generation of [`Class::Background`] events that put a requested frequency into force; payload is the clock.

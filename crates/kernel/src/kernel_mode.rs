@@ -12,11 +12,12 @@ use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 use warmcore_workload::{KernelStep, LockId};
 
-use crate::core::{Core, NeedResched, Preempt};
+use crate::core::{Core, NeedResched};
 use crate::engine::{Engine, Leave};
 use crate::event_queue::Class;
 use crate::interpreter::Done;
 use crate::memory::Memory;
+use crate::parameters::Preempt;
 use crate::scheduler::Scheduler;
 use crate::timers::ClassPath;
 

@@ -12,10 +12,10 @@ use warmcore_workload::{Action, Affinity, Launch, Policy, Reservation, Step, Tas
 
 use crate::actions::Planned;
 use crate::background::Visitors;
-use crate::core::KernelParameters;
 use crate::error::SetupError;
 use crate::hotplug::Epoch;
 use crate::memory_samples::MEMORY_COUNTERS;
+use crate::parameters::KernelParameters;
 
 /// A task that the launcher creates.
 #[derive(Clone, Copy, Debug)]

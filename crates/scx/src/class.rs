@@ -58,6 +58,7 @@ macro_rules! tell {
 
 mod ending;
 mod hotplug;
+mod idle;
 
 impl Ext {
     /// The class with a program on a machine. `weight_of` is the kernel's table of weights, 1024 for nice 0.
@@ -237,42 +238,6 @@ impl Ext {
         if std::mem::take(&mut self.state.tasks[task.index()].initialised) && self.state.has(Operation::ExitTask) {
             call!(self, core, ExitTask, Context::Other, exit_task(task));
         }
-    }
-
-    /// From when the program is loaded until the run begins: every CPU has gone idle, and the program's timers run. Kicks do nothing,
-    /// as there is no task.
-    fn pass_time_before(&mut self, core: &mut Core<'_>) {
-        for cpu in core.machine().cpus() {
-            tell!(self, core, UpdateIdle, update_idle(cpu, true));
-        }
-        // `left_ns` is what is left until the run begins: the most is first.
-        while let Some((index, &(left_ns, payload))) =
-            self.state.early_timers.iter().enumerate().max_by_key(|(index, timer)| (timer.0, std::cmp::Reverse(*index)))
-            && left_ns > 0
-        {
-            self.state.early_timers.remove(index);
-            self.state.before_ns = left_ns as u64;
-            tell!(self, core, Timer, Context::Unlocked, timer(payload));
-            self.state.kicks.clear();
-        }
-        self.state.before_ns = 0;
-        for (left_ns, payload) in std::mem::take(&mut self.state.early_timers) {
-            core.start_timer(core.this_cpu(), left_ns.unsigned_abs(), u64::from(payload));
-        }
-    }
-
-    fn keeps_idle_masks(&self) -> bool {
-        !self.state.has(Operation::UpdateIdle) || self.wants(OperationFlags::KEEP_BUILTIN_IDLE)
-    }
-
-    fn idle_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, idle: bool) {
-        if idle && !core.active().contains(cpu) {
-            return;
-        }
-        if self.keeps_idle_masks() {
-            self.state.idle.set(core.machine(), cpu, idle);
-        }
-        tell!(self, core, UpdateIdle, update_idle(cpu, idle));
     }
 }
 

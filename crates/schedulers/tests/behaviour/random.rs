@@ -1,11 +1,11 @@
 //! Many small random workloads that end by construction, under every scheduler: no task is lost, the work done is the work asked,
 //! times add up.
 
-use warmcore_trace::End;
+use warmcore_trace::{End, Outcome};
 use warmcore_workload::{Action, Deed};
 
-use crate::support::MS;
 use crate::support::random::{Dice, asked_ns};
+use crate::support::{MS, Scene};
 
 /// Workloads; each runs under one machine and all schedulers.
 const WORKLOADS: u64 = 1000;
@@ -34,6 +34,16 @@ const SCHEDULERS: [&str; 15] = [
 const MACHINES: [(&str, u32); 6] =
     [("1s1n1l1c1t", 1), ("1s1n1l2c1t", 2), ("1s1n1l2c2t", 4), ("1s1n2l2c1t", 4), ("2s1n2l2c1t", 8), ("2s2n1l2c2t", 16)];
 
+fn all_work_is_done(scene: &Scene, outcome: &Outcome, what: &str) {
+    assert_eq!(outcome.end, End::AllExited, "{what}");
+    for task in &outcome.tasks {
+        let template = scene.workload.tasks.iter().find(|template| template.role == task.role).unwrap();
+        let asked = asked_ns(&scene.workload.programs[template.program.index()]);
+        // All that it did but wait.
+        assert_eq!(task.progress_ns - task.spin_ns, asked, "{what}: work of {}", task.name);
+    }
+}
+
 #[test]
 fn random_workloads_end_with_all_work_done_under_every_scheduler() {
     for seed in 0..WORKLOADS {
@@ -47,14 +57,7 @@ fn random_workloads_end_with_all_work_done_under_every_scheduler() {
                 Ok(run) => run,
                 Err(error) => panic!("workload {seed} on {machine} under {scheduler}: {error}"),
             };
-            assert_eq!(run.outcome.end, End::AllExited, "workload {seed} under {scheduler}");
-            for task in &run.outcome.tasks {
-                let template = scene.workload.tasks.iter().find(|template| template.role == task.role).unwrap();
-                let asked = asked_ns(&scene.workload.programs[template.program.index()]);
-                // All that it did but wait.
-                let done = task.progress_ns - task.spin_ns;
-                assert_eq!(done, asked, "workload {seed} under {scheduler}: work of {}", task.name);
-            }
+            all_work_is_done(&scene, &run.outcome, &format!("workload {seed} under {scheduler}"));
         }
     }
 }
@@ -91,11 +94,6 @@ fn random_workloads_end_with_all_work_done_while_cpus_come_and_go() {
             Ok(run) => run,
             Err(error) => panic!("workload {seed} on {machine} under {scheduler}: {error}"),
         };
-        assert_eq!(run.outcome.end, End::AllExited, "workload {seed} under {scheduler}");
-        for task in &run.outcome.tasks {
-            let template = scene.workload.tasks.iter().find(|template| template.role == task.role).unwrap();
-            let asked = asked_ns(&scene.workload.programs[template.program.index()]);
-            assert_eq!(task.progress_ns - task.spin_ns, asked, "workload {seed} under {scheduler}: {}", task.name);
-        }
+        all_work_is_done(&scene, &run.outcome, &format!("workload {seed} under {scheduler}"));
     }
 }
