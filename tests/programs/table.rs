@@ -2,7 +2,7 @@
 //! (`crates/schedulers/tests/behaviour/step_programs.rs`) and for real threads (`crates/native/tests/step_programs.rs`).
 //!
 //! It asserts what holds on a busy host too: how often something happened, who came to an end, and times that must at least have
-//! passed; never that something was quick. Who is to wait says so before ([`Case::waiting`]), so that no order of starting matters.
+//! passed; never that something was quick, and CPU time apart. Who is to wait says so before ([`Case::waiting`]), so that no order of starting matters.
 
 use std::collections::BTreeSet;
 
@@ -107,16 +107,19 @@ impl Case {
             let completed = seen.tasks.iter().filter(|task| task.role == *name && task.completed).count();
             assert_eq!(completed, *count, "{says}: {name} that came to an end");
         }
-        for (name, least_ns) in &self.cpu_time {
-            for task in seen.tasks.iter().filter(|task| task.role == *name) {
-                assert!(task.cpu_ns >= *least_ns, "{says}: {name} had {} ns of CPU time", task.cpu_ns);
-            }
-        }
         for &(recorder, count, least_ns) in &self.recorded {
             let (samples, least) = seen.recorded[recorder];
             assert_eq!(samples, count, "{says}: samples of recorder {recorder}");
             assert!(least.is_none_or(|least| least >= least_ns), "{says}: recorder {recorder} has one of {least:?} ns");
         }
+    }
+
+    /// The tasks that had less CPU time than they asked for, each with its time. Apart from [`Case::check`], because a hypervisor can
+    /// take time from a real thread that the thread itself counts as its own.
+    pub fn short_of_cpu_time(&self, seen: &Seen) -> Vec<(String, u64)> {
+        let least_ns = |role: &str| self.cpu_time.iter().find(|(name, _)| name == role).map_or(0, |(_, least_ns)| *least_ns);
+        let short = seen.tasks.iter().filter(|task| task.cpu_ns < least_ns(&task.role));
+        short.map(|task| (task.role.clone(), task.cpu_ns)).collect()
     }
 }
 

@@ -171,11 +171,11 @@ mod tests {
             calibration.use_cpu(2_000_000, &Stop::default(), || ()).unwrap();
             thread_cpu_ns() - start
         };
-        // What is used of a lap in which the thread was switched out is an estimate, and a hypervisor takes time that no clock here tells apart: of many
-        // uses of two milliseconds some have neither.
-        let used: Vec<u64> = (0..50).map(used).collect();
-        assert!(used.iter().any(|used| *used >= 2_000_000), "{used:?}");
-        assert!(used.iter().all(|used| *used >= 200_000), "{used:?}");
+        // What is used of a lap in which the thread was switched out is an estimate, and a hypervisor takes time that no clock here
+        // tells apart: of many uses of two milliseconds some have neither, and most next to nothing of it.
+        let mut used: Vec<u64> = (0..50).map(used).collect();
+        used.sort_unstable();
+        assert!(used[49] >= 2_000_000 && used[25] >= 1_800_000, "{used:?}");
     }
 
     #[test]

@@ -34,6 +34,14 @@ fn seen(case: &Case) -> Seen {
 #[test]
 fn real_threads_do_what_programs_say() {
     for case in table::cases() {
-        case.check("real threads", &seen(&case));
+        // A hypervisor takes time that no clock of this computer tells apart, but not in every run.
+        let mut short = Vec::new();
+        let full = (0..10).any(|_| {
+            let seen = seen(&case);
+            case.check("real threads", &seen);
+            short = case.short_of_cpu_time(&seen);
+            short.is_empty()
+        });
+        assert!(full, "real threads: {}: had less CPU time in each of ten runs: {short:?}", case.says);
     }
 }

@@ -33,7 +33,9 @@ fn simulated_tasks_do_what_programs_say() {
     // With exact memory work takes longer than programs say.
     for scheduler in warmcore_schedulers::list().iter().filter(|row| !row.needs_sets) {
         for case in table::cases() {
-            case.check(scheduler.name, &seen(&case, scheduler.name));
+            let seen = seen(&case, scheduler.name);
+            case.check(scheduler.name, &seen);
+            assert_eq!(case.short_of_cpu_time(&seen), [], "{}: {}", scheduler.name, case.says);
         }
     }
 }
