@@ -186,7 +186,9 @@ impl RunDirectory {
         if occupied(path)? {
             match existing {
                 Existing::Refuse => return Err(DirectoryError::Exists(path.to_path_buf())),
-                Existing::Replace if !holds_a_run(path) => return Err(DirectoryError::NotARun(path.to_path_buf())),
+                Existing::Replace if !holds_a_run(path) && !is_only_begun(path)? => {
+                    return Err(DirectoryError::NotARun(path.to_path_buf()));
+                }
                 Existing::Replace => remove_run(path)?,
             }
         }
@@ -232,6 +234,13 @@ impl RunDirectory {
             return Err(DirectoryError::NotARun(path.to_path_buf()));
         }
         Ok(Self { path: path.to_path_buf() })
+    }
+
+    /// Removes it if nothing was written: after a failure it can be made again.
+    pub fn abandon(&self) {
+        if is_only_begun(&self.path).unwrap_or(false) {
+            let _ = fs::remove_dir(self.path.join(TRIALS)).and_then(|()| fs::remove_dir(&self.path));
+        }
     }
 
     /// Where it is.
@@ -353,6 +362,14 @@ fn remove_run(path: &Path) -> Result<(), FileError> {
     Ok(())
 }
 
+/// Whether a directory is a run in which nothing was written yet.
+fn is_only_begun(path: &Path) -> Result<bool, FileError> {
+    let mut entries = fs::read_dir(path).at("read", path)?;
+    let first = entries.next().transpose().at("read", path)?;
+    Ok(first.is_some_and(|first| first.file_name() == TRIALS && entries.next().is_none())
+        && !occupied(&path.join(TRIALS))?)
+}
+
 /// Whether there is something at `path` other than an empty directory.
 fn occupied(path: &Path) -> Result<bool, FileError> {
     if !path.is_dir() {
@@ -444,6 +461,22 @@ mod tests {
         fs::write(&path, "x").unwrap();
         let error = RunDirectory::create(&path, Existing::Refuse).unwrap_err();
         assert!(matches!(error, DirectoryError::Exists(_)), "{error}");
+    }
+
+    #[test]
+    fn a_run_that_was_only_begun_is_refused_then_replaced_and_gone_when_it_is_abandoned() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("run");
+        let begun = RunDirectory::create(&path, Existing::Refuse).unwrap();
+        RunDirectory::create(&path, Existing::Refuse).unwrap_err();
+        RunDirectory::create(&path, Existing::Replace).unwrap();
+        begun.abandon();
+        assert!(!path.exists());
+        let written = RunDirectory::create(&path, Existing::Refuse).unwrap();
+        written.write("trials/s0-t0000.json", b"x").unwrap();
+        written.abandon();
+        assert!(path.join("trials/s0-t0000.json").exists());
+        RunDirectory::create(&path, Existing::Replace).unwrap_err();
     }
 
     #[test]

@@ -105,9 +105,13 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
         console.warn("this kernel has no events for system calls (CONFIG_FTRACE_SYSCALLS): they are not recorded");
     }
     let directory = RunDirectory::create(&out, existing).map_err(directory_failure)?;
-    let overhead = if arguments.overhead > 0 { Some(measure(arguments, &tracing, &signals)?) } else { None };
-    let recorded = record(arguments, &tracing, &signals)?;
-    tracing.end().map_err(|error| load::place_failure(error, None))?;
+    let measured = || {
+        let overhead = if arguments.overhead > 0 { Some(measure(arguments, &tracing, &signals)?) } else { None };
+        let recorded = record(arguments, &tracing, &signals)?;
+        tracing.end().map_err(|error| load::place_failure(error, None))?;
+        Ok((overhead, recorded))
+    };
+    let (overhead, recorded) = measured().inspect_err(|_: &Failure| directory.abandon())?;
     let path = directory.path().join(RECORDING);
     let kept = fs::File::create(&path).and_then(|mut file| trace_dat::write(&mut file, &recorded.contents));
     kept.map_err(|error| Failure::failed("warmcore::record", format!("cannot write {}: {error}", path.display())))?;
