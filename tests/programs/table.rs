@@ -117,7 +117,8 @@ impl Case {
     /// The tasks that had less CPU time than they asked for, each with its time. Apart from [`Case::check`], because a hypervisor can
     /// take time from a real thread that the thread itself counts as its own.
     pub fn short_of_cpu_time(&self, seen: &Seen) -> Vec<(String, u64)> {
-        let least_ns = |role: &str| self.cpu_time.iter().find(|(name, _)| name == role).map_or(0, |(_, least_ns)| *least_ns);
+        let least_ns =
+            |role: &str| self.cpu_time.iter().find(|(name, _)| name == role).map_or(0, |(_, least_ns)| *least_ns);
         let short = seen.tasks.iter().filter(|task| task.cpu_ns < least_ns(&task.role));
         short.map(|task| (task.role.clone(), task.cpu_ns)).collect()
     }
