@@ -30,7 +30,6 @@ pub mod sim;
 pub mod soak;
 pub mod study;
 pub mod study_drawings;
-pub mod study_sensitivity;
 pub mod sweep;
 pub mod validate;
 pub mod validate_memory;

@@ -122,7 +122,8 @@ fn judgements_are_repeated_with_assumed_costs_changed() {
     assert!(changes.iter().all(|of| of["values"].as_array().map(Vec::len) == Some(2)));
     let switch = changes.iter().find(|of| of["change"] == "context switch x 1.3").unwrap();
     assert_ne!(switch["values"], document["values"], "there is less work when switches cost more");
-    assert!(scratch.files("kept").iter().any(|file| file.starts_with("change-01/experiments/")));
+    let runs = scratch.files("kept").iter().filter(|file| file.ends_with("/experiment.toml")).count();
+    assert_eq!(runs, 2 * (changes.len() + 1), "both cells as they are and under every change");
     // The same by hand, as an axis.
     let axis = "\n[[vary]]\nname = \"cost\"\nvalues = [\"\", \"context switch x 1.3\"]\n";
     let text = text.replace("trials = 2", "trials = 2\nassumed = \"{cost}\"").replace(

@@ -164,6 +164,11 @@ pub fn plan(studies: Vec<Study>, note: &dyn Fn(&str)) -> Result<Plan, PlanError>
             return Err(PlanError::TooMany { study: study.path.display().to_string(), count: total });
         }
     }
+    together(studies, note)
+}
+
+/// Plans studies together, however many cells they have.
+pub(crate) fn together(studies: Vec<Study>, note: &dyn Fn(&str)) -> Result<Plan, PlanError> {
     let mut planner = Planner::default();
     let mut cells = Vec::with_capacity(studies.len());
     for (index, study) in studies.iter().enumerate() {

@@ -99,15 +99,15 @@ pub fn each<T: Clone, E: From<StudyError>>(
     means: &Means<'_>,
     then: &mut dyn FnMut(Done<'_>) -> Result<T, E>,
 ) -> Result<Vec<T>, E> {
-    let mut known: Vec<(ExperimentRecord, T)> = Vec::with_capacity(experiments.len());
-    let mut all = Vec::with_capacity(experiments.len());
+    let mut known: Vec<ExperimentRecord> = Vec::with_capacity(experiments.len());
+    let mut all: Vec<T> = Vec::with_capacity(experiments.len());
     for planned in experiments {
         let record = planned.experiment.record();
-        let one = match known.iter().find(|(other, _)| *other == record) {
-            Some((_, one)) => one.clone(),
+        let one = match known.iter().position(|other| *other == record) {
+            Some(same) => all[same].clone(),
             None => then(run_one(planned, means)?)?,
         };
-        known.push((record, one.clone()));
+        known.push(record);
         all.push(one);
     }
     Ok(all)

@@ -8,10 +8,9 @@ use serde::Serialize;
 use toml::Spanned;
 use warmcore_lab::experiment::TOOL_VERSION;
 
-use crate::document::{ExpectationResult, StudyDocument};
-use crate::file::Study;
+use crate::document::{ExpectationResult, StudyResult};
 use crate::judge::Judgement;
-use crate::plan::Plan;
+use crate::plan::{self, Plan, PlanError};
 
 /// Version of the document.
 pub const SCHEMA: &str = "warmcore-study-sensitivity-1";
@@ -40,14 +39,20 @@ pub fn changes(plan: &Plan, factors: &[f64]) -> (Vec<String>, Vec<String>) {
     (found, impossible)
 }
 
-/// Studies with a change of the machines of all cells.
-#[must_use]
-pub fn changed(studies: &[Study], change: &str) -> Vec<Study> {
-    let mut studies = studies.to_vec();
-    for cell in studies.iter_mut().flat_map(|study| &mut study.cells) {
-        cell.assumed = Some(Spanned::new(cell.machine.span(), change.to_owned()));
+/// The plan's studies, then all of them again under each change of the machines of all cells, as one plan.
+///
+/// # Errors
+/// What can be known to fail before anything runs.
+pub fn under(plan: &Plan, changes: &[String], note: &dyn Fn(&str)) -> Result<Plan, PlanError> {
+    let mut studies = plan.studies.clone();
+    for change in changes {
+        let first = studies.len();
+        studies.extend_from_slice(&plan.studies);
+        for cell in studies[first..].iter_mut().flat_map(|study| &mut study.cells) {
+            cell.assumed = Some(Spanned::new(cell.machine.span(), change.clone()));
+        }
     }
-    studies
+    plan::together(studies, note)
 }
 
 /// Judgements under every change.
@@ -87,15 +92,16 @@ pub struct ChangeResult {
 }
 
 impl SensitivityDocument {
-    /// Compares results of the same studies.
+    /// Compares the results of a plan's studies with those of them under each change, which follow in the order of [`under`].
     #[must_use]
-    pub fn new(plan: &Plan, factors: &[f64], unchanged: &StudyDocument, changed: &[(String, StudyDocument)]) -> Self {
+    pub fn new(plan: &Plan, factors: &[f64], changes: &[String], results: &[StudyResult]) -> Self {
         let expectations = plan.studies.iter().flat_map(|study| &study.expectations);
         let ratios: Vec<bool> = expectations.map(|of| of.neutral == Some(1.0)).collect();
+        let (unchanged, changed) = results.split_at(plan.studies.len());
         let named = unchanged
-            .studies
             .iter()
             .flat_map(|study| study.expectations.iter().map(|of| format!("{}: {}", study.name, of.name)));
+        let changed = changes.iter().zip(changed.chunks(plan.studies.len().max(1)));
         Self {
             schema: SCHEMA,
             tool_version: TOOL_VERSION,
@@ -104,20 +110,19 @@ impl SensitivityDocument {
             values: all(unchanged).map(|of| of.value).collect(),
             judgements: all(unchanged).map(|of| of.judgement).collect(),
             changes: changed
-                .iter()
-                .map(|(change, document)| ChangeResult::new(change, &ratios, (unchanged, document)))
+                .map(|(change, results)| ChangeResult::new(change, &ratios, (unchanged, results)))
                 .collect(),
         }
     }
 }
 
-fn all(document: &StudyDocument) -> impl Iterator<Item = &ExpectationResult> {
-    document.studies.iter().flat_map(|study| &study.expectations)
+fn all(studies: &[StudyResult]) -> impl Iterator<Item = &ExpectationResult> {
+    studies.iter().flat_map(|study| &study.expectations)
 }
 
 impl ChangeResult {
-    fn new(change: &str, ratios: &[bool], (unchanged, document): (&StudyDocument, &StudyDocument)) -> Self {
-        let pairs = || all(unchanged).zip(all(document));
+    fn new(change: &str, ratios: &[bool], (unchanged, changed): (&[StudyResult], &[StudyResult])) -> Self {
+        let pairs = || all(unchanged).zip(all(changed));
         let side = |figure: f64| i32::from(figure > 1.0 + NO_SIDE) - i32::from(figure < 1.0 - NO_SIDE);
         let turns = |((before, after), ratio): &((&ExpectationResult, &ExpectationResult), &bool)| {
             let sides = before.value.zip(after.value).map(|(before, after)| side(before) * side(after));
@@ -129,8 +134,8 @@ impl ChangeResult {
         };
         Self {
             change: change.to_owned(),
-            values: all(document).map(|of| of.value).collect(),
-            judgements: all(document).map(|of| of.judgement).collect(),
+            values: all(changed).map(|of| of.value).collect(),
+            judgements: all(changed).map(|of| of.judgement).collect(),
             judgements_changed: pairs().filter(|(before, after)| before.judgement != after.judgement).count(),
             directions_changed: pairs().zip(ratios).filter(turns).count(),
             largest_change: pairs().filter_map(part).max_by(f64::total_cmp),

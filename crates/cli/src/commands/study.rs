@@ -17,11 +17,12 @@ use warmcore_study::file::{Band, Cost, Expectation, Mark, ReadError, Study};
 use warmcore_study::plan::{self, Plan, PlanError, PlannedExperiment};
 use warmcore_study::run::{self, Done, Means, StudyError};
 use warmcore_study::score::{Score, Values};
+use warmcore_study::sensitivity::{self, SensitivityDocument};
 use warmcore_study::{baseline, judge, library, page};
 
 use crate::args::{StudyCommand, StudyRunArguments};
 use crate::commands::compare::{directory_failure, resume_failure, run_failure, session_failure, unix_seconds};
-use crate::commands::{reproduce, study_drawings, study_sensitivity};
+use crate::commands::{reproduce, study_drawings};
 use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
 use crate::load::place_failure;
@@ -29,6 +30,8 @@ use crate::signals::Signals;
 
 /// The result in a directory.
 const DOCUMENT: &str = "study.json";
+/// What changes of assumed costs do to it, beside it.
+const SENSITIVITY: &str = "sensitivity.json";
 
 /// Runs the verb.
 pub fn run(command: StudyCommand, console: &Console) -> Result<(), Failure> {
@@ -95,8 +98,13 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     if let Some(out) = &arguments.out {
         directory(out)?;
     }
-    let trials = run_plan(&plan, arguments.out.as_deref(), &signals, console)?;
-    let document = with_programs(StudyDocument::new(&plan, &trials, &baselines), &plan, arguments.trials)?;
+    let factors = &arguments.sensitivity;
+    let varied = (!factors.is_empty()).then(|| under_changes(&plan, factors, console)).transpose()?;
+    let all = varied.as_ref().map_or(&plan, |(_, all)| all);
+    let trials = run_plan(all, arguments.out.as_deref(), &signals, console)?;
+    let results = StudyDocument::new(all, &trials, &baselines).studies;
+    let document = StudyDocument::of(results[..plan.studies.len()].to_vec());
+    let document = with_programs(document, &plan, arguments.trials)?;
     let heading = library::heading(&arguments.studies);
     let result = arguments.out.as_ref().map(|out| out.join(DOCUMENT));
     if let Some(result) = &result {
@@ -111,8 +119,13 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
             console.note(&format!("figures of the source: {}", out.join(page).display()));
         }
     }
-    if !arguments.sensitivity.is_empty() {
-        return study_sensitivity::run((&plan, &document), arguments, &signals, console);
+    if let Some((changes, _)) = &varied {
+        let document = SensitivityDocument::new(&plan, factors, changes, &results);
+        if let Some(out) = &arguments.out {
+            write_atomically(&out.join(SENSITIVITY), pretty(&document).as_bytes()).map_err(file_failure)?;
+        }
+        // Whether the studies are as their files say is no matter here.
+        return Ok(console.out(&if console.json() { pretty(&document) } else { changes_table(&document, console) })?);
     }
     if let Some(path) = &arguments.page {
         write_page(&document, heading, path, result.as_deref())?;
@@ -145,8 +158,17 @@ fn with_programs(document: StudyDocument, plan: &Plan, trials: Option<u32>) -> R
     Ok(StudyDocument::of(document.studies.into_iter().map(result).collect()))
 }
 
+/// Every change of the machines, and the studies with those under each change as one plan.
+fn under_changes(plan: &Plan, factors: &[f64], console: &Console) -> Result<(Vec<String>, Plan), Failure> {
+    let (changes, impossible) = sensitivity::changes(plan, factors);
+    impossible.iter().for_each(|reason| console.warn(&format!("left out: {reason}")));
+    console.note(&format!("the same under {} changes: {}", changes.len(), changes.join(", ")));
+    let all = sensitivity::under(plan, &changes, &|words| console.note(words)).map_err(plan_failure)?;
+    Ok((changes, all))
+}
+
 /// Trials of every experiment.
-pub fn run_plan(
+fn run_plan(
     plan: &Plan,
     out: Option<&Path>,
     signals: &Signals,
@@ -281,6 +303,29 @@ fn table(document: &StudyDocument, console: &Console) -> String {
         text.push_str(&format!("{gap}{table}{words}\n"));
     }
     text
+}
+
+/// The changes that change a judgement, and how many do not.
+fn changes_table(document: &SensitivityDocument, console: &Console) -> String {
+    let mut table = Table::new(["change", ">judgements changed", ">directions changed", ">largest change", "of"]);
+    for of in &document.changes {
+        let changed = document.judgements.iter().zip(&of.judgements).zip(&document.expectations);
+        let names: Vec<&str> =
+            changed.filter(|((before, after), _)| before != after).map(|(_, name)| name.as_str()).collect();
+        let largest = of.largest_change.map_or_else(|| "-".to_owned(), |part| format!("{:.1} %", part * 100.0));
+        let cells = [
+            of.change.clone(),
+            of.judgements_changed.to_string(),
+            of.directions_changed.to_string(),
+            largest,
+            names.join("; "),
+        ];
+        let tone = if names.is_empty() { Tone::Plain } else { Tone::Bad };
+        table.toned_row(cells.map(|cell| (cell, tone)));
+    }
+    let turning = document.changes.iter().filter(|of| of.judgements_changed > 0).count();
+    let all = document.changes.len();
+    format!("{}\n{turning} of {all} changes of assumed costs change a judgement.\n", console.table(&table))
 }
 
 /// A row whose last cell has a tone.
