@@ -2,12 +2,11 @@
 //! run was made, this does not know.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use warmcore_options::{RunOptions, TraceLevel};
-use warmcore_places::place::{BatchConduct, OperationUse, PlaceError, Report, Request, Run, Trouble};
+use warmcore_places::place::{self, BatchConduct, OperationUse, PlaceError, Report, Request, Run, Trouble};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
 use warmcore_trace::{
     ApplicationOutcome, End, Event, Outcome, RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId,
@@ -257,26 +256,15 @@ pub fn rerun_trial<S: Sink + Send>(
     };
     // A place calls back from its own threads, and knows nothing of what is made there.
     let sink = Mutex::new(Some(sink));
-    let result = Mutex::new(None);
     let asked = Request { options, ..request(experiment, scheduler, number) };
     let conduct = BatchConduct { jobs: 1, stop: Arc::clone(stop) };
-    experiment.place.run(&[asked], &conduct, &|_, run| {
-        let made = run.and_then(|run| match taken(&sink) {
-            Some(sink) => {
-                let sink = sink(run.tables);
-                again(run, sink)
-            }
-            None => Err(PlaceError::interrupted()),
-        });
-        *result.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
-        ControlFlow::Break(())
+    let mut made = place::collect(&*experiment.place, &[asked], &conduct, &|_, run| {
+        let run = run?;
+        let sink = sink.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sink = sink.ok_or_else(PlaceError::interrupted)?(run.tables);
+        again(run, sink)
     })?;
-    let result = taken(&result);
-    Ok(result.unwrap_or_else(|| Err(PlaceError::interrupted()))?)
-}
-
-fn taken<T>(slot: &Mutex<Option<T>>) -> Option<T> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+    Ok(made.pop().ok_or_else(PlaceError::interrupted)?)
 }
 
 /// The trial that a run makes.

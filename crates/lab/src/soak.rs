@@ -2,12 +2,10 @@
 //! long ([`warmcore_schedulers::soak`]), is a finding.
 
 use std::fmt;
-use std::ops::{ControlFlow, RangeInclusive};
-use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+use std::ops::RangeInclusive;
 
 use warmcore_options::{MemoryChoice, RunOptions};
-use warmcore_places::place::{BatchConduct, Place as _, PlaceError, Request};
+use warmcore_places::place::{self, BatchConduct, Place as _, PlaceError, Request};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_schedulers::soak::{Case, Judge, Wait};
@@ -59,7 +57,7 @@ pub fn soak(
 ) -> Result<Vec<Finding>, PlaceError> {
     let memory = if scheduler.info().needs_sets { MemoryChoice::Exact } else { RunOptions::default().memory };
     let options = RunOptions { memory, ..RunOptions::default() };
-    let found = Mutex::new(Vec::new());
+    let mut found = Vec::new();
     let seeds: Vec<u64> = seeds.collect();
     let is_one = seeds.len() == 1;
     for seeds in seeds.chunks(BATCH) {
@@ -73,7 +71,7 @@ pub fn soak(
             })
             .collect();
         Sim.check(&requests)?;
-        Sim.run(&requests, conduct, &|position, run| {
+        let judged = place::collect(&Sim, &requests, conduct, &|position, run| {
             let judged = run.and_then(|run| {
                 let (restrictions, kept) = (&run.tables.restrictions, is_one.then(Vec::new));
                 let judge = Judge::new(machine, restrictions).with_changes(machine, &cases[position].actions);
@@ -85,22 +83,14 @@ pub fn soak(
                     Found::Waits(wait, before)
                 }))
             });
-            let what = match judged {
-                Ok(None) => return ControlFlow::Continue(()),
-                Ok(Some(found)) => found,
-                Err(error) if error.is_interruption() => return ControlFlow::Break(()),
-                Err(error) => Found::Failed(error),
-            };
-            let finding = Finding { seed: seeds[position], what };
-            found.lock().unwrap_or_else(PoisonError::into_inner).push(finding);
-            ControlFlow::Continue(())
+            match judged {
+                Err(error) if !error.is_interruption() => Ok(Some(Found::Failed(error))),
+                judged => judged,
+            }
         })?;
-        if conduct.stop.load(Ordering::Relaxed) {
-            return Err(PlaceError::interrupted());
-        }
+        let findings = seeds.iter().zip(judged).filter_map(|(seed, what)| Some(Finding { seed: *seed, what: what? }));
+        found.extend(findings);
     }
-    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
-    found.sort_by_key(|finding| finding.seed);
     Ok(found)
 }
 

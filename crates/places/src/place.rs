@@ -7,10 +7,11 @@
 //!
 //! How the trials of two schedulers belong together depends on the place, and with it the statistics ([`Place::design`]).
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -197,6 +198,28 @@ pub struct BatchConduct {
 
 /// Takes a run; may be called from several threads at once. With `Break` no further run is begun.
 pub type Take<'a> = dyn Fn(usize, Result<Run<'_>, PlaceError>) -> ControlFlow<()> + Sync + 'a;
+
+/// Runs a batch and gives what `make` makes of each run, in the order of the requests. After an error no further run is begun.
+///
+/// # Errors
+/// The first in that order; or that the caller asked to stop before all were made.
+pub fn collect<T: Send>(
+    place: &dyn Place,
+    requests: &[Request<'_>],
+    conduct: &BatchConduct,
+    make: &(dyn Fn(usize, Result<Run<'_>, PlaceError>) -> Result<T, PlaceError> + Sync),
+) -> Result<Vec<T>, PlaceError> {
+    let made: Mutex<BTreeMap<usize, Result<T, PlaceError>>> = Mutex::default();
+    place.run(requests, conduct, &|index, run| {
+        let one = make(index, run);
+        let flow = if one.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        made.lock().unwrap_or_else(PoisonError::into_inner).insert(index, one);
+        flow
+    })?;
+    let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let made = made.into_values().collect::<Result<Vec<T>, PlaceError>>()?;
+    if made.len() < requests.len() { Err(PlaceError::interrupted()) } else { Ok(made) }
+}
 
 /// A run whose events are about to come.
 pub struct Run<'a> {

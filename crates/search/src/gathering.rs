@@ -6,12 +6,10 @@
 //! after the other. The kernel is `eevdf`. All that differs is where threads may run.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
-use std::sync::Mutex;
 
 use serde::Serialize;
 use warmcore_options::{MemoryChoice, RunOptions};
-use warmcore_places::place::{BatchConduct, Place, PlaceError, Request};
+use warmcore_places::place::{self, BatchConduct, PlaceError, Request};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::{Better, Comparison, Design, StatisticsError, compare_trials};
@@ -167,7 +165,7 @@ pub fn gains(
     let measured = measure(&requests, conduct)?;
     let of = |variant: usize, what: usize| -> Vec<Option<f64>> {
         let runs = &measured[variant * seeds.len()..(variant + 1) * seeds.len()];
-        runs.iter().map(|run| run.and_then(|run| run[what])).collect()
+        runs.iter().map(|run| run[what]).collect()
     };
     let mut gains = Vec::new();
     for (position, (placed, _)) in variants.iter().enumerate() {
@@ -180,31 +178,16 @@ pub fn gains(
     Ok(gains)
 }
 
-fn measure(requests: &[Request<'_>], conduct: &BatchConduct) -> Result<Vec<Option<Measured>>, PlaceError> {
-    let found: Mutex<(Vec<Option<Measured>>, Option<PlaceError>)> = Mutex::new((vec![None; requests.len()], None));
-    Sim.run(requests, conduct, &|position, run| {
-        let report = run.and_then(|run| {
-            let mut counters = Counters::new(requests[position].machine, run.tables, Start::Idle { time_ns: 0 });
-            let tables = run.tables.clone();
-            let report = run.send(Some(&mut counters))?;
-            let totals = counters.metrics(report.outcome.elapsed_ns, &tables, &[]).totals;
-            Ok((report.outcome, totals.response.mean_ns))
-        });
-        let mut found = found.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        match report {
-            Ok((outcome, response_ns)) => {
-                let cpu_ns: u64 = outcome.tasks.iter().map(|task| task.cpu_time_ns).sum();
-                found.0[position] = Some([Some(outcome.elapsed_ns as f64), Some(cpu_ns as f64), response_ns]);
-                ControlFlow::Continue(())
-            }
-            Err(error) => {
-                found.1.get_or_insert(error);
-                ControlFlow::Break(())
-            }
-        }
-    })?;
-    let (measured, error) = found.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-    error.map_or(Ok(measured), Err)
+fn measure(requests: &[Request<'_>], conduct: &BatchConduct) -> Result<Vec<Measured>, PlaceError> {
+    place::collect(&Sim, requests, conduct, &|position, run| {
+        let run = run?;
+        let mut counters = Counters::new(requests[position].machine, run.tables, Start::Idle { time_ns: 0 });
+        let tables = run.tables.clone();
+        let outcome = run.send(Some(&mut counters))?.outcome;
+        let totals = counters.metrics(outcome.elapsed_ns, &tables, &[]).totals;
+        let cpu_ns: u64 = outcome.tasks.iter().map(|task| task.cpu_time_ns).sum();
+        Ok([Some(outcome.elapsed_ns as f64), Some(cpu_ns as f64), totals.response.mean_ns])
+    })
 }
 
 /// CPUs of each task, by group.

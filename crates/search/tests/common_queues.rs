@@ -3,11 +3,8 @@
 
 mod mixes;
 
-use std::ops::ControlFlow;
-use std::sync::Mutex;
-
 use warmcore_options::{MemoryChoice, RunOptions};
-use warmcore_places::place::{BatchConduct, Place, Request};
+use warmcore_places::place::{BatchConduct, Request, collect};
 use warmcore_places::sim::Sim;
 use warmcore_replay::history::{Histories, histories};
 use warmcore_replay::workload::replay;
@@ -58,13 +55,8 @@ fn run(workload: &Workload, machine: &Machine, is_worker: impl Fn(&str) -> bool)
     let scheduler = SchedulerSpec::parse("eevdf").unwrap();
     let options = RunOptions { memory: MemoryChoice::None, ..RunOptions::default() };
     let request = Request { options, ..Request::new(machine, workload, &scheduler, 5) };
-    let found = Mutex::new(None);
-    let take = |_: usize, run: Result<warmcore_places::place::Run<'_>, _>| {
-        *found.lock().unwrap() = Some(run.unwrap().send(None).unwrap().outcome);
-        ControlFlow::Continue(())
-    };
-    Sim.run(&[request], &BatchConduct { jobs: 1, stop: Default::default() }, &take).unwrap();
-    let outcome = found.into_inner().unwrap().unwrap();
+    let conduct = BatchConduct { jobs: 1, stop: Default::default() };
+    let outcome = collect(&Sim, &[request], &conduct, &|_, run| Ok(run?.send(None)?.outcome)).unwrap().remove(0);
     let mut shares: Vec<f64> =
         outcome.tasks.iter().filter(|task| is_worker(&task.name)).map(|task| task.cpu_time_ns as f64).collect();
     let all: f64 = shares.iter().sum();

@@ -2,12 +2,9 @@
 
 mod mixes;
 
-use std::ops::ControlFlow;
-use std::sync::Mutex;
-
 use warmcore_capture::{Context, Record, Recording, What};
 use warmcore_options::{MemoryChoice, RunOptions};
-use warmcore_places::place::{BatchConduct, Place, Request};
+use warmcore_places::place::{BatchConduct, Request, collect};
 use warmcore_places::sim::Sim;
 use warmcore_replay::Overheads;
 use warmcore_replay::history::histories;
@@ -24,15 +21,10 @@ fn run(workload: &Workload, machine: &Machine) -> (u64, u64) {
     let scheduler = SchedulerSpec::parse("eevdf").unwrap();
     let options = RunOptions { memory: MemoryChoice::None, ..RunOptions::default() };
     let request = Request { options, ..Request::new(machine, workload, &scheduler, 5) };
-    let found = Mutex::new((0, 0));
-    let take = |_: usize, run: Result<warmcore_places::place::Run<'_>, _>| {
-        let outcome = run.unwrap().send(None).unwrap().outcome;
-        let ticks_ns = outcome.cpus.iter().map(|cpu| cpu.overhead_ns[OverheadKind::Tick as usize]).sum();
-        *found.lock().unwrap() = (outcome.elapsed_ns, ticks_ns);
-        ControlFlow::Continue(())
-    };
-    Sim.run(&[request], &BatchConduct { jobs: 1, stop: Default::default() }, &take).unwrap();
-    found.into_inner().unwrap()
+    let conduct = BatchConduct { jobs: 1, stop: Default::default() };
+    let outcome = collect(&Sim, &[request], &conduct, &|_, run| Ok(run?.send(None)?.outcome)).unwrap().remove(0);
+    let ticks_ns = outcome.cpus.iter().map(|cpu| cpu.overhead_ns[OverheadKind::Tick as usize]).sum();
+    (outcome.elapsed_ns, ticks_ns)
 }
 
 fn replayed(recording: &Recording, chosen: &std::collections::BTreeSet<i32>, machine: &Machine) -> Workload {

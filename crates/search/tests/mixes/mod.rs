@@ -6,12 +6,10 @@
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
-use std::sync::Mutex;
 
 use warmcore_capture::Recording;
 use warmcore_options::{MemoryChoice, RunOptions};
-use warmcore_places::place::{BatchConduct, Place, Request};
+use warmcore_places::place::{BatchConduct, Request, collect};
 use warmcore_places::sim::Sim;
 use warmcore_replay::Selection;
 use warmcore_schedulers::SchedulerSpec;
@@ -192,15 +190,13 @@ pub fn recorded(workload: &Workload, machine: &Machine, seed: u64, memory: Memor
     let scheduler = SchedulerSpec::parse("eevdf").unwrap();
     let options = RunOptions { memory, ..RunOptions::default() };
     let request = Request { options, ..Request::new(machine, workload, &scheduler, seed) };
-    let found = Mutex::new(None);
-    let take = |_: usize, run: Result<warmcore_places::place::Run<'_>, _>| {
+    let conduct = BatchConduct { jobs: 1, stop: Default::default() };
+    let made = collect(&Sim, &[request], &conduct, &|_, run| {
         let mut events: Vec<Event> = Vec::new();
-        let report = run.unwrap().send(Some(&mut events)).unwrap();
-        *found.lock().unwrap() = Some((events, report.outcome.tasks, report.outcome.elapsed_ns));
-        ControlFlow::Continue(())
-    };
-    Sim.run(&[request], &BatchConduct { jobs: 1, stop: Default::default() }, &take).unwrap();
-    let (events, tasks, end_ns) = found.into_inner().unwrap().unwrap();
+        let outcome = run?.send(Some(&mut events))?.outcome;
+        Ok((events, outcome.tasks, outcome.elapsed_ns))
+    });
+    let (events, tasks, end_ns) = made.unwrap().remove(0);
     let info = |task: warmcore_trace::TaskOutcome| TaskInfo {
         id: TaskId(task.id),
         name: task.name,
