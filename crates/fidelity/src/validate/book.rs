@@ -24,6 +24,7 @@
 //! | `window_ms` | `[from, to]`: a window of the check's own instead of the experiment's |
 //! | `[[control]]` | a deliberately wrong model: `name`, `scheduler` or `workload` to simulate instead, and the `metrics` that must reject it |
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -171,6 +172,16 @@ pub enum Bound {
         /// Tasks, by which the metric's numbers were divided.
         tasks: f64,
     },
+}
+
+impl fmt::Display for Bound {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Relative(limit) => write!(out, "{} %", limit * 100.0),
+            Self::Absolute(limit) => write!(out, "{limit}"),
+            Self::Counts { limit, .. } => write!(out, "{limit} √n"),
+        }
+    }
 }
 
 impl Bound {

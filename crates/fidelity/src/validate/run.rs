@@ -3,28 +3,24 @@
 //! Experiments of one machine share boots: in each boot every experiment runs once under each of its schedulers. What is
 //! stored of a boot are the metrics' values alone, in one small file for each experiment.
 
-use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Serialize;
 use warmcore_options::RunOptions;
-use warmcore_places::place::{BatchConduct, Place, PlaceError, Request, Run};
+use warmcore_places::place::{self, BatchConduct, Place, PlaceError, Request};
 use warmcore_places::sim::Sim;
-use warmcore_schedulers::SchedulerSpec;
-use warmcore_trace::{Event, Sink};
-use warmcore_workload::{Action, Workload};
+use warmcore_trace::Event;
 
 use super::book::{BookExperiment, Cause, Check};
 use super::calls::{self, call_sequences};
 use super::costs::{measured_costs, with_costs_of};
 use super::judge::{Agreement, LineJudgement, judge};
 use super::metric::{Measured, Metric, operations_per_s};
+use super::models::{Kind, Model, models};
 use super::plots::{Plots, RunOf};
 use super::profile::RunProfile;
 use super::stored::{StoredResult, StoredRun};
-use super::wrong::{self, WrongModel};
 use warmcore_lab::experiment::trial_seeds;
 use warmcore_lab::files::FileError;
 
@@ -152,7 +148,7 @@ pub fn boot_all(
             .collect();
         let of_run = |index: usize| {
             let (experiment, scheduler) = runs[index];
-            (experiments[experiment], experiments[experiment].checks_of(scheduler).collect::<Vec<_>>())
+            Asked { experiment: experiments[experiment], scheduler, wrong: None }
         };
         let conduct = BatchConduct { jobs: 1, stop: Arc::clone(stop) };
         let made = match made(place, &requests, &of_run, &conduct) {
@@ -165,18 +161,12 @@ pub fn boot_all(
             }
         };
         results.iter_mut().for_each(|result| result.boots.push(Vec::new()));
-        for ((index, scheduler), made) in runs.iter().zip(made) {
-            let experiment = experiments[*index];
-            let label = experiment.schedulers[*scheduler].to_string();
-            let of = RunOf { experiment: &experiment.name, place: "vm", run: boot, scheduler: &label };
-            plots.take(of, &made.profile);
-            let keys = experiment.checks_of(*scheduler).map(|check| check.key(&experiment.schedulers));
-            let metrics = keys.zip(made.measured).collect();
-            let (events_lost, departures) = (made.events_lost, made.departures);
-            for departure in &departures {
-                note(&format!("{}: boot {} under {label}: not done as asked: {departure}", experiment.name, boot + 1));
+        for ((index, _), (profile, run)) in runs.iter().zip(made) {
+            let (name, label) = (&experiments[*index].name, &run.scheduler);
+            plots.take(RunOf { experiment: name, place: "vm", run: boot, scheduler: label }, &profile);
+            for departure in &run.departures {
+                note(&format!("{name}: boot {} under {label}: not done as asked: {departure}", boot + 1));
             }
-            let run = StoredRun { scheduler: label, wrong: None, events_lost, departures, metrics };
             if let Some(last) = results[*index].boots.last_mut() {
                 last.push(run);
             }
@@ -193,64 +183,41 @@ fn request(experiment: &BookExperiment, scheduler: usize, seed: u64) -> Request<
     Request { options, actions: &experiment.actions, ..asked }
 }
 
-/// All events of a run.
-#[derive(Default)]
-struct Events(Vec<Event>);
-
-impl Sink for Events {
-    fn events(&mut self, batch: &[Event]) -> std::io::Result<()> {
-        self.0.extend_from_slice(batch);
-        Ok(())
-    }
+/// What a request is of: an experiment under one of its schedulers, or what is wrong for it.
+struct Asked<'a> {
+    experiment: &'a BookExperiment,
+    scheduler: usize,
+    wrong: Option<&'a str>,
 }
-
-/// What is kept of a run.
-struct MadeRun {
-    profile: RunProfile,
-    /// By check of the scheduler.
-    measured: Vec<Measured>,
-    events_lost: u64,
-    departures: Vec<String>,
-}
-
-/// The experiment that a request is of, and its checks of that request's scheduler.
-type OfRequest<'a> = dyn Fn(usize) -> (&'a BookExperiment, Vec<&'a Check>) + Sync + 'a;
 
 /// Makes runs and gives what is kept of them, in their order; or the first failure.
-fn made(
+fn made<'a>(
     place: &dyn Place,
     requests: &[Request<'_>],
-    of_request: &OfRequest<'_>,
+    of_request: &(dyn Fn(usize) -> Asked<'a> + Sync),
     conduct: &BatchConduct,
-) -> Result<Vec<MadeRun>, PlaceError> {
-    let made: Mutex<BTreeMap<usize, Result<MadeRun, PlaceError>>> = Mutex::new(BTreeMap::new());
-    let take = |index: usize, run: Result<Run<'_>, PlaceError>| {
-        let request = &requests[index];
-        let kept = run.and_then(|run| {
-            let mut events = Events::default();
-            let report = run.send(Some(&mut events))?;
-            let (experiment, checks) = of_request(index);
-            let (events, outcome) = (&events.0, &report.outcome);
-            let measure = |check: &&Check| match check.metric {
-                Metric::OperationsPerS => operations_per_s(&report.operations, outcome.elapsed_ns),
-                Metric::CallSequences | Metric::CallFrequencies => call_sequences(&report.sequences),
-                _ => check.measure(request.machine, events, outcome, request.workload),
-            };
-            Ok(MadeRun {
-                profile: experiment.view.profile(request.machine, events, outcome, request.workload),
-                measured: checks.iter().map(measure).collect(),
-                events_lost: report.events_lost,
-                departures: report.departures,
-            })
-        });
-        let flow = if kept.is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        made.lock().unwrap_or_else(PoisonError::into_inner).insert(index, kept);
-        flow
-    };
-    place.run(requests, conduct, &take)?;
-    let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let found = made.into_values().collect::<Result<Vec<_>, _>>()?;
-    if found.len() < requests.len() { Err(PlaceError::interrupted()) } else { Ok(found) }
+) -> Result<Vec<(RunProfile, StoredRun)>, PlaceError> {
+    place::collect(place, requests, conduct, &|index, run| {
+        let Request { machine, workload, .. } = requests[index];
+        let mut events: Vec<Event> = Vec::new();
+        let report = run?.send(Some(&mut events))?;
+        let Asked { experiment, scheduler, wrong } = of_request(index);
+        let outcome = &report.outcome;
+        let measure = |check: &Check| match check.metric {
+            Metric::OperationsPerS => operations_per_s(&report.operations, outcome.elapsed_ns),
+            Metric::CallSequences | Metric::CallFrequencies => call_sequences(&report.sequences),
+            _ => check.measure(machine, &events, outcome, workload),
+        };
+        let checks = experiment.checks_of(scheduler);
+        let run = StoredRun {
+            scheduler: experiment.schedulers[scheduler].to_string(),
+            wrong: wrong.map(str::to_owned),
+            events_lost: report.events_lost,
+            metrics: checks.map(|check| (check.key(&experiment.schedulers), measure(check))).collect(),
+            departures: report.departures,
+        };
+        Ok((experiment.view.profile(machine, &events, outcome, workload), run))
+    })
 }
 
 /// Simulates an experiment and compares it with a result; `plots` takes each simulated run's series.
@@ -265,6 +232,8 @@ pub fn compare(
 ) -> Result<Chapter, ValidateError> {
     let experiment = &with_costs_of(experiment, result)?;
     let boots = result.map_or(&[][..], |result| &result.boots);
+    // Those under a program were simulated when that was there.
+    let kept = result.filter(|result| !result.is_beside_another(experiment)).map_or(&[][..], |of| &of.simulated);
     let mut lines = Vec::new();
     let mut controls: Vec<ControlLine> = experiment
         .controls
@@ -275,14 +244,13 @@ pub fn compare(
         let label = scheduler.to_string();
         let real: Vec<&StoredRun> = boots.iter().flatten().filter(|run| run.scheduler == label).collect();
         let flaw = flaw(&real);
-        let theirs = |check: &Check| -> Vec<Measured> {
-            let key = check.key(&experiment.schedulers);
-            real.iter().filter_map(|run| run.metrics.get(&key).cloned()).collect()
-        };
-        let checks: Vec<&Check> = experiment.checks_of(index).collect();
-        let judged = |runs: &[Vec<Measured>], position: usize| {
-            let ours: Vec<Measured> = runs.iter().map(|run| run[position].clone()).collect();
-            let (check, theirs) = (checks[position], theirs(checks[position]));
+        let checks: Vec<(&Check, String)> =
+            experiment.checks_of(index).map(|check| (check, check.key(&experiment.schedulers))).collect();
+        let judged = |ours: &[&StoredRun], (check, key): &(&Check, String)| {
+            let of = |runs: &[&StoredRun]| -> Vec<Measured> {
+                runs.iter().filter_map(|run| run.metrics.get(key).cloned()).collect()
+            };
+            let (ours, theirs) = (of(ours), of(&real));
             match check.metric {
                 Metric::CallSequences | Metric::CallFrequencies => {
                     calls::judge(check.metric, check.bound, &ours, &theirs, flaw.as_deref())
@@ -290,83 +258,51 @@ pub fn compare(
                 _ => judge(check.bound, check.expect, &ours, &theirs, flaw.as_deref()),
             }
         };
-        let simulate = |instead: Instead<'_>| simulated(experiment, &checks, instead, SIM_SEEDS, conduct);
-        let kept = |wrong: Option<&str>| -> Vec<Vec<Measured>> {
-            let comparable = result.filter(|result| !result.is_beside_another(experiment));
-            let stored = comparable.map_or(&[][..], |result| &result.simulated);
-            let of_checks = |run: &StoredRun| {
-                let kept = |check: &&Check| run.metrics.get(&check.key(&experiment.schedulers)).cloned();
-                checks.iter().map(kept).collect::<Option<Vec<Measured>>>()
-            };
-            let wanted = |run: &&StoredRun| run.scheduler == label && run.wrong.as_deref() == wrong;
-            stored.iter().filter(wanted).filter_map(of_checks).collect()
-        };
-        // What a wrong model gives. One that is of a program was simulated when that was there.
-        let measured = |name: &str, instead: Instead<'_>| match instead.scheduler.program() {
-            Some(_) => Ok(kept(Some(name))),
-            None => simulate(instead).map(|runs| runs.into_iter().map(|run| run.measured).collect()),
-        };
-        let actions = &experiment.actions[..];
-        // A scheduler that is no model is measured and not compared; one that is a program was simulated when it was there.
-        let runs: Vec<Vec<Measured>> = if scheduler.program().is_some() {
-            kept(None)
-        } else if scheduler.is_simulated() {
-            let runs = simulate(Instead { scheduler, workload: &experiment.workload, actions })?;
-            for (run, simulated) in runs.iter().enumerate() {
-                let of = RunOf { experiment: &experiment.name, place: "sim", run, scheduler: &label };
-                plots.take(of, &simulated.profile);
+        let first = lines.len();
+        for model in models(experiment, scheduler) {
+            // What no run of a real kernel is compared with rejects nothing.
+            if model.kind == Kind::Wrong && real.is_empty() {
+                continue;
             }
-            runs.into_iter().map(|run| run.measured).collect()
-        } else {
-            Vec::new()
-        };
-        let mut rejects: Vec<Vec<String>> = vec![Vec::new(); checks.len()];
-        let mut try_wrong = |name: &str, runs: &[Vec<Measured>]| -> Vec<Agreement> {
-            let verdicts: Vec<Agreement> = (0..checks.len()).map(|position| judged(runs, position).verdict).collect();
-            for (verdict, rejects) in verdicts.iter().zip(&mut rejects) {
-                if *verdict == Agreement::Outside {
-                    rejects.push(name.to_owned());
+            let is_right = model.kind == Kind::Right;
+            let made = match model.scheduler.program() {
+                // A scheduler that is no model is measured and not compared.
+                None if !is_right || scheduler.is_simulated() => {
+                    simulated(experiment, index, &model, SIM_SEEDS, conduct)?
                 }
+                _ => Some(Vec::new()),
+            };
+            let Some(made) = made else { continue };
+            let wanted = |run: &&StoredRun| {
+                model.scheduler.program().is_some()
+                    && (&run.scheduler, run.wrong.as_deref()) == (&label, model.wrong())
+                    && checks.iter().all(|(_, key)| run.metrics.contains_key(key))
+            };
+            let runs: Vec<&StoredRun> = made.iter().map(|(_, run)| run).chain(kept.iter().filter(wanted)).collect();
+            for (run, (profile, _)) in made.iter().enumerate().filter(|_| is_right) {
+                plots.take(RunOf { experiment: &experiment.name, place: "sim", run, scheduler: &label }, profile);
             }
-            verdicts
-        };
-        for (control, line) in experiment.controls.iter().zip(&mut controls) {
-            let spec = control.scheduler.as_ref().unwrap_or(scheduler);
-            let workload = control.workload.as_ref().unwrap_or(&experiment.workload);
-            let runs = measured(&control.name, Instead { scheduler: spec, workload, actions })?;
-            let verdicts = try_wrong(&control.name, &runs);
-            for (check, verdict) in checks.iter().zip(verdicts) {
-                if !control.metrics.contains(&check.metric) {
+            for (position, check) in checks.iter().enumerate() {
+                let judgement = judged(&runs, check);
+                let (check, key) = check;
+                if is_right {
+                    let (scheduler, metric, bound) = (label.clone(), key.clone(), check.bound.to_string());
+                    lines.push(Line { scheduler, metric, bound, judgement, rejects: Vec::new() });
                     continue;
                 }
-                line.measured |= verdict != Agreement::NotMeasured;
-                if verdict == Agreement::Outside {
-                    line.rejected = true;
-                    line.by.push(format!("{} under {label}", check.metric.name()));
+                let rejected = judgement.verdict == Agreement::Outside;
+                if rejected {
+                    lines[first + position].rejects.push(model.name.clone());
+                }
+                if let Kind::Control(control) = model.kind
+                    && experiment.controls[control].metrics.contains(&check.metric)
+                {
+                    let line = &mut controls[control];
+                    line.measured |= judgement.verdict != Agreement::NotMeasured;
+                    line.rejected |= rejected;
+                    line.by.extend(rejected.then(|| format!("{} under {label}", check.metric.name())));
                 }
             }
-        }
-        if !real.is_empty() {
-            for wrong in wrong::models(experiment, scheduler) {
-                // What deadlocks or cannot be when it is wrong like this says nothing.
-                let WrongModel { name, scheduler, workload, actions } = &wrong;
-                if let Ok(runs) = measured(name, Instead { scheduler, workload, actions }) {
-                    try_wrong(name, &runs);
-                }
-            }
-        }
-        for (position, check) in checks.iter().enumerate() {
-            lines.push(Line {
-                scheduler: label.clone(),
-                metric: check.key(&experiment.schedulers),
-                bound: match check.bound {
-                    super::book::Bound::Relative(limit) => format!("{} %", limit * 100.0),
-                    super::book::Bound::Absolute(limit) => format!("{limit}"),
-                    super::book::Bound::Counts { limit, .. } => format!("{limit} √n"),
-                },
-                judgement: judged(&runs, position),
-                rejects: rejects[position].clone(),
-            });
         }
     }
     let machine = &experiment.machine;
@@ -401,40 +337,11 @@ pub fn simulate_programs(
 ) -> Result<(), ValidateError> {
     let experiment = &with_costs_of(experiment, Some(result))?;
     let mut all = Vec::new();
-    for (index, scheduler) in experiment.schedulers.iter().enumerate() {
-        if scheduler.program().is_none() {
-            continue;
-        }
-        let checks: Vec<&Check> = experiment.checks_of(index).collect();
-        let mut store = |wrong: Option<&str>, runs: Vec<MadeRun>| {
-            all.extend(runs.into_iter().map(|run| {
-                let keys = checks.iter().map(|check| check.key(&experiment.schedulers));
-                let metrics = keys.zip(run.measured).collect();
-                let (scheduler, wrong) = (scheduler.to_string(), wrong.map(str::to_owned));
-                StoredRun { scheduler, wrong, events_lost: run.events_lost, departures: run.departures, metrics }
-            }));
-        };
-        let (workload, actions) = (&experiment.workload, &experiment.actions[..]);
-        store(None, simulated(experiment, &checks, Instead { scheduler, workload, actions }, SIM_SEEDS, conduct)?);
-        for control in &experiment.controls {
-            let scheduler = control.scheduler.as_ref().unwrap_or(scheduler);
-            let workload = control.workload.as_ref().unwrap_or(workload);
-            if scheduler.program().is_some() {
-                let instead = Instead { scheduler, workload, actions };
-                store(Some(&control.name), simulated(experiment, &checks, instead, WRONG_SEEDS, conduct)?);
-            }
-        }
-        for WrongModel { name, scheduler, workload, actions } in wrong::models(experiment, scheduler) {
-            if scheduler.program().is_none() {
-                continue;
-            }
-            let instead = Instead { scheduler: &scheduler, workload: &workload, actions: &actions };
-            match simulated(experiment, &checks, instead, WRONG_SEEDS, conduct) {
-                Ok(runs) => store(Some(name), runs),
-                Err(ValidateError::Interrupted) => return Err(ValidateError::Interrupted),
-                // What deadlocks or cannot be when it is wrong like this says nothing.
-                Err(_) => {}
-            }
+    for (index, scheduler) in experiment.schedulers.iter().enumerate().filter(|(_, of)| of.program().is_some()) {
+        for model in models(experiment, scheduler).iter().filter(|model| model.scheduler.program().is_some()) {
+            let seeds = if model.kind == Kind::Right { SIM_SEEDS } else { WRONG_SEEDS };
+            let runs = simulated(experiment, index, model, seeds, conduct)?;
+            all.extend(runs.into_iter().flatten().map(|(_, run)| run));
         }
     }
     result.simulated = all;
@@ -450,41 +357,28 @@ fn flaw(runs: &[&StoredRun]) -> Option<String> {
     departed.or_else(|| (lost > 0).then(|| format!("{lost} events were lost")))
 }
 
-/// What is simulated in an experiment's place: itself, a control, or a wrong model.
-#[derive(Clone, Copy)]
-struct Instead<'a> {
-    scheduler: &'a SchedulerSpec,
-    workload: &'a Workload,
-    actions: &'a [Action],
-}
-
+/// Simulates a model of an experiment under one of its schedulers. Nothing of one that is wrong for every experiment and fails: what
+/// deadlocks or cannot be when it is wrong like this says nothing.
 fn simulated(
     experiment: &BookExperiment,
-    checks: &[&Check],
-    instead: Instead<'_>,
+    index: usize,
+    model: &Model,
     seeds: u32,
     conduct: &BatchConduct,
-) -> Result<Vec<MadeRun>, ValidateError> {
-    let Instead { scheduler, workload, actions } = instead;
+) -> Result<Option<Vec<(RunProfile, StoredRun)>>, ValidateError> {
+    let Model { scheduler, workload, actions, .. } = model;
     let seeds = trial_seeds(FIRST_SEED, seeds);
-    let requests: Vec<Request<'_>> = seeds
-        .iter()
-        .map(|seed| Request {
-            machine: &experiment.simulated,
-            scheduler,
-            workload,
-            actions,
-            ..request(experiment, 0, *seed)
-        })
-        .collect();
-    made(&Sim, &requests, &|_| (experiment, checks.to_vec()), conduct).map_err(|source| {
-        match source.is_interruption() {
-            true => ValidateError::Interrupted,
-            false => ValidateError::Sim {
-                experiment: experiment.name.clone(),
-                scheduler: scheduler.to_string(),
-                source: Box::new(source),
-            },
+    let machine = &experiment.simulated;
+    let asked = |seed: &u64| Request { machine, scheduler, workload, actions, ..request(experiment, index, *seed) };
+    let requests: Vec<Request<'_>> = seeds.iter().map(asked).collect();
+    let of_request = |_| Asked { experiment, scheduler: index, wrong: model.wrong() };
+    match made(&Sim, &requests, &of_request, conduct) {
+        Ok(runs) => Ok(Some(runs)),
+        Err(source) if source.is_interruption() => Err(ValidateError::Interrupted),
+        Err(_) if model.kind == Kind::Wrong => Ok(None),
+        Err(source) => {
+            let (experiment, scheduler) = (experiment.name.clone(), scheduler.to_string());
+            Err(ValidateError::Sim { experiment, scheduler, source: Box::new(source) })
         }
-    })
+    }
 }

@@ -1,7 +1,7 @@
-//! Wrong models that every experiment's checks are tried with, beside its own controls: a check that rejects none of them says
-//! nothing, whatever its verdict.
+//! What is simulated of an experiment: itself, its own controls, and models that are wrong for every experiment. A check that rejects none of
+//! the latter says nothing, whatever its verdict.
 //!
-//! Each errs in one direction: who is next, who is gathered, too few CPUs, turns too long, wakeups that move, tasks that wander, and
+//! Each of these errs in one direction: who is next, who is gathered, too few CPUs, turns too long, wakeups that move, tasks that wander, and
 //! partners that are kept apart.
 
 use warmcore_schedulers::SchedulerSpec;
@@ -16,10 +16,23 @@ const FACTOR: u64 = 3;
 /// How long tasks that wander stay in a half of the machine.
 const STAY_NS: u64 = 30_000_000;
 
-/// A wrong model of an experiment: what is simulated instead.
-pub struct WrongModel {
+/// What a model is of its experiment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The experiment itself.
+    Right,
+    /// Its control of this index.
+    Control(usize),
+    /// Wrong for every experiment.
+    Wrong,
+}
+
+/// What is simulated.
+pub struct Model {
+    /// What it is of the experiment.
+    pub kind: Kind,
     /// What is wrong with it.
-    pub name: &'static str,
+    pub name: String,
     /// The scheduler.
     pub scheduler: SchedulerSpec,
     /// The workload.
@@ -28,36 +41,52 @@ pub struct WrongModel {
     pub actions: Vec<Action>,
 }
 
-/// Wrong models of an experiment under one of its schedulers. Those that need two CPUs are missing where there is one.
+impl Model {
+    /// What is wrong with it, if something is.
+    #[must_use]
+    pub fn wrong(&self) -> Option<&str> {
+        (self.kind != Kind::Right).then_some(&self.name)
+    }
+}
+
+/// The models of an experiment under one of its schedulers, itself first. Those that need two CPUs are missing where there is one.
 #[must_use]
-pub fn models(experiment: &BookExperiment, scheduler: &SchedulerSpec) -> Vec<WrongModel> {
-    let right = |name| WrongModel {
-        name,
+pub fn models(experiment: &BookExperiment, scheduler: &SchedulerSpec) -> Vec<Model> {
+    let model = |kind, name: &str| Model {
+        kind,
+        name: name.to_owned(),
         scheduler: scheduler.clone(),
         workload: experiment.workload.clone(),
         actions: experiment.actions.clone(),
     };
-    let under =
-        |name, text: &str| SchedulerSpec::parse(text).ok().map(|scheduler| WrongModel { scheduler, ..right(name) });
+    let wrong = |name| model(Kind::Wrong, name);
+    let controls = experiment.controls.iter().enumerate().map(|(index, control)| {
+        let own = model(Kind::Control(index), &control.name);
+        Model {
+            scheduler: control.scheduler.clone().unwrap_or(own.scheduler),
+            workload: control.workload.clone().unwrap_or(own.workload),
+            ..own
+        }
+    });
+    let under = |name, text: &str| SchedulerSpec::parse(text).ok().map(|scheduler| Model { scheduler, ..wrong(name) });
     let gathering = match scheduler.name() {
         "cache-aware" => under("cache-aware scheduling off", "eevdf"),
         _ => under("cache-aware scheduling on", "cache-aware"),
     };
-    let mut models: Vec<WrongModel> = [
+    let mut models: Vec<Model> = std::iter::once(model(Kind::Right, "")).chain(controls).collect();
+    let others = [
         under("round robin", "rr"),
         under("first come, first served", "fifo"),
         under("every wakeup on a CPU by lot", "random"),
         gathering,
-    ]
-    .into_iter()
-    .flatten()
-    .collect();
-    models.push(WrongModel { workload: on_one_cpu(&experiment.workload), ..right("everything on one CPU") });
-    models.push(WrongModel { workload: longer(&experiment.workload), ..right("tasks run longer at a time") });
+    ];
+    models.extend(others.into_iter().flatten());
+    models.push(Model { workload: on_one_cpu(&experiment.workload), ..wrong("everything on one CPU") });
+    models.push(Model { workload: longer(&experiment.workload), ..wrong("tasks run longer at a time") });
     if let Some(halves) = halves(&experiment.machine) {
         let actions = wandering(&experiment.workload, &halves, experiment.duration_ns);
-        models.push(WrongModel { actions, ..right("tasks wander") });
-        models.push(WrongModel { workload: apart(&experiment.workload, &halves), ..right("partners apart") });
+        models.push(Model { actions, ..wrong("tasks wander") });
+        models.push(Model { workload: apart(&experiment.workload, &halves), ..wrong("partners apart") });
     }
     models
 }
@@ -151,17 +180,17 @@ mod tests {
         let right = experiment("1s1n2l2c1t");
         let eevdf = &right.schedulers[0];
         let models = models(&right, eevdf);
-        assert_eq!(models.len(), 8);
-        for wrong in &models {
-            let same = wrong.scheduler == *eevdf && wrong.workload == right.workload && wrong.actions == right.actions;
-            assert!(!same, "{} is the experiment", wrong.name);
+        assert_eq!(models.len(), 9);
+        for model in &models {
+            let same = model.scheduler == *eevdf && model.workload == right.workload && model.actions == right.actions;
+            assert_eq!(same, model.kind == Kind::Right, "{}", model.name);
         }
     }
 
     #[test]
     fn one_cpu_has_no_halves() {
         let right = experiment("1s1n1l1c1t");
-        assert_eq!(models(&right, &right.schedulers[0]).len(), 6);
+        assert_eq!(models(&right, &right.schedulers[0]).len(), 7);
     }
 
     #[test]
