@@ -77,10 +77,7 @@ fn write_output(path: Option<&Path>, text: &str, console: &Console) -> Result<()
         return Err(Failure::usage("warmcore::output", format!("{} exists already", path.display()))
             .help("name a file that does not exist yet; or --force writes over it"));
     }
-    warmcore_lab::files::write_atomically(path, text.as_bytes()).map_err(|error| {
-        let advice = error.advice();
-        Failure::failed("warmcore::output", error).help(advice)
-    })
+    Ok(warmcore_lab::files::write_atomically(path, text.as_bytes())?)
 }
 
 /// The same for a command whose whole result the text is; with `json` the document says what was written, and holds a text that went to

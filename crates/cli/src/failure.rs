@@ -17,6 +17,7 @@ use std::path::Path;
 use miette::Diagnostic;
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::files::FileError;
 use warmcore_lab::session::pretty;
 use warmcore_report::printable::printable;
 
@@ -167,6 +168,13 @@ struct ErrorDocument<'a> {
 /// The document for a command line that cannot be understood.
 pub fn usage_document(message: &str) -> String {
     Failure::usage("warmcore::usage", message.trim_end()).document()
+}
+
+/// Files that cannot be read or written.
+impl From<FileError> for Failure {
+    fn from(error: FileError) -> Self {
+        Self::failed("warmcore::files", &error).help(error.advice())
+    }
 }
 
 /// Errors of standard output.

@@ -82,12 +82,19 @@ pub fn page(document: &StudyDocument, title: &str, introduction: &str, data: Opt
     text
 }
 
-/// The link from a page to a file, both named from the same directory.
+/// The link from a page to a file or a directory, both named from the same directory.
 #[must_use]
-pub fn link(page: &Path, file: &Path) -> String {
-    let up = page.parent().map_or(0, |directory| directory.components().count());
-    let up = if file.is_absolute() { String::new() } else { "../".repeat(up) };
-    format!("{up}{}", file.display())
+pub fn link(page: &Path, to: &Path) -> String {
+    let from = page.parent().unwrap_or(Path::new(""));
+    if to.is_absolute() && from.is_relative() {
+        return to.display().to_string();
+    }
+    let (from, to): (Vec<_>, Vec<_>) = (from.components().collect(), to.components().collect());
+    let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
+    let up = std::iter::repeat_n("..".to_owned(), from.len() - common);
+    let down = to[common..].iter().map(|part| part.as_os_str().to_string_lossy().into_owned());
+    let parts: Vec<String> = up.chain(down).collect();
+    if parts.is_empty() { ".".into() } else { parts.join("/") }
 }
 
 fn section(study: &StudyResult) -> String {
@@ -189,6 +196,8 @@ mod tests {
         assert_eq!(of("docs/answers.md", "results/a/study.json"), "../results/a/study.json");
         assert_eq!(of("answers.md", "kept/study.json"), "kept/study.json");
         assert_eq!(of("docs/answers.md", "/tmp/study.json"), "/tmp/study.json");
+        assert_eq!(of("/tmp/docs/answers.md", "/tmp/kept/study.json"), "../kept/study.json");
+        assert_eq!((of("docs/book.md", "docs"), of("docs/fidelity.md", "book")), (".".into(), "../book".into()));
     }
 
     #[test]

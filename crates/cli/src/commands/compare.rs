@@ -333,10 +333,7 @@ pub fn run_failure(error: RunError, directory: Option<&RunDirectory>, signals: &
             Failure::new(class, "warmcore::simulation", &error).help(advice)
         }
         RunError::Directory(error) => directory_failure(error),
-        RunError::File(ref source) => {
-            let advice = source.advice();
-            Failure::failed("warmcore::files", &error).help(advice)
-        }
+        RunError::File(error) => error.into(),
         RunError::Place(error) => load::place_failure(error, Some(signals)),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use warmcore_lab::directory::REPORT;
-use warmcore_lab::files::{FileError, write_atomically};
+use warmcore_lab::files::{create_directory, write_atomically};
 use warmcore_report::figures::Figure;
 use warmcore_report::history::Form;
 use warmcore_report::lesson::{self, LessonError};
@@ -126,7 +126,7 @@ fn write_page(arguments: &ReportArguments, runs: &[Run], force: bool) -> Result<
         // It is made from the directory and belongs to it: an older one is replaced.
         (None, [run]) => {
             let path = run.join(REPORT);
-            write_atomically(&path, page.as_bytes()).map_err(|error| file_failure(&error)).map(|()| path)
+            write_atomically(&path, page.as_bytes()).map(|()| path).map_err(Failure::from)
         }
         (None, _) => {
             Err(Failure::usage("warmcore::usage", "a page of several runs belongs to none of their directories")
@@ -141,7 +141,7 @@ pub fn into_run_directory(directory: &Path, signals: &Signals) -> Result<PathBuf
     let run =
         Run::load(directory, &options, &signals.stop).map_err(|error| report_failure(&error, directory, signals))?;
     let path = directory.join(REPORT);
-    write_atomically(&path, html::page(&[run]).as_bytes()).map_err(|error| file_failure(&error))?;
+    write_atomically(&path, html::page(&[run]).as_bytes())?;
     Ok(path)
 }
 
@@ -206,7 +206,7 @@ pub fn write_drawn(figures: &[Figure], directory: &Path) -> Result<(), Failure> 
     for figure in figures {
         let write = |ending: &str, bytes: &[u8]| {
             let path = directory.join(format!("{}.{ending}", figure.id));
-            write_atomically(&path, bytes).map_err(|error| file_failure(&error))
+            write_atomically(&path, bytes).map_err(Failure::from)
         };
         for drawing in [Drawing::Svg, Drawing::Pdf] {
             write(drawing.ending(), &drawing.file(figure, None)?)?;
@@ -401,11 +401,6 @@ impl<W: Write> Write for StandardOutput<W> {
     }
 }
 
-fn create_directory(path: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(path)
-        .map_err(|error| Failure::failed("warmcore::output", format!("cannot create {}: {error}", path.display())))
-}
-
 fn exists(path: &Path) -> Failure {
     Failure::usage("warmcore::output", format!("{} exists already", path.display()))
         .help("name another one, or write over it with --force")
@@ -416,12 +411,7 @@ fn write_new(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
     if path.exists() && !force {
         return Err(exists(path));
     }
-    write_atomically(path, bytes).map_err(|error| file_failure(&error))
-}
-
-fn file_failure(error: &FileError) -> Failure {
-    let advice = error.advice();
-    Failure::failed("warmcore::output", error).help(advice)
+    Ok(write_atomically(path, bytes)?)
 }
 
 /// The failure for a run that cannot be shown.

@@ -10,7 +10,7 @@ use serde::Serialize;
 use warmcore_fidelity::cdf_dio::search::{Judged, candidates, judge, screen};
 use warmcore_fidelity::cdf_dio::{READINGS, TableRow, table};
 use warmcore_lab::experiment::trial_seeds;
-use warmcore_lab::files::{FileError, create_directory, write_atomically};
+use warmcore_lab::files::{create_directory, write_atomically};
 use warmcore_lab::session::pretty;
 use warmcore_report::figures::{Csv, against};
 use warmcore_report::gallery::{self, Exhibit};
@@ -71,26 +71,25 @@ pub fn write(out: &Path, trials: u32, jobs: usize) -> Result<(), Failure> {
     let seeds = if trials < ENOUGH { trials } else { trials.max(SEEDS) };
     let reading_seeds = trial_seeds(seed, seeds);
     let rows = on_threads(READINGS.len(), jobs, |index| table(READINGS[index], &reading_seeds))?.concat();
-    let failed = |error: FileError| Failure::failed("warmcore::directory", error);
-    write_atomically(&out.join("table.csv"), csv(&rows).as_bytes()).map_err(failed)?;
-    write_atomically(&out.join("table.md"), markdown(&rows).as_bytes()).map_err(failed)?;
-    write_atomically(&out.join("table.json"), json(&rows).as_bytes()).map_err(failed)?;
+    write_atomically(&out.join("table.csv"), csv(&rows).as_bytes())?;
+    write_atomically(&out.join("table.md"), markdown(&rows).as_bytes())?;
+    write_atomically(&out.join("table.json"), json(&rows).as_bytes())?;
     if seeds >= ENOUGH {
         let judged = searched(seed, jobs)?;
-        write_atomically(&out.join("search.md"), search_table(&judged).as_bytes()).map_err(failed)?;
+        write_atomically(&out.join("search.md"), search_table(&judged).as_bytes())?;
     }
     let exhibits: Vec<Exhibit> = FIGURES.iter().map(|figure| exhibit(&rows, figure)).collect();
-    create_directory(&out.join("figures")).map_err(failed)?;
+    create_directory(&out.join("figures"))?;
     for exhibit in &exhibits {
         let path = |ending: &str| out.join("figures").join(format!("{}.{ending}", exhibit.figure.id));
-        write_atomically(&path("svg"), exhibit.figure.svg.standalone(&exhibit.heading).as_bytes()).map_err(failed)?;
-        write_atomically(&path("csv"), exhibit.figure.csv.as_bytes()).map_err(failed)?;
+        write_atomically(&path("svg"), exhibit.figure.svg.standalone(&exhibit.heading).as_bytes())?;
+        write_atomically(&path("csv"), exhibit.figure.csv.as_bytes())?;
     }
     let introduction = format!(
         "{SOURCE}. What was published in words, and ours with the dispatcher of the published program, which waits, and with one that does not."
     );
     let page = gallery::page("cdf-dio: figures", &introduction, &exhibits);
-    write_atomically(&out.join("figures.html"), page.as_bytes()).map_err(failed)?;
+    write_atomically(&out.join("figures.html"), page.as_bytes())?;
     Ok(())
 }
 

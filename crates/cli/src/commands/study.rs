@@ -8,7 +8,7 @@ use serde::Serialize;
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files;
-use warmcore_lab::files::{FileError, create_directory, write_atomically};
+use warmcore_lab::files::{create_directory, write_atomically};
 use warmcore_lab::session::pretty;
 use warmcore_study::choice::{self, ChoiceError};
 use warmcore_study::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
@@ -108,7 +108,7 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     let heading = library::heading(&arguments.studies);
     let result = arguments.out.as_ref().map(|out| out.join(DOCUMENT));
     if let Some(result) = &result {
-        write_atomically(result, pretty(&document).as_bytes()).map_err(file_failure)?;
+        write_atomically(result, pretty(&document).as_bytes())?;
         console.note(&format!("result: {}", result.display()));
     }
     if let Some(out) = &arguments.out {
@@ -122,7 +122,7 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     if let Some((changes, _)) = &varied {
         let document = SensitivityDocument::new(&plan, factors, changes, &results);
         if let Some(out) = &arguments.out {
-            write_atomically(&out.join(SENSITIVITY), pretty(&document).as_bytes()).map_err(file_failure)?;
+            write_atomically(&out.join(SENSITIVITY), pretty(&document).as_bytes())?;
         }
         // Whether the studies are as their files say is no matter here.
         return Ok(console.out(&if console.json() { pretty(&document) } else { changes_table(&document, console) })?);
@@ -263,7 +263,7 @@ pub fn directory(out: &Path) -> Result<(), Failure> {
         return Err(Failure::usage("warmcore::directory", format!("{} holds something else", out.display()))
             .help("choose another --out"));
     }
-    create_directory(&out.join("experiments")).map_err(file_failure)
+    Ok(create_directory(&out.join("experiments"))?)
 }
 
 fn table(document: &StudyDocument, console: &Console) -> String {
@@ -526,7 +526,7 @@ fn write_page(
 ) -> Result<(), Failure> {
     let data = result.map(|result| page::link(path, result));
     let text = page::page(document, title, introduction, data.as_deref());
-    write_atomically(path, text.as_bytes()).map_err(file_failure)
+    Ok(write_atomically(path, text.as_bytes())?)
 }
 
 /// Says what would run.
@@ -557,9 +557,4 @@ pub fn plan_failure(error: PlanError) -> Failure {
             advice.into_iter().fold(failure, Failure::help)
         }
     }
-}
-
-pub fn file_failure(error: FileError) -> Failure {
-    let advice = error.advice();
-    Failure::failed("warmcore::files", error).help(advice)
 }

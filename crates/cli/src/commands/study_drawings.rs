@@ -46,10 +46,7 @@ pub fn draw(plan: &Plan, out: &Path, signals: &Signals) -> Result<Vec<String>, F
             exhibits.push((&drawing.name, Exhibit { heading, words: drawing.published.clone(), figure }));
         }
         if !exhibits.is_empty() {
-            write(out, (&study.name, &study.source), &exhibits).map_err(|error| {
-                let advice = error.advice();
-                Failure::failed("warmcore::files", error).help(advice)
-            })?;
+            write(out, (&study.name, &study.source), &exhibits)?;
             pages.push(gallery_name(&study.name));
         }
     }

@@ -50,10 +50,7 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
     let document = SweepDocument::new(baseline, candidates, arguments.trials as usize, rows);
     if let Some(out) = &arguments.out {
         for (name, text) in [("sweep.json", pretty(&document)), ("sweep.md", markdown(&document))] {
-            write_atomically(&out.join(name), text.as_bytes()).map_err(|error| {
-                let advice = error.advice();
-                Failure::failed("warmcore::files", error).help(advice)
-            })?;
+            write_atomically(&out.join(name), text.as_bytes())?;
         }
         let count = draw(&document, &out.join("figures"))?;
         console.note(&format!("directory: {}, with {count} figures", out.display()));

@@ -8,14 +8,15 @@ use serde::Serialize;
 use warmcore_fidelity::validate::book::{BookError, BookExperiment};
 use warmcore_fidelity::validate::costs::{StoredCost, measured_costs};
 use warmcore_fidelity::validate::judge::Agreement;
-use warmcore_fidelity::validate::page::{CHAPTERS, chapter, counts, summary};
+use warmcore_fidelity::validate::page::{CHAPTERS, accepted, chapter, counts, summary};
 use warmcore_fidelity::validate::plots::Plots;
 use warmcore_fidelity::validate::run::{self, Chapter, ValidateError};
 use warmcore_fidelity::validate::stored::{self, StoredResult};
 use warmcore_lab::experiment::TOOL_VERSION;
-use warmcore_lab::files::write_atomically;
+use warmcore_lab::files::{At as _, create_directory, write_atomically};
 use warmcore_lab::session::pretty;
 use warmcore_places::place::BatchConduct;
+use warmcore_study::page::link;
 use warmcore_topology::NO_BACKGROUND;
 
 use crate::args::{Renewed, ValidateArguments};
@@ -101,16 +102,15 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
     if let Some(path) = &arguments.page {
         write_pages(path, &experiments, &chapters)?;
     }
+    let (schema, tool_version) = ("warmcore-validation-1", TOOL_VERSION);
+    let document = ValidationDocument { schema, tool_version, experiments: &chapters };
     if let Some(out) = out {
-        let (schema, tool_version) = ("warmcore-validation-1", TOOL_VERSION);
-        let document = pretty(&ValidationDocument { schema, tool_version, experiments: &chapters });
-        let written = plots.write(out).and_then(|()| write_atomically(&out.join(DOCUMENT), document.as_bytes()));
-        written.map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))?;
+        plots.write(out)?;
+        write_atomically(&out.join(DOCUMENT), pretty(&document).as_bytes())?;
         console.note(&format!("figures' data: {}", out.display()));
     }
     if console.json() {
-        let (schema, tool_version) = ("warmcore-validation-1", TOOL_VERSION);
-        console.out(&pretty(&ValidationDocument { schema, tool_version, experiments: &chapters }))?;
+        console.out(&pretty(&document))?;
     } else {
         console.out(&console.table(&table(&chapters)))?;
     }
@@ -216,50 +216,29 @@ fn boot(
 /// Keeps a result beside its experiment.
 fn keep(path: &Path, experiment: &BookExperiment, result: &StoredResult) -> Result<(), Failure> {
     let directory = results_directory(path);
-    std::fs::create_dir_all(&directory).map_err(|error| {
-        Failure::failed("warmcore::output", format!("cannot create {}: {error}", directory.display()))
-    })?;
-    stored::write(&directory, &experiment.name, result)
-        .map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))
+    create_directory(&directory)?;
+    Ok(stored::write(&directory, &experiment.name, result)?)
 }
 
 /// The summary in `path`, and each chapter beside its experiment.
 fn write_pages(path: &Path, experiments: &[(PathBuf, BookExperiment)], chapters: &[Chapter]) -> Result<(), Failure> {
     let directories: Vec<&Path> = experiments.iter().map(|(file, _)| file.parent().unwrap_or(Path::new(""))).collect();
-    let place = path.parent().unwrap_or(Path::new(""));
     let book = |wanted: &Chapter| {
         let position = chapters.iter().position(|chapter| std::ptr::eq(chapter, wanted)).unwrap_or(0);
-        way(place, directories[position])
-    };
-    let write = |path: &Path, text: &str| {
-        write_atomically(path, text.as_bytes())
-            .map_err(|error| Failure::failed("warmcore::output", &error).help(error.advice()))
+        link(path, directories[position])
     };
     for (content, directory) in chapters.iter().zip(&directories) {
         let pages = directory.join(CHAPTERS);
-        std::fs::create_dir_all(&pages).map_err(|error| {
-            Failure::failed("warmcore::output", format!("cannot create {}: {error}", pages.display()))
-        })?;
-        write(&pages.join(format!("{}.md", content.name)), &chapter(content))?;
+        create_directory(&pages)?;
+        write_atomically(&pages.join(format!("{}.md", content.name)), chapter(content).as_bytes())?;
     }
-    write(path, &summary(chapters, &book))
-}
-
-/// How a link in a page of `from` names the directory `to`: both as given, relative to one another.
-fn way(from: &Path, to: &Path) -> String {
-    let (from, to): (Vec<_>, Vec<_>) = (from.components().collect(), to.components().collect());
-    let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-    let up = std::iter::repeat_n("..".to_owned(), from.len() - common);
-    let down = to[common..].iter().map(|part| part.as_os_str().to_string_lossy().into_owned());
-    let parts: Vec<String> = up.chain(down).collect();
-    if parts.is_empty() { ".".into() } else { parts.join("/") }
+    Ok(write_atomically(path, summary(chapters, &book).as_bytes())?)
 }
 
 /// A directory that is new or empty: what is there is never written over.
 fn new_directory(path: &Path) -> Result<&Path, Failure> {
-    let failed = |error| Failure::failed("warmcore::output", format!("cannot create {}: {error}", path.display()));
-    std::fs::create_dir_all(path).map_err(failed)?;
-    match std::fs::read_dir(path).map_err(failed)?.next() {
+    create_directory(path)?;
+    match std::fs::read_dir(path).at("read", path)?.next() {
         None => Ok(path),
         Some(_) => {
             let text = format!("{} exists and is not empty", path.display());
@@ -285,15 +264,8 @@ fn table(chapters: &[Chapter]) -> Table {
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.4}"));
     for chapter in chapters {
         for line in &chapter.lines {
-            // The value that decides.
-            let worst =
-                line.judgement.pairs.iter().max_by(|a, b| a.error.unwrap_or(-1.0).total_cmp(&b.error.unwrap_or(-1.0)));
             let (label, sim, vm) =
-                worst.map_or(("-".into(), None, None), |pair| (pair.label.clone(), pair.sim, pair.vm));
-            let verdict = match line.judgement.reason.as_str() {
-                "" => line.judgement.verdict.name().to_owned(),
-                reason => format!("{}: {reason}", line.judgement.verdict.name()),
-            };
+                line.judgement.worst().map_or(("-".into(), None, None), |pair| (pair.label.clone(), pair.sim, pair.vm));
             table.row([
                 chapter.name.clone(),
                 line.scheduler.clone(),
@@ -303,7 +275,7 @@ fn table(chapters: &[Chapter]) -> Table {
                 number(vm),
                 number(line.judgement.error),
                 line.bound.clone(),
-                verdict,
+                line.judgement.words(),
             ]);
         }
         for control in &chapter.controls {
@@ -325,9 +297,7 @@ fn conclude(chapters: &[Chapter], fail: bool, console: &Console) -> Result<(), F
     let [inside, outside, unknown] = counts(chapters);
     let accepted: Vec<String> = chapters
         .iter()
-        .flat_map(|chapter| chapter.controls.iter().map(move |control| (chapter, control)))
-        .filter(|(_, control)| control.measured && !control.rejected)
-        .map(|(chapter, control)| format!("{} ({})", control.name, chapter.name))
+        .flat_map(|chapter| accepted(chapter).map(move |control| format!("{control} ({})", chapter.name)))
         .collect();
     console.note(&format!("{inside} inside, {outside} outside, {unknown} {}", Agreement::NotMeasured.name()));
     for control in &accepted {

@@ -89,6 +89,21 @@ pub struct LineJudgement {
     pub reason: String,
 }
 
+impl LineJudgement {
+    /// The verdict in words, and why nothing can be said.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let name = self.verdict.name();
+        if self.reason.is_empty() { name.to_owned() } else { format!("{name}: {}", self.reason) }
+    }
+
+    /// The values that decide.
+    #[must_use]
+    pub fn worst(&self) -> Option<&Pair> {
+        self.pairs.iter().max_by(|a, b| a.error.unwrap_or(-1.0).total_cmp(&b.error.unwrap_or(-1.0)))
+    }
+}
+
 /// Compares seeds with boots. With `flaw`, why the boots' runs say nothing, nothing can be said.
 #[must_use]
 pub fn judge(

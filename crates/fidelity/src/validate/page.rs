@@ -93,7 +93,7 @@ fn outside(chapter: &Chapter) -> impl Iterator<Item = &Line> {
 }
 
 /// Wrong models that the experiment could have rejected and did not.
-fn accepted(chapter: &Chapter) -> impl Iterator<Item = &str> {
+pub fn accepted(chapter: &Chapter) -> impl Iterator<Item = &str> {
     let accepted = chapter.controls.iter().filter(|control| control.measured && !control.rejected);
     accepted.map(|control| control.name.as_str())
 }
@@ -155,9 +155,7 @@ fn cause(text: &mut String, chapter: &Chapter, book: &str) {
     let _ = write!(text, "\n### {name}\n\n**What is seen.** {}:\n\n", chapter.title);
     for line in outside(chapter) {
         let error = line.judgement.error.map_or_else(|| "-".into(), |error| shown_error(error, &line.bound));
-        let worst =
-            line.judgement.pairs.iter().max_by(|a, b| a.error.unwrap_or(-1.0).total_cmp(&b.error.unwrap_or(-1.0)));
-        let values = worst.map_or_else(String::new, |pair| {
+        let values = line.judgement.worst().map_or_else(String::new, |pair| {
             format!(" ({}: simulated {}, real {})", pair.label, number(pair.sim), number(pair.vm))
         });
         let _ =
@@ -247,10 +245,7 @@ fn describe(text: &mut String, chapter: &Chapter) {
     );
     for line in &chapter.lines {
         let judgement = &line.judgement;
-        let verdict = match judgement.reason.as_str() {
-            "" => judgement.verdict.name().to_owned(),
-            reason => format!("{}: {reason}", judgement.verdict.name()),
-        };
+        let verdict = judgement.words();
         for pair in deciding(line) {
             let error = pair.error.map_or_else(|| "-".into(), |error| shown_error(error, &line.bound));
             let _ = writeln!(
