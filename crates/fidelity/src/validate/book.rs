@@ -233,7 +233,7 @@ impl Check {
     /// Its name within the experiment: the metric, and what part of the run it is of where that is not the experiment's.
     #[must_use]
     pub fn key(&self, schedulers: &[SchedulerSpec]) -> String {
-        let mut key = self.metric.name().to_owned();
+        let mut key = self.metric.to_string();
         if let Some(only) = &self.view.only {
             key.push_str(&format!(" of {only}"));
         }
@@ -369,7 +369,7 @@ impl BookExperiment {
         let from_ns = document.from_ms * 1_000_000;
         let tasks = f64::from(workload.tasks.iter().map(|task| task.instances).sum::<u32>());
         let check = |check: &CheckDocument| {
-            let wrong = |what: &str| Err(format!("check of {}: {what}", check.metric.name()));
+            let wrong = |what: &str| Err(format!("check of {}: {what}", check.metric));
             let bound = match (check.relative, check.absolute, check.counts) {
                 (Some(limit), None, None) => Bound::Relative(limit),
                 (None, Some(limit), None) => Bound::Absolute(limit),

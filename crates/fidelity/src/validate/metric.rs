@@ -1,7 +1,8 @@
 //! Metrics that two places are compared by: each a few labelled numbers of one run.
 
-use serde::{Deserialize, Serialize};
+use std::fmt;
 
+use serde::{Deserialize, Serialize};
 use warmcore_places::place::OperationUse;
 use warmcore_trace::MigrationKind;
 
@@ -150,39 +151,14 @@ impl Measured {
     }
 }
 
-impl Metric {
-    /// The name in files and tables.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CpuShare => "cpu_share",
-            Self::SliceMeanNs => "slice_mean_ns",
-            Self::SlicesPerS => "slices_per_s",
-            Self::WakeupP50Ns => "wakeup_p50_ns",
-            Self::WakeupMeanNs => "wakeup_mean_ns",
-            Self::WakeupQuantilesNs => "wakeup_quantiles_ns",
-            Self::SliceQuantilesNs => "slice_quantiles_ns",
-            Self::RunDelayShare => "run_delay_share",
-            Self::WakeupMovedShare => "wakeup_moved_share",
-            Self::WakeupCrossLlcShare => "wakeup_cross_llc_share",
-            Self::MigrationsPerS => "migrations_per_s",
-            Self::MigrationsByKind => "migrations_by_kind",
-            Self::MigrationsByDistance => "migrations_by_distance",
-            Self::LlcResidency => "llc_residency",
-            Self::LlcCountsOverTime => "llc_counts_over_time",
-            Self::CpuCountsOverTime => "cpu_counts_over_time",
-            Self::LlcCounts => "llc_counts",
-            Self::CpuCounts => "cpu_counts",
-            Self::BalancedMs => "balanced_ms",
-            Self::Gathered => "gathered",
-            Self::InOneLlc => "in_one_llc",
-            Self::HomeChanged => "home_changed",
-            Self::OperationsPerS => "operations_per_s",
-            Self::CallSequences => "call_sequences",
-            Self::CallFrequencies => "call_frequencies",
-        }
+/// The name in files and tables.
+impl fmt::Display for Metric {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(out)
     }
+}
 
+impl Metric {
     /// Whether its values are numbers of events divided by the number of tasks.
     #[must_use]
     pub(crate) fn counts_per_task(self) -> bool {

@@ -300,7 +300,7 @@ pub fn compare(
                     let line = &mut controls[control];
                     line.measured |= judgement.verdict != Agreement::NotMeasured;
                     line.rejected |= rejected;
-                    line.by.extend(rejected.then(|| format!("{} under {label}", check.metric.name())));
+                    line.by.extend(rejected.then(|| format!("{} under {label}", check.metric)));
                 }
             }
         }
