@@ -11,6 +11,8 @@ use warmcore_capture::EventFormats;
 
 use crate::files;
 
+/// Event by which CPUs go offline and come online: none while none does.
+const HOTPLUG: &str = "cpuhp/cpuhp_enter";
 /// Events of the `sched` subsystem that are recorded. The last ones depend on the kernel's configuration.
 const EVENTS: [&str; 11] = [
     "sched_switch",
@@ -78,15 +80,19 @@ impl Instance {
         let header_page = files::read(&format!("{}/events/header_page", self.tracefs))?;
         let mut formats = EventFormats { header_page, events: Vec::new() };
         for (position, name) in EVENTS.iter().enumerate() {
-            match files::read(&self.file(&format!("events/sched/{name}/format"))) {
-                Ok(format) => formats.events.push(((*name).to_owned(), format)),
+            let event = format!("sched/{name}");
+            match files::read(&self.file(&format!("events/{event}/format"))) {
+                Ok(format) => formats.events.push((event, format)),
                 Err(reason) if position < REQUIRED => return Err(reason),
                 Err(_) => {}
             }
         }
+        if let Ok(format) = files::read(&self.file(&format!("events/{HOTPLUG}/format"))) {
+            formats.events.push((HOTPLUG.to_owned(), format));
+        }
         files::write(&self.file("tracing_on"), "0")?;
-        for (name, _) in &formats.events {
-            files::write(&self.file(&format!("events/sched/{name}/enable")), "1")?;
+        for (event, _) in &formats.events {
+            files::write(&self.file(&format!("events/{event}/enable")), "1")?;
         }
         Ok(formats)
     }

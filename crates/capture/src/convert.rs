@@ -24,9 +24,11 @@ use crate::record::{EventReaders, Record, What};
 use crate::recording::LatestNames;
 
 mod foreign;
+mod hotplug;
 
 pub use foreign::Foreign;
 use foreign::{Beside, running_at};
+use hotplug::{Plugged, offline_at};
 
 /// Collects the pages of a run.
 pub struct Decoder {
@@ -123,6 +125,8 @@ pub struct Converted {
     pub events: Vec<Event>,
     /// Threads that are not the workload's, by the numbers that events have for them.
     pub foreign: Vec<Foreign>,
+    /// Whether CPUs went offline or came online.
+    pub hotplug: bool,
     /// Creation of each task, counted from the start.
     pub created_ns: Vec<Option<u64>>,
     /// Exit of each task.
@@ -150,6 +154,7 @@ struct Conversion<'a> {
     /// By task: its last move, among the events, by a stopper that it woke itself; until it is known what for.
     own_move: BTreeMap<TaskId, usize>,
     beside: Beside,
+    plugged: Plugged,
 }
 
 impl<'a> Conversion<'a> {
@@ -165,6 +170,7 @@ impl<'a> Conversion<'a> {
             summoned_by: BTreeMap::new(),
             own_move: BTreeMap::new(),
             beside: Beside::default(),
+            plugged: Plugged::default(),
         }
     }
 
@@ -174,6 +180,9 @@ impl<'a> Conversion<'a> {
             if let Some(cpu) = (self.cast.cpu)(cpu) {
                 self.comes(0, cpu, thread);
             }
+        }
+        for cpu in offline_at(records, self.cast.start_ns) {
+            self.plug(0, cpu, false);
         }
         let mut bindings = self.cast.bindings.iter().peekable();
         for record in records {
@@ -256,9 +265,20 @@ impl<'a> Conversion<'a> {
                     *kind = MigrationKind::Exec;
                 }
             }
+            What::Hotplug { target_cpu, target, step } => {
+                self.plug(now, target_cpu, step.checked_add(1) == Some(target))
+            }
             What::Call { .. } => {}
         }
         Ok(())
+    }
+
+    /// A CPU goes offline or comes online, or takes another step on its way. One that the machine lacks matters to nobody.
+    fn plug(&mut self, now: u64, cpu: u32, online: bool) {
+        if let Some(cpu) = (self.cast.cpu)(cpu).filter(|cpu| self.plugged.changes(*cpu, online)) {
+            self.out.hotplug = true;
+            self.emit(now, cpu, EventKind::Hotplug { online });
+        }
     }
 
     fn fork(&mut self, now: u64, cpu: CpuId, parent: i32, task: TaskId) {

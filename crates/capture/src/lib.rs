@@ -73,6 +73,6 @@ use serde::{Deserialize, Serialize};
 pub struct EventFormats {
     /// `events/header_page`.
     pub header_page: String,
-    /// Name and `format` of each event.
+    /// Subsystem and name of each event, and its `format`.
     pub events: Vec<(String, String)>,
 }

@@ -3,7 +3,7 @@
 //!
 //! Threads are the kernel's thread ids; 0 is the idle thread of whichever CPU.
 //!
-//! Source: `include/trace/events/sched.h`, `include/linux/trace_events.h` (`TRACE_FLAG_*`), Linux 6.18.
+//! Source: `include/trace/events/sched.h`, `include/trace/events/cpuhp.h`, `include/linux/trace_events.h` (`TRACE_FLAG_*`), Linux 6.18.
 
 use std::collections::BTreeMap;
 
@@ -107,6 +107,16 @@ pub enum What {
         /// Thread.
         thread: i32,
     },
+    /// `cpuhp_enter`: a CPU that goes offline or comes online takes the next step. Those towards online ascend, and the last one before
+    /// its target lets it take tasks (`CPUHP_AP_ACTIVE`).
+    Hotplug {
+        /// Which CPU.
+        target_cpu: u32,
+        /// State that it goes to.
+        target: i32,
+        /// The step's own state.
+        step: i32,
+    },
     /// `sys_enter_futex` and the like: the running thread begins a system call that may wake others, or wait for them or for a time.
     Call {
         /// Which.
@@ -156,6 +166,7 @@ enum Kind {
     Exec,
     Exit,
     Numa,
+    Hotplug,
     Futex,
     Write,
     Read,
@@ -168,7 +179,7 @@ enum Kind {
 type EventRow = (&'static str, Kind, &'static [&'static str], &'static [(&'static str, usize)]);
 
 /// Events that are read: name, kind, number fields, and names of threads: the field of the name, and which number field it names.
-const EVENTS: [EventRow; 20] = [
+const EVENTS: [EventRow; 21] = [
     ("sched_switch", Kind::Switch, &["prev_pid", "prev_state", "next_pid"], &[("prev_comm", 0), ("next_comm", 2)]),
     ("sched_waking", Kind::Waking, &["pid", "target_cpu"], &[("comm", 0)]),
     ("sched_wakeup", Kind::Wakeup, &["pid", "target_cpu"], &[("comm", 0)]),
@@ -179,6 +190,7 @@ const EVENTS: [EventRow; 20] = [
     ("sched_process_exit", Kind::Exit, &["pid"], &[("comm", 0)]),
     ("sched_move_numa", Kind::Numa, &["pid"], &[]),
     ("sched_swap_numa", Kind::Numa, &["src_pid"], &[]),
+    ("cpuhp_enter", Kind::Hotplug, &["cpu", "target", "idx"], &[]),
     ("sys_enter_futex", Kind::Futex, &["uaddr", "op"], &[]),
     ("sys_enter_write", Kind::Write, &["fd"], &[]),
     ("sys_enter_sendto", Kind::Write, &["fd"], &[]),
@@ -246,6 +258,7 @@ impl EventReader {
             Kind::Exec => What::Exec { thread: thread(0)? },
             Kind::Exit => What::Exit { thread: thread(0)? },
             Kind::Numa => What::Numa { thread: thread(0)? },
+            Kind::Hotplug => What::Hotplug { target_cpu: cpu(0)?, target: number(1)? as i32, step: number(2)? as i32 },
             Kind::Futex => {
                 let wakes = FUTEX_WAKES.contains(&(number(1)? & FUTEX_COMMAND));
                 let call = if wakes { Call::FutexWake } else { Call::FutexWait };

@@ -120,7 +120,7 @@ impl<'a> Collection<'a> {
         match parts[..] {
             ["ebpf_trace"] => self.of_bpf = true,
             ["formats", "header_page"] if whole => self.header_page = text_of(file),
-            ["formats", "sched" | "task", _, "format"] if whole => self.formats.push(text_of(file)),
+            ["formats", "sched" | "task" | "cpuhp", _, "format"] if whole => self.formats.push(text_of(file)),
             ["traces", cpu] => {
                 let cpu = cpu.strip_prefix("cpu").and_then(|cpu| cpu.parse().ok());
                 let pages = &file[..if whole { file.len() } else { file.len() / PAGE * PAGE }];

@@ -203,7 +203,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             .iter()
             .enumerate()
             .map(|(index, cpu)| CpuOutcome {
-                idle_ns: cpu.idle_ns,
+                idle_ns: cpu.idle_ns - self.core.offline_ns(CpuId::from_index(index)),
+                offline_ns: self.core.offline_ns(CpuId::from_index(index)),
                 busy_ns: cpu.busy_ns - cpu.background_ns,
                 background_ns: cpu.background_ns,
                 overhead_ns: cpu.overhead_ns,

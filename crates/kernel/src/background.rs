@@ -333,7 +333,7 @@ impl Core<'_> {
             EventKind::BalanceDetail { detail, task, value } => {
                 EventKind::BalanceDetail { detail, task: own(task)?, value }
             }
-            EventKind::Overhead { .. } | EventKind::Foreign { .. } => kind,
+            EventKind::Overhead { .. } | EventKind::Foreign { .. } | EventKind::Hotplug { .. } => kind,
         })
     }
 }

@@ -104,6 +104,8 @@ pub(crate) struct Clocks<'a> {
     /// By CPU: how often it has gone idle, and the state that it chose.
     idle_calls: Vec<u64>,
     idle_state: Vec<Option<usize>>,
+    /// By CPU: whether it is offline.
+    offline: Vec<bool>,
     /// By CPU: when its timers run out.
     timers: Vec<BinaryHeap<Reverse<u64>>>,
     has_energy_model: bool,
@@ -169,6 +171,7 @@ impl<'a> Clocks<'a> {
             active: vec![0; machine.socket_count()],
             idle_calls: vec![0; cpus],
             idle_state: vec![None; cpus],
+            offline: vec![false; cpus],
             timers: vec![BinaryHeap::new(); cpus],
             has_energy_model: machine.has_energy_model(),
         };
@@ -221,9 +224,11 @@ impl<'a> Clocks<'a> {
         self.idle_state[cpu.index()].map(|state| self.kind_of(cpu).idle[state].exit_ns)
     }
 
-    /// The deepest state whose residency ends before the CPU's next timer; the shallowest if none does.
+    /// The deepest state whose residency ends before the CPU's next timer; the shallowest if none does. Offline it is the deepest
+    /// (`cpuidle_play_dead`).
     fn choose_idle_state(&mut self, now_ns: u64, cpu: CpuId) {
-        let sleeps_ns = self.next_timer_ns(now_ns, cpu).map_or(u64::MAX, |at_ns| at_ns - now_ns);
+        let next_ns = self.next_timer_ns(now_ns, cpu).filter(|_| !self.offline[cpu.index()]);
+        let sleeps_ns = next_ns.map_or(u64::MAX, |at_ns| at_ns - now_ns);
         let states = &self.kind_of(cpu).idle;
         let worth = states.iter().rposition(|state| state.residency_ns <= sleeps_ns);
         self.idle_state[cpu.index()] = worth.or((!states.is_empty()).then_some(0));
@@ -233,6 +238,15 @@ impl<'a> Clocks<'a> {
             let own = self.idle_state[cpu.index()];
             let threads = self.cores[core].cpus.iter();
             self.cores[core].idle_state = threads.filter_map(|thread| self.idle_state[thread.index()]).min().or(own);
+        }
+    }
+
+    /// A CPU goes offline or comes online.
+    pub fn plugged(&mut self, now_ns: u64, cpu: CpuId, online: bool) {
+        self.offline[cpu.index()] = !online;
+        if self.idle_state[cpu.index()].is_some() {
+            self.charge(now_ns, self.core[cpu.index()] as usize);
+            self.choose_idle_state(now_ns, cpu);
         }
     }
 
@@ -310,7 +324,9 @@ impl<'a> Clocks<'a> {
             let used = u64::from(used).min(capacity);
             (used + used / 4).min(capacity).max(u64::from(least).min(capacity))
         };
-        let performance = clock.cpus.iter().map(performance).max().unwrap_or(capacity);
+        // A policy's CPUs are those that are online (`policy->cpus`).
+        let online = clock.cpus.iter().filter(|cpu| !self.offline[cpu.index()]);
+        let performance = online.map(performance).max()?;
         let raw_mhz = u64::from(kind.highest_mhz()) * performance / capacity;
         let only = (clock.cpus.len() == 1).then(|| self.idle_calls[clock.cpus[0].index()]);
         let clock = &mut self.clocks[number];

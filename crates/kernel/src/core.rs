@@ -65,7 +65,10 @@ pub(crate) struct Cpu {
 
     /// Since when it has been idle or busy.
     pub changed_ns: u64,
+    /// Not busy; of that, offline, up to when it came online last; and how much of this there was when it went offline, if it is.
     pub idle_ns: u64,
+    pub offline_ns: u64,
+    pub idle_before_offline_ns: Option<u64>,
     pub busy_ns: u64,
     /// Part of it with a kernel thread, up to its last switch.
     pub background_ns: u64,
@@ -503,13 +506,38 @@ impl<'a> Core<'a> {
         self.queue.set(Slot::Resched, cpu, at_ns);
     }
 
-    /// How long a CPU has been busy and idle so far, in ns.
+    /// How long a CPU has been busy and idle so far, in ns, without the time offline.
     #[must_use]
     pub fn cpu_times_ns(&self, cpu: CpuId) -> (u64, u64) {
         let state = &self.cpus[cpu.index()];
         let since = self.now_ns - state.changed_ns;
-        let (busy, idle) = if state.curr.is_idle() { (0, since) } else { (since, 0) };
-        (state.busy_ns + busy, state.idle_ns + idle)
+        let busy = if state.curr.is_idle() { 0 } else { since };
+        (state.busy_ns + busy, self.not_busy_ns(cpu) - self.offline_ns(cpu))
+    }
+
+    /// How long a CPU has not been busy so far, online and offline.
+    fn not_busy_ns(&self, cpu: CpuId) -> u64 {
+        let state = &self.cpus[cpu.index()];
+        state.idle_ns + if state.curr.is_idle() { self.now_ns - state.changed_ns } else { 0 }
+    }
+
+    /// How long a CPU has been offline so far with nobody on it.
+    pub(crate) fn offline_ns(&self, cpu: CpuId) -> u64 {
+        let state = &self.cpus[cpu.index()];
+        let present = state.idle_before_offline_ns.map_or(0, |before| self.not_busy_ns(cpu) - before);
+        state.offline_ns + present
+    }
+
+    /// A CPU goes offline or comes online: accounts and the trace.
+    pub(crate) fn account_hotplug(&mut self, cpu: CpuId, online: bool) {
+        self.emit_on(cpu, EventKind::Hotplug { online });
+        let (offline_ns, not_busy_ns) = (self.offline_ns(cpu), self.not_busy_ns(cpu));
+        let state = &mut self.cpus[cpu.index()];
+        state.offline_ns = offline_ns;
+        state.idle_before_offline_ns = (!online).then_some(not_busy_ns);
+        if let Some(clocks) = &mut self.clocks {
+            clocks.plugged(self.now_ns, cpu, online);
+        }
     }
 
     /// Up to when a CPU's running task has used it (`rq_clock_task`): now, or the end of a wakeup that it makes or that an

@@ -580,6 +580,8 @@ fn idle_cpus(setup: &Setup<'_>, parameters: &KernelParameters) -> Vec<Cpu> {
             capacity: setup.machine.capacity(cpu),
             changed_ns: 0,
             idle_ns: 0,
+            offline_ns: 0,
+            idle_before_offline_ns: None,
             busy_ns: 0,
             background_ns: 0,
             overhead_ns: [0; OVERHEAD_KINDS],

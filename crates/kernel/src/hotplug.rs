@@ -96,6 +96,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         let Epoch { active, restrictions, visitor_sets } = &setup.epochs[epoch];
         (self.core.active, self.core.restrictions, self.core.visitor_sets) = (active, restrictions, visitor_sets);
         self.core.everywhere = if active.len() == self.core.cpus.len() { 0 } else { u32::MAX };
+        self.core.account_hotplug(cpu, online);
         if online { self.plug_in(cpu) } else { self.unplug(cpu) }
     }
 

@@ -228,6 +228,7 @@ impl<'a> Setup<'a> {
             decisions,
             scores: Vec::new(),
             foreign: self.foreign(),
+            hotplug: self.has_hotplug(),
             ..RunTables::default()
         }
     }

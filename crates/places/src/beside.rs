@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use warmcore_capture::Thread;
-use warmcore_capture::convert::Foreign;
+use warmcore_capture::convert::{Converted, Foreign};
 use warmcore_capture::kernel_threads::is_kernel_name;
 use warmcore_trace::{BackgroundOutcome, RecordedThread, RunTables, TaskId};
 
@@ -11,7 +11,7 @@ use warmcore_trace::{BackgroundOutcome, RecordedThread, RunTables, TaskId};
 pub(crate) fn name_threads(
     tables: &mut RunTables,
     tasks: &BTreeMap<i32, TaskId>,
-    foreign: &[Foreign],
+    converted: &Converted,
     known: impl Fn(i32) -> Thread,
 ) {
     let of = |thread: i32| {
@@ -23,7 +23,8 @@ pub(crate) fn name_threads(
     // By task, so only if each is a thread.
     let dense = by_task.iter().enumerate().all(|(index, (task, _))| task.index() == index);
     tables.threads = by_task.into_iter().filter(|_| dense).map(|(_, thread)| of(thread)).collect();
-    tables.foreign = foreign.iter().map(|foreign| of(foreign.thread)).collect();
+    tables.foreign = converted.foreign.iter().map(|foreign| of(foreign.thread)).collect();
+    tables.hotplug = converted.hotplug;
 }
 
 /// What they took: those of one process together, and the kernel's of one kind; those with the most time first.

@@ -197,7 +197,7 @@ pub(crate) fn of_recording(
     tasks: &BTreeMap<i32, TaskId>,
     converted: &Converted,
 ) -> RunTables {
-    beside::name_threads(&mut tables, tasks, &converted.foreign, known(recording));
+    beside::name_threads(&mut tables, tasks, converted, known(recording));
     if let Some(counters) = &recording.counters {
         tables.counters = counters.names();
         tables.counted_per_stay = true;
@@ -380,7 +380,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         engine_events: recording
             .records
             .iter()
-            .filter(|record| !matches!(record.what, What::Numa { .. } | What::Call { .. }))
+            .filter(|record| !matches!(record.what, What::Numa { .. } | What::Call { .. } | What::Hotplug { .. }))
             .count() as u64,
     })
 }

@@ -320,7 +320,8 @@ impl HistoryReader<'_> {
                     (thread.call, thread.woke) = (Some((call, object, record.time_ns)), 0);
                 }
             }
-            What::Migrate { .. } | What::Exec { .. } | What::Exit { .. } | What::Numa { .. } => {}
+            What::Migrate { .. } | What::Exec { .. } | What::Exit { .. } | What::Numa { .. } | What::Hotplug { .. } => {
+            }
         }
     }
 

@@ -82,6 +82,7 @@ impl<'a, W: Write> EventLines<'a, W> {
                 let label = thread.and_then(|thread| tables.foreign.get(thread as usize)).map(RecordedThread::label);
                 writeln!(out, "foreign thread={}", label.as_deref().unwrap_or("idle"))
             }
+            EventKind::Hotplug { online } => writeln!(out, "hotplug online={}", u8::from(online)),
             EventKind::Overhead { kind, duration_ns } => {
                 writeln!(out, "overhead kind={} duration_ns={duration_ns}", kind.name())
             }
@@ -136,6 +137,7 @@ mod tests {
             EventKind::Decision { decision: 0, task: b, value: -2 },
             EventKind::Foreign { thread: Some(0) },
             EventKind::Foreign { thread: None },
+            EventKind::Hotplug { online: false },
         ];
         for (time_ns, kind) in (5..).zip(kinds) {
             lines.events(&[Event { time_ns, cpu: CpuId(3), kind }]).unwrap();
@@ -148,7 +150,8 @@ mod tests {
              7 cpu3 sched_migrate task=ping/1 from_cpu=0 to_cpu=3 kind=steal\n\
              8 cpu3 decisions task=ping/1 value=-2 name=task pulled: it waits\n\
              9 cpu3 foreign thread=yes-123\n\
-             10 cpu3 foreign thread=idle\n"
+             10 cpu3 foreign thread=idle\n\
+             11 cpu3 hotplug online=0\n"
         );
     }
 }

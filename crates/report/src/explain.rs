@@ -53,7 +53,7 @@ pub struct Migration {
     pub placement: Option<Placement>,
     /// Runnable tasks, the moving one not counted: of the old CPU and of the new one.
     pub runnable: [u32; 2],
-    /// CPUs with nothing to run and all CPUs: under the new CPU's LLC, and on the machine.
+    /// CPUs online with nothing to run and all that are online: under the new CPU's LLC, and on the machine.
     pub idle: [(u32, u32); 2],
     /// What the scheduler said about the task at this very time.
     pub told: Vec<Told>,
@@ -148,12 +148,13 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
     }
 
     fn other_on(&self, cpu: CpuId) -> Option<String> {
-        self.tables.foreign.get(self.others.on(cpu)? as usize).map(RecordedThread::label)
+        self.tables.foreign.get(self.others.thread_on(cpu)? as usize).map(RecordedThread::label)
     }
 
     fn idle_among(&self, cpus: impl Iterator<Item = CpuId>) -> (u32, u32) {
         let idles = |cpu: CpuId| self.runnable[cpu.index()] == 0 && self.others.on(cpu).is_none();
-        cpus.fold((0, 0), |(idle, all), cpu| (idle + u32::from(idles(cpu)), all + 1))
+        let online = cpus.filter(|cpu| !self.others.is_offline(*cpu));
+        online.fold((0, 0), |(idle, all), cpu| (idle + u32::from(idles(cpu)), all + 1))
     }
 
     fn event(&mut self, event: &Event) -> io::Result<()> {

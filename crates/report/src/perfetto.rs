@@ -47,6 +47,7 @@ const PER_CPU: u64 = 5;
 const PER_LLC: u64 = 6;
 const COUNTERS: u64 = 7;
 const SCORES: u64 = 8;
+const HOTPLUG: u64 = 9;
 const FIRST_CPU: u64 = 1 << 32;
 const FIRST_LLC: u64 = 2 << 32;
 const FIRST_COUNTER: u64 = 3 << 32;
@@ -192,6 +193,9 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             (COUNTERS, "counters"),
         ] {
             self.track(uuid, Some(ROOT), name, false)?;
+        }
+        if self.tables.hotplug {
+            self.track(HOTPLUG, Some(ROOT), "CPUs that go offline and come online", false)?;
         }
         if !self.tables.scores.is_empty() {
             let most = self.tasks.len().min(MOST_SCORED);
@@ -353,6 +357,10 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             EventKind::Counter { counter, task, value } => self.sample(time_ns, cpu, counter, task, value)?,
             EventKind::Score { score, task, value } => self.score(time_ns, score, task, value)?,
             EventKind::Foreign { thread } => self.foreign(time_ns, cpu, thread),
+            EventKind::Hotplug { online } => {
+                let name = format!("{cpu} {}", if online { "comes online" } else { "goes offline" });
+                self.instant(time_ns, HOTPLUG, &name, vec![number("cpu", cpu.0.into())])?;
+            }
             EventKind::Exit { .. }
             | EventKind::Affinity { .. }
             | EventKind::BalanceDetail { .. }
@@ -386,7 +394,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     fn switch(&mut self, time_ns: u64, cpu: CpuId, prev_state: PrevState, next: TaskId) {
         let (name, id) = (self.name(next), if next.is_idle() { 0 } else { self.thread_id(next) });
         // How a thread beside the run's leaves is not told: as one that sleeps.
-        let prev_state = if self.others.on(cpu).is_some() { PrevState::Sleeping } else { prev_state };
+        let prev_state = if self.others.thread_on(cpu).is_some() { PrevState::Sleeping } else { prev_state };
         self.switch_to(time_ns, cpu, prev_state, (id, &name));
         self.running[cpu.index()] = next;
     }
@@ -405,7 +413,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             compact.switch_next_pid.push(id);
             compact.switch_next_comm_index.push(index);
         } else {
-            let prev_state = if self.others.on(cpu).is_some() { PrevState::Sleeping } else { PrevState::Idle };
+            let prev_state = if self.others.thread_on(cpu).is_some() { PrevState::Sleeping } else { PrevState::Idle };
             self.switch_to(time_ns, cpu, prev_state, (id, &name));
         }
     }

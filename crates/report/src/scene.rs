@@ -165,7 +165,7 @@ pub struct Recording {
     pub overview: Option<Vec<Stretch>>,
     /// Runnable tasks (running and queued), time-weighted mean: by CPU, then by bin. [`LENGTH_BINS`] bins.
     pub lengths: Vec<f32>,
-    /// Stays of others on CPUs, by CPU and time, as far as events tell; up to as many as slices.
+    /// Stays of others on CPUs, and times offline, by CPU and time, as far as events tell; up to as many as slices.
     pub others: Vec<Stay>,
     /// Run time by task: CPU and nanoseconds, in order of CPUs.
     pub cpu_run_ns: Vec<Vec<(u32, u64)>>,
@@ -368,6 +368,7 @@ impl Recorder {
             | EventKind::Phase { .. }
             | EventKind::BalanceDetail { .. }
             | EventKind::Foreign { .. }
+            | EventKind::Hotplug { .. }
             | EventKind::Overhead { .. } => {}
         }
         Ok(())

@@ -12,7 +12,7 @@ use std::io;
 use warmcore_topology::CpuId;
 use warmcore_trace::{Event, EventError, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
 
-use crate::others::Others;
+use crate::others::{OFFLINE, Others};
 use crate::threads::thread_name;
 
 /// Who has a CPU.
@@ -22,6 +22,8 @@ pub enum Occupant {
     Task(TaskId),
     /// A thread beside the run: its index in the run's table.
     Other(u32),
+    /// Nobody: the CPU was offline.
+    Offline,
     /// Nobody that events tell of.
     Nobody,
 }
@@ -35,6 +37,7 @@ impl Occupant {
             Self::Other(thread) => {
                 tables.foreign.get(thread as usize).map_or_else(|| "?".to_owned(), RecordedThread::label)
             }
+            Self::Offline => "no thread (the CPU was offline)".to_owned(),
             Self::Nobody => "no thread (it was idle, or came out of idle)".to_owned(),
         }
     }
@@ -218,6 +221,7 @@ impl Waits {
 
     fn occupant(&self, cpu: CpuId) -> Occupant {
         match (self.current[cpu.index()], self.others.on(cpu)) {
+            (TaskId::IDLE, Some(OFFLINE)) => Occupant::Offline,
             (TaskId::IDLE, Some(thread)) => Occupant::Other(thread),
             (TaskId::IDLE, None) => Occupant::Nobody,
             (task, _) => Occupant::Task(task),
@@ -340,6 +344,10 @@ impl Waits {
                 if let (Some(task), Some(thread)) = (left, thread) {
                     self.preempted(task, Occupant::Other(thread));
                 }
+            }
+            EventKind::Hotplug { .. } => {
+                self.settle(now, cpu);
+                self.others.push(event);
             }
             EventKind::Waking { task, target_cpu, .. } => self.begin(now, task, target_cpu, false),
             EventKind::Wakeup { task, .. } => {

@@ -235,6 +235,12 @@ pub enum EventKind {
         /// Index into the table of foreign threads; `None`: the CPU is idle.
         thread: Option<u32>,
     },
+    /// `cpu` goes offline or comes online: where it begins to take no task (`sched_cpu_deactivate`) and where it takes tasks again
+    /// (`sched_cpu_activate`). A task that has migration disabled may run on until it leaves.
+    Hotplug {
+        /// Whether it comes online.
+        online: bool,
+    },
     /// Time `cpu` spent on something other than a task's own program, since the previous such event of that kind.
     Overhead {
         /// What it was spent on.

@@ -80,8 +80,11 @@ pub struct ApplicationOutcome {
 /// How a CPU spent the run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct CpuOutcome {
-    /// Idle.
+    /// Idle while it is online.
     pub idle_ns: u64,
+    /// Offline with nobody on it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offline_ns: u64,
     /// With a task of the workload on it.
     pub busy_ns: u64,
     /// With a thread of the kernel itself on it. Events show that time as idle.
@@ -255,6 +258,7 @@ impl Outcome {
         }
         for (cpu, before) in self.cpus.iter_mut().zip(&earlier.cpus) {
             cpu.idle_ns -= before.idle_ns;
+            cpu.offline_ns -= before.offline_ns;
             cpu.busy_ns -= before.busy_ns;
             cpu.background_ns -= before.background_ns;
             cpu.overhead_ns.iter_mut().zip(before.overhead_ns).for_each(|(spent, before)| *spent -= before);

@@ -28,6 +28,7 @@ pub(crate) struct RandomRun {
     now_ns: u64,
     tasks: Vec<(Doing, CpuId)>,
     current: Vec<TaskId>,
+    offline: Vec<bool>,
 }
 
 /// The tables of random runs: sets that overlap, equal sets, the full set under another number, a set without CPUs.
@@ -52,6 +53,7 @@ fn tables(machine: &Machine) -> RunTables {
         scores: names("score"),
         threads: Vec::new(),
         foreign: (0..3).map(|thread| RecordedThread { thread, ..RecordedThread::default() }).collect(),
+        hotplug: true,
     }
 }
 
@@ -62,6 +64,7 @@ impl RandomRun {
         let mut run = Self {
             tables: tables(&machine),
             current: vec![TaskId::IDLE; machine.cpu_count()],
+            offline: vec![false; machine.cpu_count()],
             machine,
             events: Vec::new(),
             random: Pcg64Mcg::new(u128::from(seed)),
@@ -232,13 +235,17 @@ impl RandomRun {
     fn remark(&mut self, cpu: CpuId) {
         let task = self.any_task(|doing| doing == Doing::Running).unwrap_or(TaskId::IDLE);
         let (index, value) = (self.below(3) as u32, self.below(1000));
-        let kind = match self.below(7) {
+        let kind = match self.below(8) {
             0 => EventKind::Counter { counter: index, task, value: value as u64 },
             1 => EventKind::Phase { task, phase: index },
             2 => EventKind::Decision { decision: index, task, value: value as i64 - 500 },
             3 => EventKind::Score { score: index, task, value: value as i64 - 500 },
             4 | 5 if self.current[cpu.index()].is_idle() => {
                 EventKind::Foreign { thread: (value % 3 > 0).then_some(index) }
+            }
+            6 => {
+                let offline = &mut self.offline[cpu.index()];
+                EventKind::Hotplug { online: std::mem::replace(offline, !*offline) }
             }
             _ => EventKind::Overhead { kind: OverheadKind::ALL[value % OVERHEAD_KINDS], duration_ns: value as u64 },
         };

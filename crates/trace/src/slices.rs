@@ -130,6 +130,7 @@ impl SliceBuilder {
             | EventKind::Score { .. }
             | EventKind::BalanceDetail { .. }
             | EventKind::Foreign { .. }
+            | EventKind::Hotplug { .. }
             | EventKind::Overhead { .. } => {}
         }
         Ok(None)

@@ -12,6 +12,8 @@
 //! | `phases` | begin of a phase | `task`, `phase`, `name` |
 //! | `decisions` | decision of the scheduler | `decision`, `name` (subject and reason), `task`, `value` (meaning: `tables` in `meta`) |
 //! | `scores` | sample of what the scheduler ranks a task by; only where scores were sampled | `score`, `name`, `task`, `value` |
+//! | `foreign` | thread beside the run's, or nobody, that a CPU runs from now on; only where a recorder tells | `thread`, `name` |
+//! | `hotplug` | CPU that goes offline or comes online; only where one does | `online` (0 or 1) |
 //! | `overhead` | piece of kernel time | `kind`, `duration_ns` |
 //!
 //! `sequence` is the position of the event in the run, over all tables. Without these three columns:

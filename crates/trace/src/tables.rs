@@ -29,6 +29,9 @@ pub struct RunTables {
     /// them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub foreign: Vec<RecordedThread>,
+    /// Whether CPUs go offline or come online in the run ([`EventKind::Hotplug`](crate::EventKind::Hotplug)).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hotplug: bool,
 }
 
 /// A thread of a real kernel.

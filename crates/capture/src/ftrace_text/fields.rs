@@ -16,7 +16,7 @@ pub(super) struct Said<'a> {
     pub born: Option<(i32, bool)>,
 }
 
-const EVENTS: [&str; 11] = [
+const EVENTS: [&str; 12] = [
     "sched_switch",
     "sched_waking",
     "sched_wakeup",
@@ -27,6 +27,7 @@ const EVENTS: [&str; 11] = [
     "sched_process_exit",
     "sched_move_numa",
     "sched_swap_numa",
+    "cpuhp_enter",
     "task_newtask",
 ];
 
@@ -81,6 +82,13 @@ pub(super) fn parse<'a>(event: &str, fields: &'a str) -> Option<Option<Said<'a>>
             Said { what: Some(What::Exit { thread: ended }), names, ..Said::default() }
         }
         "sched_move_numa" => Said { what: Some(What::Numa { thread: thread("pid=")? }), ..Said::default() },
+        "cpuhp_enter" => {
+            // cpu: 0001 target:   0 step: 237 (cpuhp_kick_ap_work)
+            let number = |key: &str| fields.split_once(key)?.1.split_whitespace().next()?.parse::<i32>().ok();
+            let target_cpu = u32::try_from(number("cpu:")?).ok().filter(|cpu| *cpu < MOST_CPUS)?;
+            let what = What::Hotplug { target_cpu, target: number("target:")?, step: number("step:")? };
+            Said { what: Some(what), ..Said::default() }
+        }
         "sched_swap_numa" => Said { what: Some(What::Numa { thread: thread("src_pid=")? }), ..Said::default() },
         _ => {
             let child = thread("pid=")?;
@@ -207,6 +215,13 @@ mod tests {
         let plugin = said("sched_wakeup", "sched:pipe:1252 [120] success=1 CPU:001");
         assert_eq!(plugin.what, Some(What::Wakeup { thread: 1252, target_cpu: 1 }));
         assert_eq!(plugin.names[0], Some((1252, "sched:pipe")));
+    }
+
+    #[test]
+    fn steps_of_a_cpu_that_goes_offline_are_read() {
+        let step = said("cpuhp_enter", "cpu: 0001 target: 142 step: 237 (cpuhp_kick_ap_work)");
+        assert_eq!(step.what, Some(What::Hotplug { target_cpu: 1, target: 142, step: 237 }));
+        assert_eq!(parse("cpuhp_enter", "cpu: 70000 target: 142 step: 237 (x)"), None);
     }
 
     #[test]

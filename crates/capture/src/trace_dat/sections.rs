@@ -282,7 +282,7 @@ impl Parts {
                 let text = sized(at, "the format of an event")?;
                 // Of system calls there are hundreds, and a few are read.
                 let is_call = || system == "syscalls" && crate::record::describes_a_call(&text);
-                if matches!(system, "sched" | "task") || is_call() {
+                if matches!(system, "sched" | "task" | "cpuhp") || is_call() {
                     self.formats.push(text);
                 }
             }

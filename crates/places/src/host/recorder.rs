@@ -149,8 +149,7 @@ impl Recorder {
         });
         match prepared {
             Ok((formats, new_threads, calls)) => {
-                let mut events: Vec<(String, String)> =
-                    formats.events.into_iter().map(|(name, format)| (format!("sched/{name}"), format)).collect();
+                let mut events = formats.events;
                 events.extend(new_threads.into_iter().chain(calls));
                 Ok(Self {
                     instance,

@@ -325,7 +325,7 @@ impl Collector<'_> {
             counters: *counters,
         };
         outcome.groups = end.groups.iter().map(group).collect();
-        name_threads(&mut tables, &roster.by_thread, &converted.foreign, known);
+        name_threads(&mut tables, &roster.by_thread, &converted, known);
         let begin = current.begin.ok_or_else(|| protocol("the end of a run that did not begin".into()))?;
         let warning = |(what, consequence, count): &(String, String, u32)| format!("{what} ({count}): {consequence}");
         let written = end.actions.iter().filter_map(|action| action.written.clone());

@@ -6,7 +6,7 @@ use warmcore_trace::Slice;
 use super::matrix::colour_bar;
 use super::{Axes, Csv, Figure, NARROW, PANEL, file_name, shortened_group};
 use crate::colour::{group, hex};
-use crate::others::with_others;
+use crate::others::{OFFLINE, Stay, with_others};
 use crate::pack::Pixels;
 use crate::rows::{cpu_order, groups, rows};
 use crate::scale::{Scale, time_ticks};
@@ -281,6 +281,12 @@ pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine, axes: &Ax
         (length > 0.0).then(|| share(length))
     });
     let step = body / order.len() as f64;
+    let offline: Vec<&Stay> = scene.record.others.iter().filter(|stay| stay.thread == OFFLINE).collect();
+    for stay in &offline {
+        let row = order.iter().position(|cpu| *cpu == stay.cpu).unwrap_or(0);
+        let (from, to) = (x.at(stay.start_ns as f64), x.at(stay.end_ns as f64));
+        svg.rect(from, TOP + step * row as f64, to - from, step, "rest", &format!("{} offline", stay.cpu));
+    }
     for (row, cpu) in order.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
         svg.text(LEFT - 8.0, TOP + step * (row as f64 + 0.5) + 4.0, Anchor::End, "s", &cpu.to_string());
     }
@@ -296,7 +302,8 @@ pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine, axes: &Ax
         id: format!("threads-per-cpu-{index}-{}", file_name(&scene.scheduler)),
         title: format!("Tasks per CPU over time under {}", scene.scheduler),
         caption: format!(
-            "Running and queued tasks of each CPU, averaged over {LENGTH_BINS} equal parts of the trial. Blank: none."
+            "Running and queued tasks of each CPU, averaged over {LENGTH_BINS} equal parts of the trial. Blank: none.{}",
+            if offline.is_empty() { "" } else { " Grey: the CPU is offline." }
         ),
         svg,
         csv: csv.finish(),

@@ -144,6 +144,18 @@ fn energy_is_power_by_time() {
     assert_eq!(scene.try_run_on(&machine, "eevdf", 1).unwrap().outcome.energy_uj, None, "nothing governs");
 }
 
+/// By hand: CPU 1 runs for 2 us at 100 mW, is in the shallow state up to 0.5 ms because a timer is near, and offline in the deep one from then
+/// on: 0.2 + 5 + 99.5 uJ. CPU 0 is in the deep state all the time, 100 uJ, but for 2 us at 100 mW, when the task whose CPU is offline wakes.
+#[test]
+fn a_cpu_offline_is_in_the_deepest_idle_state() {
+    let mut scene = Scene::lasting(100 * MS);
+    scene.task("late", once([run_for(1000), sleep(900_000), run_for(1000)])).affinity = on_cpu(1);
+    scene.task("end", once([sleep(100 * MS)])).affinity = on_cpu(0);
+    scene.unplug(500_000, 1);
+    let run = scene.try_run_on(&machine(2, ENERGY), "eevdf:governor=powersave,timer_slack_ns=0", 1).unwrap();
+    assert_near("energy", run.outcome.energy_uj.unwrap() as f64, 204.9, 0.01);
+}
+
 /// By hand: who sleeps 10 ms wakes from the deep state 100 us late, who sleeps 0.5 ms from the shallow one 1 us late.
 #[test]
 fn a_cpu_leaves_the_idle_state_that_its_next_timer_allows() {

@@ -1,6 +1,7 @@
 //! CPUs that go offline and come online: where tasks go, what becomes of masks, CPU time against hand calculations, what is refused.
 
 use warmcore_kernel::{HotplugProblem, Setup, SetupError};
+use warmcore_trace::{Counters, Event, EventKind, Metrics, RunTables, Sink, Start};
 use warmcore_workload::{Hotplug, Policy, Reservation, Step};
 
 use crate::support::*;
@@ -78,6 +79,54 @@ fn four_spinners_share_three_cpus_and_have_one_each_again() {
         let after: Vec<u64> = between(2 * S + 100 * MS, 3 * S);
         assert!(after.iter().all(|ns| *ns > 890 * MS), "{scheduler}: a CPU each again, {after:?}");
     }
+}
+
+/// What a run's events say of it.
+fn metrics(run: &Run) -> Metrics {
+    let tables = RunTables { restrictions: vec![run.machine.all_cpus().clone(); 64], ..RunTables::default() };
+    let mut counters = Counters::new(&run.machine, &tables, Start::Idle { time_ns: 0 });
+    let told = |event: &&Event| !matches!(event.kind, EventKind::Decision { .. });
+    counters.events(&run.events.iter().filter(told).copied().collect::<Vec<_>>()).unwrap();
+    counters.metrics(run.outcome.elapsed_ns, &tables, &[])
+}
+
+/// CPU 0 is busy for a second, CPU 1 of two idle for 400 ms and offline for 600 ms: 1000 of 1400 ms online are busy. The second task waits while
+/// CPU 1 is offline, and no CPU is idle meanwhile.
+#[test]
+fn time_offline_is_neither_busy_nor_idle_and_violates_nothing() {
+    for scheduler in FAIR {
+        let mut scene = Scene::lasting(S);
+        scene.task("spinner", spin()).affinity = on_cpu(0);
+        let [from, to] = [200 * MS, 800 * MS];
+        scene.task("second", once([sleep(300 * MS), run_for(10 * MS)]));
+        scene.unplug(from, 1);
+        scene.plug_in(to, 1);
+        let run = scene.run("1s1n1l2c1t", scheduler);
+        let (account, metrics) = (&run.outcome.cpus[1], metrics(&run));
+        assert_eq!(account.offline_ns, to - from, "{scheduler}");
+        let cpu = &metrics.cpus[1];
+        assert_eq!((cpu.busy_ns, cpu.idle_ns, cpu.offline_ns), (account.busy_ns, account.idle_ns, to - from));
+        assert!(cpu.idle_ns.abs_diff(400 * MS) < MS, "{scheduler}: {}", cpu.idle_ns);
+        assert_eq!(metrics.totals.unexpected_events, 0, "{scheduler}");
+        let busy_share = metrics.totals.busy_ns as f64 / (metrics.totals.busy_ns + metrics.totals.idle_ns) as f64;
+        assert_near(scheduler, busy_share, 1000.0 / 1400.0, 0.01);
+        let violation_ns = metrics.totals.work_conservation_violation_ns;
+        assert!(violation_ns < 5 * MS, "{scheduler}: {violation_ns} ns");
+    }
+}
+
+/// It runs until it may leave: the CPU is busy up to then, and offline for the rest.
+#[test]
+fn a_cpu_is_busy_as_long_as_a_task_with_migration_disabled_runs_on_it_offline() {
+    let mut scene = Scene::lasting(400 * MS);
+    let held = [Step::MigrateDisable, run_for(150 * MS), Step::MigrateEnable, run_for(10 * MS)];
+    scene.task("held", once(held)).affinity = on_cpus([3]);
+    scene.task("spinner", spin()).affinity = on_cpu(0);
+    scene.unplug(100 * MS, 3);
+    let run = scene.run(FOUR, "eevdf");
+    let cpu = &run.outcome.cpus[3];
+    assert!(cpu.busy_ns.abs_diff(150 * MS) < MS && cpu.offline_ns.abs_diff(250 * MS) < MS, "{cpu:?}");
+    assert_eq!(metrics(&run).cpus[3].offline_ns, cpu.offline_ns);
 }
 
 /// `select_fallback_rq`: the first CPU of the node, busy or not; if the mask has none there, the first of the mask.

@@ -44,7 +44,8 @@ pub fn check_at(events: &[Event], outcome: &Outcome, restrictions: &[CpuSet], fa
     }
     for (cpu, of_cpu) in outcome.cpus.iter().enumerate() {
         assert_eq!(of_cpu.busy_ns, busy_ns[cpu], "busy time of CPU {cpu}");
-        assert_eq!(of_cpu.idle_ns + of_cpu.busy_ns + of_cpu.background_ns, outcome.elapsed_ns, "time of CPU {cpu}");
+        let whole_ns = of_cpu.idle_ns + of_cpu.offline_ns + of_cpu.busy_ns + of_cpu.background_ns;
+        assert_eq!(whole_ns, outcome.elapsed_ns, "time of CPU {cpu}");
     }
     super::placements(events).iter().for_each(reason_fits);
     assert_eq!(outcome.tasks.len(), tasks.len(), "tasks created");

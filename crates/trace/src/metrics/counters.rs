@@ -226,6 +226,7 @@ impl Counters {
             // Not counted: a sample says nothing that adds up.
             EventKind::Score { .. } | EventKind::BalanceDetail { .. } => {}
             EventKind::Foreign { thread } => self.foreign(event, thread.is_some()),
+            EventKind::Hotplug { online } => self.plug(event, online),
             EventKind::Overhead { kind, duration_ns } => {
                 self.overhead_reported = true;
                 let spent = &mut self.cpus[event.cpu.index()].overhead_ns[kind as usize];
@@ -266,6 +267,20 @@ impl Counters {
         cpu.settle_length(now_ns);
         cpu.settle_foreign(now_ns, runs);
         if runs {
+            self.start_elsewhere(now_ns, place, TaskId::IDLE);
+        }
+        self.settle_idle(now_ns, event.cpu);
+    }
+
+    /// The CPU goes offline or comes online.
+    #[cold]
+    fn plug(&mut self, event: &Event, online: bool) {
+        let (now_ns, place) = (event.time_ns, event.cpu.index());
+        let cpu = &mut self.cpus[place];
+        self.unexpected += u64::from(cpu.known && cpu.offline != online);
+        cpu.settle_length(now_ns);
+        cpu.plug(now_ns, online);
+        if !online {
             self.start_elsewhere(now_ns, place, TaskId::IDLE);
         }
         self.settle_idle(now_ns, event.cpu);

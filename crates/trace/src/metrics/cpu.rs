@@ -12,6 +12,8 @@ pub(crate) struct CpuState {
     pub(crate) foreign: bool,
     /// Whether work conservation counts it among the idle CPUs.
     pub(crate) counted_idle: bool,
+    /// Whether it is offline.
+    pub(crate) offline: bool,
     /// Task on the CPU.
     pub(crate) curr: TaskId,
     /// First task queued here while the CPU was idle, or idle: see
@@ -34,6 +36,11 @@ pub(crate) struct CpuState {
     /// Since when its state has been known.
     pub(crate) known_since_ns: u64,
     pub(crate) overhead_ns: [u64; OVERHEAD_KINDS],
+    /// Time offline, up to when it came online last.
+    pub(crate) offline_ns: u64,
+    /// When it went offline, if it is, and for how long it had been occupied by then.
+    pub(crate) offline_since_ns: u64,
+    pub(crate) occupied_before_ns: u64,
 }
 
 impl CpuState {
@@ -45,6 +52,7 @@ impl CpuState {
             curr: TaskId::IDLE,
             starting: TaskId::IDLE,
             counted_idle: known,
+            offline: false,
             llc,
             queued: 0,
             since_ns: start_ns,
@@ -56,6 +64,9 @@ impl CpuState {
             switches: 0,
             known_since_ns: start_ns,
             overhead_ns: [0; OVERHEAD_KINDS],
+            offline_ns: 0,
+            offline_since_ns: start_ns,
+            occupied_before_ns: 0,
         }
     }
 
@@ -99,6 +110,35 @@ impl CpuState {
         (self.foreign, self.since_ns) = (foreign, now_ns);
     }
 
+    /// Time with a task or a foreign thread on the CPU, up to now.
+    fn occupied_ns(&self, now_ns: u64) -> u64 {
+        let occupied = self.foreign || !self.curr.is_idle();
+        self.busy_ns + self.foreign_ns + if occupied { now_ns - self.since_ns } else { 0 }
+    }
+
+    /// The CPU goes offline or comes online. To be called with the queue length settled.
+    #[cold]
+    pub(crate) fn plug(&mut self, now_ns: u64, online: bool) {
+        if !self.known {
+            self.known = true;
+            self.known_since_ns = now_ns;
+            self.since_ns = now_ns;
+        }
+        self.offline_ns = self.offline_ns(now_ns);
+        self.offline = !online;
+        (self.offline_since_ns, self.occupied_before_ns) = (now_ns, self.occupied_ns(now_ns));
+    }
+
+    /// **Offline time** up to now: from when the CPU takes no task any more to when it takes tasks again, without what a task that may not
+    /// leave yet, or a foreign thread, runs there meanwhile.
+    pub(crate) fn offline_ns(&self, now_ns: u64) -> u64 {
+        if !self.offline {
+            return self.offline_ns;
+        }
+        let occupied_ns = self.occupied_ns(now_ns) - self.occupied_before_ns;
+        self.offline_ns + (now_ns - self.offline_since_ns) - occupied_ns
+    }
+
     /// The window begins now: sums begin at 0, the state stays.
     pub(crate) fn open_window(&mut self, now_ns: u64) {
         self.settle_length(now_ns);
@@ -107,9 +147,10 @@ impl CpuState {
         self.since_ns = now_ns;
         self.known_since_ns = now_ns;
         self.overhead_ns = [0; OVERHEAD_KINDS];
+        (self.offline_ns, self.offline_since_ns, self.occupied_before_ns) = (0, now_ns, 0);
     }
 
-    /// **Observed time** up to the end of the window: busy, foreign or **idle**. Time before a CPU's first switch is neither (it is
+    /// **Observed time** up to the end of the window: busy, foreign, offline or **idle**. Time before a CPU's first switch is neither (it is
     /// unobserved), unless the CPU was known to be idle at the start.
     pub(crate) fn observed_ns(&self, end_ns: u64) -> u64 {
         if self.known { end_ns - self.known_since_ns } else { 0 }
@@ -118,6 +159,6 @@ impl CpuState {
     /// Whether the CPU is idle for work conservation.
     #[inline]
     pub(crate) fn counts_as_idle(&self) -> bool {
-        self.known && self.curr.is_idle() && !self.foreign && self.starting.is_idle()
+        self.known && self.curr.is_idle() && !self.foreign && !self.offline && self.starting.is_idle()
     }
 }

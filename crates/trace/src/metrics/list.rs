@@ -54,7 +54,7 @@ fn of_window(part: u64, metrics: &Metrics) -> Option<f64> {
     share(part, metrics.window_ns)
 }
 
-/// A share of all observed CPU time.
+/// A share of all observed CPU time online.
 fn of_cpu_time(part: u64, metrics: &Metrics) -> Option<f64> {
     share(part, metrics.totals.busy_ns + metrics.totals.foreign_ns + metrics.totals.idle_ns)
 }
@@ -179,14 +179,15 @@ metrics! {
     "violation_share", "1", Lower, |m| of_window(m.totals.work_conservation_violation_ns, m),
         "that time as a share of the window, 0..1";
     "run_ns", "ns", Neither, |m| number(m.totals.run_ns), "run time of all tasks";
-    "busy_share", "1", Neither, |m| of_cpu_time(m.totals.busy_ns, m), "share of observed CPU time with a task on the CPU, 0..1";
+    "busy_share", "1", Neither, |m| of_cpu_time(m.totals.busy_ns, m), "share of observed CPU time online with a task on the CPU, 0..1";
     "cpus_used", "1", Neither, |m| number(cpus_used(m)), "CPUs that had a task on them for at least a hundredth of the window";
     "foreign_ns", "ns", Neither, |m| number(m.totals.foreign_ns),
         "time with a thread of somebody else or of the kernel on the CPU, over all CPUs, as far as the trace tells";
-    "idle_ns", "ns", Neither, |m| number(m.totals.idle_ns), "time with nobody on the CPU, over all CPUs, as far as the trace tells";
+    "idle_ns", "ns", Neither, |m| number(m.totals.idle_ns), "time with nobody on the CPU while it is online, over all CPUs, as far as the trace tells";
+    "offline_ns", "ns", Neither, |m| number(m.totals.offline_ns).filter(|ns| *ns > 0.0), "time offline, over all CPUs, as far as the trace tells";
     "overhead_ns", "ns", Lower, |m| maybe(overhead_sum(m)),
         "kernel time of all kinds over all CPUs; part of busy or idle time";
-    "overhead_share", "1", Lower, |m| of_cpu_time(overhead_sum(m)?, m), "that time as a share of observed CPU time, 0..1";
+    "overhead_share", "1", Lower, |m| of_cpu_time(overhead_sum(m)?, m), "that time as a share of observed CPU time online, 0..1";
     "overhead_switch_ns", "ns", Lower, |m| overhead(m, "switch"), "kernel time for context switches";
     "overhead_tick_ns", "ns", Lower, |m| overhead(m, "tick"), "kernel time for timer ticks";
     "overhead_wakeup_ns", "ns", Lower, |m| overhead(m, "wakeup"), "kernel time for wakeups: placement, enqueueing, interrupts";

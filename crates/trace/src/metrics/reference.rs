@@ -86,7 +86,9 @@ impl Reference<'_> {
             EventKind::Foreign { .. } => Some(TaskId::IDLE),
             _ => None,
         });
-        last.into_iter().next().or(self.idle_at_start.then_some(TaskId::IDLE))
+        let plugged = |event: &Event| event.cpu == cpu && matches!(event.kind, EventKind::Hotplug { .. });
+        let known = self.events[..=position].iter().any(plugged).then_some(TaskId::IDLE);
+        last.into_iter().next().or(known).or(self.idle_at_start.then_some(TaskId::IDLE))
     }
 
     /// Whether a CPU runs a thread that is no task after the event at `position`.
@@ -98,6 +100,22 @@ impl Reference<'_> {
                 _ => None,
             });
         last.unwrap_or(false)
+    }
+
+    /// Whether a CPU is offline after the event at `position`.
+    fn offline(&self, cpu: CpuId, position: usize) -> bool {
+        let last =
+            self.events[..=position].iter().rev().filter(|event| event.cpu == cpu).find_map(|event| match event.kind {
+                EventKind::Hotplug { online } => Some(!online),
+                _ => None,
+            });
+        last.unwrap_or(false)
+    }
+
+    /// Whether a CPU that is online runs nothing after the event at `position`, as far as that is known.
+    fn idle(&self, cpu: CpuId, position: usize) -> bool {
+        let nobody = self.current(cpu, position) == Some(TaskId::IDLE) && !self.foreign(cpu, position);
+        nobody && !self.offline(cpu, position)
     }
 
     /// Index of the restriction a task has after the event at `position`.
@@ -218,12 +236,13 @@ impl Reference<'_> {
         for interval in histories.iter_mut().flat_map(|history| &mut history.queued) {
             let (cpu, from) = (interval.cpu, interval.from);
             let idle = match from.checked_sub(1) {
-                Some(before) => self.current(cpu, before) == Some(TaskId::IDLE) && !self.foreign(cpu, before),
+                Some(before) => self.idle(cpu, before),
                 None => self.idle_at_start,
             };
             let empty = !all.iter().any(|other| other.cpu == cpu && other.from < from && from <= other.to);
             let switch = |position: &usize| {
-                self.events[*position].cpu == cpu && (self.is_switch(*position) || self.foreign(cpu, *position))
+                let goes = self.events[*position].kind == EventKind::Hotplug { online: false };
+                self.events[*position].cpu == cpu && (goes || self.is_switch(*position) || self.foreign(cpu, *position))
             };
             // A preempted task is queued by the switch that makes the CPU do something else.
             if idle && empty && !self.is_switch(from) {
@@ -240,11 +259,8 @@ impl Reference<'_> {
     fn violates(&self, histories: &[History], position: usize) -> bool {
         let queued = || histories.iter().flat_map(|history| &history.queued);
         let starts_on = |cpu| queued().any(|interval| interval.cpu == cpu && interval.starts(position));
-        let idle: Vec<CpuId> = (self.machine.cpus())
-            .filter(|cpu| {
-                self.current(*cpu, position) == Some(TaskId::IDLE) && !self.foreign(*cpu, position) && !starts_on(*cpu)
-            })
-            .collect();
+        let idle: Vec<CpuId> =
+            (self.machine.cpus()).filter(|cpu| self.idle(*cpu, position) && !starts_on(*cpu)).collect();
         histories.iter().enumerate().any(|(task, history)| {
             let waits = history.queued.iter().any(|interval| interval.covers(position) && !interval.starts(position));
             let set = &self.tables.restrictions[self.restriction(TaskId(task as u32), position)];
@@ -340,7 +356,7 @@ fn check_over_time(
 ) -> Result<(), TestCaseError> {
     let events = reference.events;
     let cpus = reference.machine.cpu_count();
-    let [mut busy, mut foreign, mut idle, mut length] = [0; 4].map(|zero: u64| vec![zero; cpus]);
+    let [mut busy, mut foreign, mut idle, mut offline, mut length] = [0; 5].map(|zero: u64| vec![zero; cpus]);
     let mut violation = 0;
     let lead = reference.time(0).saturating_sub(start_ns);
     if reference.idle_at_start {
@@ -359,6 +375,7 @@ fn check_over_time(
             length[cpu.index()] += (queued as u64 + u64::from(!current.is_idle())) * elapsed;
             let time = match (current.is_idle(), reference.foreign(cpu, position)) {
                 (true, true) => &mut foreign,
+                (true, false) if reference.offline(cpu, position) => &mut offline,
                 (true, false) => &mut idle,
                 (false, _) => &mut busy,
             };
@@ -368,13 +385,13 @@ fn check_over_time(
     prop_assert_eq!(metrics.totals.work_conservation_violation_ns, violation);
     for cpu in &metrics.cpus {
         let index = cpu.id.index();
-        let times = (cpu.busy_ns, cpu.foreign_ns, cpu.idle_ns);
-        prop_assert_eq!(times, (busy[index], foreign[index], idle[index]), "{}", cpu.id);
+        let times = [cpu.busy_ns, cpu.foreign_ns, cpu.idle_ns, cpu.offline_ns];
+        prop_assert_eq!(times, [&busy, &foreign, &idle, &offline].map(|times| times[index]), "{}", cpu.id);
         let observed = busy[index] + foreign[index] + idle[index];
         let switch = |event: &&Event| event.cpu == cpu.id && matches!(event.kind, EventKind::Switch { .. });
         let switches = events.iter().filter(switch).filter(|event| reference.counts(event.time_ns)).count();
         prop_assert_eq!(cpu.switches, switches as u64);
-        prop_assert_eq!(cpu.unobserved_ns, metrics.window_ns - observed);
+        prop_assert_eq!(cpu.unobserved_ns, metrics.window_ns - observed - offline[index]);
         let mean = (observed > 0).then(|| length[index] as f64 / observed as f64);
         prop_assert_eq!(cpu.runqueue_length_mean, mean);
     }

@@ -157,14 +157,17 @@ pub struct Totals {
     /// Time with a thread that is no task of the run, over all CPUs, as far as the trace tells.
     #[serde(default)]
     pub foreign_ns: u64,
-    /// Time without any thread that the trace tells of, over all CPUs.
+    /// Time without any thread that the trace tells of on CPUs that are online, over all CPUs.
     pub idle_ns: u64,
+    /// Time offline, over all CPUs, as far as the trace tells.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offline_ns: u64,
     /// Time before CPUs' first events, over all CPUs: none of these.
     pub unobserved_ns: u64,
     /// Kernel time by kind, over all CPUs. Part of busy or idle time, not on top of it. Empty when the trace reports none:
     /// then it is unknown.
     pub overhead_ns: BTreeMap<String, u64>,
-    /// Time-weighted mean number of running plus queued tasks per observed CPU.
+    /// Time-weighted mean number of running plus queued tasks per observed CPU that is online.
     pub runqueue_length_mean: Option<f64>,
     /// The longest run queue of any CPU at any time.
     pub runqueue_length_max: u32,
@@ -251,13 +254,16 @@ pub struct CpuMetrics {
     /// With a thread that is no task of the run, as far as the trace tells.
     #[serde(default)]
     pub foreign_ns: u64,
-    /// Without any.
+    /// Without any, while it was online.
     pub idle_ns: u64,
+    /// Offline, as far as the trace tells.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub offline_ns: u64,
     /// Before its first event: unknown.
     pub unobserved_ns: u64,
     /// Kernel time by kind. Part of busy or idle time. Empty when the trace reports none.
     pub overhead_ns: BTreeMap<String, u64>,
-    /// Time-weighted mean of running plus queued tasks over its observed time.
+    /// Time-weighted mean of running plus queued tasks over its observed time online.
     pub runqueue_length_mean: Option<f64>,
     /// The longest.
     pub runqueue_length_max: u32,
@@ -373,6 +379,7 @@ impl Counters {
             busy_ns,
             foreign_ns,
             idle_ns,
+            offline_ns: sum(|cpu| cpu.offline_ns),
             unobserved_ns: cpus.iter().map(|cpu| cpu.unobserved_ns).sum(),
             overhead_ns: self.overhead_by_name(&overhead),
             runqueue_length_mean: ratio(length_ns, busy_ns + foreign_ns + idle_ns),
@@ -459,15 +466,17 @@ impl Counters {
         let busy_ns = cpu.busy_ns + open;
         let foreign_ns = cpu.foreign_ns + if cpu.foreign { end_ns - cpu.since_ns } else { 0 };
         let observed_ns = cpu.observed_ns(end_ns);
+        let offline_ns = cpu.offline_ns(end_ns);
         CpuMetrics {
             id: CpuId::from_index(index),
             switches: cpu.switches,
             busy_ns,
             foreign_ns,
-            idle_ns: observed_ns - busy_ns - foreign_ns,
+            idle_ns: observed_ns - busy_ns - foreign_ns - offline_ns,
+            offline_ns,
             unobserved_ns: window_ns - observed_ns,
             overhead_ns: self.overhead_by_name(&cpu.overhead_ns),
-            runqueue_length_mean: ratio(self.length_ns(index, end_ns), observed_ns),
+            runqueue_length_mean: ratio(self.length_ns(index, end_ns), observed_ns - offline_ns),
             runqueue_length_max: cpu.length_max,
         }
     }
@@ -519,6 +528,10 @@ impl ApplicationMetrics {
             dominant_llc_share: None,
         }
     }
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 fn ratio(part: u64, whole: u64) -> Option<f64> {

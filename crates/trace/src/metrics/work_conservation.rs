@@ -159,7 +159,7 @@ impl WorkConservation {
     /// **Work-conservation violation time**: wall time up to `end_ns` during which some CPU was idle while some task
     /// waited that was allowed to run on that CPU. Not multiplied by the number of CPUs or tasks.
     ///
-    /// A CPU counts as idle while it runs nothing and no task is starting on it; a task counts as waiting while it is
+    /// A CPU counts as idle while it is online, runs nothing and no task is starting on it; a task counts as waiting while it is
     /// queued. The first task queued on an idle CPU is *starting* there: its delay is a wakeup cost, seen as wakeup
     /// latency, and neither it nor its CPU counts here.
     pub(crate) fn violation_ns(&self, end_ns: u64) -> u64 {

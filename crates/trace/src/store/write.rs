@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use warmcore_topology::{CpuId, Machine};
 
 use super::error::StoreError;
-use super::schema::{self, SCHEMA_KEY, SCHEMA_MAJOR, SCHEMA_MINOR, SCHEMA_MINOR_WITHOUT_FOREIGN, Table};
+use super::schema::{
+    self, SCHEMA_KEY, SCHEMA_MAJOR, SCHEMA_MINOR, SCHEMA_MINOR_WITHOUT_FOREIGN, SCHEMA_MINOR_WITHOUT_HOTPLUG, Table,
+};
 use super::table::{Cell, TableWriter};
 use crate::{Event, EventKind, PlaceReason, RunTables, Sink, Slice, SliceBuilder, TaskInfo};
 
@@ -59,6 +61,8 @@ pub struct Store {
     scores: Option<TableWriter>,
     /// Where threads beside the run's are told.
     foreign: Option<TableWriter>,
+    /// Where CPUs go offline or come online.
+    hotplug: Option<TableWriter>,
     slices: TableWriter,
     topology: TableWriter,
     tasks: TableWriter,
@@ -104,6 +108,7 @@ impl Store {
             overhead: create(schema::OVERHEAD)?,
             scores: (!tables.scores.is_empty()).then(|| create(schema::SCORES)).transpose()?,
             foreign: (!tables.foreign.is_empty()).then(|| create(schema::FOREIGN)).transpose()?,
+            hotplug: tables.hotplug.then(|| create(schema::HOTPLUG)).transpose()?,
             slices: create(schema::SLICES)?,
             topology: create(schema::TOPOLOGY)?,
             tasks: create(schema::TASKS)?,
@@ -196,6 +201,11 @@ impl Store {
                     return Ok(());
                 }
             }
+            EventKind::Hotplug { online } => {
+                // Where the tables do not announce it, it is not told.
+                let Some(hotplug) = &mut self.hotplug else { return Ok(()) };
+                hotplug.push([sequence, time, cpu, Cell::id(u32::from(online))])?;
+            }
             // No event of a trace: it is had again by simulating the run again, and takes no number.
             EventKind::BalanceDetail { .. } => return Ok(()),
             EventKind::Overhead { kind, duration_ns } => {
@@ -250,6 +260,7 @@ impl Store {
             .into_iter()
             .chain(self.scores)
             .chain(self.foreign)
+            .chain(self.hotplug)
             .chain([self.meta])
             .map(|writer| writer.finish(&metadata))
             .fold(described, Result::and)
@@ -257,7 +268,11 @@ impl Store {
 
     /// The schema that its tables need.
     fn version(&self) -> String {
-        let minor = if self.foreign.is_some() { SCHEMA_MINOR } else { SCHEMA_MINOR_WITHOUT_FOREIGN };
+        let minor = match (&self.hotplug, &self.foreign) {
+            (Some(_), _) => SCHEMA_MINOR,
+            (None, Some(_)) => SCHEMA_MINOR_WITHOUT_HOTPLUG,
+            (None, None) => SCHEMA_MINOR_WITHOUT_FOREIGN,
+        };
         format!("{SCHEMA_MAJOR}.{minor}")
     }
 
