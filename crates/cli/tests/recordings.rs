@@ -459,6 +459,18 @@ fn the_groups_of_a_process_that_runs_are_watched_until_it_ends_or_a_signal_comes
     assert!(group.contains("ping-") && group.contains("pong-"), "{told}");
     assert!(told.ends_with(&format!(" process {} ended\n", watched.id())), "{told}");
 
+    let mut watched = pairs("6s");
+    let words = format!("group watch:{},every=2s,for=1s --json", watched.id());
+    let told = scratch.run(&words).exits_with(0).out;
+    watched.wait().unwrap();
+    let lines: Vec<serde_json::Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (began, ended) = (lines.first().unwrap(), lines.last().unwrap());
+    assert_eq!((&began["event"], &ended["event"]), (&"began".into(), &"ended".into()), "{told}");
+    assert_eq!(began["groups"].as_object().unwrap().len(), 2, "{told}");
+    for line in &lines {
+        crate::documents::says_what_its_schema_says(&scratch, line, "group-watch", &words);
+    }
+
     let mut watched = pairs("60s");
     let mut command = scratch.command(&format!("group watch:{},every=60s,for=500ms", watched.id()));
     let mut watch = command.stdout(Stdio::piped()).spawn().unwrap();

@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Serialize;
 use warmcore_statistics::adjusted_rand_index;
 
 use crate::groups::Groups;
@@ -15,7 +16,8 @@ use crate::groups::Groups;
 pub const QUIET: u32 = 3;
 
 /// What became of a thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(tag = "change", rename_all = "snake_case")]
 pub enum Change {
     /// It is of a group and was of none.
     Joined {

@@ -44,6 +44,7 @@ documents! {
     Record "record" "`record --json`";
     Replay "replay" "`replay --json`";
     Groups "groups" "`group --json`";
+    GroupWatch "group-watch" "A line of `group watch:PID --json`";
     Study "study" "`study run --json`, study.json, and `study show RESULT --json`";
     StudySensitivity "study-sensitivity" "`study run --sensitivity --json` and sensitivity.json";
     StudyPlan "study-plan" "`list studies --json`, `study show --json` of a study, and `study run --dry-run --json`";

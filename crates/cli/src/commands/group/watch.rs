@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use warmcore_lab::experiment::Named;
+use serde::Serialize;
+use warmcore_lab::experiment::{Named, TOOL_VERSION};
 use warmcore_places::host::recorder::descendants;
 use warmcore_places::host::trial::Watched;
 use warmcore_replay::followed::{Change, Followed, QUIET, Update};
@@ -40,10 +41,6 @@ pub(super) fn run(text: &str, arguments: &GroupArguments, console: &Console) -> 
     }
     let signals = Signals::listen()?;
     let gone = || Failure::usage("warmcore::record", format!("there is no process {pid}")).help("check the number");
-    if console.json() {
-        return Err(Failure::usage("warmcore::usage", "watch:PID prints lines while the process runs, not a document")
-            .help("leave out --json; `warmcore record --pid PID` and `warmcore group --json` give one"));
-    }
     let process = Watched::new(pid).map_err(|_| gone())?;
     let machine = Named { source: "host".into(), value: load::machine("host")?.value };
     let mut followed = Followed::default();
@@ -64,7 +61,13 @@ pub(super) fn run(text: &str, arguments: &GroupArguments, console: &Console) -> 
                 let alive = descendants(pid);
                 let update = followed.update(&groups, |thread| alive.contains_key(&thread));
                 names.retain(|thread, _| alive.contains_key(thread) || is_told(&update, *thread));
-                console.out(&words(reading == 0, &update, &followed, (&graph, &groups), &names))?;
+                let is_first = reading == 0;
+                if !console.json() {
+                    console.out(&words(is_first, &update, &followed, (&graph, &groups), &names))?;
+                } else if is_first || !update.changes.is_empty() {
+                    let event = if is_first { "began" } else { "changed" };
+                    console.out(&line(event, &update, &followed, groups.stability, &names))?;
+                }
             }
             // What it did to its end may be nothing.
             Err(_) if ended => {}
@@ -80,10 +83,58 @@ pub(super) fn run(text: &str, arguments: &GroupArguments, console: &Console) -> 
             }
         }
         if process.wait(Duration::ZERO) || !Path::new(&format!("/proc/{pid}")).exists() {
-            return Ok(console.out(&format!("{} process {pid} ended\n", utc_stamp(unix_seconds())))?);
+            let told = match console.json() {
+                true => line("ended", &Update::default(), &followed, None, &names),
+                false => format!("{} process {pid} ended\n", utc_stamp(unix_seconds())),
+            };
+            return Ok(console.out(&told)?);
         }
     }
     Ok(())
+}
+
+/// A line of `--json`.
+#[derive(Serialize)]
+struct WatchDocument<'a> {
+    schema: &'static str,
+    tool_version: &'static str,
+    time: String,
+    /// `began`, `changed` or `ended`.
+    event: &'static str,
+    /// Threads of each group by its number.
+    groups: BTreeMap<u32, Vec<i32>>,
+    names: &'a BTreeMap<i32, String>,
+    appeared: &'a [u32],
+    changes: &'a [Change],
+    gone: &'a [u32],
+    agreement: Option<f64>,
+    stability: Option<f64>,
+}
+
+fn line(
+    event: &'static str,
+    update: &Update,
+    followed: &Followed,
+    stability: Option<f64>,
+    names: &BTreeMap<i32, String>,
+) -> String {
+    let Update { appeared, changes, gone, agreement } = update;
+    let document = WatchDocument {
+        schema: "warmcore-group-watch-1",
+        tool_version: TOOL_VERSION,
+        time: utc_stamp(unix_seconds()),
+        event,
+        groups: followed.groups(),
+        names,
+        appeared,
+        // Those of the beginning are its groups.
+        changes: if event == "began" { &[] } else { changes },
+        gone,
+        agreement: *agreement,
+        stability,
+    };
+    // Numbers, words and lists of them can always be written.
+    serde_json::to_string(&document).unwrap_or_default() + "\n"
 }
 
 /// Whether a change names the thread.
