@@ -191,3 +191,32 @@ fn threads_of_a_simulated_run_have_rows_that_add_up_and_a_number_names_a_task() 
     let told = scratch.run("explain run -s rr --task 1").exits_with(0).out;
     assert!(told.contains("\nspin-1/1 ") && !told.contains("\nspin-0/0 "), "{told}");
 }
+
+#[test]
+fn what_a_run_and_a_kernel_counted_of_domains_is_shown_side_by_side() {
+    let scratch = compared();
+    let zeros = " 0".repeat(44);
+    let kernel =
+        |pulls: u32| format!("version 17\ntimestamp 9\ncpu0 0 0 7 3 0 0 5000 40 4\ndomain0 MC f {pulls}{zeros}\n");
+    scratch.write("before", &kernel(2));
+    scratch.write("after", &kernel(9));
+    let words = "explain schedstat:run,before:after --json";
+    let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
+    crate::documents::says_what_its_schema_says(&scratch, &document, "schedstat", words);
+    let column = |index: usize| &document["columns"][index];
+    assert_eq!((&column(0)["name"], &column(2)["name"]), (&"cfs in run".into(), &"before:after".into()));
+    assert_eq!(
+        (&column(2)["domains"]["MC"]["busy_lb_count"], &column(2)["cpus"]["sched_count"]),
+        (&7.into(), &0.into())
+    );
+    let gained = |kind: &str| column(0)["domains"]["MC"][format!("{kind}_lb_gained")].as_u64().unwrap();
+    assert!(["busy", "idle", "newidle"].map(gained).iter().sum::<u64>() > 0, "{document}");
+    // The text is one that it reads.
+    scratch.write("own", column(0)["text"].as_str().unwrap());
+    let told = scratch.run("explain schedstat:own,run --scheduler cfs").exits_with(0).out;
+    assert!(told.contains("newidle_lb_count") && told.contains("cfs in run"), "{told}");
+    scratch.run("explain schedstat:none").exits_with(2).complains("none");
+    scratch.run("explain schedstat:before --task x").exits_with(2).complains("has no --task");
+    scratch.write("wrong", "version 17\ncpu0 1\n");
+    scratch.run("explain schedstat:wrong").exits_with(2).complains("line 2: a CPU has 9 counters");
+}

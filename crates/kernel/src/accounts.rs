@@ -223,6 +223,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             energy_uj: self.core.clocks.as_ref().and_then(|clocks| clocks.energy_uj(elapsed_ns)),
             groups: self.group_outcomes(),
             background: self.background.outcome(&self.core.tasks),
+            domain_counters: self.scheduler.domain_counters(&self.core),
             kernel_log: self.kernel_log.clone(),
             recorders: Vec::new(),
             recorders_since_ns: Vec::new(),

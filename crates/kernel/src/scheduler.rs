@@ -25,6 +25,7 @@ use std::ops::BitOr;
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
+use warmcore_trace::schedstat::CpuCounters;
 
 use crate::clocks::Utilisation;
 use crate::core::Core;
@@ -226,6 +227,11 @@ pub trait Scheduler {
     /// without a governor, where speeds are [`Core::capacity`].
     fn speed_changed(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _scale: f64) {}
 
+    /// What it counted of its scheduling domains, by CPU, where figures of balancing are asked for ([`Core::wants_balance_details`]).
+    fn domain_counters(&self, _core: &Core<'_>) -> Vec<CpuCounters> {
+        Vec::new()
+    }
+
     /// Number of runnable tasks it holds on a CPU, the running one included and sleeping ones excluded: compared with
     /// the kernel's own count when invariants are checked.
     fn runnable_on(&self, cpu: CpuId) -> usize;
@@ -262,6 +268,10 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
 
     fn utilisation(&self, core: &Core<'_>, cpu: CpuId) -> Utilisation {
         (**self).utilisation(core, cpu)
+    }
+
+    fn domain_counters(&self, core: &Core<'_>) -> Vec<CpuCounters> {
+        (**self).domain_counters(core)
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

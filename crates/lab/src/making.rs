@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use warmcore_options::{RunOptions, TraceLevel};
 use warmcore_places::place::{self, BatchConduct, OperationUse, PlaceError, Report, Request, Run, Trouble};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
+use warmcore_trace::schedstat::CpuCounters;
 use warmcore_trace::{
     ApplicationOutcome, End, Event, Outcome, RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId,
     TaskInfo, TaskOutcome, Tee,
@@ -212,6 +213,8 @@ pub struct Rerun<S> {
     pub tables: RunTables,
     /// Its tasks.
     pub tasks: Vec<TaskInfo>,
+    /// What the scheduler counted of its domains, where figures of balancing were asked for.
+    pub domain_counters: Vec<CpuCounters>,
     /// The sink that was given its events.
     pub sink: S,
 }
@@ -243,7 +246,8 @@ pub fn rerun_trial<S: Sink + Send>(
         let counters = Counters::new(machine, &tables, Start::Idle { time_ns: 0 });
         let counters = counters.with_warm_up(experiment.warm_up_ns(scheduler));
         let mut both = Tee::new(Tee::new(counters, CriticalPaths::default()), sink);
-        let report = run.send(Some(&mut both))?;
+        let mut report = run.send(Some(&mut both))?;
+        let domain_counters = std::mem::take(&mut report.outcome.domain_counters);
         let tasks = task_infos(&report.outcome);
         let metrics = both.first.first.metrics(report.outcome.elapsed_ns, &tables, &tasks);
         // What the experiment did not record is not in its trials either.
@@ -252,7 +256,7 @@ pub fn rerun_trial<S: Sink + Send>(
         if let Some(last) = &mut trial.last_thread {
             last.path = both.first.second.of(&report.outcome);
         }
-        Ok(Rerun { trial, metrics, tables, tasks, sink: both.second })
+        Ok(Rerun { trial, metrics, tables, tasks, domain_counters, sink: both.second })
     };
     // A place calls back from its own threads, and knows nothing of what is made there.
     let sink = Mutex::new(Some(sink));

@@ -376,6 +376,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         background: beside::by_process(&converted.foreign, known(recording)),
         energy_uj: None,
         memory_solutions: (0, 0),
+        domain_counters: Vec::new(),
         kernel_log: Vec::new(),
         engine_events: recording
             .records

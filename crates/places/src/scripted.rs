@@ -189,6 +189,7 @@ fn one(request: &Request<'_>, position: usize, answer: Answer, take: &Take<'_>) 
             background: Vec::new(),
             energy_uj: None,
             memory_solutions: (0, 0),
+            domain_counters: Vec::new(),
             kernel_log: Vec::new(),
             engine_events: answer.events.len() as u64,
         };

@@ -11,12 +11,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use serde::Deserialize;
 use warmcore_lab::making::{TrialError, rerun_trial};
 use warmcore_lab::reading::{ReadError, RunOnDisk};
+use warmcore_lab::runner::trial_name;
 use warmcore_options::RunOptions;
 use warmcore_statistics::Sample;
 use warmcore_topology::{Machine, VirtualLlcs};
 use warmcore_trace::metrics::{Counters, Metrics, Start};
+use warmcore_trace::schedstat::{CpuLines, Schedstat};
 use warmcore_trace::{Event, RunTables, Sink, StoreError, StoreReader, TaskInfo, Tee};
 
 use crate::event_lines::EventLines;
@@ -24,6 +27,24 @@ use crate::history::{Form, Subject, TimeHistory};
 use crate::perfetto::PerfettoWriter;
 use crate::scene::{Limits, Recorder, Recording, Scene};
 use crate::scores::ScoreTracks;
+
+/// What a guest's kernel counted between its first and its last sample.
+fn samples(text: &str) -> Result<Option<Schedstat>, String> {
+    #[derive(Deserialize)]
+    struct Sample {
+        texts: Vec<(String, String)>,
+    }
+    #[derive(Deserialize)]
+    struct Facts {
+        samples: Vec<Sample>,
+    }
+    let facts: Facts = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let all = facts.samples.iter().flat_map(|sample| &sample.texts);
+    let read: Vec<&String> = all.filter(|(path, _)| path == "/proc/schedstat").map(|(_, text)| text).collect();
+    let (Some(first), Some(last)) = (read.first(), read.last()) else { return Ok(None) };
+    let parse = |text: &str| Schedstat::parse(text).map_err(|error| error.to_string());
+    Ok(Some(parse(last)?.since(&parse(first)?)))
+}
 
 /// Why there is no report.
 #[derive(Debug, thiserror::Error)]
@@ -222,6 +243,29 @@ impl Run {
             trial: scene.trial,
             source,
         })
+    }
+
+    /// The accounts of the representative trial by CPU and scheduling domain: a simulated one is run again for them, a guest's kernel has kept
+    /// them before and after the run. `None` where there are none.
+    ///
+    /// # Errors
+    /// When the trial cannot be run again, or its accounts cannot be read.
+    pub fn schedstat(&self, scheduler: usize, stop: &Arc<AtomicBool>) -> Result<Option<Schedstat>, ReportError> {
+        let (experiment, record) = (&self.disk.experiment, &self.disk.record);
+        let stored = &self.disk.trials[scheduler][self.representative];
+        let label = || record.schedulers[scheduler].label.clone();
+        if experiment.place.repeatable() && self.is_repeatable(scheduler) {
+            let machine = &experiment.machine_of(scheduler).value;
+            let options = RunOptions { balance_details: true, scores_every_ns: None, ..experiment.options };
+            let lines = |_: &RunTables| CpuLines::new(machine);
+            let rerun = rerun_trial(experiment, record, scheduler, self.representative, options, stop, lines);
+            let rerun =
+                rerun.map_err(|source| ReportError::Rerun { scheduler: label(), trial: stored.trial, source })?;
+            return Ok(Some(rerun.sink.finish(machine, rerun.trial.elapsed_ns, &rerun.domain_counters)));
+        }
+        let path = self.disk.path.join(format!("guests/{}.json", trial_name(scheduler, stored.trial)));
+        let Ok(text) = std::fs::read_to_string(path) else { return Ok(None) };
+        samples(&text).map_err(|reason| ReportError::Changed { scheduler: label(), trial: stored.trial, reason })
     }
 
     /// The same; what the scheduler ranks tasks by is sampled at most every so many nanoseconds, where the trial is simulated again.

@@ -16,6 +16,7 @@
 use warmcore_kernel::{Core, Dequeue, Enqueue, Level, Scheduler, State, Utilisation, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
+use warmcore_trace::schedstat::CpuCounters;
 
 /// Decides which class a task belongs to.
 pub trait Membership<U, L> {
@@ -383,6 +384,12 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn speed_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, scale: f64) {
         in_both!(self, core, speed_changed(cpu, scale));
+    }
+
+    /// Of the two classes one balances, or none.
+    fn domain_counters(&self, core: &Core<'_>) -> Vec<CpuCounters> {
+        let upper = self.upper.domain_counters(core);
+        if upper.is_empty() { self.lower.domain_counters(core) } else { upper }
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

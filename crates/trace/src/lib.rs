@@ -7,6 +7,7 @@
 //! - [`tables`]: what the indices in events stand for; the tasks of a run.
 //! - [`histogram`]: latencies in constant memory.
 //! - [`outcome`]: what a run leaves behind besides its events; [`memory_counters`]: what its time and accesses went to.
+//! - [`schedstat`]: the kernel's accounts by CPU and scheduling domain, read, written and compared.
 //! - [`slices`]: who ran where, from when to when; shared by everything that makes or draws traces.
 //! - [`metrics`]: every metric that follows from events alone, computed while they stream by.
 //! - [`store`]: a run as Parquet tables, written while it happens and read back.
@@ -27,6 +28,7 @@ pub mod outcome;
 pub mod place_reason;
 #[cfg(test)]
 mod random_events;
+pub mod schedstat;
 pub mod sink;
 pub mod slices;
 #[cfg(feature = "store")]

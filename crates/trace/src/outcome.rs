@@ -9,6 +9,7 @@ use warmcore_topology::CpuId;
 use crate::event::OVERHEAD_KINDS;
 use crate::histogram::Histogram;
 use crate::memory_counters::MemoryCounters;
+use crate::schedstat::CpuCounters;
 
 /// Why a run ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -204,6 +205,9 @@ pub struct Outcome {
     /// Equations of loaded memory that were solved, and those among them that did not settle, where the last solution
     /// was kept.
     pub memory_solutions: (u64, u64),
+    /// What the scheduler counted of its domains, by CPU, where figures of balancing are asked for.
+    #[serde(skip)]
+    pub domain_counters: Vec<CpuCounters>,
     /// What the kernel logged about tasks that lost their CPUs to one that went offline, of a simulated run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kernel_log: Vec<String>,

@@ -40,6 +40,7 @@ documents! {
     SchedulerCheck "scheduler-check" "`scheduler --json`";
     Soak "soak" "`scheduler --soak --json`";
     Explanation "explanation" "`explain --json`";
+    Schedstat "schedstat" "`explain schedstat:… --json`";
     Events "events" "`explain --events --json`";
     Record "record" "`record --json`";
     Replay "replay" "`replay --json`";

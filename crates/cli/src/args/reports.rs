@@ -64,7 +64,8 @@ fn parse_figure(text: &str) -> Result<FigureWanted, String> {
 /// Arguments of `explain`.
 #[derive(Args, Debug)]
 pub struct ExplainArguments {
-    /// Run directory, or a recording
+    /// Run directory, or a recording. Or schedstat:A,B: what kernels and simulated trials counted by CPU and scheduling domain, each a file
+    /// with the text of /proc/schedstat or of `perf sched stats report`, BEFORE:AFTER of two such files, or a run directory
     #[arg(value_name = "RUN", value_hint = ValueHint::AnyPath)]
     pub run: PathBuf,
     /// Only this task, by its name or its number (of a recorded thread, the kernel's), or the tasks that have the name;

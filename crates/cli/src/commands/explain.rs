@@ -24,6 +24,8 @@ use crate::console::Console;
 use crate::failure::Failure;
 use crate::signals::Signals;
 
+mod schedstat;
+
 /// The document of `explain --json`.
 #[derive(Serialize)]
 struct ExplainDocument {
@@ -91,6 +93,9 @@ fn threads_in_words(threads: &[ThreadRecord], console: &Console) -> String {
 
 /// Runs `explain`.
 pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Failure> {
+    if let Some(wanted) = arguments.run.to_str().and_then(|text| text.strip_prefix("schedstat:")) {
+        return schedstat::run(wanted, arguments, console);
+    }
     let signals = Signals::listen()?;
     let (run, _imported) = load(&arguments.run, &signals, console)?;
     run.notes.iter().for_each(|note| console.warn(note));

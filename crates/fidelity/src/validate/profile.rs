@@ -426,6 +426,7 @@ mod tests {
             background: Vec::new(),
             energy_uj: None,
             memory_solutions: (0, 0),
+            domain_counters: Vec::new(),
             kernel_log: Vec::new(),
             engine_events: 0,
         }

@@ -492,6 +492,7 @@ impl Roster {
             background: Vec::new(),
             energy_uj: None,
             memory_solutions: (0, 0),
+            domain_counters: Vec::new(),
             kernel_log: Vec::new(),
             engine_events: converted.events.len() as u64,
         }

@@ -7,6 +7,7 @@
 //! | `load_only` | the same as they were from Linux 4.9 to 5.4 |
 //! | `tick_loads` | `cpu_load_update_active`, `source_load`, `target_load` of 4.9 |
 //! | `pass` | `should_we_balance`, `sched_balance_rq` |
+//! | `counted` | the counters of `/proc/schedstat` |
 //! | `details` | none: what moves rest on, for who asks |
 //! | `move_tasks` | `detach_tasks`, `can_migrate_task`, `attach_tasks`, `active_load_balance_cpu_stop` |
 //! | `newidle` | `sched_balance_newidle` |
@@ -20,6 +21,7 @@
 //! A pass takes no simulated time by itself: its cost is charged to the CPU that runs it, and the same figure is what
 //! the kernel would have measured.
 
+pub(crate) mod counted;
 pub(crate) mod details;
 pub(crate) mod load_only;
 pub(crate) mod move_tasks;
@@ -35,6 +37,7 @@ use rand_core::Rng;
 use rand_pcg::Pcg32;
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
+use warmcore_trace::schedstat::DOMAIN_COUNTERS;
 use warmcore_trace::{OverheadKind, TaskId};
 
 use self::details::Found;
@@ -74,6 +77,8 @@ pub struct BalanceState {
     detached: Vec<TaskId>,
     /// By CPU: what the pass found that started its stopper.
     pushes: Vec<Found>,
+    /// By domain, where figures of balancing are asked for.
+    counters: Vec<[u64; DOMAIN_COUNTERS]>,
     /// By CPU, where the rules of 4.9 hold: averages of load.
     tick_loads: Vec<TickLoads>,
     /// By CPU, where the rules of 4.9 hold: mean cost of a search for an idle CPU (`avg_scan_cost`).
@@ -94,9 +99,15 @@ impl BalanceState {
             excluded: Vec::new(),
             detached: Vec::new(),
             pushes: vec![Found::default(); cpus],
+            counters: Vec::new(),
             tick_loads: vec![TickLoads::default(); cpus],
             scan_costs_ns: vec![0; cpus],
         }
+    }
+
+    /// Domains were built anew: their counters begin at 0.
+    pub(super) fn domains_rebuilt(&mut self) {
+        self.counters.clear();
     }
 
     /// How long before the run a CPU looked at a domain, as a part of the domain's interval in 1/2^32: CPUs of a machine that has

@@ -3,6 +3,7 @@
 use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, Utilisation, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
+use warmcore_trace::schedstat::CpuCounters;
 
 use super::decisions::FairDecisions;
 use super::numa::STOPPER_MOVE;
@@ -42,6 +43,10 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         } else {
             self.gathering.set_tunable(name, value);
         }
+    }
+
+    fn domain_counters(&self, core: &Core<'_>) -> Vec<CpuCounters> {
+        self.counters_of_domains(core)
     }
 
     fn cpu_offline(&mut self, core: &mut Core<'_>, cpu: CpuId) {

@@ -54,6 +54,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             }
         }
         self.domains = domains;
+        self.balance.domains_rebuilt();
         self.online_cpus = core.active().len() as u64;
         self.gathering.domains_rebuilt(core.machine(), &self.domains);
     }

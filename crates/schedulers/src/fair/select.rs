@@ -13,6 +13,7 @@ use warmcore_trace::{SearchStart, SearchStep, Side, TaskId};
 use super::state::NONE;
 use super::{Fair, Policy};
 use crate::domains::flags;
+use crate::fair::balance::counted::Other;
 use crate::fair::gathering::Gathering;
 
 /// Wakee flips are halved when the last time lies further back.
@@ -52,6 +53,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                     };
                     if start.side() == Side::Waker {
                         target = cpu;
+                        self.count_other(core, index, Other::MoveAffine);
                     }
                 }
                 slow_path = None;

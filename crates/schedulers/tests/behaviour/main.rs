@@ -7,6 +7,7 @@ mod aggregate;
 mod attributes;
 mod background;
 mod determinism;
+mod domain_counters;
 mod frequencies;
 mod groups;
 mod hotplug;

@@ -9,6 +9,7 @@ use warmcore_topology::CpuId;
 use warmcore_trace::{MigrationKind, TaskId};
 
 use super::IdleType;
+use super::counted::{Counted, Other};
 use super::pass::{NR_MIGRATE_BREAK, Pass};
 use super::stats::Migration;
 use crate::domains::flags;
@@ -60,6 +61,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             };
             pass.imbalance -= share;
             detached += 1;
+            self.count_pass(core, pass, Counted::HotGained, u64::from(pass.hot));
             if self.entities[entity as usize].delayed {
                 // Asleep all the time: it leaves the queue for good instead of sleeping on in another.
                 Scheduler::dequeue(self, core, pass.src, task, Dequeue::MIGRATING);
@@ -76,6 +78,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 break;
             }
         }
+        self.count_pass(core, pass, Counted::Gained, u64::from(detached));
         detached
     }
 
@@ -130,7 +133,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             }
             return false;
         }
-        pass.all_pinned = false;
+        (pass.all_pinned, pass.hot) = (false, false);
         if core.task(task).state() == State::Running {
             return false;
         }
@@ -142,7 +145,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             0 => self.task_hot(core, pass, task),
             loss => loss > 0,
         };
-        !hot || failed > tries
+        pass.hot = hot && failed > tries;
+        !hot || pass.hot
     }
 
     /// Whether a task that has had more than its share would come to a queue with others, where it would only wait
@@ -219,7 +223,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         pass.src = cpu;
         pass.active = true;
         pass.migration = self.noted_push(cpu);
-        if let Some(task) = self.first_to_push(core, &mut pass) {
+        self.count_other(core, index, Other::ActiveCount);
+        let pushed = self.first_to_push(core, &mut pass);
+        self.count_other(core, index, if pushed.is_some() { Other::ActivePushed } else { Other::ActiveFailed });
+        if let Some(task) = pushed {
+            self.count_pass(core, &pass, Counted::Gained, 1);
             self.domains.domain_mut(index).nr_balance_failed = 0;
             pass.found = self.balance.pushes[cpu.index()];
             self.detach_task(core, &pass, task, MigrationKind::Active);

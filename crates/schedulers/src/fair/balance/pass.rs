@@ -3,6 +3,7 @@
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 
+use super::counted::Counted;
 use super::details::Found;
 use super::stats::Migration;
 use super::{BalanceState, IdleType};
@@ -53,6 +54,8 @@ pub(crate) struct Pass {
     pub llc_pinned: bool,
     /// Queues with only better placed tasks than this are left out (`fbq_type`).
     pub numa_class: NumaClass,
+    /// The task examined last may go although it ran lately (`sched_task_hot`).
+    pub hot: bool,
     /// The stopper moves a task (`LBF_ACTIVE_LB`).
     pub active: bool,
     /// What the pass cost.
@@ -81,6 +84,7 @@ impl Pass {
             other_dst: None,
             llc_pinned: false,
             numa_class: NumaClass::All,
+            hot: false,
             active: false,
             cost_ns: 0,
         }
@@ -157,6 +161,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let parent = (domain + 1 < self.domains.range(cpu).end).then_some(domain + 1);
         let mut pass = Pass::new(cpu, domain, parent, idle);
         self.balance.excluded.clear();
+        self.count_pass(core, &pass, Counted::Count, 1);
         let (mut moved, mut entitled) = (0, true);
         let mut verdict = loop {
             if !self.should_we_balance(core, &pass) {
@@ -166,18 +171,22 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             if !self.begin_look(core, &mut pass) {
                 break PassOutcome::Balanced;
             }
-            if self.is_fruitless(&pass) {
+            // What it would find otherwise counts.
+            if !core.wants_balance_details() && self.is_fruitless(&pass) {
                 if pass.parent.is_none() {
                     self.overloaded = false;
                 }
                 break PassOutcome::Balanced;
             }
             let Some(group) = self.find_src_group(core, &mut pass) else {
+                self.count_pass(core, &pass, Counted::NoBusyGroup, 1);
                 break PassOutcome::Balanced;
             };
             let Some(src) = self.find_src_rq(&pass, group) else {
+                self.count_pass(core, &pass, Counted::NoBusyQueue, 1);
                 break PassOutcome::Balanced;
             };
+            self.count_imbalance(core, &pass);
             pass.src = src;
             pass.all_pinned = true;
             if self.rqs[src.index()].nr_running > 1 {
@@ -194,6 +203,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             break PassOutcome::Unbalanced { active: false };
         };
         if verdict == (PassOutcome::Unbalanced { active: false }) && moved == 0 {
+            self.count_pass(core, &pass, Counted::Failed, 1);
             verdict = self.count_failure(core, &mut pass);
         }
         self.conclude(core, &pass, verdict, moved);
@@ -372,6 +382,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             // Others had a chance to move and mend what affinity broke.
             let group = self.domains.local_group(self.domains.domain(parent));
             self.domains.group_mut(group).imbalance = false;
+        }
+        if matches!(verdict, PassOutcome::Balanced | PassOutcome::AllPinned) {
+            self.count_pass(core, pass, Counted::Balanced, 1);
         }
         let active = verdict == (PassOutcome::Unbalanced { active: true });
         let settled = active && !self.need_active_balance(core, pass);

@@ -1,0 +1,154 @@
+//! `warmcore explain schedstat:…`: what kernels and simulated trials counted of scheduling by CPU and by scheduling domain, side by side.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::files;
+use warmcore_lab::session::pretty;
+use warmcore_report::run::{ReportOptions, Run};
+use warmcore_trace::schedstat::{CPU_FIELDS, DOMAIN_COUNTERS, Schedstat, domain_field};
+
+use crate::args::ExplainArguments;
+use crate::commands::report::report_failure;
+use crate::console::{Console, Table};
+use crate::failure::Failure;
+use crate::signals::Signals;
+
+const HELP: &str = "separate with commas: a file with the text of /proc/schedstat or of `perf sched stats report`, BEFORE:AFTER of two such files, \
+                    or a run directory";
+
+#[derive(Serialize)]
+struct SchedstatDocument {
+    schema: &'static str,
+    tool_version: &'static str,
+    columns: Vec<ColumnDocument>,
+}
+
+#[derive(Serialize)]
+struct ColumnDocument {
+    name: String,
+    /// Sums over CPUs.
+    cpus: BTreeMap<&'static str, u64>,
+    /// Sums over CPUs by level of domains; counters that the text does not have are left out.
+    domains: BTreeMap<String, BTreeMap<String, u64>>,
+    /// All of it, in the kernel's form.
+    text: String,
+}
+
+/// Runs it on what stands behind `schedstat:`.
+pub fn run(wanted: &str, arguments: &ExplainArguments, console: &Console) -> Result<(), Failure> {
+    let ExplainArguments { task, at, events, scheduler, .. } = arguments;
+    if task.is_some() || at.is_some() || *events {
+        return Err(Failure::usage("warmcore::usage", "schedstat: has no --task, --at and --events").help(HELP));
+    }
+    let signals = Signals::listen()?;
+    let mut columns: Vec<(String, Schedstat)> = Vec::new();
+    for item in wanted.split(',') {
+        if let Some((before, after)) = item.split_once(':') {
+            columns.push((item.to_owned(), of_file(after)?.since(&of_file(before)?)));
+        } else if Path::new(item).is_dir() {
+            columns.extend(of_run(Path::new(item), scheduler.as_deref(), &signals)?);
+        } else {
+            columns.push((item.to_owned(), of_file(item)?));
+        }
+    }
+    for (name, _) in columns.iter().filter(|(_, counted)| counts_no_domains(counted)) {
+        console
+            .warn(&format!("{name}: no domain counted anything; a kernel counts only with kernel.sched_schedstats=1"));
+    }
+    if console.json() {
+        let columns = columns.into_iter().map(|(name, counted)| document(name, &counted)).collect();
+        let document = SchedstatDocument { schema: "warmcore-schedstat-1", tool_version: TOOL_VERSION, columns };
+        return Ok(console.out(&pretty(&document))?);
+    }
+    Ok(console.out(&console.table(&table(&columns)))?)
+}
+
+fn counts_no_domains(counted: &Schedstat) -> bool {
+    !counted.by_level().iter().any(|(_, values)| values.iter().any(|value| value.is_some_and(|value| value > 0)))
+}
+
+fn of_file(path: &str) -> Result<Schedstat, Failure> {
+    let text =
+        files::read_text(Path::new(path)).map_err(|error| Failure::usage("warmcore::schedstat", error).help(HELP))?;
+    Schedstat::parse(&text)
+        .map_err(|error| Failure::usage("warmcore::schedstat", format!("{path}: {error}")).help(HELP))
+}
+
+/// One for each scheduler, or for the one that is wanted.
+fn of_run(path: &Path, wanted: Option<&str>, signals: &Signals) -> Result<Vec<(String, Schedstat)>, Failure> {
+    let failed = |error| report_failure(&error, path, signals);
+    let options = ReportOptions { scenes: false, ..ReportOptions::default() };
+    let run = Run::load(path, &options, &signals.stop).map_err(failed)?;
+    let labels = run.disk.record.schedulers.iter().map(|scheduler| scheduler.label.clone()).enumerate();
+    let chosen: Vec<(usize, String)> =
+        labels.filter(|(_, label)| wanted.is_none_or(|wanted| wanted == label)).collect();
+    let mut found = Vec::new();
+    for (index, label) in chosen {
+        match run.schedstat(index, &signals.stop).map_err(failed)? {
+            Some(counted) => found.push((format!("{label} in {}", path.display()), counted)),
+            None => {
+                let message = format!("{}: a trial under {label} has no accounts of domains", path.display());
+                return Err(Failure::usage("warmcore::schedstat", message)
+                    .help("simulated trials have them, and those of guests"));
+            }
+        }
+    }
+    if found.is_empty() {
+        let message = format!("{}: there is no scheduler {}", path.display(), wanted.unwrap_or_default());
+        return Err(Failure::usage("warmcore::schedstat", message));
+    }
+    Ok(found)
+}
+
+fn document(name: String, counted: &Schedstat) -> ColumnDocument {
+    let level = |values: [Option<u64>; DOMAIN_COUNTERS]| {
+        let known = values.into_iter().enumerate();
+        known.filter_map(|(place, value)| Some((domain_field(place), value?))).collect()
+    };
+    ColumnDocument {
+        name,
+        cpus: CPU_FIELDS.into_iter().zip(counted.totals()).collect(),
+        domains: counted.by_level().into_iter().map(|(name, values)| (name, level(values))).collect(),
+        text: counted.to_string(),
+    }
+}
+
+/// A row for each counter that is not 0 everywhere.
+fn table(columns: &[(String, Schedstat)]) -> Table {
+    let headers: Vec<String> = columns.iter().map(|(name, _)| format!(">{name}")).collect();
+    let headings = ["domain", "counter"].into_iter().chain(headers.iter().map(String::as_str));
+    let mut table = Table::new(headings);
+    let shown = |value: Option<u64>| value.map_or("–".to_owned(), |value| value.to_string());
+    let mut row = |level: &str, counter: &str, values: Vec<Option<u64>>| {
+        if values.iter().any(|value| value.is_some_and(|value| value > 0)) {
+            table.row([level.to_owned(), counter.to_owned()].into_iter().chain(values.into_iter().map(shown)));
+        }
+    };
+    let totals: Vec<_> = columns.iter().map(|(_, counted)| counted.totals()).collect();
+    for (place, field) in CPU_FIELDS.iter().enumerate() {
+        row("all CPUs", field, totals.iter().map(|values| Some(values[place])).collect());
+    }
+    let levels: Vec<BTreeMap<String, [Option<u64>; DOMAIN_COUNTERS]>> =
+        columns.iter().map(|(_, counted)| counted.by_level().into_iter().collect()).collect();
+    let mut names: Vec<String> = Vec::new();
+    for (_, counted) in columns {
+        names.extend(
+            counted
+                .by_level()
+                .into_iter()
+                .map(|(name, _)| name)
+                .filter(|name| !names.contains(name))
+                .collect::<Vec<_>>(),
+        );
+    }
+    for name in names {
+        for place in 0..DOMAIN_COUNTERS {
+            let values = levels.iter().map(|levels| levels.get(&name).and_then(|values| values[place]));
+            row(&name, &domain_field(place), values.collect());
+        }
+    }
+    table
+}
