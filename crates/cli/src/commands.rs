@@ -73,11 +73,22 @@ fn write_output(path: Option<&Path>, text: &str, console: &Console) -> Result<()
     let Some(path) = path.filter(|path| *path != Path::new("-")) else {
         return Ok(console.out(text)?);
     };
-    if path.exists() && !console.force() {
-        return Err(Failure::usage("warmcore::output", format!("{} exists already", path.display()))
-            .help("name a file that does not exist yet; or --force writes over it"));
+    write_new(path, text.as_bytes(), console.force())
+}
+
+/// Writes a file that is not there yet, unless `force`.
+fn write_new(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
+    check_new(path, force)?;
+    Ok(warmcore_lab::files::write_atomically(path, bytes)?)
+}
+
+/// Checks that a file is not there yet, unless `force`.
+fn check_new(path: &Path, force: bool) -> Result<(), Failure> {
+    match path.exists() && !force {
+        false => Ok(()),
+        true => Err(Failure::usage("warmcore::output", format!("{} exists already", path.display()))
+            .help("name another one, or write over it with --force")),
     }
-    Ok(warmcore_lab::files::write_atomically(path, text.as_bytes())?)
 }
 
 /// The same for a command whose whole result the text is; with `json` the document says what was written, and holds a text that went to

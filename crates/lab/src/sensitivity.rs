@@ -202,11 +202,7 @@ fn neighbours_in_words(unchanged: &ComparisonDocument, variations: &[Variation])
             VariationOutcome::Impossible(reason) => {
                 impossible.push(format!("{} was not tried: {reason}", variation.cost))
             }
-            _ if variation.turns() => {
-                let turned = variation.schedulers.iter().filter(|scheduler| scheduler.turns);
-                let turned: Vec<String> = turned.map(|scheduler| turned_in_words(unchanged, scheduler)).collect();
-                turning.push(format!("with {}, {}", variation.cost, turned.join(" and ")));
-            }
+            _ if variation.turns() => turning.push(turns_in_words(unchanged, variation)),
             _ => same.push(variation.cost.as_str()),
         }
     }
@@ -240,15 +236,8 @@ fn costs_in_words(unchanged: &ComparisonDocument, factors: &[f64], all: &[Variat
     let by: Vec<String> = factors.iter().map(|factor| format!("\u{d7} {}", decimal(*factor))).collect();
     let by = by.join(" and ");
     let turning = costs(&Variation::turns);
-    let told: Vec<String> = variations
-        .iter()
-        .filter(|variation| variation.turns())
-        .map(|variation| {
-            let turned = variation.schedulers.iter().filter(|scheduler| scheduler.turns);
-            let turned: Vec<String> = turned.map(|scheduler| turned_in_words(unchanged, scheduler)).collect();
-            format!("with {}, {}", variation.title(), turned.join(" and "))
-        })
-        .collect();
+    let told = variations.iter().filter(|variation| variation.turns());
+    let told: Vec<String> = told.map(|variation| turns_in_words(unchanged, variation)).collect();
     let largest = variations
         .iter()
         .filter_map(|variation| Some((variation, variation.largest_change(unchanged)?)))
@@ -277,6 +266,13 @@ fn costs_in_words(unchanged: &ComparisonDocument, factors: &[f64], all: &[Variat
             told.join("; ")
         ),
     }
+}
+
+/// What a change turns.
+fn turns_in_words(unchanged: &ComparisonDocument, variation: &Variation) -> String {
+    let turned = variation.schedulers.iter().filter(|scheduler| scheduler.turns);
+    let turned: Vec<String> = turned.map(|scheduler| turned_in_words(unchanged, scheduler)).collect();
+    format!("with {}, {}", variation.title(), turned.join(" and "))
 }
 
 fn turned_in_words(unchanged: &ComparisonDocument, scheduler: &VariedScheduler) -> String {

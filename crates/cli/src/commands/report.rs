@@ -17,7 +17,7 @@ use warmcore_report::{figures, html, pdf, text};
 
 use crate::args::{FigureWanted, ReportArguments};
 use crate::commands::recording::Imported;
-use crate::commands::{WrittenFile, print_written};
+use crate::commands::{WrittenFile, check_new, print_written, write_new};
 use crate::console::Console;
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -344,9 +344,7 @@ fn to_file(
     force: bool,
     signals: &Signals,
 ) -> Result<(), Failure> {
-    if file.exists() && !force {
-        return Err(exists(file));
-    }
+    check_new(file, force)?;
     let partial = file.with_extension("partial");
     let failed = |error: &dyn std::fmt::Display| {
         // The first error is the one to report.
@@ -399,19 +397,6 @@ impl<W: Write> Write for StandardOutput<W> {
     fn flush(&mut self) -> std::io::Result<()> {
         self.inner.flush().inspect_err(|error| self.failed = Some(error.kind()))
     }
-}
-
-fn exists(path: &Path) -> Failure {
-    Failure::usage("warmcore::output", format!("{} exists already", path.display()))
-        .help("name another one, or write over it with --force")
-}
-
-/// Writes a file that is not there yet, unless `force`.
-fn write_new(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
-    if path.exists() && !force {
-        return Err(exists(path));
-    }
-    Ok(write_atomically(path, bytes)?)
 }
 
 /// The failure for a run that cannot be shown.

@@ -10,7 +10,7 @@ use warmcore_lab::session::pretty;
 use warmcore_memory::validate::summary::{SeedOutcome, SuiteLine, lines};
 use warmcore_memory::validate::{EXPERIMENTS, Effort, SuiteExperiment};
 
-use crate::commands::write_output;
+use crate::commands::{check_new, write_output};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::memory_args::ValidateMemoryArguments;
@@ -33,10 +33,7 @@ struct MemoryValidationDocument<'a> {
 /// Runs the verb.
 pub fn run(arguments: &ValidateMemoryArguments, console: &Console) -> Result<(), Failure> {
     let chosen = chosen(&arguments.experiments)?;
-    if let Some(path) = arguments.out.as_deref().filter(|path| path.exists()) {
-        return Err(Failure::usage("warmcore::output", format!("{} exists already", path.display()))
-            .help("name a file that does not exist yet"));
-    }
+    arguments.out.as_deref().map_or(Ok(()), |path| check_new(path, console.force()))?;
     let signals = Signals::listen()?;
     let seeds: Vec<u64> = (0..u64::from(arguments.seeds)).map(|number| arguments.seed + number).collect();
     let threads = console.jobs();
