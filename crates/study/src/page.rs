@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(of("answers.md", "kept/study.json"), "kept/study.json");
         assert_eq!(of("docs/answers.md", "/tmp/study.json"), "/tmp/study.json");
         assert_eq!(of("/tmp/docs/answers.md", "/tmp/kept/study.json"), "../kept/study.json");
-        assert_eq!((of("docs/book.md", "docs"), of("docs/fidelity.md", "book")), (".".into(), "../book".into()));
+        assert_eq!((of("docs/fidelity.md", "docs"), of("docs/fidelity.md", "book")), (".".into(), "../book".into()));
     }
 
     #[test]
