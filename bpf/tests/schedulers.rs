@@ -4,9 +4,13 @@
 //!
 //! They need a kernel in the cache, for its type information, and system calls that can be answered.
 
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex};
+
 use warmcore_kernel::Setup;
-use warmcore_places::sim::programs;
-use warmcore_schedulers::{Bytecode, SchedulerSpec, ScxProgram, bytecode_trial, simulate};
+use warmcore_places::place::{BatchConduct, Place as _, PlaceError, Report, Request};
+use warmcore_places::sim::{Sim, programs};
+use warmcore_schedulers::{Bytecode, SchedulerSpec, bytecode_trial, simulate};
 use warmcore_testing::skip;
 use warmcore_topology::Machine;
 use warmcore_trace::Event;
@@ -18,8 +22,8 @@ const POLICIES: [(&str, &str); 3] = [
     (env!("CARGO_BIN_EXE_scx_vtime"), "vtime"),
 ];
 
-fn program(path: &str) -> ScxProgram {
-    ScxProgram { program: path.to_owned(), arguments: Vec::new(), is_ended: false }
+fn program(path: &str) -> SchedulerSpec {
+    SchedulerSpec::parse(&format!("scx:{path}")).unwrap()
 }
 
 fn machine(text: &str) -> Machine {
@@ -68,4 +72,65 @@ fn each_program_in_bpf_schedules_as_the_same_policy_in_rust_to_the_last_event() 
             assert_eq!(events.len(), native.len(), "{policy} on {shape}");
         }
     }
+}
+
+/// What the simulator, as a place, makes of a scheduler: events, what is noted, what was printed.
+fn made(scheduler: &str, machine: &Machine, workload: &Workload) -> Result<(Vec<Event>, Report), PlaceError> {
+    let scheduler = SchedulerSpec::parse(scheduler).unwrap();
+    let requests = [Request::new(machine, workload, &scheduler, 7)];
+    Sim.check(&requests)?;
+    let made = Mutex::new(None);
+    let conduct = BatchConduct { jobs: 1, stop: Arc::default() };
+    Sim.run(&requests, &conduct, &|_, run| {
+        let mut events: Vec<Event> = Vec::new();
+        let sent = run.and_then(|run| run.send(Some(&mut events)));
+        *made.lock().unwrap() = Some(sent.map(|report| (events, report)));
+        ControlFlow::Continue(())
+    })?;
+    made.into_inner().unwrap().expect("there is one run")
+}
+
+fn events(scheduler: &str, machine: &Machine, workload: &Workload) -> Result<Vec<Event>, PlaceError> {
+    made(scheduler, machine, workload).map(|(events, _)| events)
+}
+
+/// Each setting of the kernel changes what a program does, and as it changes the same policy in Rust.
+#[test]
+fn a_program_runs_in_the_kernel_that_its_settings_say() {
+    skip!(unless can_load());
+    // A third of each CPU's turns is in the kernel, where it may give way in the middle.
+    let in_kernel = r#"{"tasks": {"busy": {"instance": 0}}, "global": {"duration": 1}, "warmcore": {"tasks": {"busy": {"instances": 5, "program":
+        [{"loop": 9, "steps": ["kernel_enter", {"run_ns": 15000000}, "cond_resched", {"run_ns": 15000000}, "kernel_exit", {"run_ns": 5000000}]}]}}}}"#;
+    let in_kernel = warmcore_workload::from_rtapp("kernel", in_kernel, &Options::default()).unwrap();
+    let cases = [
+        ("1s1n1l2c1t", workload("spin:-n5,-d300ms"), "hz=1000"),
+        ("1s1n1l2c1t", workload("spin:-n5,-d300ms"), "ticks=together"),
+        ("1s1n2l2c1t", workload("periodic:-n3,-r1ms,-s2ms,-d50ms"), "timer_slack_ns=0"),
+        ("1s1n2l2c1t", workload("schbench:-m2,-t3,-r1"), "ttwu_queue=0"),
+        ("1s1n1l2c1t", in_kernel, "preempt=none"),
+    ];
+    for (shape, workload, setting) in cases {
+        let machine = machine(shape);
+        let path = POLICIES[0].0;
+        let with_setting = SchedulerSpec::parse(&format!("scx:{setting} {path}")).unwrap();
+        let setup = with_setting.in_its_kernel(&Setup::new(&machine, &workload, 7).unwrap()).unwrap();
+        let capture = programs::capture(&with_setting, &machine).unwrap();
+        let (mut events, mut native): (Vec<Event>, Vec<Event>) = Default::default();
+        let program = Bytecode::new(&capture.object, setup.seed, false).unwrap();
+        bytecode_trial(program, &setup, Some(&mut events)).unwrap();
+        let same = SchedulerSpec::parse(&format!("scx-native:policy=fifo,{setting}")).unwrap();
+        simulate(&same, &setup, Some(&mut native)).unwrap();
+        assert!(events == native, "{setting}: as in Rust");
+        let [with, without] = [with_setting.to_string(), format!("scx:{path}")]
+            .map(|scheduler| self::events(&scheduler, &machine, &workload).unwrap());
+        assert!(with != without, "{setting} changes something");
+    }
+}
+
+#[test]
+fn a_program_has_no_governor_on_a_machine_that_states_no_frequencies() {
+    skip!(unless can_load());
+    let text = format!("scx:governor=schedutil {}", POLICIES[0].0);
+    let error = events(&text, &machine("1s1n1l2c1t"), &workload("spin:-n1,-d1ms")).unwrap_err();
+    assert!(error.to_string().contains("frequencies"), "{error}");
 }

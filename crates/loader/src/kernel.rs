@@ -57,6 +57,12 @@ impl TargetKernel {
         })
     }
 
+    /// The same built with so many ticks per second, which loaders read in its configuration.
+    #[must_use]
+    pub fn with_hz(&self, hz: u32) -> Self {
+        Self { configuration: with_hz(&self.configuration, hz), ..self.clone() }
+    }
+
     /// From an image that can be booted.
     ///
     /// # Errors
@@ -101,4 +107,38 @@ fn types_of_image(image: &[u8]) -> Result<Vec<u8>, KernelError> {
     let file = object::File::parse(&*unpacked).map_err(|error| wrong(&error.to_string()))?;
     let section = file.section_by_name(".BTF").ok_or_else(|| wrong("it has no type information"))?;
     section.data().map(<[u8]>::to_vec).map_err(|error| wrong(&error.to_string()))
+}
+
+/// A configuration with so many ticks per second (`kernel/Kconfig.hz`).
+fn with_hz(configuration: &str, hz: u32) -> String {
+    let line = |line: &str| {
+        let name = line.strip_prefix("# ").unwrap_or(line).split(['=', ' ']).next().unwrap_or_default();
+        match name.strip_prefix("CONFIG_HZ") {
+            Some("") => format!("{name}={hz}\n"),
+            Some("_100" | "_250" | "_300" | "_1000") if name.ends_with(&format!("_{hz}")) => format!("{name}=y\n"),
+            Some("_100" | "_250" | "_300" | "_1000") => format!("# {name} is not set\n"),
+            _ => format!("{line}\n"),
+        }
+    };
+    configuration.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_says_the_ticks_that_the_simulated_kernel_has() {
+        let built = "# CONFIG_HZ_PERIODIC is not set\n# CONFIG_HZ_100 is not set\nCONFIG_HZ_250=y\n# CONFIG_HZ_300 is not set\n\
+                     # CONFIG_HZ_1000 is not set\nCONFIG_HZ=250\nCONFIG_SCHED_HRTICK=y\n";
+        assert_eq!(with_hz(built, 250), built);
+        let faster = built
+            .replace("CONFIG_HZ_250=y", "# CONFIG_HZ_250 is not set")
+            .replace("# CONFIG_HZ_1000 is not set", "CONFIG_HZ_1000=y")
+            .replace("CONFIG_HZ=250", "CONFIG_HZ=1000");
+        assert_eq!(with_hz(built, 1000), faster);
+        assert!(
+            with_hz(built, 333).contains("# CONFIG_HZ_250 is not set") && with_hz(built, 333).contains("CONFIG_HZ=333")
+        );
+    }
 }

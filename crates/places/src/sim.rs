@@ -61,8 +61,8 @@ impl Place for Sim {
 
     fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError> {
         requests.iter().try_for_each(|request| {
-            if let Some(program) = request.scheduler.program() {
-                programs::check(program, request.machine)?;
+            if request.scheduler.program().is_some() {
+                programs::check(request.scheduler, request.machine)?;
             }
             check_tunables(request)?;
             check_hotplug(request)?;
@@ -99,14 +99,13 @@ fn one(
     let run = Run::new(&tables, 0.0, |sink| {
         // The same sink, borrowed for no longer than the setup.
         let sink = sink.map(|sink| sink as &mut dyn Sink);
-        let program = request.scheduler.program();
-        let report = match program {
+        let report = match request.scheduler.program() {
             None => Report::new(simulate(request.scheduler, &setup, sink)?),
-            Some(program) => programs::run(program, request.machine, files, &setup, sink, request.options.observe)?,
+            Some(_) => programs::run(request.scheduler, files, &setup, sink)?,
         };
         let mut notes = notes(report.outcome.memory_solutions);
         notes.extend(note_on_groups(request.workload, request.scheduler.info().knows_groups));
-        notes.extend(program.and_then(programs::note));
+        notes.extend(programs::note(request.scheduler));
         notes.extend(report.outcome.kernel_log.iter().cloned());
         let foreign_run_ns = report.outcome.background.iter().map(|thread| thread.cpu_time_ns).sum();
         Ok(Report { notes, foreign_run_ns, ..report })

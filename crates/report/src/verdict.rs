@@ -68,7 +68,9 @@ pub fn html(document: &ComparisonDocument, figures: &[Figure]) -> String {
 fn short_name(label: &str) -> &str {
     let own = label.split(" @ ").next().unwrap_or(label);
     let (name, rest) = own.split_once(':').unwrap_or((own, ""));
-    let file = rest.split_whitespace().next().and_then(|path| path.rsplit('/').next());
+    // Settings stand before it.
+    let mut words = rest.split_whitespace().skip_while(|word| word.contains('=') && !word.contains('/'));
+    let file = words.next().and_then(|path| path.rsplit('/').next());
     if name == "scx" { file.unwrap_or(name) } else { name }
 }
 

@@ -32,17 +32,6 @@ static REGISTRY: &[&SchedulerInfo] = &[
     &ule::SCHEDULER,
 ];
 
-/// The row behind `scx:PROGRAM`: a sched_ext scheduler, which only a real kernel can run.
-pub(crate) static SCX: SchedulerInfo = SchedulerInfo {
-    name: "scx",
-    summary: "a sched_ext program: scx:PROGRAM ARGUMENTS",
-    source: "the program",
-    linux: Some(LinuxScheduler::Fair),
-    no_hotplug: None,
-    register_decisions: scx_native::SCHEDULER.register_decisions,
-    ..SchedulerInfo::PLAIN
-};
-
 /// Runs a setup under the scheduler that a text asked for.
 pub(crate) type Simulate =
     for<'a> fn(&SchedulerSpec, &'a Setup<'a>, Option<&'a mut dyn Sink>) -> Result<Outcome, SimulationError>;
@@ -82,7 +71,7 @@ pub struct SchedulerInfo {
     pub no_hotplug: Option<&'static str>,
     /// What of a Linux kernel it is, if a present one has it.
     pub linux: Option<LinuxScheduler>,
-    /// Runs it; `None` for one that only a real kernel can run.
+    /// Runs it; `None` for a program of the user's own, which needs a process for that.
     pub(crate) simulate: Option<Simulate>,
 }
 
@@ -138,8 +127,7 @@ impl SchedulerInfo {
 
     /// Its tunables, and behind them the parameters of the kernel that it runs in.
     pub fn tunables(&self) -> impl Iterator<Item = &'static TunableInfo> + use<> {
-        let kernel = self.simulate.map(|_| KernelTunables::TABLE);
-        self.sets.iter().copied().chain(kernel).flatten()
+        self.sets.iter().copied().chain([KernelTunables::TABLE]).flatten()
     }
 }
 

@@ -13,7 +13,8 @@ use crate::circumstances::{Circumstances, SEPARATOR, WORDS};
 use crate::fair::cfs::{LATENCY_NS, MIN_GRANULARITY_NS, WAKEUP_GRANULARITY_NS};
 use crate::fair::eevdf::{BASE_SLICE_NS, scaling_factor};
 use crate::kernel_tunables::KernelTunables;
-use crate::registry::{Floor, SCX, SchedulerInfo, list};
+use crate::registry::{Floor, SchedulerInfo, list};
+use crate::scx_program::{self, ScxProgram, is_settings};
 use crate::tunables::{Scale, TunableError, TunableSet};
 
 /// A scheduler with its settings.
@@ -25,45 +26,6 @@ pub struct SchedulerSpec {
     /// The program, if it is one.
     program: Option<ScxProgram>,
     circumstances: Circumstances,
-}
-
-/// A sched_ext scheduler as a program with its arguments.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ScxProgram {
-    /// Path of the program.
-    pub program: String,
-    /// Its arguments.
-    pub arguments: Vec<String>,
-    /// Whether it is ended when its scheduler is attached, and decides nothing later.
-    pub is_ended: bool,
-}
-
-/// The word before a program that is ended when its scheduler is attached.
-const ENDED: &str = "loader=ended";
-/// How the name of an object that clang made ends. `scx:x.bpf.o` is short for its [`LOADER`] with it as an argument.
-const OBJECT: &str = ".bpf.o";
-/// The program that loads an object (`bpf/`).
-const LOADER: &str = "scx_load";
-
-impl ScxProgram {
-    /// A program, or an object with the loader that it needs.
-    fn new(first: String, rest: impl Iterator<Item = String>, is_ended: bool) -> Self {
-        if first.ends_with(OBJECT) {
-            return Self {
-                program: LOADER.to_owned(),
-                arguments: std::iter::once(first).chain(rest).collect(),
-                is_ended,
-            };
-        }
-        Self { program: first, arguments: rest.collect(), is_ended }
-    }
-
-    /// What is typed for it, word by word.
-    fn words(&self) -> impl Iterator<Item = &str> {
-        let is_object = self.program == LOADER && self.arguments.first().is_some_and(|first| first.ends_with(OBJECT));
-        let loader = (!is_object).then_some(self.program.as_str());
-        self.is_ended.then_some(ENDED).into_iter().chain(loader).chain(self.arguments.iter().map(String::as_str))
-    }
 }
 
 /// A scheduler was not understood.
@@ -102,6 +64,9 @@ pub enum SpecError {
     /// `scx:` without a program.
     #[error("`scx:` needs the path of a program, as in `scx:/usr/bin/scx_lavd --performance`")]
     NoProgram,
+    /// A setting stands behind a program, which would take it for its own.
+    #[error("`{setting}` in `{spec}` stands behind the program: write `scx:{setting} {program}`")]
+    Behind { setting: String, spec: String, program: String },
     /// A tunable could not be set.
     #[error(transparent)]
     Tunable(#[from] TunableError),
@@ -134,7 +99,7 @@ impl SchedulerSpec {
     }
 
     /// Parses `name`, `name:tunable=value,tunable=value` or `scx:PROGRAM ARGUMENTS`, each with ` @ ` and circumstances behind it or not;
-    /// `scx:loader=ended PROGRAM ARGUMENTS` ends the program when its scheduler is attached. `scx:FILE.bpf.o` is an object, which `scx_load` loads.
+    /// settings stand before a program, as in `scx:hz=1000,loader=ended PROGRAM ARGUMENTS`. `scx:FILE.bpf.o` is an object, which `scx_load` loads.
     ///
     /// # Errors
     /// When the scheduler, a tunable or a circumstance is unknown, a tunable is set twice, or a value is out of range.
@@ -149,15 +114,7 @@ impl SchedulerSpec {
 
     fn parse_scheduler(text: &str) -> Result<Self, SpecError> {
         if let Some(command) = text.trim().strip_prefix("scx:") {
-            let mut words = command.split_whitespace().map(str::to_owned).peekable();
-            let is_ended = words.next_if(|word| word == ENDED).is_some();
-            let program = words.next().ok_or(SpecError::NoProgram)?;
-            let program = ScxProgram::new(program, words, is_ended);
-            // Alone it stands before circumstances, wherever a text is read again.
-            if program.arguments.iter().any(|argument| argument == SEPARATOR.trim()) {
-                return Err(SpecError::Circumstance { word: SEPARATOR.trim().to_owned(), spec: text.to_owned() });
-            }
-            return Ok(Self { program: Some(program), ..Self::new(&SCX) });
+            return Self::parse_program(command, text);
         }
         let (name, settings) = text.split_once(':').unwrap_or((text, ""));
         let name = name.trim();
@@ -167,18 +124,44 @@ impl SchedulerSpec {
         };
         let mut spec = Self::new(info);
         let mut seen = Vec::new();
+        spec.set_each(settings, &mut seen, text)?;
+        spec.check_floors(&seen, text)?;
+        Ok(spec)
+    }
+
+    fn parse_program(command: &str, text: &str) -> Result<Self, SpecError> {
+        let mut spec = Self::new(&scx_program::SCHEDULER);
+        let mut words = command.split_whitespace().peekable();
+        let mut seen = Vec::new();
+        while let Some(settings) = words.next_if(|word| is_settings(word)) {
+            spec.set_each(settings, &mut seen, text)?;
+        }
+        let first = words.next().ok_or(SpecError::NoProgram)?.to_owned();
+        let program = ScxProgram::new(first, words.map(str::to_owned));
+        if let Some((name, setting)) = program.setting_behind() {
+            let (setting, program) = (setting.to_owned(), name.to_owned());
+            return Err(SpecError::Behind { setting, spec: text.to_owned(), program });
+        }
+        // Alone it stands before circumstances, wherever a text is read again.
+        if program.arguments.iter().any(|argument| argument == SEPARATOR.trim()) {
+            return Err(SpecError::Circumstance { word: SEPARATOR.trim().to_owned(), spec: text.to_owned() });
+        }
+        Ok(Self { program: Some(program), ..spec })
+    }
+
+    /// Sets what stands between commas, each name once.
+    fn set_each(&mut self, settings: &str, seen: &mut Vec<&'static str>, text: &str) -> Result<(), SpecError> {
         for setting in settings.split(',').map(str::trim).filter(|setting| !setting.is_empty()) {
             let Some((key, value)) = setting.split_once('=') else {
                 return Err(SpecError::Setting { setting: setting.to_owned(), spec: text.to_owned() });
             };
-            let name = spec.set(key.trim(), value.trim())?;
+            let name = self.set(key.trim(), value.trim())?;
             if seen.contains(&name) {
                 return Err(SpecError::Twice { name, spec: text.to_owned() });
             }
             seen.push(name);
         }
-        spec.check_floors(&seen, text)?;
-        Ok(spec)
+        Ok(())
     }
 
     /// Checks the tunables that a text sets against the least that another setting allows.
@@ -310,6 +293,24 @@ impl SchedulerSpec {
         }
     }
 
+    /// A setup in the kernel that the tunables say.
+    ///
+    /// # Errors
+    /// When the machine has no frequencies that its governor could choose, or CPUs go offline that may not.
+    pub fn in_its_kernel<'a>(&self, setup: &Setup<'a>) -> Result<Setup<'a>, SimulationError> {
+        let kernel = self.kernel();
+        if kernel.governor != Governor::Fixed && setup.machine().core_kinds().is_empty() {
+            let (scheduler, machine) = (self.to_string(), setup.machine().name().to_owned());
+            return Err(SimulationError::NoFrequencies { scheduler, machine });
+        }
+        if let Some(reason) = self.info.no_hotplug.filter(|_| setup.has_hotplug()) {
+            return Err(SimulationError::NoHotplug { scheduler: self.to_string(), reason });
+        }
+        let mut setup = setup.clone();
+        setup.kernel = kernel;
+        Ok(setup)
+    }
+
     /// All tunables with the values that the text gives them, or the defaults.
     #[must_use]
     pub fn resolved(&self) -> Vec<(&'static str, u64)> {
@@ -367,15 +368,18 @@ impl FromStr for SchedulerSpec {
 }
 
 impl fmt::Display for SchedulerSpec {
-    /// The name, the settings that differ from the defaults, and the circumstances; [`SchedulerSpec::parse`] reads it back.
+    /// The name, the settings that differ from the defaults, the program, and the circumstances; [`SchedulerSpec::parse`] reads it back.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())?;
-        let words = self.program.iter().flat_map(ScxProgram::words);
-        words.enumerate().try_for_each(|(index, word)| write!(f, "{}{word}", if index == 0 { ":" } else { " " }))?;
         let both = self.info.tunables().zip(self.values.iter().copied());
         let changed = both.filter(|(tunable, value)| tunable.default != *value);
-        for (index, (tunable, value)) in changed.enumerate() {
-            write!(f, "{}{}={}", if index == 0 { ":" } else { "," }, tunable.name, tunable.text(value))?;
+        let settings: Vec<String> =
+            changed.map(|(tunable, value)| format!("{}={}", tunable.name, tunable.text(value))).collect();
+        let settings = (!settings.is_empty()).then(|| settings.join(","));
+        let words = self.program.iter().flat_map(ScxProgram::words);
+        let behind: Vec<&str> = settings.as_deref().into_iter().chain(words).collect();
+        f.write_str(self.name())?;
+        if !behind.is_empty() {
+            write!(f, ":{}", behind.join(" "))?;
         }
         if !self.circumstances.is_default() {
             write!(f, "{SEPARATOR}{}", self.circumstances)?;
@@ -431,15 +435,7 @@ pub fn simulate(
     let Some(simulate) = spec.info.simulate else {
         return Err(SimulationError::NotSimulated { scheduler: spec.to_string() });
     };
-    let mut setup = setup.clone();
-    setup.kernel = spec.kernel();
-    if setup.kernel.governor != Governor::Fixed && setup.machine().core_kinds().is_empty() {
-        let (scheduler, machine) = (spec.to_string(), setup.machine().name().to_owned());
-        return Err(SimulationError::NoFrequencies { scheduler, machine });
-    }
-    if let Some(reason) = spec.info.no_hotplug.filter(|_| setup.has_hotplug()) {
-        return Err(SimulationError::NoHotplug { scheduler: spec.to_string(), reason });
-    }
+    let setup = spec.in_its_kernel(setup)?;
     match sink {
         Some(sink) => simulate(spec, &setup, Some(sink)),
         None => simulate(spec, &setup, None),
@@ -466,13 +462,10 @@ mod tests {
             "cfs:balance_by_load=1",
             "scx:loader=ended /opt/scx_lavd --performance",
             "scx:own/front.bpf.o",
-            "scx:loader=ended front.bpf.o @ cpus=0-1",
+            "scx:loader=ended,hz=1000 front.bpf.o @ cpus=0-1",
         ] {
             assert_eq!(SchedulerSpec::parse(text).unwrap().to_string(), text);
         }
-        let object = SchedulerSpec::parse("scx:own/front.bpf.o").unwrap();
-        let loader = ScxProgram { program: LOADER.into(), arguments: vec!["own/front.bpf.o".into()], is_ended: false };
-        assert_eq!(object.program(), Some(&loader));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_places::place::{OperationCost, OperationUse, PlaceError};
 use warmcore_places::sim::programs;
-use warmcore_schedulers::{NeedKind, SchedulerInfo, SchedulerSpec, ScxProgram};
+use warmcore_schedulers::{NeedKind, SchedulerInfo, SchedulerSpec};
 use warmcore_topology::Machine;
 
 use crate::console::{Console, Table};
@@ -71,7 +71,7 @@ pub fn list(console: &Console) -> Result<(), Failure> {
 pub fn show(scheduler: &str, machine: Option<&str>, console: &Console) -> Result<(), Failure> {
     let spec = load::scheduler(scheduler)?;
     match (spec.program(), machine) {
-        (Some(program), machine) => check(program, &load::machine(machine.unwrap_or(MACHINE))?.value, console),
+        (Some(_), machine) => check(&spec, &load::machine(machine.unwrap_or(MACHINE))?.value, console),
         (None, None) => tunables(&spec, console),
         (None, Some(_)) => {
             let message = format!("--machine: the tunables of `{spec}` are the same on every machine");
@@ -102,13 +102,13 @@ fn tunables(spec: &SchedulerSpec, console: &Console) -> Result<(), Failure> {
 
 /// What a scheduler of the user's own needs, what of that is missing, and what its operations take on a small workload. What it needs is printed
 /// also where it cannot be run.
-fn check(program: &ScxProgram, machine: &Machine, console: &Console) -> Result<(), Failure> {
+fn check(scheduler: &SchedulerSpec, machine: &Machine, console: &Console) -> Result<(), Failure> {
     let failed = |error: PlaceError| load::place_failure(error, None);
-    let surveyed = programs::load(program, machine).map_err(failed)?;
+    let surveyed = programs::load(scheduler, machine).map_err(failed)?;
     let text = format!("periodic:-n{},-r1ms,-s2ms,-d500ms", 2 * machine.cpu_count());
     let workload = load::workload(&text, true, &[])?.value;
     let setup = Setup::new(machine, &workload, 0).map_err(|error| failed(error.into()))?;
-    let probed = programs::probe(program, machine, &setup);
+    let probed = programs::probe(scheduler, &setup);
     let operation = |OperationUse { name, calls, cost }: &OperationUse| {
         let each = |sum: fn(&OperationCost) -> u64| cost.as_ref().map_or(0, sum) / calls;
         CheckedOperation {

@@ -350,8 +350,7 @@ mod tests {
         let machine = warmcore_topology::resolve("1s1n2l2c1t").unwrap();
         let lacks = |wanted: Wanted| wanted.check(&machine, root.path()).unwrap_err().to_string();
         let fair = || wanted(None, Means::Affinity);
-        let program =
-            || Some(ScxProgram { program: "/nonexistent/scx".into(), arguments: Vec::new(), is_ended: false });
+        let program = || Some(ScxProgram { program: "/nonexistent/scx".into(), arguments: Vec::new() });
         assert!(lacks(Wanted { program: program(), ..fair() }).contains("no sched_ext"));
         fs::create_dir_all(root.path().join("sys/kernel/sched_ext")).unwrap();
         fs::write(root.path().join(SCHED_EXT), "enabled\n").unwrap();

@@ -1,7 +1,6 @@
 //! Schedulers of the user's own (`scx:PROGRAM`) in the simulator: each is loaded once for each machine to see what it is, and every run loads it anew, as its
 //! loader goes on in it. Both are done in a sealed process of their own.
 
-use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -9,7 +8,9 @@ use serde::{Deserialize, Serialize};
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_loader::{Attached, Capture, LoaderError, MachineFiles, Outbox, Paths, Sandbox, TargetKernel};
 use warmcore_options::Observe;
-use warmcore_schedulers::{Bytecode, MemoryError, Need, NeedKind, Operation, ScxProgram, Usage, bytecode_trial};
+use warmcore_schedulers::{
+    Bytecode, MemoryError, Need, NeedKind, Operation, SchedulerSpec, ScxProgram, Usage, bytecode_trial,
+};
 use warmcore_topology::Machine;
 use warmcore_trace::{Outcome, Sink};
 
@@ -66,10 +67,11 @@ impl Surveyed {
     }
 }
 
-/// A program and the machine it was loaded for.
+/// A program, and the machine and ticks that it was loaded for.
 struct Loaded {
     program: ScxProgram,
     machine: Machine,
+    hz: u32,
     surveyed: Arc<Surveyed>,
 }
 
@@ -80,28 +82,40 @@ static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
 ///
 /// # Errors
 /// When its loader cannot be started, ends, hangs, or loads what cannot be run; or there is no kernel to show it.
-pub fn load(program: &ScxProgram, machine: &Machine) -> Result<Arc<Surveyed>, PlaceError> {
+pub fn load(scheduler: &SchedulerSpec, machine: &Machine) -> Result<Arc<Surveyed>, PlaceError> {
+    let (program, hz) = (program_of(scheduler)?, scheduler.kernel().hz);
     let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = all.iter().find(|known| known.program == *program && known.machine == *machine) {
+    let same = |known: &&Loaded| known.program == *program && known.machine == *machine && known.hz == hz;
+    if let Some(known) = all.iter().find(same) {
         return Ok(Arc::clone(&known.surveyed));
     }
-    let files = Files::default().of(machine)?;
-    let started = |outbox: &mut Outbox| Ok(Sent::new(&started(program, machine, files.path(), outbox)?.capture));
+    let shown = Files::default().of(machine, hz)?;
+    let started = |outbox: &mut Outbox| Ok(Sent::new(&started(program, machine, &shown, outbox)?.capture));
     let surveyed = Arc::new(Surveyed::of(apart::survey(&format!("`{}`", program.program), started)?));
-    all.push(Loaded { program: program.clone(), machine: machine.clone(), surveyed: Arc::clone(&surveyed) });
+    all.push(Loaded { program: program.clone(), machine: machine.clone(), hz, surveyed: Arc::clone(&surveyed) });
     Ok(surveyed)
+}
+
+/// The program that a scheduler is.
+fn program_of(scheduler: &SchedulerSpec) -> Result<&ScxProgram, PlaceError> {
+    let none = || {
+        let message = format!("`{scheduler}` is not a program");
+        PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, "give scx:PROGRAM")
+    };
+    scheduler.program().ok_or_else(none)
 }
 
 /// Loads a scheduler, and refuses one that could not be run for what is not modelled.
 ///
 /// # Errors
 /// Those of [`load`], and that.
-pub fn check(program: &ScxProgram, machine: &Machine) -> Result<Arc<Surveyed>, PlaceError> {
-    let surveyed = load(program, machine)?;
+pub fn check(scheduler: &SchedulerSpec, machine: &Machine) -> Result<Arc<Surveyed>, PlaceError> {
+    let surveyed = load(scheduler, machine)?;
     if surveyed.missing_maps().next().is_none() {
         return Ok(surveyed);
     }
-    let message = format!("`{}` needs what is not modelled here: {}", program.program, names(surveyed.missing()));
+    let missing = names(surveyed.missing());
+    let message = format!("`{}` needs what is not modelled here: {missing}", program_of(scheduler)?.program);
     Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, "run it with --on vm"))
 }
 
@@ -132,20 +146,28 @@ fn failed(error: SimulationError, surveyed: &Surveyed) -> PlaceError {
     PlaceError::new(Trouble::Scheduler, "warmcore::simulation", message, advice).with_output(dump.clone())
 }
 
-/// Files of the machines that loaders are shown, for as long as this is there.
+/// What loaders are shown of machines and kernels, for as long as this is there.
 #[derive(Default)]
-pub struct Files(Mutex<Vec<(Machine, Arc<MachineFiles>)>>);
+pub struct Files(Mutex<Vec<(Machine, u32, Arc<Shown>)>>);
+
+/// A kernel, and files of a machine that runs it.
+struct Shown {
+    kernel: TargetKernel,
+    files: MachineFiles,
+}
 
 impl Files {
-    fn of(&self, machine: &Machine) -> Result<Arc<MachineFiles>, PlaceError> {
+    /// Those of a machine whose kernel has so many ticks per second.
+    fn of(&self, machine: &Machine, hz: u32) -> Result<Arc<Shown>, PlaceError> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, files)) = all.iter().find(|(known, _)| known == machine) {
-            return Ok(Arc::clone(files));
+        if let Some((.., shown)) = all.iter().find(|(known, of, _)| known == machine && *of == hz) {
+            return Ok(Arc::clone(shown));
         }
-        let made = MachineFiles::new(machine, kernel()?);
-        let files = Arc::new(made.map_err(|source| refused(LoaderError::Files { source }))?);
-        all.push((machine.clone(), Arc::clone(&files)));
-        Ok(files)
+        let kernel = kernel()?.with_hz(hz);
+        let files = MachineFiles::new(machine, &kernel).map_err(|source| refused(LoaderError::Files { source }))?;
+        let shown = Arc::new(Shown { kernel, files });
+        all.push((machine.clone(), hz, Arc::clone(&shown)));
+        Ok(shown)
     }
 }
 
@@ -153,20 +175,25 @@ impl Files {
 ///
 /// # Errors
 /// As [`load`].
-pub fn capture(program: &ScxProgram, machine: &Machine) -> Result<Capture, PlaceError> {
-    let files = Files::default().of(machine)?;
-    Ok(start(program, machine, files.path(), || Ok(()))?.capture)
+pub fn capture(scheduler: &SchedulerSpec, machine: &Machine) -> Result<Capture, PlaceError> {
+    let shown = Files::default().of(machine, scheduler.kernel().hz)?;
+    Ok(start(program_of(scheduler)?, machine, &shown, || Ok(()))?.capture)
 }
 
 /// Starts a loader and seals this process; it has attached its scheduler then.
-fn started(program: &ScxProgram, machine: &Machine, files: &Path, outbox: &mut Outbox) -> Result<Attached, PlaceError> {
-    start(program, machine, files, || outbox.seal(Sandbox::Supervising))
+fn started(
+    program: &ScxProgram,
+    machine: &Machine,
+    shown: &Shown,
+    outbox: &mut Outbox,
+) -> Result<Attached, PlaceError> {
+    start(program, machine, shown, || outbox.seal(Sandbox::Supervising))
 }
 
 fn start(
     program: &ScxProgram,
     machine: &Machine,
-    files: &Path,
+    shown: &Shown,
     seal: impl FnOnce() -> std::io::Result<()>,
 ) -> Result<Attached, PlaceError> {
     let path = find_program(&program.program);
@@ -174,9 +201,9 @@ fn start(
         program: &path,
         arguments: &program.arguments,
         machine,
-        kernel: kernel()?,
+        kernel: &shown.kernel,
         timeout: LIMIT,
-        files,
+        files: shown.files.path(),
         paths: paths()?,
     };
     warmcore_loader::start(&request, seal).map_err(refused)
@@ -201,16 +228,16 @@ fn paths() -> Result<Paths, PlaceError> {
 }
 
 /// One run: what it left, with how often each operation was called, what each call called if that is noted, and what the loader printed.
-pub fn run<'a>(
-    program: &ScxProgram,
-    machine: &Machine,
+pub fn run(
+    scheduler: &SchedulerSpec,
     files: &Files,
-    setup: &'a Setup<'a>,
-    sink: Option<&'a mut dyn Sink>,
-    observe: Observe,
+    setup: &Setup<'_>,
+    sink: Option<&mut dyn Sink>,
 ) -> Result<Report, PlaceError> {
-    let surveyed = check(program, machine)?;
-    let files = files.of(machine)?;
+    let (program, machine, observe) = (program_of(scheduler)?, setup.machine(), setup.options.observe);
+    let setup = scheduler.in_its_kernel(setup)?;
+    let surveyed = check(scheduler, machine)?;
+    let shown = files.of(machine, setup.kernel.hz)?;
     let apart = Apart {
         machine,
         scheduler: format!("`{}`", program.program),
@@ -218,22 +245,22 @@ pub fn run<'a>(
         stop: setup.stop.as_deref(),
     };
     let begin = |outbox: &mut Outbox| {
-        let Attached { capture, host, loader, output } = started(program, machine, files.path(), outbox)?;
+        let Attached { capture, host, loader, output } = started(program, machine, &shown, outbox)?;
         apart::send_programs(outbox, capture.object.places())?;
-        let scheduler = if program.is_ended {
+        let bytecode = if scheduler.ends_loader() {
             drop((loader, host));
             Bytecode::new(&capture.object, setup.seed, true).map_err(no_memory)?
         } else {
             Bytecode::live(&capture.object, host, Box::new(loader), setup.seed, true)
         };
-        Ok((scheduler, output))
+        Ok((bytecode, output))
     };
     apart.run(
         begin,
-        |(scheduler, output), sink| {
-            let scheduler = if observe == Observe::Calls { scheduler.noting_calls() } else { scheduler };
+        |(bytecode, output), sink| {
+            let bytecode = if observe == Observe::Calls { bytecode.noting_calls() } else { bytecode };
             // The same sink, borrowed for no longer than the setup.
-            let (outcome, usage) = bytecode_trial(scheduler, setup, sink.map(|sink| sink as &mut dyn Sink))
+            let (outcome, usage) = bytecode_trial(bytecode, &setup, sink.map(|sink| sink as &mut dyn Sink))
                 .map_err(|error| failed(with_words(error, &output.borrow_mut().text()), &surveyed))?;
             Ok(report(outcome, &usage, &output.borrow_mut().text()))
         },
@@ -293,19 +320,15 @@ fn no_memory(error: MemoryError) -> PlaceError {
 ///
 /// # Errors
 /// Those of the run.
-pub fn probe<'a>(
-    program: &ScxProgram,
-    machine: &Machine,
-    setup: &'a Setup<'a>,
-) -> Result<Vec<OperationUse>, PlaceError> {
-    Ok(run(program, machine, &Files::default(), setup, None, Observe::Nothing)?.operations)
+pub fn probe(scheduler: &SchedulerSpec, setup: &Setup<'_>) -> Result<Vec<OperationUse>, PlaceError> {
+    Ok(run(scheduler, &Files::default(), setup, None)?.operations)
 }
 
 /// What to know of every such run, if there is something.
-pub fn note(program: &ScxProgram) -> Option<String> {
-    let name = &program.program;
+pub fn note(scheduler: &SchedulerSpec) -> Option<String> {
+    let name = &scheduler.program()?.program;
     let what = "what its user space would decide later is missing";
-    program.is_ended.then(|| format!("the loader of {name} was ended when it attached: {what}"))
+    scheduler.ends_loader().then(|| format!("the loader of {name} was ended when it attached: {what}"))
 }
 
 /// The kernel that loaders are shown: the first of the cache that has sched_ext.

@@ -157,4 +157,16 @@ mod tests {
         assert!(settings("eevdf:hz=1000").unwrap_err().contains("HZ=250"));
         assert!(settings("eevdf:timer_slack_ns=1").unwrap_err().contains("timer_slack_ns"));
     }
+
+    #[test]
+    fn the_kernel_under_a_program_is_set_as_under_other_schedulers_and_what_it_lacks_is_refused() {
+        let set = settings("scx:hz=250,ttwu_queue=0,preempt=full /bin/own --fast").unwrap();
+        assert_eq!(set, ["/llc_balancing/enabled=0", "/features=NO_TTWU_QUEUE", "/preempt=full"]);
+        assert!(settings("scx:hz=1000 /bin/own").unwrap_err().contains("HZ=250"));
+        for setting in ["loader=ended", "ticks=together", "timer_slack_ns=1", "sched_cluster=0", "governor=schedutil"] {
+            let error = settings(&format!("scx:{setting} /bin/own")).unwrap_err();
+            let name = setting.split_once('=').unwrap().0;
+            assert!(error.contains(&format!("`{name}` cannot be set on a real kernel")), "{error}");
+        }
+    }
 }
