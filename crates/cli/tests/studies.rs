@@ -128,6 +128,34 @@ fn a_program_that_is_not_there_is_a_state_of_its_own() {
 }
 
 #[test]
+fn a_cell_s_place_has_settings_as_on_has_them_and_a_mistake_is_said_with_its_place() {
+    let scratch = Scratch::new();
+    let in_place =
+        |place: &str| halves("[0.49, 0.51]", "").replace("trials = 1", &format!("trials = 1\nplace = \"{place}\""));
+    for (place, words) in [
+        ("moon", "there is no place `moon`"),
+        ("sim:kernel=x", "the place `sim` has no settings"),
+        ("vm:kernal=x", "did you mean `kernel`?"),
+        ("vm:virtual-time=1{n}", "virtual-time=11: it is no number of 0 to 10"),
+        ("host:cpus=0", "only comparisons run there"),
+        ("vm:kernel={other}", "there is no axis `other`"),
+    ] {
+        scratch.write("it.toml", &in_place(place));
+        scratch.run("study run --dry-run it.toml").exits_with(2).complains("it.toml:11:9").complains(words);
+    }
+    let axis = "[[vary]]\nname = \"where\"\nvalues = [\"sim\"]\n[[expect]]";
+    scratch.write(
+        "it.toml",
+        &in_place("{where}")
+            .replace("[[expect]]", axis)
+            .replace("n=1]", "n=1, where=sim]")
+            .replace("n=2,", "n=2, where=sim,"),
+    );
+    let ran = scratch.run("study run it.toml --json").exits_with(0).out;
+    assert!(ran.contains("\"place\": \"sim\""), "{ran}");
+}
+
+#[test]
 fn a_study_goes_on_in_its_directory_and_gives_the_same_bytes() {
     let scratch = Scratch::new();
     scratch.write("it.toml", &halves("[0.49, 0.51]", ""));

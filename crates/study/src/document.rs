@@ -525,7 +525,7 @@ impl CellResult {
             machine: planned.machine.clone(),
             workload: planned.workload.clone(),
             scheduler: planned.scheduler.clone(),
-            place: study.cells[planned.cell].place.clone(),
+            place: planned.place.clone(),
             trials: planned.trials,
             not_here: planned.runs.as_ref().err().cloned(),
         }

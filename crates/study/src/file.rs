@@ -9,7 +9,7 @@
 //! | `[not_expressible]` | a question that this program cannot ask: `missing`, and what would `settle` it; such a study has nothing else |
 //! | `[[machine]]`, `[[workload]]` | `name` and `text` of a machine (TOML) or workload (rt-app's format) of the study's own |
 //! | `profiles` | memory profiles (TOML) that workloads may name |
-//! | `[[cell]]` | `name`, `machine`, `workload`, `schedulers`, and if they are not the usual ones `background` (none), `place`, `memory`, `trials` (3), `seed` (1), `max_time`, `warm_up` (the workload's own), `observe`, `assumed` (a [change](warmcore_topology::changed) of what nobody measured of the machine: `wakeup x 1.3`) |
+//! | `[[cell]]` | `name`, `machine`, `workload`, `schedulers`, and if they are not the usual ones `background` (none), `place` (`sim`; settings as in `vm:virtual-time=2`), `memory`, `trials` (3), `seed` (1), `max_time`, `warm_up` (the workload's own), `observe`, `assumed` (a [change](warmcore_topology::changed) of what nobody measured of the machine: `wakeup x 1.3`) |
 //! | `[[vary]]` | an axis: `name` and `values`, each put for `{name}` in the texts of cells; or `values` that are tables, each key put for `{key}` but [those that say what is expected](Expected) |
 //! | `[[figure]]` | `name` and `of`, an [expression](crate::figure) that other figures may name |
 //! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; one of the [marks](MarkKind) with which it is shown and not scored: `by_definition` (it cannot come out otherwise), `fitted` (which parameter), `protocol` (what is done otherwise than in the source, and why), `allows_no_effect` (why its band contains `neutral` though the source claims an effect, which is refused otherwise), `follows_from` (the row that it is, or follows from), `not_in_source` (why it is asked); `counted = false`: shown and judged without consequence; `better`, `"lower"`, `"higher"` or `"neither"`: compared with the baseline, where no band is needed, and by its own `margin`; `[expect.outside]`: a known answer outside of the band, see [`Outside`]; `each = ["AXIS"]`: one expectation for every value of axes, whose tables say what differs |
@@ -186,8 +186,8 @@ pub struct Cell {
     pub assumed: Option<Spanned<String>>,
     /// Under which schedulers.
     pub schedulers: Vec<Spanned<String>>,
-    /// In which place.
-    pub place: String,
+    /// In which place, with its settings, as [`PlaceChoice`](warmcore_places::choice::PlaceChoice) reads it; the simulator if it does not say.
+    pub place: Option<Spanned<String>>,
     /// With which memory, if not what fits the workload.
     pub memory: Option<MemoryChoice>,
     /// Trials.

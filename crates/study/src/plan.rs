@@ -22,7 +22,8 @@ use warmcore_lab::measures::{self, Measure};
 use warmcore_lab::verdict;
 use warmcore_memory::Profile;
 use warmcore_options::{MemoryChoice, RunOptions};
-use warmcore_places::place::{Place, PlaceError, PlaceOptions, Trouble};
+use warmcore_places::choice::PlaceChoice;
+use warmcore_places::place::{Place, PlaceError, PlaceKind, PlaceOptions, Trouble};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload, WorkloadError};
@@ -75,6 +76,8 @@ pub struct PlannedCell {
     pub workload: String,
     /// The scheduler's text.
     pub scheduler: String,
+    /// The place's text.
+    pub place: String,
 }
 
 /// Why a study cannot be planned.
@@ -130,7 +133,9 @@ struct Draft {
     study: usize,
     machine: Named<Machine>,
     workload: Named<Workload>,
-    place: String,
+    place: PlaceChoice,
+    /// Where in the study's text it stands.
+    place_at: usize,
     memory: Option<MemoryChoice>,
     max_time_ns: Option<u64>,
     warm_up_ns: Option<u64>,
@@ -236,9 +241,17 @@ impl Planner {
                     continue;
                 }
                 let (machine_text, workload_text, scheduler_text) = (put(machine)?, put(workload)?, put(instead)?);
+                let place_text = cell.place.as_ref().map(put).transpose()?;
+                let place_text = place_text.unwrap_or_else(|| warmcore_places::sim::KIND.name.to_owned());
+                let place_at = cell.place.as_ref().map_or(0, |text| text.span().start);
+                let place = place_text
+                    .parse::<PlaceChoice>()
+                    .map_err(|words| study.error_at(place_at, Problem::Value(words)))?;
                 let background = match &cell.background {
                     Some(text) => Some((text, put(text)?)),
-                    None => simulates_programs(cell, &put)?.then(|| (machine, load::UNDER_PROGRAMS.to_owned())),
+                    None => {
+                        simulates_programs(cell, place.kind, &put)?.then(|| (machine, load::UNDER_PROGRAMS.to_owned()))
+                    }
                 };
                 let assumed = cell.assumed.as_ref().map(put).transpose()?.unwrap_or_default();
                 let error = |text: &toml::Spanned<String>, words: String| {
@@ -250,7 +263,7 @@ impl Planner {
                     assumed: assumed.clone(),
                     background: background.as_ref().map(|(_, text)| text.clone()),
                     workload: own_text(&study.workloads, &workload_text, &bindings),
-                    place: cell.place.clone(),
+                    place: place_text.clone(),
                     memory: cell.memory,
                     max_time_ns: cell.max_time_ns,
                     warm_up_ns: cell.warm_up_ns,
@@ -280,7 +293,8 @@ impl Planner {
                             study: index,
                             machine: made,
                             workload: load,
-                            place: cell.place.clone(),
+                            place,
+                            place_at,
                             memory: cell.memory,
                             max_time_ns: cell.max_time_ns,
                             warm_up_ns: cell.warm_up_ns,
@@ -306,6 +320,7 @@ impl Planner {
                     },
                     workload: workload_text,
                     scheduler: scheduler_text,
+                    place: place_text,
                 });
             }
         }
@@ -348,6 +363,10 @@ impl Planner {
                     found.push(Err(error.to_string()));
                     continue;
                 }
+                Err(error) if error.trouble == Trouble::Unfit => {
+                    let words = format!("{error}: {}", error.advice);
+                    return Err(study.error_at(group.place_at, Problem::Value(words)).into());
+                }
                 Err(source) => return Err(PlanError::Place { study: named, source }),
             };
             // Bands are about whole runs; only a workload that states a warm-up has one.
@@ -385,18 +404,19 @@ impl Planner {
 /// Whether a cell needs kernel threads for what it is about, and names none.
 fn simulates_programs(
     cell: &Cell,
+    place: &PlaceKind,
     put: &impl Fn(&toml::Spanned<String>) -> Result<String, FormError>,
 ) -> Result<bool, FormError> {
-    let is_simulated = warmcore_places::offered().any(|kind| kind.name == cell.place && kind.simulated);
     // What is no scheduler is told where it is planned.
     let known = cell.schedulers.iter().map(|text| Ok(load::scheduler(&put(text)?).ok()));
     let known: Vec<Option<SchedulerSpec>> = known.collect::<Result<_, FormError>>()?;
-    Ok(is_simulated && load::needs_background(&known.into_iter().flatten().collect::<Vec<_>>()))
+    Ok(place.simulated && load::needs_background(&known.into_iter().flatten().collect::<Vec<_>>()))
 }
 
 fn open(group: &Draft, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
-    let options = PlaceOptions { schedulers: &group.schedulers, ..PlaceOptions::default() };
-    warmcore_places::open(&group.place, &options, note)
+    let guests = group.place.guests.clone();
+    let options = PlaceOptions { schedulers: &group.schedulers, guests, host: None };
+    warmcore_places::open(group.place.kind.name, &options, note)
 }
 
 impl Plan {

@@ -77,7 +77,7 @@ struct CellForm {
     workload: Spanned<String>,
     assumed: Option<Spanned<String>>,
     schedulers: Spanned<Vec<Spanned<String>>>,
-    place: Option<String>,
+    place: Option<Spanned<String>>,
     memory: Option<Spanned<String>>,
     trials: Option<Spanned<u32>>,
     seed: Option<u64>,
@@ -353,6 +353,7 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
         .into_iter()
         .chain(&form.background)
         .chain(&form.assumed)
+        .chain(&form.place)
         .chain(form.schedulers.get_ref());
     let texts = texts.map(Spanned::get_ref);
     let own = |all: &'_ [Inline], name: &str| all.iter().find(|own| own.name == name).map(|own| own.text.clone());
@@ -368,7 +369,7 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
         workload: form.workload.clone(),
         assumed: form.assumed.clone(),
         schedulers: form.schedulers.get_ref().clone(),
-        place: form.place.clone().unwrap_or_else(|| warmcore_places::sim::KIND.name.to_owned()),
+        place: form.place.clone(),
         memory: memory.transpose()?,
         trials,
         seed: form.seed.unwrap_or(1),
