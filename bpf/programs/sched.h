@@ -32,6 +32,10 @@ struct task_struct {
 	struct sched_ext_entity scx;
 };
 
+struct scx_exit_info {
+	s64 exit_code;
+};
+
 #pragma clang attribute pop
 
 /* Members by name: order and place are the running kernel's. */
@@ -42,7 +46,10 @@ struct sched_ext_ops {
 	void *running;
 	void *stopping;
 	void *enable;
+	void *cpu_online;
+	void *cpu_offline;
 	void *init;
+	void *exit;
 	u32 timeout_ms;
 	char name[128];
 };
@@ -68,6 +75,15 @@ static inline s32 select_idle(u64 *context)
 		scx_bpf_dsq_insert(task, DSQ_LOCAL, SLICE_DEFAULT_NS, 0);
 	return cpu;
 }
+
+/* An operation that keeps the code with which the program ends. Its loader starts it again if that asks for it. */
+#define EXIT(name)                                                                       \
+	s64 exit_code;                                                                   \
+	SEC("struct_ops/exit")                                                           \
+	void name(u64 *context)                                                          \
+	{                                                                                \
+		exit_code = ((struct scx_exit_info *)context[0])->exit_code;             \
+	}
 
 /* SCX_ENQ_WAKEUP. */
 #define ENQ_WAKEUP 1ULL

@@ -19,6 +19,8 @@ use crate::system::{self, Map, Program};
 pub(crate) const TYPES: &str = "/sys/kernel/btf/vmlinux";
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const CPUS: &str = "/sys/devices/system/cpu";
+/// The variable in which a program keeps the code with which it ends (`programs/sched.h`).
+const EXIT_CODE: &str = "exit_code";
 
 const MAP_TYPE_ARRAY: u32 = 2;
 const MAP_TYPE_STRUCT_OPS: u32 = 26;
@@ -84,8 +86,23 @@ pub enum LoadError {
 #[derive(Debug)]
 pub struct Attached {
     _link: OwnedFd,
-    _maps: Vec<OwnedFd>,
+    maps: Vec<OwnedFd>,
     _programs: Vec<OwnedFd>,
+    /// Section, its bytes, and place of the code with which it ends, if it keeps that.
+    exit_code: Option<(usize, usize, usize)>,
+}
+
+impl Attached {
+    /// Whether it has ended with a code that asks to start it again (`SCX_ECODE_ACT_RESTART`).
+    fn asks_for_restart(&self) -> bool {
+        const RESTART: u64 = 1 << 48;
+        let code = self.exit_code.and_then(|(section, bytes, at)| {
+            let mut value = vec![0; bytes];
+            system::value(&self.maps[section], &mut value).ok()?;
+            Some(u64::from_le_bytes(value.get(at..at + 8)?.try_into().ok()?))
+        });
+        code.unwrap_or(0) & RESTART != 0
+    }
 }
 
 /// Loads a scheduler and attaches it.
@@ -113,7 +130,9 @@ pub fn attach(scheduler: &Scheduler<'_>) -> Result<Attached, LoadError> {
     system::write(&map, &table).map_err(refused("the table of operations"))?;
     let link = system::attach(&map).map_err(refused("to attach the scheduler"))?;
     maps.push(map);
-    Ok(Attached { _link: link, _maps: maps, _programs: programs.into_values().collect() })
+    let place = object.variable(EXIT_CODE);
+    let exit_code = place.map(|(section, at)| (section, object.variables[section].bytes.len(), at));
+    Ok(Attached { _link: link, maps, _programs: programs.into_values().collect(), exit_code })
 }
 
 /// A map for each section of variables, with their initial values.
@@ -134,26 +153,28 @@ pub(crate) fn variables(object: &Bytecode) -> Result<Vec<OwnedFd>, LoadError> {
     Ok(maps)
 }
 
-/// What a program does that loads one scheduler: attaches it, and stays until it is interrupted or the kernel has ejected the scheduler.
+/// What a program does that loads one scheduler: attaches it, and stays until it is interrupted or the kernel has ejected the scheduler. One that the
+/// kernel asks to start again is attached again.
 #[must_use]
 pub fn run(scheduler: &Scheduler<'_>) -> ExitCode {
-    let attached = match attach(scheduler) {
-        Ok(attached) => attached,
-        Err(error) => {
-            eprintln!("{}: {error}", scheduler.name);
-            return ExitCode::FAILURE;
-        }
-    };
-    println!("{}: attached", scheduler.name);
-    // Whoever interrupts this program closes the link, which unloads the scheduler.
     loop {
-        std::thread::sleep(Duration::from_millis(500));
-        let state = fs::read_to_string(STATE).unwrap_or_default();
-        if matches!(state.trim(), "disabling" | "disabled") {
-            drop(attached);
+        let attached = match attach(scheduler) {
+            Ok(attached) => attached,
+            Err(error) => {
+                eprintln!("{}: {error}", scheduler.name);
+                return ExitCode::FAILURE;
+            }
+        };
+        println!("{}: attached", scheduler.name);
+        // Whoever interrupts this program closes the link, which unloads the scheduler.
+        while fs::read_to_string(STATE).unwrap_or_default().trim() != "disabled" {
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        if !attached.asks_for_restart() {
             eprintln!("{}: the kernel has ejected the scheduler; its log says why", scheduler.name);
             return ExitCode::FAILURE;
         }
+        println!("{}: the kernel has ended the scheduler, and asks to start it again", scheduler.name);
     }
 }
 

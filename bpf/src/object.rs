@@ -162,6 +162,12 @@ impl Bytecode {
         Ok(String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned())
     }
 
+    /// Section and place of a variable.
+    pub fn variable(&self, name: &str) -> Option<(usize, usize)> {
+        let found = self.variables.iter().map(|section| section.symbols.get(name).copied());
+        found.enumerate().find_map(|(section, at)| Some((section, at?)))
+    }
+
     /// Sets a variable of numbers; false if there is none of this name and size.
     pub fn set(&mut self, name: &str, numbers: &[u32]) -> bool {
         let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();

@@ -13,7 +13,7 @@ use warmcore_places::sim::{Sim, programs};
 use warmcore_schedulers::{Bytecode, SchedulerSpec, bytecode_trial, simulate};
 use warmcore_testing::skip;
 use warmcore_topology::Machine;
-use warmcore_trace::Event;
+use warmcore_trace::{Event, EventKind};
 use warmcore_workload::{Options, Workload};
 
 const POLICIES: [(&str, &str); 3] = [
@@ -133,4 +133,62 @@ fn a_program_has_no_governor_on_a_machine_that_states_no_frequencies() {
     let text = format!("scx:governor=schedutil {}", POLICIES[0].0);
     let error = events(&text, &machine("1s1n1l2c1t"), &workload("spin:-n1,-d1ms")).unwrap_err();
     assert!(error.to_string().contains("frequencies"), "{error}");
+}
+
+/// A program of the repository, with the loader that it needs.
+fn object(name: &str) -> String {
+    format!("scx:{} {}/objects/{name}.bpf.o", env!("CARGO_BIN_EXE_scx_load"), env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Eight spinners on four CPUs, of which CPU 3 is offline from 0.6 to 1.4 s.
+fn spinners_while_a_cpu_is_away() -> Workload {
+    let text = r#"{"tasks": {"spinner": {"instance": 8, "runtime": 60000000}}, "global": {"duration": 2},
+                   "warmcore": {"hotplug": [{"at_ns": 600000000, "offline": 3}, {"at_ns": 1400000000, "online": 3}]}}"#;
+    warmcore_workload::from_rtapp("hotplug", text, &Options::default()).unwrap()
+}
+
+fn switches_per_s(events: &[Event], from_ms: u64, to_ms: u64) -> u64 {
+    let inside = |event: &&Event| (from_ms * 1_000_000..to_ms * 1_000_000).contains(&event.time_ns);
+    let switches = events.iter().filter(inside).filter(|event| matches!(event.kind, EventKind::Switch { .. }));
+    switches.count() as u64 * 1000 / (to_ms - from_ms)
+}
+
+/// Its loader looks every 0.5 s, and has attached it 1 s before the run begins: at 1.0 s, and, as it looks from then on, at 1.5 s. The program's slices of
+/// 20 ms end with the sixth tick, those of the fair class with the first.
+#[test]
+fn a_program_that_a_kernel_ends_for_a_cpu_is_attached_again_when_its_loader_has_looked() {
+    skip!(unless can_load());
+    let (machine, workload) = (machine("1s1n1l4c1t"), spinners_while_a_cpu_is_away());
+    let (events, report) = made(&object("restarts"), &machine, &workload).unwrap();
+    let restarts: Vec<&String> = report.notes.iter().filter(|note| note.contains("attached it again")).collect();
+    assert_eq!(restarts.len(), 2, "{:?}", report.notes);
+    for (note, ended, attached) in [
+        (restarts[0], "0.600000 s: cpu 3 going offline, exiting scheduler", "again at 1.000"),
+        (restarts[1], "1.400000 s: cpu 3 going online, exiting scheduler", "again at 1.500"),
+    ] {
+        assert!(note.starts_with(ended) && note.contains(attached), "{note}");
+    }
+    for (from_ms, to_ms) in [(100, 590), (1030, 1390), (1530, 1990)] {
+        let rate = switches_per_s(&events, from_ms, to_ms);
+        assert!(rate < 200, "{rate} switches a second from {from_ms} ms on");
+    }
+    for (from_ms, to_ms) in [(610, 990), (1410, 1490)] {
+        let rate = switches_per_s(&events, from_ms, to_ms);
+        assert!(rate > 500, "{rate} switches a second from {from_ms} ms on");
+    }
+    let said = report.output.unwrap();
+    assert_eq!((said.matches(": attached").count(), said.matches("asks to start it again").count()), (3, 2), "{said}");
+    assert!(made(&object("restarts"), &machine, &workload).unwrap().0 == events, "and again");
+}
+
+#[test]
+fn a_program_with_operations_for_cpus_goes_on_and_one_whose_loader_does_not_restart_it_is_invalid() {
+    skip!(unless can_load());
+    let (machine, workload) = (machine("1s1n1l4c1t"), spinners_while_a_cpu_is_away());
+    let (events, report) = made(&object("hotplug"), &machine, &workload).unwrap();
+    assert!(!report.notes.iter().any(|note| note.contains("attached it again")), "{:?}", report.notes);
+    assert!(switches_per_s(&events, 610, 1390) < 200);
+    let error = made(&object("fifo"), &machine, &workload).unwrap_err();
+    assert!(error.to_string().contains("its loader is asked to start it again, and has not"), "{error}");
+    assert!(error.advice.contains("cpu_offline"), "{}", error.advice);
 }

@@ -18,7 +18,7 @@ pub mod report;
 pub mod tracefs;
 
 /// Version of the protocol. Both sides are built together; a difference is a fault of the build.
-pub const PROTOCOL: u32 = 10;
+pub const PROTOCOL: u32 = 11;
 
 /// Name of the virtio-serial port that carries the frames.
 pub const PORT_NAME: &str = "org.warmcore.frames";

@@ -189,6 +189,8 @@ pub struct ScxPlan {
     pub arguments: Vec<String>,
     /// How long it may take to be enabled, in guest time.
     pub enable_ns: u64,
+    /// CPUs go offline or come online, for which the kernel may end it and its program may start it again.
+    pub may_restart: bool,
     /// What is noted of it.
     pub observe: Observe,
 }

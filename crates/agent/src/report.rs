@@ -182,6 +182,8 @@ pub struct RunEnd {
     pub actions: Vec<ActionReport>,
     /// How often the kernel was asked during the run whether the sched_ext scheduler still schedules; it always did.
     pub scx_checks: u32,
+    /// How often it was ended and started again, where that may be.
+    pub scx_restarts: u32,
     /// How often each program of it was called, by the name that the kernel has (15 bytes), if that was counted.
     pub operations: Vec<(String, u64)>,
     /// What came of the quota of each task group that has one, with its number.

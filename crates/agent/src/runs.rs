@@ -151,6 +151,8 @@ fn one_run(
     }
     let acted = actor.stop(changed);
     let scx_checks = watch.map_or(0, Watch::stop);
+    let may_restart = run.scx.as_ref().is_some_and(|scx| scx.may_restart);
+    let scx_restarts = scx.filter(|_| may_restart).map_or(Ok(0), Scx::restarts)?;
     let after = schedstat()?;
     for sample in sampler.map(Sampler::stop).unwrap_or_default() {
         send_sample(channel, &sample)?;
@@ -164,7 +166,8 @@ fn one_run(
     if let Some(first) = processes.first_mut() {
         first.warnings.extend(groups.warnings.iter().cloned());
     }
-    Ok(RunEnd { run: index, processes, lost, entries, actions, scx_checks, operations, groups: group_counters })
+    let groups = group_counters;
+    Ok(RunEnd { run: index, processes, lost, entries, actions, scx_checks, scx_restarts, operations, groups })
 }
 
 /// Ends workers that have not ended, with the processes that they began; one that has makes no difference.

@@ -2,7 +2,8 @@
 //! word for it.
 //!
 //! The kernel counts how often a scheduler was enabled (`enable_seq`), after it says `enabled`: both are waited for, and
-//! a count that changed later means that the scheduler was ejected and came back.
+//! a count that changed later means that the scheduler was ejected and came back. Where CPUs go offline that is no fault: its program is asked to
+//! start it again.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -47,6 +48,8 @@ struct Known {
     name: String,
     /// How often a scheduler was enabled since boot.
     sequence: String,
+    /// It may be ended and come back.
+    may_restart: bool,
 }
 
 impl Scx {
@@ -73,7 +76,7 @@ impl Scx {
         let mut child = spawned.map_err(|error| format!("cannot start {}: {error}", plan.program))?;
         let end_ns = monotonic_ns() + plan.enable_ns;
         loop {
-            if let Some(known) = enabled_since(&before)? {
+            if let Some(known) = enabled_since(&before, plan.may_restart)? {
                 return Ok(Self { child, known });
             }
             if let Ok(Some(status)) = child.try_wait() {
@@ -93,8 +96,22 @@ impl Scx {
         &self.known.name
     }
 
-    /// Whether it still schedules, and has done so without a break; its program must be there too.
+    /// How often it was ended and started again so far.
+    pub fn restarts(&self) -> Result<u32, String> {
+        let number = |text: &str| text.parse::<u32>().map_err(|error| format!("{SEQUENCE}: {error}"));
+        Ok(number(&files::read(SEQUENCE)?)?.saturating_sub(number(&self.known.sequence)?))
+    }
+
+    /// Whether it still schedules, and has done so without a break but one after which it may come back; its program must be there too.
     pub fn check(&mut self) -> Result<(), String> {
+        let end_ns = monotonic_ns() + EJECTION_NS;
+        while self.known.may_restart
+            && files::read(STATE)? != "enabled"
+            && self.child.try_wait().is_ok_and(|status| status.is_none())
+            && monotonic_ns() < end_ns
+        {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         self.known.still()?;
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -114,7 +131,8 @@ impl Scx {
             while !flag.load(Ordering::Relaxed) {
                 std::thread::sleep(WATCH);
                 checks += 1;
-                if known.still().is_err() {
+                // Whether it came back is asked at the end.
+                if !known.may_restart && known.still().is_err() {
                     ejected();
                     break;
                 }
@@ -161,12 +179,12 @@ impl Watch {
 }
 
 /// What the kernel says of a scheduler that was enabled since the count was `before`.
-fn enabled_since(before: &str) -> Result<Option<Known>, String> {
+fn enabled_since(before: &str, may_restart: bool) -> Result<Option<Known>, String> {
     let (state, sequence) = (files::read(STATE)?, files::read(SEQUENCE)?);
     if state != "enabled" || sequence == before {
         return Ok(None);
     }
-    Ok(files::read(OPS).ok().map(|name| Known { name, sequence }))
+    Ok(files::read(OPS).ok().map(|name| Known { name, sequence, may_restart }))
 }
 
 impl Known {
@@ -174,7 +192,8 @@ impl Known {
     fn still(&self) -> Result<(), String> {
         let (state, sequence, name) =
             (files::read(STATE)?, files::read(SEQUENCE)?, files::read(OPS).unwrap_or_default());
-        if state == "enabled" && sequence == self.sequence && name == self.name {
+        let is_same = sequence == self.sequence || self.may_restart;
+        if state == "enabled" && is_same && name == self.name {
             return Ok(());
         }
         let end_ns = monotonic_ns() + EJECTION_NS;

@@ -98,6 +98,17 @@ pub enum HotplugProblem {
     Deadlines(Box<SetupError>),
 }
 
+/// Who ended a sched_ext program, and whether for a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndedBy {
+    /// It has asked for it.
+    Itself,
+    /// The kernel, which asks its loader to start it again: a CPU went offline or came online.
+    Kernel,
+    /// A fault, which the kernel has found or the program has told of.
+    Fault,
+}
+
 /// A run that could not be finished.
 #[derive(Debug, Error)]
 pub enum SimulationError {
@@ -184,6 +195,8 @@ pub enum SimulationError {
     Ejected {
         /// The program.
         program: String,
+        /// Who ended it.
+        by: EndedBy,
         /// Kind of exit, when, where, and what happened.
         reason: String,
         /// What it left: CPUs and runnable tasks, and what it said of them and printed.

@@ -58,7 +58,7 @@ pub use crate::clocks::{CAPACITY_SCALE, Governor, Utilisation};
 pub use crate::core::{Core, NeedResched};
 pub use crate::counters::READ_COUNTERS_NS;
 pub use crate::engine::run;
-pub use crate::error::{HotplugProblem, SetupError, SimulationError};
+pub use crate::error::{EndedBy, HotplugProblem, SetupError, SimulationError};
 pub use crate::hint_faults::HintFault;
 pub use crate::memory_samples::MEMORY_COUNTERS;
 pub use crate::pages::{LastTouch, PAGE_BYTES, RegionId};

@@ -157,7 +157,7 @@ pub(crate) enum SchedExt {
 }
 
 impl SchedExt {
-    /// Text of a file of `/sys/kernel/sched_ext`; `None` for one that is not there. CPUs neither come nor go. A task is rejected if it asks for the
+    /// Text of a file of `/sys/kernel/sched_ext`; `None` for one that is not there. A task is rejected if it asks for the
     /// class by its policy, and no task has done so before a scheduler is attached.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
         let attached = match self {

@@ -31,6 +31,8 @@ pub struct Live {
     server: Server,
     /// The call that attached, until it is answered, and what it attached.
     attaching: Option<(Call, Arc<Object>)>,
+    /// Its scheduler was ended, and it is asked to attach it again.
+    is_asked: bool,
     /// Nothing more comes of it.
     is_over: bool,
 }
@@ -57,7 +59,8 @@ pub fn start(request: &CaptureRequest<'_>, seal: impl FnOnce() -> io::Result<()>
     match stopped {
         Stopped::Attached(call, capture) => {
             let output = Rc::clone(&server.output);
-            let loader = Live { server, attaching: Some((call, Arc::clone(&capture.object))), is_over: false };
+            let loader =
+                Live { server, attaching: Some((call, Arc::clone(&capture.object))), is_asked: false, is_over: false };
             Ok(Attached { capture: *capture, host, loader, output })
         }
         other => Err(server.refuse(request, &other)),
@@ -72,6 +75,7 @@ impl UserSpace for Live {
         self.server.advance(moment);
         let rested = self.until_rest(host);
         let rested = match rested {
+            Ok(()) if self.is_asked => Ok(()),
             Ok(()) if self.server.is_detached() => Err("it has detached its scheduler".to_owned()),
             rested => rested,
         };
@@ -101,6 +105,18 @@ impl UserSpace for Live {
             moment.now_ns = next_ns;
             self.server.advance(&moment);
         }
+    }
+
+    fn asked_for_restart(&mut self) {
+        self.server.end_scheduler();
+        self.is_asked = true;
+    }
+
+    fn attached_again(&mut self) -> Option<Arc<Object>> {
+        let (call, capture) = self.server.attached_again()?;
+        self.is_asked = false;
+        self.attaching = Some((call, Arc::clone(&capture.object)));
+        Some(capture.object)
     }
 }
 

@@ -6,6 +6,8 @@ use std::io::{self, Seek as _, Write as _};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
+use warmcore_topology::{CpuId, CpuSet, format_cpu_list};
+
 use crate::files::SchedExt;
 use crate::process::{Call, Process};
 
@@ -54,6 +56,24 @@ const STATISTICS: &str = "/var/run/scx";
 /// The accounts of CPU time, which are those of the run at any moment.
 const ACCOUNTS: &str = "/proc/stat";
 
+/// The CPUs.
+const CPUS: &str = "/sys/devices/system/cpu/";
+/// How often one has gone offline or come online (`scx_hotplug_seq`).
+const CHANGES: &str = "/sys/kernel/sched_ext/hotplug_seq";
+
+/// Text of a file that changes with the CPUs that are online.
+fn hotplug_text(path: &str, (online, changes): &(CpuSet, u64)) -> Option<String> {
+    if path == CHANGES {
+        return Some(format!("{changes}\n"));
+    }
+    let name = path.strip_prefix(CPUS)?;
+    if name == "online" {
+        return Some(format!("{}\n", format_cpu_list(online.iter().map(|cpu| cpu.0))));
+    }
+    let number: u32 = name.strip_prefix("cpu")?.strip_suffix("/online")?.parse().ok()?;
+    Some(format!("{}\n", u8::from(online.contains(CpuId(number)))))
+}
+
 /// What is shown of the machine.
 pub struct Files<'a> {
     /// Its files.
@@ -62,6 +82,8 @@ pub struct Files<'a> {
     pub are_mounted: bool,
     /// Of each CPU how long it has been busy and idle, in ns.
     pub cpu_times: &'a [(u64, u64)],
+    /// The CPUs that are online, and how often one has gone offline or come online.
+    pub hotplug: &'a (CpuSet, u64),
     /// What is attached.
     pub sched_ext: &'a SchedExt,
 }
@@ -118,6 +140,7 @@ pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bo
     let changing = match () {
         () if !opens => None,
         () if path == ACCOUNTS => Some(crate::files::cpu_times_text(files.cpu_times)),
+        () if path.starts_with(CPUS) || path == CHANGES => hotplug_text(&path, files.hotplug),
         () => files.sched_ext.text(&path),
     };
     if let Some(text) = changing {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use warmcore_bpf::btf::Btf;
 use warmcore_scx::bytecode::{Host, Moment, Need, Object, ObjectError, ProgramId, Programs};
-use warmcore_topology::{CpuId, Machine};
+use warmcore_topology::{CpuId, CpuSet, Machine};
 
 use crate::capture::{Capture, CaptureRequest, LoaderError, Paths};
 use crate::files::SchedExt;
@@ -142,6 +142,10 @@ pub(crate) struct Server {
     are_mounted: bool,
     /// Of each CPU how long it has been busy and idle, in ns.
     cpu_times: Vec<(u64, u64)>,
+    /// The CPUs that are online, and how often one has gone offline or come online.
+    hotplug: (CpuSet, u64),
+    /// The call by which it has attached another scheduler after its first one was ended.
+    again: Option<(Call, Box<Capture>)>,
     /// Stands for the link of its scheduler: this end of a pipe is kept, and shows when the loader has no other end any more.
     link: Arc<OwnedFd>,
     /// What it is given of it.
@@ -195,6 +199,8 @@ pub(crate) fn begin(
         root: request.files.to_owned(),
         are_mounted,
         cpu_times: vec![(0, 0); request.machine.cpu_count()],
+        hotplug: (request.machine.all_cpus().clone(), 0),
+        again: None,
         link: Arc::new(link.into()),
         link_of_loader: Some(link_of_loader.into()),
         has_no_clock: false,
@@ -325,6 +331,7 @@ impl Server {
                     root: &self.root,
                     are_mounted: self.are_mounted,
                     cpu_times: &self.cpu_times,
+                    hotplug: &self.hotplug,
                     sched_ext: &self.answers.sched_ext,
                 };
                 paths::serve(&self.process, call, &files)
@@ -393,17 +400,33 @@ impl Server {
     /// The run has come to an instant.
     pub(crate) fn advance(&mut self, moment: &Moment) {
         self.cpu_times.clone_from(&moment.cpus);
+        self.hotplug = (moment.online.clone(), moment.changes);
         self.waits.advance(moment.now_ns);
     }
 
     /// The call that attached is over: it gives a link.
     pub(crate) fn answer_attached(&mut self, call: &Call, object: Arc<Object>) {
         self.answers.sched_ext = SchedExt::Attached(object);
-        let Some(end) = self.link_of_loader.take() else { return };
+        let Some(end) = self.link_of_loader.take().or_else(|| self.renew_link()) else {
+            self.process.answer(call, Err(libc::EMFILE));
+            return;
+        };
         self.process.answer_with(call, end.as_fd());
         if self.answers.keep(Thing::Scheduler, Arc::clone(&self.link)).is_err() {
             self.process.answer(call, Err(libc::EMFILE));
         }
+    }
+
+    /// A link for another scheduler: what the loader is given of it.
+    fn renew_link(&mut self) -> Option<OwnedFd> {
+        let (link, link_of_loader) = io::pipe().ok()?;
+        self.link = Arc::new(link.into());
+        Some(link_of_loader.into())
+    }
+
+    /// What it has attached since its scheduler was ended, with the call that waits for its answer.
+    pub(crate) fn attached_again(&mut self) -> Option<(Call, Box<Capture>)> {
+        self.again.take()
     }
 
     /// The scheduler is attached no more.
@@ -432,7 +455,10 @@ impl Server {
                 self.is_detached();
                 match self.call(host, &call) {
                     Ok(None) => Ok(true),
-                    Ok(Some(_)) => Err("it attaches a second scheduler".into()),
+                    Ok(Some(capture)) => {
+                        self.again = Some((call, capture));
+                        Ok(true)
+                    }
                     Err(error) => Err(error.to_string()),
                 }
             }

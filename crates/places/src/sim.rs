@@ -7,8 +7,8 @@ pub mod programs;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use warmcore_kernel::{Setup, SetupError, SimulationError};
-use warmcore_schedulers::{ExitKind, run_tables, simulate};
+use warmcore_kernel::{EndedBy, Setup, SetupError, SimulationError};
+use warmcore_schedulers::{run_tables, simulate};
 use warmcore_statistics::Design;
 use warmcore_trace::Sink;
 use warmcore_workload::Workload;
@@ -175,9 +175,8 @@ impl From<SimulationError> for PlaceError {
             SimulationError::Memory(_) => "mend the machine's caches, or use `--memory none`",
             SimulationError::ExactMemory(_) => "give the tasks less memory, or use `--memory analytic`",
             SimulationError::Sink(_) => "is the disk full? `--trace counters` needs no space",
-            SimulationError::Ejected { dump, reason, .. } => {
-                let by_kernel = reason.starts_with(ExitKind::UnregisteredByKernel.reason());
-                let advice = if by_kernel { NO_OPERATIONS } else { FAULT_OF_THE_PROGRAM };
+            SimulationError::Ejected { dump, by, .. } => {
+                let advice = if *by == EndedBy::Kernel { NO_OPERATIONS } else { FAULT_OF_THE_PROGRAM };
                 let dump = dump.clone();
                 return Self::new(Trouble::Scheduler, "warmcore::simulation", error, advice).with_output(dump);
             }

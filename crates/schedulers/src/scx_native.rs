@@ -6,6 +6,7 @@
 //! Source: `docs/spec/sched-ext.md`; differences, `docs/models/scx.md`.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::rc::Rc;
 
 use warmcore_kernel::{Core, Level, Scheduler, Setup, SimulationError};
@@ -51,19 +52,57 @@ tunables! {
 
 /// Which tasks are the program's until it ends; why it did is kept for whoever has a clone of this.
 #[derive(Clone, Default)]
-pub struct Ejection(Rc<RefCell<Option<ExitInfo>>>);
+pub struct Ejection {
+    info: Rc<RefCell<Option<ExitInfo>>>,
+    restarts: Rc<RefCell<Vec<Restart>>>,
+}
+
+/// A program was ended, and its loader has attached it again.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Restart {
+    /// Why it was ended.
+    pub exit: ExitInfo,
+    /// When it was attached again, in ns of simulated time.
+    pub attached_ns: u64,
+}
+
+impl fmt::Display for Restart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [ended, attached] = [self.exit.time_ns, self.attached_ns].map(|ns| ns as f64 / 1e9);
+        let message = &self.exit.message;
+        write!(
+            f,
+            "{ended:.6} s: {message}; the tasks ran under the fair class until its loader attached it again at {attached:.6} s"
+        )
+    }
+}
 
 impl Ejection {
     /// Why the program ended, if it has.
     #[must_use]
     pub fn info(&self) -> Option<ExitInfo> {
-        self.0.borrow().clone()
+        self.info.borrow().clone()
     }
 
-    /// Whether the program has ended.
+    /// How often it was attached again.
+    #[must_use]
+    pub fn restarts(&self) -> Vec<Restart> {
+        self.restarts.borrow().clone()
+    }
+
+    /// Whether the program has ended and knows it.
     fn keep(&self, ext: &Ext) -> bool {
-        *self.0.borrow_mut() = ext.exit_info().cloned();
-        ext.exit_info().is_some()
+        *self.info.borrow_mut() = ext.exit_info().filter(|_| ext.has_ended()).cloned();
+        ext.has_ended()
+    }
+
+    /// Whether the program begins again.
+    fn again(&self, core: &mut Core<'_>, ext: &mut Ext) -> bool {
+        let begins = ext.begin_again(core);
+        if let Some(exit) = self.info.borrow_mut().take_if(|_| begins) {
+            self.restarts.borrow_mut().push(Restart { exit, attached_ns: core.now_ns() });
+        }
+        begins
     }
 }
 
@@ -75,6 +114,14 @@ impl Membership<Ext, Fair<Eevdf>> for Ejection {
 
     fn ends(&mut self, _core: &Core<'_>, upper: &mut Ext, _lower: &mut Fair<Eevdf>) -> Option<Level> {
         self.keep(upper).then_some(Level::Upper)
+    }
+
+    fn may_begin_again(&self, upper: &Ext, _lower: &Fair<Eevdf>) -> bool {
+        upper.may_begin_again()
+    }
+
+    fn begins_again(&mut self, core: &mut Core<'_>, upper: &mut Ext, _lower: &mut Fair<Eevdf>) -> bool {
+        self.again(core, upper)
     }
 }
 
@@ -90,6 +137,14 @@ impl Membership<Fair<Eevdf>, Ext> for Ejection {
 
     fn ends(&mut self, _core: &Core<'_>, _upper: &mut Fair<Eevdf>, lower: &mut Ext) -> Option<Level> {
         self.keep(lower).then_some(Level::Lower)
+    }
+
+    fn may_begin_again(&self, _upper: &Fair<Eevdf>, lower: &Ext) -> bool {
+        lower.may_begin_again()
+    }
+
+    fn begins_again(&mut self, core: &mut Core<'_>, _upper: &mut Fair<Eevdf>, lower: &mut Ext) -> bool {
+        self.again(core, lower)
     }
 }
 
@@ -153,12 +208,12 @@ pub fn bytecode_trial<'a>(
     let usage = program.usage();
     match trial(program, setup, sink) {
         Ok(outcome) => Ok((outcome, usage)),
-        Err(SimulationError::Ejected { program, reason, mut dump }) => {
+        Err(SimulationError::Ejected { program, by, reason, mut dump }) => {
             if !usage.printed().is_empty() {
                 dump.push_str("\nprinted\n-------\n");
                 dump.push_str(&usage.printed());
             }
-            Err(SimulationError::Ejected { program, reason, dump })
+            Err(SimulationError::Ejected { program, by, reason, dump })
         }
         Err(error) => Err(error),
     }
@@ -179,11 +234,17 @@ pub fn trial<'a>(
 fn trial_of<'a>(ext: Ext, setup: &'a Setup<'a>, sink: Option<&'a mut dyn Sink>) -> Result<Outcome, SimulationError> {
     let name = ext.name();
     let ejection = Ejection::default();
-    let outcome = run_ext(ext, setup, ejection.clone(), sink)?;
+    let mut outcome = run_ext(ext, setup, ejection.clone(), sink)?;
     match ejection.info() {
-        Some(info) => {
-            Err(SimulationError::Ejected { program: name.to_owned(), reason: info.to_string(), dump: info.dump })
+        Some(info) => Err(SimulationError::Ejected {
+            program: name.to_owned(),
+            by: info.kind.by(),
+            reason: info.to_string(),
+            dump: info.dump,
+        }),
+        None => {
+            outcome.kernel_log.extend(ejection.restarts().iter().map(ToString::to_string));
+            Ok(outcome)
         }
-        None => Ok(outcome),
     }
 }

@@ -3,6 +3,7 @@
 //! Every task belongs to one of the two. The upper class goes first: the lower picks on a CPU where the upper has nothing to run, and a
 //! task of the upper that becomes runnable preempts one of the lower. Who decides which task belongs where is a [`Membership`]; it may
 //! also end one of them during the run: the upper, and then all its tasks go down, as those of a sched_ext program do that is ejected; or the lower, whose tasks go up.
+//! One that has ended may begin again.
 //!
 //! Source: the order of classes in Linux 7.2 (`__pick_next_task`, `wakeup_preempt`, `sched_change_begin` and `sched_change_end` in
 //! `kernel/sched/core.c`).
@@ -41,6 +42,16 @@ pub trait Membership<U, L> {
     fn ends(&mut self, _core: &Core<'_>, _upper: &mut U, _lower: &mut L) -> Option<Level> {
         None
     }
+
+    /// Whether the class that has just ended may begin again. As long, it is told of all that happens and has no task.
+    fn may_begin_again(&self, _upper: &U, _lower: &L) -> bool {
+        false
+    }
+
+    /// Whether it begins again now. Asked after every timer, in its name.
+    fn begins_again(&mut self, _core: &mut Core<'_>, _upper: &mut U, _lower: &mut L) -> bool {
+        false
+    }
 }
 
 /// What happens to the lower class.
@@ -70,6 +81,8 @@ pub struct Stacked<U, L, M> {
     own: Vec<bool>,
     /// The class that is left, once the other has ended.
     left: Option<Level>,
+    /// The other may begin again.
+    awaits: bool,
 }
 
 /// Calls one of the two classes, which is at work as long.
@@ -98,12 +111,12 @@ macro_rules! in_both {
 impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Stacked<U, L, M> {
     /// `upper` above `lower`.
     pub fn new(name: &'static str, upper: U, lower: L, membership: M) -> Self {
-        Self { name, upper, lower, membership, levels: Vec::new(), own: Vec::new(), left: None }
+        Self { name, upper, lower, membership, levels: Vec::new(), own: Vec::new(), left: None, awaits: false }
     }
 
     /// The classes that there are.
     fn classes(&self) -> &'static [Level] {
-        match self.left {
+        match self.left.filter(|_| !self.awaits) {
             None => &[Level::Upper, Level::Lower],
             Some(Level::Upper) => &[Level::Upper],
             Some(Level::Lower) => &[Level::Lower],
@@ -163,7 +176,8 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Stacked<U, L, M> {
     }
 
     fn end_if_asked(&mut self, core: &mut Core<'_>) {
-        if self.left.is_some() {
+        if let Some(left) = self.left {
+            self.begin_again_if_asked(core, left);
             return;
         }
         let left = match self.membership.ends(core, &mut self.upper, &mut self.lower) {
@@ -175,6 +189,24 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Stacked<U, L, M> {
             self.move_task(core, TaskId(index as u32), left);
         }
         self.left = Some(left);
+        self.awaits = self.membership.may_begin_again(&self.upper, &self.lower);
+    }
+
+    fn begin_again_if_asked(&mut self, core: &mut Core<'_>, left: Level) {
+        if !self.awaits {
+            return;
+        }
+        core.enter_class(if left == Level::Upper { Level::Lower } else { Level::Upper });
+        let begins = self.membership.begins_again(core, &mut self.upper, &mut self.lower);
+        core.leave_class();
+        if !begins {
+            return;
+        }
+        (self.left, self.awaits) = (None, false);
+        for task in (0..core.task_count()).map(|index| TaskId(index as u32)) {
+            let level = self.membership.level_of(core, task, None);
+            self.move_task(core, task, level);
+        }
     }
 }
 

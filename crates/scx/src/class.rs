@@ -14,7 +14,7 @@ use crate::exit::{ExitInfo, ExitKind};
 use crate::kfuncs::Kfuncs;
 use crate::operations::{DequeueFlags, EnqueueFlags, Kick, Operation, OperationFlags, Operations, SLICE_DEFAULT_NS};
 use crate::queues::DsqId;
-use crate::state::{Context, EJECT, ExtTask, Insertion, State, WATCHDOG};
+use crate::state::{Context, EJECT, Insertion, State, WATCHDOG};
 
 /// Most calls of `dispatch` before a CPU gives up for now (`SCX_DSP_MAX_LOOPS`).
 const DISPATCH_LOOPS: u32 = 32;
@@ -30,6 +30,13 @@ pub struct Ext {
     gives_way: bool,
     /// The program was told why it ended.
     finished: bool,
+    /// The watchdog's timer is under way.
+    watched: bool,
+}
+
+/// Where a program's slices and virtual times lie.
+fn entities_of(program: &dyn Operations) -> Entities {
+    program.entities().map_or_else(Entities::default, Entities::Shared)
 }
 
 /// Calls an operation in a context.
@@ -59,13 +66,13 @@ macro_rules! tell {
 mod ending;
 mod hotplug;
 mod idle;
+mod tasks;
 
 impl Ext {
     /// The class with a program on a machine. `weight_of` is the kernel's table of weights, 1024 for nice 0.
     pub fn new(program: impl Operations + 'static, machine: &Machine, weight_of: fn(Policy, i8) -> u32) -> Self {
-        let entities = program.entities().map_or_else(Entities::default, Entities::Shared);
-        let state = State::new(program.table(), machine, entities, program.lock_use());
-        Self { program: Box::new(program), state, weight_of, gives_way: false, finished: false }
+        let state = State::new(program.table(), machine, entities_of(&program), program.lock_use());
+        Self { program: Box::new(program), state, weight_of, gives_way: false, finished: false, watched: false }
     }
 
     /// Why the program ended, if it has.
@@ -203,41 +210,15 @@ impl Ext {
         self.state.kicks.push((cpu, Kick::Plain));
     }
 
-    /// `sched_weight_to_cgroup`: 100 for nice 0, 1 to 10 000.
-    fn weight(&self, core: &Core<'_>, task: TaskId) -> u32 {
-        let fair = u64::from((self.weight_of)(core.task(task).policy(), core.task(task).nice()));
-        ((fair * 100 + 512) / 1024).clamp(1, 10_000) as u32
+    /// Starts the watchdog's timer.
+    fn watch(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.watched = true;
+        core.start_timer(cpu, self.state.timeout_ns() / 2, WATCHDOG);
     }
 
     /// Whether tasks of a policy are of this class (`task_should_scx`).
     fn takes(&self, policy: Policy) -> bool {
         !self.is_partial() || policy == Policy::Ext
-    }
-
-    /// A task enters the class.
-    fn enable(&mut self, core: &mut Core<'_>, task: TaskId) {
-        if !self.state.tasks[task.index()].initialised {
-            return;
-        }
-        self.state.tasks[task.index()].enabled = true;
-        let weight = self.state.tasks[task.index()].weight;
-        tell!(self, core, Enable, enable(task));
-        tell!(self, core, SetWeight, set_weight(task, weight));
-    }
-
-    /// A task leaves the class, if it is in it.
-    fn disable(&mut self, core: &mut Core<'_>, task: TaskId) {
-        if std::mem::take(&mut self.state.tasks[task.index()].enabled) && self.state.has(Operation::Disable) {
-            call!(self, core, Disable, Context::Other, disable(task));
-        }
-    }
-
-    /// A task is gone, or the program is.
-    fn leave(&mut self, core: &mut Core<'_>, task: TaskId) {
-        self.disable(core, task);
-        if std::mem::take(&mut self.state.tasks[task.index()].initialised) && self.state.has(Operation::ExitTask) {
-            call!(self, core, ExitTask, Context::Other, exit_task(task));
-        }
     }
 }
 
@@ -254,7 +235,7 @@ impl Scheduler for Ext {
         if self.state.before_ns > 0 {
             self.pass_time_before(core);
         }
-        core.start_timer(CpuId(0), self.state.timeout_ns() / 2, WATCHDOG);
+        self.watch(core, CpuId(0));
     }
 
     fn cpu_offline(&mut self, core: &mut Core<'_>, cpu: CpuId) {
@@ -269,27 +250,8 @@ impl Scheduler for Ext {
     }
 
     fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, _parent: Option<TaskId>) {
-        let weight = self.weight(core, task);
-        self.state.queues.add_task();
-        self.state.entities.add_task();
-        self.state.tasks.push(ExtTask {
-            weight,
-            queued: false,
-            in_custody: false,
-            custody: 0,
-            verdict: None,
-            runnable_since_ns: None,
-            charged_ns: 0,
-            initialised: false,
-            enabled: false,
-            cpu_selected: false,
-        });
-        if self.state.is_bypassed() {
-            return;
-        }
-        let refused =
-            self.state.has(Operation::InitTask) && !call!(self, core, InitTask, Context::Other, init_task(task));
-        self.state.tasks[task.index()].initialised = !refused;
+        self.add_task(core, task);
+        self.init_task(core, task);
         if !self.state.is_bypassed() && self.takes(core.task(task).policy()) {
             self.enable(core, task);
         }
@@ -346,9 +308,14 @@ impl Scheduler for Ext {
             (true, false) => EnqueueFlags::WAKEUP,
             (false, _) => EnqueueFlags::default(),
         };
+        // It was there before the program, and begins only now.
+        let begins = flags.has(Enqueue::INITIAL) && !state.enabled;
         let runs = core.curr(cpu) == task;
         if !runs {
             state.runnable_since_ns.get_or_insert(core.now_ns());
+        }
+        if begins {
+            self.enable(core, task);
         }
         if [Enqueue::WAKEUP, Enqueue::INITIAL, Enqueue::RESTORE].into_iter().any(|flag| flags.has(flag)) {
             tell!(self, core, Runnable, runnable(task, enqueue_flags));
@@ -486,10 +453,16 @@ impl Scheduler for Ext {
         match payload {
             EJECT => {}
             WATCHDOG => {
+                self.watched = false;
                 self.state.check_stall(core);
                 if !self.state.is_bypassed() {
-                    core.start_timer(cpu, self.state.timeout_ns() / 2, WATCHDOG);
+                    self.watch(core, cpu);
                 }
+            }
+            _ if self.finished => {
+                self.state.context = Context::Unlocked;
+                self.program.timer_after_end(&mut Kfuncs { core: &mut *core, state: &mut self.state }, payload as u32);
+                self.state.context = Context::Other;
             }
             _ => tell!(self, core, Timer, Context::Unlocked, timer(payload as u32)),
         }

@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use warmcore_kernel::EndedBy;
 use warmcore_topology::CpuId;
 
 /// Kind of an exit, with the kernel's values.
@@ -39,6 +40,16 @@ impl ExitKind {
         }
     }
 
+    /// Who ends a program so.
+    #[must_use]
+    pub const fn by(self) -> EndedBy {
+        match self {
+            ExitKind::UnregisteredByProgram => EndedBy::Itself,
+            ExitKind::UnregisteredByKernel => EndedBy::Kernel,
+            ExitKind::Error | ExitKind::ErrorByProgram | ExitKind::Stall => EndedBy::Fault,
+        }
+    }
+
     /// Whether it is an error.
     #[must_use]
     pub const fn is_error(self) -> bool {
@@ -63,12 +74,20 @@ pub struct ExitInfo {
     pub dump: String,
 }
 
+impl ExitInfo {
+    /// Whether the loader is asked to start the program again.
+    #[must_use]
+    pub fn asks_for_restart(&self) -> bool {
+        self.code & RESTART != 0
+    }
+}
+
 impl fmt::Display for ExitInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at {} ns on {}: {}", self.kind.reason(), self.time_ns, self.cpu, self.message)?;
-        match self.code & RESTART {
-            0 => Ok(()),
-            _ => f.write_str(" (its loader is asked to start it again, which is not simulated)"),
+        match self.asks_for_restart() {
+            false => Ok(()),
+            true => f.write_str(" (its loader is asked to start it again, and has not)"),
         }
     }
 }

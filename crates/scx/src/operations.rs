@@ -285,8 +285,22 @@ pub trait Operations {
     /// Unloaded, for the reason given.
     fn exit(&mut self, kernel: &mut Kfuncs<'_, '_>, info: &ExitInfo) {}
 
-    /// After `exit`, also of a program without one: what it has outside of the kernel learns that it has ended.
-    fn ended(&mut self, kernel: &mut Kfuncs<'_, '_>) {}
+    /// After `exit`, also of a program without one: what it has outside of the kernel learns that it has ended, and may attach it again if it is
+    /// asked to.
+    fn ended(&mut self, kernel: &mut Kfuncs<'_, '_>, asks_for_restart: bool) {}
+
+    /// A timer after that.
+    fn timer_after_end(&mut self, kernel: &mut Kfuncs<'_, '_>, payload: u32) {}
+
+    /// Whether it may be attached again.
+    fn may_begin_again(&self) -> bool {
+        false
+    }
+
+    /// Becomes what was attached since it ended; whether something was.
+    fn begin_again(&mut self) -> bool {
+        false
+    }
 
     /// Chooses a CPU for a task that wakes or is new and may use more than one; may insert it.
     fn select_cpu(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {

@@ -41,7 +41,7 @@ const COMPUTING: [i64; 19] = [
 ];
 
 /// What [`Sandbox::Supervising`] has besides.
-const SUPERVISING: [i64; 50] = [
+const SUPERVISING: [i64; 51] = [
     libc::SYS_read,
     libc::SYS_pread64,
     libc::SYS_pwrite64,
@@ -70,6 +70,7 @@ const SUPERVISING: [i64; 50] = [
     libc::SYS_mprotect,
     libc::SYS_memfd_create,
     libc::SYS_eventfd2,
+    libc::SYS_pipe2,
     libc::SYS_pidfd_open,
     libc::SYS_pidfd_getfd,
     libc::SYS_pidfd_send_signal,

@@ -10,7 +10,6 @@ use warmcore_agent::report::{ActionReport, CALLS, Frame, FrameKind, Hello, Proce
 use warmcore_capture::convert::{Cast, Converted, Decoder};
 use warmcore_capture::{EventFormats, Thread};
 use warmcore_kernel::Setup;
-use warmcore_options::Observe;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{ApplicationOutcome, End, GroupCounters, GroupOutcome, Outcome, TaskOutcome};
 use warmcore_trace::{Event, Histogram, RunTables, Sink, TaskId};
@@ -58,6 +57,8 @@ pub struct Recorded {
     pub settings: Vec<(String, String)>,
     /// The sched_ext scheduler as the kernel named it, and how often it was asked during the run.
     pub scx: Option<(String, u32)>,
+    /// How often it was ended for CPUs that went offline or came online, and started again.
+    pub scx_restarts: u32,
     /// How often each of its operations was called, if that was counted.
     pub operations: Vec<OperationUse>,
     /// What each call of them called, if that was noted.
@@ -91,8 +92,7 @@ pub fn run_all(lab: &Lab, machine: &Machine, requests: &[Request<'_>], stop: &At
     let mut runs = Vec::new();
     for request in requests {
         let scx = request.scheduler.program();
-        let scx =
-            scx.map(|scx| scx_plan(&mut files, &scx.program, &scx.arguments, request.options.observe)).transpose()?;
+        let scx = scx.map(|scx| scx_plan(&mut files, &scx.program, &scx.arguments, request)).transpose()?;
         runs.push(RunPlan {
             launches: launches(machine, &layout, request)?,
             groups: request.workload.groups.iter().map(group_plan).collect(),
@@ -130,13 +130,18 @@ pub fn check(lab: &Lab, request: &Request<'_>) -> Result<(), VmError> {
     launches(machine, &layout, request)?;
     super::actions::plan(machine, &layout, request)?;
     if let Some(program) = request.scheduler.program() {
-        scx_plan(&mut Initramfs::default(), &program.program, &program.arguments, request.options.observe)?;
+        scx_plan(&mut Initramfs::default(), &program.program, &program.arguments, request)?;
     }
     Ok(())
 }
 
 /// The program goes into the guest with its libraries, and with the files that its arguments name.
-fn scx_plan(files: &mut Initramfs, program: &str, arguments: &[String], observe: Observe) -> Result<ScxPlan, VmError> {
+fn scx_plan(
+    files: &mut Initramfs,
+    program: &str,
+    arguments: &[String],
+    request: &Request<'_>,
+) -> Result<ScxPlan, VmError> {
     let path = find_program(program);
     let name = path.file_name().unwrap_or(path.as_os_str());
     let place = Path::new(SCX_DIRECTORY).join(name);
@@ -149,7 +154,8 @@ fn scx_plan(files: &mut Initramfs, program: &str, arguments: &[String], observe:
         Ok(place)
     };
     let arguments = arguments.iter().map(in_guest).collect::<Result<_, VmError>>()?;
-    Ok(ScxPlan { program: place.display().to_string(), arguments, enable_ns: ENABLE_NS, observe })
+    let (may_restart, observe) = (request.changes_cpus(), request.options.observe);
+    Ok(ScxPlan { program: place.display().to_string(), arguments, enable_ns: ENABLE_NS, may_restart, observe })
 }
 
 /// The settings of a run: the scheduler's, those of its column, and no NUMA balancing for a workload that says nothing about memory. Its
@@ -337,6 +343,7 @@ impl Collector<'_> {
             foreign_run_ns,
             settings: begin.settings.into_iter().chain(written).collect(),
             scx: begin.scx.map(|name| (name, end.scx_checks)),
+            scx_restarts: end.scx_restarts,
             operations: calls::operations(&end.operations),
             sequences: calls::sequences(&current.calls),
             buffers: end.entries.iter().copied().zip(end.lost.iter().copied()).collect(),
@@ -507,6 +514,13 @@ impl Recorded {
         if self.numa_balancing_off {
             let what = "NUMA balancing was off, because the workload says nothing about memory; give it memory (a profile, data groups) to have it";
             notes.push(what.to_owned());
+        }
+        if self.scx_restarts > 0 {
+            notes.push(format!(
+                "the kernel ended the scheduler {} times as CPUs went offline or came online, and its loader attached it again; until then the tasks \
+                 ran under the fair class",
+                self.scx_restarts
+            ));
         }
         let all = self.outcome.elapsed_ns.saturating_mul(cpus as u64);
         if all > 0 && self.foreign_run_ns as f64 > MOST_FOREIGN * all as f64 {

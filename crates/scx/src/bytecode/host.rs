@@ -136,6 +136,8 @@ pub struct Host {
     pub(super) set: CpuSet,
     /// Where each task's affinity was when it was written down last.
     pub(super) affinities: Vec<*const CpuSet>,
+    /// How often a CPU has gone offline or come online.
+    pub(super) hotplug_seq: u64,
 }
 
 impl Host {
@@ -226,6 +228,7 @@ impl Host {
             printed: String::new(),
             set,
             affinities: Vec::new(),
+            hotplug_seq: 0,
         };
         host.seed(seed);
         host
@@ -437,8 +440,9 @@ impl Host {
         (self.kept.layout.cpumask_size + 8).next_multiple_of(64)
     }
 
-    /// Address of a new object, held once; 0 if there is no more memory.
+    /// A CPU has gone offline or come online; these are online now.
     pub(super) fn set_online(&mut self, online: &CpuSet) {
+        self.hotplug_seq += 1;
         if self.kept.online_mask == self.kept.possible_mask {
             self.kept.online_mask = self.allocate();
         }

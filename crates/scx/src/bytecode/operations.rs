@@ -35,6 +35,8 @@ pub struct Bytecode {
     user_space: Option<Box<dyn UserSpace>>,
     /// When it goes on next, by the programs' clock.
     user_space_at_ns: u64,
+    /// What it has attached since this ended.
+    next: Option<Arc<Object>>,
 }
 
 /// What the operations of a run have taken so far.
@@ -122,7 +124,16 @@ impl Bytecode {
 
     fn with(object: &Arc<Object>, host: Box<Host>, is_charged: bool, user_space: Option<Box<dyn UserSpace>>) -> Self {
         let (object, usage) = (Arc::clone(object), Rc::default());
-        Self { object, host, leaders: Vec::new(), is_charged, usage, user_space, user_space_at_ns: u64::MAX }
+        Self {
+            object,
+            host,
+            leaders: Vec::new(),
+            is_charged,
+            usage,
+            user_space,
+            user_space_at_ns: u64::MAX,
+            next: None,
+        }
     }
 
     /// Has it note what calls of operations call.
@@ -249,6 +260,19 @@ impl Bytecode {
         at
     }
 
+    /// Lets user space go on if its time has come: an earlier one may have been found since.
+    fn user_space_goes_on(&mut self, kernel: &mut Kfuncs<'_, '_>) -> Result<(), String> {
+        if clock_ns(kernel) >= self.user_space_at_ns
+            && let Some(loader) = &mut self.user_space
+        {
+            self.user_space_at_ns = u64::MAX;
+            if let Some(delay_ns) = user_space::go_on(&mut **loader, &mut self.host, kernel)? {
+                self.have_user_space_go_on(kernel, delay_ns);
+            }
+        }
+        Ok(())
+    }
+
     /// Has user space go on after a time, unless it does so before.
     fn have_user_space_go_on(&mut self, kernel: &mut Kfuncs<'_, '_>, delay_ns: u64) {
         let at_ns = clock_ns(kernel).saturating_add(delay_ns);
@@ -308,10 +332,35 @@ impl Operations for Bytecode {
         self.call(kernel, Operation::Exit, &[at]);
     }
 
-    fn ended(&mut self, kernel: &mut Kfuncs<'_, '_>) {
-        if let Some(mut user_space) = self.user_space.take() {
+    fn ended(&mut self, kernel: &mut Kfuncs<'_, '_>, asks_for_restart: bool) {
+        self.host.stop_timers();
+        if let Some(user_space) = self.user_space.as_mut().filter(|_| asks_for_restart) {
+            user_space.asked_for_restart();
+        } else if let Some(mut user_space) = self.user_space.take() {
             user_space::ended(&mut *user_space, &mut self.host, kernel);
         }
+    }
+
+    fn timer_after_end(&mut self, kernel: &mut Kfuncs<'_, '_>, payload: u32) {
+        if payload != user_space::TIMER {
+            return;
+        }
+        match self.user_space_goes_on(kernel) {
+            // It has ended, which takes nothing away any more.
+            Err(_) => self.user_space = None,
+            Ok(()) => self.next = self.user_space.as_mut().and_then(|user_space| user_space.attached_again()),
+        }
+    }
+
+    fn may_begin_again(&self) -> bool {
+        self.user_space.is_some()
+    }
+
+    fn begin_again(&mut self) -> bool {
+        let Some(next) = self.next.take() else { return false };
+        self.host.kept.cids.are_spoken = next.kept.cids.are_spoken;
+        self.object = next;
+        true
     }
 
     fn select_cpu(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
@@ -475,14 +524,8 @@ impl Operations for Bytecode {
 
     fn timer(&mut self, kernel: &mut Kfuncs<'_, '_>, payload: u32) {
         if payload == user_space::TIMER {
-            // An earlier instant may have been found since.
-            if clock_ns(kernel) >= self.user_space_at_ns
-                && let Some(loader) = &mut self.user_space
-            {
-                self.user_space_at_ns = u64::MAX;
-                if let Some(delay_ns) = user_space::go_on(&mut **loader, &mut self.host, kernel) {
-                    self.have_user_space_go_on(kernel, delay_ns);
-                }
+            if let Err(reason) = self.user_space_goes_on(kernel) {
+                kernel.fault(reason);
             }
             return;
         }

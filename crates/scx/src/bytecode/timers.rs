@@ -46,6 +46,14 @@ impl Host {
         0
     }
 
+    /// The maps that they lie in are gone.
+    pub(super) fn stop_timers(&mut self) {
+        for timer in &mut self.kept.timers {
+            timer.stop();
+            timer.callback = 0;
+        }
+    }
+
     fn timer(&mut self, timer: u64) -> Option<(u32, &mut Timer)> {
         let number = *self.kept.timer_at.get(&timer)?;
         Some((number, &mut self.kept.timers[number as usize]))

@@ -1,9 +1,10 @@
 //! How a program ends: it is told why, and says what it leaves.
 
 use warmcore_kernel::Core;
+use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
-use crate::class::Ext;
+use crate::class::{Ext, entities_of};
 use crate::dump::{Dump, tasks_of};
 use crate::exit::{ExitInfo, ExitKind};
 use crate::kfuncs::Kfuncs;
@@ -15,6 +16,7 @@ impl Ext {
     pub(super) fn finish(&mut self, core: &mut Core<'_>) {
         let Some(info) = self.state.exit.clone().filter(|_| !self.finished) else { return };
         self.finished = true;
+        let asks_for_restart = info.asks_for_restart();
         let decisions = &self.state.decisions;
         let decision = match info.kind {
             ExitKind::Error => decisions.error,
@@ -33,7 +35,42 @@ impl Ext {
             let info = self.state.exit.clone().unwrap_or(info);
             call!(self, core, Exit, Context::Other, exit(&info));
         }
-        self.program.ended(&mut Kfuncs { core: &mut *core, state: &mut self.state });
+        self.program.ended(&mut Kfuncs { core: &mut *core, state: &mut self.state }, asks_for_restart);
+    }
+
+    /// Whether the program was told that it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.finished
+    }
+
+    /// Whether a program that has ended may be attached again.
+    pub fn may_begin_again(&self) -> bool {
+        self.finished && self.program.may_begin_again()
+    }
+
+    /// Begins with what was attached since the program ended, if anything was (`scx_enable`): its tasks are told of, and are moved into the class by
+    /// whoever has asked.
+    pub fn begin_again(&mut self, core: &mut Core<'_>) -> bool {
+        if !self.finished || !self.program.begin_again() {
+            return false;
+        }
+        let mut state =
+            State::new(self.program.table(), core.machine(), entities_of(&*self.program), self.program.lock_use());
+        state.decisions = self.state.decisions;
+        (state.locks_cost, state.counts) = (self.state.locks_cost, self.state.counts);
+        (self.state, self.finished, self.gives_way) = (state, false, false);
+        let tasks = (0..core.task_count()).map(|index| TaskId(index as u32));
+        tasks.clone().for_each(|task| self.add_task(core, task));
+        tell!(self, core, Init, init());
+        tell!(self, core, CgroupInit, cgroup_init());
+        for cpu in core.machine().cpus().filter(|&cpu| core.curr_is_idle(cpu)).collect::<Vec<_>>() {
+            self.idle_changed(core, cpu, true);
+        }
+        tasks.for_each(|task| self.init_task(core, task));
+        if !self.watched {
+            self.watch(core, CpuId(0));
+        }
+        true
     }
 
     /// What the program leaves, with its own lines.

@@ -1,0 +1,74 @@
+//! What a program hears of its tasks from the first to the last.
+//!
+//! Source: `docs/spec/sched-ext.md` section 3.
+
+use warmcore_kernel::{Core, State};
+use warmcore_trace::TaskId;
+
+use crate::class::Ext;
+use crate::kfuncs::Kfuncs;
+use crate::operations::Operation;
+use crate::state::{Context, ExtTask};
+
+impl Ext {
+    /// `sched_weight_to_cgroup`: 100 for nice 0, 1 to 10 000.
+    pub(super) fn weight(&self, core: &Core<'_>, task: TaskId) -> u32 {
+        let fair = u64::from((self.weight_of)(core.task(task).policy(), core.task(task).nice()));
+        ((fair * 100 + 512) / 1024).clamp(1, 10_000) as u32
+    }
+
+    /// The class knows of the next task.
+    pub(super) fn add_task(&mut self, core: &mut Core<'_>, task: TaskId) {
+        let weight = self.weight(core, task);
+        self.state.queues.add_task();
+        self.state.entities.add_task();
+        self.state.tasks.push(ExtTask {
+            weight,
+            queued: false,
+            in_custody: false,
+            custody: 0,
+            verdict: None,
+            runnable_since_ns: None,
+            charged_ns: 0,
+            initialised: false,
+            enabled: false,
+            cpu_selected: false,
+        });
+    }
+
+    /// The program is told of a task, if it lives (`scx_init_task`).
+    pub(super) fn init_task(&mut self, core: &mut Core<'_>, task: TaskId) {
+        if self.state.is_bypassed() || core.task(task).state() == State::Dead {
+            return;
+        }
+        let refused =
+            self.state.has(Operation::InitTask) && !call!(self, core, InitTask, Context::Other, init_task(task));
+        self.state.tasks[task.index()].initialised = !refused;
+    }
+
+    /// A task enters the class.
+    pub(super) fn enable(&mut self, core: &mut Core<'_>, task: TaskId) {
+        if !self.state.tasks[task.index()].initialised {
+            return;
+        }
+        self.state.tasks[task.index()].enabled = true;
+        let weight = self.state.tasks[task.index()].weight;
+        tell!(self, core, Enable, enable(task));
+        tell!(self, core, SetWeight, set_weight(task, weight));
+    }
+
+    /// A task leaves the class, if it is in it.
+    pub(super) fn disable(&mut self, core: &mut Core<'_>, task: TaskId) {
+        if std::mem::take(&mut self.state.tasks[task.index()].enabled) && self.state.has(Operation::Disable) {
+            call!(self, core, Disable, Context::Other, disable(task));
+        }
+    }
+
+    /// A task is gone, or the program is.
+    pub(super) fn leave(&mut self, core: &mut Core<'_>, task: TaskId) {
+        self.disable(core, task);
+        if std::mem::take(&mut self.state.tasks[task.index()].initialised) && self.state.has(Operation::ExitTask) {
+            call!(self, core, ExitTask, Context::Other, exit_task(task));
+        }
+    }
+}
