@@ -214,7 +214,7 @@ fn what_a_run_and_a_kernel_counted_of_domains_is_shown_side_by_side() {
     // The text is one that it reads.
     scratch.write("own", column(0)["text"].as_str().unwrap());
     let told = scratch.run("explain schedstat:own,run --scheduler cfs").exits_with(0).out;
-    assert!(told.contains("newidle_lb_count") && told.contains("cfs in run"), "{told}");
+    assert!(told.contains("idle_lb_count") && told.contains("cfs in run"), "{told}");
     scratch.run("explain schedstat:none").exits_with(2).complains("none");
     scratch.run("explain schedstat:before --task x").exits_with(2).complains("has no --task");
     scratch.write("wrong", "version 17\ncpu0 1\n");
