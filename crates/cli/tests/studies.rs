@@ -181,6 +181,36 @@ fn a_study_goes_on_in_its_directory_and_gives_the_same_bytes() {
 }
 
 #[test]
+fn a_study_is_drawn_for_a_page_and_for_a_column_and_has_a_page_that_begins_with_the_answer() {
+    let scratch = Scratch::new();
+    let text = halves("[0.4, 0.6]", "")
+        .replace("values = [1, 2]", "values = [1, 2, 3]")
+        .replace("[\"rr\"]", "[\"rr\", \"fifo\"]")
+        .replace("trials = 1", "trials = 8")
+        .replace("n=2, task", "n=2, rr, task")
+        .replace("n=1]", "n=1, rr]");
+    scratch.write("drawn.toml", &text);
+    scratch.run("study run drawn.toml --out kept").exits_with(0);
+    let names = scratch.files("kept/figures/drawn");
+    let of = |ending: &str| names.iter().filter_map(|name| name.strip_suffix(ending)).collect::<Vec<_>>();
+    let figures = of("-85mm.pdf");
+    assert!(["expected", "gains", "intervals"].iter().all(|name| figures.contains(name)), "{figures:?}");
+    assert!(figures.iter().any(|name| name.starts_with("response-")), "{figures:?}");
+    assert_eq!(of(".csv"), figures, "each with its data");
+    for (ending, points) in [(".svg", 510.24), ("-85mm.svg", 240.94)] {
+        for name in &figures {
+            let svg = fs::read_to_string(scratch.path(&format!("kept/figures/drawn/{name}{ending}"))).unwrap();
+            let wide: f64 = svg.split("viewBox=\"0 0 ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+            // The smallest letters of a figure have 10.5 units.
+            assert!(10.5 * points / wide >= 6.99, "{name}{ending} is {wide} units wide");
+        }
+    }
+    let page = fs::read_to_string(scratch.path("kept/drawn.html")).unwrap();
+    assert!(page.contains("<h1>Halves: 1 of 1 as expected</h1>"), "{}", &page[..2000.min(page.len())]);
+    assert!(figures.len() == page.matches("<figure>").count());
+}
+
+#[test]
 fn a_directory_that_holds_something_else_is_left_alone() {
     let scratch = Scratch::new();
     scratch.write("it.toml", &halves("[0.49, 0.51]", ""));

@@ -8,6 +8,7 @@ pub mod breakdown;
 pub mod compare;
 pub mod counters;
 pub mod distribution;
+pub mod expected;
 pub mod gains;
 pub mod lines;
 pub mod map;
@@ -61,18 +62,13 @@ impl Frame {
         self.above > 0.0
     }
 
-    /// The name of a row whose bars begin at `y` and are so high.
+    /// The name of a scheduler's row whose bars begin at `y` and are so high.
     fn name(&self, svg: &mut Svg, (y, height): (f64, f64), class: &str, name: &str) {
         if self.is_narrow() {
-            svg.text(self.left, y - 4.0, Anchor::Start, class, &shortened(name, 40));
+            svg.text(self.left, y - 4.0, Anchor::Start, class, &shortened_scheduler(name, 32));
         } else {
-            svg.text(
-                self.left - 14.0,
-                y + height / 2.0 + 4.0,
-                Anchor::End,
-                class,
-                &shortened(name, if class == "b" { 24 } else { 30 }),
-            );
+            let name = shortened_scheduler(name, if class == "b" { 21 } else { 26 });
+            svg.text(self.left - 14.0, y + height / 2.0 + 4.0, Anchor::End, class, &name);
         }
     }
 
@@ -151,13 +147,19 @@ pub fn all(run: &Run) -> Vec<Figure> {
     all_as_wide(run, WIDTH)
 }
 
-/// The same; those that hold all schedulers are so wide.
-#[must_use]
-pub fn all_as_wide(run: &Run, wide: f64) -> Vec<Figure> {
+/// Those that compare all schedulers over all trials, so wide.
+pub(crate) fn of_all_schedulers(run: &Run, wide: f64) -> Vec<Figure> {
     let mut figures = vec![compare::ratios(run, wide), compare::values(run, wide)];
     figures.extend(breakdown::task_time(run, wide));
     figures.extend(breakdown::gaps(run, wide));
     figures.extend(breakdown::cpu_time(run, wide));
+    figures
+}
+
+/// The same; those that hold all schedulers are so wide.
+#[must_use]
+pub fn all_as_wide(run: &Run, wide: f64) -> Vec<Figure> {
+    let mut figures = of_all_schedulers(run, wide);
     figures.extend(distribution::all(run));
     figures.extend(matrix::migrations(run, wide));
     figures.extend(matrix::crossings(run, wide));
@@ -255,9 +257,45 @@ pub fn shortened_group(label: &str, characters: usize) -> String {
     if left < 3 { shortened(role, characters) } else { format!("{}/{role}", shortened(application, left)) }
 }
 
+/// A scheduler as a reader knows it: of a program the file's name, not its directories.
+#[must_use]
+pub fn scheduler_name(label: &str) -> String {
+    let Some((before, rest)) = label.split_once("scx:") else { return label.to_owned() };
+    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+    let (path, after) = rest.split_at(end);
+    format!("{before}scx:{}{after}", path.rsplit('/').next().unwrap_or(path))
+}
+
+/// A scheduler's name that fits a number of characters. Its middle goes: settings of one scheduler differ at the end.
+#[must_use]
+pub fn shortened_scheduler(label: &str, characters: usize) -> String {
+    shortened_within(&scheduler_name(label), characters)
+}
+
+/// A text that fits a number of characters, without what is in its middle.
+#[must_use]
+pub fn shortened_within(text: &str, characters: usize) -> String {
+    let all: Vec<char> = text.chars().collect();
+    if all.len() <= characters {
+        return text.to_owned();
+    }
+    let kept = characters.saturating_sub(1);
+    let (head, tail) = (&all[..kept / 3], &all[all.len() - (kept - kept / 3)..]);
+    head.iter().chain(&['…']).chain(tail).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_schedulers_keep_what_tells_them_apart() {
+        assert_eq!(scheduler_name("scx:/usr/lib/scx/vtime.bpf.o --slice 5"), "scx:vtime.bpf.o --slice 5");
+        assert_eq!(scheduler_name("eevdf @ set=/proc/sys/vm/swappiness=1"), "eevdf @ set=/proc/sys/vm/swappiness=1");
+        assert_eq!(shortened_scheduler("eevdf:base_slice_ns=300000", 21), "eevdf:…lice_ns=300000");
+        assert_eq!(shortened_scheduler("eevdf", 21), "eevdf");
+        assert_eq!(shortened_scheduler("eevdf", 0), "…");
+    }
 
     #[test]
     fn shortened_labels_of_groups_keep_what_tells_them_apart() {

@@ -12,7 +12,7 @@ use warmcore_lab::experiment::TOOL_VERSION;
 pub struct Exhibit {
     /// Its heading.
     pub heading: String,
-    /// What it is beside.
+    /// What was published of it; empty where nothing was.
     pub words: String,
     /// The figure.
     pub figure: Figure,
@@ -23,11 +23,12 @@ pub struct Exhibit {
 pub fn page(title: &str, introduction: &str, exhibits: &[Exhibit]) -> String {
     let mut body = format!("<h1>{}</h1>\n<p>{}</p>\n", escape(title), escape(introduction));
     for Exhibit { heading, words, figure } in exhibits {
+        let published =
+            if words.is_empty() { String::new() } else { format!("<p><b>Published:</b> {}</p>\n", escape(words)) };
         let _ = writeln!(
             body,
-            "<section>\n<h2>{}</h2>\n<p><b>Published:</b> {}</p>\n<figure><div class=\"drawing\">{}</div><figcaption><p>{}</p></figcaption></figure>\n</section>",
+            "<section>\n<h2>{}</h2>\n{published}<figure><div class=\"drawing\">{}</div><figcaption><p>{}</p></figcaption></figure>\n</section>",
             escape(heading),
-            escape(words),
             figure.svg.inline(&figure.title),
             escape(&figure.caption)
         );

@@ -200,20 +200,25 @@ fn write_figures(runs: &[Run], drawing: Drawing, directory: &Path, force: bool) 
     Ok(count)
 }
 
-/// Writes figures of what was computed into this directory, each as SVG and PDF with its data as CSV, over those that are there.
-pub fn write_drawn(figures: &[Figure], directory: &Path) -> Result<(), Failure> {
+/// Writes figures of what was computed into this directory, for a page of a paper and, as `NAME-85mm`, for a column, each as SVG and PDF
+/// with its data as CSV, over those that are there; returns how many. `drawn` draws them so wide.
+pub fn write_drawn(drawn: &dyn Fn(f64) -> Vec<Figure>, directory: &Path) -> Result<usize, Failure> {
     create_directory(directory)?;
-    for figure in figures {
-        let write = |ending: &str, bytes: &[u8]| {
-            let path = directory.join(format!("{}.{ending}", figure.id));
-            write_atomically(&path, bytes).map_err(Failure::from)
-        };
-        for drawing in [Drawing::Svg, Drawing::Pdf] {
-            write(drawing.ending(), &drawing.file(figure, None)?)?;
+    let mut count = 0;
+    for (width, ending_of_name) in [("180mm", ""), ("85mm", "-85mm")] {
+        let figures = drawn(figures::width_for(width));
+        for figure in &figures {
+            let write =
+                |name: String, bytes: &[u8]| write_atomically(&directory.join(name), bytes).map_err(Failure::from);
+            for drawing in [Drawing::Svg, Drawing::Pdf] {
+                let name = format!("{}{ending_of_name}.{}", figure.id, drawing.ending());
+                write(name, &drawing.file(figure, Some(width))?)?;
+            }
+            write(format!("{}.csv", figure.id), figure.csv.as_bytes())?;
         }
-        write("csv", figure.csv.as_bytes())?;
+        count = figures.len();
     }
-    Ok(())
+    Ok(count)
 }
 
 /// Writes one figure of a run as a file, with its data beside it.

@@ -118,6 +118,9 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         for page in study_drawings::draw(&plan, out, &signals)? {
             console.note(&format!("figures of the source: {}", out.join(page).display()));
         }
+        for page in study_drawings::results(&plan, &document, &trials, out)? {
+            console.note(&format!("page: {}", out.join(page).display()));
+        }
     }
     if let Some((changes, _)) = &varied {
         let document = SensitivityDocument::new(&plan, factors, changes, &results);

@@ -1,15 +1,25 @@
-//! What `study run --out` draws: figures of the sources, from the first trials of their cells.
+//! What `study run --out` draws: what was expected and what came out, the gains of the cells' schedulers, and figures of the sources from
+//! the first trials of their cells.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
+use warmcore_lab::trial::Trial;
+use warmcore_lab::verdict;
+use warmcore_report::figures::expected::{self, Expected};
+use warmcore_report::figures::gains::{self, Gained};
 use warmcore_report::figures::{self, Figure};
 use warmcore_report::gallery::{self, Exhibit};
 use warmcore_report::run::{ReportOptions, Run};
+use warmcore_search::sweep::SweepRow;
+use warmcore_study::document::{ExpectationResult, StudyDocument, StudyResult};
 use warmcore_study::file::{Drawing, DrawingKind};
+use warmcore_study::judge::Judgement;
 use warmcore_study::plan::Plan;
 
-use crate::commands::report::report_failure;
+use crate::commands::report::{report_failure, write_drawn};
+use crate::commands::sweep::gained;
 use crate::failure::Failure;
 use crate::signals::Signals;
 
@@ -51,6 +61,78 @@ pub fn draw(plan: &Plan, out: &Path, signals: &Signals) -> Result<Vec<String>, F
         }
     }
     Ok(pages)
+}
+
+/// Draws what came out of each study, into `figures/STUDY`, and writes a page of it that begins with the answer; returns the pages.
+/// `trials`: of every experiment, by scheduler.
+pub fn results(
+    plan: &Plan,
+    document: &StudyDocument,
+    trials: &[Vec<Vec<Trial>>],
+    out: &Path,
+) -> Result<Vec<String>, Failure> {
+    let mut pages = Vec::new();
+    for (index, study) in document.studies.iter().enumerate() {
+        let expected = expectations(study);
+        let gains = gains_of(plan, index, trials);
+        let several = gains.len() > 1;
+        let drawn = |wide: f64| -> Vec<Figure> {
+            let mut figures: Vec<Figure> = expected::figure(&study.name, &expected, wide).into_iter().collect();
+            for (baseline, gains) in &gains {
+                // Cells may have baselines of their own.
+                let of = if several { format!("-{}", figures::file_name(baseline)) } else { String::new() };
+                let of_baseline = gains::all(gains, baseline, wide).into_iter();
+                figures.extend(of_baseline.map(|figure| Figure { id: figure.id.clone() + &of, ..figure }));
+            }
+            figures
+        };
+        write_drawn(&drawn, &out.join("figures").join(figures::file_name(&study.name)))?;
+        let counted = || study.expectations.iter().filter(|expectation| expectation.counted);
+        let right = counted().filter(|expectation| expectation.judgement == Judgement::Right).count();
+        let title = format!("{}: {right} of {} as expected", study.title, counted().count());
+        let exhibit = |figure: Figure| Exhibit { heading: figure.title.clone(), words: String::new(), figure };
+        let exhibits: Vec<Exhibit> = drawn(figures::WIDTH).into_iter().map(exhibit).collect();
+        let page = gallery::page(&title, &format!("{} {}", study.question, study.source), &exhibits);
+        let name = format!("{}.html", figures::file_name(&study.name));
+        write_atomically(&out.join(&name), page.as_bytes())?;
+        pages.push(name);
+    }
+    Ok(pages)
+}
+
+fn expectations(study: &StudyResult) -> Vec<Expected> {
+    let of = |one: &ExpectationResult| Expected {
+        name: one.name.clone(),
+        band: (one.low, one.high),
+        published: one.published,
+        value: one.value,
+        range: one.range,
+        judgement: one.judgement.words().to_owned(),
+        right: one.judgement == Judgement::Right,
+    };
+    study.expectations.iter().map(of).collect()
+}
+
+/// What the cells' schedulers gain over the first ones, by those. An experiment whose workload has no metric to judge has no gain.
+fn gains_of(plan: &Plan, study: usize, trials: &[Vec<Vec<Trial>>]) -> Vec<(String, Vec<Gained>)> {
+    let own = plan.cells[study].iter().filter(|cell| cell.wrong.is_none());
+    let experiments: BTreeSet<usize> = own.filter_map(|cell| Some(cell.runs.as_ref().ok()?.0)).collect();
+    let mut found: Vec<(String, Vec<Gained>)> = Vec::new();
+    for index in experiments {
+        let experiment = &plan.experiments[index].experiment;
+        let record = experiment.record();
+        let concluded = verdict::conclude(&record, &experiment.workload.value, &*experiment.place, &trials[index]);
+        let Some(document) = concluded.ok().filter(|document| document.schedulers.len() > 1) else { continue };
+        let (base, others): (Vec<_>, Vec<_>) = document.schedulers.iter().partition(|scheduler| scheduler.is_baseline);
+        let candidates: Vec<String> = others.iter().map(|scheduler| scheduler.label.clone()).collect();
+        let gains = gained(&SweepRow::new(&document), &candidates);
+        let baseline = base.first().map_or_else(String::new, |scheduler| scheduler.label.clone());
+        match found.iter_mut().find(|(other, _)| *other == baseline) {
+            Some((_, all)) => all.extend(gains),
+            None => found.push((baseline, gains)),
+        }
+    }
+    found
 }
 
 fn figure_of(drawing: &Drawing, run: &Run, scheduler: usize) -> Option<Figure> {

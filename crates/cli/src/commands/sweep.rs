@@ -11,7 +11,7 @@ use warmcore_lab::headroom::OracleRun;
 use warmcore_lab::runner::Conduct;
 use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::{self, Finding, decimal, interval_ends};
-use warmcore_report::figures::{self, gains::Gained};
+use warmcore_report::figures::gains::{self, Gained};
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sweep::{Gain, REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
 use warmcore_statistics::bootstrap::MIN_TRIALS;
@@ -59,24 +59,23 @@ pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure>
     Ok(console.out_words(&text)?)
 }
 
-/// Draws the gains, each figure as PDF and SVG with its data; returns how many.
+/// Draws the gains; returns how many figures.
 fn draw(document: &SweepDocument, directory: &Path) -> Result<usize, Failure> {
-    let mut gains = Vec::new();
-    for row in &document.rows {
-        for (candidate, gain) in document.candidates.iter().zip(&row.gains) {
-            gains.push(Gained {
-                place: row.machine.clone(),
-                case: row.workload.clone(),
-                candidate: candidate.clone(),
-                gain: gain.gain,
-                interval: gain.interval.map(|interval| (interval.low, interval.high)),
-                shown: matches!(gain.finding, Some(Finding::Better | Finding::Worse | Finding::Different)),
-            });
-        }
-    }
-    let figures = figures::gains::all(&gains, &document.baseline, figures::WIDTH);
-    report::write_drawn(&figures, directory)?;
-    Ok(figures.len())
+    let gains: Vec<Gained> = document.rows.iter().flat_map(|row| gained(row, &document.candidates)).collect();
+    report::write_drawn(&|wide| gains::all(&gains, &document.baseline, wide), directory)
+}
+
+/// A row as figures show it, with the names of its candidates.
+pub fn gained(row: &SweepRow, candidates: &[String]) -> Vec<Gained> {
+    let of = |(candidate, gain): (&String, &Gain)| Gained {
+        place: row.machine.clone(),
+        case: row.workload.clone(),
+        candidate: candidate.clone(),
+        gain: gain.gain,
+        interval: gain.interval.map(|interval| (interval.low, interval.high)),
+        shown: matches!(gain.finding, Some(Finding::Better | Finding::Worse | Finding::Different)),
+    };
+    candidates.iter().zip(&row.gains).map(of).collect()
 }
 
 /// Every machine with every workload, checked before anything runs: each is what `warmcore compare` would run.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Csv, Figure, NARROW, file_name, shortened};
+use super::{Csv, Figure, NARROW, file_name, scheduler_name, shortened, shortened_scheduler, shortened_within};
 use crate::colour::{hex, mix, series};
 use crate::scale::{Scale, number_ticks};
 use crate::svg::{Anchor, Svg};
@@ -38,8 +38,15 @@ const GAIN: [u8; 3] = [0x1c, 0x5f, 0xa8];
 const LOSS: [u8; 3] = [0xc2, 0x4d, 0x0f];
 /// Height of a row of the map and of the intervals.
 const ROW: f64 = 22.0;
-/// Width of a letter of the small texts, about.
+/// Width of a letter of the small texts, about, and of a bold one.
 const LETTER: f64 = 6.4;
+const BOLD: f64 = 7.4;
+
+/// What each is about: machine and workload, or where all have one machine the workload.
+fn names(gains: &[Gained]) -> Vec<String> {
+    let several = gains.iter().any(|one| one.place != gains[0].place);
+    gains.iter().map(|one| if several { one.row() } else { one.case.clone() }).collect()
+}
 
 /// All of them, so wide. `baseline`: whom the candidates are compared with.
 #[must_use]
@@ -84,7 +91,7 @@ fn data(gains: &[Gained]) -> String {
 /// A cell for each case and candidate; what the trials do not show is hatched.
 fn map(gains: &[Gained], baseline: &str, wide: f64) -> Figure {
     const TOP: f64 = 26.0;
-    let names: Vec<String> = gains.iter().map(Gained::row).collect();
+    let names = names(gains);
     let rows = distinct(names.iter().map(String::as_str));
     let candidates = distinct(gains.iter().map(|one| one.candidate.as_str()));
     let left = label_width(rows.iter(), wide);
@@ -93,11 +100,11 @@ fn map(gains: &[Gained], baseline: &str, wide: f64) -> Figure {
     let mut svg = Svg::new(wide, bottom + 30.0);
     for (column, candidate) in candidates.iter().enumerate() {
         let x = left + cell * (column as f64 + 0.5);
-        svg.text(x, TOP - 9.0, Anchor::Middle, "s b", &shortened(candidate, (cell / LETTER) as usize));
+        svg.text(x, TOP - 9.0, Anchor::Middle, "s b", &shortened_scheduler(candidate, ((cell - 6.0) / BOLD) as usize));
     }
     for (row, name) in rows.iter().enumerate() {
         let y = TOP + ROW * row as f64;
-        svg.text(left - 8.0, y + 15.0, Anchor::End, "s", &shortened(name, ((left - 14.0) / LETTER) as usize));
+        svg.text(left - 8.0, y + 15.0, Anchor::End, "s", &shortened_within(name, ((left - 14.0) / LETTER) as usize));
         for (column, candidate) in candidates.iter().enumerate() {
             let found = gains.iter().zip(&names).find(|(one, of)| *of == name && one.candidate == *candidate);
             let Some((one, _)) = found else { continue };
@@ -148,7 +155,13 @@ fn draw_cell(svg: &mut Svg, [x, y, width, height]: [f64; 4], one: &Gained) {
     }
     let dark = colour.iter().map(|part| u32::from(*part)).sum::<u32>() < 400;
     let text = format!("{gain:.2}");
-    svg.text(x + width / 2.0, y + height / 2.0 + 4.0, Anchor::Middle, if dark { "s on-dark" } else { "s" }, &text);
+    svg.text(
+        x + width / 2.0,
+        y + height / 2.0 + 4.0,
+        Anchor::Middle,
+        if dark { "s on-dark" } else { "s on-light" },
+        &text,
+    );
 }
 
 /// Slanted lines within a box.
@@ -167,34 +180,45 @@ fn hatch(svg: &mut Svg, [x, y, width, height]: [f64; 4]) {
 /// Every gain with its interval around 1. `None` where there are none.
 fn intervals(gains: &[Gained], baseline: &str, wide: f64) -> Option<Figure> {
     const TOP: f64 = 10.0;
-    let drawn: Vec<(&Gained, f64, (f64, f64))> = gains
+    let names = names(gains);
+    let drawn: Vec<(&Gained, f64, (f64, f64), &String)> = gains
         .iter()
-        .filter_map(|one| Some((one, one.gain?, one.interval?)))
-        .filter(|(_, gain, (low, _))| gain.is_finite() && *low > 0.0)
+        .zip(&names)
+        .filter_map(|(one, name)| Some((one, one.gain?, one.interval?, name)))
+        .filter(|(_, gain, (low, _), _)| gain.is_finite() && *low > 0.0)
         .collect();
     if drawn.is_empty() {
         return None;
     }
     let candidates = distinct(drawn.iter().map(|(one, ..)| one.candidate.as_str()));
-    let label = |one: &Gained| {
-        if candidates.len() > 1 { format!("{}, {}", one.row(), one.candidate) } else { one.row() }
+    let label = |name: &str, one: &Gained| {
+        if candidates.len() > 1 { format!("{name}, {}", scheduler_name(&one.candidate)) } else { name.to_owned() }
     };
-    let labels: Vec<String> = drawn.iter().map(|(one, ..)| label(one)).collect();
-    let left = label_width(labels.iter(), wide);
+    let labels: Vec<String> = drawn.iter().map(|(one, .., name)| label(name, one)).collect();
+    // In a column of a paper a name stands above its row.
+    let above = if wide < NARROW { 14.0 } else { 0.0 };
+    let left = if wide < NARROW { 16.0 } else { label_width(labels.iter(), wide) };
+    let each = ROW + above;
     let ends = |(gain, (low, high)): (f64, (f64, f64))| [gain, low, if high.is_finite() { high } else { gain }];
-    let all = || drawn.iter().flat_map(|(_, gain, interval)| ends((*gain, *interval)));
+    let all = || drawn.iter().flat_map(|(_, gain, interval, _)| ends((*gain, *interval)));
     let (low, high) = (all().fold(0.98, f64::min), all().fold(1.02, f64::max));
     let x = Scale::linear(low, high, left, wide - 16.0);
-    let bottom = TOP + ROW * drawn.len() as f64;
+    let bottom = TOP + each * drawn.len() as f64;
     let mut svg = Svg::new(wide, bottom + 40.0);
     for (value, text) in number_ticks(&x, if wide < NARROW { 3 } else { 6 }) {
         svg.line(x.at(value), TOP, x.at(value), bottom, "grid");
         svg.text(x.at(value), bottom + 16.0, Anchor::Middle, "m", &text);
     }
     svg.line(x.at(1.0), TOP, x.at(1.0), bottom, "one");
-    for (row, ((one, gain, (low, high)), label)) in drawn.iter().zip(&labels).enumerate() {
-        let y = TOP + ROW * (row as f64 + 0.5);
-        svg.text(left - 8.0, y + 4.0, Anchor::End, "s", &shortened(label, ((left - 14.0) / LETTER) as usize));
+    for (row, ((one, gain, (low, high), _), label)) in drawn.iter().zip(&labels).enumerate() {
+        let y = TOP + each * row as f64 + above + ROW / 2.0;
+        if above > 0.0 {
+            let letters = ((wide - 2.0 * left) / LETTER) as usize;
+            svg.text(left, y - 10.0, Anchor::Start, "s", &shortened_within(label, letters));
+        } else {
+            let letters = ((left - 14.0) / LETTER) as usize;
+            svg.text(left - 8.0, y + 4.0, Anchor::End, "s", &shortened_within(label, letters));
+        }
         let colour = series(candidates.iter().position(|other| *other == one.candidate).unwrap_or(0));
         svg.line(x.at(*low), y, x.at(*high), y, "bar");
         if !high.is_finite() {
@@ -307,7 +331,7 @@ fn response(
         }
         let below = BOTTOM + 52.0 + 16.0 * at as f64;
         svg.rect(LEFT, below - 9.0, 11.0, 11.0, &format!("c{colour}"), "");
-        svg.text(LEFT + 16.0, below, Anchor::Start, "s", &shortened(candidate, 44));
+        svg.text(LEFT + 16.0, below, Anchor::Start, "s", &shortened_scheduler(candidate, 44));
     }
     svg.text((LEFT + right) / 2.0, BOTTOM + 34.0, Anchor::Middle, "m", &format!("… in {before}…{after} on {place}"));
     svg.text_upwards(14.0, (TOP + BOTTOM) / 2.0, "m", &format!("gain over {}", shortened(baseline, 16)));
@@ -345,6 +369,21 @@ mod tests {
             "the key has some lines of its own"
         );
         assert_eq!((count(&shown, "class=\"hollow\""), count(&unclear, "class=\"hollow\"")), (0, 1));
+    }
+
+    #[test]
+    fn names_of_rows_differ_where_the_cases_do_also_in_a_column_of_a_paper() {
+        let gains: Vec<Gained> = [4, 6, 8].map(|n| gained(&format!("verilator:-t{n},-C10000,-s200"), 1.1, true)).into();
+        for wide in [360.0, 760.0] {
+            for figure in all(&gains, "eevdf", wide).iter().take(2) {
+                let drawn = figure.svg.inline("");
+                assert!(
+                    [4, 6, 8].iter().all(|n| drawn.contains(&format!("t{n},-C10000,-s200</text>"))),
+                    "{}: {drawn}",
+                    figure.id
+                );
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,153 @@
+//! What a study expects and what came out: a row for each expectation, on a scale of its own.
+
+use super::{Csv, Figure, Frame, shortened, shortened_within};
+use crate::scale::Scale;
+use crate::svg::{Anchor, Svg};
+use crate::units::three_digits;
+
+/// An expectation and what came out.
+#[derive(Clone, Debug, Default)]
+pub struct Expected {
+    /// What it is about.
+    pub name: String,
+    /// The ends of the band in which it must lie; none where that is open.
+    pub band: (Option<f64>, Option<f64>),
+    /// What was published, if that is a number.
+    pub published: Option<f64>,
+    /// What came out.
+    pub value: Option<f64>,
+    /// Smallest and largest of a trial.
+    pub range: Option<[f64; 2]>,
+    /// The judgement in words.
+    pub judgement: String,
+    /// Whether the value lies in the band.
+    pub right: bool,
+}
+
+impl Expected {
+    fn row(&self) -> [String; 8] {
+        let text = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
+        let (low, high) = (self.range.map(|of| of[0]), self.range.map(|of| of[1]));
+        let numbers = [self.band.0, self.band.1, self.published, self.value, low, high].map(text);
+        let [a, b, c, d, e, f] = numbers;
+        [self.name.clone(), a, b, c, d, e, f, self.judgement.clone()]
+    }
+
+    /// What must be seen of it; open ends of the band lie beyond.
+    fn scale(&self, from: f64, to: f64) -> Scale {
+        let ends = self.range.map_or([None, None], |of| of.map(Some));
+        let all = [self.band.0, self.band.1, self.published, self.value, ends[0], ends[1]];
+        let finite = || all.into_iter().flatten().filter(|value| value.is_finite());
+        let (low, high) = (finite().fold(f64::INFINITY, f64::min), finite().fold(f64::NEG_INFINITY, f64::max));
+        let beyond = if high > low { (high - low) * 0.15 } else { low.abs().max(1.0) * 0.1 };
+        if low.is_finite() {
+            Scale::linear(low - beyond, high + beyond, from, to)
+        } else {
+            Scale::linear(0.0, 1.0, from, to)
+        }
+    }
+}
+
+/// The figure, so wide. `None` where nothing is expected.
+#[must_use]
+pub fn figure(study: &str, rows: &[Expected], wide: f64) -> Option<Figure> {
+    const ROW: f64 = 26.0;
+    const TOP: f64 = 30.0;
+    if rows.is_empty() {
+        return None;
+    }
+    let frame = Frame::new(wide, wide * 0.42, 110.0);
+    let each = ROW + frame.above;
+    let mut svg = Svg::new(wide, TOP + each * rows.len() as f64 + 6.0);
+    svg.rect(12.0, 6.0, 22.0, 12.0, "rest", "");
+    svg.text(40.0, 16.0, Anchor::Start, "s", "expected");
+    svg.circle(112.0, 12.0, 4.5, "c0", "");
+    svg.text(122.0, 16.0, Anchor::Start, "s", "as expected");
+    svg.circle(206.0, 12.0, 4.5, "hollow", "");
+    svg.text(216.0, 16.0, Anchor::Start, "s", "not");
+    svg.line(254.0, 5.0, 254.0, 19.0, "median");
+    svg.text(262.0, 16.0, Anchor::Start, "s", "published");
+    let mut csv = Csv::new(&["name", "low", "high", "published", "value", "smallest", "largest", "judgement"]);
+    for (index, row) in rows.iter().enumerate() {
+        csv.row(&row.row());
+        let top = TOP + each * index as f64 + frame.above;
+        let middle = top + ROW / 2.0;
+        let shown = row.value.map_or_else(|| row.judgement.clone(), three_digits);
+        if frame.is_narrow() {
+            svg.text(frame.left, top, Anchor::Start, "s", &shortened_within(&row.name, 38));
+            svg.text(frame.right, top, Anchor::End, "s b", &shortened(&shown, 14));
+        } else {
+            let letters = ((frame.left - 26.0) / 6.4) as usize;
+            svg.text(frame.left - 14.0, middle + 4.0, Anchor::End, "s", &shortened_within(&row.name, letters));
+            svg.text(frame.right + 8.0, middle + 4.0, Anchor::Start, "s b", &shortened(&shown, 16));
+        }
+        let x = row.scale(frame.left, frame.right);
+        let (low, high) =
+            (row.band.0.map_or(frame.left, |low| x.at(low)), row.band.1.map_or(frame.right, |high| x.at(high)));
+        svg.line(frame.left, middle, frame.right, middle, "grid");
+        if row.band != (None, None) {
+            // A band of one value is seen too.
+            svg.rect(
+                (low + high) / 2.0 - (high - low).max(3.0) / 2.0,
+                middle - 7.0,
+                (high - low).max(3.0),
+                14.0,
+                "rest",
+                "",
+            );
+        }
+        if let Some(published) = row.published {
+            svg.line(x.at(published), middle - 9.0, x.at(published), middle + 9.0, "median");
+        }
+        if let Some([smallest, largest]) = row.range {
+            svg.line(x.at(smallest), middle, x.at(largest), middle, "bar");
+        }
+        if let Some(value) = row.value.filter(|value| value.is_finite()) {
+            let hover = format!("{}: {} ({})", row.name, three_digits(value), row.judgement);
+            svg.circle(x.at(value), middle, 4.5, if row.right { "c0" } else { "hollow" }, &hover);
+        }
+    }
+    Some(Figure {
+        id: "expected".into(),
+        title: format!("{study}: expected and found"),
+        caption: "Each row has a scale of its own. A point is the median of the trials, its line reaches from the smallest to the largest."
+            .into(),
+        svg,
+        csv: csv.finish(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_lies_in_its_band_exactly_where_it_does_in_the_drawing() {
+        for (value, inside) in [(0.8, true), (0.95, false)] {
+            let row =
+                Expected { band: (Some(0.7), Some(0.9)), value: Some(value), right: inside, ..Expected::default() };
+            let x = row.scale(100.0, 500.0);
+            assert_eq!((x.at(0.7)..=x.at(0.9)).contains(&x.at(value)), inside);
+            let drawn = figure("s", &[row], 760.0).unwrap();
+            assert_eq!(drawn.svg.inline("").matches("hollow").count(), if inside { 1 } else { 2 }, "the key has one");
+        }
+    }
+
+    #[test]
+    fn what_has_no_value_or_an_open_band_is_drawn_and_in_the_data() {
+        let rows = [
+            Expected { name: "a".into(), judgement: "not answerable here".into(), ..Expected::default() },
+            Expected { name: "b".into(), band: (None, Some(2.0)), value: Some(f64::INFINITY), ..Expected::default() },
+        ];
+        for wide in [360.0, 760.0] {
+            let drawn = figure("s", &rows, wide).unwrap();
+            assert!(!drawn.svg.inline("").contains("NaN") && !drawn.svg.inline("").contains("inf\""));
+            assert!(
+                drawn.csv.contains("a,,,,,,,not answerable here\n") && drawn.csv.contains("b,,2,,inf,,,\n"),
+                "{}",
+                drawn.csv
+            );
+        }
+        assert!(figure("s", &[], 760.0).is_none());
+    }
+}
