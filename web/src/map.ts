@@ -6,6 +6,23 @@ import { lazily } from './lazily';
 import type { Scene } from './scene';
 import type { RunState } from './state';
 
+/** A line between two places, and how many tasks moved along it. */
+interface Edge {
+  line: SVGPolylineElement;
+  migrations: number;
+}
+
+/** Makes edges as thick as they have migrations, on one scale for all schedulers; returns the most migrations of any. */
+function thicken(edges: Edge[]): number {
+  const most = Math.max(0, ...edges.map((edge) => edge.migrations));
+  for (const { line, migrations } of edges) {
+    line.setAttribute('class', migrations > 0 ? `traffic w${Math.round(1 + (6 * migrations) / most)}` : 'traffic none');
+    const title = line.querySelector('title');
+    if (title) title.textContent = `${line.dataset.names}: ${migrations} migrations`;
+  }
+  return most;
+}
+
 export class MachineMap {
   private readonly note = element('p', 'note');
   private readonly figures: (SVGSVGElement | null)[];
@@ -38,15 +55,18 @@ export class MachineMap {
   private draw(): void {
     const { from, to } = this.state;
     const whole = this.state.scenes.every((scene) => scene.exact) ? '' : ' Single slices are not in the page: edges show the whole run.';
-    this.note.textContent = `From ${duration(from)} to ${duration(to)}: the timeline's span.${whole}`;
+    const edges: Edge[] = [];
     this.state.scenes.forEach((scene, index) => {
       const svg = this.figures[index];
       if (!svg || !this.state.shown.has(index)) return;
       this.sources(svg, scene);
       this.load(svg, scene);
       this.residents(svg, scene);
-      if (scene.exact) this.traffic(svg, scene);
+      if (scene.exact) edges.push(...this.traffic(svg, scene));
     });
+    const most = thicken(edges);
+    const thickest = most > 0 ? ` The thickest edge: ${count(most)} ${most === 1 ? 'migration' : 'migrations'}.` : '';
+    this.note.textContent = `From ${duration(from)} to ${duration(to)}, the timeline's span.${thickest}${whole}`;
   }
 
   /** How busy each CPU was, or on large machines the CPUs of each LLC: the filled part of its place. */
@@ -129,21 +149,15 @@ export class MachineMap {
   }
 
   /** Edges between LLCs, or between the LLCs of two nodes. */
-  private traffic(svg: SVGSVGElement, scene: Scene): void {
+  private traffic(svg: SVGSVGElement, scene: Scene): Edge[] {
     const edges = [...svg.querySelectorAll<SVGPolylineElement>('polyline[data-llcs]')];
-    if (edges.length === 0) return;
+    if (edges.length === 0) return [];
     const moves = this.moves(scene);
-    const counts = edges.map((edge) => {
-      const [one, other] = (edge.dataset.llcs ?? '').split(' ').map((list) => list.split(',').map(Number));
+    return edges.map((line) => {
+      const [one, other] = (line.dataset.llcs ?? '').split(' ').map((list) => list.split(',').map(Number));
       let sum = 0;
       for (const a of one) for (const b of other) sum += moves[a * this.llcs + b] + moves[b * this.llcs + a];
-      return sum;
-    });
-    const most = Math.max(1, ...counts);
-    edges.forEach((edge, i) => {
-      edge.setAttribute('class', counts[i] > 0 ? `traffic w${Math.round(1 + (6 * counts[i]) / most)}` : 'traffic none');
-      const title = edge.querySelector('title');
-      if (title) title.textContent = `${edge.dataset.names}: ${counts[i]} migrations`;
+      return { line, migrations: sum };
     });
   }
 

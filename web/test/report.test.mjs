@@ -17,7 +17,7 @@ test('the page opens from a file, without a request or an error, with the number
   const shown = await page.$$eval('#verdict-table-0 tbody tr td:nth-child(2)', (cells) => cells.map((cell) => Number(cell.dataset.value)));
   assert.deepEqual(shown, verdict.schedulers.map((scheduler) => scheduler.measures[verdict.primary].summary.median));
   // The plot of ratios has one point per trial and scheduler, and the hover text of each is the run's ratio.
-  const points = await page.$$eval('figure[data-figure="ratio"] circle title', (titles) => titles.map((title) => title.textContent));
+  const points = await page.$$eval('figure[data-figure="ratio"] .drawing.wide circle title', (titles) => titles.map((title) => title.textContent));
   assert.equal(points.length, 16);
   const [base, other] = verdict.schedulers.map((scheduler) => scheduler.measures[verdict.primary].points);
   for (const [trial, text] of points.slice(8).entries()) {
@@ -170,7 +170,7 @@ test('where the time went has the run\'s causes, differences and shares', { skip
     assert.equal(share, line?.share === undefined ? '' : String(line.share), cause);
   }
   // One bar per cause and scheduler, each telling its share.
-  const bars = await page.$$eval('figure[data-figure="task-time"] rect title', (titles) => titles.map((title) => title.textContent));
+  const bars = await page.$$eval('figure[data-figure="task-time"] .drawing.wide rect title', (titles) => titles.map((title) => title.textContent));
   assert.equal(bars.length, split.causes.length * split.schedulers.length);
   assert.ok(bars.some((text) => text.startsWith('rr: lines fetched from another socket ')), bars.join('\n'));
   assert.ok(await page.locator('#time-0 p', { hasText: split.gaps[0].sentence }).isVisible());
@@ -355,6 +355,24 @@ test('what was never on the screen is printed too', { skip }, async (t) => {
   assert.deepEqual(await drawn(), [true, true]);
 });
 
+test('on paper nothing is cut, squeezed or laid over something else', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(SPIN);
+  const { page } = await open(await browser(t), work.join('run/report.html'), { width: 1400 });
+  await page.evaluate(() => dispatchEvent(new Event('beforeprint')));
+  // As wide as a sheet of A4 between its margins.
+  await page.setViewportSize({ width: 718, height: 1000 });
+  await page.emulateMedia({ media: 'print' });
+  const wide = await page.$$eval('table, pre, .drawing svg', (found) =>
+    found.filter((element) => element.getBoundingClientRect().right > 719).map((element) => element.className.baseVal ?? element.className));
+  assert.deepEqual(wide, [], 'paper does not scroll');
+  const squeezed = await page.$$eval('.pane canvas', (found) =>
+    found.map((canvas) => canvas.clientWidth / canvas.clientHeight / (canvas.width / canvas.height)).filter((ratio) => Math.abs(ratio - 1) > 0.05));
+  assert.deepEqual(squeezed, [], 'what was drawn for the screen keeps its shape');
+  const tall = await page.$$eval('figure svg', (found) => found.filter((svg) => svg.getBoundingClientRect().height > 1000).length);
+  assert.equal(tall, 0, 'a drawing fits a sheet: one that does not lies over what follows');
+});
+
 /** Shows every section once, so that what waits for the screen is drawn. */
 async function showAll(page) {
   await page.evaluate(async () => {
@@ -395,6 +413,45 @@ test('on a small screen nothing is wider than the screen but what scrolls by its
   await unfold(page);
   await showAll(page);
   assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390);
+});
+
+test('on a small screen the answer is whole: the table as far as its verdicts, and the bars of the reason', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(`compare -m ${MACHINE} -w spin:-n24,-p0,-u5ms,-d60ms,--profile=mysql-select -s rr,rr:quantum_ns=2000000 --trials 8 --out run`);
+  const { page } = await open(await browser(t), work.join('run/report.html'), { width: 390, height: 844 });
+  const ends = await page.$$eval('#verdict-table-0 .finding', (found) => found.map((verdict) => verdict.getBoundingClientRect().right));
+  assert.ok(ends.length === 2 && Math.max(...ends) <= 390, `verdicts end at ${ends.join()}`);
+  const table = await page.locator('#verdict-table-0').boundingBox();
+  assert.ok(table.y < 844, 'the table begins on the first screen');
+  const drawings = await page.$$eval('#time-0 figure', (figures) =>
+    figures.filter((figure) => figure.offsetHeight > 0).map((figure) => {
+      const svg = [...figure.querySelectorAll('svg')].find((found) => found.getBoundingClientRect().width > 0);
+      const scale = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width;
+      return [svg.getBoundingClientRect().right, 10.5 * scale];
+    }));
+  assert.ok(drawings.length > 0);
+  for (const [right, letters] of drawings) assert.ok(right <= 390 && letters >= 9.5, `ends at ${right}, letters of ${letters}`);
+});
+
+test('marks of decisions are off where they would hide what ran', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run('compare -m 2s1n2l4c1t -w schbench:-m2,-t8,-r1 -s eevdf,ule --trials 1 --out run');
+  const { page } = await open(await browser(t), work.join('run/report.html'));
+  const told = await page.$$eval('.view[data-view="timeline"] h3 small', (found) => found.map((heading) => heading.textContent));
+  assert.ok(told.some((text) => /[0-9]k decisions/.test(text)), told.join('\n'));
+  assert.equal(await page.getByLabel('decisions').isChecked(), false);
+});
+
+test('names of schedulers keep what tells them apart, without directories', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(`compare -m ${MACHINE} -w spin:-n4,-p0,-u5ms,-d20ms -s eevdf:base_slice_ns=3000000,eevdf:base_slice_ns=300000 --trials 8 --out run`);
+  const { page } = await open(await browser(t), work.join('run/report.html'), { width: 1400 });
+  assert.match(await page.textContent('h1'), /=300000: .*=3000000$/);
+  const cut = await page.$$eval('#time-0 figure .drawing.wide text', (found) =>
+    found.filter((text) => text.getBBox().x < 0).map((text) => text.textContent));
+  assert.deepEqual(cut, [], 'no name begins outside of its drawing');
+  const names = await page.$$eval('figure[data-figure="task-time"] .drawing.wide text.b', (found) => found.map((text) => text.textContent));
+  assert.deepEqual(names.map((name) => name.split('=')[1]), ['3000000', '300000']);
 });
 
 test('few tasks are rows in the colours of the LLCs where they ran, and a click on a migration opens its decision', { skip }, async (t) => {

@@ -75,7 +75,7 @@ test('a copied /sys tree ends as a map of that machine and a table of the schedu
   const rows = await page.$$eval('#verdict-table-0 tbody th', (cells) => cells.map((cell) => cell.textContent));
   assert.deepEqual(rows, ['eevdf', 'eevdf:base_slice_ns=400000', 'ule']);
   await page.locator('#machine-0').scrollIntoViewIfNeeded();
-  assert.match(await page.textContent('#machine-0 .note'), /1 sockets, 1 NUMA nodes, 2 LLCs, 4 cores, 4 CPUs/);
+  assert.match(await page.textContent('#machine-0 .note'), /1 socket, 1 NUMA node, 2 LLCs, 4 cores, 4 CPUs/);
   assert.equal(await page.locator('#machine-0 figure[data-figure^="machine-"]').count(), 3, 'a map for each scheduler');
   assert.doesNotMatch(await page.textContent('.limits'), /generic/);
   assert.deepEqual(faults, []);
@@ -122,6 +122,7 @@ test('three tasks end as a page for a class', { skip }, async (t) => {
   await page.goto(`file://${work.join('lesson.html')}`);
   const text = await page.textContent('body');
   for (const name of ['mother', 'child', 'cat', 'eevdf', 'cfs']) assert.ok(text.includes(name), name);
+  assert.match(await page.textContent('h1'), /waits up to .* under .*, .* under |who runs, and why/);
   const charts = await page.$$eval('svg', (found) => found.map((svg) => svg.getBoundingClientRect().height));
   assert.ok(charts.length === 2 && charts.every((height) => height > 200), charts.join());
   await isForAClass(page);
@@ -143,6 +144,22 @@ async function isForAClass(page) {
     found.map((svg) => [...svg.querySelectorAll('line.grid')].filter((line) => line.getAttribute('x1') === line.getAttribute('x2')).map((line) => line.getAttribute('x1')).join()));
   assert.ok(new Set(axes).size <= 1, 'the charts have one time axis');
 }
+
+test('a lesson begins with the answer, and can be read on a small screen', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run('compare -m 1s1n1l1c1t -w lesson/three-tasks -s rr,eevdf --trials 1 --keep run --out run');
+  work.run('report run --lesson lesson.html');
+  const made = await browser(t);
+  const page = await (await made.newContext({ viewport: { width: 390, height: 844 } })).newPage();
+  await page.goto(`file://${work.join('lesson.html')}`);
+  assert.match(await page.textContent('h1'), /^editor waits up to 19\.9 ms under rr, 1\.\d+ ms under eevdf$/);
+  const charts = await page.$$eval('.drawing svg', (found) => found.map((svg) => [svg.getBoundingClientRect(), svg.viewBox.baseVal].map((box) => [box.width, box.height])));
+  for (const [[width, height], [wide, high]] of charts) {
+    assert.ok(Math.abs(width / height / (wide / high) - 1) < 0.05, 'nothing empty above and below a chart');
+    assert.ok((24 * width) / wide >= 12, `letters of ${(24 * width) / wide} pixels`);
+  }
+  assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390);
+});
 
 test('a lesson on two LLCs shows tasks in their colours, and their data following them', { skip }, async (t) => {
   const work = scratch(t);

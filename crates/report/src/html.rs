@@ -71,7 +71,10 @@ pub fn page(runs: &[Run]) -> String {
     let mut documents = Vec::new();
     let mut files: Vec<(String, String)> = Vec::new();
     for (index, run) in runs.iter().enumerate() {
-        let figures = figures::all(run);
+        let mut figures = figures::all(run);
+        files.extend(downloads(index, run, &figures));
+        let for_small_screens = figures::of_all_schedulers(run, figures::PANEL).into_iter();
+        figures.extend(for_small_screens.map(|figure| Figure { id: figure.id + rows::NARROW, ..figure }));
         sections::run(&mut body, index, runs.len(), run, &figures);
         // The views that can be moved about in show one machine, side by side for all schedulers.
         let shown =
@@ -81,7 +84,6 @@ pub fn page(runs: &[Run]) -> String {
             let packed = packed::scene(scene, &run.disk.experiment.machine.value);
             let _ = writeln!(data, "<script type=\"application/octet-stream\" id=\"{id}\">{packed}</script>");
         }
-        files.extend(downloads(index, run, &figures));
         documents.push(document(run, scenes));
     }
     if runs.len() > 1 {

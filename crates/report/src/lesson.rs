@@ -80,8 +80,10 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
         return Err(LessonError::Tasks { tasks: first.tasks.len() });
     }
     let machine = &run.disk.experiment.machine_of(0).value;
-    let title = format!("{} tasks on {}: who runs, and why", first.tasks.len(), cpus_in_words(machine));
-    let mut body = format!("<h1>{}</h1>\n<p>{}</p>\n", escape(&title), words_of_charts(first, machine));
+    let about = format!("{} tasks on {}", first.tasks.len(), cpus_in_words(machine));
+    let title = answer(&run.scenes).unwrap_or_else(|| format!("{about}: who runs, and why"));
+    let mut body =
+        format!("<h1>{}</h1>\n<p>{}. {}</p>\n", escape(&title), escape(&about), words_of_charts(first, machine));
     let sheet = Sheet::new(run.scenes.len(), first.tasks.len(), run.scenes.iter().map(|scene| scene.end_ns).max());
     let _ = writeln!(body, "<div class=\"{}\">", if sheet.columns > 1 { "two" } else { "whole" });
     for (index, scene) in run.scenes.iter().enumerate() {
@@ -123,7 +125,9 @@ main.lesson{max-width:1400px;padding:0 30px;font-size:24px;line-height:1.25}.les
 .lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:24px;max-width:none}.lesson section{border:0;padding:0;margin:0;min-width:0}\
 .lesson .t{font-size:24px}.lesson svg{max-width:none;width:100%}.two{display:grid;grid-template-columns:1fr 1fr;gap:0 24px}\
 .lesson .drawing{overflow:visible}.lesson .key{width:20px;height:20px;margin:0 6px 0 14px}.waiting{fill-opacity:.3}\
-.moved{stroke:var(--ink);stroke-width:3}.lesson .k{stroke-width:3}td.chosen{font-weight:700}";
+.moved{stroke:var(--ink);stroke-width:3}.lesson .k{stroke-width:3}td.chosen{font-weight:700}.lesson .drawing svg{height:auto}\
+@media(max-width:800px){main.lesson{padding:0 14px}.lesson h1{font-size:24px}.lesson h2{font-size:20px}.two{grid-template-columns:1fr}\
+.lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:17px}.lesson .drawing{overflow-x:auto}main.lesson .drawing svg[class]{min-width:900px}}";
 
 /// Where the charts of all schedulers find room on one screen of 1400 by 900 pixels.
 pub(crate) struct Sheet {
@@ -293,6 +297,25 @@ fn table(scene: &Scene, choices: &[Choice]) -> String {
 
 fn value_in_words(name: &str, value: i64) -> String {
     if name.ends_with("_ns") { duration(value as f64) } else { value.to_string() }
+}
+
+/// The task whose longest waits differ most between schedulers, with the shortest and the longest of them; nothing where no task waits
+/// twice as long under one scheduler as under another.
+fn answer(scenes: &[Scene]) -> Option<String> {
+    let longest = |scene: &Scene, task: usize| {
+        let of_task = scene.record.slices.iter().flatten().filter(|slice| slice.task.index() == task);
+        of_task.filter_map(|slice| slice.run_delay_ns).max().unwrap_or(0)
+    };
+    let tasks = &scenes.first()?.tasks;
+    let (difference_ns, task, worst, best) = (0..tasks.len())
+        .filter_map(|task| {
+            let waits = || scenes.iter().map(|scene| (longest(scene, task), scene.scheduler.as_str()));
+            let (worst, best) = (waits().max_by_key(|wait| wait.0)?, waits().min_by_key(|wait| wait.0)?);
+            (worst.0 >= 2 * best.0).then_some((worst.0 - best.0, task, worst, best))
+        })
+        .max_by_key(|(difference_ns, ..)| *difference_ns)?;
+    let words = |(wait_ns, scheduler): (u64, &str)| format!("{} under {scheduler}", duration(wait_ns as f64));
+    (difference_ns > 0).then(|| format!("{} waits up to {}, {}", tasks[task].name, words(worst), words(best)))
 }
 
 /// The longest wait for a CPU, in words.

@@ -27,6 +27,7 @@ use warmcore_topology::Machine;
 use warmcore_trace::{DecisionKind, DecisionValue, MigrationKind, PlaceReason, Slice, SliceEnd, TaskId};
 
 use crate::counters::COUNTER_BINS;
+use crate::figures::scheduler_name;
 use crate::others::with_others;
 use crate::pack::{Column, base64, gzip};
 use crate::rows::{groups, map_rows};
@@ -37,7 +38,7 @@ pub const MAX_DELAYS: u64 = 400_000;
 
 #[derive(Serialize)]
 struct Header<'a> {
-    scheduler: &'a str,
+    scheduler: String,
     trial: usize,
     /// As text: seeds have up to 63 bits.
     seed: String,
@@ -91,7 +92,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
     let by_cpu = counters.len() * machine.cpu_count() * COUNTER_BINS <= MAX_COUNTER_VALUES;
     columns.insert("counters", counter_column(scene, machine, &counters, by_cpu));
     let header = Header {
-        scheduler: &scene.scheduler,
+        scheduler: scheduler_name(&scene.scheduler),
         trial: scene.trial,
         seed: scene.seed.to_string(),
         window_from_ns: scene.window_from_ns,

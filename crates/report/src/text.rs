@@ -11,7 +11,7 @@ use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal, in
 use warmcore_statistics::{Better, Sample};
 
 use crate::figures::compare::direction;
-use crate::figures::shortened;
+use crate::figures::shortened_scheduler;
 use crate::printable::printable;
 use crate::run::Run;
 use crate::units::{three_digits, with_unit};
@@ -65,7 +65,6 @@ pub fn headline(run: &Run) -> String {
     let of = |scheduler: &SchedulerResult| scheduler.measures.get(&document.primary).cloned();
     let base = document.schedulers.iter().find(|scheduler| scheduler.is_baseline);
     let others: Vec<&SchedulerResult> = document.schedulers.iter().filter(|scheduler| !scheduler.is_baseline).collect();
-    let base_label = base.map_or("", |scheduler| scheduler.label.as_str());
     if others.is_empty() {
         let value = base.and_then(of).map_or_else(|| "-".into(), |result| value(run, &document.primary, &result));
         let told = |name: &str| Some(self::value(run, name, base?.measures.get(name)?)).filter(|text| text != "-");
@@ -73,17 +72,32 @@ pub fn headline(run: &Run) -> String {
         parts.extend(told("wakeup_p99_ns").map(|value| format!("p99 wakeup latency {value}")));
         let busy = base.and_then(|base| base.measures.get("busy_share")?.summary.median);
         parts.extend(busy.map(|share| format!("CPUs busy {} %", three_digits(share * 100.0))));
-        let mut of = base_label;
+        let mut of = base.map_or("", |scheduler| scheduler.label.as_str());
         if run.is_recording() {
             of = &run.disk.record.workload.source;
             parts.rotate_left(1);
         }
         return format!("{of}: {}", parts.join(", "));
     }
+    let name = |scheduler: &SchedulerResult| shortened_scheduler(&scheduler.label, 36);
+    let base_label = base.map_or_else(String::new, name);
+    let findings: Vec<Option<Finding>> =
+        others.iter().map(|other| of(other).and_then(|result| result.finding)).collect();
+    if let Some(Some(finding)) = findings.first()
+        && findings.iter().all(|other| *other == Some(*finding))
+    {
+        let names = others.iter().map(|other| name(other)).collect::<Vec<_>>().join(", ");
+        match finding {
+            Finding::Tied => return format!("No difference in {title}: {names} and {base_label} are tied"),
+            Finding::Unclear => return format!("Unclear in {title}: {names} against {base_label}"),
+            Finding::TooFewTrials => return format!("Too few trials to judge {names} against {base_label}"),
+            _ => {}
+        }
+    }
     let mut parts: Vec<(f64, String)> = Vec::new();
     for scheduler in others {
         let Some(result) = of(scheduler) else { continue };
-        let label = shortened(&scheduler.label, 36);
+        let label = name(scheduler);
         let ratio =
             result.comparison.as_ref().and_then(|comparison| comparison.ratio).filter(|ratio| ratio.is_finite());
         let best = if document.verdict.best.as_deref() == Some(&scheduler.label) { " is best" } else { "" };
@@ -92,7 +106,7 @@ pub fn headline(run: &Run) -> String {
                 let rank = if result.finding == Some(Finding::Worse) { 2.0 } else { 1.0 };
                 (
                     rank - f64::from(u8::from(!best.is_empty())),
-                    format!("{label}{best}: {}", effect(ratio, title, base_label)),
+                    format!("{label}{best}: {}", effect(ratio, title, &base_label)),
                 )
             }
             (finding, _) => (3.0, format!("{label}{best}: {}", finding.map_or("-", Finding::words))),

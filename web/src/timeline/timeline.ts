@@ -14,13 +14,15 @@ const FEW_COLOURS = 16;
 const MOST_CPUS = 128;
 /** LLCs up to which each has a colour of its own; beyond, nodes have. */
 const MOST_COLOURS = 24;
+/** Decisions up to which they are marked from the start; more hide what ran. */
+const FEW_DECISIONS = 200;
 /** Entries up to which a legend is not folded. */
 const OPEN_LEGEND = 12;
 
 export class Timeline implements Host {
   private rowsBy: RowsBy = 'cpu';
   private colourBy: ColourBy = 'group';
-  private showDecisions = true;
+  private showDecisions: boolean;
   private showMoves = false;
   private showWakes = false;
   private readonly panes: Pane[];
@@ -38,6 +40,7 @@ export class Timeline implements Host {
     this.detail.setAttribute('role', 'status');
     this.panes = state.scenes.map((scene, index) => new Pane(this, state, scene, index));
     this.grid.append(...this.panes.map((pane) => pane.box));
+    this.showDecisions = state.scenes.every((scene) => scene.header.decisions_total <= FEW_DECISIONS);
     const at_most = (tasks: number): boolean => state.scenes.every((scene) => scene.tasks <= tasks);
     if (new Set(state.machine.llc).size > 1) {
       // Where tasks ran is the question: rows of tasks in the colours of LLCs, or on very large machines rows of LLCs.
@@ -84,7 +87,7 @@ export class Timeline implements Host {
       );
     }
     if (this.state.scenes.some((scene) => scene.header.decisions_total > 0)) {
-      tools.append(toggle('decisions', true, (on) => this.set(() => (this.showDecisions = on))));
+      tools.append(toggle('decisions', this.showDecisions, (on) => this.set(() => (this.showDecisions = on))));
     }
     if (this.state.scenes.some((scene) => scene.header.wakes_total > 0)) {
       tools.append(toggle('wakeups', false, (on) => this.set(() => (this.showWakes = on))));
@@ -218,10 +221,11 @@ export class Timeline implements Host {
     } else if (this.colourBy === 'group') {
       this.state.scenes[0]?.header.groups.forEach((name, i) => entries.push([css(group(i)), name]));
     }
-    const said = entries.map((entry) => entry.join()).join();
+    const shaded = this.rowsBy === 'llc';
+    const said = `${shaded} ${entries.map((entry) => entry.join()).join()}`;
     if (this.legend.dataset.said === said) return;
     this.legend.dataset.said = said;
-    this.legend.hidden = entries.length === 0;
+    this.legend.hidden = entries.length === 0 && !shaded;
     this.legend.open = entries.length <= OPEN_LEGEND;
     this.legend.classList.toggle('short', this.legend.open);
     const list = element('div', 'legend');
@@ -234,6 +238,7 @@ export class Timeline implements Host {
         return entry;
       }),
     );
+    if (shaded) list.append(element('span', '', 'pale: few CPUs of the LLC are busy; full: all are'));
     this.legend.replaceChildren(element('summary', '', `Colours: ${entries.length}`), list);
   }
 

@@ -6,7 +6,7 @@
 use warmcore_lab::time_split::{CAUSES, Cause, Explains, Gap, TimeSplit, cause_title};
 use warmcore_lab::trial::Trial;
 
-use super::{Csv, Figure, Frame, shortened};
+use super::{Csv, Figure, Frame, shortened, shortened_scheduler};
 use crate::run::Run;
 use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::svg::{Anchor, Svg};
@@ -130,7 +130,7 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
     let mut y = 8.0;
     for (gap, lines) in &drawn {
         let top = y;
-        svg.text(12.0, y + 14.0, Anchor::Start, "b", &shortened(&gap.label, 40));
+        svg.text(12.0, y + 14.0, Anchor::Start, "b", &shortened_scheduler(&gap.label, 40));
         y += 26.0;
         for (name, difference, share) in lines {
             let (a, b) = (scale.at(0.0), scale.at(*difference));

@@ -68,7 +68,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
             let llcs = machine.llcs_of_node(*node);
             svg.text(14.0, y + 12.0, Anchor::Start, "m s", &format!("node {}", machine.node_os_index(*node)));
             let per_line = if compact {
-                6
+                llcs.len().clamp(1, 6)
             } else if llcs.len() > 4 {
                 3
             } else {
@@ -83,7 +83,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
                     boxes[llc.index()] = Area { height, ..at };
                     tallest = tallest.max(height);
                 }
-                y += tallest + if compact { 9.0 } else { 14.0 };
+                y += tallest + 14.0;
             }
         }
         svg.rect(8.0, start, PANEL - 16.0, y - start, "frame", "");
@@ -109,9 +109,16 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
         id: format!("machine-{index}-{}", file_name(&scene.scheduler)),
         title: format!("{} under {}", machine.name(), scene.scheduler),
         caption: format!(
-            "Filled of {place}: share of time with a task. Edges: migrations between LLCs, the {MOST_EDGES} thickest from {} % of the \
-             thickest on. Bars, in the colours of the {colours}s: where the tasks of each group ran, in parts of their run time.",
-            three_digits(LEAST_EDGE * 100.0)
+            "The filled part of {place}: its share of time with a task.{}",
+            if machine.llc_count() > 1 {
+                format!(
+                    " Edges: migrations between LLCs; at most {MOST_EDGES}, none below {} % of the thickest. Bars, in the colours of \
+                     the {colours}s: where the tasks of each group ran, in parts of their run time.",
+                    three_digits(LEAST_EDGE * 100.0)
+                )
+            } else {
+                String::new()
+            }
         ),
         svg,
         csv: csv.finish(),

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use warmcore_trace::BackgroundOutcome;
 
+use crate::figures::scheduler_name;
 use crate::run::Run;
 use crate::svg::escape;
 use crate::units::duration;
@@ -23,7 +24,7 @@ pub(super) fn tables(out: &mut String, run: &Run) {
              aria-label=\"Beside the workload\"><table class=\"sortable beside\"><thead><tr><th>process, threads of the kernel</th>\
              <th class=\"n\">number</th><th class=\"n\">threads</th><th class=\"n\">stays, arrivals</th><th class=\"n\">CPU time</th>\
              <th>on CPUs</th></tr></thead><tbody>",
-            escape(&trial.scheduler)
+            escape(&scheduler_name(&trial.scheduler))
         );
         for row in trial.background.iter().take(MOST_ROWS) {
             let _ = write!(

@@ -2,22 +2,26 @@
 
 use std::fmt::Write as _;
 
-use crate::figures::Figure;
+use crate::figures::{Figure, scheduler_name};
 use crate::run::Run;
 use crate::svg::escape;
+
+/// What the names of figures end with that are laid out for a small screen.
+pub(super) const NARROW: &str = "-narrow";
 
 /// Rows of figures that hold all schedulers, by their names, in a section with a heading.
 pub(super) fn figures_named(out: &mut String, figures: &[Figure], rows: &[&[&str]]) {
     for row in rows {
         let there: Vec<&Figure> = row.iter().filter_map(|id| figures.iter().find(|figure| figure.id == *id)).collect();
         let shown: Vec<&Figure> = there.iter().copied().filter(|found| folded(found).is_none()).collect();
+        let narrow = |id: &str| figures.iter().find(|figure| figure.id.strip_suffix(NARROW) == Some(id));
         if let [only] = shown.as_slice() {
-            figure(out, only, 3);
+            figure(out, only, narrow(&only.id), 3);
         } else if !shown.is_empty() {
             let several = if row.len() > 1 { " several" } else { "" };
             let panels = if row.len() > 2 { " panels" } else { "" };
             let _ = writeln!(out, "<div class=\"figures{several}{panels}\">");
-            shown.into_iter().for_each(|found| figure(out, found, 3));
+            shown.into_iter().for_each(|found| figure(out, found, narrow(&found.id), 3));
             out.push_str("</div>\n");
         }
         for found in there {
@@ -64,7 +68,7 @@ pub(super) fn scores(out: &mut String, figures: &[Figure]) {
          application and role as a strong line, their range as an area, single tasks as thin lines where they are few; nothing where they \
          sleep.</p>\n<div class=\"figures several panels\">\n",
     );
-    all().filter(|found| folded(found).is_none()).for_each(|found| figure(out, found, 4));
+    all().filter(|found| folded(found).is_none()).for_each(|found| figure(out, found, None, 4));
     out.push_str("</div></div>\n");
     all().filter_map(|found| Some((found, folded(found)?))).for_each(|(found, value)| word(out, &found.title, value));
 }
@@ -88,7 +92,7 @@ fn of_one_thing(out: &mut String, title: &str, set: &[(&str, &Figure)]) {
             out,
             "<figure id=\"figure-{id}\" data-figure=\"{id}\"><figcaption><h4 class=\"title\">{}</h4></figcaption>\n\
              <div class=\"drawing\">{svg}</div></figure>",
-            escape(scheduler),
+            escape(&scheduler_name(scheduler)),
             id = found.id,
             svg = found.svg.inline(&found.title)
         );
@@ -107,12 +111,15 @@ fn word(out: &mut String, title: &str, value: &str) {
     let _ = writeln!(out, "<p class=\"note folded-figure\">{}: {} throughout.</p>", escape(title), escape(value));
 }
 
-/// One figure with a heading of a level.
-pub(super) fn figure(out: &mut String, figure: &Figure, level: u8) {
+/// One figure with a heading of a level; `narrow`: the same for a small screen.
+fn figure(out: &mut String, figure: &Figure, narrow: Option<&Figure>, level: u8) {
+    let (wide, narrow) = narrow.map_or(("", String::new()), |narrow| {
+        (" wide", format!("\n<div class=\"drawing narrow\">{}</div>", narrow.svg.inline(&figure.title)))
+    });
     let _ = writeln!(
         out,
         "<figure id=\"figure-{id}\" class=\"alone\" data-figure=\"{id}\"><figcaption><h{level} class=\"title\">{title}</h{level}><p>{caption}</p></figcaption>\n\
-         <div class=\"drawing\">{svg}</div></figure>",
+         <div class=\"drawing{wide}\">{svg}</div>{narrow}</figure>",
         id = figure.id,
         title = escape(&figure.title),
         caption = escape(&figure.caption),

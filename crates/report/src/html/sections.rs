@@ -8,10 +8,10 @@ use warmcore_statistics::Better;
 use warmcore_topology::Basis;
 
 use super::rows::{figures_named, of_schedulers, scores};
-use super::verdict::{verdict, why};
+use super::verdict::{verdict, why, with_names};
 use crate::figures::breakdown::{share_of_gap, signed, unit_of_gaps};
 use crate::figures::compare::direction;
-use crate::figures::{Csv, Figure};
+use crate::figures::{Csv, Figure, scheduler_name};
 use crate::run::Run;
 use crate::svg::escape;
 use crate::text::{command, judged, measure};
@@ -55,9 +55,16 @@ pub(crate) fn footer() -> String {
 /// All sections of a run.
 pub fn run(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Figure]) {
     verdict(out, index, runs, run);
-    machine(out, index, run, figures);
+    // Where there is one LLC only, the map shows little.
+    let many_places = run.disk.experiment.machine.value.llc_count() > 1;
+    if many_places {
+        machine(out, index, run, figures);
+    }
     timeline(out, index, run);
     time(out, index, run, figures);
+    if !many_places {
+        machine(out, index, run, figures);
+    }
     trials(out, index, run, figures);
     latency(out, index, figures);
     placement(out, index, run, figures);
@@ -79,6 +86,9 @@ pub(super) fn closed(out: &mut String, id: &str, title: &str, words: &str, body:
 }
 
 fn trials(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
+    if run.is_recording() {
+        return;
+    }
     let mut body = String::new();
     figures_named(&mut body, figures, &[&["ratio", "values"]]);
     let trials = trials_in_words(run.disk.record.design, run.disk.record.seeds.len());
@@ -95,14 +105,20 @@ pub(super) fn definition(run: &Run, name: &str) -> String {
 }
 
 fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
-    let title = if run.disk.comparison.schedulers.len() > 1 { "Why" } else { "Where the time went" };
+    let compared = run.disk.comparison.schedulers.len() > 1;
+    let title = if compared { "Why" } else { "Where the time went" };
     let _ = writeln!(out, "<section id=\"time-{index}\">\n<h2>{title}</h2>");
     if let Some(why) = why(run) {
-        let _ = writeln!(out, "<p class=\"why\">{}.</p>", escape(why.trim_end_matches('.')));
+        let _ = writeln!(out, "<p class=\"why\">{}.</p>", escape(&with_names(run, why.trim_end_matches('.'))));
     }
     out.push_str("<div class=\"columns\"><div>\n");
-    figures_named(out, figures, &[&["task-time"], &["cpu-time"]]);
-    out.push_str("</div><div>\n");
+    figures_named(out, figures, &[&["task-time"]]);
+    if compared {
+        // Most of a large machine is idle, under every scheduler.
+        out.push_str("<details><summary>CPU time of the whole machine</summary>\n");
+    }
+    figures_named(out, figures, &[&["cpu-time"]]);
+    out.push_str(if compared { "</details>\n</div><div>\n" } else { "</div><div>\n" });
     figures_named(out, figures, &[&["time-gap"]]);
     explained(out, run);
     out.push_str("</div></div>\n");
@@ -119,7 +135,7 @@ fn explained(out: &mut String, run: &Run) {
     let Some(split) = run.disk.comparison.time_split.as_ref().filter(|split| !split.gaps.is_empty()) else { return };
     let said = why(run);
     for gap in split.gaps.iter().filter(|gap| said != Some(gap.sentence.as_str())) {
-        let _ = writeln!(out, "<p class=\"gap\">{}.</p>", escape(gap.sentence.trim_end_matches('.')));
+        let _ = writeln!(out, "<p class=\"gap\">{}.</p>", escape(&with_names(run, gap.sentence.trim_end_matches('.'))));
     }
     let _ = write!(
         out,
@@ -128,7 +144,7 @@ fn explained(out: &mut String, run: &Run) {
         escape(&unit_of_gaps(split))
     );
     for gap in &split.gaps {
-        let label = escape(&gap.label);
+        let label = escape(&scheduler_name(&gap.label));
         let _ = write!(out, "<th class=\"n\">{label} minus baseline</th><th class=\"n\">of the gap</th>");
     }
     out.push_str("</tr></thead><tbody>");
@@ -164,7 +180,7 @@ fn operations(out: &mut String, run: &Run) {
             "<details class=\"operations\"><summary>Operations of {}</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" \
              aria-label=\"Operations of the scheduler\"><table class=\"sortable\"><thead><tr><th>operation</th><th class=\"n\">calls</th>\
              <th class=\"n\">instructions each</th><th class=\"n\">ns each</th><th class=\"n\">ms in all</th></tr></thead><tbody>",
-            escape(&scheduler.label)
+            escape(&scheduler_name(&scheduler.label))
         );
         for operation in &scheduler.operations {
             let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&operation.operation));
@@ -263,21 +279,32 @@ fn placement(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
 
 fn machine(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     let machine = &run.disk.experiment.machine.value;
-    let _ = writeln!(
-        out,
-        "<section id=\"machine-{index}\">\n<h2>Where it ran</h2>\n<p class=\"note\">{}: {} sockets, {} NUMA nodes, {} LLCs, {} cores, {} CPUs.</p>",
-        escape(machine.name()),
-        machine.socket_count(),
-        machine.node_count(),
-        machine.llc_count(),
-        machine.core_count(),
-        machine.cpu_count()
-    );
+    let parts: Vec<String> = [
+        (machine.socket_count(), "socket"),
+        (machine.node_count(), "NUMA node"),
+        (machine.llc_count(), "LLC"),
+        (machine.core_count(), "core"),
+        (machine.cpu_count(), "CPU"),
+    ]
+    .into_iter()
+    .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
+    .collect();
+    let words = format!("{}: {}", machine.name(), parts.join(", "));
+    let mut body = String::new();
     if !run.scenes.is_empty() {
-        let _ = writeln!(out, "<div class=\"view\" data-view=\"map\" data-run=\"{index}\"></div>");
+        let _ = writeln!(body, "<div class=\"view\" data-view=\"map\" data-run=\"{index}\"></div>");
     }
-    of_schedulers(out, run, figures, &["machine"]);
-    out.push_str("</section>\n");
+    of_schedulers(&mut body, run, figures, &["machine"]);
+    let id = format!("machine-{index}");
+    if machine.llc_count() > 1 {
+        let words = escape(&words);
+        let _ = writeln!(
+            out,
+            "<section id=\"{id}\">\n<h2>Where it ran</h2>\n<p class=\"note\">{words}.</p>{body}</section>"
+        );
+    } else {
+        closed(out, &id, "Where it ran", &words, &body);
+    }
 }
 
 fn measures(out: &mut String, index: usize, run: &Run) {
@@ -308,7 +335,7 @@ fn measures(out: &mut String, index: usize, run: &Run) {
          aria-label=\"All measures\"><table class=\"sortable measures\" id=\"measures-table-{index}\"><thead><tr><th>measure</th><th>unit</th><th>better</th>"
     );
     for scheduler in &document.schedulers {
-        let _ = write!(body, "<th class=\"n\">{}</th>", escape(&scheduler.label));
+        let _ = write!(body, "<th class=\"n\">{}</th>", escape(&scheduler_name(&scheduler.label)));
     }
     body.push_str("</tr></thead><tbody>");
     for measure in differ.iter().chain(&others) {

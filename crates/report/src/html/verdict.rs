@@ -9,6 +9,7 @@ use warmcore_topology::Basis;
 
 use super::sections::{definition, number};
 use crate::figures::compare::direction;
+use crate::figures::scheduler_name;
 use crate::run::Run;
 use crate::svg::escape;
 use crate::text::{BESIDE, PLACEMENTS, headline, judged, measure, value};
@@ -31,16 +32,16 @@ pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run) {
     match &document.advice {
         Some(advice) => advised(out, run, advice),
         None if run.is_recording() => {}
-        None => _ = writeln!(out, "<p class=\"answer\">{}</p>", escape(&document.verdict.sentence)),
+        None => _ = writeln!(out, "<p class=\"answer\">{}</p>", escape(&with_names(run, &document.verdict.sentence))),
     }
+    verdict_table(out, index, run);
+    out.push_str("</div><div>\n");
+    limits(out, run);
     let said = |condition: &&String| document.advice.as_ref().is_some_and(|advice| advice.says(condition));
     for condition in document.conditions.iter().filter(|condition| !said(condition)) {
-        let _ = writeln!(out, "<p class=\"why\">Condition: {}.</p>", escape(condition));
+        let _ = writeln!(out, "<p class=\"condition\">Condition: {}.</p>", escape(&with_names(run, condition)));
     }
-    out.push_str("</div>\n");
-    limits(out, run);
-    out.push_str("</div>\n");
-    verdict_table(out, index, run);
+    out.push_str("</div></div>\n");
     if document.schedulers.len() == 1 {
         super::threads::tables(out, run);
     }
@@ -54,6 +55,12 @@ fn advised(out: &mut String, run: &Run, advice: &Advice) {
     let title = measure(run, &document.primary).map_or(&*document.primary, |measure| &*measure.title);
     let lines: Vec<String> = advice.lines(title, base).iter().map(|line| escape(line)).collect();
     let _ = writeln!(out, "<pre class=\"advice\">{}</pre>", lines.join("\n"));
+}
+
+/// A text with schedulers' names as a reader knows them.
+pub(super) fn with_names(run: &Run, text: &str) -> String {
+    let labels = run.disk.comparison.schedulers.iter().map(|scheduler| &*scheduler.label);
+    labels.fold(text.to_owned(), |text, label| text.replace(label, &scheduler_name(label)))
 }
 
 /// The place of a run: `simulated`, or what it was with all that results depend on.
@@ -160,16 +167,19 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
             out,
             "<tr class=\"{tone}{best}\"><th scope=\"row\"><i class=\"key c{}\"></i>{}</th><td class=\"n strong\" data-value=\"{}\">{}</td>",
             crate::colour::series(position),
-            escape(&scheduler.label),
+            escape(&scheduler_name(&scheduler.label)),
             number(result.summary.median),
             value(run, &document.primary, result),
         );
         if compared {
+            // On a small screen the interval has a line of its own.
+            let (ratio, interval) = ratio.split_once(' ').unwrap_or((&ratio, ""));
             let _ = write!(
                 out,
-                "<td class=\"n\" data-value=\"{}\">{}</td><td><span class=\"finding\">{words}</span></td>",
+                "<td class=\"n\" data-value=\"{}\">{} <span class=\"interval\">{}</span></td><td><span class=\"finding\">{words}</span></td>",
                 number(result.comparison.as_ref().map_or(Some(1.0), |comparison| comparison.ratio)),
-                escape(&ratio),
+                escape(ratio),
+                escape(interval),
             );
         }
         if let Some(headroom) = &document.headroom {
