@@ -117,6 +117,23 @@ fn exit_codes_follow_the_bands() {
 }
 
 #[test]
+fn files_of_one_name_beside_two_studies_are_two_machines() {
+    let scratch = Scratch::new();
+    for (directory, machine) in [("one", "1s1n1l1c1t"), ("two", "1s1n1l2c1t")] {
+        fs::create_dir(scratch.path(directory)).unwrap();
+        scratch.run(&format!("machine convert {machine} --out {directory}/own.toml")).exits_with(0);
+    }
+    let own = halves("[0.49, 0.51]", "").replace("\"1s1n1l1c1t\"", "\"own.toml\"");
+    scratch.write("one/half.toml", &own);
+    scratch.write(
+        "two/whole.toml",
+        &own.replace("published = 0.5", "published = 1").replace("[0.49, 0.51]", "[0.99, 1.01]"),
+    );
+    let text = scratch.run("study run one/half.toml two/whole.toml").exits_with(0).out;
+    assert!(text.ends_with("Their figures that count: 2 right.\n"), "{text}");
+}
+
+#[test]
 fn a_program_that_is_not_there_is_a_state_of_its_own() {
     let scratch = Scratch::new();
     let text = halves("[0.49, 0.51]", "").replace("[\"rr\"]", "[\"scx:no_such_scheduler --fast\"]");

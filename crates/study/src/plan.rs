@@ -126,6 +126,9 @@ struct Key {
     warm_up_ns: Option<u64>,
     seed: u64,
     observe: String,
+    /// What the names in these texts stand for: where files lie, and the study's own profiles.
+    directory: Option<PathBuf>,
+    profiles: Option<String>,
 }
 
 /// An experiment in the making.
@@ -270,6 +273,11 @@ impl Planner {
                     seed: cell.seed,
                     // Numbers and names can always be written.
                     observe: serde_json::to_string(&cell.observe).unwrap_or_default(),
+                    directory: directory_of_files(
+                        study,
+                        [Some(&machine_text), Some(&workload_text), background.as_ref().map(|(_, text)| text)],
+                    ),
+                    profiles: study.profiles.clone(),
                 };
                 let group = match self.known.get(&key) {
                     Some(group) => *group,
@@ -501,6 +509,15 @@ fn workload_of(
     let read = |path: &str| -> io::Result<String> { text_of_file(Path::new(&beside(study, path))) };
     let value = warmcore_workload::resolve(text, &options, read).map_err(failed)?;
     Ok(Named { source: name.to_owned(), value })
+}
+
+/// The study's directory if one of the texts names a file in it: a file of that name elsewhere is another.
+fn directory_of_files(study: &Study, texts: [Option<&String>; 3]) -> Option<PathBuf> {
+    let directory = study.path.parent()?;
+    let is_file = |name: &str| directory.join(name.trim()).is_file();
+    let names_one =
+        |text: &String| is_file(text) || text.split('+').any(|part| part.split('@').next().is_some_and(is_file));
+    texts.into_iter().flatten().any(names_one).then(|| directory.to_owned())
 }
 
 /// A file beside the study if there is one, else the text as it is.
