@@ -282,10 +282,14 @@ pub fn cause_title(name: &str) -> &'static str {
 /// Least share of a gap that a sentence names.
 const LEAST_SHARE: f64 = 0.05;
 
+/// The largest share of a gap that a sentence gives as one: of a small gap between large causes it says nothing that the times do not.
+const MOST_SHARE: f64 = 2.0;
+
 /// The largest shares of a gap in words, with their times if the gap is a time. Where they are more than the whole, also what offsets them.
 fn listed(lines: &[GapLine], is_time: bool) -> String {
     let shares = || lines.iter().filter_map(|line| Some((line, line.share?)));
     let much = |(line, share): &(&GapLine, f64)| match is_time {
+        true if share.abs() > MOST_SHARE => duration(line.difference.abs()),
         true => format!("{} ({})", duration(line.difference.abs()), percent(share.abs())),
         false => percent(share.abs()),
     };
@@ -393,4 +397,22 @@ pub(super) fn of_task_time(
         (None, _) => text,
     };
     Gap { label: label.to_owned(), trials: None, ratio: None, difference, lines, sentence }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_gap_between_large_causes_is_told_in_times_without_shares() {
+        let line =
+            |cause: usize, ms: f64| GapLine { name: CAUSES[cause].name, difference: ms * 1e6, share: Some(ms / 10.0) };
+        let small = listed(&[line(0, 71.0), line(1, -61.0)], true);
+        assert!(
+            small.contains("71.0 ms is") && small.contains("offset by 61.0 ms of") && !small.contains('%'),
+            "{small}"
+        );
+        let large = listed(&[line(0, 12.0), line(1, -2.0)], true);
+        assert!(large.contains("12.0 ms (120 %) is") && large.contains("offset by 2.00 ms (20 %) of"), "{large}");
+    }
 }
