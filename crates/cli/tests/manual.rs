@@ -7,7 +7,7 @@ use std::process::Command;
 
 use warmcore_testing::skip;
 
-use crate::common::{Scratch, print_what_the_page_shows};
+use crate::common::{Scratch, expect_file, print_what_the_page_shows};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -35,8 +35,7 @@ fn follow(name: &str) {
         page.split("](").skip(1).filter_map(|rest| rest.split(')').next()).filter(|name| name.ends_with(".svg"));
     for picture in pictures {
         let drawn = fs::read_to_string(scratch.path(picture)).expect("the tutorial draws it");
-        let shown = fs::read_to_string(root().join("docs/tutorials").join(picture)).expect("it is in the manual");
-        assert!(drawn == shown, "docs/tutorials/{picture} is not what the tutorial draws");
+        expect_file(&format!("docs/tutorials/{picture}"), &drawn);
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::common::Scratch;
+use crate::common::{Scratch, expect_file};
 use serde_json::Value;
 use warmcore_study::document::{ExpectationResult, StudyDocument, decimal};
 use warmcore_study::figure::{Value as FigureValue, ValueError};
@@ -189,8 +189,7 @@ fn judged() -> StudyDocument {
 
 /// What is expected of a page between its marks, or of all of it; with UPDATE_PAGES=1 the page is made so.
 fn expect_page(name: &str, marks: Option<(&str, &str)>, text: &str) {
-    let path = root().join(name);
-    let page = fs::read_to_string(&path).unwrap_or_default();
+    let page = fs::read_to_string(root().join(name)).unwrap_or_default();
     let made = match marks {
         None => text.to_owned(),
         Some((begin, end)) => {
@@ -199,11 +198,7 @@ fn expect_page(name: &str, marks: Option<(&str, &str)>, text: &str) {
             format!("{before}{begin}\n\n{text}\n{end}{after}")
         }
     };
-    if page != made && std::env::var_os("UPDATE_PAGES").is_some() {
-        fs::write(&path, &made).unwrap();
-    } else {
-        assert!(page == made, "{name} is not what the studies make of it; UPDATE_PAGES=1 makes it again");
-    }
+    expect_file(name, &made);
 }
 
 /// How a row came out, in a word for the page of all items and in a few for the page of its source.

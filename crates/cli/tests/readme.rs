@@ -1,6 +1,6 @@
 //! What `README.md` and the guide to adding a scheduler show the program print is what it prints.
 
-use crate::common::{Scratch, print_what_the_page_shows, samples};
+use crate::common::{Scratch, expect_file, print_what_the_page_shows, samples};
 
 /// Runs a page's samples; `about` begins the command of one that must be there.
 fn check(page: &str, about: &str) -> Scratch {
@@ -22,10 +22,7 @@ fn the_readme_s_sample_output_is_what_the_program_prints_and_its_picture_is_draw
     assert!(runs.next().is_none(), "one sample is a comparison");
     scratch.run(&format!("report {} --figure ratio:640px --svg drawn.svg", run.display())).exits_with(0);
     let drawn = std::fs::read_to_string(scratch.path("drawn.svg")).expect("it was drawn");
-    assert!(
-        drawn == read("docs/first-verdict.svg"),
-        "draw it again: report RUN --figure ratio:640px --svg docs/first-verdict.svg, of the sample's run"
-    );
+    expect_file("docs/first-verdict.svg", &drawn);
 }
 
 #[test]

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::checksums::{Summed, Sums, is_of_beginning};
-use crate::directory::{CHECKSUMS, DirectoryError, ENVIRONMENT, ORACLE, RunDirectory, SENSITIVITY, TRACE};
+use crate::directory::{CHECKSUMS, DirectoryError, ENVIRONMENT, GUESTS, ORACLE, RunDirectory, SENSITIVITY, TRACE};
 use crate::environment::Environment;
 use crate::experiment::{Experiment, ExperimentRecord};
-use crate::files::{FileError, sha256_of_file};
+use crate::files::{FileError, read_ordinary_text, sha256_of_file};
 use crate::headroom::{self, Headroom};
 use crate::observe::Observation;
 use crate::runner::{Found, trial_name, trials_in};
@@ -214,6 +214,15 @@ impl RunOnDisk {
             faults: Vec::new(),
             events,
         }
+    }
+
+    /// What was kept of a guest's kernel in a trial, if it ran in one.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn guest(&self, scheduler: usize, trial: usize) -> Result<Option<String>, FileError> {
+        let path = self.path.join(GUESTS).join(format!("{}.json", trial_name(scheduler, trial)));
+        path.exists().then(|| read_ordinary_text(&path)).transpose()
     }
 
     /// The directory of the events of a trial, if they were kept.

@@ -14,7 +14,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde::Deserialize;
 use warmcore_lab::making::{TrialError, rerun_trial};
 use warmcore_lab::reading::{ReadError, RunOnDisk};
-use warmcore_lab::runner::trial_name;
 use warmcore_options::RunOptions;
 use warmcore_statistics::Sample;
 use warmcore_topology::{Machine, VirtualLlcs};
@@ -263,8 +262,7 @@ impl Run {
                 rerun.map_err(|source| ReportError::Rerun { scheduler: label(), trial: stored.trial, source })?;
             return Ok(Some(rerun.sink.finish(machine, rerun.trial.elapsed_ns, &rerun.domain_counters)));
         }
-        let path = self.disk.path.join(format!("guests/{}.json", trial_name(scheduler, stored.trial)));
-        let Ok(text) = std::fs::read_to_string(path) else { return Ok(None) };
+        let Some(text) = self.disk.guest(scheduler, stored.trial).map_err(ReadError::File)? else { return Ok(None) };
         samples(&text).map_err(|reason| ReportError::Changed { scheduler: label(), trial: stored.trial, reason })
     }
 

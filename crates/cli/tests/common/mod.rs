@@ -25,6 +25,19 @@ pub fn can_record() -> Result<(), &'static str> {
     (is_root().is_ok() && traces).then_some(()).ok_or("recording needs root and the kernel's tracing (tracefs)")
 }
 
+/// A file of the project must be what was made; with UPDATE_PAGES=1 it is made so.
+pub fn expect_file(name: &str, made: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
+    if fs::read_to_string(&path).is_ok_and(|text| text == made) {
+        return;
+    }
+    assert!(
+        std::env::var_os("UPDATE_PAGES").is_some(),
+        "{name} is not what is made of it; UPDATE_PAGES=1 makes it again"
+    );
+    fs::write(&path, made).expect("a file of the project can be written");
+}
+
 /// One experiment at a time changes this computer, and another is refused: tests that make one wait for each other.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
