@@ -199,6 +199,9 @@ pub struct BatchConduct {
 /// Takes a run; may be called from several threads at once. With `Break` no further run is begun.
 pub type Take<'a> = dyn Fn(usize, Result<Run<'_>, PlaceError>) -> ControlFlow<()> + Sync + 'a;
 
+/// Makes something of a run; may be called from several threads at once.
+pub type Make<'a, T> = dyn Fn(usize, Result<Run<'_>, PlaceError>) -> Result<T, PlaceError> + Sync + 'a;
+
 /// Runs a batch and gives what `make` makes of each run, in the order of the requests. After an error no further run is begun.
 ///
 /// # Errors
@@ -207,7 +210,7 @@ pub fn collect<T: Send>(
     place: &dyn Place,
     requests: &[Request<'_>],
     conduct: &BatchConduct,
-    make: &(dyn Fn(usize, Result<Run<'_>, PlaceError>) -> Result<T, PlaceError> + Sync),
+    make: &Make<'_, T>,
 ) -> Result<Vec<T>, PlaceError> {
     let made: Mutex<BTreeMap<usize, Result<T, PlaceError>>> = Mutex::default();
     place.run(requests, conduct, &|index, run| {
