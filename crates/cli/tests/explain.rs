@@ -217,6 +217,7 @@ fn what_a_run_and_a_kernel_counted_of_domains_is_shown_side_by_side() {
     assert!(told.contains("idle_lb_count") && told.contains("cfs in run"), "{told}");
     scratch.run("explain schedstat:none").exits_with(2).complains("none");
     scratch.run("explain schedstat:before --task x").exits_with(2).complains("has no --task");
+    scratch.run("explain schedstat:before --scheduler cfs").exits_with(2).complains("none is here");
     scratch.write("wrong", "version 17\ncpu0 1\n");
     scratch.run("explain schedstat:wrong").exits_with(2).complains("line 2: a CPU has 9 counters");
 }

@@ -15,6 +15,7 @@ mod profile_text;
 mod recordings;
 mod rtapp_json;
 mod run_directory;
+mod schedstat_text;
 mod seeds;
 mod sysfs_tree;
 mod type_information;
@@ -41,7 +42,7 @@ impl Target {
 }
 
 /// All targets, in the order of their names.
-pub const TARGETS: [Target; 19] = [
+pub const TARGETS: [Target; 20] = [
     Target { name: "address_trace", run: address_trace::run },
     Target { name: "bytecode", run: bytecode::run },
     Target { name: "experiment_text", run: experiment_text::run },
@@ -60,6 +61,7 @@ pub const TARGETS: [Target; 19] = [
     Target { name: "recording", run: |bytes| recordings::run(bytes, capture::read) },
     Target { name: "rtapp_json", run: rtapp_json::run },
     Target { name: "run_directory", run: run_directory::run },
+    Target { name: "schedstat_text", run: schedstat_text::run },
     Target { name: "schedviz_archive", run: |bytes| recordings::run(bytes, capture::schedviz::read) },
     Target { name: "sysfs_tree", run: sysfs_tree::run },
     Target { name: "trace_dat", run: |bytes| recordings::run(bytes, capture::trace_dat::read) },

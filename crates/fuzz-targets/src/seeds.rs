@@ -144,6 +144,17 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
         "profile_text" => files(&["crates/memory/data"], "profiles.toml"),
         "recording" | "trace_dat" => vec![b"\x17\x08\x44tracing6\0\0\x08\0\x10\0\0".to_vec()],
         "rtapp_json" => files(&["workloads", "crates/workload/data"], ".json"),
+        "schedstat_text" => {
+            let text = |version, domain: &str, counters: usize| {
+                let values = " 7".repeat(counters);
+                format!(
+                    "version {version}\ntimestamp 9\ncpu0 1 0 3 4 5 6 7 8 9\n{domain} 00000003{values}\ncpu1 0 0 0 0 0 0 0 0 0\n"
+                )
+            };
+            let report = "CPU: <ALL CPUS SUMMARY>\nsched_count : 9\nCPU: 0\nsched_count : 7 ( 12.00% )\n\
+                          CPU: 0, DOMAIN SMT CPUS 0,64\nbusy_lb_count : 136 $ 17.08 $\n";
+            texts(&[&text(17, "domain0 MC", 45), &text(16, "domain0", 36), &text(15, "domain0", 36), report])
+        }
         "sysfs_tree" => trees(),
         "type_information" => vec![crate::types::kernel(&["scx_bpf_select_cpu_dfl"]).0],
         _ => Vec::new(),

@@ -129,6 +129,7 @@ targets! {
     recording: 2000,
     rtapp_json: 300,
     run_directory: 40,
+    schedstat_text: 2000,
     schedviz_archive: 2000,
     sysfs_tree: 50,
     trace_dat: 2000,

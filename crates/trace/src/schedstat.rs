@@ -6,9 +6,10 @@
 //! Source: Linux 7.2 `kernel/sched/stats.c` (`show_schedstat`), `Documentation/scheduler/sched-stats.rst`; names from
 //! `tools/lib/perf/include/perf/schedstat-v15.h` to `-v17.h`.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use warmcore_topology::{CpuId, CpuSet, Machine};
+use warmcore_topology::{CpuId, CpuSet, MAX_CPU_NUMBER, Machine};
 
 use crate::{Event, EventKind, Sink, TaskId};
 
@@ -161,7 +162,8 @@ impl Schedstat {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let cpus = self.cpus.iter().filter_map(|cpu| {
-            let before = earlier.cpus.iter().find(|before| before.cpu == cpu.cpu)?;
+            let at = earlier.cpus.binary_search_by_key(&cpu.cpu, |before| before.cpu).ok()?;
+            let before = &earlier.cpus[at];
             let mut values = cpu.values;
             values.iter_mut().zip(before.values).for_each(|(now, before)| *now = now.saturating_sub(before));
             let mut domains = cpu.domains.clone();
@@ -181,11 +183,12 @@ impl Schedstat {
     #[must_use]
     pub fn by_level(&self) -> Vec<(String, [Option<u64>; DOMAIN_COUNTERS])> {
         let mut levels: Vec<(String, [Option<u64>; DOMAIN_COUNTERS])> = Vec::new();
+        let mut places = BTreeMap::new();
         for cpu in &self.cpus {
             for (number, domain) in cpu.domains.iter().enumerate() {
                 let name = if domain.name.is_empty() { format!("domain{number}") } else { domain.name.clone() };
-                let at = levels.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
-                    levels.push((name, [None; DOMAIN_COUNTERS]));
+                let at = *places.entry(name).or_insert_with_key(|name| {
+                    levels.push((name.clone(), [None; DOMAIN_COUNTERS]));
                     levels.len() - 1
                 });
                 for (sum, value) in levels[at].1.iter_mut().zip(domain.values) {
@@ -241,51 +244,84 @@ fn mask(cpus: &CpuSet, bits: u32) -> String {
     text
 }
 
-/// More CPUs than any kernel is built for: a longer mask is damage.
-const MOST_WORDS: usize = 1 << 11;
+/// Words of a mask of all CPUs that a machine may have; a longer one is damage.
+const MOST_WORDS: usize = MAX_CPU_NUMBER as usize / 32 + 1;
+
+/// More levels of domains than any kernel builds.
+const MOST_DOMAINS: usize = 16;
 
 fn parse_mask(text: &str) -> Option<CpuSet> {
-    let words: Vec<&str> = text.split(',').collect();
-    if words.len() > MOST_WORDS {
-        return None;
-    }
     let mut cpus = CpuSet::default();
-    for (number, word) in words.iter().rev().enumerate() {
-        let bits = u32::from_str_radix(word, 16).ok()?;
+    for (number, word) in text.rsplit(',').enumerate() {
+        let bits = u32::from_str_radix(word, 16).ok().filter(|_| number < MOST_WORDS)?;
         cpus.extend((0..32).filter(|bit| bits >> bit & 1 == 1).map(|bit| CpuId(number as u32 * 32 + bit)));
     }
     Some(cpus)
 }
 
+impl Schedstat {
+    /// The CPU whose number a line gives: the last one, or one behind it.
+    fn put_cpu(&mut self, number: &str) -> Result<&mut CpuCounters, &'static str> {
+        let cpu = number.trim().parse().ok().filter(|cpu| *cpu <= MAX_CPU_NUMBER).ok_or("no number of a CPU")?;
+        let last = self.cpus.last().map(|last| last.cpu);
+        if last.is_some_and(|last| last > cpu) {
+            return Err("CPUs are not in ascending order");
+        }
+        if last != Some(cpu) {
+            self.cpus.push(CpuCounters { cpu, ..CpuCounters::default() });
+        }
+        self.cpus.last_mut().ok_or("no CPU")
+    }
+}
+
+impl CpuCounters {
+    /// Its next domain.
+    fn put_domain(&mut self, domain: DomainCounters) -> Result<(), &'static str> {
+        if self.domains.len() == MOST_DOMAINS {
+            return Err("a CPU with more than 16 domains");
+        }
+        self.domains.push(domain);
+        Ok(())
+    }
+}
+
 fn parse_proc(text: &str, version: u32) -> Result<Schedstat, SchedstatError> {
     let mut read = Schedstat::default();
     for (number, line) in text.lines().enumerate().skip(1) {
-        let wrong = |problem| SchedstatError::Line { line: number + 1, problem };
-        let mut words = line.split_whitespace();
-        let Some(first) = words.next() else { continue };
-        if first == "timestamp" {
-            read.timestamp = words.next().and_then(|word| word.parse().ok()).ok_or_else(|| wrong("no time"))?;
-        } else if let Some(cpu) = first.strip_prefix("cpu") {
-            let cpu = cpu.parse().map_err(|_| wrong("no number of a CPU"))?;
-            let mut values = [0; CPU_FIELDS.len()];
-            for value in &mut values {
-                *value =
-                    words.next().and_then(|word| word.parse().ok()).ok_or_else(|| wrong("a CPU has 9 counters"))?;
-            }
-            read.cpus.push(CpuCounters { cpu, values, domains: Vec::new() });
-        } else if first.starts_with("domain") {
-            let name = if version >= 17 { words.next().ok_or_else(|| wrong("no name of a domain"))? } else { "" };
-            let span = words.next().and_then(parse_mask).ok_or_else(|| wrong("no CPUs of a domain"))?;
-            let counted: Option<Vec<u64>> = words.map(|word| word.parse().ok()).collect();
-            let values = counted.and_then(|counted| placed(&counted, version));
-            let values = values.ok_or_else(|| wrong("not the counters of a domain in this version"))?;
-            let cpu = read.cpus.last_mut().ok_or_else(|| wrong("a domain before any CPU"))?;
-            cpu.domains.push(DomainCounters { name: name.to_owned(), span, values });
-        } else {
-            return Err(wrong("it begins with none of `timestamp`, `cpu` and `domain`"));
-        }
+        put_line(&mut read, line, version).map_err(|problem| SchedstatError::Line { line: number + 1, problem })?;
     }
-    Ok(read)
+    match read.cpus.is_empty() {
+        true => Err(SchedstatError::Line { line: 1, problem: "no line of a CPU follows" }),
+        false => Ok(read),
+    }
+}
+
+fn put_line(read: &mut Schedstat, line: &str, version: u32) -> Result<(), &'static str> {
+    let mut words = line.split_whitespace();
+    let Some(first) = words.next() else { return Ok(()) };
+    if first == "timestamp" {
+        read.timestamp = words.next().and_then(|word| word.parse().ok()).ok_or("no time")?;
+    } else if let Some(cpu) = first.strip_prefix("cpu") {
+        let known = read.cpus.len();
+        read.put_cpu(cpu)?;
+        if read.cpus.len() == known {
+            return Err("a CPU twice");
+        }
+        for value in &mut read.cpus[known].values {
+            *value = words.next().and_then(|word| word.parse().ok()).ok_or("a CPU has 9 counters")?;
+        }
+    } else if first.starts_with("domain") {
+        let name = if version >= 17 { words.next().ok_or("no name of a domain")? } else { "" };
+        let span = words.next().and_then(parse_mask).ok_or("no CPUs of a domain")?;
+        let counted: Option<Vec<u64>> = words.map(|word| word.parse().ok()).collect();
+        let values = counted.and_then(|counted| placed(&counted, version));
+        let values = values.ok_or("not the counters of a domain in this version")?;
+        let cpu = read.cpus.last_mut().ok_or("a domain before any CPU")?;
+        cpu.put_domain(DomainCounters { name: name.to_owned(), span, values })?;
+    } else {
+        return Err("it begins with none of `timestamp`, `cpu` and `domain`");
+    }
+    Ok(())
 }
 
 /// Counters in the order of version 17.
@@ -326,25 +362,12 @@ fn parse_report(text: &str) -> Result<Schedstat, SchedstatError> {
     let mut read = Schedstat::default();
     let mut in_cpu = false;
     for (number, line) in text.lines().enumerate() {
-        let wrong = |problem| SchedstatError::Line { line: number + 1, problem };
         let line = line.trim();
-        if let Some(rest) = line.strip_prefix("CPU ").or_else(|| line.strip_prefix("CPU: ")) {
-            let (cpu, domain) = rest.split_once(',').map_or((rest, None), |(cpu, domain)| (cpu, Some(domain.trim())));
-            in_cpu = !cpu.contains("ALL");
-            if !in_cpu {
-                continue;
-            }
-            let cpu = cpu.trim().parse().map_err(|_| wrong("no number of a CPU"))?;
-            if read.cpus.last().is_none_or(|last| last.cpu != cpu) {
-                read.cpus.push(CpuCounters { cpu, ..CpuCounters::default() });
-            }
-            if let Some(domain) = domain.and_then(|domain| domain.strip_prefix("DOMAIN ")) {
-                let (name, span) = domain.split_once(" CPUS ").ok_or_else(|| wrong("no CPUs of a domain"))?;
-                let span = CpuSet::parse_list(span.trim()).map_err(|_| wrong("no list of CPUs"))?;
-                let domain = DomainCounters { name: name.trim().into(), span, values: [None; DOMAIN_COUNTERS] };
-                if let Some(cpu) = read.cpus.last_mut() {
-                    cpu.domains.push(domain);
-                }
+        if let Some(heading) = line.strip_prefix("CPU ").or_else(|| line.strip_prefix("CPU: ")) {
+            in_cpu = !heading.split(',').next().is_some_and(|cpu| cpu.contains("ALL"));
+            if in_cpu {
+                put_heading(&mut read, heading)
+                    .map_err(|problem| SchedstatError::Line { line: number + 1, problem })?;
             }
             continue;
         }
@@ -368,6 +391,22 @@ fn parse_report(text: &str) -> Result<Schedstat, SchedstatError> {
     if read.cpus.is_empty() { Err(SchedstatError::Neither) } else { Ok(read) }
 }
 
+/// `0` or `0, DOMAIN SMT CPUS 0,64`.
+fn put_heading(read: &mut Schedstat, heading: &str) -> Result<(), &'static str> {
+    let (cpu, domain) = heading.split_once(',').map_or((heading, None), |(cpu, domain)| (cpu, Some(domain.trim())));
+    let cpu = read.put_cpu(cpu)?;
+    if let Some(domain) = domain.and_then(|domain| domain.strip_prefix("DOMAIN ")) {
+        let (name, span) = domain.split_once(" CPUS ").ok_or("no CPUs of a domain")?;
+        let name = name.trim();
+        if name.contains(char::is_whitespace) {
+            return Err("a domain's name of several words");
+        }
+        let span = CpuSet::parse_list(span.trim()).map_err(|_| "no list of CPUs")?;
+        cpu.put_domain(DomainCounters { name: name.into(), span, values: [None; DOMAIN_COUNTERS] })?;
+    }
+    Ok(())
+}
+
 /// What a task does, for the CPUs' own counters.
 #[derive(Clone, Copy, Default)]
 struct Known {
@@ -383,7 +422,7 @@ pub struct CpuLines {
     running: Vec<(TaskId, u64)>,
     tasks: Vec<Known>,
     /// Wakeups from one CPU to another.
-    remote: std::collections::BTreeMap<(CpuId, CpuId), u64>,
+    remote: BTreeMap<(CpuId, CpuId), u64>,
 }
 
 impl CpuLines {

@@ -105,9 +105,27 @@ fn what_is_none_of_these_is_refused_with_the_line() {
         ("version 17\ncpu0 0 0 0 0 0 0 0 0 0\ndomain0 MC 3 1 2\n", 3),
         ("version 17\ncpu0 0 0 0 0 0 0 0 0 0\ndomain0 MC xyz 1\n", 3),
         ("version 17\nother\n", 2),
+        ("version 17\ntimestamp 1\n", 1),
+        ("version 17\ncpu4294967295 0 0 0 0 0 0 0 0 0\n", 2),
+        ("version 17\ncpu1 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0\n", 3),
+        ("version 17\ncpu1 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0\n", 3),
+        ("CPU: 0\nCPU: 65536\n", 2),
+        ("CPU: 0\nCPU: 0, DOMAIN MC CPUS 0-65536\n", 2),
+        ("CPU: 0, DOMAIN M C CPUS 0\n", 1),
     ] {
         assert!(matches!(Schedstat::parse(text), Err(SchedstatError::Line { line: at, .. }) if at == line), "{text}");
     }
+}
+
+#[test]
+fn no_cpu_has_more_domains_than_a_kernel_builds_and_no_mask_more_cpus_than_a_machine() {
+    let domain = format!("domain0 MC 1{}\n", " 0".repeat(DOMAIN_COUNTERS));
+    let text = |domains: usize| format!("version 17\ncpu0 0 0 0 0 0 0 0 0 0\n{}", domain.repeat(domains));
+    assert!(Schedstat::parse(&text(MOST_DOMAINS)).is_ok());
+    assert!(Schedstat::parse(&text(MOST_DOMAINS + 1)).is_err());
+    let of_words = |words: usize| parse_mask(&format!("1{}", ",0".repeat(words - 1)));
+    assert_eq!(of_words(MOST_WORDS).unwrap().iter().next(), Some(CpuId(MAX_CPU_NUMBER - 31)));
+    assert_eq!(of_words(MOST_WORDS + 1), None);
 }
 
 /// By hand: task 0 runs from 10 to 40, wakes task 1 on the other CPU, where it waits from 20 to 25 and runs to the end at 50.

@@ -1,6 +1,6 @@
 //! `warmcore explain schedstat:…`: what kernels and simulated trials counted of scheduling by CPU and by scheduling domain, side by side.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Serialize;
@@ -42,6 +42,11 @@ pub fn run(wanted: &str, arguments: &ExplainArguments, console: &Console) -> Res
     let ExplainArguments { task, at, events, scheduler, .. } = arguments;
     if task.is_some() || at.is_some() || *events {
         return Err(Failure::usage("warmcore::usage", "schedstat: has no --task, --at and --events").help(HELP));
+    }
+    if scheduler.is_some() && !wanted.split(',').any(|item| Path::new(item).is_dir()) {
+        return Err(
+            Failure::usage("warmcore::usage", "--scheduler chooses in a run directory, and none is here").help(HELP)
+        );
     }
     let signals = Signals::listen()?;
     let mut columns: Vec<(String, Schedstat)> = Vec::new();
@@ -131,23 +136,16 @@ fn table(columns: &[(String, Schedstat)]) -> Table {
     for (place, field) in CPU_FIELDS.iter().enumerate() {
         row("all CPUs", field, totals.iter().map(|values| Some(values[place])).collect());
     }
-    let levels: Vec<BTreeMap<String, [Option<u64>; DOMAIN_COUNTERS]>> =
-        columns.iter().map(|(_, counted)| counted.by_level().into_iter().collect()).collect();
-    let mut names: Vec<String> = Vec::new();
-    for (_, counted) in columns {
-        names.extend(
-            counted
-                .by_level()
-                .into_iter()
-                .map(|(name, _)| name)
-                .filter(|name| !names.contains(name))
-                .collect::<Vec<_>>(),
-        );
-    }
+    let levels: Vec<_> = columns.iter().map(|(_, counted)| counted.by_level()).collect();
+    // As they stand in the first text that has them.
+    let mut known = BTreeSet::new();
+    let names = levels.iter().flatten().map(|(name, _)| name).filter(|name| known.insert(name.as_str()));
+    let by_name: Vec<BTreeMap<&str, _>> =
+        levels.iter().map(|levels| levels.iter().map(|(name, values)| (name.as_str(), values)).collect()).collect();
     for name in names {
         for place in 0..DOMAIN_COUNTERS {
-            let values = levels.iter().map(|levels| levels.get(&name).and_then(|values| values[place]));
-            row(&name, &domain_field(place), values.collect());
+            let values = by_name.iter().map(|levels| levels.get(name.as_str()).and_then(|values| values[place]));
+            row(name, &domain_field(place), values.collect());
         }
     }
     table
