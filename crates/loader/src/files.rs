@@ -127,7 +127,7 @@ fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io::Result<()
     }
     for name in ["state", "switch_all", "nr_rejected", "hotplug_seq", "enable_seq"] {
         let path = format!("{SCHED_EXT}{name}");
-        write(&path[1..], &SchedExt::NeverAttached.text(&path).expect("it is there without a scheduler"))?;
+        write(&path[1..], &SchedExt::default().text(&path).expect("it is there without a scheduler"))?;
     }
     write(&format!("{WHILE_ATTACHED}/ops"), "")?;
     fs::create_dir_all(root.join("sys/kernel/btf"))?;
@@ -147,29 +147,43 @@ fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io::Result<()
 }
 
 /// The class of sched_ext schedulers as its files say it is.
-pub(crate) enum SchedExt {
-    /// No scheduler was attached since the kernel began.
-    NeverAttached,
-    /// This one is.
-    Attached(Arc<Object>),
-    /// One was: its loader has detached it, or it was ejected.
-    Ended,
+#[derive(Default)]
+pub(crate) struct SchedExt {
+    attached: Option<Arc<Object>>,
+    /// How often one was attached (`scx_enable_seq`).
+    enabled: u64,
 }
 
 impl SchedExt {
+    pub(crate) fn attach(&mut self, object: Arc<Object>) {
+        self.attached = Some(object);
+        self.enabled += 1;
+    }
+
+    /// Its loader detaches it, or it is ejected.
+    pub(crate) fn end(&mut self) {
+        self.attached = None;
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        self.attached.is_some()
+    }
+
+    /// Whether one was attached, and none is.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.enabled > 0 && !self.is_attached()
+    }
+
     /// Text of a file of `/sys/kernel/sched_ext`; `None` for one that is not there. A task is rejected if it asks for the
     /// class by its policy, and no task has done so before a scheduler is attached.
     pub(crate) fn text(&self, path: &str) -> Option<String> {
-        let attached = match self {
-            Self::Attached(object) => Some(object),
-            Self::NeverAttached | Self::Ended => None,
-        };
-        let number = |value: bool| format!("{}\n", u8::from(value));
+        let attached = self.attached.as_ref();
+        let number = |value: u64| format!("{value}\n");
         Some(match path.strip_prefix(SCHED_EXT)? {
             "state" => if attached.is_some() { "enabled\n" } else { "disabled\n" }.into(),
-            "switch_all" => number(attached.is_some_and(|object| !object.is_partial())),
-            "enable_seq" => number(!matches!(self, Self::NeverAttached)),
-            "nr_rejected" | "hotplug_seq" => number(false),
+            "switch_all" => number(attached.is_some_and(|object| !object.is_partial()).into()),
+            "enable_seq" => number(self.enabled),
+            "nr_rejected" | "hotplug_seq" => number(0),
             "root/ops" => format!("{}\n", attached?.name()),
             _ => return None,
         })
@@ -178,7 +192,7 @@ impl SchedExt {
     /// Where the file of a path is below the machine's files, if not at that path: those of the attached scheduler are there only as long as it is.
     pub(crate) fn place(&self, path: &str) -> Option<String> {
         let rest = path.strip_prefix(SCHED_EXT)?.strip_prefix("root")?;
-        let is_there = matches!(self, Self::Attached(_)) && (rest.is_empty() || rest.starts_with('/'));
+        let is_there = self.is_attached() && (rest.is_empty() || rest.starts_with('/'));
         is_there.then(|| format!("/{WHILE_ATTACHED}{rest}"))
     }
 }

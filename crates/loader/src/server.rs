@@ -97,7 +97,7 @@ impl Answers {
             programs: Programs::default(),
             things: HashMap::new(),
             needs: BTreeSet::new(),
-            sched_ext: SchedExt::NeverAttached,
+            sched_ext: SchedExt::default(),
             cpu: CpuId(0),
         }
     }
@@ -406,7 +406,7 @@ impl Server {
 
     /// The call that attached is over: it gives a link.
     pub(crate) fn answer_attached(&mut self, call: &Call, object: Arc<Object>) {
-        self.answers.sched_ext = SchedExt::Attached(object);
+        self.answers.sched_ext.attach(object);
         let Some(end) = self.link_of_loader.take().or_else(|| self.renew_link()) else {
             self.process.answer(call, Err(libc::EMFILE));
             return;
@@ -431,7 +431,7 @@ impl Server {
 
     /// The scheduler is attached no more.
     pub(crate) fn end_scheduler(&mut self) {
-        self.answers.sched_ext = SchedExt::Ended;
+        self.answers.sched_ext.end();
     }
 
     /// Whether its loader has detached it, as by closing the last descriptor of its link.
@@ -439,10 +439,10 @@ impl Server {
         let mut poll = libc::pollfd { fd: self.link.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one descriptor that is open.
         unsafe { libc::poll(&raw mut poll, 1, 0) };
-        if matches!(self.answers.sched_ext, SchedExt::Attached(_)) && poll.revents & libc::POLLHUP != 0 {
+        if self.answers.sched_ext.is_attached() && poll.revents & libc::POLLHUP != 0 {
             self.end_scheduler();
         }
-        matches!(self.answers.sched_ext, SchedExt::Ended)
+        self.answers.sched_ext.is_ended()
     }
 
     /// Answers the next call; whether anything went on.

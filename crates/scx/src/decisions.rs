@@ -15,5 +15,6 @@ decisions! {
         error_by_program: "program ejected", "it said it has an error", Cpu;
         stall: "program ejected", "a runnable task was not run in time", Cpu;
         unregistered: "program ejected", "it asked for it", Cpu;
+        unregistered_by_kernel: "program ejected", "a CPU went offline or came online", Cpu;
     }
 }

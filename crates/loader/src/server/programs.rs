@@ -9,7 +9,6 @@ use warmcore_scx::bytecode::{Attached, Host, Need, NeedKind, ProgramId, ProgramS
 use super::commands::{Failure, Fields};
 use super::{Answers, Reply, Thing};
 use crate::capture::Capture;
-use crate::files::SchedExt;
 use crate::process::Call;
 
 /// Types of programs that are looked at (`enum bpf_prog_type`).
@@ -131,7 +130,7 @@ impl Answers {
         let Some(Thing::Map { handle, value }) = self.find(call, descriptor) else {
             return Ok(Reply::Error(libc::EBADF));
         };
-        if matches!(self.sched_ext, SchedExt::Attached(_)) {
+        if self.sched_ext.is_attached() {
             return Ok(Reply::Error(libc::EBUSY));
         }
         let value = value.clone();

@@ -22,7 +22,8 @@ impl Ext {
             ExitKind::Error => decisions.error,
             ExitKind::ErrorByProgram => decisions.error_by_program,
             ExitKind::Stall => decisions.stall,
-            ExitKind::UnregisteredByProgram | ExitKind::UnregisteredByKernel => decisions.unregistered,
+            ExitKind::UnregisteredByProgram => decisions.unregistered,
+            ExitKind::UnregisteredByKernel => decisions.unregistered_by_kernel,
         };
         core.decide(decision, TaskId::IDLE, i64::from(info.cpu.0));
         if info.kind.is_error() {
