@@ -213,9 +213,6 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             })
             .collect();
         Outcome {
-            end: self.ended.unwrap_or(End::Stopped),
-            elapsed_ns,
-            warm_up_ns: 0,
             tasks,
             applications,
             cpus,
@@ -225,10 +222,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             background: self.background.outcome(&self.core.tasks),
             domain_counters: self.scheduler.domain_counters(&self.core),
             kernel_log: self.kernel_log.clone(),
-            recorders: Vec::new(),
-            recorders_since_ns: Vec::new(),
             memory_solutions: self.memory.solutions(),
             engine_events: self.engine_events,
+            ..Outcome::new(self.ended.unwrap_or(End::Stopped), elapsed_ns)
         }
     }
 

@@ -511,24 +511,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         if let Some(lock) = self.core.tasks[prev.index()].kernel.spins_on {
             self.interrupt_spin(prev, lock, Leave::Displaced);
         }
-        if self.core.tasks[prev.index()].kernel.locks > 0 {
-            self.owner_left(cpu, prev);
-        }
+        self.switched_out(cpu, prev);
         let now_ns = self.core.now_ns;
-        if M::MODELLED {
-            self.settle_siblings(cpu);
-            self.read_counters(cpu);
-        }
-        if M::SPEEDS_VARY {
-            self.memory.switch_out(now_ns, cpu);
-        }
-        let task = &mut self.core.tasks[prev.index()];
-        let ran_ns = now_ns - task.switched_in_ns;
-        task.cpu_time_ns += ran_ns;
-        if prev.0 < self.core.hidden {
-            self.core.cpus[cpu.index()].background_ns += ran_ns;
-        }
-        task.state = State::Queued;
+        self.core.tasks[prev.index()].state = State::Queued;
         self.scheduler.put_prev(&mut self.core, cpu, prev, true);
         self.core.emit_on(cpu, EventKind::Switch { prev, prev_state: PrevState::Runnable, next: TaskId::IDLE });
         let state = &mut self.core.cpus[cpu.index()];

@@ -114,24 +114,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.leave_idle(cpu);
         } else {
             let queued = self.core.tasks[prev.index()].state == State::Running;
-            if self.core.tasks[prev.index()].kernel.locks > 0 {
-                self.owner_left(cpu, prev);
-            }
-            if M::MODELLED {
-                self.settle_siblings(cpu);
-                self.read_counters(cpu);
-            }
-            if M::SPEEDS_VARY {
-                self.memory.switch_out(now_ns, cpu);
-            }
-            let task = &mut self.core.tasks[prev.index()];
-            let ran_ns = now_ns - task.switched_in_ns;
-            task.cpu_time_ns += ran_ns;
-            if prev.0 < self.core.hidden {
-                self.core.cpus[cpu.index()].background_ns += ran_ns;
-            }
+            self.switched_out(cpu, prev);
             if queued && runnable {
-                task.state = State::Queued;
+                self.core.tasks[prev.index()].state = State::Queued;
             }
             let stays = runnable || self.scheduler.holds(prev);
             self.scheduler.put_prev(&mut self.core, cpu, prev, stays);
@@ -159,6 +144,28 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 self.switched_in(cpu, next);
                 self.scheduler.set_next(&mut self.core, cpu, next);
             }
+        }
+    }
+
+    /// What its time on the CPU was goes into its accounts.
+    #[inline]
+    pub(crate) fn switched_out(&mut self, cpu: CpuId, prev: TaskId) {
+        if self.core.tasks[prev.index()].kernel.locks > 0 {
+            self.owner_left(cpu, prev);
+        }
+        let now_ns = self.core.now_ns;
+        if M::MODELLED {
+            self.settle_siblings(cpu);
+            self.read_counters(cpu);
+        }
+        if M::SPEEDS_VARY {
+            self.memory.switch_out(now_ns, cpu);
+        }
+        let task = &mut self.core.tasks[prev.index()];
+        let ran_ns = now_ns - task.switched_in_ns;
+        task.cpu_time_ns += ran_ns;
+        if prev.0 < self.core.hidden {
+            self.core.cpus[cpu.index()].background_ns += ran_ns;
         }
     }
 

@@ -339,20 +339,11 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         .iter()
         .enumerate()
         .map(|(index, task)| TaskOutcome {
-            id: index as u32,
-            name: task.name.clone(),
-            role: task.role.clone(),
             application: workload.processes[task.process.index()].application,
             process: task.process.0,
             started_ns: converted.created_ns[index].unwrap_or(0),
             exited_ns: converted.exited_ns[index],
-            cpu_time_ns: cpu_ns[index],
-            progress_ns: cpu_ns[index],
-            spin_ns: 0,
-            smt_ns: 0,
-            pace_ns: 0,
-            slept_ns: 0,
-            memory: None,
+            ..TaskOutcome::new(index as u32, task.name.clone(), task.role.clone(), cpu_ns[index])
         })
         .collect();
     let finished = tasks.iter().all(|task| task.exited_ns.is_some());
@@ -362,27 +353,17 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         finished,
         cpu_time_ns: tasks.iter().map(|task| task.cpu_time_ns).sum(),
     };
+    let end = if finished { End::AllExited } else { End::Stopped };
     Ok(Outcome {
-        end: if finished { End::AllExited } else { End::Stopped },
-        elapsed_ns,
-        warm_up_ns: 0,
         applications: workload.applications.iter().map(application).collect(),
         tasks,
-        cpus: Vec::new(),
-        recorders: Vec::new(),
-        recorders_since_ns: Vec::new(),
-        placement: None,
-        groups: Vec::new(),
         background: beside::by_process(&converted.foreign, known(recording)),
-        energy_uj: None,
-        memory_solutions: (0, 0),
-        domain_counters: Vec::new(),
-        kernel_log: Vec::new(),
         engine_events: recording
             .records
             .iter()
             .filter(|record| !matches!(record.what, What::Numa { .. } | What::Call { .. } | What::Hotplug { .. }))
             .count() as u64,
+        ..Outcome::new(end, elapsed_ns)
     })
 }
 

@@ -176,22 +176,10 @@ fn one(request: &Request<'_>, position: usize, answer: Answer, take: &Take<'_>) 
             sink.events(&answer.events).map_err(warmcore_kernel::SimulationError::Sink)?;
         }
         let outcome = Outcome {
-            end: End::AllExited,
             warm_up_ns: request.workload.warm_up_ns.unwrap_or(0),
-            elapsed_ns: answer.elapsed_ns,
-            tasks: Vec::new(),
-            applications: Vec::new(),
-            cpus: Vec::new(),
-            recorders_since_ns: Vec::new(),
             recorders: request.workload.recorders.iter().map(|_| warmcore_trace::Histogram::new()).collect(),
-            placement: None,
-            groups: Vec::new(),
-            background: Vec::new(),
-            energy_uj: None,
-            memory_solutions: (0, 0),
-            domain_counters: Vec::new(),
-            kernel_log: Vec::new(),
             engine_events: answer.events.len() as u64,
+            ..Outcome::new(End::AllExited, answer.elapsed_ns)
         };
         Ok(Report {
             events_lost: answer.events_lost,

@@ -61,6 +61,29 @@ pub struct TaskOutcome {
     pub memory: Option<MemoryCounters>,
 }
 
+impl TaskOutcome {
+    /// A task of a real kernel, which says no more than its CPU time: that is its progress.
+    #[must_use]
+    pub const fn new(id: u32, name: String, role: String, cpu_time_ns: u64) -> Self {
+        Self {
+            id,
+            name,
+            role,
+            application: 0,
+            process: 0,
+            started_ns: 0,
+            exited_ns: None,
+            cpu_time_ns,
+            progress_ns: cpu_time_ns,
+            spin_ns: 0,
+            smt_ns: 0,
+            pace_ns: 0,
+            slept_ns: 0,
+            memory: None,
+        }
+    }
+}
+
 fn is_none<T: Default + PartialEq>(ns: &T) -> bool {
     *ns == T::default()
 }
@@ -224,6 +247,29 @@ fn is_zero(value: &u64) -> bool {
 }
 
 impl Outcome {
+    /// A run of which no more than its end is known.
+    #[must_use]
+    pub const fn new(end: End, elapsed_ns: u64) -> Self {
+        Self {
+            end,
+            elapsed_ns,
+            warm_up_ns: 0,
+            tasks: Vec::new(),
+            applications: Vec::new(),
+            cpus: Vec::new(),
+            background: Vec::new(),
+            placement: None,
+            energy_uj: None,
+            groups: Vec::new(),
+            recorders: Vec::new(),
+            recorders_since_ns: Vec::new(),
+            memory_solutions: (0, 0),
+            domain_counters: Vec::new(),
+            kernel_log: Vec::new(),
+            engine_events: 0,
+        }
+    }
+
     /// The time in which a recorder collected: from the beginning of its first sample, or of the window where that is not known, to the run's end.
     /// A program's own warm-up may be longer than the one that was asked for.
     #[must_use]

@@ -396,40 +396,8 @@ mod tests {
     use warmcore_trace::{End, TaskOutcome};
 
     fn outcome(names: &[&str], elapsed_ns: u64) -> Outcome {
-        let task = |(id, name): (u32, &&str)| TaskOutcome {
-            id,
-            name: (*name).into(),
-            role: String::new(),
-            application: 0,
-            process: 0,
-            started_ns: 0,
-            exited_ns: None,
-            cpu_time_ns: 0,
-            progress_ns: 0,
-            spin_ns: 0,
-            smt_ns: 0,
-            pace_ns: 0,
-            slept_ns: 0,
-            memory: None,
-        };
-        Outcome {
-            end: End::Stopped,
-            elapsed_ns,
-            warm_up_ns: 0,
-            tasks: (0..).zip(names).map(task).collect(),
-            applications: Vec::new(),
-            cpus: Vec::new(),
-            recorders: Vec::new(),
-            recorders_since_ns: Vec::new(),
-            placement: None,
-            groups: Vec::new(),
-            background: Vec::new(),
-            energy_uj: None,
-            memory_solutions: (0, 0),
-            domain_counters: Vec::new(),
-            kernel_log: Vec::new(),
-            engine_events: 0,
-        }
+        let task = |(id, name): (u32, &&str)| TaskOutcome::new(id, (*name).into(), String::new(), 0);
+        Outcome { tasks: (0..).zip(names).map(task).collect(), ..Outcome::new(End::Stopped, elapsed_ns) }
     }
 
     #[test]

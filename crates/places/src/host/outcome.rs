@@ -89,7 +89,7 @@ pub(super) fn of_command(
         None => {
             let all = TaskOutcome {
                 exited_ns: trial.exit_code.map(|_| elapsed_ns),
-                ..task(0, workload.name.clone(), workload.name.clone(), (1e9 * trial.cpu_s) as u64)
+                ..TaskOutcome::new(0, workload.name.clone(), workload.name.clone(), (1e9 * trial.cpu_s) as u64)
             };
             (vec![all], nothing_recorded(1), BTreeMap::new())
         }
@@ -103,7 +103,7 @@ pub(super) fn of_command(
             let of = |(id, (name, role)): (usize, (String, String))| TaskOutcome {
                 started_ns: converted.created_ns[id].unwrap_or(0),
                 exited_ns: converted.exited_ns[id],
-                ..task(id as u32, name, role, cpu_ns[id])
+                ..TaskOutcome::new(id as u32, name, role, cpu_ns[id])
             };
             (names.into_iter().enumerate().map(of).collect(), converted, by_thread)
         }
@@ -114,45 +114,15 @@ pub(super) fn of_command(
         finished: trial.exit_code.is_some(),
         cpu_time_ns: tasks.iter().map(|task: &TaskOutcome| task.cpu_time_ns).sum(),
     };
+    let end = if trial.exit_code.is_some() { End::AllExited } else { End::TimeLimit };
     let outcome = Outcome {
-        end: if trial.exit_code.is_some() { End::AllExited } else { End::TimeLimit },
-        elapsed_ns,
-        warm_up_ns: 0,
         applications: vec![application],
         tasks,
-        cpus: Vec::new(),
-        recorders: Vec::new(),
-        recorders_since_ns: Vec::new(),
-        placement: None,
-        groups: Vec::new(),
-        background: Vec::new(),
-        energy_uj: None,
-        memory_solutions: (0, 0),
-        domain_counters: Vec::new(),
-        kernel_log: Vec::new(),
         engine_events: converted.events.len() as u64,
+        ..Outcome::new(end, elapsed_ns)
     };
     let report = Report { output: Some(trial.output.clone()), ..Report::new(outcome) };
     Ok(made(tables, &by_thread, converted, recording, report))
-}
-
-fn task(id: u32, name: String, role: String, cpu_time_ns: u64) -> TaskOutcome {
-    TaskOutcome {
-        id,
-        name,
-        role,
-        application: 0,
-        process: 0,
-        started_ns: 0,
-        exited_ns: None,
-        cpu_time_ns,
-        progress_ns: cpu_time_ns,
-        spin_ns: 0,
-        smt_ns: 0,
-        pace_ns: 0,
-        slept_ns: 0,
-        memory: None,
-    }
 }
 
 /// A process' threads and what descends from it, in the order of their creation.

@@ -443,20 +443,11 @@ impl Roster {
                 _ => format!("{}-{}", template.name, task.number),
             };
             TaskOutcome {
-                id: id as u32,
-                name,
-                role: template.role.clone(),
                 application: workload.processes[template.process.index()].application,
                 process: template.process.0,
                 started_ns: converted.created_ns[id].unwrap_or(0),
                 exited_ns: converted.exited_ns[id],
-                cpu_time_ns: task.cpu_ns,
-                progress_ns: task.cpu_ns,
-                spin_ns: 0,
-                smt_ns: 0,
-                pace_ns: 0,
-                slept_ns: 0,
-                memory: None,
+                ..TaskOutcome::new(id as u32, name, template.role.clone(), task.cpu_ns)
             }
         };
         let tasks: Vec<TaskOutcome> = self.tasks.iter().enumerate().map(task).collect();
@@ -479,29 +470,20 @@ impl Roster {
             }
         }
         let ended = |word: &str| processes.iter().any(|process| process.ended == word);
+        let end = if ended("time_limit") {
+            End::TimeLimit
+        } else if ended("duration") || ended("stop_step") {
+            End::Stopped
+        } else {
+            End::AllExited
+        };
         Outcome {
-            end: if ended("time_limit") {
-                End::TimeLimit
-            } else if ended("duration") || ended("stop_step") {
-                End::Stopped
-            } else {
-                End::AllExited
-            },
-            elapsed_ns,
             warm_up_ns,
             applications: workload.applications.iter().enumerate().map(application).collect(),
             tasks,
-            cpus: Vec::new(),
             recorders,
-            recorders_since_ns: Vec::new(),
-            placement: None,
-            groups: Vec::new(),
-            background: Vec::new(),
-            energy_uj: None,
-            memory_solutions: (0, 0),
-            domain_counters: Vec::new(),
-            kernel_log: Vec::new(),
             engine_events: converted.events.len() as u64,
+            ..Outcome::new(end, elapsed_ns)
         }
     }
 }
