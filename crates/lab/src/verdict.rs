@@ -249,7 +249,7 @@ pub fn conclude(
         measures: catalogue.clone(),
         time_split,
         replaced,
-        conditions: conditions::of_record(record, &schedulers),
+        conditions: conditions::of_record(record, &schedulers, primary),
         headroom: None,
         advice: None,
         sensitivity: None,

@@ -86,3 +86,24 @@ fn a_verdict_says_that_an_llc_was_chosen_and_nobody_could_be_pulled_there() {
     assert_eq!(said(4, "cache-aware"), None, "the pair is balanced from, and the others follow");
     assert_eq!(said(3, "cache-aware:enabled=0"), None, "nothing is chosen");
 }
+
+#[test]
+fn a_latency_that_the_workload_records_is_told_from_the_kernels() {
+    let conditions = |workload: &str| {
+        let named = Named { source: "1s1n1l4c1t".into(), value: warmcore_topology::resolve("1s1n1l4c1t").unwrap() };
+        let value = warmcore_workload::from_generator(workload).unwrap();
+        let built = Experiment::builder(named, Named { source: workload.into(), value })
+            .schedulers(["eevdf", "rr"].map(|text| SchedulerSpec::parse(text).unwrap()).to_vec())
+            .seeds(trial_seeds(1, 2))
+            .build()
+            .unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let finished = runner::run(&built.experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
+        verdict::conclude_experiment(&built.experiment, &built.experiment.record(), &finished.trials)
+            .unwrap()
+            .conditions
+    };
+    let told =
+        |workload| conditions(workload).iter().any(|condition| condition.contains("the workload's threads record"));
+    assert!(told("schbench:-m1,-t2,-r1,-L") && !told("spin:-n2,-d10ms"));
+}

@@ -46,11 +46,21 @@ pub(super) fn lockstep(schedulers: &[SchedulerResult], measure: &Measure) -> Vec
 }
 
 /// What follows from the experiment's record and from what schedulers decided.
-pub(super) fn of_record(record: &ExperimentRecord, schedulers: &[SchedulerResult]) -> Vec<String> {
+pub(super) fn of_record(record: &ExperimentRecord, schedulers: &[SchedulerResult], measure: &Measure) -> Vec<String> {
     let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
     let of_schedulers =
         schedulers.iter().flat_map(|scheduler| left_apart(scheduler).into_iter().chain(unsettled(scheduler)));
-    record.options.warm_up_ns.map(warm_up).into_iter().chain(of_schedulers).collect()
+    own_latency(measure).into_iter().chain(record.options.warm_up_ns.map(warm_up)).chain(of_schedulers).collect()
+}
+
+/// Two latencies of wakeups stand side by side: the workload's own, and the kernel's.
+fn own_latency(measure: &Measure) -> Option<String> {
+    (measure.name.starts_with("recorder_") && measure.title.starts_with("wakeup")).then(|| {
+        format!(
+            "{} is what the workload's threads record, with the call that wakes them; wake p99 is from each wakeup until the thread runs",
+            measure.title
+        )
+    })
 }
 
 /// Whether tasks went from LLC to LLC at another rate at the end of runs than at their beginning, and still did: by twice as much, and by
