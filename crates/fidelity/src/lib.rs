@@ -2,10 +2,8 @@
 //!
 //! - [`bytecode`]: programs of schedulers, run by a real kernel and here.
 //! - [`validate`]: the fidelity book: the simulator against a real kernel.
-//! - [`cdf_dio`]: a paper whose figures are of a simulator of its own, with that simulator.
 //!
 //! Experiments and their trials are crate `lab`'s; pages that people look at are `report`'s and the command line's.
 
 pub mod bytecode;
-pub mod cdf_dio;
 pub mod validate;

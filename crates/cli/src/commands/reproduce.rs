@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
-use warmcore_fidelity::cdf_dio::search::{Judged, candidates, judge, screen};
-use warmcore_fidelity::cdf_dio::{READINGS, TableRow, table};
+use warmcore_cdf_dio::search::{Judged, candidates, judge, screen};
+use warmcore_cdf_dio::{READINGS, TableRow, table};
 use warmcore_lab::experiment::trial_seeds;
 use warmcore_lab::files::{create_directory, write_atomically};
 use warmcore_lab::session::pretty;
@@ -31,8 +31,7 @@ const SOURCE: &str = "NUMA-Aware Task Scheduling Strategy Aiming to Reduce Cache
 /// # Errors
 /// When a parameter is none.
 pub fn figures(trials: u32) -> Result<BTreeMap<String, Vec<f64>>, Failure> {
-    warmcore_fidelity::cdf_dio::figures(&trial_seeds(SEED, trials))
-        .map_err(|error| Failure::failed("warmcore::reproduce", error))
+    warmcore_cdf_dio::figures(&trial_seeds(SEED, trials)).map_err(|error| Failure::failed("warmcore::reproduce", error))
 }
 
 /// Seeds of the table where as many trials are asked for as have intervals.

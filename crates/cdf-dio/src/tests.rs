@@ -1,5 +1,5 @@
 use super::*;
-use crate::cdf_dio::machine::Level;
+use crate::machine::Level;
 
 const SEEDS: u64 = 20;
 
