@@ -212,8 +212,8 @@ impl Watch<'_> {
                 Ok(Err(_)) => return Err(self.died()),
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            if self.guest.is_broken() {
-                return Err(VmError::Acceleration { reason: self.guest.complaints().join("; ") });
+            if let Some(reason) = self.guest.broken() {
+                return Err(VmError::Acceleration { reason });
             }
             let is_late = Instant::now() > self.end;
             let over = match self.stop.load(Ordering::Relaxed) {

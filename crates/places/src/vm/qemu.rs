@@ -193,10 +193,10 @@ impl Guest {
         self.complaints.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// Whether the host's virtualisation gave up on it.
+    /// How the host's virtualisation gave up on it, if it did: the line that says so, without the registers behind it.
     #[must_use]
-    pub(crate) fn is_broken(&self) -> bool {
-        self.complaints().iter().any(|line| line.contains(KVM_BROKEN))
+    pub(crate) fn broken(&self) -> Option<String> {
+        self.complaints().into_iter().find(|line| line.contains(KVM_BROKEN))
     }
 }
 
