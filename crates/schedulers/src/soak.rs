@@ -12,7 +12,7 @@ use rand_core::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg32;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{Event, EventKind, PrevState, Sink, TaskId};
-use warmcore_workload::{Action, Affinity, Deed, Destination, ProcessId, ProgramBuilder, Step, Task, Workload};
+use warmcore_workload::{Action, Affinity, Deed, Destination, Policy, ProcessId, ProgramBuilder, Step, Task, Workload};
 
 use crate::spec::SchedulerSpec;
 
@@ -71,14 +71,33 @@ impl Case {
         Self { workload, actions }
     }
 
-    /// What a seed asks of a scheduler: every odd one also takes CPUs offline and brings them online, where the scheduler bears that.
+    /// What a seed asks of a scheduler: every odd one also takes CPUs offline and brings them online, where the scheduler bears that; the second
+    /// two of every four have real-time tasks.
     #[must_use]
     pub fn of(machine: &Machine, scheduler: &SchedulerSpec, seed: u64) -> Self {
-        if seed % 2 == 1 && Self::bears_hotplug(scheduler) {
+        let case = if seed % 2 == 1 && Self::bears_hotplug(scheduler) {
             Self::with_hotplug(machine, seed)
         } else {
             Self::new(machine, seed)
+        };
+        if seed % 4 >= 2 { case.with_real_time(machine, seed) } else { case }
+    }
+
+    /// The same below tasks of `SCHED_FIFO`, each of which takes a CPU for up to 0.3 ms at a time: whom a scheduler has given that CPU must wait
+    /// or go elsewhere.
+    #[must_use]
+    pub fn with_real_time(mut self, machine: &Machine, seed: u64) -> Self {
+        let mut dice = Dice(Pcg32::seed_from_u64(seed.rotate_left(32)));
+        for _ in 0..1 + dice.below(machine.cpu_count() as u64) {
+            let run = Step::Run { work_ns: 20 * US + dice.below(280 * US) };
+            let pause = Step::Sleep { duration_ns: MS + dice.below(5 * MS) };
+            let program = ProgramBuilder::new().repeat(None, |body| body.step(run).step(pause)).finish();
+            let program = self.workload.add_program(program);
+            let (affinity, policy) = (dice.affinity(machine), Policy::Fifo { priority: 1 + dice.below(98) as u8 });
+            let name = name(self.workload.tasks.len() as u64);
+            self.workload.add_task(Task { affinity, policy, ..Task::new(name, ProcessId(0), program) });
         }
+        self
     }
 
     /// Whether CPUs may come and go under a scheduler. A sched_ext program without operations for it is ended, so none is asked.

@@ -106,7 +106,11 @@ impl Ext {
     /// `do_enqueue_task`: the task is runnable and on no CPU, and somebody must have it.
     fn do_enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: EnqueueFlags) {
         let index = task.index();
-        if self.state.is_bypassed() || !core.active().contains(cpu) {
+        // Who must stay is not asked about, unless the program wants to be.
+        let stays = core.task(task).migration_disabled() > 0
+            && self.state.tasks[index].verdict.is_none()
+            && !self.wants(OperationFlags::ENQ_MIGRATION_DISABLED);
+        if self.state.is_bypassed() || !core.active().contains(cpu) || stays {
             self.state.tasks[index].verdict = None;
             self.state.refill(task);
             self.state.insert_local(core, task, cpu, EnqueueFlags::default());

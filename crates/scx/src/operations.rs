@@ -59,7 +59,7 @@ bits! {
         ENQ_EXITING = 2;
         /// Only tasks of the policy `SCHED_EXT` are its own, and the fair class stands above.
         SWITCH_PARTIAL = 3;
-        /// Tasks that may not migrate are enqueued by the program too. The simulated kernel has none.
+        /// Tasks that have disabled migration are enqueued by the program too. Without it they go to the local queue of their CPU.
         ENQ_MIGRATION_DISABLED = 4;
     }
 }

@@ -6,7 +6,9 @@ use warmcore_kernel::Setup;
 use warmcore_schedulers::scx_native::trial;
 use warmcore_schedulers::soak::{Case, Judge, Wait};
 use warmcore_schedulers::{SchedulerSpec, list};
-use warmcore_scx::{DsqId, EnqueueFlags, Kfuncs, Kick, Operation, OperationTable, Operations, SLICE_DEFAULT_NS};
+use warmcore_scx::{
+    DsqId, EnqueueFlags, Kfuncs, Kick, Operation, OperationFlags, OperationTable, Operations, SLICE_DEFAULT_NS,
+};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{Outcome, Sink, TaskId};
 
@@ -60,6 +62,17 @@ fn soaking_finds_nothing_while_cpus_go_offline_and_come_online() {
     }
 }
 
+#[test]
+fn soaking_finds_nothing_below_real_time_tasks() {
+    let machine = warmcore_topology::resolve(MACHINE).unwrap();
+    for (seed, spec) in (2..32).zip(specs().iter().cycle()) {
+        let case = Case::new(&machine, seed).with_real_time(&machine, seed);
+        assert!(case.workload.tasks.len() > Case::new(&machine, seed).workload.tasks.len());
+        let found = soak(&machine, (&case, seed), |setup, sink| simulate_with_needs(spec, setup, Some(sink)));
+        assert_eq!(found, Ok(None), "{spec}, seed {seed}");
+    }
+}
+
 /// A queue for each CPU, and only that CPU looks into it. A task goes to the next CPU of its mask.
 struct QueuePerCpu {
     /// Whether it asks where the task may run at present, not only for its mask.
@@ -68,7 +81,10 @@ struct QueuePerCpu {
 
 impl Operations for QueuePerCpu {
     fn table(&self) -> OperationTable {
-        OperationTable::empty("per-cpu").with(&[Operation::Init, Operation::Enqueue, Operation::Dispatch])
+        OperationTable {
+            flags: OperationFlags::ENQ_MIGRATION_DISABLED,
+            ..OperationTable::empty("per-cpu").with(&[Operation::Init, Operation::Enqueue, Operation::Dispatch])
+        }
     }
 
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {

@@ -4,6 +4,7 @@
 mod faults;
 mod hotplug;
 mod locks;
+mod migration;
 mod partial;
 mod program;
 mod vectors;
