@@ -4,7 +4,7 @@
 //! queueing ([`queue`]), load tracking ([`pelt`]), CPU selection (`select`) and load balancing ([`balance`]) are
 //! shared, with the few differences of older kernels as [`FairParameters`].
 //!
-//! Differs from the kernel: weights of groups are whole units of 1/1024 of a nice-0 task (the kernel: 1/1048576); no groups of `SCHED_IDLE` (`cpu.idle`), no asymmetric capacity in decisions, no pressure of real-time and deadline tasks on capacity (the stopper is a
+//! Differs from the kernel: weights of groups are whole units of 1/1024 of a nice-0 task (the kernel: 1/1048576); no groups of `SCHED_IDLE` (`cpu.idle`), no asymmetric capacity in decisions but those by energy, no pressure of real-time and deadline tasks on capacity (the stopper is a
 //! momentary interruption).
 
 pub mod balance;
@@ -16,6 +16,7 @@ mod checklist_tests;
 mod class;
 pub(crate) mod decisions;
 pub mod eevdf;
+mod energy;
 pub(crate) mod gathering;
 mod groups;
 mod hotplug;
@@ -36,6 +37,7 @@ use warmcore_trace::TaskId;
 
 use self::balance::BalanceState;
 use self::bandwidth::Bandwidth;
+use self::energy::EnergyAware;
 use self::gathering::{Gathering, NoGathering};
 
 use self::numa::{NumaBalancing, NumaTunables};
@@ -64,6 +66,8 @@ pub struct FairParameters {
     pub newidle_rate: bool,
     /// Scan limit of idle CPU searches by utilisation (`SIS_UTIL`); otherwise the whole LLC is searched.
     pub sis_util: bool,
+    /// Place wakeups by energy where the machine lets (`sched_energy_aware`).
+    pub energy_aware: bool,
 }
 
 /// What EEVDF and CFS do differently. Functions get the whole class, as they work on its queues.
@@ -197,6 +201,8 @@ pub struct Fair<P, G = NoGathering> {
     picked: Vec<u32>,
     /// By CPU its speed, 1024 = that of the biggest at its highest frequency; 1024 where frequencies are not simulated.
     pub(crate) speeds: Vec<f64>,
+    /// Placement by energy, where the kernel has it.
+    pub(crate) energy: Option<Box<EnergyAware>>,
     /// What keeps threads together.
     pub(crate) gathering: G,
     /// NUMA balancing, where it is on and there are nodes to choose from; gone from the start where the kernel knows no pages.
@@ -242,8 +248,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         };
         let llc_idle_cores = (0..domains.llc_count()).map(cores_of_llc).collect();
         let hz = u64::from(boot.kernel.hz);
+        let wanted = parameters.energy_aware;
+        let energy = EnergyAware::new(wanted, machine, machine.all_cpus(), &boot.kernel, &domains);
         let mut fair = Self {
             name: features.name.unwrap_or(P::NAME),
+            energy,
             gathering,
             numa: NumaBalancing::new(&features.numa, machine, hz, parameters.rules_of_4_9).map(Box::new),
             task_work: TaskWork::default(),

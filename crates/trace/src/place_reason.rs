@@ -82,6 +82,7 @@ reasons! {
         PreviousLighter(Previous): "previous_lighter", "wake_affine chose the previous CPU, since the waker's would not have the smaller load (wa_weight)";
         HintPrevious(Previous): "hint_previous", "the search began at the previous CPU, since only that one is in the scope of the task's group (wake_hint)";
         HintHome(Any): "hint_home", "the search began at the home of the task's group, since neither CPU is in its scope (wake_hint)";
+        Energy(Any): "energy", "no CPU is overutilized, so energy decides (find_energy_efficient_cpu)";
     }
 }
 
@@ -152,6 +153,9 @@ reasons! {
         GroupPrevious(Previous): "group_previous", "no CPU of the chosen group is free, and the previous one is in it";
         GroupFewest(Any): "group_fewest", "no CPU of the chosen group is free, so the one with the fewest tasks";
         NoGroup(Previous): "no_group", "the rule chose no group";
+        // Linux, fair class, wakeups by energy.
+        LeastEnergy(Any): "least_energy", "there it takes the least energy";
+        PreviousEnergy(Previous): "previous_energy", "no other CPU takes less energy than the previous one";
     }
 }
 

@@ -89,6 +89,7 @@ pub fn settings_of(spec: &SchedulerSpec, abilities: &Abilities) -> Result<Vec<Se
             "hz" => return Err(refuse(format!("the kernel was built with HZ={}", abilities.hz.unwrap_or(0)))),
             "enabled" => settings[0].value = value.to_string(),
             "autogroup" => settings.push(number("/proc/sys/kernel/sched_autogroup_enabled".into(), *value)),
+            "sched_energy_aware" => settings.push(number("/proc/sys/kernel/sched_energy_aware".into(), *value)),
             "numa_balancing" => settings.push(number(NUMA_BALANCING.into(), *value)),
             "preempt" => {
                 let chosen = spec.info().tunables().find(|tunable| tunable.name == *name);

@@ -184,6 +184,7 @@ impl Policy for Cfs {
             newidle_random: false,
             newidle_rate: false,
             sis_util: tunables.sis_util != 0,
+            energy_aware: false,
         }
     }
 

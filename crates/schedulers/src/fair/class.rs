@@ -122,6 +122,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             }
         }
         self.enqueue_task(core, cpu, index, initial);
+        if flags.has(Enqueue::WAKEUP) {
+            self.check_overutilized(cpu);
+        }
     }
 
     fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
@@ -264,6 +267,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
                 index = self.queues[queue as usize].group_entity;
             }
             self.tick_task_work(core, cpu, task);
+            self.check_overutilized(cpu);
         }
         G::push_waiting(self, core, cpu);
         let idle = core.curr_is_idle(cpu);

@@ -58,6 +58,8 @@ tunables! {
         ni_random: switch on,
         /// Feature NI_RATE: let new-idle passes through at a minimum rate.
         ni_rate: switch on,
+        /// Wakeups go where they take the least energy, on machines and with a governor for which the kernel does that.
+        sched_energy_aware: switch on,
     }
 }
 
@@ -338,6 +340,7 @@ impl Policy for Eevdf {
             newidle_random: tunables.ni_random != 0,
             newidle_rate: tunables.ni_rate != 0,
             sis_util: tunables.sis_util != 0,
+            energy_aware: tunables.sched_energy_aware != 0,
         }
     }
 

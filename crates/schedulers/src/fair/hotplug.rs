@@ -9,6 +9,7 @@
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 
+use super::energy::EnergyAware;
 use super::{Fair, Policy};
 use crate::domains::Domains;
 use crate::fair::gathering::Gathering;
@@ -53,6 +54,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 domains.shared_mut(llc).nr_busy_cpus -= 1;
             }
         }
+        let wanted = self.parameters.energy_aware;
+        self.energy = EnergyAware::new(wanted, core.machine(), core.active(), core.parameters(), &domains);
         self.domains = domains;
         self.balance.domains_rebuilt();
         self.online_cpus = core.active().len() as u64;

@@ -1,6 +1,6 @@
 //! Choosing a CPU at wakeup, fork and exec (`select_task_rq_fair`; `docs/spec/linux-fair.md` section 4).
 //!
-//! Not modelled: energy-aware placement, asymmetric capacity, per-CPU kernel threads as wakers. Idle tasks do not count
+//! Not modelled: asymmetric capacity beyond [`energy`](super::energy), per-CPU kernel threads as wakers. Idle tasks do not count
 //! wakee flips (the kernel counts those of whatever a timer interrupts, idle tasks included).
 
 mod linux_4_9;
@@ -36,6 +36,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let (mut want_affine, mut start) = (false, SearchStart::Creator);
         if !wake.fork {
             self.record_wakee(core, task);
+            if let Some(found) = self.find_energy_efficient_cpu(core, task, prev) {
+                return found;
+            }
             start = self.wake_start(core, entity, task, prev);
             want_affine = !matches!(start, SearchStart::WakeWide | SearchStart::WakerForbidden);
         }

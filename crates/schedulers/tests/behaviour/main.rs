@@ -8,6 +8,7 @@ mod attributes;
 mod background;
 mod determinism;
 mod domain_counters;
+mod energy;
 mod frequencies;
 mod groups;
 mod hotplug;

@@ -263,7 +263,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// may be found to have too many tasks although none of its CPUs has one to spare: with no failures counted and the
     /// interval at its minimum that leaves the same state behind as finding none.
     fn is_fruitless(&self, pass: &Pass) -> bool {
-        if pass.idle != IdleType::NewlyIdle || self.parameters.load_only_balance {
+        if pass.idle != IdleType::NewlyIdle || self.parameters.load_only_balance || self.energy.is_some() {
             return false;
         }
         let domain = self.domains.domain(pass.domain);

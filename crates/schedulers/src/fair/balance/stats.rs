@@ -376,6 +376,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             return self.find_busiest_group(core, pass);
         }
         let mut stats = self.update_sd_lb_stats(core, pass)?;
+        if self.energy_decides() {
+            return None;
+        }
         let imbalance = find_imbalance(&self.conditions(pass), &mut stats)?;
         (pass.imbalance, pass.migration) = (imbalance.amount, imbalance.migration);
         pass.found = Found {
@@ -505,12 +508,13 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         sums
     }
 
-    /// What a look at all groups tells others: whether the machine is overloaded, from its topmost domain, and how far to
+    /// What a look at all groups tells others: whether the machine is overloaded, from its topmost domain, or overutilized, and how far to
     /// search the LLC for idle CPUs (`update_idle_cpu_scan`).
     pub(super) fn leave_behind(&mut self, pass: &Pass, overloaded: bool, total_util: u64) {
         if pass.parent.is_none() {
             self.overloaded = overloaded;
         }
+        self.note_overutilized(pass);
         if !self.parameters.sis_util || pass.idle == IdleType::NewlyIdle {
             return;
         }

@@ -1,0 +1,395 @@
+//! Energy-aware placement of wakeups (`docs/spec/linux-fair.md` section 4.8).
+//!
+//! While no CPU is overutilized, a wakeup goes to the CPU that adds least to the energy of all performance domains, as far as the energy
+//! model knows; otherwise CPUs are chosen as on other machines.
+//!
+//! Source: Linux 7.2 `kernel/sched/fair.c` (`find_energy_efficient_cpu`, `compute_energy`, `eenv_pd_busy_time`, `eenv_pd_max_util`,
+//! `cpu_util`, `cpu_overutilized`, `check_update_overutilized_status`), `kernel/sched/topology.c` (`sched_is_eas_possible`,
+//! `build_perf_domains`), `kernel/power/energy_model.c` (`em_init_performance`, `em_compute_costs`), `include/linux/energy_model.h`
+//! (`em_cpu_energy`, `em_pd_get_efficient_state`).
+//!
+//! Not modelled: utilisation clamps; interrupts, real-time and deadline tasks and heat, which take capacity in the kernel.
+
+use warmcore_kernel::{Core, Governor, KernelParameters};
+use warmcore_topology::{CpuId, CpuSet, Machine};
+use warmcore_trace::{SearchStart, SearchStep, TaskId};
+
+use super::{Fair, Policy};
+use crate::domains::Domains;
+use crate::fair::balance::pass::Pass;
+use crate::fair::gathering::Gathering;
+
+/// `fits_capacity`: utilisation up to 80 % of a capacity.
+fn fits_capacity(util: u64, capacity: u64) -> bool {
+    util * 1280 < capacity * 1024
+}
+
+/// A P-state as the energy model has it (`struct em_perf_state`).
+#[derive(Clone, Copy, Debug)]
+struct PerformanceState {
+    /// Capacity that it offers.
+    performance: u64,
+    /// Power by performance, in µW × 10.
+    cost: u64,
+}
+
+/// CPUs with one clock (`struct perf_domain`).
+#[derive(Clone, Debug)]
+struct PerformanceDomain {
+    cpus: Vec<u32>,
+    /// Capacity of each of them.
+    capacity: u64,
+    /// Ascending, without those that cost as much as a higher one or more (`EM_PERF_STATE_INEFFICIENT`).
+    states: Vec<PerformanceState>,
+}
+
+impl PerformanceDomain {
+    /// Of P-states as frequency and power in µW, ascending.
+    fn new(cpus: Vec<u32>, capacity: u64, states: &[(u32, u64)]) -> Self {
+        let highest_mhz = states.last().map_or(1, |(mhz, _)| u64::from(*mhz));
+        let mut efficient: Vec<PerformanceState> = Vec::new();
+        for &(mhz, power_uw) in states.iter().rev() {
+            let performance = (capacity * u64::from(mhz) / highest_mhz).max(1);
+            let cost = power_uw * 10 / performance;
+            if efficient.last().is_none_or(|higher| cost < higher.cost) {
+                efficient.push(PerformanceState { performance, cost });
+            }
+        }
+        efficient.reverse();
+        Self { cpus, capacity, states: efficient }
+    }
+
+    /// Energy of so much busy time in the P-state that serves the highest utilisation (`em_cpu_energy`).
+    fn energy(&self, max_util: u64, busy_time: u64) -> u64 {
+        let max_util = max_util.min(self.capacity);
+        let serving = self.states.iter().find(|state| state.performance >= max_util).or(self.states.last());
+        serving.map_or(0, |state| state.cost * busy_time)
+    }
+
+    /// Capacity of all its CPUs.
+    fn total(&self) -> u64 {
+        self.capacity * self.cpus.len() as u64
+    }
+}
+
+/// Averages of a CPU's root queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Averages {
+    util: u64,
+    runnable: u64,
+    /// `util_est`.
+    estimate: u64,
+}
+
+/// A task that wakes.
+#[derive(Clone, Copy, Debug)]
+struct Wakee {
+    /// CPU that it ran on last.
+    prev: u32,
+    util: u64,
+    /// `util_est`.
+    estimate: u64,
+}
+
+impl Wakee {
+    /// What a CPU's utilisation would be with the task on `dst`, nowhere without (`cpu_util`). `boost`: contention counts.
+    fn utilisation(&self, of: Averages, capacity: u64, cpu: u32, dst: Option<u32>, boost: bool) -> u64 {
+        let mut util = if boost { of.util.max(of.runnable) } else { of.util };
+        match (self.prev == cpu, dst == Some(cpu)) {
+            (true, false) => util = util.saturating_sub(self.util),
+            (false, true) => util += self.util,
+            _ => {}
+        }
+        let estimate = of.estimate + if dst == Some(cpu) { self.estimate } else { 0 };
+        util.max(estimate).min(capacity)
+    }
+}
+
+/// Energy of a domain with the task on one of its CPUs, or nowhere (`compute_energy`).
+fn compute_energy(
+    domain: &PerformanceDomain,
+    averages: impl Fn(u32) -> Averages,
+    wakee: &Wakee,
+    dst: Option<u32>,
+) -> u64 {
+    let (mut busy_time, mut max_util) = (0, 0);
+    for &cpu in &domain.cpus {
+        busy_time += wakee.utilisation(averages(cpu), domain.capacity, cpu, None, false);
+        let util = wakee.utilisation(averages(cpu), domain.capacity, cpu, dst, true);
+        // `sugov_effective_cpu_perf`: what schedutil will ask for.
+        max_util = max_util.max((util + util / 4).min(domain.capacity));
+    }
+    busy_time = busy_time.min(domain.total());
+    if dst.is_some() {
+        busy_time = (busy_time + wakee.util.max(wakee.estimate)).min(domain.total());
+    }
+    domain.energy(max_util, busy_time)
+}
+
+/// The CPU to place a task on: that of least energy among the previous one and, of each domain, the one with the most capacity to spare.
+/// The previous one if none takes less.
+fn find_cpu(
+    domains: &[PerformanceDomain],
+    averages: impl Fn(u32) -> Averages,
+    usable: impl Fn(u32) -> bool,
+    wakee: &Wakee,
+) -> u32 {
+    let (mut least, mut of_prev): (Option<(u64, u32)>, Option<u64>) = (None, None);
+    for domain in domains {
+        let (mut prev_spare, mut most_spare): (Option<u64>, Option<(u64, u32)>) = (None, None);
+        for &cpu in domain.cpus.iter().filter(|cpu| usable(**cpu)) {
+            let util = wakee.utilisation(averages(cpu), domain.capacity, cpu, Some(cpu), false);
+            if !fits_capacity(util, domain.capacity) {
+                continue;
+            }
+            let spare = domain.capacity - util;
+            if cpu == wakee.prev {
+                prev_spare = Some(spare);
+            } else if most_spare.is_none_or(|(most, _)| spare > most) {
+                most_spare = Some((spare, cpu));
+            }
+        }
+        let most_spare = most_spare.filter(|(spare, _)| prev_spare.is_none_or(|prev| *spare > prev));
+        if prev_spare.is_none() && most_spare.is_none() {
+            continue;
+        }
+        let energy = |dst: Option<u32>| compute_energy(domain, &averages, wakee, dst);
+        let base = energy(None);
+        if prev_spare.is_some() {
+            let Some(added) = energy(Some(wakee.prev)).checked_sub(base) else { return wakee.prev };
+            of_prev = Some(added);
+        }
+        if let Some((_, cpu)) = most_spare {
+            let Some(added) = energy(Some(cpu)).checked_sub(base) else { return wakee.prev };
+            if least.is_none_or(|(least, _)| added < least) {
+                least = Some((added, cpu));
+            }
+        }
+    }
+    match least {
+        Some((added, cpu)) if of_prev.is_none_or(|of_prev| added < of_prev) => cpu,
+        _ => wakee.prev,
+    }
+}
+
+/// What energy-aware placement knows of a machine.
+pub(crate) struct EnergyAware {
+    /// In the order in which the kernel looks at them: those of the highest CPUs first.
+    domains: Vec<PerformanceDomain>,
+    /// By CPU: index of its lowest scheduling domain that has CPUs of all capacities (`sd_asym_cpucapacity`).
+    asymmetric: Vec<usize>,
+    /// Some CPU's tasks do not fit it (`rd->overutilized`).
+    overutilized: bool,
+}
+
+impl EnergyAware {
+    /// That of the CPUs that are active. `None` where the kernel refuses it: capacities are equal, cores have several hardware threads,
+    /// a CPU is without energy model, or the governor is not `schedutil`.
+    pub(super) fn new(
+        wanted: bool,
+        machine: &Machine,
+        active: &CpuSet,
+        kernel: &KernelParameters,
+        domains: &Domains,
+    ) -> Option<Box<Self>> {
+        if !wanted || kernel.governor != Governor::Schedutil || !machine.has_energy_model() || domains.smt_active() {
+            return None;
+        }
+        let capacities_of = |cpus: &CpuSet| {
+            let mut capacities: Vec<u32> = cpus.iter().map(|cpu| machine.capacity(cpu)).collect();
+            capacities.sort_unstable();
+            capacities.dedup();
+            capacities
+        };
+        let all = capacities_of(active);
+        if all.len() < 2 {
+            return None;
+        }
+        let mut asymmetric = Vec::new();
+        for cpu in machine.cpus() {
+            let mut range = domains.range(cpu);
+            let end = range.end;
+            asymmetric
+                .push(range.find(|&index| capacities_of(domains.span(domains.domain(index))) == all).unwrap_or(end));
+        }
+        let mut performance: Vec<PerformanceDomain> = Vec::new();
+        let mut clocks = Vec::new();
+        for cpu in active.iter() {
+            let clock = machine.clock_of(cpu)?;
+            match clocks.iter().position(|known| *known == clock) {
+                Some(known) => performance[known].cpus.push(cpu.0),
+                None => {
+                    let kind = &machine.core_kinds()[clock.0];
+                    let states: Vec<(u32, u64)> =
+                        kind.frequencies_mhz.iter().map(|&mhz| (mhz, kind.busy_power_uw(mhz))).collect();
+                    let capacity = u64::from(machine.capacity(cpu));
+                    performance.push(PerformanceDomain::new(vec![cpu.0], capacity, &states));
+                    clocks.push(clock);
+                }
+            }
+        }
+        performance.reverse();
+        Some(Box::new(Self { domains: performance, asymmetric, overutilized: false }))
+    }
+}
+
+impl<P: Policy, G: Gathering> Fair<P, G> {
+    /// Whether wakeups are placed by energy and balancing rests (`!is_rd_overutilized` where there are performance domains).
+    #[inline]
+    pub(super) fn energy_decides(&self) -> bool {
+        self.energy.as_ref().is_some_and(|energy| !energy.overutilized)
+    }
+
+    /// `cpu_overutilized`: its tasks use more than 80 % of its capacity.
+    fn is_overutilized(&self, cpu: CpuId) -> bool {
+        !fits_capacity(self.cpu_util(cpu), u64::from(self.domains.capacity_of(cpu)))
+    }
+
+    /// At ticks and when a task that woke was queued (`check_update_overutilized_status`): not for a new one, whose utilisation is a guess.
+    #[inline]
+    pub(super) fn check_overutilized(&mut self, cpu: CpuId) {
+        if self.energy_decides() && self.is_overutilized(cpu) {
+            self.set_overutilized(true);
+        }
+    }
+
+    fn set_overutilized(&mut self, overutilized: bool) {
+        if let Some(energy) = &mut self.energy {
+            energy.overutilized = overutilized;
+        }
+    }
+
+    /// A balancing pass has looked at the CPUs of its domain. One that looked at all of the machine may find that none is overutilized any
+    /// more (`update_sd_lb_stats`).
+    pub(super) fn note_overutilized(&mut self, pass: &Pass) {
+        if self.energy.is_none() {
+            return;
+        }
+        let looked_at = |cpu: &CpuId| !self.balance.is_excluded(cpu.0);
+        let span = self.domains.span(self.domains.domain(pass.domain));
+        let overutilized = span.iter().filter(looked_at).any(|cpu| self.is_overutilized(cpu));
+        if overutilized || pass.parent.is_none() {
+            self.set_overutilized(overutilized);
+        }
+    }
+
+    /// Where a wakeup goes by energy; `None` if energy does not decide (`find_energy_efficient_cpu`).
+    pub(super) fn find_energy_efficient_cpu(
+        &mut self,
+        core: &mut Core<'_>,
+        task: TaskId,
+        prev: CpuId,
+    ) -> Option<CpuId> {
+        let energy = self.energy.as_ref().filter(|energy| !energy.overutilized)?;
+        let this = core.this_cpu();
+        let mut above = energy.asymmetric[this.index()]..self.domains.range(this).end;
+        let domain = above.find(|&index| self.domains.span_contains(self.domains.domain(index), prev))?;
+        // `sync_entity_load_avg`
+        let index = self.task_entity(task);
+        let updated_ns = self.queues[self.entities[index as usize].queue as usize].pelt.last_update_ns;
+        if self.entities[index as usize].pelt.last_update_ns < updated_ns {
+            self.update_entity_avg(updated_ns, index);
+        }
+        let entity = &self.entities[index as usize];
+        let wakee = Wakee { prev: prev.0, util: entity.pelt.util as u64, estimate: u64::from(entity.util_est) };
+        let mut found = prev;
+        if wakee.util.max(wakee.estimate) > 0 {
+            let span = self.domains.span(self.domains.domain(domain));
+            let averages = |cpu: u32| Averages {
+                util: self.queues[cpu as usize].pelt.util as u64,
+                runnable: self.queues[cpu as usize].pelt.runnable as u64,
+                estimate: u64::from(self.rqs[cpu as usize].util_est),
+            };
+            let usable = |cpu: u32| span.contains(CpuId(cpu)) && core.may_run_on(task, CpuId(cpu));
+            found = CpuId(find_cpu(&self.energy.as_ref()?.domains, averages, usable, &wakee));
+        }
+        let step = if found == prev { SearchStep::PreviousEnergy } else { SearchStep::LeastEnergy };
+        core.tell_place(task, SearchStart::Energy, step);
+        Some(found)
+    }
+}
+
+/// The platform of the second example in `Documentation/scheduler/sched-energy.rst`, section 4: CPUs 0 and 1 are little, 2 and 3 big, with
+/// utilisations of 400, 100, 600 and 500. A task whose utilisation of 200 is in that of CPU 0 wakes.
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn platform() -> [PerformanceDomain; 2] {
+        let mw = |states: [(u32, u64); 3]| states.map(|(capacity, mw)| (capacity, mw * 1000));
+        let little = PerformanceDomain::new(vec![0, 1], 512, &mw([(170, 50), (341, 150), (512, 300)]));
+        let big = PerformanceDomain::new(vec![2, 3], 1024, &mw([(512, 400), (768, 800), (1024, 1700)]));
+        [little, big]
+    }
+
+    fn averages(wakee: u64) -> impl Fn(u32) -> Averages {
+        move |cpu| {
+            let util = [200 + wakee, 100, 600, 500][cpu as usize];
+            Averages { util, runnable: util, estimate: 0 }
+        }
+    }
+
+    fn placed(util: u64) -> u32 {
+        let wakee = Wakee { prev: 0, util, estimate: 0 };
+        let [little, big] = platform();
+        let cpu = find_cpu(&[little.clone(), big.clone()], averages(util), |_| true, &wakee);
+        assert_eq!(find_cpu(&[big, little], averages(util), |_| true, &wakee), cpu);
+        cpu
+    }
+
+    /// Its energies, of the P-states that serve the utilisations as they are: 1364, 1485 and 1437, each a sum of four whole numbers.
+    #[test]
+    fn the_energies_of_the_kernels_example_come_out() {
+        let [little, big] = platform();
+        let cases = [((300, 500), (600, 1100), 1364), ((200, 300), (700, 1300), 1485), ((400, 500), (600, 1100), 1437)];
+        for (of_little, of_big, total) in cases {
+            // Costs are per 10 uW.
+            let energy = little.energy(of_little.0, of_little.1) + big.energy(of_big.0, of_big.1);
+            assert!((energy / 10_000).abs_diff(total) <= 3, "{energy} for {total}");
+        }
+    }
+
+    /// schedutil asks for a quarter more than is used, which the example leaves out. With 200 of the task on CPU 1 it is 375 there, as on
+    /// CPU 0 more than the P-state of 341 serves: the same energy, and the task stays. By hand, little domain: 5859 · 500 − 4398 · 300 on
+    /// either CPU. With 150 it is 312 on CPU 1, and 437 on CPU 0: 4398 · 450 against 5859 · 450, and the task goes.
+    #[test]
+    fn a_task_goes_where_it_does_not_raise_the_frequency_and_stays_if_nothing_is_saved() {
+        let [little, _] = platform();
+        let wakee = Wakee { prev: 0, util: 200, estimate: 0 };
+        let energy = |dst| compute_energy(&little, averages(200), &wakee, dst);
+        assert_eq!((energy(None), energy(Some(0)), energy(Some(1))), (4398 * 300, 5859 * 500, 5859 * 500));
+        assert_eq!(placed(200), 0);
+        assert_eq!(placed(150), 1);
+    }
+
+    /// By hand: 150 on CPU 1 of four fifths of 512 leaves no little CPU that fits 300 more; the task goes to the big CPU with more to spare.
+    #[test]
+    fn a_task_that_fits_no_little_cpu_goes_to_a_big_one() {
+        let wakee = Wakee { prev: 0, util: 420, estimate: 0 };
+        let loads = |cpu: u32| Averages { util: [420, 150, 300, 200][cpu as usize], ..Averages::default() };
+        assert_eq!(find_cpu(&platform(), loads, |_| true, &wakee), 3);
+        assert_eq!(find_cpu(&platform(), loads, |cpu| cpu != 3, &wakee), 2);
+        assert_eq!(find_cpu(&platform(), loads, |cpu| cpu < 2, &wakee), 0, "no CPU fits, so it stays");
+    }
+
+    /// An estimate counts where the task is to be, and a task that has been away too long has no utilisation left on its old CPU.
+    #[test]
+    fn a_cpus_utilisation_is_that_with_the_task_where_it_is_to_be() {
+        let wakee = Wakee { prev: 0, util: 100, estimate: 180 };
+        let of = Averages { util: 150, runnable: 190, estimate: 40 };
+        let utilisation = |cpu, dst, boost| wakee.utilisation(of, 300, cpu, dst, boost);
+        assert_eq!(utilisation(0, None, false), 50);
+        assert_eq!(utilisation(0, Some(1), true), 90);
+        assert_eq!(utilisation(0, Some(0), false), 220);
+        assert_eq!(utilisation(1, None, false), 150);
+        assert_eq!(utilisation(1, Some(1), false), 250);
+        assert_eq!(utilisation(1, Some(1), true), 290);
+    }
+
+    #[test]
+    fn p_states_that_cost_as_much_as_a_higher_one_are_not_used() {
+        let domain = PerformanceDomain::new(vec![0], 1000, &[(100, 100), (200, 300), (300, 390), (400, 600)]);
+        let performances: Vec<u64> = domain.states.iter().map(|state| state.performance).collect();
+        assert_eq!(performances, [250, 750, 1000]);
+    }
+}
