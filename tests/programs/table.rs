@@ -171,7 +171,7 @@ fn computing() -> Case {
 fn sleeping() -> Case {
     let mut case = Case::new("nobody sleeps shorter than it wants");
     let record = case.record(15, 2 * MS);
-    case.tasks("sleeper", 3, times(5, [Step::StartClock { slot: 0 }, sleep(2), record]));
+    case.tasks("sleeper", 3, times(5, [Step::StartClock { slot: 0 }, Step::IoWait, sleep(2), record]));
     case.least_elapsed_ns = 10 * MS;
     case
 }
@@ -450,7 +450,7 @@ fn waits() -> Vec<Case> {
 }
 
 /// The kinds of steps. A step of a new kind does not compile until it has a name here, and the table lacks it until a program has it.
-const KINDS: [&str; 39] = [
+const KINDS: [&str; 40] = [
     "run",
     "run time",
     "sleep",
@@ -477,6 +477,7 @@ const KINDS: [&str; 39] = [
     "affinity",
     "migrate disable",
     "migrate enable",
+    "wait for I/O",
     "nice",
     "policy",
     "slice",
@@ -522,6 +523,7 @@ fn kind(step: &Step) -> &'static str {
         Step::SetAffinity(_) => "affinity",
         Step::MigrateDisable => "migrate disable",
         Step::MigrateEnable => "migrate enable",
+        Step::IoWait => "wait for I/O",
         Step::Kernel(_) | Step::LockShared(_) => "kernel",
         Step::SetNice(_) => "nice",
         Step::SetPolicy(_) => "policy",

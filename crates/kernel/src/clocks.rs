@@ -15,6 +15,7 @@ use warmcore_topology::{CoreId, CoreKind, CpuId, Machine};
 
 use crate::engine::Engine;
 use crate::event_queue::Class;
+use crate::io_boost::IoBoost;
 use crate::memory::Memory;
 use crate::parameters::KernelParameters;
 use crate::scheduler::Scheduler;
@@ -106,6 +107,9 @@ pub(crate) struct Clocks<'a> {
     idle_state: Vec<Option<usize>>,
     /// By CPU: whether it is offline.
     offline: Vec<bool>,
+    /// By CPU: what tasks that come from I/O make of its utilisation.
+    pub boosts: Vec<IoBoost>,
+    tick_ns: u64,
     /// By CPU: when its timers run out.
     timers: Vec<BinaryHeap<Reverse<u64>>>,
     has_energy_model: bool,
@@ -172,6 +176,8 @@ impl<'a> Clocks<'a> {
             idle_calls: vec![0; cpus],
             idle_state: vec![None; cpus],
             offline: vec![false; cpus],
+            boosts: vec![IoBoost::default(); cpus],
+            tick_ns: parameters.tick_ns(),
             timers: vec![BinaryHeap::new(); cpus],
             has_energy_model: machine.has_energy_model(),
         };
@@ -305,9 +311,25 @@ impl<'a> Clocks<'a> {
         self.kinds.iter().any(|kind| limit(kind, old) != limit(kind, new)).then_some(socket)
     }
 
+    /// What the governor wants when it is asked for a CPU. It is asked for a task that comes from I/O before it is asked for the queue.
+    fn ask(&mut self, now_ns: u64, cpu: CpuId, wanted: impl Fn(CpuId) -> Utilisation) -> Option<u32> {
+        let boost = &mut self.boosts[cpu.index()];
+        let (woken, due) = (std::mem::take(&mut boost.woken), boost.period_passed(now_ns));
+        boost.ask(now_ns, self.tick_ns, woken);
+        let number = self.clock[cpu.index()] as usize;
+        let next_mhz = self.next_mhz(now_ns, number, woken || due, &wanted);
+        if woken && due && next_mhz.is_none() { self.next_mhz(now_ns, number, true, wanted) } else { next_mhz }
+    }
+
     /// What the governor wants now of a clock, given what the scheduler wants of its CPUs; `None` if that is what it wanted before, or if
-    /// it changed its mind too lately.
-    fn next_mhz(&mut self, now_ns: u64, number: usize, wanted: impl Fn(CpuId) -> Utilisation) -> Option<u32> {
+    /// it changed its mind too lately. `due`: boosts of tasks that came from I/O take part, and wear off.
+    fn next_mhz(
+        &mut self,
+        now_ns: u64,
+        number: usize,
+        due: bool,
+        wanted: impl Fn(CpuId) -> Utilisation,
+    ) -> Option<u32> {
         let clock = &self.clocks[number];
         let kind = &self.kinds[clock.kind];
         let rate_limit_ns = match (self.rate_limit_us, kind.transition_ns) {
@@ -319,9 +341,12 @@ impl<'a> Clocks<'a> {
             return None;
         }
         let capacity = u64::from(self.capacity[clock.cpus[0].index()]);
+        let (boosts, tick_ns) = (&mut self.boosts, self.tick_ns);
         let performance = |cpu: &CpuId| {
             let Utilisation { used, least } = wanted(*cpu);
-            let used = u64::from(used).min(capacity);
+            let boost = &mut boosts[cpu.index()];
+            let boosted = if due { boost.apply(now_ns, tick_ns, capacity) } else { boost.present(capacity) };
+            let used = u64::from(used).min(capacity).max(boosted);
             (used + used / 4).min(capacity).max(u64::from(least).min(capacity))
         };
         // A policy's CPUs are those that are online (`policy->cpus`).
@@ -372,7 +397,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let mut requested = None;
         if clocks.governor == Governor::Schedutil {
             let (scheduler, core) = (&self.scheduler, &self.core);
-            requested = clocks.next_mhz(core.now_ns, number as usize, |cpu| scheduler.utilisation(core, cpu));
+            requested = clocks.ask(core.now_ns, cpu, |cpu| scheduler.utilisation(core, cpu));
         }
         let transition_ns = self.core.machine.core_kinds()[clocks.clocks[number as usize].kind].transition_ns;
         self.core.clocks = Some(clocks);

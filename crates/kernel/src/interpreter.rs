@@ -188,6 +188,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     None => Done::Jumped,
                 }
             }
+            // Noted when the task blocks.
+            Step::IoWait => Done::Next,
             Step::Kernel(step) => self.kernel_step(cpu, id, *step),
             Step::SetNice(_) | Step::SetPolicy(_) | Step::SetSlice { .. } | Step::SetGroup(_) => {
                 if self.pay(id, costs.syscall_ns) {
@@ -358,6 +360,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         task.waiting_for = reason;
         task.stage = Stage::Woken;
         task.activity = Activity::Advance;
+        self.note_io_wait(id);
         Done::Leaves(Leave::Blocked)
     }
 

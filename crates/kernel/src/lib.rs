@@ -27,6 +27,7 @@ mod hint_faults;
 mod hotplug;
 mod interpreter;
 mod interrupts;
+mod io_boost;
 mod kernel_mode;
 mod latch;
 mod launching;

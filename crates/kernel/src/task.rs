@@ -131,6 +131,8 @@ pub struct Task {
     pub(crate) draws: Draws,
     pub(crate) drawn_ns: u64,
     pub(crate) waiting_for: WaitReason,
+    /// It blocked last for I/O (`in_iowait`); known where there are frequencies.
+    pub(crate) in_iowait: bool,
     /// Invalidates timers that are still in the event queue.
     pub(crate) timer_generation: u32,
     /// When a task on a list was served.
@@ -206,6 +208,7 @@ impl Task {
             draws,
             drawn_ns: 0,
             waiting_for: WaitReason::None,
+            in_iowait: false,
             timer_generation: 0,
             served_ns: 0,
             clocks: [0; 4],

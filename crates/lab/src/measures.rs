@@ -393,6 +393,7 @@ fn blocks(step: &Step) -> bool {
         | Step::SetAffinity(_)
         | Step::MigrateDisable
         | Step::MigrateEnable
+        | Step::IoWait
         | Step::Kernel(_)
         | Step::SetNice(_)
         | Step::SetPolicy(_)

@@ -414,6 +414,9 @@ fn warnings_before(workload: &Workload, options: &NativeOptions) -> Vec<Warning>
         if workload.programs[task.program.index()].steps.iter().any(disables) {
             warn("steps that disable migration", "user space has no such call: the kernel may move the task as always");
         }
+        if workload.programs[task.program.index()].steps.iter().any(|step| matches!(step, Step::IoWait)) {
+            warn("waits for I/O", "user space has no such mark: the kernel takes them for other sleeps");
+        }
         if workload.programs[task.program.index()].steps.iter().any(|step| matches!(step, Step::Kernel(_))) {
             warn(
                 "steps in the kernel",

@@ -373,7 +373,7 @@ impl<'a> Thread<'a> {
             }
             Step::Yield => sched_yield(),
             Step::SetAffinity(affinity) => self.set_affinity(affinity)?,
-            Step::MigrateDisable | Step::MigrateEnable | Step::Kernel(_) => {}
+            Step::MigrateDisable | Step::MigrateEnable | Step::IoWait | Step::Kernel(_) => {}
             Step::SetNice(nice) => self.set_attributes(Attributes { nice: *nice, ..self.attributes })?,
             Step::SetPolicy(policy) => self.set_attributes(Attributes { policy: *policy, ..self.attributes })?,
             Step::SetSlice { slice_ns } => {

@@ -195,6 +195,14 @@ pub enum CheckProblem {
     /// A change of affinity by a task that stays on its CPU.
     #[error("with migration disabled a task cannot change its own affinity; put a \"migrate_enable\" before it")]
     AffinityWithMigrationDisabled,
+    /// A wait for I/O that is no wait.
+    #[error(
+        "\"iowait\" says that the next step waits for I/O; put it before a sleep, timer, sem_wait or receive, not before {next}"
+    )]
+    NoIoWait {
+        /// What comes next.
+        next: &'static str,
+    },
     /// A step of kernel mode in user mode.
     #[error("the task is not in the kernel here; put a \"kernel_enter\" before it, in the same pass of the same loop")]
     NotInKernel,
@@ -333,6 +341,7 @@ impl Workload {
             let program = ProgramId(index as u32);
             structure::check_loops(self, program)?;
             structure::check_pairs(self, program)?;
+            structure::check_io_waits(self, program)?;
             structure::check_steps(self, program)?;
             time::check_loops(self, program)?;
             locks::check(self, program)?;

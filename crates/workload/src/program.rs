@@ -202,6 +202,8 @@ pub enum Step {
     MigrateDisable,
     /// Undo one [`Step::MigrateDisable`].
     MigrateEnable,
+    /// The wait that the next step is counts as one for I/O (`in_iowait`).
+    IoWait,
     /// Enter or leave the kernel, or do there what decides who may preempt it.
     Kernel(KernelStep),
     /// Change this task's nice value, −20..=19.
@@ -475,6 +477,7 @@ impl Program {
                     | Step::SetAffinity(_)
                     | Step::MigrateDisable
                     | Step::MigrateEnable
+                    | Step::IoWait
                     | Step::Kernel(_)
                     | Step::SetNice(_)
                     | Step::SetPolicy(_)

@@ -66,7 +66,7 @@
 //! the task's events: a list of steps, or the number of one of the `programs`. Such a task usually has `"instance": 0`
 //! in `tasks`, so that rt-app leaves it out.
 //!
-//! Steps are the words `"suspend"`, `"yield"`, `"migrate_disable"`, `"migrate_enable"`, those of [`KernelStep`](crate::KernelStep), `"exit"`, `"stop"`, or objects whose first key is the verb: `run_ns`,
+//! Steps are the words `"suspend"`, `"yield"`, `"migrate_disable"`, `"migrate_enable"`, `"iowait"`, those of [`KernelStep`](crate::KernelStep), `"exit"`, `"stop"`, or objects whose first key is the verb: `run_ns`,
 //! `runtime_ns`, `sleep_ns`, `slice_ns`, `nice`, `policy`, `taskgroup`, `affinity`, `phase`, `lock`, `unlock`,
 //! `signal`, `broad`, `barrier`, `resume`, `fork`, `join` (count), `sem_post`, `sem_wait`, `serve`, `io_bytes`,
 //! `start_clock` with one value each; `timer` with `period_ns` and `mode`; `wait` and `sync` with `mutex`; `send` and

@@ -33,6 +33,7 @@ impl Step {
             Step::SetAffinity(_) => "affinity",
             Step::MigrateDisable => "migrate_disable",
             Step::MigrateEnable => "migrate_enable",
+            Step::IoWait => "iowait",
             Step::Kernel(step) => step.name(),
             Step::SetNice(_) => "nice",
             Step::SetPolicy(_) => "policy",
@@ -80,6 +81,7 @@ impl Step {
             | Step::SetAffinity(_)
             | Step::MigrateDisable
             | Step::MigrateEnable
+            | Step::IoWait
             | Step::Kernel(_)
             | Step::SetNice(_)
             | Step::SetPolicy(_)
@@ -106,6 +108,19 @@ impl Step {
             | Step::Draw { .. }
             | Step::Exit
             | Step::Stop => true,
+        }
+    }
+
+    /// Whether the step may be a wait for I/O: a sleep, or a wait for another task that does the device's part.
+    pub(crate) const fn may_wait_for_io(&self) -> bool {
+        match self {
+            Step::Sleep { duration_ns } => *duration_ns > 0,
+            Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. }
+            | Step::Timer { .. }
+            | Step::SemWait(_)
+            | Step::SemTake { .. }
+            | Step::Receive { .. } => true,
+            _ => false,
         }
     }
 

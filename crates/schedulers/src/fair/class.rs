@@ -124,6 +124,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         self.enqueue_task(core, cpu, index, initial);
         if flags.has(Enqueue::WAKEUP) {
             self.check_overutilized(cpu);
+            core.woke(cpu, task);
         }
     }
 

@@ -12,6 +12,7 @@ mod energy;
 mod frequencies;
 mod groups;
 mod hotplug;
+mod io_boost;
 mod kernel_locks;
 mod launch;
 mod migration;

@@ -162,6 +162,22 @@ const PAIRS: [Pair; 3] = [
     },
 ];
 
+/// A wait for I/O is a step that waits.
+pub(super) fn check_io_waits(workload: &Workload, program: ProgramId) -> Result<(), CheckError> {
+    let steps = workload.steps(program);
+    for (index, _) in steps.iter().enumerate().filter(|(_, step)| matches!(step, Step::IoWait)) {
+        let next = steps.get(index + 1);
+        if !next.is_some_and(Step::may_wait_for_io) {
+            let next = match next {
+                Some(Step::Sleep { .. }) => "a sleep of 0 ns",
+                next => next.map_or("the end", Step::name),
+            };
+            return Err(CheckError::of_step(workload, program, index, CheckProblem::NoIoWait { next }));
+        }
+    }
+    Ok(())
+}
+
 /// What a program begins it ends, in each pass of a loop. Only an endless loop may lie within.
 pub(super) fn check_pairs(workload: &Workload, program: ProgramId) -> Result<(), CheckError> {
     PAIRS.iter().try_for_each(|pair| check_pair(workload, program, pair))

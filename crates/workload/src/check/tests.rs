@@ -285,6 +285,18 @@ fn migration_is_enabled_as_often_as_disabled_in_each_pass() {
 }
 
 #[test]
+fn a_wait_for_io_is_a_step_that_waits() {
+    let io = |next: &[Step]| with_steps(&[&[Step::IoWait], next].concat());
+    assert_eq!(io(&[Step::Sleep { duration_ns: 1 }]).check(), Ok(()));
+    let none = Step::Sleep { duration_ns: 0 };
+    for (next, name) in
+        [(&[RUN][..], "run"), (&[none], "a sleep of 0 ns"), (&[], "the end"), (&[Step::IoWait], "iowait")]
+    {
+        assert_eq!(problem(&io(next)), CheckProblem::NoIoWait { next: name });
+    }
+}
+
+#[test]
 fn a_program_leaves_the_kernel_as_it_entered_it_and_does_nothing_of_the_kernel_outside() {
     use CheckProblem::{InKernelAlready, NotInKernel, PreemptionNotDisabled, PreemptionStaysDisabled, StaysInKernel};
     use KernelStep::{CondResched, Enter, Exit, PreemptDisable, PreemptEnable};

@@ -129,6 +129,7 @@ impl Offsets {
             | Step::SetAffinity(_)
             | Step::MigrateDisable
             | Step::MigrateEnable
+            | Step::IoWait
             | Step::Kernel(_)
             | Step::SetNice(_)
             | Step::SetPolicy(_)

@@ -11,7 +11,7 @@ use crate::{Affinity, Distribution, Drawn, KernelStep, Policy, ProgramId, Reserv
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
-const VERBS: [&str; 46] = [
+const VERBS: [&str; 47] = [
     "run_ns",
     "runtime_ns",
     "sleep_ns",
@@ -37,6 +37,7 @@ const VERBS: [&str; 46] = [
     "affinity",
     "migrate_disable",
     "migrate_enable",
+    "iowait",
     "kernel_enter",
     "kernel_exit",
     "preempt_disable",
@@ -75,6 +76,7 @@ pub(super) fn read_steps(compiler: &mut Compiler<'_>, list: &Node<'_>) -> Read<(
                     "yield" => Step::Yield,
                     "migrate_disable" => Step::MigrateDisable,
                     "migrate_enable" => Step::MigrateEnable,
+                    "iowait" => Step::IoWait,
                     "exit" => Step::Exit,
                     "stop" => Step::Stop,
                     word => match KernelStep::ALL.iter().find(|step| step.name() == word) {
@@ -97,7 +99,7 @@ fn unknown_verb(node: &Node<'_>, word: &str) -> crate::DocumentError {
 
 fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
     let entries = node.entries(
-        "a step: an object, or one of the words suspend, yield, migrate_disable, migrate_enable, kernel_enter, kernel_exit, \
+        "a step: an object, or one of the words suspend, yield, migrate_disable, migrate_enable, iowait, kernel_enter, kernel_exit, \
          preempt_disable, preempt_enable, cond_resched, might_sleep, exit, stop",
     )?;
     let Some((verb, value)) = entries.first() else {
@@ -432,6 +434,7 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
         | Step::Yield
         | Step::MigrateDisable
         | Step::MigrateEnable
+        | Step::IoWait
         | Step::Kernel(_)
         | Step::Exit
         | Step::Stop => Json::from(step.name()),

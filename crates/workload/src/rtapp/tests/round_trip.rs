@@ -111,6 +111,7 @@ enum Piece {
     Step(Step),
     Unmoved(u64),
     InKernel(u64),
+    ForIo(u64),
     Locked(u32, u32, Vec<Step>),
     Memory(u64),
     Loop(Option<u64>, Vec<Piece>),
@@ -132,6 +133,7 @@ fn piece() -> impl Strategy<Value = Piece> {
         1 => (0_u64..100_000).prop_map(Piece::Memory),
         1 => duration().prop_map(Piece::Unmoved),
         1 => duration().prop_map(Piece::InKernel),
+        1 => duration().prop_map(Piece::ForIo),
         1 => (0..OBJECTS, changes, times(), steps())
             .prop_map(|(name, changes, times, steps)| Piece::Phase(name, changes, times, steps)),
     ];
@@ -151,6 +153,9 @@ fn build(mut builder: ProgramBuilder, pieces: &[Piece], depth: usize) -> Program
             Piece::Step(step) => builder.step(step.clone()),
             Piece::Unmoved(work_ns) => {
                 append(builder, &[Step::MigrateDisable, Step::Run { work_ns: *work_ns }, Step::MigrateEnable])
+            }
+            Piece::ForIo(duration_ns) => {
+                append(builder, &[Step::IoWait, Step::Sleep { duration_ns: duration_ns.saturating_add(1) }])
             }
             Piece::InKernel(work_ns) => {
                 use KernelStep::{CondResched, Enter, Exit, MightSleep, PreemptDisable, PreemptEnable};
