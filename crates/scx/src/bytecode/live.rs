@@ -3,11 +3,11 @@
 //! Written down before a program is entered, and before a call of it returns that claims a CPU or moves a task ([`Changes`](crate::changes)). What a task of
 //! another class does is written when a program is told of it.
 
-use warmcore_kernel::State;
+use warmcore_kernel::{State, Task};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
-use crate::bytecode::host::{Host, PERCPU_BYTES, UPTIME_NS, clock_ns};
+use crate::bytecode::host::{Host, Kept, PERCPU_BYTES, UPTIME_NS, clock_ns};
 use crate::operations::OperationFlags;
 
 /// `PF_EXITING`.
@@ -15,6 +15,16 @@ const EXITING_FLAG: u32 = 0x4;
 
 /// `SCX_TASK_QUEUED`.
 const QUEUED_FLAG: u32 = 1;
+
+impl Kept {
+    /// What `cpus_ptr` of a task at an address leads to: its mask, or one with the CPU alone that it stays on (`cpumask_of`).
+    pub(super) fn cpus_ptr(&self, address: u64, task: &Task) -> u64 {
+        match task.is_pinned() {
+            true => self.lone_masks + u64::from(task.cpu().0) * self.layout.cpumask_size,
+            false => address + self.layout.cpus_mask,
+        }
+    }
+}
 
 impl Host {
     /// Brings everything that has changed up to date. The CPU at work may be between two tasks, so its run queue is written each time.
@@ -108,8 +118,7 @@ impl Host {
             let beside = memory.load_u32(at + at_disabled) & !0xffff;
             memory.store_u32(at + at_disabled, beside | u32::from(disabled));
         }
-        // `cpus_ptr` leads to the mask, or to one with the CPU alone (`cpumask_of`).
-        let mask = if pinned { self.kept.lone_masks + u64::from(cpu.0) * layout.cpumask_size } else { at + at_mask };
+        let mask = self.kept.cpus_ptr(at, known);
         memory.store_u64(at + layout.cpus_ptr, mask);
         if pinned {
             memory.store_u64(mask + u64::from(cpu.0 / 64) * 8, 1 << (cpu.0 % 64));

@@ -424,7 +424,7 @@ impl Operations for Bytecode {
             self.host.write_cmask(at, allowed);
             at
         } else {
-            self.host.task_address(task) + self.object.kept.layout.cpus_mask
+            self.object.kept.cpus_ptr(self.host.task_address(task), kernel.task(task))
         };
         self.of_task(kernel, Operation::SetCpumask, task, mask);
     }
