@@ -37,7 +37,7 @@ use warmcore_trace::TaskId;
 
 use self::balance::BalanceState;
 use self::bandwidth::Bandwidth;
-use self::energy::EnergyAware;
+use self::energy::{EnergyAware, has_unequal_cpus};
 use self::gathering::{Gathering, NoGathering};
 
 use self::numa::{NumaBalancing, NumaTunables};
@@ -201,6 +201,8 @@ pub struct Fair<P, G = NoGathering> {
     picked: Vec<u32>,
     /// By CPU its speed, 1024 = that of the biggest at its highest frequency; 1024 where frequencies are not simulated.
     pub(crate) speeds: Vec<f64>,
+    /// CPUs have different capacities and frequencies of known power: averages follow them closely enough to place by energy.
+    by_energy_model: bool,
     /// Placement by energy, where the kernel has it.
     pub(crate) energy: Option<Box<EnergyAware>>,
     /// What keeps threads together.
@@ -252,6 +254,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let energy = EnergyAware::new(wanted, machine, machine.all_cpus(), &boot.kernel, &domains);
         let mut fair = Self {
             name: features.name.unwrap_or(P::NAME),
+            by_energy_model: has_unequal_cpus(machine, &boot.kernel),
             energy,
             gathering,
             numa: NumaBalancing::new(&features.numa, machine, hz, parameters.rules_of_4_9).map(Box::new),
@@ -381,9 +384,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     fn init_averages(&mut self, now_ns: u64, index: u32) {
         let queue = self.entities[index as usize].queue;
         self.update_queue_avg(now_ns, queue);
+        let capacity = if self.by_energy_model {
+            f64::from(self.domains.capacity_of(CpuId(self.queues[queue as usize].cpu)))
+        } else {
+            1024.0
+        };
         let of_queue = &self.queues[queue as usize].pelt;
         let entity = &mut self.entities[index as usize];
-        let room = (1024.0 - of_queue.util) / 2.0;
+        let room = (capacity - of_queue.util) / 2.0;
         let util = if room <= 0.0 {
             0.0
         } else if of_queue.util < 1.0 {

@@ -240,6 +240,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
 
     fn exit_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         self.set_idle(cpu, false);
+        if self.by_energy_model {
+            self.left_idle(core.now_ns(), cpu);
+        }
         let rq = &mut self.rqs[cpu.index()];
         let stamp_ns = std::mem::take(&mut rq.idle_stamp_ns);
         if stamp_ns != 0 {

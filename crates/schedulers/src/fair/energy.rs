@@ -24,6 +24,11 @@ fn fits_capacity(util: u64, capacity: u64) -> bool {
     util * 1280 < capacity * 1024
 }
 
+/// Whether CPUs have different capacities, and frequencies of known power.
+pub(super) fn has_unequal_cpus(machine: &Machine, kernel: &KernelParameters) -> bool {
+    kernel.governor != Governor::Fixed && machine.has_energy_model() && machine.is_asymmetric()
+}
+
 /// A P-state as the energy model has it (`struct em_perf_state`).
 #[derive(Clone, Copy, Debug)]
 struct PerformanceState {
@@ -192,7 +197,11 @@ impl EnergyAware {
         kernel: &KernelParameters,
         domains: &Domains,
     ) -> Option<Box<Self>> {
-        if !wanted || kernel.governor != Governor::Schedutil || !machine.has_energy_model() || domains.smt_active() {
+        if !wanted
+            || kernel.governor != Governor::Schedutil
+            || !has_unequal_cpus(machine, kernel)
+            || domains.smt_active()
+        {
             return None;
         }
         let capacities_of = |cpus: &CpuSet| {
@@ -309,7 +318,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 }
 
-/// The platform of the second example in `Documentation/scheduler/sched-energy.rst`, section 4: CPUs 0 and 1 are little, 2 and 3 big, with
+/// The platform of the second example in `Documentation/scheduler/sched-energy.rst`: CPUs 0 and 1 are little, 2 and 3 big, with
 /// utilisations of 400, 100, 600 and 500. A task whose utilisation of 200 is in that of CPU 0 wakes.
 #[cfg(test)]
 mod tests {

@@ -112,20 +112,41 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     #[inline(never)]
     fn age_entity_avg(&mut self, now_ns: u64, index: u32) {
+        let cpu = self.queues[self.entities[index as usize].queue as usize].cpu;
+        let speed = self.speeds[cpu as usize];
+        let waits = self.by_energy_model && self.leaves_idle(cpu);
         let entity = &mut self.entities[index as usize];
-        let speed = self.speeds[self.queues[entity.queue as usize].cpu as usize];
         let on = |state: bool, full: f64| if state { full } else { 0.0 };
         let runs = entity.on_rq && self.queues[entity.queue as usize].curr == index;
-        let runnable = on(entity.on_rq && !entity.delayed, speed);
+        let runnable = on(entity.on_rq && !entity.delayed && !waits, speed);
         entity.pelt.update(now_ns, on(entity.on_rq, 1024.0), runnable, on(runs && !entity.delayed, speed));
     }
 
     /// Brings a queue's averages to now, first taking off what left while asleep (`update_cfs_rq_load_avg`).
     #[inline]
     pub(crate) fn update_queue_avg(&mut self, now_ns: u64, queue: u32) {
-        let cfs = &mut self.queues[queue as usize];
+        let cfs = &self.queues[queue as usize];
         if cfs.pelt.last_update_ns != now_ns || cfs.any_removed {
-            cfs.age_avg(now_ns, self.speeds[cfs.cpu as usize]);
+            let (cpu, speed) = (cfs.cpu, self.speeds[cfs.cpu as usize]);
+            let runnable = if self.by_energy_model && self.leaves_idle(cpu) { 0.0 } else { speed };
+            self.queues[queue as usize].age_avg(now_ns, speed, runnable);
+        }
+    }
+
+    /// Whether tasks in a CPU's queue wait for it to leave an idle state. In the kernel it has left that when it queues them, so they do not
+    /// count as runnable.
+    #[inline]
+    fn leaves_idle(&self, cpu: u32) -> bool {
+        self.rqs[cpu as usize].idle_stamp_ns != 0
+    }
+
+    /// A CPU has left its idle state: what waited for that begins to count as runnable.
+    #[cold]
+    pub(super) fn left_idle(&mut self, now_ns: u64, cpu: CpuId) {
+        let mut index = self.rqs[cpu.index()].list_head;
+        while index != NONE {
+            self.update_load_avg(now_ns, index);
+            index = self.entities[index as usize].list_next;
         }
     }
 

@@ -148,9 +148,10 @@ impl CfsRq {
 
     /// Takes off what left while asleep and brings the averages to now.
     ///
-    /// `speed` is the CPU's, 1024 = that of the biggest at its highest frequency, where frequencies are simulated.
+    /// `speed` is the CPU's, 1024 = that of the biggest at its highest frequency, where frequencies are simulated, and `runnable` what each
+    /// runnable task counts as.
     #[inline(never)]
-    pub(super) fn age_avg(&mut self, now_ns: u64, speed: f64) {
+    pub(super) fn age_avg(&mut self, now_ns: u64, speed: f64, runnable: f64) {
         if std::mem::take(&mut self.any_removed) {
             let [load, runnable, util] = std::mem::take(&mut self.removed);
             self.pelt.detach(load, runnable, util);
@@ -163,7 +164,7 @@ impl CfsRq {
         let running = if self.curr == NONE { 0.0 } else { speed };
         // A signed conversion is one instruction, an unsigned one several.
         let weight = self.load_weight as i64 as f64;
-        self.pelt.update(now_ns, weight, f64::from(self.h_nr_runnable) * speed, running);
+        self.pelt.update(now_ns, weight, f64::from(self.h_nr_runnable) * runnable, running);
     }
 }
 

@@ -134,6 +134,24 @@ fn small_tasks_stay_on_a_phones_little_cores_and_save_energy() {
     assert!(with * 3 < without * 2, "{with} uJ and {without} uJ");
 }
 
+/// New tasks begin anywhere, with half of the capacity as their utilisation. Half a second later all are known to be small, although
+/// their CPUs take longer to leave the deep idle state than they run.
+#[test]
+fn small_tasks_find_a_phones_little_cores_wherever_they_began() {
+    for seed in 1..=4 {
+        let mut scene = Scene::lasting(S);
+        let names = ["a", "b", "c", "d"];
+        for name in names {
+            scene.task(name, forever([run_for(MS / 2), sleep(15_500 * US)]));
+        }
+        let run = scene.try_run_on(&resolve("hikey960").unwrap(), ON, seed).unwrap();
+        for name in names {
+            let stays = run.stays_from(name, 500 * MS);
+            assert!(!stays.is_empty() && stays.iter().all(|stay| stay.cpu < 4), "seed {seed}: {stays:?}");
+        }
+    }
+}
+
 /// No task is lost, and a run is the same again.
 #[test]
 fn random_workloads_run_to_their_end_by_energy_also_with_cpus_that_go_offline() {
