@@ -123,7 +123,7 @@ pub enum Command {
     Explain(ExplainArguments),
     /// Record the scheduling of a command or a process on this computer, as a run directory
     Record(RecordArguments),
-    /// Make a workload from a recording: waits and orders follow from the schedule, not from the recording
+    /// Make a workload from a recording: tasks do what was recorded, and wait as the new schedule makes them wait
     Replay(ReplayArguments),
     /// Find the threads of a recording that belong together, and what gathering them would gain
     Group(GroupArguments),
@@ -248,7 +248,7 @@ pub struct CompareArguments {
     /// Runs of each scheduler. Run k of all schedulers has the same seed; from 8 on there are 95 % intervals
     #[arg(help_heading = "How it is judged", short = 'n', long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: u32,
-    /// Seed that all trials' seeds are derived from
+    /// Seed from which the seeds of all trials follow
     #[arg(help_heading = "How it is judged", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: u64,
     /// Metric of the verdict; by default the workload's own. For a command also after:TEXT, the number that it prints
@@ -264,9 +264,9 @@ pub struct CompareArguments {
     /// Settings of each run.
     #[command(flatten)]
     pub run: RunArguments,
-    /// What to record of each trial: none (how long it took), counters (counts and distributions), full (also every
-    /// event in Parquet tables), or full:TIME, such as full:1ms, which also samples the scheduler's ranks (lag, virtual
-    /// runtime) at most that often. The default is counters; with `--on vm` full, because a boot cannot be repeated to
+    /// What to record of each trial: none (its elapsed time only), counters (counts and distributions) or full (every
+    /// event too, in Parquet tables). full:TIME, such as full:1ms, also samples the scheduler's ranks (lag, virtual
+    /// runtime), at most once in that time. The default is counters; with `--on vm` full, because a boot cannot be repeated to
     /// draw its timeline; with `--on host` none, because recording takes time from the trial
     #[arg(help_heading = "What is kept", long, value_name = "LEVEL", value_parser = parse_trace)]
     pub trace: Option<TraceWanted>,

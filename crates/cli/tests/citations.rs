@@ -150,17 +150,25 @@ impl Project {
         }
     }
 
-    /// `](target)`: the file is there, and the heading, if one is meant.
+    /// `](target)`: the file is there, and the heading, if one is meant. A page of the manual links to what the built manual has, or to an
+    /// address that is encrypted.
     fn check_links(&self, path: &str, text: &str, found: &mut Vec<String>) {
         for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '\n']).next()) {
             let target = target.split(' ').next().unwrap();
+            let in_manual = path.starts_with("docs/");
             if target.contains("://") || target.starts_with("mailto:") || target.contains("::") {
+                if in_manual && !target.starts_with("https://") {
+                    found.push(format!("links to {target}, which is not an https address"));
+                }
                 continue;
             }
             let (file, heading) = target.split_once('#').unwrap_or((target, ""));
             let file = if file.is_empty() { Some(path.to_owned()) } else { relative(path, file) };
             match file.filter(|file| self.paths.contains(file) || file.is_empty()) {
                 None => found.push(format!("links to {target}, which does not exist")),
+                Some(file) if in_manual && !file.starts_with("docs/") => {
+                    found.push(format!("links to {target}, which the built manual lacks: name the file instead"));
+                }
                 Some(file) => {
                     let known = self.anchors.get(&file);
                     if !heading.is_empty() && !known.is_some_and(|known| known.contains(heading)) {
@@ -341,5 +349,8 @@ fn a_dead_link_is_found() {
     assert!(said("docs/x.md", "[there](models/nothing.md)").contains("models/nothing.md"));
     assert!(said("docs/x.md", "[there](../../outside.md)").contains("outside.md"));
     assert!(said("docs/x.md", "[there](guide.md#no-such-heading)").contains("no such heading"));
-    assert_eq!(said("docs/x.md", "[a](guide.md), [b](https://example.org/x), [c](../README.md)"), "");
+    assert_eq!(said("docs/x.md", "[a](guide.md), [b](https://example.org/x)"), "");
+    assert_eq!(said("book/x.md", "[a](../README.md)"), "");
+    assert!(said("docs/x.md", "[a](../README.md)").contains("the built manual lacks"));
+    assert!(said("docs/x.md", "[a](http://example.org/x)").contains("not an https address"));
 }

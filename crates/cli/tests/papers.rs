@@ -175,8 +175,8 @@ fn root() -> PathBuf {
 /// The sources as the studies are, with the values that the page of reproductions names.
 fn judged() -> StudyDocument {
     let page = fs::read_to_string(root().join("docs/reproductions.md")).unwrap();
-    let named = page.split(['(', ')']).find(|word| word.starts_with("../results/") && word.ends_with("values.toml"));
-    let path = root().join("docs").join(named.expect("the page names its values"));
+    let named = page.split([' ', '`']).find(|word| word.starts_with("results/") && word.ends_with("values.toml"));
+    let path = root().join(named.expect("the page names its values"));
     let values = Values::read(&path).unwrap();
     let value = |study: &Study, of: &Expectation| {
         let found = values.get(&study.name, &of.name).map(FigureValue::One);

@@ -83,8 +83,8 @@ fn the_page_of_answers_is_what_the_program_makes_of_the_stored_result_which_has_
 /// The stored result that the page names.
 fn stored() -> String {
     let page = fs::read_to_string(root().join("docs/answers.md")).unwrap();
-    let named = page.split(['(', ')']).find(|word| word.starts_with("../results/") && word.ends_with("study.json"));
-    named.expect("the page names its data").trim_start_matches("../").to_owned()
+    let named = page.split('`').find(|word| word.starts_with("results/") && word.ends_with("study.json"));
+    named.expect("the page names its data").to_owned()
 }
 
 #[test]

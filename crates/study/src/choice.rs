@@ -9,7 +9,7 @@ use crate::library;
 #[derive(Debug, thiserror::Error)]
 pub enum ChoiceError {
     /// Nothing is called so.
-    #[error("there is no study and no file `{name}`")]
+    #[error("`{name}` is neither a study nor a file")]
     Unknown {
         /// What was typed.
         name: String,

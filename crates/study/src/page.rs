@@ -1,7 +1,5 @@
 //! The result of studies as a Markdown page: what is right, what is not and why, and what cannot be asked.
 
-use std::path::Path;
-
 use crate::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
 use crate::file::{Cost, Mark, MarkKind};
 use crate::judge::Judgement;
@@ -35,7 +33,7 @@ const SECTIONS: [(Judgement, &str, &str); 7] = [
     (Judgement::NotExpressible, "Not expressible", "This program cannot ask these questions today."),
 ];
 
-/// The page; `data` is a link to the document's own file. Of studies that are compared with a baseline and nothing else, the table alone.
+/// The page; `data` is the name of the document's own file. Of studies that are compared with a baseline and nothing else, the table alone.
 #[must_use]
 pub fn page(document: &StudyDocument, title: &str, introduction: &str, data: Option<&str>) -> String {
     if document.rows().is_empty() {
@@ -75,26 +73,9 @@ pub fn page(document: &StudyDocument, title: &str, introduction: &str, data: Opt
         of_section.for_each(|study| text.push_str(&section(study)));
     }
     if let Some(data) = data {
-        text.push_str(&format!(
-            "\n## Data\n\n[The result]({data}), with every figure, trial range, band and reason.\n"
-        ));
+        text.push_str(&format!("\n## Data\n\n`{data}` has every figure, trial range, band and reason.\n"));
     }
     text
-}
-
-/// The link from a page to a file or a directory, both named from the same directory.
-#[must_use]
-pub fn link(page: &Path, to: &Path) -> String {
-    let from = page.parent().unwrap_or(Path::new(""));
-    if to.is_absolute() && from.is_relative() {
-        return to.display().to_string();
-    }
-    let (from, to): (Vec<_>, Vec<_>) = (from.components().collect(), to.components().collect());
-    let common = from.iter().zip(&to).take_while(|(a, b)| a == b).count();
-    let up = std::iter::repeat_n("..".to_owned(), from.len() - common);
-    let down = to[common..].iter().map(|part| part.as_os_str().to_string_lossy().into_owned());
-    let parts: Vec<String> = up.chain(down).collect();
-    if parts.is_empty() { ".".into() } else { parts.join("/") }
 }
 
 fn section(study: &StudyResult) -> String {
@@ -189,16 +170,6 @@ fn anchor(heading: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn links_go_from_the_page_to_the_data() {
-        let of = |page: &str, file: &str| link(Path::new(page), Path::new(file));
-        assert_eq!(of("docs/answers.md", "results/a/study.json"), "../results/a/study.json");
-        assert_eq!(of("answers.md", "kept/study.json"), "kept/study.json");
-        assert_eq!(of("docs/answers.md", "/tmp/study.json"), "/tmp/study.json");
-        assert_eq!(of("/tmp/docs/answers.md", "/tmp/kept/study.json"), "../kept/study.json");
-        assert_eq!((of("docs/fidelity.md", "docs"), of("docs/fidelity.md", "book")), (".".into(), "../book".into()));
-    }
 
     #[test]
     fn anchors_are_those_of_readers_of_markdown() {

@@ -37,7 +37,7 @@ pub struct SweepArguments {
     /// Ask an oracle too, as in `compare`: columns for the possible gain of placement, and each scheduler's part of it
     #[arg(long)]
     pub headroom: bool,
-    /// Seed that all simulations' seeds are derived from
+    /// Seed from which the seeds of all simulations follow
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: u64,
     /// Directory for the result and a run directory of every experiment; finished experiments do not run again

@@ -20,7 +20,7 @@ pub struct RecordingArguments {
     /// May be repeated; a thread is kept if any of them keeps it
     #[arg(long, value_name = "WHICH", value_parser = parse_only)]
     pub only: Vec<Only>,
-    /// For a run directory: the scheduler under which it was recorded; by default the first one
+    /// Scheduler of a run directory whose events are taken; by default the first one
     #[arg(short, long, value_name = "SCHEDULER")]
     pub scheduler: Option<String>,
     /// Machine that it was recorded on; the cost of its kernel's own work is subtracted. The default is a run
@@ -123,7 +123,7 @@ pub struct GroupArguments {
     /// Trials of each placement
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub trials: u32,
-    /// Seed that the trials' seeds are derived from
+    /// Seed from which the seeds of all trials follow
     #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=super::MAX_SEED))]
     pub seed: u64,
     /// File for a workload that replays the recording with its groups, for cache-aware schedulers to keep together

@@ -527,7 +527,7 @@ fn write_page(
     path: &Path,
     result: Option<&Path>,
 ) -> Result<(), Failure> {
-    let data = result.map(|result| page::link(path, result));
+    let data = result.map(|result| result.display().to_string());
     let text = page::page(document, title, introduction, data.as_deref());
     Ok(write_atomically(path, text.as_bytes())?)
 }

@@ -16,7 +16,6 @@ use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files::{At as _, create_directory, write_atomically};
 use warmcore_lab::session::pretty;
 use warmcore_places::place::BatchConduct;
-use warmcore_study::page::link;
 use warmcore_topology::NO_BACKGROUND;
 
 use crate::args::{Renewed, ValidateArguments};
@@ -225,7 +224,7 @@ fn write_pages(path: &Path, experiments: &[(PathBuf, BookExperiment)], chapters:
     let directories: Vec<&Path> = experiments.iter().map(|(file, _)| file.parent().unwrap_or(Path::new(""))).collect();
     let book = |wanted: &Chapter| {
         let position = chapters.iter().position(|chapter| std::ptr::eq(chapter, wanted)).unwrap_or(0);
-        link(path, directories[position])
+        directories[position].display().to_string()
     };
     for (content, directory) in chapters.iter().zip(&directories) {
         let pages = directory.join(CHAPTERS);

@@ -48,18 +48,15 @@ const PROGRAM_TARGETS: [(&str, &[&str], f64); 3] = [
     ),
 ];
 
-/// The summary: numbers of all experiments, a table of them, and what is outside with its causes. `book` is the way from the
-/// summary's directory to the one of an experiment's file, which has [`CHAPTERS`] and `results` in it: `../book`.
+/// The summary: numbers of all experiments, a table of them, and what is outside with its causes. `book` is the directory of an experiment's
+/// file, which has [`CHAPTERS`] and `results` in it. Pages of the manual link to no file outside of it, so files are named.
 #[must_use]
 pub fn summary(chapters: &[Chapter], book: &dyn Fn(&Chapter) -> String) -> String {
     let mut text = String::from(HEAD);
     targets(&mut text, chapters);
     power(&mut text, chapters);
-    contents(&mut text, chapters, book);
-    let missed: Vec<&Chapter> = chapters
-        .iter()
-        .filter(|chapter| outside(chapter).next().is_some() || accepted(chapter).next().is_some())
-        .collect();
+    contents(&mut text, chapters);
+    let missed: Vec<&Chapter> = chapters.iter().filter(|chapter| is_missed(chapter)).collect();
     if !missed.is_empty() {
         text.push_str("\n## What is outside, and why\n");
     }
@@ -86,6 +83,11 @@ fn lines(chapters: &[Chapter]) -> impl Iterator<Item = &Line> {
 pub fn counts(chapters: &[Chapter]) -> [usize; 3] {
     [Agreement::Inside, Agreement::Outside, Agreement::NotMeasured]
         .map(|wanted| lines(chapters).filter(|line| line.judgement.verdict == wanted).count())
+}
+
+/// Whether it has a section of its own about what is outside.
+fn is_missed(chapter: &Chapter) -> bool {
+    outside(chapter).next().is_some() || accepted(chapter).next().is_some()
 }
 
 fn outside(chapter: &Chapter) -> impl Iterator<Item = &Line> {
@@ -127,7 +129,7 @@ fn power(text: &mut String, chapters: &[Chapter]) {
     }
 }
 
-fn contents(text: &mut String, chapters: &[Chapter], book: &dyn Fn(&Chapter) -> String) {
+fn contents(text: &mut String, chapters: &[Chapter]) {
     for (group, chapters) in grouped(chapters) {
         let _ = write!(
             text,
@@ -137,11 +139,11 @@ fn contents(text: &mut String, chapters: &[Chapter], book: &dyn Fn(&Chapter) -> 
         for chapter in chapters {
             let [inside, outside, unknown] = counts(std::slice::from_ref(chapter));
             let rejected = chapter.controls.iter().filter(|control| control.rejected).count();
+            let name = &chapter.name;
+            let name = if is_missed(chapter) { format!("[{name}](#{name})") } else { name.clone() };
             let _ = writeln!(
                 text,
-                "| [{0}]({1}/{CHAPTERS}/{0}.md) | {2} | {inside} | {outside} | {unknown} | {rejected} of {3} |",
-                chapter.name,
-                book(chapter),
+                "| {name} | {} | {inside} | {outside} | {unknown} | {rejected} of {} |",
                 chapter.title,
                 chapter.controls.len()
             );
@@ -170,7 +172,7 @@ fn cause(text: &mut String, chapter: &Chapter, book: &str) {
     let _ = write!(
         text,
         "\n**Why, as far as known.** {why}\n\n**What would settle it.** {settle}\n\n\
-         **Data.** [chapter]({book}/{CHAPTERS}/{name}.md), [experiment]({book}/{name}.toml), [boots]({book}/results/{name}.json).\n"
+         **Data.** `{book}/{CHAPTERS}/{name}.md`, `{book}/{name}.toml`, `{book}/results/{name}.json`.\n"
     );
 }
 

@@ -51,7 +51,7 @@ pub enum StoreError {
         problem: String,
     },
     /// A value that cannot be.
-    #[error("{}: row {row} of column {column} holds {value}, which cannot be", path.display())]
+    #[error("{}: row {row} of column {column} holds {value}, which is no possible value there", path.display())]
     Value {
         path: PathBuf,
         column: &'static str,
