@@ -25,6 +25,8 @@ export class RunState {
   readonly unfolded = new Set<string>();
   /** CPUs in the order in which they are drawn: all of them, or those that ran anything under any scheduler. */
   cpus: number[];
+  /** CPUs that ran anything under any scheduler; all where none did. */
+  readonly busy: readonly number[];
   readonly idle: number;
   private readonly listeners: (() => void)[] = [];
   private scheduled = false;
@@ -41,9 +43,9 @@ export class RunState {
     for (const scene of scenes) {
       if (scene.tasks <= FEW_TASKS) scene.header.groups.forEach((name) => this.unfolded.add(name));
     }
-    const busy = this.busyCpus();
-    this.idle = run.machine.order.length - busy.length;
-    this.cpus = busy;
+    this.busy = this.busyCpus();
+    this.idle = run.machine.order.length - this.busy.length;
+    this.cpus = [...this.busy];
   }
 
   get machine(): Machine {
@@ -56,7 +58,7 @@ export class RunState {
   }
 
   showIdle(on: boolean): void {
-    this.cpus = on ? this.run.machine.order : this.busyCpus();
+    this.cpus = on ? this.run.machine.order : [...this.busy];
     this.changed();
   }
 

@@ -15,11 +15,6 @@ export function installTables(): void {
       control.hidden = true;
     });
   });
-  // What is folded is printed too.
-  addEventListener('beforeprint', () => {
-    document.querySelectorAll<HTMLDetailsElement>('details').forEach((details) => (details.open = true));
-    document.querySelectorAll('table.collapsed').forEach((table) => table.classList.remove('collapsed'));
-  });
 }
 
 function makeSortable(table: HTMLTableElement): void {

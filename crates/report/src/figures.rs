@@ -10,22 +10,25 @@ pub mod counters;
 pub mod distribution;
 pub mod expected;
 pub mod gains;
+mod labels;
 pub mod lines;
 pub mod map;
 pub mod matrix;
+#[cfg(test)]
+mod overlap;
 pub mod time;
 
 use std::fmt::Write as _;
 
 use crate::run::Run;
 use crate::scene::Scene;
-use crate::svg::{Anchor, Svg};
+use crate::svg::{Anchor, Svg, text_width};
 
 /// Width of figures that hold all schedulers: at 180 mm, two columns of a journal, the smallest texts (10.5 units) have 7 points.
 pub const WIDTH: f64 = 760.0;
 /// Width of figures of one scheduler, which stand side by side: at 85 mm, one column, the smallest texts have 7 points.
 pub const PANEL: f64 = 360.0;
-/// Widths below which figures that hold all schedulers have names above their rows, not beside them.
+/// Widths below which names are above their rows, not beside them.
 const NARROW: f64 = 600.0;
 
 /// How wide a figure is drawn that is to be as wide as `85mm` or another length of SVG: in so many units that no text is smaller than
@@ -62,12 +65,26 @@ impl Frame {
         self.above > 0.0
     }
 
-    /// The name of a scheduler's row whose bars begin at `y` and are so high.
-    fn name(&self, svg: &mut Svg, (y, height): (f64, f64), class: &str, name: &str) {
+    /// An upright line through rows from `top` on, each so high. Where names are above the rows it leaves those out: they are in the first
+    /// part of a row, which ends at `name`.
+    fn upright(&self, svg: &mut Svg, x: f64, (top, rows, each): (f64, usize, f64), name: f64, class: &str) {
         if self.is_narrow() {
-            svg.text(self.left, y - 4.0, Anchor::Start, class, &shortened_scheduler(name, 32));
+            let begins = (0..rows).map(|row| top + each * row as f64);
+            begins.for_each(|begin| svg.line(x, begin + name, x, begin + each, class));
         } else {
-            let name = shortened_scheduler(name, if class == "b" { 21 } else { 26 });
+            svg.line(x, top, x, top + each * rows as f64, class);
+        }
+    }
+
+    /// The name of a scheduler's row whose bars begin at `y` and are so high. Where it is above them, `end` is what stands there too, in small
+    /// text at the right end.
+    fn name(&self, svg: &mut Svg, (y, height): (f64, f64), class: &str, name: &str, end: &str) {
+        let name = scheduler_name(name);
+        if self.is_narrow() {
+            let room = self.right - self.left - text_width("s", end) - 8.0;
+            svg.text(self.left, y - 4.0, Anchor::Start, class, &labels::fitting(&name, class, room));
+        } else {
+            let name = labels::fitting(&name, class, self.left - 16.0);
             svg.text(self.left - 14.0, y + height / 2.0 + 4.0, Anchor::End, class, &name);
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::figures::Figure;
-use crate::html::{policy_hash, style};
+use crate::html::{drawings, policy_hash, style};
 use crate::svg::escape;
 use warmcore_lab::experiment::TOOL_VERSION;
 
@@ -16,20 +16,22 @@ pub struct Exhibit {
     pub words: String,
     /// The figure.
     pub figure: Figure,
+    /// The same, laid out for a small screen; none where it is narrow anyhow.
+    pub narrow: Option<Figure>,
 }
 
 /// The page.
 #[must_use]
 pub fn page(title: &str, introduction: &str, exhibits: &[Exhibit]) -> String {
     let mut body = format!("<h1>{}</h1>\n<p>{}</p>\n", escape(title), escape(introduction));
-    for Exhibit { heading, words, figure } in exhibits {
+    for Exhibit { heading, words, figure, narrow } in exhibits {
         let published =
             if words.is_empty() { String::new() } else { format!("<p><b>Published:</b> {}</p>\n", escape(words)) };
         let _ = writeln!(
             body,
-            "<section>\n<h2>{}</h2>\n{published}<figure><div class=\"drawing\">{}</div><figcaption><p>{}</p></figcaption></figure>\n</section>",
+            "<section>\n<h2>{}</h2>\n{published}<figure>{}<figcaption><p>{}</p></figcaption></figure>\n</section>",
             escape(heading),
-            figure.svg.inline(&figure.title),
+            drawings(figure, narrow.as_ref()),
             escape(&figure.caption)
         );
     }
@@ -59,7 +61,7 @@ mod tests {
             svg: Svg::new(10.0, 10.0),
             csv: String::new(),
         };
-        let exhibit = Exhibit { heading: "<h>".into(), words: "<script>".into(), figure };
+        let exhibit = Exhibit { heading: "<h>".into(), words: "<script>".into(), figure, narrow: None };
         let page = page("<t>", "&", &[exhibit]);
         assert!(
             !page.contains("<script>") && page.contains("&lt;script&gt;") && page.contains("<h2>&lt;h&gt;</h2>"),

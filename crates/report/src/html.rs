@@ -27,6 +27,8 @@ use crate::run::Run;
 use crate::svg::escape;
 use crate::text;
 
+pub(crate) use rows::drawings;
+
 /// The script, built from `web/src`.
 const SCRIPT: &str = include_str!("../../../web/built/report.js");
 /// The style sheet, built from `web/src`.

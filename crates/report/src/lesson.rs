@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::scores;
-use warmcore_topology::Machine;
+use warmcore_topology::{CpuId, LlcId, Machine};
 use warmcore_trace::{Event, EventKind, PrevState, Sink, SliceEnd, TaskId};
 
 use crate::colour::{group, hex};
@@ -83,7 +83,7 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
     let about = format!("{} tasks on {}", first.tasks.len(), cpus_in_words(machine));
     let title = answer(&run.scenes).unwrap_or_else(|| format!("{about}: who runs, and why"));
     let mut body =
-        format!("<h1>{}</h1>\n<p>{}. {}</p>\n", escape(&title), escape(&about), words_of_charts(first, machine));
+        format!("<h1>{}</h1>\n<p>{}. {}</p>\n", escape(&title), escape(&about), words_of_charts(&run.scenes, machine));
     let sheet = Sheet::new(run.scenes.len(), first.tasks.len(), run.scenes.iter().map(|scene| scene.end_ns).max());
     let _ = writeln!(body, "<div class=\"{}\">", if sheet.columns > 1 { "two" } else { "whole" });
     for (index, scene) in run.scenes.iter().enumerate() {
@@ -95,7 +95,7 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
         let name = format!("Who runs under {}", scene.scheduler);
         let _ = writeln!(
             body,
-            "<section>\n<h2>{}</h2>\n<div class=\"drawing\">{}</div>\n<details><summary>{}</summary>\n<p>{}.</p>\n{}{}<p>{}</p>\n\
+            "<section>\n<h2>{}</h2>\n<div class=\"drawing\">{}</div>\n<details class=\"printed\"><summary>{}</summary>\n<p>{}.</p>\n{}{}<p>{}</p>\n\
              </details></section>",
             escape(&scene.scheduler),
             chart.inline(&name),
@@ -127,7 +127,9 @@ main.lesson{max-width:1400px;padding:0 30px;font-size:24px;line-height:1.25}.les
 .lesson .drawing{overflow:visible}.lesson .key{width:20px;height:20px;margin:0 6px 0 14px}.waiting{fill-opacity:.3}\
 .moved{stroke:var(--ink);stroke-width:3}.lesson .k{stroke-width:3}td.chosen{font-weight:700}.lesson .drawing svg{height:auto}\
 @media(max-width:800px){main.lesson{padding:0 14px}.lesson h1{font-size:24px}.lesson h2{font-size:20px}.two{grid-template-columns:1fr}\
-.lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:17px}.lesson .drawing{overflow-x:auto}main.lesson .drawing svg[class]{min-width:900px}}";
+.lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:17px}.lesson .drawing{overflow-x:auto}main.lesson .drawing svg[class]{min-width:900px}}\
+@media print{.lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:9.5pt}.lesson h1{font-size:17pt}.lesson h2{font-size:13pt}\
+.lesson .drawing{overflow:visible}main.lesson .drawing svg[class]{min-width:0}.lesson td,.lesson th{overflow-wrap:normal}}";
 
 /// Where the charts of all schedulers find room on one screen of 1400 by 900 pixels.
 pub(crate) struct Sheet {
@@ -170,12 +172,17 @@ fn cpus_in_words(machine: &Machine) -> String {
     }
 }
 
-/// How to read the charts, as HTML.
-fn words_of_charts(scene: &Scene, machine: &Machine) -> String {
+/// How to read the charts, as HTML. Of the LLCs those have a key where something ran.
+fn words_of_charts(scenes: &[Scene], machine: &Machine) -> String {
     let mut text = String::from("Full: runs. Pale: waits. Nothing: sleeps.");
     if machine.llc_count() > 1 {
         text.push_str(" A stroke: runs in another LLC than before, and its data have to follow.");
-        for llc in machine.llcs().take(MOST_TASKS) {
+        let ran = |cpu: CpuId| {
+            let mut stays = scenes.iter().flat_map(|scene| scene.record.cpu_run_ns.iter().flatten());
+            stays.any(|(other, run_ns)| *other == cpu.0 && *run_ns > 0)
+        };
+        let used = |llc: &LlcId| machine.cpus_of_llc(*llc).iter().any(ran);
+        for llc in machine.llcs().filter(used) {
             let _ = write!(
                 text,
                 "<svg class=\"key\" viewBox=\"0 0 20 20\" aria-hidden=\"true\"><rect width=\"20\" height=\"20\" fill=\"{}\"/></svg>{llc}",
@@ -183,7 +190,8 @@ fn words_of_charts(scene: &Scene, machine: &Machine) -> String {
             );
         }
     } else {
-        let window = duration(scene.end_ns.min(WINDOW_NS) as f64);
+        let end_ns = scenes.first().map_or(0, |scene| scene.end_ns);
+        let window = duration(end_ns.min(WINDOW_NS) as f64);
         let _ = write!(text, " The first {window} of one run.");
     }
     text

@@ -5,7 +5,7 @@
 //! Equal figures give equal bytes.
 
 mod style;
-mod text;
+pub(crate) mod text;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

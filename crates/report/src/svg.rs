@@ -30,6 +30,10 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// Size of most texts, and of those of class `s`.
+pub(crate) const SIZE: f64 = 12.0;
+pub(crate) const SMALL: f64 = 10.5;
+
 /// A coordinate: one decimal is finer than any screen.
 #[must_use]
 pub(crate) fn coordinate(value: f64) -> String {
@@ -37,16 +41,11 @@ pub(crate) fn coordinate(value: f64) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// How wide a text is in the widest of the fonts that the styles name, DejaVu Sans: figures have 0.64 of the size, points and
-/// spaces half of that, and few letters more.
-fn width_at_most(class: &str, text: &str) -> f64 {
-    let size = if class.split(' ').any(|class| class == "s") { 10.5 } else { 12.0 };
-    let widths = text.chars().map(|c| match c {
-        '.' | ',' | ' ' => 0.32,
-        'm' => 0.98,
-        _ => 0.64,
-    });
-    size * widths.sum::<f64>()
+/// How wide a text is in DejaVu Sans, the widest of the fonts that the styles name and the one that PDFs embed.
+#[must_use]
+pub(crate) fn text_width(class: &str, text: &str) -> f64 {
+    let has = |wanted: &str| class.split(' ').any(|class| class == wanted);
+    crate::pdf::text::width(text, has("b")) * if has("s") { SMALL } else { SIZE }
 }
 
 /// Where a text stands relative to its point.
@@ -89,7 +88,7 @@ impl Svg {
 
     /// A line of text; `class` may be empty. One with its middle at the point moves aside as far as it must to lie within the drawing.
     pub fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
-        let half = width_at_most(class, text) / 2.0;
+        let half = text_width(class, text) / 2.0;
         let x = if anchor == Anchor::Middle && 2.0 * half <= self.width { x.clamp(half, self.width - half) } else { x };
         let (x, y, anchor) = (coordinate(x), coordinate(y), anchor.name());
         let text = escape(text);

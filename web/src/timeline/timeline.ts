@@ -198,9 +198,10 @@ export class Timeline implements Host {
   private drawLegend(): void {
     const entries: [string, string][] = [];
     const machine = this.state.machine;
+    // Only places where something ran have a colour in the drawing.
     const places = (column: number[], name: string): void => {
-      const count = Math.max(0, ...column) + 1;
-      for (let i = 0; i < count; i++) entries.push([css(group(i)), `${name}${i}`]);
+      const used = [...new Set(this.state.busy.map((cpu) => column[cpu]))].sort((a, b) => a - b);
+      for (const i of used) entries.push([css(group(i)), `${name}${i}`]);
     };
     if (this.colourBy === 'llc') places(machine.llc, 'llc');
     else if (this.colourBy === 'node') places(machine.node, 'node');

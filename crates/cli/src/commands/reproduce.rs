@@ -267,5 +267,6 @@ fn exhibit(rows: &[TableRow], (id, title, column, published): &(&str, &str, &str
         heading: format!("{}: {title}", id.replace("figure-", "Figure ")),
         words: (*published).to_owned(),
         figure: against::baseline(id, title, "over round robin", &candidates, &all),
+        narrow: None,
     }
 }

@@ -53,7 +53,7 @@ pub fn draw(plan: &Plan, out: &Path, signals: &Signals) -> Result<Vec<String>, F
                 Failure::failed("warmcore::study", words)
             })?;
             let heading = format!("{}: {}", drawing.name.replace("figure-", "Figure "), drawing.title);
-            exhibits.push((&drawing.name, Exhibit { heading, words: drawing.published.clone(), figure }));
+            exhibits.push((&drawing.name, Exhibit { heading, words: drawing.published.clone(), figure, narrow: None }));
         }
         if !exhibits.is_empty() {
             write(out, (&study.name, &study.source), &exhibits)?;
@@ -90,8 +90,14 @@ pub fn results(
         let counted = || study.expectations.iter().filter(|expectation| expectation.counted);
         let right = counted().filter(|expectation| expectation.judgement == Judgement::Right).count();
         let title = format!("{}: {right} of {} as expected", study.title, counted().count());
-        let exhibit = |figure: Figure| Exhibit { heading: figure.title.clone(), words: String::new(), figure };
-        let exhibits: Vec<Exhibit> = drawn(figures::WIDTH).into_iter().map(exhibit).collect();
+        let both = drawn(figures::WIDTH).into_iter().zip(drawn(figures::PANEL));
+        let exhibit = |(figure, narrow): (Figure, Figure)| Exhibit {
+            heading: figure.title.clone(),
+            words: String::new(),
+            figure,
+            narrow: Some(narrow),
+        };
+        let exhibits: Vec<Exhibit> = both.map(exhibit).collect();
         let page = gallery::page(&title, &format!("{} {}", study.question, study.source), &exhibits);
         let name = format!("{}.html", figures::file_name(&study.name));
         write_atomically(&out.join(&name), page.as_bytes())?;

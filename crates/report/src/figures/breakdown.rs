@@ -24,67 +24,179 @@ fn cause_class(name: &str) -> String {
 /// A stacked bar of its tasks' lifetimes per scheduler. `None` when that was not recorded.
 #[must_use]
 pub fn task_time(run: &Run, wide: f64) -> Option<Figure> {
-    let frame = Frame::new(wide, LEFT, RIGHT);
     let split = run.disk.comparison.time_split.as_ref()?;
     let causes: Vec<&Cause> = CAUSES.iter().filter(|cause| split.causes.contains(cause)).collect();
     let per_work = split.schedulers.iter().all(|scheduler| scheduler.per_work.is_some());
+    let share = |s: usize, cause: &Cause| split.schedulers[s].shares.get(cause.name).copied().unwrap_or(0.0);
     let whole = |s: usize| {
         let scheduler = &split.schedulers[s];
         scheduler.per_work.filter(|_| per_work).unwrap_or(scheduler.task_time_ns)
     };
-    let text = |value: f64| if per_work { three_digits(value) } else { duration(value) };
-    let (columns, apart) = frame.key(2);
-    let top = 24.0 + 20.0 * causes.len().div_ceil(columns) as f64;
-    let bottom = top + (ROW + frame.above) * split.schedulers.len() as f64;
-    let mut svg = Svg::new(wide, bottom + 44.0);
-    let most = (0..split.schedulers.len()).map(whole).fold(0.0, f64::max);
-    let scale = Scale::linear(0.0, most, frame.left, frame.right);
-    let ticks = if per_work { number_ticks(&scale, 6) } else { time_ticks(&scale, 6) };
-    for (value, text) in ticks {
-        svg.line(scale.at(value), top, scale.at(value), bottom, "grid");
-        svg.text(scale.at(value), bottom + 17.0, Anchor::Middle, "m", &text);
-    }
-    for (index, cause) in causes.iter().enumerate() {
-        let (x, y) = (12.0 + (index % columns) as f64 * apart, 16.0 + (index / columns) as f64 * 20.0);
-        svg.rect(x, y - 9.0, 11.0, 11.0, &cause_class(cause.name), "");
-        svg.text(x + 17.0, y, Anchor::Start, "s", cause.title);
-    }
     let mut csv = Csv::new(&["scheduler", "cause", "meaning", "task_time_ns", "share"]);
-    for (row, scheduler) in split.schedulers.iter().enumerate() {
-        let y = top + (ROW + frame.above) * row as f64 + frame.above + 7.0;
-        frame.name(&mut svg, (y, ROW - 14.0), "b", &scheduler.label);
-        let mut from = 0.0;
+    for (s, scheduler) in split.schedulers.iter().enumerate() {
         for cause in &causes {
-            let share = scheduler.shares.get(cause.name).copied().unwrap_or(0.0);
-            let part = share * whole(row);
-            let (a, b) = (scale.at(from), scale.at(from + part));
-            let hover =
-                format!("{}: {} {} % ({})", scheduler.label, cause.title, three_digits(share * 100.0), text(part));
-            svg.rect(a, y, b - a, ROW - 14.0, &cause_class(cause.name), &hover);
-            from += part;
-            let ns = format!("{:.0}", share * scheduler.task_time_ns);
-            csv.row(&[&scheduler.label, cause.name, cause.title, &ns, &share.to_string()]);
+            let ns = format!("{:.0}", share(s, cause) * scheduler.task_time_ns);
+            csv.row(&[&scheduler.label, cause.name, cause.title, &ns, &share(s, cause).to_string()]);
         }
-        frame.end(&mut svg, (scale.at(whole(row)), y), "m", &text(whole(row)));
     }
-    svg.line(frame.left, bottom, frame.right, bottom, "axis");
-    let label = if per_work {
-        "task time per work (ns per ns), mean of the trials"
-    } else {
-        "task time per run, mean of the trials"
+    let all = 0..split.schedulers.len();
+    let stacked = Stacked {
+        parts: causes.iter().map(|cause| (cause.title, cause_class(cause.name))).collect(),
+        bars: all.clone().map(|s| causes.iter().map(|cause| share(s, cause) * whole(s)).collect()).collect(),
+        labels: split.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect(),
+        wholes: all.map(whole).collect(),
+        ticks: if per_work { number_ticks } else { time_ticks },
+        text: if per_work { three_digits } else { duration },
+        axis: if per_work {
+            "task time per work (ns per ns), mean of the trials"
+        } else {
+            "task time per run, mean of the trials"
+        },
     };
-    svg.text((frame.left + frame.right) / 2.0, bottom + 36.0, Anchor::Middle, "m", label);
     Some(Figure {
         id: "task-time".into(),
         title: "Where the tasks' time went".into(),
         caption: format!(
             "From its creation to its exit a task is on a CPU, waits for one, or is blocked. All tasks together, mean of all \
-             trials{}. Grey: what follows from other tasks and the clock.",
-            if per_work { ", per work done" } else { "" }
+             trials{}. Grey: what follows from other tasks and the clock.{}",
+            if per_work { ", per work done" } else { "" },
+            stacked.small_in_words()
         ),
-        svg,
+        svg: stacked.draw(wide, 2),
         csv: csv.finish(),
     })
+}
+
+/// Parts of this share of the longest bar can be seen; those that are smaller in every bar are drawn as one.
+const LEAST: f64 = 0.01;
+
+/// A bar for each scheduler, of parts one after the other.
+struct Stacked<'a> {
+    /// What each part is, and its class.
+    parts: Vec<(&'a str, String)>,
+    /// The sizes of the parts, by bar.
+    bars: Vec<Vec<f64>>,
+    /// Schedulers.
+    labels: Vec<&'a str>,
+    /// Sizes of the bars.
+    wholes: Vec<f64>,
+    ticks: fn(&Scale, usize) -> Vec<(f64, String)>,
+    text: fn(f64) -> String,
+    axis: &'a str,
+}
+
+impl Stacked<'_> {
+    fn longest(&self) -> f64 {
+        self.wholes.iter().copied().fold(0.0, f64::max)
+    }
+
+    /// The parts that occur: those that can be seen in some bar, and the others.
+    fn seen_and_small(&self) -> (Vec<usize>, Vec<usize>) {
+        let most = |part: usize| self.bars.iter().map(|bar| bar[part]).fold(0.0, f64::max);
+        let occur = (0..self.parts.len()).filter(|part| most(*part) > 0.0);
+        occur.partition(|part| most(*part) >= LEAST * self.longest())
+    }
+
+    /// A sentence for the caption about what is too small to be seen.
+    fn small_in_words(&self) -> String {
+        let (_, small) = self.seen_and_small();
+        let names: Vec<&str> = small.iter().map(|part| self.parts[*part].0).collect();
+        if names.is_empty() { String::new() } else { format!(" White, each below 1 %: {}.", names.join(", ")) }
+    }
+
+    /// The figure; its key has so many columns at most.
+    fn draw(&self, wide: f64, most_columns: usize) -> Svg {
+        let frame = Frame::new(wide, LEFT, RIGHT);
+        let (seen, small) = self.seen_and_small();
+        let mut key: Vec<(&str, &str)> =
+            seen.iter().map(|part| (self.parts[*part].0, self.parts[*part].1.as_str())).collect();
+        let together = match small.as_slice() {
+            [only] => format!("{}, below 1 %", self.parts[*only].0),
+            several => format!("{} others, each below 1 %", several.len()),
+        };
+        if !small.is_empty() {
+            key.push((&together, SMALL_CLASS));
+        }
+        let (columns, apart) = frame.key(most_columns);
+        let top = 24.0 + 20.0 * key.len().div_ceil(columns) as f64;
+        let each = ROW + frame.above;
+        let bottom = top + each * self.bars.len() as f64;
+        let mut svg = Svg::new(wide, bottom + 44.0);
+        let scale = Scale::linear(0.0, self.longest(), frame.left, frame.right);
+        for (value, text) in (self.ticks)(&scale, 6) {
+            let rows = (top, self.bars.len(), each);
+            frame.upright(&mut svg, scale.at(value), rows, frame.above + 7.0, "grid");
+            svg.text(scale.at(value), bottom + 17.0, Anchor::Middle, "m", &text);
+        }
+        for (index, (name, class)) in key.into_iter().enumerate() {
+            let (x, y) = (12.0 + (index % columns) as f64 * apart, 16.0 + (index / columns) as f64 * 20.0);
+            svg.rect(x, y - 9.0, 11.0, 11.0, class, "");
+            svg.text(x + 17.0, y, Anchor::Start, "s", name);
+        }
+        for (row, (bar, label)) in self.bars.iter().zip(&self.labels).enumerate() {
+            let y = top + each * row as f64 + frame.above + 7.0;
+            let whole = self.wholes[row];
+            let end = (self.text)(whole);
+            frame.name(&mut svg, (y, ROW - 14.0), "b", label, &end);
+            let told = |part: usize| {
+                let share = if whole > 0.0 { bar[part] / whole * 100.0 } else { 0.0 };
+                format!("{} {} % ({})", self.parts[part].0, three_digits(share), (self.text)(bar[part]))
+            };
+            let mut from = 0.0;
+            let mut draw = |size: f64, class: &str, words: &str| {
+                let (a, b) = (scale.at(from), scale.at(from + size));
+                svg.rect(a, y, b - a, ROW - 14.0, class, &format!("{label}: {words}"));
+                from += size;
+            };
+            for part in &seen {
+                draw(bar[*part], &self.parts[*part].1, &told(*part));
+            }
+            if !small.is_empty() {
+                let words: Vec<String> = small.iter().map(|part| told(*part)).collect();
+                draw(small.iter().map(|part| bar[*part]).sum(), SMALL_CLASS, &words.join(", "));
+            }
+            frame.end(&mut svg, (scale.at(whole), y), "m", &end);
+        }
+        svg.line(frame.left, bottom, frame.right, bottom, "axis");
+        svg.text((frame.left + frame.right) / 2.0, bottom + 36.0, Anchor::Middle, "m", self.axis);
+        svg
+    }
+}
+
+/// The class of all parts together that are too small.
+const SMALL_CLASS: &str = "hollow";
+
+/// A line of a gap: a cause, or those together whose bars could not be seen.
+struct GapLine {
+    title: String,
+    class: String,
+    difference: f64,
+    share: Option<f64>,
+}
+
+/// The lines of a gap, the largest first. Causes below [`LEAST`] of the largest, and those beyond [`MOST_LINES`], are one line at the end if
+/// they are `shown` together; alone a cause that is not has no line, unless no other has one.
+fn lines_of(mut causes: Vec<(&str, f64, Option<f64>)>, shown: impl Fn(f64) -> bool) -> Vec<GapLine> {
+    causes.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+    let least = causes.first().map_or(0.0, |(_, most, _)| most.abs() * LEAST);
+    let seen = causes.iter().take(MOST_LINES).take_while(|(_, of, _)| of.abs() >= least && shown(*of)).count();
+    let (seen, small) = causes.split_at(seen.max(1).min(causes.len()));
+    let small: Vec<_> = small.iter().filter(|(_, difference, _)| shown(*difference)).collect();
+    let line = |(name, difference, share): &(&str, f64, Option<f64>)| {
+        let (title, class) = (cause_title(name).to_owned(), cause_class(name));
+        GapLine { title, class, difference: *difference, share: *share }
+    };
+    let mut lines: Vec<GapLine> = seen.iter().map(line).collect();
+    if !small.is_empty() {
+        let title = match small.as_slice() {
+            [(only, ..)] => cause_title(only).to_owned(),
+            several => format!("{} others together", several.len()),
+        };
+        let difference = small.iter().map(|(_, difference, _)| difference).sum();
+        let share = small.iter().filter_map(|(.., share)| *share).reduce(|a, b| a + b);
+        lines.push(GapLine { title, class: SMALL_CLASS.to_owned(), difference, share });
+    }
+    lines
 }
 
 /// Lines of a gap that are drawn; the table beside the figure has all.
@@ -98,14 +210,9 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
     let frame = Frame::new(wide, NAMES, 110.0);
     let bar_height = 20.0 + frame.above;
     let split = run.disk.comparison.time_split.as_ref()?;
-    let lines = |gap: &Gap| -> Vec<(&'static str, f64, Option<f64>)> {
-        let mut lines: Vec<_> = gap.lines.iter().map(|line| (line.name, line.difference, line.share)).collect();
-        lines.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
-        lines.truncate(MOST_LINES);
-        // A bar of no length says nothing, except that there is no difference at all.
-        let visible = lines.iter().filter(|line| signed(split, line.1).chars().any(|c| matches!(c, '1'..='9'))).count();
-        lines.truncate(visible.max(1));
-        lines
+    let lines = |gap: &Gap| {
+        let causes = gap.lines.iter().map(|line| (line.name, line.difference, line.share)).collect();
+        lines_of(causes, |value| signed(split, value).chars().any(|c| matches!(c, '1'..='9')))
     };
     // What is not shown to differ has nothing to explain.
     let drawn: Vec<(&Gap, Vec<_>)> =
@@ -114,7 +221,7 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
         return None;
     }
     let text = |value: f64| signed(split, value);
-    let most = drawn.iter().flat_map(|(_, lines)| lines.iter().map(|line| line.1.abs())).fold(0.0, f64::max);
+    let most = drawn.iter().flat_map(|(_, lines)| lines.iter().map(|line| line.difference.abs())).fold(0.0, f64::max);
     let scale =
         Scale::linear(-most, most, frame.left + 70.0, frame.right - if frame.is_narrow() { 116.0 } else { 0.0 });
     let height = drawn.iter().map(|(_, lines)| 34.0 + bar_height * lines.len() as f64).sum::<f64>() + 34.0;
@@ -132,20 +239,20 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
         let top = y;
         svg.text(12.0, y + 14.0, Anchor::Start, "b", &shortened_scheduler(&gap.label, 40));
         y += 26.0;
-        for (name, difference, share) in lines {
+        for GapLine { title, class, difference, share } in lines {
             let (a, b) = (scale.at(0.0), scale.at(*difference));
             if frame.is_narrow() {
-                svg.text(frame.left, y + 12.0, Anchor::Start, "s", &shortened(cause_title(name), 40));
+                svg.text(frame.left, y + 12.0, Anchor::Start, "s", &shortened(title, 40));
             } else {
-                svg.text(NAMES, y + 12.0, Anchor::End, "s", &shortened(cause_title(name), 52));
+                svg.text(NAMES, y + 12.0, Anchor::End, "s", &shortened(title, 52));
             }
             y += frame.above;
             let of_gap = share.map_or_else(
                 || ", which explains nothing".to_owned(),
                 |share| format!(", {} of the gap", share_of_gap(share)),
             );
-            let hover = format!("{}: {} {}{of_gap}", gap.label, cause_title(name), text(*difference));
-            svg.rect(a.min(b), y + 2.0, (b - a).abs().max(0.5), 14.0, &cause_class(name), &hover);
+            let hover = format!("{}: {title} {}{of_gap}", gap.label, text(*difference));
+            svg.rect(a.min(b), y + 2.0, (b - a).abs().max(0.5), 14.0, class, &hover);
             let (at, anchor) = if *difference < 0.0 { (b - 5.0, Anchor::End) } else { (b + 5.0, Anchor::Start) };
             svg.text(at, y + 12.0, anchor, "m s", &text(*difference));
             if let Some(share) = share {
@@ -162,8 +269,7 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
         id: "time-gap".into(),
         title: "The difference to the baseline, explained".into(),
         caption: format!(
-            "To the left: less than the baseline; to the right: more. {} Causes that make no difference are left out; the table \
-             below has them.",
+            "To the left: less than the baseline; to the right: more. {} White: small causes together, which the table below has.",
             match split.explains {
                 Explains::LastThread =>
                     "The thread that ended last, in the trials whose ratio is the middle one: what it did and waited for until then.",
@@ -282,62 +388,39 @@ fn cpu_parts(trials: &[Trial]) -> Option<Vec<f64>> {
 /// A stacked bar of the machine's CPU time per scheduler. `None` when that was not recorded.
 #[must_use]
 pub fn cpu_time(run: &Run, wide: f64) -> Option<Figure> {
-    let frame = Frame::new(wide, LEFT, RIGHT);
     let bars: Vec<Vec<f64>> = run.disk.trials.iter().map(|trials| cpu_parts(trials)).collect::<Option<_>>()?;
-    let names: Vec<&str> = PARTS.iter().map(|part| part.1).chain([REST.1]).collect();
-    let occurs: Vec<usize> = (0..names.len()).filter(|part| bars.iter().any(|bar| bar[*part] > 0.0)).collect();
     // The parts of the scheduler share its colour, each paler than the one before.
-    let class = |part: usize| match PARTS.get(part) {
-        Some((name, _, "scheduler", _)) => format!("q12 {name}"),
-        Some((_, _, cause, _)) => cause_class(cause),
-        None => "rest".to_owned(),
+    let class = |name: &str, cause: &str| match cause {
+        "scheduler" => format!("q12 {name}"),
+        _ => cause_class(cause),
     };
-    let (columns, apart) = frame.key(3);
-    let top = 24.0 + 20.0 * occurs.len().div_ceil(columns) as f64;
-    let bottom = top + (ROW + frame.above) * bars.len() as f64;
-    let mut svg = Svg::new(wide, bottom + 44.0);
-    let most = bars.iter().map(|bar| bar.iter().sum::<f64>()).fold(0.0, f64::max);
-    let scale = Scale::linear(0.0, most, frame.left, frame.right);
-    for (value, text) in time_ticks(&scale, 6) {
-        svg.line(scale.at(value), top, scale.at(value), bottom, "grid");
-        svg.text(scale.at(value), bottom + 17.0, Anchor::Middle, "m", &text);
-    }
-    for (index, part) in occurs.iter().enumerate() {
-        let (x, y) = (12.0 + (index % columns) as f64 * apart, 16.0 + (index / columns) as f64 * 20.0);
-        svg.rect(x, y - 9.0, 11.0, 11.0, &class(*part), "");
-        svg.text(x + 17.0, y, Anchor::Start, "s", names[*part]);
-    }
     let files: Vec<String> = PARTS.iter().map(|part| part.0).chain([REST.0]).map(|name| format!("{name}_ns")).collect();
     let heading: Vec<&str> = std::iter::once("scheduler").chain(files.iter().map(String::as_str)).collect();
+    let labels: Vec<&str> = run.disk.record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
     let mut csv = Csv::new(&heading);
-    for (row, bar) in bars.iter().enumerate() {
-        let label = &run.disk.record.schedulers[row].label;
-        let y = top + (ROW + frame.above) * row as f64 + frame.above + 7.0;
-        let whole: f64 = bar.iter().sum();
-        frame.name(&mut svg, (y, ROW - 14.0), "b", label);
-        let mut from = 0.0;
-        for part in &occurs {
-            let ns = bar[*part];
-            let (a, b) = (scale.at(from), scale.at(from + ns));
-            let share = if whole > 0.0 { ns / whole * 100.0 } else { 0.0 };
-            let hover = format!("{label}: {} {} ({} %)", names[*part], duration(ns), three_digits(share));
-            svg.rect(a, y, b - a, ROW - 14.0, &class(*part), &hover);
-            from += ns;
-        }
-        frame.end(&mut svg, (scale.at(whole), y), "m", &duration(whole));
+    for (bar, label) in bars.iter().zip(&labels) {
         let cells = bar.iter().map(|ns| format!("{ns:.0}"));
-        csv.row(&std::iter::once(label.clone()).chain(cells).collect::<Vec<_>>());
+        csv.row(&std::iter::once((*label).to_owned()).chain(cells).collect::<Vec<_>>());
     }
-    svg.line(frame.left, bottom, frame.right, bottom, "axis");
-    let label = "CPU time of all CPUs, mean of the trials";
-    svg.text((frame.left + frame.right) / 2.0, bottom + 36.0, Anchor::Middle, "m", label);
+    let parts = PARTS.iter().map(|(name, title, cause, _)| (*title, class(name, cause)));
+    let stacked = Stacked {
+        parts: parts.chain([(REST.1, "rest".to_owned())]).collect(),
+        wholes: bars.iter().map(|bar| bar.iter().sum()).collect(),
+        bars,
+        labels,
+        ticks: time_ticks,
+        text: duration,
+        axis: "CPU time of all CPUs, mean of the trials",
+    };
     Some(Figure {
         id: "cpu-time".into(),
         title: "Where the machine's CPU time went".into(),
-        caption: "All CPU time of the machine from the start to the end of the run, mean of all trials. Kernel time that fell \
-                  on an idle CPU is shown with its kind."
-            .into(),
-        svg,
+        caption: format!(
+            "All CPU time of the machine from the start to the end of the run, mean of all trials. Kernel time that fell \
+             on an idle CPU is shown with its kind.{}",
+            stacked.small_in_words()
+        ),
+        svg: stacked.draw(wide, 3),
         csv: csv.finish(),
     })
 }
@@ -345,6 +428,64 @@ pub fn cpu_time(run: &Run, wide: f64) -> Option<Figure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn stacked(bars: &[[f64; 4]]) -> Stacked<'static> {
+        let parts = ["computing", "system calls", "cold caches", "page walks"];
+        Stacked {
+            parts: parts.map(|name| (name, format!("q{}", name.len()))).into(),
+            bars: bars.iter().map(|bar| bar.to_vec()).collect(),
+            labels: vec!["eevdf", "cfs"],
+            wholes: bars.iter().map(|bar| bar.iter().sum()).collect(),
+            ticks: number_ticks,
+            text: three_digits,
+            axis: "time",
+        }
+    }
+
+    #[test]
+    fn the_key_names_what_can_be_seen_and_the_rest_together() {
+        // 2 % in one bar is seen; 0.9 % of the longest bar is not, though it is 1.8 % of its own bar.
+        let of = stacked(&[[98.0, 0.1, 2.0, 0.0], [50.0, 0.9, 0.0, 0.0]]);
+        assert_eq!(of.seen_and_small(), (vec![0, 2], vec![1]));
+        let drawn = of.draw(760.0, 2).inline("");
+        assert!(drawn.contains(">system calls, below 1 %</text>") && drawn.contains(">cold caches</text>"), "{drawn}");
+        assert!(!drawn.contains("page walks"), "what does not occur is nowhere");
+        assert!(drawn.contains("<title>cfs: system calls 1.77 % (0.9)</title>"), "{drawn}");
+        assert_eq!(of.small_in_words(), " White, each below 1 %: system calls.");
+        let of = stacked(&[[99.0, 0.2, 0.3, 0.4], [99.0, 0.2, 0.3, 0.4]]);
+        assert!(of.draw(760.0, 2).inline("").contains(">3 others, each below 1 %</text>"));
+        assert!(stacked(&[[1.0, 1.0, 1.0, 1.0]; 2]).small_in_words().is_empty());
+    }
+
+    #[test]
+    fn causes_of_a_gap_that_cannot_be_seen_are_one_line() {
+        let causes = vec![
+            ("llc", 0.4, Some(0.004)),
+            ("compute", -100.0, Some(1.0)),
+            ("smt", 2.0, Some(-0.02)),
+            ("l2", 0.3, None),
+        ];
+        let of = |causes| {
+            lines_of(causes, |value| value != 0.0).into_iter().map(|line| (line.title, line.difference, line.share))
+        };
+        let found: Vec<_> = of(causes).collect();
+        let title = |name: &str| cause_title(name).to_owned();
+        assert_eq!(found[..2], [(title("compute"), -100.0, Some(1.0)), (title("smt"), 2.0, Some(-0.02))]);
+        assert_eq!(found[2..], [("2 others together".to_owned(), 0.7, Some(0.004))]);
+        assert_eq!(of(vec![("smt", 0.0, None), ("l2", 0.0, None)]).count(), 1, "no difference is one line");
+        assert_eq!(of(Vec::new()).count(), 0);
+    }
+
+    #[test]
+    fn no_line_of_the_axis_runs_through_a_name() {
+        let long = "scx:scx_lavd --performance --per-cpu-dsq --virt-llc=4-4 --autopilot";
+        for (wide, label) in [(360.0, "eevdf"), (360.0, long), (760.0, "eevdf"), (760.0, long)] {
+            let mut of = stacked(&[[60.0, 20.0, 10.0, 0.1]; 2]);
+            of.labels[0] = label;
+            let faults = super::super::overlap::faults(&of.draw(wide, 3));
+            assert!(faults.is_empty(), "{wide}: {faults:?}");
+        }
+    }
 
     #[test]
     fn what_is_printed_as_nothing_has_no_sign() {

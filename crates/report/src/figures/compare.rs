@@ -68,15 +68,19 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
     let margin = (high - low) * 0.05;
     let (low, high) = ((low - margin).max(0.0), high + margin);
     let height = TOP + (ROW + frame.above) * rows.len() as f64 + 46.0;
-    let bottom = height - 46.0;
     let mut svg = Svg::new(wide, height);
     let scale = Scale::linear(low, high, frame.left, frame.right);
-    axis(&mut svg, frame, &scale, bottom, &scale.ticks(6).iter().map(|t| (*t, decimal(*t))).collect::<Vec<_>>());
-    svg.line(scale.at(1.0), TOP, scale.at(1.0), bottom, "one");
+    let ticks: Vec<_> = scale.ticks(6).iter().map(|tick| (*tick, decimal(*tick))).collect();
+    axis(&mut svg, frame, &scale, rows.len(), &ticks);
+    frame.upright(&mut svg, scale.at(1.0), (TOP, rows.len(), ROW + frame.above), frame.above, "one");
     for (position, (index, label, points, middle, interval, finding)) in rows.into_iter().enumerate() {
         let top = TOP + (ROW + frame.above) * position as f64 + frame.above;
         let y = top + ROW / 2.0;
-        frame.name(&mut svg, (top, ROW), "b", label);
+        let words = finding.map_or("baseline", Finding::words);
+        let range = interval.map_or_else(String::new, |i| format!(" [{}]", interval_ends(i).join(", ")));
+        let numbers = middle.map_or_else(String::new, |middle| format!("{}{range}", decimal(middle)));
+        let both = format!("{numbers} {words}");
+        frame.name(&mut svg, (top, ROW), "b", label, if middle.is_some() { &both } else { "" });
         for (trial, point) in points.iter().enumerate() {
             if let Some(point) = point {
                 let hover = format!("{label}, trial {trial}: {} of the baseline", decimal(*point));
@@ -89,11 +93,8 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
         }
         if let Some(middle) = middle {
             svg.line(scale.at(middle), y - 11.0, scale.at(middle), y + 11.0, "median");
-            let words = finding.map_or("baseline", Finding::words);
-            let range = interval.map_or_else(String::new, |i| format!(" [{}]", interval_ends(i).join(", ")));
-            let numbers = format!("{}{range}", decimal(middle));
             if frame.is_narrow() {
-                svg.text(frame.right, top - 4.0, Anchor::End, "s", &format!("{numbers} {words}"));
+                svg.text(frame.right, top - 4.0, Anchor::End, "s", &both);
             } else {
                 svg.text(frame.right + 16.0, y - 1.0, Anchor::Start, "b", &numbers);
                 svg.text(frame.right + 16.0, y + 13.0, Anchor::Start, "m s", words);
@@ -140,7 +141,6 @@ pub fn values(run: &Run, wide: f64) -> Figure {
     let (low, high) = if low.is_finite() { (low, high) } else { (0.0, 1.0) };
     let margin = ((high - low) * 0.06).max(high * 0.002);
     let height = TOP + (ROW + frame.above) * results.len() as f64 + 46.0;
-    let bottom = height - 46.0;
     let scale = Scale::linear((low - margin).max(0.0), high + margin, frame.left, frame.right);
     let mut svg = Svg::new(wide, height);
     let mut csv = Csv::new(&["scheduler", "trial", "seed", primary]);
@@ -150,11 +150,12 @@ pub fn values(run: &Run, wide: f64) -> Figure {
         _ if words.windows(2).any(|pair| pair[0].1 == pair[1].1) => number_ticks(&scale, 5),
         _ => words,
     };
-    axis(&mut svg, frame, &scale, bottom, &ticks);
+    axis(&mut svg, frame, &scale, results.len(), &ticks);
     for (index, (label, result)) in results.iter().enumerate() {
         let top = TOP + (ROW + frame.above) * index as f64 + frame.above;
         let y = top + ROW / 2.0;
-        frame.name(&mut svg, (top, ROW), "b", label);
+        let median = result.summary.median.map_or_else(String::new, &text);
+        frame.name(&mut svg, (top, ROW), "b", label, &median);
         for (trial, point) in result.points.iter().enumerate() {
             let seed = run.disk.record.seeds.get(trial).copied().unwrap_or_default();
             let value = point.map_or_else(String::new, |value| value.to_string());
@@ -166,12 +167,12 @@ pub fn values(run: &Run, wide: f64) -> Figure {
                 svg.circle(scale.at(*point), y + jitter(trial), 3.2, &class, &hover);
             }
         }
-        if let Some(median) = result.summary.median {
-            svg.line(scale.at(median), y - 11.0, scale.at(median), y + 11.0, "median");
+        if let Some(middle) = result.summary.median {
+            svg.line(scale.at(middle), y - 11.0, scale.at(middle), y + 11.0, "median");
             if frame.is_narrow() {
-                svg.text(frame.right, top - 4.0, Anchor::End, "s", &text(median));
+                svg.text(frame.right, top - 4.0, Anchor::End, "s", &median);
             } else {
-                svg.text(frame.right + 16.0, y + 4.0, Anchor::Start, "b", &text(median));
+                svg.text(frame.right + 16.0, y + 4.0, Anchor::Start, "b", &median);
             }
         }
     }
@@ -211,11 +212,13 @@ fn jitter(trial: usize) -> f64 {
     [0.0, 5.0, -5.0, 2.5, -2.5, 7.0, -7.0][trial % 7]
 }
 
-/// An axis below a plot, with lines up through it.
-fn axis(svg: &mut Svg, frame: Frame, scale: &Scale, bottom: f64, ticks: &[(f64, String)]) {
+/// An axis below so many rows, with lines up through them.
+fn axis(svg: &mut Svg, frame: Frame, scale: &Scale, rows: usize, ticks: &[(f64, String)]) {
+    let each = ROW + frame.above;
+    let bottom = TOP + each * rows as f64;
     for (value, text) in ticks {
         let x = scale.at(*value);
-        svg.line(x, TOP, x, bottom, "grid");
+        frame.upright(svg, x, (TOP, rows, each), frame.above, "grid");
         svg.text(x, bottom + 17.0, Anchor::Middle, "m", text);
     }
     svg.line(frame.left, bottom, frame.right, bottom, "axis");

@@ -1,8 +1,9 @@
 //! What a study expects and what came out: a row for each expectation, on a scale of its own.
 
-use super::{Csv, Figure, Frame, shortened, shortened_within};
+use super::labels::{Labels, fitting};
+use super::{Csv, Figure, NARROW};
 use crate::scale::Scale;
-use crate::svg::{Anchor, Svg};
+use crate::svg::{Anchor, Svg, text_width};
 use crate::units::three_digits;
 
 /// An expectation and what came out.
@@ -53,12 +54,19 @@ impl Expected {
 pub fn figure(study: &str, rows: &[Expected], wide: f64) -> Option<Figure> {
     const ROW: f64 = 26.0;
     const TOP: f64 = 30.0;
+    /// For values and judgements in words.
+    const ROOM: f64 = 130.0;
     if rows.is_empty() {
         return None;
     }
-    let frame = Frame::new(wide, wide * 0.42, 110.0);
-    let each = ROW + frame.above;
-    let mut svg = Svg::new(wide, TOP + each * rows.len() as f64 + 6.0);
+    let narrow = wide < NARROW;
+    let shown = |row: &Expected| row.value.map_or_else(|| row.judgement.clone(), three_digits);
+    // At the right end of a row, or of its name.
+    let room = rows.iter().map(|row| text_width("s b", &shown(row))).fold(0.0, f64::max).min(ROOM) + 10.0;
+    let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
+    let labels = Labels::new(&names, wide, 0.42, room);
+    let (left, right) = (labels.left, wide - 14.0 - if narrow { 0.0 } else { room });
+    let mut svg = Svg::new(wide, TOP + labels.heights(ROW) + 6.0);
     svg.rect(12.0, 6.0, 22.0, 12.0, "rest", "");
     svg.text(40.0, 16.0, Anchor::Start, "s", "expected");
     svg.circle(112.0, 12.0, 4.5, "c0", "");
@@ -68,23 +76,21 @@ pub fn figure(study: &str, rows: &[Expected], wide: f64) -> Option<Figure> {
     svg.line(254.0, 5.0, 254.0, 19.0, "median");
     svg.text(262.0, 16.0, Anchor::Start, "s", "published");
     let mut csv = Csv::new(&["name", "low", "high", "published", "value", "smallest", "largest", "judgement"]);
+    let mut top = TOP;
     for (index, row) in rows.iter().enumerate() {
         csv.row(&row.row());
-        let top = TOP + each * index as f64 + frame.above;
-        let middle = top + ROW / 2.0;
-        let shown = row.value.map_or_else(|| row.judgement.clone(), three_digits);
-        if frame.is_narrow() {
-            svg.text(frame.left, top, Anchor::Start, "s", &shortened_within(&row.name, 38));
-            svg.text(frame.right, top, Anchor::End, "s b", &shortened(&shown, 14));
+        let (begin, height) = labels.draw(&mut svg, index, top, ROW);
+        let middle = begin + height / 2.0;
+        let words = fitting(&shown(row), "s b", room - 10.0 + 0.1);
+        if narrow {
+            svg.text(right, top + 13.0, Anchor::End, "s b", &words);
         } else {
-            let letters = ((frame.left - 26.0) / 6.4) as usize;
-            svg.text(frame.left - 14.0, middle + 4.0, Anchor::End, "s", &shortened_within(&row.name, letters));
-            svg.text(frame.right + 8.0, middle + 4.0, Anchor::Start, "s b", &shortened(&shown, 16));
+            svg.text(right + 10.0, middle + 4.0, Anchor::Start, "s b", &words);
         }
-        let x = row.scale(frame.left, frame.right);
-        let (low, high) =
-            (row.band.0.map_or(frame.left, |low| x.at(low)), row.band.1.map_or(frame.right, |high| x.at(high)));
-        svg.line(frame.left, middle, frame.right, middle, "grid");
+        top += labels.height(index, ROW);
+        let x = row.scale(left, right);
+        let (low, high) = (row.band.0.map_or(left, |low| x.at(low)), row.band.1.map_or(right, |high| x.at(high)));
+        svg.line(left, middle, right, middle, "grid");
         if row.band != (None, None) {
             // A band of one value is seen too.
             svg.rect(
@@ -130,6 +136,28 @@ mod tests {
             assert_eq!((x.at(0.7)..=x.at(0.9)).contains(&x.at(value)), inside);
             let drawn = figure("s", &[row], 760.0).unwrap();
             assert_eq!(drawn.svg.inline("").matches("hollow").count(), if inside { 1 } else { 2 }, "the key has one");
+        }
+    }
+
+    #[test]
+    fn no_text_lies_on_a_mark_or_on_another_text_at_any_width_whatever_the_names() {
+        for letters in [5, 20, 40, 60] {
+            let name: String =
+                "share of CPU time_on the WWWW-MMMM, over eevdf:base_slice_ns=3000000".chars().take(letters).collect();
+            let row = |value: Option<f64>, judgement: &str| Expected {
+                name: name.clone(),
+                band: (Some(0.4), Some(0.95)),
+                published: Some(0.8),
+                value,
+                range: value.map(|value| [value * 0.5, value * 1.5]),
+                judgement: judgement.to_owned(),
+                right: value.is_some(),
+            };
+            let rows = [row(Some(0.576), "right"), row(None, "not answerable here"), row(Some(1.234e-12), "wrong")];
+            for wide in [360.0, 510.0, 760.0] {
+                let faults = super::super::overlap::faults(&figure("s", &rows, wide).unwrap().svg);
+                assert!(faults.is_empty(), "{wide} wide, names of {letters}: {}", faults.join("\n"));
+            }
         }
     }
 

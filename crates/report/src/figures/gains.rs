@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Csv, Figure, NARROW, file_name, scheduler_name, shortened, shortened_scheduler, shortened_within};
+use super::labels::{LINE, Labels, fitting, lines_within};
+use super::{Csv, Figure, NARROW, file_name, scheduler_name};
 use crate::colour::{hex, mix, series};
 use crate::scale::{Scale, number_ticks};
-use crate::svg::{Anchor, Svg};
+use crate::svg::{Anchor, Svg, text_width};
 use crate::units::three_digits;
 
 /// A gain of a candidate in a case.
@@ -38,9 +39,8 @@ const GAIN: [u8; 3] = [0x1c, 0x5f, 0xa8];
 const LOSS: [u8; 3] = [0xc2, 0x4d, 0x0f];
 /// Height of a row of the map and of the intervals.
 const ROW: f64 = 22.0;
-/// Width of a letter of the small texts, about, and of a bold one.
-const LETTER: f64 = 6.4;
-const BOLD: f64 = 7.4;
+/// Share of a wide figure that names of rows take at most.
+const NAMES: f64 = 0.42;
 
 /// What each is about: machine and workload, or where all have one machine the workload.
 fn names(gains: &[Gained]) -> Vec<String> {
@@ -71,12 +71,6 @@ fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> Vec<String> {
     found
 }
 
-/// How wide labels are, at most so much of the figure.
-fn label_width<'a>(labels: impl Iterator<Item = &'a String>, wide: f64) -> f64 {
-    let longest = labels.map(|label| label.chars().count()).max().unwrap_or(0) as f64;
-    (longest * LETTER + 14.0).min(wide * if wide < NARROW { 0.5 } else { 0.45 })
-}
-
 fn data(gains: &[Gained]) -> String {
     let mut csv = Csv::new(&["machine", "workload", "candidate", "gain", "interval_low", "interval_high", "shown"]);
     let text = |value: Option<f64>| value.map_or_else(String::new, |value| value.to_string());
@@ -90,25 +84,30 @@ fn data(gains: &[Gained]) -> String {
 
 /// A cell for each case and candidate; what the trials do not show is hatched.
 fn map(gains: &[Gained], baseline: &str, wide: f64) -> Figure {
-    const TOP: f64 = 26.0;
     let names = names(gains);
     let rows = distinct(names.iter().map(String::as_str));
     let candidates = distinct(gains.iter().map(|one| one.candidate.as_str()));
-    let left = label_width(rows.iter(), wide);
-    let cell = ((wide - left - 10.0) / candidates.len() as f64).min(150.0);
-    let bottom = TOP + ROW * rows.len() as f64;
+    let labels = Labels::new(&rows, wide, NAMES, 0.0);
+    let cell = ((wide - labels.left - 10.0) / candidates.len() as f64).min(150.0);
+    let headings: Vec<Vec<String>> =
+        candidates.iter().map(|candidate| lines_within(&scheduler_name(candidate), "s b", cell - 6.0)).collect();
+    let top = 12.0 + LINE * headings.iter().map(Vec::len).max().unwrap_or(0) as f64;
+    let bottom = top + labels.heights(ROW);
     let mut svg = Svg::new(wide, bottom + 30.0);
-    for (column, candidate) in candidates.iter().enumerate() {
-        let x = left + cell * (column as f64 + 0.5);
-        svg.text(x, TOP - 9.0, Anchor::Middle, "s b", &shortened_scheduler(candidate, ((cell - 6.0) / BOLD) as usize));
+    for (column, lines) in headings.iter().enumerate() {
+        let x = labels.left + cell * (column as f64 + 0.5);
+        for (up, line) in lines.iter().rev().enumerate() {
+            svg.text(x, top - 6.0 - LINE * up as f64, Anchor::Middle, "s b", line);
+        }
     }
+    let mut y = top;
     for (row, name) in rows.iter().enumerate() {
-        let y = TOP + ROW * row as f64;
-        svg.text(left - 8.0, y + 15.0, Anchor::End, "s", &shortened_within(name, ((left - 14.0) / LETTER) as usize));
+        let (begin, height) = labels.draw(&mut svg, row, y, ROW);
+        y += labels.height(row, ROW);
         for (column, candidate) in candidates.iter().enumerate() {
             let found = gains.iter().zip(&names).find(|(one, of)| *of == name && one.candidate == *candidate);
             let Some((one, _)) = found else { continue };
-            draw_cell(&mut svg, [left + cell * column as f64, y, cell, ROW], one);
+            draw_cell(&mut svg, [labels.left + cell * column as f64, begin, cell, height], one);
         }
     }
     let key = [("better", STRONGEST), ("worse", 1.0 / STRONGEST)];
@@ -147,14 +146,21 @@ fn draw_cell(svg: &mut Svg, [x, y, width, height]: [f64; 4], one: &Gained) {
     let hover = format!("{}, {}: {}", one.row(), one.candidate, three_digits(gain));
     let attributes = format!(r#"fill="{}""#, hex(colour));
     svg.rect_with(place[0], place[1], place[2], place[3], &attributes, &hover);
+    let text = format!("{gain:.2}");
+    let ground = text_width("s", &text) + 6.0;
+    let has_room = ground <= width - 2.0;
     if !one.shown {
         hatch(svg, place);
-        // A ground for the number, so that no line runs through it.
-        let ground = 5.0 * LETTER + 4.0;
-        svg.rect_with(x + (width - ground) / 2.0, y + 4.0, ground, height - 8.0, &attributes, "");
+        if has_room {
+            // A ground for the number, so that no line runs through it.
+            let (left, top) = (x + (width - ground) / 2.0, y + height / 2.0 - 7.0);
+            svg.rect_with(left, top, ground, 14.0, &attributes, "");
+        }
+    }
+    if !has_room {
+        return;
     }
     let dark = colour.iter().map(|part| u32::from(*part)).sum::<u32>() < 400;
-    let text = format!("{gain:.2}");
     svg.text(
         x + width / 2.0,
         y + height / 2.0 + 4.0,
@@ -194,31 +200,29 @@ fn intervals(gains: &[Gained], baseline: &str, wide: f64) -> Option<Figure> {
     let label = |name: &str, one: &Gained| {
         if candidates.len() > 1 { format!("{name}, {}", scheduler_name(&one.candidate)) } else { name.to_owned() }
     };
-    let labels: Vec<String> = drawn.iter().map(|(one, .., name)| label(name, one)).collect();
-    // In a column of a paper a name stands above its row.
-    let above = if wide < NARROW { 14.0 } else { 0.0 };
-    let left = if wide < NARROW { 16.0 } else { label_width(labels.iter(), wide) };
-    let each = ROW + above;
+    let names: Vec<String> = drawn.iter().map(|(one, .., name)| label(name, one)).collect();
+    let labels = Labels::new(&names, wide, NAMES, 0.0);
+    let (left, right) = (labels.left, wide - 16.0);
     let ends = |(gain, (low, high)): (f64, (f64, f64))| [gain, low, if high.is_finite() { high } else { gain }];
     let all = || drawn.iter().flat_map(|(_, gain, interval, _)| ends((*gain, *interval)));
     let (low, high) = (all().fold(0.98, f64::min), all().fold(1.02, f64::max));
-    let x = Scale::linear(low, high, left, wide - 16.0);
-    let bottom = TOP + each * drawn.len() as f64;
+    let x = Scale::linear(low, high, left, right);
+    let bottom = TOP + labels.heights(ROW);
     let mut svg = Svg::new(wide, bottom + 40.0);
-    for (value, text) in number_ticks(&x, if wide < NARROW { 3 } else { 6 }) {
-        svg.line(x.at(value), TOP, x.at(value), bottom, "grid");
-        svg.text(x.at(value), bottom + 16.0, Anchor::Middle, "m", &text);
+    let ticks = number_ticks(&x, if wide < NARROW { 3 } else { 6 });
+    for (value, text) in &ticks {
+        svg.text(x.at(*value), bottom + 16.0, Anchor::Middle, "m", text);
     }
-    svg.line(x.at(1.0), TOP, x.at(1.0), bottom, "one");
-    for (row, ((one, gain, (low, high), _), label)) in drawn.iter().zip(&labels).enumerate() {
-        let y = TOP + each * row as f64 + above + ROW / 2.0;
-        if above > 0.0 {
-            let letters = ((wide - 2.0 * left) / LETTER) as usize;
-            svg.text(left, y - 10.0, Anchor::Start, "s", &shortened_within(label, letters));
-        } else {
-            let letters = ((left - 14.0) / LETTER) as usize;
-            svg.text(left - 8.0, y + 4.0, Anchor::End, "s", &shortened_within(label, letters));
+    let mut top = TOP;
+    for (row, ((one, gain, (low, high), _), label)) in drawn.iter().zip(&names).enumerate() {
+        let (begin, height) = labels.draw(&mut svg, row, top, ROW);
+        top += labels.height(row, ROW);
+        let y = begin + height / 2.0;
+        // The axis' lines are in the row only: above it may be its name.
+        for (value, _) in &ticks {
+            svg.line(x.at(*value), begin, x.at(*value), begin + height, "grid");
         }
+        svg.line(x.at(1.0), begin, x.at(1.0), begin + height, "one");
         let colour = series(candidates.iter().position(|other| *other == one.candidate).unwrap_or(0));
         svg.line(x.at(*low), y, x.at(*high), y, "bar");
         if !high.is_finite() {
@@ -228,8 +232,9 @@ fn intervals(gains: &[Gained], baseline: &str, wide: f64) -> Option<Figure> {
         let hover = format!("{label}: {} [{}, {}]", three_digits(*gain), three_digits(*low), three_digits(*high));
         svg.circle(x.at(*gain), y, 4.0, &if one.shown { format!("c{colour}") } else { "hollow".to_owned() }, &hover);
     }
-    let meaning = format!("gain over {baseline}, with its 95 % interval");
-    svg.text((left + wide - 16.0) / 2.0, bottom + 33.0, Anchor::Middle, "m", &meaning);
+    let name = fitting(&scheduler_name(baseline), "m", wide - 250.0);
+    let meaning = format!("gain over {name}, with its 95 % interval");
+    svg.text((left + right) / 2.0, bottom + 33.0, Anchor::Middle, "m", &meaning);
     Some(Figure {
         id: "intervals".into(),
         title: format!("Gains over {baseline} and their intervals"),
@@ -282,24 +287,26 @@ fn responses(gains: &[Gained], baseline: &str, wide: f64) -> Vec<Figure> {
         .collect()
 }
 
+/// Marks of the axis of a response: the numbers that were tried, if there is room for all.
+fn marks(points: &[(f64, &Gained)], x: &Scale) -> Vec<(f64, String)> {
+    let mut tried: Vec<(f64, String)> = points.iter().map(|(number, _)| (*number, number.to_string())).collect();
+    tried.dedup();
+    let half = |text: &str| text_width("m", text) / 2.0 + 3.0;
+    let apart = |pair: &[(f64, String)]| x.at(pair[1].0) - x.at(pair[0].0) >= half(&pair[0].1) + half(&pair[1].1);
+    if tried.windows(2).all(apart) { tried } else { number_ticks(x, 6) }
+}
+
 fn response(
     (place, before, after): (&str, &str, &str),
     mut points: Vec<(f64, &Gained)>,
     baseline: &str,
     wide: f64,
 ) -> Figure {
-    const LEFT: f64 = 56.0;
     const TOP: f64 = 14.0;
     const BOTTOM: f64 = TOP + 190.0;
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let candidates = distinct(points.iter().map(|(_, one)| one.candidate.as_str()));
     let (least, most) = (points[0].0, points[points.len() - 1].0);
-    let right = wide - 20.0;
-    let x = if least > 0.0 && most / least > 20.0 {
-        Scale::logarithmic(least, most, LEFT, right)
-    } else {
-        Scale::linear(least, most, LEFT, right)
-    };
     let ends = |one: &Gained| {
         let gain = one.gain.unwrap_or(1.0);
         let (low, high) = one.interval.unwrap_or((gain, gain));
@@ -307,16 +314,25 @@ fn response(
     };
     let all = || points.iter().flat_map(|(_, one)| ends(one));
     let y = Scale::linear(all().fold(0.98, f64::min), all().fold(1.02, f64::max), BOTTOM, TOP);
+    let ticks = number_ticks(&y, 5);
+    // Between the axis' name, which reads upwards, and a point at the left end.
+    let left = 32.0 + ticks.iter().map(|(_, text)| text_width("m", text)).fold(0.0, f64::max);
+    let right = wide - 20.0;
+    let x = if least > 0.0 && most / least > 20.0 {
+        Scale::logarithmic(least, most, left, right)
+    } else {
+        Scale::linear(least, most, left, right)
+    };
     let mut svg = Svg::new(wide, BOTTOM + 44.0 + 16.0 * candidates.len() as f64);
-    for (value, text) in number_ticks(&y, 5) {
-        svg.line(LEFT, y.at(value), right, y.at(value), "grid");
-        svg.text(LEFT - 8.0, y.at(value) + 4.0, Anchor::End, "m", &text);
+    for (value, text) in ticks {
+        svg.line(left, y.at(value), right, y.at(value), "grid");
+        svg.text(left - 8.0, y.at(value) + 4.0, Anchor::End, "m", &text);
     }
-    for (value, text) in number_ticks(&x, 6) {
+    for (value, text) in marks(&points, &x) {
         svg.line(x.at(value), BOTTOM, x.at(value), BOTTOM + 4.0, "axis");
         svg.text(x.at(value), BOTTOM + 17.0, Anchor::Middle, "m", &text);
     }
-    svg.line(LEFT, y.at(1.0), right, y.at(1.0), "one");
+    svg.line(left, y.at(1.0), right, y.at(1.0), "one");
     for (at, candidate) in candidates.iter().enumerate() {
         let colour = series(at);
         let own: Vec<(f64, &Gained)> =
@@ -330,11 +346,14 @@ fn response(
             svg.circle(px, py, 4.0, &class, &format!("{candidate} at {number}: {}", three_digits(ends(one)[0])));
         }
         let below = BOTTOM + 52.0 + 16.0 * at as f64;
-        svg.rect(LEFT, below - 9.0, 11.0, 11.0, &format!("c{colour}"), "");
-        svg.text(LEFT + 16.0, below, Anchor::Start, "s", &shortened_scheduler(candidate, 44));
+        svg.rect(left, below - 9.0, 11.0, 11.0, &format!("c{colour}"), "");
+        let name = fitting(&scheduler_name(candidate), "s", right - left - 16.0);
+        svg.text(left + 16.0, below, Anchor::Start, "s", &name);
     }
-    svg.text((LEFT + right) / 2.0, BOTTOM + 34.0, Anchor::Middle, "m", &format!("… in {before}…{after} on {place}"));
-    svg.text_upwards(14.0, (TOP + BOTTOM) / 2.0, "m", &format!("gain over {}", shortened(baseline, 16)));
+    let varied = fitting(&format!("… in {before}…{after} on {place}"), "m", wide - 24.0);
+    svg.text((left + right) / 2.0, BOTTOM + 34.0, Anchor::Middle, "m", &varied);
+    let name = fitting(&scheduler_name(baseline), "m", BOTTOM - TOP - 64.0);
+    svg.text_upwards(14.0, (TOP + BOTTOM) / 2.0, "m", &format!("gain over {name}"));
     let of_points: Vec<Gained> = points.iter().map(|(_, one)| (*one).clone()).collect();
     Figure {
         id: format!("response-{}-{}", file_name(place), file_name(&format!("{before}x{after}"))),
@@ -386,6 +405,43 @@ mod tests {
         }
     }
 
+    /// A name of so many letters with signs where names of workloads and schedulers have them.
+    fn name(letters: usize, number: usize) -> String {
+        let text = format!("hackbench:-T,-p,-f{number},-g{number},-l60000,--loops=WWWW_MMMM-{}", "wm".repeat(letters));
+        text.chars().take(letters).collect()
+    }
+
+    #[test]
+    fn no_text_lies_on_a_mark_or_on_another_text_at_any_width_whatever_the_names() {
+        for (letters, candidates) in [(5, 1), (5, 6), (18, 2), (33, 4), (60, 1), (60, 3)] {
+            let of = |case: usize, candidate: usize| {
+                let gain = 0.62 + 0.31 * case as f64 + 0.2 * candidate as f64;
+                Gained {
+                    place: name(letters.min(12), 0),
+                    case: format!("{case}{}", name(letters - 1, case)),
+                    candidate: format!("{candidate}{}", name(letters - 1, candidate)),
+                    gain: Some(gain),
+                    interval: Some((gain * 0.9, if case == 2 { f64::INFINITY } else { gain * 1.1 })),
+                    shown: (case + candidate).is_multiple_of(2),
+                }
+            };
+            let gains: Vec<Gained> =
+                (0..4).flat_map(|case| (0..candidates).map(move |c| (case, c))).map(|(a, b)| of(a, b)).collect();
+            for wide in [360.0, 510.0, 760.0] {
+                let figures = all(&gains, &name(letters, 9), wide);
+                assert_eq!(
+                    figures.len(),
+                    if letters <= 18 { 3 } else { 2 },
+                    "with a response where one number differs"
+                );
+                for figure in figures {
+                    let faults = super::super::overlap::faults(&figure.svg);
+                    assert!(faults.is_empty(), "{} {wide} wide, names of {letters}: {}", figure.id, faults.join("\n"));
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_response_is_drawn_where_three_workloads_differ_in_one_number() {
         let of = |numbers: &[u32]| {
@@ -394,6 +450,9 @@ mod tests {
             all(&gains, "eevdf", 760.0).into_iter().filter(|figure| figure.id.starts_with("response")).count()
         };
         assert_eq!((of(&[1, 2]), of(&[1, 2, 4])), (0, 1));
+        let gains: Vec<Gained> = [2, 3, 4].map(|n| gained(&format!("hackbench:-g{n},-l100"), 1.1, true)).into();
+        let drawn = all(&gains, "eevdf", 360.0)[2].svg.inline("");
+        assert!([">2<", ">3<", ">4<"].iter().all(|mark| drawn.contains(mark)) && !drawn.contains(">2.5<"), "{drawn}");
     }
 
     #[test]

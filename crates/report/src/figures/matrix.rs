@@ -117,7 +117,7 @@ fn bars_of(run: &Run, rows: &[Bar], words: Words, wide: f64) -> Option<Figure> {
     let scale = Scale::linear(0.0, most, frame.left, frame.right - if frame.is_narrow() { 40.0 } else { 0.0 });
     let mut svg = Svg::new(wide, height);
     for tick in scale.ticks(6) {
-        svg.line(scale.at(tick), top, scale.at(tick), bottom, "grid");
+        frame.upright(&mut svg, scale.at(tick), (top, rows.len(), block), frame.above + 4.0, "grid");
         svg.text(scale.at(tick), bottom + 17.0, Anchor::Middle, "m", &count(tick));
     }
     for (index, label) in labels.iter().enumerate() {
@@ -128,7 +128,7 @@ fn bars_of(run: &Run, rows: &[Bar], words: Words, wide: f64) -> Option<Figure> {
     let mut csv = Csv::new(&words.heading);
     for (position, row) in rows.iter().enumerate() {
         let y = top + block * position as f64 + 6.0 + frame.above;
-        frame.name(&mut svg, (y, BAR * labels.len() as f64), "", &row.words);
+        frame.name(&mut svg, (y, BAR * labels.len() as f64), "", &row.words, "");
         for (scheduler, label) in labels.iter().enumerate() {
             let Some(value) = value(scheduler, row) else { continue };
             csv.row(&[row.key.clone(), (*label).to_owned(), value.to_string()]);
@@ -145,7 +145,7 @@ fn bars_of(run: &Run, rows: &[Bar], words: Words, wide: f64) -> Option<Figure> {
             svg.text(scale.at(value) + 6.0, at + 9.5, Anchor::Start, "m s", &count(value));
         }
     }
-    svg.line(frame.left, top, frame.left, bottom, "axis");
+    frame.upright(&mut svg, frame.left, (top, rows.len(), block), frame.above + 4.0, "axis");
     svg.text((frame.left + frame.right) / 2.0, height - 6.0, Anchor::Middle, "m", words.axis);
     let Words { id, title, caption, .. } = words;
     Some(Figure { id: id.into(), title: title.into(), caption, svg, csv: csv.finish() })

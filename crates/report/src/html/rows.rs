@@ -113,16 +113,26 @@ fn word(out: &mut String, title: &str, value: &str) {
 
 /// One figure with a heading of a level; `narrow`: the same for a small screen.
 fn figure(out: &mut String, figure: &Figure, narrow: Option<&Figure>, level: u8) {
-    let (wide, narrow) = narrow.map_or(("", String::new()), |narrow| {
-        (" wide", format!("\n<div class=\"drawing narrow\">{}</div>", narrow.svg.inline(&figure.title)))
-    });
     let _ = writeln!(
         out,
         "<figure id=\"figure-{id}\" class=\"alone\" data-figure=\"{id}\"><figcaption><h{level} class=\"title\">{title}</h{level}><p>{caption}</p></figcaption>\n\
-         <div class=\"drawing{wide}\">{svg}</div>{narrow}</figure>",
+         {drawings}</figure>",
         id = figure.id,
         title = escape(&figure.title),
         caption = escape(&figure.caption),
-        svg = figure.svg.inline(&figure.title)
+        drawings = drawings(figure, narrow)
     );
+}
+
+/// The drawing, and the one for a small screen, of which the style sheet shows one.
+pub(crate) fn drawings(figure: &Figure, narrow: Option<&Figure>) -> String {
+    let drawn = |class: &str, figure: &Figure, title: &str| {
+        format!("<div class=\"drawing{class}\">{}</div>", figure.svg.inline(title))
+    };
+    match narrow {
+        None => drawn("", figure, &figure.title),
+        Some(narrow) => {
+            format!("{}\n{}", drawn(" wide", figure, &figure.title), drawn(" narrow", narrow, &figure.title))
+        }
+    }
 }

@@ -74,12 +74,16 @@ pub fn run(out: &mut String, index: usize, runs: usize, run: &Run, figures: &[Fi
     about(out, index, run);
 }
 
+/// Closed sections that are printed nevertheless: the evidence, and how to repeat it. Of others paper has the heading.
+const PRINTED: [&str; 3] = ["Trials", "Measures", "About this run"];
+
 /// A section that is closed until a reader wants it; a few words say what is in it. Nothing where there is nothing.
 pub(super) fn closed(out: &mut String, id: &str, title: &str, words: &str, body: &str) {
     if !body.is_empty() {
+        let printed = if PRINTED.contains(&title) { " printed" } else { "" };
         let _ = writeln!(
             out,
-            "<section id=\"{id}\">\n<details class=\"closed\"><summary><h2>{title}</h2> <span>{}</span></summary>\n{body}</details>\n</section>",
+            "<section id=\"{id}\">\n<details class=\"closed{printed}\"><summary><h2>{title}</h2> <span>{}</span></summary>\n{body}</details>\n</section>",
             escape(words)
         );
     }
@@ -120,7 +124,7 @@ fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     figures_named(out, figures, &[&["cpu-time"]]);
     out.push_str(if compared { "</details>\n</div><div>\n" } else { "</div><div>\n" });
     figures_named(out, figures, &[&["time-gap"]]);
-    explained(out, run);
+    explained(out, run, figures.iter().any(|figure| figure.id == "time-gap"));
     out.push_str("</div></div>\n");
     super::beside::tables(out, run);
     operations(out, run);
@@ -130,8 +134,8 @@ fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     out.push_str("</section>\n");
 }
 
-/// The difference to the baseline, cause by cause.
-fn explained(out: &mut String, run: &Run) {
+/// The difference to the baseline, cause by cause; `drawn`: there is a figure of it.
+fn explained(out: &mut String, run: &Run, drawn: bool) {
     let Some(split) = run.disk.comparison.time_split.as_ref().filter(|split| !split.gaps.is_empty()) else { return };
     let said = why(run);
     for gap in split.gaps.iter().filter(|gap| said != Some(gap.sentence.as_str())) {
@@ -139,8 +143,9 @@ fn explained(out: &mut String, run: &Run) {
     }
     let _ = write!(
         out,
-        "<details><summary>The same as a table</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Explained difference\"><table class=\"sortable gaps\">\
+        "<details><summary>{}</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Explained difference\"><table class=\"sortable gaps\">\
          <thead><tr><th>{}</th>",
+        if drawn { "The same as a table" } else { "Differences by cause, as a table" },
         escape(&unit_of_gaps(split))
     );
     for gap in &split.gaps {
@@ -346,8 +351,9 @@ fn measures(out: &mut String, index: usize, run: &Run) {
     if !differ.is_empty() && !others.is_empty() {
         let _ = writeln!(
             body,
-            "<p><button type=\"button\" class=\"unfold\" data-table=\"measures-table-{index}\" hidden>Show the other {} measures: no \
-             difference shown, or none that is better or worse</button></p>",
+            "<p><button type=\"button\" class=\"unfold\" data-table=\"measures-table-{index}\" hidden>Show the other {0} measures: no \
+             difference shown, or none that is better or worse</button></p>\n<p class=\"note paper\">Not printed: the other {0} measures, of which \
+             none is shown to be better or worse.</p>",
             others.len()
         );
     }
@@ -395,8 +401,8 @@ fn about(out: &mut String, index: usize, run: &Run) {
     let _ = writeln!(body, "<h3>Repeat it</h3>\n<pre class=\"command\" tabindex=\"0\">{}</pre>", escape(&command(run)));
     let _ = writeln!(
         body,
-        "<h3>Raw data</h3><p class=\"downloads\" data-run=\"{index}\"><noscript>Downloads need a script; the run directory has \
-         everything.</noscript></p>"
+        "<div class=\"raw\"><h3>Raw data</h3><p class=\"downloads\" data-run=\"{index}\"><noscript>Downloads need a script; the run \
+         directory has everything.</noscript></p></div>"
     );
     details(&mut body, "Environment", &environment(run));
     let censored: u64 = disk.trials.iter().flatten().map(|trial| trial.censored_waits).sum();

@@ -14,6 +14,9 @@ use crate::run::Run;
 use crate::svg::escape;
 use crate::text::{BESIDE, PLACEMENTS, headline, judged, measure, value};
 
+/// Letters beyond which a scheduler's name has several lines where the table is wider than the screen.
+const LONG: usize = 24;
+
 /// The section.
 pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run) {
     let document = &run.disk.comparison;
@@ -110,7 +113,11 @@ fn limits(out: &mut String, run: &Run) {
     let _ = write!(out, "<div class=\"{class}\" role=\"note\"><b>{title}</b><p>{}</p>", escape(main));
     if !others.is_empty() {
         let items: String = others.iter().map(|limit| format!("<li>{}</li>", escape(limit))).collect();
-        let _ = write!(out, "<details><summary>{} more</summary><ul>{items}</ul></details>", others.len());
+        let _ = write!(
+            out,
+            "<details class=\"printed\"><summary>{} more</summary><ul>{items}</ul></details>",
+            others.len()
+        );
     }
     out.push_str("</div>\n");
 }
@@ -162,12 +169,14 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
             Some(Finding::Worse) => "bad",
             _ => "plain",
         };
+        let name = scheduler_name(&scheduler.label);
         let best = if document.verdict.best.as_deref() == Some(&scheduler.label) { " best" } else { "" };
         let _ = write!(
             out,
-            "<tr class=\"{tone}{best}\"><th scope=\"row\"><i class=\"key c{}\"></i>{}</th><td class=\"n strong\" data-value=\"{}\">{}</td>",
+            "<tr class=\"{tone}{best}\"><th scope=\"row\"{}><i class=\"key c{}\"></i>{}</th><td class=\"n strong\" data-value=\"{}\">{}</td>",
+            if name.chars().count() > LONG { " class=\"long\"" } else { "" },
             crate::colour::series(position),
-            escape(&scheduler_name(&scheduler.label)),
+            escape(&name),
             number(result.summary.median),
             value(run, &document.primary, result),
         );

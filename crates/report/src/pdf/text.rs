@@ -82,7 +82,7 @@ impl Font {
 }
 
 /// Width of a text of size 1.
-pub(super) fn width(text: &str, bold: bool) -> f64 {
+pub(crate) fn width(text: &str, bold: bool) -> f64 {
     let widths = if bold { BOLD.widths } else { REGULAR.widths };
     text.chars().map(|c| f64::from(widths[usize::from(code(c)) - 32]) / 1000.0).sum()
 }

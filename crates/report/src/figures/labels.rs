@@ -1,0 +1,128 @@
+//! Names that are whole: on several lines where one is too short. Names of rows are beside the rows, or above them in a column of a paper.
+
+use super::{NARROW, shortened_within};
+use crate::svg::{Anchor, Svg, text_width};
+
+/// Height of a line of small text.
+pub(super) const LINE: f64 = 13.0;
+/// Lines that a name has at most.
+const MOST_LINES: usize = 4;
+/// The class of names.
+const CLASS: &str = "s";
+
+/// A text that is at most so wide, without what is in its middle.
+pub(super) fn fitting(text: &str, class: &str, width: f64) -> String {
+    let mut letters = text.chars().count();
+    let mut fits = text.to_owned();
+    while letters > 1 && text_width(class, &fits) > width {
+        letters -= 1;
+        fits = shortened_within(text, letters);
+    }
+    fits
+}
+
+/// A text on lines that are at most so wide: broken after a sign or a blank, or where there is none anywhere. What needs too many lines is
+/// shortened.
+pub(super) fn lines_within(text: &str, class: &str, width: f64) -> Vec<String> {
+    let mut letters = text.chars().count();
+    loop {
+        let lines = broken(&shortened_within(text, letters), class, width);
+        if lines.len() <= MOST_LINES || letters <= 1 {
+            return lines;
+        }
+        letters -= 1;
+    }
+}
+
+fn broken(text: &str, class: &str, width: f64) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let ends = || rest.char_indices().map(|(at, c)| (at + c.len_utf8(), c));
+        let fits = |end: usize| text_width(class, rest[..end].trim_end()) <= width;
+        let whole = ends().map(|(end, _)| end).take_while(|end| fits(*end)).last();
+        // A letter that is too wide alone has a line of its own.
+        let whole = whole.or_else(|| ends().map(|(end, _)| end).next()).unwrap_or(rest.len());
+        let signs = || ends().filter(|(end, c)| *end <= whole && " ,:;/_=@…".contains(*c));
+        let end = if whole == rest.len() { whole } else { signs().next_back().map_or(whole, |(end, _)| end) };
+        lines.push(rest[..end].trim_end().to_owned());
+        rest = rest[end..].trim_start();
+    }
+    lines
+}
+
+/// The names of a figure's rows.
+pub(super) struct Labels {
+    lines: Vec<Vec<String>>,
+    /// Where the plot begins.
+    pub left: f64,
+    above: bool,
+}
+
+impl Labels {
+    /// At the side of a figure that is wide enough, at most over so large a share of it; above a row they leave `room` at its right end.
+    pub fn new(names: &[String], wide: f64, share: f64, room: f64) -> Self {
+        const EDGE: f64 = 14.0;
+        let above = wide < NARROW;
+        let longest = names.iter().map(|name| text_width(CLASS, name)).fold(0.0, f64::max);
+        let width = if above { wide - 2.0 * EDGE - room } else { longest.min(wide * share) };
+        let left = if above { EDGE } else { EDGE + width + 12.0 };
+        let lines = names.iter().map(|name| lines_within(name, CLASS, width + 0.1)).collect();
+        Self { lines, left, above }
+    }
+
+    /// Height of a row's name above what is drawn of the row.
+    fn head(&self, row: usize) -> f64 {
+        if self.above { 4.0 + LINE * self.lines[row].len() as f64 } else { 0.0 }
+    }
+
+    /// Height of a row with its name, if what is drawn of it is so high at least.
+    pub fn height(&self, row: usize, least: f64) -> f64 {
+        let beside = if self.above { 0.0 } else { 4.0 + LINE * self.lines[row].len() as f64 };
+        self.head(row) + least.max(beside)
+    }
+
+    /// Height of all rows.
+    pub fn heights(&self, least: f64) -> f64 {
+        (0..self.lines.len()).map(|row| self.height(row, least)).sum()
+    }
+
+    /// Writes the name of the row that begins at `top`; returns the upper end and the height of what is drawn of it.
+    pub fn draw(&self, svg: &mut Svg, row: usize, top: f64, least: f64) -> (f64, f64) {
+        let (begin, height) = (top + self.head(row), self.height(row, least) - self.head(row));
+        let lines = &self.lines[row];
+        let (x, anchor, first) = if self.above {
+            (self.left, Anchor::Start, top + 3.0)
+        } else {
+            (self.left - 12.0, Anchor::End, begin + (height - LINE * lines.len() as f64) / 2.0)
+        };
+        for (at, line) in lines.iter().enumerate() {
+            svg.text(x, first + LINE * at as f64 + 10.0, anchor, CLASS, line);
+        }
+        (begin, height)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_broken_after_its_signs_and_no_letter_is_lost() {
+        let name = "genoa96: verilator:-t8,-C10000,-s200";
+        let lines = lines_within(name, CLASS, 110.0);
+        assert_eq!(lines, ["genoa96: verilator:", "-t8,-C10000,-s200"]);
+        assert!(lines.iter().all(|line| text_width(CLASS, line) <= 110.0));
+        assert_eq!(lines_within("abcdefgh", CLASS, 26.0), ["abcd", "efgh"]);
+        assert_eq!(lines_within("", CLASS, 26.0), [""; 0]);
+    }
+
+    #[test]
+    fn what_needs_more_than_four_lines_loses_its_middle() {
+        let lines = lines_within(&"abc,".repeat(40), CLASS, 60.0);
+        assert_eq!(lines.len(), MOST_LINES);
+        assert!(lines.concat().contains('…') && lines.concat().ends_with("abc,"), "{lines:?}");
+        assert_eq!(fitting("eevdf:base_slice_ns=3000000", CLASS, 80.0).chars().filter(|c| *c == '…').count(), 1);
+        assert_eq!(fitting("eevdf", CLASS, 80.0), "eevdf");
+    }
+}
