@@ -124,6 +124,10 @@ const TASKS: &str = r#"{"tasks": {
         "b": {"loop": 1, "run": 20000, "cpus": [2], "policy": "SCHED_OTHER", "priority": 5}}},
     "other": {"loop": 1, "run": 60000, "cpus": [0]}}}"#;
 
+/// One task that may use all CPUs and stays on the one it has while it sleeps.
+const HELD: &str = r#"{"tasks": {"held": {"instance": 0}}, "warmcore": {"tasks": {"held": {"instances": 1, "program": [
+    "migrate_disable", {"run_ns": 1000000}, {"sleep_ns": 1000000}, {"run_ns": 1000000}, "migrate_enable", {"run_ns": 1000000}]}}}}"#;
+
 /// Why the scheduler of these programs was ejected by a kernel with so many of the functions; `None` if it was not.
 fn ejected(functions: usize, programs: &[(&'static str, Code)], workload: &str) -> Option<String> {
     ejection(functions, programs, workload).map(|(reason, _)| reason)
@@ -161,7 +165,11 @@ fn ejection(functions: usize, programs: &[(&'static str, Code)], workload: &str)
     let object = Arc::new(loaded.attach(&host, &attached).unwrap());
     // The region is one kernel's at a time.
     drop(host);
-    let workload = warmcore_workload::resolve(workload, &Options::default(), |_| Ok(TASKS.to_owned())).unwrap();
+    let workload = warmcore_workload::resolve(workload, &Options::default(), |name| {
+        let text = if name.ends_with("held.json") { HELD } else { TASKS };
+        Ok(text.to_owned())
+    })
+    .unwrap();
     let setup = Setup::new(&machine, &workload, 7).unwrap();
     match bytecode_trial(Bytecode::new(&object, 7, false).unwrap(), &setup, None) {
         Ok(_) => None,
@@ -172,7 +180,11 @@ fn ejection(functions: usize, programs: &[(&'static str, Code)], workload: &str)
 
 /// The numbers that a scheduler was ended with.
 fn found(functions: usize, programs: &[(&'static str, Code)]) -> Vec<i64> {
-    let reason = ejected(functions, programs, "tasks.json").expect("it reports");
+    found_with(functions, programs, "tasks.json")
+}
+
+fn found_with(functions: usize, programs: &[(&'static str, Code)], workload: &str) -> Vec<i64> {
+    let reason = ejected(functions, programs, workload).expect("it reports");
     let numbers = reason.rsplit_once(": ").map_or("", |(_, numbers)| numbers);
     numbers.split_whitespace().map(|number| number.parse().unwrap_or_else(|_| panic!("{reason}"))).collect()
 }
@@ -196,6 +208,19 @@ fn a_task_has_the_name_of_its_template_cut_as_a_kernel_does_whoever_created_it()
     let names: Vec<&str> = workload.tasks.iter().map(|task| &task.name[..task.name.len().min(15)]).collect();
     let forked = comm_of(1001, forks);
     assert!(names.contains(&forked.as_str()) && forked != comm_of(1000, forks), "{forked} of {names:?}");
+}
+
+/// `set_cpus_allowed_scx` gives `cpus_ptr`, which is not the task's mask while it must stay on a CPU.
+#[test]
+fn a_task_that_must_stay_is_told_of_with_the_one_cpu_that_it_has() {
+    const ALL_CPUS: i32 = 0b1111;
+    let told = [vec![load(8, 6, 1, 8), load(8, 7, 1, 0), load(8, 6, 6, 0)], keep(6, slot::FOUND)].concat();
+    let is = [vec![load(8, 7, 7, 16), load(8, 7, 7, 0)], keep(7, slot::FOUND + 8)].concat();
+    let say = report(2);
+    let unless_all = vec![code(0x15, 7, 0, say.len() as i16, ALL_CPUS)];
+    let program = [told, is, unless_all, say].concat();
+    let numbers = found_with(ALL, &fifo(&[("set_cpumask", program)]), "held.json");
+    assert!(numbers[0] == numbers[1] && numbers[0].count_ones() == 1, "{numbers:?}");
 }
 
 /// Programs that keep pointers from the beginning, and follow them at the tick of the other task that comes so late.
