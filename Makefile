@@ -80,10 +80,9 @@ lint: ## the pages' English, formatting, clippy, documentation, all without warn
 	scripts/prose
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	@# What `make demo` builds, which lacks two features of the others.
-	WARMCORE_WITHOUT_AGENT=yes cargo clippy --package warmcore --no-default-features --locked -- -D warnings
-	@# As clippy has checked the crates already, nothing is checked again.
-	RUSTC_WORKSPACE_WRAPPER=clippy-driver RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+	@# What `make demo` builds, which lacks features of the others.
+	cargo clippy --package warmcore --no-default-features --locked -- -D warnings
 
 deny: ## licences and advisories of all dependencies (builds cargo-deny once, some minutes)
 	@scripts/toolchain build
