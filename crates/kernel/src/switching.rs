@@ -147,7 +147,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
     }
 
-    /// What its time on the CPU was goes into its accounts.
+    /// Ends a task's time on a CPU: its locks, counters, memory and CPU time hear of it.
     #[inline]
     pub(crate) fn switched_out(&mut self, cpu: CpuId, prev: TaskId) {
         if self.core.tasks[prev.index()].kernel.locks > 0 {

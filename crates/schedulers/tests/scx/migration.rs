@@ -1,4 +1,4 @@
-//! Tasks that stay on their CPU for a while (`SCX_OPS_ENQ_MIGRATION_DISABLED`, `docs/spec/sched-ext.md` section 5).
+//! Tasks that stay on their CPU for a while (`SCX_OPS_ENQ_MIGRATION_DISABLED`, `docs/spec/sched-ext.md` section 3).
 
 use warmcore_scx::OperationFlags;
 use warmcore_workload::Step;
