@@ -62,9 +62,9 @@ quick: ## before every commit: formatting, clippy, the tests that fail first; un
 	@scripts/toolchain build lint
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
-	@# Unit tests of every crate; of the program, the suites on the crates' arrows, bad input, commands, streams and the README.
+	@# Unit tests of every crate; of the program, the suites on the crates' arrows, bad input, commands, results, streams and the README.
 	cargo test --workspace --locked --lib --bins
-	cargo test --package warmcore --locked --test suite -- arrows:: bad_input:: commands:: readme:: streams::
+	cargo test --package warmcore --locked --test suite -- arrows:: bad_input:: commands:: readme:: results_index:: streams::
 	scripts/golden-traces $(WARMCORE:/release/warmcore=/debug/warmcore)
 
 page: ## build the report page's script and style sheet (web/built) from web/src
