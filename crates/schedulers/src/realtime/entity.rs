@@ -36,7 +36,8 @@ impl Entity {
     /// It becomes runnable (`update_dl_entity`). `revised` says that it keeps its deadline while that is not past, with as much runtime as
     /// fits. Whether a new period begins.
     pub fn wake(&mut self, now_ns: u64, reservation: &Reservation, revised: bool) -> Woken {
-        let past = self.deadline_ns < now_ns;
+        // A kernel's clock has passed 0, the deadline of what has had no period, long before anything runs; a run begins there.
+        let past = self.deadline_ns < now_ns || self.deadline_ns == 0;
         if !past && !self.overflows(now_ns, reservation) {
             return Woken::Kept;
         }

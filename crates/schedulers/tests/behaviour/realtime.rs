@@ -48,6 +48,19 @@ fn beside_a_real_time_hog_the_class_below_has_a_twentieth_of_the_cpu_in_one_piec
     }
 }
 
+/// By hand: what is queued as the run begins starts a server that waits as any other, so the real-time task has its 60 ms at once.
+#[test]
+fn a_server_of_the_first_moment_waits_as_any_other() {
+    for scheduler in BELOW {
+        let mut scene = Scene::new();
+        scene.task("fair", once([run_for(100 * MS)]));
+        scene.task("urgent", once([run_for(60 * MS)])).policy = fifo(50);
+        let run = scene.run("1s1n1l1c1t", scheduler);
+        assert!((60.0..62.0).contains(&ended_ms(&run, "urgent")), "{scheduler}: {}", ended_ms(&run, "urgent"));
+        assert!((160.0..163.0).contains(&ended_ms(&run, "fair")), "{scheduler}: {}", ended_ms(&run, "fair"));
+    }
+}
+
 #[test]
 fn with_a_second_cpu_the_class_below_is_on_the_other() {
     for scheduler in ["eevdf", "cfs", "cache-aware", "rr"] {
