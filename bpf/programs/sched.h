@@ -27,8 +27,12 @@ struct sched_ext_entity {
 	u32 flags;
 };
 
+struct cpumask;
+
 struct task_struct {
+	s32 prio;
 	s32 nr_cpus_allowed;
+	const struct cpumask *cpus_ptr;
 	struct sched_ext_entity scx;
 };
 
@@ -64,6 +68,10 @@ s32 scx_bpf_task_cpu(struct task_struct *task) KFUNC;
 _Bool scx_bpf_task_set_slice(struct task_struct *task, u64 slice) KFUNC;
 _Bool scx_bpf_task_set_dsq_vtime(struct task_struct *task, u64 vtime) KFUNC;
 
+s32 scx_bpf_pick_idle_cpu(const struct cpumask *mask, u64 flags) KFUNC;
+void scx_bpf_kick_cpu(s32 cpu, u64 flags) KFUNC;
+void scx_bpf_reenqueue_local___v2(void) KFUNC;
+
 /* Selects as the class does, and puts a task that gets an idle CPU there at once. */
 static inline s32 select_idle(u64 *context)
 {
@@ -85,8 +93,13 @@ static inline s32 select_idle(u64 *context)
 		exit_code = ((struct scx_exit_info *)context[0])->exit_code;             \
 	}
 
-/* SCX_ENQ_WAKEUP. */
+/* SCX_ENQ_WAKEUP, SCX_ENQ_REENQ, SCX_KICK_IDLE. */
 #define ENQ_WAKEUP 1ULL
+#define ENQ_REENQ (1ULL << 40)
+#define KICK_IDLE 1ULL
+
+/* MAX_RT_PRIO: below it are real-time tasks, and below 0 deadline tasks. */
+#define REALTIME_PRIORITIES 100
 
 /* Prints a line: numbers, and texts that the program has. */
 #define bpf_printk(text, ...)                                                            \

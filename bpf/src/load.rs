@@ -2,7 +2,7 @@
 //! Loads a scheduler into the running kernel and stays with it.
 
 use std::collections::BTreeMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
@@ -14,7 +14,7 @@ use warmcore_bpf::btf::{Btf, BtfError, TypeKind};
 
 use crate::Scheduler;
 use crate::object::{Bytecode, ObjectError, Operation, Patch};
-use crate::system::{self, Map, Program};
+use crate::system::{self, Map, Of, Program};
 
 pub(crate) const TYPES: &str = "/sys/kernel/btf/vmlinux";
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -128,11 +128,13 @@ pub fn attach(scheduler: &Scheduler<'_>) -> Result<Attached, LoadError> {
     };
     let map = map.create().map_err(refused("the map of operations"))?;
     system::write(&map, &table).map_err(refused("the table of operations"))?;
+    let tracing = load_tracing(&object, &types, &maps)?;
     let link = system::attach(&map).map_err(refused("to attach the scheduler"))?;
     maps.push(map);
     let place = object.variable(EXIT_CODE);
     let exit_code = place.map(|(section, at)| (section, object.variables[section].bytes.len(), at));
-    Ok(Attached { _link: link, maps, _programs: programs.into_values().collect(), exit_code })
+    let programs = programs.into_values().chain(tracing.into_iter().flatten()).collect();
+    Ok(Attached { _link: link, maps, _programs: programs, exit_code })
 }
 
 /// A map for each section of variables, with their initial values.
@@ -198,27 +200,36 @@ fn load_programs(object: &Bytecode, types: &Btf, maps: &[OwnedFd]) -> Result<BTr
     for operation in &object.operations {
         let number = types.members(table_type).position(|member| member.name == operation.member);
         let member = number.ok_or_else(|| LoadError::Lacks { what: format!("operation `{}`", operation.member) })?;
-        let code = patched(operation, types, maps, None)?;
-        let program = Program {
-            name: &operation.name,
-            licence: &licence,
-            code: &code,
-            sleepable: operation.sleepable,
-            table_type,
-            member: member as u32,
-        };
-        let loaded = program.load(&mut []).or_else(|source| {
-            // Again, for the verifier's words.
-            let mut log = vec![0; LOG_BYTES];
-            program.load(&mut log).map_err(|_| LoadError::Refused {
-                what: format!("program `{}`", operation.name),
-                source,
-                log: last_lines(&log),
-            })
-        })?;
+        let loaded = load(operation, types, maps, &licence, Of::Table(table_type, member as u32))?;
         programs.insert(operation.member.clone(), loaded);
     }
     Ok(programs)
+}
+
+/// Programs at tracepoints, each with its link; they run as long as both live.
+fn load_tracing(object: &Bytecode, types: &Btf, maps: &[OwnedFd]) -> Result<Vec<[OwnedFd; 2]>, LoadError> {
+    let licence = CString::new(object.licence.as_str()).unwrap_or_default();
+    let attach = |operation: &Operation| {
+        let its_type = find(types, TypeKind::Typedef, &format!("btf_trace_{}", operation.member))?;
+        let program = load(operation, types, maps, &licence, Of::Tracepoint(its_type))?;
+        let link = system::attach_typed(&program).map_err(refused(format!("tracepoint `{}`", operation.member)))?;
+        Ok([program, link])
+    };
+    object.tracing.iter().map(attach).collect()
+}
+
+fn load(operation: &Operation, types: &Btf, maps: &[OwnedFd], licence: &CStr, of: Of) -> Result<OwnedFd, LoadError> {
+    let code = patched(operation, types, maps, None)?;
+    let program = Program { name: &operation.name, licence, code: &code, sleepable: operation.sleepable, of };
+    program.load(&mut []).or_else(|source| {
+        // Again, for the verifier's words.
+        let mut log = vec![0; LOG_BYTES];
+        program.load(&mut log).map_err(|_| LoadError::Refused {
+            what: format!("program `{}`", operation.name),
+            source,
+            log: last_lines(&log),
+        })
+    })
 }
 
 /// A program's instructions with numbers, addresses and offsets of this kernel.

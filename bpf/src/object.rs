@@ -15,8 +15,9 @@ use warmcore_bpf::btf::{Btf, TypeKind};
 
 /// Where the table of operations stands.
 const TABLE: &str = ".struct_ops.link";
-/// Where programs for raw tracepoints stand, and the ring.
+/// Where programs for raw tracepoints stand, those for tracepoints that know types, and the ring.
 const RAW_TRACEPOINT: &str = "raw_tp/";
+const TYPED_TRACEPOINT: &str = "tp_btf/";
 const MAPS: &str = ".maps";
 /// Sections of variables.
 const VARIABLES: [&str; 3] = [".rodata", ".data", ".bss"];
@@ -89,6 +90,8 @@ pub struct Variables {
 pub struct Bytecode {
     /// Programs, in the order of the table.
     pub operations: Vec<Operation>,
+    /// Programs for tracepoints, by whose name [`Operation::member`] is, beside those of the table.
+    pub tracing: Vec<Operation>,
     /// Members of the table that are no programs, with the bytes they have.
     pub values: Vec<(String, Vec<u8>)>,
     /// Variables.
@@ -119,7 +122,9 @@ impl Bytecode {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn read_probes(bytes: &[u8]) -> Result<Self, ObjectError> {
-        Self::read_with(bytes, |file, _, variables, members| Ok((probes(file, variables, members)?, Vec::new())))
+        Self::read_with(bytes, |file, _, variables, members| {
+            Ok((probes(file, RAW_TRACEPOINT, variables, members)?, Vec::new()))
+        })
     }
 
     fn read_with(
@@ -146,10 +151,11 @@ impl Bytecode {
         let extra = data(".BTF.ext").unwrap_or_default();
         let members = members_by_section(&extra, &types)?;
         let (operations, values) = programs(&file, &types, &variables, &members)?;
+        let tracing = probes(&file, TYPED_TRACEPOINT, &variables, &members)?;
         let licence = data("license").ok_or_else(|| wrong("states no licence"))?;
         let licence = String::from_utf8_lossy(licence.strip_suffix(&[0]).unwrap_or(&licence)).into_owned();
         let variables = variables.into_iter().map(|(_, variables)| variables).collect();
-        Ok(Self { operations, values, variables, licence })
+        Ok(Self { operations, tracing, values, variables, licence })
     }
 
     /// The scheduler's name, as the kernel gets it.
@@ -186,16 +192,21 @@ fn section<'a, 'b>(file: &'b File<'a>, name: &str) -> Option<object::read::elf::
     file.section_by_name(name)
 }
 
-/// Programs for raw tracepoints, in the order of their names.
-fn probes(file: &File<'_>, variables: &[Section], members: &Members) -> Result<Vec<Operation>, ObjectError> {
+/// Programs for tracepoints of a kind, in the order of their names.
+fn probes(
+    file: &File<'_>,
+    kind: &str,
+    variables: &[Section],
+    members: &Members,
+) -> Result<Vec<Operation>, ObjectError> {
     let mut found = Vec::new();
     for section in file.sections() {
-        let Some(tracepoint) = section.name().ok().and_then(|name| name.strip_prefix(RAW_TRACEPOINT)) else { continue };
+        let Some(tracepoint) = section.name().ok().and_then(|name| name.strip_prefix(kind)) else { continue };
         let here = |symbol: &object::read::elf::ElfSymbol64<'_, '_, LittleEndian>| {
             symbol.section_index() == Some(section.index()) && symbol.size() > 0
         };
         let symbol = file.symbols().find(here);
-        let symbol = symbol.ok_or_else(|| wrong(format!("has no program in `{RAW_TRACEPOINT}{tracepoint}`")))?;
+        let symbol = symbol.ok_or_else(|| wrong(format!("has no program in `{kind}{tracepoint}`")))?;
         found.push(operation(file, tracepoint, &symbol, variables, members)?);
     }
     found.sort_by(|one, other| one.member.cmp(&other.member));

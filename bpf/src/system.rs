@@ -14,9 +14,11 @@ const MAP_FREEZE: i64 = 22;
 const LINK_CREATE: i64 = 28;
 
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
+const PROG_TYPE_TRACING: u32 = 26;
 const PROG_TYPE_STRUCT_OPS: u32 = 27;
 const MAP_TYPE_RINGBUF: u32 = 27;
 const ATTACH_STRUCT_OPS: u32 = 44;
+const TRACE_RAW_TRACEPOINT: u32 = 23;
 const PROG_SLEEPABLE: u32 = 1 << 4;
 
 /// Bytes of the structure that are used, all commands together.
@@ -107,22 +109,33 @@ pub fn freeze(map: &OwnedFd) -> io::Result<()> {
     Attributes::new().u32(0, map.as_raw_fd() as u32).call(MAP_FREEZE).map(drop)
 }
 
-/// A program of a table of operations.
+/// What a program is of.
+#[derive(Clone, Copy)]
+pub enum Of {
+    /// Of a table of operations: its type in the kernel's type information, and the member's number.
+    Table(u32, u32),
+    /// Of a tracepoint, by the type of that.
+    Tracepoint(u32),
+}
+
+/// A program for the scheduler.
 pub struct Program<'a> {
     pub name: &'a str,
     pub licence: &'a std::ffi::CStr,
     pub code: &'a [u8],
     pub sleepable: bool,
-    /// The table's type in the kernel's type information, and the member's number.
-    pub table_type: u32,
-    pub member: u32,
+    pub of: Of,
 }
 
 impl Program<'_> {
     /// Loads it; the words of the verifier go to the buffer.
     pub fn load(&self, log: &mut [u8]) -> io::Result<OwnedFd> {
+        let (kind, attach_type, of_type) = match self.of {
+            Of::Table(table_type, member) => (PROG_TYPE_STRUCT_OPS, member, table_type),
+            Of::Tracepoint(its_type) => (PROG_TYPE_TRACING, TRACE_RAW_TRACEPOINT, its_type),
+        };
         let attributes = Attributes::new()
-            .u32(0, PROG_TYPE_STRUCT_OPS)
+            .u32(0, kind)
             .u32(4, (self.code.len() / 8) as u32)
             .address(8, self.code.as_ptr())
             .address(16, self.licence.as_ptr())
@@ -130,8 +143,8 @@ impl Program<'_> {
             .u32(28, log.len() as u32)
             .u32(44, if self.sleepable { PROG_SLEEPABLE } else { 0 })
             .name(48, self.name)
-            .u32(68, self.member)
-            .u32(108, self.table_type);
+            .u32(68, attach_type)
+            .u32(108, of_type);
         let attributes = if log.is_empty() { attributes } else { attributes.address(32, log.as_ptr()) };
         attributes.descriptor(PROG_LOAD)
     }
@@ -166,6 +179,11 @@ pub fn load_probe(name: &str, licence: &std::ffi::CStr, code: &[u8], log: &mut [
         .name(48, name);
     let attributes = if log.is_empty() { attributes } else { attributes.address(32, log.as_ptr()) };
     attributes.descriptor(PROG_LOAD)
+}
+
+/// Runs a program at the tracepoint whose type it was loaded with, until the descriptor is closed.
+pub fn attach_typed(program: &OwnedFd) -> io::Result<OwnedFd> {
+    Attributes::new().u32(8, program.as_raw_fd() as u32).descriptor(RAW_TRACEPOINT_OPEN)
 }
 
 /// Runs a program at a raw tracepoint until the descriptor is closed.

@@ -192,3 +192,30 @@ fn a_program_with_operations_for_cpus_goes_on_and_one_whose_loader_does_not_rest
     assert!(error.to_string().contains("its loader is asked to start it again, and has not"), "{error}");
     assert!(error.advice.contains("cpu_offline"), "{}", error.advice);
 }
+
+/// Slices of 20 ms, so a spinner of 400 ms has one when a real-time task takes its CPU from 50 to 150 ms. By hand: the program gives it back at the
+/// switch, and it ends after 400 ms on the other CPU; `fifo`, which does not, leaves it where it is, and it ends after 500.
+#[test]
+fn a_program_at_the_tracepoint_of_switches_gets_back_who_waits_behind_a_real_time_task() {
+    skip!(unless can_load());
+    let text = r#"{"tasks": {"spinner": {"instance": 1, "loop": 1, "run": 400000},
+                             "above": {"instance": 1, "loop": 1, "cpus": [1], "policy": "SCHED_FIFO", "priority": 10,
+                                       "sleep": 50000, "run": 100000}}}"#;
+    let workload = warmcore_workload::from_rtapp("above", text, &Options::default()).unwrap();
+    let machine = machine("1s1n1l2c1t");
+    for (name, expected_ms) in [("gives_back", 400), ("fifo", 500)] {
+        let (events, report) = made(&object(name), &machine, &workload).unwrap();
+        let ended = events
+            .iter()
+            .rev()
+            .find(|event| matches!(event.kind, EventKind::Switch { prev_state: warmcore_trace::PrevState::Dead, .. }));
+        let ended_ms = ended.expect("both end").time_ns / 1_000_000;
+        assert_eq!(ended_ms, expected_ms, "{name}: {:?}", report.notes);
+    }
+    let capture = programs::capture(&program_of(&object("gives_back")), &machine).unwrap();
+    assert_eq!(capture.missing().next(), None);
+}
+
+fn program_of(scheduler: &str) -> SchedulerSpec {
+    SchedulerSpec::parse(scheduler).unwrap()
+}

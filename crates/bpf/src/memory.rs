@@ -207,6 +207,23 @@ impl Memory {
         if Self::contains(address, 4) { unsafe { (address as *const u32).read_unaligned() } } else { 0 }
     }
 
+    /// Loads a number of 16 bits; 0 if the place is not there.
+    #[inline]
+    #[must_use]
+    pub fn load_u16(&self, address: u64) -> u16 {
+        // SAFETY: as in `read`.
+        if Self::contains(address, 2) { unsafe { (address as *const u16).read_unaligned() } } else { 0 }
+    }
+
+    /// Stores a number of 16 bits; nothing happens if the place is not there.
+    #[inline]
+    pub fn store_u16(&mut self, address: u64, value: u16) {
+        if Self::contains(address, 2) {
+            // SAFETY: as in `read`.
+            unsafe { (address as *mut u16).write_unaligned(value) }
+        }
+    }
+
     /// Stores a number; nothing happens if the place is not there.
     #[inline]
     pub fn store_u64(&mut self, address: u64, value: u64) {

@@ -24,8 +24,8 @@
 use std::ops::BitOr;
 
 use warmcore_topology::CpuId;
-use warmcore_trace::TaskId;
 use warmcore_trace::schedstat::CpuCounters;
+use warmcore_trace::{PrevState, TaskId};
 
 use crate::clocks::Utilisation;
 use crate::core::Core;
@@ -166,6 +166,9 @@ pub trait Scheduler {
     /// Something now runs on a CPU that was idle (`put_prev_task_idle`).
     fn exit_idle(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
 
+    /// A CPU has switched from one task to another, whatever classes they are of (the tracepoint `sched_switch`). `prev` is in the state given.
+    fn sched_switch(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _prev: (TaskId, PrevState), _next: TaskId) {}
+
     /// A queued wakeup was sent to the CPU or has arrived there: [`Core::ttwu_pending`] changed.
     fn ttwu_pending_changed(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
 
@@ -291,6 +294,7 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         set_next(cpu: CpuId, task: TaskId);
         enter_idle(cpu: CpuId);
         exit_idle(cpu: CpuId);
+        sched_switch(cpu: CpuId, prev: (TaskId, PrevState), next: TaskId);
         ttwu_pending_changed(cpu: CpuId);
         tick(cpu: CpuId, curr: Option<TaskId>);
         tick_stopped(cpu: CpuId);

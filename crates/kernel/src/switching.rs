@@ -145,6 +145,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 self.scheduler.set_next(&mut self.core, cpu, next);
             }
         }
+        self.scheduler.sched_switch(&mut self.core, cpu, (prev, prev_state), next_id);
     }
 
     /// Ends a task's time on a CPU: its locks, counters, memory and CPU time hear of it.

@@ -16,8 +16,8 @@
 
 use warmcore_kernel::{Core, Dequeue, Enqueue, Level, Scheduler, State, Utilisation, WakeFlags};
 use warmcore_topology::CpuId;
-use warmcore_trace::TaskId;
 use warmcore_trace::schedstat::CpuCounters;
+use warmcore_trace::{PrevState, TaskId};
 
 /// Decides which class a task belongs to.
 pub trait Membership<U, L> {
@@ -312,6 +312,10 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn exit_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         in_both!(self, core, exit_idle(cpu));
+    }
+
+    fn sched_switch(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: (TaskId, PrevState), next: TaskId) {
+        in_both!(self, core, sched_switch(cpu, prev, next));
     }
 
     fn ttwu_pending_changed(&mut self, core: &mut Core<'_>, cpu: CpuId) {

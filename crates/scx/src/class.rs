@@ -5,7 +5,7 @@
 
 use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, Utilisation, WakeFlags};
 use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::{SearchStart, SearchStep, TaskId};
+use warmcore_trace::{PrevState, SearchStart, SearchStep, TaskId};
 use warmcore_workload::Policy;
 
 use crate::decisions::ExtDecisions;
@@ -63,6 +63,7 @@ macro_rules! tell {
     };
 }
 
+mod above;
 mod ending;
 mod hotplug;
 mod idle;
@@ -159,6 +160,7 @@ impl Ext {
     /// `balance_one` and `pick_task_scx`.
     fn choose(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
         let bypassed = self.state.is_bypassed();
+        self.acquire(core, cpu);
         if let Some(prev) = prev {
             self.state.update_curr(core, prev);
             if self.has_slice(prev) && !bypassed {
@@ -220,9 +222,9 @@ impl Ext {
         core.start_timer(cpu, self.state.timeout_ns() / 2, WATCHDOG);
     }
 
-    /// Whether tasks of a policy are of this class (`task_should_scx`).
+    /// Whether tasks of a policy are of this class (`task_should_scx`, which nobody asks about real-time and deadline tasks).
     fn takes(&self, policy: Policy) -> bool {
-        !self.is_partial() || policy == Policy::Ext
+        !policy.is_realtime() && (!self.is_partial() || policy == Policy::Ext)
     }
 }
 
@@ -367,14 +369,14 @@ impl Scheduler for Ext {
 
     /// Nothing preempts at a wakeup; the core of the kernel wakes the CPU that was selected, if it is idle.
     fn check_preempt(&mut self, core: &mut Core<'_>, cpu: CpuId, _task: TaskId, _flags: WakeFlags) {
-        self.state.settle(core);
+        self.settle(core);
         if core.curr_is_idle(cpu) {
             core.resched_full(cpu);
         }
     }
 
     fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
-        self.state.settle(core);
+        self.settle(core);
         self.state.picking = Some(cpu);
         let picked = self.choose(core, cpu, prev);
         self.state.picking = None;
@@ -383,7 +385,7 @@ impl Scheduler for Ext {
             self.state.idle.set(core.machine(), cpu, true);
         }
         if stays_idle || (picked.is_some() && picked == prev) {
-            self.state.settle(core);
+            self.settle(core);
         }
         self.gives_way = picked.is_none() && prev.is_some();
         picked
@@ -418,13 +420,13 @@ impl Scheduler for Ext {
         state.runnable_since_ns = None;
         state.charged_ns = charged_from_ns;
         tell!(self, core, Running, running(task));
-        self.state.settle(core);
+        self.settle(core);
     }
 
     fn enter_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         self.state.changes.note_cpu(cpu);
         self.idle_changed(core, cpu, true);
-        self.state.settle(core);
+        self.settle(core);
         if self.state.queues.len(self.state.local(cpu)) > 0 {
             core.resched_full(cpu);
         }
@@ -433,6 +435,14 @@ impl Scheduler for Ext {
     fn exit_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         self.state.changes.note_cpu(cpu);
         self.idle_changed(core, cpu, false);
+    }
+
+    fn sched_switch(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: (TaskId, PrevState), next: TaskId) {
+        // Who runs on the CPUs of a class above is told nowhere else.
+        self.state.changes.note_cpu(cpu);
+        self.release(core, cpu, prev.0, next);
+        tell!(self, core, SchedSwitch, sched_switch(prev, next));
+        self.settle(core);
     }
 
     fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
@@ -449,7 +459,7 @@ impl Scheduler for Ext {
             self.state.tasks[task.index()].charged_ns = self.state.charged_from_ns(core, cpu);
             core.resched_full(cpu);
         }
-        self.state.settle(core);
+        self.settle(core);
         self.finish(core);
     }
 
@@ -471,7 +481,7 @@ impl Scheduler for Ext {
             _ => tell!(self, core, Timer, Context::Unlocked, timer(payload as u32)),
         }
         self.tell_left(core);
-        self.state.settle(core);
+        self.settle(core);
         self.finish(core);
     }
 
@@ -507,7 +517,7 @@ impl Scheduler for Ext {
         if queued && runs {
             self.set_next(core, cpu, task);
         }
-        self.state.settle(core);
+        self.settle(core);
     }
 
     fn affinity_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
@@ -525,7 +535,7 @@ impl Scheduler for Ext {
         if queued && runs {
             self.set_next(core, cpu, task);
         }
-        self.state.settle(core);
+        self.settle(core);
     }
 
     fn switched_to(&mut self, core: &mut Core<'_>, task: TaskId) {

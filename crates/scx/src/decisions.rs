@@ -10,6 +10,7 @@ decisions! {
         shared: "task inserted", "into a queue of the program's", Count;
         moved: "task moved", "from a shared queue to a CPU's local one", Cpu;
         kept: "task goes on", "its CPU has no other, and its slice is over", Cpu;
+        given_back: "task enqueued again", "the program gave its queue back", Cpu;
         left_alone: "CPU stays idle", "the last task went to the program (ENQ_LAST)", Cpu;
         error: "program ejected", "the class found a fault", Cpu;
         error_by_program: "program ejected", "it said it has an error", Cpu;

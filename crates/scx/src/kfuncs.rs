@@ -166,6 +166,21 @@ impl Kfuncs<'_, '_> {
         }
     }
 
+    /// Has the program enqueue the tasks again that wait in a queue (`scx_bpf_dsq_reenq`, and with [`DsqId::LOCAL`] `scx_bpf_reenqueue_local`), with
+    /// [`EnqueueFlags::REENQ`], as soon as no CPU is between two tasks. An error of the program if there is no such queue.
+    pub fn reenqueue(&mut self, dsq: DsqId) {
+        let queue = match dsq.named_cpu() {
+            _ if dsq == DsqId::LOCAL => Some(self.state.local(self.this_cpu())),
+            Some(cpu) => self.state.is_cpu(cpu).then(|| self.state.local(cpu)),
+            None => self.state.queues.find(dsq),
+        };
+        match queue {
+            Some(queue) if self.state.given_back.contains(&queue) => {}
+            Some(queue) => self.state.given_back.push(queue),
+            None => self.fault(format!("DSQ 0x{:x} cannot be enqueued again: it does not exist", dsq.0)),
+        }
+    }
+
     /// Inserts a task with a slice (`scx_bpf_dsq_insert`): in `select_cpu` and `enqueue` the task in question, in `dispatch` any in the
     /// program's custody. 0 ns leaves the slice as it is.
     pub fn dsq_insert(&mut self, task: TaskId, dsq: DsqId, slice_ns: u64, flags: EnqueueFlags) {

@@ -27,8 +27,8 @@ pub use exit::{ExitInfo, ExitKind, HOTPLUG, RESTART};
 pub use idle::{IdleMasks, Smt};
 pub use kfuncs::{Kfuncs, QueueIterator};
 pub use operations::{
-    DequeueFlags, EnqueueFlags, Kick, LockUse, Operation, OperationFlags, OperationTable, Operations, SLICE_DEFAULT_NS,
-    SLICE_INFINITE,
+    DequeueFlags, EnqueueFlags, Kick, LockUse, Operation, OperationFlags, OperationTable, Operations, PreemptReason,
+    SLICE_DEFAULT_NS, SLICE_INFINITE,
 };
 pub use policies::{Fifo, FifoPerLlc, Vtime};
 pub use queues::DsqId;

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use warmcore_kernel::WakeFlags;
 use warmcore_topology::{CpuId, CpuSet};
-use warmcore_trace::{OverheadKind, TaskId};
+use warmcore_trace::{OverheadKind, PrevState, TaskId};
 
 use crate::entities::EntityLayout;
 use crate::exit::ExitInfo;
@@ -105,6 +105,17 @@ pub enum Kick {
     Wait,
 }
 
+/// The class that takes a CPU from this one (`enum scx_cpu_preempt_reason`, with the kernel's values).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PreemptReason {
+    /// Real-time tasks.
+    Realtime = 0,
+    /// Deadline tasks.
+    Deadline = 1,
+    /// Another: the fair class, above a program of `SCHED_EXT` tasks only.
+    Unknown = 3,
+}
+
 /// The operations, for counts and the list of those that a program has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)] // Each is described at the method of its name.
@@ -135,11 +146,14 @@ pub enum Operation {
     CgroupInit,
     CpuOnline,
     CpuOffline,
+    CpuAcquire,
+    CpuRelease,
+    SchedSwitch,
 }
 
 impl Operation {
     /// How many there are.
-    pub const COUNT: usize = Operation::CpuOffline as usize + 1;
+    pub const COUNT: usize = Operation::SchedSwitch as usize + 1;
 
     /// Whether a CPU that is in it takes interrupts: it may sleep, or is a timer's callback. Others hold a run queue's or a task's lock.
     pub(crate) const fn has_interrupts_on(self) -> bool {
@@ -156,7 +170,12 @@ impl Operation {
         }
     }
 
-    /// All of them, with the names of their members in `struct sched_ext_ops`; `timer` is none of them.
+    /// Whether it is a member of `struct sched_ext_ops`. Timers and programs at tracepoints are none.
+    pub(crate) const fn is_member(self) -> bool {
+        !matches!(self, Operation::Timer | Operation::SchedSwitch)
+    }
+
+    /// All of them, with the names that members have in `struct sched_ext_ops`.
     pub const ALL: [(&'static str, Self); Self::COUNT] = [
         ("select_cpu", Self::SelectCpu),
         ("enqueue", Self::Enqueue),
@@ -184,6 +203,9 @@ impl Operation {
         ("cgroup_init", Self::CgroupInit),
         ("cpu_online", Self::CpuOnline),
         ("cpu_offline", Self::CpuOffline),
+        ("cpu_acquire", Self::CpuAcquire),
+        ("cpu_release", Self::CpuRelease),
+        ("sched_switch", Self::SchedSwitch),
     ];
 
     /// As a bit of [`OperationTable::present`].
@@ -346,6 +368,15 @@ pub trait Operations {
 
     /// A CPU goes offline; its tasks are still there. Without it the program is ended when that happens.
     fn cpu_offline(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {}
+
+    /// The class has a CPU again that another had taken; before `dispatch`.
+    fn cpu_acquire(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {}
+
+    /// A task of a class above takes a CPU on which one of this class ran; not told again before `cpu_acquire`.
+    fn cpu_release(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, reason: PreemptReason, task: TaskId) {}
+
+    /// The CPU of the call has switched between two tasks of any class: programs at the tracepoint `sched_switch`.
+    fn sched_switch(&mut self, kernel: &mut Kfuncs<'_, '_>, prev: (TaskId, PrevState), next: TaskId) {}
 
     /// Other CPUs than before are online: called before both, whether the program has them or not.
     fn online_changed(&mut self, online: &CpuSet) {}

@@ -99,6 +99,12 @@ pub(crate) struct State {
     /// Tasks bound for the local queue of another CPU.
     pub deferred: Vec<TaskId>,
     pub kicks: Vec<(CpuId, Kick)>,
+    /// Queues whose tasks are to be enqueued again.
+    pub given_back: Vec<QueueIndex>,
+    /// The tasks of one of them, while that is done.
+    pub waiting: Vec<TaskId>,
+    /// By CPU: a class above has taken it, and the program was told if it wants to be.
+    pub released: Vec<bool>,
     /// How long before the run begins it is now; timers of the program that are started before are here, by the time that is left then.
     pub before_ns: u64,
     pub early_timers: Vec<(i64, u32)>,
@@ -140,6 +146,9 @@ impl State {
             progress: 0,
             deferred: Vec::new(),
             kicks: Vec::new(),
+            given_back: Vec::new(),
+            waiting: Vec::new(),
+            released: vec![false; cpus],
             before_ns: 0,
             early_timers: Vec::new(),
             picking: None,

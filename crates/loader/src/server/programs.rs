@@ -19,6 +19,12 @@ mod program_type {
     pub(crate) const SYSCALL: u32 = 31;
 }
 
+/// The function that registers a scheduler, by the name that programs at its entry give.
+const REGISTRATION: &str = "bpf_scx_reg";
+
+/// The tracepoint of context switches, by the name of its type.
+const SCHED_SWITCH: &str = "btf_trace_sched_switch";
+
 impl Answers {
     pub(super) fn program_load(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
         let (kind, count) = (fields.u32(0), fields.u32(4) as usize);
@@ -74,7 +80,7 @@ impl Answers {
         let is_run = match kind {
             program_type::STRUCT_OPS | program_type::SYSCALL => true,
             // Libraries of schedulers look at the moment of registration how programs are entered.
-            program_type::TRACING => target == "bpf_scx_reg",
+            program_type::TRACING => target == REGISTRATION || target == SCHED_SWITCH,
             _ => false,
         };
         let id = if is_run {
@@ -89,8 +95,9 @@ impl Answers {
         } else {
             None
         };
+        let at_switch = is_run && target == SCHED_SWITCH;
         let name = if target.is_empty() { name } else { format!("{name} ({target})") };
-        Ok(Reply::New(Thing::Program { name, kind, id }, None))
+        Ok(Reply::New(Thing::Program { name, kind, id, at_switch }, None))
     }
 
     pub(super) fn test_run(
@@ -113,9 +120,18 @@ impl Answers {
         Ok(Reply::Value(0))
     }
 
-    /// A program is attached to something that does not happen here.
+    /// A program is attached to a tracepoint or a function. All but context switches happen nowhere here.
     pub(super) fn link(&mut self, call: &Call, descriptor: u32) -> Reply {
-        if let Some(Thing::Program { name, kind, id: None }) = self.find(call, descriptor) {
+        if let Some(Thing::Program { id: Some(id), at_switch: true, .. }) = self.find(call, descriptor) {
+            let id = *id;
+            // What is attached to a scheduler that runs comes too late for it.
+            if self.sched_ext.is_attached() {
+                return Reply::Error(libc::EOPNOTSUPP);
+            }
+            self.at_switch.push(id);
+            return Reply::New(Thing::Other, None);
+        }
+        if let Some(Thing::Program { name, kind, id: None, .. }) = self.find(call, descriptor) {
             let text = match *kind {
                 program_type::TRACEPOINT => format!("{name} at a tracepoint"),
                 program_type::TRACING => format!("{name} for tracing"),
@@ -139,18 +155,19 @@ impl Answers {
             Some(Thing::Program { id, .. }) => *id,
             _ => None,
         };
-        let attached = Attached::read(&self.kernel.btf, self.kernel.btf.name(value_type), &value, program_of)?;
+        let mut attached = Attached::read(&self.kernel.btf, self.kernel.btf.name(value_type), &value, program_of)?;
         let probes: Vec<ProgramId> = self
             .things
             .values()
             .filter_map(|(thing, _)| match thing {
-                Thing::Program { kind: program_type::TRACING, id, .. } => *id,
+                Thing::Program { kind: program_type::TRACING, id, at_switch: false, .. } => *id,
                 _ => None,
             })
             .collect();
         for probe in probes {
             self.programs.run(host, probe, &mut [0; 64], self.cpu)?;
         }
+        attached.at_switch = std::mem::take(&mut self.at_switch);
         let object = Arc::new(self.programs.attach(host, &attached)?);
         let needs = object.needs().chain(&self.needs).cloned().collect();
         Ok(Reply::Attached(Box::new(Capture { object, needs })))

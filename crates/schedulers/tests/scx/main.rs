@@ -1,6 +1,7 @@
 //! The ext class: the ten vectors of `docs/spec/sched-ext.md` section 15, a program for each fault that the contract
 //! calls an error, partial mode, and what the locks of queues cost.
 
+mod above;
 mod faults;
 mod hotplug;
 mod locks;

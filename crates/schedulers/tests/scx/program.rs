@@ -6,10 +6,11 @@ use std::rc::Rc;
 use warmcore_kernel::{Setup, WakeFlags};
 use warmcore_schedulers::scx_native::{Ejection, ext_of, run_ext};
 use warmcore_scx::{
-    DequeueFlags, DsqId, EnqueueFlags, ExitInfo, Kfuncs, Operation, OperationTable, Operations, SLICE_DEFAULT_NS,
+    DequeueFlags, DsqId, EnqueueFlags, ExitInfo, Kfuncs, Operation, OperationTable, Operations, PreemptReason,
+    SLICE_DEFAULT_NS,
 };
 use warmcore_topology::CpuId;
-use warmcore_trace::{Event, TaskId};
+use warmcore_trace::{Event, PrevState, TaskId};
 
 use crate::support::{Run, Scene, trace_check};
 
@@ -32,6 +33,9 @@ pub struct Program {
     pub dispatch: Dispatch,
     pub running: About,
     pub timer: fn(&mut Kfuncs<'_, '_>),
+    /// At the tracepoint, with who leaves and who comes.
+    pub switch: fn(&mut Kfuncs<'_, '_>, TaskId, TaskId),
+    pub release: fn(&mut Kfuncs<'_, '_>),
     /// First expiry of the timer; 0 for none.
     pub timer_at_ns: u64,
     /// The operation in which it ends with an error, and at the how manieth call; `init_task` refuses the task then.
@@ -64,6 +68,8 @@ impl Program {
             },
             running: |_, _| {},
             timer: |_| {},
+            switch: |_, _, _| {},
+            release: |_| {},
             timer_at_ns: 0,
             fails: None,
             loaded_before_ns: 0,
@@ -114,6 +120,14 @@ impl Result {
     }
 }
 
+fn reason_name(reason: PreemptReason) -> &'static str {
+    match reason {
+        PreemptReason::Realtime => "for a real-time task",
+        PreemptReason::Deadline => "for a deadline task",
+        PreemptReason::Unknown => "for another task",
+    }
+}
+
 impl Operations for Program {
     fn table(&self) -> OperationTable {
         self.table
@@ -126,6 +140,19 @@ impl Operations for Program {
     }
     fn cpu_offline(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {
         self.tell(kernel, "cpu_offline", TaskId(cpu.0));
+    }
+    fn cpu_acquire(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {
+        self.tell(kernel, "cpu_acquire", TaskId(cpu.0));
+    }
+    fn cpu_release(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, reason: PreemptReason, task: TaskId) {
+        self.tell(kernel, "cpu_release", TaskId(cpu.0));
+        self.told.borrow_mut().push((kernel.now_ns(), reason_name(reason), task.0));
+        (self.release)(kernel);
+    }
+    fn sched_switch(&mut self, kernel: &mut Kfuncs<'_, '_>, (prev, state): (TaskId, PrevState), next: TaskId) {
+        assert_eq!(state == PrevState::Idle, prev.is_idle());
+        self.tell(kernel, "sched_switch", next);
+        (self.switch)(kernel, prev, next);
     }
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
         assert!(kernel.create_dsq(SHARED));

@@ -106,8 +106,16 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         "bpf_iter_scx_dsq_new" => |host, iterator, dsq, flags| host.iterator_new(iterator, dsq, flags);
         "bpf_iter_scx_dsq_next" => |host, iterator| host.iterator_next(iterator);
         "bpf_iter_scx_dsq_destroy" => |host, iterator| host.iterator_destroy(iterator);
-        // Nobody takes a CPU from the class, so nothing is ever to be enqueued again.
-        "scx_bpf_reenqueue_local" | "scx_bpf_reenqueue_local___v2" | "scx_bpf_dsq_reenq" => |host| 0;
+        // The first form gives how many there are.
+        "scx_bpf_reenqueue_local" | "scx_bpf_reenqueue_local___v2" => |host| host.kernel().map_or(0, |kernel| {
+            kernel.reenqueue(DsqId::LOCAL);
+            kernel.nr_queued(DsqId::LOCAL).map_or(0, u64::from)
+        });
+        "scx_bpf_dsq_reenq" => |host, dsq| {
+            let dsq = host.kept.cids.queue(dsq);
+            if let Some(kernel) = host.kernel() { kernel.reenqueue(dsq); }
+            0
+        };
 
         // CPUs.
         "scx_bpf_select_cpu_dfl" => |host, task, prev, flags, is_idle| host.select_cpu_dfl(task, prev, flags, is_idle);

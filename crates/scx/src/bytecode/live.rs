@@ -6,9 +6,9 @@
 use warmcore_kernel::{State, Task};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
+use warmcore_workload::Policy;
 
 use crate::bytecode::host::{Host, Kept, PERCPU_BYTES, UPTIME_NS, clock_ns};
-use crate::operations::OperationFlags;
 
 /// `PF_EXITING`.
 const EXITING_FLAG: u32 = 0x4;
@@ -32,10 +32,6 @@ impl Host {
         let Some(kernel) = self.kernel() else { return };
         while let Some(task) = kernel.state.changes.take_task() {
             self.write_task(task);
-        }
-        // Who runs on the CPUs of a class that stands above is not this one's affair, so nobody says when it changes.
-        if kernel.state.table.flags.has(OperationFlags::SWITCH_PARTIAL) {
-            kernel.machine().cpus().for_each(|cpu| kernel.state.changes.note_cpu(cpu));
         }
         while let Some(cpu) = kernel.state.changes.take_cpu() {
             self.write_run_queue(cpu);
@@ -87,13 +83,18 @@ impl Host {
         let at = self.task_address(task);
         let (known, state) = (kernel.task(task), &kernel.state.tasks[task.index()]);
         let (nice, queued) = ((120 + i32::from(known.nice())) as u32, u32::from(state.queued));
+        let prio = match known.policy() {
+            Policy::Fifo { priority } | Policy::RoundRobin { priority } => 99 - u32::from(priority),
+            Policy::Deadline(_) => u32::MAX,
+            _ => nice,
+        };
         let cpu = known.cpu();
         let is_running = u32::from(kernel.runs_on(cpu) == task);
         let (layout, memory) = (&self.kept.layout, &mut self.maps.memory);
         let flags = memory.load_u32(at + layout.scx_flags) & !QUEUED_FLAG;
         memory.store_u32(at + layout.scx_flags, flags | (queued * QUEUED_FLAG));
         memory.store_u32(at + layout.weight, state.weight);
-        memory.store_u32(at + layout.prio, nice);
+        memory.store_u32(at + layout.prio, prio);
         memory.store_u32(at + layout.static_prio, nice);
         if known.state() == State::Dead {
             let flags = memory.load_u32(at + layout.task_flags);
@@ -114,9 +115,7 @@ impl Host {
         let allowed = kernel.mask(task);
         let (disabled, pinned) = (known.migration_disabled(), known.is_pinned());
         if let Some(at_disabled) = layout.migration_disabled {
-            // A short integer, in front of another one.
-            let beside = memory.load_u32(at + at_disabled) & !0xffff;
-            memory.store_u32(at + at_disabled, beside | u32::from(disabled));
+            memory.store_u16(at + at_disabled, disabled as u16);
         }
         let mask = self.kept.cpus_ptr(at, known);
         memory.store_u64(at + layout.cpus_ptr, mask);
@@ -128,6 +127,21 @@ impl Host {
             self.write_mask(at + at_mask, allowed);
             self.store_u32(at + at_count, allowed.len() as u32);
         }
+    }
+
+    /// The running task's counter of disabled migration is one more while a program runs (`rcu_read_lock_dont_migrate` with `CONFIG_PREEMPT_RCU`), which
+    /// programs take into account. Where the counter lies, if there is one.
+    pub(super) fn disable_migration_of_current(&mut self) -> Option<u64> {
+        let place = self.current_task() + self.kept.layout.migration_disabled?;
+        let count = self.maps.memory.load_u16(place);
+        self.maps.memory.store_u16(place, count + 1);
+        Some(place)
+    }
+
+    /// The program is left.
+    pub(super) fn enable_migration_at(&mut self, place: u64) {
+        let count = self.maps.memory.load_u16(place);
+        self.maps.memory.store_u16(place, count.saturating_sub(1));
     }
 
     fn write_idle_masks(&mut self) {

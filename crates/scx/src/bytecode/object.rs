@@ -76,6 +76,8 @@ pub struct Attached {
     pub programs: BTreeMap<String, ProgramId>,
     /// Other members by name.
     pub values: BTreeMap<String, u64>,
+    /// Programs at the tracepoint `sched_switch`.
+    pub at_switch: Vec<ProgramId>,
 }
 
 /// Everything a loader has loaded, at the moment it attached its scheduler. Any number of runs begin with it.
@@ -84,6 +86,8 @@ pub struct Object {
     pub(super) kept: Kept,
     pub(super) programs: Vec<Loaded>,
     pub(super) operations: [Option<ProgramId>; Operation::COUNT],
+    /// Programs at the tracepoint `sched_switch`, in the order in which they were attached.
+    pub(super) at_switch: Vec<ProgramId>,
     pub(super) table: OperationTable,
     /// What it needs of the kernel, but for maps.
     needs: BTreeSet<Need>,
@@ -218,9 +222,13 @@ impl Programs {
         host.frame.cpu = cpu.0.into();
         // Before a run, its clock stands where that begins.
         host.frame.now_ns = host.frame.now_ns.max(UPTIME_NS);
+        let counted = host.disable_migration_of_current();
         // SAFETY: the frame is the first field of the host, which is what the functions of this code expect.
         let result =
             unsafe { loaded.code.run(loaded.entries[0], std::ptr::from_mut(host).cast::<Frame>(), [at, 0, 0, 0, 0]) };
+        if let Some(place) = counted {
+            host.enable_migration_at(place);
+        }
         if let Some(site) = loaded.code.fault(&host.frame) {
             return Err(ObjectError::Setup(site.to_string()));
         }
@@ -255,7 +263,7 @@ impl Programs {
                 member => member,
             };
             let known = Operation::ALL.iter().find(|(name, _)| *name == usual);
-            let known = known.filter(|(_, operation)| *operation != Operation::Timer);
+            let known = known.filter(|(_, operation)| operation.is_member());
             needs.insert(Need::new(NeedKind::Operation, member.clone(), known.is_some()));
             if let Some(&(_, operation)) = known {
                 operations[operation as usize] = Some(program);
@@ -263,6 +271,9 @@ impl Programs {
             }
         }
         table.present |= Operation::Timer.bit() | Operation::InitTask.bit();
+        if !attached.at_switch.is_empty() {
+            table.present |= Operation::SchedSwitch.bit();
+        }
         let value = |name: &str| attached.values.get(name).copied().unwrap_or(0);
         table.flags = OperationFlags(value("flags"));
         let or = |value: u64, default: u32| if value == 0 { default } else { value as u32 };
@@ -274,7 +285,8 @@ impl Programs {
         }
         let (image, mut kept) = host.keep();
         kept.cids.are_spoken = attached.speaks_cids;
-        Ok(Object { image, kept, programs: self.loaded.clone(), operations, table, needs })
+        let at_switch = attached.at_switch.clone();
+        Ok(Object { image, kept, programs: self.loaded.clone(), operations, at_switch, table, needs })
     }
 }
 
@@ -299,8 +311,13 @@ impl Attached {
         let data = btf.offset(wrapper, "data").ok_or_else(|| broken("the kernel has no sched_ext".into()))? as usize;
         let table =
             btf.find(TypeKind::Struct, table).ok_or_else(|| broken(format!("the kernel has no `struct {table}`")))?;
-        let mut attached =
-            Self { name: String::new(), speaks_cids, programs: BTreeMap::new(), values: BTreeMap::new() };
+        let mut attached = Self {
+            name: String::new(),
+            speaks_cids,
+            programs: BTreeMap::new(),
+            values: BTreeMap::new(),
+            at_switch: Vec::new(),
+        };
         for member in btf.members(table) {
             let at = data + member.bit_offset as usize / 8;
             let ty = btf.resolved(member.ty);

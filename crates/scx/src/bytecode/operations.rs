@@ -8,18 +8,18 @@ use std::sync::Arc;
 use warmcore_bpf::{BUDGET, Frame, MemoryError};
 use warmcore_kernel::WakeFlags;
 use warmcore_topology::{CpuId, CpuSet};
-use warmcore_trace::TaskId;
+use warmcore_trace::{PrevState, TaskId};
 
 use crate::bytecode::host::{Host, LOADED_BEFORE_NS, TASKS, clock_ns};
 use crate::bytecode::kfuncs::wake_flag_bits;
-use crate::bytecode::object::Object;
+use crate::bytecode::object::{Object, ProgramId};
 use crate::bytecode::prices::INSTRUCTION_PS;
 use crate::bytecode::text::Printed;
 use crate::bytecode::user_space::{self, UserSpace};
 use crate::entities::EntityLayout;
 use crate::exit::ExitInfo;
 use crate::kfuncs::Kfuncs;
-use crate::operations::{DequeueFlags, EnqueueFlags, LockUse, Operation, OperationTable, Operations};
+use crate::operations::{DequeueFlags, EnqueueFlags, LockUse, Operation, OperationTable, Operations, PreemptReason};
 
 /// A scheduler in bytecode, in one run.
 pub struct Bytecode {
@@ -152,6 +152,16 @@ impl Bytecode {
     /// Calls an operation's program, if there is one.
     fn call(&mut self, kernel: &mut Kfuncs<'_, '_>, operation: Operation, arguments: &[u64]) -> u64 {
         let Some(program) = self.object.operations[operation as usize] else { return 0 };
+        self.call_program(kernel, operation, program, arguments)
+    }
+
+    fn call_program(
+        &mut self,
+        kernel: &mut Kfuncs<'_, '_>,
+        operation: Operation,
+        program: ProgramId,
+        arguments: &[u64],
+    ) -> u64 {
         for (number, &argument) in arguments.iter().enumerate() {
             let place = self.host.kept.scratch + 8 * number as u64;
             self.host.store_u64(place, argument);
@@ -183,8 +193,13 @@ impl Bytecode {
         host.kernel = Some(std::ptr::from_mut(kernel).cast());
         host.interrupts_off = !operation.has_interrupts_on();
         host.catch_up();
+        // A kernel enters a program with migration disabled, which the running task's counter has; a timer's callback it calls from an interrupt.
+        let counted = if operation == Operation::Timer { None } else { host.disable_migration_of_current() };
         // SAFETY: the frame is the first field of the host, which is what the functions of this code expect; the region is the host's.
         let result = unsafe { loaded.code.run(entry, std::ptr::from_mut(host).cast::<Frame>(), arguments) };
+        if let Some(place) = counted {
+            host.enable_migration_at(place);
+        }
         host.kernel = None;
         if !host.printed.is_empty() {
             self.usage.printed.borrow_mut().add(&std::mem::take(&mut host.printed));
@@ -442,6 +457,34 @@ impl Operations for Bytecode {
     fn cpu_offline(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {
         let cpu = self.host.kept.cids.said(cpu);
         self.call(kernel, Operation::CpuOffline, &[cpu]);
+    }
+
+    fn cpu_acquire(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId) {
+        let cpu = self.host.kept.cids.said(cpu);
+        self.call(kernel, Operation::CpuAcquire, &[cpu, 0]);
+    }
+
+    fn cpu_release(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, reason: PreemptReason, task: TaskId) {
+        let (task, arguments) = (self.task(kernel, task), self.structure(16));
+        self.host.store_u32(arguments, reason as u32);
+        self.host.store_u64(arguments + 8, task);
+        let cpu = self.host.kept.cids.said(cpu);
+        self.call(kernel, Operation::CpuRelease, &[cpu, arguments]);
+    }
+
+    fn sched_switch(&mut self, kernel: &mut Kfuncs<'_, '_>, (prev, state): (TaskId, PrevState), next: TaskId) {
+        // `TASK_RUNNING`, `TASK_INTERRUPTIBLE`, `TASK_DEAD`. Nothing preempts within the kernel here, where the first argument says so.
+        let state = match state {
+            PrevState::Runnable | PrevState::Idle => 0,
+            PrevState::Sleeping => 1,
+            PrevState::Dead => 0x80,
+        };
+        let [prev, next] = [prev, next]
+            .map(|task| if task.is_idle() { self.host.task_address(task) } else { self.task(kernel, task) });
+        let object = Arc::clone(&self.object);
+        for &program in &object.at_switch {
+            self.call_program(kernel, Operation::SchedSwitch, program, &[0, prev, next, state]);
+        }
     }
 
     fn online_changed(&mut self, online: &CpuSet) {

@@ -27,6 +27,6 @@ impl Ext {
             }
         }
         self.tell_left(core);
-        self.state.settle(core);
+        self.settle(core);
     }
 }

@@ -1,0 +1,78 @@
+//! What a program hears when a class above takes a CPU, and how it gets the tasks back that wait there.
+//!
+//! Source: Linux 7.2, `switch_class`, `balance_one`, `reenq_local`, `reenq_user` and `run_deferred` in `kernel/sched/ext.c`; `docs/spec/sched-ext.md`
+//! section 4.
+
+use warmcore_kernel::Core;
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+use crate::class::Ext;
+use crate::exit::ExitKind;
+use crate::kfuncs::Kfuncs;
+use crate::operations::{EnqueueFlags, Operation, PreemptReason};
+use crate::queues::QueueIndex;
+use crate::state::Context;
+
+/// How often queues may be given back one after the other (`SCX_REENQ_LOCAL_MAX_REPEAT`).
+const MOST_ROUNDS: u32 = 256;
+
+impl Ext {
+    /// A CPU has switched: where that leaves the class for one above, the program hears of it once, until the class picks there again.
+    pub(super) fn release(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: TaskId, next: TaskId) {
+        let is_own = |task: TaskId| self.takes(core.task(task).policy());
+        if prev.is_idle() || next.is_idle() || !is_own(prev) || is_own(next) || self.state.released[cpu.index()] {
+            return;
+        }
+        let policy = core.task(next).policy();
+        let reason = match (policy.is_deadline(), policy.is_realtime()) {
+            (true, _) => PreemptReason::Deadline,
+            (_, true) => PreemptReason::Realtime,
+            _ => PreemptReason::Unknown,
+        };
+        self.state.released[cpu.index()] = true;
+        tell!(self, core, CpuRelease, cpu_release(cpu, reason, next));
+    }
+
+    /// The class picks on a CPU: if that was taken from it, it has it again.
+    pub(super) fn acquire(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        if std::mem::take(&mut self.state.released[cpu.index()]) {
+            tell!(self, core, CpuAcquire, cpu_acquire(cpu));
+        }
+    }
+
+    /// Does what had to wait until no CPU is between two tasks.
+    pub(super) fn settle(&mut self, core: &mut Core<'_>) {
+        self.state.settle(core);
+        let mut rounds = 0;
+        while let Some(queue) = self.state.given_back.pop() {
+            rounds += 1;
+            if rounds > MOST_ROUNDS {
+                self.state.given_back.clear();
+                let message = format!("queues were enqueued again more than {MOST_ROUNDS} times at one moment");
+                self.state.fail(core, ExitKind::Error, 0, message);
+                return;
+            }
+            self.enqueue_again(core, queue);
+            self.tell_left(core);
+            self.state.settle(core);
+        }
+    }
+
+    /// The program gets every task of a queue again, in their order.
+    fn enqueue_again(&mut self, core: &mut Core<'_>, queue: QueueIndex) {
+        let mut waiting = std::mem::take(&mut self.state.waiting);
+        while let Some(task) = self.state.queues.first(queue) {
+            self.state.queues.remove(task);
+            waiting.push(task);
+        }
+        for &task in &waiting {
+            let cpu = core.task(task).cpu();
+            self.state.changes.note_cpu(cpu);
+            core.decide(self.state.decisions.given_back, task, i64::from(cpu.0));
+            self.do_enqueue(core, cpu, task, EnqueueFlags::REENQ);
+        }
+        waiting.clear();
+        self.state.waiting = waiting;
+    }
+}
