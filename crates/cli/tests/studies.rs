@@ -311,6 +311,6 @@ fn what_comes_with_the_program_is_listed_and_shown() {
     for words in ["Question: ", "Source: ", "forkjoin:-n{n},-i60,-w{w}", "speedup of 8 threads", "3.4"] {
         assert!(shown.contains(words), "{words}\n{shown}");
     }
-    let missing = scratch.run("study show answers/pinned-for-a-moment").exits_with(0).out;
+    let missing = scratch.run("study show answers/hot-line-by-chance").exits_with(0).out;
     assert!(missing.contains("Not expressible: "), "{missing}");
 }
