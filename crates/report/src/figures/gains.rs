@@ -110,15 +110,36 @@ fn map(gains: &[Gained], baseline: &str, wide: f64) -> Figure {
             draw_cell(&mut svg, [labels.left + cell * column as f64, begin, cell, height], one);
         }
     }
-    let key = [("better", STRONGEST), ("worse", 1.0 / STRONGEST)];
-    for (at, (word, gain)) in key.iter().enumerate() {
-        let x = 12.0 + 84.0 * at as f64;
-        svg.rect_with(x, bottom + 10.0, 12.0, 12.0, &format!(r#"fill="{}""#, hex(fill(*gain))), "");
-        svg.text(x + 17.0, bottom + 20.0, Anchor::Start, "s", word);
+    // The key explains what is drawn.
+    let has = |which: fn(&Gained) -> bool| gains.iter().any(which);
+    let mut left = 12.0;
+    let mut place_of = |word: &str| {
+        let x = left;
+        left += 32.0 + text_width("s", word);
+        [x, bottom + 10.0, 12.0, 12.0]
+    };
+    let better: (&str, f64, fn(&Gained) -> bool) =
+        ("better", STRONGEST, |one| drawn_gain(one).is_some_and(|gain| gain >= 1.0));
+    let worse: (&str, f64, fn(&Gained) -> bool) =
+        ("worse", 1.0 / STRONGEST, |one| drawn_gain(one).is_some_and(|gain| gain < 1.0));
+    for (word, gain, _) in [better, worse].into_iter().filter(|key| has(key.2)) {
+        let [x, y, width, height] = place_of(word);
+        svg.rect_with(x, y, width, height, &format!(r#"fill="{}""#, hex(fill(gain))), "");
+        svg.text(x + 17.0, y + 10.0, Anchor::Start, "s", word);
     }
-    svg.rect(180.0, bottom + 10.0, 12.0, 12.0, "frame", "");
-    hatch(&mut svg, [180.0, bottom + 10.0, 12.0, 12.0]);
-    svg.text(197.0, bottom + 20.0, Anchor::Start, "s", "not shown by the trials");
+    if has(|one| drawn_gain(one).is_some() && !one.shown) {
+        let word = "not shown by the trials";
+        let place = place_of(word);
+        svg.rect(place[0], place[1], place[2], place[3], "frame", "");
+        hatch(&mut svg, place);
+        svg.text(place[0] + 17.0, place[1] + 10.0, Anchor::Start, "s", word);
+    }
+    if has(|one| drawn_gain(one).is_none()) {
+        let word = "no value";
+        let [x, y, width, height] = place_of(word);
+        svg.rect(x, y, width, height, "empty", "");
+        svg.text(x + 17.0, y + 10.0, Anchor::Start, "s", word);
+    }
     Figure {
         id: "gains".into(),
         title: format!("Gain over {baseline}"),
@@ -136,9 +157,14 @@ fn fill(gain: f64) -> [u8; 3] {
     mix([0xf7, 0xf7, 0xf7], if gain >= 1.0 { GAIN } else { LOSS }, share)
 }
 
+/// The gain of a cell that has a colour.
+fn drawn_gain(one: &Gained) -> Option<f64> {
+    one.gain.filter(|gain| *gain > 0.0 && gain.is_finite())
+}
+
 fn draw_cell(svg: &mut Svg, [x, y, width, height]: [f64; 4], one: &Gained) {
     let place = [x + 1.0, y + 1.0, width - 2.0, height - 2.0];
-    let Some(gain) = one.gain.filter(|gain| *gain > 0.0 && gain.is_finite()) else {
+    let Some(gain) = drawn_gain(one) else {
         svg.rect(place[0], place[1], place[2], place[3], "empty", "no value");
         return;
     };
@@ -383,10 +409,13 @@ mod tests {
             figures.iter().map(|f| f.svg.inline("").matches(what).count()).sum::<usize>()
         };
         let (shown, unclear) = (hatched(true), hatched(false));
-        assert!(
-            count(&unclear, "class=\"hatch\"") > count(&shown, "class=\"hatch\""),
-            "the key has some lines of its own"
+        assert!(count(&shown, "class=\"hatch\"") == 0 && count(&unclear, "class=\"hatch\"") > 0);
+        let says = |figures: &[Figure], word: &str| figures[0].svg.inline("").contains(&format!(">{word}</text>"));
+        assert_eq!(
+            ["better", "worse", "not shown by the trials", "no value"].map(|word| says(&shown, word)),
+            [true, false, false, false]
         );
+        assert!(says(&unclear, "not shown by the trials"), "the key explains what is drawn");
         assert_eq!((count(&shown, "class=\"hollow\""), count(&unclear, "class=\"hollow\"")), (0, 1));
     }
 
