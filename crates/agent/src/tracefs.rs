@@ -28,8 +28,9 @@ const EVENTS: [&str; 11] = [
     "sched_stick_numa",
 ];
 const REQUIRED: usize = 7;
-/// Events of the `syscalls` subsystem: calls through which threads wake each other, and those that wait for a time.
-const CALLS: [&str; 10] = [
+/// Events of the `syscalls` subsystem: calls through which threads wake each other, and those that wait for a time or for any of several
+/// files.
+const CALLS: [&str; 19] = [
     "futex",
     "write",
     "sendto",
@@ -40,6 +41,15 @@ const CALLS: [&str; 10] = [
     "nanosleep",
     "clock_nanosleep",
     "timerfd_settime",
+    "writev",
+    "sendfile64",
+    "readv",
+    "epoll_wait",
+    "epoll_pwait",
+    "poll",
+    "ppoll",
+    "select",
+    "pselect6",
 ];
 /// Event of the `task` subsystem.
 const NEW_THREAD: &str = "task_newtask";

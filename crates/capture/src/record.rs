@@ -121,7 +121,7 @@ pub enum What {
     Call {
         /// Which.
         call: Call,
-        /// Address of the futex, or number of the file in the thread's process; 0 of a sleep.
+        /// Address of the futex, or number of the file in the thread's process; 0 of a sleep and of a wait for several files.
         object: u64,
     },
 }
@@ -146,6 +146,16 @@ pub enum Call {
     TimerFor,
     /// The same at a time (`TFD_TIMER_ABSTIME`).
     TimerUntil,
+    /// The thread waits for any of several files (`epoll_wait`, `poll`, `select`).
+    Poll,
+}
+
+impl Call {
+    /// Whether its object is the number of a file that it reads or writes.
+    #[must_use]
+    pub fn names_a_file(self) -> bool {
+        matches!(self, Self::Read | Self::Write)
+    }
 }
 
 /// Commands of a futex that wake others (`FUTEX_WAKE`, `REQUEUE`, `CMP_REQUEUE`, `WAKE_OP`, `UNLOCK_PI`, `WAKE_BITSET`); `op` has flags above.
@@ -173,13 +183,14 @@ enum Kind {
     Sleep,
     ClockSleep,
     Timer,
+    Poll,
 }
 
 /// See [`EVENTS`].
 type EventRow = (&'static str, Kind, &'static [&'static str], &'static [(&'static str, usize)]);
 
 /// Events that are read: name, kind, number fields, and names of threads: the field of the name, and which number field it names.
-const EVENTS: [EventRow; 21] = [
+const EVENTS: [EventRow; 30] = [
     ("sched_switch", Kind::Switch, &["prev_pid", "prev_state", "next_pid"], &[("prev_comm", 0), ("next_comm", 2)]),
     ("sched_waking", Kind::Waking, &["pid", "target_cpu"], &[("comm", 0)]),
     ("sched_wakeup", Kind::Wakeup, &["pid", "target_cpu"], &[("comm", 0)]),
@@ -195,12 +206,21 @@ const EVENTS: [EventRow; 21] = [
     ("sys_enter_write", Kind::Write, &["fd"], &[]),
     ("sys_enter_sendto", Kind::Write, &["fd"], &[]),
     ("sys_enter_sendmsg", Kind::Write, &["fd"], &[]),
+    ("sys_enter_writev", Kind::Write, &["fd"], &[]),
+    ("sys_enter_sendfile64", Kind::Write, &["out_fd"], &[]),
     ("sys_enter_read", Kind::Read, &["fd"], &[]),
+    ("sys_enter_readv", Kind::Read, &["fd"], &[]),
     ("sys_enter_recvfrom", Kind::Read, &["fd"], &[]),
     ("sys_enter_recvmsg", Kind::Read, &["fd"], &[]),
     ("sys_enter_nanosleep", Kind::Sleep, &[], &[]),
     ("sys_enter_clock_nanosleep", Kind::ClockSleep, &["flags"], &[]),
     ("sys_enter_timerfd_settime", Kind::Timer, &["ufd", "flags"], &[]),
+    ("sys_enter_epoll_wait", Kind::Poll, &[], &[]),
+    ("sys_enter_epoll_pwait", Kind::Poll, &[], &[]),
+    ("sys_enter_poll", Kind::Poll, &[], &[]),
+    ("sys_enter_ppoll", Kind::Poll, &[], &[]),
+    ("sys_enter_select", Kind::Poll, &[], &[]),
+    ("sys_enter_pselect6", Kind::Poll, &[], &[]),
 ];
 
 /// Whether the description of an event is of a system call that is read.
@@ -267,6 +287,7 @@ impl EventReader {
             Kind::Write => What::Call { call: Call::Write, object: number(0)? as u64 },
             Kind::Read => What::Call { call: Call::Read, object: number(0)? as u64 },
             Kind::Sleep => What::Call { call: Call::SleepFor, object: 0 },
+            Kind::Poll => What::Call { call: Call::Poll, object: 0 },
             Kind::ClockSleep => {
                 let call = if number(0)? & ABSOLUTE == 0 { Call::SleepFor } else { Call::SleepUntil };
                 What::Call { call, object: 0 }

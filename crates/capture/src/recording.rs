@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::counters::CounterLog;
 use crate::files::OpenFiles;
 use crate::homes::PageHomes;
-use crate::record::{Birth, Context, Record, What};
+use crate::record::{Birth, Call, Context, Record, What};
 
 /// A recording.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -210,6 +210,12 @@ impl What {
 }
 
 impl Record {
+    /// Whether it begins a wait for any of several files.
+    #[must_use]
+    pub fn polls(&self) -> bool {
+        matches!(self.what, What::Call { call: Call::Poll, .. })
+    }
+
     /// The thread that woke another, if a thread did: not an interrupt that came while it ran.
     #[must_use]
     pub fn waker(&self) -> Option<i32> {

@@ -28,6 +28,7 @@ mod recordings;
 mod replayed_times;
 mod report;
 mod reproduce;
+mod requests;
 mod results_index;
 mod run_directory;
 mod sensitivity;

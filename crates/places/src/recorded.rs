@@ -13,7 +13,8 @@ use warmcore_kernel::Setup;
 use warmcore_statistics::Design;
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{
-    ApplicationOutcome, End, Event, EventKind, Outcome, PrevState, RunTables, Slice, SliceBuilder, TaskId, TaskOutcome,
+    ApplicationOutcome, End, Event, EventKind, Histogram, Outcome, PrevState, RunTables, Slice, SliceBuilder, TaskId,
+    TaskOutcome,
 };
 use warmcore_workload::Workload;
 
@@ -37,7 +38,7 @@ pub static KIND: PlaceKind = PlaceKind {
         let origin = table.and_then(|table| table.clone().try_into::<Origin>().ok());
         let missing =
             || PlaceError::new(Trouble::Unfit, "warmcore::place", "it does not say what was recorded", ADVICE);
-        Ok(Arc::new(Recorded { origin: origin.ok_or_else(missing)?, made: None }))
+        Ok(Arc::new(Recorded { origin: origin.ok_or_else(missing)?, made: None, samples: Vec::new() }))
     },
 };
 
@@ -66,6 +67,8 @@ pub struct Recorded {
     origin: Origin,
     /// The recording and the task of each thread; `None` where only its run directory is left.
     made: Option<(Recording, BTreeMap<i32, TaskId>)>,
+    /// What each recorder of the workload has: when each sample began, and its length, ns.
+    samples: Vec<Vec<(u64, u64)>>,
 }
 
 impl Recorded {
@@ -83,7 +86,27 @@ impl Recorded {
                 .push("the recording has no sched_waking events: wakeup latencies begin when a task was queued".into());
         }
         let origin = Origin { source: recording.source.clone(), clock: recording.clock.clone(), events_lost, notes };
-        Self { origin, made: Some((recording, tasks)) }
+        Self { origin, made: Some((recording, tasks)), samples: Vec::new() }
+    }
+
+    /// The same, with what the workload's recorders have, by recorder: when each sample began, from the start, and its length, ns.
+    #[must_use]
+    pub fn with_samples(self, samples: Vec<Vec<(u64, u64)>>) -> Self {
+        Self { samples, ..self }
+    }
+
+    fn sampled(&self, outcome: Outcome) -> Outcome {
+        let recorder = |samples: &Vec<(u64, u64)>| {
+            let mut histogram = Histogram::default();
+            samples.iter().for_each(|(_, length_ns)| histogram.record(*length_ns));
+            histogram
+        };
+        let since = |samples: &Vec<(u64, u64)>| samples.iter().map(|(began_ns, _)| *began_ns).min().unwrap_or(u64::MAX);
+        Outcome {
+            recorders: self.samples.iter().map(recorder).collect(),
+            recorders_since_ns: self.samples.iter().map(since).collect(),
+            ..outcome
+        }
     }
 
     fn refuse(message: impl std::fmt::Display) -> PlaceError {
@@ -137,6 +160,7 @@ impl Place for Recorded {
                 let converted = convert(recording, tasks, request.machine, recording.span_ns(), 0);
                 let converted = converted.map_err(Self::refuse)?;
                 let outcome = outcome(recording, request.workload, &converted).map_err(Self::refuse)?;
+                let outcome = self.sampled(outcome);
                 let tables = of_recording(setup.run_tables(Vec::new()), recording, tasks, &converted);
                 let run = Run::new(&tables, 0.0, |sink| {
                     if let Some(sink) = sink {

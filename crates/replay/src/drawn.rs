@@ -124,7 +124,11 @@ impl Role {
                     }
                     (ran_ns, charged_ns) = (0, of_turn_ns);
                 }
-                Action::Wake { .. } | Action::Fork { .. } | Action::Block(Cause::Never) | Action::Exit => {}
+                Action::Wake { .. }
+                | Action::Fork { .. }
+                | Action::Answer { .. }
+                | Action::Block(Cause::Never)
+                | Action::Exit => {}
             }
         }
         if history.did_something() {

@@ -5,6 +5,7 @@ use warmcore_capture::Recording;
 
 use crate::history::Histories;
 use crate::pools::Pool;
+use crate::service::Served;
 use crate::sleeps::Sleeps;
 
 /// From this part of CPU time on, waiting for a CPU hides waits for others.
@@ -49,6 +50,9 @@ pub struct Fidelity {
     /// Threads that take requests of one queue.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<Pool>,
+    /// Requests that came on connections, where calls were recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service: Option<Served>,
     /// From a wakeup until the thread ran on a CPU that was idle, mean, ns; none if that never happened.
     pub idle_wakeup_ns: Option<u64>,
     /// Time that the threads were ready to run while another ran on the CPU that they got, of all together, ns.
@@ -94,6 +98,7 @@ impl Fidelity {
             events_lost,
             more_lost,
             switches_assumed: recording.switches_assumed,
+            service: Served::of(&histories.service),
             ..Self::default()
         }
     }
@@ -139,6 +144,7 @@ impl Fidelity {
             ));
         }
         lines.extend(self.pools.iter().map(Pool::sentence));
+        lines.extend(self.service.iter().flat_map(Served::sentences));
         if let Some(ns) = self.idle_wakeup_ns {
             lines.push(format!(
                 "a thread that was woken onto an idle CPU ran {:.1} us later on average: on a machine that takes another time for that \

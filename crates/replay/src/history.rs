@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use warmcore_capture::{Call, Context, Record, Recording, What};
 use warmcore_trace::PrevState;
 
+use crate::service::{Begun, Service, ServiceReader, Waited};
 use crate::sleeps::{Sleeps, TimerFiles};
 
 /// Something that a thread did.
@@ -35,6 +36,11 @@ pub enum Action {
     },
     /// Slept.
     Block(Cause),
+    /// Began to answer a request whose arrival it had waited for.
+    Answer {
+        /// Which of its actions that wait was.
+        waited: usize,
+    },
     /// Ended.
     Exit,
 }
@@ -122,6 +128,8 @@ pub struct Histories {
     pub signals: Vec<Signal>,
     /// Objects of [`Signal::object`].
     pub objects: Vec<Object>,
+    /// Requests that came on connections.
+    pub service: Service,
 }
 
 /// The end of a wait, by a thread.
@@ -197,6 +205,10 @@ struct State {
     woke: u32,
     /// What the call that it began last asks of the sleep that follows.
     asked: Option<Sleeps>,
+    /// Whether a timer's interrupt woke it last.
+    by_timer: bool,
+    /// The wait that ended since then, if it may have been for a request.
+    waited: Option<Waited>,
     history: History,
 }
 
@@ -248,6 +260,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
         signals: Vec::new(),
         objects: BTreeMap::new(),
         timers: TimerFiles::default(),
+        service: ServiceReader::new(&recording.files, recording.records.iter().any(Record::polls)),
     };
     for record in &recording.records {
         reader.take(record);
@@ -272,6 +285,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
         queued_ns: reader.queued_ns,
         signals: reader.signals,
         objects: objects.into_iter().map(|(object, _)| object).collect(),
+        service: reader.service.finish(),
     }
 }
 
@@ -290,9 +304,10 @@ struct HistoryReader<'a> {
     /// With their numbers, which follow the order in which they are met.
     objects: BTreeMap<Object, u32>,
     timers: TimerFiles,
+    service: ServiceReader<'a>,
 }
 
-impl HistoryReader<'_> {
+impl<'a> HistoryReader<'a> {
     fn take(&mut self, record: &Record) {
         let now = record.time_ns - self.start;
         match record.what {
@@ -317,7 +332,10 @@ impl HistoryReader<'_> {
                     let process = thread.history.process.unwrap_or(record.by);
                     let file = self.recording.files.target(process, object, record.time_ns);
                     thread.asked = self.timers.asked(call, (process, object), file);
-                    (thread.call, thread.woke) = (Some((call, object, record.time_ns)), 0);
+                    let before = thread.call.replace((call, object, record.time_ns));
+                    thread.woke = 0;
+                    let before = before.map(|(call, object, then)| (call, self.file(process, call, object, then)));
+                    self.served(now, record.by, (call, file.filter(|_| call.names_a_file())), before);
                 }
             }
             What::Migrate { .. } | What::Exec { .. } | What::Exit { .. } | What::Numa { .. } | What::Hotplug { .. } => {
@@ -378,6 +396,7 @@ impl HistoryReader<'_> {
         };
         let uninterruptible = thread.uninterruptible;
         let asked = thread.asked.take();
+        thread.by_timer = record.context == Context::HardInterrupt;
         let waker = record.waker().filter(|waker| self.threads.contains_key(waker));
         if waker.is_none()
             && record.context != Context::Thread
@@ -428,6 +447,22 @@ impl HistoryReader<'_> {
         }
     }
 
+    /// The file that a call names, as it was then.
+    fn file(&self, process: i32, call: Call, object: u64, then: u64) -> Option<&'a str> {
+        self.recording.files.target(process, object, then).filter(|_| call.names_a_file())
+    }
+
+    /// A thread begins a call: it may answer a request.
+    fn served(&mut self, now: u64, thread: i32, call: Begun<'a>, before: Option<Begun<'a>>) {
+        let Some(state) = self.threads.get_mut(&thread) else { return };
+        let waited = state.waited.take();
+        if let Some(arrived) = self.service.begun(now, call, before, waited)
+            && arrived.thread == thread
+        {
+            state.act(now, Action::Answer { waited: arrived.block });
+        }
+    }
+
     /// Through what one thread wakes another, if the call that the one began last wakes and the other's waits, for the same object.
     fn object(&mut self, waker: i32, woken: i32) -> Option<u32> {
         let begun = |thread: i32| {
@@ -473,6 +508,10 @@ impl HistoryReader<'_> {
         }
         if let Some(thread) = self.threads.get_mut(&woken) {
             thread.act(now, Action::Block(cause));
+            let uninterruptible = matches!(cause, Cause::Outside { uninterruptible: true, .. });
+            if !uninterruptible && !thread.by_timer {
+                thread.waited = Some(Waited { thread: woken, block: thread.history.actions.len() - 1, at_ns: now });
+            }
             (thread.doing, thread.early, thread.woken_ns) = (Doing::Runnable(now), None, Some(now));
             thread.asked = None;
         }

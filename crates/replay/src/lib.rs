@@ -7,6 +7,8 @@
 //!   `sleeps`: which of their sleeps have a length, and which an end.
 //! - [`pools`]: which of them take requests of one queue.
 //!   `requests`: what they did for each, as programs that whoever is free carries out.
+//! - [`service`]: requests that came on connections, and how long each took.
+//!   `measured`: which clocks of its task a request of a replay is measured with.
 //! - [`drawn`]: histories as roles that draw their times from those recorded (an open loop).
 //! - [`graph`]: who wakes whom, and what of that is more than chance. [`groups`]: which threads belong together.
 //!   [`followed`]: how groups change from one recording to the next.
@@ -22,9 +24,11 @@ pub mod followed;
 pub mod graph;
 pub mod groups;
 pub mod history;
+mod measured;
 pub mod pools;
 mod requests;
 pub mod selection;
+pub mod service;
 mod sleeps;
 pub mod workload;
 

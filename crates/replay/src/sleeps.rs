@@ -103,7 +103,7 @@ impl TimerFiles {
                 Some(set) => Some(std::mem::replace(set, Sleeps::At)),
                 None => file.map(|_| Sleeps::At),
             },
-            Call::Read | Call::Write | Call::FutexWait | Call::FutexWake => None,
+            Call::Read | Call::Write | Call::FutexWait | Call::FutexWake | Call::Poll => None,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | waited for a thread | wait on that semaphore: for that thread's next signal, however early or late it comes |
 //! | woken from outside | sleep for as long, or, of arrivals, until that time from the start: see `sleeps` |
 //! | created a thread | fork |
+//! | answered a request whose arrival it had waited for | a sample of the recorder `request`, from that arrival on |
 //! | waited for a request of its [pool](crate::pools) | a request: whoever of the pool is free takes the next one |
 //!
 //! So order and waiting follow from the schedule (a closed loop), and only what came from outside keeps its times. What the recording
@@ -17,13 +18,16 @@ use std::collections::BTreeMap;
 use warmcore_capture::Recording;
 use warmcore_topology::Costs;
 use warmcore_workload::{
-    Aggregate, ProcessId, Program, ProgramId, SemaphoreId, Step, Task, TaskTemplateId, TimerMode, Workload,
+    Aggregate, Distribution, Drawn, ProcessId, Program, ProgramId, RecorderId, SemaphoreId, Step, Task, TaskTemplateId,
+    TimerMode, Workload,
 };
 
 use crate::fidelity::{Fidelity, Held};
 use crate::groups::Groups;
 use crate::history::{Action, Cause, Histories, History};
+use crate::measured::{ARRIVALS, Clocks};
 use crate::requests::Requests;
+use crate::service::RECORDER;
 use crate::sleeps::Sleeps;
 
 /// What the kernel's own actions took of the times that were recorded, ns: a simulated kernel charges for them again.
@@ -96,9 +100,13 @@ pub fn replay(name: &str, histories: &Histories, recording: &Recording, overhead
         semaphores: BTreeMap::new(),
         requests: Requests::of(histories, active().count() as u32),
         overheads,
+        recorder: None,
         fidelity: Fidelity::of(histories, recording),
     };
     maker.fidelity.pools = maker.requests.pools.clone();
+    if maker.fidelity.service.as_ref().is_some_and(|served| served.latency.count > 0) {
+        maker.recorder = Some(maker.workload.add_recorder(RECORDER));
+    }
     for pool in maker.fidelity.pools.iter().filter(|pool| pool.replayed) {
         let queue = maker.workload.add_semaphore(format!("requests-of-{}", pool.workers[0]), 0);
         maker.requests.queues.push(queue);
@@ -146,6 +154,8 @@ struct Maker {
     /// By who signals whom.
     semaphores: BTreeMap<(i32, i32), SemaphoreId>,
     requests: Requests,
+    /// Where the latencies of requests go.
+    recorder: Option<RecorderId>,
     overheads: Overheads,
     fidelity: Fidelity,
 }
@@ -173,13 +183,18 @@ impl Maker {
         let (mut first, mut steps) = (Vec::new(), Vec::with_capacity(history.actions.len()));
         let mut debt = Debt { left_ns: self.overheads.switch_ns };
         // Times are counted from the start of the task, as timers do.
-        let mut timer = None;
+        let (mut timer, mut timed) = (None, false);
+        let mut clocks = Clocks::of(history, self.fidelity.span_ns);
+        if history.forked && clocks.measures() {
+            steps.push(Step::StartClock { slot: ARRIVALS });
+        }
         let mut timer_ns = if history.forked { history.start_ns } else { history.start_ns.min(self.fidelity.span_ns) };
         for (number, action) in history.actions.iter().enumerate() {
             match *action {
                 Action::Run { cpu_ns, returns, wakeups } => {
                     debt.left_ns += self.overheads.of_run(returns, wakeups);
-                    if let Some(Action::Exit | Action::Block(Cause::Never)) = history.actions.get(number + 1) {
+                    let next = history.actions[number + 1..].iter().find(|next| !matches!(next, Action::Answer { .. }));
+                    if let Some(Action::Exit | Action::Block(Cause::Never)) = next {
                         debt.left_ns += self.overheads.exit_ns;
                     }
                     let work_ns = debt.taken_off(cpu_ns);
@@ -203,8 +218,18 @@ impl Maker {
                     self.fidelity.by_thread += 1;
                     self.fidelity.by_softirq += u64::from(soft_interrupt);
                     match self.requests.begun(thread, &mut steps) {
-                        Some(work) => first.extend(work),
-                        None => steps.push(Step::SemWait(self.semaphore(self.requests.in_place_of(waker), thread))),
+                        Some(work) => {
+                            // Whoever is free takes it, and that is another thread than the one that measures.
+                            clocks.lose();
+                            first.extend(work);
+                        }
+                        None => {
+                            let semaphore = self.semaphore(self.requests.in_place_of(waker), thread);
+                            steps.push(match clocks.begin(number) {
+                                Some(slot) => Step::SemTake { semaphore, slot },
+                                None => Step::SemWait(semaphore),
+                            });
+                        }
                     }
                     debt.left_ns += self.overheads.wait_ns + self.overheads.switch_ns;
                 }
@@ -223,22 +248,47 @@ impl Maker {
                         (false, Sleeps::At) => self.fidelity.at_times += 1,
                         (false, Sleeps::For) => self.fidelity.for_durations += 1,
                     }
-                    steps.push(match sleeps {
-                        Sleeps::For => Step::Sleep { duration_ns: slept_ns.saturating_sub(late_ns) },
+                    let arrival =
+                        |slot, ns| Step::Draw { what: Drawn::Arrival { slot }, from: Distribution::Constant { ns } };
+                    let duration_ns = slept_ns.saturating_sub(late_ns);
+                    let step = match sleeps {
+                        Sleeps::For => match clocks.begin(number) {
+                            Some(slot) => {
+                                steps.push(Step::StartClock { slot });
+                                // The clock begins before what the step itself takes.
+                                arrival(slot, duration_ns + self.overheads.timer_ns)
+                            }
+                            None => Step::Sleep { duration_ns },
+                        },
                         Sleeps::At => {
                             held.from_ns = if held.waits == 0 { at_ns } else { held.from_ns };
                             (held.waits, held.until_ns) = (held.waits + 1, at_ns);
-                            let timer = *timer.get_or_insert_with(|| {
-                                let (count, workload) = (self.workload.timers.len(), &mut self.workload);
-                                workload.add_timer(format!("arrivals-{count}"))
-                            });
                             let due_ns = at_ns.saturating_sub(late_ns);
-                            let period_ns = due_ns.saturating_sub(timer_ns);
-                            timer_ns = timer_ns.max(due_ns);
-                            Step::Timer { timer, period_ns, mode: TimerMode::Absolute }
+                            if clocks.measures() {
+                                // A clock is counted from the run's start, or from a fork.
+                                let since_ns = if timed || history.forked { timer_ns } else { 0 };
+                                (timed, timer_ns) = (true, since_ns.max(due_ns));
+                                clocks.arrive(number);
+                                arrival(ARRIVALS, timer_ns - since_ns)
+                            } else {
+                                let timer = *timer.get_or_insert_with(|| {
+                                    let (count, workload) = (self.workload.timers.len(), &mut self.workload);
+                                    workload.add_timer(format!("arrivals-{count}"))
+                                });
+                                let period_ns = due_ns.saturating_sub(timer_ns);
+                                timer_ns = timer_ns.max(due_ns);
+                                Step::Timer { timer, period_ns, mode: TimerMode::Absolute }
+                            }
                         }
-                    });
+                    };
+                    steps.push(step);
                     debt.left_ns += self.overheads.timer_ns + self.overheads.switch_ns;
+                }
+                Action::Answer { waited } => {
+                    if let (Some(slot), Some(recorder)) = (clocks.end(waited), self.recorder) {
+                        steps.push(Step::RecordClock { slot, recorder });
+                        self.fidelity.service.iter_mut().for_each(|served| served.measured += 1);
+                    }
                 }
                 Action::Block(Cause::Never) | Action::Exit => {}
             }

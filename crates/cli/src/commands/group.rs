@@ -213,7 +213,7 @@ fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
                     None => format!("its file {}", medium.object),
                 },
                 // No wakeup goes through these.
-                Call::SleepFor | Call::SleepUntil | Call::TimerFor | Call::TimerUntil => continue,
+                Call::SleepFor | Call::SleepUntil | Call::TimerFor | Call::TimerUntil | Call::Poll => continue,
             };
             let _ = writeln!(
                 text,

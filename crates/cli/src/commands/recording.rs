@@ -14,6 +14,7 @@ use warmcore_lab::session;
 use warmcore_options::{MemoryChoice, TraceLevel};
 use warmcore_places::recorded::Recorded;
 use warmcore_replay::history::{Histories, histories};
+use warmcore_replay::service::{Latencies, RECORDER};
 use warmcore_replay::{Fidelity, Overheads, Replay, Selection};
 use warmcore_report::run::{ReportOptions, Run};
 use warmcore_topology::{Costs, Machine, PerRelation};
@@ -210,7 +211,15 @@ pub fn tried(loaded: &Loaded, console: &Console) -> Result<Replay, Failure> {
     let conduct = runner::Conduct { jobs: 1, stop: Arc::clone(&signals.stop), progress: &|_| {} };
     match runner::run(&built.experiment, None, &conduct) {
         Ok(finished) => {
-            made.fidelity.replayed_ns = finished.trials.iter().flatten().map(|trial| trial.elapsed_ns).next()
+            let trial = finished.trials.iter().flatten().next();
+            made.fidelity.replayed_ns = trial.map(|trial| trial.elapsed_ns);
+            if let Some(served) = &mut made.fidelity.service
+                && served.measured > 0
+            {
+                let of = |what: &str| trial?.measure(&format!("recorder_{RECORDER}_{what}")).map(|value| value as u64);
+                let count = of("samples").unwrap_or(0);
+                served.replayed = Some(Latencies::new(count, of("p50_ns"), of("p99_ns")));
+            }
         }
         Err(error @ RunError::Interrupted { .. }) => return Err(run_failure(error, None, &signals)),
         Err(error) => console.warn(&format!("the replay does not run on the machine of the recording: {error}")),
@@ -235,9 +244,10 @@ pub fn import(
         return Err(Failure::failed("warmcore::recording", message).help(advice));
     }
     let tasks = made.tasks.iter().map(|(thread, task)| (*thread, TaskId(task.0))).collect();
+    let samples = made.workload.recorders.iter().map(|_| loaded.histories.service.samples()).collect();
     let workload = Named { source: loaded.name, value: made.workload };
     let built = Experiment::builder(machine, workload)
-        .place(Arc::new(Recorded::new(loaded.recording, tasks)))
+        .place(Arc::new(Recorded::new(loaded.recording, tasks).with_samples(samples)))
         .schedulers(vec![load::scheduler(KERNEL)?])
         .seeds(vec![1])
         .memory(Some(MemoryChoice::None))
