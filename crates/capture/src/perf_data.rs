@@ -8,14 +8,19 @@
 //! - Losses are `LOST` records. `LOST_SAMPLES` count them again; what they count beyond them is a loss at an unknown place.
 //! - A pipe that ends early is read up to there, with a loss; a file has its descriptions at its end and is refused.
 //!
+//! What `perf sched stats record` keeps is read by [`schedstat`].
+//!
 //! The format is read here and not by a library: those that there are allocate what a file claims.
 //!
 //! Source: `tools/perf/Documentation/perf.data-file-format.txt`, `include/uapi/linux/perf_event.h`, Linux 6.18.
 
+mod accounts;
 mod attributes;
 mod records;
 
 use std::borrow::Cow;
+
+use warmcore_trace::schedstat::Schedstat;
 
 use crate::bytes::Bytes;
 use crate::error::{CaptureError, FilePosition};
@@ -39,6 +44,26 @@ const TRACING_DATA: u32 = 1;
 /// A file that is damaged, of version 1 or another byte order, whose samples have no time or CPU, or without an event of the
 /// scheduler.
 pub fn read(file: &[u8]) -> Result<Recording, CaptureError> {
+    open(file)?.recording(file.len())
+}
+
+/// Whether bytes begin as such a file, of whatever version.
+#[must_use]
+pub fn is_one(file: &[u8]) -> bool {
+    MAGIC.iter().any(|magic| file.starts_with(*magic))
+}
+
+/// Reads the accounts by CPU and scheduling domain in a file of `perf sched stats record`: what was counted between its first and its last
+/// reading.
+///
+/// # Errors
+/// A file that is damaged, of version 1 or another byte order, a pipe, or without two readings of `/proc/schedstat` version 15 to 17.
+pub fn schedstat(file: &[u8]) -> Result<Schedstat, CaptureError> {
+    let Source { data, origin, is_pipe, domains, .. } = open(file)?;
+    accounts::read(Bytes::within(FORMAT, &data, origin), is_pipe, domains)
+}
+
+fn open(file: &[u8]) -> Result<Source<'_>, CaptureError> {
     let mut at = Bytes::new(FORMAT, file);
     match at.take(8, "the name of the format")? {
         name if name == MAGIC[0] => {}
@@ -53,13 +78,12 @@ pub fn read(file: &[u8]) -> Result<Recording, CaptureError> {
         }
         _ => return Err(at.damaged("it does not begin with PERFILE2")),
     }
-    let source = match at.u64("the length of the header")? {
+    Ok(match at.u64("the length of the header")? {
         PIPE_HEADER => {
             Source { data: Cow::Borrowed(&file[PIPE_HEADER as usize..]), is_pipe: true, ..Source::default() }
         }
         _ => Source::of_file(file, at)?,
-    };
-    source.recording(file.len())
+    })
 }
 
 /// A file's records, and what is needed to read them.
@@ -72,6 +96,8 @@ struct Source<'a> {
     is_pipe: bool,
     attributes: Attributes,
     parts: Option<Parts>,
+    /// The feature that names domains.
+    domains: Option<Bytes<'a>>,
 }
 
 impl<'a> Source<'a> {
@@ -113,6 +139,11 @@ impl<'a> Source<'a> {
                 let origin = at.place();
                 let inside = at.take(length, "the descriptions of events")?;
                 source.parts = Some(Parts::of_perf(Bytes::within(FORMAT, inside, origin))?);
+            }
+            if feature == accounts::FEATURE {
+                let mut at = whole.seek(offset)?;
+                let origin = at.place();
+                source.domains = Some(Bytes::within(FORMAT, at.take(length, "the names of domains")?, origin));
             }
         }
         Ok(source)

@@ -215,6 +215,21 @@ fn what_a_run_and_a_kernel_counted_of_domains_is_shown_side_by_side() {
     scratch.write("own", column(0)["text"].as_str().unwrap());
     let told = scratch.run("explain schedstat:own,run --scheduler cfs").exits_with(0).out;
     assert!(told.contains("idle_lb_count") && told.contains("cfs in run"), "{told}");
+    // One CPU's two readings in a file of `perf sched stats record`: 104 bytes of header, two records, and the names of no domain.
+    let mut words: Vec<u64> = vec![104, 136, 104, 0, 104, 144, 104, 0, 1 << 32, 0, 0, 0];
+    for value in [2_u64, 9] {
+        let pair = value | value << 32;
+        words.extend([85 | 72 << 48, 9, 17 << 32, pair, pair, pair, value, value, value]);
+    }
+    words.extend([264, 8, 17 | 1 << 32]);
+    let mut bytes = b"PERFILE2".to_vec();
+    bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+    std::fs::write(scratch.path("perf.data"), bytes).unwrap();
+    let words = "explain schedstat:perf.data --json";
+    let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
+    assert_eq!(document["columns"][0]["cpus"]["run_delay"], 7, "{document}");
+    scratch.run("explain schedstat:perf.data:after").exits_with(2).complains("has both readings");
+    scratch.run("replay perf.data").exits_with(2).complains("schedstat:FILE");
     scratch.run("explain schedstat:none").exits_with(2).complains("none");
     scratch.run("explain schedstat:before --task x").exits_with(2).complains("has no --task");
     scratch.run("explain schedstat:before --scheduler cfs").exits_with(2).complains("none is here");

@@ -153,7 +153,15 @@ pub(crate) fn of(target: &str) -> Vec<Vec<u8>> {
             };
             let report = "CPU: <ALL CPUS SUMMARY>\nsched_count : 9\nCPU: 0\nsched_count : 7 ( 12.00% )\n\
                           CPU: 0, DOMAIN SMT CPUS 0,64\nbusy_lb_count : 136 $ 17.08 $\n";
-            texts(&[&text(17, "domain0 MC", 45), &text(16, "domain0", 36), &text(15, "domain0", 36), report])
+            let mut found =
+                texts(&[&text(17, "domain0 MC", 45), &text(16, "domain0", 36), &text(15, "domain0", 36), report]);
+            // A header with one feature, 104 bytes long, and two readings of one CPU of version 17.
+            let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
+            let reading = |value: u64| words(&[85 | 72 << 48, 9, 17 << 32, value, value, value, value, value, value]);
+            let header = words(&[104, 136, 104, 0, 104, 144, 104, 0, 1 << 32, 0, 0, 0]);
+            let feature = words(&[264, 8, 17 | 1 << 32]);
+            found.push([b"PERFILE2".to_vec(), header, reading(1), reading(7), feature].concat());
+            found
         }
         "sysfs_tree" => trees(),
         "type_information" => vec![crate::types::kernel(&["scx_bpf_select_cpu_dfl"]).0],

@@ -260,6 +260,28 @@ fn parse_mask(text: &str) -> Option<CpuSet> {
 }
 
 impl Schedstat {
+    /// Adds a CPU behind the others, with its own counters.
+    ///
+    /// # Errors
+    /// One that does not come behind the last, or whose number no machine has.
+    pub fn add_cpu(&mut self, cpu: u32, values: [u64; CPU_FIELDS.len()]) -> Result<(), &'static str> {
+        if cpu > MAX_CPU_NUMBER || self.cpus.last().is_some_and(|last| last.cpu >= cpu) {
+            return Err("CPUs are not in ascending order");
+        }
+        self.cpus.push(CpuCounters { cpu, values, domains: Vec::new() });
+        Ok(())
+    }
+
+    /// Adds the next domain of the last CPU, with its counters in the order of a version.
+    ///
+    /// # Errors
+    /// Other counters than that version has, or more domains than any kernel builds.
+    pub fn add_domain(&mut self, name: &str, span: CpuSet, counted: &[u64], version: u32) -> Result<(), &'static str> {
+        let values = placed(counted, version).ok_or("not the counters of a domain in this version")?;
+        let cpu = self.cpus.last_mut().ok_or("a domain before any CPU")?;
+        cpu.put_domain(DomainCounters { name: name.to_owned(), span, values })
+    }
+
     /// The CPU whose number a line gives: the last one, or one behind it.
     fn put_cpu(&mut self, number: &str) -> Result<&mut CpuCounters, &'static str> {
         let cpu = number.trim().parse().ok().filter(|cpu| *cpu <= MAX_CPU_NUMBER).ok_or("no number of a CPU")?;
@@ -314,21 +336,25 @@ fn put_line(read: &mut Schedstat, line: &str, version: u32) -> Result<(), &'stat
         let name = if version >= 17 { words.next().ok_or("no name of a domain")? } else { "" };
         let span = words.next().and_then(parse_mask).ok_or("no CPUs of a domain")?;
         let counted: Option<Vec<u64>> = words.map(|word| word.parse().ok()).collect();
-        let values = counted.and_then(|counted| placed(&counted, version));
-        let values = values.ok_or("not the counters of a domain in this version")?;
-        let cpu = read.cpus.last_mut().ok_or("a domain before any CPU")?;
-        cpu.put_domain(DomainCounters { name: name.to_owned(), span, values })?;
+        read.add_domain(name, span, &counted.ok_or("not the counters of a domain in this version")?, version)?;
     } else {
         return Err("it begins with none of `timestamp`, `cpu` and `domain`");
     }
     Ok(())
 }
 
+/// How many counters a domain has in a version.
+#[must_use]
+pub const fn counters_of(version: u32) -> usize {
+    let sums = if version >= 17 { 0 } else { IMBALANCES.end - IMBALANCES.start - 1 };
+    IDLE_TYPES.len() * (BALANCE_FIELDS.len() - sums) + OTHER_FIELDS.len()
+}
+
 /// Counters in the order of version 17.
 fn placed(counted: &[u64], version: u32) -> Option<[Option<u64>; DOMAIN_COUNTERS]> {
     let has_imbalances = version >= 17;
     let per_type = if has_imbalances { BALANCE_FIELDS.len() } else { BALANCE_FIELDS.len() - (IMBALANCES.len() - 1) };
-    if counted.len() != IDLE_TYPES.len() * per_type + OTHER_FIELDS.len() {
+    if counted.len() != counters_of(version) {
         return None;
     }
     let mut values = [None; DOMAIN_COUNTERS];

@@ -3,7 +3,7 @@
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 use super::attributes::{Attribute, Attributes, Identity};
-use super::{COMMAND, FORMAT};
+use super::{COMMAND, FORMAT, accounts};
 use crate::bytes::{Bytes, text_of};
 use crate::error::CaptureError;
 use crate::record::{Context, EventReaders, MOST_CPUS, Record, What};
@@ -181,6 +181,10 @@ impl Records {
                 self.recording.lost.push(Loss { cpu, before_ns: identity.time_ns, events });
                 Ok(())
             }
+            accounts::CPU | accounts::DOMAIN => Err(body.unsupported(
+                "a file of `perf sched stats record`, which has accounts and no events",
+                "`warmcore explain schedstat:FILE` reads it",
+            )),
             kind::LOST_SAMPLES if flags & FILTERED == 0 => {
                 let events = body.u64("a number of lost samples")?;
                 self.samples_lost = self.samples_lost.saturating_add(events);
@@ -262,7 +266,7 @@ fn seen(identity: Identity<'_>, by: i32, what: What, body: Bytes<'_>) -> Result<
 }
 
 /// The next record's kind and flags, and what is in it; `None` if it is not whole.
-fn header<'a>(at: &mut Bytes<'a>) -> Result<Option<(u32, u16, Bytes<'a>)>, CaptureError> {
+pub(super) fn header<'a>(at: &mut Bytes<'a>) -> Result<Option<(u32, u16, Bytes<'a>)>, CaptureError> {
     let mut next = *at;
     let (Ok(kind), Ok(flags), Ok(length)) = (next.u32("a record"), next.u16("a record"), next.u16("a record")) else {
         return Ok(None);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Serialize;
+use warmcore_capture::perf_data;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files;
 use warmcore_lab::session::pretty;
@@ -17,7 +18,7 @@ use crate::failure::Failure;
 use crate::signals::Signals;
 
 const HELP: &str = "separate with commas: a file with the text of /proc/schedstat or of `perf sched stats report`, BEFORE:AFTER of two such files, \
-                    or a run directory";
+                    the perf.data of `perf sched stats record`, or a run directory";
 
 #[derive(Serialize)]
 struct SchedstatDocument {
@@ -52,11 +53,11 @@ pub fn run(wanted: &str, arguments: &ExplainArguments, console: &Console) -> Res
     let mut columns: Vec<(String, Schedstat)> = Vec::new();
     for item in wanted.split(',') {
         if let Some((before, after)) = item.split_once(':') {
-            columns.push((item.to_owned(), of_file(after)?.since(&of_file(before)?)));
+            columns.push((item.to_owned(), of_file(after, false)?.since(&of_file(before, false)?)));
         } else if Path::new(item).is_dir() {
             columns.extend(of_run(Path::new(item), scheduler.as_deref(), &signals)?);
         } else {
-            columns.push((item.to_owned(), of_file(item)?));
+            columns.push((item.to_owned(), of_file(item, true)?));
         }
     }
     for (name, _) in columns.iter().filter(|(_, counted)| counts_no_domains(counted)) {
@@ -75,11 +76,19 @@ fn counts_no_domains(counted: &Schedstat) -> bool {
     !counted.by_level().iter().any(|(_, values)| values.iter().any(|value| value.is_some_and(|value| value > 0)))
 }
 
-fn of_file(path: &str) -> Result<Schedstat, Failure> {
-    let text =
-        files::read_text(Path::new(path)).map_err(|error| Failure::usage("warmcore::schedstat", error).help(HELP))?;
-    Schedstat::parse(&text)
-        .map_err(|error| Failure::usage("warmcore::schedstat", format!("{path}: {error}")).help(HELP))
+/// A text, or a file of `perf sched stats record` with both its readings.
+fn of_file(path: &str, alone: bool) -> Result<Schedstat, Failure> {
+    let failed = |message: String| Failure::usage("warmcore::schedstat", message).help(HELP);
+    let bytes = files::read_bytes(Path::new(path)).map_err(|error| failed(error.to_string()))?;
+    if perf_data::is_one(&bytes) {
+        if !alone {
+            let message = format!("{path}: a file of `perf sched stats record` has both readings");
+            return Err(Failure::usage("warmcore::schedstat", message).help("name it alone, without a colon"));
+        }
+        return perf_data::schedstat(&bytes).map_err(|error| failed(format!("{path}: {error}")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| failed(format!("{path}: it is no UTF-8 text")))?;
+    Schedstat::parse(&text).map_err(|error| failed(format!("{path}: {error}")))
 }
 
 /// One for each scheduler, or for the one that is wanted.
