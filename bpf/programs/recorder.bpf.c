@@ -154,6 +154,21 @@ int record_exit(u64 *context)
 	return one(EXIT, (void *)context[0], 0, 0);
 }
 
+/* A CPU goes offline or comes online: the CPU, the state that it goes to, and the step's own. */
+SEC("raw_tp/cpuhp_enter")
+int record_hotplug(u64 *context)
+{
+	struct record *record = begin(HOTPLUG);
+
+	if (!record)
+		return 0;
+	record->thread = (s32)context[0];
+	record->other = (s32)context[1];
+	record->number = (u32)context[2];
+	end(record);
+	return 0;
+}
+
 /* Interrupts that wake threads; what a kernel has no tracepoint for is left out. */
 #define NEST(tracepoint, by)						\
 	SEC("raw_tp/" #tracepoint)					\

@@ -20,7 +20,7 @@ typedef unsigned long long u64;
 #define HARD 0x10000U
 #define MOST_CPUS 1024
 
-enum kind { SWITCH, WAKING, WAKEUP, WAKEUP_NEW, MIGRATE, FORK, EXEC, EXIT, KINDS };
+enum kind { SWITCH, WAKING, WAKEUP, WAKEUP_NEW, MIGRATE, FORK, EXEC, EXIT, HOTPLUG, KINDS };
 
 /* What the loader reads; the same in its source. */
 struct record {

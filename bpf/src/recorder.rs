@@ -33,6 +33,8 @@ const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.bpf.o")
 const NESTING: &str = "__preempt_count";
 /// What the scheduler's tracepoints begin with.
 const SCHEDULER: &str = "sched_";
+/// The tracepoint of CPUs that go offline or come online; kernels that cannot do that have none.
+const HOTPLUG: &str = "cpuhp_enter";
 /// Time between two looks at the ring.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 /// Room in the ring unless something else is asked for, KiB.
@@ -117,13 +119,15 @@ fn record(kib: u32) -> Result<(), LoadError> {
     out.write_all(&end).and_then(|()| out.flush()).map_err(failed)
 }
 
-/// Programs that are loaded, with their tracepoints: those of the scheduler, and those of interrupts unless the kernel counts them itself.
+/// Programs that are loaded, with their tracepoints: those of the scheduler and of CPUs, and those of interrupts unless the kernel counts
+/// them itself.
 fn programs(
     object: &Bytecode,
     own_count: bool,
     load: impl Fn(&Operation) -> Result<OwnedFd, LoadError>,
 ) -> Result<Vec<(OwnedFd, CString)>, LoadError> {
-    let wanted = object.operations.iter().filter(|probe| !own_count || probe.member.starts_with(SCHEDULER));
+    let records = |name: &str| name.starts_with(SCHEDULER) || name == HOTPLUG;
+    let wanted = object.operations.iter().filter(|probe| !own_count || records(&probe.member));
     wanted.map(|probe| Ok((load(probe)?, CString::new(probe.member.as_str()).unwrap_or_default()))).collect()
 }
 
@@ -226,9 +230,11 @@ mod tests {
     #[test]
     fn the_object_has_a_program_for_every_tracepoint_and_a_count_of_what_is_lost() {
         let object = Bytecode::read_probes(OBJECT).unwrap();
-        let scheduler = || object.operations.iter().filter(|probe| probe.member.starts_with(SCHEDULER));
+        let recorded = |name: &str| name.starts_with(SCHEDULER) || name == HOTPLUG;
+        let scheduler = || object.operations.iter().filter(|probe| recorded(&probe.member));
         let names: Vec<&str> = scheduler().map(|probe| probe.member.as_str()).collect();
         let expected = [
+            "cpuhp_enter",
             "sched_migrate_task",
             "sched_process_exec",
             "sched_process_exit",
@@ -242,11 +248,12 @@ mod tests {
         for probe in scheduler() {
             let has = |wanted: &Patch| probe.patches.iter().any(|(_, patch)| patch == wanted);
             assert!(has(&Patch::Ring) && has(&Patch::KernelVariable(NESTING.into())), "{}", probe.name);
-            assert!(has(&Patch::Member("task_struct".into(), "pid".into())), "{}", probe.name);
+            let of_thread = has(&Patch::Member("task_struct".into(), "pid".into()));
+            assert_eq!(of_thread, probe.member != HOTPLUG, "{}", probe.name);
         }
         let found: Vec<(&str, usize)> =
             object.variables.iter().map(|section| (section.name, section.bytes.len())).collect();
-        assert_eq!((found, object.licence.as_str()), (vec![(".data", 4096), (".bss", 64)], "GPL"));
+        assert_eq!((found, object.licence.as_str()), (vec![(".data", 4096), (".bss", 72)], "GPL"));
     }
 
     #[test]

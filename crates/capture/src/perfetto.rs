@@ -12,7 +12,7 @@
 //! The wire format is read field by field where it lies: no message is built, so nothing is allocated but the records.
 //!
 //! Source: `protos/perfetto/trace/trace_packet.proto`, `ftrace/ftrace_event_bundle.proto`, `ftrace/ftrace_event.proto`,
-//! `ftrace/sched.proto`, `ftrace/task.proto`, `ftrace/ftrace_stats.proto`, `ps/process_tree.proto`, Perfetto v54.
+//! `ftrace/sched.proto`, `ftrace/task.proto`, `ftrace/cpuhp.proto`, `ftrace/ftrace_stats.proto`, `ps/process_tree.proto`, Perfetto v54.
 
 mod events;
 mod wire;

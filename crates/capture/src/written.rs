@@ -45,7 +45,7 @@ const STATES: &str = "\"prev_comm=%s prev_pid=%d prev_state=%s%s ==> next_comm=%
 const WOKEN: &str = "\"comm=%s pid=%d target_cpu=%03d\", REC->comm, REC->pid, REC->target_cpu";
 
 /// In the order of their numbers, which begin at [`FIRST_NUMBER`].
-const EVENTS: [EventRow; 9] = [
+const EVENTS: [EventRow; 10] = [
     EventRow {
         system: "sched",
         name: "sched_switch",
@@ -94,6 +94,12 @@ const EVENTS: [EventRow; 9] = [
         name: "task_newtask",
         fields: &[PID, COMM, ("unsigned long clone_flags", 8, false)],
         print: "\"pid=%d comm=%s clone_flags=%lx\", REC->pid, REC->comm, REC->clone_flags",
+    },
+    EventRow {
+        system: "cpuhp",
+        name: "cpuhp_enter",
+        fields: &[("unsigned int cpu", 4, false), ("int target", 4, true), ("int idx", 4, true)],
+        print: "\"cpu: %04u target: %3d step: %3d\", REC->cpu, REC->target, REC->idx",
     },
 ];
 const FIRST_NUMBER: u16 = 1;

@@ -21,6 +21,7 @@ mod event {
     pub(crate) const EXEC: u32 = 237;
     pub const EXIT: u32 = 238;
     pub const FORK: u32 = 239;
+    pub(crate) const HOTPLUG: u32 = 345;
     pub const MIGRATE: u32 = 491;
 }
 
@@ -147,6 +148,7 @@ impl Events {
             event::EXEC,
             event::EXIT,
             event::FORK,
+            event::HOTPLUG,
             event::MIGRATE,
         ];
         if !known.contains(&kind) {
@@ -200,6 +202,11 @@ impl Events {
                 return Ok(());
             }
             event::EXEC => What::Exec { thread },
+            // CPU 1, step 3, target 4.
+            event::HOTPLUG => {
+                let target_cpu = cpu(fields.number(1), place)?;
+                What::Hotplug { target_cpu, target: fields.thread(4), step: fields.thread(3) }
+            }
             event::EXIT => {
                 name(thread, 1);
                 self.processes.extend(fields.numbers[3].map(|process| (thread, process as i32)));

@@ -52,6 +52,7 @@ fn bundles() -> Vec<Vec<u8>> {
             event(1022, 0, 13, &[number(1, 1)]),
             event(1030, 52, 238, &[bytes(1, b"new"), number(2, 52), number(3, 50)]),
             event(1031, 51, 237, &[bytes(1, b"/bin/x"), number(2, 51), number(3, 51)]),
+            event(1032, 51, 345, &[number(1, 3), number(2, 0xffff_0000), number(3, 237), number(4, 142)]),
         ],
     );
     let compact = bytes(
@@ -90,7 +91,7 @@ pub fn trace() -> Vec<u8> {
 
 fn check(recording: &Recording) {
     assert_eq!(recording.source, "Perfetto trace");
-    assert_eq!((recording.clock.as_deref(), recording.cpus), (Some("boot"), 2));
+    assert_eq!((recording.clock.as_deref(), recording.cpus), (Some("boot"), 4), "CPU 3 goes offline");
     let found: Vec<_> = recording
         .records
         .iter()
@@ -112,6 +113,7 @@ fn check(recording: &Recording) {
             (1025, 1, 51, thread, switch(51, PrevState::Sleeping, 50)),
             (1030, 0, 52, thread, What::Exit { thread: 52 }),
             (1031, 0, 51, thread, What::Exec { thread: 51 }),
+            (1032, 0, 51, thread, What::Hotplug { target_cpu: 3, target: 142, step: 237 }),
         ]
     );
     let names = [50, 51, 52].map(|thread: i32| recording.threads[&thread].name.as_str());

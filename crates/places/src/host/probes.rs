@@ -193,6 +193,7 @@ fn write<'a>(writer: &mut PageWriter, record: &Record<'a>, names: &mut BTreeMap<
         }
         6 => writer.add(head, "sched_process_exec", &[thread, other]),
         7 => writer.add(head, "sched_process_exit", &[named, thread]),
+        8 => writer.add(head, "cpuhp_enter", &[thread, other, last]),
         kind => Err(format!("a record is of kind {kind}, which is not known")),
     }
 }
@@ -240,6 +241,7 @@ mod tests {
             record(10, 5, 8, 7, (0, 7), 0),
             record(20, 1, 8, 0, (0, 1), SOFT_INTERRUPT),
             record(40, 0, 8, 0, (0x80, 0), 0),
+            record(50, 8, 1, 142, (0, 237), 0),
             record(0, END, 0, 0, (0, 5), 0),
         ];
         let probed = read(&all.concat(), 2).unwrap();
@@ -260,6 +262,7 @@ mod tests {
             What::Waking { thread: 8, target_cpu: 1 },
             What::Switch { prev: 7, state: PrevState::Sleeping, next: 8, uninterruptible: false },
             What::Switch { prev: 8, state: PrevState::Dead, next: 0, uninterruptible: false },
+            What::Hotplug { target_cpu: 1, target: 142, step: 237 },
         ];
         assert_eq!(whats, expected);
         assert_eq!(recording.records[1].context, Context::SoftInterrupt);
