@@ -159,3 +159,25 @@ fn guests_compare_kernels_and_sets_of_cpus_column_by_column() {
         document["experiment"]["place"]
     );
 }
+
+/// A guest keeps its counters of before and after the run; how much it balances is its own affair.
+#[test]
+fn what_a_guests_kernel_counted_of_its_domains_is_explained_beside_a_simulated_run() {
+    skip!(unless can_boot());
+    let directory = tempfile::tempdir().unwrap();
+    let run = directory.path().join("run").display().to_string();
+    let column = "eevdf @ set=/proc/sys/kernel/sched_schedstats=1";
+    let words = "sim --on vm:virtual-time=1 -m 1s1n1l4c1t -w hackbench:-g1,-l20 --scheduler";
+    let arguments: Vec<&str> = words.split(' ').chain([column, "--out", &run]).collect();
+    let output = warmcore(&arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = warmcore(&["explain", &format!("schedstat:{run}"), "--json"]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let counted = &document["columns"][0];
+    // 20 receivers are woken for each of 20 senders' messages, if they sleep: far more often than the kernel's own threads at rest.
+    assert!(counted["cpus"]["ttwu_count"].as_u64().unwrap() > 100, "{counted}");
+    let level = counted["domains"].as_object().unwrap().keys().collect::<Vec<_>>();
+    assert_eq!(level, ["MC"], "four cores of one LLC");
+    assert!(counted["domains"]["MC"]["newidle_lb_count"].as_u64().unwrap() > 0, "{counted}");
+}

@@ -40,6 +40,8 @@ fn the_latency_of_requests_is_that_which_their_client_waits_and_is_measured_in_t
     let trial = std::fs::read_to_string(scratch.path("asked/trials/s0-t0000.json")).unwrap();
     let trial: serde_json::Value = serde_json::from_str(&trial).unwrap();
     assert_eq!(trial["measures"]["recorder_request_p50_ns"].as_f64(), Some(median as f64), "a metric of the recording");
+    // Tracing keeps no counters of domains.
+    scratch.run("explain schedstat:asked").exits_with(2).complains("has no accounts of domains");
     let replayed = scratch.run("replay asked/recording.dat --json -o replay.json").exits_with(0).out;
     let document: serde_json::Value = serde_json::from_str(&replayed).unwrap();
     let service = &document["fidelity"]["service"];
