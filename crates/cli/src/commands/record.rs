@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 use serde::Serialize;
+use warmcore_capture::Recording;
 use warmcore_capture::homes::ProcessHomes;
 use warmcore_capture::trace_dat::{self, Contents};
 use warmcore_lab::directory::{RECORDING, RunDirectory};
@@ -111,11 +112,12 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
         tracing.end().map_err(|error| load::place_failure(error, None))?;
         Ok((overhead, recorded))
     };
-    let (overhead, recorded) = measured().inspect_err(|_: &Failure| directory.abandon())?;
+    let (overhead, mut recorded) = measured().inspect_err(|_: &Failure| directory.abandon())?;
     let path = directory.path().join(RECORDING);
     let kept = fs::File::create(&path).and_then(|mut file| trace_dat::write(&mut file, &recorded.contents));
     kept.map_err(|error| Failure::failed("warmcore::record", format!("cannot write {}: {error}", path.display())))?;
-    let loaded = loaded(&recorded, arguments.command.first(), &machine)?;
+    let recording = read_back(&mut recorded.contents, &path)?;
+    let loaded = loaded(&recorded, recording, arguments.command.first(), &machine)?;
     let events = loaded.recording.records.len() as u64;
     let processes: Vec<Accounts> = accounts(&recorded, &loaded);
     let extras = notes_on_extras(&loaded.recording);
@@ -217,7 +219,8 @@ pub fn of_process(pid: i32, length: Duration, machine: &Named<Machine>, signals:
     let tracing = Recorder::begin(recorder::Wanted::default()).map_err(failed)?;
     let recorded = follow(&tracing, BUFFER_KIB, (pid, None), Some(length), signals)?;
     tracing.end().map_err(failed)?;
-    loaded(&recorded, None, machine)
+    let recording = recorder::recording(&recorded.contents).map_err(failed)?;
+    loaded(&recorded, recording, None, machine)
 }
 
 fn record(arguments: &RecordArguments, recorder: &Recorder, signals: &Signals) -> Result<Recorded, Failure> {
@@ -309,8 +312,20 @@ impl Drop for Started {
     }
 }
 
-fn loaded(recorded: &Recorded, program: Option<&OsString>, machine: &Named<Machine>) -> Result<Loaded, Failure> {
-    let recording = recorder::recording(&recorded.contents).map_err(|error| load::place_failure(error, None))?;
+/// The recording that was kept in a file. Its pages, which are in the file, are let go before: of a long one they are as large as it.
+fn read_back(contents: &mut Contents, path: &Path) -> Result<Recording, Failure> {
+    contents.pages = Vec::new();
+    let failed = |error: String| Failure::failed("warmcore::record", format!("{}: {error}", path.display()));
+    let bytes = fs::read(path).map_err(|error| failed(error.to_string()))?;
+    trace_dat::read(&bytes).map_err(|error| failed(error.to_string()))
+}
+
+fn loaded(
+    recorded: &Recorded,
+    recording: Recording,
+    program: Option<&OsString>,
+    machine: &Named<Machine>,
+) -> Result<Loaded, Failure> {
     let selection = Selection { descendants_of: recorded.processes.iter().copied().collect(), ..Selection::default() };
     let chosen = selection.threads(&recording).map_err(|error| Failure::failed("warmcore::record", error))?;
     let name = match program {

@@ -245,6 +245,8 @@ pub fn import(
     }
     let tasks = made.tasks.iter().map(|(thread, task)| (*thread, TaskId(task.0))).collect();
     let samples = made.workload.recorders.iter().map(|_| loaded.histories.service.samples()).collect();
+    // Nothing needs them any more, and of a long recording they are large.
+    drop(loaded.histories);
     let workload = Named { source: loaded.name, value: made.workload };
     let built = Experiment::builder(machine, workload)
         .place(Arc::new(Recorded::new(loaded.recording, tasks).with_samples(samples)))

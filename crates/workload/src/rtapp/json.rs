@@ -111,6 +111,8 @@ impl<'de> Visitor<'de> for JsonVisitor {
         while let Some(entry) = entries.next_element()? {
             list.push(entry);
         }
+        // A recording's replay is a million small objects: their room to grow would be most of the memory.
+        list.shrink_to_fit();
         Ok(Json::Array(list))
     }
 
@@ -119,6 +121,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
         while let Some(entry) = entries.next_entry()? {
             list.push(entry);
         }
+        list.shrink_to_fit();
         Ok(Json::Object(list))
     }
 }

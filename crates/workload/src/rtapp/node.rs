@@ -51,12 +51,16 @@ impl<'a> Node<'a> {
 
     /// Elements of a list.
     pub(super) fn elements(&self, expected: &str) -> Read<Vec<Node<'a>>> {
+        Ok(self.each(expected)?.collect())
+    }
+
+    /// Elements of a list, one after the other: of a long one not all paths are there at a time.
+    pub(super) fn each(&self, expected: &str) -> Read<impl Iterator<Item = Node<'a>>> {
         match self.value {
             Json::Array(list) => Ok(list
                 .iter()
                 .enumerate()
-                .map(|(index, value)| Node { value, path: format!("{}[{index}]", self.path) })
-                .collect()),
+                .map(|(index, value)| Node { value, path: format!("{}[{index}]", self.path) })),
             _ => Err(self.expected(expected)),
         }
     }

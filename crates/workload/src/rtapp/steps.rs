@@ -68,7 +68,7 @@ const MODES: [(&str, TimerMode); 2] = [("relative", TimerMode::Relative), ("abso
 
 /// Appends the steps of a list.
 pub(super) fn read_steps(compiler: &mut Compiler<'_>, list: &Node<'_>) -> Read<()> {
-    for node in list.elements("a list of steps")? {
+    for node in list.each("a list of steps")? {
         match node.value {
             Json::Text(word) => {
                 let step = match word.as_str() {
