@@ -50,7 +50,7 @@ pub fn read(file: &[u8]) -> Result<Recording, CaptureError> {
 /// Whether bytes begin as such a file, of whatever version.
 #[must_use]
 pub fn is_one(file: &[u8]) -> bool {
-    MAGIC.iter().any(|magic| file.starts_with(*magic))
+    MAGIC.iter().any(|magic| file.starts_with(magic))
 }
 
 /// Reads the accounts by CPU and scheduling domain in a file of `perf sched stats record`: what was counted between its first and its last

@@ -234,8 +234,8 @@ impl<'a> ServiceReader<'a> {
                 self.arrived(socket, waited);
             }
         }
-        let (call, Some(socket)) = (call.0, call.1.filter(|file| is_socket(file))?.into()) else { return None };
-        match call {
+        let socket = call.1.filter(|file| is_socket(file))?;
+        match call.0 {
             Call::Read => {
                 let end = self.end(socket, Role::Server);
                 end.unknown |= end.arrived.is_none() && arrived != Some(socket);
