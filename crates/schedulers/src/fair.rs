@@ -43,7 +43,7 @@ use self::gathering::{Gathering, NoGathering};
 use self::numa::{NumaBalancing, NumaTunables};
 use self::pelt::Pelt;
 use self::queue::Removal;
-use self::state::{CfsRq, Entity, NONE, Rq};
+use self::state::{CfsRq, Entity, NONE, Rq, Speed};
 use self::task_work::TaskWork;
 use crate::domains::{DomainParameters, Domains};
 
@@ -199,8 +199,8 @@ pub struct Fair<P, G = NoGathering> {
     pub(crate) online_cpus: u64,
     /// Task that the last pick on a CPU came to, or [`NONE`]: what `put_prev` leaves running above both. Forgotten by `set_next`.
     picked: Vec<u32>,
-    /// By CPU its speed, 1024 = that of the biggest at its highest frequency; 1024 where frequencies are not simulated.
-    pub(crate) speeds: Vec<f64>,
+    /// By CPU what its time counts as in load tracking.
+    speeds: Vec<Speed>,
     /// CPUs have different capacities and frequencies of known power: averages follow them closely enough to place by energy.
     by_energy_model: bool,
     /// Placement by energy, where the kernel has it.
@@ -280,7 +280,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             llc_idle_cores,
             online_cpus: cpus as u64,
             picked: vec![NONE; cpus],
-            speeds: vec![1024.0; cpus],
+            speeds: vec![Speed { running: 1024.0, runnable: 1024.0 }; cpus],
         };
         fair.begin_balancing(hz);
         fair

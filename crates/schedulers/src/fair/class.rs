@@ -232,7 +232,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         let rq = &mut self.rqs[cpu.index()];
         rq.idle_entered_ns = core.now_ns();
         if rq.idle_stamp_ns == 0 {
-            rq.idle_stamp_ns = core.now_ns().max(1);
+            self.set_idle_stamp(cpu, core.now_ns().max(1));
         }
         self.refresh_idle(core, cpu);
         self.note_idle_core(cpu);
@@ -244,13 +244,14 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             self.left_idle(core.now_ns(), cpu);
         }
         let rq = &mut self.rqs[cpu.index()];
-        let stamp_ns = std::mem::take(&mut rq.idle_stamp_ns);
+        let stamp_ns = rq.idle_stamp_ns;
         if stamp_ns != 0 {
             // `update_rq_avg_idle`: 1/8 of the difference, capped at twice the cost of balancing.
             // Saturating, as idleness that begins with the run is stamped a nanosecond late.
             let duration = core.now_ns().saturating_sub(stamp_ns) as i64;
             let average = rq.avg_idle_ns as i64;
             rq.avg_idle_ns = ((average + (duration - average) / 8) as u64).min(2 * rq.max_idle_balance_cost_ns);
+            self.set_idle_stamp(cpu, 0);
         }
         self.update_queue_avg(core.now_ns(), cpu.0);
     }
@@ -414,7 +415,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             self.update_entity_avg(now_ns, curr);
             queue = self.entities[curr as usize].my_queue;
         }
-        self.speeds[cpu.index()] = scale;
+        self.set_speed(cpu, scale);
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

@@ -257,6 +257,13 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// At ticks and when a task that woke was queued (`check_update_overutilized_status`): not for a new one, whose utilisation is a guess.
     #[inline]
     pub(super) fn check_overutilized(&mut self, cpu: CpuId) {
+        if self.energy.is_some() {
+            self.update_overutilized(cpu);
+        }
+    }
+
+    #[cold]
+    fn update_overutilized(&mut self, cpu: CpuId) {
         if self.energy_decides() && self.is_overutilized(cpu) {
             self.set_overutilized(true);
         }
@@ -270,10 +277,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// A balancing pass has looked at the CPUs of its domain. One that looked at all of the machine may find that none is overutilized any
     /// more (`update_sd_lb_stats`).
+    #[cold]
     pub(super) fn note_overutilized(&mut self, pass: &Pass) {
-        if self.energy.is_none() {
-            return;
-        }
         let looked_at = |cpu: &CpuId| !self.balance.is_excluded(cpu.0);
         let span = self.domains.span(self.domains.domain(pass.domain));
         let overutilized = span.iter().filter(looked_at).any(|cpu| self.is_overutilized(cpu));
@@ -283,13 +288,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// Where a wakeup goes by energy; `None` if energy does not decide (`find_energy_efficient_cpu`).
+    #[cold]
     pub(super) fn find_energy_efficient_cpu(
         &mut self,
         core: &mut Core<'_>,
         task: TaskId,
         prev: CpuId,
     ) -> Option<CpuId> {
-        let energy = self.energy.as_ref().filter(|energy| !energy.overutilized)?;
+        let energy = self.energy.as_ref()?;
         let this = core.this_cpu();
         let mut above = energy.asymmetric[this.index()]..self.domains.range(this).end;
         let domain = above.find(|&index| self.domains.span_contains(self.domains.domain(index), prev))?;

@@ -5,7 +5,7 @@ use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
-use super::state::{CfsRq, NONE, Node};
+use super::state::{CfsRq, NONE, Node, Speed};
 use super::weights::virtual_delta;
 use super::{Fair, Policy};
 use crate::fair::gathering::Gathering;
@@ -112,35 +112,44 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     #[inline(never)]
     fn age_entity_avg(&mut self, now_ns: u64, index: u32) {
-        let cpu = self.queues[self.entities[index as usize].queue as usize].cpu;
-        let speed = self.speeds[cpu as usize];
-        let waits = self.by_energy_model && self.leaves_idle(cpu);
         let entity = &mut self.entities[index as usize];
+        let cfs = &self.queues[entity.queue as usize];
+        let speed = &self.speeds[cfs.cpu as usize];
         let on = |state: bool, full: f64| if state { full } else { 0.0 };
-        let runs = entity.on_rq && self.queues[entity.queue as usize].curr == index;
-        let runnable = on(entity.on_rq && !entity.delayed && !waits, speed);
-        entity.pelt.update(now_ns, on(entity.on_rq, 1024.0), runnable, on(runs && !entity.delayed, speed));
+        let runs = entity.on_rq && cfs.curr == index;
+        let runnable = on(entity.on_rq && !entity.delayed, speed.runnable);
+        entity.pelt.update(now_ns, on(entity.on_rq, 1024.0), runnable, on(runs && !entity.delayed, speed.running));
     }
 
     /// Brings a queue's averages to now, first taking off what left while asleep (`update_cfs_rq_load_avg`).
     #[inline]
     pub(crate) fn update_queue_avg(&mut self, now_ns: u64, queue: u32) {
-        let cfs = &self.queues[queue as usize];
+        let cfs = &mut self.queues[queue as usize];
         if cfs.pelt.last_update_ns != now_ns || cfs.any_removed {
-            let (cpu, speed) = (cfs.cpu, self.speeds[cfs.cpu as usize]);
-            let runnable = if self.by_energy_model && self.leaves_idle(cpu) { 0.0 } else { speed };
-            self.queues[queue as usize].age_avg(now_ns, speed, runnable);
+            cfs.age_avg(now_ns, &self.speeds[cfs.cpu as usize]);
         }
     }
 
-    /// Whether tasks in a CPU's queue wait for it to leave an idle state. In the kernel it has left that when it queues them, so they do not
-    /// count as runnable.
+    /// Since when a CPU has no work; 0 if it has.
+    ///
+    /// Tasks in its queue wait for it to leave an idle state. In the kernel it has left that when it queues them, so they do not count as
+    /// runnable.
     #[inline]
-    fn leaves_idle(&self, cpu: u32) -> bool {
-        self.rqs[cpu as usize].idle_stamp_ns != 0
+    pub(super) fn set_idle_stamp(&mut self, cpu: CpuId, stamp_ns: u64) {
+        self.rqs[cpu.index()].idle_stamp_ns = stamp_ns;
+        if self.by_energy_model {
+            let speed = &mut self.speeds[cpu.index()];
+            speed.runnable = if stamp_ns == 0 { speed.running } else { 0.0 };
+        }
     }
 
-    /// A CPU has left its idle state: what waited for that begins to count as runnable.
+    /// A CPU has another speed: 1024 is that of the biggest at its highest frequency.
+    pub(super) fn set_speed(&mut self, cpu: CpuId, running: f64) {
+        let waits = self.by_energy_model && self.rqs[cpu.index()].idle_stamp_ns != 0;
+        self.speeds[cpu.index()] = Speed { running, runnable: if waits { 0.0 } else { running } };
+    }
+
+    /// A CPU leaves its idle state: what waited for that begins to count as runnable.
     #[cold]
     pub(super) fn left_idle(&mut self, now_ns: u64, cpu: CpuId) {
         let mut index = self.rqs[cpu.index()].list_head;

@@ -36,7 +36,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let (mut want_affine, mut start) = (false, SearchStart::Creator);
         if !wake.fork {
             self.record_wakee(core, task);
-            if let Some(found) = self.find_energy_efficient_cpu(core, task, prev) {
+            if self.energy_decides()
+                && let Some(found) = self.find_energy_efficient_cpu(core, task, prev)
+            {
                 return found;
             }
             start = self.wake_start(core, entity, task, prev);

@@ -136,6 +136,16 @@ pub struct CfsRq {
     pub cpu: u32,
 }
 
+/// What a CPU's time counts as in load tracking: 1024, or where frequencies are simulated its speed, 1024 being that of the biggest CPU at its
+/// highest frequency.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speed {
+    /// For a task that runs.
+    pub running: f64,
+    /// For a task that runs or waits: none where energy decides and the CPU has yet to leave an idle state.
+    pub runnable: f64,
+}
+
 impl CfsRq {
     /// Notes what joined or left, for the group's entity (`add_tg_cfs_propagate`).
     #[inline]
@@ -146,12 +156,9 @@ impl CfsRq {
         }
     }
 
-    /// Takes off what left while asleep and brings the averages to now.
-    ///
-    /// `speed` is the CPU's, 1024 = that of the biggest at its highest frequency, where frequencies are simulated, and `runnable` what each
-    /// runnable task counts as.
+    /// Takes off what left while asleep and brings the averages to now; `speed` is the CPU's.
     #[inline(never)]
-    pub(super) fn age_avg(&mut self, now_ns: u64, speed: f64, runnable: f64) {
+    pub(super) fn age_avg(&mut self, now_ns: u64, speed: &Speed) {
         if std::mem::take(&mut self.any_removed) {
             let [load, runnable, util] = std::mem::take(&mut self.removed);
             self.pelt.detach(load, runnable, util);
@@ -161,10 +168,10 @@ impl CfsRq {
         if self.frozen_since_ns.is_some() {
             return;
         }
-        let running = if self.curr == NONE { 0.0 } else { speed };
+        let running = if self.curr == NONE { 0.0 } else { speed.running };
         // A signed conversion is one instruction, an unsigned one several.
         let weight = self.load_weight as i64 as f64;
-        self.pelt.update(now_ns, weight, f64::from(self.h_nr_runnable) * runnable, running);
+        self.pelt.update(now_ns, weight, f64::from(self.h_nr_runnable) * speed.runnable, running);
     }
 }
 

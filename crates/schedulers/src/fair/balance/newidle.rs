@@ -42,7 +42,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             return false;
         }
         // Zero means busy, so idleness that begins with the run is recorded a nanosecond late.
-        self.rqs[cpu.index()].idle_stamp_ns = core.now_ns().max(1);
+        self.set_idle_stamp(cpu, core.now_ns().max(1));
         let jiffies = core.jiffies();
         let mut next_balance = jiffies + u64::from(core.parameters().hz);
         let levels = self.domains.range(cpu);
@@ -58,7 +58,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let rq = &mut self.rqs[cpu.index()];
         rq.next_balance = rq.next_balance.min(next_balance);
         if found {
-            rq.idle_stamp_ns = 0;
+            self.set_idle_stamp(cpu, 0);
         } else {
             self.nohz_newidle_balance(core, cpu, jiffies);
         }

@@ -514,7 +514,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if pass.parent.is_none() {
             self.overloaded = overloaded;
         }
-        self.note_overutilized(pass);
+        if self.energy.is_some() {
+            self.note_overutilized(pass);
+        }
         if !self.parameters.sis_util || pass.idle == IdleType::NewlyIdle {
             return;
         }
