@@ -333,6 +333,7 @@ impl Core<'_> {
             EventKind::BalanceDetail { detail, task, value } => {
                 EventKind::BalanceDetail { detail, task: own(task)?, value }
             }
+            EventKind::Throttle { task, throttled } => EventKind::Throttle { task: own(task)?, throttled },
             EventKind::Overhead { .. } | EventKind::Foreign { .. } | EventKind::Hotplug { .. } => kind,
         })
     }

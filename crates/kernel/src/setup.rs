@@ -229,8 +229,15 @@ impl<'a> Setup<'a> {
             scores: Vec::new(),
             foreign: self.foreign(),
             hotplug: self.has_hotplug(),
+            throttle: self.has_quotas(),
             ..RunTables::default()
         }
+    }
+
+    /// Whether a quota may keep a task from running: that of a group, or a deadline task's own.
+    fn has_quotas(&self) -> bool {
+        let reserves = |task| self.workload.policies_of(task).any(|policy| policy.is_deadline());
+        self.workload.groups.iter().any(|group| group.cpu_max.is_some()) || self.workload.tasks.iter().any(reserves)
     }
 
     /// Those beside the workload's tasks, by the numbers that they have among tasks: threads of the kernel, then launchers.

@@ -100,6 +100,13 @@ impl Core<'_> {
         effort.cost_ns += cost_ns;
     }
 
+    /// A quota keeps a task from running from now on, or lets it run again. A run in which that may be says so beforehand
+    /// ([`Setup::run_tables`](crate::Setup::run_tables)).
+    pub fn throttle(&mut self, task: TaskId, throttled: bool) {
+        let cpu = self.tasks[task.index()].cpu;
+        self.emit_on(cpu, EventKind::Throttle { task, throttled });
+    }
+
     /// Tells what came of a task group's quota so far: for the run's result.
     pub fn count_group(&mut self, group: u32, counters: GroupCounters) {
         self.group_counters.insert(group, counters);

@@ -83,6 +83,9 @@ impl<'a, W: Write> EventLines<'a, W> {
                 writeln!(out, "foreign thread={}", label.as_deref().unwrap_or("idle"))
             }
             EventKind::Hotplug { online } => writeln!(out, "hotplug online={}", u8::from(online)),
+            EventKind::Throttle { task: of, throttled } => {
+                writeln!(out, "throttle task={} throttled={}", task(of), u8::from(throttled))
+            }
             EventKind::Overhead { kind, duration_ns } => {
                 writeln!(out, "overhead kind={} duration_ns={duration_ns}", kind.name())
             }

@@ -41,6 +41,7 @@ pub mod svg;
 pub mod table;
 pub mod text;
 pub mod threads;
+mod throttled;
 pub mod trial_text;
 pub mod verdict;
 pub mod waits;

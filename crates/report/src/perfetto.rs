@@ -20,6 +20,7 @@ use warmcore_topology::{CpuId, LlcId, Machine};
 use warmcore_trace::{DecisionKind, Event, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
 
 use crate::others::Others;
+use crate::throttled::Throttled;
 use proto::{
     Clock, ClockSnapshot, CompactSched, CounterDescriptor, DebugAnnotation, FtraceEvent, FtraceEventBundle, Process,
     ProcessTree, SchedMigrateTask, SchedWakeupNew, SchedWaking, SystemInfo, TaskNewtask, Thread, TracePacket,
@@ -125,6 +126,7 @@ pub struct PerfettoWriter<'a, W> {
     running: Vec<TaskId>,
     others: Others,
     queued_on: Vec<Option<CpuId>>,
+    throttled: Throttled,
     per_cpu: Vec<i64>,
     per_llc: Vec<i64>,
     counters: BTreeMap<(u32, u32), u64>,
@@ -161,6 +163,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             running: vec![TaskId::IDLE; cpus],
             others: Others::new(cpus),
             queued_on: vec![None; tasks.len()],
+            throttled: Throttled::default(),
             per_cpu: vec![0; cpus],
             per_llc: vec![0; machine.llc_count()],
             counters: BTreeMap::new(),
@@ -364,7 +367,12 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             EventKind::Exit { .. }
             | EventKind::Affinity { .. }
             | EventKind::BalanceDetail { .. }
+            | EventKind::Throttle { .. }
             | EventKind::Overhead { .. } => {}
+        }
+        let is_queued = |task: TaskId| self.queued_on.get(task.index()).is_some_and(Option::is_some);
+        if let Some((task, cpu)) = self.throttled.push(event, is_queued) {
+            self.place(time_ns, task, cpu)?;
         }
         self.others.push(event);
         if self.pending[cpu.index()].len() >= BUNDLE { self.flush(cpu) } else { Ok(()) }

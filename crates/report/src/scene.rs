@@ -18,6 +18,7 @@ use warmcore_trace::{
 use crate::counters::CounterSums;
 use crate::others::{Others, Stay};
 use crate::scores::ScoreTracks;
+use crate::throttled::Throttled;
 
 /// Stays on a CPU that are kept one by one.
 pub const MAX_SLICES: usize = 5_000_000;
@@ -217,6 +218,7 @@ pub struct Recorder {
     /// Nanoseconds times tasks.
     length_sums: Vec<f64>,
     queued_on: Vec<Option<CpuId>>,
+    throttled: Throttled,
     last_cpu: Vec<Option<CpuId>>,
     cpu_run_ns: Vec<Vec<(u32, u64)>>,
     transitions: Vec<u64>,
@@ -254,6 +256,7 @@ impl Recorder {
             lengths: vec![Length::default(); cpus],
             length_sums: vec![0.0; cpus * LENGTH_BINS],
             queued_on: Vec::new(),
+            throttled: Throttled::default(),
             last_cpu: Vec::new(),
             cpu_run_ns: Vec::new(),
             transitions: vec![0; llcs * llcs],
@@ -369,7 +372,12 @@ impl Recorder {
             | EventKind::BalanceDetail { .. }
             | EventKind::Foreign { .. }
             | EventKind::Hotplug { .. }
+            | EventKind::Throttle { .. }
             | EventKind::Overhead { .. } => {}
+        }
+        let is_queued = |task: TaskId| self.queued_on.get(task.index()).is_some_and(Option::is_some);
+        if let Some((task, cpu)) = self.throttled.push(event, is_queued) {
+            self.place(time_ns, task, cpu);
         }
         Ok(())
     }

@@ -26,6 +26,9 @@ pub struct ThreadRecord {
     /// From wakings until it ran, and from preemptions until it ran again.
     wakeup_wait_ns: u64,
     preempt_wait_ns: u64,
+    /// Runnable but kept from running by a quota.
+    #[serde(skip_serializing_if = "is_zero")]
+    throttled_ns: u64,
     preemptions: u64,
     /// Who came instead, and how often; the most frequent ones, first the most frequent.
     preempted_by: Vec<Preemptor>,
@@ -112,6 +115,10 @@ pub fn behind<'a>(
     most_first(waits, tasks, tables).map(|(who, ns)| Behind { who, ns })
 }
 
+fn is_zero(ns: &u64) -> bool {
+    *ns == 0
+}
+
 impl ThreadRecord {
     /// Every task of the run, in its order.
     #[must_use]
@@ -125,6 +132,7 @@ impl ThreadRecord {
             wakeups: waits.wakeups,
             wakeup_wait_ns: waits.wakeup_wait_ns,
             preempt_wait_ns: waits.preempt_wait_ns,
+            throttled_ns: waits.throttled_ns,
             preemptions: waits.preemptions,
             preempted_by: most_first(&waits.preempted_by, tasks, tables)
                 .take(MOST_NAMED)
@@ -156,17 +164,13 @@ impl ThreadRecord {
 /// who had the CPU longest while it waited.
 #[must_use]
 pub fn thread_table<'a>(threads: impl IntoIterator<Item = &'a ThreadRecord>) -> Table {
-    let mut table = Table::new([
-        "thread",
-        ">stays",
-        ">run",
-        ">wakeup wait",
-        ">preempt wait",
-        ">preempted",
-        "most by",
-        "worst wakeup, at",
-        "waited most for",
-    ]);
+    let threads: Vec<&ThreadRecord> = threads.into_iter().collect();
+    // Where no quota stopped a thread there is no column for that.
+    let throttled = threads.iter().any(|thread| thread.throttled_ns > 0);
+    let mut heads = vec!["thread", ">stays", ">run", ">wakeup wait", ">preempt wait"];
+    heads.extend(throttled.then_some(">throttled"));
+    heads.extend([">preempted", "most by", "worst wakeup, at", "waited most for"]);
+    let mut table = Table::new(heads);
     for thread in threads {
         let time = |ns: u64| duration(ns as f64);
         let worst = thread.worst_wakeup_ns.zip(thread.worst_wakeup_at_ns).map(|(ns, at_ns)| {
@@ -176,17 +180,16 @@ pub fn thread_table<'a>(threads: impl IntoIterator<Item = &'a ThreadRecord>) -> 
         let by = thread.preempted_by.first().map(|by| format!("{} ({})", by.who, by.times));
         let behind = thread.waited_behind.first().map(|behind| format!("{}, {}", behind.who, time(behind.ns)));
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        table.row([
+        let mut row = vec![
             thread.label.clone(),
             thread.stays.to_string(),
             time(thread.run_ns),
             time(thread.wakeup_wait_ns),
             time(thread.preempt_wait_ns),
-            thread.preemptions.to_string(),
-            or_none(by),
-            or_none(worst),
-            or_none(behind),
-        ]);
+        ];
+        row.extend(throttled.then(|| time(thread.throttled_ns)));
+        row.extend([thread.preemptions.to_string(), or_none(by), or_none(worst), or_none(behind)]);
+        table.row(row);
     }
     table
 }

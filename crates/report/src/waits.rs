@@ -2,7 +2,7 @@
 //!
 //! A task waits from its waking or its preemption until it runs, or until the trial ends; from its wakeup where no waking was recorded before,
 //! as of a new task. While it waits for a CPU, whoever runs there is who it waits for: another task, a thread beside the run as far as events
-//! tell, or nobody (the CPU's way out of idle). That CPU is the one where it last ran, until a migration or the wakeup names another one:
+//! tell, or nobody (the CPU's way out of idle). While a quota keeps it from running it waits for no CPU. That CPU is the one where it last ran, until a migration or the wakeup names another one:
 //! `perf sched record` records no wakeups.
 
 use std::cmp::Reverse;
@@ -71,6 +71,8 @@ pub struct TaskWaits {
     pub preemptions: u64,
     /// By whom, how often.
     pub preempted_by: BTreeMap<Occupant, u64>,
+    /// Runnable but kept from running by a quota, ns.
+    pub throttled_ns: u64,
     /// The longest of these waits.
     pub worst_wakeup: Option<WakeupWait>,
     /// Who had the CPU that it waited for, and for how long of all its waits, ns.
@@ -163,6 +165,8 @@ pub struct Waits {
     tasks: Vec<TaskWaits>,
     open: Vec<Option<Open>>,
     running_since: Vec<Option<u64>>,
+    /// By task: a quota keeps it from running.
+    throttled: Vec<bool>,
     current: Vec<TaskId>,
     others: Others,
     queued: Vec<Vec<TaskId>>,
@@ -178,6 +182,7 @@ impl Waits {
             tasks: Vec::new(),
             open: Vec::new(),
             running_since: Vec::new(),
+            throttled: Vec::new(),
             current: vec![TaskId::IDLE; cpus],
             others: Others::new(cpus),
             queued: vec![Vec::new(); cpus],
@@ -201,6 +206,7 @@ impl Waits {
         for index in 0..self.tasks.len() {
             let task = TaskId(index as u32);
             self.dequeue(end_ns, task);
+            self.end_throttled(end_ns, index);
             if let Some(open) = self.open[index].take() {
                 self.end_wait(end_ns, task, open, false);
             }
@@ -215,6 +221,7 @@ impl Waits {
             self.tasks.resize(index + 1, TaskWaits::default());
             self.open.resize(index + 1, None);
             self.running_since.resize(index + 1, None);
+            self.throttled.resize(index + 1, false);
         }
         index
     }
@@ -251,13 +258,46 @@ impl Waits {
         self.dequeue(now, task);
         if let Some(open) = &mut self.open[task.index()] {
             open.queue = (cpu, now);
-            self.queued[cpu.index()].push(task);
+            if !self.throttled[task.index()] {
+                self.queued[cpu.index()].push(task);
+            }
+        }
+    }
+
+    /// A quota keeps a task from running, or lets it run again: a wait of its begins then.
+    fn throttle(&mut self, now: u64, task: TaskId, throttled: bool) {
+        let index = self.index(task);
+        if throttled == self.throttled[index] {
+            return;
+        }
+        if throttled {
+            self.dequeue(now, task);
+            self.throttled[index] = true;
+            if let Some(open) = &mut self.open[index] {
+                (open.since_ns, open.queue.1) = (now, now);
+            }
+            self.kept.open.remove(&task);
+        } else {
+            let open = self.open[index];
+            self.end_throttled(now, index);
+            if let Some(open) = open {
+                self.begin(now, task, open.queue.0, open.preempted);
+            }
+        }
+    }
+
+    /// The time since a throttled task left or would have run ends.
+    fn end_throttled(&mut self, now: u64, index: usize) {
+        if std::mem::take(&mut self.throttled[index])
+            && let Some(open) = self.open[index].take()
+        {
+            self.tasks[index].throttled_ns += now - open.since_ns;
         }
     }
 
     /// Takes a task off the queue it is in.
     fn dequeue(&mut self, now: u64, task: TaskId) {
-        if let Some(Open { queue: (cpu, _), .. }) = self.open[task.index()] {
+        if let Some(Open { queue: (cpu, _), .. }) = self.open[task.index()].filter(|_| !self.throttled[task.index()]) {
             self.settle_task(now, task, self.occupant(cpu));
             self.queued[cpu.index()].retain(|queued| *queued != task);
         }
@@ -267,7 +307,9 @@ impl Waits {
         let index = self.index(task);
         if self.open[index].is_none() && self.running_since[index].is_none() {
             self.open[index] = Some(Open { since_ns: now, preempted, queue: (cpu, now) });
-            self.queued[cpu.index()].push(task);
+            if !self.throttled[index] {
+                self.queued[cpu.index()].push(task);
+            }
         }
     }
 
@@ -328,7 +370,11 @@ impl Waits {
                 }
                 if !next.is_idle() {
                     self.enter(now, next);
-                    if !prev.is_idle() && prev_state == PrevState::Runnable && prev != next {
+                    if !prev.is_idle()
+                        && prev_state == PrevState::Runnable
+                        && prev != next
+                        && !self.throttled[prev.index()]
+                    {
                         self.preempted(prev, Occupant::Task(next));
                     }
                 }
@@ -349,6 +395,7 @@ impl Waits {
                 self.settle(now, cpu);
                 self.others.push(event);
             }
+            EventKind::Throttle { task, throttled } => self.throttle(now, task, throttled),
             EventKind::Waking { task, target_cpu, .. } => self.begin(now, task, target_cpu, false),
             EventKind::Wakeup { task, .. } => {
                 self.begin(now, task, cpu, false);

@@ -190,7 +190,9 @@ impl Realtime {
         }
         state.entity.throttled = true;
         self.remove(cpu, task);
-        if !self.start_timer(core, cpu, task, &reservation) {
+        if self.start_timer(core, cpu, task, &reservation) {
+            core.throttle(task, true);
+        } else {
             self.replenish(now_ns, task, &reservation);
             self.insert(cpu, task, false);
         }
@@ -240,6 +242,7 @@ impl Realtime {
             state.entity.throttled = true;
             state.entity.runtime_ns = state.entity.runtime_ns.min(0);
             self.start_timer(core, cpu, task, &reservation);
+            core.throttle(task, true);
         } else if !state.entity.throttled && flags.has(Enqueue::WAKEUP) {
             state.entity.wake(now_ns, &reservation, constrained);
         }
@@ -255,6 +258,7 @@ impl Realtime {
         let (Some(reservation), true) = (state.reservation(), state.entity.throttled) else { return };
         let runnable = state.runnable;
         self.replenish(core.now_ns(), task, &reservation);
+        core.throttle(task, false);
         if !runnable {
             return;
         }
@@ -504,6 +508,9 @@ impl Scheduler for Realtime {
 
     fn switched_from(&mut self, core: &mut Core<'_>, task: TaskId) {
         self.cancel_timer(core, task);
+        if self.state(task).entity.throttled {
+            core.throttle(task, false);
+        }
         *self.state(task) = State::default();
     }
 

@@ -241,6 +241,14 @@ pub enum EventKind {
         /// Whether it comes online.
         online: bool,
     },
+    /// A quota keeps `task` from running from now on, or lets it run again. Meanwhile it is runnable to whoever asks but waits for no CPU;
+    /// if it runs, it leaves. Real kernels have no such event.
+    Throttle {
+        /// Task concerned.
+        task: TaskId,
+        /// Whether it may not run.
+        throttled: bool,
+    },
     /// Time `cpu` spent on something other than a task's own program, since the previous such event of that kind.
     Overhead {
         /// What it was spent on.

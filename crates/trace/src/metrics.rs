@@ -11,6 +11,7 @@ mod counters;
 mod cpu;
 mod list;
 mod over_time;
+mod queued;
 mod result;
 mod task;
 mod work_conservation;

@@ -29,6 +29,8 @@ pub(crate) struct RandomRun {
     tasks: Vec<(Doing, CpuId)>,
     current: Vec<TaskId>,
     offline: Vec<bool>,
+    /// By task: a quota keeps it from running.
+    throttled: Vec<bool>,
 }
 
 /// The tables of random runs: sets that overlap, equal sets, the full set under another number, a set without CPUs.
@@ -54,6 +56,7 @@ fn tables(machine: &Machine) -> RunTables {
         threads: Vec::new(),
         foreign: (0..3).map(|thread| RecordedThread { thread, ..RecordedThread::default() }).collect(),
         hotplug: true,
+        throttle: true,
     }
 }
 
@@ -65,6 +68,7 @@ impl RandomRun {
             tables: tables(&machine),
             current: vec![TaskId::IDLE; machine.cpu_count()],
             offline: vec![false; machine.cpu_count()],
+            throttled: Vec::new(),
             machine,
             events: Vec::new(),
             random: Pcg64Mcg::new(u128::from(seed)),
@@ -113,7 +117,7 @@ impl RandomRun {
             self.now_ns += self.below(1000) as u64;
         }
         let cpu = self.any_cpu();
-        match self.below(20) {
+        match self.below(22) {
             0 | 1 if self.tasks.len() < max_tasks => self.fork(cpu),
             0..=4 => self.place(),
             5..=7 => self.wake(cpu),
@@ -123,6 +127,7 @@ impl RandomRun {
             16 => self.set_affinity(cpu),
             17 => self.wake_again(cpu),
             18 => self.remark(cpu),
+            19 | 20 => self.throttle(cpu),
             _ => self.kill(cpu),
         }
     }
@@ -130,6 +135,7 @@ impl RandomRun {
     fn fork(&mut self, cpu: CpuId) {
         let child = TaskId(self.tasks.len() as u32);
         self.tasks.push((Doing::Placing, cpu));
+        self.throttled.push(false);
         self.emit(cpu, EventKind::Fork { parent: self.current[cpu.index()], child });
         if self.below(3) == 0 {
             self.emit_affinity(cpu, child);
@@ -250,6 +256,15 @@ impl RandomRun {
             _ => EventKind::Overhead { kind: OverheadKind::ALL[value % OVERHEAD_KINDS], duration_ns: value as u64 },
         };
         self.emit(cpu, kind);
+    }
+
+    /// A quota stops any task, whatever it does, or lets it run again.
+    fn throttle(&mut self, cpu: CpuId) {
+        let Some(task) = self.any_task(|doing| doing != Doing::Dead) else { return };
+        let throttled = &mut self.throttled[task.index()];
+        *throttled = !*throttled;
+        let throttled = *throttled;
+        self.emit(cpu, EventKind::Throttle { task, throttled });
     }
 
     /// A task that is not running is killed.

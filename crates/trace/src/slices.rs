@@ -73,6 +73,8 @@ enum Doing {
 #[derive(Clone, Default)]
 pub struct SliceBuilder {
     tasks: Vec<Doing>,
+    /// By task: a quota keeps it from running.
+    throttled: Vec<bool>,
     now_ns: u64,
 }
 
@@ -116,6 +118,7 @@ impl SliceBuilder {
                 Doing::Waiting { placed, .. } => *placed = reason,
                 Doing::Running { .. } | Doing::Dead => {}
             },
+            EventKind::Throttle { task, throttled } => self.throttle(event, task, throttled)?,
             EventKind::Exit { task } => {
                 let doing = self.task(event, task)?;
                 if !matches!(doing, Doing::Running { .. }) {
@@ -167,6 +170,23 @@ impl SliceBuilder {
             }
             _ => Ok(None),
         }
+    }
+
+    /// The wait of a task that may run again begins then.
+    #[cold]
+    fn throttle(&mut self, event: &Event, task: TaskId, throttled: bool) -> Result<(), EventError> {
+        self.task(event, task)?;
+        if task.index() >= self.throttled.len() {
+            self.throttled.resize(task.index() + 1, false);
+        }
+        let was = std::mem::replace(&mut self.throttled[task.index()], throttled);
+        if let Doing::Waiting { since_ns: Some(since_ns), .. } = &mut self.tasks[task.index()]
+            && was
+            && !throttled
+        {
+            *since_ns = event.time_ns;
+        }
+        Ok(())
     }
 
     fn enter(&mut self, event: &Event, next: TaskId) -> Result<(), EventError> {

@@ -27,6 +27,7 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
         Overhead { kind, duration_ns } => (12, kind as u8, 0, 0, duration_ns),
         Foreign { thread } => (13, u8::from(thread.is_some()), thread.unwrap_or(0), 0, 0),
         Hotplug { online } => (14, u8::from(online), 0, 0, 0),
+        Throttle { task, throttled } => (15, u8::from(throttled), task.0, 0, 0),
     };
     out.extend_from_slice(&event.time_ns.to_le_bytes());
     out.extend_from_slice(&event.cpu.0.to_le_bytes());
@@ -66,6 +67,7 @@ pub fn decode(bytes: &[u8; EVENT_BYTES]) -> Option<Event> {
         12 => EventKind::Overhead { kind: *OverheadKind::ALL.get(small)?, duration_ns: value },
         13 => EventKind::Foreign { thread: (small == 1).then_some(first) },
         14 => EventKind::Hotplug { online: small == 1 },
+        15 => EventKind::Throttle { task, throttled: small == 1 },
         _ => return None,
     };
     Some(Event { time_ns: long(0), cpu: CpuId(word(8)), kind })
@@ -111,6 +113,8 @@ mod tests {
             EventKind::Foreign { thread: None },
             EventKind::Hotplug { online: false },
             EventKind::Hotplug { online: true },
+            EventKind::Throttle { task, throttled: true },
+            EventKind::Throttle { task, throttled: false },
         ];
         let event = |(number, kind): (usize, EventKind)| Event {
             time_ns: u64::MAX - number as u64,
@@ -133,7 +137,7 @@ mod tests {
     fn bytes_that_are_no_event_are_none() {
         let mut bytes = Vec::new();
         encode(&of_each_kind()[0], &mut bytes);
-        for (at, wrong) in [(12, 15), (12, 255), (13, 4)] {
+        for (at, wrong) in [(12, 16), (12, 255), (13, 4)] {
             let mut bytes: [u8; EVENT_BYTES] = bytes.as_slice().try_into().unwrap();
             bytes[at] = wrong;
             assert_eq!(decode(&bytes), None, "{at}: {wrong}");

@@ -8,7 +8,7 @@
 //!
 //! Time on a CPU is not divided further, as events do not tell what it was. A thread that waits actively is on its CPU.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,8 @@ use warmcore_trace::{Event, EventKind, Outcome, PrevState, Sink, TaskId};
 pub struct CriticalPath {
     /// How often it goes from one thread to another.
     pub handovers: u64,
-    /// Nanoseconds by cause, from the start of the run to the end: `on_cpu`, `run_queue`, `sleeping` and `not_created`.
+    /// Nanoseconds by cause, from the start of the run to the end: `on_cpu`, `run_queue`, `throttled`, `sleeping` and
+    /// `not_created`.
     pub spent_ns: BTreeMap<String, f64>,
 }
 
@@ -29,6 +30,7 @@ pub struct CriticalPath {
 struct Times {
     on_cpu_ns: u64,
     queued_ns: u64,
+    throttled_ns: u64,
     slept_ns: u64,
     not_created_ns: u64,
     handovers: u64,
@@ -38,6 +40,8 @@ struct Times {
 enum Doing {
     Unborn,
     Queued,
+    /// Kept from running by a quota.
+    Throttled,
     Running,
     Off,
     Ended,
@@ -52,7 +56,7 @@ struct Path {
 }
 
 const UNBORN: Path = Path {
-    times: Times { on_cpu_ns: 0, queued_ns: 0, slept_ns: 0, not_created_ns: 0, handovers: 0 },
+    times: Times { on_cpu_ns: 0, queued_ns: 0, throttled_ns: 0, slept_ns: 0, not_created_ns: 0, handovers: 0 },
     doing: Doing::Unborn,
     since_ns: 0,
 };
@@ -64,6 +68,7 @@ impl Path {
         match self.doing {
             Doing::Unborn => self.times.not_created_ns += passed_ns,
             Doing::Queued => self.times.queued_ns += passed_ns,
+            Doing::Throttled => self.times.throttled_ns += passed_ns,
             Doing::Running => self.times.on_cpu_ns += passed_ns,
             Doing::Off => self.times.slept_ns += passed_ns,
             Doing::Ended => return,
@@ -76,6 +81,8 @@ impl Path {
 #[derive(Debug, Default)]
 pub(crate) struct CriticalPaths {
     paths: Vec<Path>,
+    /// Tasks that a quota keeps from running.
+    throttled: BTreeSet<TaskId>,
 }
 
 impl CriticalPaths {
@@ -85,6 +92,7 @@ impl CriticalPaths {
         let spent = [
             ("on_cpu", times.on_cpu_ns),
             ("run_queue", times.queued_ns),
+            ("throttled", times.throttled_ns),
             ("sleeping", times.slept_ns),
             ("not_created", times.not_created_ns),
         ];
@@ -129,12 +137,25 @@ impl CriticalPaths {
                     let doing = match prev_state {
                         PrevState::Sleeping => Doing::Off,
                         PrevState::Dead => Doing::Ended,
+                        _ if self.throttled.contains(&prev) => Doing::Throttled,
                         PrevState::Runnable | PrevState::Idle => Doing::Queued,
                     };
                     self.path(prev).go_on(now_ns, doing);
                 }
                 if !next.is_idle() {
                     self.path(next).go_on(now_ns, Doing::Running);
+                }
+            }
+            EventKind::Throttle { task, throttled } => {
+                if throttled {
+                    self.throttled.insert(task);
+                } else {
+                    self.throttled.remove(&task);
+                }
+                match self.path(task).doing {
+                    Doing::Queued if throttled => self.path(task).go_on(now_ns, Doing::Throttled),
+                    Doing::Throttled if !throttled => self.path(task).go_on(now_ns, Doing::Queued),
+                    _ => {}
                 }
             }
             EventKind::Exit { task } => self.path(task).go_on(now_ns, Doing::Ended),
@@ -185,8 +206,33 @@ mod tests {
         let times = |task: TaskId| paths.paths[task.index()].times;
         let of_a = Times { on_cpu_ns: 100 + 125, queued_ns: 10, slept_ns: 100, not_created_ns: 5, ..Times::default() };
         assert_eq!(times(a), of_a);
-        let of_b =
-            Times { on_cpu_ns: 100 + 85 + 20, queued_ns: 10 + 30, slept_ns: 100, not_created_ns: 5, handovers: 1 };
+        let of_b = Times {
+            on_cpu_ns: 100 + 85 + 20,
+            queued_ns: 10 + 30,
+            throttled_ns: 0,
+            slept_ns: 100,
+            not_created_ns: 5,
+            handovers: 1,
+        };
         assert_eq!(times(b), of_b, "a's path up to 300, then its own");
+    }
+
+    #[test]
+    fn what_a_quota_takes_is_no_waiting_for_a_cpu() {
+        let a = TaskId(0);
+        let quota = |throttled| EventKind::Throttle { task: a, throttled };
+        let events = [
+            (0, EventKind::Fork { parent: TaskId::IDLE, child: a }),
+            (0, switch(TaskId::IDLE, PrevState::Idle, a)),
+            (20, quota(true)),
+            (20, switch(a, PrevState::Runnable, TaskId::IDLE)),
+            (100, quota(false)),
+            (103, switch(TaskId::IDLE, PrevState::Idle, a)),
+            (110, EventKind::Exit { task: a }),
+        ];
+        let mut paths = CriticalPaths::default();
+        paths.events(&events.map(|(time_ns, kind)| Event { time_ns, cpu: CpuId(0), kind })).unwrap();
+        let expected = Times { on_cpu_ns: 20 + 7, queued_ns: 3, throttled_ns: 80, ..Times::default() };
+        assert_eq!(paths.paths[0].times, expected);
     }
 }

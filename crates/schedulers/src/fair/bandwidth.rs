@@ -150,12 +150,13 @@ impl Bandwidth {
         self.left.get((index - self.task_base) as usize).is_some_and(|left| *left)
     }
 
-    fn set_left(&mut self, index: u32, left: bool) {
+    fn set_left(&mut self, core: &mut Core<'_>, index: u32, left: bool) {
         let task = (index - self.task_base) as usize;
         if self.left.len() <= task {
             self.left.resize(task + 1, false);
         }
         self.left[task] = left;
+        core.throttle(TaskId(task as u32), left);
     }
 
     fn enter_limbo(&mut self, queue: u32, index: u32) {
@@ -405,7 +406,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             && let Some(index) = bandwidth.limit(queue).limbo.pop()
         {
             bandwidth.in_limbo[cpu.index()] -= 1;
-            bandwidth.set_left(index, false);
+            bandwidth.set_left(core, index, false);
             self.set_idle(cpu, false);
             self.enqueue_task(core, cpu, index, false);
         }
@@ -422,7 +423,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.dequeue_task(core, cpu, index, Removal::Throttle);
         self.update_util_est(index);
         if let Some(bandwidth) = &mut self.bandwidth {
-            bandwidth.set_left(index, true);
+            bandwidth.set_left(core, index, true);
             bandwidth.enter_limbo(queue, index);
         }
         self.note_waiting(core.now_ns(), queue);
@@ -443,20 +444,20 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// A task is taken out for good or for a change: whether it was in no queue but in limbo (`dequeue_throttled_task`).
-    pub(super) fn dequeue_throttled(&mut self, index: u32, sleeps: bool) -> bool {
+    pub(super) fn dequeue_throttled(&mut self, core: &mut Core<'_>, index: u32, sleeps: bool) -> bool {
         let queue = self.entities[index as usize].queue;
         let Some(bandwidth) = self.bandwidth.as_mut().filter(|bandwidth| bandwidth.has_left(index)) else {
             return false;
         };
         bandwidth.leave_limbo(queue, index);
         if sleeps {
-            bandwidth.set_left(index, false);
+            bandwidth.set_left(core, index, false);
         }
         true
     }
 
     /// A task that had left comes to a queue, its own or another: whether it has to stay away (`enqueue_throttled_task`).
-    pub(super) fn enqueue_throttled(&mut self, now_ns: u64, index: u32) -> bool {
+    pub(super) fn enqueue_throttled(&mut self, core: &mut Core<'_>, index: u32) -> bool {
         let queue = self.entities[index as usize].queue;
         let Some(bandwidth) = self.bandwidth.as_mut().filter(|bandwidth| bandwidth.has_left(index)) else {
             return false;
@@ -464,9 +465,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let stays = bandwidth.is_throttled(queue);
         if stays {
             bandwidth.enter_limbo(queue, index);
-            self.note_waiting(now_ns, queue);
+            self.note_waiting(core.now_ns(), queue);
         } else {
-            bandwidth.set_left(index, false);
+            bandwidth.set_left(core, index, false);
         }
         stays
     }

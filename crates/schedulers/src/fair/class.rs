@@ -116,7 +116,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             self.entities[index as usize].detached = true;
         } else {
             self.move_to_queue(core, cpu, task, flags.has(Enqueue::WAKEUP));
-            if self.enqueue_throttled(core.now_ns(), index) {
+            if self.enqueue_throttled(core, index) {
                 self.refresh_idle(core, cpu);
                 return;
             }
@@ -131,7 +131,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
         let index = self.task_entity(task);
         let sleeps = flags.has(Dequeue::SLEEP);
-        if self.dequeue_throttled(index, sleeps) {
+        if self.dequeue_throttled(core, index, sleeps) {
             return;
         }
         if !sleeps && self.entities[index as usize].delayed {

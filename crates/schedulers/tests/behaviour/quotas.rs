@@ -1,7 +1,7 @@
 //! Quotas of task groups, against calculations by hand (`docs/spec/linux-fair.md` section 1.17).
 
-use warmcore_trace::GroupCounters;
-use warmcore_workload::{Affinity, CpuMax, Destination, GroupId, ProgramBuilder, Step};
+use warmcore_trace::{Counters, EventKind, GroupCounters, Metrics, RunTables, Sink, Start};
+use warmcore_workload::{Affinity, CpuMax, Destination, GroupId, Policy, ProgramBuilder, Reservation, Step};
 
 use crate::support::*;
 
@@ -147,4 +147,45 @@ fn a_task_that_has_left_for_its_quota_can_be_moved_to_its_memory() {
     let hasty = "cache-aware:scan_delay_ms=0,scan_period_min_ms=1,scan_size_mb=1";
     let run = scene.try_run("2s2n1l2c2t", hasty, 987).unwrap();
     assert_eq!(run.outcome.end, warmcore_trace::End::AllExited);
+}
+
+/// What a run's events say of it.
+fn metrics(run: &Run) -> Metrics {
+    let tables = RunTables { restrictions: vec![run.machine.all_cpus().clone(); 64], ..RunTables::default() };
+    let mut counters = Counters::new(&run.machine, &tables, Start::Idle { time_ns: 0 });
+    let mut events = run.events.clone();
+    events.retain(|event| !matches!(event.kind, EventKind::Decision { .. }));
+    counters.events(&events).unwrap();
+    counters.metrics(run.outcome.elapsed_ns, &tables, &[])
+}
+
+/// By hand: alone on two CPUs with a fifth of one it never waits for a CPU. From when its quota lets it run to when it does is one way out of
+/// an idle state in each of 50 periods, which is a cost of starting on an idle CPU.
+#[test]
+fn a_task_without_quota_left_waits_for_no_cpu() {
+    for scheduler in FAIR {
+        let run = limited("/pod", "20000 100000", 0, 1, spin()).run("1s1n1l2c1t", scheduler);
+        let metrics = metrics(&run);
+        let totals = &metrics.totals;
+        assert_eq!(totals.work_conservation_violation_ns, 0, "{scheduler}");
+        assert_eq!(totals.unexpected_events, 0, "{scheduler}");
+        let (task, waits) = (&metrics.tasks[0], &totals.preempt_wait.histogram);
+        assert!(task.run_delay_ns < 5 * MS && waits.count() >= 45, "{scheduler}: {} ns", task.run_delay_ns);
+        // The task or nobody is in a queue: a fifth of a CPU in all.
+        let lengths: f64 = metrics.cpus.iter().filter_map(|cpu| cpu.runqueue_length_mean).sum();
+        assert_near(scheduler, lengths, 0.2, 0.05);
+    }
+}
+
+/// The same of a deadline task that asks for more than its runtime of 20 ms in 100.
+#[test]
+fn a_deadline_task_without_runtime_left_waits_for_no_cpu() {
+    let mut scene = Scene::lasting(5 * S);
+    let reservation = Reservation { runtime_ns: 20 * MS, deadline_ns: 100 * MS, period_ns: 100 * MS };
+    scene.task("limited", spin()).policy = Policy::Deadline(reservation);
+    let run = scene.run("1s1n1l2c1t", "eevdf");
+    let metrics = metrics(&run);
+    assert_near("CPU time", metrics.totals.run_ns as f64, S as f64, 0.05);
+    assert_eq!(metrics.totals.work_conservation_violation_ns, 0);
+    assert!(metrics.tasks[0].run_delay_ns < 5 * MS, "{} ns", metrics.tasks[0].run_delay_ns);
 }

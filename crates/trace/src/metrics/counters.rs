@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Boxed, so that success travels in a register: this sink's time per event matters.
-type Checked<T> = Result<T, Box<EventError>>;
+pub(super) type Checked<T> = Result<T, Box<EventError>>;
 
 /// What is known when the window of observation opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -227,6 +227,7 @@ impl Counters {
             EventKind::Score { .. } | EventKind::BalanceDetail { .. } => {}
             EventKind::Foreign { thread } => self.foreign(event, thread.is_some()),
             EventKind::Hotplug { online } => self.plug(event, online),
+            EventKind::Throttle { task, throttled } => self.throttle(event, task, throttled)?,
             EventKind::Overhead { kind, duration_ns } => {
                 self.overhead_reported = true;
                 let spent = &mut self.cpus[event.cpu.index()].overhead_ns[kind as usize];
@@ -301,7 +302,7 @@ impl Counters {
         let index = self.known_task(event, prev)?;
         if self.tasks[index].state == State::Queued {
             self.unexpected += 1;
-            self.dequeue(now_ns, prev);
+            self.dequeue_waiting(now_ns, prev);
         }
         let task = &mut self.tasks[index];
         if task.state == State::Running && task.cpu == event.cpu.0 {
@@ -324,8 +325,10 @@ impl Counters {
                 task.state = State::Queued;
                 task.wait = Wait::Preempt;
                 task.since_ns = now_ns;
-                self.work.waiter_added(now_ns, task.class);
-                self.cpus[event.cpu.index()].queued += 1;
+                if !task.throttled {
+                    self.work.waiter_added(now_ns, task.class);
+                    self.cpus[event.cpu.index()].queued += 1;
+                }
             }
             // **Voluntary switch**: the task left asleep.
             PrevState::Sleeping => {
@@ -351,16 +354,16 @@ impl Counters {
         let index = self.known_task(event, next)?;
         let task = &mut self.tasks[index];
         if task.state == State::Queued && task.cpu == event.cpu.0 {
-            self.cpus[event.cpu.index()].queued -= 1;
-            if next != starting {
-                self.work.waiter_removed(now_ns, task.class);
+            if !task.throttled {
+                self.cpus[event.cpu.index()].queued -= 1;
+                if next != starting {
+                    self.work.waiter_removed(now_ns, task.class);
+                }
             }
         } else {
             // Legal for the first event of a task only.
             self.unexpected += u64::from(task.state != State::Unknown);
-            if task.state == State::Queued {
-                self.dequeue(now_ns, next);
-            }
+            self.dequeue_waiting(now_ns, next);
         }
         let task = &mut self.tasks[index];
         let waiting = matches!(task.state, State::New | State::Waking | State::Queued);
@@ -446,14 +449,14 @@ impl Counters {
         let state = &mut self.tasks[index];
         state.migrations_event += 1;
         match state.state {
-            State::Queued => {
+            State::Queued if !state.throttled => {
                 self.after_preemption += u64::from(state.wait == Wait::Preempt);
                 self.unexpected += u64::from(state.cpu != from.0);
                 self.dequeue(event.time_ns, task);
                 self.enqueue(event.time_ns, task, to);
             }
             State::Running | State::Dead => self.unexpected += 1,
-            State::Unknown | State::New | State::Sleeping | State::Waking => state.cpu = to.0,
+            State::Unknown | State::New | State::Sleeping | State::Waking | State::Queued => state.cpu = to.0,
         }
         Ok(())
     }
@@ -476,11 +479,10 @@ impl Counters {
     fn exit(&mut self, event: &Event, task: TaskId) -> Checked<()> {
         let index = self.known_task(event, task)?;
         self.tasks[index].exited_ns = event.time_ns;
-        let state = self.tasks[index].state;
-        if state == State::Queued {
-            self.dequeue(event.time_ns, task);
-        }
-        self.abandoned_waits += u64::from(matches!(state, State::New | State::Waking | State::Queued));
+        let TaskState { state, throttled, .. } = self.tasks[index];
+        self.dequeue_waiting(event.time_ns, task);
+        let waits = matches!(state, State::New | State::Waking | State::Queued) && !throttled;
+        self.abandoned_waits += u64::from(waits);
         if state != State::Running {
             self.tasks[index].state = State::Dead;
         }
@@ -501,54 +503,11 @@ impl Counters {
         let state = &mut self.tasks[index];
         let old_class = std::mem::replace(&mut state.class, class);
         // A starting task is not among the waiters and takes its new class there if it becomes one.
-        if state.state == State::Queued && self.cpus[state.cpu as usize].starting != task {
+        if state.is_waiting() && self.cpus[state.cpu as usize].starting != task {
             self.work.waiter_removed(event.time_ns, old_class);
             self.work.waiter_added(event.time_ns, class);
         }
         Ok(())
-    }
-
-    /// Puts a task on the queue of a CPU.
-    fn enqueue(&mut self, now_ns: u64, task: TaskId, to: CpuId) {
-        let state = &mut self.tasks[task.index()];
-        state.state = State::Queued;
-        state.cpu = to.0;
-        let cpu = &mut self.cpus[to.index()];
-        cpu.settle_length(now_ns);
-        if cpu.counts_as_idle() && cpu.queued == 0 {
-            cpu.starting = task;
-        } else {
-            self.work.waiter_added(now_ns, state.class);
-        }
-        cpu.queued += 1;
-        cpu.length_max = cpu.length_max.max(cpu.length());
-        self.settle_idle(now_ns, to);
-    }
-
-    /// Takes a task off the queue it is on, other than to run it there.
-    fn dequeue(&mut self, now_ns: u64, task: TaskId) {
-        let state = &self.tasks[task.index()];
-        let from = CpuId(state.cpu);
-        let cpu = &mut self.cpus[from.index()];
-        cpu.settle_length(now_ns);
-        cpu.queued -= 1;
-        if cpu.starting == task {
-            cpu.starting = TaskId::IDLE;
-            self.settle_idle(now_ns, from);
-        } else {
-            self.work.waiter_removed(now_ns, state.class);
-        }
-    }
-
-    /// Tells work conservation when a CPU has become idle or busy.
-    #[inline]
-    fn settle_idle(&mut self, now_ns: u64, cpu: CpuId) {
-        let state = &mut self.cpus[cpu.index()];
-        let idle = state.counts_as_idle();
-        if idle != state.counted_idle {
-            state.counted_idle = idle;
-            self.work.cpu_changed(now_ns, cpu, idle);
-        }
     }
 
     /// Checks a CPU that an event names.
@@ -563,7 +522,7 @@ impl Counters {
 
     /// The index of a task, whose state exists from here on.
     #[inline]
-    fn known_task(&mut self, event: &Event, task: TaskId) -> Checked<usize> {
+    pub(super) fn known_task(&mut self, event: &Event, task: TaskId) -> Checked<usize> {
         if task.index() >= self.tasks.len() {
             self.add_tasks(event, task)?;
         }

@@ -137,6 +137,9 @@ impl Reference<'_> {
         let mut slice: Option<(CpuId, usize)> = None;
         let mut queue: Option<(CpuId, usize)> = None;
         let mut left: Option<(u64, CpuId)> = None;
+        // A quota keeps it from running; if it was queued, there.
+        let mut throttled = false;
+        let mut kept_on: Option<CpuId> = None;
         let close = |open: &mut Option<(CpuId, usize)>, to: usize, list: &mut Vec<Interval>| {
             if let Some((cpu, from)) = open.take() {
                 list.push(Interval { cpu, from, to, starting_to: 0 });
@@ -155,8 +158,14 @@ impl Reference<'_> {
                     woken = Some(now);
                     sleeping_or_unknown = false;
                 }
-                EventKind::Wakeup { task: woken, .. } if woken == task && slice.is_none() && queue.is_none() => {
-                    queue = Some((event.cpu, position));
+                EventKind::Wakeup { task: woken, .. }
+                    if woken == task && slice.is_none() && queue.is_none() && kept_on.is_none() =>
+                {
+                    if throttled {
+                        kept_on = Some(event.cpu);
+                    } else {
+                        queue = Some((event.cpu, position));
+                    }
                     sleeping_or_unknown = false;
                 }
                 EventKind::Migrate { task: moved, from, to, .. } if moved == task => {
@@ -167,10 +176,26 @@ impl Reference<'_> {
                         close(&mut queue, position, &mut history.queued);
                         queue = Some((to, position));
                     }
+                    kept_on = kept_on.map(|_| to);
+                }
+                EventKind::Throttle { task: of, throttled: now_throttled } if of == task => {
+                    match (throttled, now_throttled) {
+                        (false, true) => {
+                            kept_on = queue.map(|(cpu, _)| cpu);
+                            close(&mut queue, position, &mut history.queued);
+                        }
+                        (true, false) => {
+                            waiting = waiting.map(|(_, preempted)| (now, preempted));
+                            queue = kept_on.take().map(|cpu| (cpu, position));
+                        }
+                        _ => {}
+                    }
+                    throttled = now_throttled;
                 }
                 EventKind::Exit { task: ended } if ended == task && slice.is_none() => {
-                    history.abandoned += u64::from(counts && (waiting.is_some() || queue.is_some()));
-                    waiting = None;
+                    let waits = !throttled && (waiting.is_some() || queue.is_some());
+                    history.abandoned += u64::from(counts && waits);
+                    (waiting, kept_on) = (None, None);
                     close(&mut queue, position, &mut history.queued);
                 }
                 EventKind::Switch { next, .. } if next == task => {
@@ -187,6 +212,7 @@ impl Reference<'_> {
                         }
                     }
                     close(&mut queue, position, &mut history.queued);
+                    kept_on = None;
                     slice = Some((event.cpu, position));
                     sleeping_or_unknown = false;
                 }
@@ -198,7 +224,7 @@ impl Reference<'_> {
                     }
                     close(&mut slice, position, &mut history.running);
                     // Only where the window opened in the middle: a wakeup of a task that was running all the time.
-                    waiting = None;
+                    (waiting, kept_on) = (None, None);
                     close(&mut queue, position, &mut history.queued);
                     left = Some((now, event.cpu));
                     sleeping_or_unknown = prev_state == PrevState::Sleeping;
@@ -211,13 +237,18 @@ impl Reference<'_> {
                     if prev_state == PrevState::Runnable {
                         history.involuntary += u64::from(counts);
                         waiting = Some((now, true));
-                        queue = Some((event.cpu, position));
+                        if throttled {
+                            kept_on = Some(event.cpu);
+                        } else {
+                            queue = Some((event.cpu, position));
+                        }
                     }
                 }
                 _ => {}
             }
         }
-        history.censored_wait = waiting.map(|(since, preempted)| (preempted, self.end_ns - since));
+        history.censored_wait =
+            waiting.filter(|_| !throttled).map(|(since, preempted)| (preempted, self.end_ns - since));
         if let Some((cpu, from)) = slice {
             let ran = self.end_ns - self.time(from);
             history.censored_slice = Some(ran);

@@ -79,6 +79,8 @@ pub(crate) struct Straddling {
 pub(crate) struct TaskState {
     pub(crate) state: State,
     pub(crate) wait: Wait,
+    /// A quota keeps it from running.
+    pub(crate) throttled: bool,
     /// CPU it runs on, is queued on, or was last assigned to.
     pub(crate) cpu: u32,
     /// CPU of its last slice, or [`NO_CPU`].
@@ -117,6 +119,7 @@ impl Default for TaskState {
         Self {
             state: State::Unknown,
             wait: Wait::Unobserved,
+            throttled: false,
             cpu: NO_CPU,
             last_ran: NO_CPU,
             class: 0,
@@ -144,11 +147,18 @@ impl Default for TaskState {
 }
 
 impl TaskState {
+    /// Whether it is on the queue of a CPU and would run there.
+    #[inline]
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.state == State::Queued && !self.throttled
+    }
+
     /// **Wakeup latency** and **preempt wait**: the time from the beginning of a wait to the first time the task runs.
     ///
     /// A wait begins with the first `sched_waking` of a sleeping task (not with `sched_wakeup`, which may come later and
     /// from another CPU), with a fork, or when the task leaves a CPU still runnable. The first two are wakeup latency,
-    /// the last is preempt wait; both together are **run delay**. Returns the length, or `None` if the beginning was
+    /// the last is preempt wait; both together are **run delay**. While a quota keeps a runnable task from running it waits for no CPU: its
+    /// wait begins again when it may run. Returns the length, or `None` if the beginning was
     /// not observed, or before what counts. The caller starts the slice.
     #[inline]
     pub(crate) fn end_wait(&mut self, now_ns: u64, counts_from_ns: u64) -> Option<u64> {
@@ -227,6 +237,7 @@ impl TaskState {
         *self = Self {
             state: self.state,
             wait: self.wait,
+            throttled: self.throttled,
             cpu: self.cpu,
             last_ran: self.last_ran,
             class: self.class,
@@ -264,7 +275,7 @@ impl TaskState {
     /// The unfinished wait at the end of the window: **censored**, counted apart from those that ended.
     pub(crate) fn censored_wait(&self, end_ns: u64) -> Option<u64> {
         let waiting = matches!(self.state, State::New | State::Waking | State::Queued);
-        (waiting && self.wait != Wait::Unobserved).then(|| end_ns.saturating_sub(self.since_ns))
+        (waiting && !self.throttled && self.wait != Wait::Unobserved).then(|| end_ns.saturating_sub(self.since_ns))
     }
 
     /// The unfinished slice at the end of the window: its time counts as run time, it does not count as a slice.

@@ -1,5 +1,7 @@
 //! The definitions on sequences made by hand, one trap at a time.
 
+mod quotas;
+
 use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
 
 use super::{Counters, METRICS, Metrics, Start};

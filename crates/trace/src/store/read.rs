@@ -98,8 +98,9 @@ impl StoreReader {
         let scores = (!self.tables.scores.is_empty()).then_some(schema::SCORES);
         let foreign = (!self.tables.foreign.is_empty()).then_some(schema::FOREIGN);
         let hotplug = self.tables.hotplug.then_some(schema::HOTPLUG);
-        let mut opened = Vec::with_capacity(EVENT_TABLES.len() + 3);
-        for table in EVENT_TABLES.into_iter().chain(scores).chain(foreign).chain(hotplug) {
+        let throttle = self.tables.throttle.then_some(schema::THROTTLE);
+        let mut opened = Vec::with_capacity(EVENT_TABLES.len() + 4);
+        for table in EVENT_TABLES.into_iter().chain(scores).chain(foreign).chain(hotplug).chain(throttle) {
             let mut source = Source { reader: TableReader::open(table, &self.directory)?, sequence: None };
             source.advance()?;
             opened.push(source);
@@ -208,6 +209,7 @@ fn event(row: &TableReader) -> Result<Event, StoreError> {
         "phases" => EventKind::Phase { task: row.task(3)?, phase: row.id(4)? },
         "decisions" => EventKind::Decision { decision: row.id(3)?, task: row.task(5)?, value: row.int(6) },
         "hotplug" => EventKind::Hotplug { online: row.id(3)? == 1 },
+        "throttle" => EventKind::Throttle { task: row.task(3)?, throttled: row.id(4)? == 1 },
         "foreign" => {
             let index = |value: i64| u32::try_from(value).map_err(|_| row.bad_value(3, value.to_string()));
             EventKind::Foreign { thread: row.optional(3).map(index).transpose()? }

@@ -6,11 +6,14 @@ use crate::{MigrationKind, OverheadKind, PrevState, SearchStart, SearchStep, Sli
 pub const SCHEMA_MAJOR: u32 = 1;
 
 /// Version that new tables and columns raise; readers ignore what they do not know. 1: scores, where they were sampled. 2: wakers.
-/// 3: reasons of places. 4: threads beside the run's, where a recorder tells. 5: CPUs that go offline and come online. A store says the one
-/// that its tables need.
-pub const SCHEMA_MINOR: u32 = 5;
+/// 3: reasons of places. 4: threads beside the run's, where a recorder tells. 5: CPUs that go offline and come online. 6: tasks that
+/// quotas keep from running. A store says the one that its tables need.
+pub const SCHEMA_MINOR: u32 = 6;
 
-/// The version of a store in which no CPU goes offline or comes online.
+/// The version of a store in which no quota keeps a task from running.
+pub(crate) const SCHEMA_MINOR_WITHOUT_THROTTLE: u32 = 5;
+
+/// The version of a store in which no CPU goes offline or comes online either.
 pub(crate) const SCHEMA_MINOR_WITHOUT_HOTPLUG: u32 = 4;
 
 /// The version of a store that has no threads beside the run's either.
@@ -192,6 +195,10 @@ pub(crate) const FOREIGN: Table = Table {
 pub(crate) const HOTPLUG: Table =
     Table { name: "hotplug", columns: &[SEQUENCE, TIME, CPU, column("online", Kind::Id)] };
 
+/// There only where quotas keep tasks from running.
+pub(crate) const THROTTLE: Table =
+    Table { name: "throttle", columns: &[SEQUENCE, TIME, CPU, TASK, column("throttled", Kind::Id)] };
+
 pub(crate) const OVERHEAD: Table = Table {
     name: "overhead",
     columns: &[SEQUENCE, TIME, CPU, column("kind", Kind::Word(&OVERHEADS)), column("duration_ns", Kind::Int64)],
@@ -252,7 +259,7 @@ mod tests {
 
     #[test]
     fn every_event_table_begins_with_sequence_time_and_cpu() {
-        for table in EVENT_TABLES.into_iter().chain([SCORES, FOREIGN, HOTPLUG]) {
+        for table in EVENT_TABLES.into_iter().chain([SCORES, FOREIGN, HOTPLUG, THROTTLE]) {
             let names: Vec<&str> = table.columns.iter().take(3).map(|column| column.name).collect();
             assert_eq!(names, ["sequence", "time_ns", "cpu"], "{}", table.name);
         }

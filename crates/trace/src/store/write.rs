@@ -10,7 +10,8 @@ use warmcore_topology::{CpuId, Machine};
 
 use super::error::StoreError;
 use super::schema::{
-    self, SCHEMA_KEY, SCHEMA_MAJOR, SCHEMA_MINOR, SCHEMA_MINOR_WITHOUT_FOREIGN, SCHEMA_MINOR_WITHOUT_HOTPLUG, Table,
+    self, SCHEMA_KEY, SCHEMA_MAJOR, SCHEMA_MINOR, SCHEMA_MINOR_WITHOUT_FOREIGN, SCHEMA_MINOR_WITHOUT_HOTPLUG,
+    SCHEMA_MINOR_WITHOUT_THROTTLE, Table,
 };
 use super::table::{Cell, TableWriter};
 use crate::{Event, EventKind, PlaceReason, RunTables, Sink, Slice, SliceBuilder, TaskInfo};
@@ -63,6 +64,7 @@ pub struct Store {
     foreign: Option<TableWriter>,
     /// Where CPUs go offline or come online.
     hotplug: Option<TableWriter>,
+    throttle: Option<TableWriter>,
     slices: TableWriter,
     topology: TableWriter,
     tasks: TableWriter,
@@ -109,6 +111,7 @@ impl Store {
             scores: (!tables.scores.is_empty()).then(|| create(schema::SCORES)).transpose()?,
             foreign: (!tables.foreign.is_empty()).then(|| create(schema::FOREIGN)).transpose()?,
             hotplug: tables.hotplug.then(|| create(schema::HOTPLUG)).transpose()?,
+            throttle: tables.throttle.then(|| create(schema::THROTTLE)).transpose()?,
             slices: create(schema::SLICES)?,
             topology: create(schema::TOPOLOGY)?,
             tasks: create(schema::TASKS)?,
@@ -206,6 +209,11 @@ impl Store {
                 let Some(hotplug) = &mut self.hotplug else { return Ok(()) };
                 hotplug.push([sequence, time, cpu, Cell::id(u32::from(online))])?;
             }
+            EventKind::Throttle { task, throttled } => {
+                // As above.
+                let Some(throttle) = &mut self.throttle else { return Ok(()) };
+                throttle.push([sequence, time, cpu, Cell::task(task), Cell::id(u32::from(throttled))])?;
+            }
             // No event of a trace: it is had again by simulating the run again, and takes no number.
             EventKind::BalanceDetail { .. } => return Ok(()),
             EventKind::Overhead { kind, duration_ns } => {
@@ -261,6 +269,7 @@ impl Store {
             .chain(self.scores)
             .chain(self.foreign)
             .chain(self.hotplug)
+            .chain(self.throttle)
             .chain([self.meta])
             .map(|writer| writer.finish(&metadata))
             .fold(described, Result::and)
@@ -268,10 +277,11 @@ impl Store {
 
     /// The schema that its tables need.
     fn version(&self) -> String {
-        let minor = match (&self.hotplug, &self.foreign) {
-            (Some(_), _) => SCHEMA_MINOR,
-            (None, Some(_)) => SCHEMA_MINOR_WITHOUT_HOTPLUG,
-            (None, None) => SCHEMA_MINOR_WITHOUT_FOREIGN,
+        let minor = match (&self.throttle, &self.hotplug, &self.foreign) {
+            (Some(_), ..) => SCHEMA_MINOR,
+            (None, Some(_), _) => SCHEMA_MINOR_WITHOUT_THROTTLE,
+            (None, None, Some(_)) => SCHEMA_MINOR_WITHOUT_HOTPLUG,
+            (None, None, None) => SCHEMA_MINOR_WITHOUT_FOREIGN,
         };
         format!("{SCHEMA_MAJOR}.{minor}")
     }
