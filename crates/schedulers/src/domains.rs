@@ -42,6 +42,8 @@ pub mod flags {
     pub(crate) const WAKE_AFFINE: u32 = 1 << 8;
     /// Spread tasks over sibling domains of this one (`SD_PREFER_SIBLING`).
     pub(crate) const PREFER_SIBLING: u32 = 1 << 9;
+    /// Members have unequal capacities (`SD_ASYM_CPUCAPACITY`).
+    pub(crate) const ASYM_CPUCAPACITY: u32 = 1 << 10;
 }
 
 /// What differs between kernels in the domains they build.
@@ -222,6 +224,7 @@ struct CpuPosition {
     /// Absolute indices of domains, or [`NO_DOMAIN`].
     sd_llc: u32,
     sd_numa: u32,
+    sd_asym: u32,
 }
 
 const NO_DOMAIN: u32 = u32::MAX;
@@ -406,6 +409,17 @@ impl Domains {
     #[inline]
     pub(crate) fn clusters_active(&self) -> bool {
         self.clusters_active
+    }
+
+    /// Whether some domain has CPUs of unequal capacity.
+    pub(crate) fn is_asymmetric(&self) -> bool {
+        self.places.iter().any(|place| place.sd_asym != NO_DOMAIN)
+    }
+
+    /// Index of a CPU's lowest domain that has CPUs of all capacities, if they are unequal (`sd_asym_cpucapacity`).
+    pub(crate) fn sd_asym_cpucapacity(&self, cpu: CpuId) -> Option<usize> {
+        let index = self.places[cpu.index()].sd_asym;
+        (index != NO_DOMAIN).then_some(index as usize)
     }
 
     /// Whether some core has several CPUs (`sched_smt_active`).

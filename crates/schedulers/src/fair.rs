@@ -4,9 +4,10 @@
 //! queueing ([`queue`]), load tracking ([`pelt`]), CPU selection (`select`) and load balancing ([`balance`]) are
 //! shared, with the few differences of older kernels as [`FairParameters`].
 //!
-//! Differs from the kernel: weights of groups are whole units of 1/1024 of a nice-0 task (the kernel: 1/1048576); no groups of `SCHED_IDLE` (`cpu.idle`), no asymmetric capacity in decisions but those by energy, no pressure of real-time and deadline tasks on capacity (the stopper is a
+//! Differs from the kernel: weights of groups are whole units of 1/1024 of a nice-0 task (the kernel: 1/1048576); no groups of `SCHED_IDLE` (`cpu.idle`), no pressure of real-time and deadline tasks on capacity (the stopper is a
 //! momentary interruption).
 
+mod asymmetric;
 pub mod balance;
 mod bandwidth;
 pub mod cache_aware;
@@ -201,6 +202,8 @@ pub struct Fair<P, G = NoGathering> {
     picked: Vec<u32>,
     /// By CPU what its time counts as in load tracking.
     speeds: Vec<Speed>,
+    /// CPUs have unequal capacities, which decisions heed (`sched_asym_cpucap_active`).
+    asymmetric: bool,
     /// CPUs have different capacities and frequencies of known power: averages follow them closely enough to place by energy.
     by_energy_model: bool,
     /// Placement by energy, where the kernel has it.
@@ -252,9 +255,17 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let hz = u64::from(boot.kernel.hz);
         let wanted = parameters.energy_aware;
         let energy = EnergyAware::new(wanted, machine, machine.all_cpus(), &boot.kernel, &domains);
+        let asymmetric = domains.is_asymmetric() && !parameters.load_only_balance;
+        let speed = |cpu| {
+            // Where frequencies are not simulated a CPU's speed is its capacity (`arch_scale_cpu_capacity`).
+            let speed = if asymmetric { f64::from(domains.capacity_of(cpu)) } else { 1024.0 };
+            Speed { running: speed, runnable: speed }
+        };
+        let speeds = machine.cpus().map(speed).collect();
         let mut fair = Self {
             name: features.name.unwrap_or(P::NAME),
             by_energy_model: has_unequal_cpus(machine, &boot.kernel),
+            asymmetric,
             energy,
             gathering,
             numa: NumaBalancing::new(&features.numa, machine, hz, parameters.rules_of_4_9).map(Box::new),
@@ -280,7 +291,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             llc_idle_cores,
             online_cpus: cpus as u64,
             picked: vec![NONE; cpus],
-            speeds: vec![Speed { running: 1024.0, runnable: 1024.0 }; cpus],
+            speeds,
         };
         fair.begin_balancing(hz);
         fair
@@ -384,7 +395,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     fn init_averages(&mut self, now_ns: u64, index: u32) {
         let queue = self.entities[index as usize].queue;
         self.update_queue_avg(now_ns, queue);
-        let capacity = if self.by_energy_model {
+        let capacity = if self.asymmetric || self.by_energy_model {
             f64::from(self.domains.capacity_of(CpuId(self.queues[queue as usize].cpu)))
         } else {
             1024.0

@@ -63,7 +63,8 @@ pub const GROUP_TYPES: [&str; 9] = [
 ];
 
 /// What is moved (`enum migration_type`), by the number that details have.
-pub const MIGRATION_TYPES: [&str; 4] = ["load", "utilisation", "tasks", "tasks that prefer the LLC"];
+pub const MIGRATION_TYPES: [&str; 5] =
+    ["load", "utilisation", "tasks", "tasks that prefer the LLC", "tasks that need a bigger CPU"];
 
 impl BalanceDetail {
     /// All figures, in order of their discriminants.

@@ -156,6 +156,9 @@ reasons! {
         // Linux, fair class, wakeups by energy.
         LeastEnergy(Any): "least_energy", "there it takes the least energy";
         PreviousEnergy(Previous): "previous_energy", "no other CPU takes less energy than the previous one";
+        // Linux, fair class, wakeups on unequal CPUs.
+        CapacityFits(Any): "capacity_fits", "the search found the first idle CPU that is big enough (select_idle_capacity)";
+        MostCapacity(Any): "most_capacity", "no idle CPU is big enough, so the biggest idle one took it (select_idle_capacity)";
     }
 }
 

@@ -92,8 +92,10 @@ impl Domains {
                 false => Vec::new(),
             })
             .collect();
+        let smt_active = machine.smt_width() > 1
+            && active.iter().any(|cpu| machine.cpus_of_core(machine.core_of(cpu)).intersection_len(active) > 1);
         for chain in &mut drafts {
-            clear_prefer_sibling_below_asymmetry(chain, &spans, machine);
+            mark_asymmetry(chain, &spans, machine, smt_active);
             set_imb_numa_nr(chain, &levels, &spans);
         }
         let attached: Vec<Vec<Draft>> = drafts.iter().map(|chain| degenerate(chain, &spans)).collect();
@@ -130,8 +132,7 @@ impl Domains {
             llc_first: Vec::new(),
             shared: Vec::new(),
             clusters_active: false,
-            smt_active: machine.smt_width() > 1
-                && active.iter().any(|cpu| machine.cpus_of_core(machine.core_of(cpu)).intersection_len(active) > 1),
+            smt_active,
         };
         domains.clusters_active = domains.all.iter().any(|domain| domain.has(flags::CLUSTER));
         domains.fill_places(machine, active);
@@ -142,6 +143,7 @@ impl Domains {
     fn fill_places(&mut self, machine: &Machine, active: &CpuSet) {
         let mut ids = BTreeMap::new();
         let mut members: Vec<Vec<u32>> = Vec::new();
+        let capacities = capacities_of(machine, active);
         for cpu in machine.cpus() {
             let llc = *ids.entry((machine.llc_of(cpu), machine.node_of(cpu))).or_insert(members.len());
             if llc == members.len() {
@@ -149,6 +151,10 @@ impl Domains {
             }
             let lowest_with = |flag| self.range(cpu).find(|&index| self.all[index].has(flag));
             let sd_llc = self.range(cpu).take_while(|&index| self.all[index].has(flags::SHARE_LLC)).last();
+            let sd_asym = lowest_with(flags::ASYM_CPUCAPACITY).and_then(|lowest| {
+                let mut range = lowest..self.range(cpu).end;
+                range.find(|&index| capacities_of(machine, self.span(&self.all[index])) == capacities)
+            });
             let (sd_numa, cluster) = (lowest_with(flags::NUMA), lowest_with(flags::CLUSTER));
             let llc_first_cpu = members[llc].first().copied().unwrap_or(cpu.0);
             let share_id =
@@ -159,6 +165,7 @@ impl Domains {
                 share_id,
                 sd_llc: sd_llc.map_or(NO_DOMAIN, |index| index as u32),
                 sd_numa: sd_numa.map_or(NO_DOMAIN, |index| index as u32),
+                sd_asym: sd_asym.map_or(NO_DOMAIN, |index| index as u32),
             });
             if active.contains(cpu) {
                 members[llc].push(cpu.0);
@@ -175,6 +182,11 @@ impl Domains {
         }
         self.llc_first.push(self.llc_cpus.len() as u32);
     }
+}
+
+/// The different capacities of some CPUs.
+fn capacities_of(machine: &Machine, cpus: &CpuSet) -> BTreeSet<u32> {
+    cpus.iter().map(|cpu| machine.capacity(cpu)).collect()
 }
 
 /// Capacity of a CPU: its core's, or an equal part of what the core has with all of its hardware threads at work
@@ -257,15 +269,21 @@ fn level_flags(level: &TopologyLevel, reclaim_distance: u32) -> u32 {
     }
 }
 
-/// A domain that sees CPUs of different capacity does not want its children filled evenly.
-fn clear_prefer_sibling_below_asymmetry(chain: &mut [Draft], spans: &Spans, machine: &Machine) {
+/// A domain that sees CPUs of different capacity says so if no core has several threads (`hybrid_init_cpu_capacity_scaling` has no capacities
+/// then), and does not want its children filled evenly.
+fn mark_asymmetry(chain: &mut [Draft], spans: &Spans, machine: &Machine, smt_active: bool) {
     if !machine.is_asymmetric() {
         return;
     }
-    for parent in 1..chain.len() {
-        let members = &spans.members[chain[parent].span as usize];
+    for level in 0..chain.len() {
+        let members = &spans.members[chain[level].span as usize];
         if members.iter().any(|&cpu| machine.capacity(CpuId(cpu)) != machine.capacity(CpuId(members[0]))) {
-            chain[parent - 1].flags &= !flags::PREFER_SIBLING;
+            if !smt_active {
+                chain[level].flags |= flags::ASYM_CPUCAPACITY;
+            }
+            if level > 0 {
+                chain[level - 1].flags &= !flags::PREFER_SIBLING;
+            }
         }
     }
 }

@@ -123,7 +123,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         }
         self.enqueue_task(core, cpu, index, initial);
         if flags.has(Enqueue::WAKEUP) {
-            self.check_overutilized(cpu);
+            if self.asymmetric {
+                self.update_overutilized(cpu);
+            }
             core.woke(cpu, task);
         }
     }
@@ -223,6 +225,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         if !self.parameters.rules_of_4_9 {
             self.list_move_to_head(cpu, index);
         }
+        if self.asymmetric {
+            self.update_misfit_status(core, cpu, task);
+        }
         P::task_switched_in(self, core, cpu, index);
         self.do_task_work(core, task);
     }
@@ -272,7 +277,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
                 index = self.queues[queue as usize].group_entity;
             }
             self.tick_task_work(core, cpu, task);
-            self.check_overutilized(cpu);
+            if self.asymmetric {
+                self.tick_asymmetric(core, cpu, task);
+            }
         }
         G::push_waiting(self, core, cpu);
         let idle = core.curr_is_idle(cpu);

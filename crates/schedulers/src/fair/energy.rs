@@ -14,15 +14,11 @@ use warmcore_kernel::{Core, Governor, KernelParameters};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{SearchStart, SearchStep, TaskId};
 
+use super::asymmetric::fits_capacity;
 use super::{Fair, Policy};
 use crate::domains::Domains;
 use crate::fair::balance::pass::Pass;
 use crate::fair::gathering::Gathering;
-
-/// `fits_capacity`: utilisation up to 80 % of a capacity.
-fn fits_capacity(util: u64, capacity: u64) -> bool {
-    util * 1280 < capacity * 1024
-}
 
 /// Whether CPUs have different capacities, and frequencies of known power.
 pub(super) fn has_unequal_cpus(machine: &Machine, kernel: &KernelParameters) -> bool {
@@ -181,8 +177,6 @@ fn find_cpu(
 pub(crate) struct EnergyAware {
     /// In the order in which the kernel looks at them: those of the highest CPUs first.
     domains: Vec<PerformanceDomain>,
-    /// By CPU: index of its lowest scheduling domain that has CPUs of all capacities (`sd_asym_cpucapacity`).
-    asymmetric: Vec<usize>,
     /// Some CPU's tasks do not fit it (`rd->overutilized`).
     overutilized: bool,
 }
@@ -200,26 +194,9 @@ impl EnergyAware {
         if !wanted
             || kernel.governor != Governor::Schedutil
             || !has_unequal_cpus(machine, kernel)
-            || domains.smt_active()
+            || !domains.is_asymmetric()
         {
             return None;
-        }
-        let capacities_of = |cpus: &CpuSet| {
-            let mut capacities: Vec<u32> = cpus.iter().map(|cpu| machine.capacity(cpu)).collect();
-            capacities.sort_unstable();
-            capacities.dedup();
-            capacities
-        };
-        let all = capacities_of(active);
-        if all.len() < 2 {
-            return None;
-        }
-        let mut asymmetric = Vec::new();
-        for cpu in machine.cpus() {
-            let mut range = domains.range(cpu);
-            let end = range.end;
-            asymmetric
-                .push(range.find(|&index| capacities_of(domains.span(domains.domain(index))) == all).unwrap_or(end));
         }
         let mut performance: Vec<PerformanceDomain> = Vec::new();
         let mut clocks = Vec::new();
@@ -238,7 +215,7 @@ impl EnergyAware {
             }
         }
         performance.reverse();
-        Some(Box::new(Self { domains: performance, asymmetric, overutilized: false }))
+        Some(Box::new(Self { domains: performance, overutilized: false }))
     }
 }
 
@@ -255,15 +232,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// At ticks and when a task that woke was queued (`check_update_overutilized_status`): not for a new one, whose utilisation is a guess.
-    #[inline]
-    pub(super) fn check_overutilized(&mut self, cpu: CpuId) {
-        if self.energy.is_some() {
-            self.update_overutilized(cpu);
-        }
-    }
-
     #[cold]
-    fn update_overutilized(&mut self, cpu: CpuId) {
+    pub(super) fn update_overutilized(&mut self, cpu: CpuId) {
         if self.energy_decides() && self.is_overutilized(cpu) {
             self.set_overutilized(true);
         }
@@ -295,16 +265,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         task: TaskId,
         prev: CpuId,
     ) -> Option<CpuId> {
-        let energy = self.energy.as_ref()?;
         let this = core.this_cpu();
-        let mut above = energy.asymmetric[this.index()]..self.domains.range(this).end;
+        let mut above = self.domains.sd_asym_cpucapacity(this)?..self.domains.range(this).end;
         let domain = above.find(|&index| self.domains.span_contains(self.domains.domain(index), prev))?;
-        // `sync_entity_load_avg`
-        let index = self.task_entity(task);
-        let updated_ns = self.queues[self.entities[index as usize].queue as usize].pelt.last_update_ns;
-        if self.entities[index as usize].pelt.last_update_ns < updated_ns {
-            self.update_entity_avg(updated_ns, index);
-        }
+        let index = self.sync_entity_load_avg(task);
         let entity = &self.entities[index as usize];
         let wakee = Wakee { prev: prev.0, util: entity.pelt.util as u64, estimate: u64::from(entity.util_est) };
         let mut found = prev;

@@ -1,6 +1,6 @@
 //! Choosing a CPU at wakeup, fork and exec (`select_task_rq_fair`; `docs/spec/linux-fair.md` section 4).
 //!
-//! Not modelled: asymmetric capacity beyond [`energy`](super::energy), per-CPU kernel threads as wakers. Idle tasks do not count
+//! Not modelled: per-CPU kernel threads as wakers. Idle tasks do not count
 //! wakee flips (the kernel counts those of whatever a timer interrupts, idle tasks included).
 
 mod linux_4_9;
@@ -21,10 +21,12 @@ const FLIP_DECAY_NS: u64 = 1_000_000_000;
 
 /// A wakeup as CPU selection sees it.
 #[derive(Clone, Copy)]
-struct Wakee {
-    task: TaskId,
+pub(super) struct Wakee {
+    pub task: TaskId,
     entity: u32,
     idle_policy: bool,
+    /// Its utilisation (`task_util_est`) where capacities are unequal, else 0.
+    pub util: u64,
 }
 
 impl<P: Policy, G: Gathering> Fair<P, G> {
@@ -32,7 +34,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(crate) fn select_task_rq(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, wake: WakeFlags) -> CpuId {
         let cpu = core.this_cpu();
         let entity = self.task_entity(task);
-        let wakee = Wakee { task, entity, idle_policy: self.entities[entity as usize].idle_policy };
+        let mut wakee = Wakee { task, entity, idle_policy: self.entities[entity as usize].idle_policy, util: 0 };
         let (mut want_affine, mut start) = (false, SearchStart::Creator);
         if !wake.fork {
             self.record_wakee(core, task);
@@ -40,6 +42,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 && let Some(found) = self.find_energy_efficient_cpu(core, task, prev)
             {
                 return found;
+            }
+            if self.asymmetric {
+                self.sync_entity_load_avg(task);
+                wakee.util = self.task_util_est(task);
             }
             start = self.wake_start(core, entity, task, prev);
             want_affine = !matches!(start, SearchStart::WakeWide | SearchStart::WakerForbidden);
@@ -168,7 +174,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// Whether a CPU counts as idle for the wakee (`choose_idle_cpu`).
     #[inline]
-    fn idle_for(&self, core: &Core<'_>, cpu: CpuId, wakee: Wakee) -> bool {
+    pub(super) fn idle_for(&self, core: &Core<'_>, cpu: CpuId, wakee: Wakee) -> bool {
         self.idle[cpu.index()] || (!wakee.idle_policy && self.sched_idle_cpu(core, cpu))
     }
 
@@ -180,7 +186,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         prev: CpuId,
         target: CpuId,
     ) -> (CpuId, SearchStep) {
-        if core.may_run_on(wakee.task, target) && self.idle_for(core, target, wakee) {
+        if core.may_run_on(wakee.task, target)
+            && self.idle_for(core, target, wakee)
+            && self.fits_cpu(wakee.util, target)
+        {
             return (target, SearchStep::TargetIdle);
         }
         let clusters = self.domains.clusters_active();
@@ -192,6 +201,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             fair.domains.cpus_share_cache(cpu, target)
                 && fair.idle_for(core, cpu, wakee)
                 && core.may_run_on(wakee.task, cpu)
+                && fair.fits_cpu(wakee.util, cpu)
         };
         if prev != target && usable(self, prev) {
             if near(&self.domains, prev) {
@@ -206,6 +216,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 return (CpuId(recent), SearchStep::RecentIdle);
             }
             fallback = fallback.or(Some((CpuId(recent), SearchStep::RecentElsewhere)));
+        }
+        if self.asymmetric
+            && let Some(domain) = self.domains.sd_asym_cpucapacity(target)
+        {
+            return self.select_idle_capacity(core, wakee, domain, target);
         }
         if self.domains.sd_llc(target).is_none() {
             return (target, SearchStep::NoSharedCache);

@@ -196,6 +196,8 @@ pub struct Rq {
     pub avg_idle_ns: u64,
     /// Upper bound of `avg_idle_ns` is twice this (`max_idle_balance_cost`).
     pub max_idle_balance_cost_ns: u64,
+    /// Load of its running task if that needs a bigger CPU and may use one, else 0 (`misfit_task_load`).
+    pub misfit_task_load: u64,
     /// An active balance away from this CPU is under way.
     pub active_balance: bool,
     /// Where it goes.
@@ -224,6 +226,7 @@ impl Default for Rq {
             idle_stamp_ns: 0,
             avg_idle_ns: 1_000_000,
             max_idle_balance_cost_ns: 500_000,
+            misfit_task_load: 0,
             active_balance: false,
             push_cpu: 0,
             nohz_tick_stopped: false,

@@ -4,6 +4,7 @@
 mod actions;
 mod affinity;
 mod aggregate;
+mod asymmetric;
 mod attributes;
 mod background;
 mod determinism;

@@ -69,6 +69,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             Migration::Load => 3,
             Migration::Util => 4,
             Migration::Task => 5,
+            Migration::Misfit => 6,
             Migration::LlcTask => return,
         };
         if core.wants_balance_details() {

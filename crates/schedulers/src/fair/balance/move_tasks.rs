@@ -103,7 +103,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 let util = self.task_util_est(task);
                 (shrunk(util) <= pass.imbalance).then_some(util as i64)
             }
-            Migration::Task | Migration::LlcTask => Some(1),
+            Migration::Misfit if self.fits_cpu(self.task_util_est(task), pass.src) => None,
+            Migration::Task | Migration::LlcTask | Migration::Misfit => Some(1),
         }
     }
 

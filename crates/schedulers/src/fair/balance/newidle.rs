@@ -43,6 +43,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         // Zero means busy, so idleness that begins with the run is recorded a nanosecond late.
         self.set_idle_stamp(cpu, core.now_ns().max(1));
+        self.rqs[cpu.index()].misfit_task_load = 0;
         let jiffies = core.jiffies();
         let mut next_balance = jiffies + u64::from(core.parameters().hz);
         let levels = self.domains.range(cpu);

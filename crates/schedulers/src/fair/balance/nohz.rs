@@ -99,9 +99,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             if nohz.count == 0 {
                 return 0;
             }
-            // Another busy CPU in the LLC: tasks could be spread over idle LLCs or cores.
+            // Another busy CPU in the LLC: tasks could be spread over idle LLCs or cores. Unequal CPUs only look for tasks that do not fit.
             let llc_shared = self.domains.sd_llc(cpu).map(|_| self.domains.shared(self.domains.sd_llc_id(cpu)));
-            if self.rqs[cpu.index()].nr_running >= 2 || llc_shared.is_some_and(|shared| shared.nr_busy_cpus > 1) {
+            let rq = &self.rqs[cpu.index()];
+            let other_reason = match self.asymmetric {
+                true => rq.misfit_task_load > 0,
+                false => llc_shared.is_some_and(|shared| shared.nr_busy_cpus > 1),
+            };
+            if rq.nr_running >= 2 || other_reason {
                 wanted = if averages { kick::STATS | kick::BALANCE } else { kick::BALANCE };
             }
         }

@@ -263,7 +263,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// may be found to have too many tasks although none of its CPUs has one to spare: with no failures counted and the
     /// interval at its minimum that leaves the same state behind as finding none.
     fn is_fruitless(&self, pass: &Pass) -> bool {
-        if pass.idle != IdleType::NewlyIdle || self.parameters.load_only_balance || self.energy.is_some() {
+        if pass.idle != IdleType::NewlyIdle || self.parameters.load_only_balance || self.asymmetric {
             return false;
         }
         let domain = self.domains.domain(pass.domain);
@@ -323,7 +323,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// Nothing was moved: counts it, and starts the source's stopper when ordinary means are exhausted.
     fn count_failure(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> PassOutcome {
-        if pass.idle != IdleType::NewlyIdle && !pass.llc_pinned {
+        if pass.idle != IdleType::NewlyIdle && !pass.llc_pinned && pass.migration != Migration::Misfit {
             self.domains.domain_mut(pass.domain).nr_balance_failed += 1;
         }
         if !self.need_active_balance(core, pass) {
@@ -354,7 +354,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// Whether the running task of the source has to be pushed (`need_active_balance`).
     fn need_active_balance(&mut self, core: &mut Core<'_>, pass: &Pass) -> bool {
-        if self.alb_break_llc(core, pass) {
+        if pass.migration != Migration::Misfit && self.alb_break_llc(core, pass) {
             if self.wants_active_balance(pass) {
                 self.tell_veto(core, pass);
             }
@@ -365,7 +365,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// The reasons for it.
     fn wants_active_balance(&self, pass: &Pass) -> bool {
-        if pass.migration == Migration::LlcTask {
+        if matches!(pass.migration, Migration::LlcTask | Migration::Misfit) {
             return true;
         }
         let domain = self.domains.domain(pass.domain);
@@ -405,8 +405,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 settled
             }
         };
-        // New-idle passes are too frequent to lengthen intervals.
-        if longer && pass.idle == IdleType::NewlyIdle {
+        // New-idle passes are too frequent to lengthen intervals, and a misfit task says nothing of how busy CPUs are.
+        if longer && (pass.idle == IdleType::NewlyIdle || pass.migration == Migration::Misfit) {
             return;
         }
         let bounds = (domain.min_interval_ms, domain.max_interval_ms);

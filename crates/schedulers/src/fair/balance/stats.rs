@@ -23,8 +23,7 @@ const NUMA_IMBALANCE_MIN: i64 = 2;
 
 /// How a group stands, in order of how much it needs to give tasks away (`enum group_type`).
 ///
-/// The numbers are the kernel's order with places kept for types that are not modelled: 2 misfit task, 4 asymmetric
-/// packing.
+/// The numbers are the kernel's order with a place kept for a type that is not modelled: 4 asymmetric packing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum GroupType {
@@ -32,6 +31,8 @@ pub(crate) enum GroupType {
     HasSpare = 0,
     /// Fully used, nothing competes.
     FullyBusy = 1,
+    /// A task needs a bigger CPU than the one on which it runs.
+    MisfitTask = 2,
     /// A core with several busy hardware threads, while the destination is idle.
     SmtBalance = 3,
     /// A pass inside the group failed because of affinity.
@@ -53,6 +54,8 @@ pub(crate) enum Migration {
     Task,
     /// A number of tasks that prefer the destination's LLC.
     LlcTask,
+    /// A task that needs a bigger CPU.
+    Misfit,
 }
 
 /// Sums over the CPUs of a group (`struct sg_lb_stats`).
@@ -84,6 +87,8 @@ pub(crate) struct GroupStats {
     pub avg_load: u64,
     /// Queued tasks that prefer the destination's LLC (`nr_pref_dst_llc`).
     pub nr_pref_dst_llc: u32,
+    /// The largest load of a task that needs a bigger CPU (`group_misfit_task_load`).
+    pub misfit_task_load: u64,
     /// Classification.
     pub group_type: GroupType,
 }
@@ -104,6 +109,7 @@ impl GroupStats {
         idle_cpus: 0,
         avg_load: 0,
         nr_pref_dst_llc: 0,
+        misfit_task_load: 0,
         group_type: GroupType::HasSpare,
     };
 
@@ -223,6 +229,7 @@ pub(crate) fn is_busier(candidate: &GroupStats, busiest: Option<&GroupStats>) ->
         GroupType::Overloaded => candidate.avg_load > busiest.avg_load,
         GroupType::LlcBalance => candidate.nr_pref_dst_llc > busiest.nr_pref_dst_llc,
         GroupType::Imbalanced => false,
+        GroupType::MisfitTask => candidate.misfit_task_load > busiest.misfit_task_load,
         GroupType::SmtBalance if candidate.idle_cpus != 0 || busiest.idle_cpus != 0 => {
             has_less_spare(candidate, busiest)
         }
@@ -277,8 +284,8 @@ pub(crate) fn find_imbalance(conditions: &Conditions, stats: &mut DomainStats) -
 /// The rules of `sched_balance_find_src_group` before the imbalance is computed.
 fn imbalance_matters(conditions: &Conditions, stats: &DomainStats) -> bool {
     let (local, busiest) = (&stats.local, &stats.busiest);
-    // Affinity makes averages meaningless.
-    if busiest.group_type == GroupType::Imbalanced {
+    // Affinity makes averages meaningless, and a task that needs a bigger CPU is dealt with whatever they are.
+    if matches!(busiest.group_type, GroupType::Imbalanced | GroupType::MisfitTask) {
         return true;
     }
     if local.group_type > busiest.group_type {
@@ -318,6 +325,7 @@ pub(crate) fn calculate_imbalance(conditions: &Conditions, stats: &mut DomainSta
         GroupType::LlcBalance => {
             return Imbalance { amount: conditions.llc_batch, migration: Migration::LlcTask };
         }
+        GroupType::MisfitTask => return Imbalance { amount: 1, migration: Migration::Misfit },
         GroupType::SmtBalance | GroupType::Imbalanced => return Imbalance { amount: 1, migration: Migration::Task },
         _ => {}
     }
@@ -376,7 +384,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             return self.find_busiest_group(core, pass);
         }
         let mut stats = self.update_sd_lb_stats(core, pass)?;
-        if self.energy_decides() {
+        if self.energy_decides() && stats.busiest.group_type != GroupType::MisfitTask {
             return None;
         }
         let imbalance = find_imbalance(&self.conditions(pass), &mut stats)?;
@@ -407,7 +415,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Looks at all groups of the domain (`update_sd_lb_stats`); `None` without a busiest group. Also refreshes what
     /// passes leave behind for others: the root's overload flag and the LLC's scan limit.
     fn update_sd_lb_stats(&mut self, core: &Core<'_>, pass: &Pass) -> Option<DomainStats> {
-        let records_llc = self.records_llc(pass);
+        let (records_llc, asymmetric) = (self.records_llc(pass), self.is_asymmetric_level(pass));
         let domain = self.domains.domain(pass.domain);
         let mut local = GroupStats::EMPTY;
         // The busiest group so far and the one being looked at change places instead of being copied.
@@ -420,13 +428,20 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             let free = busiest.map_or(0, |slot: usize| 1 - slot);
             let stats = if is_local { &mut local } else { &mut slots[free] };
             overloaded |= self.update_sg_lb_stats(core, pass, group, is_local, stats);
+            if asymmetric && !is_local {
+                overloaded |= self.find_misfit(stats);
+            }
             if records_llc {
                 self.record_llc(stats);
             }
             total_load += stats.load;
             total_capacity += stats.capacity;
             total_util += stats.util;
-            if !is_local && is_busier(&slots[free], busiest.map(|slot| &slots[slot])) {
+            let so_far = busiest.map(|slot| &slots[slot]);
+            if !is_local
+                && is_busier(&slots[free], so_far)
+                && (!asymmetric || self.pull_helps(pass, &local, &slots[free], so_far))
+            {
                 busiest = Some(free);
             }
         }
@@ -471,6 +486,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             idle_cpus: sums.idle_cpus,
             avg_load: 0,
             nr_pref_dst_llc: 0,
+            misfit_task_load: 0,
             group_type: GroupType::HasSpare,
         };
         let imbalance_pct = self.domains.domain(pass.domain).imbalance_pct;
@@ -533,10 +549,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let mut busiest = None;
         let (mut busiest_load, mut busiest_capacity, mut busiest_util, mut busiest_nr) = (0, 1, 0, 0);
         let mut busiest_preferring = 0;
+        let asymmetric = self.is_asymmetric_level(pass);
         for &number in self.domains.group_cpus(self.domains.group(group)) {
             let cpu = CpuId(number);
             let nr = self.queues[cpu.index()].h_nr_runnable;
             if nr == 0 || self.balance.is_excluded(number) || self.is_numa_protected(pass, number) {
+                continue;
+            }
+            if asymmetric && self.would_push_down(pass, cpu) {
                 continue;
             }
             let busier = match pass.migration {
@@ -560,6 +580,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 Migration::Task => {
                     let busier = nr > busiest_nr;
                     busiest_nr = busiest_nr.max(nr);
+                    busier
+                }
+                Migration::Misfit => {
+                    let load = self.rqs[cpu.index()].misfit_task_load;
+                    let busier = load > busiest_load;
+                    busiest_load = busiest_load.max(load);
                     busier
                 }
                 Migration::LlcTask => {

@@ -41,6 +41,7 @@ fn busy_group(nr: u32) -> GroupStats {
         idle_cpus: 8 - running,
         avg_load: 0,
         nr_pref_dst_llc: 0,
+        misfit_task_load: 0,
         group_type: GroupType::HasSpare,
     };
     classify(&mut stats);
