@@ -535,6 +535,32 @@ mod tests {
     }
 
     #[test]
+    fn a_task_that_a_quota_keeps_from_running_waits_for_nobody() {
+        let quota = |throttled| EventKind::Throttle { task: A, throttled };
+        let events = [
+            on(0, 0, switch(IDLE, PrevState::Idle, A)),
+            on(0, 5, EventKind::Wakeup { task: B, reason: None }),
+            on(0, 20, quota(true)),
+            on(0, 20, switch(A, PrevState::Runnable, B)),
+            on(0, 100, quota(false)),
+            on(0, 103, switch(B, PrevState::Sleeping, A)),
+            on(0, 110, quota(true)),
+            on(0, 110, switch(A, PrevState::Runnable, IDLE)),
+        ];
+        let of = |end_ns| {
+            let mut waits = Waits::new(1).keeping(BTreeSet::from([A]), None, 5);
+            waits.events(&events).unwrap();
+            waits.finish(end_ns)
+        };
+        let (found, waits) = of(150);
+        let first = &found[0];
+        assert_eq!((first.throttled_ns, first.preempt_wait_ns, first.preemptions, first.run_ns), (80 + 40, 3, 0, 27));
+        assert_eq!(first.behind_ns, BTreeMap::from([(Occupant::Task(B), 3)]));
+        assert_eq!(waits.iter().map(|wait| (wait.from_ns, wait.to_ns)).collect::<Vec<_>>(), [(100, 103)]);
+        assert_eq!(found[1].behind_ns, BTreeMap::from([(Occupant::Task(A), 15)]));
+    }
+
+    #[test]
     fn events_that_go_back_in_time_are_refused() {
         let mut waits = Waits::new(1);
         waits.events(&[on(0, 30, switch(IDLE, PrevState::Idle, A))]).unwrap();

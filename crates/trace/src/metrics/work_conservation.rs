@@ -160,7 +160,7 @@ impl WorkConservation {
     /// waited that was allowed to run on that CPU. Not multiplied by the number of CPUs or tasks.
     ///
     /// A CPU counts as idle while it is online, runs nothing and no task is starting on it; a task counts as waiting while it is
-    /// queued. The first task queued on an idle CPU is *starting* there: its delay is a wakeup cost, seen as wakeup
+    /// queued, not while a quota keeps it from running. The first task queued on an idle CPU is *starting* there: its delay is a wakeup cost, seen as wakeup
     /// latency, and neither it nor its CPU counts here.
     pub(crate) fn violation_ns(&self, end_ns: u64) -> u64 {
         let open = if self.violating > 0 { end_ns.saturating_sub(self.since_ns) } else { 0 };
