@@ -22,7 +22,6 @@ const CPU_SCALE: f64 = SCHED_CAPACITY_SCALE as f64;
 const NUMA_IMBALANCE_MIN: i64 = 2;
 
 /// How a group stands, in order of how much it needs to give tasks away (`enum group_type`).
-///
 /// The numbers are the kernel's order with a place kept for a type that is not modelled: 4 asymmetric packing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
@@ -548,15 +547,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(super) fn find_src_rq(&self, pass: &Pass, group: u32) -> Option<CpuId> {
         let mut busiest = None;
         let (mut busiest_load, mut busiest_capacity, mut busiest_util, mut busiest_nr) = (0, 1, 0, 0);
-        let mut busiest_preferring = 0;
-        let asymmetric = self.is_asymmetric_level(pass);
+        let (mut busiest_preferring, asymmetric) = (0, self.is_asymmetric_level(pass));
         for &number in self.domains.group_cpus(self.domains.group(group)) {
             let cpu = CpuId(number);
-            let nr = self.queues[cpu.index()].h_nr_runnable;
+            let down = asymmetric && self.would_push_down(pass, cpu);
+            let nr = if down { 0 } else { self.queues[cpu.index()].h_nr_runnable };
             if nr == 0 || self.balance.is_excluded(number) || self.is_numa_protected(pass, number) {
-                continue;
-            }
-            if asymmetric && self.would_push_down(pass, cpu) {
                 continue;
             }
             let busier = match pass.migration {
