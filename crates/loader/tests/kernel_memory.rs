@@ -155,8 +155,13 @@ fn ejection(functions: usize, programs: &[(&'static str, Code)], workload: &str)
     host.maps.update(map, &[0; 4], &value, 0, None).unwrap();
     let maps = BTreeMap::from([(MAP, map)]);
     let mut loaded = Programs::default();
-    let mut attached =
-        Attached { name: "test".into(), speaks_cids: false, programs: BTreeMap::new(), values: BTreeMap::new() };
+    let mut attached = Attached {
+        name: "test".into(),
+        speaks_cids: false,
+        programs: BTreeMap::new(),
+        values: BTreeMap::new(),
+        at_switch: Vec::new(),
+    };
     for (name, program) in programs {
         let source = ProgramSource { name, bytes: &program.concat(), functions: &[0], maps: &maps, types: None };
         let id = loaded.load(&mut host, &source).unwrap_or_else(|error| panic!("{name}: {error}"));
