@@ -42,7 +42,8 @@ pub fn page(document: &StudyDocument, title: &str, introduction: &str, data: Opt
     let mut text = format!("# {title}\n\n{introduction}\n\n{}\n\n## All questions\n\n", document.conclusion());
     text.push_str("| question | measured | here | band | size | judgement |\n|---|--:|--:|--:|--:|---|\n");
     for study in &document.studies {
-        let main = study.expectations.iter().filter(|of| of.counted).max_by_key(|of| (of.judgement, of.unexpected));
+        let main =
+            study.expectations.iter().rev().filter(|of| of.counted).max_by_key(|of| (of.judgement, of.unexpected));
         let main = main.or(study.expectations.first());
         let cell = |of: fn(&ExpectationResult) -> String| main.map(of).unwrap_or_default();
         text.push_str(&format!(
@@ -61,7 +62,7 @@ pub fn page(document: &StudyDocument, title: &str, introduction: &str, data: Opt
         text.push_str(&format!("\n{score}"));
     }
     text.push_str(
-        "\nOf a question with several figures the row has the worst. *Size* is the change here in parts of the measured one, by logarithms \
+        "\nOf a question with several figures the row has the worst, of equals the first. *Size* is the change here in parts of the measured one, by logarithms \
          where the figure is a ratio; 0.5 to 2 counts as the same size.\n",
     );
     for (judgement, heading, words) in SECTIONS {

@@ -85,7 +85,7 @@ fn equal_runs_give_equal_bytes_whatever_the_batches() {
     store.events(&run.events).unwrap();
     store.finish(1_000_000, &run.task_infos()).unwrap();
     let names = file_names(first.path());
-    assert_eq!((names.len(), &names), (16, &file_names(second.path())));
+    assert_eq!((names.len(), &names), (17, &file_names(second.path())));
     for name in names {
         let bytes = |directory: &TempDir| fs::read(directory.path().join(&name)).unwrap();
         assert!(bytes(&first) == bytes(&second), "{name} differs");

@@ -25,7 +25,7 @@ fn a_throttled_task_that_moves_joins_the_queue_of_its_new_cpu_when_it_may_run() 
     let quota = |throttled| EventKind::Throttle { task: TaskId(0), throttled };
     let busy = Script::new().fork(0, 4, 1).wakeup(0, 4, 1).run(0, 4, 1);
     let start = busy.fork(0, 3, 0).wakeup(0, 3, 0).run(0, 3, 0).at(20, 3, quota(true));
-    let moved = start.switch(20, 3, Some(0), PrevState::Runnable, None).migrate(50, 3, 0, 4, MigrationKind::Affinity);
+    let moved = start.switch(20, 3, Some(0), PrevState::Runnable, None).migrate(50, 0, 3, 4, MigrationKind::Affinity);
     // It waits on CPU 4 from 100 on, while others are idle.
     let metrics = Script(moved.0.clone()).at(100, 4, quota(false)).metrics(1000);
     assert_eq!(metrics.totals.work_conservation_violation_ns, 900);
