@@ -115,7 +115,7 @@ impl Host {
         let allowed = kernel.mask(task);
         let (disabled, pinned) = (known.migration_disabled(), known.is_pinned());
         if let Some(at_disabled) = layout.migration_disabled {
-            memory.store_u16(at + at_disabled, disabled as u16);
+            memory.store_u16(at + at_disabled, disabled);
         }
         let mask = self.kept.cpus_ptr(at, known);
         memory.store_u64(at + layout.cpus_ptr, mask);
