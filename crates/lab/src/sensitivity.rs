@@ -1,7 +1,7 @@
 //! What could turn the verdict: the same trials with every figure of the machine that nobody measured made smaller and larger, and with one
 //! task more, one less, or one core less (the comparison's *neighbours*).
 //!
-//! What is run is a matter of `warmcore_search::sensitivity`; here is what came of it, and what it means. A verdict turns when
+//! What is run is a matter of `warmcore_study::sensitivity::comparison`; here is what came of it, and what it means. A verdict turns when
 //! a scheduler is better, worse or neither than the baseline where it was not before.
 
 use serde::{Deserialize, Serialize};

@@ -3,7 +3,6 @@
 //! - [`advice`]: which settings of a kernel to try when nobody names schedulers.
 //! - [`gathering`]: what gathering groups of threads would win.
 //! - [`load`]: how much of a workload keeps a given share of a machine busy.
-//! - [`sensitivity`]: which assumed costs of the machine could turn a verdict.
 //! - [`sweep`]: every machine with every workload, as one table of gains.
 //! - [`oracle`]: the best static placement that is known of a workload's threads, run pinned. [`placement`] is its search over the
 //!   analytic memory model, [`threads`] says who is placed.
@@ -16,6 +15,5 @@ pub mod load;
 pub mod oracle;
 pub mod pins;
 pub mod placement;
-pub mod sensitivity;
 pub mod sweep;
 pub mod threads;

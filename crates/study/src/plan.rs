@@ -48,6 +48,7 @@ pub struct Plan {
 }
 
 /// An experiment of a plan.
+#[derive(Clone)]
 pub struct PlannedExperiment {
     /// The experiment.
     pub experiment: Experiment,

@@ -1,8 +1,10 @@
 //! What judgements rest on: studies again with every figure of their machines that nobody measured made smaller and larger, and with the
 //! other core-to-core tables that machines come with.
 //!
-//! A change is that of a cell's `assumed`, for all cells at once; what can be changed is
+//! [`comparison`] asks the same of one comparison. A change is that of a cell's `assumed`, for all cells at once; what can be changed is
 //! [`warmcore_topology::assumptions`]' matter. A machine that has no such figure stays as it is.
+
+pub mod comparison;
 
 use serde::Serialize;
 use toml::Spanned;

@@ -15,9 +15,9 @@ use warmcore_lab::verdict::{self, ComparisonDocument};
 use warmcore_options::{MemoryChoice, TraceLevel};
 use warmcore_search::advice;
 use warmcore_search::oracle::{self, OracleError};
-use warmcore_search::sensitivity::{self as changed_costs, SensitivityError};
 use warmcore_statistics::Design;
 use warmcore_study::run::{self, Done};
+use warmcore_study::sensitivity::comparison::{self as changed_costs, SensitivityError};
 use warmcore_topology::Machine;
 use warmcore_workload::Workload;
 
@@ -278,15 +278,15 @@ fn ask_sensitivity(
     console: &Console,
 ) -> Result<Sensitivity, Failure> {
     console.note("comparing again with changes that could turn the verdict");
-    let bar = console.progress(changed_costs::variation_count(experiment, asked), "changes");
-    let conduct = Conduct { jobs: console.jobs(), stop: Arc::clone(&signals.stop), progress: &|_| {} };
     let machine = &experiment.machine.value;
     let read = |text: &str| {
         let read = load::workload_for(machine, text, &arguments.profiles, console);
         read.map(|workload| workload.value).map_err(|failure| failure.to_string())
     };
-    let found = changed_costs::run(experiment, (&finished.trials, document), asked, &read, &conduct, &|| bar.inc(1));
-    bar.finish_and_clear();
+    let found =
+        study::with_means(changed_costs::most_simulations(experiment, asked), None, signals, console, |means, _| {
+            changed_costs::run(experiment, (&finished.trials, document), asked, &read, means)
+        });
     found.map_err(|error| sensitivity_failure(error, signals))
 }
 
@@ -294,7 +294,7 @@ fn ask_sensitivity(
 fn sensitivity_failure(error: SensitivityError, signals: &Signals) -> Failure {
     let advice = error.advice();
     match error {
-        SensitivityError::Run(error) => run_failure(error, None, signals),
+        SensitivityError::Run(error) => study::study_failure(error, None, signals),
         error => Failure::usage("warmcore::sensitivity", error).help(advice),
     }
 }

@@ -244,7 +244,7 @@ pub fn with_means<T>(
 }
 
 /// What to say of a run of many experiments that was not finished.
-fn study_failure(error: StudyError, out: Option<&Path>, signals: &Signals) -> Failure {
+pub fn study_failure(error: StudyError, out: Option<&Path>, signals: &Signals) -> Failure {
     match error {
         StudyError::Run { source, study } => {
             let failure = run_failure(*source, None, signals);

@@ -1,17 +1,19 @@
-//! What could turn a verdict: the experiment again with each assumed cost of the machine changed, or with one task or core more or less, under
-//! the same seeds.
+//! What could turn a comparison's verdict: the experiment again with each assumed cost of the machine changed, or with one task or core more
+//! or less, under the same seeds.
 //!
 //! A cost that the first trial under every scheduler does not feel is not looked at further: it does not enter the workload at all.
 
 use warmcore_lab::column::bind;
 use warmcore_lab::experiment::{Experiment, Named};
-use warmcore_lab::runner::{self, Conduct, RunError};
 use warmcore_lab::sensitivity::{Asked, Sensitivity, Variation, VariationOutcome, varied};
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict::{ComparisonDocument, VerdictError, conclude};
 use warmcore_places::place::PlaceKind;
 use warmcore_topology::assumptions;
 use warmcore_workload::{Workload, load_text};
+
+use crate::plan::PlannedExperiment;
+use crate::run::{self, Means, StudyError};
 
 /// What every assumed cost is multiplied by where nobody says otherwise.
 pub const FACTORS: [f64; 2] = [0.5, 2.0];
@@ -27,7 +29,7 @@ pub enum SensitivityError {
     Machines(String),
     /// A changed run failed.
     #[error(transparent)]
-    Run(#[from] RunError),
+    Run(#[from] StudyError),
     /// A changed run has no verdict: a fault of this program.
     #[error(transparent)]
     Verdict(#[from] VerdictError),
@@ -45,16 +47,16 @@ impl SensitivityError {
     }
 }
 
-/// How many changes there are to try.
+/// How many simulations there are at most: less are made where a cost has no effect.
 #[must_use]
-pub fn variation_count(experiment: &Experiment, asked: &Asked) -> usize {
+pub fn most_simulations(experiment: &Experiment, asked: &Asked) -> usize {
     let costs = if asked.factors.is_empty() { 0 } else { assumptions(&experiment.machine.value).len() };
-    costs * asked.factors.len() + if asked.neighbours { NEIGHBOURS } else { 0 }
+    let changes = costs * asked.factors.len() + if asked.neighbours { NEIGHBOURS } else { 0 };
+    changes * (experiment.trial_count() + experiment.schedulers.len())
 }
 
 /// Compares again with every assumed cost of the machine times every factor, and with the neighbours, as far as they are asked for. `trials`
-/// and `unchanged` are those of the experiment as it is; `read` makes a workload of a text as the experiment's own was made; `done` is called
-/// after each variation.
+/// and `unchanged` are those of the experiment as it is; `read` makes a workload of a text as the experiment's own was made.
 ///
 /// # Errors
 /// [`SensitivityError`].
@@ -63,13 +65,44 @@ pub fn run(
     (trials, unchanged): (&[Vec<Trial>], &ComparisonDocument),
     asked: &Asked,
     read: Read<'_>,
-    conduct: &Conduct<'_>,
-    done: &dyn Fn(),
+    means: &Means<'_>,
 ) -> Result<Sensitivity, SensitivityError> {
     check(experiment.place.kind())?;
     if let Some((scheduler, _)) = experiment.columns.iter().find(|(_, own)| own.machine.is_some()) {
         return Err(SensitivityError::Machines(experiment.schedulers[*scheduler].to_string()));
     }
+    let mut variations: Vec<Variation> = Vec::new();
+    let mut planned: Vec<(usize, PlannedExperiment)> = Vec::new();
+    for (mut variation, changed) in changes(experiment, asked, read) {
+        match changed {
+            Ok(changed) => planned.push((variations.len(), judged_alike(changed, &variation, unchanged))),
+            Err(reason) => variation.outcome = VariationOutcome::Impossible(reason),
+        }
+        variations.push(variation);
+    }
+    let mut firsts: Vec<PlannedExperiment> = planned.iter().map(|(_, one)| one.clone()).collect();
+    firsts.iter_mut().for_each(|one| one.experiment.seeds.truncate(1));
+    let felt: Vec<bool> = run::each(&firsts, means, &mut |done| {
+        let mut pairs = trials.iter().zip(&done.finished.trials);
+        Ok::<_, StudyError>(!pairs.all(|(before, after)| are_alike(before.first(), after.first())))
+    })?;
+    let mut kept = felt.into_iter();
+    planned.retain(|_| kept.next().unwrap_or(true));
+    let (places, planned): (Vec<usize>, Vec<PlannedExperiment>) = planned.into_iter().unzip();
+    let documents = run::each(&planned, means, &mut |done| {
+        let (changed, trials) = (done.experiment, &done.finished.trials);
+        let document = conclude(&changed.record(), &changed.workload.value, &*changed.place, trials)?;
+        Ok::<_, SensitivityError>(varied(unchanged, &document))
+    })?;
+    for (place, schedulers) in places.into_iter().zip(documents) {
+        variations[place].outcome = VariationOutcome::Compared;
+        variations[place].schedulers = schedulers;
+    }
+    Ok(Sensitivity::new(unchanged, asked, variations))
+}
+
+/// Every change that is asked for, and the experiment with it, or why there is none.
+fn changes(experiment: &Experiment, asked: &Asked, read: Read<'_>) -> Vec<(Variation, Result<Experiment, String>)> {
     let mut changes: Vec<(Variation, Result<Experiment, String>)> = Vec::new();
     for assumption in assumptions(&experiment.machine.value).iter().filter(|_| !asked.factors.is_empty()) {
         for factor in &asked.factors {
@@ -87,12 +120,19 @@ pub fn run(
         let neighbours = neighbours(experiment, read);
         changes.extend(neighbours.into_iter().map(|(name, changed)| (variation(name, Vec::new(), None), changed)));
     }
-    let mut variations = Vec::new();
-    for (variation, changed) in changes {
-        variations.push(vary(variation, changed, (trials, unchanged), conduct)?);
-        done();
-    }
-    Ok(Sensitivity::new(unchanged, asked, variations))
+    changes
+}
+
+/// A changed experiment, which is judged by the measure of the unchanged one, whatever it was that the unchanged machine could not measure.
+/// Its events are not kept.
+fn judged_alike(
+    mut experiment: Experiment,
+    variation: &Variation,
+    unchanged: &ComparisonDocument,
+) -> PlannedExperiment {
+    experiment.metric = Some(unchanged.primary.clone());
+    experiment.options = experiment.options.without_tables();
+    PlannedExperiment { experiment, study: variation.cost.clone(), directory: None }
 }
 
 fn variation(cost: &str, values: Vec<String>, factor: Option<f64>) -> Variation {
@@ -151,35 +191,6 @@ fn one_core_less(experiment: &Experiment) -> Result<Experiment, String> {
 /// [`SensitivityError::NotSimulated`].
 pub fn check(kind: &PlaceKind) -> Result<(), SensitivityError> {
     if kind.simulated { Ok(()) } else { Err(SensitivityError::NotSimulated(kind.name)) }
-}
-
-fn vary(
-    mut variation: Variation,
-    changed: Result<Experiment, String>,
-    (trials, unchanged): (&[Vec<Trial>], &ComparisonDocument),
-    conduct: &Conduct<'_>,
-) -> Result<Variation, SensitivityError> {
-    let mut changed = match changed {
-        Ok(changed) => changed,
-        Err(reason) => {
-            variation.outcome = VariationOutcome::Impossible(reason);
-            return Ok(variation);
-        }
-    };
-    // Judged by the same measure, whatever it was that the unchanged machine could not measure. Events are not kept.
-    changed.metric = Some(unchanged.primary.clone());
-    changed.options = changed.options.without_tables();
-    let mut first = changed.clone();
-    first.seeds.truncate(1);
-    let looked = runner::run(&first, None, conduct)?.trials;
-    if trials.iter().zip(&looked).all(|(before, after)| are_alike(before.first(), after.first())) {
-        return Ok(variation);
-    }
-    let all = if changed.seeds.len() > 1 { runner::run(&changed, None, conduct)?.trials } else { looked };
-    let document = conclude(&changed.record(), &changed.workload.value, &*changed.place, &all)?;
-    variation.outcome = VariationOutcome::Compared;
-    variation.schedulers = varied(unchanged, &document);
-    Ok(variation)
 }
 
 /// Whether two trials are the same run, whatever machine they belong to.
