@@ -29,13 +29,14 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::{Background, CpuSet, Machine, NO_BACKGROUND};
+use warmcore_topology::{Background, CpuSet, Machine};
 use warmcore_trace::{Event, Outcome};
 use warmcore_workload::{Action, Affinity, Deed, Destination, Options, Workload};
 
 use super::metric::{Detail, Measured, Metric};
 use super::profile::View;
 use warmcore_lab::files::{FileError, read_text};
+use warmcore_lab::load::{UNDER_PROGRAMS, needs_background};
 use warmcore_options::Observe;
 use warmcore_places::files::find_program;
 use warmcore_places::vm::layout::as_guest;
@@ -43,7 +44,8 @@ use warmcore_places::vm::layout::as_guest;
 /// Version of the format.
 pub const SCHEMA: &str = "warmcore-book-1";
 
-/// The background of simulated runs whose file names none: the agent of guests has a main thread for each program.
+/// The background of simulated runs whose file names none: the agent of guests has a main thread for each program. Under sched_ext programs it is
+/// what every comparison has, as programs schedule a kernel's own threads, too.
 const USUAL: &str = "launchers";
 
 /// Why an experiment cannot be read.
@@ -359,9 +361,7 @@ impl BookExperiment {
         let workload = workload(&document.workload, document.duration_ms)?;
         let spec = |text: &String| SchedulerSpec::parse(text).map_err(|error| error.to_string());
         let schedulers: Vec<SchedulerSpec> = document.schedulers.iter().map(spec).collect::<Result<_, _>>()?;
-        // Programs in a guest have main threads. What is kept of runs under sched_ext programs was simulated without them.
-        let programs = schedulers.iter().any(|scheduler| scheduler.program().is_some());
-        let usual = if programs { NO_BACKGROUND } else { USUAL };
+        let usual = if needs_background(&schedulers) { UNDER_PROGRAMS } else { USUAL };
         let background = Background::named(document.background.as_deref().unwrap_or(usual));
         let background = background.map_err(|error| format!("`background`: {error}"))?;
         let simulated = machine.clone().with_background(background).map_err(|error| error.to_string())?;
