@@ -56,6 +56,9 @@ const STATISTICS: &str = "/var/run/scx";
 /// The accounts of CPU time, which are those of the run at any moment.
 const ACCOUNTS: &str = "/proc/stat";
 
+/// Where this computer is asked to leave idle states soon, as long as the file is open.
+const IDLE_LATENCY: &str = "/dev/cpu_dma_latency";
+
 /// The CPUs.
 const CPUS: &str = "/sys/devices/system/cpu/";
 /// How often one has gone offline or come online (`scx_hotplug_seq`).
@@ -144,14 +147,16 @@ pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bo
         () => files.sched_ext.text(&path),
     };
     if let Some(text) = changing {
-        let mut file = File::from(crate::memory_file(c"told")?);
-        file.write_all(text.as_bytes())?;
-        file.rewind()?;
-        process.answer_with(call, file.as_fd());
+        answer_with_text(process, call, text.as_bytes())?;
+        return Ok(true);
+    }
+    if opens && path == IDLE_LATENCY {
+        answer_with_text(process, call, &[0; 4])?;
         return Ok(true);
     }
     let place = files.sched_ext.place(&path);
-    if !stands_for(&path) || files.are_mounted && opens && place.is_none() {
+    let writes = opens && arguments[0] as i32 & libc::O_ACCMODE != libc::O_RDONLY;
+    if !stands_for(&path) || files.are_mounted && opens && !writes && place.is_none() {
         return Ok(false);
     }
     // What leads upwards leads out of it.
@@ -162,10 +167,16 @@ pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bo
     let ours_c = CString::new(ours.as_str()).map_err(io::Error::other)?;
     match number {
         libc::SYS_open | libc::SYS_openat => {
-            // SAFETY: a path that ends with a zero; what is got is owned.
-            // A loader must not change what others are shown, nor have this process wait.
-            let wanted = arguments[0] as i32;
-            let flags = wanted & (libc::O_DIRECTORY | libc::O_PATH) | libc::O_NONBLOCK | libc::O_CLOEXEC;
+            // A loader must not change what others are shown: what it writes, such as idle latencies and frequencies, goes to a copy.
+            if writes {
+                match std::fs::read(&ours) {
+                    Ok(text) => answer_with_text(process, call, &text)?,
+                    Err(error) => process.answer(call, Err(error.raw_os_error().unwrap_or(libc::EACCES))),
+                }
+                return Ok(true);
+            }
+            // SAFETY: a path that ends with a zero; what is got is owned. It must not have this process wait.
+            let flags = arguments[0] as i32 & (libc::O_DIRECTORY | libc::O_PATH) | libc::O_NONBLOCK | libc::O_CLOEXEC;
             let opened = unsafe { libc::open(ours_c.as_ptr(), flags) };
             if opened < 0 {
                 process.answer(call, Err(last_error()));
@@ -222,6 +233,15 @@ pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bo
         _ => process.answer(call, Err(libc::EROFS)),
     }
     Ok(true)
+}
+
+/// Opens a file of this content, of which nobody else knows.
+fn answer_with_text(process: &Process, call: &Call, text: &[u8]) -> io::Result<()> {
+    let mut file = File::from(crate::memory_file(c"told")?);
+    file.write_all(text)?;
+    file.rewind()?;
+    process.answer_with(call, file.as_fd());
+    Ok(())
 }
 
 fn last_error() -> i32 {

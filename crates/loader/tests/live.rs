@@ -145,6 +145,16 @@ fn loader_that_reads_the_accounts() {
     let told = |name: &str| std::fs::read_to_string(format!("/sys/kernel/sched_ext/{name}")).unwrap();
     assert_eq!(["state", "enable_seq", "switch_all"].map(told), ["enabled\n", "1\n", "1\n"]);
     assert!(told("root/ops").len() > 1, "the scheduler's name");
+    // What it asks of idle states and frequencies is taken, and neither the machine nor this computer changes.
+    for (path, written) in [
+        ("/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us", "32"),
+        ("/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", "1000000"),
+        ("/dev/cpu_dma_latency", "\x20\0\0\0"),
+    ] {
+        std::fs::write(path, written).unwrap_or_else(|error| panic!("{path}: {error}"));
+    }
+    let missing = std::fs::write("/sys/devices/system/cpu/cpu0/no_such_file", "1").unwrap_err();
+    assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
     std::thread::sleep(300 * MS);
     // 30 hundredths of a second on each, as 12 spinners keep them busy.
     assert!(busy().iter().all(|&busy| (28..=30).contains(&busy)), "{:?}", busy());
