@@ -163,6 +163,16 @@ fn file_of(name: &str) -> String {
 }
 
 impl Background {
+    /// The same with launchers beside it.
+    #[must_use]
+    pub fn with_launchers(mut self) -> Self {
+        if !self.launchers {
+            self.name.push_str(" with launchers");
+            self.launchers = true;
+        }
+        self
+    }
+
     /// Whether there is nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {

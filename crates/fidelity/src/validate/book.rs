@@ -44,8 +44,8 @@ use warmcore_places::vm::layout::as_guest;
 /// Version of the format.
 pub const SCHEMA: &str = "warmcore-book-1";
 
-/// The background of simulated runs whose file names none: the agent of guests has a main thread for each program. Under sched_ext programs it is
-/// what every comparison has, as programs schedule a kernel's own threads, too.
+/// The background of simulated runs whose file names none: the agent of guests has a main thread for each program. Under sched_ext programs the
+/// kernel's threads are beside them, as in every comparison: programs schedule these, too.
 const USUAL: &str = "launchers";
 
 /// Why an experiment cannot be read.
@@ -361,8 +361,11 @@ impl BookExperiment {
         let workload = workload(&document.workload, document.duration_ms)?;
         let spec = |text: &String| SchedulerSpec::parse(text).map_err(|error| error.to_string());
         let schedulers: Vec<SchedulerSpec> = document.schedulers.iter().map(spec).collect::<Result<_, _>>()?;
-        let usual = if needs_background(&schedulers) { UNDER_PROGRAMS } else { USUAL };
-        let background = Background::named(document.background.as_deref().unwrap_or(usual));
+        let background = match document.background.as_deref() {
+            Some(name) => Background::named(name),
+            None if needs_background(&schedulers) => Background::named(UNDER_PROGRAMS).map(Background::with_launchers),
+            None => Background::named(USUAL),
+        };
         let background = background.map_err(|error| format!("`background`: {error}"))?;
         let simulated = machine.clone().with_background(background).map_err(|error| error.to_string())?;
         let actions = document.actions(&workload, &schedulers)?;

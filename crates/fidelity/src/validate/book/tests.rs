@@ -44,7 +44,8 @@ fn the_simulated_runs_have_the_background_of_the_file_or_the_one_asked_for_inste
     let (alone, beside) = (parse(TEXT), parse(&text));
     assert_eq!((alone.background(), beside.background()), (Some("launchers"), Some("guest-7.2")));
     let program = parse(&TEXT.replace("\"eevdf\"", "\"scx:scx_lavd\""));
-    assert_eq!(program.background(), Some(UNDER_PROGRAMS), "as every comparison with a program");
+    assert_eq!(program.background(), Some("guest-7.2 with launchers"));
+    assert!(program.simulated.background().launchers && !program.simulated.background().threads.is_empty());
     // A guest has its own, and its results are of the same experiment.
     assert!(beside.machine.background().is_empty());
     assert_eq!(alone.identity, beside.identity);
