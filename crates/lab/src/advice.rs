@@ -12,7 +12,8 @@ use warmcore_places::vm::kernel::Abilities;
 use warmcore_places::vm::settings::settings_of;
 use warmcore_schedulers::{Circumstances, SchedulerSpec};
 use warmcore_statistics::{Better, Interval};
-use warmcore_topology::{assumptions, format_cpu_list};
+use warmcore_topology::{Machine, assumptions, format_cpu_list};
+use warmcore_workload::Workload;
 
 use crate::experiment::Experiment;
 use crate::headroom::{as_commands, bound_tasks};
@@ -130,29 +131,53 @@ const BEGINS_SO: &str = "  # a kernel with CONFIG_SCHED_CACHE begins so; the oth
 
 /// What is typed for a column, and the kernel's files among it.
 fn how(experiment: &Experiment, index: usize) -> (Vec<String>, Vec<String>) {
-    let spec = &experiment.schedulers[index];
-    let base = &experiment.schedulers[experiment.baseline];
-    let plain =
-        |spec: &SchedulerSpec| settings_of(&spec.under(Circumstances::default()), &EVERYTHING).unwrap_or_default();
+    let (base, spec) = (&experiment.schedulers[experiment.baseline], &experiment.schedulers[index]);
+    let changed = changed_files(base, spec);
+    let mut typed = lines(&changed, spec);
+    typed.extend(placed(spec, &experiment.machine_of(index).value, &experiment.workload_of(index).value));
+    (typed, changed.into_iter().map(|(path, _)| path).collect())
+}
+
+/// What is typed to have the second scheduler's settings where the first one's are: files of the kernel, the placement of tasks, and the
+/// loader of a sched_ext program.
+#[must_use]
+pub fn typed((base, spec): (&SchedulerSpec, &SchedulerSpec), machine: &Machine, workload: &Workload) -> Vec<String> {
+    let mut typed = lines(&changed_files(base, spec), spec);
+    typed.extend(placed(spec, machine, workload));
+    typed.extend(
+        spec.program().map(|of| {
+            std::iter::once(&of.program).chain(&of.arguments).map(String::as_str).collect::<Vec<_>>().join(" ")
+        }),
+    );
+    typed
+}
+
+/// The kernel's files that have other values, each with its value.
+fn changed_files(base: &SchedulerSpec, spec: &SchedulerSpec) -> Vec<(String, String)> {
+    let plain = |spec: &SchedulerSpec| -> Vec<(String, String)> {
+        let all = settings_of(&spec.under(Circumstances::default()), &EVERYTHING).unwrap_or_default();
+        all.into_iter().map(|setting| (setting.path, setting.value)).collect()
+    };
     let before = plain(base);
-    let changed: Vec<_> = plain(spec)
-        .into_iter()
-        .filter(|setting| !before.iter().any(|known| known.path == setting.path && known.value == setting.value))
-        .collect();
+    plain(spec).into_iter().filter(|setting| !before.contains(setting)).collect()
+}
+
+fn lines(changed: &[(String, String)], spec: &SchedulerSpec) -> Vec<String> {
     let own = if spec.info().is_cache_aware { BEGINS_SO } else { "" };
-    let mut typed: Vec<String> =
-        changed.iter().map(|setting| format!("echo {} > {}{own}", setting.value, setting.path)).collect();
+    changed.iter().map(|(path, value)| format!("echo {value} > {path}{own}")).collect()
+}
+
+/// What is typed for where tasks run.
+fn placed(spec: &SchedulerSpec, machine: &Machine, workload: &Workload) -> Option<String> {
     let words = spec.circumstances();
-    match (&words.pin, cpus_of(words, &experiment.machine_of(index).value)) {
-        (Some(_), _) => typed.push(as_commands(&bound_tasks(&experiment.workload_of(index).value))),
+    match (&words.pin, cpus_of(words, machine)) {
+        (Some(_), _) => Some(as_commands(&bound_tasks(workload))),
         (None, Ok(Some(cpus))) => {
-            let machine = &experiment.machine_of(index).value;
             let list = format_cpu_list(cpus.iter().map(|cpu| machine.os_index(cpu)));
-            typed.push(format!("taskset -c {list} COMMAND, or a cpuset with {list} in its cpuset.cpus"));
+            Some(format!("taskset -c {list} COMMAND, or a cpuset with {list} in its cpuset.cpus"))
         }
-        _ => {}
+        _ => None,
     }
-    (typed, changed.into_iter().map(|setting| setting.path).collect())
 }
 
 /// What this computer's kernel lacks for files to be written, if the machine is this computer.

@@ -25,6 +25,7 @@ pub mod decisions;
 pub mod directory;
 pub mod environment;
 pub mod experiment;
+pub mod gathered;
 mod group_measures;
 pub mod headroom;
 mod host_measures;

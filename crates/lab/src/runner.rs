@@ -86,24 +86,78 @@ pub fn run(
     conduct: &Conduct<'_>,
 ) -> Result<Finished, RunError> {
     let record = experiment.record();
-    let total = experiment.trial_count();
     let mut results: BTreeMap<usize, Result<Trial, RunError>> = BTreeMap::new();
     let mut keep = None;
     if let Some(directory) = directory {
-        let run = directory.run_list()?;
-        for (position, found) in trials_in(directory, &record, run.as_ref()) {
-            // One that was made for something else is run again and replaced.
-            if let Found::Finished(trial) = found? {
-                results.insert(position, Ok(*trial));
-            }
-        }
+        results.extend(taken_over(directory, &record)?.into_iter().map(|(position, trial)| (position, Ok(trial))));
         keep = Some((directory, directory.sums_of_beginning()?));
     }
     let keep = keep.as_ref();
-    // Trial by trial rather than scheduler by scheduler, so that what an interruption leaves can be compared.
-    let mut missing: Vec<usize> = (0..total).filter(|position| !results.contains_key(position)).collect();
-    missing.sort_by_key(|position| (position % experiment.seeds.len(), position / experiment.seeds.len()));
+    let missing = missing(experiment, &|position| results.contains_key(&position));
+    let mut ran = run_these(experiment, &record, &missing, keep, conduct)?;
+    // Sums must not depend on who finished first.
+    ran.sort_by_key(|(position, ..)| *position);
 
+    let run_now = ran.iter().filter(|(_, result, _)| result.is_ok()).count();
+    let seconds = ran.iter().map(|(_, _, seconds)| seconds).sum();
+    results.extend(ran.into_iter().map(|(position, result, _)| (position, result)));
+    Ok(Finished { trials: in_order(results, experiment)?, run_now, seconds })
+}
+
+/// Runs the trials at some positions of an experiment and keeps no file. A position is that of the scheduler times the number of seeds, and
+/// the trial's number.
+///
+/// # Errors
+/// The first failure in order of position.
+pub fn run_some(
+    experiment: &Experiment,
+    positions: &[usize],
+    conduct: &Conduct<'_>,
+) -> Result<BTreeMap<usize, Trial>, RunError> {
+    let mut ran = run_these(experiment, &experiment.record(), positions, None, conduct)?;
+    ran.sort_by_key(|(position, ..)| *position);
+    let trials = ran.into_iter().map(|(position, result, _)| Ok((position, result?)));
+    let trials = trials.collect::<Result<BTreeMap<usize, Trial>, RunError>>()?;
+    if trials.len() < positions.len() {
+        return Err(RunError::Interrupted { finished: trials.len(), total: positions.len() });
+    }
+    Ok(trials)
+}
+
+/// The trials of an experiment that a directory holds already.
+pub(crate) fn taken_over(
+    directory: &RunDirectory,
+    record: &ExperimentRecord,
+) -> Result<BTreeMap<usize, Trial>, RunError> {
+    let mut known = BTreeMap::new();
+    let run = directory.run_list()?;
+    for (position, found) in trials_in(directory, record, run.as_ref()) {
+        // One that was made for something else is run again and replaced.
+        if let Found::Finished(trial) = found? {
+            known.insert(position, *trial);
+        }
+    }
+    Ok(known)
+}
+
+/// Positions that are not known: trial by trial rather than scheduler by scheduler, so that what an interruption leaves can be compared.
+pub(crate) fn missing(experiment: &Experiment, is_known: &dyn Fn(usize) -> bool) -> Vec<usize> {
+    let mut missing: Vec<usize> = (0..experiment.trial_count()).filter(|position| !is_known(*position)).collect();
+    missing.sort_by_key(|position| (position % experiment.seeds.len(), position / experiment.seeds.len()));
+    missing
+}
+
+/// Position, trial and wall-clock seconds of what ran, in the order in which it finished.
+type Ran = Vec<(usize, Result<Trial, RunError>, f64)>;
+
+/// Runs the trials at these positions as one batch.
+fn run_these(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    missing: &[usize],
+    keep: Option<&(&RunDirectory, Sums)>,
+    conduct: &Conduct<'_>,
+) -> Result<Ran, RunError> {
     let requests: Vec<Request<'_>> = missing
         .iter()
         .map(|position| {
@@ -115,7 +169,7 @@ pub fn run(
         let start = Instant::now();
         let before = run.as_ref().map_or(0.0, |run| run.seconds);
         let position = missing[index];
-        let result = make_and_keep(experiment, &record, position, run, keep, conduct);
+        let result = make_and_keep(experiment, record, position, run, keep, conduct);
         let flow = match &result {
             Err(error) if !error.is_of_one_scheduler() => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
@@ -128,14 +182,7 @@ pub fn run(
     if !requests.is_empty() {
         experiment.place.run(&requests, &means, &take)?;
     }
-    let mut ran = ran.into_inner().unwrap_or_else(PoisonError::into_inner);
-    // Sums must not depend on who finished first.
-    ran.sort_by_key(|(position, ..)| *position);
-
-    let run_now = ran.iter().filter(|(_, result, _)| result.is_ok()).count();
-    let seconds = ran.iter().map(|(_, _, seconds)| seconds).sum();
-    results.extend(ran.into_iter().map(|(position, result, _)| (position, result)));
-    Ok(Finished { trials: in_order(results, experiment)?, run_now, seconds })
+    Ok(ran.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Makes the trial at `position` of its run and keeps its files, with what it rests on in its list of checksums.

@@ -98,7 +98,6 @@ struct SchedulerLosses {
 /// # Errors
 /// When a file cannot be written, or the workload not be expressed in its file format.
 pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), SessionError> {
-    let record = experiment.record().to_toml();
     let versions = Versions {
         schema: "warmcore-versions-1",
         warmcore: TOOL_VERSION,
@@ -107,26 +106,37 @@ pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), Se
         trial: trial::SCHEMA,
         comparison: verdict::SCHEMA,
     };
-    write_machine(directory, MACHINE, &experiment.machine)?;
-    write_workload(directory, WORKLOAD, &experiment.workload)?;
-    for (scheduler, column) in &experiment.columns {
-        column.machine.iter().try_for_each(|own| write_machine(directory, &machine_of_column(*scheduler), own))?;
-        column.workload.iter().try_for_each(|own| write_workload(directory, &workload_of_column(*scheduler), own))?;
-    }
+    let mut texts = texts(experiment)?;
+    let record = texts.remove(EXPERIMENT).unwrap_or_default();
+    texts.iter().try_for_each(|(name, text)| directory.write(name, text.as_bytes()))?;
     directory.write(VERSIONS, pretty(&versions).as_bytes())?;
     // Last, because it makes the directory a run directory.
     directory.write(EXPERIMENT, record.as_bytes())?;
     Ok(())
 }
 
-fn write_machine(directory: &RunDirectory, file: &str, machine: &Named<Machine>) -> Result<(), SessionError> {
-    Ok(directory.write(file, warmcore_topology::to_toml(&machine.value).as_bytes())?)
-}
-
-fn write_workload(directory: &RunDirectory, file: &str, workload: &Named<Workload>) -> Result<(), SessionError> {
-    let text = warmcore_workload::to_rtapp(&workload.value)
-        .map_err(|error| SessionError::Express { file: file.to_owned(), reason: error.to_string() })?;
-    Ok(directory.write(file, text.as_bytes())?)
+/// The files that an experiment is in, by name: its record, its machines and its workloads.
+///
+/// # Errors
+/// When the workload cannot be expressed in its file format.
+pub fn texts(experiment: &Experiment) -> Result<BTreeMap<String, String>, SessionError> {
+    let workload = |file: String, workload: &Named<Workload>| match warmcore_workload::to_rtapp(&workload.value) {
+        Ok(text) => Ok((file, text)),
+        Err(error) => Err(SessionError::Express { file, reason: error.to_string() }),
+    };
+    let machine = |file: String, machine: &Named<Machine>| (file, warmcore_topology::to_toml(&machine.value));
+    let mut texts = BTreeMap::from([
+        (EXPERIMENT.to_owned(), experiment.record().to_toml()),
+        machine(MACHINE.to_owned(), &experiment.machine),
+        workload(WORKLOAD.to_owned(), &experiment.workload)?,
+    ]);
+    for (scheduler, column) in &experiment.columns {
+        texts.extend(column.machine.iter().map(|own| machine(machine_of_column(*scheduler), own)));
+        if let Some(own) = &column.workload {
+            texts.extend([workload(workload_of_column(*scheduler), own)?]);
+        }
+    }
+    Ok(texts)
 }
 
 /// Of the versions in a run directory, which build wrote it.
@@ -136,7 +146,10 @@ struct Build {
 }
 
 /// SHA-256 of this program, or of the library that this code is in. What a trial gives depends on all of it, and a version has many builds.
-fn program_sha256() -> Result<&'static str, FileError> {
+///
+/// # Errors
+/// When it cannot be read.
+pub fn program_sha256() -> Result<&'static str, FileError> {
     static SUM: OnceLock<String> = OnceLock::new();
     if let Some(sum) = SUM.get() {
         return Ok(sum);
@@ -229,8 +242,34 @@ fn losses(trials: &[Vec<Trial>]) -> Losses {
 /// When the directory was changed since, or written by another version.
 pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError> {
     let path = |name: &str| directory.path().join(name).display().to_string();
+    experiment_from(&|name| Ok(directory.read(name)?), &path)
+}
+
+/// The experiment of [`texts`], whose trials this program can run.
+///
+/// # Errors
+/// When another version wrote them, they do not belong together, or the program of a scheduler is another one here.
+pub fn experiment_of_texts(texts: &BTreeMap<String, String>) -> Result<Experiment, ResumeError> {
+    let read = |name: &str| {
+        let missing = || ResumeError::Invalid { file: name.to_owned(), reason: "it is missing".to_owned() };
+        texts.get(name).cloned().ok_or_else(missing)
+    };
+    let experiment = experiment_from(&read, &str::to_owned)?;
+    for (index, then) in experiment.kept_programs.iter().flatten() {
+        let now = experiment.scheduler_of(*index).program().and_then(ProgramRecord::now);
+        if let Some(what) = ProgramRecord::change(then, now.as_ref()) {
+            return Err(ResumeError::Program { scheduler: experiment.schedulers[*index].to_string(), what });
+        }
+    }
+    Ok(experiment)
+}
+
+fn experiment_from(
+    read: &dyn Fn(&str) -> Result<String, ResumeError>,
+    path: &dyn Fn(&str) -> String,
+) -> Result<Experiment, ResumeError> {
     let invalid = |name: &str, reason: String| ResumeError::Invalid { file: path(name), reason };
-    let text = directory.read(EXPERIMENT)?;
+    let text = read(EXPERIMENT)?;
     let schema = toml::from_str::<SchemaOnly>(&text).map_err(|error| invalid(EXPERIMENT, error.to_string()))?.schema;
     if schema != experiment::SCHEMA {
         return Err(ResumeError::Schema { file: path(EXPERIMENT), found: schema });
@@ -242,12 +281,12 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
     let place = warmcore_places::past(&record.place, record.makings.as_ref())
         .map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
     let machine = |name: &str, subject: &SubjectRecord| -> Result<Named<Machine>, ResumeError> {
-        let value = warmcore_topology::from_toml(&directory.read(name)?);
+        let value = warmcore_topology::from_toml(&read(name)?);
         Ok(Named { source: subject.source.clone(), value: value.map_err(|error| invalid(name, error.to_string()))? })
     };
     let options = warmcore_workload::Options::default();
     let workload = |name: &str, subject: &SubjectRecord| -> Result<Named<Workload>, ResumeError> {
-        let value = warmcore_workload::from_rtapp(workload_name(&subject.source), &directory.read(name)?, &options);
+        let value = warmcore_workload::from_rtapp(workload_name(&subject.source), &read(name)?, &options);
         Ok(Named { source: subject.source.clone(), value: value.map_err(|error| invalid(name, error.to_string()))? })
     };
     let schedulers = record
@@ -288,7 +327,7 @@ pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError
     let now = experiment.record();
     for ((name, then), (_, now)) in subjects(&record).into_iter().zip(subjects(&now)) {
         // Neither what it means, nor a byte of it.
-        if then.sha256 != now.sha256 || then.sha256 != sha256_of_file(&directory.path().join(&name))? {
+        if then.sha256 != now.sha256 || then.sha256 != sha256(read(&name)?.as_bytes()) {
             return Err(ResumeError::Changed { file: path(&name) });
         }
     }

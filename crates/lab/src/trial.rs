@@ -171,7 +171,7 @@ impl Trial {
 
     /// The trial's file.
     #[must_use]
-    pub(crate) fn to_json(&self) -> String {
+    pub fn to_json(&self) -> String {
         // Strings, numbers and lists of them can always be written.
         let mut text = serde_json::to_string(self).unwrap_or_default();
         text.push('\n');

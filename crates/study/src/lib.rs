@@ -5,6 +5,7 @@
 //! - [`figure`]: numbers that follow from measures of named cells, as expressions.
 //! - [`plan`]: cells as experiments, equal ones once.
 //! - [`run`](mod@run): one loop over all of them, which can be gone on with in a directory.
+//! - [`chunk`]: the same elsewhere: trials as texts, and what comes back put together.
 //! - [`judge`]: figures against what was published.
 //! - [`baseline`]: figures against those of an earlier run.
 //! - [`score`]: rows of a source, strictly: what counts once, what is scored, what is inside.
@@ -16,6 +17,7 @@
 
 pub mod baseline;
 pub mod choice;
+pub mod chunk;
 pub mod document;
 pub mod figure;
 pub mod file;

@@ -79,7 +79,19 @@ pub struct Done<'a> {
     environment: Environment,
 }
 
-impl Done<'_> {
+impl<'a> Done<'a> {
+    /// An experiment whose trials are there.
+    pub(crate) fn new(
+        experiment: &'a Experiment,
+        directory: Option<RunDirectory>,
+        finished: Finished,
+        means: &Means<'_>,
+    ) -> Self {
+        let mut environment = means.environment.clone();
+        environment.at_end((means.unix_seconds)(), finished.run_now, finished.seconds);
+        Self { experiment, directory, finished, environment }
+    }
+
     /// Writes what belongs into its directory, if it has one, besides trials.
     ///
     /// # Errors
@@ -131,9 +143,7 @@ pub fn one<'a>(
 ) -> Result<Done<'a>, RunError> {
     let conduct = Conduct { jobs: means.jobs, stop: Arc::clone(&means.stop), progress: means.progress };
     let finished = runner::run(experiment, directory.as_ref(), &conduct)?;
-    let mut environment = means.environment.clone();
-    environment.at_end((means.unix_seconds)(), finished.run_now, finished.seconds);
-    Ok(Done { experiment, directory, finished, environment })
+    Ok(Done::new(experiment, directory, finished, means))
 }
 
 impl PlannedExperiment {
@@ -148,7 +158,11 @@ impl PlannedExperiment {
 }
 
 /// The run directory of an experiment: a new one, or the one in which it was begun.
-fn directory(out: &Path, planned: &PlannedExperiment, note: &dyn Fn(&str)) -> Result<RunDirectory, StudyError> {
+pub(crate) fn directory(
+    out: &Path,
+    planned: &PlannedExperiment,
+    note: &dyn Fn(&str),
+) -> Result<RunDirectory, StudyError> {
     let experiment = &planned.experiment;
     let path = planned.path(out);
     if path.join(EXPERIMENT).is_file() {
