@@ -17,6 +17,7 @@ pub mod matrix;
 #[cfg(test)]
 mod overlap;
 pub mod time;
+pub mod tuning;
 
 use std::fmt::Write as _;
 

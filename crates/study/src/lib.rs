@@ -10,6 +10,7 @@
 //! - [`baseline`]: figures against those of an earlier run.
 //! - [`score`]: rows of a source, strictly: what counts once, what is scored, what is inside.
 //! - [`sensitivity`]: what judgements rest on: the same with assumed costs changed.
+//! - [`tune`]: settings that are best for many cells.
 //! - [`document`]: the result: one document, one table. [`page`]: the same as a Markdown page.
 //!
 //! A study says in data what differs between a paper, a table of known answers and a gate. Nothing here simulates, and no benchmark,
@@ -28,3 +29,4 @@ pub mod plan;
 pub mod run;
 pub mod score;
 pub mod sensitivity;
+pub mod tune;

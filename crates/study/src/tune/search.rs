@@ -1,0 +1,317 @@
+//! The search: candidates against the default under common seeds, races, and the confirmation.
+//!
+//! **Races.** A candidate begins with [`FIRST`] seeds. It is dropped if the paired comparison with the best so far says there that it is worse
+//! ([`DROPPED`]); else it gets all seeds. A wrong drop costs a chance, never a wrong claim.
+//!
+//! **Confirmation.** The best candidate runs under seeds that no candidate had, on the cells of the search and on those that were held out,
+//! with the default beside it; and with each knob put back to its default, for what the knob does.
+
+use std::collections::BTreeMap;
+
+use warmcore_lab::experiment::{Experiment, trial_seeds};
+use warmcore_lab::trial::Trial;
+use warmcore_options::RunOptions;
+use warmcore_places::place::PlaceOptions;
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_statistics::{Better, Comparison, Design, Sample, compare_paired, compare_trials, geometric_mean, judge};
+
+use super::document::{CandidateResult, CellResult, KnobResult, TuningDocument};
+use super::form::{Cell, Objective, TuneError, Tuning};
+use crate::plan::PlannedExperiment;
+
+/// Seeds with which a candidate begins.
+pub const FIRST: u32 = 4;
+/// A candidate is dropped if it is worse than the best with a p value of at most this: with 4 seeds, if it is worse under each.
+pub const DROPPED: f64 = 0.125;
+
+/// Values of one candidate: a text for every knob, in their order.
+pub type Values = Vec<String>;
+
+/// Where candidates come from.
+pub trait Sampler<E> {
+    /// So many candidates, to be tried together.
+    ///
+    /// # Errors
+    /// When there are none to be had.
+    fn ask(&mut self, count: u32) -> Result<Vec<Values>, E>;
+
+    /// What became of those that were asked for last, in their order: less is better.
+    ///
+    /// # Errors
+    /// When that cannot be kept.
+    fn tell(&mut self, values: &[f64]) -> Result<(), E>;
+}
+
+/// Trials of experiments, by scheduler.
+pub type Trials = Vec<Vec<Vec<Trial>>>;
+
+/// What a search needs besides.
+pub struct Means<'a, E> {
+    /// Runs experiments.
+    pub run: &'a mut dyn FnMut(&[PlannedExperiment]) -> Result<Trials, E>,
+    /// Told how many candidates were tried, and the best value.
+    pub progress: &'a mut dyn FnMut(u32, Option<f64>),
+    /// What the sampler is.
+    pub sampler: String,
+}
+
+/// A candidate that was tried.
+#[derive(Clone)]
+struct Tried {
+    spec: SchedulerSpec,
+    values: Values,
+    /// The objective under each seed that it had.
+    under: Vec<f64>,
+}
+
+impl Tried {
+    fn value(&self) -> f64 {
+        // Ratios are never NaN.
+        Sample::new(&self.under).ok().and_then(|sample| sample.median()).unwrap_or(f64::INFINITY)
+    }
+}
+
+/// Values of measures by cell, scheduler and seed.
+type Measured = Vec<Vec<Vec<Option<f64>>>>;
+
+fn measured<E: From<TuneError>>(
+    tuning: &Tuning,
+    cells: &[&Cell],
+    specs: &[SchedulerSpec],
+    seeds: &[u64],
+    means: &mut Means<'_, E>,
+) -> Result<Measured, E> {
+    let mut different: Vec<SchedulerSpec> = Vec::new();
+    let of: Vec<usize> = specs
+        .iter()
+        .map(|spec| {
+            different.iter().position(|known| known == spec).unwrap_or_else(|| {
+                different.push(spec.clone());
+                different.len() - 1
+            })
+        })
+        .collect();
+    let experiments =
+        cells.iter().map(|cell| experiment(tuning, cell, &different, seeds)).collect::<Result<Vec<_>, _>>()?;
+    let trials = (means.run)(&experiments)?;
+    let of_cell = |(cell, trials): (&&Cell, &Vec<Vec<Trial>>)| {
+        let of_spec = |index: &usize| trials[*index].iter().map(|trial| cell.measure.value(trial)).collect();
+        of.iter().map(of_spec).collect()
+    };
+    Ok(cells.iter().zip(&trials).map(of_cell).collect())
+}
+
+fn experiment(
+    tuning: &Tuning,
+    cell: &Cell,
+    specs: &[SchedulerSpec],
+    seeds: &[u64],
+) -> Result<PlannedExperiment, TuneError> {
+    let failed =
+        |source: warmcore_lab::builder::BuildError| TuneError::Build { cell: cell.name(), source: Box::new(source) };
+    let options =
+        PlaceOptions { schedulers: specs, guests: warmcore_places::vm::select::Choice::default(), host: None };
+    let place = warmcore_places::open(warmcore_places::sim::KIND.name, &options, &|_| {});
+    let built = Experiment::builder(cell.machine.clone(), cell.workload.clone())
+        .schedulers(specs.to_vec())
+        .seeds(seeds.to_vec())
+        .options(RunOptions { max_time_ns: tuning.max_time_ns, ..RunOptions::default() })
+        .memory(tuning.memory)
+        .metric(tuning.metric.clone())
+        .background_chosen(true)
+        .place(place.map_err(|error| failed(error.into()))?)
+        .build()
+        .map_err(failed)?;
+    Ok(PlannedExperiment { experiment: built.experiment, study: tuning.name.clone(), directory: None })
+}
+
+/// The ratio of two values, below 1 where the first is better; what has no value is as bad as can be.
+fn ratio(value: Option<f64>, default: f64, better: Better) -> f64 {
+    let Some(value) = value else { return f64::INFINITY };
+    let (value, default) = if better == Better::Higher { (default, value) } else { (value, default) };
+    if value == default { 1.0 } else { value / default }
+}
+
+/// The objective of each scheduler under each seed.
+fn objectives(
+    tuning: &Tuning,
+    cells: &[&Cell],
+    seeds: &[u64],
+    default: &[Vec<Option<f64>>],
+    of: &Measured,
+) -> Result<Vec<Vec<f64>>, TuneError> {
+    let schedulers = of.first().map_or(0, Vec::len);
+    let of_seed = |scheduler: usize, seed: usize| {
+        let ratios = cells.iter().enumerate().map(|(index, cell)| {
+            let known = default[index][seed].ok_or_else(|| TuneError::NoValue {
+                cell: cell.name(),
+                metric: cell.measure.name.clone(),
+                seed: seeds[seed],
+            })?;
+            Ok(ratio(of[index][scheduler][seed], known, cell.measure.better))
+        });
+        let ratios = ratios.collect::<Result<Vec<f64>, TuneError>>()?;
+        Ok(match tuning.objective {
+            Objective::Worst => ratios.into_iter().fold(0.0, f64::max),
+            // Nothing is nothing and infinite is nothing to be told from.
+            Objective::GeometricMean => geometric_mean(&ratios).unwrap_or(f64::INFINITY),
+        })
+    };
+    (0..schedulers).map(|scheduler| (0..seeds.len()).map(|seed| of_seed(scheduler, seed)).collect()).collect()
+}
+
+/// Whether a candidate is clearly worse than the best so far, under the seeds that it had.
+fn is_worse(candidate: &[f64], best: &[f64]) -> Result<bool, TuneError> {
+    let of = compare_paired(&best[..candidate.len()], candidate, Better::Lower)?;
+    Ok(of.ratio.is_some_and(|ratio| ratio > 1.0) && of.p_value.is_some_and(|p| p <= DROPPED))
+}
+
+/// Searches, and confirms what was found.
+///
+/// # Errors
+/// What makes no sense, and what running and asking say.
+pub fn search<E: From<TuneError>>(
+    tuning: &Tuning,
+    sampler: &mut dyn Sampler<E>,
+    means: &mut Means<'_, E>,
+) -> Result<TuningDocument, E> {
+    let cells: Vec<&Cell> = tuning.searched().collect();
+    let all = trial_seeds(tuning.seed, tuning.trials.saturating_add(tuning.confirm_trials));
+    let (seeds, unseen) = all.split_at(tuning.trials as usize);
+    let default_spec = tuning.default()?;
+    let of_default = measured(tuning, &cells, std::slice::from_ref(&default_spec), seeds, means)?;
+    let default: Vec<Vec<Option<f64>>> = of_default.into_iter().map(|mut of| of.swap_remove(0)).collect();
+    let first = seeds.len().min(FIRST as usize);
+    let part = |from: usize, to: usize| default.iter().map(|of| of[from..to].to_vec()).collect::<Vec<_>>();
+
+    let mut best = Tried { spec: default_spec.clone(), values: Vec::new(), under: vec![1.0; seeds.len()] };
+    let mut tried: Vec<Tried> = Vec::new();
+    while (tried.len() as u32) < tuning.budget {
+        let asked = sampler.ask(tuning.at_once.min(tuning.budget - tried.len() as u32))?;
+        if asked.is_empty() {
+            break;
+        }
+        let some = |values: &Values| values.iter().cloned().map(Some).collect::<Vec<_>>();
+        let specs = asked.iter().map(|values| tuning.candidate(&some(values))).collect::<Result<Vec<_>, _>>()?;
+        let of = measured(tuning, &cells, &specs, &seeds[..first], means)?;
+        let mut under = objectives(tuning, &cells, &seeds[..first], &part(0, first), &of)?;
+        let mut stays = Vec::new();
+        for (index, of) in under.iter().enumerate() {
+            if first < seeds.len() && !is_worse(of, &best.under)? {
+                stays.push(index);
+            }
+        }
+        if !stays.is_empty() {
+            let left: Vec<SchedulerSpec> = stays.iter().map(|index| specs[*index].clone()).collect();
+            let of = measured(tuning, &cells, &left, &seeds[first..], means)?;
+            let more = objectives(tuning, &cells, &seeds[first..], &part(first, seeds.len()), &of)?;
+            stays.iter().zip(more).for_each(|(index, more)| under[*index].extend(more));
+        }
+        let now = specs.into_iter().zip(asked).zip(under);
+        let now: Vec<Tried> = now.map(|((spec, values), under)| Tried { spec, values, under }).collect();
+        sampler.tell(&now.iter().map(Tried::value).collect::<Vec<_>>())?;
+        for one in &now {
+            if one.under.len() == seeds.len() && one.value() < best.value() {
+                best = one.clone();
+            }
+        }
+        tried.extend(now);
+        (means.progress)(tried.len() as u32, Some(best.value()));
+    }
+    let candidates = tried.iter().map(|one| CandidateResult {
+        scheduler: one.spec.to_string(),
+        values: one.values.clone(),
+        value: Some(one.value()).filter(|value| value.is_finite()),
+        trials: one.under.len(),
+        dropped: one.under.len() < seeds.len(),
+    });
+    let mut document =
+        TuningDocument::new(tuning, &default_spec, candidates.collect(), std::mem::take(&mut means.sampler));
+    if best.spec != default_spec {
+        confirm(tuning, &best.values, unseen, means, &mut document)?;
+    }
+    document.conclude();
+    Ok(document)
+}
+
+/// Judges the candidate that was found under seeds that the search did not see, and each of its knobs.
+fn confirm<E: From<TuneError>>(
+    tuning: &Tuning,
+    values: &[String],
+    seeds: &[u64],
+    means: &mut Means<'_, E>,
+    document: &mut TuningDocument,
+) -> Result<(), E> {
+    let whole: Vec<Option<String>> = values.iter().cloned().map(Some).collect();
+    let without = |knob: usize| {
+        let values = whole.iter().enumerate().map(|(index, value)| value.clone().filter(|_| index != knob));
+        tuning.candidate(&values.collect::<Vec<_>>())
+    };
+    let mut specs = vec![tuning.default()?, tuning.candidate(&whole)?];
+    for knob in 0..values.len() {
+        specs.push(without(knob)?);
+    }
+    let cells: Vec<&Cell> = tuning.cells.iter().collect();
+    let of = measured(tuning, &cells, &specs, seeds, means)?;
+    let searched = tuning.searched().count();
+    let ones = vec![1.0; seeds.len()];
+    let under = |from: usize, to: usize| {
+        let default: Vec<Vec<Option<f64>>> = of[from..to].iter().map(|of| of[0].clone()).collect();
+        objectives(tuning, &cells[from..to], seeds, &default, &of[from..to].to_vec())
+    };
+    let here = under(0, searched)?;
+    let mut joint = vec![compare_paired(&ones, &here[1], Better::Lower).map_err(TuneError::from)?];
+    if searched < cells.len() {
+        joint.push(compare_paired(&ones, &under(searched, cells.len())?[1], Better::Lower).map_err(TuneError::from)?);
+    }
+    judge(&mut joint);
+    let mut of_cells: Vec<Comparison> = Vec::new();
+    for (cell, of) in cells.iter().zip(&of) {
+        let compared = compare_trials(Design::Paired, &of[0], &of[1], cell.measure.better);
+        of_cells.push(compared.map_err(TuneError::from)?);
+    }
+    judge(&mut of_cells);
+    let mut of_knobs = Vec::new();
+    for knob in 0..values.len() {
+        of_knobs.push(compare_paired(&here[1], &here[2 + knob], Better::Lower).map_err(TuneError::from)?);
+    }
+    judge(&mut of_knobs);
+    document.scheduler = Some(specs[1].to_string());
+    document.commands = commands(tuning, &specs);
+    let mut joint = joint.into_iter();
+    (document.searched, document.held_out) = (joint.next(), joint.next());
+    document.cells = cells
+        .iter()
+        .zip(of_cells)
+        .map(|(cell, comparison)| CellResult {
+            machine: cell.machine.source.clone(),
+            workload: cell.workload.source.clone(),
+            metric: cell.measure.name.clone(),
+            held_out: cell.held_out,
+            comparison,
+        })
+        .collect();
+    document.knobs.iter_mut().zip(values).zip(of_knobs).for_each(|((knob, value), without)| {
+        *knob = KnobResult { found: Some(value.clone()), without: Some(without), ..knob.clone() };
+    });
+    Ok(())
+}
+
+/// What is typed for the second of these schedulers where the first one runs, by machine if that matters.
+fn commands(tuning: &Tuning, specs: &[SchedulerSpec]) -> Vec<String> {
+    let mut typed: BTreeMap<Vec<String>, Vec<String>> = BTreeMap::new();
+    for cell in tuning.searched() {
+        let lines = warmcore_lab::advice::typed((&specs[0], &specs[1]), &cell.machine.value, &cell.workload.value);
+        let machines = typed.entry(lines).or_default();
+        if !machines.contains(&cell.machine.source) {
+            machines.push(cell.machine.source.clone());
+        }
+    }
+    if typed.len() == 1 {
+        return typed.into_keys().next().unwrap_or_default();
+    }
+    let of = |(lines, machines): (Vec<String>, Vec<String>)| {
+        std::iter::once(format!("# on {}", machines.join(", "))).chain(lines)
+    };
+    typed.into_iter().flat_map(of).collect()
+}

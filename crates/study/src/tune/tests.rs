@@ -1,0 +1,149 @@
+//! Tunings with known answers, and what is wrong with a file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::document::{Answer, TuningDocument};
+use super::form::{Range, TuneError, Tuning};
+use super::search::{Means, Sampler, Values, search};
+use crate::run;
+use warmcore_lab::environment::Environment;
+
+/// Two tasks that compute, and one that wakes to do little and queues behind both.
+const QUEUE: &str = r#"
+schema = "warmcore-tuning-form-1"
+title = "Shorter turns, shorter waits"
+machines = ["1s1n1l1c1t"]
+workloads = ["periodic:-n1,-r100us,-s20ms,-d1s+spin:-n2,-d1s"]
+scheduler = "rr"
+metric = "wakeup_mean_ns"
+budget = 5
+at_once = 2
+
+[[knob]]
+name = "quantum_ns"
+from = 1000000
+to = 100000000
+log = true
+
+[confirm]
+trials = 8
+workloads = ["periodic:-n1,-r100us,-s20ms,-d1s+spin:-n3,-d1s"]
+"#;
+
+fn parse(text: &str) -> Result<Tuning, TuneError> {
+    Tuning::parse(Path::new("it.toml"), text)
+}
+
+/// Every value of a list in turn.
+struct Listed(Vec<Values>, Vec<f64>);
+
+impl Sampler<TuneError> for Listed {
+    fn ask(&mut self, count: u32) -> Result<Vec<Values>, TuneError> {
+        let count = self.0.len().min(count as usize);
+        Ok(self.0.drain(..count).collect())
+    }
+
+    fn tell(&mut self, values: &[f64]) -> Result<(), TuneError> {
+        self.1.extend(values);
+        Ok(())
+    }
+}
+
+fn tuned(tuning: &Tuning, values: &[&str]) -> (TuningDocument, Vec<f64>) {
+    let mut sampler = Listed(values.iter().map(|value| vec![(*value).to_owned()]).collect(), Vec::new());
+    let environment = Environment::at_start(Vec::new(), 1, 0);
+    let means = run::Means {
+        jobs: 2,
+        stop: Arc::default(),
+        progress: &|_| {},
+        out: None,
+        environment: &environment,
+        unix_seconds: || 0,
+        note: &|_| {},
+    };
+    let mut run = |experiments: &[crate::plan::PlannedExperiment]| {
+        Ok(run::each(experiments, &means, &mut |done| Ok::<_, run::StudyError>(done.finished.trials)).unwrap())
+    };
+    let mut means = Means { run: &mut run, progress: &mut |_, _| {}, sampler: "a list".to_owned() };
+    let document = search(tuning, &mut sampler, &mut means).unwrap();
+    (document, sampler.1)
+}
+
+#[test]
+fn a_setting_that_cannot_matter_beats_nothing() {
+    // One task on one CPU: no other task wants its time.
+    let text = QUEUE.replace("periodic:-n1,-r100us,-s20ms,-d1s+spin:-n2,-d1s", "spin:-n1,-d20ms");
+    let text = text.replace("wakeup_mean_ns", "elapsed_ns").replace("budget = 5", "budget = 3");
+    let (document, told) = tuned(&parse(&text).unwrap(), &["1000000", "5000000", "90000000"]);
+    assert_eq!((document.answer, document.scheduler.as_deref()), (Answer::NothingFound, None));
+    let words = "Nothing beats the default, rr: none of 3 candidates is better in the geometric mean of all cells.";
+    assert_eq!(document.words, words);
+    assert_eq!(told, [1.0, 1.0, 1.0]);
+}
+
+#[test]
+fn the_best_turn_is_the_shortest_where_a_wakeup_queues_behind_two() {
+    // A wakeup waits for what is left of one turn and for one more: between one and two turns, in proportion to them. The default is 10 ms.
+    let tuning = parse(QUEUE).unwrap();
+    let (document, told) = tuned(&tuning, &["20000000", "5000000", "1000000", "2000000", "15000000"]);
+    assert_eq!((document.answer, document.scheduler.as_deref()), (Answer::Better, Some("rr:quantum_ns=1000000")));
+    for (value, expected) in told.iter().zip([2.0, 0.5, 0.1, 0.2, 1.5]) {
+        assert!((value / expected).ln().abs() < 0.4, "{told:?}");
+    }
+    let dropped: Vec<bool> = document.candidates.iter().map(|one| one.dropped).collect();
+    assert_eq!(dropped, [true, false, false, false, true], "{told:?}");
+    let [searched, held_out] =
+        [&document.searched, &document.held_out].map(|of| of.as_ref().unwrap().interval.unwrap());
+    assert!(searched.high < 0.2 && held_out.high < 0.2, "{searched:?} {held_out:?}");
+    let without = document.knobs[0].without.as_ref().unwrap();
+    assert!(without.interval.unwrap().low > 5.0, "the only knob has done all: {without:?}");
+    assert_eq!(document.cells.iter().map(|cell| cell.held_out).collect::<Vec<_>>(), [false, true]);
+}
+
+#[test]
+fn what_is_better_in_the_search_by_chance_is_not_confirmed() {
+    // The time that one task computes depends on where its wakeups fall, and not on its turns: seeds differ, settings do not.
+    let text = QUEUE.replace("+spin:-n2,-d1s", "").replace("+spin:-n3,-d1s", "").replace("budget = 5", "budget = 3");
+    let (document, _) = tuned(&parse(&text).unwrap(), &["1000000", "2000000", "50000000"]);
+    assert!(matches!(document.answer, Answer::NothingFound | Answer::NotConfirmed), "{}", document.words);
+    assert!(document.words.starts_with("Nothing beats the default, rr"), "{}", document.words);
+}
+
+#[test]
+fn a_placeholder_takes_words_into_the_scheduler_s_text() {
+    let text =
+        QUEUE.replace("scheduler = \"rr\"", "scheduler = \"rr@cpus={where}\"").replace("1s1n1l1c1t", "1s1n1l2c1t");
+    let text = format!("{text}\n[[knob]]\nname = \"where\"\nvalues = [\"0\", \"0-1\"]\ndefault = \"0\"\n");
+    let tuning = parse(&text).unwrap();
+    assert_eq!(tuning.knobs[1].range, Range::Words(vec!["0".into(), "0-1".into()]));
+    assert_eq!(tuning.default().unwrap().to_string(), "rr @ cpus=0");
+    let all = tuning.candidate(&[Some("2000000".into()), Some("0-1".into())]).unwrap();
+    assert_eq!(all.to_string(), "rr:quantum_ns=2000000 @ cpus=0-1");
+    let outside = tuning.candidate(&[Some("7".into()), None]).unwrap_err().to_string();
+    assert_eq!(outside, "the sampler proposes `7` for `quantum_ns`: it is a whole number from 1000000 to 100000000");
+}
+
+#[test]
+fn what_is_wrong_with_a_file_is_said_with_the_nearest_right_thing() {
+    for (from, to, words) in [
+        ("name = \"quantum_ns\"", "name = \"quantun_ns\"", "has no tunable `quantun_ns`; did you mean `quantum_ns`?"),
+        ("from = 1000000", "from = 100000000", "knob `quantum_ns`: the range from 100000000 to 100000000 is empty"),
+        ("from = 1000000", "from = 1", "`1` is not a value for `quantum_ns`: it takes 10000 to"),
+        ("from = 1000000", "from = 0", "a range by factors begins above 0"),
+        ("from = 1000000\nto = 100000000\nlog = true", "values = [1000000]", "1 values leave no choice"),
+        ("to = 100000000", "default = 3", "it has `from` and `to`, or `values`"),
+        ("budget = 5", "budget = 0", "`budget` is 0; it is a number from 1 to 10000"),
+        ("trials = 8", "trials = 7", "`confirm.trials` is 7; it is a number from 8 to 10000"),
+        ("tuning-form-1", "tuning-form-9", "its schema is `warmcore-tuning-form-9`"),
+        ("wakeup_mean_ns", "wakeup_mean", "wakeup_mean_ns"),
+        ("scheduler = \"rr\"", "scheduler = \"rrr\"", "rrr"),
+        ("machines = [\"1s1n1l1c1t\"]", "machines = []", "have at least one entry each"),
+        ("budget = 5", "budgets = 5", "unknown field `budgets`"),
+    ] {
+        assert!(QUEUE.contains(from), "{from}");
+        let error = parse(&QUEUE.replace(from, to)).unwrap_err();
+        assert!(error.to_string().contains(words), "{to}: {error}");
+        assert!(error.to_string().starts_with("it.toml: "), "{error}");
+    }
+}
