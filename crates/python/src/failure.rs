@@ -14,9 +14,11 @@ use warmcore_search::oracle::OracleError;
 use warmcore_search::pins::PinError;
 use warmcore_statistics::StatisticsError;
 use warmcore_study::choice::ChoiceError;
+use warmcore_study::chunk::{ChunkError, GatherError};
 use warmcore_study::file::FormError;
 use warmcore_study::plan::PlanError;
 use warmcore_study::run::StudyError;
+use warmcore_study::tune::form::TuneError;
 
 pyo3::create_exception!(
     warmcore,
@@ -90,7 +92,7 @@ impl From<Advice<Option<String>>> for Option<String> {
     }
 }
 
-advised!(LoadError, BuildError, DirectoryError, ChoiceError, PlanError, PinError, OracleError);
+advised!(LoadError, BuildError, DirectoryError, ChoiceError, PlanError, PinError, OracleError, GatherError, TuneError);
 
 macro_rules! plain {
     ($($error:ty),* $(,)?) => {
@@ -114,6 +116,15 @@ impl From<RunError> for Trouble {
             RunError::Interrupted { .. } => None,
         };
         Self::advised(error, advice)
+    }
+}
+
+impl From<ChunkError> for Trouble {
+    fn from(error: ChunkError) -> Self {
+        match error {
+            ChunkError::Run(error) => error.into(),
+            error => Self::advised(error, Some("install the same wheel on every worker")),
+        }
     }
 }
 

@@ -11,9 +11,11 @@ mod asked;
 mod attended;
 mod comparison;
 mod failure;
+mod gathering;
 mod machine;
 mod simulation;
 mod study;
+mod tuning;
 mod workload;
 
 use pyo3::prelude::*;
@@ -28,11 +30,15 @@ mod _native {
     #[pymodule_export]
     use crate::failure::{WarmcoreError, WarmcoreWarning};
     #[pymodule_export]
+    use crate::gathering::{Gathering, carry_out, identity};
+    #[pymodule_export]
     use crate::machine::Machine;
     #[pymodule_export]
     use crate::simulation::{Simulation, simulate};
     #[pymodule_export]
     use crate::study::{Study, StudyResult};
+    #[pymodule_export]
+    use crate::tuning::{Tuning, tune};
     #[pymodule_export]
     use crate::workload::Workload;
 

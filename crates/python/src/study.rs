@@ -1,7 +1,7 @@
 //! Studies: many experiments from one file, with what is expected of them.
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,9 +9,11 @@ use pyo3::prelude::*;
 use warmcore_lab::environment::Environment;
 use warmcore_lab::session;
 use warmcore_lab::table::Values;
+use warmcore_lab::trial::Trial;
 use warmcore_report::table::Table as Text;
 use warmcore_study::document::{ExpectationResult, StudyDocument};
 use warmcore_study::file::Study as File;
+use warmcore_study::plan::PlannedExperiment;
 use warmcore_study::run::{self, Means, StudyError};
 use warmcore_study::{baseline, choice, library, page, plan};
 
@@ -19,6 +21,7 @@ use crate::arrow::Table;
 use crate::asked;
 use crate::attended::{Watch, attended};
 use crate::failure::{Trouble, warn};
+use crate::gathering;
 
 /// Studies: many experiments from one file, with what is expected of them.
 ///
@@ -60,10 +63,13 @@ impl Study {
     }
 
     /// Runs it. `trials`: so many of every cell instead of its own; `only`: what is expected under names that contain one of these, and
-    /// what must run for it; `jobs`: simulations at the same time; `progress`: called with (finished, total).
+    /// what must run for it; `jobs`: simulations at the same time; `progress`: called with (finished, total); `out`: directory for a run
+    /// directory of every experiment, where finished trials are taken over; `client`: a `dask.distributed.Client`, whose workers run the
+    /// trials instead of this computer.
     ///
     /// Ctrl-C stops it with KeyboardInterrupt. Raises WarmcoreError for what makes no sense, before anything runs.
-    #[pyo3(signature = (*, trials=None, only=Vec::new(), jobs=None, progress=None))]
+    #[pyo3(signature = (*, trials=None, only=Vec::new(), jobs=None, progress=None, out=None, client=None))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn run(
         &self,
         py: Python<'_>,
@@ -71,6 +77,8 @@ impl Study {
         only: Vec<String>,
         jobs: Option<NonZero<u16>>,
         progress: Option<Py<PyAny>>,
+        out: Option<PathBuf>,
+        client: Option<Py<PyAny>>,
     ) -> PyResult<StudyResult> {
         let mut chosen = self.files.clone();
         if !only.is_empty() {
@@ -80,9 +88,20 @@ impl Study {
             chosen.iter_mut().flat_map(|study| &mut study.cells).for_each(|cell| cell.trials = trials.get());
         }
         let jobs = asked::jobs(jobs);
-        let (document, notes) = attended(py, progress.as_ref(), |watch| carried_out(chosen, jobs, watch))?;
-        warn(py, &notes)?;
-        Ok(StudyResult { document, called: self.called.clone() })
+        let plan = plan::plan(chosen, &|_| {}).map_err(Trouble::from)?;
+        let baselines = baseline::read(&plan).map_err(Trouble::from)?;
+        let trials = match client {
+            None => attended(py, progress.as_ref(), |watch| {
+                watch.total.store(plan.simulations_in_all(), Ordering::Relaxed);
+                here(&plan.experiments, out.as_deref(), jobs, watch)
+            })?,
+            Some(client) => {
+                let name = |experiment, scheduler| plan.name_of(experiment, scheduler);
+                gathering::over(py, &client, progress.as_ref(), &plan.experiments, out.as_deref(), &name)?
+            }
+        };
+        warn(py, &plan.notes)?;
+        Ok(StudyResult { document: StudyDocument::new(&plan, &trials, &baselines), called: self.called.clone() })
     }
 
     fn __len__(&self) -> usize {
@@ -94,26 +113,31 @@ impl Study {
     }
 }
 
-/// The result of studies, and what to know of it.
-fn carried_out(chosen: Vec<File>, jobs: usize, watch: &Watch) -> Result<(StudyDocument, Vec<String>), Trouble> {
-    let plan = plan::plan(chosen, &|_| {})?;
-    let baselines = baseline::read(&plan)?;
-    watch.total.store(plan.simulations_in_all(), Ordering::Relaxed);
+/// Trials of experiments that run on this computer.
+pub fn here(
+    experiments: &[PlannedExperiment],
+    out: Option<&Path>,
+    jobs: usize,
+    watch: &Watch,
+) -> Result<Vec<Vec<Vec<Trial>>>, Trouble> {
     let environment = Environment::at_start(std::env::args().collect(), jobs, asked::unix_seconds());
     let means = Means {
         jobs,
         stop: Arc::clone(&watch.stop),
         progress: &|_| watch.one_more(),
-        out: None,
+        out,
         environment: &environment,
         unix_seconds: asked::unix_seconds,
         note: &|_| {},
     };
-    let trials = run::run(&plan, &means).map_err(|error| match error {
+    run::each(experiments, &means, &mut |done| {
+        done.keep(None)?;
+        Ok(done.finished.trials)
+    })
+    .map_err(|error: StudyError| match error {
         StudyError::Run { source, .. } => (*source).into(),
         error => Trouble::from(error),
-    })?;
-    Ok((StudyDocument::new(&plan, &trials, &baselines), plan.notes.clone()))
+    })
 }
 
 /// What came of a study: figures against what is expected of them. `print(result)` is the table as text.

@@ -15,12 +15,14 @@ from ._native import (
     Study,
     StudyResult,
     Table,
+    Tuning,
     WarmcoreError,
     WarmcoreWarning,
     Workload,
     __version__,
     compare,
     simulate,
+    tune,
 )
 
 __all__ = [
@@ -30,10 +32,12 @@ __all__ = [
     "Study",
     "StudyResult",
     "Table",
+    "Tuning",
     "WarmcoreError",
     "WarmcoreWarning",
     "Workload",
     "__version__",
     "compare",
     "simulate",
+    "tune",
 ]

@@ -104,6 +104,8 @@ class Study:
         only: Sequence[str] = (),
         jobs: int | None = None,
         progress: Callable[[int, int], object] | None = None,
+        out: str | PathLike[str] | None = None,
+        client: Any | None = None,
     ) -> StudyResult: ...
 
 @final
@@ -116,6 +118,25 @@ class StudyResult:
     def markdown(self) -> str: ...
     def _repr_html_(self) -> str: ...
 
+@final
+class Tuning:
+    @property
+    def answer(self) -> str: ...
+    @property
+    def best(self) -> str | None: ...
+    @property
+    def commands(self) -> list[str]: ...
+    def json(self) -> str: ...
+    def figure(self) -> str: ...
+
+def tune(
+    file: str | PathLike[str],
+    *,
+    client: Any | None = None,
+    out: str | PathLike[str] | None = None,
+    jobs: int | None = None,
+    progress: Callable[[int, int, float], object] | None = None,
+) -> Tuning: ...
 def compare(
     machine: Machine | str | PathLike[str],
     workload: Workload | str | PathLike[str],

@@ -1,0 +1,178 @@
+//! Tuning: the library searches and judges, `warmcore/_tune.py` says where to look next.
+
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use pyo3::prelude::*;
+use warmcore_lab::files::{create_directory, write_atomically};
+use warmcore_lab::session::pretty;
+use warmcore_report::figures::tuning::{Panel, figure};
+use warmcore_report::table::Table as Text;
+use warmcore_study::plan::PlannedExperiment;
+use warmcore_study::tune::document::TuningDocument;
+use warmcore_study::tune::form::{Range, TuneError, Tuning as Form};
+use warmcore_study::tune::search::{Means, Sampler, Trials, Values, search};
+
+use crate::asked;
+use crate::attended::attended;
+use crate::failure::Trouble;
+use crate::{gathering, study};
+
+/// What goes wrong in Python on the way, too.
+enum Stopped {
+    Tune(TuneError),
+    Python(PyErr),
+}
+
+impl From<TuneError> for Stopped {
+    fn from(error: TuneError) -> Self {
+        Self::Tune(error)
+    }
+}
+
+impl From<PyErr> for Stopped {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+/// An object of Python that proposes candidates.
+struct Asked(Py<PyAny>);
+
+impl Sampler<Stopped> for Asked {
+    fn ask(&mut self, count: u32) -> Result<Vec<Values>, Stopped> {
+        Python::attach(|py| Ok(self.0.call_method1(py, "ask", (count,))?.extract(py)?))
+    }
+
+    fn tell(&mut self, values: &[f64]) -> Result<(), Stopped> {
+        Python::attach(|py| self.0.call_method1(py, "tell", (values.to_vec(),)).map(|_| ()).map_err(Stopped::Python))
+    }
+}
+
+/// Finds the settings of a scheduler that are best for the workloads and machines of a file, and confirms them under seeds and on workloads that
+/// the search did not see.
+///
+/// `file`: the tuning's file; `client`: a `dask.distributed.Client`, whose workers run the trials; `out`: directory for all run directories, the
+/// document, the figure and the sampler's storage, in which the same call goes on; `jobs`: simulations at the same time; `progress`: called
+/// with (tried, budget, best ratio to the default).
+///
+/// Raises WarmcoreError for what makes no sense.
+#[pyfunction]
+#[pyo3(signature = (file, *, client=None, out=None, jobs=None, progress=None))]
+pub fn tune(
+    py: Python<'_>,
+    file: PathBuf,
+    client: Option<Py<PyAny>>,
+    out: Option<PathBuf>,
+    jobs: Option<NonZero<u16>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Tuning> {
+    let form = Form::read(&file).map_err(Trouble::from)?;
+    let jobs = asked::jobs(jobs);
+    if let Some(out) = &out {
+        create_directory(out).map_err(Trouble::new)?;
+    }
+    let knobs: Vec<(String, Option<(u64, u64, bool)>, Vec<String>)> = form
+        .knobs
+        .iter()
+        .map(|knob| match &knob.range {
+            Range::Numbers { from, to, log } => (knob.name.clone(), Some((*from, *to, *log)), Vec::new()),
+            Range::Words(words) => (knob.name.clone(), None, words.clone()),
+        })
+        .collect();
+    let storage = out.as_ref().map(|out| out.join("optuna.log"));
+    let sampler =
+        py.import("warmcore._tune")?.call_method1("Sampler", (&form.name, knobs, form.seed, form.budget, storage))?;
+    let called: String = sampler.getattr("called")?.extract()?;
+    let mut sampler = Asked(sampler.unbind());
+    let mut run = |experiments: &[PlannedExperiment]| -> Result<Trials, Stopped> {
+        Ok(match &client {
+            None => attended(py, None, |watch| study::here(experiments, out.as_deref(), jobs, watch))?,
+            Some(client) => {
+                let name = |experiment: usize, scheduler: usize| {
+                    let PlannedExperiment { experiment, study, .. } = &experiments[experiment];
+                    let (workload, machine) = (&experiment.workload.source, &experiment.machine.source);
+                    format!("{study}/{workload} on {machine}/{}", experiment.schedulers[scheduler])
+                };
+                gathering::over(py, client, None, experiments, out.as_deref(), &name)?
+            }
+        })
+    };
+    let failed = Mutex::new(None);
+    let mut tell = |tried: u32, best: Option<f64>| {
+        if let Some(progress) = &progress
+            && let Err(error) = progress.call1(py, (tried, form.budget, best))
+        {
+            failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
+        }
+    };
+    let mut means = Means { run: &mut run, progress: &mut tell, sampler: called };
+    let document = search(&form, &mut sampler, &mut means).map_err(|error| match error {
+        Stopped::Tune(error) => Trouble::from(error).into(),
+        Stopped::Python(error) => error,
+    })?;
+    if let Some(error) = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        return Err(error);
+    }
+    let tuning = Tuning { document };
+    if let Some(out) = &out {
+        let files = [("tuning.json", tuning.json()), ("sensitivity.svg", tuning.figure())];
+        for (name, text) in files {
+            write_atomically(&out.join(name), text.as_bytes()).map_err(Trouble::new)?;
+        }
+    }
+    Ok(tuning)
+}
+
+/// What came of a tuning. `print(result)` is the answer in words, with a table of its knobs and what to type on a real kernel.
+#[pyclass(frozen, module = "warmcore")]
+pub struct Tuning {
+    document: TuningDocument,
+}
+
+#[pymethods]
+impl Tuning {
+    /// The answer in a sentence.
+    #[getter]
+    fn answer(&self) -> &str {
+        &self.document.words
+    }
+
+    /// The scheduler with the settings that were found; None if nothing is shown to beat the default.
+    #[getter]
+    fn best(&self) -> Option<&str> {
+        self.document.confirmed()
+    }
+
+    /// What is typed on a real kernel for it, a line each.
+    #[getter]
+    fn commands(&self) -> Vec<String> {
+        self.document.commands.clone()
+    }
+
+    /// The document that `warmcore tune --json` prints, byte for byte.
+    fn json(&self) -> String {
+        pretty(&self.document)
+    }
+
+    /// What each knob does to the objective, as SVG: every candidate that was tried.
+    fn figure(&self) -> String {
+        let document = &self.document;
+        let panels = document.knobs.iter().enumerate().map(|(index, knob)| Panel {
+            name: knob.name.clone(),
+            log: knob.log,
+            points: document.candidates.iter().filter_map(|of| Some((of.values[index].clone(), of.value?))).collect(),
+            found: knob.found.clone(),
+        });
+        figure(&document.title, &panels.collect::<Vec<_>>())
+    }
+
+    fn __repr__(&self) -> String {
+        let mut knobs = Text::new(TuningDocument::HEADINGS);
+        self.document.rows().into_iter().for_each(|row| knobs.row(row));
+        let mut cells = Text::new(TuningDocument::CELL_HEADINGS);
+        self.document.cell_rows().into_iter().for_each(|row| cells.row(row));
+        self.document.text(&knobs.aligned(), &cells.aligned())
+    }
+}
