@@ -33,7 +33,7 @@ pub use recordings::{
 };
 pub use reports::{ExplainArguments, FigureWanted, ReportArguments};
 pub use run::RunArguments;
-pub use study::{StudyCommand, StudyRunArguments};
+pub use study::{StudyCommand, StudyRunArguments, TuneArguments};
 pub use vm::{Renewed, ValidateArguments, VmArguments};
 pub use workload::{ProfileFormat, WorkloadCommand};
 
@@ -116,6 +116,9 @@ pub enum Command {
     /// Run many experiments from one file, and compare them with expectations
     #[command(subcommand)]
     Study(StudyCommand),
+    /// Find the settings of a scheduler that are best for several workloads and machines, and confirm them on unseen
+    /// ones; the Python package looks for them
+    Tune(TuneArguments),
     /// Show finished runs: a page, figures, tables
     Report(ReportArguments),
     /// Explain what each thread waited for and why tasks changed their CPUs: every migration of a trial with its decision;
@@ -154,20 +157,15 @@ pub enum Command {
     Validate(ValidateArguments),
     /// Boot a real kernel in a virtual machine of any shape: list what it offers, or run a program or a shell there
     Vm(VmArguments),
-    /// List what this computer has for experiments on it, or for guests, and what is missing
+    /// List what this computer has for experiments on it, or for guests, and what is missing; undo what a killed
+    /// experiment left
     Doctor {
         /// Purpose
-        #[arg(value_name = "PLACE")]
+        #[arg(value_name = "PURPOSE")]
         of: DoctorOf,
         /// Fetch the newest suitable kernel of the Debian archive for guests, through this system's package manager
         #[arg(long)]
         fetch_kernel: bool,
-    },
-    /// Undo the changes that a killed experiment left on this computer
-    Restore {
-        /// Only print what would be done
-        #[arg(long)]
-        dry_run: bool,
     },
     /// Print descriptions of this program: JSON Schemas, completions, manual pages, a template of a workload file
     Reference(ReferenceArguments),

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 
 pub mod columns;
 pub mod compare;
+pub mod dask;
 pub mod explain;
 pub mod group;
 pub mod host;
@@ -31,6 +32,7 @@ pub mod soak;
 pub mod study;
 pub mod study_drawings;
 pub mod sweep;
+pub mod tune;
 pub mod validate;
 pub mod validate_memory;
 pub mod vm;

@@ -63,6 +63,7 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::Sim(arguments) => commands::sim::run(arguments, console),
         Command::Sweep(arguments) => commands::sweep::run(&arguments, console),
         Command::Study(command) => commands::study::run(command, console),
+        Command::Tune(arguments) => commands::tune::run(&arguments, console),
         Command::Report(arguments) => commands::report::run(arguments, console),
         Command::Explain(arguments) if arguments.events => commands::explain::events(&arguments, console),
         Command::Explain(arguments) => commands::explain::explain(&arguments, console),
@@ -82,12 +83,12 @@ fn run(command: Command, console: &Console) -> Result<(), Failure> {
         Command::Validate(arguments) => commands::validate::run(&arguments, console),
         Command::Vm(arguments) => commands::vm::run(arguments, console),
         Command::Doctor { of: DoctorOf::Host, fetch_kernel: false } => commands::host::doctor(console),
-        Command::Doctor { of: DoctorOf::Host, fetch_kernel: true } => {
+        Command::Doctor { of: DoctorOf::Restore, fetch_kernel: false } => commands::host::restore(console),
+        Command::Doctor { of: DoctorOf::Host | DoctorOf::Restore, fetch_kernel: true } => {
             Err(Failure::usage("warmcore::usage", "--fetch-kernel: this computer has its kernel")
                 .help("`warmcore doctor vm --fetch-kernel` fetches one for guests"))
         }
         Command::Doctor { of: DoctorOf::Vm, fetch_kernel } => commands::vm::doctor(fetch_kernel, console),
-        Command::Restore { dry_run } => commands::host::restore(dry_run, console),
         Command::Reference(arguments) => commands::reference::run(&arguments, console),
     }
 }

@@ -305,26 +305,6 @@ fn markdown_needs_no_events_and_is_written_where_they_are_damaged() {
 }
 
 #[test]
-fn the_page_opens_in_the_user_s_browser_and_says_so_where_there_is_none() {
-    use std::os::unix::fs::PermissionsExt as _;
-    let scratch = compared("--keep run");
-    fs::create_dir(scratch.path("bin")).unwrap();
-    let opened = scratch.path("opened");
-    scratch.write("bin/xdg-open", &format!("#!/bin/sh\necho \"$1\" > {}\n", opened.display()));
-    fs::set_permissions(scratch.path("bin/xdg-open"), fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:/usr/bin:/bin", scratch.path("bin").display());
-    scratch.run_in_path(&path, "report run --open").exits_with(0);
-    // The viewer is a process of its own that nobody waits for.
-    let named = (0..200).find_map(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-        fs::read_to_string(&opened).ok().filter(|text| text.ends_with('\n'))
-    });
-    assert_eq!(named.unwrap().trim(), "run/report.html");
-    assert!(scratch.path("run/report.html").exists());
-    scratch.run_in_path("/nowhere", "report run --open").exits_with(4).complains("open it yourself: run/report.html");
-}
-
-#[test]
 fn the_patch_letter_has_a_normalised_baseline_and_the_direction() {
     let ran = compared("").run("report run --markdown -").exits_with(0);
     let line = ran.out.lines().find(|line| line.starts_with("hackbench ")).unwrap();

@@ -49,13 +49,14 @@ documents! {
     Study "study" "`study run --json`, study.json, and `study show RESULT --json`";
     StudySensitivity "study-sensitivity" "`study run --sensitivity --json` and sensitivity.json";
     StudyPlan "study-plan" "`list studies --json`, `study show --json` of a study, and `study run --dry-run --json`";
+    Tuning "tuning" "`tune --json` and tuning.json";
     Sweep "sweep" "`sweep --json` and sweep.json";
     MemoryProfiles "memory-profiles" "`list profiles --json`";
     MemoryRun "memory-run" "`memory --json`";
     MemoryValidation "memory-validation" "`validate memory --json`";
     Validation "validation" "`validate --json`";
     HostSurvey "host-survey" "`doctor host --json`";
-    HostRestore "host-restore" "`restore --json`";
+    HostRestore "host-restore" "`doctor restore --json`";
     HostPlan "host-plan" "`compare --on host:dry-run --json`";
     VmDoctor "vm-doctor" "`doctor vm --json`";
     VmKernels "vm-kernels" "`list kernels --json`";

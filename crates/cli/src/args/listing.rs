@@ -34,9 +34,6 @@ pub struct ListArguments {
     /// For metrics: also list those of this workload, a file or a generator with its flags
     #[arg(value_name = "WORKLOAD")]
     pub workload: Option<String>,
-    /// File with memory profiles that the workload may name
-    #[arg(long, value_name = "FILE", requires = "workload", value_hint = ValueHint::FilePath)]
-    pub profiles: Option<PathBuf>,
 }
 
 /// Purposes that a computer may serve.
@@ -46,6 +43,8 @@ pub enum DoctorOf {
     Host,
     /// Guests: what is present for booting them
     Vm,
+    /// Undo the changes that a killed experiment left on this computer; `host` lists them
+    Restore,
 }
 
 /// Descriptions of this program.

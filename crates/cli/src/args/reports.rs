@@ -15,9 +15,6 @@ pub struct ReportArguments {
     /// Page to write; by default report.html in the run directory
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
     pub html: Option<PathBuf>,
-    /// Show the page in a browser
-    #[arg(long)]
-    pub open: bool,
     /// Directory for every figure as SVG, with its data as CSV; with --figure the file for that one
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
     pub svg: Option<PathBuf>,

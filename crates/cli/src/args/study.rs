@@ -55,4 +55,21 @@ pub struct StudyRunArguments {
     /// Write the result as a Markdown page to this file, replacing it
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, value_parser = page())]
     pub page: Option<PathBuf>,
+    /// Have the workers of the Dask scheduler at this address run the trials; it needs the Python package
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "dry_run")]
+    pub dask: Option<String>,
+}
+
+/// Arguments of `tune`.
+#[derive(Args, Debug)]
+pub struct TuneArguments {
+    /// What is tuned (TOML); docs/how-to/tune.md has an example
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// Directory for the result, its figure and all run directories; the same command goes on there
+    #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]
+    pub out: Option<PathBuf>,
+    /// Have the workers of the Dask scheduler at this address run the trials
+    #[arg(long, value_name = "ADDRESS")]
+    pub dask: Option<String>,
 }

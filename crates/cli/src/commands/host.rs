@@ -1,4 +1,4 @@
-//! `warmcore doctor host` and `warmcore restore`: what this computer can do, and undoing what experiments left; what `compare --on host` would change.
+//! `warmcore doctor host` and `warmcore doctor restore`: what this computer can do, and undoing what experiments left; what `compare --on host` would change.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ struct Survey {
     schema: &'static str,
     tool_version: &'static str,
     interfaces: Vec<Finding>,
-    /// What killed experiments and recordings left, which `restore` undoes.
+    /// What killed experiments and recordings left, which `doctor restore` undoes.
     left: Vec<Undone>,
 }
 
@@ -51,7 +51,7 @@ pub fn doctor(console: &Console) -> Result<(), Failure> {
     console.out(&console.table(&table))?;
     if !left.is_empty() {
         console.out(&format!(
-            "\n{}`warmcore restore` undoes what a killed experiment or recording left\n",
+            "\n{}`warmcore doctor restore` undoes what a killed experiment or recording left\n",
             lines(&left, true)
         ))?;
     }
@@ -78,18 +78,19 @@ struct Restored {
 }
 
 /// Undoes what an experiment left that was killed.
-pub fn restore(dry_run: bool, console: &Console) -> Result<(), Failure> {
-    let changes = left(dry_run).map_err(|error| load::place_failure(error.into(), None))?;
+pub fn restore(console: &Console) -> Result<(), Failure> {
+    let changes = left(false).map_err(|error| load::place_failure(error.into(), None))?;
     let good = changes.iter().all(Undone::is_good);
     let text =
-        if changes.is_empty() { "nothing is left of an experiment\n".to_owned() } else { lines(&changes, dry_run) };
+        if changes.is_empty() { "nothing is left of an experiment\n".to_owned() } else { lines(&changes, false) };
     if console.json() {
-        let document = Restored { schema: "warmcore-host-restore-1", tool_version: TOOL_VERSION, dry_run, changes };
+        let document =
+            Restored { schema: "warmcore-host-restore-1", tool_version: TOOL_VERSION, dry_run: false, changes };
         console.out(&pretty(&document))?;
     } else {
         console.out(&text)?;
     }
-    if good || dry_run { Ok(()) } else { Err(not_restored()) }
+    if good { Ok(()) } else { Err(not_restored()) }
 }
 
 fn lines(changes: &[Undone], dry_run: bool) -> String {
@@ -107,7 +108,7 @@ fn lines(changes: &[Undone], dry_run: bool) -> String {
 
 fn not_restored() -> Failure {
     Failure::new(Class::State, "warmcore::host", "this computer is not as it was; the journal is kept")
-        .help("see above, and undo by hand what is left; `warmcore restore` tries again")
+        .help("see above, and undo by hand what is left; `warmcore doctor restore` tries again")
 }
 
 /// What runs a workload's file with real threads: this program.

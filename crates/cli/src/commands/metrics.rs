@@ -25,9 +25,7 @@ struct MetricsDocument {
 
 /// Prints every metric, and those of a workload.
 pub fn list(arguments: &ListArguments, console: &Console) -> Result<(), Failure> {
-    let profiles = load::profiles(arguments.profiles.as_deref())?;
-    let named =
-        arguments.workload.as_deref().map(|text| load::workload(text, console.strict(), &profiles)).transpose()?;
+    let named = arguments.workload.as_deref().map(|text| load::workload(text, console.strict(), &[])).transpose()?;
     let workload = named.as_ref().map_or_else(|| Workload::empty("any"), |named| named.value.clone());
     let metrics = measures::of_workload(&workload);
     let primary = named.is_some().then(|| measures::primary(&workload));

@@ -2,7 +2,6 @@
 
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -41,7 +40,7 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
         traces.into_iter().filter_map(|(format, path)| Some((format, path.as_deref()?))).collect();
     let figures = arguments.svg.is_some() || arguments.pdf.is_some();
     let others = figures || arguments.markdown.is_some() || arguments.lesson.is_some() || !traces.is_empty();
-    let page = arguments.html.is_some() || arguments.open || !others;
+    let page = arguments.html.is_some() || !others;
     if page && arguments.html.is_none() && !imported.is_empty() {
         return Err(Failure::usage("warmcore::usage", "a recording's file has no directory for its page")
             .help("name the page with --html FILE"));
@@ -95,9 +94,6 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
     if page {
         let path = write_page(&arguments, &runs, console.force())?;
         console.note(&format!("report: {}", path.display()));
-        if arguments.open {
-            open(&path)?;
-        }
         written.push(WrittenFile::new("page", &path));
     }
     if console.json() { print_written(&written, None, console) } else { Ok(()) }
@@ -420,15 +416,4 @@ pub fn report_failure(error: &ReportError, path: &Path, signals: &Signals) -> Fa
         | ReportError::Write { .. } => Failure::failed("warmcore::report", message),
     };
     failure.help(error.advice())
-}
-
-/// Shows a page in the user's browser.
-fn open(page: &Path) -> Result<(), Failure> {
-    let viewer = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
-    let started =
-        Command::new(viewer).arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
-    started.map(|_| ()).map_err(|error| {
-        Failure::unable("warmcore::open", format!("cannot start {viewer}: {error}"))
-            .help(format!("open it yourself: {}", page.display()))
-    })
 }

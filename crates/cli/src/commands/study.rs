@@ -22,7 +22,7 @@ use warmcore_study::{baseline, judge, library, page};
 
 use crate::args::{StudyCommand, StudyRunArguments};
 use crate::commands::compare::{directory_failure, resume_failure, run_failure, session_failure, unix_seconds};
-use crate::commands::{reproduce, study_drawings};
+use crate::commands::{dask, reproduce, study_drawings};
 use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
 use crate::load::place_failure;
@@ -101,7 +101,10 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     let factors = &arguments.sensitivity;
     let varied = (!factors.is_empty()).then(|| under_changes(&plan, factors, console)).transpose()?;
     let all = varied.as_ref().map_or(&plan, |(_, all)| all);
-    let trials = run_plan(all, arguments.out.as_deref(), &signals, console)?;
+    let trials = match &arguments.dask {
+        None => run_plan(all, arguments.out.as_deref(), &signals, console)?,
+        Some(address) => dask::gather(all, arguments.out.as_deref(), address, &signals, console)?,
+    };
     let results = StudyDocument::new(all, &trials, &baselines).studies;
     let document = StudyDocument::of(results[..plan.studies.len()].to_vec());
     let document = with_programs(document, &plan, arguments.trials)?;

@@ -39,7 +39,7 @@ pub enum JournalError {
     #[error("another experiment is changing this computer: it holds {}", .0.display())]
     Busy(PathBuf),
     /// An earlier one left changes.
-    #[error("an earlier experiment left {0} changes of this computer; `warmcore restore` undoes them")]
+    #[error("an earlier experiment left {0} changes of this computer; `warmcore doctor restore` undoes them")]
     Unfinished(usize),
     /// The journal cannot be kept, so nothing is changed.
     #[error("cannot {operation} {}: {source}", path.display())]

@@ -470,7 +470,7 @@ fn not_restored(change: &Undone) -> PlaceError {
         Undone::Failed { path, reason } => format!("/{path} is not as it was: {reason}"),
         Undone::Restored(path) | Undone::Unchanged(path) => format!("/{path}"),
     };
-    let advice = "the journal is kept: `warmcore restore` tries again";
+    let advice = "the journal is kept: `warmcore doctor restore` tries again";
     PlaceError::new(Trouble::State, CODE, message, advice)
 }
 
@@ -478,7 +478,7 @@ impl From<JournalError> for PlaceError {
     fn from(error: JournalError) -> Self {
         let (trouble, advice) = match &error {
             JournalError::Busy(_) => (Trouble::Failed, "wait for its end"),
-            JournalError::Unfinished(_) => (Trouble::State, "`warmcore restore` undoes them"),
+            JournalError::Unfinished(_) => (Trouble::State, "`warmcore doctor restore` undoes them"),
             JournalError::Keep { .. } => (Trouble::Unable, "changes of a computer need root"),
             _ => (Trouble::Failed, DOCTOR),
         };
