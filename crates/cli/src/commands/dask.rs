@@ -61,7 +61,7 @@ impl Package {
             let status = self.child.wait().map_err(|error| Failure::failed(CODE, format!("python3: {error}")))?;
             return match status.success() {
                 true => Ok(None),
-                false => Err(lacking("`python3 -m warmcore` does not work here")),
+                false => Err(lacking("`python3 -m warmcore` does not work here; what it says is above")),
             };
         };
         let said: Said = serde_json::from_str(&line)

@@ -1,6 +1,7 @@
 """Chunks of trials as tasks of a Dask cluster. The library says what a chunk is and what becomes of its result."""
 
 import asyncio
+import concurrent.futures
 import json
 import sys
 from itertools import islice
@@ -12,6 +13,8 @@ AHEAD = 3
 # Seconds until a scheduler must answer, and a first worker be there.
 PATIENCE = 60
 ANSWERS = 10
+# What Dask raises where a connection is no more.
+GONE = (OSError, RuntimeError, AttributeError, asyncio.CancelledError, asyncio.TimeoutError, concurrent.futures.CancelledError)
 
 
 def error(message, advice):
@@ -56,8 +59,8 @@ def run_chunk(chunk, mine):
     return carry_out(chunk)
 
 
-def lost(client, cause):
-    words = f"the Dask scheduler or this client is gone: {cause or type(cause).__name__}"
+def lost(cause):
+    words = f"the Dask scheduler or this client is gone: {cause or repr(cause)}"
     return error(words, "start again: with `out` what came back is taken over")
 
 
@@ -66,6 +69,8 @@ def workers(client):
     module = distributed()
     if not isinstance(client, module.Client):
         raise error(f"{client!r} is no dask.distributed.Client", "make one: Client('tcp://HOST:8786')")
+    if client.status != "running":
+        raise lost(f"it is {client.status}")
     try:
         client.wait_for_workers(1, timeout=PATIENCE)
         mine = identity()
@@ -76,8 +81,8 @@ def workers(client):
         raise error(f"a worker lacks a module: {missing}", "install the same wheel on every worker") from missing
     except (asyncio.TimeoutError, TimeoutError) as late:
         raise error(f"no worker has come within {PATIENCE} s", "start one with `dask worker ADDRESS`") from late
-    except (OSError, RuntimeError, asyncio.CancelledError) as cause:
-        raise lost(client, cause) from cause
+    except GONE as cause:
+        raise lost(cause) from cause
 
 
 def each(client, chunks):
@@ -90,7 +95,7 @@ def each(client, chunks):
         known[key] = name
         return client.submit(run_chunk, chunk, mine, key=key, pure=True)
 
-    coming = module.as_completed()
+    coming = module.as_completed(loop=client.loop)
     try:
         for name, chunk in islice(chunks, bound):
             coming.add(send(name, chunk))
@@ -101,8 +106,12 @@ def each(client, chunks):
                 coming.add(send(name, chunk))
     except module.KilledWorker as killed:
         raise error(str(killed), "a trial ends its workers, by its memory perhaps: run it without a cluster") from killed
-    except (OSError, RuntimeError, asyncio.CancelledError, asyncio.TimeoutError) as cause:
-        raise lost(client, cause) from cause
+    except GONE as cause:
+        raise lost(cause) from cause
+    except Exception as cause:
+        if client.status == "running":
+            raise
+        raise lost(cause) from cause
     finally:
         # What is on its way needs not be finished.
         if client.status == "running":
