@@ -174,7 +174,7 @@ enum Part {
     /// It is equal to an earlier one.
     Same(usize),
     /// Its trials.
-    Own { hash: String, files: Arc<BTreeMap<String, String>>, gathered: Gathered },
+    Own { hash: String, files: Arc<BTreeMap<String, String>>, gathered: Box<Gathered> },
 }
 
 /// Trials of experiments as they come back.
@@ -210,7 +210,7 @@ impl Gathering {
                     let directory = out.map(|out| directory(out, planned, note)).transpose()?;
                     let gathered = Gathered::begin(experiment, directory)
                         .map_err(|source| StudyError::Run { study: study.clone(), source: Box::new(source) })?;
-                    Part::Own { hash: record.short_hash(), files: Arc::new(files), gathered }
+                    Part::Own { hash: record.short_hash(), files: Arc::new(files), gathered: Box::new(gathered) }
                 }
             });
             known.push(record);
