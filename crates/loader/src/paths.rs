@@ -58,6 +58,11 @@ const ACCOUNTS: &str = "/proc/stat";
 
 /// Where this computer is asked to leave idle states soon, as long as the file is open.
 const IDLE_LATENCY: &str = "/dev/cpu_dma_latency";
+/// What is read there while nobody asks, in µs (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE`).
+const NO_LATENCY: i32 = 2_000_000_000;
+
+/// Settings of this computer that the machine's files do not stand for.
+const SETTINGS: [&str; 2] = ["/proc/sys/", "/proc/irq/"];
 
 /// The CPUs.
 const CPUS: &str = "/sys/devices/system/cpu/";
@@ -151,11 +156,15 @@ pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bo
         return Ok(true);
     }
     if opens && path == IDLE_LATENCY {
-        answer_with_text(process, call, &[0; 4])?;
+        answer_with_text(process, call, &NO_LATENCY.to_ne_bytes())?;
+        return Ok(true);
+    }
+    let writes = opens && arguments[0] as i32 & libc::O_ACCMODE != libc::O_RDONLY;
+    if writes && !stands_for(&path) && SETTINGS.iter().any(|directory| path.starts_with(directory)) {
+        answer_with_copy(process, call, Path::new(&path))?;
         return Ok(true);
     }
     let place = files.sched_ext.place(&path);
-    let writes = opens && arguments[0] as i32 & libc::O_ACCMODE != libc::O_RDONLY;
     if !stands_for(&path) || files.are_mounted && opens && !writes && place.is_none() {
         return Ok(false);
     }
@@ -169,10 +178,7 @@ pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bo
         libc::SYS_open | libc::SYS_openat => {
             // A loader must not change what others are shown: what it writes, such as idle latencies and frequencies, goes to a copy.
             if writes {
-                match std::fs::read(&ours) {
-                    Ok(text) => answer_with_text(process, call, &text)?,
-                    Err(error) => process.answer(call, Err(error.raw_os_error().unwrap_or(libc::EACCES))),
-                }
+                answer_with_copy(process, call, Path::new(&ours))?;
                 return Ok(true);
             }
             // SAFETY: a path that ends with a zero; what is got is owned. It must not have this process wait.
@@ -233,6 +239,17 @@ pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bo
         _ => process.answer(call, Err(libc::EROFS)),
     }
     Ok(true)
+}
+
+/// Opens a copy of a file.
+fn answer_with_copy(process: &Process, call: &Call, file: &Path) -> io::Result<()> {
+    match std::fs::read(file) {
+        Ok(text) => answer_with_text(process, call, &text),
+        Err(error) => {
+            process.answer(call, Err(error.raw_os_error().unwrap_or(libc::EACCES)));
+            Ok(())
+        }
+    }
 }
 
 /// Opens a file of this content, of which nobody else knows.

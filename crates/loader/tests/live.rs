@@ -153,6 +153,10 @@ fn loader_that_reads_the_accounts() {
     ] {
         std::fs::write(path, written).unwrap_or_else(|error| panic!("{path}: {error}"));
     }
+    let swappiness = || std::fs::read_to_string("/proc/sys/vm/swappiness").unwrap();
+    let before = swappiness();
+    std::fs::write("/proc/sys/vm/swappiness", if before.trim() == "7" { "8" } else { "7" }).unwrap();
+    assert_eq!(swappiness(), before, "a setting of this computer");
     let missing = std::fs::write("/sys/devices/system/cpu/cpu0/no_such_file", "1").unwrap_err();
     assert_eq!(missing.kind(), std::io::ErrorKind::NotFound);
     std::thread::sleep(300 * MS);
