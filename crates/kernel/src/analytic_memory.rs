@@ -27,7 +27,7 @@ pub(crate) struct AnalyticMemory<'a> {
 impl<'a> AnalyticMemory<'a> {
     pub fn new(setup: &'a Setup<'a>) -> Result<Self, HierarchyError> {
         let machine = setup.machine;
-        let profiles = TaskProfiles::new(setup.workload, setup.hidden_tasks() > 0);
+        let profiles = TaskProfiles::new(setup.workload);
         let model = Analytic::new(machine, &profiles.used)?;
         Ok(Self { model, machine, profiles, current: Vec::new() })
     }

@@ -252,9 +252,14 @@ impl Core<'_> {
         task.0 < self.kernel_threads
     }
 
+    /// The launchers that exist as tasks.
+    pub fn launchers(&self) -> impl Iterator<Item = TaskId> + use<> {
+        (self.kernel_threads..self.hidden).map(TaskId)
+    }
+
     /// Whether a task is none of the workload's: a thread of the kernel itself, or a launcher.
     #[inline]
-    pub(crate) fn is_hidden(&self, task: TaskId) -> bool {
+    pub fn is_hidden(&self, task: TaskId) -> bool {
         task.0 < self.hidden
     }
 

@@ -156,6 +156,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
     fn new(setup: &'a Setup<'a>, scheduler: S, memory: M, sink: Option<&'a mut dyn Sink>) -> Self {
         let parameters = setup.kernel;
         let traced = sink.is_some();
+        let launchers = Launcher::all(setup, scheduler.looks_at_parents());
+        let kernel_threads = setup.visitors.all.len() as u32;
+        let hidden = kernel_threads + launchers.len() as u32;
         let core = Core {
             now_ns: 0,
             this_cpu: CpuId(0),
@@ -167,11 +170,11 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             restrictions: &setup.restrictions,
             visitors: &setup.visitors.all,
             visitor_sets: &setup.visitors.sets,
-            kernel_threads: setup.visitors.all.len() as u32,
+            kernel_threads,
             active: setup.machine.all_cpus(),
             everywhere: 0,
             templates: &setup.workload.tasks,
-            hidden: setup.hidden_tasks(),
+            hidden,
             queue: EventQueue::new(setup.machine.cpu_count()),
             tracer: Tracer::new(sink),
             decisions: DecisionTable::default(),
@@ -183,7 +186,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             timers: Timers::default(),
             class: ClassPath::default(),
             addressed: ClassPath::default(),
-            process_threads: vec![0; setup.workload.processes.len() + usize::from(setup.hidden_tasks() > 0)],
+            process_threads: vec![0; setup.workload.processes.len() + usize::from(hidden > 0)],
             task_groups: TaskGroup::all(setup.workload),
             application_count: setup.workload.applications.len(),
             pages: (setup.machine.node_count() > 1)
@@ -211,7 +214,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             objects: Objects::new(setup.workload, setup.seed),
             cache_groups: CacheGroups::new(setup.workload),
             background: BackgroundState::new(setup.machine, &setup.visitors.all, setup.seed),
-            launchers: Launcher::all(setup),
+            launchers,
             actions: Actions::default(),
             kernel_log: Vec::new(),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
@@ -238,6 +241,8 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             self.scheduler.enter_idle(&mut self.core, cpu);
             self.scheduler.tick_stopped(&mut self.core, cpu);
         }
+        self.core.this_cpu = CpuId(0);
+        self.scheduler.begin(&mut self.core);
         let appear = if self.setup.launchers_are_tasks { &[][..] } else { &self.setup.starts };
         for (index, start) in appear.iter().enumerate() {
             let cpu = self.setup.template_cpus[start.template as usize];

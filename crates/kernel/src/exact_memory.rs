@@ -41,7 +41,7 @@ pub(crate) struct ExactMemory<'a> {
 impl<'a> ExactMemory<'a> {
     pub fn new(setup: &'a Setup<'a>, choice: MemoryChoice) -> Result<Self, ExactError> {
         let machine = setup.machine;
-        let profiles = TaskProfiles::new(setup.workload, setup.hidden_tasks() > 0);
+        let profiles = TaskProfiles::new(setup.workload);
         let options = Options { seed: setup.seed, ..choice.exact_options() };
         let model = Live::new(machine, options, &profiles.used)?;
         let cpus = machine.cpu_count();

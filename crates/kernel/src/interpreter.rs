@@ -146,7 +146,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     return Done::Busy;
                 }
                 let instance = self.instances[template.index()];
-                self.create(*template, instance, Some(id));
+                self.create(*template, instance, Some(id), None);
                 Done::Next
             }
             Step::Join { count } => self.join_step(id, *count),

@@ -44,14 +44,14 @@ pub(crate) struct Launcher {
 }
 
 impl Launcher {
-    /// Those of a run, where they are tasks.
-    pub fn all(setup: &Setup<'_>) -> Vec<Self> {
-        if !setup.launchers_are_tasks {
+    /// Those of a run, where they are tasks. Those of which only the existence matters (`exist`) have nothing to do.
+    pub fn all(setup: &Setup<'_>, exist: bool) -> Vec<Self> {
+        if !setup.launchers_are_tasks && !exist {
             return Vec::new();
         }
         let of = |number| Self {
             starts: (0..setup.starts.len() as u32)
-                .filter(|&entry| setup.starts[entry as usize].launcher == number)
+                .filter(|&entry| setup.launchers_are_tasks && setup.starts[entry as usize].launcher == number)
                 .collect(),
             next: 0,
             chore: None,
@@ -102,6 +102,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     fn launcher_task(&self, number: usize) -> TaskId {
         TaskId(self.core.kernel_threads + number as u32)
+    }
+
+    /// The launcher that creates the task of a start entry, if it exists.
+    pub(crate) fn launcher_of(&self, entry: u32) -> Option<TaskId> {
+        let number = self.setup.starts[entry as usize].launcher as usize;
+        (number < self.launchers.len()).then(|| self.launcher_task(number))
     }
 
     /// The time of a launcher's next chore has come.
@@ -198,7 +204,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if let Some(start_cpu) = template.start_cpu {
             self.core.this_cpu = CpuId(start_cpu);
         }
-        self.create(TaskTemplateId(start.template), start.instance, None);
+        self.create(TaskTemplateId(start.template), start.instance, None, self.launcher_of(entry));
         self.core.this_cpu = cpu;
         if self.core.error.is_some() {
             return;

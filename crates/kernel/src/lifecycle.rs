@@ -160,20 +160,26 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let cpu = self.core.this_cpu;
         self.core.launcher = Some(cpu);
         self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
-        self.create(TaskTemplateId(start.template), start.instance, None);
+        self.create(TaskTemplateId(start.template), start.instance, None, self.launcher_of(entry));
         self.core.launcher = None;
         self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
     }
 
-    /// Creates a task from a template and places it.
-    pub(crate) fn create(&mut self, template: TaskTemplateId, instance: u32, parent: Option<TaskId>) {
+    /// Creates a task from a template and places it: one that `parent` forks, or that a launcher does, which may exist.
+    pub(crate) fn create(
+        &mut self,
+        template: TaskTemplateId,
+        instance: u32,
+        parent: Option<TaskId>,
+        launcher: Option<TaskId>,
+    ) {
         if self.core.tasks.len() >= TASK_LIMIT {
             self.core.error.get_or_insert(SimulationError::TooManyTasks { limit: TASK_LIMIT });
             return;
         }
         let task = TaskId(self.core.tasks.len() as u32);
         let cpu = self.core.this_cpu;
-        let state = self.new_task(template, instance, parent, cpu);
+        let state = Task { launcher, ..self.new_task(template, instance, parent, cpu) };
         let restriction = state.restriction;
         self.core.process_threads[state.process as usize] += 1;
         self.instances[template.index()] += 1;

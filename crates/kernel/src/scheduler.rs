@@ -124,9 +124,17 @@ pub trait Scheduler {
     /// nothing, so that a run with samples is the run without them.
     fn score_tasks(&self, _core: &Core<'_>, _cpu: CpuId, _tell: &mut dyn FnMut(TaskId, u32, i64)) {}
 
+    /// Whether it looks at tasks' parents: launchers exist then at least as tasks that sleep.
+    fn looks_at_parents(&self) -> bool {
+        false
+    }
+
     /// Called once, before any task exists. Here it registers the kinds of decisions it puts into the trace
     /// ([`Core::decision_table`]).
     fn init(&mut self, core: &mut Core<'_>);
+
+    /// What there is before the run is there and sleeps, and every CPU is idle: the run begins now.
+    fn begin(&mut self, _core: &mut Core<'_>) {}
 
     /// A task was created by `parent` (or by the launcher) and is about to be placed (`task_fork`).
     fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>);
@@ -265,6 +273,10 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         (**self).score_tasks(core, cpu, tell);
     }
 
+    fn looks_at_parents(&self) -> bool {
+        (**self).looks_at_parents()
+    }
+
     fn holds(&self, task: TaskId) -> bool {
         (**self).holds(task)
     }
@@ -283,6 +295,7 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
 
     forward! {
         init();
+        begin();
         task_fork(task: TaskId, parent: Option<TaskId>);
         task_dead(task: TaskId);
         select_cpu(task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId;

@@ -114,6 +114,8 @@ pub struct Task {
     /// Which of its template's instances this is.
     pub(crate) instance: u32,
     pub(crate) parent: Option<TaskId>,
+    /// The launcher that created it, if that exists.
+    pub(crate) launcher: Option<TaskId>,
 
     pub(crate) program: ProgramId,
     pub(crate) pc: u32,
@@ -196,6 +198,7 @@ impl Task {
             in_line: false,
             instance,
             parent: None,
+            launcher: None,
             program,
             pc: 0,
             stage: Stage::Begin,
@@ -286,6 +289,11 @@ impl Task {
     #[inline]
     pub fn parent(&self) -> Option<TaskId> {
         self.parent
+    }
+
+    /// The launcher that created it, where launchers exist as tasks.
+    pub fn launcher(&self) -> Option<TaskId> {
+        self.launcher
     }
 
     /// Process it belongs to (`mm`), numbered from 0.

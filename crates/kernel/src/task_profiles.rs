@@ -23,8 +23,8 @@ pub(crate) struct TaskProfiles<'a> {
 }
 
 impl<'a> TaskProfiles<'a> {
-    /// Those of a workload; and, as the template behind its own, that of kernel threads, if there are any.
-    pub fn new(workload: &'a Workload, kernel_threads: bool) -> Self {
+    /// Those of a workload; and, as the template behind its own, that of kernel threads and launchers.
+    pub fn new(workload: &'a Workload) -> Self {
         let default = library::computing();
         let mut used: Vec<&Profile> = Vec::new();
         let mut profiles = Vec::with_capacity(workload.tasks.len());
@@ -48,11 +48,9 @@ impl<'a> TaskProfiles<'a> {
             of_phases.sort_unstable();
             phase_profiles.push(of_phases);
         }
-        if kernel_threads {
-            profiles.push(index_of(default));
-            message_lines.push(None);
-            phase_profiles.push(Vec::new());
-        }
+        profiles.push(index_of(default));
+        message_lines.push(None);
+        phase_profiles.push(Vec::new());
         let used = used.into_iter().cloned().collect();
         Self { workload, used, profiles, message_lines, phase_profiles, templates: Vec::new() }
     }

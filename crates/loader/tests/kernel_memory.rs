@@ -198,6 +198,7 @@ const ALL: usize = FUNCTIONS.len();
 
 #[test]
 fn a_task_has_the_name_of_its_template_cut_as_a_kernel_does_whoever_created_it() {
+    // Whoever creates the first of the workload is there before.
     let comm_of = |pid, workload| {
         let text = [vec![mov(2, 10), add_imm(2, -8), add_imm(6, 48), store(8, 2, 6, 0)], vec![mov(1, 10)]].concat();
         let text = [text, vec![add_imm(1, -16), store_imm(4, 1, 0, 0x7325), mov_imm(3, 8)]].concat();
@@ -206,13 +207,14 @@ fn a_task_has_the_name_of_its_template_cut_as_a_kernel_does_whoever_created_it()
         let reason = ejected(ALL, &fifo(&[("init_task", program)]), workload).expect("it says the name");
         reason.rsplit_once(": ").unwrap().1.to_owned()
     };
-    assert_eq!(comm_of(1000, "tasks.json"), "kept-with-a-lon");
-    assert_eq!(comm_of(1001, "tasks.json"), "other");
+    assert_eq!(comm_of(1000, "tasks.json"), "launcher");
+    assert_eq!(comm_of(1001, "tasks.json"), "kept-with-a-lon");
+    assert_eq!(comm_of(1002, "tasks.json"), "other");
     let forks = "hackbench:-f2,-g1,-l5";
     let workload = warmcore_workload::resolve(forks, &Options::default(), |_| unreachable!()).unwrap();
     let names: Vec<&str> = workload.tasks.iter().map(|task| &task.name[..task.name.len().min(15)]).collect();
-    let forked = comm_of(1001, forks);
-    assert!(names.contains(&forked.as_str()) && forked != comm_of(1000, forks), "{forked} of {names:?}");
+    let forked = comm_of(1002, forks);
+    assert!(names.contains(&forked.as_str()) && forked != comm_of(1001, forks), "{forked} of {names:?}");
 }
 
 /// `set_cpus_allowed_scx` gives `cpus_ptr`, which is not the task's mask while it must stay on a CPU.
@@ -238,10 +240,10 @@ fn keeping(ticks: i32, reads: &[(i32, Loads)]) -> Vec<(&'static str, Code)> {
         vec![mov_imm(1, 1), kfunc("scx_bpf_cpu_rq")],
         keep(0, slot::RUN_QUEUE),
     ];
-    let created = [vec![load(8, 6, 1, 0), load(4, 7, 6, 24)], when_equal(7, 1000, keep(6, slot::TASK))].concat();
+    let created = [vec![load(8, 6, 1, 0), load(4, 7, 6, 24)], when_equal(7, 1001, keep(6, slot::TASK))].concat();
     let count = [place(4, slot::COUNT), vec![load(8, 5, 4, 0), add_imm(5, 1), store(8, 4, 5, 0)]].concat();
     let late = [count, when_equal(5, ticks, report_kept(reads))].concat();
-    let tick = [vec![load(8, 6, 1, 0), load(4, 7, 6, 24)], when_equal(7, 1001, late)].concat();
+    let tick = [vec![load(8, 6, 1, 0), load(4, 7, 6, 24)], when_equal(7, 1002, late)].concat();
     fifo(&[("init", init.concat()), ("init_task", created), ("tick", tick)])
 }
 
@@ -261,7 +263,7 @@ fn whoever_keeps_a_pointer_sees_what_is_and_not_what_was() {
         ("on_cpu", slot::TASK, &[(4, 116)], [1, 1]),
         ("on_rq", slot::TASK, &[(4, 120)], [1, 1]),
         ("wake_cpu", slot::TASK, &[(4, 124)], [1, 2]),
-        ("curr's number", slot::RUN_QUEUE, &[(8, 0), (4, 24)], [1000, 0]),
+        ("curr's number", slot::RUN_QUEUE, &[(8, 0), (4, 24)], [1001, 0]),
         ("nr_running", slot::RUN_QUEUE, &[(4, 16)], [1, 0]),
         ("cpu of the queue", slot::RUN_QUEUE, &[(4, 20)], [1, 1]),
         ("scx.nr_running", slot::RUN_QUEUE, &[(4, 24)], [1, 0]),
@@ -422,7 +424,7 @@ fn an_ejected_program_leaves_a_dump_with_its_own_lines_and_what_it_printed() {
     assert_eq!(lines[of_cpu1], "cpu1: nr_run=1 local=0 curr=kept-with-a-long-name", "{dump}");
     assert_eq!(lines[of_cpu1 + 1..of_cpu1 + 3], ["      1", "  *kept-with-a-long-name waits 0 ms"], "{dump}");
     assert!(lines[of_cpu1 + 3].ends_with("weight=100 allowed CPUs: 1"), "{dump}");
-    assert_eq!(lines[of_cpu1 + 4..of_cpu1 + 6], ["        1000", "cpu2: nr_run=0 local=0 curr=swapper"], "{dump}");
+    assert_eq!(lines[of_cpu1 + 4..of_cpu1 + 6], ["        1001", "cpu2: nr_run=0 local=0 curr=swapper"], "{dump}");
     let printed = dump.split_once("printed\n-------\n").unwrap_or_else(|| panic!("{dump}")).1;
     assert!(printed.starts_with("100.00") && printed.trim_end().ends_with("cpu1: 42"), "{printed}");
 }

@@ -20,18 +20,29 @@ fn loader_that_dies() {
     std::process::exit(3);
 }
 
-/// Its `init_task` fails with the number of the task's parent, and so with nothing if that is the idle task.
-#[test]
-#[ignore = "a loader that the other tests start"]
-fn loader_that_takes_no_children() {
-    let negate = code(0x87, 0, 0, 0, 0);
-    let refuse = vec![load_double(6, 1, 0), load_double(7, 6, 32), load(4, 0, 7, 24), negate, exit()];
+/// Its `init_task` fails with the number of the task's parent, but for one.
+fn refuse_children_but_of(number: i32) {
+    let parent = [load_double(6, 1, 0), load_double(7, 6, 32), load(4, 0, 7, 24)];
+    let spare = [code(0x55, 0, 0, 1, number), mov_imm(0, 0)];
+    let refuse = [&parent[..], &spare, &[code(0x87, 0, 0, 0, 0), exit()]].concat();
     attach(&[init(), select_cpu(), enqueue(), dispatch(), (184, "init_task", refuse)]);
 }
 
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_takes_no_children() {
+    refuse_children_but_of(0);
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_takes_children_of_the_launcher() {
+    refuse_children_but_of(1000);
+}
+
 /// The reason that the program was ejected for, if it was.
-fn ejected(text: &str) -> Option<String> {
-    let capture = run_loader("loader_that_takes_no_children", Duration::from_secs(60)).unwrap();
+fn ejected(loader: &str, text: &str) -> Option<String> {
+    let capture = run_loader(loader, Duration::from_secs(60)).unwrap();
     let (machine, workload) = (machine(), workload(text));
     let setup = Setup::new(&machine, &workload, 7).unwrap();
     match bytecode_trial(Bytecode::new(&capture.object, 7, false).unwrap(), &setup, None) {
@@ -44,8 +55,16 @@ fn ejected(text: &str) -> Option<String> {
 #[test]
 fn a_forked_process_is_the_child_of_who_forked_it_and_a_thread_of_whoever_its_process_is() {
     skip!(unless can_answer());
-    // The first task is the launcher's child, numbered 1000; it forks the others.
-    let reason = ejected("hackbench:-f3,-g1,-l5").unwrap_or_default();
+    const CHILDREN: &str = "loader_that_takes_children_of_the_launcher";
+    // The launcher, numbered 1000, is nobody's child, and is there before its children are.
+    let reason = ejected("loader_that_takes_no_children", "hackbench:-f3,-g1,-l5").unwrap_or_default();
     assert!(reason.contains("init_task failed with -1000"), "{reason}");
-    assert_eq!(ejected("hackbench:-T,-f3,-g1,-l5"), None, "threads are the launcher's children as their process is");
+    // The first task is its child; as a process it forks the others, as a thread it creates children of the same parent.
+    let reason = ejected(CHILDREN, "hackbench:-f3,-g1,-l5").unwrap_or_default();
+    assert!(reason.contains("init_task failed with -1001"), "{reason}");
+    assert_eq!(
+        ejected(CHILDREN, "hackbench:-T,-f3,-g1,-l5"),
+        None,
+        "threads are the launcher's children as their process is"
+    );
 }

@@ -343,6 +343,14 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
         in_both!(self, core, tick_stopped(cpu));
     }
 
+    fn begin(&mut self, core: &mut Core<'_>) {
+        in_both!(self, core, begin());
+    }
+
+    fn looks_at_parents(&self) -> bool {
+        self.upper.looks_at_parents() || self.lower.looks_at_parents()
+    }
+
     fn hrtick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: TaskId) {
         in_class!(self, core, self.level(curr), hrtick(cpu, curr));
         if self.level(curr) == Level::Lower {

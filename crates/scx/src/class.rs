@@ -64,6 +64,7 @@ macro_rules! tell {
 }
 
 mod above;
+mod before;
 mod ending;
 mod hotplug;
 mod idle;
@@ -238,10 +239,18 @@ impl Scheduler for Ext {
         self.state.before_ns = self.program.loaded_before_ns();
         tell!(self, core, Init, init());
         tell!(self, core, CgroupInit, cgroup_init());
+        self.watch(core, CpuId(0));
+    }
+
+    /// A program that is loaded before the run knows who starts the workload.
+    fn looks_at_parents(&self) -> bool {
+        self.program.loaded_before_ns() > 0
+    }
+
+    fn begin(&mut self, core: &mut Core<'_>) {
         if self.state.before_ns > 0 {
             self.pass_time_before(core);
         }
-        self.watch(core, CpuId(0));
     }
 
     fn cpu_offline(&mut self, core: &mut Core<'_>, cpu: CpuId) {

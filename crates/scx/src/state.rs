@@ -310,7 +310,7 @@ impl State {
         // Nor does a local queue.
         let _ = self.queues.insert(self.local(cpu), task, preempts || flags.has(EnqueueFlags::HEAD));
         core.decide(self.decisions.local, task, i64::from(cpu.0));
-        if self.picking == Some(cpu) {
+        if self.picking == Some(cpu) || self.before_ns > 0 {
             return;
         }
         if core.curr_is_idle(cpu) {
@@ -384,6 +384,10 @@ impl State {
             }
         }
         self.deferred = deferred;
+        // Before the run CPUs are not asked to look.
+        if self.before_ns > 0 {
+            return;
+        }
         let mut kicks = std::mem::take(&mut self.kicks);
         for (cpu, kick) in kicks.drain(..) {
             self.kick(core, cpu, kick);

@@ -1,7 +1,7 @@
 //! The vectors, by number. Tasks have equal weight where nothing else is said; the tick is 4 ms.
 
 use warmcore_scx::{
-    DsqId, EnqueueFlags, ExitKind, Kick, OperationFlags, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE,
+    DsqId, EnqueueFlags, ExitKind, Kick, Operation, OperationFlags, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE,
 };
 use warmcore_topology::CpuId;
 
@@ -283,6 +283,27 @@ fn timers_of_a_program_that_is_loaded_before_the_run_run_before_it_and_go_on_in_
     let times_ns = result.times("timer", 0);
     assert_eq!(times_ns[..3], [0, 0, 0], "at 30, 60 and 90 of the 100 ms before: {times_ns:?}");
     assert_eq!(times_ns[3..], [20 * MS, 50 * MS, 80 * MS], "and 30 ms later each time");
+}
+
+/// A program may take what it knows of a new task from its parent, and a shell or a main thread has run and slept before.
+#[test]
+fn a_launcher_has_had_a_turn_before_the_run() {
+    let mut program = Program::fifo();
+    program.table = program.table.with(&[Operation::InitTask]);
+    (program.loaded_before_ns, program.timer_at_ns) = (1000 * MS, 800 * MS - 500 * US);
+    let result = program.run(&hogs(1, 10 * MS), "1s1n1l2c1t");
+    has_no_fault(&result);
+    let told: Vec<_> = result.told.iter().map(|&(at, what, task)| (at, what, task)).collect();
+    let before = ["init", "init_task", "select_cpu", "runnable", "running", "timer", "stopping", "quiescent"];
+    assert_eq!(told[..before.len()], before.map(|what| (0, what, 0)), "the launcher, at work when the timer comes");
+    assert_eq!(told[before.len()], (0, "init_task", 1), "then the workload's");
+    let alone = result.told[before.len()..].iter().filter(|(_, what, task)| *task == 0 && *what != "timer");
+    assert_eq!(alone.count(), 0, "it sleeps throughout the run");
+    // The run is as without it.
+    assert_eq!(
+        result.run.outcome.elapsed_ns,
+        Program::fifo().run(&hogs(1, 10 * MS), "1s1n1l2c1t").run.outcome.elapsed_ns
+    );
 }
 
 #[test]

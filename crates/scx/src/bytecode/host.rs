@@ -389,7 +389,7 @@ impl Host {
     }
 
     /// Makes a new task's structure. Its parent is who forked it, or for a thread of that task's process whose child the process is; of what
-    /// the launcher forks it is the idle task, as the launcher has no structure.
+    /// a launcher forks it is the launcher, and the launcher's is the idle task.
     pub(super) fn add_task(
         &mut self,
         (task, comm): (TaskId, &str),

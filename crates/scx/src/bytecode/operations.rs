@@ -502,19 +502,20 @@ impl Operations for Bytecode {
         }
         let leader = *self.leaders[process].get_or_insert(task);
         let forker = kernel.task(task).parent();
+        let launcher = kernel.task(task).launcher();
         let is_thread = forker.is_some_and(|forker| kernel.task(forker).process() as usize == process);
         let comm = kernel.core.comm(task).to_owned();
         self.host.kernel = Some(std::ptr::from_mut(kernel).cast());
-        self.host.add_task((task, &comm), leader, forker, is_thread);
+        self.host.add_task((task, &comm), leader, forker.or(launcher), is_thread);
         self.host.kernel = None;
         if kernel.task(task).is_kernel_thread() {
             self.host.mark_kernel_thread(task);
         }
         let arguments = self.structure(256);
         if let Some(member) = self.object.kept.layout.init_task_fork {
-            // A `bool`; whoever lives when the program attaches has come to it by no fork, as threads of the kernel have.
+            // A `bool`; whoever lives when the program attaches has come to it by no fork, as threads of the kernel and launchers have.
             if let Some(is_fork) = self.host.maps.memory.write(arguments + member, 1) {
-                is_fork[0] = u8::from(!kernel.task(task).is_kernel_thread());
+                is_fork[0] = u8::from(!kernel.core.is_hidden(task));
             }
         }
         if let Some(member) = self.object.kept.layout.init_task_cgroup {
