@@ -14,7 +14,7 @@ use crate::exit::{ExitInfo, ExitKind};
 use crate::kfuncs::Kfuncs;
 use crate::operations::{DequeueFlags, EnqueueFlags, Kick, Operation, OperationFlags, Operations, SLICE_DEFAULT_NS};
 use crate::queues::DsqId;
-use crate::state::{Context, EJECT, Insertion, State, WATCHDOG};
+use crate::state::{Again, Context, EJECT, Insertion, State, WATCHDOG};
 
 /// Most calls of `dispatch` before a CPU gives up for now (`SCX_DSP_MAX_LOOPS`).
 const DISPATCH_LOOPS: u32 = 32;
@@ -108,6 +108,7 @@ impl Ext {
     /// `do_enqueue_task`: the task is runnable and on no CPU, and somebody must have it.
     fn do_enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: EnqueueFlags) {
         let index = task.index();
+        self.state.tasks[index].runs_at_once = false;
         // Who must stay is not asked about, unless the program wants to be.
         let stays = core.task(task).migration_disabled() > 0
             && self.state.tasks[index].verdict.is_none()
@@ -379,6 +380,7 @@ impl Scheduler for Ext {
     /// Nothing preempts at a wakeup; the core of the kernel wakes the CPU that was selected, if it is idle.
     fn check_preempt(&mut self, core: &mut Core<'_>, cpu: CpuId, _task: TaskId, _flags: WakeFlags) {
         self.settle(core);
+        self.give_back_held_up(core);
         if core.curr_is_idle(cpu) {
             core.resched_full(cpu);
         }
@@ -393,8 +395,10 @@ impl Scheduler for Ext {
         if stays_idle && self.keeps_idle_masks() && core.active().contains(cpu) {
             self.state.idle.set(core.machine(), cpu, true);
         }
+        self.state.note_held_up(cpu, 2);
         if stays_idle || (picked.is_some() && picked == prev) {
             self.settle(core);
+            self.give_back_held_up(core);
         }
         self.gives_way = picked.is_none() && prev.is_some();
         picked
@@ -409,7 +413,9 @@ impl Scheduler for Ext {
         self.state.update_curr(core, task);
         tell!(self, core, Stopping, stopping(task, true));
         self.state.tasks[task.index()].runnable_since_ns.get_or_insert(core.now_ns());
-        if self.has_slice(task) && !self.state.is_bypassed() {
+        if self.has_slice(task) && self.state.tasks[task.index()].runs_at_once && !self.state.is_bypassed() {
+            self.enqueue_for(core, cpu, task, Again::Preempted);
+        } else if self.has_slice(task) && !self.state.is_bypassed() {
             self.state.insert_local(core, task, cpu, EnqueueFlags::HEAD);
         } else if gives_way {
             core.decide(self.state.decisions.left_alone, task, i64::from(cpu.0));
@@ -452,6 +458,7 @@ impl Scheduler for Ext {
         self.release(core, cpu, prev.0, next);
         tell!(self, core, SchedSwitch, sched_switch(prev, next));
         self.settle(core);
+        self.give_back_held_up(core);
     }
 
     fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
@@ -491,6 +498,7 @@ impl Scheduler for Ext {
         }
         self.tell_left(core);
         self.settle(core);
+        self.give_back_held_up(core);
         self.finish(core);
     }
 

@@ -17,5 +17,6 @@ decisions! {
         stall: "program ejected", "a runnable task was not run in time", Cpu;
         unregistered: "program ejected", "it asked for it", Cpu;
         unregistered_by_kernel: "program ejected", "a CPU went offline or came online", Cpu;
+        held_up: "task enqueued again", "it was to run at once, and could not", Cpu;
     }
 }

@@ -256,6 +256,11 @@ impl Kfuncs<'_, '_> {
 
     /// Moves the first task that may run here from a queue to the local one (`scx_bpf_dsq_move_to_local`); in `dispatch`.
     pub fn move_to_local(&mut self, dsq: DsqId) -> bool {
+        self.move_to_local_with(dsq, EnqueueFlags::default())
+    }
+
+    /// The same; the task is inserted with these flags, of which only [`EnqueueFlags::IMMED`] means anything.
+    pub fn move_to_local_with(&mut self, dsq: DsqId, flags: EnqueueFlags) -> bool {
         let Context::Dispatch(cpu) = self.state.context else {
             self.fault("dsq_move_to_local outside of dispatch".into());
             return false;
@@ -266,6 +271,9 @@ impl Kfuncs<'_, '_> {
             return false;
         };
         let moved = self.state.move_to_local(self.core, queue, cpu);
+        if moved && let Some(task) = self.state.queues.last(self.state.local(cpu)) {
+            self.state.note_immediate(task, flags);
+        }
         self.state.progress += u32::from(moved);
         moved
     }

@@ -61,6 +61,8 @@ bits! {
         SWITCH_PARTIAL = 3;
         /// Tasks that have disabled migration are enqueued by the program too. Without it they go to the local queue of their CPU.
         ENQ_MIGRATION_DISABLED = 4;
+        /// Every insertion into a local queue is one with [`EnqueueFlags::IMMED`].
+        ALWAYS_ENQ_IMMED = 7;
     }
 }
 
@@ -75,6 +77,8 @@ bits! {
         CPU_SELECTED = 20;
         /// To the head of a local queue, and the task that runs there leaves.
         PREEMPT = 32;
+        /// It runs at once on the CPU of the local queue, or is enqueued again.
+        IMMED = 33;
         /// It comes back from a local queue (`reenqueue_local`).
         REENQ = 40;
         /// It is the only one on its CPU ([`OperationFlags::ENQ_LAST`]).

@@ -12,7 +12,9 @@ use crate::dump::Dump;
 use crate::entities::Entities;
 use crate::exit::{ExitInfo, ExitKind};
 use crate::idle::IdleMasks;
-use crate::operations::{EnqueueFlags, Kick, LockUse, Operation, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE};
+use crate::operations::{
+    EnqueueFlags, Kick, LockUse, Operation, OperationFlags, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE,
+};
 use crate::queues::{DsqId, QueueIndex, Queues};
 
 /// Payload of the timer after which a program is gone.
@@ -57,6 +59,22 @@ pub(crate) struct ExtTask {
     pub initialised: bool,
     /// In the class (`enable`), not only known to it.
     pub enabled: bool,
+    /// It was inserted into a local queue to run at once (`SCX_TASK_IMMED`), until it is enqueued again.
+    pub runs_at_once: bool,
+    /// Why it is being enqueued again.
+    pub reason: Again,
+}
+
+/// Why the program gets a task again (`SCX_TASK_REENQ_*`, with the kernel's values).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Again {
+    No = 0,
+    /// The program has asked for it.
+    Asked = 1,
+    /// It was to run at once, and cannot.
+    HeldUp = 2,
+    /// It was to run at once, and a class above has taken its CPU.
+    Preempted = 3,
 }
 
 /// Which operation runs, for what a kfunc may do.
@@ -101,6 +119,10 @@ pub(crate) struct State {
     pub kicks: Vec<(CpuId, Kick)>,
     /// Queues whose tasks are to be enqueued again.
     pub given_back: Vec<QueueIndex>,
+    /// CPUs whose local queues may hold tasks that were to run at once and cannot.
+    pub held_up: Vec<CpuId>,
+    /// Some task was inserted to run at once ([`EnqueueFlags::IMMED`]).
+    pub has_immediate: bool,
     /// The tasks of one of them, while that is done.
     pub waiting: Vec<TaskId>,
     /// By CPU: a class above has taken it, and the program was told if it wants to be.
@@ -147,6 +169,8 @@ impl State {
             deferred: Vec::new(),
             kicks: Vec::new(),
             given_back: Vec::new(),
+            held_up: Vec::new(),
+            has_immediate: false,
             waiting: Vec::new(),
             released: vec![false; cpus],
             before_ns: 0,
@@ -310,6 +334,12 @@ impl State {
         // Nor does a local queue.
         let _ = self.queues.insert(self.local(cpu), task, preempts || flags.has(EnqueueFlags::HEAD));
         core.decide(self.decisions.local, task, i64::from(cpu.0));
+        self.note_immediate(task, flags);
+        if self.tasks[task.index()].runs_at_once
+            && (self.queues.len(self.local(cpu)) > 1 || !(preempts || self.is_open(core, cpu)))
+        {
+            self.held_up.push(cpu);
+        }
         if self.picking == Some(cpu) || self.before_ns > 0 {
             return;
         }
@@ -321,6 +351,28 @@ impl State {
         {
             self.entities.set_slice_ns(curr, 0);
             core.resched_full(cpu);
+        }
+    }
+
+    /// A task comes into a local queue: whether it is to run at once.
+    #[inline]
+    pub fn note_immediate(&mut self, task: TaskId, flags: EnqueueFlags) {
+        if flags.has(EnqueueFlags::IMMED) || self.table.flags.has(OperationFlags::ALWAYS_ENQ_IMMED) {
+            self.tasks[task.index()].runs_at_once = true;
+            self.has_immediate = true;
+        }
+    }
+
+    /// Whether a task that is first in a CPU's local queue runs at once (`rq_is_open`): the CPU is idle, or chooses just now.
+    pub fn is_open(&self, core: &Core<'_>, cpu: CpuId) -> bool {
+        core.curr_is_idle(cpu) || self.picking == Some(cpu)
+    }
+
+    /// A CPU has chosen, or a class above takes it: what was to run at once behind another task is held up.
+    #[inline]
+    pub fn note_held_up(&mut self, cpu: CpuId, least: u32) {
+        if self.has_immediate && self.queues.len(self.local(cpu)) >= least {
+            self.held_up.push(cpu);
         }
     }
 

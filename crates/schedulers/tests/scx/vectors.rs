@@ -1,9 +1,11 @@
 //! The vectors, by number. Tasks have equal weight where nothing else is said; the tick is 4 ms.
 
 use warmcore_scx::{
-    DsqId, EnqueueFlags, ExitKind, Kick, Operation, OperationFlags, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE,
+    DsqId, EnqueueFlags, ExitKind, Kfuncs, Kick, Operation, OperationFlags, OperationTable, SLICE_DEFAULT_NS,
+    SLICE_INFINITE,
 };
 use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
 
 use super::program::{Program, Result, SHARED};
 use crate::support::*;
@@ -270,6 +272,53 @@ fn a_custody_ends_with_one_dequeue_and_what_is_inserted_directly_is_in_no_custod
         assert_eq!(told().filter(|what| *what == "enqueue").count(), told().filter(|what| *what == "dequeue").count());
     }
     assert!(custodies >= 5, "{custodies}");
+}
+
+/// `SCX_ENQ_IMMED` of Linux 7.1: a task goes to a CPU at once, or the program gets it again.
+#[test]
+fn a_task_that_was_to_run_at_once_on_a_busy_cpu_is_enqueued_again() {
+    let again = |kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags| {
+        let dsq = if flags.has(EnqueueFlags::REENQ) { SHARED } else { DsqId::LOCAL };
+        kernel.dsq_insert(task, dsq, SLICE_DEFAULT_NS, EnqueueFlags::IMMED);
+        kernel.kick(CpuId(1), Kick::Idle);
+    };
+    let mut program = Program::fifo();
+    program.select = |kernel, task, _, _| {
+        kernel.dsq_insert(task, DsqId::LOCAL, SLICE_DEFAULT_NS, EnqueueFlags::IMMED);
+        CpuId(0)
+    };
+    program.enqueue = again;
+    // One hog keeps CPU 0, to which all are sent. The second is held up there, and the other CPU takes it from the shared queue.
+    let mut scene = Scene::new();
+    scene.task("first", once([run_for(10 * MS)]));
+    scene.task("second", once([run_for(10 * MS)]));
+    let result = program.run(&scene, "1s1n1l2c1t");
+    has_no_fault(&result);
+    assert_eq!(result.times("enqueue", 0).len(), 0, "an idle CPU takes it");
+    assert_eq!(result.times("enqueue", 1).len(), 1, "{:?}", result.told);
+    assert!(result.run.outcome.elapsed_ns < 11 * MS, "both ran at once: {} ns", result.run.outcome.elapsed_ns);
+    // Without the flag it waits for the hog.
+    program.select = |kernel, task, _, _| {
+        kernel.dsq_insert(task, DsqId::LOCAL, SLICE_DEFAULT_NS, EnqueueFlags::default());
+        CpuId(0)
+    };
+    assert!(program.run(&scene, "1s1n1l2c1t").run.outcome.elapsed_ns > 20 * MS);
+    // The program may ask for it for all its insertions.
+    program.table.flags = OperationFlags::ALWAYS_ENQ_IMMED;
+    assert!(program.run(&scene, "1s1n1l2c1t").run.outcome.elapsed_ns < 11 * MS);
+}
+
+#[test]
+fn a_program_that_sends_a_task_back_to_a_busy_cpu_for_ever_is_ejected() {
+    let mut program = Program::fifo();
+    program.select = |kernel, task, _, _| {
+        kernel.dsq_insert(task, DsqId::LOCAL, SLICE_DEFAULT_NS, EnqueueFlags::IMMED);
+        CpuId(0)
+    };
+    program.enqueue = |kernel, task, _| kernel.dsq_insert(task, DsqId::LOCAL, SLICE_DEFAULT_NS, EnqueueFlags::IMMED);
+    let result = program.run(&hogs(2, 10 * MS), "1s1n1l2c1t");
+    let reason = result.ejected.expect("it is ejected").to_string();
+    assert!(reason.contains("enqueued again more than 256 times"), "{reason}");
 }
 
 /// A real scheduler is loaded long before the program that is looked at begins: its averages have settled by then.

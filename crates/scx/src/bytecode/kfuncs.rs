@@ -86,8 +86,13 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
             let [dsq, slice, vtime, flags] = [0, 8, 16, 24].map(|at| host.maps.memory.load_u64(arguments + at));
             host.insert(task, dsq, slice, Some(vtime), flags)
         };
-        "scx_bpf_dsq_move_to_local" | "scx_bpf_dsq_move_to_local___v2" | "scx_bpf_consume" => |host, dsq| {
+        "scx_bpf_dsq_move_to_local" | "scx_bpf_consume" => |host, dsq| {
             let moved = host.kernel().map_or(0, |kernel| u64::from(kernel.move_to_local(DsqId(dsq))));
+            host.caught_up(moved)
+        };
+        "scx_bpf_dsq_move_to_local___v2" => |host, dsq, flags| {
+            let flags = EnqueueFlags(flags);
+            let moved = host.kernel().map_or(0, |kernel| u64::from(kernel.move_to_local_with(DsqId(dsq), flags)));
             host.caught_up(moved)
         };
         "scx_bpf_dsq_move" | "scx_bpf_dispatch_from_dsq" => |host, iterator, task, dsq, flags| host.move_task(iterator, task, dsq, flags, false);

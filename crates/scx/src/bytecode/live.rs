@@ -16,6 +16,11 @@ const EXITING_FLAG: u32 = 0x4;
 /// `SCX_TASK_QUEUED`.
 const QUEUED_FLAG: u32 = 1;
 
+/// `SCX_TASK_IMMED`, and where `SCX_TASK_REENQ_REASON_MASK` lies.
+const IMMED_FLAG: u32 = 1 << 5;
+const REASON_SHIFT: u32 = 12;
+const REASON_MASK: u32 = 0b11 << REASON_SHIFT;
+
 impl Kept {
     /// What `cpus_ptr` of a task at an address leads to: its mask, or one with the CPU alone that it stays on (`cpumask_of`).
     pub(super) fn cpus_ptr(&self, address: u64, task: &Task) -> u64 {
@@ -91,8 +96,10 @@ impl Host {
         let cpu = known.cpu();
         let is_running = u32::from(kernel.runs_on(cpu) == task);
         let (layout, memory) = (&self.kept.layout, &mut self.maps.memory);
-        let flags = memory.load_u32(at + layout.scx_flags) & !QUEUED_FLAG;
-        memory.store_u32(at + layout.scx_flags, flags | (queued * QUEUED_FLAG));
+        let flags = memory.load_u32(at + layout.scx_flags) & !(QUEUED_FLAG | IMMED_FLAG | REASON_MASK);
+        let is_immediate = u32::from(state.runs_at_once) * IMMED_FLAG;
+        let own = queued * QUEUED_FLAG | is_immediate | (state.reason as u32) << REASON_SHIFT;
+        memory.store_u32(at + layout.scx_flags, flags | own);
         memory.store_u32(at + layout.weight, state.weight);
         memory.store_u32(at + layout.prio, prio);
         memory.store_u32(at + layout.static_prio, nice);

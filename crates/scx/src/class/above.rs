@@ -1,6 +1,6 @@
 //! What a program hears when a class above takes a CPU, and how it gets the tasks back that wait there.
 //!
-//! Source: Linux 7.2, `switch_class`, `balance_one`, `reenq_local`, `reenq_user` and `run_deferred` in `kernel/sched/ext.c`; `docs/spec/sched-ext.md`
+//! Source: Linux 7.2, `switch_class`, `balance_one`, `rq_is_open`, `reenq_local`, `reenq_user` and `run_deferred` in `kernel/sched/ext.c`; `docs/spec/sched-ext.md`
 //! section 4.
 
 use warmcore_kernel::Core;
@@ -12,7 +12,7 @@ use crate::exit::ExitKind;
 use crate::kfuncs::Kfuncs;
 use crate::operations::{EnqueueFlags, Operation, PreemptReason};
 use crate::queues::QueueIndex;
-use crate::state::Context;
+use crate::state::{Again, Context};
 
 /// How often queues may be given back one after the other (`SCX_REENQ_LOCAL_MAX_REPEAT`).
 const MOST_ROUNDS: u32 = 256;
@@ -31,6 +31,7 @@ impl Ext {
             _ => PreemptReason::Unknown,
         };
         self.state.released[cpu.index()] = true;
+        self.state.note_held_up(cpu, 1);
         tell!(self, core, CpuRelease, cpu_release(cpu, reason, next));
     }
 
@@ -68,11 +69,62 @@ impl Ext {
         }
         for &task in &waiting {
             let cpu = core.task(task).cpu();
-            self.state.changes.note_cpu(cpu);
             core.decide(self.state.decisions.given_back, task, i64::from(cpu.0));
-            self.do_enqueue(core, cpu, task, EnqueueFlags::REENQ);
+            self.enqueue_for(core, cpu, task, Again::Asked);
         }
         waiting.clear();
         self.state.waiting = waiting;
+    }
+
+    /// The program gets a task again, and may read why.
+    pub(super) fn enqueue_for(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, reason: Again) {
+        self.state.changes.note_cpu(cpu);
+        self.state.changes.note_task(task);
+        self.state.tasks[task.index()].reason = reason;
+        self.do_enqueue(core, cpu, task, EnqueueFlags::REENQ);
+        self.state.tasks[task.index()].reason = Again::No;
+        self.state.changes.note_task(task);
+    }
+
+    /// The program gets the tasks again that were to run at once and wait: behind another one, or on a CPU that runs something.
+    #[inline]
+    pub(super) fn give_back_held_up(&mut self, core: &mut Core<'_>) {
+        if !self.state.held_up.is_empty() {
+            self.give_back_all_held_up(core);
+        }
+    }
+
+    #[cold]
+    fn give_back_all_held_up(&mut self, core: &mut Core<'_>) {
+        let mut rounds = 0;
+        while let Some(cpu) = self.state.held_up.pop() {
+            rounds += 1;
+            if rounds > MOST_ROUNDS {
+                self.state.held_up.clear();
+                let message =
+                    format!("tasks for {cpu} were enqueued again more than {MOST_ROUNDS} times at one moment");
+                self.state.fail(core, ExitKind::Error, 0, message);
+                return;
+            }
+            let local = self.state.local(cpu);
+            let is_open = self.state.is_open(core, cpu);
+            let mut waiting = std::mem::take(&mut self.state.waiting);
+            let (first, mut at) = (self.state.queues.first(local), self.state.queues.first(local));
+            while let Some(task) = at {
+                at = self.state.queues.after(task);
+                if self.state.tasks[task.index()].runs_at_once && !(is_open && first == Some(task)) {
+                    self.state.queues.remove(task);
+                    waiting.push(task);
+                }
+            }
+            for &task in &waiting {
+                core.decide(self.state.decisions.held_up, task, i64::from(cpu.0));
+                self.enqueue_for(core, cpu, task, Again::HeldUp);
+            }
+            waiting.clear();
+            self.state.waiting = waiting;
+            self.tell_left(core);
+            self.settle(core);
+        }
     }
 }

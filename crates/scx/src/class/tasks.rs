@@ -8,7 +8,7 @@ use warmcore_trace::TaskId;
 use crate::class::Ext;
 use crate::kfuncs::Kfuncs;
 use crate::operations::Operation;
-use crate::state::{Context, ExtTask};
+use crate::state::{Again, Context, ExtTask};
 
 impl Ext {
     /// `sched_weight_to_cgroup`: 100 for nice 0, 1 to 10 000.
@@ -33,6 +33,8 @@ impl Ext {
             initialised: false,
             enabled: false,
             cpu_selected: false,
+            runs_at_once: false,
+            reason: Again::No,
         });
     }
 
