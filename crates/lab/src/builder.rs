@@ -12,7 +12,7 @@ use warmcore_places::sim::Sim;
 use warmcore_schedulers::{Circumstances, SchedulerSpec};
 use warmcore_statistics::Design;
 use warmcore_topology::{Basis, Machine, Origin};
-use warmcore_workload::Workload;
+use warmcore_workload::{Action, Workload};
 
 use crate::column::{self, Column, ColumnError, Inputs};
 use crate::experiment::{Experiment, ExperimentError, Named, Observation};
@@ -27,6 +27,7 @@ use crate::warm_up;
 pub struct ExperimentBuilder {
     machine: Named<Machine>,
     workload: Named<Workload>,
+    actions: Vec<Action>,
     schedulers: Vec<SchedulerSpec>,
     inputs: BTreeMap<usize, Inputs>,
     baseline: Option<SchedulerSpec>,
@@ -148,6 +149,7 @@ impl ExperimentBuilder {
         Self {
             machine,
             workload,
+            actions: Vec::new(),
             schedulers: Vec::new(),
             inputs: BTreeMap::new(),
             baseline: None,
@@ -170,6 +172,12 @@ impl ExperimentBuilder {
     #[must_use]
     pub fn schedulers(self, schedulers: Vec<SchedulerSpec>) -> Self {
         Self { schedulers, ..self }
+    }
+
+    /// With this done from outside in each run.
+    #[must_use]
+    pub fn actions(self, actions: Vec<Action>) -> Self {
+        Self { actions, ..self }
     }
 
     /// With these machines and workloads for columns whose circumstances name some, by index of the scheduler.
@@ -321,6 +329,7 @@ impl ExperimentBuilder {
         let experiment = Experiment {
             machine: self.machine,
             workload,
+            actions: self.actions,
             schedulers,
             columns,
             baseline,

@@ -16,7 +16,7 @@ use warmcore_places::place::Place;
 use warmcore_schedulers::{SchedulerSpec, ScxProgram, TunableInfo, TunableKind};
 use warmcore_statistics::Design;
 use warmcore_topology::{Machine, SPLIT_MIX_STEP, split_mix};
-use warmcore_workload::Workload;
+use warmcore_workload::{Action, Workload};
 
 use crate::builder::ExperimentBuilder;
 use crate::column::Column;
@@ -45,6 +45,8 @@ pub struct Experiment {
     pub machine: Named<Machine>,
     /// What runs.
     pub workload: Named<Workload>,
+    /// What is done from outside in each run. No file has it: an experiment with actions has no run directory.
+    pub actions: Vec<Action>,
     /// Under which schedulers, in the order of the table.
     pub schedulers: Vec<SchedulerSpec>,
     /// What columns have of their own, by index of the scheduler; all others have what is said here for all.
@@ -189,6 +191,7 @@ impl Experiment {
             makings: self.place.record(),
             machine: SubjectRecord::of_machine(&self.machine),
             workload: SubjectRecord::of_workload(&self.workload),
+            actions: self.actions.clone(),
             schedulers: schedulers.collect(),
         }
     }
@@ -272,6 +275,9 @@ pub struct ExperimentRecord {
     pub machine: SubjectRecord,
     /// The workload.
     pub workload: SubjectRecord,
+    /// What is done from outside in each run, which is not in the file.
+    #[serde(skip)]
+    pub actions: Vec<Action>,
     /// The schedulers.
     pub schedulers: Vec<SchedulerRecord>,
 }

@@ -96,7 +96,7 @@ impl TrialError {
 pub(crate) fn request(experiment: &Experiment, scheduler: usize, number: usize) -> Request<'_> {
     let (machine, workload) = (&experiment.machine_of(scheduler).value, &experiment.workload_of(scheduler).value);
     let asked = Request::new(machine, workload, experiment.scheduler_of(scheduler), experiment.seeds[number]);
-    Request { options: experiment.options, ..asked }
+    Request { options: experiment.options, actions: &experiment.actions, ..asked }
 }
 
 /// Makes the trial of a run, which depends on the experiment's record and on nothing else.

@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use warmcore_places::place::{self, PlaceError, Request, Run};
+use warmcore_places::place::{BatchConduct, PlaceError, Request, Run};
 
 use crate::checksums::Sums;
 use crate::directory::{DirectoryError, RunDirectory};
@@ -92,15 +92,11 @@ pub fn run(
         results.extend(taken_over(directory, &record)?.into_iter().map(|(position, trial)| (position, Ok(trial))));
         keep = Some((directory, directory.sums_of_beginning()?));
     }
-    let keep = keep.as_ref();
     let missing = missing(experiment, &|position| results.contains_key(&position));
-    let mut ran = run_these(experiment, &record, &missing, keep, conduct)?;
-    // Sums must not depend on who finished first.
-    ran.sort_by_key(|(position, ..)| *position);
-
+    let ran = run_trials(experiment, &record, &missing, keep.as_ref(), conduct)?;
     let run_now = ran.iter().filter(|(_, result, _)| result.is_ok()).count();
     let seconds = ran.iter().map(|(_, _, seconds)| seconds).sum();
-    results.extend(ran.into_iter().map(|(position, result, _)| (position, result)));
+    results.extend(ran.into_iter().map(|((_, position), result, _)| (position, result)));
     Ok(Finished { trials: in_order(results, experiment)?, run_now, seconds })
 }
 
@@ -114,9 +110,8 @@ pub fn run_some(
     positions: &[usize],
     conduct: &Conduct<'_>,
 ) -> Result<BTreeMap<usize, Trial>, RunError> {
-    let mut ran = run_these(experiment, &experiment.record(), positions, None, conduct)?;
-    ran.sort_by_key(|(position, ..)| *position);
-    let trials = ran.into_iter().map(|(position, result, _)| Ok((position, result?)));
+    let ran = run_trials(experiment, &experiment.record(), positions, None, conduct)?;
+    let trials = ran.into_iter().map(|((_, position), result, _)| Ok((position, result?)));
     let trials = trials.collect::<Result<BTreeMap<usize, Trial>, RunError>>()?;
     if trials.len() < positions.len() {
         return Err(RunError::Interrupted { finished: trials.len(), total: positions.len() });
@@ -147,42 +142,87 @@ pub(crate) fn missing(experiment: &Experiment, is_known: &dyn Fn(usize) -> bool)
     missing
 }
 
-/// Position, trial and wall-clock seconds of what ran, in the order in which it finished.
-type Ran = Vec<(usize, Result<Trial, RunError>, f64)>;
-
-/// Runs the trials at these positions as one batch.
-fn run_these(
+/// Runs the trials at these positions of an experiment.
+fn run_trials(
     experiment: &Experiment,
     record: &ExperimentRecord,
     missing: &[usize],
     keep: Option<&(&RunDirectory, Sums)>,
     conduct: &Conduct<'_>,
-) -> Result<Ran, RunError> {
-    let requests: Vec<Request<'_>> = missing
-        .iter()
-        .map(|position| {
-            making::request(experiment, position / experiment.seeds.len(), position % experiment.seeds.len())
-        })
-        .collect();
-    let ran = Mutex::new(Vec::with_capacity(missing.len()));
+) -> Result<Ran<Trial, RunError>, RunError> {
+    let means = BatchConduct { jobs: conduct.jobs, stop: Arc::clone(&conduct.stop) };
+    let make = |(_, position): Position, run: Result<Run<'_>, PlaceError>| {
+        make_and_keep(experiment, record, position, run, keep, conduct)
+    };
+    Ok(run_these(&[(experiment, missing)], false, &means, &make, |error| !error.is_of_one_scheduler())?)
+}
+
+/// Runs experiments of one place as one batch and makes something else of their runs than trials, which no file keeps. Runs of one number share
+/// what is set up for them (a boot) where machine and kernel are the same. `make` is given the index of the experiment.
+///
+/// What was made comes by experiment and, in there, by position as in [`run_some`]; or the first failure of that experiment, which leaves the
+/// others alone.
+///
+/// # Errors
+/// When the place cannot begin, or the caller asked to stop.
+pub fn run_together<T: Send>(
+    experiments: &[&Experiment],
+    conduct: &BatchConduct,
+    make: &(dyn Fn(usize, Run<'_>) -> Result<T, PlaceError> + Sync),
+) -> Result<Vec<Result<Vec<T>, PlaceError>>, PlaceError> {
+    let all: Vec<Vec<usize>> = experiments.iter().map(|experiment| missing(experiment, &|_| false)).collect();
+    let batch: Vec<_> = experiments.iter().copied().zip(all.iter().map(Vec::as_slice)).collect();
+    let make = |(index, _): Position, run: Result<Run<'_>, PlaceError>| run.and_then(|run| make(index, run));
+    let ran = run_these(&batch, true, conduct, &make, PlaceError::is_interruption)?;
+    let interrupted = ran.iter().any(|(_, one, _)| one.as_ref().is_err_and(PlaceError::is_interruption));
+    if interrupted || ran.len() < all.iter().map(Vec::len).sum() {
+        return Err(PlaceError::interrupted());
+    }
+    let mut ran = ran.into_iter().map(|(_, one, _)| one);
+    let of = all.iter().map(|positions| ran.by_ref().take(positions.len()).collect::<Vec<_>>());
+    Ok(of.map(|of| of.into_iter().collect()).collect())
+}
+
+/// A run of a batch: index of the experiment, and position there.
+type Position = (usize, usize);
+/// What came of the runs of a batch, in the order of their positions, with wall-clock seconds.
+type Ran<T, E> = Vec<(Position, Result<T, E>, f64)>;
+
+/// Runs what is at these positions of experiments of one place as one batch, until an error that `stops` it. With `shared`, runs of one number
+/// may share a boot.
+fn run_these<T: Send, E: Send>(
+    batch: &[(&Experiment, &[usize])],
+    shared: bool,
+    conduct: &BatchConduct,
+    make: &(dyn Fn(Position, Result<Run<'_>, PlaceError>) -> Result<T, E> + Sync),
+    stops: fn(&E) -> bool,
+) -> Result<Ran<T, E>, PlaceError> {
+    let (mut asked, mut requests) = (Vec::new(), Vec::new());
+    for (index, (experiment, positions)) in batch.iter().enumerate() {
+        for &position in *positions {
+            let (scheduler, number) = (position / experiment.seeds.len(), position % experiment.seeds.len());
+            asked.push((index, position));
+            let request = making::request(experiment, scheduler, number);
+            requests.push(Request { shared: shared.then_some(number as u32), ..request });
+        }
+    }
+    let ran = Mutex::new(Vec::with_capacity(asked.len()));
     let take = |index: usize, run: Result<Run<'_>, PlaceError>| {
         let start = Instant::now();
         let before = run.as_ref().map_or(0.0, |run| run.seconds);
-        let position = missing[index];
-        let result = make_and_keep(experiment, record, position, run, keep, conduct);
-        let flow = match &result {
-            Err(error) if !error.is_of_one_scheduler() => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        };
+        let result = make(asked[index], run);
+        let flow = if result.as_ref().is_err_and(stops) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
         let seconds = before + start.elapsed().as_secs_f64();
-        ran.lock().unwrap_or_else(PoisonError::into_inner).push((position, result, seconds));
+        ran.lock().unwrap_or_else(PoisonError::into_inner).push((asked[index], result, seconds));
         flow
     };
-    let means = place::BatchConduct { jobs: conduct.jobs, stop: Arc::clone(&conduct.stop) };
-    if !requests.is_empty() {
-        experiment.place.run(&requests, &means, &take)?;
+    if let (Some((first, _)), false) = (batch.first(), requests.is_empty()) {
+        first.place.run(&requests, conduct, &take)?;
     }
-    Ok(ran.into_inner().unwrap_or_else(PoisonError::into_inner))
+    let mut ran = ran.into_inner().unwrap_or_else(PoisonError::into_inner);
+    // Nothing may depend on who finished first.
+    ran.sort_by_key(|(at, ..)| *at);
+    Ok(ran)
 }
 
 /// Makes the trial at `position` of its run and keeps its files, with what it rests on in its list of checksums.

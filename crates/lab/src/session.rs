@@ -118,8 +118,12 @@ pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), Se
 /// The files that an experiment is in, by name: its record, its machines and its workloads.
 ///
 /// # Errors
-/// When the workload cannot be expressed in its file format.
+/// When the workload cannot be expressed in its file format, or actions from outside, which have none.
 pub fn texts(experiment: &Experiment) -> Result<BTreeMap<String, String>, SessionError> {
+    if let Some(action) = experiment.actions.first() {
+        let reason = format!("it has no place for what is done from outside: {action}");
+        return Err(SessionError::Express { file: EXPERIMENT.to_owned(), reason });
+    }
     let workload = |file: String, workload: &Named<Workload>| match warmcore_workload::to_rtapp(&workload.value) {
         Ok(text) => Ok((file, text)),
         Err(error) => Err(SessionError::Express { file, reason: error.to_string() }),
@@ -312,6 +316,7 @@ fn experiment_from(
     let experiment = Experiment {
         machine: machine(MACHINE, &record.machine)?,
         workload: workload(WORKLOAD, &record.workload)?,
+        actions: Vec::new(),
         schedulers,
         columns,
         baseline,

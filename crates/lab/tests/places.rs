@@ -12,11 +12,12 @@ use warmcore_lab::experiment::{Experiment, Named};
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::trial::Trial;
 use warmcore_lab::{session, verdict};
-use warmcore_places::place::{Place, Trouble};
+use warmcore_places::place::{BatchConduct, Place, Trouble};
 use warmcore_places::scripted::{Answer, Script, Scripted};
 use warmcore_places::sim::Sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::Design;
+use warmcore_workload::{Action, Deed};
 
 const SEEDS: [u64; 3] = [10, 20, 30];
 
@@ -55,7 +56,7 @@ fn directory(parent: &Path, experiment: &Experiment) -> RunDirectory {
 }
 
 fn runs(place: &Scripted) -> Vec<String> {
-    place.asked().iter().map(|(scheduler, seed)| format!("{scheduler} {seed}")).collect()
+    place.asked().iter().map(|(scheduler, seed, _)| format!("{scheduler} {seed}")).collect()
 }
 
 #[test]
@@ -71,6 +72,36 @@ fn runs_are_asked_for_trial_by_trial_and_results_are_in_order_whatever_comes_fir
     assert_eq!(finished.trials.iter().map(seeds).collect::<Vec<_>>(), [SEEDS, SEEDS]);
     assert_eq!(finished.trials[0][2].elapsed_ns, 1030);
     assert_eq!(finished.run_now, 6);
+}
+
+#[test]
+fn runs_of_one_number_share_a_boot_with_other_experiments_and_what_fails_leaves_these_alone() {
+    let failure = Some("the boot failed".into());
+    let (both, place) = experiment(script(vec![Answer { failure, ..to("eevdf", 20) }]));
+    let mut lone = both.clone();
+    lone.schedulers.truncate(1);
+    let conduct = BatchConduct { jobs: 1, stop: Arc::default() };
+    let made = runner::run_together(&[&both, &lone], &conduct, &|index, run| {
+        run.send(None).map(|report| (index, report.outcome.elapsed_ns))
+    });
+    let made = made.unwrap();
+    assert_eq!(made[0].as_ref().unwrap_err().to_string(), "the boot failed");
+    assert_eq!(made[1], Ok(vec![(1, 0); 3]));
+    let boots: Vec<Option<u32>> = place.asked().iter().map(|(.., shared)| *shared).collect();
+    assert_eq!(boots, [0, 0, 1, 1, 2, 2, 0, 1, 2].map(Some));
+    let _ = run(&lone, None).unwrap();
+    assert!(place.asked()[9..].iter().all(|(.., shared)| shared.is_none()), "trials share none");
+}
+
+#[test]
+fn what_is_done_from_outside_makes_another_experiment_which_no_file_holds() {
+    let (without, _) = experiment(script(Vec::new()));
+    let action = Action { time_ns: 1, what: Deed::Set { tunable: "base_slice_ns".into(), value: 1 } };
+    let with = Experiment { actions: vec![action], ..without.clone() };
+    assert_ne!(with.record(), without.record());
+    assert!(session::texts(&without).is_ok());
+    let refused = session::texts(&with).unwrap_err().to_string();
+    assert!(refused.contains("experiment.toml") && refused.contains("base_slice_ns"), "{refused}");
 }
 
 #[test]

@@ -77,7 +77,7 @@ pub struct Answer {
 #[derive(Debug)]
 pub struct Scripted {
     script: Script,
-    asked: Mutex<Vec<(String, u64)>>,
+    asked: Mutex<Vec<(String, u64, Option<u32>)>>,
 }
 
 impl Scripted {
@@ -87,9 +87,9 @@ impl Scripted {
         Self { script, asked: Mutex::new(Vec::new()) }
     }
 
-    /// Scheduler and seed of every run that was begun, in order.
+    /// Scheduler and seed of every run that was begun, in order, and with which others it may share a boot.
     #[must_use]
-    pub fn asked(&self) -> Vec<(String, u64)> {
+    pub fn asked(&self) -> Vec<(String, u64, Option<u32>)> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -152,7 +152,7 @@ impl Place for Scripted {
             }
             begun.fetch_add(1, Ordering::Relaxed);
             let request = &requests[position];
-            let run = (request.scheduler.to_string(), request.seed);
+            let run = (request.scheduler.to_string(), request.seed, request.shared);
             self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(run);
             if one(request, position, answer, take).is_break() {
                 return Ok(());

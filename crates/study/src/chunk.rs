@@ -10,14 +10,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use warmcore_lab::experiment::{Experiment, ExperimentRecord, TOOL_VERSION};
+use warmcore_lab::experiment::{Experiment, TOOL_VERSION};
 use warmcore_lab::gathered::{Gathered, TakeError};
 use warmcore_lab::runner::{self, Conduct, RunError};
 use warmcore_lab::session::{self, ResumeError, SessionError};
 use warmcore_lab::trial::Trial;
 
 use crate::plan::{Plan, PlannedExperiment};
-use crate::run::{Done, Means, StudyError, directory};
+use crate::run::{Done, Means, StudyError, directory, firsts};
 
 /// Trials of one experiment, with all that they depend on.
 #[derive(Clone, PartialEq, Debug)]
@@ -192,28 +192,25 @@ impl Gathering {
         out: Option<&Path>,
         note: &dyn Fn(&str),
     ) -> Result<Self, GatherError> {
-        let mut known: Vec<ExperimentRecord> = Vec::with_capacity(experiments.len());
         let mut parts = Vec::with_capacity(experiments.len());
-        for planned in experiments {
+        for (index, (planned, first)) in experiments.iter().zip(firsts(experiments)).enumerate() {
             let PlannedExperiment { experiment, study, .. } = planned;
             let kind = experiment.place.kind();
             if !kind.simulated {
                 return Err(GatherError::Place { study: study.clone(), place: kind.name.to_owned() });
             }
-            let record = experiment.record();
-            let same = known.iter().position(|other| *other == record);
-            parts.push(match same {
-                Some(same) => Part::Same(same),
-                None => {
+            parts.push(match first {
+                same if same < index => Part::Same(same),
+                _ => {
                     let files = session::texts(experiment)
                         .map_err(|source| GatherError::Files { study: study.clone(), source })?;
                     let directory = out.map(|out| directory(out, planned, note)).transpose()?;
                     let gathered = Gathered::begin(experiment, directory)
                         .map_err(|source| StudyError::Run { study: study.clone(), source: Box::new(source) })?;
-                    Part::Own { hash: record.short_hash(), files: Arc::new(files), gathered: Box::new(gathered) }
+                    let hash = experiment.record().short_hash();
+                    Part::Own { hash, files: Arc::new(files), gathered: Box::new(gathered) }
                 }
             });
-            known.push(record);
         }
         Ok(Self { parts })
     }

@@ -1,4 +1,5 @@
-//! One loop over all experiments of a plan, each through `lab`'s runner and so through its place.
+//! One loop over all experiments of a plan, each through `lab`'s runner and so through its place; or all of them as one batch, in which they
+//! share boots.
 //!
 //! With a directory every experiment has a run directory in it, `experiments/STUDY-HASH` if it names none, which other commands read like
 //! any other. A second start in the same directory goes on: what is finished there is not run again.
@@ -14,6 +15,7 @@ use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::session::{self, ResumeError, SessionError};
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict::ComparisonDocument;
+use warmcore_places::place::{BatchConduct, PlaceError, Run};
 
 use crate::plan::{Plan, PlannedExperiment};
 
@@ -111,16 +113,38 @@ pub fn each<T: Clone, E: From<StudyError>>(
     means: &Means<'_>,
     then: &mut dyn FnMut(Done<'_>) -> Result<T, E>,
 ) -> Result<Vec<T>, E> {
-    let mut known: Vec<ExperimentRecord> = Vec::with_capacity(experiments.len());
-    let mut all: Vec<T> = Vec::with_capacity(experiments.len());
-    for planned in experiments {
-        let record = planned.experiment.record();
-        let one = match known.iter().position(|other| *other == record) {
-            Some(same) => all[same].clone(),
-            None => then(run_one(planned, means)?)?,
-        };
-        known.push(record);
-        all.push(one);
+    once(&firsts(experiments), |index| then(run_one(&experiments[index], means)?))
+}
+
+/// Runs experiments of one place as one batch ([`runner::run_together`]), equal ones once, and makes something else of their runs than trials.
+/// `make` is given the index of the experiment, of equal ones that of the first.
+///
+/// # Errors
+/// When the place cannot begin, or the caller asked to stop.
+pub fn together<T: Clone + Send>(
+    experiments: &[PlannedExperiment],
+    conduct: &BatchConduct,
+    make: &(dyn Fn(usize, Run<'_>) -> Result<T, PlaceError> + Sync),
+) -> Result<Vec<Result<Vec<T>, PlaceError>>, PlaceError> {
+    let firsts = firsts(experiments);
+    let own: Vec<usize> = (0..experiments.len()).filter(|index| firsts[*index] == *index).collect();
+    let batch: Vec<&Experiment> = own.iter().map(|index| &experiments[*index].experiment).collect();
+    let mut made = runner::run_together(&batch, conduct, &|index, run| make(own[index], run))?.into_iter();
+    once(&firsts, |_| made.next().ok_or_else(PlaceError::interrupted))
+}
+
+/// For each experiment the index of the first that is equal to it: its own where there is none before.
+pub(crate) fn firsts(experiments: &[PlannedExperiment]) -> Vec<usize> {
+    let records: Vec<ExperimentRecord> = experiments.iter().map(|planned| planned.experiment.record()).collect();
+    let first = |record: &ExperimentRecord| records.iter().position(|other| other == record).unwrap_or_default();
+    records.iter().map(first).collect()
+}
+
+/// Makes something of every experiment that is the first of its equals, and gives it to all of these.
+fn once<T: Clone, E>(firsts: &[usize], mut make: impl FnMut(usize) -> Result<T, E>) -> Result<Vec<T>, E> {
+    let mut all: Vec<T> = Vec::with_capacity(firsts.len());
+    for (index, first) in firsts.iter().enumerate() {
+        all.push(if *first == index { make(index)? } else { all[*first].clone() });
     }
     Ok(all)
 }

@@ -191,7 +191,7 @@ fn boot(
             present.iter().copied().filter(|index| experiments[*index].1.machine_text == machine).collect();
         let selected: Vec<&BookExperiment> = of_machine.iter().map(|index| &experiments[*index].1).collect();
         let boots = usize::from(arguments.boots);
-        let booted = run::boot_all(&*place, &selected, boots, plots, &signals.stop, &|text| console.note(text))
+        let booted = run::boot_all(&place, &selected, boots, plots, &signals.stop, &|text| console.note(text))
             .map_err(|error| validate_failure(error, signals))?;
         for (index, result) in of_machine.into_iter().zip(booted) {
             let (path, experiment) = &experiments[index];

@@ -29,6 +29,8 @@ pub enum Kind {
 
 /// What is simulated.
 pub struct Model {
+    /// Index of the scheduler under which it is one of the experiment's.
+    pub of: usize,
     /// What it is of the experiment.
     pub kind: Kind,
     /// What is wrong with it.
@@ -49,16 +51,31 @@ impl Model {
     }
 }
 
-/// The models of an experiment under one of its schedulers, itself first. Those that need two CPUs are missing where there is one.
+/// An experiment itself, under one of its schedulers.
 #[must_use]
-pub fn models(experiment: &BookExperiment, scheduler: &SchedulerSpec) -> Vec<Model> {
-    let model = |kind, name: &str| Model {
-        kind,
-        name: name.to_owned(),
-        scheduler: scheduler.clone(),
+pub fn right(experiment: &BookExperiment, of: usize) -> Model {
+    Model {
+        of,
+        kind: Kind::Right,
+        name: String::new(),
+        scheduler: experiment.schedulers[of].clone(),
         workload: experiment.workload.clone(),
         actions: experiment.actions.clone(),
-    };
+    }
+}
+
+/// The models of an experiment under all of its schedulers, itself first.
+#[must_use]
+pub fn models(experiment: &BookExperiment) -> Vec<Model> {
+    let mut models: Vec<Model> = (0..experiment.schedulers.len()).flat_map(|of| models_under(experiment, of)).collect();
+    models.sort_by_key(|model| model.kind != Kind::Right);
+    models
+}
+
+/// Those under one of its schedulers, itself first. Those that need two CPUs are missing where there is one.
+fn models_under(experiment: &BookExperiment, of: usize) -> Vec<Model> {
+    let scheduler = &experiment.schedulers[of];
+    let model = |kind, name: &str| Model { kind, name: name.to_owned(), ..right(experiment, of) };
     let wrong = |name| model(Kind::Wrong, name);
     let controls = experiment.controls.iter().enumerate().map(|(index, control)| {
         let own = model(Kind::Control(index), &control.name);
@@ -73,7 +90,7 @@ pub fn models(experiment: &BookExperiment, scheduler: &SchedulerSpec) -> Vec<Mod
         "cache-aware" => under("cache-aware scheduling off", "eevdf"),
         _ => under("cache-aware scheduling on", "cache-aware"),
     };
-    let mut models: Vec<Model> = std::iter::once(model(Kind::Right, "")).chain(controls).collect();
+    let mut models: Vec<Model> = std::iter::once(right(experiment, of)).chain(controls).collect();
     let others = [
         under("round robin", "rr"),
         under("first come, first served", "fifo"),
@@ -179,7 +196,7 @@ mod tests {
     fn wrong_models_differ_from_the_experiment() {
         let right = experiment("1s1n2l2c1t");
         let eevdf = &right.schedulers[0];
-        let models = models(&right, eevdf);
+        let models = models(&right);
         assert_eq!(models.len(), 9);
         for model in &models {
             let same = model.scheduler == *eevdf && model.workload == right.workload && model.actions == right.actions;
@@ -190,14 +207,13 @@ mod tests {
     #[test]
     fn one_cpu_has_no_halves() {
         let right = experiment("1s1n1l1c1t");
-        assert_eq!(models(&right, &right.schedulers[0]).len(), 7);
+        assert_eq!(models(&right).len(), 7);
     }
 
     #[test]
     fn tasks_wander_to_the_other_half_until_the_end() {
         let right = experiment("1s1n2l2c1t");
-        let wander =
-            models(&right, &right.schedulers[0]).into_iter().find(|wrong| wrong.name == "tasks wander").unwrap();
+        let wander = models(&right).into_iter().find(|wrong| wrong.name == "tasks wander").unwrap();
         let times: Vec<u64> = wander.actions.iter().map(|action| action.time_ns / 1_000_000).collect();
         assert_eq!(times, [30, 30, 60, 60, 90, 90]);
         assert_ne!(wander.actions[0].what, wander.actions[2].what);

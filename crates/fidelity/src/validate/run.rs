@@ -1,15 +1,22 @@
-//! Both places: simulations now; boots now, or their stored results.
+//! Both places: simulations now, boots now or their stored results, both by the loop of studies ([`together`]).
 //!
 //! Experiments of one machine share boots: in each boot every experiment runs once under each of its schedulers. What is
 //! stored of a boot are the metrics' values alone, in one small file for each experiment.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
+use warmcore_lab::experiment::{Experiment, Named, trial_seeds};
+use warmcore_lab::files::FileError;
+use warmcore_lab::verdict::DEFAULT_MARGIN;
 use warmcore_options::RunOptions;
-use warmcore_places::place::{self, BatchConduct, Place, PlaceError, Request};
+use warmcore_places::place::{BatchConduct, Place, PlaceError, Run};
 use warmcore_places::sim::Sim;
+use warmcore_study::plan::PlannedExperiment;
+use warmcore_study::run::together;
+use warmcore_topology::Machine;
 use warmcore_trace::Event;
 
 use super::book::{BookExperiment, Cause, Check};
@@ -17,12 +24,10 @@ use super::calls::{self, call_sequences};
 use super::costs::{measured_costs, with_costs_of};
 use super::judge::{Agreement, LineJudgement, judge};
 use super::metric::{Measured, Metric, operations_per_s};
-use super::models::{Kind, Model, models};
+use super::models::{Kind, Model, models, right};
 use super::plots::{Plots, RunOf};
 use super::profile::RunProfile;
 use super::stored::{StoredResult, StoredRun};
-use warmcore_lab::experiment::trial_seeds;
-use warmcore_lab::files::FileError;
 
 /// The seed that seeds of runs are made of, in both places.
 const FIRST_SEED: u64 = 1;
@@ -117,7 +122,7 @@ pub struct Chapter {
 /// # Errors
 /// When the caller asked to stop. A boot that fails is in the results.
 pub fn boot_all(
-    place: &dyn Place,
+    place: &Arc<dyn Place>,
     experiments: &[&BookExperiment],
     boots: usize,
     plots: &mut Plots,
@@ -125,33 +130,26 @@ pub fn boot_all(
     note: &dyn Fn(&str),
 ) -> Result<Vec<StoredResult>, ValidateError> {
     let mut results: Vec<StoredResult> =
-        experiments.iter().map(|experiment| StoredResult::new(experiment, place)).collect();
+        experiments.iter().map(|experiment| StoredResult::new(experiment, &**place)).collect();
     let Some(first) = experiments.first() else { return Ok(results) };
-    let costs = measured_costs(place, first, stop)?;
+    let costs = measured_costs(&**place, first, stop)?;
     results.iter_mut().for_each(|result| result.costs.clone_from(&costs));
-    let runs: Vec<(usize, usize)> = (0..experiments.len())
-        .flat_map(|index| (0..experiments[index].schedulers.len()).map(move |s| (index, s)))
-        .collect();
-    let seeds = trial_seeds(FIRST_SEED, boots as u32);
-    for (boot, seed) in seeds.into_iter().enumerate() {
+    let of =
+        |index: usize| (0..experiments[index].schedulers.len()).map(move |of| (index, right(experiments[index], of)));
+    let runs: Vec<(usize, Model)> = (0..experiments.len()).flat_map(of).collect();
+    let conduct = BatchConduct { jobs: 1, stop: Arc::clone(stop) };
+    for (boot, seed) in trial_seeds(FIRST_SEED, boots as u32).into_iter().enumerate() {
         if stop.load(Ordering::Relaxed) {
             return Err(ValidateError::Interrupted);
         }
         note(&format!("{}: boot {} of {boots}, {} runs", first.machine_text, boot + 1, runs.len()));
-        let requests: Vec<Request<'_>> = runs
-            .iter()
-            .map(|(index, scheduler)| Request {
-                shared: Some(0),
-                machine: &first.machine,
-                ..request(experiments[*index], *scheduler, seed)
-            })
-            .collect();
-        let of_run = |index: usize| {
-            let (experiment, scheduler) = runs[index];
-            Asked { experiment: experiments[experiment], scheduler, wrong: None }
+        let plan = |(index, model): &(usize, Model)| {
+            planned(experiments[*index], model, &experiments[*index].machine, place, vec![seed])
         };
-        let conduct = BatchConduct { jobs: 1, stop: Arc::clone(stop) };
-        let made = match made(place, &requests, &of_run, &conduct) {
+        let planned: Vec<PlannedExperiment> = runs.iter().map(plan).collect();
+        let make = |at: usize, run: Run<'_>| seen(experiments[runs[at].0], &planned[at].experiment, true, run);
+        let made = together(&planned, &conduct, &make);
+        let made = match made.and_then(|made| made.into_iter().collect::<Result<Vec<Vec<Seen>>, PlaceError>>()) {
             Ok(made) => made,
             Err(error) if error.is_interruption() => return Err(ValidateError::Interrupted),
             Err(error) => {
@@ -161,9 +159,11 @@ pub fn boot_all(
             }
         };
         results.iter_mut().for_each(|result| result.boots.push(Vec::new()));
-        for ((index, _), (profile, run)) in runs.iter().zip(made) {
+        for ((index, model), seen) in runs.iter().zip(made.into_iter().flatten()) {
+            let (profile, run) = of_model(experiments[*index], model, seen);
             let (name, label) = (&experiments[*index].name, &run.scheduler);
-            plots.take(RunOf { experiment: name, place: "vm", run: boot, scheduler: label }, &profile);
+            let of = RunOf { experiment: name, place: "vm", run: boot, scheduler: label };
+            profile.iter().for_each(|profile| plots.take(of, profile));
             for departure in &run.departures {
                 note(&format!("{name}: boot {} under {label}: not done as asked: {departure}", boot + 1));
             }
@@ -175,49 +175,69 @@ pub fn boot_all(
     Ok(results)
 }
 
-/// The run of an experiment under one of its schedulers.
-fn request(experiment: &BookExperiment, scheduler: usize, seed: u64) -> Request<'_> {
-    let options =
-        RunOptions { buffer_kib: Some(experiment.buffer_kib), observe: experiment.observe(), ..RunOptions::default() };
-    let asked = Request::new(&experiment.machine, &experiment.workload, &experiment.schedulers[scheduler], seed);
-    Request { options, actions: &experiment.actions, ..asked }
+/// A model of an experiment as the loop of studies runs it. Models of one workload have it under one name, so that equal ones run once.
+fn planned(
+    experiment: &BookExperiment,
+    model: &Model,
+    machine: &Machine,
+    place: &Arc<dyn Place>,
+    seeds: Vec<u64>,
+) -> PlannedExperiment {
+    let wrong = if model.workload == experiment.workload { "" } else { &model.name };
+    let study = experiment.name.clone();
+    let experiment = Experiment {
+        machine: Named { source: experiment.machine_text.clone(), value: machine.clone() },
+        workload: Named { source: format!("{} {wrong}", experiment.name), value: model.workload.clone() },
+        actions: model.actions.clone(),
+        schedulers: vec![model.scheduler.clone()],
+        columns: BTreeMap::new(),
+        baseline: 0,
+        seeds,
+        options: RunOptions {
+            buffer_kib: Some(experiment.buffer_kib),
+            observe: experiment.observe(),
+            ..RunOptions::default()
+        },
+        metric: None,
+        margin: DEFAULT_MARGIN,
+        observations: Vec::new(),
+        advised: false,
+        place: Arc::clone(place),
+        kept_programs: None,
+    };
+    PlannedExperiment { experiment, study, directory: None }
 }
 
-/// What a request is of: an experiment under one of its schedulers, or what is wrong for it.
-struct Asked<'a> {
-    experiment: &'a BookExperiment,
-    scheduler: usize,
-    wrong: Option<&'a str>,
+/// What figures are drawn from, of a run that is drawn, and what is kept.
+type Seen = (Option<RunProfile>, StoredRun);
+
+/// Makes a run, with the metrics of all checks: it may stand for several models.
+fn seen(experiment: &BookExperiment, of: &Experiment, is_drawn: bool, run: Run<'_>) -> Result<Seen, PlaceError> {
+    let mut events: Vec<Event> = Vec::new();
+    let report = run.send(Some(&mut events))?;
+    let (machine, workload, outcome) = (&of.machine.value, &of.workload.value, &report.outcome);
+    let measure = |check: &Check| match check.metric {
+        Metric::OperationsPerS => operations_per_s(&report.operations, outcome.elapsed_ns),
+        Metric::CallSequences | Metric::CallFrequencies => call_sequences(&report.sequences),
+        _ => check.measure(machine, &events, outcome, workload),
+    };
+    let metrics = experiment.checks.iter().map(|check| (check.key(&experiment.schedulers), measure(check)));
+    let run = StoredRun {
+        scheduler: String::new(),
+        wrong: None,
+        events_lost: report.events_lost,
+        metrics: metrics.collect(),
+        departures: report.departures,
+    };
+    Ok((is_drawn.then(|| experiment.view.profile(machine, &events, outcome, workload)), run))
 }
 
-/// Makes runs and gives what is kept of them, in their order; or the first failure.
-fn made<'a>(
-    place: &dyn Place,
-    requests: &[Request<'_>],
-    of_request: &(dyn Fn(usize) -> Asked<'a> + Sync),
-    conduct: &BatchConduct,
-) -> Result<Vec<(RunProfile, StoredRun)>, PlaceError> {
-    place::collect(place, requests, conduct, &|index, run| {
-        let Request { machine, workload, .. } = requests[index];
-        let mut events: Vec<Event> = Vec::new();
-        let report = run?.send(Some(&mut events))?;
-        let Asked { experiment, scheduler, wrong } = of_request(index);
-        let outcome = &report.outcome;
-        let measure = |check: &Check| match check.metric {
-            Metric::OperationsPerS => operations_per_s(&report.operations, outcome.elapsed_ns),
-            Metric::CallSequences | Metric::CallFrequencies => call_sequences(&report.sequences),
-            _ => check.measure(machine, &events, outcome, workload),
-        };
-        let checks = experiment.checks_of(scheduler);
-        let run = StoredRun {
-            scheduler: experiment.schedulers[scheduler].to_string(),
-            wrong: wrong.map(str::to_owned),
-            events_lost: report.events_lost,
-            metrics: checks.map(|check| (check.key(&experiment.schedulers), measure(check))).collect(),
-            departures: report.departures,
-        };
-        Ok((experiment.view.profile(machine, &events, outcome, workload), run))
-    })
+/// A run as one of a model, with the metrics of its checks.
+fn of_model(experiment: &BookExperiment, model: &Model, (profile, mut run): Seen) -> Seen {
+    let wanted: Vec<String> = experiment.checks_of(model.of).map(|check| check.key(&experiment.schedulers)).collect();
+    run.metrics.retain(|key, _| wanted.contains(key));
+    let (scheduler, wrong) = (experiment.schedulers[model.of].to_string(), model.wrong().map(str::to_owned));
+    (profile, StoredRun { scheduler, wrong, ..run })
 }
 
 /// Simulates an experiment and compares it with a result; `plots` takes each simulated run's series.
@@ -234,74 +254,68 @@ pub fn compare(
     let boots = result.map_or(&[][..], |result| &result.boots);
     // Those under a program were simulated when that was there.
     let kept = result.filter(|result| !result.is_beside_another(experiment)).map_or(&[][..], |of| &of.simulated);
-    let mut lines = Vec::new();
+    let labels: Vec<String> = experiment.schedulers.iter().map(ToString::to_string).collect();
+    let real = |label: &String| boots.iter().flatten().filter(|run| run.scheduler == *label).collect::<Vec<_>>();
+    let real: Vec<Vec<&StoredRun>> = labels.iter().map(real).collect();
+    let mut models = models(experiment);
+    // What no run of a real kernel is compared with rejects nothing.
+    models.retain(|model| model.kind != Kind::Wrong || !real[model.of].is_empty());
+    // A scheduler that is no model is measured and not compared.
+    let is_run = |model: &Model| {
+        let is_simulated = model.kind != Kind::Right || model.scheduler.is_simulated();
+        model.scheduler.program().is_none() && is_simulated
+    };
+    let made = simulated(experiment, &models, &is_run, conduct)?;
+    let mut lines: Vec<Line> = Vec::new();
     let mut controls: Vec<ControlLine> = experiment
         .controls
         .iter()
         .map(|control| ControlLine { name: control.name.clone(), rejected: false, measured: false, by: Vec::new() })
         .collect();
-    for (index, scheduler) in experiment.schedulers.iter().enumerate() {
-        let label = scheduler.to_string();
-        let real: Vec<&StoredRun> = boots.iter().flatten().filter(|run| run.scheduler == label).collect();
-        let flaw = flaw(&real);
-        let checks: Vec<(&Check, String)> =
-            experiment.checks_of(index).map(|check| (check, check.key(&experiment.schedulers))).collect();
-        let judged = |ours: &[&StoredRun], (check, key): &(&Check, String)| {
+    for (model, made) in models.iter().zip(made) {
+        let Some(made) = made else { continue };
+        let (label, real) = (&labels[model.of], &real[model.of]);
+        let flaw = flaw(real);
+        let first = lines.iter().position(|line| line.scheduler == *label);
+        let checks = experiment.checks_of(model.of).map(|check| (check, check.key(&experiment.schedulers)));
+        let checks: Vec<(&Check, String)> = checks.collect();
+        let wanted = |run: &&StoredRun| {
+            model.scheduler.program().is_some()
+                && (&run.scheduler, run.wrong.as_deref()) == (label, model.wrong())
+                && checks.iter().all(|(_, key)| run.metrics.contains_key(key))
+        };
+        let runs: Vec<&StoredRun> = made.iter().map(|(_, run)| run).chain(kept.iter().filter(wanted)).collect();
+        let drawn = made.iter().filter_map(|(profile, _)| profile.as_ref().filter(|_| model.kind == Kind::Right));
+        for (run, profile) in drawn.enumerate() {
+            plots.take(RunOf { experiment: &experiment.name, place: "sim", run, scheduler: label }, profile);
+        }
+        for (position, (check, key)) in checks.iter().enumerate() {
             let of = |runs: &[&StoredRun]| -> Vec<Measured> {
                 runs.iter().filter_map(|run| run.metrics.get(key).cloned()).collect()
             };
-            let (ours, theirs) = (of(ours), of(&real));
-            match check.metric {
+            let (ours, theirs) = (of(&runs), of(real));
+            let judgement = match check.metric {
                 Metric::CallSequences | Metric::CallFrequencies => {
                     calls::judge(check.metric, check.bound, &ours, &theirs, flaw.as_deref())
                 }
                 _ => judge(check.bound, check.expect, &ours, &theirs, flaw.as_deref()),
-            }
-        };
-        let first = lines.len();
-        for model in models(experiment, scheduler) {
-            // What no run of a real kernel is compared with rejects nothing.
-            if model.kind == Kind::Wrong && real.is_empty() {
+            };
+            if model.kind == Kind::Right {
+                let (scheduler, metric, bound) = (label.clone(), key.clone(), check.bound.to_string());
+                lines.push(Line { scheduler, metric, bound, judgement, rejects: Vec::new() });
                 continue;
             }
-            let is_right = model.kind == Kind::Right;
-            let made = match model.scheduler.program() {
-                // A scheduler that is no model is measured and not compared.
-                None if !is_right || scheduler.is_simulated() => {
-                    simulated(experiment, index, &model, SIM_SEEDS, conduct)?
-                }
-                _ => Some(Vec::new()),
-            };
-            let Some(made) = made else { continue };
-            let wanted = |run: &&StoredRun| {
-                model.scheduler.program().is_some()
-                    && (&run.scheduler, run.wrong.as_deref()) == (&label, model.wrong())
-                    && checks.iter().all(|(_, key)| run.metrics.contains_key(key))
-            };
-            let runs: Vec<&StoredRun> = made.iter().map(|(_, run)| run).chain(kept.iter().filter(wanted)).collect();
-            for (run, (profile, _)) in made.iter().enumerate().filter(|_| is_right) {
-                plots.take(RunOf { experiment: &experiment.name, place: "sim", run, scheduler: &label }, profile);
+            let rejected = judgement.verdict == Agreement::Outside;
+            if let Some(first) = first.filter(|_| rejected) {
+                lines[first + position].rejects.push(model.name.clone());
             }
-            for (position, check) in checks.iter().enumerate() {
-                let judgement = judged(&runs, check);
-                let (check, key) = check;
-                if is_right {
-                    let (scheduler, metric, bound) = (label.clone(), key.clone(), check.bound.to_string());
-                    lines.push(Line { scheduler, metric, bound, judgement, rejects: Vec::new() });
-                    continue;
-                }
-                let rejected = judgement.verdict == Agreement::Outside;
-                if rejected {
-                    lines[first + position].rejects.push(model.name.clone());
-                }
-                if let Kind::Control(control) = model.kind
-                    && experiment.controls[control].metrics.contains(&check.metric)
-                {
-                    let line = &mut controls[control];
-                    line.measured |= judgement.verdict != Agreement::NotMeasured;
-                    line.rejected |= rejected;
-                    line.by.extend(rejected.then(|| format!("{} under {label}", check.metric)));
-                }
+            if let Kind::Control(control) = model.kind
+                && experiment.controls[control].metrics.contains(&check.metric)
+            {
+                let line = &mut controls[control];
+                line.measured |= judgement.verdict != Agreement::NotMeasured;
+                line.rejected |= rejected;
+                line.by.extend(rejected.then(|| format!("{} under {label}", check.metric)));
             }
         }
     }
@@ -336,15 +350,11 @@ pub fn simulate_programs(
     conduct: &BatchConduct,
 ) -> Result<(), ValidateError> {
     let experiment = &with_costs_of(experiment, Some(result))?;
-    let mut all = Vec::new();
-    for (index, scheduler) in experiment.schedulers.iter().enumerate().filter(|(_, of)| of.program().is_some()) {
-        for model in models(experiment, scheduler).iter().filter(|model| model.scheduler.program().is_some()) {
-            let seeds = if model.kind == Kind::Right { SIM_SEEDS } else { WRONG_SEEDS };
-            let runs = simulated(experiment, index, model, seeds, conduct)?;
-            all.extend(runs.into_iter().flatten().map(|(_, run)| run));
-        }
-    }
-    result.simulated = all;
+    let mut models = models(experiment);
+    models.retain(|model| experiment.schedulers[model.of].program().is_some() && model.scheduler.program().is_some());
+    models.sort_by_key(|model| model.of);
+    let made = simulated(experiment, &models, &|_| true, conduct)?;
+    result.simulated = made.into_iter().flatten().flatten().map(|(_, run)| run).collect();
     result.simulated_beside = experiment.background().map(str::to_owned);
     Ok(())
 }
@@ -357,28 +367,34 @@ fn flaw(runs: &[&StoredRun]) -> Option<String> {
     departed.or_else(|| (lost > 0).then(|| format!("{lost} events were lost")))
 }
 
-/// Simulates a model of an experiment under one of its schedulers. Nothing of one that is wrong for every experiment and fails: what
-/// deadlocks or cannot be when it is wrong like this says nothing.
+/// Simulates those models of an experiment that are to be run, and gives the runs of each. Nothing of one that is wrong for every experiment and
+/// fails: what deadlocks or cannot be when it is wrong like this says nothing.
 fn simulated(
     experiment: &BookExperiment,
-    index: usize,
-    model: &Model,
-    seeds: u32,
+    models: &[Model],
+    is_run: &dyn Fn(&Model) -> bool,
     conduct: &BatchConduct,
-) -> Result<Option<Vec<(RunProfile, StoredRun)>>, ValidateError> {
-    let Model { scheduler, workload, actions, .. } = model;
-    let seeds = trial_seeds(FIRST_SEED, seeds);
-    let machine = &experiment.simulated;
-    let asked = |seed: &u64| Request { machine, scheduler, workload, actions, ..request(experiment, index, *seed) };
-    let requests: Vec<Request<'_>> = seeds.iter().map(asked).collect();
-    let of_request = |_| Asked { experiment, scheduler: index, wrong: model.wrong() };
-    match made(&Sim, &requests, &of_request, conduct) {
-        Ok(runs) => Ok(Some(runs)),
-        Err(source) if source.is_interruption() => Err(ValidateError::Interrupted),
-        Err(_) if model.kind == Kind::Wrong => Ok(None),
-        Err(source) => {
-            let (experiment, scheduler) = (experiment.name.clone(), scheduler.to_string());
-            Err(ValidateError::Sim { experiment, scheduler, source: Box::new(source) })
-        }
-    }
+) -> Result<Vec<Option<Vec<Seen>>>, ValidateError> {
+    let place: Arc<dyn Place> = Arc::new(Sim);
+    let plan = |model: &&Model| {
+        let seeds =
+            if model.kind != Kind::Right && model.scheduler.program().is_some() { WRONG_SEEDS } else { SIM_SEEDS };
+        planned(experiment, model, &experiment.simulated, &place, trial_seeds(FIRST_SEED, seeds))
+    };
+    let run: Vec<&Model> = models.iter().filter(|model| is_run(model)).collect();
+    let planned: Vec<PlannedExperiment> = run.iter().map(plan).collect();
+    let make = |at: usize, one: Run<'_>| seen(experiment, &planned[at].experiment, run[at].kind == Kind::Right, one);
+    let failed = |scheduler: String, source: PlaceError| match source.is_interruption() {
+        true => ValidateError::Interrupted,
+        false => ValidateError::Sim { experiment: experiment.name.clone(), scheduler, source: Box::new(source) },
+    };
+    let made = together(&planned, conduct, &make);
+    let mut made = made.map_err(|source| failed("its schedulers".to_owned(), source))?.into_iter();
+    let of_model = |model: &Model| match is_run(model).then(|| made.next()).flatten() {
+        None => Ok(Some(Vec::new())),
+        Some(Ok(runs)) => Ok(Some(runs.into_iter().map(|seen| of_model(experiment, model, seen)).collect())),
+        Some(Err(_)) if model.kind == Kind::Wrong => Ok(None),
+        Some(Err(source)) => Err(failed(model.scheduler.to_string(), source)),
+    };
+    models.iter().map(of_model).collect()
 }

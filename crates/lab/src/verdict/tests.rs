@@ -21,6 +21,7 @@ pub(super) fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
         makings: None,
         machine: subject(),
         workload: subject(),
+        actions: Vec::new(),
         schedulers: schedulers
             .iter()
             .map(|name| SchedulerRecord {

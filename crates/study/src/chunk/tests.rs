@@ -5,6 +5,7 @@ use crate::document::StudyDocument;
 use crate::file::Study;
 use crate::run;
 use warmcore_lab::environment::Environment;
+use warmcore_places::place::BatchConduct;
 
 const STUDY: &str = r#"
 schema = "warmcore-study-form-1"
@@ -66,6 +67,18 @@ fn tasks(plan: &Plan, gathering: &Gathering, size: usize) -> Vec<Task> {
 
 fn answer(task: &Task) -> String {
     carry_out(&task.chunk.to_json(), 1, &Arc::default()).unwrap()
+}
+
+#[test]
+fn experiments_of_a_batch_that_are_equal_run_once() {
+    let own = plan().experiments;
+    let all = [own[0].clone(), own[1].clone(), own[0].clone()];
+    let conduct = BatchConduct { jobs: 2, stop: Arc::default() };
+    let made = run::together(&all, &conduct, &|index, run| Ok((index, run.send(None)?.outcome.elapsed_ns))).unwrap();
+    let made: Vec<Vec<(usize, u64)>> = made.into_iter().map(Result::unwrap).collect();
+    let of = |made: &Vec<(usize, u64)>| made.iter().map(|(index, _)| *index).collect::<Vec<usize>>();
+    assert_eq!(made.iter().map(of).collect::<Vec<_>>(), [vec![0; 10], vec![1; 10], vec![0; 10]]);
+    assert_eq!(made[0], made[2]);
 }
 
 #[test]
