@@ -525,6 +525,8 @@ fn kind(step: &Step) -> &'static str {
         Step::MigrateEnable => "migrate enable",
         Step::IoWait => "wait for I/O",
         Step::Kernel(_) | Step::LockShared(_) => "kernel",
+        // Not every kernel takes them.
+        Step::SetUtilClamp(_) => "utilisation clamp",
         Step::SetNice(_) => "nice",
         Step::SetPolicy(_) => "policy",
         Step::SetSlice { .. } => "slice",

@@ -4,10 +4,12 @@
 //! and memory stays with the process. Source: the kernel's `Documentation/admin-guide/cgroup-v2.rst`, "Threads" and "CPU".
 
 use std::fs;
+use std::path::Path;
 
 use warmcore_agent::files;
 use warmcore_agent::plan::GroupPlan;
 use warmcore_trace::GroupCounters;
+use warmcore_workload::ClampPercent;
 
 const ROOT: &str = "/sys/fs/cgroup";
 
@@ -36,8 +38,11 @@ impl Groups {
         let mut order: Vec<usize> = (0..plans.len()).filter(|&number| plans[number].is_some()).collect();
         order.sort_by_key(|&number| (paths[number].matches('/').count(), number));
         for number in order {
-            if let Some(plan) = plans[number] {
+            if let Some(plan) = &plans[number] {
                 groups.make_one(&paths[number], plan.shares)?;
+                if let Some(bounds) = &plan.cpu_uclamp {
+                    clamp(&paths[number], bounds)?;
+                }
                 if let Some(cpu_max) = plan.cpu_max_us {
                     limit(&paths[number], cpu_max)?;
                     let before = counters(&paths[number])?;
@@ -103,6 +108,23 @@ fn limit(path: &str, [quota_us, period_us, burst_us]: [u64; 3]) -> Result<(), St
     Ok(())
 }
 
+/// Gives a group its bounds of utilisation, and reads them back. The kernel shows a bound that rounds to a whole CPU as `max`.
+fn clamp(path: &str, [min, max]: &[String; 2]) -> Result<(), String> {
+    for (name, value) in [("cpu.uclamp.max", max), ("cpu.uclamp.min", min)] {
+        let file = format!("{path}/{name}");
+        if !Path::new(&file).exists() {
+            return Err(format!("the kernel has no {file}: it is built without CONFIG_UCLAMP_TASK_GROUP"));
+        }
+        files::write(&file, value)?;
+        let read = files::read(&file)?;
+        let utilisation = |text: &str| ClampPercent::parse(text.trim()).map(ClampPercent::utilisation).ok();
+        if utilisation(&read) != utilisation(value) {
+            return Err(format!("{file} is {} after {value} was written", read.trim()));
+        }
+    }
+    Ok(())
+}
+
 /// What the kernel counts of a group's quota (`cpu.stat`).
 fn counters(path: &str) -> Result<GroupCounters, String> {
     let file = format!("{path}/cpu.stat");
@@ -122,7 +144,7 @@ fn parse_counters(text: &str) -> Option<GroupCounters> {
 fn path(plans: &[Option<GroupPlan>], number: usize) -> Result<String, String> {
     let mut parts = Vec::new();
     let mut group = Some(number);
-    while let Some(plan) = group.and_then(|number| plans.get(number).copied().flatten()) {
+    while let Some(plan) = group.and_then(|number| plans.get(number).and_then(Option::as_ref)) {
         parts.push(format!("/workload-{}", group.unwrap_or_default()));
         if parts.len() > plans.len() {
             return Err(format!("task group {number} lies in itself"));
@@ -156,7 +178,7 @@ mod tests {
 
     #[test]
     fn groups_lie_in_each_other_as_in_the_workload() {
-        let plan = |parent| Some(GroupPlan { shares: 1024, parent, cpu_max_us: None });
+        let plan = |parent| Some(GroupPlan { shares: 1024, parent, cpu_max_us: None, cpu_uclamp: None });
         let plans = [plan(Some(2)), None, plan(None), plan(Some(0)), plan(Some(1))];
         let paths: Vec<String> = (0..5).map(|number| path(&plans, number).unwrap()).collect();
         let expected =

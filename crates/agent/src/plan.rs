@@ -63,7 +63,7 @@ pub enum Fault {
 }
 
 /// A task group to make.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GroupPlan {
     /// Weight; 1024 is one nice-0 task.
@@ -72,6 +72,8 @@ pub struct GroupPlan {
     pub parent: Option<u32>,
     /// Quota, period and burst in us (`cpu.max`, `cpu.max.burst`), if it has a quota.
     pub cpu_max_us: Option<[u64; 3]>,
+    /// `cpu.uclamp.min` and `cpu.uclamp.max` as those files take them, if they bound anything.
+    pub cpu_uclamp: Option<[String; 2]>,
 }
 
 /// One run of a workload.

@@ -160,6 +160,36 @@ fn guests_compare_kernels_and_sets_of_cpus_column_by_column() {
     );
 }
 
+/// A guest's kernel takes the utilisation clamps of tasks, as they begin and as they go, and the bounds of groups, which the agent reads back.
+/// It refuses a lower bound above the upper one that a task has, in words of its own, as the simulated kernel does.
+#[test]
+fn a_guests_kernel_takes_utilisation_clamps_and_refuses_what_the_simulated_one_refuses() {
+    skip!(unless can_boot());
+    let directory = tempfile::tempdir().unwrap();
+    let run = |place: &str, least: u32| {
+        let workload = directory.path().join("clamped.json");
+        let text = format!(
+            r#"{{ "tasks": {{ "clamped": {{ "util_min": 100, "util_max": 300, "taskgroup": "/outer/pod", "phases": {{
+                    "first": {{ "run": 1000 }}, "second": {{ "util_min": {least}, "run": 1000 }} }}, "loop": 1 }} }},
+                "warmcore": {{ "groups": [ {{ "name": "/outer", "cpu_uclamp_max": "75" }},
+                    {{ "name": "/outer/pod", "cpu_uclamp_min": "12.5", "cpu_uclamp_max": "99.99" }} ] }} }}"#
+        );
+        std::fs::write(&workload, text).unwrap();
+        let workload = workload.display().to_string();
+        let words = format!("compare --on {place} -m 1s1n1l2c1t -s eevdf -n 1 --keep nothing -w {workload}");
+        warmcore(&words.split(' ').collect::<Vec<_>>())
+    };
+    for place in ["sim", "vm:virtual-time=1"] {
+        let output = run(place, 300);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !words.contains("sched_setattr"), "{place}: {words}");
+        let output = run(place, 301);
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        let refusal = if place == "sim" { "util_min 301 is above util_max 300" } else { "cannot have util_min 301" };
+        assert!(!output.status.success() && words.contains(refusal), "{place}: {words}");
+    }
+}
+
 /// A guest keeps its counters of before and after the run; how much it balances is its own affair.
 #[test]
 fn what_a_guests_kernel_counted_of_its_domains_is_explained_beside_a_simulated_run() {

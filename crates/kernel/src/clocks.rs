@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BinaryHeap};
 use warmcore_memory::analytic::SPEED_ONE;
 use warmcore_topology::{CoreId, CoreKind, CpuId, Machine};
 
+use crate::clamps::Clamp;
 use crate::engine::Engine;
 use crate::event_queue::Class;
 use crate::io_boost::IoBoost;
@@ -48,13 +49,40 @@ pub enum Governor {
 pub struct Utilisation {
     /// Utilisation, of which `schedutil` makes 1.25 times as much.
     pub used: u32,
+    /// The part of it that is not for tasks that wait (`cpu_util_cfs`).
+    pub running: u32,
     /// Speed that it must not go below.
     pub least: u32,
 }
 
 impl Utilisation {
     /// Full speed: what a sched_ext program wants that sets no target (`SCX_CPUPERF_ONE`).
-    pub const FULL: Self = Self { used: CAPACITY_SCALE, least: 0 };
+    pub const FULL: Self = Self { used: CAPACITY_SCALE, running: CAPACITY_SCALE, least: 0 };
+}
+
+/// The same with the CPU's utilisation clamps.
+#[derive(Clone, Copy)]
+struct Wanted {
+    used: u32,
+    least: u32,
+    most: u32,
+    /// Its tasks are held below what they would use (`uclamp_rq_is_capped`).
+    capped: bool,
+}
+
+impl Wanted {
+    #[inline]
+    fn new(Utilisation { used, running, least }: Utilisation, clamp: Clamp) -> Self {
+        let capped = clamp.max < CAPACITY_SCALE && running >= clamp.max;
+        Self { used, least: least.max(clamp.min), most: clamp.max, capped }
+    }
+
+    /// Performance to ask for on a CPU of a capacity (`sugov_effective_cpu_perf`).
+    fn performance(self, boosted: u64, capacity: u64) -> u64 {
+        let used = u64::from(self.used).min(capacity).max(boosted);
+        let most = u64::from(self.most).min(capacity);
+        (used + used / 4).min(most).max(u64::from(self.least).min(capacity))
+    }
 }
 
 /// CPUs with one frequency (`struct cpufreq_policy`).
@@ -312,7 +340,7 @@ impl<'a> Clocks<'a> {
     }
 
     /// What the governor wants when it is asked for a CPU. It is asked for a task that comes from I/O before it is asked for the queue.
-    fn ask(&mut self, now_ns: u64, cpu: CpuId, wanted: impl Fn(CpuId) -> Utilisation) -> Option<u32> {
+    fn ask(&mut self, now_ns: u64, cpu: CpuId, wanted: impl Fn(CpuId) -> Wanted) -> Option<u32> {
         let boost = &mut self.boosts[cpu.index()];
         let (woken, due) = (std::mem::take(&mut boost.woken), boost.period_passed(now_ns));
         boost.ask(now_ns, self.tick_ns, woken);
@@ -323,13 +351,7 @@ impl<'a> Clocks<'a> {
 
     /// What the governor wants now of a clock, given what the scheduler wants of its CPUs; `None` if that is what it wanted before, or if
     /// it changed its mind too lately. `due`: boosts of tasks that came from I/O take part, and wear off.
-    fn next_mhz(
-        &mut self,
-        now_ns: u64,
-        number: usize,
-        due: bool,
-        wanted: impl Fn(CpuId) -> Utilisation,
-    ) -> Option<u32> {
+    fn next_mhz(&mut self, now_ns: u64, number: usize, due: bool, wanted: impl Fn(CpuId) -> Wanted) -> Option<u32> {
         let clock = &self.clocks[number];
         let kind = &self.kinds[clock.kind];
         let rate_limit_ns = match (self.rate_limit_us, kind.transition_ns) {
@@ -343,17 +365,17 @@ impl<'a> Clocks<'a> {
         let capacity = u64::from(self.capacity[clock.cpus[0].index()]);
         let (boosts, tick_ns) = (&mut self.boosts, self.tick_ns);
         let performance = |cpu: &CpuId| {
-            let Utilisation { used, least } = wanted(*cpu);
             let boost = &mut boosts[cpu.index()];
             let boosted = if due { boost.apply(now_ns, tick_ns, capacity) } else { boost.present(capacity) };
-            let used = u64::from(used).min(capacity).max(boosted);
-            (used + used / 4).min(capacity).max(u64::from(least).min(capacity))
+            wanted(*cpu).performance(boosted, capacity)
         };
         // A policy's CPUs are those that are online (`policy->cpus`).
         let online = clock.cpus.iter().filter(|cpu| !self.offline[cpu.index()]);
         let performance = online.map(performance).max()?;
         let raw_mhz = u64::from(kind.highest_mhz()) * performance / capacity;
-        let only = (clock.cpus.len() == 1).then(|| self.idle_calls[clock.cpus[0].index()]);
+        // One that is held below what it uses must not keep what it had.
+        let only =
+            (clock.cpus.len() == 1 && !wanted(clock.cpus[0]).capped).then(|| self.idle_calls[clock.cpus[0].index()]);
         let clock = &mut self.clocks[number];
         // A CPU that has not been idle since the governor was asked last keeps its frequency.
         let stays_busy = only.is_some_and(|calls| std::mem::replace(&mut clock.seen_idle, calls) == calls);
@@ -397,7 +419,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let mut requested = None;
         if clocks.governor == Governor::Schedutil {
             let (scheduler, core) = (&self.scheduler, &self.core);
-            requested = clocks.ask(core.now_ns, cpu, |cpu| scheduler.utilisation(core, cpu));
+            let wanted = |cpu| Wanted::new(scheduler.utilisation(core, cpu), core.cpu_clamp(cpu).0);
+            requested = clocks.ask(core.now_ns, cpu, wanted);
         }
         let transition_ns = self.core.machine.core_kinds()[clocks.clocks[number as usize].kind].transition_ns;
         self.core.clocks = Some(clocks);
@@ -468,5 +491,34 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.memory.set_clock(now_ns, cpu, ratio);
             self.scheduler.speed_changed(&mut self.core, cpu, scale);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand, of `effective_cpu_util` and `sugov_effective_cpu_perf`: 1.25 times 400 is 500.
+    #[test]
+    fn clamps_bound_the_performance_after_its_margin() {
+        let of = |used, min, max, capacity| {
+            let utilisation = Utilisation { used, running: used, least: 0 };
+            Wanted::new(utilisation, Clamp { min, max }).performance(0, capacity)
+        };
+        assert_eq!(of(400, 0, 1024, 1024), 500);
+        assert_eq!(of(400, 600, 1024, 1024), 600, "boosted");
+        assert_eq!(of(400, 0, 300, 1024), 300, "capped");
+        assert_eq!(of(400, 0, 450, 1024), 450, "the margin is capped too");
+        assert_eq!(of(400, 600, 300, 1024), 600, "the lower bound wins");
+        assert_eq!(of(400, 600, 1024, 462), 462, "no CPU gives more than it has");
+    }
+
+    #[test]
+    fn a_cpu_is_capped_where_its_tasks_use_what_they_may() {
+        let capped = |running, max| {
+            let utilisation = Utilisation { used: 1024, running, least: 0 };
+            Wanted::new(utilisation, Clamp { min: 0, max }).capped
+        };
+        assert!(capped(300, 300) && !capped(299, 300) && !capped(1024, 1024));
     }
 }

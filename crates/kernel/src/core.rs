@@ -12,6 +12,7 @@ use warmcore_trace::{
 use warmcore_workload::Task as Template;
 
 use crate::background::Visitor;
+use crate::clamps::Clamps;
 use crate::clocks::{CAPACITY_SCALE, Clocks};
 use crate::counters::Readings;
 use crate::error::SimulationError;
@@ -137,6 +138,8 @@ pub struct Core<'a> {
     pub(crate) waking_since_ns: Option<u64>,
     /// Frequencies and idle states, if the kernel has a governor.
     pub(crate) clocks: Option<Clocks<'a>>,
+    /// Utilisation clamps, if the workload asks for some.
+    pub(crate) clamps: Option<Box<Clamps>>,
 }
 
 impl<'a> Core<'a> {

@@ -20,6 +20,7 @@ use crate::actions::{Actions, LOOK};
 use crate::analytic_memory::AnalyticMemory;
 use crate::background::BackgroundState;
 use crate::cache_groups::CacheGroups;
+use crate::clamps::Clamps;
 use crate::clocks::{Clocks, Governor, TRANSITION};
 use crate::core::{Core, Cpu, NeedResched};
 use crate::counters::Readings;
@@ -200,6 +201,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             launcher: None,
             waking_since_ns: None,
             clocks: Clocks::new(setup.machine, &parameters),
+            clamps: Clamps::new(setup.workload, setup.machine.cpu_count()),
         };
         Self {
             core,

@@ -191,9 +191,18 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             // Noted when the task blocks.
             Step::IoWait => Done::Next,
             Step::Kernel(step) => self.kernel_step(cpu, id, *step),
-            Step::SetNice(_) | Step::SetPolicy(_) | Step::SetSlice { .. } | Step::SetGroup(_) => {
+            Step::SetNice(_)
+            | Step::SetPolicy(_)
+            | Step::SetSlice { .. }
+            | Step::SetGroup(_)
+            | Step::SetUtilClamp(_) => {
                 if self.pay(id, costs.syscall_ns) {
                     return Done::Busy;
+                }
+                if let Step::SetUtilClamp(clamp) = step
+                    && !self.ask_for_clamp(id, *clamp)
+                {
+                    return Done::Next;
                 }
                 let task = &mut self.core.tasks[id.index()];
                 match step {
@@ -208,6 +217,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 }
                 self.settle(cpu);
                 self.scheduler.attributes_changed(&mut self.core, id);
+                if matches!(step, Step::SetUtilClamp(_)) {
+                    self.update_frequency(cpu);
+                }
                 Done::Next
             }
             Step::StartClock { slot } => {

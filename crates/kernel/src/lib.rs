@@ -16,6 +16,7 @@ mod background;
 mod barrier;
 mod cache_groups;
 mod channel;
+mod clamps;
 mod clocks;
 mod core;
 mod counters;
@@ -55,6 +56,7 @@ mod task_profiles;
 mod telling;
 mod timers;
 
+pub use crate::clamps::Clamp;
 pub use crate::clocks::{CAPACITY_SCALE, Governor, Utilisation};
 pub use crate::core::{Core, NeedResched};
 pub use crate::counters::READ_COUNTERS_NS;

@@ -3,7 +3,7 @@
 
 use warmcore_topology::CpuId;
 use warmcore_trace::{EventKind, MigrationKind, OverheadKind, PlaceReason, SearchStep, TaskId};
-use warmcore_workload::{Draws, TaskTemplateId};
+use warmcore_workload::{Draws, TaskTemplateId, UtilClamp};
 
 use crate::engine::{Engine, Leave};
 use crate::error::SimulationError;
@@ -189,6 +189,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             return;
         }
         self.core.pages_of_new_task(task);
+        let clamp = self.workload.tasks[template.index()].util_clamp;
+        if !clamp.is_none() && !self.ask_for_clamp(task, clamp) {
+            return;
+        }
         self.alive += 1;
         self.live += 1;
         self.core.emit(EventKind::Fork { parent: parent.unwrap_or(TaskId::IDLE), child: task });
@@ -230,6 +234,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             nice: if description.nice == 0 { inherited.map_or(0, |parent| parent.nice) } else { description.nice },
             policy: description.policy,
             slice_ns: description.slice_ns.or(inherited.map(|parent| parent.slice_ns)).unwrap_or(0),
+            util_clamp: inherited.map_or(UtilClamp::NONE, |parent| parent.util_clamp),
             timer_slack_ns: description.timer_slack_ns.or(inherited.and_then(|parent| parent.timer_slack_ns)),
             process,
             application: self.workload.processes[description.process.index()].application,

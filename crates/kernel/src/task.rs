@@ -2,7 +2,7 @@
 
 use warmcore_topology::CpuId;
 use warmcore_trace::{PlaceReason, TaskId};
-use warmcore_workload::{Draws, Policy, ProgramId, TaskTemplateId};
+use warmcore_workload::{Draws, Policy, ProgramId, TaskTemplateId, UtilClamp};
 
 use crate::kernel_mode::KernelMode;
 
@@ -97,6 +97,8 @@ pub struct Task {
     pub(crate) policy: Policy,
     /// Slice request; 0 = the scheduler's default.
     pub(crate) slice_ns: u64,
+    /// What it asks for of its CPU's speed.
+    pub(crate) util_clamp: UtilClamp,
     /// How late its timers may be, if it says so itself.
     pub(crate) timer_slack_ns: Option<u64>,
     /// Address space.
@@ -188,6 +190,7 @@ impl Task {
             nice: 0,
             policy: Policy::Normal,
             slice_ns: 0,
+            util_clamp: UtilClamp::NONE,
             timer_slack_ns: None,
             process: 0,
             application: 0,

@@ -4,6 +4,9 @@
 
 use warmcore_workload::{CpuMax, Group, Workload};
 
+use crate::clamps::{Clamp, group_clamp};
+use crate::clocks::CAPACITY_SCALE;
+
 /// A task group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskGroup {
@@ -13,6 +16,8 @@ pub struct TaskGroup {
     pub parent: Option<u32>,
     /// Its quota of CPU time (`cpu.max`), if it has one.
     pub cpu_max: Option<CpuMax>,
+    /// Bounds of its tasks' utilisation clamps, with those of the groups above (`cpu.uclamp.min`, `cpu.uclamp.max`).
+    pub clamp: Clamp,
 }
 
 impl TaskGroup {
@@ -21,8 +26,19 @@ impl TaskGroup {
         let group = |group: &Group| Self {
             shares: group.shares,
             cpu_max: group.cpu_max,
+            clamp: clamp_of(workload, group),
             parent: group.parent.filter(|parent| !workload.groups[parent.index()].is_root()).map(|parent| parent.0),
         };
         workload.groups.iter().map(group).collect()
     }
+}
+
+/// What a group leaves of its tasks' utilisation clamps. The root group bounds nothing.
+fn clamp_of(workload: &Workload, group: &Group) -> Clamp {
+    let root = Clamp { min: CAPACITY_SCALE, max: CAPACITY_SCALE };
+    if group.is_root() {
+        return root;
+    }
+    let above = group.parent.map_or(root, |parent| clamp_of(workload, &workload.groups[parent.index()]));
+    group_clamp(group.clamp.utilisations(), above)
 }

@@ -398,6 +398,7 @@ fn blocks(step: &Step) -> bool {
         | Step::SetNice(_)
         | Step::SetPolicy(_)
         | Step::SetSlice { .. }
+        | Step::SetUtilClamp(_)
         | Step::SetGroup(_)
         | Step::Memory { .. }
         | Step::Chase { .. }

@@ -261,7 +261,7 @@ impl<'a> Measuring<'a> {
         let (mut waking, mut plain) = (Vec::new(), Vec::new());
         thread::scope(|scope| -> Result<(), NativeError> {
             scope.spawn(move || {
-                let _ = set_attributes(Attributes { policy: Policy::Batch, nice: 0, slice_ns: 0 });
+                let _ = set_attributes(Attributes { policy: Policy::Batch, ..Attributes::default() });
                 let mut message = [0; MESSAGE_BYTES];
                 while read(&reader, &mut message).is_ok_and(|bytes| bytes != 0) {}
             });

@@ -73,6 +73,19 @@ pub enum NativeError {
         /// Why.
         source: Errno,
     },
+    /// The kernel refuses utilisation clamps.
+    #[error(
+        "task \"{task}\" cannot have {clamp}: {source}; EOPNOTSUPP means a kernel without CONFIG_UCLAMP_TASK, EINVAL that util_min would be \
+         above util_max"
+    )]
+    UtilClamp {
+        /// The task.
+        task: String,
+        /// What it asks for.
+        clamp: String,
+        /// Why.
+        source: Errno,
+    },
     /// A system call failed that never should.
     #[error("task \"{task}\": {call} failed: {source}")]
     Call {

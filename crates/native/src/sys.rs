@@ -5,18 +5,20 @@ use std::sync::atomic::AtomicU64;
 
 use rustix::io::Errno;
 use rustix::thread::gettid;
-use warmcore_workload::Policy;
+use warmcore_workload::{Policy, UtilClamp};
 
 /// Scheduling attributes of a thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Attributes {
     pub(crate) policy: Policy,
     pub(crate) nice: i8,
     /// Slice request; 0 asks for the default.
     pub(crate) slice_ns: u64,
+    /// Utilisation clamps; what is not named stays.
+    pub(crate) util_clamp: UtilClamp,
 }
 
-/// The kernel's `struct sched_attr`, first version (`include/uapi/linux/sched/types.h`).
+/// The kernel's `struct sched_attr`, second version (`include/uapi/linux/sched/types.h`).
 #[repr(C)]
 struct SchedAttr {
     size: u32,
@@ -27,7 +29,17 @@ struct SchedAttr {
     runtime: u64,
     deadline: u64,
     period: u64,
+    util_min: u32,
+    util_max: u32,
 }
+
+/// Its size in the first version, which kernels without utilisation clamps know (`SCHED_ATTR_SIZE_VER0`).
+const SIZE_WITHOUT_CLAMPS: u32 = 48;
+
+/// `SCHED_FLAG_UTIL_CLAMP_MIN` of the kernel's `include/uapi/linux/sched.h`.
+const CLAMP_MIN: u64 = 0x20;
+/// `SCHED_FLAG_UTIL_CLAMP_MAX` of the kernel's `include/uapi/linux/sched.h`.
+const CLAMP_MAX: u64 = 0x40;
 
 /// `SCHED_DEADLINE` of the kernel's `include/uapi/linux/sched.h`.
 const SCHED_DEADLINE: u32 = 6;
@@ -55,14 +67,18 @@ fn kernels_attributes(attributes: Attributes) -> SchedAttr {
         Policy::Fifo { .. } | Policy::RoundRobin { .. } => (0, 0, 0),
         _ => (attributes.slice_ns, 0, 0),
     };
-    let size = size_of::<SchedAttr>() as u32;
-    SchedAttr { size, policy, flags: 0, nice, priority, runtime, deadline, period }
+    let (util_min, util_max) = (attributes.util_clamp.min(), attributes.util_clamp.max());
+    let flag = |bound: Option<u16>, flag| if bound.is_some() { flag } else { 0 };
+    let flags = flag(util_min, CLAMP_MIN) | flag(util_max, CLAMP_MAX);
+    let size = if flags == 0 { SIZE_WITHOUT_CLAMPS } else { size_of::<SchedAttr>() as u32 };
+    let [util_min, util_max] = [util_min, util_max].map(|bound| bound.map_or(0, u32::from));
+    SchedAttr { size, policy, flags, nice, priority, runtime, deadline, period, util_min, util_max }
 }
 
-/// Sets policy, nice value and slice of the calling thread (`sched_setattr`; the slice counts from Linux 6.12 on).
+/// Sets policy, nice value, slice and utilisation clamps of the calling thread (`sched_setattr`; the slice counts from Linux 6.12 on).
 pub(crate) fn set_attributes(attributes: Attributes) -> Result<(), Errno> {
     let attr = kernels_attributes(attributes);
-    // SAFETY: the kernel reads `size` bytes at the pointer, which is the whole structure; it writes nothing for
+    // SAFETY: the kernel reads `size` bytes at the pointer, the whole structure or its beginning; it writes nothing for
     // attributes whose size it knows.
     let result = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     if result == 0 { Ok(()) } else { Err(last_error()) }
@@ -227,7 +243,7 @@ mod tests {
         let before = getpriority_process(None).unwrap();
         let nice = 7;
         std::thread::spawn(move || {
-            set_attributes(Attributes { policy: Policy::Batch, nice, slice_ns: 0 }).unwrap();
+            set_attributes(Attributes { policy: Policy::Batch, nice, ..Attributes::default() }).unwrap();
             assert_eq!(getpriority_process(None), Ok(nice.into()));
         })
         .join()

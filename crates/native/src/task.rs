@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use rustix::thread::{sched_setaffinity, sched_yield};
 use rustix::{fd::OwnedFd, io::Errno};
 use warmcore_workload::{
-    Affinity, Drawn, Draws, GroupId, Policy, RecorderId, Step, TaskTemplateId, TimerId, TimerMode,
+    Affinity, Drawn, Draws, GroupId, RecorderId, Step, TaskTemplateId, TimerId, TimerMode, UtilClamp,
 };
 
 use crate::chain::Chain;
@@ -201,7 +201,7 @@ impl<'a> Thread<'a> {
             clocks: [0; 4],
             samples: vec![Vec::new(); shared.workload.recorders.len()],
             timers: Vec::new(),
-            attributes: Attributes { policy: Policy::Normal, nice: 0, slice_ns: 0 },
+            attributes: Attributes::default(),
             loops: Vec::new(),
             memory_credit_ns: 0,
             message: Vec::new(),
@@ -241,7 +241,8 @@ impl<'a> Thread<'a> {
                 self.set_affinity(&Affinity::All)?;
             }
         }
-        let attributes = Attributes { policy: task.policy, nice: task.nice, slice_ns: task.slice_ns.unwrap_or(0) };
+        let (policy, nice, slice_ns) = (task.policy, task.nice, task.slice_ns.unwrap_or(0));
+        let attributes = Attributes { policy, nice, slice_ns, util_clamp: task.util_clamp };
         if attributes != self.attributes {
             self.set_attributes(attributes)?;
         }
@@ -379,6 +380,9 @@ impl<'a> Thread<'a> {
             Step::SetSlice { slice_ns } => {
                 self.set_attributes(Attributes { slice_ns: *slice_ns, ..self.attributes })?;
             }
+            Step::SetUtilClamp(util_clamp) => {
+                self.set_attributes(Attributes { util_clamp: *util_clamp, ..self.attributes })?;
+            }
             Step::SetGroup(group) => self.join(*group),
             Step::Memory { bytes, region_bytes } => self.touch(*bytes, *region_bytes)?,
             Step::Chase { hops, region_bytes } => self.chase(*hops, *region_bytes)?,
@@ -499,7 +503,13 @@ impl<'a> Thread<'a> {
     /// What the kernel refuses of fair attributes is a warning; a run without its real-time tasks would be another one.
     fn set_attributes(&mut self, attributes: Attributes) -> Result<(), Left> {
         match sys::set_attributes(attributes) {
-            Ok(()) => self.attributes = attributes,
+            // The kernel keeps clamps that are not named again.
+            Ok(()) => self.attributes = Attributes { util_clamp: UtilClamp::NONE, ..attributes },
+            Err(source) if !attributes.util_clamp.is_none() && source != Errno::PERM => {
+                let task = self.shared.workload.tasks[self.template.index()].name.clone();
+                let clamp = attributes.util_clamp.to_string();
+                return Err(Left::Failed(NativeError::UtilClamp { task, clamp, source }));
+            }
             Err(source) if attributes.policy.is_realtime() => {
                 let task = self.shared.workload.tasks[self.template.index()].name.clone();
                 let policy = attributes.policy.name();

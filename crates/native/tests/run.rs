@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicBool;
 use warmcore_native::{Calibration, Ended, NativeError, NativeOptions, NativeOutcome, run};
 use warmcore_workload::results::{parse_hackbench, parse_schbench};
 use warmcore_workload::{
-    Affinity, BarrierWait, ChannelKind, ProcessId, ProgramBuilder, Step, Task, TaskTemplateId, TimerMode, Workload,
-    from_generator, from_rtapp,
+    Affinity, BarrierWait, ChannelKind, ProcessId, ProgramBuilder, Step, Task, TaskTemplateId, TimerMode, UtilClamp,
+    Workload, from_generator, from_rtapp,
 };
 
 /// A loop so slow that work takes next to no time.
@@ -334,6 +334,22 @@ fn pinned_tasks_are_released_and_impossible_cpus_refused() {
     let nowhere = Step::SetAffinity(Affinity::OsNodes(vec![4_000]));
     add(&mut workload, "later", 1, ProgramBuilder::new().step(nowhere));
     assert!(matches!(run(&workload, &quick()), Err(NativeError::NoCpus { .. })));
+}
+
+/// A kernel without `CONFIG_UCLAMP_TASK` refuses them, and so does the run.
+#[test]
+fn utilisation_clamps_are_taken_or_refused_by_name() {
+    let mut workload = empty();
+    add(&mut workload, "clamped", 1, ProgramBuilder::new().step(Step::RunTime { cpu_ns: 1_000_000 }));
+    workload.tasks[0].util_clamp = UtilClamp::new(Some(100), Some(300)).unwrap();
+    match run(&workload, &quick()) {
+        Ok(outcome) => assert!(all_completed(&outcome) && outcome.warnings.is_empty(), "{:?}", outcome.warnings),
+        Err(error) => {
+            let words = error.to_string();
+            assert!(matches!(error, NativeError::UtilClamp { .. }), "{words}");
+            assert!(words.contains("\"clamped\" cannot have util_min 100 and util_max 300"), "{words}");
+        }
+    }
 }
 
 #[test]

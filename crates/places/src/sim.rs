@@ -7,8 +7,8 @@ pub mod programs;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use warmcore_kernel::{EndedBy, Setup, SetupError, SimulationError};
-use warmcore_schedulers::{run_tables, simulate};
+use warmcore_kernel::{EndedBy, Governor, Setup, SetupError, SimulationError};
+use warmcore_schedulers::{SchedulerSpec, run_tables, simulate};
 use warmcore_statistics::Design;
 use warmcore_trace::Sink;
 use warmcore_workload::Workload;
@@ -105,6 +105,7 @@ fn one(
         };
         let mut notes = notes(report.outcome.memory_solutions);
         notes.extend(note_on_groups(request.workload, request.scheduler.info().knows_groups));
+        notes.extend(note_on_clamps(&setup, request.scheduler));
         notes.extend(programs::note(request.scheduler));
         notes.extend(report.outcome.kernel_log.iter().cloned());
         let foreign_run_ns = report.outcome.background.iter().map(|thread| thread.cpu_time_ns).sum();
@@ -127,6 +128,20 @@ fn note_on_groups(workload: &Workload, known: bool) -> Option<String> {
     let quota =
         limited.map(|group| format!(", and no quota holds, such as that of {}", group.name)).unwrap_or_default();
     (grouped && !known).then(|| format!("it knows no task groups, so tasks share CPUs as if there were none{quota}"))
+}
+
+/// What to know of a workload's utilisation clamps where they change nothing.
+fn note_on_clamps(setup: &Setup<'_>, scheduler: &SchedulerSpec) -> Option<String> {
+    if !setup.workload().has_util_clamps() {
+        return None;
+    }
+    if !scheduler.info().knows_clamps && scheduler.program().is_none() {
+        return Some("it knows no utilisation clamps, so tasks run as if they asked for none".to_owned());
+    }
+    let heeded = scheduler.kernel().governor == Governor::Schedutil || setup.machine().is_asymmetric();
+    (!heeded).then(|| {
+        "utilisation clamps change nothing: they are for frequencies under governor=schedutil and for CPUs of unequal capacity".to_owned()
+    })
 }
 
 impl From<SetupError> for PlaceError {

@@ -14,6 +14,7 @@ pub mod cache_aware;
 pub mod cfs;
 #[cfg(test)]
 mod checklist_tests;
+mod clamps;
 mod class;
 pub(crate) mod decisions;
 pub mod eevdf;

@@ -350,6 +350,9 @@ impl Scheduler for Realtime {
 
     fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Enqueue) {
         self.queues[cpu.index()].runnable += 1;
+        if !self.tasks[task.index()].policy.is_deadline() {
+            core.clamp_queued(cpu, task);
+        }
         let state = self.state(task);
         state.runnable = true;
         if state.reservation().is_some() {
@@ -366,6 +369,7 @@ impl Scheduler for Realtime {
         if core.curr(cpu) == task {
             self.charge(core, cpu, task);
         }
+        core.clamp_left(task);
         self.remove(cpu, task);
         self.queues[cpu.index()].runnable -= 1;
         self.state(task).runnable = false;
@@ -520,10 +524,12 @@ impl Scheduler for Realtime {
         *self.state(task) = State { policy, fresh: true, turn_ticks, since_ns, ..State::default() };
     }
 
-    /// Full speed while one of them is runnable, as without utilisation clamps (`effective_cpu_util`); here deadline tasks too.
-    fn utilisation(&self, _core: &Core<'_>, cpu: CpuId) -> Utilisation {
-        let least = if self.queues[cpu.index()].runnable > 0 { CAPACITY_SCALE } else { 0 };
-        Utilisation { used: 0, least }
+    /// Full speed while one of them is runnable (`effective_cpu_util`), here deadline tasks too. Where there are utilisation clamps, those
+    /// of real-time tasks say so.
+    fn utilisation(&self, core: &Core<'_>, cpu: CpuId) -> Utilisation {
+        let queue = &self.queues[cpu.index()];
+        let wants = if core.uses_clamps() { !queue.deadline.is_empty() } else { queue.runnable > 0 };
+        Utilisation { least: if wants { CAPACITY_SCALE } else { 0 }, ..Utilisation::default() }
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

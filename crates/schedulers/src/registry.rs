@@ -62,6 +62,8 @@ pub struct SchedulerInfo {
     pub shares_equally: bool,
     /// Whether it shares CPUs between task groups; one that does not shares them between tasks.
     pub knows_groups: bool,
+    /// Whether it heeds utilisation clamps.
+    pub knows_clamps: bool,
     /// Whether it is a yardstick, not a kernel's scheduler: something that no kernel could afford or know. It is compared like any other
     /// and never called the best.
     pub is_yardstick: bool,
@@ -118,6 +120,7 @@ impl SchedulerInfo {
         is_cache_aware: false,
         shares_equally: true,
         knows_groups: false,
+        knows_clamps: false,
         is_yardstick: false,
         preempt: Preempt::Lazy,
         no_hotplug: Some("its model has the same CPUs for the whole run"),

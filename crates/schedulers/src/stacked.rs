@@ -422,6 +422,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
         });
         asked.fold(Utilisation::default(), |sum, own| Utilisation {
             used: sum.used + own.used,
+            running: sum.running + own.running,
             least: sum.least.max(own.least),
         })
     }

@@ -313,6 +313,7 @@ impl Scheduler for Ext {
     }
 
     fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Enqueue) {
+        core.clamp_queued(cpu, task);
         self.state.runnable[cpu.index()] += 1;
         self.state.changes.note_task(task);
         self.state.changes.note_cpu(cpu);
@@ -342,6 +343,7 @@ impl Scheduler for Ext {
     }
 
     fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
+        core.clamp_left(task);
         if !self.state.tasks[task.index()].queued {
             return;
         }
@@ -569,7 +571,8 @@ impl Scheduler for Ext {
 
     /// `scx_cpuperf_target`.
     fn utilisation(&self, _core: &Core<'_>, cpu: CpuId) -> Utilisation {
-        Utilisation { used: self.state.cpuperf_target[cpu.index()], least: 0 }
+        let used = self.state.cpuperf_target[cpu.index()];
+        Utilisation { used, ..Utilisation::default() }
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

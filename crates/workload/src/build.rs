@@ -3,7 +3,7 @@
 use crate::{
     Affinity, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId, DataGroup, DataGroupId,
     Group, Latch, ListId, LockId, Policy, Process, ProcessId, Program, ProgramId, RecorderId, ResultStyle, Semaphore,
-    SemaphoreId, Step, Task, TaskTemplateId, TimerId, Warning, Workload,
+    SemaphoreId, Step, Task, TaskTemplateId, TimerId, UtilClamp, Warning, Workload,
 };
 
 impl Workload {
@@ -187,6 +187,7 @@ impl Task {
             affinity: Affinity::All,
             release_ns: None,
             slice_ns: None,
+            util_clamp: UtilClamp::NONE,
             timer_slack_ns: None,
             group: None,
             data_groups: Vec::new(),

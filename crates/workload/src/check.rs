@@ -261,6 +261,9 @@ pub enum CheckProblem {
     /// The root group with a quota.
     #[error("the root group has no \"cpu_max\"; give one to a group below it")]
     QuotaOfRoot,
+    /// The root group with bounds of utilisation.
+    #[error("the root group has no \"cpu_uclamp_min\" and \"cpu_uclamp_max\"; give them to a group below it")]
+    ClampOfRoot,
     /// A quota that limits nobody.
     #[error(
         "task group \"{group}\" has a \"cpu_max\", but no task is in it or in a group below it; name it as \"taskgroup\" of a task"

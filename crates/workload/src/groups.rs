@@ -5,7 +5,7 @@
 //! top. A file can say otherwise with `parent`. It does not weigh anything: who runs the groups does.
 
 use crate::check::CheckProblem;
-use crate::{Group, GroupId, Step, Workload};
+use crate::{Group, GroupClamp, GroupId, Step, Workload};
 
 /// Most groups inside each other. The kernel has no limit of its own (`cgroup.max.depth`), but nobody asks for more in earnest.
 pub const MAX_GROUP_DEPTH: usize = 32;
@@ -13,7 +13,13 @@ pub const MAX_GROUP_DEPTH: usize = 32;
 impl Group {
     /// A group at the top with the weight of one nice-0 task.
     pub fn new(name: impl Into<String>) -> Self {
-        Self { name: name.into(), shares: Self::DEFAULT_SHARES, parent: None, cpu_max: None }
+        Self {
+            name: name.into(),
+            shares: Self::DEFAULT_SHARES,
+            parent: None,
+            cpu_max: None,
+            clamp: GroupClamp::default(),
+        }
     }
 
     /// The path of the group in which a group of this name lies; `None` at the top, and for what is no path.
@@ -43,6 +49,15 @@ impl Workload {
         let path = Group::parent_path(name)?;
         let found = self.groups.iter().position(|group| group.name == path);
         Some(found.map_or_else(|| self.add_group(path), |index| GroupId(index as u32)))
+    }
+
+    /// Whether a task asks for utilisation clamps, now or later, or a group bounds them.
+    #[must_use]
+    pub fn has_util_clamps(&self) -> bool {
+        let step = |step: &Step| matches!(step, Step::SetUtilClamp(_));
+        self.tasks.iter().any(|task| !task.util_clamp.is_none())
+            || self.groups.iter().any(|group| !group.clamp.is_default())
+            || self.programs.iter().flat_map(|program| &program.steps).any(step)
     }
 
     /// Whether a task is ever in a group or one below it. The tree has no circles.
@@ -78,6 +93,9 @@ impl Workload {
         }
         if groups.iter().any(|group| group.is_root() && group.cpu_max.is_some()) {
             return Some(CheckProblem::QuotaOfRoot);
+        }
+        if groups.iter().any(|group| group.is_root() && !group.clamp.is_default()) {
+            return Some(CheckProblem::ClampOfRoot);
         }
         if let Some(group) =
             (0..groups.len()).find(|&index| groups[index].cpu_max.is_some() && !self.has_tasks_in(index))

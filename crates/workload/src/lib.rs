@@ -35,6 +35,7 @@ pub mod results;
 pub mod rtapp;
 mod scale;
 mod step;
+mod util_clamp;
 
 pub use action::{Action, Deed, Destination, Hotplug, LOOK_NS, LOOKS};
 pub use aggregate::{Aggregate, AggregateError, AggregateTarget, Aggregation};
@@ -54,3 +55,4 @@ pub use policy::{Policy, PolicyError, Reservation};
 pub use program::*;
 pub use resolve::{resolve, workload_name};
 pub use rtapp::{Options, TEMPLATE, WriteError, from_rtapp, profiles_from_json, profiles_to_json, to_rtapp};
+pub use util_clamp::{ClampPercent, ClampPercentError, GroupClamp, UtilClamp, UtilClampError};

@@ -6,7 +6,7 @@
 
 pub use crate::affinity::Affinity;
 pub use crate::latch::{Latch, LatchKind};
-use crate::{CpuMax, Distribution, Policy};
+use crate::{CpuMax, Distribution, GroupClamp, Policy, UtilClamp};
 
 macro_rules! object_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -215,6 +215,8 @@ pub enum Step {
         /// Requested slice.
         slice_ns: u64,
     },
+    /// Change what this task asks for of its CPU's speed; what is not named stays (`sched_setattr` with `SCHED_FLAG_UTIL_CLAMP`).
+    SetUtilClamp(UtilClamp),
     /// Move this task to a task group.
     SetGroup(GroupId),
     /// Memory traffic of rt-app's `mem` and of `memrun` that reads or writes: `bytes` touched in `region_bytes` with a stride.
@@ -398,6 +400,8 @@ pub struct Group {
     pub parent: Option<GroupId>,
     /// Its quota of CPU time, if it has one.
     pub cpu_max: Option<CpuMax>,
+    /// Bounds of what its tasks get of what they ask for of their CPUs' speed.
+    pub clamp: GroupClamp,
 }
 
 /// Data that several tasks work on: who shares the classes of memory profiles that say so. Not used by the
@@ -433,6 +437,8 @@ pub struct Task {
     pub release_ns: Option<u64>,
     /// Slice request at the start, if any.
     pub slice_ns: Option<u64>,
+    /// What it asks for of its CPU's speed at the start; what is not named is its parent's.
+    pub util_clamp: UtilClamp,
     /// How late its timers may be while it is no real-time task (`PR_SET_TIMERSLACK`). `None` is its parent's value, or the kernel's
     /// default. A real kernel takes 0 for that default, so 0 is 1 ns there.
     pub timer_slack_ns: Option<u64>,
@@ -482,6 +488,7 @@ impl Program {
                     | Step::SetNice(_)
                     | Step::SetPolicy(_)
                     | Step::SetSlice { .. }
+                    | Step::SetUtilClamp(_)
                     | Step::SetGroup(_)
                     | Step::Phase(_)
                     | Step::LoopStart { .. }

@@ -11,7 +11,7 @@
 //!
 //! Events `run, runtime, sleep, timer, lock, unlock, wait, signal, broad, sync, barrier, suspend, resume, sem_post,
 //! sem_wait, fork, yield, mem, memrun, iorun`; task and phase properties `loop, cpus, policy, priority, dl-runtime`
-//! (the slice request of a fair task since Linux 6.12), `taskgroup`; task keys `instance, delay, phases`; `global`
+//! (the slice request of a fair task since Linux 6.12), `util_min, util_max, taskgroup`; task keys `instance, delay, phases`; `global`
 //! and `resources`. What is accepted but changes nothing is counted in [`crate::Workload::warnings`];
 //! [`Options::strict`] makes it an error.
 //!
@@ -40,7 +40,7 @@
 //! | `command` | list of words: a program with its arguments in place of tasks |
 //! | `applications` | list of names; each is a session of its own and reported on its own |
 //! | `processes` | list of `{ "name", "application", "profile" }`: address spaces; tasks belong to the first by default |
-//! | `groups` | list of `{ "name", "shares", "parent", "cpu_max", "cpu_max_burst" }`: weights of task groups (1024 by default), and quotas |
+//! | `groups` | list of `{ "name", "shares", "parent", "cpu_max", "cpu_max_burst", "cpu_uclamp_min", "cpu_uclamp_max" }`: weights of task groups (1024 by default), quotas, and bounds of utilisation clamps |
 //! | `data_groups` | list of `{ "name", "bytes" }`: data shared by tasks |
 //! | `profiles` | list of memory profiles: `name`, `cpi0`, `mlp`, `classes`, …; the fields of [`warmcore_memory::Profile`] |
 //! | `aggregate` | whom cache-aware schedulers keep together: `{ "groups", "processes", "taskgroups", "data" }`, below |
@@ -61,7 +61,7 @@
 //! An entry of `warmcore.tasks` may have `process`, `role`, `profile` (the name of a
 //! memory profile, or one in place), `phase_profiles` (the same by phase: what the task does to memory from the beginning of
 //! that phase to that of the next), `data` (data groups),
-//! `start_cpu` (dense id), `start_ns`, `release_ns`, `slice_ns`, `nice`, `policy`, `instances`, `affinity` (`"all"`,
+//! `start_cpu` (dense id), `start_ns`, `release_ns`, `slice_ns`, `util_min`, `util_max`, `nice`, `policy`, `instances`, `affinity` (`"all"`,
 //! `{ "cpus": [..] }`, `{ "nodes": [..] }` or `{ "dense_cpus": "0-3" }`), `taskgroup`, and `program`, which replaces
 //! the task's events: a list of steps, or the number of one of the `programs`. Such a task usually has `"instance": 0`
 //! in `tasks`, so that rt-app leaves it out.
@@ -70,7 +70,7 @@
 //! `runtime_ns`, `sleep_ns`, `slice_ns`, `nice`, `policy`, `taskgroup`, `affinity`, `phase`, `lock`, `unlock`,
 //! `signal`, `broad`, `barrier`, `resume`, `fork`, `join` (count), `sem_post`, `sem_wait`, `serve`, `io_bytes`,
 //! `start_clock` with one value each; `timer` with `period_ns` and `mode`; `wait` and `sync` with `mutex`; `send` and
-//! `receive` with `bytes`; `enlist` and `record_clock` with `recorder`; `memory_bytes` and `chase_hops` with `region_bytes`; `submit` with `program`, `work` with `requests`; and `loop`
+//! `receive` with `bytes`; `enlist` and `record_clock` with `recorder`; `util_min` and `util_max`, alone or together; `memory_bytes` and `chase_hops` with `region_bytes`; `submit` with `program`, `work` with `requests`; and `loop`
 //! (times, −1 for ever) with `steps`. `run_ns`, `runtime_ns` and `sleep_ns` may draw their time: from `{ "constant": { "ns" } }`,
 //! `{ "uniform": { "from_ns", "to_ns" } }`, `{ "normal": { "mean_ns", "sd_ns" } }`, `{ "exponential": { "mean_ns" } }`,
 //! `{ "log_normal": { "median_ns", "p99_ns" } }` or `{ "empirical": { "values_ns" } }` ([`Distribution`](crate::Distribution)). A drawn

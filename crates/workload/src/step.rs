@@ -38,6 +38,7 @@ impl Step {
             Step::SetNice(_) => "nice",
             Step::SetPolicy(_) => "policy",
             Step::SetSlice { .. } => "slice",
+            Step::SetUtilClamp(_) => "util_min, util_max",
             Step::SetGroup(_) => "taskgroup",
             Step::Memory { .. } => "memory",
             Step::Chase { .. } => "chase",
@@ -86,6 +87,7 @@ impl Step {
             | Step::SetNice(_)
             | Step::SetPolicy(_)
             | Step::SetSlice { .. }
+            | Step::SetUtilClamp(_)
             | Step::SetGroup(_)
             | Step::Memory { .. }
             | Step::StartClock { .. }

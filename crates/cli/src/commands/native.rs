@@ -103,6 +103,9 @@ fn failure(error: NativeError) -> Failure {
             .help("this computer does not have the CPUs that the workload asks for; change its affinities"),
         NativeError::Policy { .. } => Failure::unable("warmcore::native", error)
             .help("run it as root, or simulate it (warmcore sim) or boot a guest for it (--on vm)"),
+        NativeError::UtilClamp { .. } => Failure::unable("warmcore::native", error).help(
+            "leave out \"util_min\" and \"util_max\", or simulate it (warmcore sim) or boot a guest for it (--on vm)",
+        ),
         NativeError::Heap { .. }
         | NativeError::Thread { .. }
         | NativeError::Channel { .. }

@@ -13,7 +13,7 @@ use warmcore_kernel::Setup;
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{ApplicationOutcome, End, GroupCounters, GroupOutcome, Outcome, TaskOutcome};
 use warmcore_trace::{Event, Histogram, RunTables, Sink, TaskId};
-use warmcore_workload::{Affinity, Group, Launch, Step, TaskTemplateId, Workload, to_rtapp};
+use warmcore_workload::{Affinity, Group, GroupClamp, Launch, Step, TaskTemplateId, Workload, to_rtapp};
 
 use super::VmError;
 use super::boot::{Boot, Lab, document};
@@ -190,6 +190,8 @@ fn group_plan(group: &Group) -> Option<GroupPlan> {
         shares: group.shares,
         parent: group.parent.map(|parent| parent.0),
         cpu_max_us,
+        cpu_uclamp: (!group.clamp.is_default())
+            .then(|| [group.clamp.min, group.clamp.max].map(|bound| bound.to_string())),
     })
 }
 
@@ -212,7 +214,7 @@ fn launches(machine: &Machine, layout: &Layout, request: &Request<'_>) -> Result
     // Who acts from outside takes CPUs offline, not a part of the workload.
     guest.hotplug.clear();
     // The agent makes the groups; a part of the workload need not have tasks in each.
-    guest.groups.iter_mut().for_each(|group| group.cpu_max = None);
+    guest.groups.iter_mut().for_each(|group| (group.cpu_max, group.clamp) = (None, GroupClamp::default()));
     for step in guest.programs.iter_mut().flat_map(|program| &mut program.steps) {
         if let Step::SetAffinity(affinity) = step {
             *affinity = translate(affinity);

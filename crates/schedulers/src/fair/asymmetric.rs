@@ -3,7 +3,7 @@
 //! Source: Linux 7.2 `kernel/sched/fair.c` (`util_fits_cpu`, `asym_fits_cpu`, `select_idle_capacity`, `update_misfit_status`,
 //! `update_sg_lb_stats`, `update_sd_pick_busiest`, `sched_balance_find_src_rq`), `kernel/sched/topology.c` (`asym_cpu_capacity_classify`).
 //!
-//! Not modelled: utilisation clamps; capacity that interrupts, other classes and heat take; a new program's start (`exec`).
+//! Not modelled: capacity that interrupts, other classes and heat take; a new program's start (`exec`).
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
@@ -11,6 +11,7 @@ use warmcore_trace::{SearchStep, TaskId};
 
 use super::balance::pass::Pass;
 use super::balance::stats::{GroupStats, GroupType};
+use super::clamps::Fit;
 use super::select::Wakee;
 use super::{Fair, Policy};
 use crate::domains::flags;
@@ -37,14 +38,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         index
     }
 
-    /// Whether so much utilisation fits a CPU: always where capacities are equal (`asym_fits_cpu`).
-    #[inline]
-    pub(super) fn fits_cpu(&self, util: u64, cpu: CpuId) -> bool {
-        !self.asymmetric || fits_capacity(util, u64::from(self.domains.capacity_of(cpu)))
-    }
-
-    /// The first idle CPU from the target on that the task fits, else the idle one of most capacity, else the target
-    /// (`select_idle_capacity`).
+    /// The first idle CPU from the target on that the task fits, else the idle one of most capacity, of those first that fit but for the
+    /// speed that it asks for, else the target (`select_idle_capacity`).
     #[cold]
     pub(super) fn select_idle_capacity(
         &self,
@@ -55,30 +50,32 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     ) -> (CpuId, SearchStep) {
         let span = self.domains.span(self.domains.domain(domain));
         let from_target = span.iter().filter(|cpu| *cpu >= target).chain(span.iter().filter(|cpu| *cpu < target));
-        let mut most: Option<CpuId> = None;
+        let mut most: Option<(Fit, u32, CpuId)> = None;
         for cpu in from_target.filter(|cpu| core.may_run_on(wakee.task, *cpu) && self.idle_for(core, *cpu, wakee)) {
-            if self.fits_cpu(wakee.util, cpu) {
+            let capacity = self.domains.capacity_of(cpu);
+            let fit = wakee.need.fit(capacity);
+            if fit == Fit::Yes {
                 return (cpu, SearchStep::CapacityFits);
             }
-            if most.is_none_or(|most| self.domains.capacity_of(cpu) > self.domains.capacity_of(most)) {
-                most = Some(cpu);
+            if most.is_none_or(|(best, most, _)| (fit, capacity) > (best, most)) {
+                most = Some((fit, capacity, cpu));
             }
         }
-        most.map_or((target, SearchStep::NoneIdle), |cpu| (cpu, SearchStep::MostCapacity))
+        most.map_or((target, SearchStep::NoneIdle), |(.., cpu)| (cpu, SearchStep::MostCapacity))
     }
 
     /// Ordinary tick of a running task.
     #[cold]
     pub(super) fn tick_asymmetric(&mut self, core: &Core<'_>, cpu: CpuId, task: TaskId) {
         self.update_misfit_status(core, cpu, task);
-        self.update_overutilized(cpu);
+        self.update_overutilized(core, cpu);
     }
 
     /// Notes the load of a CPU's task that needs a bigger CPU and may use one (`update_misfit_status`).
     #[cold]
     pub(super) fn update_misfit_status(&mut self, core: &Core<'_>, cpu: CpuId, task: TaskId) {
         let capacity = self.domains.capacity_of(cpu);
-        let misfit = !self.fits_cpu(self.task_util_est(task), cpu)
+        let misfit = !self.fits_cpu(self.need_of(core, task), cpu)
             && core.allowed(task).iter().any(|other| self.domains.capacity_of(other) > capacity);
         self.rqs[cpu.index()].misfit_task_load = if misfit { self.task_h_load(task).max(1) } else { 0 };
     }

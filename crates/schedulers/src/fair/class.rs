@@ -104,6 +104,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
 
     fn enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Enqueue) {
         let index = self.task_entity(task);
+        self.count_clamp(core, cpu, task);
         self.set_idle(cpu, false);
         if flags.has(Enqueue::DELAYED) {
             self.wake_delayed_task(core, cpu, index);
@@ -124,7 +125,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         self.enqueue_task(core, cpu, index, initial);
         if flags.has(Enqueue::WAKEUP) {
             if self.asymmetric {
-                self.update_overutilized(cpu);
+                self.update_overutilized(core, cpu);
             }
             core.woke(cpu, task);
         }
@@ -132,6 +133,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
 
     fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
         let index = self.task_entity(task);
+        core.clamp_left(task);
         let sleeps = flags.has(Dequeue::SLEEP);
         if self.dequeue_throttled(core, index, sleeps) {
             return;
@@ -350,7 +352,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         let policy_changes = self.entities[index as usize].idle_policy != (policy == warmcore_workload::Policy::Idle);
         let slice_changes = self.entities[index as usize].custom_slice || slice_ns != 0;
         let moves = group_changes || policy_changes;
-        let requeue = queued && (moves || slice_changes);
+        let requeue = queued && (moves || slice_changes || core.clamp_changes(task));
         if requeue {
             self.dequeue(core, cpu, task, Dequeue::SAVE | Dequeue::MOVE.only_if(moves));
             if runs {
@@ -406,8 +408,8 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     /// `cpu_util_cfs_boost`.
     fn utilisation(&self, _core: &Core<'_>, cpu: CpuId) -> Utilisation {
         let (queue, rq) = (&self.queues[cpu.index()], &self.rqs[cpu.index()]);
-        let used = (queue.pelt.util.max(queue.pelt.runnable) as u32).max(rq.util_est);
-        Utilisation { used, least: 0 }
+        let running = (queue.pelt.util as u32).max(rq.util_est);
+        Utilisation { used: running.max(queue.pelt.runnable as u32), running, least: 0 }
     }
 
     fn speed_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, scale: f64) {

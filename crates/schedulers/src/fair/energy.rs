@@ -8,13 +8,13 @@
 //! `build_perf_domains`), `kernel/power/energy_model.c` (`em_init_performance`, `em_compute_costs`), `include/linux/energy_model.h`
 //! (`em_cpu_energy`, `em_pd_get_efficient_state`).
 //!
-//! Not modelled: utilisation clamps; interrupts, real-time and deadline tasks and heat, which take capacity in the kernel.
+//! Not modelled: interrupts, real-time and deadline tasks and heat, which take capacity in the kernel.
 
-use warmcore_kernel::{Core, Governor, KernelParameters};
+use warmcore_kernel::{Clamp, Core, Governor, KernelParameters};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{SearchStart, SearchStep, TaskId};
 
-use super::asymmetric::fits_capacity;
+use super::clamps::{Fit, Need};
 use super::{Fair, Policy};
 use crate::domains::Domains;
 use crate::fair::balance::pass::Pass;
@@ -74,12 +74,14 @@ impl PerformanceDomain {
 }
 
 /// Averages of a CPU's root queue.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Averages {
     util: u64,
     runnable: u64,
     /// `util_est`.
     estimate: u64,
+    /// Of its runnable tasks, and whether there are none.
+    clamp: (Clamp, bool),
 }
 
 /// A task that wakes.
@@ -90,6 +92,7 @@ struct Wakee {
     util: u64,
     /// `util_est`.
     estimate: u64,
+    clamp: Clamp,
 }
 
 impl Wakee {
@@ -104,6 +107,18 @@ impl Wakee {
         let estimate = of.estimate + if dst == Some(cpu) { self.estimate } else { 0 };
         util.max(estimate).min(capacity)
     }
+
+    /// What `schedutil` would ask for on a CPU with the task on `dst` (`effective_cpu_util`, `sugov_effective_cpu_perf`).
+    fn performance(&self, of: Averages, capacity: u64, cpu: u32, dst: Option<u32>) -> u64 {
+        let util = self.utilisation(of, capacity, cpu, dst, true);
+        let clamp = match of.clamp {
+            (clamp, _) if dst != Some(cpu) => clamp,
+            // The upper bound of a task that has left does not count.
+            (clamp, true) => Clamp { max: self.clamp.max, ..clamp.aggregate(self.clamp) },
+            (clamp, false) => clamp.aggregate(self.clamp),
+        };
+        (util + util / 4).min(u64::from(clamp.max)).max(u64::from(clamp.min)).min(capacity)
+    }
 }
 
 /// Energy of a domain with the task on one of its CPUs, or nowhere (`compute_energy`).
@@ -116,9 +131,7 @@ fn compute_energy(
     let (mut busy_time, mut max_util) = (0, 0);
     for &cpu in &domain.cpus {
         busy_time += wakee.utilisation(averages(cpu), domain.capacity, cpu, None, false);
-        let util = wakee.utilisation(averages(cpu), domain.capacity, cpu, dst, true);
-        // `sugov_effective_cpu_perf`: what schedutil will ask for.
-        max_util = max_util.max((util + util / 4).min(domain.capacity));
+        max_util = max_util.max(wakee.performance(averages(cpu), domain.capacity, cpu, dst));
     }
     busy_time = busy_time.min(domain.total());
     if dst.is_some() {
@@ -127,48 +140,88 @@ fn compute_energy(
     domain.energy(max_util, busy_time)
 }
 
+/// A CPU that a task may be placed on.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    cpu: u32,
+    fit: Fit,
+    /// Energy that the task adds there.
+    added: u64,
+    capacity: u64,
+}
+
+impl Candidate {
+    /// Whether it is to be preferred to the previous CPU.
+    fn is_better(&self, prev: &Self) -> bool {
+        match self.fit {
+            fit if fit > prev.fit => true,
+            Fit::Yes => self.added < prev.added,
+            _ => self.capacity > prev.capacity,
+        }
+    }
+}
+
 /// The CPU to place a task on: that of least energy among the previous one and, of each domain, the one with the most capacity to spare.
-/// The previous one if none takes less.
+/// The previous one if none takes less. Of CPUs that are too slow for what the task asks for at least, the biggest is chosen, and only if
+/// no other fits.
 fn find_cpu(
     domains: &[PerformanceDomain],
     averages: impl Fn(u32) -> Averages,
     usable: impl Fn(u32) -> bool,
     wakee: &Wakee,
 ) -> u32 {
-    let (mut least, mut of_prev): (Option<(u64, u32)>, Option<u64>) = (None, None);
+    let mut of_prev: Option<Candidate> = None;
+    // The best so far but the previous one, and the least that it or the previous one adds.
+    let (mut best, mut least): (Option<Candidate>, u64) = (None, u64::MAX);
     for domain in domains {
-        let (mut prev_spare, mut most_spare): (Option<u64>, Option<(u64, u32)>) = (None, None);
+        // As in the kernel, a CPU without runnable tasks leaves the bounds of the CPU before it.
+        let mut clamp = wakee.clamp;
+        let (mut prev_spare, mut most_spare): (Option<(Fit, u64)>, Option<(Fit, u64, u32)>) = (None, None);
         for &cpu in domain.cpus.iter().filter(|cpu| usable(**cpu)) {
-            let util = wakee.utilisation(averages(cpu), domain.capacity, cpu, Some(cpu), false);
-            if !fits_capacity(util, domain.capacity) {
+            let of = averages(cpu);
+            let util = wakee.utilisation(of, domain.capacity, cpu, Some(cpu), false);
+            if let (of_cpu, false) = of.clamp {
+                clamp = wakee.clamp.aggregate(of_cpu);
+            }
+            let fit = Need { util, clamp }.fit(domain.capacity as u32);
+            if fit == Fit::No {
                 continue;
             }
-            let spare = domain.capacity - util;
+            let spare = domain.capacity.saturating_sub(util);
             if cpu == wakee.prev {
-                prev_spare = Some(spare);
-            } else if most_spare.is_none_or(|(most, _)| spare > most) {
-                most_spare = Some((spare, cpu));
+                prev_spare = Some((fit, spare));
+            } else if most_spare.is_none_or(|(best, most, _)| (fit, spare) > (best, most)) {
+                most_spare = Some((fit, spare, cpu));
             }
         }
-        let most_spare = most_spare.filter(|(spare, _)| prev_spare.is_none_or(|prev| *spare > prev));
+        let most_spare = most_spare.filter(|(_, spare, _)| prev_spare.is_none_or(|(_, prev)| *spare > prev));
         if prev_spare.is_none() && most_spare.is_none() {
             continue;
         }
         let energy = |dst: Option<u32>| compute_energy(domain, &averages, wakee, dst);
         let base = energy(None);
-        if prev_spare.is_some() {
-            let Some(added) = energy(Some(wakee.prev)).checked_sub(base) else { return wakee.prev };
-            of_prev = Some(added);
+        let candidate = |cpu: u32, fit: Fit| {
+            let added = energy(Some(cpu)).checked_sub(base);
+            added.map(|added| Candidate { cpu, fit, added, capacity: domain.capacity })
+        };
+        if let Some((fit, _)) = prev_spare {
+            let Some(found) = candidate(wakee.prev, fit) else { return wakee.prev };
+            least = least.min(found.added);
+            of_prev = Some(found);
         }
-        if let Some((_, cpu)) = most_spare {
-            let Some(added) = energy(Some(cpu)).checked_sub(base) else { return wakee.prev };
-            if least.is_none_or(|(least, _)| added < least) {
-                least = Some((added, cpu));
+        if let Some((fit, _, cpu)) = most_spare {
+            // One that fits less well than the best so far is not even looked at.
+            if best.is_some_and(|best| fit < best.fit || fit == Fit::TooSlow && domain.capacity <= best.capacity) {
+                continue;
+            }
+            let Some(found) = candidate(cpu, fit) else { return wakee.prev };
+            if fit == Fit::TooSlow || found.added < least || best.is_none_or(|best| best.fit < fit) {
+                (best, least) = (Some(found), found.added);
             }
         }
     }
-    match least {
-        Some((added, cpu)) if of_prev.is_none_or(|of_prev| added < of_prev) => cpu,
+    match best {
+        Some(best) if of_prev.is_none_or(|of_prev| best.is_better(&of_prev)) => best.cpu,
         _ => wakee.prev,
     }
 }
@@ -226,15 +279,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.energy.as_ref().is_some_and(|energy| !energy.overutilized)
     }
 
-    /// `cpu_overutilized`: its tasks use more than 80 % of its capacity.
-    fn is_overutilized(&self, cpu: CpuId) -> bool {
-        !fits_capacity(self.cpu_util(cpu), u64::from(self.domains.capacity_of(cpu)))
+    /// `cpu_overutilized`: its tasks use more than 80 % of its capacity, and may use more than it has.
+    fn is_overutilized(&self, core: &Core<'_>, cpu: CpuId) -> bool {
+        let need = Need { util: self.cpu_util(cpu), clamp: core.cpu_clamp(cpu).0 };
+        need.fit(self.domains.capacity_of(cpu)) == Fit::No
     }
 
     /// At ticks and when a task that woke was queued (`check_update_overutilized_status`): not for a new one, whose utilisation is a guess.
     #[cold]
-    pub(super) fn update_overutilized(&mut self, cpu: CpuId) {
-        if self.energy_decides() && self.is_overutilized(cpu) {
+    pub(super) fn update_overutilized(&mut self, core: &Core<'_>, cpu: CpuId) {
+        if self.energy_decides() && self.is_overutilized(core, cpu) {
             self.set_overutilized(true);
         }
     }
@@ -248,10 +302,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// A balancing pass has looked at the CPUs of its domain. One that looked at all of the machine may find that none is overutilized any
     /// more (`update_sd_lb_stats`).
     #[cold]
-    pub(super) fn note_overutilized(&mut self, pass: &Pass) {
+    pub(super) fn note_overutilized(&mut self, core: &Core<'_>, pass: &Pass) {
         let looked_at = |cpu: &CpuId| !self.balance.is_excluded(cpu.0);
         let span = self.domains.span(self.domains.domain(pass.domain));
-        let overutilized = span.iter().filter(looked_at).any(|cpu| self.is_overutilized(cpu));
+        let overutilized = span.iter().filter(looked_at).any(|cpu| self.is_overutilized(core, cpu));
         if overutilized || pass.parent.is_none() {
             self.set_overutilized(overutilized);
         }
@@ -270,14 +324,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let domain = above.find(|&index| self.domains.span_contains(self.domains.domain(index), prev))?;
         let index = self.sync_entity_load_avg(task);
         let entity = &self.entities[index as usize];
-        let wakee = Wakee { prev: prev.0, util: entity.pelt.util as u64, estimate: u64::from(entity.util_est) };
+        let (util, estimate) = (entity.pelt.util as u64, u64::from(entity.util_est));
+        let wakee = Wakee { prev: prev.0, util, estimate, clamp: core.task_clamp(task) };
         let mut found = prev;
-        if wakee.util.max(wakee.estimate) > 0 {
+        if util.max(estimate) > 0 || wakee.clamp.min > 0 {
             let span = self.domains.span(self.domains.domain(domain));
             let averages = |cpu: u32| Averages {
                 util: self.queues[cpu as usize].pelt.util as u64,
                 runnable: self.queues[cpu as usize].pelt.runnable as u64,
                 estimate: u64::from(self.rqs[cpu as usize].util_est),
+                clamp: core.cpu_clamp(CpuId(cpu)),
             };
             let usable = |cpu: u32| span.contains(CpuId(cpu)) && core.may_run_on(task, CpuId(cpu));
             found = CpuId(find_cpu(&self.energy.as_ref()?.domains, averages, usable, &wakee));
@@ -301,15 +357,23 @@ mod tests {
         [little, big]
     }
 
+    fn using(util: u64) -> Averages {
+        Averages { util, runnable: 0, estimate: 0, clamp: (Clamp::NONE, true) }
+    }
+
+    fn waking(util: u64) -> Wakee {
+        Wakee { prev: 0, util, estimate: 0, clamp: Clamp::NONE }
+    }
+
     fn averages(wakee: u64) -> impl Fn(u32) -> Averages {
         move |cpu| {
             let util = [200 + wakee, 100, 600, 500][cpu as usize];
-            Averages { util, runnable: util, estimate: 0 }
+            Averages { runnable: util, ..using(util) }
         }
     }
 
     fn placed(util: u64) -> u32 {
-        let wakee = Wakee { prev: 0, util, estimate: 0 };
+        let wakee = waking(util);
         let [little, big] = platform();
         let cpu = find_cpu(&[little.clone(), big.clone()], averages(util), |_| true, &wakee);
         assert_eq!(find_cpu(&[big, little], averages(util), |_| true, &wakee), cpu);
@@ -334,7 +398,7 @@ mod tests {
     #[test]
     fn a_task_goes_where_it_does_not_raise_the_frequency_and_stays_if_nothing_is_saved() {
         let [little, _] = platform();
-        let wakee = Wakee { prev: 0, util: 200, estimate: 0 };
+        let wakee = waking(200);
         let energy = |dst| compute_energy(&little, averages(200), &wakee, dst);
         assert_eq!((energy(None), energy(Some(0)), energy(Some(1))), (4398 * 300, 5859 * 500, 5859 * 500));
         assert_eq!(placed(200), 0);
@@ -344,8 +408,8 @@ mod tests {
     /// By hand: 150 on CPU 1 of four fifths of 512 leaves no little CPU that fits 300 more; the task goes to the big CPU with more to spare.
     #[test]
     fn a_task_that_fits_no_little_cpu_goes_to_a_big_one() {
-        let wakee = Wakee { prev: 0, util: 420, estimate: 0 };
-        let loads = |cpu: u32| Averages { util: [420, 150, 300, 200][cpu as usize], ..Averages::default() };
+        let wakee = waking(420);
+        let loads = |cpu: u32| using([420, 150, 300, 200][cpu as usize]);
         assert_eq!(find_cpu(&platform(), loads, |_| true, &wakee), 3);
         assert_eq!(find_cpu(&platform(), loads, |cpu| cpu != 3, &wakee), 2);
         assert_eq!(find_cpu(&platform(), loads, |cpu| cpu < 2, &wakee), 0, "no CPU fits, so it stays");
@@ -354,8 +418,8 @@ mod tests {
     /// An estimate counts where the task is to be, and a task that has been away too long has no utilisation left on its old CPU.
     #[test]
     fn a_cpus_utilisation_is_that_with_the_task_where_it_is_to_be() {
-        let wakee = Wakee { prev: 0, util: 100, estimate: 180 };
-        let of = Averages { util: 150, runnable: 190, estimate: 40 };
+        let wakee = Wakee { estimate: 180, ..waking(100) };
+        let of = Averages { runnable: 190, estimate: 40, ..using(150) };
         let utilisation = |cpu, dst, boost| wakee.utilisation(of, 300, cpu, dst, boost);
         assert_eq!(utilisation(0, None, false), 50);
         assert_eq!(utilisation(0, Some(1), true), 90);
@@ -363,6 +427,49 @@ mod tests {
         assert_eq!(utilisation(1, None, false), 150);
         assert_eq!(utilisation(1, Some(1), false), 250);
         assert_eq!(utilisation(1, Some(1), true), 290);
+    }
+
+    /// By hand. A task of 100 with nothing else on the machine stays on a little CPU; so it does where it asks for 512 at least, which a
+    /// little CPU has. From 513 on a little CPU is too slow, and a big one is chosen.
+    #[test]
+    fn a_task_goes_to_a_big_cpu_for_the_speed_that_it_asks_for() {
+        let placed = |min| {
+            let wakee = Wakee { clamp: Clamp { min, max: 1024 }, ..waking(100) };
+            find_cpu(&platform(), |cpu| using(if cpu == 0 { 100 } else { 0 }), |_| true, &wakee)
+        };
+        assert_eq!([0, 512, 513].map(placed), [0, 0, 2]);
+        let wakee = Wakee { clamp: Clamp { min: 900, max: 1024 }, ..waking(100) };
+        let little = find_cpu(&platform(), |cpu| using(if cpu == 0 { 100 } else { 0 }), |cpu| cpu < 2, &wakee);
+        assert_eq!(little, 0, "too slow as the others are, and no worse");
+    }
+
+    /// By hand. A task of 420 fits no little CPU, unless it may have no more than 512. Beside a task that may have all it does not.
+    #[test]
+    fn a_task_that_is_capped_stays_on_a_little_cpu_unless_it_shares_it() {
+        let wakee = Wakee { clamp: Clamp { min: 0, max: 512 }, ..waking(420) };
+        let loads = |cpu: u32| using([420, 150, 300, 200][cpu as usize]);
+        assert_eq!(find_cpu(&platform(), loads, |_| true, &wakee), 0);
+        let shared = |cpu: u32| Averages { clamp: (Clamp::NONE, cpu > 1), ..loads(cpu) };
+        assert_eq!(find_cpu(&platform(), shared, |_| true, &wakee), 3);
+    }
+
+    /// By hand: 1.25 times 200 is 250. Bounds count where the task is to be, an upper one of a task that left nowhere.
+    #[test]
+    fn the_frequency_that_is_reckoned_with_heeds_the_bounds() {
+        let performance = |of: (Clamp, bool), min, max, dst| {
+            let wakee = Wakee { prev: 1, clamp: Clamp { min, max }, ..waking(100) };
+            wakee.performance(Averages { clamp: of, ..using(100) }, 512, 0, dst)
+        };
+        let none = (Clamp::NONE, true);
+        assert_eq!(performance(none, 0, 1024, Some(0)), 250);
+        assert_eq!(performance(none, 300, 1024, Some(0)), 300);
+        assert_eq!(performance(none, 300, 1024, Some(1)), 125, "it is elsewhere");
+        assert_eq!(performance(none, 600, 1024, Some(0)), 512, "no more than there is");
+        let idle = (Clamp { min: 0, max: 120 }, true);
+        assert_eq!(performance(idle, 0, 1024, Some(0)), 250);
+        assert_eq!(performance(idle, 0, 1024, None), 120, "while nothing runs there it holds");
+        let busy = (Clamp { min: 0, max: 120 }, false);
+        assert_eq!(performance(busy, 0, 200, Some(0)), 200);
     }
 
     #[test]

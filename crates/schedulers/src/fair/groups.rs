@@ -3,7 +3,7 @@
 //! A group has an entity and a queue on each CPU; the entity lies in the queue of the group above, or in the CPU's. What happens at one
 //! level is in [`super::queue`]; here is what goes from one level to the next. A task in no group never comes here.
 
-use warmcore_kernel::{Core, TaskGroup};
+use warmcore_kernel::{Clamp, Core, TaskGroup};
 use warmcore_topology::CpuId;
 
 use super::bandwidth::Bandwidth;
@@ -21,8 +21,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let applications = core.application_count();
         if self.policy.autogroup() && applications > 1 {
             self.autogroup_base = Some(groups.len() as u32);
-            groups
-                .resize(groups.len() + applications, TaskGroup { shares: NICE_0_WEIGHT, parent: None, cpu_max: None });
+            let session = TaskGroup { shares: NICE_0_WEIGHT, parent: None, cpu_max: None, clamp: Clamp::NONE };
+            groups.resize(groups.len() + applications, session);
         }
         let above = |group: usize| {
             std::iter::successors(groups[group].parent, |&parent| groups[parent as usize].parent).count() as u32

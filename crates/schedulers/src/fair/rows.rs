@@ -42,6 +42,7 @@ pub static CFS: SchedulerInfo = SchedulerInfo {
     register_decisions,
     scores: Cfs::SCORES,
     knows_groups: true,
+    knows_clamps: true,
     no_hotplug: None,
     preempt: Preempt::None,
     simulate: Some(|spec, setup, sink| {
@@ -84,6 +85,7 @@ const FAIR_EEVDF: SchedulerInfo = SchedulerInfo {
     scores: Eevdf::SCORES,
     changeable: &Eevdf::CHANGEABLE,
     knows_groups: true,
+    knows_clamps: true,
     no_hotplug: None,
     ..SchedulerInfo::PLAIN
 };

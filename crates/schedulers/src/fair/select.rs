@@ -10,6 +10,7 @@ use warmcore_kernel::{Core, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::{SearchStart, SearchStep, Side, TaskId};
 
+use super::clamps::Need;
 use super::state::NONE;
 use super::{Fair, Policy};
 use crate::domains::flags;
@@ -25,8 +26,8 @@ pub(super) struct Wakee {
     pub task: TaskId,
     entity: u32,
     idle_policy: bool,
-    /// Its utilisation (`task_util_est`) where capacities are unequal, else 0.
-    pub util: u64,
+    /// What it needs of a CPU where capacities are unequal, else nothing.
+    pub need: Need,
 }
 
 impl<P: Policy, G: Gathering> Fair<P, G> {
@@ -34,7 +35,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(crate) fn select_task_rq(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, wake: WakeFlags) -> CpuId {
         let cpu = core.this_cpu();
         let entity = self.task_entity(task);
-        let mut wakee = Wakee { task, entity, idle_policy: self.entities[entity as usize].idle_policy, util: 0 };
+        let idle_policy = self.entities[entity as usize].idle_policy;
+        let mut wakee = Wakee { task, entity, idle_policy, need: Need::NOTHING };
         let (mut want_affine, mut start) = (false, SearchStart::Creator);
         if !wake.fork {
             self.record_wakee(core, task);
@@ -45,7 +47,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             }
             if self.asymmetric {
                 self.sync_entity_load_avg(task);
-                wakee.util = self.task_util_est(task);
+                wakee.need = self.need_of(core, task);
             }
             start = self.wake_start(core, entity, task, prev);
             want_affine = !matches!(start, SearchStart::WakeWide | SearchStart::WakerForbidden);
@@ -188,7 +190,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     ) -> (CpuId, SearchStep) {
         if core.may_run_on(wakee.task, target)
             && self.idle_for(core, target, wakee)
-            && self.fits_cpu(wakee.util, target)
+            && self.fits_cpu(wakee.need, target)
         {
             return (target, SearchStep::TargetIdle);
         }
@@ -201,7 +203,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             fair.domains.cpus_share_cache(cpu, target)
                 && fair.idle_for(core, cpu, wakee)
                 && core.may_run_on(wakee.task, cpu)
-                && fair.fits_cpu(wakee.util, cpu)
+                && fair.fits_cpu(wakee.need, cpu)
         };
         if prev != target && usable(self, prev) {
             if near(&self.domains, prev) {

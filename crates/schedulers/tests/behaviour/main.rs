@@ -7,6 +7,7 @@ mod aggregate;
 mod asymmetric;
 mod attributes;
 mod background;
+mod clamps;
 mod determinism;
 mod domain_counters;
 mod energy;

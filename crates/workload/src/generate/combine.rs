@@ -134,6 +134,7 @@ impl Offsets {
             | Step::SetNice(_)
             | Step::SetPolicy(_)
             | Step::SetSlice { .. }
+            | Step::SetUtilClamp(_)
             | Step::Memory { .. }
             | Step::Chase { .. }
             | Step::IoRun { .. }

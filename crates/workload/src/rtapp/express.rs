@@ -5,6 +5,7 @@
 
 use super::events::{DEFAULT_MEMORY_BYTES, MemoryKind};
 use super::json::Json;
+use super::tasks::write_util_clamp;
 use crate::{Affinity, Policy, Step, Task, TimerMode, Workload};
 
 type Entries = Vec<(String, Json)>;
@@ -115,6 +116,11 @@ impl Writer<'_> {
                 }
                 Step::SetNice(nice) => ("priority", Json::Integer((*nice).into())),
                 Step::SetSlice { slice_ns } => ("dl-runtime", microseconds(*slice_ns)?),
+                Step::SetUtilClamp(clamp) => {
+                    entries.extend(write_util_clamp(*clamp).map(|(key, value)| (key.to_owned(), value)));
+                    rest = after;
+                    continue;
+                }
                 Step::SetGroup(group) => {
                     let path = &self.workload.groups[group.index()].name;
                     ("taskgroup", path.starts_with('/').then(|| Json::Text(path.clone()))?)

@@ -8,12 +8,13 @@ use super::names::Names;
 use super::node::{Node, Read};
 use super::profiles;
 use super::steps::{read_affinity, read_policy, read_steps};
+use super::tasks::read_util_clamp;
 use crate::build::add_warning;
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
 use crate::{
-    AggregateTarget, BarrierId, BarrierWait, ChannelKind, CpuMax, Group, GroupId, Hotplug, LatchKind, LockId,
-    ProcessId, Program, ProgramBuilder, ProgramId, ResultStyle, Task, Workload,
+    AggregateTarget, BarrierId, BarrierWait, ChannelKind, ClampPercent, CpuMax, Group, GroupClamp, GroupId, Hotplug,
+    LatchKind, LockId, ProcessId, Program, ProgramBuilder, ProgramId, ResultStyle, Task, Workload,
 };
 
 const KEYS: [&str; 25] = [
@@ -44,7 +45,7 @@ const KEYS: [&str; 25] = [
     "warnings",
 ];
 
-const TASK_KEYS: [&str; 16] = [
+const TASK_KEYS: [&str; 18] = [
     "process",
     "role",
     "profile",
@@ -54,6 +55,8 @@ const TASK_KEYS: [&str; 16] = [
     "start_ns",
     "release_ns",
     "slice_ns",
+    "util_min",
+    "util_max",
     "timer_slack_ns",
     "nice",
     "policy",
@@ -244,6 +247,7 @@ pub(super) fn apply_to_task(node: &Node<'_>, names: &mut Names, task: &mut Task)
             "start_ns" => task.start_ns = value.nanoseconds()?,
             "release_ns" => task.release_ns = Some(value.nanoseconds()?),
             "slice_ns" => task.slice_ns = Some(value.nanoseconds()?),
+            "util_min" | "util_max" => task.util_clamp = read_util_clamp(node, false)?,
             "timer_slack_ns" => task.timer_slack_ns = Some(value.nanoseconds()?),
             "nice" => task.nice = value.integer("the nice value", -20, 19)? as i8,
             "policy" => task.policy = read_policy(&value)?,
@@ -312,12 +316,14 @@ fn names(node: &Node<'_>, key: &str) -> Read<Vec<String>> {
 
 /// Task groups. All are known before any says in which it lies.
 fn read_groups(node: &Node<'_>, workload: &mut Workload) -> Read<()> {
-    let entries = objects(node, "groups", &["name", "shares", "parent", "cpu_max", "cpu_max_burst"])?;
+    let keys = ["name", "shares", "parent", "cpu_max", "cpu_max_burst", "cpu_uclamp_min", "cpu_uclamp_max"];
+    let entries = objects(node, "groups", &keys)?;
     for entry in &entries {
         let (least, most) = (Group::LEAST_SHARES.into(), Group::MOST_SHARES.into());
         let shares = entry.get("shares").map(|node| node.integer("a weight", least, most)).transpose()?;
         let shares = shares.map_or(Group::DEFAULT_SHARES, |shares| shares as u32);
-        workload.groups.push(Group { shares, cpu_max: read_cpu_max(entry)?, ..Group::new(name(entry)?) });
+        let (cpu_max, clamp) = (read_cpu_max(entry)?, read_group_clamp(entry)?);
+        workload.groups.push(Group { shares, cpu_max, clamp, ..Group::new(name(entry)?) });
     }
     for (index, entry) in entries.iter().enumerate() {
         let Some(node) = entry.get("parent") else {
@@ -369,6 +375,17 @@ fn read_cpu_max(group: &Node<'_>) -> Read<Option<CpuMax>> {
         _ => return Err(node.expected("\"QUOTA PERIOD\" in microseconds, or \"max\"")),
     };
     CpuMax::parse(text, burst_us).map_err(|error| node.other(error.to_string()))
+}
+
+/// A group's bounds, as the files of that name hold them.
+fn read_group_clamp(group: &Node<'_>) -> Read<GroupClamp> {
+    let bound = |key: &str, unset: ClampPercent| {
+        let Some(node) = group.get(key) else { return Ok(unset) };
+        let text = node.text("a percentage as a text, such as \"37.5\", or \"max\"")?;
+        ClampPercent::parse(text).map_err(|error| node.other(error.to_string()))
+    };
+    let min = bound("cpu_uclamp_min", ClampPercent::NOTHING)?;
+    GroupClamp::new(min, bound("cpu_uclamp_max", ClampPercent::WHOLE)?).map_err(|error| group.other(error.to_string()))
 }
 
 /// The objects of a table, whose names must differ.

@@ -4,14 +4,14 @@
 use super::events::Compiler;
 use super::json::Json;
 use super::node::{Node, Read};
-use super::tasks::{POLICIES, PolicyName};
+use super::tasks::{POLICIES, PolicyName, read_util_clamp, write_util_clamp};
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
 use crate::{Affinity, Distribution, Drawn, KernelStep, Policy, ProgramId, Reservation, Step, TimerMode, Workload};
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
-const VERBS: [&str; 47] = [
+const VERBS: [&str; 49] = [
     "run_ns",
     "runtime_ns",
     "sleep_ns",
@@ -49,6 +49,8 @@ const VERBS: [&str; 47] = [
     "submit",
     "work",
     "slice_ns",
+    "util_min",
+    "util_max",
     "taskgroup",
     "memory_bytes",
     "chase_hops",
@@ -112,6 +114,8 @@ fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
         "sleep_ns" if matches!(value.value, Json::Object(_)) => &["clock"],
         "sem_wait" => &["clock"],
         "lock" => &["mode"],
+        "util_min" => &["util_max"],
+        "util_max" => &["util_min"],
         "timer" => &["period_ns", "mode"],
         "wait" | "sync" => &["mutex"],
         "submit" => &["program"],
@@ -160,6 +164,7 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
         "runtime_ns" => Step::RunTime { cpu_ns: value.nanoseconds()? },
         "sleep_ns" => Step::Sleep { duration_ns: value.nanoseconds()? },
         "slice_ns" => Step::SetSlice { slice_ns: value.nanoseconds()? },
+        "util_min" | "util_max" => Step::SetUtilClamp(read_util_clamp(node, false)?),
         "timer" => Step::Timer {
             timer: names.timer(value.text("the name of a timer")?),
             period_ns: node.require("period_ns", "state the period")?.nanoseconds()?,
@@ -414,6 +419,9 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
             }
         }
         Step::SetSlice { slice_ns } => object([("slice_ns", (*slice_ns).into())]),
+        Step::SetUtilClamp(clamp) => {
+            Json::Object(write_util_clamp(*clamp).map(|(key, value)| (key.to_owned(), value)).collect())
+        }
         Step::Timer { timer, period_ns, mode } => {
             let (mode, _) = MODES[usize::from(*mode == TimerMode::Absolute)];
             let timer = name(&workload.timers, timer.index());

@@ -1,10 +1,11 @@
 //! Tasks, phases and their scheduling properties.
 
 use super::events::{Compiler, Event, Survey, event_names, event_of};
+use super::json::Json;
 use super::names::Names;
 use super::node::{Node, Read};
 use crate::nearest::suggestion;
-use crate::{Affinity, Policy, ProcessId, Program, ProgramBuilder, ProgramId, Reservation, Step, Task};
+use crate::{Affinity, Policy, ProcessId, Program, ProgramBuilder, ProgramId, Reservation, Step, Task, UtilClamp};
 
 /// Policies by the kernel's names.
 pub(super) const POLICIES: [(&str, PolicyName); 7] = [
@@ -69,6 +70,7 @@ struct Properties {
     /// Of a fair policy.
     slice_ns: Option<u64>,
     group: Option<String>,
+    util_clamp: UtilClamp,
 }
 
 /// Every object of a task that holds events, with its name: the phases, or the task itself.
@@ -119,6 +121,7 @@ pub(super) fn compile(
         policy,
         nice: own.nice.unwrap_or(0),
         slice_ns: own.slice_ns,
+        util_clamp: own.util_clamp,
         ..Task::new(name, ProcessId(0), program)
     };
     Ok(CompiledTask { task, program: program_steps, paths })
@@ -129,7 +132,7 @@ pub(super) fn refuse_properties(node: &Node<'_>) -> Read<()> {
     match node.entries("an object")?.iter().find(|(key, _)| PROPERTY_KEYS.contains(key)) {
         Some((key, value)) => Err(value.other(format!(
             "the task's program is under \"warmcore.tasks\", where its scheduling is described too: not by {key:?} here, but by \
-             \"affinity\", \"policy\", \"nice\", \"slice_ns\" or \"taskgroup\" there"
+             \"affinity\", \"policy\", \"nice\", \"slice_ns\", \"util_min\", \"util_max\" or \"taskgroup\" there"
         ))),
         None => Ok(()),
     }
@@ -179,6 +182,9 @@ fn apply(compiler: &mut Compiler<'_>, node: &Node<'_>, current: Policy, properti
     if let Some(slice_ns) = properties.slice_ns {
         compiler.push(Step::SetSlice { slice_ns }, node);
     }
+    if !properties.util_clamp.is_none() {
+        compiler.push(Step::SetUtilClamp(properties.util_clamp), node);
+    }
     if let Some(group) = &properties.group {
         let group = compiler.names.group(group);
         compiler.push(Step::SetGroup(group), node);
@@ -221,8 +227,6 @@ fn properties(compiler: &mut Compiler<'_>, current: Policy, node: &Node<'_>) -> 
         compiler.warn(format!("key \"{key}\""), "no effect with the policy beside it");
     }
     for (key, consequence) in [
-        ("util_min", "utilisation clamps are not modelled"),
-        ("util_max", "utilisation clamps are not modelled"),
         ("nodes_membind", "memory is placed by the memory model"),
         ("membind_nodes", "memory is placed by the memory model"),
     ] {
@@ -231,7 +235,24 @@ fn properties(compiler: &mut Compiler<'_>, current: Policy, node: &Node<'_>) -> 
         }
     }
     let policy = (named.is_some() || policy != current).then_some(policy);
-    Ok(Properties { cpus, policy, nice, slice_ns, group: group(node)? })
+    Ok(Properties { cpus, policy, nice, slice_ns, group: group(node)?, util_clamp: read_util_clamp(node, true)? })
+}
+
+/// `util_min` and `util_max` of an object. In rt-app −1 changes nothing.
+pub(super) fn read_util_clamp(node: &Node<'_>, minus_one: bool) -> Read<UtilClamp> {
+    let value = |key: &str| match node.get(key) {
+        Some(value) => value.integer("a utilisation", i64::MIN.into(), i64::MAX.into()).map(|value| Some(value as i64)),
+        None => Ok(None),
+    };
+    let [min, max] = ["util_min", "util_max"].map(value);
+    let named = |value: Option<i64>| value.filter(|value| !(minus_one && *value == -1));
+    UtilClamp::new(named(min?), named(max?)).map_err(|error| node.other(error.to_string()))
+}
+
+/// The keys of a request.
+pub(super) fn write_util_clamp(clamp: UtilClamp) -> impl Iterator<Item = (&'static str, Json)> {
+    let entry = |key, value: Option<u16>| value.map(|value| (key, Json::Integer(value.into())));
+    [entry("util_min", clamp.min()), entry("util_max", clamp.max())].into_iter().flatten()
 }
 
 /// A policy with the parameters that an object states: `priority` of the real-time policies, `dl-runtime`, `dl-period` (by default the runtime) and

@@ -12,9 +12,10 @@ use super::json::Json;
 use super::print::print;
 use super::read::{Options, from_rtapp};
 use super::steps::{write_affinity, write_policy, write_steps};
+use super::tasks::write_util_clamp;
 use crate::{
-    Affinity, Aggregate, BarrierWait, ChannelKind, CheckError, Group, Hotplug, Policy, ProcessId, ResultStyle, Task,
-    Workload,
+    Affinity, Aggregate, BarrierWait, ChannelKind, CheckError, ClampPercent, Group, GroupClamp, Hotplug, Policy,
+    ProcessId, ResultStyle, Task, Workload,
 };
 
 /// Why a workload could not be written.
@@ -192,6 +193,7 @@ fn task_object(workload: &Workload, task: &Task, body: Option<Entries>) -> Entri
     if let Some(slice) = task.slice_ns.filter(|ns| *ns > 0).and_then(microseconds) {
         add("dl-runtime", slice);
     }
+    write_util_clamp(task.util_clamp).for_each(|(key, value)| add(key, value));
     if let Some(path) = rtapp_group(workload, task) {
         add("taskgroup", path.into());
     }
@@ -237,6 +239,9 @@ fn description(workload: &Workload, task: &Task, own_program: bool) -> Entries {
     }
     if let Some(ns) = task.slice_ns.filter(|ns| own_program || *ns == 0 || microseconds(*ns).is_none()) {
         add("slice_ns", ns.into());
+    }
+    if own_program {
+        write_util_clamp(task.util_clamp).for_each(|(key, value)| add(key, value));
     }
     if let Some(ns) = task.timer_slack_ns {
         add("timer_slack_ns", ns.into());
@@ -295,6 +300,14 @@ fn group_entry(workload: &Workload, group: &Group) -> Json {
         entries.push(("cpu_max".to_owned(), Json::Text(cpu_max.to_string())));
         if cpu_max.burst_us() > 0 {
             entries.push(("cpu_max_burst".to_owned(), cpu_max.burst_us().into()));
+        }
+    }
+    let GroupClamp { min, max } = group.clamp;
+    for (key, value, unset) in
+        [("cpu_uclamp_min", min, ClampPercent::NOTHING), ("cpu_uclamp_max", max, ClampPercent::WHOLE)]
+    {
+        if value != unset {
+            entries.push((key.to_owned(), Json::Text(value.to_string())));
         }
     }
     Json::Object(entries)

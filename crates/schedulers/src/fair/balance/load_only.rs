@@ -184,7 +184,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 busiest = Some(stats);
             }
         }
-        self.leave_behind(pass, overloaded, total_util);
+        self.leave_behind(core, pass, overloaded, total_util);
         let avg_load = total_load * SCHED_CAPACITY_SCALE / total_capacity.max(1);
         let found = LoadDomain { local: local?, busiest: busiest?, avg_load };
         let imbalance = find_load_imbalance(pass.idle, imbalance_pct, &found);

@@ -51,7 +51,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             }
             let task = self.entity_task(entity);
             let share =
-                if self.can_migrate_task(core, pass, task) { self.share_of_imbalance(pass, task) } else { None };
+                if self.can_migrate_task(core, pass, task) { self.share_of_imbalance(core, pass, task) } else { None };
             let Some(share) = share else {
                 match self.parameters.rules_of_4_9 {
                     true => self.list_move_to_tail(pass.src, entity),
@@ -90,7 +90,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// How much of the imbalance a task's move would remove; `None` if it would move too much. Each failed pass lets a
     /// task through that is twice as big.
-    fn share_of_imbalance(&self, pass: &Pass, task: TaskId) -> Option<i64> {
+    fn share_of_imbalance(&self, core: &Core<'_>, pass: &Pass, task: TaskId) -> Option<i64> {
         let failed = self.domains.domain(pass.domain).nr_balance_failed;
         let shrunk = |amount: u64| amount.checked_shr(failed).unwrap_or(0) as i64;
         match pass.migration {
@@ -103,7 +103,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 let util = self.task_util_est(task);
                 (shrunk(util) <= pass.imbalance).then_some(util as i64)
             }
-            Migration::Misfit if self.fits_cpu(self.task_util_est(task), pass.src) => None,
+            Migration::Misfit if self.fits_cpu(self.need_of(core, task), pass.src) => None,
             Migration::Task | Migration::LlcTask | Migration::Misfit => Some(1),
         }
     }

@@ -444,7 +444,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 busiest = Some(free);
             }
         }
-        self.leave_behind(pass, overloaded, total_util);
+        self.leave_behind(core, pass, overloaded, total_util);
         Some(DomainStats { local, busiest: slots[busiest?], total_load, total_capacity })
     }
 
@@ -525,12 +525,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// What a look at all groups tells others: whether the machine is overloaded, from its topmost domain, or overutilized, and how far to
     /// search the LLC for idle CPUs (`update_idle_cpu_scan`).
-    pub(super) fn leave_behind(&mut self, pass: &Pass, overloaded: bool, total_util: u64) {
+    pub(super) fn leave_behind(&mut self, core: &Core<'_>, pass: &Pass, overloaded: bool, total_util: u64) {
         if pass.parent.is_none() {
             self.overloaded = overloaded;
         }
         if self.energy.is_some() {
-            self.note_overutilized(pass);
+            self.note_overutilized(core, pass);
         }
         if !self.parameters.sis_util || pass.idle == IdleType::NewlyIdle {
             return;

@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, CpuMax, DataGroupId, GroupId, ListId,
     LockId, Policy, ProcessId, ProgramId, RecorderId, Reservation, ResultStyle, SemaphoreId, TaskTemplateId, TimerId,
-    TimerMode,
+    TimerMode, UtilClamp,
 };
 
 #[test]
@@ -204,7 +204,7 @@ fn what_is_accepted_but_not_modelled_is_counted() {
     let workload = document(
         r#"{ "comment": "x",
             "global": { "logdir": "./", "gnuplot": true, "calibration": "CPU0", "pi_enabled": true, "colour": "red" },
-            "tasks": { "t": { "policy": "SCHED_FIFO", "priority": 50, "dl-period": 9, "util_min": 100, "nodes_membind": [0], "note": 1,
+            "tasks": { "t": { "policy": "SCHED_FIFO", "priority": 50, "dl-period": 9, "util_min": -1, "nodes_membind": [0], "note": 1,
                 "run": 1 },
                 "u": { "policy": "SCHED_RR", "run": 1, "timer": { "ref": "x", "period": 1, "jitter": 2 } } } }"#,
     );
@@ -217,14 +217,13 @@ fn what_is_accepted_but_not_modelled_is_counted() {
             "global setting \"colour\"",
             "key \"comment\" of the document",
             "key \"dl-period\"",
-            "key \"util_min\"",
             "key \"nodes_membind\"",
             "key \"note\"",
             "key \"jitter\" of event \"timer\"",
         ]
     );
     let counts: Vec<u32> = workload.warnings.iter().map(|warning| warning.count).collect();
-    assert_eq!((counts[0], counts[7]), (2, 1));
+    assert_eq!((counts[0], counts[6]), (2, 1));
     let policies = [Policy::Fifo { priority: 50 }, Policy::RoundRobin { priority: 10 }];
     assert_eq!([0, 1].map(|task: usize| workload.tasks[task].policy), policies, "10 is rt-app's priority");
 }
@@ -298,6 +297,60 @@ fn a_quota_is_read_as_the_kernels_files_hold_it_and_written_so() {
         let error = error.unwrap_or_else(|error| error.to_string());
         assert!(error.contains(problem), "{error}");
     }
+}
+
+#[test]
+fn utilisation_clamps_of_tasks_phases_steps_and_groups_are_read_and_written() {
+    let clamp = |min, max| UtilClamp::new(min, max).unwrap();
+    let workload = document(
+        r#"{ "tasks": {
+                "own": { "util_min": 100, "util_max": 200, "run": 1 },
+                "phased": { "util_max": 300, "phases": { "first": { "run": 1 }, "second": { "util_min": 50, "util_max": -1, "run": 1 } } },
+                "steps": { "instance": 0 } },
+            "warmcore": {
+                "groups": [ { "name": "/pod", "cpu_uclamp_min": "12.5", "cpu_uclamp_max": "50" } ],
+                "tasks": { "own": { "taskgroup": "/pod" },
+                    "steps": { "instances": 1, "util_min": 7, "program": [ { "util_max": 900, "util_min": 8 }, { "run_ns": 5 } ] } } } }"#,
+    );
+    let of_tasks: Vec<UtilClamp> = workload.tasks.iter().map(|task| task.util_clamp).collect();
+    assert_eq!(of_tasks, [clamp(Some(100), Some(200)), clamp(None, Some(300)), clamp(Some(7), None)]);
+    let changes = |task: usize| {
+        steps(&workload, task).iter().filter(|step| matches!(step, Step::SetUtilClamp(_))).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(changes(1), [Step::SetUtilClamp(clamp(Some(50), None))]);
+    assert_eq!(changes(2), [Step::SetUtilClamp(clamp(Some(8), Some(900)))]);
+    assert_eq!(workload.groups[0].clamp.utilisations(), [128, 512]);
+    let written = crate::to_rtapp(&workload).unwrap();
+    assert_eq!(from_rtapp("test", &written, &Options::default()).unwrap(), workload, "{written}");
+    let plain = tasks(r#""t": { "util_min": 1, "phases": { "a": { "util_max": 3, "run": 1 }, "b": { "run": 2 } } }"#);
+    assert!(!crate::to_rtapp(&plain).unwrap().contains("warmcore"), "rt-app reads it too");
+}
+
+#[test]
+fn utilisation_clamps_that_no_kernel_takes_are_refused() {
+    for (task, group, problem) in [
+        (r#""util_min": 1025"#, "", "tasks.a: util_min is a utilisation of 0 to 1024"),
+        (r#""util_max": -2"#, "", "not -2"),
+        (r#""util_max": 100.5"#, "", "tasks.a.util_max"),
+        (r#""util_min": 300, "util_max": 200"#, "", "util_min 300 is above util_max 200"),
+        ("", r#""cpu_uclamp_min": "101""#, "warmcore.groups[0].cpu_uclamp_min: \"101\" is above 100"),
+        ("", r#""cpu_uclamp_max": "-5""#, "\"-5\" is not"),
+        ("", r#""cpu_uclamp_max": 50"#, "a percentage as a text"),
+        ("", r#""cpu_uclamp_min": "30", "cpu_uclamp_max": "20""#, "30.00 is above cpu.uclamp.max 20.00"),
+    ] {
+        let comma = |text: &str| if text.is_empty() { String::new() } else { format!("{text}, ") };
+        let text = format!(
+            r#"{{ "tasks": {{ "a": {{ {} "run": 1 }} }}, "warmcore": {{ "groups": [ {{ {} "name": "/pod" }} ] }} }}"#,
+            comma(task),
+            comma(group)
+        );
+        let error = from_rtapp("test", &text, &Options::default()).unwrap_err().to_string();
+        assert!(error.contains(problem), "{error}");
+    }
+    let root =
+        r#"{ "tasks": { "a": { "run": 1 } }, "warmcore": { "groups": [ { "name": "/", "cpu_uclamp_max": "20" } ] } }"#;
+    let error = from_rtapp("test", root, &Options::default()).unwrap().check().unwrap_err().to_string();
+    assert!(error.contains("the root group has no \"cpu_uclamp_min\""), "{error}");
 }
 
 #[test]

@@ -203,10 +203,10 @@ fn mistakes_under_the_warmcore_key_are_named_with_their_path() {
 
 #[test]
 fn strict_reading_makes_warnings_errors() {
-    let text = r#"{ "tasks": { "t": { "run": 1, "util_max": 5 } } }"#;
+    let text = r#"{ "tasks": { "t": { "run": 1, "nodes_membind": [0] } } }"#;
     assert!(from_rtapp("t", text, &Options::default()).is_ok());
     let error = from_rtapp("t", text, &Options { strict: true, ..Options::default() }).unwrap_err();
-    assert_says(&error.to_string(), &["util_max", "strict"]);
+    assert_says(&error.to_string(), &["nodes_membind", "strict"]);
 }
 
 const KEYS: [&str; 25] = [

@@ -5,7 +5,7 @@ use crate::{
     Affinity, Aggregate, Aggregation, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId,
     DataGroup, DataGroupId, Distribution, Drawn, Group, GroupId, KernelStep, Latch, LatchKind, ListId, LockId, Policy,
     Process, ProcessId, Program, ProgramBuilder, ProgramId, RecorderId, Reservation, ResultStyle, Semaphore,
-    SemaphoreId, Task, TaskTemplateId, TimerId, TimerMode, Warning,
+    SemaphoreId, Task, TaskTemplateId, TimerId, TimerMode, UtilClamp, Warning,
 };
 use proptest::prelude::*;
 use warmcore_topology::CpuSet;
@@ -54,6 +54,13 @@ fn distribution() -> impl Strategy<Value = Distribution> {
     ]
 }
 
+fn util_clamp() -> impl Strategy<Value = UtilClamp> {
+    (0_i64..=1024, 0_i64..=1024, 0..3).prop_map(|(a, b, names)| {
+        let (min, max) = ((names != 1).then_some(a.min(b)), (names != 0).then_some(a.max(b)));
+        UtilClamp::new(min, max).unwrap()
+    })
+}
+
 /// Any step but locks and loops, which must match others.
 fn step() -> impl Strategy<Value = Step> {
     let object = 0..OBJECTS;
@@ -87,6 +94,7 @@ fn step() -> impl Strategy<Value = Step> {
         (-20_i8..20).prop_map(Step::SetNice),
         policy().prop_map(Step::SetPolicy),
         duration().prop_map(|slice_ns| Step::SetSlice { slice_ns }),
+        util_clamp().prop_map(Step::SetUtilClamp),
         object.clone().prop_map(|id| Step::SetGroup(GroupId(id))),
         (any::<u64>(), any::<u64>()).prop_map(|(bytes, region_bytes)| Step::Memory { bytes, region_bytes }),
         (any::<u64>(), any::<u64>()).prop_map(|(hops, region_bytes)| Step::Chase { hops, region_bytes }),
@@ -124,6 +132,7 @@ fn piece() -> impl Strategy<Value = Piece> {
     let changes = prop_oneof![
         affinity().prop_map(|to| vec![Step::SetAffinity(to)]),
         (policy(), -20_i8..20).prop_map(|(policy, nice)| vec![Step::SetPolicy(policy), Step::SetNice(nice)]),
+        util_clamp().prop_map(|clamp| vec![Step::SetUtilClamp(clamp)]),
         Just(vec![]),
     ];
     let leaf = prop_oneof![
@@ -213,13 +222,14 @@ fn task(index: u32) -> impl Strategy<Value = Task> {
         "(worker|task 0|)",
         of_phases,
     );
-    (scheduling, times, data, 1_u32..4, 0..OBJECTS).prop_map(
+    (scheduling, times, data, 1_u32..4, 0..OBJECTS, prop::option::of(util_clamp())).prop_map(
         move |(
             (nice, policy, affinity, slice_ns, group),
             (start_ns, release_ns, start_cpu, timer_slack_ns),
             data,
             instances,
             process,
+            util_clamp,
         )| Task {
             name: format!("task {index}"),
             process: ProcessId(process),
@@ -230,6 +240,7 @@ fn task(index: u32) -> impl Strategy<Value = Task> {
             affinity,
             release_ns,
             slice_ns,
+            util_clamp: util_clamp.unwrap_or_default(),
             timer_slack_ns,
             group: group.map(GroupId),
             data_groups: data.0.into_iter().map(DataGroupId).collect(),
