@@ -7,6 +7,61 @@ use crate::{
 };
 
 impl Workload {
+    /// Whether another one has all that this one has, programs left out.
+    pub(crate) fn is_equal_but_for_programs(&self, other: &Self) -> bool {
+        let Self {
+            name,
+            applications,
+            processes,
+            tasks,
+            programs: _,
+            groups,
+            data_groups,
+            profiles,
+            aggregation,
+            locks,
+            latches,
+            conditions,
+            barriers,
+            semaphores,
+            channels,
+            lists,
+            timers,
+            recorders,
+            phases,
+            style,
+            duration_ns,
+            warm_up_ns,
+            hotplug,
+            command,
+            warnings,
+        } = self;
+        *name == other.name
+            && *applications == other.applications
+            && *processes == other.processes
+            && *tasks == other.tasks
+            && *groups == other.groups
+            && *data_groups == other.data_groups
+            && *profiles == other.profiles
+            && *aggregation == other.aggregation
+            && *locks == other.locks
+            && *latches == other.latches
+            && *conditions == other.conditions
+            && *barriers == other.barriers
+            && *semaphores == other.semaphores
+            && *channels == other.channels
+            && *lists == other.lists
+            && *timers == other.timers
+            && *recorders == other.recorders
+            && *phases == other.phases
+            && *style == other.style
+            && *duration_ns == other.duration_ns
+            && *warm_up_ns == other.warm_up_ns
+            && *hotplug == other.hotplug
+            && *command == other.command
+            && *warnings == other.warnings
+    }
+
     /// Name of a running task's template: `spinner-3` is the fourth task of template `spinner`, unless it is a template of its own.
     #[must_use]
     pub fn template_name<'a>(&self, task: &'a str) -> &'a str {

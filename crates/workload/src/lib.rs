@@ -54,5 +54,7 @@ pub use launch::Launch;
 pub use policy::{Policy, PolicyError, Reservation};
 pub use program::*;
 pub use resolve::{resolve, workload_name};
-pub use rtapp::{Options, TEMPLATE, WriteError, from_rtapp, profiles_from_json, profiles_to_json, to_rtapp};
+pub use rtapp::{
+    Options, TEMPLATE, WriteError, from_rtapp, is_as_written, profiles_from_json, profiles_to_json, to_rtapp,
+};
 pub use util_clamp::{ClampPercent, ClampPercentError, GroupClamp, UtilClamp, UtilClampError};

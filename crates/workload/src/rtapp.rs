@@ -80,6 +80,7 @@ mod events;
 mod express;
 mod extension;
 mod json;
+mod list;
 mod names;
 mod node;
 mod print;
@@ -91,7 +92,7 @@ mod write;
 
 pub use profiles::{profiles_from_json, profiles_to_json};
 pub use read::{Options, from_rtapp};
-pub use write::{WriteError, to_rtapp};
+pub use write::{WriteError, is_as_written, to_rtapp};
 
 /// An annotated file to begin with.
 pub const TEMPLATE: &str = include_str!("../data/template.json");

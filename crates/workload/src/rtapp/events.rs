@@ -109,6 +109,8 @@ pub(super) struct Survey {
     pub(super) memory_bytes: u64,
     /// Barriers whose number of participants is stated under the `warmcore` key.
     pub(super) counted_barriers: BTreeSet<BarrierId>,
+    /// Whether the path of every step is wanted: that of a workload that cannot be run is in its error.
+    pub(super) wants_paths: bool,
 }
 
 impl Survey {
@@ -145,7 +147,7 @@ pub(super) struct Compiler<'n> {
     /// How many tasks of this kind start: each counts at a barrier.
     pub(super) instances: u32,
     pub(super) builder: ProgramBuilder,
-    /// Path of every step of the builder.
+    /// Path of every step of the builder, if that is wanted.
     pub(super) paths: Vec<String>,
 }
 
@@ -153,7 +155,14 @@ impl Compiler<'_> {
     /// Appends a step that came from `node`.
     pub(super) fn push(&mut self, step: Step, node: &Node<'_>) {
         self.builder.push(step);
-        self.paths.push(node.path.clone());
+        self.came_from(node);
+    }
+
+    /// Remembers where the last step came from.
+    pub(super) fn came_from(&mut self, node: &Node<'_>) {
+        if self.survey.wants_paths {
+            self.paths.push(node.path.clone());
+        }
     }
 
     /// Appends a loop around what `body` appends, or just that if it runs once.
@@ -167,10 +176,10 @@ impl Compiler<'_> {
             return body(self);
         }
         let start = self.builder.begin_loop(times);
-        self.paths.push(node.path.clone());
+        self.came_from(node);
         body(self)?;
         self.builder.end_loop(start);
-        self.paths.push(node.path.clone());
+        self.came_from(node);
         Ok(())
     }
 

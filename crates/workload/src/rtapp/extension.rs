@@ -181,12 +181,17 @@ pub(super) fn read_processes(node: Option<&Node<'_>>, names: &mut Names) -> Read
 }
 
 /// Reads the list of programs into the workload; returns the path of every step.
-pub(super) fn read_programs(node: &Node<'_>, names: &mut Names, survey: &Survey) -> Read<Vec<Vec<String>>> {
+pub(super) fn read_programs(
+    node: &Node<'_>,
+    names: &mut Names,
+    survey: &Survey,
+    expected: Option<&Workload>,
+) -> Read<Vec<Vec<String>>> {
     let Some(programs) = node.get("programs") else { return Ok(Vec::new()) };
     let mut paths = Vec::new();
     for list in programs.elements("a list of programs, each a list of steps")? {
         let (program, program_paths) = read_program(names, survey, "", &list)?;
-        names.workload.add_program(program);
+        names.add_program(program, expected);
         paths.push(program_paths);
     }
     Ok(paths)
@@ -215,7 +220,7 @@ pub(super) fn read_task_program(
     task: &str,
 ) -> Read<Option<OwnProgram>> {
     let Some(program) = node.get("program") else { return Ok(None) };
-    if let super::json::Json::Array(_) = program.value {
+    if let super::json::Json::Steps(_) = program.value {
         let (program, paths) = read_program(names, survey, task, &program)?;
         return Ok(Some(OwnProgram::Own(program, paths)));
     }

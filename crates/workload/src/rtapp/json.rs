@@ -5,11 +5,13 @@
 //! a closing bracket, and keys without a value (`"suspend",`), which become `null`. Lines and columns in errors are
 //! those of the original text.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::events::event_of;
+use super::list::List;
 use crate::error::SyntaxError;
 
 /// A JSON value with ordered keys.
@@ -21,6 +23,8 @@ pub(crate) enum Json {
     Float(f64),
     Text(String),
     Array(Vec<Json>),
+    /// The list that a program is.
+    Steps(List),
     Object(Vec<(String, Json)>),
 }
 
@@ -33,7 +37,7 @@ impl Json {
             Json::Integer(value) => value.to_string(),
             Json::Float(value) => value.to_string(),
             Json::Text(text) => format!("the text {text:?}"),
-            Json::Array(_) => "a list".to_owned(),
+            Json::Array(_) | Json::Steps(_) => "a list".to_owned(),
             Json::Object(_) => "an object".to_owned(),
         }
     }
@@ -63,15 +67,46 @@ impl From<i64> for Json {
     }
 }
 
-impl<'de> Deserialize<'de> for Json {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(JsonVisitor)
+/// Where in a document a value is, as far as that matters: a list that is a program is kept as [`List`].
+#[derive(Clone, Copy)]
+enum Place {
+    Document,
+    Extension,
+    Tasks,
+    Task,
+    Programs,
+    Program,
+    Elsewhere,
+}
+
+impl Place {
+    /// That of a key's value.
+    fn behind(self, key: &str) -> Self {
+        match (self, key) {
+            (Self::Document, "warmcore") => Self::Extension,
+            (Self::Extension, "tasks") => Self::Tasks,
+            (Self::Extension, "programs") => Self::Programs,
+            (Self::Tasks, _) => Self::Task,
+            (Self::Task, "program") => Self::Program,
+            _ => Self::Elsewhere,
+        }
+    }
+
+    /// That of a list's values.
+    fn inside(self) -> Self {
+        if let Self::Programs = self { Self::Program } else { Self::Elsewhere }
     }
 }
 
-struct JsonVisitor;
+impl<'de> DeserializeSeed<'de> for Place {
+    type Value = Json;
 
-impl<'de> Visitor<'de> for JsonVisitor {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Place {
     type Value = Json;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -107,21 +142,26 @@ impl<'de> Visitor<'de> for JsonVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Json, A::Error> {
+        if let Self::Program = self {
+            let mut list = List::default();
+            while let Some(entry) = entries.next_element_seed(self.inside())? {
+                list.push(entry);
+            }
+            return Ok(Json::Steps(list));
+        }
         let mut list = Vec::new();
-        while let Some(entry) = entries.next_element()? {
+        while let Some(entry) = entries.next_element_seed(self.inside())? {
             list.push(entry);
         }
-        // A recording's replay is a million small objects: their room to grow would be most of the memory.
-        list.shrink_to_fit();
         Ok(Json::Array(list))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Json, A::Error> {
-        let mut list = Vec::new();
-        while let Some(entry) = entries.next_entry()? {
-            list.push(entry);
+        let mut list = Vec::with_capacity(1);
+        while let Some(key) = entries.next_key::<String>()? {
+            let value = entries.next_value_seed(self.behind(&key))?;
+            list.push((key, value));
         }
-        list.shrink_to_fit();
         Ok(Json::Object(list))
     }
 }
@@ -130,7 +170,10 @@ impl<'de> Visitor<'de> for JsonVisitor {
 pub(crate) fn parse(text: &str) -> Result<Json, SyntaxError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let strict = Strict::from_liberal(text)?;
-    serde_json::from_str(&strict.text).map_err(|error| {
+    let text = strict.text();
+    let mut parser = serde_json::Deserializer::from_str(&text);
+    let document = Place::Document.deserialize(&mut parser).and_then(|document| parser.end().map(|()| document));
+    document.map_err(|error| {
         let full = error.to_string();
         let message = full.split(" at line ").next().unwrap_or(&full).to_owned();
         SyntaxError { line: error.line(), column: strict.original_column(error.line(), error.column()), message }
@@ -140,27 +183,55 @@ pub(crate) fn parse(text: &str) -> Result<Json, SyntaxError> {
 /// What is inserted after a key without a value.
 const NO_VALUE: &str = ":null";
 
-/// A text made strict.
+/// What makes a text strict. Most texts are: they are not copied.
 #[derive(Default)]
-struct Strict {
-    text: String,
+struct Strict<'a> {
+    original: &'a str,
+    /// Bytes of the original that become space, and where [`NO_VALUE`] is inserted: empty ranges.
+    edits: Vec<(usize, usize)>,
+    /// How long the strict text is so far.
+    length: usize,
     /// Line and column (of the strict text, both from 1) at which [`NO_VALUE`] was inserted, in order.
     insertions: Vec<(usize, usize)>,
     line: usize,
     line_start: usize,
     /// The objects that are open.
-    objects: Vec<Object>,
+    objects: Vec<Object<'a>>,
 }
 
 /// An open object.
 #[derive(Default)]
-struct Object {
+struct Object<'a> {
     /// The key whose value it is; empty at the top and in arrays.
-    of: String,
+    of: Cow<'a, str>,
     /// Its last key.
-    last: String,
-    /// Line and column of each of its keys.
-    keys: BTreeMap<String, (usize, usize)>,
+    last: Cow<'a, str>,
+    /// Line and column of its first key: most objects of a long text have one.
+    first: Option<(Cow<'a, str>, (usize, usize))>,
+    /// Those of its other keys.
+    others: BTreeMap<Cow<'a, str>, (usize, usize)>,
+}
+
+impl<'a> Object<'a> {
+    /// Notes where a key stands; returns where it stood before.
+    fn insert(&mut self, key: Cow<'a, str>, place: (usize, usize)) -> Option<(usize, usize)> {
+        match &mut self.first {
+            None => {
+                self.first = Some((key, place));
+                None
+            }
+            Some((first, at)) if *first == key => Some(std::mem::replace(at, place)),
+            Some(_) => self.others.insert(key, place),
+        }
+    }
+}
+
+/// The key that is written so, with its quotation marks; `None` if that is no text.
+fn key_of(written: &str) -> Option<Cow<'_, str>> {
+    match written.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(plain) if !plain.bytes().any(|byte| byte < b' ' || matches!(byte, b'\\' | b'"')) => Some(plain.into()),
+        _ => serde_json::from_str::<String>(written).ok().map(Cow::Owned),
+    }
 }
 
 /// What may come next inside the innermost brackets.
@@ -175,74 +246,89 @@ enum Inside {
     Array,
 }
 
-impl Strict {
-    fn from_liberal(text: &str) -> Result<Self, SyntaxError> {
-        let mut strict = Strict { line: 1, ..Self::default() };
-        strict.text.reserve(text.len());
+impl<'a> Strict<'a> {
+    fn from_liberal(text: &'a str) -> Result<Self, SyntaxError> {
+        let mut strict = Strict { original: text, line: 1, ..Self::default() };
         let mut inside: Vec<Inside> = Vec::new();
-        // Position in the strict text of a comma that nothing but space and comments has followed yet.
+        // Position of a comma that nothing but space and comments has followed yet.
         let mut comma: Option<usize> = None;
-        let mut rest = text;
-        while let Some(first) = rest.chars().next() {
-            let length = match first {
-                '/' => strict.comment(rest)?,
-                '"' => {
-                    let at = strict.place();
-                    let length = strict.string(rest)?;
-                    if inside.last() == Some(&Inside::ObjectKey) {
-                        strict.key(&rest[..length], at)?;
+        let mut at = 0;
+        while let Some(first) = text.as_bytes().get(at).copied() {
+            let begins = at;
+            match first {
+                b'/' => at += strict.comment(at)?,
+                b'"' => {
+                    let place = strict.place();
+                    at += strict.string(at);
+                    if let Some(here @ Inside::ObjectKey) = inside.last_mut() {
+                        *here = Inside::ObjectAfterKey;
+                        strict.key(&text[begins..at], place)?;
                     }
-                    length
                 }
                 _ => {
-                    strict.before(first, &mut inside, comma);
-                    strict.push(first);
-                    first.len_utf8()
-                }
-            };
-            match first {
-                '"' => {
-                    if let Some(place @ Inside::ObjectKey) = inside.last_mut() {
-                        *place = Inside::ObjectAfterKey;
+                    if matches!(first, b'{' | b'[' | b':' | b',' | b'}' | b']') {
+                        strict.before(first, at, &mut inside, comma);
                     }
-                    comma = None;
+                    strict.pass(first);
+                    at += 1;
                 }
-                ',' => comma = Some(strict.text.len() - 1),
-                '/' => {}
-                c if c.is_ascii_whitespace() => {}
+            }
+            match first {
+                b',' => comma = Some(begins),
+                b'/' => {}
+                byte if byte.is_ascii_whitespace() => {}
                 _ => comma = None,
             }
-            rest = &rest[length..];
         }
         Ok(strict)
     }
 
-    /// Bookkeeping before a character outside strings and comments is copied.
-    fn before(&mut self, next: char, inside: &mut Vec<Inside>, comma: Option<usize>) {
+    /// The strict text.
+    fn text(&self) -> Cow<'a, str> {
+        if self.edits.is_empty() {
+            return self.original.into();
+        }
+        let mut edits = self.edits.clone();
+        // A comma is found to be the last one after the comments behind it.
+        edits.sort_unstable();
+        let (mut text, mut done) = (String::with_capacity(self.length), 0);
+        for (from, to) in edits {
+            text.push_str(&self.original[done..from]);
+            if from == to {
+                text.push_str(NO_VALUE);
+            }
+            text.extend(self.original[from..to].bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
+            done = to;
+        }
+        text.push_str(&self.original[done..]);
+        text.into()
+    }
+
+    /// Bookkeeping before a character outside strings and comments, which begins there.
+    fn before(&mut self, next: u8, at: usize, inside: &mut Vec<Inside>, comma: Option<usize>) {
         match next {
-            '{' => {
+            b'{' => {
                 let is_value = inside.last() == Some(&Inside::ObjectValue);
-                let of =
-                    self.objects.last().filter(|_| is_value).map_or_else(String::new, |object| object.last.clone());
+                let of = self.objects.last().filter(|_| is_value).map_or(Cow::default(), |object| object.last.clone());
                 inside.push(Inside::ObjectKey);
                 self.objects.push(Object { of, ..Object::default() });
             }
-            '[' => inside.push(Inside::Array),
-            ':' => {
+            b'[' => inside.push(Inside::Array),
+            b':' => {
                 if let Some(place @ Inside::ObjectAfterKey) = inside.last_mut() {
                     *place = Inside::ObjectValue;
                 }
             }
-            ',' => {
-                self.value_for_bare_key(inside);
+            b',' => {
+                self.value_for_bare_key(at, inside);
                 if let Some(place @ Inside::ObjectValue) = inside.last_mut() {
                     *place = Inside::ObjectKey;
                 }
             }
-            '}' | ']' => {
-                self.value_for_bare_key(inside);
+            b'}' | b']' => {
+                self.value_for_bare_key(at, inside);
                 if let Some(comma) = comma {
-                    self.text.replace_range(comma..=comma, " ");
+                    self.edits.push((comma, comma + 1));
                 }
                 if inside.pop().is_some_and(|place| place != Inside::Array) {
                     self.objects.pop();
@@ -263,57 +349,58 @@ impl Strict {
     }
 
     /// A key of the innermost object with its quotation marks, found at a place. What is no text is left for the parser.
-    fn key(&mut self, written: &str, (line, column): (usize, usize)) -> Result<(), SyntaxError> {
-        let Ok(key) = serde_json::from_str::<String>(written) else { return Ok(()) };
-        let may_repeat = event_of(&key).is_some() && self.holds_events();
+    fn key(&mut self, written: &'a str, (line, column): (usize, usize)) -> Result<(), SyntaxError> {
+        let Some(key) = key_of(written) else { return Ok(()) };
         let Some(object) = self.objects.last_mut() else { return Ok(()) };
         object.last.clone_from(&key);
-        match object.keys.insert(key.clone(), (line, column)) {
-            Some((first_line, first_column)) if !may_repeat => {
-                let name: String = key.chars().take(40).collect();
-                let message = format!(
-                    "key \"{name}\" stands twice in one object, first at line {first_line}, column {first_column}; \
-                     only events of a task may repeat"
-                );
-                Err(SyntaxError { line, column, message })
-            }
-            _ => Ok(()),
+        let Some((first_line, first_column)) = object.insert(key.clone(), (line, column)) else { return Ok(()) };
+        if event_of(&key).is_some() && self.holds_events() {
+            return Ok(());
         }
+        let name: String = key.chars().take(40).collect();
+        let message = format!(
+            "key \"{name}\" stands twice in one object, first at line {first_line}, column {first_column}; \
+             only events of a task may repeat"
+        );
+        Err(SyntaxError { line, column, message })
     }
 
-    fn value_for_bare_key(&mut self, inside: &mut [Inside]) {
+    fn value_for_bare_key(&mut self, at: usize, inside: &mut [Inside]) {
         if let Some(place @ Inside::ObjectAfterKey) = inside.last_mut() {
             *place = Inside::ObjectValue;
-            self.insertions.push((self.line, self.text.len() - self.line_start + 1));
-            self.text.push_str(NO_VALUE);
+            self.insertions.push((self.line, self.length - self.line_start + 1));
+            self.edits.push((at, at));
+            self.length += NO_VALUE.len();
         }
     }
 
-    fn push(&mut self, c: char) {
-        self.text.push(c);
-        if c == '\n' {
+    fn pass(&mut self, byte: u8) {
+        self.length += 1;
+        if byte == b'\n' {
             self.line += 1;
-            self.line_start = self.text.len();
+            self.line_start = self.length;
         }
     }
 
-    /// Copies the string that `rest` begins with; returns its length. An unfinished one is left for the parser.
-    fn string(&mut self, rest: &str) -> Result<usize, SyntaxError> {
+    /// Passes over the string that begins there; returns its length. An unfinished one is left for the parser.
+    fn string(&mut self, at: usize) -> usize {
+        let rest = &self.original.as_bytes()[at..];
         let mut escaped = false;
-        for (position, c) in rest.char_indices() {
-            self.push(c);
-            match c {
+        for (position, byte) in rest.iter().enumerate() {
+            self.pass(*byte);
+            match byte {
                 _ if escaped => escaped = false,
-                '\\' => escaped = true,
-                '"' if position > 0 => return Ok(position + 1),
+                b'\\' => escaped = true,
+                b'"' if position > 0 => return position + 1,
                 _ => {}
             }
         }
-        Ok(rest.len())
+        rest.len()
     }
 
-    /// Replaces the comment that `rest` begins with by space, byte for byte; returns its length.
-    fn comment(&mut self, rest: &str) -> Result<usize, SyntaxError> {
+    /// Passes over the comment that begins there, which becomes space, byte for byte; returns its length.
+    fn comment(&mut self, at: usize) -> Result<usize, SyntaxError> {
+        let rest = &self.original[at..];
         let length = if rest.starts_with("//") {
             rest.find('\n').unwrap_or(rest.len())
         } else if let Some(inside) = rest.strip_prefix("/*") {
@@ -324,15 +411,14 @@ impl Strict {
         } else {
             return Err(self.syntax_error("a lone / is no JSON; a comment begins with /* or //"));
         };
-        for byte in rest[..length].bytes() {
-            self.push(if byte == b'\n' { '\n' } else { ' ' });
-        }
+        rest[..length].bytes().for_each(|byte| self.pass(byte));
+        self.edits.push((at, at + length));
         Ok(length)
     }
 
     /// Line and column, in the original text, of what comes next.
     fn place(&self) -> (usize, usize) {
-        (self.line, self.original_column(self.line, self.text.len() - self.line_start + 1))
+        (self.line, self.original_column(self.line, self.length - self.line_start + 1))
     }
 
     fn syntax_error(&self, message: &str) -> SyntaxError {

@@ -6,8 +6,8 @@ use super::node::{Node, Read};
 use crate::error::{DocumentError, DocumentProblem};
 use crate::nearest::suggestion;
 use crate::{
-    BarrierId, BarrierWait, ChannelId, ConditionId, DataGroupId, GroupId, ListId, LockId, ProcessId, RecorderId,
-    SemaphoreId, TaskTemplateId, TimerId, Workload,
+    BarrierId, BarrierWait, ChannelId, ConditionId, DataGroupId, GroupId, ListId, LockId, ProcessId, Program,
+    RecorderId, SemaphoreId, TaskTemplateId, TimerId, Workload,
 };
 
 /// Index by name of one table.
@@ -44,6 +44,8 @@ pub(super) struct Names {
     pub(super) workload: Workload,
     /// Memory profile of each process that the document describes, for tasks that name none.
     pub(super) process_profiles: Vec<Option<String>>,
+    /// Whether a program is not the one that is expected in its place.
+    pub(super) has_other_programs: bool,
     applications: Index,
     processes: Index,
     tasks: Index,
@@ -80,8 +82,22 @@ impl Names {
             recorders: names(&workload.recorders),
             phases: names(&workload.phases),
             process_profiles: Vec::new(),
+            has_other_programs: false,
             workload,
         }
+    }
+
+    /// Adds a program; in place of one that is expected there an empty one.
+    pub(super) fn add_program(&mut self, program: Program, expected: Option<&Workload>) {
+        let program = match expected.map(|expected| expected.programs.get(self.workload.programs.len())) {
+            Some(Some(same)) if *same == program => Program::default(),
+            Some(_) => {
+                self.has_other_programs = true;
+                program
+            }
+            None => program,
+        };
+        self.workload.add_program(program);
     }
 
     pub(super) fn is_task(&self, name: &str) -> bool {

@@ -33,15 +33,23 @@ pub struct Options<'a> {
 /// workloads that cannot be run. With [`Options::strict`], also everything that is accepted but not modelled.
 pub fn from_rtapp(name: &str, text: &str, options: &Options<'_>) -> Result<Workload, WorkloadError> {
     let document = json::parse(text)?;
-    let (mut workload, paths) = read_document(name, &Node::root(&document), options.profiles)?;
+    let read = |wants_paths| {
+        let (names, paths) = read_document(name, &Node::root(&document), options.profiles, wants_paths, None)?;
+        Ok::<_, DocumentError>((names.workload, paths))
+    };
+    let (mut workload, _) = read(false)?;
     workload.drop_unused(options.profiles);
-    workload.check().map_err(|error| match error.step {
-        Some((program, step)) => match paths.get(program.index()).and_then(|paths| paths.get(step)) {
-            Some(path) => DocumentError { path: path.clone(), problem: DocumentProblem::Check(error.problem) }.into(),
+    if let Err(error) = workload.check() {
+        let paths = match error.step {
+            Some((program, _)) => read(true)?.1.into_iter().nth(program.index()).unwrap_or_default(),
+            None => Vec::new(),
+        };
+        let path = error.step.and_then(|(_, step)| paths.into_iter().nth(step));
+        return Err(match path {
+            Some(path) => DocumentError { path, problem: DocumentProblem::Check(error.problem) }.into(),
             None => WorkloadError::Check(error),
-        },
-        None => WorkloadError::Check(error),
-    })?;
+        });
+    }
     if options.strict && !workload.warnings.is_empty() {
         return Err(WorkloadError::Strict { warnings: workload.warnings });
     }
@@ -55,12 +63,29 @@ struct Global {
     memory_bytes: u64,
 }
 
-/// The workload, and the path of every step of every program.
+/// Whether [`from_rtapp`] reads this workload, which can be run, from a text by its name and without options. Its programs, which may be all
+/// that is large of it, are let go one by one as they are read.
+pub(super) fn reads_back(workload: &Workload, text: &str) -> bool {
+    let Ok(document) = json::parse(text) else { return false };
+    let Ok((names, _)) = read_document(&workload.name, &Node::root(&document), &[], false, Some(workload)) else {
+        return false;
+    };
+    let mut read = names.workload;
+    read.drop_unused(&[]);
+    !names.has_other_programs
+        && read.programs.len() == workload.programs.len()
+        && read.is_equal_but_for_programs(workload)
+}
+
+/// The workload with the names in it, and the path of every step of every program, if that is wanted. Where a workload is expected, its
+/// programs are left out ([`Names::add_program`]).
 fn read_document(
     name: &str,
     root: &Node<'_>,
     profiles: &[warmcore_memory::Profile],
-) -> Read<(Workload, Vec<Vec<String>>)> {
+    wants_paths: bool,
+    expected: Option<&Workload>,
+) -> Read<(Names, Vec<Vec<String>>)> {
     root.entries("an object with \"tasks\"")?;
     let tasks = root.require("tasks", "an rt-app file has an object \"tasks\" with one object per task")?;
     let tasks = tasks.entries("an object with one object per task")?;
@@ -68,7 +93,7 @@ fn read_document(
     let mut workload = Workload::empty(name);
     let global = read_global(root, &mut workload)?;
     workload.duration_ns = global.duration_ns;
-    let mut survey = Survey { memory_bytes: global.memory_bytes, ..Survey::default() };
+    let mut survey = Survey { memory_bytes: global.memory_bytes, wants_paths, ..Survey::default() };
     let extension = root.get("warmcore");
     if let Some(extension) = &extension {
         extension::read_tables(extension, &mut workload, &mut survey)?;
@@ -89,7 +114,7 @@ fn read_document(
     let mut names = Names::new(workload, tasks.iter().map(|(name, _)| *name));
     extension::read_processes(extension.as_ref(), &mut names)?;
     let mut paths = match &extension {
-        Some(extension) => extension::read_programs(extension, &mut names, &survey)?,
+        Some(extension) => extension::read_programs(extension, &mut names, &survey, expected)?,
         None => Vec::new(),
     };
     let described = match extension.as_ref().and_then(|extension| extension.get("tasks")) {
@@ -106,14 +131,23 @@ fn read_document(
         }
     }
     for (name, node) in &tasks {
-        read_task(&mut names, &survey, global.default_policy, name, node, described.get(name), &mut paths)?;
+        let (program, task) = read_task(&mut names, &survey, global.default_policy, name, node, described.get(name))?;
+        if let Some((program, program_paths)) = program {
+            names.add_program(program, expected);
+            paths.push(program_paths);
+        }
+        names.workload.add_task(task);
     }
     if let Some(extension) = &extension {
         extension::read_aggregate(extension, &mut names.workload)?;
     }
-    Ok((names.workload, paths))
+    Ok((names, paths))
 }
 
+/// A program and the path of every step, if that is wanted.
+type WithPaths = (Program, Vec<String>);
+
+/// A task, and its program if that is the task's own.
 fn read_task(
     names: &mut Names,
     survey: &Survey,
@@ -121,8 +155,7 @@ fn read_task(
     name: &str,
     node: &Node<'_>,
     described: Option<&Node<'_>>,
-    paths: &mut Vec<Vec<String>>,
-) -> Read<()> {
+) -> Read<(Option<WithPaths>, Task)> {
     let next = ProgramId(names.workload.programs.len() as u32);
     let own = match described {
         Some(described) => extension::read_task_program(described, names, survey, name)?,
@@ -131,7 +164,7 @@ fn read_task(
     if own.is_some() {
         tasks::refuse_properties(node)?;
     }
-    let (mut task, program): (Task, Option<(Program, Vec<String>)>) = match own {
+    let (mut task, program): (Task, Option<WithPaths>) = match own {
         Some(OwnProgram::Shared(program)) => (Task::without_events(name, program), None),
         Some(OwnProgram::Own(program, paths)) => (Task::without_events(name, next), Some((program, paths))),
         None => {
@@ -139,18 +172,13 @@ fn read_task(
             (compiled.task, Some((compiled.program, compiled.paths)))
         }
     };
-    if let Some((program, program_paths)) = program {
-        names.workload.add_program(program);
-        paths.push(program_paths);
-    }
     if let Some(described) = described {
         extension::apply_to_task(described, names, &mut task)?;
     }
     if task.profile.is_none() {
         task.profile = names.process_profiles.get(task.process.index()).cloned().flatten();
     }
-    names.workload.add_task(task);
-    Ok(())
+    Ok((program, task))
 }
 
 fn unknown_task(name: &str, node: &Node<'_>, tasks: &[(&str, Node<'_>)]) -> DocumentError {

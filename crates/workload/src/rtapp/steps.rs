@@ -3,11 +3,15 @@
 
 use super::events::Compiler;
 use super::json::Json;
+use super::list::{List, Value};
 use super::node::{Node, Read};
 use super::tasks::{POLICIES, PolicyName, read_util_clamp, write_util_clamp};
 use crate::error::DocumentProblem;
 use crate::nearest::suggestion;
-use crate::{Affinity, Distribution, Drawn, KernelStep, Policy, ProgramId, Reservation, Step, TimerMode, Workload};
+use crate::{
+    Affinity, Distribution, Drawn, KernelStep, MAX_DURATION_NS, Policy, ProgramId, Reservation, Step, TimerMode,
+    Workload,
+};
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
@@ -70,27 +74,54 @@ const MODES: [(&str, TimerMode); 2] = [("relative", TimerMode::Relative), ("abso
 
 /// Appends the steps of a list.
 pub(super) fn read_steps(compiler: &mut Compiler<'_>, list: &Node<'_>) -> Read<()> {
-    for node in list.each("a list of steps")? {
-        match node.value {
-            Json::Text(word) => {
-                let step = match word.as_str() {
-                    "suspend" => Step::Suspend,
-                    "yield" => Step::Yield,
-                    "migrate_disable" => Step::MigrateDisable,
-                    "migrate_enable" => Step::MigrateEnable,
-                    "iowait" => Step::IoWait,
-                    "exit" => Step::Exit,
-                    "stop" => Step::Stop,
-                    word => match KernelStep::ALL.iter().find(|step| step.name() == word) {
-                        Some(step) => Step::Kernel(*step),
-                        None => return Err(unknown_verb(&node, word)),
-                    },
-                };
-                compiler.push(step, &node);
-            }
-            _ => read_step(compiler, &node)?,
+    let Json::Steps(values) = list.value else {
+        return list.each("a list of steps")?.try_for_each(|node| read_value(compiler, &node));
+    };
+    for (index, value) in values.values().enumerate() {
+        if let Some(step) = frequent(compiler, value) {
+            compiler.builder.push(step);
+            continue;
+        }
+        let path = format!("{}[{index}]", list.path);
+        match value {
+            Value::Other(value) => read_value(compiler, &Node { value, path })?,
+            packed => read_value(compiler, &Node { value: &packed.to_json(), path })?,
         }
     }
+    Ok(())
+}
+
+/// What nearly all steps of a recording's replay are, if it is one of these and nobody wants its path.
+fn frequent(compiler: &mut Compiler<'_>, value: Value<'_>) -> Option<Step> {
+    if compiler.survey.wants_paths {
+        return None;
+    }
+    let names = &mut *compiler.names;
+    Some(match value {
+        Value::Integer("run_ns", work_ns) if work_ns <= MAX_DURATION_NS => Step::Run { work_ns },
+        Value::Integer("sleep_ns", duration_ns) if duration_ns <= MAX_DURATION_NS => Step::Sleep { duration_ns },
+        Value::Word("sem_post", name) => Step::SemPost(names.semaphore(name)),
+        Value::Word("sem_wait", name) => Step::SemWait(names.semaphore(name)),
+        _ => return None,
+    })
+}
+
+fn read_value(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
+    let Json::Text(word) = node.value else { return read_step(compiler, node) };
+    let step = match word.as_str() {
+        "suspend" => Step::Suspend,
+        "yield" => Step::Yield,
+        "migrate_disable" => Step::MigrateDisable,
+        "migrate_enable" => Step::MigrateEnable,
+        "iowait" => Step::IoWait,
+        "exit" => Step::Exit,
+        "stop" => Step::Stop,
+        word => match KernelStep::ALL.iter().find(|step| step.name() == word) {
+            Some(step) => Step::Kernel(*step),
+            None => return Err(unknown_verb(node, word)),
+        },
+    };
+    compiler.push(step, node);
     Ok(())
 }
 
@@ -140,10 +171,10 @@ fn read_loop(compiler: &mut Compiler<'_>, node: &Node<'_>, times: &Node<'_>) -> 
     };
     let steps = node.require("steps", "write { \"loop\": TIMES, \"steps\": [ … ] }")?;
     let start = compiler.builder.begin_loop(times);
-    compiler.paths.push(node.path.clone());
+    compiler.came_from(node);
     read_steps(compiler, &steps)?;
     compiler.builder.end_loop(start);
-    compiler.paths.push(node.path.clone());
+    compiler.came_from(node);
     Ok(())
 }
 
@@ -375,8 +406,8 @@ pub(super) fn write_affinity(affinity: &Affinity) -> Json {
 
 /// Writes steps as a list. The workload has been checked, so ids are in range and loops match.
 pub(super) fn write_steps(workload: &Workload, steps: &[Step]) -> Json {
-    let mut open: Vec<(Json, Vec<Json>)> = Vec::new();
-    let mut list: Vec<Json> = Vec::new();
+    let mut open: Vec<(Json, List)> = Vec::new();
+    let mut list = List::default();
     for step in steps {
         match step {
             Step::LoopStart { times, .. } => {
@@ -386,13 +417,13 @@ pub(super) fn write_steps(workload: &Workload, steps: &[Step]) -> Json {
             Step::LoopEnd { .. } => {
                 if let Some((times, outer)) = open.pop() {
                     let body = std::mem::replace(&mut list, outer);
-                    list.push(object([("loop", times), ("steps", Json::Array(body))]));
+                    list.push(object([("loop", times), ("steps", Json::Steps(body))]));
                 }
             }
             _ => list.push(write_step(workload, step)),
         }
     }
-    Json::Array(list)
+    Json::Steps(list)
 }
 
 fn object<const N: usize>(entries: [(&str, Json); N]) -> Json {

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::express::{cpu_list, express, microseconds, policy_entries};
 use super::extension::VERSION;
 use super::json::Json;
-use super::print::print;
-use super::read::{Options, from_rtapp};
+use super::print::{print, prints};
+use super::read::{Options, from_rtapp, reads_back};
 use super::steps::{write_affinity, write_policy, write_steps};
 use super::tasks::write_util_clamp;
 use crate::{
@@ -40,22 +40,18 @@ pub enum WriteError {
 pub fn to_rtapp(workload: &Workload) -> Result<String, WriteError> {
     workload.check()?;
     unique_names(workload)?;
-    if let Some(text) = plain(workload).filter(|text| reads_back(workload, text)) {
+    if let Some(text) = plain(workload).map(|document| print(&document)).filter(|text| reads_back(workload, text)) {
         return Ok(text);
     }
-    let mut own_program: Vec<bool> =
-        workload.tasks.iter().map(|task| express(workload, task, false).is_none()).collect();
-    if shares_programs(workload) {
-        own_program.fill(true);
-    }
+    let mut own_program = own_programs(workload);
     // What an event means can depend on events of other tasks, so tasks that read back differently get their steps
     // written out, until none is left.
     loop {
-        let text = extended(workload, &own_program);
-        let Ok(read) = from_rtapp(&workload.name, &text, &Options::default()) else { break };
-        if read == *workload {
+        let text = print(&extended(workload, &own_program));
+        if reads_back(workload, &text) {
             return Ok(text);
         }
+        let Ok(read) = from_rtapp(&workload.name, &text, &Options::default()) else { break };
         let mut changed = false;
         for (index, own) in own_program.iter_mut().enumerate() {
             if !*own && program_of(&read, index) != program_of(workload, index) {
@@ -70,8 +66,32 @@ pub fn to_rtapp(workload: &Workload) -> Result<String, WriteError> {
     Err(WriteError::NoForm { name: workload.name.clone() })
 }
 
-fn reads_back(workload: &Workload, text: &str) -> bool {
-    from_rtapp(&workload.name, text, &Options::default()).is_ok_and(|read| read == *workload)
+/// Whether [`to_rtapp`] writes this text of a workload that [`from_rtapp`] has read from it, by the workload's name and no options.
+///
+/// As it is known that the text reads back equal, most often it need not be read again.
+#[must_use]
+pub fn is_as_written(workload: &Workload, text: &str) -> bool {
+    if workload.check().is_err() || unique_names(workload).is_err() {
+        return false;
+    }
+    if let Some(document) = plain(workload) {
+        if prints(&document, text) {
+            return true;
+        }
+        if reads_back(workload, &print(&document)) {
+            return false;
+        }
+    }
+    prints(&extended(workload, &own_programs(workload)), text)
+        || to_rtapp(workload).is_ok_and(|written| written == text)
+}
+
+/// Which tasks have a program that rt-app's events cannot say.
+fn own_programs(workload: &Workload) -> Vec<bool> {
+    if shares_programs(workload) {
+        return vec![true; workload.tasks.len()];
+    }
+    workload.tasks.iter().map(|task| express(workload, task, false).is_none()).collect()
 }
 
 fn program_of(workload: &Workload, task: usize) -> Option<&crate::Program> {
@@ -122,7 +142,7 @@ fn object<const N: usize>(entries: [(&str, Json); N]) -> Json {
 }
 
 /// The file without a `warmcore` key, if every program has a form.
-fn plain(workload: &Workload) -> Option<String> {
+fn plain(workload: &Workload) -> Option<Json> {
     let tasks: Option<Entries> = workload
         .tasks
         .iter()
@@ -131,11 +151,11 @@ fn plain(workload: &Workload) -> Option<String> {
             Some((task.name.clone(), Json::Object(task_object(workload, task, Some(body)))))
         })
         .collect();
-    Some(print(&object([("tasks", Json::Object(tasks?)), ("global", global(workload))])))
+    Some(object([("tasks", Json::Object(tasks?)), ("global", global(workload))]))
 }
 
 /// The file with a `warmcore` key. `own_program` says which tasks have their program there.
-fn extended(workload: &Workload, own_program: &[bool]) -> String {
+fn extended(workload: &Workload, own_program: &[bool]) -> Json {
     let mut tasks = Entries::new();
     let mut described = Entries::new();
     for (task, own) in workload.tasks.iter().zip(own_program) {
@@ -145,9 +165,7 @@ fn extended(workload: &Workload, own_program: &[bool]) -> String {
     }
     let mut extension = tables(workload);
     extension.push(("tasks".to_owned(), Json::Object(described)));
-    let document =
-        object([("tasks", Json::Object(tasks)), ("global", global(workload)), ("warmcore", Json::Object(extension))]);
-    print(&document)
+    object([("tasks", Json::Object(tasks)), ("global", global(workload)), ("warmcore", Json::Object(extension))])
 }
 
 fn global(workload: &Workload) -> Json {
