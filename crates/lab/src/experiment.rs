@@ -164,6 +164,15 @@ impl Experiment {
     /// The record of this experiment.
     #[must_use]
     pub fn record(&self) -> ExperimentRecord {
+        self.record_with(&mut |workload, _| SubjectRecord::new(&workload.source, &workload_text(workload)))
+    }
+
+    /// The record, where `of_workload` knows that of each workload: the experiment's, or that of a scheduler's column.
+    pub(crate) fn record_with(
+        &self,
+        of_workload: &mut dyn FnMut(&Named<Workload>, Option<usize>) -> SubjectRecord,
+    ) -> ExperimentRecord {
+        let workload = of_workload(&self.workload, None);
         let schedulers = self.schedulers.iter().enumerate().map(|(index, spec)| {
             let column = self.columns.get(&index);
             let program = self.program_record(index, spec);
@@ -173,7 +182,7 @@ impl Experiment {
                 program_sha256: program.as_ref().map(|program| program.sha256.clone()),
                 program_files: program.map(|program| program.files).unwrap_or_default(),
                 machine: column.and_then(|column| column.machine.as_ref()).map(SubjectRecord::of_machine),
-                workload: column.and_then(|column| column.workload.as_ref()).map(SubjectRecord::of_workload),
+                workload: column.and_then(|column| column.workload.as_ref()).map(|own| of_workload(own, Some(index))),
             }
         });
         ExperimentRecord {
@@ -190,7 +199,7 @@ impl Experiment {
             advised: self.advised,
             makings: self.place.record(),
             machine: SubjectRecord::of_machine(&self.machine),
-            workload: SubjectRecord::of_workload(&self.workload),
+            workload,
             actions: self.actions.clone(),
             schedulers: schedulers.collect(),
         }
@@ -350,7 +359,7 @@ pub struct SubjectRecord {
 }
 
 impl SubjectRecord {
-    fn new(source: &str, text: &str) -> Self {
+    pub(crate) fn new(source: &str, text: &str) -> Self {
         Self { source: source.to_owned(), sha256: sha256(text.as_bytes()) }
     }
 
@@ -358,8 +367,12 @@ impl SubjectRecord {
         Self::new(&machine.source, &warmcore_topology::to_toml(&machine.value))
     }
 
-    fn of_workload(workload: &Named<Workload>) -> Self {
-        Self::new(&workload.source, &workload_text(workload))
+    /// Of a workload that was read from a text.
+    pub(crate) fn of_workload_read(workload: &Named<Workload>, text: &str) -> Self {
+        match warmcore_workload::is_as_written(&workload.value, text) {
+            true => Self::new(&workload.source, text),
+            false => Self::new(&workload.source, &workload_text(workload)),
+        }
     }
 }
 

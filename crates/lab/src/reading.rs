@@ -16,7 +16,7 @@ use crate::headroom::{self, Headroom};
 use crate::observe::Observation;
 use crate::runner::{Found, trial_name, trials_in};
 use crate::sensitivity;
-use crate::session::{ResumeError, experiment_of};
+use crate::session::{ResumeError, recorded_experiment_of};
 use crate::trial::Trial;
 use warmcore_topology::{VirtualLlcSize, VirtualLlcs};
 
@@ -120,16 +120,28 @@ impl RunOnDisk {
     /// When it holds no run, one of another version, or not one finished trial of every scheduler.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let directory = RunDirectory::view(path)?;
-        let mut experiment = experiment_of(&directory)?;
-        let record = experiment.record();
+        let (experiment, record) = recorded_experiment_of(&directory)?;
+        Self::of(&directory, experiment, record)
+    }
+
+    /// Reads a run directory whose experiment is known, as [`session::begin`](crate::session::begin) has written it there.
+    ///
+    /// # Errors
+    /// When not one trial of every scheduler is finished.
+    pub fn of_experiment(path: &Path, experiment: Experiment, record: ExperimentRecord) -> Result<Self, ReadError> {
+        Self::of(&RunDirectory::view(path)?, experiment, record)
+    }
+
+    fn of(directory: &RunDirectory, mut experiment: Experiment, record: ExperimentRecord) -> Result<Self, ReadError> {
+        let path = directory.path();
         let (asked, schedulers) = (record.seeds.len(), record.schedulers.len());
-        let mut lists = Lists::of(&directory);
+        let mut lists = Lists::of(directory);
         let mut left_out = LeftOut::default();
         let mut finished: BTreeMap<usize, Trial> = BTreeMap::new();
-        for (position, found) in trials_in(&directory, &record, lists.run.as_ref()) {
+        for (position, found) in trials_in(directory, &record, lists.run.as_ref()) {
             match found {
                 Ok(Found::Finished(trial)) => {
-                    lists.verify_beginning(&directory, &trial_name(position / asked, position % asked))?;
+                    lists.verify_beginning(directory, &trial_name(position / asked, position % asked))?;
                     finished.insert(position, *trial);
                 }
                 Ok(Found::Other) => left_out.unread += 1,
@@ -145,14 +157,14 @@ impl RunOnDisk {
         let trials: Vec<Vec<Trial>> =
             (0..schedulers).map(|s| whole.iter().filter_map(|n| finished.remove(&(s * asked + n))).collect()).collect();
         experiment.seeds = whole.iter().map(|n| record.seeds[*n]).collect();
-        let record = experiment.record();
+        let record = ExperimentRecord { seeds: experiment.seeds.clone(), ..record };
         let mut comparison = conclude_experiment(&experiment, &record, &trials)?;
-        let mut faults = lists.faults(&directory);
+        let mut faults = lists.faults(directory);
         let events = (0..schedulers)
-            .map(|s| whole.iter().map(|n| lists.events(&directory, trial_name(s, *n), &mut faults)).collect())
+            .map(|s| whole.iter().map(|n| lists.events(directory, trial_name(s, *n), &mut faults)).collect())
             .collect();
-        let kept = lists.trusted(&directory, ORACLE).and_then(|trusted| match trusted {
-            true => headroom::kept(&directory),
+        let kept = lists.trusted(directory, ORACLE).and_then(|trusted| match trusted {
+            true => headroom::kept(directory),
             false => Ok(None),
         });
         match kept.and_then(|oracle| match oracle {
@@ -162,8 +174,8 @@ impl RunOnDisk {
             Ok(headroom) => comparison.headroom = headroom,
             Err(reason) => faults.push(format!("{ORACLE} is left out: {reason}")),
         }
-        let kept = lists.trusted(&directory, SENSITIVITY).and_then(|trusted| match trusted {
-            true => sensitivity::kept(&directory),
+        let kept = lists.trusted(directory, SENSITIVITY).and_then(|trusted| match trusted {
+            true => sensitivity::kept(directory),
             false => Ok(None),
         });
         match kept {

@@ -85,15 +85,27 @@ pub fn run(
     directory: Option<&RunDirectory>,
     conduct: &Conduct<'_>,
 ) -> Result<Finished, RunError> {
-    let record = experiment.record();
+    run_as(experiment, &experiment.record(), directory, conduct)
+}
+
+/// [`run`] of an experiment whose record is known.
+///
+/// # Errors
+/// As there.
+pub fn run_as(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    directory: Option<&RunDirectory>,
+    conduct: &Conduct<'_>,
+) -> Result<Finished, RunError> {
     let mut results: BTreeMap<usize, Result<Trial, RunError>> = BTreeMap::new();
     let mut keep = None;
     if let Some(directory) = directory {
-        results.extend(taken_over(directory, &record)?.into_iter().map(|(position, trial)| (position, Ok(trial))));
+        results.extend(taken_over(directory, record)?.into_iter().map(|(position, trial)| (position, Ok(trial))));
         keep = Some((directory, directory.sums_of_beginning()?));
     }
     let missing = missing(experiment, &|position| results.contains_key(&position));
-    let ran = run_trials(experiment, &record, &missing, keep.as_ref(), conduct)?;
+    let ran = run_trials(experiment, record, &missing, keep.as_ref(), conduct)?;
     let run_now = ran.iter().filter(|(_, result, _)| result.is_ok()).count();
     let seconds = ran.iter().map(|(_, _, seconds)| seconds).sum();
     results.extend(ran.into_iter().map(|((_, position), result, _)| (position, result)));

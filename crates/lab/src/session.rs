@@ -93,11 +93,12 @@ struct SchedulerLosses {
     censored_waits: u64,
 }
 
-/// Writes what a run directory holds before the first trial.
+/// Writes what a run directory holds before the first trial. Returns the experiment's record: of a large workload it takes as long as writing
+/// that.
 ///
 /// # Errors
 /// When a file cannot be written, or the workload not be expressed in its file format.
-pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), SessionError> {
+pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<ExperimentRecord, SessionError> {
     let versions = Versions {
         schema: "warmcore-versions-1",
         warmcore: TOOL_VERSION,
@@ -106,13 +107,12 @@ pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), Se
         trial: trial::SCHEMA,
         comparison: verdict::SCHEMA,
     };
-    let mut texts = texts(experiment)?;
-    let record = texts.remove(EXPERIMENT).unwrap_or_default();
+    let (texts, record) = texts_and_record(experiment)?;
     texts.iter().try_for_each(|(name, text)| directory.write(name, text.as_bytes()))?;
     directory.write(VERSIONS, pretty(&versions).as_bytes())?;
     // Last, because it makes the directory a run directory.
-    directory.write(EXPERIMENT, record.as_bytes())?;
-    Ok(())
+    directory.write(EXPERIMENT, record.to_toml().as_bytes())?;
+    Ok(record)
 }
 
 /// The files that an experiment is in, by name: its record, its machines and its workloads.
@@ -120,6 +120,13 @@ pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<(), Se
 /// # Errors
 /// When the workload cannot be expressed in its file format, or actions from outside, which have none.
 pub fn texts(experiment: &Experiment) -> Result<BTreeMap<String, String>, SessionError> {
+    let (mut texts, record) = texts_and_record(experiment)?;
+    texts.insert(EXPERIMENT.to_owned(), record.to_toml());
+    Ok(texts)
+}
+
+/// Those of machines and workloads, and the record.
+fn texts_and_record(experiment: &Experiment) -> Result<(BTreeMap<String, String>, ExperimentRecord), SessionError> {
     if let Some(action) = experiment.actions.first() {
         let reason = format!("it has no place for what is done from outside: {action}");
         return Err(SessionError::Express { file: EXPERIMENT.to_owned(), reason });
@@ -130,7 +137,6 @@ pub fn texts(experiment: &Experiment) -> Result<BTreeMap<String, String>, Sessio
     };
     let machine = |file: String, machine: &Named<Machine>| (file, warmcore_topology::to_toml(&machine.value));
     let mut texts = BTreeMap::from([
-        (EXPERIMENT.to_owned(), experiment.record().to_toml()),
         machine(MACHINE.to_owned(), &experiment.machine),
         workload(WORKLOAD.to_owned(), &experiment.workload)?,
     ]);
@@ -140,7 +146,11 @@ pub fn texts(experiment: &Experiment) -> Result<BTreeMap<String, String>, Sessio
             texts.extend([workload(workload_of_column(*scheduler), own)?]);
         }
     }
-    Ok(texts)
+    let record = experiment.record_with(&mut |workload, column| {
+        let name = column.map_or_else(|| WORKLOAD.to_owned(), workload_of_column);
+        SubjectRecord::new(&workload.source, texts.get(&name).map_or("", String::as_str))
+    });
+    Ok((texts, record))
 }
 
 /// Of the versions in a run directory, which build wrote it.
@@ -207,13 +217,25 @@ pub fn finish(
     document: Option<(&ComparisonDocument, &str)>,
     environment: &Environment,
 ) -> Result<(), SessionError> {
+    finish_as(directory, (experiment, &experiment.record()), trials, document, environment)
+}
+
+/// [`finish`] of an experiment whose record is known.
+///
+/// # Errors
+/// When a file cannot be written.
+pub fn finish_as(
+    directory: &RunDirectory,
+    (experiment, record): (&Experiment, &ExperimentRecord),
+    trials: &[Vec<Trial>],
+    document: Option<(&ComparisonDocument, &str)>,
+    environment: &Environment,
+) -> Result<(), SessionError> {
     let asked = experiment.metric.as_deref();
     let measures = measures::of_trials(&experiment.workload.value, trials, asked.unwrap_or_default());
     let measures = measures::with_metric(measures, asked);
     let table = directory.path().join(TRIAL_TABLE);
-    table::write_trials(&table, &experiment.record(), &measures, trials)
-        .map_err(std::io::Error::other)
-        .at("write", &table)?;
+    table::write_trials(&table, record, &measures, trials).map_err(std::io::Error::other).at("write", &table)?;
     directory.write(LOSSES, pretty(&losses(trials)).as_bytes())?;
     if let Some((document, text)) = document {
         directory.write(VERDICT, pretty(document).as_bytes())?;
@@ -245,6 +267,11 @@ fn losses(trials: &[Vec<Trial>]) -> Losses {
 /// # Errors
 /// When the directory was changed since, or written by another version.
 pub fn experiment_of(directory: &RunDirectory) -> Result<Experiment, ResumeError> {
+    Ok(recorded_experiment_of(directory)?.0)
+}
+
+/// The same with its record.
+pub(crate) fn recorded_experiment_of(directory: &RunDirectory) -> Result<(Experiment, ExperimentRecord), ResumeError> {
     let path = |name: &str| directory.path().join(name).display().to_string();
     experiment_from(&|name| Ok(directory.read(name)?), &path)
 }
@@ -258,7 +285,7 @@ pub fn experiment_of_texts(texts: &BTreeMap<String, String>) -> Result<Experimen
         let missing = || ResumeError::Invalid { file: name.to_owned(), reason: "it is missing".to_owned() };
         texts.get(name).cloned().ok_or_else(missing)
     };
-    let experiment = experiment_from(&read, &str::to_owned)?;
+    let (experiment, _) = experiment_from(&read, &str::to_owned)?;
     for (index, then) in experiment.kept_programs.iter().flatten() {
         let now = experiment.scheduler_of(*index).program().and_then(ProgramRecord::now);
         if let Some(what) = ProgramRecord::change(then, now.as_ref()) {
@@ -271,7 +298,7 @@ pub fn experiment_of_texts(texts: &BTreeMap<String, String>) -> Result<Experimen
 fn experiment_from(
     read: &dyn Fn(&str) -> Result<String, ResumeError>,
     path: &dyn Fn(&str) -> String,
-) -> Result<Experiment, ResumeError> {
+) -> Result<(Experiment, ExperimentRecord), ResumeError> {
     let invalid = |name: &str, reason: String| ResumeError::Invalid { file: path(name), reason };
     let text = read(EXPERIMENT)?;
     let schema = toml::from_str::<SchemaOnly>(&text).map_err(|error| invalid(EXPERIMENT, error.to_string()))?.schema;
@@ -289,9 +316,15 @@ fn experiment_from(
         Ok(Named { source: subject.source.clone(), value: value.map_err(|error| invalid(name, error.to_string()))? })
     };
     let options = warmcore_workload::Options::default();
-    let workload = |name: &str, subject: &SubjectRecord| -> Result<Named<Workload>, ResumeError> {
-        let value = warmcore_workload::from_rtapp(workload_name(&subject.source), &read(name)?, &options);
-        Ok(Named { source: subject.source.clone(), value: value.map_err(|error| invalid(name, error.to_string()))? })
+    // What the texts of workloads are, by name: as written now, and as they stand there.
+    let mut sums: BTreeMap<String, (SubjectRecord, String)> = BTreeMap::new();
+    let mut workload = |name: &str, subject: &SubjectRecord| -> Result<Named<Workload>, ResumeError> {
+        let text = read(name)?;
+        let value = warmcore_workload::from_rtapp(workload_name(&subject.source), &text, &options);
+        let value = value.map_err(|error| invalid(name, error.to_string()))?;
+        let found = Named { source: subject.source.clone(), value };
+        sums.insert(name.to_owned(), (SubjectRecord::of_workload_read(&found, &text), sha256(text.as_bytes())));
+        Ok(found)
     };
     let schedulers = record
         .schedulers
@@ -329,10 +362,17 @@ fn experiment_from(
         place,
         kept_programs: Some(kept_programs(&record)),
     };
-    let now = experiment.record();
+    let now = experiment.record_with(&mut |workload, column| {
+        let name = column.map_or_else(|| WORKLOAD.to_owned(), workload_of_column);
+        sums.get(&name).map_or_else(|| SubjectRecord::new(&workload.source, ""), |(now, _)| now.clone())
+    });
     for ((name, then), (_, now)) in subjects(&record).into_iter().zip(subjects(&now)) {
+        let there = match sums.get(&name) {
+            Some((_, there)) => there.clone(),
+            None => sha256(read(&name)?.as_bytes()),
+        };
         // Neither what it means, nor a byte of it.
-        if then.sha256 != now.sha256 || then.sha256 != sha256(read(&name)?.as_bytes()) {
+        if then.sha256 != now.sha256 || then.sha256 != there {
             return Err(ResumeError::Changed { file: path(&name) });
         }
     }
@@ -340,7 +380,7 @@ fn experiment_from(
         return Err(invalid(EXPERIMENT, "it does not say what its schedulers resolve to now".into()));
     }
     experiment.check().map_err(|error| invalid(EXPERIMENT, error.to_string()))?;
-    Ok(experiment)
+    Ok((experiment, now))
 }
 
 /// Every machine and workload of a record, by the name of its file.
