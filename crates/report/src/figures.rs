@@ -177,6 +177,11 @@ pub(crate) fn of_all_schedulers(run: &Run, wide: f64) -> Vec<Figure> {
 /// The same; those that hold all schedulers are so wide.
 #[must_use]
 pub fn all_as_wide(run: &Run, wide: f64) -> Vec<Figure> {
+    with_data_up_to(run, wide, usize::MAX)
+}
+
+/// The same; lists of all stays on CPUs end where they become longer than so many bytes.
+pub(crate) fn with_data_up_to(run: &Run, wide: f64, most: usize) -> Vec<Figure> {
     let mut figures = of_all_schedulers(run, wide);
     figures.extend(distribution::all(run));
     figures.extend(matrix::migrations(run, wide));
@@ -185,8 +190,8 @@ pub fn all_as_wide(run: &Run, wide: f64) -> Vec<Figure> {
     let virtual_llcs = run.disk.virtual_llcs();
     for (index, scene) in run.scenes.iter().enumerate() {
         let machine = &run.disk.experiment.machine_of(index).value;
-        figures.extend(time::cpus(index, scene, machine, wide));
-        figures.extend(time::tasks(index, scene, machine, wide));
+        figures.extend(time::cpus(index, scene, machine, (wide, most)));
+        figures.extend(time::tasks(index, scene, machine, (wide, most)));
         figures.push(time::threads_per_cpu(index, scene, machine, &axes));
         figures.extend(lines::cumulative(index, scene, &axes));
         figures.extend(lines::scores(index, scene, &axes));
@@ -238,6 +243,11 @@ impl Csv {
             };
         }
         self.0.push('\n');
+    }
+
+    /// Its length so far, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.len()
     }
 
     /// The text.

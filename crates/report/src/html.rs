@@ -73,7 +73,8 @@ pub fn page(runs: &[Run]) -> String {
     let mut documents = Vec::new();
     let mut files: Vec<(String, String)> = Vec::new();
     for (index, run) in runs.iter().enumerate() {
-        let mut figures = figures::all(run);
+        // What is longer is not offered.
+        let mut figures = figures::with_data_up_to(run, figures::WIDTH, MOST_CSV);
         files.extend(downloads(index, run, &figures));
         let for_small_screens = figures::of_all_schedulers(run, figures::PANEL).into_iter();
         figures.extend(for_small_screens.map(|figure| Figure { id: figure.id + rows::NARROW, ..figure }));

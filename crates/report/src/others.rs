@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use warmcore_topology::CpuId;
 use warmcore_trace::{Event, EventKind, Slice, SliceEnd, TaskId, TaskInfo};
 
-use crate::scene::Scene;
+use crate::scene::{Recording, Scene};
 
 /// A stay of such a thread on a CPU, or a time in which the CPU was offline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,10 +95,12 @@ pub(crate) fn with_others(scene: &Scene) -> Cow<'_, Scene> {
     let (Some(slices), false) = (&scene.record.slices, scene.record.others.is_empty()) else {
         return Cow::Borrowed(scene);
     };
-    let mut all = scene.clone();
+    let mut tasks = scene.tasks.clone();
     let next = |of: fn(&TaskInfo) -> u32| scene.tasks.iter().map(of).max().map_or(0, |most| most + 1);
     let (application, process) = (next(|task| task.application), next(|task| task.process));
-    let mut slices = slices.clone();
+    // Of a long recording these are most of the memory: nothing is copied twice.
+    let mut all = Vec::with_capacity(slices.len() + scene.record.others.len());
+    all.extend_from_slice(slices);
     let (offline, threads): (Vec<&Stay>, Vec<&Stay>) =
         scene.record.others.iter().partition(|stay| stay.thread == OFFLINE);
     let by_cpu = threads
@@ -107,9 +109,9 @@ pub(crate) fn with_others(scene: &Scene) -> Cow<'_, Scene> {
     let all_offline =
         (!offline.is_empty()).then(|| (application + 1, "offline", "offline".to_owned(), offline.as_slice()));
     for (application, role, name, stays) in by_cpu.chain(all_offline) {
-        let task = TaskId(all.tasks.len() as u32);
+        let task = TaskId(tasks.len() as u32);
         let (application_name, role) = (role.to_owned(), role.to_owned());
-        all.tasks.push(TaskInfo { id: task, name, role, application, application_name, process });
+        tasks.push(TaskInfo { id: task, name, role, application, application_name, process });
         // How it left, events do not tell.
         let slice = |stay: &&Stay| Slice {
             task,
@@ -120,12 +122,28 @@ pub(crate) fn with_others(scene: &Scene) -> Cow<'_, Scene> {
             run_delay_ns: None,
             placed: None,
         };
-        slices.extend(stays.iter().map(slice));
+        all.extend(stays.iter().map(slice));
     }
-    slices.sort_unstable_by_key(|slice| (slice.cpu, slice.start_ns, slice.end_ns));
-    all.record.slice_count = slices.len() as u64;
-    all.record.slices = Some(slices);
-    Cow::Owned(all)
+    all.sort_unstable_by_key(|slice| (slice.cpu, slice.start_ns, slice.end_ns));
+    let record = &scene.record;
+    let record = Recording {
+        slice_count: all.len() as u64,
+        slices: Some(all),
+        // They are among the slices now.
+        others: Vec::new(),
+        overview: record.overview.clone(),
+        lengths: record.lengths.clone(),
+        cpu_run_ns: record.cpu_run_ns.clone(),
+        transitions: record.transitions.clone(),
+        virtual_transitions: record.virtual_transitions.clone(),
+        decisions: record.decisions.clone(),
+        moves: record.moves.clone(),
+        wakes: record.wakes.clone(),
+        counters: record.counters.clone(),
+        scores: record.scores.clone(),
+    };
+    let (metrics, tables) = (scene.metrics.clone(), scene.tables.clone());
+    Cow::Owned(Scene { scheduler: scene.scheduler.clone(), metrics, tables, tasks, record, ..*scene })
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Deserialize;
+use warmcore_lab::experiment::{Experiment, ExperimentRecord};
 use warmcore_lab::making::{TrialError, rerun_trial};
 use warmcore_lab::reading::{ReadError, RunOnDisk};
 use warmcore_options::RunOptions;
@@ -132,7 +133,24 @@ impl Run {
     /// # Errors
     /// When the directory cannot be read or the trial not be looked at.
     pub fn load(path: &Path, options: &ReportOptions, stop: &Arc<AtomicBool>) -> Result<Self, ReportError> {
-        let mut run = Self::of(RunOnDisk::read(path)?);
+        Self::looked_at(RunOnDisk::read(path)?, options, stop)
+    }
+
+    /// The same of a run directory whose experiment and record are known.
+    ///
+    /// # Errors
+    /// As of [`Run::load`].
+    pub fn load_of(
+        path: &Path,
+        (experiment, record): (Experiment, ExperimentRecord),
+        options: &ReportOptions,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Self, ReportError> {
+        Self::looked_at(RunOnDisk::of_experiment(path, experiment, record)?, options, stop)
+    }
+
+    fn looked_at(disk: RunOnDisk, options: &ReportOptions, stop: &Arc<AtomicBool>) -> Result<Self, ReportError> {
+        let mut run = Self::of(disk);
         if options.scenes {
             run.look(options, stop)?;
         }

@@ -73,9 +73,9 @@ fn from_overview(scene: &Scene, cpu: usize) -> Vec<Option<(usize, f64)>> {
     stretches.chunks(OVERVIEW_BINS / BINS).map(column).collect()
 }
 
-/// CPUs over time, coloured by who runs. `None` when nothing ran.
+/// CPUs over time, coloured by who runs, so wide and with so much data at most ([`csv_of_slices`]). `None` when nothing ran.
 #[must_use]
-pub fn cpus(index: usize, scene: &Scene, machine: &Machine, wide: f64) -> Option<Figure> {
+pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, usize)) -> Option<Figure> {
     let left = if wide < NARROW { 62.0 } else { LEFT };
     if scene.record.slice_count == 0 {
         return None;
@@ -88,7 +88,7 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, wide: f64) -> Option
     let order = cpu_order(machine);
     let mut pixels = Pixels::new(BINS, order.len());
     let mut csv = match &scene.record.slices {
-        Some(slices) => csv_of_slices(slices, scene, machine),
+        Some(slices) => csv_of_slices(slices, scene, machine, most),
         None => Csv::new(&["cpu", "start_ns", "end_ns", "task_that_ran_most", "busy_share"]),
     };
     for (row, cpu) in order.iter().enumerate() {
@@ -143,8 +143,8 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, wide: f64) -> Option
     })
 }
 
-/// Every stay of a task on a CPU, in order of CPUs and time.
-fn csv_of_slices(slices: &[Slice], scene: &Scene, machine: &Machine) -> Csv {
+/// Every stay of a task on a CPU, in order of CPUs and time. It ends where it becomes longer than `most` bytes.
+fn csv_of_slices(slices: &[Slice], scene: &Scene, machine: &Machine, most: usize) -> Csv {
     let mut csv = Csv::new(&["cpu", "llc", "start_ns", "end_ns", "task", "run_delay_ns"]);
     for slice in slices {
         let name = scene.tasks.get(slice.task.index()).map_or("", |task| task.name.as_str());
@@ -156,6 +156,9 @@ fn csv_of_slices(slices: &[Slice], scene: &Scene, machine: &Machine) -> Csv {
             name,
             &slice.run_delay_ns.map_or_else(String::new, |ns| ns.to_string()),
         ]);
+        if csv.bytes() > most {
+            break;
+        }
     }
     csv
 }
@@ -180,9 +183,9 @@ fn rle(csv: &mut Csv, row: &str, columns: &[Option<(usize, f64)>], scene: &Scene
     }
 }
 
-/// Tasks over time, coloured by the LLC they run on. `None` without slices.
+/// Tasks over time, coloured by the LLC they run on, likewise. `None` without slices.
 #[must_use]
-pub fn tasks(index: usize, scene: &Scene, machine: &Machine, wide: f64) -> Option<Figure> {
+pub fn tasks(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, usize)) -> Option<Figure> {
     let left = if wide < NARROW { 110.0 } else { LEFT };
     let slices = scene.record.slices.as_ref().filter(|slices| !slices.is_empty())?;
     let rows = rows(&scene.tasks, MOST_ROWS);
@@ -199,7 +202,7 @@ pub fn tasks(index: usize, scene: &Scene, machine: &Machine, wide: f64) -> Optio
     }
     let bin_ns = scene.end_ns as f32 / BINS as f32;
     let mut pixels = Pixels::new(BINS, rows.len());
-    let csv = csv_of_slices(slices, scene, machine);
+    let csv = csv_of_slices(slices, scene, machine, most);
     for (at, row) in rows.iter().enumerate() {
         for bin in 0..BINS {
             let cell = &sums[(at * BINS + bin) * llcs..][..llcs];
