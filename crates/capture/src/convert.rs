@@ -19,9 +19,10 @@ use warmcore_topology::CpuId;
 use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, TaskId};
 
 use crate::EventFormats;
+use crate::paged::Wanted;
 use crate::pages::PageLayout;
 use crate::record::{EventReaders, Record, What};
-use crate::recording::LatestNames;
+use crate::recording::{LatestNames, Recording};
 
 mod foreign;
 mod hotplug;
@@ -84,16 +85,16 @@ impl Decoder {
         let mut records = std::mem::take(&mut self.records);
         // Records of one CPU are in order already; a stable sort keeps those of one instant so.
         records.sort_by_key(|record| (record.time_ns, record.cpu));
-        events(&records, cast)
+        events(&Recording { records, ..Recording::default() }, cast)
     }
 }
 
-/// Records in order of time as events.
+/// A recording's records as events.
 ///
 /// # Errors
 /// A CPU that the machine does not have.
-pub fn events(records: &[Record], cast: &Cast<'_>) -> Result<Converted, String> {
-    Conversion::new(cast).run(records)
+pub fn events(recording: &Recording, cast: &Cast<'_>) -> Result<Converted, String> {
+    Conversion::new(cast).run(recording)
 }
 
 /// Who is who in a run.
@@ -174,18 +175,18 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    fn run(mut self, records: &[Record]) -> Result<Converted, String> {
-        for (cpu, thread) in running_at(records, self.cast.start_ns) {
+    fn run(mut self, recording: &Recording) -> Result<Converted, String> {
+        for (cpu, thread) in running_at(recording.in_order(), recording.cpus, self.cast.start_ns) {
             // A CPU that the machine lacks is refused when something happens there.
             if let Some(cpu) = (self.cast.cpu)(cpu) {
                 self.comes(0, cpu, thread);
             }
         }
-        for cpu in offline_at(records, self.cast.start_ns) {
+        for cpu in offline_at(recording.in_order_of(Wanted::Hotplug), self.cast.start_ns) {
             self.plug(0, cpu, false);
         }
         let mut bindings = self.cast.bindings.iter().peekable();
-        for record in records {
+        for record in recording.in_order() {
             let Some(now) = record.time_ns.checked_sub(self.cast.start_ns) else { continue };
             if now > self.cast.elapsed_ns {
                 break;
@@ -195,7 +196,7 @@ impl<'a> Conversion<'a> {
                 let kind = EventKind::Affinity { task: *task, restriction: *restriction };
                 self.out.events.push(Event { time_ns: *at, cpu: CpuId(0), kind });
             }
-            self.record(now, record)?;
+            self.record(now, &record)?;
         }
         self.out.foreign = self.beside.finish(self.cast.elapsed_ns);
         Ok(self.out)

@@ -131,7 +131,7 @@ impl CounterLog {
 
     /// Gives samples that do not name their thread to the one that the recorded switches name, and cuts the stays of threads that came out of
     /// idle, where a CPU records no switch for that, to where they began.
-    pub(crate) fn attribute(&mut self, records: &[Record]) {
+    pub(crate) fn attribute(&mut self, records: impl IntoIterator<Item = Record>) {
         let mut switches: BTreeMap<u32, Vec<(u64, i32, i32)>> = BTreeMap::new();
         for record in records {
             if let What::Switch { prev, next, .. } = record.what {
@@ -293,7 +293,7 @@ mod tests {
         };
         let records = [switch(100, 0, 7), switch(150, 7, 8)];
         let mut log = log(vec![sample(151, Counted::Dead, 0, 151, 151), sample(190, Counted::Rest, 0, 39, 39)]);
-        log.attribute(&records);
+        log.attribute(records);
         let found: Vec<_> = log.estimated().iter().map(|value| (value.thread, value.value)).collect();
         assert_eq!(found, [(7, 51), (8, 39)], "the time before the first came onto the CPU is not its own");
     }

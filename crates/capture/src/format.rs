@@ -15,7 +15,12 @@ impl Field {
     #[must_use]
     pub fn read(self, record: &[u8]) -> Option<i64> {
         let bytes = record.get(self.offset..self.offset + self.size)?;
-        let unsigned = bytes.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
+        let unsigned = match *bytes {
+            [a] => a.into(),
+            [a, b] => u16::from_le_bytes([a, b]).into(),
+            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]).into(),
+            _ => bytes.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte)),
+        };
         let unused = 64 - 8 * self.size as u32;
         Some(if self.signed { ((unsigned << unused) as i64) >> unused } else { unsigned as i64 })
     }

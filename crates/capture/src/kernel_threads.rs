@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::paged::Wanted;
 use crate::record::What;
 use crate::recording::Recording;
 
@@ -59,7 +60,7 @@ pub fn kernel_threads(recording: &Recording) -> BTreeSet<i32> {
         let of_its_process = recording.threads.iter().filter(|(_, thread)| thread.process == Some(number));
         kernels.extend(of_its_process.map(|(id, _)| *id));
     }
-    for record in &recording.records {
+    for record in recording.in_order_of(Wanted::Forks) {
         if let What::Fork { parent, child } = record.what
             && kernels.contains(&parent)
         {

@@ -3,6 +3,7 @@
 //! - [`mod@format`]: the kernel's own description of its events, in the text of `events/*/format`. No offset is known beforehand.
 //! - [`pages`]: the records in a page of the kernel's ring buffers.
 //! - [`mod@record`]: what the scheduler did, read by that description.
+//! - [`paged`]: records that stay in the pages of a file.
 //! - [`recording`]: the records of one recording, of whatever format, with its threads and what was lost.
 //! - [`convert`]: records as the project's events. [`counters`]: what threads counted. [`files`]: what a file's number was, and whose.
 //!   [`homes`]: where pages lived. [`kernel_threads`]: which threads are the kernel's.
@@ -35,6 +36,7 @@ pub mod kernel_threads;
 #[cfg(feature = "files")]
 mod loss;
 mod missing;
+pub mod paged;
 pub mod pages;
 #[cfg(feature = "files")]
 pub mod perf_data;
@@ -62,6 +64,7 @@ pub use counters::CounterLog;
 pub use error::{CaptureError, FilePosition};
 pub use files::OpenFiles;
 pub use homes::PageHomes;
+pub use paged::{PagedRecords, Source, Tally, Wanted};
 #[cfg(feature = "files")]
 pub use read::read;
 pub use record::{Call, Context, Record, What};

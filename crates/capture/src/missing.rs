@@ -19,47 +19,76 @@ const IDLE: i32 = 0;
 /// So often a CPU must have become idle before that it never left is no chance.
 const LEAST: u64 = 3;
 
-/// Puts in the switches of CPUs that record none out of idle, and counts and names them. Records must be in order.
-pub(crate) fn put_in(recording: &mut Recording) {
-    let mut idle: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
-    for record in &recording.records {
-        if let What::Switch { prev, next, .. } = record.what {
-            let (left, entered) = idle.entry(record.cpu).or_default();
-            *left += u64::from(prev == IDLE);
-            *entered += u64::from(next == IDLE);
+/// Switches of each CPU, as far as its records say.
+#[derive(Debug, Default)]
+pub(crate) struct SeenSwitches(BTreeMap<u32, OfCpu>);
+
+#[derive(Debug, Default)]
+struct OfCpu {
+    /// How often it left its idle thread, and came back to it.
+    idle: (u64, u64),
+    /// Who runs there.
+    running: Option<i32>,
+    /// How many switches are missing.
+    missing: u64,
+}
+
+impl SeenSwitches {
+    /// Takes the next record of its CPU.
+    pub fn take(&mut self, record: &Record) {
+        match record.what {
+            What::Switch { prev, next, .. } => {
+                let OfCpu { idle: (left, entered), running, missing } = self.0.entry(record.cpu).or_default();
+                *left += u64::from(prev == IDLE);
+                *entered += u64::from(next == IDLE);
+                *missing += u64::from(running.replace(next).is_some_and(|was| was != prev));
+            }
+            // A thread that starts a program takes the number of its process.
+            What::Exec { thread } => {
+                if let Some(running) = self.0.get_mut(&record.cpu).and_then(|of_cpu| of_cpu.running.as_mut()) {
+                    *running = thread;
+                }
+            }
+            _ => {}
         }
     }
-    for cpu in idle.into_iter().filter(|(_, (left, entered))| *left == 0 && *entered >= LEAST).map(|(cpu, _)| cpu) {
-        let switches = switches_of(&recording.records, cpu);
+
+    /// CPUs that record no switch out of idle.
+    fn without(&self) -> impl Iterator<Item = u32> {
+        let is_one = |(_, of_cpu): &(&u32, &OfCpu)| of_cpu.idle.0 == 0 && of_cpu.idle.1 >= LEAST;
+        self.0.iter().filter(is_one).map(|(cpu, _)| *cpu)
+    }
+}
+
+/// Puts in the switches of CPUs that record none out of idle, and counts and names them. Records must be in order.
+pub(crate) fn put_in(recording: &mut Recording, seen: &SeenSwitches) {
+    let mut put_in = Vec::new();
+    for cpu in seen.without() {
+        let switches = switches_of(recording.in_order(), cpu);
         let count = switches.len();
         recording.switches_assumed += count as u64;
-        recording.records.extend(switches);
+        put_in.extend(switches);
         recording.notes.push(format!(
             "CPU {cpu} recorded no switch out of idle: {count} were put in where the thread was queued, so that its run time has the CPU's \
              way out of idle in it, and its wakeup latency there is nothing"
         ));
     }
-    recording.records.sort_by_key(|record| (record.time_ns, record.cpu));
+    if !put_in.is_empty() {
+        recording.records.append(&mut put_in);
+        recording.records.sort_by_key(|record| (record.time_ns, record.cpu));
+    }
 }
 
 /// Counts the switches of which a CPU recorded neither who left nor who came, and says so. Records must be in order.
-pub(crate) fn count(recording: &mut Recording) {
-    // By CPU: who runs there, as far as its records say.
-    let mut running: BTreeMap<u32, i32> = BTreeMap::new();
-    let mut missing = 0_u64;
-    for record in &recording.records {
-        match record.what {
-            What::Switch { prev, next, .. } => {
-                let was = running.insert(record.cpu, next);
-                missing += u64::from(was.is_some_and(|was| was != prev));
-            }
-            // A thread that starts a program takes the number of its process.
-            What::Exec { thread } => {
-                running.entry(record.cpu).and_modify(|running| *running = thread);
-            }
-            _ => {}
-        }
-    }
+pub(crate) fn count(recording: &mut Recording, seen: &SeenSwitches) {
+    let missing_of = |seen: &SeenSwitches| seen.0.values().map(|of_cpu| of_cpu.missing).sum::<u64>();
+    let missing = if recording.switches_assumed == 0 {
+        missing_of(seen)
+    } else {
+        let mut seen = SeenSwitches::default();
+        recording.in_order().for_each(|record| seen.take(&record));
+        missing_of(&seen)
+    };
     if missing > 0 {
         let (number, verb) =
             if missing == 1 { ("1 switch".to_owned(), "is") } else { (format!("{missing} switches"), "are") };
@@ -71,7 +100,7 @@ pub(crate) fn count(recording: &mut Recording) {
 }
 
 /// The switches that a CPU did not record.
-fn switches_of(records: &[Record], cpu: u32) -> Vec<Record> {
+fn switches_of(records: impl Iterator<Item = Record>, cpu: u32) -> Vec<Record> {
     let mut found = Vec::new();
     // Since when it is idle, as far as it says.
     let mut idle_since = None;

@@ -1,6 +1,9 @@
 //! Finds the format of a file by its content.
 
+use std::sync::Arc;
+
 use crate::error::CaptureError;
+use crate::paged::{Source, read_exactly};
 use crate::recording::Recording;
 use crate::{ftrace_text, perf_data, perfetto, schedviz, trace_dat};
 
@@ -28,6 +31,24 @@ pub fn read(bytes: &[u8]) -> Result<Recording, CaptureError> {
         return perfetto::read(bytes);
     }
     Err(CaptureError::Unknown { begins: beginning(bytes) })
+}
+
+/// Reads a recording of whatever format from a file that stays where it is. Of those that can, records are left in it
+/// ([`trace_dat::open`]).
+///
+/// # Errors
+/// As [`read`], and what the file cannot be read for.
+pub fn open(source: Arc<dyn Source>) -> Result<Recording, CaptureError> {
+    let unreadable = |error: std::io::Error| CaptureError::Unknown { begins: format!("it cannot be read: {error}") };
+    let length = source.length();
+    let mut magic = vec![0; (trace_dat::MAGIC.len() as u64).min(length) as usize];
+    read_exactly(&*source, 0, &mut magic).map_err(unreadable)?;
+    if magic == trace_dat::MAGIC {
+        return trace_dat::open(source);
+    }
+    let mut bytes = vec![0; length as usize];
+    read_exactly(&*source, 0, &mut bytes).map_err(unreadable)?;
+    read(&bytes)
 }
 
 /// How the file begins, to recognise it by.

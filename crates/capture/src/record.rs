@@ -5,12 +5,11 @@
 //!
 //! Source: `include/trace/events/sched.h`, `include/trace/events/cpuhp.h`, `include/linux/trace_events.h` (`TRACE_FLAG_*`), Linux 6.18.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use warmcore_trace::PrevState;
 
 use crate::format::{Field, Format, TextField};
+use crate::paged::Wanted;
 
 /// `TRACE_FLAG_HARDIRQ` and `TRACE_FLAG_SOFTIRQ` of `common_flags`.
 const HARD_INTERRUPT: i64 = 0x08;
@@ -186,6 +185,9 @@ enum Kind {
     Poll,
 }
 
+/// Numbers of events are 16 bits long (`TRACE_EVENT_TYPE_MAX`).
+const MOST_EVENTS: usize = 1 << 16;
+
 /// See [`EVENTS`].
 type EventRow = (&'static str, Kind, &'static [&'static str], &'static [(&'static str, usize)]);
 
@@ -317,7 +319,9 @@ pub(crate) const CLONE_THREAD: u64 = 0x10000;
 /// Reads records of the events of `sched`, by the kernel's own description of them.
 #[derive(Debug)]
 pub struct EventReaders {
-    readers: BTreeMap<i64, EventReader>,
+    readers: Vec<EventReader>,
+    /// By number of the event which of the readers is its own, if one is.
+    by_number: Vec<Option<u8>>,
     /// Number of `task_newtask`, its thread and its flags.
     newtask: Option<(i64, Field, Field)>,
     kind: Field,
@@ -331,7 +335,7 @@ impl EventReaders {
     /// # Errors
     /// When a description cannot be read or lacks a field.
     pub fn new<'a>(formats: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
-        let mut readers = BTreeMap::new();
+        let (mut readers, mut by_number) = (Vec::new(), Vec::new());
         let mut common = None;
         let mut newtask = None;
         for text in formats {
@@ -342,11 +346,15 @@ impl EventReaders {
             if let Some(reader) = EventReader::new(&format)? {
                 let flags = format.field("common_flags").ok();
                 common = Some((format.field("common_type")?, format.field("common_pid")?, flags));
-                readers.insert(format.id, reader);
+                let number = usize::try_from(format.id).ok().filter(|number| *number < MOST_EVENTS);
+                let number = number.ok_or_else(|| format!("event {} has the number {}", format.name, format.id))?;
+                by_number.resize(by_number.len().max(number + 1), None);
+                by_number[number] = Some(u8::try_from(readers.len()).map_err(|_| "too many events are described")?);
+                readers.push(reader);
             }
         }
         let (kind, thread, flags) = common.ok_or("no event of the scheduler is described")?;
-        Ok(Self { readers, newtask, kind, thread, flags })
+        Ok(Self { readers, by_number, newtask, kind, thread, flags })
     }
 
     /// What the bytes say; `None` for an event that is not the scheduler's.
@@ -392,8 +400,19 @@ impl EventReaders {
         }
     }
 
+    /// Whether a record is of that kind.
+    pub(crate) fn is(&self, wanted: Wanted, bytes: &[u8]) -> bool {
+        let kind = self.reader(bytes).map(|reader| reader.kind);
+        match wanted {
+            Wanted::All => kind.is_some(),
+            Wanted::Forks => kind == Some(Kind::Fork),
+            Wanted::Hotplug => kind == Some(Kind::Hotplug),
+        }
+    }
+
     fn reader(&self, bytes: &[u8]) -> Option<&EventReader> {
-        self.kind.read(bytes).and_then(|kind| self.readers.get(&kind))
+        let number = usize::try_from(self.kind.read(bytes)?).ok()?;
+        self.readers.get(usize::from((*self.by_number.get(number)?)?))
     }
 }
 

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use crate::counters::CounterLog;
 use crate::files::OpenFiles;
 use crate::homes::PageHomes;
+use crate::missing::SeenSwitches;
+use crate::paged::{InOrder, PagedRecords, Tally, Wanted};
 use crate::record::{Birth, Call, Context, Record, What};
 
 /// A recording.
@@ -21,8 +23,10 @@ pub struct Recording {
     pub cpus: u32,
     /// What is known about threads, by thread id. The idle thread is not among them.
     pub threads: BTreeMap<i32, Thread>,
-    /// In order of time; those of one instant in order of CPUs.
+    /// Those that are in memory, in order of time, and of one instant in order of CPUs. [`Recording::in_order`] has all.
     pub records: Vec<Record>,
+    /// Those that stay in their pages.
+    pub pages: Option<PagedRecords>,
     /// When it ended, on the recorder's clock, where that is known: what ran at the last record may have run on.
     pub end_ns: Option<u64>,
     /// What is missing.
@@ -63,10 +67,36 @@ impl Recording {
     /// From when to when it goes, on the recorder's clock; zeros if it is empty.
     #[must_use]
     pub fn span_ns(&self) -> (u64, u64) {
-        match (self.records.first(), self.records.last()) {
-            (Some(first), Some(last)) => (first.time_ns, self.end_ns.unwrap_or(0).max(last.time_ns)),
-            _ => (0, 0),
-        }
+        let kept = self.records.first().zip(self.records.last()).map(|(first, last)| (first.time_ns, last.time_ns));
+        let paged = self.pages.as_ref().and_then(|pages| pages.tally().span_ns);
+        let both = kept.into_iter().chain(paged).reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+        both.map_or((0, 0), |(first_ns, last_ns)| (first_ns, self.end_ns.unwrap_or(0).max(last_ns)))
+    }
+
+    /// All records, in order of time, and of one instant in order of CPUs.
+    #[must_use]
+    pub fn in_order(&self) -> InOrder<'_> {
+        InOrder::new(&self.records, self.pages.as_ref(), Wanted::All)
+    }
+
+    /// Those of a kind; from memory, others may be among them.
+    #[must_use]
+    pub fn in_order_of(&self, wanted: Wanted) -> InOrder<'_> {
+        InOrder::new(&self.records, self.pages.as_ref(), wanted)
+    }
+
+    /// What is known of all records together.
+    #[must_use]
+    pub fn tally(&self) -> Tally {
+        let mut tally = self.pages.as_ref().map_or_else(Tally::default, PagedRecords::tally);
+        self.records.iter().for_each(|record| tally.take(record));
+        tally
+    }
+
+    /// How many records there are.
+    #[must_use]
+    pub fn record_count(&self) -> u64 {
+        self.records.len() as u64 + self.pages.as_ref().map_or(0, |pages| pages.tally().count)
     }
 
     /// Events known to be lost, and whether more are without their number being known.
@@ -80,7 +110,7 @@ impl Recording {
     /// the waker's.
     #[must_use]
     pub fn has_wakers(&self) -> bool {
-        self.records.iter().any(|record| matches!(record.what, What::Waking { .. }))
+        self.tally().wakings > 0
     }
 
     /// Remembers a thread's name.
@@ -113,27 +143,54 @@ impl Recording {
     pub fn finished(mut self) -> Self {
         // Records of one CPU are in order already; a stable sort keeps those of one instant so.
         self.records.sort_by_key(|record| (record.time_ns, record.cpu));
-        crate::missing::put_in(&mut self);
-        crate::missing::count(&mut self);
-        if let Some(counters) = &mut self.counters {
-            counters.attribute(&self.records);
+        let mut seen = Seen::default();
+        self.records.iter().for_each(|record| seen.take(record));
+        self.finished_as(seen)
+    }
+
+    /// The same, where the records were looked at already: those of each CPU in order.
+    #[must_use]
+    pub(crate) fn finished_as(mut self, seen: Seen) -> Self {
+        let Seen { switches, cpus, threads } = seen;
+        crate::missing::put_in(&mut self, &switches);
+        crate::missing::count(&mut self, &switches);
+        if let Some(mut counters) = self.counters.take() {
+            counters.attribute(self.in_order());
+            self.counters = Some(counters);
         }
-        for record in &self.records {
-            let (threads, cpus) = record.what.names();
-            self.cpus = cpus
-                .into_iter()
-                .flatten()
-                .chain([record.cpu])
-                .fold(self.cpus, |most, cpu| most.max(cpu.saturating_add(1)));
-            for thread in threads.into_iter().flatten().filter(|thread| *thread > 0) {
-                let known = self.threads.entry(thread).or_default();
-                if let What::Exec { .. } = record.what {
-                    // Whoever runs another program is the first thread of its process by then.
-                    known.process.get_or_insert(thread);
-                }
+        self.cpus = self.cpus.max(cpus);
+        for (thread, runs_a_program) in threads {
+            let known = self.threads.entry(thread).or_default();
+            if runs_a_program {
+                // Whoever runs another program is the first thread of its process by then.
+                known.process.get_or_insert(thread);
             }
         }
         self
+    }
+}
+
+/// What records say together, whatever order those of different CPUs are in.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    switches: SeenSwitches,
+    /// One more than the highest CPU.
+    cpus: u32,
+    /// Threads that are named, and whether each began another program.
+    threads: BTreeMap<i32, bool>,
+}
+
+impl Seen {
+    /// Takes the next record of its CPU.
+    pub fn take(&mut self, record: &Record) {
+        self.switches.take(record);
+        let (threads, cpus) = record.what.names();
+        let named = cpus.into_iter().flatten().chain([record.cpu]);
+        self.cpus = named.fold(self.cpus, |most, cpu| most.max(cpu.saturating_add(1)));
+        for thread in threads.into_iter().flatten().filter(|thread| *thread > 0) {
+            let runs_a_program = self.threads.entry(thread).or_default();
+            *runs_a_program |= matches!(record.what, What::Exec { .. });
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! - *loss*: gaps that pages show, with their times, and the kernel's counts per CPU (overrun, commit overrun, dropped), where the
 //!   file has them. Where neither is there, nothing is known and nothing is said;
 //! - *clocks*: those that count nanoseconds, and `x86-tsc` where the file says how to convert it. Others are refused;
+//! - *order*: [`open`] leaves records in the file where those of each CPU are in order of time. Of other files all are read.
 //! - *the end*: of a file that ends inside its pages all whole pages are read; the rest is a loss and a note.
 //!
 //! Source: `trace-cmd.dat.v6(5)`, `trace-cmd.dat.v7(5)` of trace-cmd 3.1.
@@ -24,7 +25,7 @@ use crate::counters::CounterLog;
 use crate::files::OpenFiles;
 use crate::homes::PageHomes;
 
-pub use read::read;
+pub use read::{open, read};
 pub use write::write;
 
 /// Name of the format in errors.

@@ -17,6 +17,7 @@ mod guests;
 mod headroom;
 mod licences;
 mod loads;
+mod long_recordings;
 mod manual;
 mod memory;
 mod papers;

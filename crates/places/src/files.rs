@@ -8,9 +8,11 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
+use warmcore_capture::Source;
 
 /// What was being done to a file when it failed.
 #[derive(Debug, thiserror::Error)]
@@ -183,6 +185,36 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     open(path).and_then(|file| limited(file, MAX_FILE_BYTES)).at("read", path)
 }
 
+/// A file that stays where it is.
+#[derive(Debug)]
+struct Kept {
+    file: File,
+    length: u64,
+}
+
+impl Source for Kept {
+    fn length(&self) -> u64 {
+        self.length
+    }
+
+    fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
+        std::os::unix::fs::FileExt::read_at(&self.file, bytes, at)
+    }
+}
+
+/// A recording's file, to be read piece by piece. What is no ordinary file is read whole.
+///
+/// # Errors
+/// As of [`read_bytes`].
+pub fn source(path: &Path) -> Result<Arc<dyn Source>, FileError> {
+    let file = open(path).at("read", path)?;
+    let kind = file.metadata().at("read", path)?;
+    if !kind.is_file() || kind.len() > MAX_FILE_BYTES {
+        return Ok(Arc::new(limited(file, MAX_FILE_BYTES).at("read", path)?));
+    }
+    Ok(Arc::new(Kept { file, length: kind.len() }))
+}
+
 /// Reads a text file.
 ///
 /// # Errors
@@ -191,12 +223,13 @@ pub fn read_text(path: &Path) -> Result<String, FileError> {
     text_of_file(path).at("read", path)
 }
 
-/// Reads a text file of a directory that this program wrote, in which there are ordinary files only.
+/// Reads a text file of a directory that this program wrote, in which there are ordinary files only. The workload of a long recording is longer
+/// than any that is typed.
 ///
 /// # Errors
-/// Those of [`read_text`], and when it is no ordinary file.
+/// When it cannot be read, is no ordinary file, is not UTF-8 or longer than [`MAX_FILE_BYTES`].
 pub fn read_ordinary_text(path: &Path) -> Result<String, FileError> {
-    ordinary(path).and_then(text).at("read", path)
+    ordinary(path).and_then(|file| text_up_to(file, MAX_FILE_BYTES)).at("read", path)
 }
 
 /// As [`read_text`], for callers whose errors name the path themselves.
@@ -212,7 +245,11 @@ pub fn text_of_file(path: &Path) -> io::Result<String> {
 /// # Errors
 /// As of [`read_text`].
 pub fn text(source: impl Read) -> io::Result<String> {
-    let bytes = limited(source, MAX_TEXT_BYTES)?;
+    text_up_to(source, MAX_TEXT_BYTES)
+}
+
+fn text_up_to(source: impl Read, most: u64) -> io::Result<String> {
+    let bytes = limited(source, most)?;
     String::from_utf8(bytes).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
 }
 
@@ -277,6 +314,15 @@ mod tests {
         assert_eq!(sha256_of_file(endless).unwrap_err().source.kind(), ErrorKind::InvalidInput);
         assert_eq!(read_ordinary_text(endless).unwrap_err().source.kind(), ErrorKind::InvalidInput);
         assert_eq!(text(&[0xff][..]).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_text_of_a_run_directory_may_be_longer_than_one_that_is_typed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("workload.json");
+        File::create(&path).unwrap().set_len(MAX_TEXT_BYTES + 1).unwrap();
+        assert_eq!(read_text(&path).unwrap_err().source.kind(), ErrorKind::FileTooLarge);
+        assert_eq!(read_ordinary_text(&path).unwrap().len() as u64, MAX_TEXT_BYTES + 1);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use warmcore_capture::convert::{Cast, Converted, events};
 use warmcore_capture::homes::ProcessHomes;
-use warmcore_capture::{Recording, Thread, What};
+use warmcore_capture::{Recording, Thread};
 use warmcore_kernel::Setup;
 use warmcore_statistics::Design;
 use warmcore_topology::{CpuId, Machine};
@@ -158,20 +158,25 @@ impl Place for Recorded {
             Err(error) => take(0, Err(error.into())),
             Ok(setup) => {
                 let converted = convert(recording, tasks, request.machine, recording.span_ns(), 0);
-                let converted = converted.map_err(Self::refuse)?;
+                let mut converted = converted.map_err(Self::refuse)?;
                 let outcome = outcome(recording, request.workload, &converted).map_err(Self::refuse)?;
                 let outcome = self.sampled(outcome);
                 let tables = of_recording(setup.run_tables(Vec::new()), recording, tasks, &converted);
+                let foreign_run_ns = converted.foreign_run_ns();
+                let parts = in_parts(std::mem::take(&mut converted.events));
                 let run = Run::new(&tables, 0.0, |sink| {
                     if let Some(sink) = sink {
-                        for batch in converted.events.chunks(BATCH) {
-                            sink.events(batch).map_err(warmcore_kernel::SimulationError::Sink)?;
+                        // Each is let go once it is sent: what the sink makes of them grows meanwhile.
+                        for part in parts {
+                            for batch in part.chunks(BATCH) {
+                                sink.events(batch).map_err(warmcore_kernel::SimulationError::Sink)?;
+                            }
                         }
                     }
                     Ok(Report {
                         events_lost: self.origin.events_lost,
                         notes: self.origin.notes.clone(),
-                        foreign_run_ns: converted.foreign_run_ns(),
+                        foreign_run_ns,
                         conditions: extras(recording),
                         ..Report::new(outcome)
                     })
@@ -181,6 +186,19 @@ impl Place for Recorded {
         };
         Ok(())
     }
+}
+
+/// Events in parts, each of which is a number of batches but for the last one, and can be let go alone.
+fn in_parts(mut events: Vec<Event>) -> Vec<Vec<Event>> {
+    const PART: usize = 16 * BATCH;
+    let mut parts = Vec::with_capacity(events.len() / PART + 1);
+    while events.len() > PART {
+        parts.push(events.split_off((events.len() - 1) / PART * PART));
+        events.shrink_to_fit();
+    }
+    parts.push(events);
+    parts.reverse();
+    parts
 }
 
 /// What happened between two times, with all tasks in one restriction.
@@ -208,7 +226,7 @@ pub(crate) fn convert(
         elapsed_ns: end_ns - start_ns,
         cpu: &|os| machine.cpu_by_os_index(os),
     };
-    let mut converted = events(&recording.records, &cast)?;
+    let mut converted = events(recording, &cast)?;
     count(&mut converted, recording, tasks, &cast);
     announce(&mut converted, &tasks.values().copied().collect());
     Ok(converted)
@@ -382,11 +400,7 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
         applications: workload.applications.iter().map(application).collect(),
         tasks,
         background: beside::by_process(&converted.foreign, known(recording)),
-        engine_events: recording
-            .records
-            .iter()
-            .filter(|record| !matches!(record.what, What::Numa { .. } | What::Call { .. } | What::Hotplug { .. }))
-            .count() as u64,
+        engine_events: recording.tally().of_scheduler,
         ..Outcome::new(end, elapsed_ns)
     })
 }
@@ -394,8 +408,8 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warmcore_capture::Context;
     use warmcore_capture::record::Record;
+    use warmcore_capture::{Context, What};
     use warmcore_trace::Sink;
     use warmcore_trace::metrics::{Counters, Start};
 
@@ -426,6 +440,16 @@ mod tests {
             recording.process(thread, thread);
         }
         recording.finished()
+    }
+
+    #[test]
+    fn parts_of_events_have_the_same_batches() {
+        let event = |time_ns| Event { time_ns, cpu: CpuId(0), kind: EventKind::Exit { task: TaskId(0) } };
+        for count in [0, 1, BATCH as u64, 16 * BATCH as u64, 16 * BATCH as u64 + 1, 40 * BATCH as u64 - 7] {
+            let events: Vec<Event> = (0..count).map(event).collect();
+            let parts = in_parts(events.clone());
+            assert!(parts.iter().flat_map(|part| part.chunks(BATCH)).eq(events.chunks(BATCH)), "{count}");
+        }
     }
 
     #[test]

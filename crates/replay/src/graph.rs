@@ -92,7 +92,7 @@ impl Graph {
         let mut found: BTreeMap<(i32, i32), [[u64; PARTS]; 2]> = BTreeMap::new();
         let mut by_softirq: BTreeMap<i32, u64> = BTreeMap::new();
         let mut from_outside = 0;
-        for record in &recording.records {
+        for record in recording.in_order() {
             let What::Waking { thread, .. } = record.what else { continue };
             if !chosen.contains(&thread) {
                 continue;
@@ -156,7 +156,7 @@ fn media(recording: &Recording, chosen: &BTreeSet<i32>) -> Vec<Medium> {
     let mut begun: BTreeMap<i32, (Call, u64)> = BTreeMap::new();
     let mut found: BTreeMap<(i32, i32, Call, u64, Option<&str>), u64> = BTreeMap::new();
     let process = |thread: i32| recording.threads.get(&thread).and_then(|thread| thread.process);
-    for record in &recording.records {
+    for record in recording.in_order() {
         match record.what {
             What::Call { call, object } => {
                 begun.insert(record.by, (call, object));

@@ -260,10 +260,10 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
         signals: Vec::new(),
         objects: BTreeMap::new(),
         timers: TimerFiles::default(),
-        service: ServiceReader::new(&recording.files, recording.records.iter().any(Record::polls)),
+        service: ServiceReader::new(&recording.files, recording.tally().polls > 0),
     };
-    for record in &recording.records {
-        reader.take(record);
+    for record in recording.in_order() {
+        reader.take(&record);
     }
     let span_ns = end - start;
     let threads = reader.threads.into_iter().filter_map(|(id, mut state)| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use warmcore_capture::kernel_threads::kernel_threads;
-use warmcore_capture::{Recording, What};
+use warmcore_capture::{Recording, Wanted, What};
 
 /// A choice of threads. Everything that is named is included; nothing named means every thread that is not the kernel's own.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -41,7 +41,7 @@ impl Selection {
     /// # Errors
     /// When there is none.
     pub fn threads(&self, recording: &Recording) -> Result<BTreeSet<i32>, SelectionError> {
-        if recording.records.is_empty() {
+        if recording.record_count() == 0 {
             return Err(SelectionError::Empty);
         }
         let all = self.processes.is_empty() && self.descendants_of.is_empty() && self.names.is_empty();
@@ -62,7 +62,7 @@ impl Selection {
             .map(|(id, _)| *id)
             .collect();
         if !self.descendants_of.is_empty() {
-            for record in &recording.records {
+            for record in recording.in_order_of(Wanted::Forks) {
                 if let What::Fork { parent, child } = record.what
                     && chosen.contains(&parent)
                 {

@@ -65,8 +65,8 @@ impl Beside {
 }
 
 /// Which thread each CPU ran at a time, as far as records tell: who came last before it, or else who leaves first after it, or else who ran
-/// whenever anything was recorded there.
-pub(super) fn running_at(records: &[Record], time_ns: u64) -> BTreeMap<u32, i32> {
+/// whenever anything was recorded there. `cpus`: how many there are, if that is known; then no more is read than tells of all.
+pub(super) fn running_at(records: impl Iterator<Item = Record>, cpus: u32, time_ns: u64) -> BTreeMap<u32, i32> {
     let mut known: BTreeMap<u32, i32> = BTreeMap::new();
     let mut left_first: BTreeMap<u32, i32> = BTreeMap::new();
     let mut seen: BTreeMap<u32, i32> = BTreeMap::new();
@@ -77,6 +77,10 @@ pub(super) fn running_at(records: &[Record], time_ns: u64) -> BTreeMap<u32, i32>
             }
             What::Switch { prev, .. } => {
                 left_first.entry(record.cpu).or_insert(prev);
+                // Any later record says less of its CPU.
+                if left_first.len() == cpus as usize {
+                    break;
+                }
             }
             _ => {
                 seen.entry(record.cpu).or_insert(record.by);

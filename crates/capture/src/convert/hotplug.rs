@@ -23,7 +23,7 @@ impl Plugged {
 
 /// CPUs, by the operating system's number, that were offline at a time: those whose last step before it did not bring them online, or whose
 /// first one after it is on the way up.
-pub(super) fn offline_at(records: &[Record], time_ns: u64) -> Vec<u32> {
+pub(super) fn offline_at(records: impl Iterator<Item = Record>, time_ns: u64) -> Vec<u32> {
     let mut offline: BTreeMap<u32, bool> = BTreeMap::new();
     for record in records {
         let What::Hotplug { target_cpu, target, step } = record.what else { continue };
@@ -41,6 +41,7 @@ mod tests {
     use super::*;
     use crate::convert::{Cast, events};
     use crate::record::Context;
+    use crate::recording::Recording;
     use warmcore_trace::EventKind;
 
     /// CPU 1 goes offline from 100 to 300 and CPU 2 comes online at 200; CPU 9 is none of the machine's.
@@ -55,7 +56,7 @@ mod tests {
         };
         let down = [step(100, 1, 142, 237), step(110, 1, 142, 236), step(120, 9, 0, 141), step(130, 1, 0, 141)];
         let up = [step(180, 2, 237, 1), step(200, 2, 237, 236), step(250, 1, 237, 1), step(300, 1, 237, 236)];
-        let records = [&down[..], &up[..]].concat();
+        let recording = Recording { records: [&down[..], &up[..]].concat(), ..Recording::default() };
         let run = |start_ns| {
             let cast = Cast {
                 tasks: &BTreeMap::new(),
@@ -68,7 +69,7 @@ mod tests {
                 elapsed_ns: 1000,
                 cpu: &|cpu| (cpu < 4).then_some(CpuId(cpu)),
             };
-            let converted = events(&records, &cast).unwrap();
+            let converted = events(&recording, &cast).unwrap();
             assert!(converted.hotplug);
             let told = converted.events.iter().filter_map(|event| match event.kind {
                 EventKind::Hotplug { online } => Some((event.time_ns, event.cpu.0, online)),

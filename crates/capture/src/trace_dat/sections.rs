@@ -13,7 +13,7 @@ use crate::record::MOST_CPUS;
 use crate::unpack::{Packing, most_unpacked, unpack};
 
 /// Longest name of a clock.
-const MOST_CLOCK_BYTES: u64 = 1024;
+pub(super) const MOST_CLOCK_BYTES: u64 = 1024;
 
 /// All of a file but its pages.
 #[derive(Debug, Default)]
@@ -44,6 +44,8 @@ pub(crate) struct Parts {
     pub room: usize,
     /// How much of the file may still be pages: no byte is a page of two CPUs.
     pub pages_left: u64,
+    /// Where the last table of pages of version 6 ends. The clock may be behind it.
+    pub tables_end: usize,
 }
 
 /// Where the pages of a buffer lie.
@@ -125,10 +127,12 @@ impl Parts {
         }
         let clock = (!parts.clock.is_empty()).then(|| parts.clock.clone());
         parts.buffers.push(table(&mut at, kind, (String::new(), clock.clone()), cpus, page_bytes)?);
+        parts.tables_end = at.place();
         for (offset, name) in instances {
             let mut at = Bytes::new(FORMAT, file).seek(offset)?;
             let kind = at.take(10, "the kind of the data")?;
             parts.buffers.push(table(&mut at, kind, (name, clock.clone()), parts.cpus, page_bytes)?);
+            parts.tables_end = parts.tables_end.max(at.place());
         }
         Ok(parts)
     }

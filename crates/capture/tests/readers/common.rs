@@ -1,8 +1,10 @@
 //! What the tests of readers share: pages as the kernel writes them, files around them, public samples.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use warmcore_capture::trace_dat::Contents;
+use warmcore_capture::{CaptureError, Recording, Source};
 
 pub const HEADER: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
     \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
@@ -272,6 +274,28 @@ pub fn version_7(contents: &Contents, packing: &str) -> Vec<u8> {
     let first_at = section(&mut file, 0, first, packed);
     file[pointer..pointer + 8].copy_from_slice(&first_at.to_le_bytes());
     file
+}
+
+/// What one reader makes of a file's bytes, and the other of the file that stays where it is: the same.
+pub fn both_ways(
+    file: &[u8],
+    read: fn(&[u8]) -> Result<Recording, CaptureError>,
+    open: fn(Arc<dyn Source>) -> Result<Recording, CaptureError>,
+) -> Result<Recording, CaptureError> {
+    let whole = read(file);
+    match (&whole, open(Arc::new(file.to_vec()))) {
+        (Ok(whole), Ok(open)) => {
+            assert_eq!((open.span_ns(), open.record_count()), (whole.span_ns(), whole.records.len() as u64));
+            let records = open.in_order().collect();
+            assert_eq!(open.pages.as_ref().and_then(|pages| pages.fault()), None);
+            assert_eq!(&Recording { records, pages: None, ..open }, whole);
+        }
+        (whole, open) => {
+            let words = |result: Result<Recording, CaptureError>| result.map_err(|error| error.to_string());
+            assert_eq!(words(open), words(whole.clone()));
+        }
+    }
+    whole
 }
 
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";

@@ -1,11 +1,15 @@
 //! Whatever is in a file, no reader panics, and what it makes of it is a recording.
 
 use proptest::prelude::*;
-use warmcore_capture::{CaptureError, Recording, read};
+use warmcore_capture::{CaptureError, Recording};
 
-use crate::common::version_7;
+use crate::common::{both_ways, version_7};
 use crate::trace_dat::{contents, written};
 use crate::{ftrace_text, perf_data, perfetto, schedviz};
+
+fn read(file: &[u8]) -> Result<Recording, CaptureError> {
+    both_ways(file, warmcore_capture::read, warmcore_capture::read::open)
+}
 
 /// A file of every format and form.
 fn files() -> Vec<Vec<u8>> {

@@ -3,6 +3,7 @@
 mod common;
 mod damage;
 mod ftrace_text;
+mod paged;
 mod perf_data;
 mod perfetto;
 mod read;

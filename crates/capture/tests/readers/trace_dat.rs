@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::process::Command;
 
-use crate::common::{HEADER, Page, formats, page, sample, version_7};
+use crate::common::{HEADER, Page, both_ways, formats, page, sample, version_7};
 use warmcore_capture::counters::{Counted, CounterSample, TASK_CLOCK};
 use warmcore_capture::files::Socket;
 use warmcore_capture::homes::HomeSample;
-use warmcore_capture::trace_dat::{Contents, read, write};
+use warmcore_capture::trace_dat::{self, Contents, write};
 use warmcore_capture::{CaptureError, Context, CounterLog, Loss, OpenFiles, PageHomes, Recording, What};
 use warmcore_testing::skip;
 use warmcore_trace::PrevState;
@@ -65,6 +65,11 @@ pub fn written(contents: &Contents) -> Vec<u8> {
     let mut file = Vec::new();
     write(&mut file, contents).unwrap();
     file
+}
+
+/// What is read of a file.
+pub fn read(file: &[u8]) -> Result<Recording, CaptureError> {
+    both_ways(file, trace_dat::read, trace_dat::open)
 }
 
 /// What must be read of [`contents`].

@@ -56,6 +56,7 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
     }
     let loaded = recording::load(&arguments.recording, console)?;
     let graph = Graph::of(&loaded.recording, &loaded.chosen, &loaded.histories);
+    recording::whole(loaded.recording.pages.as_ref())?;
     let groups = Groups::of(&graph);
     let mut made =
         warmcore_replay::workload::replay(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);

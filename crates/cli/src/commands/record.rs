@@ -118,12 +118,12 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     kept.map_err(|error| Failure::failed("warmcore::record", format!("cannot write {}: {error}", path.display())))?;
     let recording = read_back(&mut recorded.contents, &path)?;
     let loaded = loaded(&recorded, recording, arguments.command.first(), &machine)?;
-    let events = loaded.recording.records.len() as u64;
+    let events = loaded.recording.record_count();
     let processes: Vec<Accounts> = accounts(&recorded, &loaded);
     let extras = notes_on_extras(&loaded.recording);
     let page_homes = loaded.recording.homes.processes();
-    let fidelity = import(loaded, machine, &directory, &signals)?;
-    let page = report::into_run_directory(directory.path(), &signals)?;
+    let (fidelity, known) = import(loaded, machine, &directory, &signals)?;
+    let page = report::into_run_directory_of(directory.path(), known, &signals)?;
     let lost: u64 = recorded.contents.lost.iter().sum();
     if lost > 0 {
         console.warn(&format!(
@@ -316,8 +316,8 @@ impl Drop for Started {
 fn read_back(contents: &mut Contents, path: &Path) -> Result<Recording, Failure> {
     contents.pages = Vec::new();
     let failed = |error: String| Failure::failed("warmcore::record", format!("{}: {error}", path.display()));
-    let bytes = fs::read(path).map_err(|error| failed(error.to_string()))?;
-    trace_dat::read(&bytes).map_err(|error| failed(error.to_string()))
+    let file = warmcore_lab::files::source(path).map_err(|error| failed(error.source.to_string()))?;
+    trace_dat::open(file).map_err(|error| failed(error.to_string()))
 }
 
 fn loaded(

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use warmcore_capture::Recording;
+use warmcore_capture::{PagedRecords, Recording};
 use warmcore_lab::directory::{EXPERIMENT, Existing, RECORDING, RunDirectory};
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::{Experiment, Named};
-use warmcore_lab::files::read_bytes;
+use warmcore_lab::experiment::{Experiment, ExperimentRecord, Named};
+use warmcore_lab::files::source;
 use warmcore_lab::runner::{self, RunError};
 use warmcore_lab::session;
 use warmcore_options::{MemoryChoice, TraceLevel};
@@ -102,15 +102,9 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
         None => Overheads::of(&Costs::derived_from(&GENERIC_LATENCIES)),
     };
     let stem = path.file_stem().map_or("recording".into(), |stem| stem.to_string_lossy().into_owned());
-    Ok(Loaded {
-        histories: histories(&recording, &chosen),
-        recording,
-        chosen,
-        overheads,
-        name: stem,
-        numbered,
-        machine,
-    })
+    let histories = histories(&recording, &chosen);
+    whole(recording.pages.as_ref())?;
+    Ok(Loaded { histories, recording, chosen, overheads, name: stem, numbered, machine })
 }
 
 /// First byte of the mark that some editors put before UTF-8 text.
@@ -227,14 +221,16 @@ pub fn tried(loaded: &Loaded, console: &Console) -> Result<Replay, Failure> {
     Ok(made)
 }
 
-/// Makes a run directory of a recording: what was recorded, on this machine, with its replay as the workload.
+/// Makes a run directory of a recording: what was recorded, on this machine, with its replay as the workload. Returns the experiment and its
+/// record too.
 pub fn import(
     loaded: Loaded,
     machine: Named<Machine>,
     directory: &RunDirectory,
     signals: &Signals,
-) -> Result<Fidelity, Failure> {
+) -> Result<(Fidelity, (Experiment, ExperimentRecord)), Failure> {
     let started = unix_seconds();
+    let pages = loaded.recording.pages.clone();
     let made = warmcore_replay::workload::replay(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
     if made.workload.tasks.is_empty() {
         let message = format!("{}: none of the chosen threads ran while it was recorded", loaded.name);
@@ -257,14 +253,16 @@ pub fn import(
         .metric(Some("elapsed_ns".into()))
         .build()?;
     let experiment = built.experiment;
-    session::begin(directory, &experiment).map_err(session_failure)?;
+    let record = session::begin(directory, &experiment).map_err(session_failure)?;
     let mut environment = Environment::at_start(std::env::args().collect(), 1, started);
     let conduct = runner::Conduct { jobs: 1, stop: Arc::clone(&signals.stop), progress: &|_| {} };
-    let finished = runner::run(&experiment, Some(directory), &conduct)
+    let finished = runner::run_as(&experiment, &record, Some(directory), &conduct)
         .map_err(|error| run_failure(error, Some(directory), signals))?;
     environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
-    session::finish(directory, &experiment, &finished.trials, None, &environment).map_err(session_failure)?;
-    Ok(made.fidelity)
+    whole(pages.as_ref())?;
+    session::finish_as(directory, (&experiment, &record), &finished.trials, None, &environment)
+        .map_err(session_failure)?;
+    Ok((made.fidelity, (experiment, record)))
 }
 
 /// A run directory made of a recording's file, for as long as it is looked at.
@@ -297,8 +295,17 @@ impl Drop for Imported {
     }
 }
 
+/// Whether all records of a recording that stays in its file could be read whenever they were needed.
+pub fn whole(pages: Option<&PagedRecords>) -> Result<(), Failure> {
+    match pages.and_then(PagedRecords::fault) {
+        None => Ok(()),
+        Some(reason) => Err(Failure::failed("warmcore::recording", format!("the recording was changed: {reason}"))
+            .help("leave its file alone while it is read")),
+    }
+}
+
 fn of_file(path: &Path) -> Result<Recording, Failure> {
-    let bytes = read_bytes(path).map_err(|error| Failure::cannot_read(path, &error.source))?;
-    warmcore_capture::read::read(&bytes)
+    let file = source(path).map_err(|error| Failure::cannot_read(path, &error.source))?;
+    warmcore_capture::read::open(file)
         .map_err(|error| Failure::usage("warmcore::recording", format!("{}: {error}", path.display())))
 }

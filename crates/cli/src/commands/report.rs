@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use warmcore_lab::directory::REPORT;
+use warmcore_lab::experiment::{Experiment, ExperimentRecord};
 use warmcore_lab::files::{create_directory, write_atomically};
 use warmcore_report::figures::Figure;
 use warmcore_report::history::Form;
@@ -133,9 +134,26 @@ fn write_page(arguments: &ReportArguments, runs: &[Run], force: bool) -> Result<
 
 /// Writes the page of a run that has just finished; returns where it is.
 pub fn into_run_directory(directory: &Path, signals: &Signals) -> Result<PathBuf, Failure> {
-    let options = ReportOptions { rerun_events: COMPARE_RERUN_EVENTS, ..ReportOptions::default() };
-    let run =
-        Run::load(directory, &options, &signals.stop).map_err(|error| report_failure(&error, directory, signals))?;
+    let run = Run::load(directory, &of_a_finished_run(), &signals.stop);
+    page_into(directory, run, signals)
+}
+
+/// The same, where the experiment and its record are known.
+pub fn into_run_directory_of(
+    directory: &Path,
+    known: (Experiment, ExperimentRecord),
+    signals: &Signals,
+) -> Result<PathBuf, Failure> {
+    let run = Run::load_of(directory, known, &of_a_finished_run(), &signals.stop);
+    page_into(directory, run, signals)
+}
+
+fn of_a_finished_run() -> ReportOptions {
+    ReportOptions { rerun_events: COMPARE_RERUN_EVENTS, ..ReportOptions::default() }
+}
+
+fn page_into(directory: &Path, run: Result<Run, ReportError>, signals: &Signals) -> Result<PathBuf, Failure> {
+    let run = run.map_err(|error| report_failure(&error, directory, signals))?;
     let path = directory.join(REPORT);
     write_atomically(&path, html::page(&[run]).as_bytes())?;
     Ok(path)

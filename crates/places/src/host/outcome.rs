@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use warmcore_agent::report::ProcessReport;
 use warmcore_capture::convert::Converted;
-use warmcore_capture::{Recording, What};
+use warmcore_capture::{Recording, Wanted, What};
 use warmcore_topology::{CpuSet, Machine};
 use warmcore_trace::{ApplicationOutcome, End, Event, Outcome, RunTables, TaskId, TaskOutcome};
 use warmcore_workload::Workload;
@@ -132,7 +132,7 @@ fn descendants(recording: &Recording, process: i32) -> Vec<i32> {
     };
     let mut found: Vec<i32> = vec![process];
     let mut known = BTreeSet::from([process]);
-    for record in &recording.records {
+    for record in recording.in_order_of(Wanted::Forks) {
         let What::Fork { parent, child } = record.what else { continue };
         if known.contains(&parent) && known.insert(child) {
             found.push(child);
