@@ -17,6 +17,7 @@ use warmcore_workload::{Policy, UtilClamp, Workload};
 use crate::clocks::CAPACITY_SCALE;
 use crate::core::Core;
 use crate::engine::Engine;
+use crate::interpreter::Done;
 use crate::memory::Memory;
 use crate::scheduler::Scheduler;
 use crate::task::State;
@@ -231,6 +232,20 @@ impl Core<'_> {
 }
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    /// A task asks for other clamps by a system call.
+    #[cold]
+    pub(crate) fn clamp_step(&mut self, cpu: CpuId, id: TaskId, clamp: UtilClamp) -> Done {
+        if self.pay(id, self.core.machine.costs().syscall_ns) {
+            return Done::Busy;
+        }
+        if self.ask_for_clamp(id, clamp) {
+            self.settle(cpu);
+            self.scheduler.attributes_changed(&mut self.core, id);
+            self.update_frequency(cpu);
+        }
+        Done::Next
+    }
+
     /// A task asks for other clamps. False if the kernel refuses them, which ends the run.
     #[cold]
     pub(crate) fn ask_for_clamp(&mut self, id: TaskId, clamp: UtilClamp) -> bool {

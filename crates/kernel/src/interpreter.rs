@@ -191,18 +191,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             // Noted when the task blocks.
             Step::IoWait => Done::Next,
             Step::Kernel(step) => self.kernel_step(cpu, id, *step),
-            Step::SetNice(_)
-            | Step::SetPolicy(_)
-            | Step::SetSlice { .. }
-            | Step::SetGroup(_)
-            | Step::SetUtilClamp(_) => {
+            Step::SetUtilClamp(clamp) => self.clamp_step(cpu, id, *clamp),
+            Step::SetNice(_) | Step::SetPolicy(_) | Step::SetSlice { .. } | Step::SetGroup(_) => {
                 if self.pay(id, costs.syscall_ns) {
                     return Done::Busy;
-                }
-                if let Step::SetUtilClamp(clamp) = step
-                    && !self.ask_for_clamp(id, *clamp)
-                {
-                    return Done::Next;
                 }
                 let task = &mut self.core.tasks[id.index()];
                 match step {
@@ -217,9 +209,6 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 }
                 self.settle(cpu);
                 self.scheduler.attributes_changed(&mut self.core, id);
-                if matches!(step, Step::SetUtilClamp(_)) {
-                    self.update_frequency(cpu);
-                }
                 Done::Next
             }
             Step::StartClock { slot } => {
