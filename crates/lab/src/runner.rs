@@ -197,6 +197,8 @@ pub fn run_together<T: Send>(
 
 /// A run of a batch: index of the experiment, and position there.
 type Position = (usize, usize);
+/// Makes something of a run of a batch, or of the reason why there is none.
+type MakeOf<'a, T, E> = dyn Fn(Position, Result<Run<'_>, PlaceError>) -> Result<T, E> + Sync + 'a;
 /// What came of the runs of a batch, in the order of their positions, with wall-clock seconds.
 type Ran<T, E> = Vec<(Position, Result<T, E>, f64)>;
 
@@ -206,7 +208,7 @@ fn run_these<T: Send, E: Send>(
     batch: &[(&Experiment, &[usize])],
     shared: bool,
     conduct: &BatchConduct,
-    make: &(dyn Fn(Position, Result<Run<'_>, PlaceError>) -> Result<T, E> + Sync),
+    make: &MakeOf<'_, T, E>,
     stops: fn(&E) -> bool,
 ) -> Result<Ran<T, E>, PlaceError> {
     let (mut asked, mut requests) = (Vec::new(), Vec::new());
