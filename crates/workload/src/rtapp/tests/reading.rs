@@ -349,7 +349,7 @@ fn utilisation_clamps_that_no_kernel_takes_are_refused() {
     }
     let root =
         r#"{ "tasks": { "a": { "run": 1 } }, "warmcore": { "groups": [ { "name": "/", "cpu_uclamp_max": "20" } ] } }"#;
-    let error = from_rtapp("test", root, &Options::default()).unwrap().check().unwrap_err().to_string();
+    let error = from_rtapp("test", root, &Options::default()).unwrap_err().to_string();
     assert!(error.contains("the root group has no \"cpu_uclamp_min\""), "{error}");
 }
 
