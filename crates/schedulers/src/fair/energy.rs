@@ -176,7 +176,8 @@ fn find_cpu(
     for domain in domains {
         // As in the kernel, a CPU without runnable tasks leaves the bounds of the CPU before it.
         let mut clamp = wakee.clamp;
-        let (mut prev_spare, mut most_spare): (Option<(Fit, u64)>, Option<(Fit, u64, u32)>) = (None, None);
+        let mut prev_spare: Option<(Fit, u64)> = None;
+        let mut most_spare: Option<(Fit, u64, u32)> = None;
         for &cpu in domain.cpus.iter().filter(|cpu| usable(**cpu)) {
             let of = averages(cpu);
             let util = wakee.utilisation(of, domain.capacity, cpu, Some(cpu), false);

@@ -98,7 +98,7 @@ impl Host {
         let (layout, memory) = (&self.kept.layout, &mut self.maps.memory);
         let flags = memory.load_u32(at + layout.scx_flags) & !(QUEUED_FLAG | IMMED_FLAG | REASON_MASK);
         let is_immediate = u32::from(state.runs_at_once) * IMMED_FLAG;
-        let own = queued * QUEUED_FLAG | is_immediate | (state.reason as u32) << REASON_SHIFT;
+        let own = (queued * QUEUED_FLAG) | is_immediate | ((state.reason as u32) << REASON_SHIFT);
         memory.store_u32(at + layout.scx_flags, flags | own);
         memory.store_u32(at + layout.weight, state.weight);
         memory.store_u32(at + layout.prio, prio);
