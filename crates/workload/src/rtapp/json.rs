@@ -69,7 +69,7 @@ impl From<i64> for Json {
 
 /// Where in a document a value is, as far as that matters: a list that is a program is kept as [`List`].
 #[derive(Clone, Copy)]
-enum Place {
+enum DocumentPlace {
     Document,
     Extension,
     Tasks,
@@ -79,7 +79,7 @@ enum Place {
     Elsewhere,
 }
 
-impl Place {
+impl DocumentPlace {
     /// That of a key's value.
     fn behind(self, key: &str) -> Self {
         match (self, key) {
@@ -98,7 +98,7 @@ impl Place {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Place {
+impl<'de> DeserializeSeed<'de> for DocumentPlace {
     type Value = Json;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
@@ -106,7 +106,7 @@ impl<'de> DeserializeSeed<'de> for Place {
     }
 }
 
-impl<'de> Visitor<'de> for Place {
+impl<'de> Visitor<'de> for DocumentPlace {
     type Value = Json;
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -172,7 +172,7 @@ pub(crate) fn parse(text: &str) -> Result<Json, SyntaxError> {
     let strict = Strict::from_liberal(text)?;
     let text = strict.text();
     let mut parser = serde_json::Deserializer::from_str(&text);
-    let document = Place::Document.deserialize(&mut parser).and_then(|document| parser.end().map(|()| document));
+    let document = DocumentPlace::Document.deserialize(&mut parser).and_then(|document| parser.end().map(|()| document));
     document.map_err(|error| {
         let full = error.to_string();
         let message = full.split(" at line ").next().unwrap_or(&full).to_owned();
