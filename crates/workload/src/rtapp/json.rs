@@ -172,7 +172,8 @@ pub(crate) fn parse(text: &str) -> Result<Json, SyntaxError> {
     let strict = Strict::from_liberal(text)?;
     let text = strict.text();
     let mut parser = serde_json::Deserializer::from_str(&text);
-    let document = DocumentPlace::Document.deserialize(&mut parser).and_then(|document| parser.end().map(|()| document));
+    let document =
+        DocumentPlace::Document.deserialize(&mut parser).and_then(|document| parser.end().map(|()| document));
     document.map_err(|error| {
         let full = error.to_string();
         let message = full.split(" at line ").next().unwrap_or(&full).to_owned();
