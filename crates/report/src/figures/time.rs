@@ -73,7 +73,7 @@ fn from_overview(scene: &Scene, cpu: usize) -> Vec<Option<(usize, f64)>> {
     stretches.chunks(OVERVIEW_BINS / BINS).map(column).collect()
 }
 
-/// CPUs over time, coloured by who runs, so wide and with so much data at most ([`csv_of_slices`]). `None` when nothing ran.
+/// CPUs over time, coloured by who runs, so wide and with so much data at most (`csv_of_slices`). `None` when nothing ran.
 #[must_use]
 pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, usize)) -> Option<Figure> {
     let left = if wide < NARROW { 62.0 } else { LEFT };
