@@ -50,6 +50,9 @@ impl Sampler<Stopped> for Asked {
     }
 }
 
+/// Name; lowest, highest and whether by powers; or the words that there are.
+type KnobOfOptuna = (String, Option<(u64, u64, bool)>, Vec<String>);
+
 /// Finds the settings of a scheduler that are best for the workloads and machines of a file, and confirms them under seeds and on workloads that
 /// the search did not see.
 ///
@@ -73,7 +76,7 @@ pub fn tune(
     if let Some(out) = &out {
         create_directory(out).map_err(Trouble::new)?;
     }
-    let knobs: Vec<(String, Option<(u64, u64, bool)>, Vec<String>)> = form
+    let knobs: Vec<KnobOfOptuna> = form
         .knobs
         .iter()
         .map(|knob| match &knob.range {
