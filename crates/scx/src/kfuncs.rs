@@ -8,7 +8,7 @@ use warmcore_trace::{SearchStep, TaskId};
 
 use crate::exit::ExitKind;
 use crate::idle::{Search, Smt, Sync};
-use crate::operations::{EnqueueFlags, Kick, Operation};
+use crate::operations::{EnqueueFlags, Kick, Operation, OperationFlags};
 use crate::queues::{DsqId, QueueIndex};
 use crate::state::{Buffered, Context, Insertion, State};
 
@@ -197,7 +197,16 @@ impl Kfuncs<'_, '_> {
         self.insert(task, slice_ns, Insertion { dsq, flags, vtime: Some(vtime) });
     }
 
+    /// Flags of an insertion of the program's, with what it wants of all of them (`scx_vet_enq_flags`). The class's own insertions are without it.
+    fn with_own(&self, flags: EnqueueFlags) -> EnqueueFlags {
+        match self.state.table.flags.has(OperationFlags::ALWAYS_ENQ_IMMED) {
+            true => flags | EnqueueFlags::IMMED,
+            false => flags,
+        }
+    }
+
     fn insert(&mut self, task: TaskId, slice_ns: u64, insertion: Insertion) {
+        let insertion = Insertion { flags: self.with_own(insertion.flags), ..insertion };
         if let Some(cpu) = insertion.dsq.named_cpu()
             && !self.state.is_cpu(cpu)
         {
@@ -272,7 +281,7 @@ impl Kfuncs<'_, '_> {
         };
         let moved = self.state.move_to_local(self.core, queue, cpu);
         if moved && let Some(task) = self.state.queues.last(self.state.local(cpu)) {
-            self.state.note_immediate(task, flags);
+            self.state.note_immediate(task, self.with_own(flags));
         }
         self.state.progress += u32::from(moved);
         moved
@@ -303,6 +312,7 @@ impl Kfuncs<'_, '_> {
         };
         self.state.pass_lock(self.core, queue);
         self.state.queues.remove(task);
+        let insertion = Insertion { flags: self.with_own(insertion.flags), ..insertion };
         self.state.carry_out(self.core, task, cpu, insertion);
         self.state.progress += 1;
         true

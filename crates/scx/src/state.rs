@@ -12,9 +12,7 @@ use crate::dump::Dump;
 use crate::entities::Entities;
 use crate::exit::{ExitInfo, ExitKind};
 use crate::idle::IdleMasks;
-use crate::operations::{
-    EnqueueFlags, Kick, LockUse, Operation, OperationFlags, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE,
-};
+use crate::operations::{EnqueueFlags, Kick, LockUse, Operation, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE};
 use crate::queues::{DsqId, QueueIndex, Queues};
 
 /// Payload of the timer after which a program is gone.
@@ -357,7 +355,7 @@ impl State {
     /// A task comes into a local queue: whether it is to run at once.
     #[inline]
     pub fn note_immediate(&mut self, task: TaskId, flags: EnqueueFlags) {
-        if flags.has(EnqueueFlags::IMMED) || self.table.flags.has(OperationFlags::ALWAYS_ENQ_IMMED) {
+        if flags.has(EnqueueFlags::IMMED) {
             self.tasks[task.index()].runs_at_once = true;
             self.has_immediate = true;
         }

@@ -24,4 +24,6 @@ fn a_program_is_asked_about_a_task_that_must_stay_only_if_it_wants_to_be() {
     };
     assert_eq!(enqueued(OperationFlags::default()), [0, 1]);
     assert_eq!(enqueued(OperationFlags::ENQ_MIGRATION_DISABLED), [2, 1]);
+    // What the class inserts itself need not run at once, whatever the program wants of its own insertions.
+    assert_eq!(enqueued(OperationFlags::ALWAYS_ENQ_IMMED), [0, 1]);
 }
