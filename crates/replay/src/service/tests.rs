@@ -84,6 +84,20 @@ fn asked_and_answered(times: u64) -> Vec<Record> {
 }
 
 #[test]
+fn a_client_whose_first_write_went_by_without_a_name_is_no_server() {
+    let mut recording = recording(asked_and_answered(120), &[]);
+    // Until after the first write its number is seen to be a file that the process had open before.
+    recording.files = OpenFiles { sockets: std::mem::take(&mut recording.files.sockets), ..OpenFiles::default() };
+    recording.files.saw(0, 10, 4, "socket:[1]");
+    recording.files.saw(0, 20, 5, "/usr/share/perl/Socket.pm");
+    recording.files.saw(10_015_000, 20, 5, "socket:[2]");
+    let service = found(&recording).service;
+    assert_eq!((service.requests.len(), service.connections), (120, 1));
+    // Of the first request the client's write is not known.
+    assert_eq!(service.clients_ns, [3_092_000; 119]);
+}
+
+#[test]
 fn a_request_lasts_from_the_wakeup_by_its_arrival_to_the_call_that_answers_it() {
     let service = found(&recording(asked_and_answered(120), &[])).service;
     assert_eq!(service.requests[0], Request { arrived_ns: 10_012_000, answered_ns: 13_100_000 });
