@@ -36,12 +36,14 @@ pub struct Boot<'a> {
     pub kernel: KernelParameters,
     /// Seed of what a policy draws at random.
     pub seed: u64,
+    /// Whether the workload has tasks of real-time or deadline policies.
+    pub realtime: bool,
 }
 
 impl<'a> Boot<'a> {
     /// A kernel with default parameters on a machine, and seed 0.
     pub fn new(machine: &'a Machine) -> Self {
-        Self { machine, kernel: KernelParameters::default(), seed: 0 }
+        Self { machine, kernel: KernelParameters::default(), seed: 0, realtime: false }
     }
 }
 
@@ -186,7 +188,8 @@ impl<'a> Setup<'a> {
 
     /// What a policy for this setup is made from.
     pub fn boot(&self) -> Boot<'a> {
-        Boot { machine: self.machine, kernel: self.kernel, seed: self.seed }
+        let realtime = self.workload.has_realtime();
+        Boot { machine: self.machine, kernel: self.kernel, seed: self.seed, realtime }
     }
 
     /// The machine.

@@ -198,7 +198,7 @@ pub struct SchedGroup {
     pub cores: u32,
     /// Flags of the child domain that spans the group; 0 for a single CPU.
     pub flags: u32,
-    /// Sum of the CPUs' capacities.
+    /// Sum of the CPUs' capacities, as last brought up to date.
     pub capacity: u32,
     /// A pass inside the group left an imbalance because of affinity (`sgc->imbalance`).
     pub imbalance: bool,
@@ -280,6 +280,21 @@ impl Domains {
     #[inline]
     pub(crate) fn capacity_of(&self, cpu: CpuId) -> u32 {
         self.capacities[cpu.index()]
+    }
+
+    /// Capacities of all CPUs.
+    pub(crate) fn capacities(&self) -> &[u32] {
+        &self.capacities
+    }
+
+    /// Other classes leave a CPU more or less than before.
+    pub(crate) fn set_capacity(&mut self, cpu: CpuId, capacity: u32) {
+        self.capacities[cpu.index()] = capacity;
+    }
+
+    /// Number of groups of all domains together.
+    pub(crate) fn group_count(&self) -> usize {
+        self.groups.len()
     }
 
     /// The domain with an index.

@@ -25,6 +25,7 @@ mod hotplug;
 mod idle;
 pub mod numa;
 pub mod pelt;
+mod pressure;
 pub mod queue;
 pub(crate) mod rows;
 mod select;
@@ -44,6 +45,7 @@ use self::gathering::{Gathering, NoGathering};
 
 use self::numa::{NumaBalancing, NumaTunables};
 use self::pelt::Pelt;
+use self::pressure::Pressure;
 use self::queue::Removal;
 use self::state::{CfsRq, Entity, NONE, Rq, Speed};
 use self::task_work::TaskWork;
@@ -209,6 +211,8 @@ pub struct Fair<P, G = NoGathering> {
     by_energy_model: bool,
     /// Placement by energy, where the kernel has it.
     pub(crate) energy: Option<Box<EnergyAware>>,
+    /// What the classes above take, where there are tasks of them.
+    pressure: Option<Box<Pressure>>,
     /// What keeps threads together.
     pub(crate) gathering: G,
     /// NUMA balancing, where it is on and there are nodes to choose from; gone from the start where the kernel knows no pages.
@@ -268,6 +272,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             by_energy_model: has_unequal_cpus(machine, &boot.kernel),
             asymmetric,
             energy,
+            pressure: Pressure::new(boot, domains.capacities(), domains.group_count()),
             gathering,
             numa: NumaBalancing::new(&features.numa, machine, hz, parameters.rules_of_4_9).map(Box::new),
             task_work: TaskWork::default(),

@@ -87,7 +87,9 @@ fn asked_and_answered(times: u64) -> Vec<Record> {
 fn a_client_whose_first_write_went_by_without_a_name_is_no_server() {
     let mut recording = recording(asked_and_answered(120), &[]);
     // Until after the first write its number is seen to be a file that the process had open before.
-    recording.files = OpenFiles { sockets: std::mem::take(&mut recording.files.sockets), ..OpenFiles::default() };
+    let sockets = std::mem::take(&mut recording.files.sockets);
+    recording.files = OpenFiles::default();
+    recording.files.sockets = sockets;
     recording.files.saw(0, 10, 4, "socket:[1]");
     recording.files.saw(0, 20, 5, "/usr/share/perl/Socket.pm");
     recording.files.saw(10_015_000, 20, 5, "socket:[2]");

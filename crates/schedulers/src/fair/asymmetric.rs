@@ -3,7 +3,7 @@
 //! Source: Linux 7.2 `kernel/sched/fair.c` (`util_fits_cpu`, `asym_fits_cpu`, `select_idle_capacity`, `update_misfit_status`,
 //! `update_sg_lb_stats`, `update_sd_pick_busiest`, `sched_balance_find_src_rq`), `kernel/sched/topology.c` (`asym_cpu_capacity_classify`).
 //!
-//! Not modelled: capacity that interrupts, other classes and heat take; a new program's start (`exec`).
+//! Not modelled: capacity that interrupts and heat take; a new program's start (`exec`).
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;

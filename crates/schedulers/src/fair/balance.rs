@@ -14,7 +14,7 @@
 //! | `nohz` | `nohz_balancer_kick`, `nohz_idle_balance` and the set of idle CPUs without tick |
 //!
 //! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `docs/spec/linux-fair.md` sections 1.16 and 5. Not
-//! modelled: reduced capacity, asymmetric packing.
+//! modelled: asymmetric packing.
 //!
 //! What keeping threads together adds is asked through `gathering`, what NUMA balancing adds in [`numa`](super::numa).
 //!

@@ -2,8 +2,8 @@
 
 use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, Utilisation, WakeFlags};
 use warmcore_topology::CpuId;
-use warmcore_trace::TaskId;
 use warmcore_trace::schedstat::CpuCounters;
+use warmcore_trace::{PrevState, TaskId};
 
 use super::decisions::FairDecisions;
 use super::numa::STOPPER_MOVE;
@@ -261,6 +261,12 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             self.set_idle_stamp(cpu, 0);
         }
         self.update_queue_avg(core.now_ns(), cpu.0);
+    }
+
+    fn sched_switch(&mut self, core: &mut Core<'_>, cpu: CpuId, _prev: (TaskId, PrevState), next: TaskId) {
+        if self.pressure.is_some() {
+            self.note_switch(core, cpu, next);
+        }
     }
 
     fn ttwu_pending_changed(&mut self, core: &mut Core<'_>, cpu: CpuId) {

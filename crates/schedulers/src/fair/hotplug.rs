@@ -60,6 +60,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.rqs.iter_mut().for_each(|rq| rq.misfit_task_load = 0);
         self.domains = domains;
         self.balance.domains_rebuilt();
+        if let Some(pressure) = &mut self.pressure {
+            pressure.domains_rebuilt(self.domains.group_count());
+        }
         self.online_cpus = core.active().len() as u64;
         self.gathering.domains_rebuilt(core.machine(), &self.domains);
     }

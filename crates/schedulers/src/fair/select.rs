@@ -10,6 +10,7 @@ use warmcore_kernel::{Core, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::{SearchStart, SearchStep, Side, TaskId};
 
+pub(super) use self::slow_path::adjust_numa_imbalance;
 use super::clamps::Need;
 use super::state::NONE;
 use super::{Fair, Policy};
@@ -168,9 +169,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         let task_load = self.task_h_load(wakee.task);
         let bias = u64::from(100 + (self.domains.domain(domain).imbalance_pct - 100) / 2);
-        let this_effective = (this_load + task_load) * 100 * u64::from(core.capacity(prev));
+        let this_effective = (this_load + task_load) * 100 * u64::from(self.domains.capacity_of(prev));
         let prev_effective =
-            self.cpu_load(prev).saturating_sub(task_load) * bias * u64::from(core.capacity(this)) + u64::from(sync);
+            self.cpu_load(prev).saturating_sub(task_load) * bias * u64::from(self.domains.capacity_of(this))
+                + u64::from(sync);
         this_effective < prev_effective
     }
 

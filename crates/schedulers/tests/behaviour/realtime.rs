@@ -73,6 +73,28 @@ fn with_a_second_cpu_the_class_below_is_on_the_other() {
     }
 }
 
+/// A task that runs 6 ms of 10 above them leaves a fair one 40 % of its CPU; beside an idle CPU that is too little, whichever of the two is the other's.
+#[test]
+fn a_fair_task_leaves_a_cpu_of_reduced_capacity_for_an_idle_one() {
+    for scheduler in ["eevdf", "cfs", "cache-aware", "topology-aware"] {
+        for brief in 0..2 {
+            let mut scene = Scene::lasting(3 * S);
+            let periodic = scene.task("periodic", forever([run_for(6 * MS), sleep(4 * MS)]));
+            (periodic.policy, periodic.affinity) = (fifo(50), on_cpu(0));
+            for (number, name) in ["one", "other"].into_iter().enumerate() {
+                scene.task(name, if number == brief { once([run_for(200 * MS)]) } else { spin() });
+            }
+            let run = scene.run("1s1n1l2c1t", scheduler);
+            let stays = ["one", "other"][1 - brief];
+            assert!(
+                used_ms(&run, stays, 1_500, 3_000) > 1_490.0,
+                "{scheduler}: {stays} {}",
+                used_ms(&run, stays, 1_500, 3_000)
+            );
+        }
+    }
+}
+
 /// By hand: where fair tasks get 50 ms in each second by themselves, the server has nothing to do, and the real-time task waits for nobody.
 #[test]
 fn a_server_that_is_not_needed_does_not_run() {

@@ -246,11 +246,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 continue;
             }
             let cpu = CpuId(number);
-            let nr_running = self.rqs[cpu.index()].nr_running;
+            let nr_running = self.nr_running(cpu);
             stats.load += self.biased_load(core, cpu, average, most);
             stats.runnable_load += self.balance_load(cpu);
             stats.util += self.util_by_load(cpu);
-            stats.nr_running += nr_running;
+            stats.nr_running += self.rqs[cpu.index()].nr_running;
             *overloaded |= nr_running > 1;
             if nr_running == 0 && self.is_idle_cpu(core, cpu) {
                 stats.idle_cpus += 1;

@@ -21,8 +21,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Takes tasks off the source queue, least recently run first, in 4.9 those first that came last, until the imbalance is gone (`detach_tasks`). Returns
     /// how many; they wait for [`Self::attach_tasks`].
     pub(super) fn detach_tasks(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> u32 {
-        let src = pass.src.index();
-        if self.rqs[src].nr_running <= 1 {
+        if self.nr_running(pass.src) <= 1 {
             pass.all_pinned = false;
             return 0;
         }
@@ -36,7 +35,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         loop {
             let entity = self.next_to_examine(pass.src);
             // Taking everything would only make the source steal it back.
-            let last = pass.idle != IdleType::NotIdle && self.rqs[src].nr_running <= 1;
+            let last = pass.idle != IdleType::NotIdle && self.nr_running(pass.src) <= 1;
             if entity == NONE || last {
                 break;
             }

@@ -106,7 +106,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 true => rq.misfit_task_load > 0,
                 false => llc_shared.is_some_and(|shared| shared.nr_busy_cpus > 1),
             };
-            if rq.nr_running >= 2 || other_reason {
+            if self.nr_running(cpu) >= 2 || other_reason || self.kicks_for_capacity(cpu) {
                 wanted = if averages { kick::STATS | kick::BALANCE } else { kick::BALANCE };
             }
         }

@@ -189,7 +189,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             self.count_imbalance(core, &pass);
             pass.src = src;
             pass.all_pinned = true;
-            if self.rqs[src.index()].nr_running > 1 {
+            if self.nr_running(src) > 1 {
                 moved = self.move_from(core, &mut pass);
                 if pass.all_pinned {
                     self.balance.excluded.push(src.0);
@@ -263,7 +263,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// may be found to have too many tasks although none of its CPUs has one to spare: with no failures counted and the
     /// interval at its minimum that leaves the same state behind as finding none.
     fn is_fruitless(&self, pass: &Pass) -> bool {
-        if pass.idle != IdleType::NewlyIdle || self.parameters.load_only_balance || self.asymmetric {
+        if pass.idle != IdleType::NewlyIdle
+            || self.parameters.load_only_balance
+            || self.asymmetric
+            || self.pressure.is_some()
+        {
             return false;
         }
         let domain = self.domains.domain(pass.domain);
@@ -285,7 +289,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Moves tasks from the source queue, to other CPUs of the group where affinity wants it, and notes imbalances that
     /// affinity leaves. Returns how many were moved.
     fn move_from(&mut self, core: &mut Core<'_>, pass: &mut Pass) -> u32 {
-        pass.examine_at_most = self.parameters.nr_migrate.min(self.rqs[pass.src.index()].nr_running);
+        pass.examine_at_most = self.parameters.nr_migrate.min(self.nr_running(pass.src));
         let mut moved = 0;
         loop {
             moved += self.detach_tasks(core, pass);
@@ -365,7 +369,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// The reasons for it.
     fn wants_active_balance(&self, pass: &Pass) -> bool {
-        if matches!(pass.migration, Migration::LlcTask | Migration::Misfit) {
+        if matches!(pass.migration, Migration::LlcTask | Migration::Misfit) || self.more_capacity_left(pass) {
             return true;
         }
         let domain = self.domains.domain(pass.domain);

@@ -10,6 +10,7 @@ use super::details::Found;
 use super::pass::Pass;
 use crate::domains::flags;
 use crate::fair::gathering::Gathering;
+use crate::fair::select::adjust_numa_imbalance;
 use crate::fair::{Fair, Policy};
 
 /// Capacity of one ordinary CPU (`SCHED_CAPACITY_SCALE`).
@@ -17,9 +18,6 @@ pub(crate) const SCHED_CAPACITY_SCALE: u64 = 1024;
 
 /// The same for averages.
 const CPU_SCALE: f64 = SCHED_CAPACITY_SCALE as f64;
-
-/// NUMA imbalances up to this many tasks may be left alone (`NUMA_IMBALANCE_MIN`).
-const NUMA_IMBALANCE_MIN: i64 = 2;
 
 /// How a group stands, in order of how much it needs to give tasks away (`enum group_type`).
 /// The numbers are the kernel's order with a place kept for a type that is not modelled: 4 asymmetric packing.
@@ -143,6 +141,8 @@ impl GroupStats {
             GroupType::Imbalanced
         } else if smt_balance {
             GroupType::SmtBalance
+        } else if self.misfit_task_load > 0 {
+            GroupType::MisfitTask
         } else if !self.has_capacity(imbalance_pct) {
             GroupType::FullyBusy
         } else {
@@ -264,12 +264,6 @@ pub(crate) fn sibling_imbalance(idle: IdleType, busiest: &GroupStats, local: &Gr
     if imbalance <= 1 && nr_local == 0 && nr_busiest > 1 { 2 } else { imbalance }
 }
 
-/// Lets a small imbalance between NUMA nodes be, so that tasks that talk stay together (`adjust_numa_imbalance`).
-/// `dst_running` counts the destination's tasks with the one that would come.
-pub(crate) fn adjust_numa_imbalance(imbalance: i64, dst_running: u32, imb_numa_nr: u32) -> i64 {
-    if dst_running <= imb_numa_nr && imbalance <= NUMA_IMBALANCE_MIN { 0 } else { imbalance }
-}
-
 /// Whether the busiest group is to give something to the local one, and how much (`sched_balance_find_src_group`).
 /// `None` is balanced.
 pub(crate) fn find_imbalance(conditions: &Conditions, stats: &mut DomainStats) -> Option<Imbalance> {
@@ -323,6 +317,10 @@ pub(crate) fn calculate_imbalance(conditions: &Conditions, stats: &mut DomainSta
     match busiest.group_type {
         GroupType::LlcBalance => {
             return Imbalance { amount: conditions.llc_batch, migration: Migration::LlcTask };
+        }
+        GroupType::MisfitTask if conditions.flags & flags::ASYM_CPUCAPACITY == 0 => {
+            // A task on a CPU of reduced capacity.
+            return Imbalance { amount: busiest.misfit_task_load as i64, migration: Migration::Load };
         }
         GroupType::MisfitTask => return Imbalance { amount: 1, migration: Migration::Misfit },
         GroupType::SmtBalance | GroupType::Imbalanced => return Imbalance { amount: 1, migration: Migration::Task },
@@ -379,6 +377,7 @@ pub(crate) fn nr_idle_scan(sum_util: u64, llc_weight: u64, imbalance_pct: u32) -
 impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Finds the group to pull from and what to pull, into `pass` (`sched_balance_find_src_group`).
     pub(super) fn find_src_group(&mut self, core: &Core<'_>, pass: &mut Pass) -> Option<u32> {
+        self.update_group_capacity(core, pass);
         if self.parameters.load_only_balance {
             return self.find_busiest_group(core, pass);
         }
@@ -488,6 +487,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             misfit_task_load: 0,
             group_type: GroupType::HasSpare,
         };
+        let overloaded = self.add_pressure(pass, is_local, stats) || sums.most > 1;
         let imbalance_pct = self.domains.domain(pass.domain).imbalance_pct;
         let smt_balance = !is_local && pass.idle != IdleType::NotIdle && stats.is_smt() && stats.h_nr_runnable > 1;
         stats.group_type = stats.classify(imbalance_pct, group.imbalance, smt_balance);
@@ -500,7 +500,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 stats.group_type = GroupType::LlcBalance;
             }
         }
-        sums.most > 1
+        overloaded
     }
 
     /// Adds up what `cpu_load`, `cpu_util`, `cpu_runnable` and the counters say. This loop is most of the cost of balancing:
@@ -560,8 +560,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                     let load = self.balance_load(cpu);
                     let capacity = u64::from(self.domains.capacity_of(cpu));
                     // One task whose load is more than is wanted cannot help.
-                    let busier =
-                        (nr > 1 || load as i64 <= pass.imbalance) && load * busiest_capacity > busiest_load * capacity;
+                    let helps = nr > 1 || load as i64 <= pass.imbalance || self.is_reduced(cpu, pass);
+                    let busier = helps && load * busiest_capacity > busiest_load * capacity;
                     if busier {
                         (busiest_load, busiest_capacity) = (load, capacity);
                     }

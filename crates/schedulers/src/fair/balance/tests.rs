@@ -6,11 +6,12 @@ use super::load_only::{LoadDomain, LoadStats, find_load_imbalance};
 use super::newidle::{success_weight, update_newidle_stats};
 use super::pass::next_interval_ms;
 use super::stats::{
-    Conditions, DomainStats, GroupStats, GroupType, Imbalance, Migration, adjust_numa_imbalance, find_imbalance,
-    is_busier, nr_idle_scan, sibling_imbalance,
+    Conditions, DomainStats, GroupStats, GroupType, Imbalance, Migration, find_imbalance, is_busier, nr_idle_scan,
+    sibling_imbalance,
 };
 use super::{IdleType, balance_interval, decay_newidle_cost};
 use crate::domains::{Domain, DomainParameters, Domains, flags};
+use crate::fair::select::adjust_numa_imbalance;
 
 const PCT: u32 = 117;
 

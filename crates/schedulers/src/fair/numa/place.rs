@@ -10,8 +10,8 @@ use warmcore_trace::{MigrationKind, TaskId};
 use super::groups::weight_difference;
 use super::nodes::Wiring;
 use super::{NO_NODE, NumaBalancing};
-use crate::fair::balance::stats::adjust_numa_imbalance;
 use crate::fair::gathering::Gathering;
+use crate::fair::select::adjust_numa_imbalance;
 use crate::fair::{Fair, Policy};
 
 /// Gain in thousandths of the faults below which a swap is not worth it (`SMALLIMP`).

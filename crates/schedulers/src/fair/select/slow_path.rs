@@ -133,7 +133,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 let allowed = cpus.iter().filter(|&&cpu| core.may_run_on(wakee.task, CpuId(cpu))).count() as u32;
                 limit = limit.min(allowed);
             }
-            let imbalance = local.idle_cpus.abs_diff(idlest.idle_cpus);
+            let imbalance = i64::from(local.idle_cpus.abs_diff(idlest.idle_cpus));
             if adjust_numa_imbalance(imbalance, local.nr_running + 1, limit) == 0 {
                 return false;
             }
@@ -150,7 +150,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             load += self.cpu_load(cpu);
             util += self.cpu_util(cpu);
             runnable += self.cpu_runnable(cpu);
-            nr_running += self.rqs[cpu.index()].nr_running + u32::from(core.launcher() == Some(cpu));
+            nr_running += self.nr_running(cpu) + u32::from(core.launcher() == Some(cpu));
             idle_cpus += u32::from(self.idle[cpu.index()]);
         }
         let (capacity, pct) = (u64::from(description.capacity), u64::from(imbalance_pct));
@@ -233,9 +233,10 @@ fn load_prefers_idlest(imbalance_pct: u32, numa: bool, local: &GroupOffer, idles
     100 * local.avg_load > u64::from(imbalance_pct) * idlest.avg_load
 }
 
-/// `adjust_numa_imbalance`: a difference of up to two tasks is left alone while few run.
-pub(crate) fn adjust_numa_imbalance(imbalance: u32, dst_running: u32, imb_numa_nr: u32) -> u32 {
+/// Lets a small imbalance between NUMA nodes be, so that tasks that talk stay together (`adjust_numa_imbalance`).
+/// `dst_running` counts the destination's tasks with the one that would come.
+pub(crate) fn adjust_numa_imbalance(imbalance: i64, dst_running: u32, imb_numa_nr: u32) -> i64 {
     /// `NUMA_IMBALANCE_MIN`.
-    const SMALL: u32 = 2;
-    if dst_running > imb_numa_nr || imbalance > SMALL { imbalance } else { 0 }
+    const SMALL: i64 = 2;
+    if dst_running <= imb_numa_nr && imbalance <= SMALL { 0 } else { imbalance }
 }

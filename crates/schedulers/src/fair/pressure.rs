@@ -1,0 +1,180 @@
+//! Capacity that real-time and deadline tasks leave to the fair class, and what follows for balancing (`docs/spec/linux-fair.md` section 5).
+//!
+//! Source: Linux 7.2 `kernel/sched/fair.c` (`scale_rt_capacity`, `update_group_capacity`, `check_cpu_capacity`, `sched_reduced_capacity`, `need_active_balance`),
+//! `kernel/sched/pelt.c` (`update_rt_rq_load_avg`, `update_dl_rq_load_avg`).
+//!
+//! Not modelled: time of interrupts (`CONFIG_IRQ_TIME_ACCOUNTING`, which Debian's kernels are built without), and of hypervisors; heat. Of tasks of these
+//! classes on a CPU the one that runs counts in `nr_running`, and those behind it do not.
+
+use warmcore_kernel::{Boot, Core};
+use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
+
+use super::balance::IdleType;
+use super::balance::pass::Pass;
+use super::balance::stats::GroupStats;
+use super::pelt::Pelt;
+use super::{Fair, Policy};
+use crate::domains::{Domain, flags};
+use crate::fair::gathering::Gathering;
+
+/// What the classes above take of each CPU.
+#[derive(Clone, Debug)]
+pub(crate) struct Pressure {
+    cpus: Vec<Taken>,
+    /// By CPU: its capacity with nobody above (`arch_scale_cpu_capacity`).
+    whole: Vec<u32>,
+    /// By group: the jiffy from which on new-idle passes bring its capacity up to date, too (`sgc->next_update`).
+    next_update: Vec<u64>,
+}
+
+/// On one CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    average: Pelt,
+    /// A task of such a class runs at present.
+    runs: bool,
+}
+
+impl Taken {
+    fn update(&mut self, now_ns: u64) {
+        let running = if self.runs { 1024.0 } else { 0.0 };
+        self.average.update(now_ns, 0.0, 0.0, running);
+    }
+}
+
+/// What is left of a CPU's capacity (`scale_rt_capacity`): never nothing.
+fn left(whole: u32, taken: f64) -> u32 {
+    whole.saturating_sub(taken as u32).max(1)
+}
+
+impl Pressure {
+    /// Of a kernel whose workload has such tasks; `None` elsewhere.
+    pub fn new(boot: &Boot<'_>, whole: &[u32], groups: usize) -> Option<Box<Self>> {
+        let cpus = vec![Taken::default(); whole.len()];
+        boot.realtime.then(|| Box::new(Self { cpus, whole: whole.to_vec(), next_update: vec![0; groups] }))
+    }
+
+    /// Groups were built anew, with whole capacities.
+    pub fn domains_rebuilt(&mut self, groups: usize) {
+        self.next_update = vec![0; groups];
+    }
+}
+
+impl<P: Policy, G: Gathering> Fair<P, G> {
+    /// A CPU switches to a task of any class.
+    #[cold]
+    pub(super) fn note_switch(&mut self, core: &Core<'_>, cpu: CpuId, next: TaskId) {
+        let waits = self.rqs[cpu.index()].nr_running > 0;
+        let Some(pressure) = &mut self.pressure else { return };
+        let taken = &mut pressure.cpus[cpu.index()];
+        taken.update(core.now_ns());
+        taken.runs = !next.is_idle() && core.task(next).policy().is_realtime();
+        // `add_nr_running` counts tasks of all classes.
+        self.overloaded |= taken.runs && waits;
+    }
+
+    /// Tasks of the classes above that run on a CPU.
+    #[inline]
+    pub(crate) fn above(&self, cpu: CpuId) -> u32 {
+        self.pressure.as_ref().map_or(0, |pressure| u32::from(pressure.cpus[cpu.index()].runs))
+    }
+
+    /// Tasks of all classes on a CPU (`rq->nr_running`).
+    #[inline]
+    pub(crate) fn nr_running(&self, cpu: CpuId) -> u32 {
+        self.rqs[cpu.index()].nr_running + self.above(cpu)
+    }
+
+    /// Brings the capacity of a pass's own group up to date (`update_group_capacity`): that of the CPU at the lowest level, above it the sum of what the
+    /// groups of the level below say. New-idle passes do it only now and then.
+    pub(super) fn update_group_capacity(&mut self, core: &Core<'_>, pass: &Pass) {
+        let Some(pressure) = &mut self.pressure else { return };
+        let domain = self.domains.domain(pass.domain);
+        let group = self.domains.local_group(domain);
+        let next_update = &mut pressure.next_update[group as usize];
+        if pass.idle == IdleType::NewlyIdle && core.jiffies() < *next_update {
+            return;
+        }
+        let hz = u64::from(core.parameters().hz);
+        *next_update = core.jiffies() + (u64::from(domain.balance_interval_ms) * hz / 1000).max(1);
+        let capacity = if pass.domain == self.domains.range(pass.cpu).start {
+            let taken = &mut pressure.cpus[pass.cpu.index()];
+            taken.update(core.now_ns());
+            let left = left(pressure.whole[pass.cpu.index()], taken.average.util);
+            self.domains.set_capacity(pass.cpu, left);
+            left
+        } else {
+            let below = self.domains.domain(pass.domain - 1);
+            match below.has(flags::NUMA) {
+                // Overlapping groups would count CPUs twice.
+                true => self.domains.span(below).iter().map(|cpu| self.domains.capacity_of(cpu)).sum(),
+                false => self.domains.groups(below).map(|group| self.domains.group(group).capacity).sum(),
+            }
+        };
+        self.domains.group_mut(group).capacity = capacity;
+    }
+
+    /// Whether a CPU has lost more of its capacity than a domain tolerates (`check_cpu_capacity`).
+    fn has_lost_capacity(&self, cpu: CpuId, domain: &Domain) -> bool {
+        self.pressure.as_ref().is_some_and(|pressure| {
+            self.domains.capacity_of(cpu) * domain.imbalance_pct < pressure.whole[cpu.index()] * 100
+        })
+    }
+
+    /// Whether a CPU's only fair task has a CPU of reduced capacity (`sched_reduced_capacity`).
+    pub(super) fn is_reduced(&self, cpu: CpuId, pass: &Pass) -> bool {
+        self.queues[cpu.index()].h_nr_runnable == 1 && self.has_lost_capacity(cpu, self.domains.domain(pass.domain))
+    }
+
+    /// Whether a tick has an idle CPU balance because of this CPU's capacity (`nohz_balancer_kick`).
+    pub(super) fn kicks_for_capacity(&self, cpu: CpuId) -> bool {
+        self.pressure.is_some()
+            && self.queues[cpu.index()].h_nr_runnable >= 1
+            && self.domains.of(cpu).first().is_some_and(|lowest| self.has_lost_capacity(cpu, lowest))
+    }
+
+    /// Counts what runs above in a group, and notes the load of a task that would be better off elsewhere: passes of idle CPUs look for one in other groups.
+    /// Whether some CPU has more than one task.
+    #[inline]
+    pub(super) fn add_pressure(&self, pass: &Pass, is_local: bool, stats: &mut GroupStats) -> bool {
+        self.pressure.is_some() && self.add_pressure_of(pass, is_local, stats)
+    }
+
+    #[cold]
+    fn add_pressure_of(&self, pass: &Pass, is_local: bool, stats: &mut GroupStats) -> bool {
+        let looks = !is_local && pass.idle != IdleType::NotIdle && !self.is_asymmetric_level(pass);
+        let mut overloaded = false;
+        for &number in self.domains.group_cpus(self.domains.group(stats.group)) {
+            let cpu = CpuId(number);
+            if self.balance.is_excluded(number) {
+                continue;
+            }
+            stats.nr_running += self.above(cpu);
+            overloaded |= self.nr_running(cpu) > 1;
+            if looks && self.is_reduced(cpu, pass) {
+                stats.misfit_task_load = stats.misfit_task_load.max(self.cpu_load(cpu));
+            }
+        }
+        overloaded
+    }
+
+    /// Whether the source's only fair task is to be pushed to a CPU that has more capacity left (`need_active_balance`).
+    pub(super) fn more_capacity_left(&self, pass: &Pass) -> bool {
+        let imbalance_pct = self.domains.domain(pass.domain).imbalance_pct;
+        pass.idle != IdleType::NotIdle
+            && self.is_reduced(pass.src, pass)
+            && self.domains.capacity_of(pass.src) * imbalance_pct < self.domains.capacity_of(pass.dst) * 100
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: a task that runs half of the time leaves half, one that always runs next to nothing.
+    #[test]
+    fn what_is_left_is_at_least_one() {
+        assert_eq!((left(1024, 512.4), left(1024, 0.0), left(1024, 1024.0), left(446, 900.0)), (512, 1024, 1, 1));
+    }
+}
