@@ -19,10 +19,12 @@ mod class;
 pub(crate) mod decisions;
 pub mod eevdf;
 mod energy;
+mod flat;
 pub(crate) mod gathering;
 mod groups;
 mod hotplug;
 mod idle;
+mod list;
 pub mod numa;
 pub mod pelt;
 mod pressure;
@@ -72,6 +74,49 @@ pub struct FairParameters {
     pub sis_util: bool,
     /// Place wakeups by energy where the machine lets (`sched_energy_aware`).
     pub energy_aware: bool,
+    /// One run queue for the tasks of all groups of a CPU (`flat`).
+    pub flat: bool,
+    /// What a group's weight stands for.
+    pub cgroup_mode: CgroupMode,
+}
+
+/// What the weight of a task group stands for (`cgroup_mode` of 7.3's patches). At each CPU it is divided by load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CgroupMode {
+    /// It has it on each CPU, whatever its load there (`calc_up_shares`).
+    Up,
+    /// All CPUs together have it (`calc_smp_shares`).
+    Smp,
+    /// As many CPUs as it has tasks have it each (`calc_concur_shares`).
+    Concur,
+    /// All CPUs have it each (`calc_max_shares`).
+    Max,
+}
+
+impl CgroupMode {
+    /// By the number of a tunable's word, 0 being the kernel's own.
+    fn new(word: u64, since_7_3: bool) -> Self {
+        match word {
+            1 => Self::Up,
+            2 => Self::Smp,
+            3 => Self::Concur,
+            4 => Self::Max,
+            _ if since_7_3 => Self::Concur,
+            _ => Self::Smp,
+        }
+    }
+
+    /// What a group of so many tasks has to divide on so many CPUs, and the most of it that one CPU may have.
+    fn divides(self, shares: u32, tasks: u32, cpus: u32) -> (u64, u64) {
+        /// A task of nice -20.
+        const MOST: u64 = 88_761;
+        let parts = match self {
+            Self::Up | Self::Smp => return (shares.into(), shares.into()),
+            Self::Concur => tasks.max(1).min(cpus),
+            Self::Max => cpus,
+        };
+        (u64::from(shares) * u64::from(parts), MOST)
+    }
 }
 
 /// What EEVDF and CFS do differently. Functions get the whole class, as they work on its queues.
@@ -101,6 +146,8 @@ pub trait Policy: Sized {
     fn charged<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, curr: u32);
     /// Places an entity that joins a queue (`place_entity`).
     fn place<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, index: u32, initial: bool);
+    /// Puts an entity whose share of one run queue changed where it has the same lag.
+    fn rejoin<G: Gathering>(_fair: &mut Fair<Self, G>, _queue: u32, _index: u32) {}
     /// Places an entity whose weight changed.
     fn replace<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, index: u32);
     /// Whether an entity that sleeps stays queued.
@@ -153,6 +200,8 @@ pub(crate) struct GroupState {
     pub shares: u32,
     /// Σ of the group's load over CPUs, as published (`tg->load_avg`).
     pub load_avg: f64,
+    /// Its tasks, as published (`tg->tasks`).
+    pub tasks: u32,
 }
 
 /// Parts of the fair class beside its policy.
@@ -183,6 +232,8 @@ pub struct Fair<P, G = NoGathering> {
     /// Their quotas, if one has any.
     bandwidth: Option<Box<Bandwidth>>,
     seed: u64,
+    /// The first CPU's timeline among the queues, if tasks of all groups compete in one ([`flat`]).
+    timelines: Option<u32>,
     /// Index of the first application's group; `None` without autogroup.
     autogroup_base: Option<u32>,
     pub(crate) domains: Domains,
@@ -286,6 +337,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             groups_inner_first: Vec::new(),
             bandwidth: None,
             seed: boot.seed,
+            timelines: None,
             autogroup_base: None,
             domains,
             balance: BalanceState::new(boot.seed, cpus),
@@ -360,8 +412,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// `entity_eligible` on the entity's own queue.
     pub(crate) fn entity_eligible(&mut self, index: u32) -> bool {
-        let queue = self.entities[index as usize].queue;
-        P::is_eligible(self, queue, index)
+        P::is_eligible(self, self.competes_in(index), index)
     }
 
     /// Gives a task the queue of its present CPU, carrying its load over if it came from another
@@ -427,6 +478,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// The next task, down the hierarchy; delayed entities that come up leave (`pick_task_fair`).
     fn pick_task(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> u32 {
+        if let Some(timelines) = self.timelines {
+            return self.pick_flat(core, cpu, timelines, prev);
+        }
         'again: loop {
             let mut queue = cpu.0;
             let mut throttled = false;
@@ -491,6 +545,7 @@ fn new_entity(weight: u32, queue: u32) -> Entity {
         sum_exec_ns: 0,
         prev_sum_exec_ns: 0,
         weight,
+        share: weight,
         queue,
         my_queue: NONE,
         list_prev: NONE,

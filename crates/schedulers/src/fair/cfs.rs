@@ -15,7 +15,7 @@ use super::eevdf::scaling_factor;
 use super::queue::Removal;
 use super::state::{Entity, NONE};
 use super::weights::virtual_delta;
-use super::{Fair, FairParameters, Policy};
+use super::{CgroupMode, Fair, FairParameters, Policy};
 use crate::domains::DomainParameters;
 use crate::fair::gathering::Gathering;
 use crate::registry::Floor;
@@ -185,6 +185,8 @@ impl Policy for Cfs {
             newidle_rate: false,
             sis_util: tunables.sis_util != 0,
             energy_aware: false,
+            flat: false,
+            cgroup_mode: CgroupMode::Smp,
         }
     }
 

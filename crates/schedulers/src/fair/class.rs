@@ -216,6 +216,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
 
     fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
         let index = self.task_entity(task);
+        if self.timelines.is_some() {
+            self.set_next_flat(core, index);
+        }
         let mut entity = index;
         while entity != NONE && self.queues[self.entities[entity as usize].queue as usize].curr != entity {
             self.set_next_entity(core, entity);
@@ -284,6 +287,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
                 P::tick(self, core, cpu, queue, index);
                 index = self.queues[queue as usize].group_entity;
             }
+            if self.timelines.is_some() {
+                self.refresh_share(self.task_entity(task));
+            }
             self.tick_task_work(core, cpu, task);
             if self.asymmetric {
                 self.tick_asymmetric(core, cpu, task);
@@ -340,9 +346,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             return;
         }
         let index = self.task_entity(task);
-        let queue = self.entities[index as usize].queue;
+        let queue = self.competes_in(index);
         self.clear_buddies(queue, index);
-        self.update_curr(core, queue);
+        self.update_curr_of(core, index);
         P::yield_entity(self, core, queue, index);
     }
 

@@ -12,7 +12,7 @@ use warmcore_topology::CpuId;
 use super::queue::Removal;
 use super::state::{Entity, NONE};
 use super::weights::virtual_delta;
-use super::{Fair, FairParameters, Policy};
+use super::{CgroupMode, Fair, FairParameters, Policy};
 use crate::domains::DomainParameters;
 use crate::fair::gathering::Gathering;
 use crate::tunables::{TunableSet as _, tunables};
@@ -60,6 +60,11 @@ tunables! {
         ni_rate: switch on,
         /// Wakeups go where they take the least energy, on machines and with a governor for which the kernel does that.
         sched_energy_aware: switch on,
+        /// Rules of which kernel: 7.3 has one run queue for all groups of a CPU, as far as patches tell.
+        kernel: choice "7.2" of ["7.2", "7.3"],
+        /// What a task group's weight stands for: `smp` for all CPUs together, `concur` for each of as many CPUs as it has tasks, `max` for each CPU,
+        /// `up` for any CPU whatever it has there. By default as the kernel: smp, since 7.3 concur.
+        cgroup_mode: choice "default" of ["default", "up", "smp", "concur", "max"],
     }
 }
 
@@ -120,8 +125,8 @@ impl<G: Gathering> Fair<Eevdf, G> {
         if cfs.curr != NONE {
             let curr = &self.entities[cfs.curr as usize];
             if curr.on_rq {
-                sum += (curr.vruntime - cfs.zero_vruntime) * i64::from(curr.weight);
-                weight += i64::from(curr.weight);
+                sum += (curr.vruntime - cfs.zero_vruntime) * i64::from(curr.share);
+                weight += i64::from(curr.share);
             }
         }
         if weight != 0 && (sum < 0 || sum >= weight) {
@@ -139,8 +144,8 @@ impl<G: Gathering> Fair<Eevdf, G> {
         let (mut sum, mut weight) = (cfs.sum_weighted_key, cfs.sum_weight);
         let curr = (cfs.curr != NONE).then(|| &self.entities[cfs.curr as usize]);
         if let Some(curr) = curr.filter(|curr| curr.on_rq) {
-            sum += (curr.vruntime - cfs.zero_vruntime) * i64::from(curr.weight);
-            weight += i64::from(curr.weight);
+            sum += (curr.vruntime - cfs.zero_vruntime) * i64::from(curr.share);
+            weight += i64::from(curr.share);
         }
         cfs.zero_vruntime + if weight == 0 { 0 } else { sum.div_euclid(weight) }
     }
@@ -185,7 +190,7 @@ impl<G: Gathering> Fair<Eevdf, G> {
         let average = self.avg_vruntime(queue);
         let max_slice = self.max_slice(queue);
         let entity = &self.entities[index as usize];
-        let limit = virtual_delta(max_slice + self.policy.tick_ns, entity.weight);
+        let limit = virtual_delta(max_slice + self.policy.tick_ns, entity.share);
         (average - entity.vruntime).clamp(-limit, limit)
     }
 
@@ -207,11 +212,11 @@ impl<G: Gathering> Fair<Eevdf, G> {
         if self.policy.tunables.place_lag != 0 && cfs.nr_queued > 0 && entity.vlag != 0 {
             let mut load = cfs.sum_weight;
             if cfs.curr != NONE && self.entities[cfs.curr as usize].on_rq {
-                load += i64::from(self.entities[cfs.curr as usize].weight);
+                load += i64::from(self.entities[cfs.curr as usize].share);
             }
             // Inflated, so that the lag against the average that includes this entity is the one it left with.
-            lag = (i128::from(entity.vlag) * i128::from(load + i64::from(entity.weight)) / i128::from(load.max(1)))
-                as i64;
+            lag =
+                (i128::from(entity.vlag) * i128::from(load + i64::from(entity.share)) / i128::from(load.max(1))) as i64;
         }
         let half = initial && self.policy.tunables.place_deadline_initial != 0;
         let entity = &mut self.entities[index as usize];
@@ -220,7 +225,7 @@ impl<G: Gathering> Fair<Eevdf, G> {
             entity.deadline += entity.vruntime;
             return;
         }
-        let request = virtual_delta(entity.slice_ns, entity.weight);
+        let request = virtual_delta(entity.slice_ns, entity.share);
         entity.deadline = entity.vruntime + if half { request / 2 } else { request };
     }
 
@@ -257,7 +262,7 @@ impl<G: Gathering> Fair<Eevdf, G> {
         let entity = &mut self.entities[index as usize];
         entity.vprot = entity.deadline;
         if shortest < entity.slice_ns {
-            entity.vprot = entity.vprot.min(entity.vruntime + virtual_delta(shortest, entity.weight));
+            entity.vprot = entity.vprot.min(entity.vruntime + virtual_delta(shortest, entity.share));
         }
     }
 
@@ -265,7 +270,7 @@ impl<G: Gathering> Fair<Eevdf, G> {
     fn shorten_protection(&mut self, queue: u32, index: u32) {
         let shortest = self.min_slice(queue);
         let entity = &mut self.entities[index as usize];
-        entity.vprot = entity.vprot.min(entity.vruntime + virtual_delta(shortest, entity.weight));
+        entity.vprot = entity.vprot.min(entity.vruntime + virtual_delta(shortest, entity.share));
     }
 
     /// `hrtick_start_fair`. An armed tick stays as it is where there is nothing to arm or next to nothing to change.
@@ -286,7 +291,7 @@ impl<G: Gathering> Fair<Eevdf, G> {
         // The kernel rounds down, and its interrupt comes later than that: the deadline has passed when it looks. Here an
         // interrupt comes at once, so the time is rounded up.
         let real =
-            if entity.weight == 1024 { left as u64 } else { (left as u64 * u64::from(entity.weight)).div_ceil(1024) };
+            if entity.share == 1024 { left as u64 } else { (left as u64 * u64::from(entity.share)).div_ceil(1024) };
         let switch_ns = if switching { core.machine().costs().context_switch_ns } else { 0 };
         // What it is charged with already is no part of the rest of its request.
         let charged_ns = core.clock_task_ns(cpu) - core.now_ns();
@@ -325,7 +330,7 @@ impl Policy for Eevdf {
 
     fn score<G: Gathering>(fair: &Fair<Self, G>, index: u32, score: usize) -> i64 {
         let entity = &fair.entities[index as usize];
-        let average = fair.present_average(entity.queue);
+        let average = fair.present_average(fair.competes_in(index));
         if score == 0 { average - entity.vruntime } else { entity.deadline - average }
     }
 
@@ -341,6 +346,8 @@ impl Policy for Eevdf {
             newidle_rate: tunables.ni_rate != 0,
             sis_util: tunables.sis_util != 0,
             energy_aware: tunables.sched_energy_aware != 0,
+            flat: tunables.kernel != 0,
+            cgroup_mode: CgroupMode::new(tunables.cgroup_mode, tunables.kernel != 0),
         }
     }
 
@@ -394,7 +401,7 @@ impl Policy for Eevdf {
             if !entity.custom_slice {
                 entity.slice_ns = base_slice_ns;
             }
-            entity.deadline = entity.vruntime + virtual_delta(entity.slice_ns, entity.weight);
+            entity.deadline = entity.vruntime + virtual_delta(entity.slice_ns, entity.share);
         }
         let unprotected = entity.vruntime >= entity.vprot;
         let cfs = &fair.queues[queue as usize];
@@ -415,6 +422,14 @@ impl Policy for Eevdf {
 
     fn replace<G: Gathering>(fair: &mut Fair<Self, G>, _core: &mut Core<'_>, queue: u32, index: u32) {
         fair.place_entity(queue, index, false);
+    }
+
+    fn rejoin<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32) {
+        let average = fair.avg_vruntime(queue);
+        let entity = &mut fair.entities[index as usize];
+        entity.vruntime = average - entity.vlag;
+        entity.deadline += entity.vruntime;
+        entity.rel_deadline = false;
     }
 
     fn delays_dequeue<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32) -> bool {
@@ -446,7 +461,7 @@ impl Policy for Eevdf {
 
     fn rescale<G: Gathering>(fair: &mut Fair<Self, G>, _queue: u32, index: u32, weight: u32, queued: bool) {
         let entity = &mut fair.entities[index as usize];
-        let scale = |value: i64| (i128::from(value) * i128::from(entity.weight) / i128::from(weight.max(1))) as i64;
+        let scale = |value: i64| (i128::from(value) * i128::from(entity.share) / i128::from(weight.max(1))) as i64;
         if queued {
             let deadline = scale(entity.deadline - entity.vruntime);
             let protection = scale(entity.vprot - entity.vruntime);
@@ -534,8 +549,8 @@ impl Policy for Eevdf {
         if fair.policy.tunables.wakeup_preemption == 0 {
             return;
         }
-        let queue = fair.entities[curr as usize].queue;
-        fair.update_curr(core, queue);
+        let queue = fair.competes_in(curr);
+        fair.update_curr_of(core, curr);
         let shorter = fair.entities[wakee as usize].slice_ns < fair.entities[curr as usize].slice_ns;
         if fair.policy.tunables.preempt_short != 0 && shorter {
             if fair.pick_for_wakeup(core, cpu, queue, false) == wakee {
@@ -564,7 +579,7 @@ impl Policy for Eevdf {
         if fair.eligible(queue, index) {
             let entity = &mut fair.entities[index as usize];
             entity.vruntime = entity.deadline;
-            entity.deadline += virtual_delta(entity.slice_ns, entity.weight);
+            entity.deadline += virtual_delta(entity.slice_ns, entity.share);
         }
     }
 

@@ -10,7 +10,7 @@ use super::bandwidth::Bandwidth;
 use super::queue::Removal;
 use super::state::{CfsRq, NONE};
 use super::weights::NICE_0_WEIGHT;
-use super::{Fair, GroupState, Policy, new_entity, new_queue};
+use super::{CgroupMode, Fair, GroupState, Policy, new_entity, new_queue};
 use crate::fair::gathering::Gathering;
 
 impl<P: Policy, G: Gathering> Fair<P, G> {
@@ -44,7 +44,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             entity.my_queue = (cpus + index) as u32;
             entity
         }));
-        self.groups = groups.iter().map(|group| GroupState { shares: group.shares, load_avg: 0.0 }).collect();
+        self.groups = groups.iter().map(|group| GroupState { shares: group.shares, load_avg: 0.0, tasks: 0 }).collect();
+        self.create_timelines();
     }
 
     /// Group that a group queue belongs to.
@@ -72,6 +73,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// Entities of one queue that the two tasks' entities compete as (`find_matching_se`).
     pub(super) fn matching(&self, mut a: u32, mut b: u32) -> (u32, u32) {
+        if self.timelines.is_some() {
+            return (a, b);
+        }
         let queue = |entity: u32| self.entities[entity as usize].queue;
         let depth = |entity: u32| self.queues[queue(entity) as usize].depth;
         while queue(a) != queue(b) {
@@ -89,6 +93,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// The running task's entity and those above it stop running, up to the one whose queue has the next task too: what lies above both
     /// goes on (`pick_next_task_fair`). `next` is the task to come, or [`NONE`].
     pub(super) fn put_prev_entities(&mut self, core: &mut Core<'_>, prev: u32, mut next: u32) {
+        if self.timelines.is_some() {
+            return self.put_prev_flat(core, prev);
+        }
         let mut entity = prev;
         while entity != NONE {
             let queue = self.entities[entity as usize].queue;
@@ -176,14 +183,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Makes an entity a buddy of its queue, and the groups it lies in those of theirs; with `queued_only` up to the first that is not
     /// queued or whose policy is `SCHED_IDLE`.
     pub(crate) fn set_buddy(&mut self, index: u32, buddy: fn(&mut CfsRq) -> &mut u32, queued_only: bool) {
+        let levels = self.timelines.is_none();
         let mut entity = index;
         while entity != NONE {
             let state = &self.entities[entity as usize];
             if queued_only && (!state.on_rq || state.idle_policy) {
                 return;
             }
-            *buddy(&mut self.queues[state.queue as usize]) = entity;
-            entity = self.parent(entity);
+            let queue = self.competes_in(entity);
+            *buddy(&mut self.queues[queue as usize]) = entity;
+            entity = if levels { self.parent(entity) } else { NONE };
         }
     }
 
@@ -193,12 +202,13 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         for buddy in buddies {
             let mut entity = index;
             while entity != NONE {
-                let known = buddy(&mut self.queues[self.entities[entity as usize].queue as usize]);
+                let queue = self.competes_in(entity);
+                let known = buddy(&mut self.queues[queue as usize]);
                 if *known != entity {
                     break;
                 }
                 *known = NONE;
-                entity = self.parent(entity);
+                entity = if self.timelines.is_none() { self.parent(entity) } else { NONE };
             }
         }
     }
@@ -216,12 +226,15 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let group = self.group_of_queue(queue);
         self.publish_group_load(core.now_ns(), queue, group);
         let cfs = &self.queues[queue as usize];
-        let shares = f64::from(self.groups[group].shares);
+        let GroupState { shares, tasks, .. } = self.groups[group];
+        let mode = self.parameters.cgroup_mode;
+        let (divided, most) = mode.divides(shares, tasks, self.online_cpus as u32);
         let load = (cfs.load_weight as f64).max(cfs.pelt.load);
         let total = self.groups[group].load_avg - cfs.tg_load_contribution + load;
-        let weight = if total > 0.0 { shares * load / total } else { shares };
+        let divided = divided as f64;
+        let weight = if total > 0.0 && mode != CgroupMode::Up { divided * load / total } else { divided };
         // The kernel's lower bound is 2/1024 of our unit.
-        let weight = (weight as u32).clamp(1, self.groups[group].shares.max(1));
+        let weight = (weight as u64).clamp(1, most.max(1)) as u32;
         if weight != self.entities[group_entity as usize].weight {
             self.reweight_entity(core, group_entity, weight);
         }
@@ -235,8 +248,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             return;
         }
         let change = cfs.pelt.load - cfs.tg_load_contribution;
-        if change.abs() * 64.0 > cfs.tg_load_contribution {
+        let counts = self.parameters.cgroup_mode == CgroupMode::Concur && cfs.h_nr_queued != cfs.tg_tasks_contribution;
+        if counts || change.abs() * 64.0 > cfs.tg_load_contribution {
             self.groups[group].load_avg = (self.groups[group].load_avg + change).max(0.0);
+            let tasks = &mut self.groups[group].tasks;
+            *tasks = *tasks - cfs.tg_tasks_contribution + cfs.h_nr_queued;
+            cfs.tg_tasks_contribution = cfs.h_nr_queued;
             cfs.tg_load_contribution = cfs.pelt.load;
             cfs.tg_load_published_ns = now_ns;
         }

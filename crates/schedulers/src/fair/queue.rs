@@ -32,7 +32,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let entity = &self.entities[index as usize];
         let cfs = &mut self.queues[queue as usize];
         if P::WEIGHTED_AVERAGE {
-            let weight = i64::from(entity.weight);
+            let weight = i64::from(entity.share);
             cfs.sum_weighted_key += (entity.vruntime - cfs.zero_vruntime) * weight;
             cfs.sum_weight += weight;
         }
@@ -47,7 +47,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let entity = &self.entities[index as usize];
         let cfs = &mut self.queues[queue as usize];
         if P::WEIGHTED_AVERAGE {
-            let weight = i64::from(entity.weight);
+            let weight = i64::from(entity.share);
             cfs.sum_weighted_key -= (entity.vruntime - cfs.zero_vruntime) * weight;
             cfs.sum_weight -= weight;
         }
@@ -92,7 +92,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         entity.exec_start_ns = clock_ns;
         entity.sum_exec_ns += delta;
-        entity.vruntime += virtual_delta(delta, entity.weight);
+        if self.timelines.is_some() {
+            return self.charge_flat(core, queue, curr, delta);
+        }
+        entity.vruntime += virtual_delta(delta, entity.share);
         if G::GATHERS && self.entities[curr as usize].my_queue == NONE {
             self.charge_gathering(core, queue, curr, delta);
         }
@@ -214,7 +217,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// Counts an entity into its queue (`account_entity_enqueue`).
-    fn account_enqueue(&mut self, index: u32) {
+    pub(super) fn account_enqueue(&mut self, index: u32) {
         let entity = &self.entities[index as usize];
         let cfs = &mut self.queues[entity.queue as usize];
         cfs.load_weight += u64::from(entity.weight);
@@ -232,7 +235,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// Counts an entity out of its queue (`account_entity_dequeue`).
-    fn account_dequeue(&mut self, index: u32) {
+    pub(super) fn account_dequeue(&mut self, index: u32) {
         let entity = &self.entities[index as usize];
         let cfs = &mut self.queues[entity.queue as usize];
         cfs.load_weight -= u64::from(entity.weight);
@@ -284,6 +287,25 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// `enqueue_task_fair` for a task that is not queued.
     #[inline(always)]
     pub(crate) fn enqueue_task(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32, initial: bool) {
+        match self.timelines {
+            Some(_) => self.enqueue_flat(core, index, initial),
+            None => self.enqueue_levels(core, index, initial),
+        }
+        let rq = &mut self.rqs[cpu.index()];
+        rq.nr_running += 1;
+        rq.util_est += self.entities[index as usize].util_est;
+        if rq.nr_running >= 2 {
+            self.overloaded = true;
+            if rq.nr_running == 2 {
+                self.domains.count_crowded(cpu, true);
+            }
+        }
+        P::enqueued(self, core, cpu);
+    }
+
+    /// The levels of a task that is not queued, from its own up.
+    #[inline(always)]
+    fn enqueue_levels(&mut self, core: &mut Core<'_>, index: u32, initial: bool) {
         let now_ns = core.now_ns();
         let idle_policy = u32::from(self.entities[index as usize].idle_policy);
         let mut entity = index;
@@ -302,25 +324,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 self.enqueue_entity(core, entity, initial && entity == index);
             }
             let queue = self.entities[entity as usize].queue;
-            let cfs = &mut self.queues[queue as usize];
-            cfs.h_nr_queued += 1;
-            cfs.h_nr_runnable += 1;
-            cfs.h_nr_idle += idle_policy;
-            entity = cfs.group_entity;
+            self.count_in(entity, [1, 1, idle_policy]);
+            entity = self.queues[queue as usize].group_entity;
             if entity != NONE {
                 P::follow_slices(self, entity, queue);
             }
         }
-        let rq = &mut self.rqs[cpu.index()];
-        rq.nr_running += 1;
-        rq.util_est += self.entities[index as usize].util_est;
-        if rq.nr_running >= 2 {
-            self.overloaded = true;
-            if rq.nr_running == 2 {
-                self.domains.count_crowded(cpu, true);
-            }
-        }
-        P::enqueued(self, core, cpu);
     }
 
     /// A task that sleeps in its queue is awake again (`enqueue_task_fair` with `ENQUEUE_DELAYED`).
@@ -345,14 +354,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// `requeue_delayed_entity`: the entity is wanted again, where it is.
     fn requeue_delayed_entity(&mut self, core: &mut Core<'_>, index: u32) {
-        let queue = self.entities[index as usize].queue;
+        let queue = self.competes_in(index);
         self.update_load_avg(core.now_ns(), index);
         P::requeue(self, core, queue, index);
         self.set_delayed(index, false);
     }
 
     /// An entity falls asleep in its queue, or is awake again (`set_delayed`, `clear_delayed`).
-    fn set_delayed(&mut self, index: u32, delayed: bool) {
+    pub(super) fn set_delayed(&mut self, index: u32, delayed: bool) {
         let entity = &mut self.entities[index as usize];
         entity.delayed = delayed;
         if G::GATHERS && entity.my_queue == NONE {
@@ -396,20 +405,27 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if !was_delayed {
             self.rqs[cpu.index()].util_est -= self.entities[index as usize].util_est;
         }
-        if !self.dequeue_entity(core, index, removal) {
+        let counts = if was_delayed { [1, 0, 0] } else { [1, 1, idle_policy] };
+        let left = match self.timelines {
+            Some(_) => self.dequeue_flat(core, index, removal, counts),
+            None => self.dequeue_entity(core, index, removal),
+        };
+        if !left {
             self.count(index, |cfs| {
                 cfs.h_nr_runnable -= 1;
                 cfs.h_nr_idle -= idle_policy;
             });
             return false;
         }
-        let counts = if was_delayed { [1, 0, 0] } else { [1, 1, idle_policy] };
-        self.count_out(index, counts);
         let rq = &mut self.rqs[cpu.index()];
         rq.nr_running -= 1;
         if rq.nr_running == 1 {
             self.domains.count_crowded(cpu, false);
         }
+        if self.timelines.is_some() {
+            return true;
+        }
+        self.count_out(index, counts);
         let group_entity = self.parent(index);
         if group_entity != NONE {
             self.leave_groups(core, group_entity, removal, counts);
@@ -417,7 +433,17 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         true
     }
 
-    /// Tasks leave the counts of an entity's queue: queued, runnable, runnable of `SCHED_IDLE`.
+    /// Tasks join the counts of an entity's queue: queued, runnable, runnable of `SCHED_IDLE`.
+    #[inline]
+    pub(super) fn count_in(&mut self, index: u32, [queued, runnable, idle]: [u32; 3]) {
+        let queue = self.entities[index as usize].queue;
+        let cfs = &mut self.queues[queue as usize];
+        cfs.h_nr_queued += queued;
+        cfs.h_nr_runnable += runnable;
+        cfs.h_nr_idle += idle;
+    }
+
+    /// They leave them.
     #[inline]
     pub(super) fn count_out(&mut self, index: u32, [queued, runnable, idle]: [u32; 3]) {
         let queue = self.entities[index as usize].queue;
@@ -467,11 +493,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             self.tree_remove(queue, index);
         }
         self.queues[queue as usize].curr = index;
-        let clock_ns = core.clock_task_ns(CpuId(self.queues[queue as usize].cpu));
-        let entity = &mut self.entities[index as usize];
-        entity.exec_start_ns = clock_ns;
-        entity.prev_sum_exec_ns = entity.sum_exec_ns;
+        self.begin_to_run(core, index);
         P::switched_in(self, queue, index);
+    }
+
+    /// An entity is charged from now on.
+    #[inline(always)]
+    pub(super) fn begin_to_run(&mut self, core: &Core<'_>, index: u32) {
+        let entity = &mut self.entities[index as usize];
+        entity.exec_start_ns = core.clock_task_ns(CpuId(self.queues[entity.queue as usize].cpu));
+        entity.prev_sum_exec_ns = entity.sum_exec_ns;
     }
 
     /// Forgets an entity as a buddy of its queue (`clear_buddies`), and the groups above as far as they are buddies with it.
@@ -485,7 +516,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// The load of a group's entity counts in its queue with another weight (`dequeue_load_avg`, `enqueue_load_avg`). That of a task does
     /// so by and by, where the kernel's does at once too.
-    fn reweight_load(&mut self, now_ns: u64, index: u32, weight: u32) {
+    pub(super) fn reweight_load(&mut self, now_ns: u64, index: u32, weight: u32) {
         self.update_load_avg(now_ns, index);
         let entity = &self.entities[index as usize];
         if entity.my_queue != NONE {
@@ -496,13 +527,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// `reweight_entity`: another weight, the same lag in real time.
     pub(crate) fn reweight_entity(&mut self, core: &mut Core<'_>, index: u32, weight: u32) {
+        if self.timelines.is_some() {
+            return self.reweight_level(core, index, weight);
+        }
         let queue = self.entities[index as usize].queue;
         if !self.entities[index as usize].on_rq {
             P::rescale(self, queue, index, weight, false);
             if self.entities[index as usize].my_queue != NONE {
                 self.reweight_load(core.now_ns(), index, weight);
             }
-            self.entities[index as usize].weight = weight;
+            self.set_weight(index, weight);
             return;
         }
         self.update_curr(core, queue);
@@ -517,7 +551,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.queues[queue as usize].nr_queued -= 1;
         self.entities[index as usize].on_rq = false;
         P::rescale(self, queue, index, weight, true);
-        self.entities[index as usize].weight = weight;
+        self.set_weight(index, weight);
         P::replace(self, core, queue, index);
         P::rescaled(self, index);
         self.entities[index as usize].on_rq = true;
@@ -526,6 +560,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if !runs {
             self.tree_insert(queue, index);
         }
+    }
+
+    /// A weight that is its share too.
+    fn set_weight(&mut self, index: u32, weight: u32) {
+        let entity = &mut self.entities[index as usize];
+        (entity.weight, entity.share) = (weight, weight);
     }
 
     /// `update_util_est`: what the task used in this activation becomes an estimate for the next.
@@ -543,58 +583,5 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             return;
         }
         entity.util_est -= difference / 4;
-    }
-
-    /// Puts a task at the head of its CPU's `cfs_tasks`.
-    pub(crate) fn list_add_head(&mut self, cpu: u32, index: u32) {
-        let head = self.rqs[cpu as usize].list_head;
-        let entity = &mut self.entities[index as usize];
-        entity.list_prev = NONE;
-        entity.list_next = head;
-        if head == NONE {
-            self.rqs[cpu as usize].list_tail = index;
-        } else {
-            self.entities[head as usize].list_prev = index;
-        }
-        self.rqs[cpu as usize].list_head = index;
-    }
-
-    /// Takes a task out of its CPU's `cfs_tasks`.
-    #[inline(always)]
-    pub(crate) fn list_remove(&mut self, cpu: u32, index: u32) {
-        let (prev, next) = {
-            let entity = &self.entities[index as usize];
-            (entity.list_prev, entity.list_next)
-        };
-        if prev == NONE {
-            self.rqs[cpu as usize].list_head = next;
-        } else {
-            self.entities[prev as usize].list_next = next;
-        }
-        if next == NONE {
-            self.rqs[cpu as usize].list_tail = prev;
-        } else {
-            self.entities[next as usize].list_prev = prev;
-        }
-    }
-
-    /// Moves a task to the tail of its CPU's `cfs_tasks`: the balancer of 4.9 rejected it.
-    pub(crate) fn list_move_to_tail(&mut self, cpu: CpuId, index: u32) {
-        if self.rqs[cpu.index()].list_tail != index {
-            self.list_remove(cpu.0, index);
-            let tail = self.rqs[cpu.index()].list_tail;
-            (self.entities[index as usize].list_prev, self.entities[index as usize].list_next) = (tail, NONE);
-            self.entities[tail as usize].list_next = index;
-            self.rqs[cpu.index()].list_tail = index;
-        }
-    }
-
-    /// Moves a task to the head of `cfs_tasks`: it runs, or the balancer rejected it.
-    #[inline(always)]
-    pub(crate) fn list_move_to_head(&mut self, cpu: CpuId, index: u32) {
-        if self.rqs[cpu.index()].list_head != index {
-            self.list_remove(cpu.0, index);
-            self.list_add_head(cpu.0, index);
-        }
     }
 }

@@ -30,6 +30,8 @@ pub struct Entity {
     pub prev_sum_exec_ns: u64,
     /// Weight, 1024 at nice 0.
     pub weight: u32,
+    /// Weight with which it competes: the same, or on a CPU of one run queue its part of the whole.
+    pub share: u32,
     /// Queue it belongs to on its present CPU.
     pub queue: u32,
     /// Queue it owns, if it is a group's; [`NONE`] for a task.
@@ -121,6 +123,8 @@ pub struct CfsRq {
     pub tg_load_contribution: f64,
     /// When it was last published.
     pub tg_load_published_ns: u64,
+    /// Contribution to the number of the group's tasks (`tg_tasks_contrib`).
+    pub tg_tasks_contribution: u32,
     /// Averages of who joined less those of who left since the group's entity was last told (`prop_runnable_sum`): load of each as a
     /// share of time in 0..=1024 whatever its weight, runnable, util. Nothing at the root.
     pub pending: [f64; 3],

@@ -74,7 +74,8 @@ fn set_shares(scene: &mut Scene, path: &str, shares: u32) {
 }
 
 /// The schedulers of the fair class.
-const FAIR: [&str; 5] = ["eevdf", "cfs", "cfs:kernel=4.9", "cache-aware", "topology-aware"];
+const FAIR: [&str; 6] =
+    ["eevdf", "cfs", "cfs:kernel=4.9", "cache-aware", "topology-aware", "eevdf:kernel=7.3,cgroup_mode=smp"];
 
 /// Two users with half of the CPU each, whatever they have going: by hand, 1/2 · 1/2 and 1/2.
 #[test]
@@ -100,6 +101,64 @@ fn shares_count_at_every_level() {
         for (name, expected) in [("/a/b/c", 0.1), ("/a/b/d", 0.4), ("/a/e", 0.25), ("/f/g/h/i", 0.25)] {
             assert_near(scheduler, share(&run, name, S), expected, 0.03);
         }
+    }
+}
+
+/// On each of four CPUs a spinner of no group, and one of a group: its weight of 1024 is divided among the CPUs, or every one has it.
+#[test]
+fn what_a_groups_weight_stands_for_is_the_cgroup_mode() {
+    for (mode, expected) in [("smp", 0.2), ("concur", 0.5), ("max", 0.5), ("up", 0.5), ("default", 0.5)] {
+        let mut scene = Scene::lasting(6 * S);
+        let group = scene.workload.add_group("/g");
+        for cpu in 0..4 {
+            scene.task("alone", spin()).affinity = on_cpu(cpu);
+            let member = scene.task(&format!("member {cpu}"), spin());
+            (member.affinity, member.group) = (on_cpu(cpu), Some(group));
+        }
+        let scheduler = format!("eevdf:kernel=7.3,cgroup_mode={mode}");
+        let run = scene.run("1s1n1l4c1t", &scheduler);
+        for cpu in 0..4 {
+            assert_near(&scheduler, share(&run, &format!("member {cpu}"), S), expected, 0.02);
+        }
+    }
+}
+
+/// The same with one spinner in the group: beside one of no group it has half, or with the weight of all four CPUs 4 of 5.
+#[test]
+fn a_group_of_one_task_has_the_weight_of_all_cpus_where_each_has_it() {
+    for (mode, expected) in [("smp", 0.5), ("concur", 0.5), ("max", 0.8), ("up", 0.5)] {
+        let mut scene = Scene::lasting(6 * S);
+        let group = scene.workload.add_group("/g");
+        scene.task("alone", spin()).affinity = on_cpu(0);
+        let member = scene.task("member", spin());
+        (member.affinity, member.group) = (on_cpu(0), Some(group));
+        let scheduler = format!("eevdf:kernel=7.3,cgroup_mode={mode}");
+        assert_near(&scheduler, share(&scene.run("1s1n1l4c1t", &scheduler), "member", S), expected, 0.02);
+    }
+}
+
+/// `concur` takes a group of eight tasks for one on eight CPUs, also where they are bound to one: 8 of 9, by hand.
+#[test]
+fn eight_bound_tasks_of_a_group_have_the_weight_of_eight_cpus_on_one() {
+    let (scene, _) = one_against_eight();
+    assert_near("7.3", share(&scene.run("1s1n1l8c1t", "eevdf:kernel=7.3"), "one", S), 1.0 / 9.0, 0.02);
+}
+
+/// A task that runs 0.3 ms of 10 in a group, next to a group of eight spinners on its CPU. With one run queue it is an entity among nine and its request
+/// ends soonest when it wakes, as without groups; with levels its group is one of two. In both it has what it asks for.
+#[test]
+fn one_run_queue_keeps_a_light_task_of_a_group_prompt() {
+    for scheduler in ["eevdf:kernel=7.3", "eevdf:kernel=7.3,cgroup_mode=smp", "eevdf"] {
+        let mut scene = Scene::lasting(5 * S);
+        for (name, instances, program) in
+            [("light", 1, forever([run_for(300 * US), sleep(9_700 * US)])), ("many", 8, spin())]
+        {
+            let group = scene.workload.add_group(name);
+            let task = scene.task(name, program);
+            (task.instances, task.group, task.affinity) = (instances, Some(group), on_cpu(0));
+        }
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        assert_near(scheduler, share(&run, "light", S), 0.03, 0.1);
     }
 }
 
@@ -180,7 +239,14 @@ fn a_running_task_can_change_its_group() {
 /// Sleepers in groups beside a spinner: their groups' entities come and go, and everybody makes progress.
 #[test]
 fn groups_of_sleepers_come_and_go() {
-    for scheduler in ["eevdf", "cfs", "eevdf:delay_dequeue=0", "eevdf:next_buddy=1"] {
+    for scheduler in [
+        "eevdf",
+        "cfs",
+        "eevdf:delay_dequeue=0",
+        "eevdf:next_buddy=1",
+        "eevdf:kernel=7.3",
+        "eevdf:kernel=7.3,next_buddy=1",
+    ] {
         let mut scene = Scene::lasting(2 * S);
         scene.task("spinner", spin()).affinity = on_cpu(0);
         for n in 0..4u64 {

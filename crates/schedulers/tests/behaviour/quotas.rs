@@ -6,7 +6,8 @@ use warmcore_workload::{Affinity, CpuMax, Destination, GroupId, Policy, ProgramB
 use crate::support::*;
 
 /// The schedulers of the fair class.
-const FAIR: [&str; 5] = ["eevdf", "cfs", "cfs:kernel=4.9", "cache-aware", "topology-aware"];
+const FAIR: [&str; 6] =
+    ["eevdf", "cfs", "cfs:kernel=4.9", "cache-aware", "topology-aware", "eevdf:kernel=7.3,cgroup_mode=smp"];
 
 /// Tasks of one program in a group with a quota in us.
 fn limited(path: &str, cpu_max: &str, burst_us: u64, instances: u32, program: ProgramBuilder) -> Scene {

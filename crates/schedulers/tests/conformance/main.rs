@@ -39,6 +39,7 @@ fn every_scheduler_keeps_the_rules_below_the_classes_above() {
 fn every_reading_of_a_scheduler_keeps_the_rules() {
     for (text, shares_equally) in [
         ("cfs:kernel=4.9", true),
+        ("eevdf:kernel=7.3", true),
         ("dio:variant=coded", true),
         ("ule:profile=paper-port", false),
         ("ule:profile=paper-text", false),

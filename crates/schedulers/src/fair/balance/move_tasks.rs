@@ -156,10 +156,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             return false;
         }
         let entity = self.task_entity(task);
-        let (queue, cpus) = (self.entities[entity as usize].queue as usize, self.rqs.len());
-        // Queues are stored by group, then CPU; the root's come first.
-        let queue_at_dst = queue / cpus * cpus + dst.index();
-        self.queues[queue_at_dst].nr_queued > 0 && !self.entity_eligible(entity)
+        let queue_at_dst = self.competes_on(entity, dst);
+        self.queues[queue_at_dst as usize].nr_queued > 0 && !self.entity_eligible(entity)
     }
 
     /// Another CPU of the local group that a task may use.
@@ -181,7 +179,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             return false;
         }
         let dst_busy = self.rqs[pass.dst.index()].nr_running > 0;
-        let queue = &self.queues[entity.queue as usize];
+        let queue = &self.queues[self.competes_in(index) as usize];
         if dst_busy && (queue.next == index || self.parameters.rules_of_4_9 && queue.last == index) {
             return true;
         }
