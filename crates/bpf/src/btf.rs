@@ -218,6 +218,11 @@ impl Btf {
         self.by_name.get(&(kind, name.to_owned())).copied()
     }
 
+    /// Names of all types of a kind, in the order of their numbers.
+    pub fn names(&self, kind: TypeKind) -> impl Iterator<Item = &str> {
+        (1..self.types.len() as u32).filter(move |&ty| self.kind(ty) == kind).map(|ty| self.name(ty))
+    }
+
     /// What is behind names, qualifiers and tags.
     #[must_use]
     pub fn resolved(&self, ty: u32) -> u32 {

@@ -5,6 +5,7 @@ use warmcore_trace::TaskId;
 use warmcore_workload::{BarrierId, BarrierWait};
 
 use crate::engine::Engine;
+use crate::hooks::ALL;
 use crate::interpreter::{BY_TASK, Done};
 use crate::memory::Memory;
 use crate::scheduler::{Scheduler, WakeFlags};
@@ -74,14 +75,20 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             // add_wait_queue puts who polls at the head.
             waiters.reverse();
         }
-        for waiter in waiters.drain(..) {
-            if self.core.tasks[waiter.index()].state == State::Blocked {
-                self.wake(waiter, WakeFlags { sync, ..BY_TASK });
-            } else {
-                let seen_ns = self.memory.handoff_ns(cpu, self.core.tasks[waiter.index()].cpu);
-                self.release_spinner(waiter, seen_ns);
+        let word = if blocked { self.word_of(WaitReason::Barrier(barrier.0)) } else { 0 };
+        self.in_futex_wake(word, ALL, |engine| {
+            let mut woken = 0;
+            for waiter in waiters.drain(..) {
+                if engine.core.tasks[waiter.index()].state == State::Blocked {
+                    engine.wake(waiter, WakeFlags { sync, ..BY_TASK });
+                    woken += 1;
+                } else {
+                    let seen_ns = engine.memory.handoff_ns(cpu, engine.core.tasks[waiter.index()].cpu);
+                    engine.release_spinner(waiter, seen_ns);
+                }
             }
-        }
+            woken
+        });
         self.objects.barriers[barrier.index()].waiters = waiters;
         Done::Next
     }

@@ -18,6 +18,7 @@ use crate::counters::Readings;
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Slot};
 use crate::hint_faults::{HomeChange, Touches};
+use crate::hooks::Watched;
 use crate::pages::Pages;
 use crate::parameters::KernelParameters;
 use crate::task::{State, Task};
@@ -140,6 +141,8 @@ pub struct Core<'a> {
     pub(crate) clocks: Option<Clocks<'a>>,
     /// Utilisation clamps, if the workload asks for some.
     pub(crate) clamps: Option<Box<Clamps>>,
+    /// What programs of tracing are called for.
+    pub(crate) watched: Watched,
 }
 
 impl<'a> Core<'a> {

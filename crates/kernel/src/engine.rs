@@ -28,6 +28,7 @@ use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Queued, Slot, TIME_LIMIT_NS};
 use crate::exact_memory::ExactMemory;
 use crate::hint_faults::HomeChange;
+use crate::hooks::{Hook, SOFTIRQ_EXIT, Watched};
 use crate::interrupts::INTERRUPT;
 use crate::launching::Launcher;
 use crate::memory::{ConstantMemory, Memory};
@@ -202,6 +203,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             waking_since_ns: None,
             clocks: Clocks::new(setup.machine, &parameters),
             clamps: Clamps::new(setup.workload, setup.machine.cpu_count()),
+            watched: Watched::default(),
         };
         Self {
             core,
@@ -359,6 +361,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             }
             Class::Background if event.generation == TRANSITION => self.frequency_reached(event.payload),
             Class::Background if event.generation == INTERRUPT => self.interrupt(event.payload, cpu),
+            Class::Background if event.generation == SOFTIRQ_EXIT => {
+                self.scheduler.hook(&mut self.core, cpu, Hook::SoftirqExit { vector: event.payload });
+            }
             Class::Background => {
                 if !self.visit(event.payload, cpu) {
                     return false;
@@ -480,7 +485,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             self.run_deferred_timers(cpu);
         }
         if std::mem::take(&mut self.core.cpus[cpu.index()].softirq_raised) {
-            self.scheduler.softirq(&mut self.core, cpu);
+            self.softirq(cpu);
         }
         let state = &mut self.core.cpus[cpu.index()];
         if curr.is_idle() && state.need_resched == NeedResched::No {

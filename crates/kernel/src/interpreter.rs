@@ -15,6 +15,7 @@ use crate::core::NeedResched;
 use crate::engine::{Engine, Leave, Now};
 use crate::error::SimulationError;
 use crate::event_queue::Class;
+use crate::hooks::{ALL, word_of_resume};
 use crate::memory::{self, Memory, Side};
 use crate::scheduler::{Scheduler, WakeFlags};
 use crate::task::{Activity, Stage, WaitReason};
@@ -47,6 +48,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         if self.core.tasks[id.index()].in_line {
             return self.wait_in_line(id);
+        }
+        if self.core.watched.futexes {
+            self.leave_futex_wait(cpu, id);
         }
         let workload = self.workload;
         let mut steps_done = 0;
@@ -135,8 +139,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             Step::SemPost(semaphore) => self.post_step(cpu, id, semaphore.index()),
             Step::Submit { semaphore, program } => self.submit_step(cpu, id, semaphore.index(), *program),
             Step::Work { semaphore, requests } => self.work_step(id, semaphore.index(), *requests),
-            Step::SemWait(semaphore) => self.sem_wait_step(id, semaphore.index(), None),
-            Step::SemTake { semaphore, slot } => self.sem_wait_step(id, semaphore.index(), Some(*slot)),
+            Step::SemWait(semaphore) => self.sem_wait_step(cpu, id, semaphore.index(), None),
+            Step::SemTake { semaphore, slot } => self.sem_wait_step(cpu, id, semaphore.index(), Some(*slot)),
             Step::Send { channel, bytes } => self.send_step(cpu, id, *channel, u64::from(*bytes)),
             Step::Receive { channel, bytes } => self.receive_step(cpu, id, *channel, u64::from(*bytes)),
             Step::Enlist { list, recorder } => self.enlist_step(cpu, id, *list, recorder.map(|id| id.index())),
@@ -456,7 +460,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.wake_lock_waiters(cpu, lock);
         }
         if signal && let Some(waiter) = self.objects.conditions[condition.index()].pop_front() {
-            self.wake(waiter, BY_TASK);
+            self.in_futex_wake(self.word_of(WaitReason::Condition(condition.0)), 1, |engine| {
+                engine.wake(waiter, BY_TASK);
+                1
+            });
         }
         self.objects.conditions[condition.index()].push_back(id);
         self.block(id, WaitReason::Condition(condition.0))
@@ -472,17 +479,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let waiters = &mut self.objects.conditions[condition.index()];
         let count = if all { waiters.len() } else { waiters.len().min(1) };
         self.objects.to_wake.extend(waiters.drain(..count));
-        self.wake_collected();
+        let word = self.word_of(WaitReason::Condition(condition.0));
+        self.in_futex_wake(word, if all { ALL } else { 1 }, Self::wake_collected);
         Done::Next
-    }
-
-    /// Wakes the tasks collected in `to_wake`, in order.
-    pub(crate) fn wake_collected(&mut self) {
-        let mut tasks = std::mem::take(&mut self.objects.to_wake);
-        for task in tasks.drain(..) {
-            self.wake(task, BY_TASK);
-        }
-        self.objects.to_wake = tasks;
     }
 
     fn suspend_step(&mut self, id: TaskId) -> Done {
@@ -512,7 +511,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             }
             !resumed
         });
-        self.wake_collected();
+        self.in_futex_wake(word_of_resume(template), ALL, Self::wake_collected);
         Done::Next
     }
 
@@ -539,7 +538,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let state = &mut self.objects.lists[list.index()];
         state.entries.push(id);
         if let Some(server) = state.server.take() {
-            self.wake(server, BY_TASK);
+            self.wake_parked(server);
         }
         self.block(id, WaitReason::ListServed(list.0))
     }
@@ -570,7 +569,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.objects.to_wake.push(task);
         }
         self.objects.lists[list.index()].entries = entries;
-        self.wake_collected();
+        self.wake_each_collected();
         Done::Next
     }
 

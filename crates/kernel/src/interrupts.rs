@@ -119,7 +119,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let at_ns = self.core.now_ns + interval_ns(&mut vector.stream, &interrupt.arrives);
         vector.count += 1;
         vector.time_ns += run_ns;
+        let irq = vector.interrupt;
         self.core.queue.push(at_ns, Class::Background, cpu, index, INTERRUPT);
+        if self.core.watched.interrupts {
+            self.interrupt_begins(cpu, irq, run_ns);
+        }
         self.core.charge(cpu, run_ns, OverheadKind::Interrupt);
         if !self.core.curr_is_idle(cpu) {
             self.core.advance_clock_task(run_ns);

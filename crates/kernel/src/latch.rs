@@ -19,9 +19,11 @@ use warmcore_trace::{OverheadKind, TaskId};
 use warmcore_workload::LockId;
 
 use crate::engine::{Engine, Leave};
+use crate::hooks::ALL;
 use crate::interpreter::{BY_TASK, Done};
 use crate::memory::Memory;
 use crate::scheduler::Scheduler;
+use crate::sync::Lock;
 use crate::task::{Activity, Stage, State, WaitReason};
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
@@ -83,6 +85,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             return Done::Next;
         }
         if self.try_lock(cpu, id, lock) {
+            self.futex_had_changed(cpu, id, WaitReason::Lock(lock.0));
             return Done::Next;
         }
         if self.stage(id) == Stage::Woken {
@@ -132,7 +135,16 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     /// Lets those who do not look try a mutex that `cpu` has released: the one that has waited longest, or all.
     pub(crate) fn wake_lock_waiters(&mut self, cpu: CpuId, lock: LockId) {
-        let mut position = 0;
+        let Lock { waiters, wakes_all, sleep_ns, .. } = &self.objects.locks[lock.index()];
+        let calls = *sleep_ns == 0 && waiters.iter().any(|waiter| !self.looks(*waiter));
+        let most = if *wakes_all { ALL } else { 1 };
+        let word = if calls { self.word_of(WaitReason::Lock(lock.0)) } else { 0 };
+        self.in_futex_wake(word, most, |engine| engine.let_sleepers_try(cpu, lock));
+    }
+
+    /// Gives how many of them it woke.
+    fn let_sleepers_try(&mut self, cpu: CpuId, lock: LockId) -> u32 {
+        let (mut position, mut woken) = (0, 0);
         while position < self.objects.locks[lock.index()].waiters.len() {
             let state = &mut self.objects.locks[lock.index()];
             let (waiter, wakes_all) = (state.waiters[position], state.wakes_all);
@@ -147,11 +159,13 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 self.release_spinner(waiter, seen_ns);
             } else {
                 self.wake(waiter, BY_TASK);
+                woken += 1;
             }
             if !wakes_all {
-                return;
+                break;
             }
         }
+        woken
     }
 
     /// The running task has waited actively for a mutex for as long as it does: it sleeps until a release, or for a time, or takes one that is

@@ -8,6 +8,7 @@ use warmcore_trace::TaskId;
 use warmcore_workload::ProgramId;
 
 use crate::engine::Engine;
+use crate::hooks::ALL;
 use crate::interpreter::{BY_TASK, Done};
 use crate::memory::Memory;
 use crate::scheduler::Scheduler;
@@ -22,13 +23,17 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let state = &mut self.objects.semaphores[semaphore];
         state.add(now_ns);
         if let Some(waiter) = state.waiters.pop_front() {
-            self.wake(waiter, BY_TASK);
+            self.in_futex_wake(self.word_of(WaitReason::Semaphore(semaphore as u32)), 1, |engine| {
+                engine.wake(waiter, BY_TASK);
+                1
+            });
         }
         Done::Next
     }
 
-    pub(crate) fn sem_wait_step(&mut self, id: TaskId, semaphore: usize, clock: Option<u8>) -> Done {
+    pub(crate) fn sem_wait_step(&mut self, cpu: CpuId, id: TaskId, semaphore: usize, clock: Option<u8>) -> Done {
         let Some(added_ns) = self.objects.semaphores[semaphore].take() else { return self.wait_for(id, semaphore) };
+        self.futex_had_changed(cpu, id, WaitReason::Semaphore(semaphore as u32));
         if let Some(slot) = clock {
             self.core.tasks[id.index()].clocks[usize::from(slot)] = added_ns;
         }
@@ -63,7 +68,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             if state.taken >= requests {
                 // Nothing more comes: who waits goes on.
                 self.objects.to_wake.extend(state.waiters.drain(..));
-                self.wake_collected();
+                self.in_futex_wake(self.word_of(WaitReason::Semaphore(semaphore as u32)), ALL, Self::wake_collected);
             }
             let task = &mut self.core.tasks[id.index()];
             task.caller = Some((task.program, task.pc));

@@ -29,6 +29,7 @@ use warmcore_trace::{PrevState, TaskId};
 
 use crate::clocks::Utilisation;
 use crate::core::Core;
+use crate::hooks::Hook;
 
 /// Why a CPU is to be selected or a task is enqueued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -177,6 +178,9 @@ pub trait Scheduler {
     /// A CPU has switched from one task to another, whatever classes they are of (the tracepoint `sched_switch`). `prev` is in the state given.
     fn sched_switch(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _prev: (TaskId, PrevState), _next: TaskId) {}
 
+    /// A CPU passes a place that the policy watches ([`Core::watch`]), in the name of what runs there.
+    fn hook(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _hook: Hook) {}
+
     /// A queued wakeup was sent to the CPU or has arrived there: [`Core::ttwu_pending`] changed.
     fn ttwu_pending_changed(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
 
@@ -308,6 +312,7 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         enter_idle(cpu: CpuId);
         exit_idle(cpu: CpuId);
         sched_switch(cpu: CpuId, prev: (TaskId, PrevState), next: TaskId);
+        hook(cpu: CpuId, hook: Hook);
         ttwu_pending_changed(cpu: CpuId);
         tick(cpu: CpuId, curr: Option<TaskId>);
         tick_stopped(cpu: CpuId);

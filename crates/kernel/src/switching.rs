@@ -62,6 +62,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 Leave::Preempted => {}
                 Leave::Yielded => self.scheduler.yield_task(&mut self.core, cpu, prev),
                 Leave::Blocked => {
+                    if self.core.watched.futexes {
+                        self.enter_futex_wait(cpu, prev);
+                    }
                     self.core.tasks[prev.index()].state = State::Blocked;
                     self.live -= usize::from(!self.core.is_hidden(prev));
                     prev_state = PrevState::Sleeping;

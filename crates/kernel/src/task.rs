@@ -135,6 +135,8 @@ pub struct Task {
     pub(crate) draws: Draws,
     pub(crate) drawn_ns: u64,
     pub(crate) waiting_for: WaitReason,
+    /// The futex that it sleeps in, with the value that it expected there; known where somebody watches.
+    pub(crate) in_futex: Option<(u64, u32)>,
     /// It blocked last for I/O (`in_iowait`); known where there are frequencies.
     pub(crate) in_iowait: bool,
     /// Invalidates timers that are still in the event queue.
@@ -214,6 +216,7 @@ impl Task {
             draws,
             drawn_ns: 0,
             waiting_for: WaitReason::None,
+            in_futex: None,
             in_iowait: false,
             timer_generation: 0,
             served_ns: 0,

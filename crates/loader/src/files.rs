@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use warmcore_bpf::btf::TypeKind;
 use warmcore_scx::bytecode::Object;
 use warmcore_topology::{CacheKind, Machine, format_cpu_list, write_sysfs_tree};
 
@@ -136,14 +137,20 @@ fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io::Result<()
         fs::create_dir_all(root.join(directory))?;
     }
     write("sys/kernel/tracing/available_events", "")?;
-    write("sys/kernel/tracing/available_tracers", "nop\n")?;
-    write("proc/kallsyms", "")?;
+    let tracers = if kernel.traces_functions() { "function nop\n" } else { "nop\n" };
+    write("sys/kernel/tracing/available_tracers", tracers)?;
+    write("proc/kallsyms", &symbols(kernel))?;
     write("proc/schedstat", "version 17\n")?;
     write("proc/sys/kernel/ftrace_enabled", "1\n")?;
     write("proc/sys/kernel/pid_max", "4194304\n")?;
     write("proc/sys/kernel/osrelease", &format!("{}\n", kernel.release))?;
     write("proc/mounts", "tracefs /sys/kernel/tracing tracefs rw 0 0\n")?;
     write(&format!("boot/config-{}", kernel.release), &kernel.configuration)
+}
+
+/// `/proc/kallsyms`: the functions that programs of tracing may be attached to. Addresses are hidden, as from users without privileges.
+fn symbols(kernel: &TargetKernel) -> String {
+    kernel.btf.names(TypeKind::Function).map(|name| format!("{:016x} T {name}\n", 0)).collect()
 }
 
 /// The class of sched_ext schedulers as its files say it is.

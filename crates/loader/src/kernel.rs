@@ -57,6 +57,11 @@ impl TargetKernel {
         })
     }
 
+    /// Whether functions can be traced in it.
+    pub(crate) fn traces_functions(&self) -> bool {
+        self.configuration.lines().any(|line| line == "CONFIG_FUNCTION_TRACER=y")
+    }
+
     /// The same built with so many ticks per second, which loaders read in its configuration.
     #[must_use]
     pub fn with_hz(&self, hz: u32) -> Self {

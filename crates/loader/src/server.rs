@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warmcore_bpf::btf::Btf;
-use warmcore_scx::bytecode::{Host, Moment, Need, Object, ObjectError, ProgramId, Programs};
+use warmcore_scx::bytecode::{Host, Moment, Need, Object, ObjectError, ProgramId, Programs, Site};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 
 use crate::capture::{Capture, CaptureRequest, LoaderError, Paths};
@@ -53,8 +53,8 @@ const LONGEST_REST: Duration = Duration::from_secs(5);
 enum Thing {
     /// A map, by handle, and of a table of operations the value.
     Map { handle: u64, value: Vec<u8> },
-    /// A program, and whether it is one for context switches; `None` for one that is only probed with or never run.
-    Program { name: String, kind: u32, id: Option<ProgramId>, at_switch: bool },
+    /// A program, with the place of tracing that it is for; without `id` one that is only probed with or never run.
+    Program { name: String, kind: u32, id: Option<ProgramId>, site: Option<Site> },
     /// Type information.
     Btf(Arc<Btf>),
     /// The link that keeps the scheduler attached.
@@ -84,8 +84,8 @@ struct Answers {
     things: HashMap<u64, (Thing, Arc<OwnedFd>)>,
     /// What was asked for beside calls and operations: kinds of maps, and programs that are attached elsewhere.
     needs: BTreeSet<Need>,
-    /// Programs that were attached to context switches since a scheduler was attached.
-    at_switch: Vec<ProgramId>,
+    /// Programs of tracing that were attached since a scheduler was.
+    at: Vec<(Site, ProgramId)>,
     sched_ext: SchedExt,
     /// The CPU that the thread is on whose call is answered.
     cpu: CpuId,
@@ -99,7 +99,7 @@ impl Answers {
             programs: Programs::default(),
             things: HashMap::new(),
             needs: BTreeSet::new(),
-            at_switch: Vec::new(),
+            at: Vec::new(),
             sched_ext: SchedExt::default(),
             cpu: CpuId(0),
         }

@@ -14,7 +14,7 @@ use warmcore_bpf::btf::Btf;
 use warmcore_bpf::{MapKind, MapSpec};
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_schedulers::{Bytecode, bytecode_trial};
-use warmcore_scx::bytecode::{Attached, Host, Layout, ProgramSource, Programs};
+use warmcore_scx::bytecode::{Attached, Host, Layout, ProgramSource, Programs, Site};
 use warmcore_workload::Options;
 
 /// Kernel functions that programs here call; kernels have the last one from 7.0 on.
@@ -128,6 +128,23 @@ const TASKS: &str = r#"{"tasks": {
 const HELD: &str = r#"{"tasks": {"held": {"instance": 0}}, "warmcore": {"tasks": {"held": {"instances": 1, "program": [
     "migrate_disable", {"run_ns": 1000000}, {"sleep_ns": 1000000}, {"run_ns": 1000000}, "migrate_enable", {"run_ns": 1000000}]}}}}"#;
 
+/// The place of a program that is named as its section is.
+fn site_of(name: &str) -> Option<Site> {
+    let (how, target) = name.split_once('/')?;
+    match how {
+        "fentry" => Site::find(24, target),
+        "fexit" => Site::find(25, target),
+        _ => Site::find(23, &format!("btf_trace_{target}")),
+    }
+}
+
+/// A lock that two tasks on CPUs of their own want ten times, the second before the first gives it back; then both run on, the first not so long.
+const LOCK: &str = r#"{"tasks": {
+    "first": {"loop": 1, "cpus": [0], "phases": {
+        "locked": {"loop": 10, "lock": "m", "run0": 2000, "unlock": "m", "run1": 8000}, "after": {"loop": 1, "run": 10000}}},
+    "second": {"loop": 1, "cpus": [1], "phases": {
+        "first": {"loop": 1, "run": 1000}, "locked": {"loop": 10, "lock": "m", "run0": 500, "unlock": "m", "run1": 8500}, "after": {"loop": 1, "run": 60000}}}}}"#;
+
 /// Why the scheduler of these programs was ejected by a kernel with so many of the functions; `None` if it was not.
 fn ejected(functions: usize, programs: &[(&'static str, Code)], workload: &str) -> Option<String> {
     ejection(functions, programs, workload).map(|(reason, _)| reason)
@@ -160,18 +177,25 @@ fn ejection(functions: usize, programs: &[(&'static str, Code)], workload: &str)
         speaks_cids: false,
         programs: BTreeMap::new(),
         values: BTreeMap::new(),
-        at_switch: Vec::new(),
+        at: Vec::new(),
     };
     for (name, program) in programs {
         let source = ProgramSource { name, bytes: &program.concat(), functions: &[0], maps: &maps, types: None };
         let id = loaded.load(&mut host, &source).unwrap_or_else(|error| panic!("{name}: {error}"));
-        attached.programs.insert((*name).to_owned(), id);
+        match site_of(name) {
+            Some(site) => attached.at.push((site, id)),
+            None => drop(attached.programs.insert((*name).to_owned(), id)),
+        }
     }
     let object = Arc::new(loaded.attach(&host, &attached).unwrap());
     // The region is one kernel's at a time.
     drop(host);
     let workload = warmcore_workload::resolve(workload, &Options::default(), |name| {
-        let text = if name.ends_with("held.json") { HELD } else { TASKS };
+        let text = match name {
+            _ if name.ends_with("held.json") => HELD,
+            _ if name.ends_with("lock.json") => LOCK,
+            _ => TASKS,
+        };
         Ok(text.to_owned())
     })
     .unwrap();
@@ -427,4 +451,49 @@ fn an_ejected_program_leaves_a_dump_with_its_own_lines_and_what_it_printed() {
     assert_eq!(lines[of_cpu1 + 4..of_cpu1 + 6], ["        1001", "cpu2: nr_run=0 local=0 curr=swapper"], "{dump}");
     let printed = dump.split_once("printed\n-------\n").unwrap_or_else(|| panic!("{dump}")).1;
     assert!(printed.starts_with("100.00") && printed.trim_end().ends_with("cpu1: 42"), "{printed}");
+}
+
+/// Adds one to a count that is reported.
+fn count(number: i32) -> Code {
+    [place(4, slot::FOUND + 8 * number), vec![load(8, 5, 4, 0), add_imm(5, 1), store(8, 4, 5, 0)]].concat()
+}
+
+/// Adds what a traced function gave to a number that is reported.
+fn add_result(number: i32) -> Code {
+    const GET_FUNC_RET: i32 = 184;
+    let result = vec![mov(2, 10), add_imm(2, -8), store_imm(8, 10, -8, 7), helper(GET_FUNC_RET), load(8, 6, 10, -8)];
+    let sum = vec![load(8, 5, 4, 0), code(0x0f, 5, 6, 0, 0), store(8, 4, 5, 0)];
+    [result, place(4, slot::FOUND + 8 * number), sum].concat()
+}
+
+/// By hand: the second comes ten times to the lock 1 ms after the first has taken it, waits in a call, and is woken by the first's release; its own
+/// release is 0.5 ms later, when nobody waits. `bpf_get_func_ret` gives at an entry nothing (the 7 stays), and at a return what the call gave.
+#[test]
+fn programs_at_functions_of_futexes_are_called_as_often_as_a_lock_is_contended_and_read_what_the_functions_give() {
+    const GET_FUNC_ARG: i32 = 183;
+    let waits = [vec![mov(7, 1)], count(0), vec![mov(1, 7)], add_result(1)].concat();
+    let waited = [vec![mov(7, 1)], count(2), vec![mov(1, 7)], add_result(3)].concat();
+    let wakes =
+        [vec![mov(7, 1)], count(4), vec![mov(1, 7), mov_imm(2, 2), mov(3, 10), add_imm(3, -16), helper(GET_FUNC_ARG)]];
+    let wakes = [wakes.concat(), vec![load(8, 5, 10, -16)], keep_as(5, 5)].concat();
+    let woke = [vec![mov(7, 1)], count(6), vec![mov(1, 7)], add_result(7)].concat();
+    let switches = count(8);
+    let first_ends = [vec![load(8, 6, 1, 0), load(4, 7, 6, 24)], when_equal(7, 1001, report(9))].concat();
+    let change = [("quiescent", first_ends)];
+    let mut programs = fifo(&change);
+    let traced = [
+        ("fentry/__futex_wait", waits),
+        ("fexit/__futex_wait", waited),
+        ("fentry/futex_wake", wakes),
+        ("fexit/futex_wake", woke),
+        ("tp_btf/sched_switch", switches),
+    ];
+    programs.extend(traced.map(|(name, program)| (name, ends(program))));
+    let numbers = found_with(ALL, &programs, "lock.json");
+    assert_eq!(numbers[..8], [10, 70, 10, 0, 10, 1, 10, 10], "{numbers:?}");
+    assert!(numbers[8] > 20, "{numbers:?}");
+}
+
+fn keep_as(register: u8, number: i32) -> Code {
+    keep(register, slot::FOUND + 8 * number)
 }

@@ -14,7 +14,7 @@
 //!
 //! Not modelled: scores of the two are not told; classes do not balance against each other's load.
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, Level, Scheduler, State, Utilisation, WakeFlags};
+use warmcore_kernel::{Core, Dequeue, Enqueue, Hook, Level, Scheduler, State, Utilisation, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::schedstat::CpuCounters;
 use warmcore_trace::{PrevState, TaskId};
@@ -316,6 +316,10 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn sched_switch(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: (TaskId, PrevState), next: TaskId) {
         in_both!(self, core, sched_switch(cpu, prev, next));
+    }
+
+    fn hook(&mut self, core: &mut Core<'_>, cpu: CpuId, hook: Hook) {
+        in_both!(self, core, hook(cpu, hook));
     }
 
     fn ttwu_pending_changed(&mut self, core: &mut Core<'_>, cpu: CpuId) {

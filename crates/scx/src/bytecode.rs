@@ -21,6 +21,7 @@ mod needs;
 mod object;
 mod operations;
 mod prices;
+mod sites;
 mod strings;
 #[cfg(test)]
 mod tests;
@@ -33,5 +34,6 @@ pub use layout::{Layout, LayoutError};
 pub use needs::{Need, NeedKind};
 pub use object::{Attached, Object, ObjectError, ProgramId, ProgramSource, Programs};
 pub use operations::{Bytecode, Usage};
+pub use sites::{AttachType, Site};
 pub use user_space::{ATTACHED_NS, Moment, UserSpace};
 pub use warmcore_bpf::MemoryError;

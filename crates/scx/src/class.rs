@@ -3,7 +3,7 @@
 //! Source: `docs/spec/sched-ext.md` sections 3, 5 and 11. Where the order is not ours, it is the engine's: see
 //! [`Scheduler`](warmcore_kernel::Scheduler).
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, Utilisation, WakeFlags};
+use warmcore_kernel::{Core, Dequeue, Enqueue, Hook, Scheduler, Utilisation, WakeFlags};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{PrevState, SearchStart, SearchStep, TaskId};
 use warmcore_workload::Policy;
@@ -66,6 +66,7 @@ macro_rules! tell {
 mod above;
 mod before;
 mod ending;
+mod hooks;
 mod hotplug;
 mod idle;
 mod tasks;
@@ -238,6 +239,7 @@ impl Scheduler for Ext {
     fn init(&mut self, core: &mut Core<'_>) {
         self.state.decisions = ExtDecisions::register(core.decision_table());
         self.state.before_ns = self.program.loaded_before_ns();
+        self.watch_places(core);
         tell!(self, core, Init, init());
         tell!(self, core, CgroupInit, cgroup_init());
         self.watch(core, CpuId(0));
@@ -461,6 +463,10 @@ impl Scheduler for Ext {
         tell!(self, core, SchedSwitch, sched_switch(prev, next));
         self.settle(core);
         self.give_back_held_up(core);
+    }
+
+    fn hook(&mut self, core: &mut Core<'_>, _cpu: CpuId, hook: Hook) {
+        self.tell_hook(core, hook);
     }
 
     fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {

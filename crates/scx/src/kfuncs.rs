@@ -197,16 +197,24 @@ impl Kfuncs<'_, '_> {
         self.insert(task, slice_ns, Insertion { dsq, flags, vtime: Some(vtime) });
     }
 
-    /// Flags of an insertion of the program's, with what it wants of all of them (`scx_vet_enq_flags`). The class's own insertions are without it.
-    fn with_own(&self, flags: EnqueueFlags) -> EnqueueFlags {
-        match self.state.table.flags.has(OperationFlags::ALWAYS_ENQ_IMMED) {
-            true => flags | EnqueueFlags::IMMED,
-            false => flags,
+    /// Flags of an insertion of the program's, with what it wants of those into local queues (`scx_vet_enq_flags`); none if they are an error. The
+    /// class's own insertions are without it.
+    fn with_own(&mut self, dsq: DsqId, flags: EnqueueFlags) -> Option<EnqueueFlags> {
+        let is_local = dsq == DsqId::LOCAL || dsq.named_cpu().is_some();
+        if flags.has(EnqueueFlags::IMMED) && !is_local {
+            self.fault(format!(
+                "SCX_ENQ_IMMED on a non-local DSQ 0x{:x}; it is for SCX_DSQ_LOCAL and SCX_DSQ_LOCAL_ON",
+                dsq.0
+            ));
+            return None;
         }
+        let always = is_local && self.state.table.flags.has(OperationFlags::ALWAYS_ENQ_IMMED);
+        Some(if always { flags | EnqueueFlags::IMMED } else { flags })
     }
 
     fn insert(&mut self, task: TaskId, slice_ns: u64, insertion: Insertion) {
-        let insertion = Insertion { flags: self.with_own(insertion.flags), ..insertion };
+        let Some(flags) = self.with_own(insertion.dsq, insertion.flags) else { return };
+        let insertion = Insertion { flags, ..insertion };
         if let Some(cpu) = insertion.dsq.named_cpu()
             && !self.state.is_cpu(cpu)
         {
@@ -280,8 +288,11 @@ impl Kfuncs<'_, '_> {
             return false;
         };
         let moved = self.state.move_to_local(self.core, queue, cpu);
-        if moved && let Some(task) = self.state.queues.last(self.state.local(cpu)) {
-            self.state.note_immediate(task, self.with_own(flags));
+        if moved
+            && let Some(task) = self.state.queues.last(self.state.local(cpu))
+            && let Some(flags) = self.with_own(DsqId::LOCAL, flags)
+        {
+            self.state.note_immediate(task, flags);
         }
         self.state.progress += u32::from(moved);
         moved
@@ -310,9 +321,10 @@ impl Kfuncs<'_, '_> {
         let Some(queue) = self.state.queues.of(task).filter(|_| self.state.tasks[task.index()].in_custody) else {
             return false;
         };
+        let Some(flags) = self.with_own(insertion.dsq, insertion.flags) else { return false };
+        let insertion = Insertion { flags, ..insertion };
         self.state.pass_lock(self.core, queue);
         self.state.queues.remove(task);
-        let insertion = Insertion { flags: self.with_own(insertion.flags), ..insertion };
         self.state.carry_out(self.core, task, cpu, insertion);
         self.state.progress += 1;
         true
@@ -408,7 +420,7 @@ impl Kfuncs<'_, '_> {
 
     /// A task that the kernel runs on a CPU, of whichever class; [`TaskId::IDLE`] for none.
     #[must_use]
-    pub(crate) fn runs_on(&self, cpu: CpuId) -> TaskId {
+    pub fn runs_on(&self, cpu: CpuId) -> TaskId {
         self.core.curr(cpu)
     }
 

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::ops::BitOr;
 use std::rc::Rc;
 
-use warmcore_kernel::WakeFlags;
+use warmcore_kernel::{Hook, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::{OverheadKind, PrevState, TaskId};
 
@@ -153,16 +153,18 @@ pub enum Operation {
     CpuAcquire,
     CpuRelease,
     SchedSwitch,
+    Futex,
+    Interrupt,
 }
 
 impl Operation {
     /// How many there are.
-    pub const COUNT: usize = Operation::SchedSwitch as usize + 1;
+    pub const COUNT: usize = Operation::Interrupt as usize + 1;
 
-    /// Whether a CPU that is in it takes interrupts: it may sleep, or is a timer's callback. Others hold a run queue's or a task's lock.
+    /// Whether a CPU that is in it takes interrupts: it may sleep, is a timer's callback or belongs to a system call. Others hold a run queue's or a task's lock.
     pub(crate) const fn has_interrupts_on(self) -> bool {
-        use Operation::{CgroupInit, CpuOffline, CpuOnline, Exit, Init, InitTask, Timer};
-        matches!(self, Init | Exit | InitTask | CgroupInit | CpuOffline | CpuOnline | Timer)
+        use Operation::{CgroupInit, CpuOffline, CpuOnline, Exit, Futex, Init, InitTask, Timer};
+        matches!(self, Init | Exit | InitTask | CgroupInit | CpuOffline | CpuOnline | Timer | Futex)
     }
 
     /// What the time in it counts as.
@@ -170,13 +172,15 @@ impl Operation {
         match self {
             Operation::Tick => OverheadKind::Tick,
             Operation::SelectCpu | Operation::Enqueue | Operation::Runnable => OverheadKind::Wakeup,
+            Operation::Futex => OverheadKind::Syscall,
+            Operation::Interrupt => OverheadKind::Interrupt,
             _ => OverheadKind::Switch,
         }
     }
 
-    /// Whether it is a member of `struct sched_ext_ops`. Timers and programs at tracepoints are none.
+    /// Whether it is a member of `struct sched_ext_ops`. Timers and programs at functions and tracepoints are none.
     pub(crate) const fn is_member(self) -> bool {
-        !matches!(self, Operation::Timer | Operation::SchedSwitch)
+        !matches!(self, Operation::Timer | Operation::SchedSwitch | Operation::Futex | Operation::Interrupt)
     }
 
     /// All of them, with the names that members have in `struct sched_ext_ops`.
@@ -210,6 +214,8 @@ impl Operation {
         ("cpu_acquire", Self::CpuAcquire),
         ("cpu_release", Self::CpuRelease),
         ("sched_switch", Self::SchedSwitch),
+        ("futex", Self::Futex),
+        ("interrupt", Self::Interrupt),
     ];
 
     /// As a bit of [`OperationTable::present`].
@@ -381,6 +387,9 @@ pub trait Operations {
 
     /// The CPU of the call has switched between two tasks of any class: programs at the tracepoint `sched_switch`.
     fn sched_switch(&mut self, kernel: &mut Kfuncs<'_, '_>, prev: (TaskId, PrevState), next: TaskId) {}
+
+    /// The CPU of the call has passed another place where programs are ([`Operation::Futex`], [`Operation::Interrupt`]).
+    fn hook(&mut self, kernel: &mut Kfuncs<'_, '_>, hook: Hook) {}
 
     /// Other CPUs than before are online: called before both, whether the program has them or not.
     fn online_changed(&mut self, online: &CpuSet) {}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use warmcore_bpf::MapKind;
-use warmcore_scx::bytecode::{Attached, Host, Need, NeedKind, ProgramId, ProgramSource};
+use warmcore_scx::bytecode::{Attached, Host, Need, NeedKind, ProgramId, ProgramSource, Site};
 
 use super::commands::{Failure, Fields};
 use super::{Answers, Reply, Thing};
@@ -21,9 +21,6 @@ mod program_type {
 
 /// The function that registers a scheduler, by the name that programs at its entry give.
 const REGISTRATION: &str = "bpf_scx_reg";
-
-/// The tracepoint of context switches, by the name of its type.
-const SCHED_SWITCH: &str = "btf_trace_sched_switch";
 
 impl Answers {
     pub(super) fn program_load(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
@@ -77,10 +74,11 @@ impl Answers {
             at += 1;
         }
         let target = self.kernel.btf.name(fields.u32(108)).to_owned();
+        let site = Site::find(fields.u32(68), &target).filter(|_| kind == program_type::TRACING);
         let is_run = match kind {
             program_type::STRUCT_OPS | program_type::SYSCALL => true,
             // Libraries of schedulers look at the moment of registration how programs are entered.
-            program_type::TRACING => target == REGISTRATION || target == SCHED_SWITCH,
+            program_type::TRACING => target == REGISTRATION || site.is_some(),
             _ => false,
         };
         let id = if is_run {
@@ -95,9 +93,8 @@ impl Answers {
         } else {
             None
         };
-        let at_switch = is_run && target == SCHED_SWITCH;
         let name = if target.is_empty() { name } else { format!("{name} ({target})") };
-        Ok(Reply::New(Thing::Program { name, kind, id, at_switch }, None))
+        Ok(Reply::New(Thing::Program { name, kind, id, site }, None))
     }
 
     pub(super) fn test_run(
@@ -120,24 +117,24 @@ impl Answers {
         Ok(Reply::Value(0))
     }
 
-    /// A program is attached to a tracepoint or a function. All but context switches happen nowhere here.
+    /// A program is attached to a tracepoint or a function. Those that no [`Site`] is happen nowhere here.
     pub(super) fn link(&mut self, call: &Call, descriptor: u32) -> Reply {
-        if let Some(Thing::Program { id: Some(id), at_switch: true, .. }) = self.find(call, descriptor) {
-            let id = *id;
+        if let Some(&Thing::Program { id: Some(id), site: Some(site), .. }) = self.find(call, descriptor) {
             // What is attached to a scheduler that runs comes too late for it.
             if self.sched_ext.is_attached() {
                 return Reply::Error(libc::EOPNOTSUPP);
             }
-            self.at_switch.push(id);
-            return Reply::New(Thing::Other, None);
+            self.at.push((site, id));
         }
-        if let Some(Thing::Program { name, kind, id: None, .. }) = self.find(call, descriptor) {
+        if let Some(Thing::Program { name, kind, id, site }) = self.find(call, descriptor)
+            && (id.is_none() || site.is_some())
+        {
             let text = match *kind {
                 program_type::TRACEPOINT => format!("{name} at a tracepoint"),
                 program_type::TRACING => format!("{name} for tracing"),
                 _ => name.clone(),
             };
-            self.needs.insert(Need::new(NeedKind::Program, text, false));
+            self.needs.insert(Need::new(NeedKind::Program, text, site.is_some()));
         }
         Reply::New(Thing::Other, None)
     }
@@ -160,14 +157,14 @@ impl Answers {
             .things
             .values()
             .filter_map(|(thing, _)| match thing {
-                Thing::Program { kind: program_type::TRACING, id, at_switch: false, .. } => *id,
+                Thing::Program { kind: program_type::TRACING, id, site: None, .. } => *id,
                 _ => None,
             })
             .collect();
         for probe in probes {
             self.programs.run(host, probe, &mut [0; 64], self.cpu)?;
         }
-        attached.at_switch = std::mem::take(&mut self.at_switch);
+        attached.at = std::mem::take(&mut self.at);
         let object = Arc::new(self.programs.attach(host, &attached)?);
         let needs = object.needs().chain(&self.needs).cloned().collect();
         Ok(Reply::Attached(Box::new(Capture { object, needs })))

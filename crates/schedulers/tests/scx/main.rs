@@ -3,6 +3,7 @@
 
 mod above;
 mod faults;
+mod hooks;
 mod hotplug;
 mod locks;
 mod migration;

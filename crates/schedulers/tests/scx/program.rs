@@ -3,13 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use warmcore_kernel::{Setup, WakeFlags};
+use warmcore_kernel::{Hook, Setup, WakeFlags};
 use warmcore_schedulers::scx_native::{Ejection, ext_of, run_ext};
 use warmcore_scx::{
     DequeueFlags, DsqId, EnqueueFlags, ExitInfo, Kfuncs, Operation, OperationTable, Operations, PreemptReason,
     SLICE_DEFAULT_NS,
 };
-use warmcore_topology::CpuId;
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{Event, PrevState, TaskId};
 
 use crate::support::{Run, Scene, trace_check};
@@ -43,6 +43,8 @@ pub struct Program {
     /// How long it has been loaded when the run begins.
     pub loaded_before_ns: u64,
     pub told: Rc<RefCell<Vec<Told>>>,
+    /// Places of the kernel that were passed: when, in whose name, which.
+    pub hooks: Rc<RefCell<Vec<(u64, TaskId, Hook)>>>,
     pub exit: Rc<RefCell<Option<ExitInfo>>>,
 }
 
@@ -74,14 +76,19 @@ impl Program {
             fails: None,
             loaded_before_ns: 0,
             told: Rc::default(),
+            hooks: Rc::default(),
             exit: Rc::default(),
         }
     }
 
     /// Runs a scene under it.
     pub fn run(&self, scene: &Scene, machine: &str) -> Result {
-        let machine = warmcore_topology::resolve(machine).unwrap();
-        let mut setup = Setup::new(&machine, &scene.workload, 1).unwrap();
+        self.run_on(scene, &warmcore_topology::resolve(machine).unwrap())
+    }
+
+    /// The same on a machine that is no preset.
+    pub fn run_on(&self, scene: &Scene, machine: &Machine) -> Result {
+        let mut setup = Setup::new(machine, &scene.workload, 1).unwrap();
         setup.check_invariants = true;
         let ejection = Ejection::default();
         let mut events: Vec<Event> = Vec::new();
@@ -153,6 +160,10 @@ impl Operations for Program {
         assert_eq!(state == PrevState::Idle, prev.is_idle());
         self.tell(kernel, "sched_switch", next);
         (self.switch)(kernel, prev, next);
+    }
+    fn hook(&mut self, kernel: &mut Kfuncs<'_, '_>, hook: Hook) {
+        let running = kernel.runs_on(kernel.this_cpu());
+        self.hooks.borrow_mut().push((kernel.now_ns(), running, hook));
     }
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
         assert!(kernel.create_dsq(SHARED));

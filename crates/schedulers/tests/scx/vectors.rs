@@ -278,8 +278,9 @@ fn a_custody_ends_with_one_dequeue_and_what_is_inserted_directly_is_in_no_custod
 #[test]
 fn a_task_that_was_to_run_at_once_on_a_busy_cpu_is_enqueued_again() {
     let again = |kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags| {
-        let dsq = if flags.has(EnqueueFlags::REENQ) { SHARED } else { DsqId::LOCAL };
-        kernel.dsq_insert(task, dsq, SLICE_DEFAULT_NS, EnqueueFlags::IMMED);
+        let back = flags.has(EnqueueFlags::REENQ);
+        let (dsq, flags) = if back { (SHARED, EnqueueFlags::default()) } else { (DsqId::LOCAL, EnqueueFlags::IMMED) };
+        kernel.dsq_insert(task, dsq, SLICE_DEFAULT_NS, flags);
         kernel.kick(CpuId(1), Kick::Idle);
     };
     let mut program = Program::fifo();
@@ -306,6 +307,24 @@ fn a_task_that_was_to_run_at_once_on_a_busy_cpu_is_enqueued_again() {
     // The program may ask for it for all its insertions.
     program.table.flags = OperationFlags::ALWAYS_ENQ_IMMED;
     assert!(program.run(&scene, "1s1n1l2c1t").run.outcome.elapsed_ns < 11 * MS);
+}
+
+/// `scx_vet_enq_flags`: only a local queue has a CPU on which a task may run at once.
+#[test]
+fn an_insertion_to_run_at_once_into_a_queue_that_is_not_local_is_an_error() {
+    let mut program = Program::fifo();
+    program.table.flags = OperationFlags::ALWAYS_ENQ_IMMED;
+    has_no_fault(&program.run(&hogs(2, 10 * MS), "1s1n1l2c1t"));
+    for dsq in [SHARED, DsqId::GLOBAL] {
+        let mut program = Program::fifo();
+        program.enqueue = match dsq {
+            SHARED => |kernel, task, _| kernel.dsq_insert(task, SHARED, SLICE_DEFAULT_NS, EnqueueFlags::IMMED),
+            _ => |kernel, task, _| kernel.dsq_insert(task, DsqId::GLOBAL, SLICE_DEFAULT_NS, EnqueueFlags::IMMED),
+        };
+        let reason = program.run(&hogs(2, 10 * MS), "1s1n1l1c1t").ejected.expect("it is ejected").to_string();
+        let said = format!("SCX_ENQ_IMMED on a non-local DSQ 0x{:x}", dsq.0);
+        assert!(reason.contains(&said), "{reason}");
+    }
 }
 
 #[test]

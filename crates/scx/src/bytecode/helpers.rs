@@ -16,6 +16,7 @@ pub(super) const ENOMEM: i64 = 12;
 pub(super) const EFAULT: i64 = 14;
 pub(super) const EBUSY: i64 = 16;
 pub(super) const EINVAL: i64 = 22;
+pub(super) const EOPNOTSUPP: i64 = 95;
 
 /// Number of the one control group.
 pub(super) const ROOT_GROUP: u64 = 1;
@@ -111,7 +112,9 @@ fn lookup(number: i32) -> Option<(HostFunction, u8)> {
         171 => |host, timer, delay_ns, flags| host.timer_start(timer, delay_ns, flags);
         172 => |host, timer| host.timer_cancel(timer);
         182 => |host, left, bytes, right| host.compare_text(left, bytes as u32, right);
-        184 => |host| error(EINVAL);
+        183 => |host, context, number, to| host.func_arg(context, number as u32, to);
+        184 => |host, context, to| host.func_ret(context, to);
+        185 => |host, context| host.func_arg_cnt(context);
         194 => |host, place, value| {
             let old = host.maps.memory.load_u64(place);
             host.store_u64(place, value);

@@ -14,6 +14,7 @@ use warmcore_topology::CpuId;
 
 use crate::bytecode::host::{Host, Kept, UPTIME_NS};
 use crate::bytecode::needs::{Need, NeedKind, name_of_helper};
+use crate::bytecode::sites::Site;
 use crate::bytecode::{helpers, kfuncs, prices};
 use crate::operations::{Operation, OperationFlags, OperationTable};
 
@@ -76,8 +77,8 @@ pub struct Attached {
     pub programs: BTreeMap<String, ProgramId>,
     /// Other members by name.
     pub values: BTreeMap<String, u64>,
-    /// Programs at the tracepoint `sched_switch`.
-    pub at_switch: Vec<ProgramId>,
+    /// Programs of tracing, in the order in which they were attached.
+    pub at: Vec<(Site, ProgramId)>,
 }
 
 /// Everything a loader has loaded, at the moment it attached its scheduler. Any number of runs begin with it.
@@ -86,8 +87,8 @@ pub struct Object {
     pub(super) kept: Kept,
     pub(super) programs: Vec<Loaded>,
     pub(super) operations: [Option<ProgramId>; Operation::COUNT],
-    /// Programs at the tracepoint `sched_switch`, in the order in which they were attached.
-    pub(super) at_switch: Vec<ProgramId>,
+    /// Programs of tracing by place, in the order in which they were attached.
+    pub(super) at: [Vec<ProgramId>; Site::COUNT],
     pub(super) table: OperationTable,
     /// What it needs of the kernel, but for maps.
     needs: BTreeSet<Need>,
@@ -271,8 +272,10 @@ impl Programs {
             }
         }
         table.present |= Operation::Timer.bit() | Operation::InitTask.bit();
-        if !attached.at_switch.is_empty() {
-            table.present |= Operation::SchedSwitch.bit();
+        let mut at: [Vec<ProgramId>; Site::COUNT] = Default::default();
+        for &(site, program) in &attached.at {
+            at[site as usize].push(program);
+            table.present |= site.operation().bit();
         }
         let value = |name: &str| attached.values.get(name).copied().unwrap_or(0);
         table.flags = OperationFlags(value("flags"));
@@ -285,8 +288,7 @@ impl Programs {
         }
         let (image, mut kept) = host.keep();
         kept.cids.are_spoken = attached.speaks_cids;
-        let at_switch = attached.at_switch.clone();
-        Ok(Object { image, kept, programs: self.loaded.clone(), operations, at_switch, table, needs })
+        Ok(Object { image, kept, programs: self.loaded.clone(), operations, at, table, needs })
     }
 }
 
@@ -316,7 +318,7 @@ impl Attached {
             speaks_cids,
             programs: BTreeMap::new(),
             values: BTreeMap::new(),
-            at_switch: Vec::new(),
+            at: Vec::new(),
         };
         for member in btf.members(table) {
             let at = data + member.bit_offset as usize / 8;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use warmcore_bpf::{BUDGET, Frame, MemoryError};
-use warmcore_kernel::WakeFlags;
+use warmcore_kernel::{Hook, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::{PrevState, TaskId};
 
@@ -14,6 +14,7 @@ use crate::bytecode::host::{Host, LOADED_BEFORE_NS, TASKS, clock_ns};
 use crate::bytecode::kfuncs::wake_flag_bits;
 use crate::bytecode::object::{Object, ProgramId};
 use crate::bytecode::prices::INSTRUCTION_PS;
+use crate::bytecode::sites::{Arguments, Site};
 use crate::bytecode::text::Printed;
 use crate::bytecode::user_space::{self, UserSpace};
 use crate::entities::EntityLayout;
@@ -23,9 +24,9 @@ use crate::operations::{DequeueFlags, EnqueueFlags, LockUse, Operation, Operatio
 
 /// A scheduler in bytecode, in one run.
 pub struct Bytecode {
-    object: Arc<Object>,
+    pub(super) object: Arc<Object>,
     // In a box, as translated code knows its address.
-    host: Box<Host>,
+    pub(super) host: Box<Host>,
     /// First task of each process, by its number.
     leaders: Vec<Option<TaskId>>,
     /// Its programs cost the CPUs that run them what they take.
@@ -170,7 +171,7 @@ impl Bytecode {
         self.enter(kernel, operation, (program.0 as usize, 0), [context, 0, 0, 0, 0])
     }
 
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         kernel: &mut Kfuncs<'_, '_>,
         operation: Operation,
@@ -481,10 +482,14 @@ impl Operations for Bytecode {
         };
         let [prev, next] = [prev, next]
             .map(|task| if task.is_idle() { self.host.task_address(task) } else { self.task(kernel, task) });
-        let object = Arc::clone(&self.object);
-        for &program in &object.at_switch {
-            self.call_program(kernel, Operation::SchedSwitch, program, &[0, prev, next, state]);
-        }
+        self.call_programs_at(kernel, Site::SchedSwitch, &[0, prev, next, state], None);
+    }
+
+    fn hook(&mut self, kernel: &mut Kfuncs<'_, '_>, hook: Hook) {
+        let arguments = Arguments::of(hook);
+        self.host.write_context(kernel.this_cpu(), !hook.is_of_futex());
+        self.call_programs_at(kernel, arguments.site, arguments.values(), arguments.result);
+        self.host.write_context(kernel.this_cpu(), false);
     }
 
     fn online_changed(&mut self, online: &CpuSet) {

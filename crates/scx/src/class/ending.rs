@@ -62,6 +62,7 @@ impl Ext {
         (self.state, self.finished, self.gives_way) = (state, false, false);
         let tasks = (0..core.task_count()).map(|index| TaskId(index as u32));
         tasks.clone().for_each(|task| self.add_task(core, task));
+        self.watch_places(core);
         tell!(self, core, Init, init());
         tell!(self, core, CgroupInit, cgroup_init());
         for cpu in core.machine().cpus().filter(|&cpu| core.curr_is_idle(cpu)).collect::<Vec<_>>() {

@@ -1,0 +1,27 @@
+//! Places of the kernel, other than switches, at which an object has programs of tracing.
+
+use warmcore_kernel::{Core, Hook, Watched};
+
+use crate::class::Ext;
+use crate::kfuncs::Kfuncs;
+use crate::operations::Operation;
+use crate::state::Context;
+
+impl Ext {
+    /// The kernel tells of those places at which the program is.
+    pub(super) fn watch_places(&self, core: &mut Core<'_>) {
+        let [futexes, interrupts] = [Operation::Futex, Operation::Interrupt].map(|operation| self.state.has(operation));
+        core.watch(Watched { futexes, interrupts });
+    }
+
+    /// A CPU passes one of them.
+    pub(super) fn tell_hook(&mut self, core: &mut Core<'_>, hook: Hook) {
+        if hook.is_of_futex() {
+            tell!(self, core, Futex, hook(hook));
+        } else if !hook.is_of_balancing() || self.is_partial() {
+            // A kernel in which all tasks are of this class does not balance (`scx_switched_all` in `sched_tick`).
+            tell!(self, core, Interrupt, hook(hook));
+        }
+        self.settle(core);
+    }
+}
