@@ -126,6 +126,7 @@ impl Role {
                 }
                 Action::Wake { .. }
                 | Action::Fork { .. }
+                | Action::Arrive { .. }
                 | Action::Answer { .. }
                 | Action::Block(Cause::Never)
                 | Action::Exit => {}
