@@ -21,6 +21,17 @@ const FEWEST: usize = 5;
 /// At most this part of the requests of a client that waits for answers come before the answer to the one before.
 const EARLY: f64 = 0.1;
 
+/// How a request arrived that is answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrived {
+    /// With this of the same thread's actions: the end of a wait, or [`Action::Arrive`].
+    With(usize),
+    /// At this time from the recording's start, ns, whatever the schedule is.
+    At(u64),
+    /// Another thread waited for it.
+    Elsewhere,
+}
+
 /// Where the client of a connection is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Client {
@@ -109,8 +120,8 @@ impl Marks {
             }
         }
         for (thread, answer, at_ns) in self.answers {
-            if let Some(Action::Answer { arrived_ns, .. }) = action_of(threads, thread, answer) {
-                *arrived_ns = Some(at_ns);
+            if let Some(Action::Answer(arrived)) = action_of(threads, thread, answer) {
+                *arrived = Arrived::At(at_ns);
             }
         }
         if !chance.is_empty() {

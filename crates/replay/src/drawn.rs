@@ -127,7 +127,7 @@ impl Role {
                 Action::Wake { .. }
                 | Action::Fork { .. }
                 | Action::Arrive { .. }
-                | Action::Answer { .. }
+                | Action::Answer(_)
                 | Action::Block(Cause::Never)
                 | Action::Exit => {}
             }

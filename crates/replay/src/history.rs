@@ -10,6 +10,7 @@ use warmcore_capture::{Call, Context, Record, Recording, What};
 use warmcore_trace::PrevState;
 use warmcore_workload::LONGEST_NS;
 
+use crate::arrivals::Arrived;
 use crate::service::{Begun, Ready, Service, ServiceReader, Waited, is_socket};
 use crate::sleeps::{Sleeps, TimerFiles};
 
@@ -45,15 +46,13 @@ pub enum Action {
         keeps: bool,
     },
     /// Began to answer a request.
-    Answer {
-        /// Which of its own actions the arrival was, if it was one: the end of a wait, or [`Action::Arrive`].
-        waited: Option<usize>,
-        /// When it arrived, from the recording's start, ns, if it does so whatever the schedule is.
-        arrived_ns: Option<u64>,
-    },
+    Answer(Arrived),
     /// Ended.
     Exit,
 }
+
+// Of a recording of millions of events there are millions.
+const _: () = assert!(size_of::<Action>() <= 24, "an action is three words long");
 
 /// What ended a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -487,7 +486,8 @@ impl<'a> HistoryReader<'a> {
         let Some(answers) = self.service.begun(now, call, before, waited) else { return };
         let own = answers.arrived.thread == thread;
         if own || !answers.inside {
-            state.act(now, Action::Answer { waited: own.then_some(answers.arrived.block), arrived_ns: None });
+            let arrived = if own { Arrived::With(answers.arrived.block) } else { Arrived::Elsewhere };
+            state.act(now, Action::Answer(arrived));
             if !answers.inside {
                 self.service.answered((thread, state.history.actions.len() - 1), answers);
             }

@@ -33,6 +33,7 @@ pub mod service;
 mod sleeps;
 pub mod workload;
 
+pub use arrivals::Arrived;
 pub use drawn::Roles;
 pub use fidelity::Fidelity;
 pub use graph::{Edge, Graph, Medium};

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use warmcore_workload::LONGEST_NS;
 
+use crate::arrivals::Arrived;
 use crate::history::{Action, History};
 use crate::sleeps::Sleeps;
 
@@ -32,7 +33,7 @@ impl Clocks {
     pub(crate) fn of(history: &History, span_ns: u64) -> Self {
         // No step of a clock is longer.
         let waited = |action: &Action| match action {
-            Action::Answer { waited, arrived_ns: None } if span_ns <= LONGEST_NS => *waited,
+            Action::Answer(Arrived::With(waited)) if span_ns <= LONGEST_NS => Some(*waited),
             _ => None,
         };
         let own = if Sleeps::has_arrivals(history) { REQUESTS } else { ARRIVALS };
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     fn clocks(waits: &[usize]) -> Clocks {
-        let answer = |waited: &usize| Action::Answer { waited: Some(*waited), arrived_ns: None };
+        let answer = |waited: &usize| Action::Answer(Arrived::With(*waited));
         Clocks::of(&History { actions: waits.iter().map(answer).collect(), ..History::default() }, 1_000)
     }
 

@@ -23,6 +23,7 @@ use warmcore_workload::{
     TimerMode, Workload,
 };
 
+use crate::arrivals::Arrived;
 use crate::fidelity::{Fidelity, Held};
 use crate::groups::Groups;
 use crate::history::{Action, Cause, Histories, History};
@@ -195,7 +196,7 @@ impl Maker {
             match *action {
                 Action::Run { cpu_ns, returns, wakeups } => {
                     debt.left_ns += self.overheads.of_run(returns, wakeups);
-                    let next = history.actions[number + 1..].iter().find(|next| !matches!(next, Action::Answer { .. }));
+                    let next = history.actions[number + 1..].iter().find(|next| !matches!(next, Action::Answer(_)));
                     if let Some(Action::Exit | Action::Block(Cause::Never)) = next {
                         debt.left_ns += self.overheads.exit_ns;
                     }
@@ -297,18 +298,20 @@ impl Maker {
                         debt.left_ns += self.overheads.timer_ns;
                     }
                 }
-                Action::Answer { waited, arrived_ns } => {
+                Action::Answer(arrived) => {
                     let Some(recorder) = self.recorder else { continue };
-                    let slot = waited.and_then(|waited| clocks.end(waited));
-                    let step = match (arrived_ns, slot) {
-                        (Some(since_ns), _) => Step::RecordSince { since_ns, recorder },
-                        (None, Some(slot)) => Step::RecordClock { slot, recorder },
-                        (None, None) => continue,
+                    let step = match arrived {
+                        Arrived::At(since_ns) => Step::RecordSince { since_ns, recorder },
+                        Arrived::With(waited) => match clocks.end(waited) {
+                            Some(slot) => Step::RecordClock { slot, recorder },
+                            None => continue,
+                        },
+                        Arrived::Elsewhere => continue,
                     };
                     steps.push(step);
                     self.fidelity.service.iter_mut().for_each(|served| {
                         served.measured += 1;
-                        served.open += u64::from(arrived_ns.is_some());
+                        served.open += u64::from(matches!(arrived, Arrived::At(_)));
                     });
                 }
                 Action::Block(Cause::Never) | Action::Exit => {}

@@ -6,6 +6,7 @@ use warmcore_trace::PrevState;
 use warmcore_workload::{SemaphoreId, Step};
 
 use super::*;
+use crate::arrivals::Arrived;
 use crate::history::{Action, Cause, Histories, histories};
 use crate::workload::Overheads;
 
@@ -165,7 +166,7 @@ fn a_wait_for_several_connections_is_for_the_one_that_is_read_then() {
         assert_eq!((service.found_awake, service.unanswered, service.connections), (1, 1, 1));
         let answers = histories.threads.values().flat_map(|history| &history.actions);
         assert_eq!(
-            answers.filter(|action| matches!(action, Action::Answer { waited: Some(_), .. })).count(),
+            answers.filter(|action| matches!(action, Action::Answer(Arrived::With(_)))).count(),
             0,
             "another thread did"
         );
@@ -241,7 +242,7 @@ fn a_request_that_was_there_before_arrived_when_the_kernel_said_so() {
     assert_eq!((&histories.service.requests[..], histories.service.found_awake), (&requests[..], 0));
     let actions = &histories.threads[&SERVER].actions;
     assert!(actions.contains(&Action::Arrive { at_ns: 5_400_000, keeps: true }), "{actions:?}");
-    let answers = actions.iter().filter(|action| matches!(action, Action::Answer { arrived_ns: Some(_), .. }));
+    let answers = actions.iter().filter(|action| matches!(action, Action::Answer(Arrived::At(_))));
     assert_eq!(answers.count(), 2);
     // Without that event nobody knows.
     let mut silent = of_elsewhere();
