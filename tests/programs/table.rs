@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use warmcore_workload::{
     Affinity, BarrierWait, ChannelKind, Distribution, Drawn, KernelStep, Latch, Policy, ProcessId, ProgramBuilder,
-    Step, Task, TaskTemplateId, TimerMode, Workload,
+    RecorderId, Step, Task, TaskTemplateId, TimerMode, Workload,
 };
 
 /// Millisecond in nanoseconds.
@@ -144,7 +144,16 @@ const fn sleep(milliseconds: u64) -> Step {
 pub fn cases() -> Vec<Case> {
     let mut cases =
         vec![computing(), sleeping(), drawing(), looping(), changing_attributes(), later_start(), suspending()];
-    cases.extend([parents(), served_list(), stopping(), duration(), initial_count(), queueing(), working()]);
+    cases.extend([
+        parents(),
+        served_list(),
+        stopping(),
+        duration(),
+        initial_count(),
+        recording_since(),
+        queueing(),
+        working(),
+    ]);
     cases.extend([TimerMode::Relative, TimerMode::Absolute].into_iter().flat_map(timers));
     cases.extend([false, true].map(taking_turns));
     cases.extend([ChannelKind::Pipe, ChannelKind::Socket].map(messages));
@@ -334,6 +343,17 @@ fn initial_count() -> Case {
     // Whoever passed has time to end, and a sixth would have time to pass.
     case.endless("counter", 1, counter.step(sleep(50)).step(Step::Stop));
     case.end = End::Stopped;
+    case
+}
+
+fn recording_since() -> Case {
+    let mut case = Case::new("a time since an instant counts from the start, and so does a clock that nobody started");
+    let recorder = RecorderId(0);
+    case.record(2, 4 * MS);
+    let arrival = || Step::Draw { what: Drawn::Arrival { slot: 2 }, from: Distribution::Constant { ns: 3 * MS } };
+    let since = |since_ns| Step::RecordSince { since_ns, recorder };
+    case.tasks("records", 1, all([arrival(), arrival(), since(2 * MS), sleep(4), since(6 * MS)]));
+    case.least_elapsed_ns = 10 * MS;
     case
 }
 
@@ -534,7 +554,7 @@ fn kind(step: &Step) -> &'static str {
         Step::Memory { .. } => "memory",
         Step::Chase { .. } => "chase",
         Step::IoRun { .. } => "io",
-        Step::StartClock { .. } | Step::RecordClock { .. } => "clock",
+        Step::StartClock { .. } | Step::RecordClock { .. } | Step::RecordSince { .. } => "clock",
         Step::Phase(_) => "phase",
         Step::LoopStart { .. } | Step::LoopEnd { .. } => "loop",
         Step::Draw { .. } => "draw",

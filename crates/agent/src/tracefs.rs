@@ -51,6 +51,8 @@ const CALLS: [&str; 19] = [
     "select",
     "pselect6",
 ];
+/// Events of the `sock` subsystem (Linux 6.3): something may be received, and a thread received it. Together they say since when it was there.
+const SOCKETS: [&str; 2] = ["sk_data_ready", "sock_recv_length"];
 /// Event of the `task` subsystem.
 const NEW_THREAD: &str = "task_newtask";
 
@@ -119,15 +121,15 @@ impl Instance {
         Ok(Some((event, format)))
     }
 
-    /// Records system calls too, through which threads wake each other or wait for a time, as far as the kernel has events for them. After
-    /// [`prepare`](Self::prepare).
+    /// Records system calls too, through which threads wake each other or wait for a time, and when sockets have something to receive, as far
+    /// as the kernel has events for them. After [`prepare`](Self::prepare).
     ///
     /// # Errors
     /// When one is there and cannot be switched on.
     pub fn with_calls(&self) -> Result<Vec<(String, String)>, String> {
         let mut events = Vec::new();
-        for call in CALLS {
-            let event = format!("syscalls/sys_enter_{call}");
+        let calls = CALLS.map(|call| format!("syscalls/sys_enter_{call}"));
+        for event in calls.into_iter().chain(SOCKETS.map(|name| format!("sock/{name}"))) {
             let Ok(format) = files::read(&self.file(&format!("events/{event}/format"))) else { continue };
             files::write(&self.file(&format!("events/{event}/enable")), "1")?;
             events.push((event, format));

@@ -269,7 +269,7 @@ impl<'a> Conversion<'a> {
             What::Hotplug { target_cpu, target, step } => {
                 self.plug(now, target_cpu, step.checked_add(1) == Some(target))
             }
-            What::Call { .. } => {}
+            What::Call { .. } | What::Ready { .. } | What::Received { .. } => {}
         }
         Ok(())
     }

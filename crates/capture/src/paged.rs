@@ -132,7 +132,7 @@ pub struct Tally {
     pub wakings: u64,
     /// How many begin a wait for any of several files.
     pub polls: u64,
-    /// How many are of what the scheduler does: no system call, no step of a CPU going offline, nothing that NUMA balancing is about to do.
+    /// How many are of what the scheduler does: no system call, nothing about sockets, no step of a CPU going offline, nothing that NUMA balancing is about to do.
     pub of_scheduler: u64,
 }
 
@@ -144,7 +144,10 @@ impl Tally {
         self.span_ns = Some(self.span_ns.map_or((now, now), |(first, last)| (first.min(now), last.max(now))));
         self.wakings += u64::from(matches!(record.what, What::Waking { .. }));
         self.polls += u64::from(record.polls());
-        let others = matches!(record.what, What::Numa { .. } | What::Call { .. } | What::Hotplug { .. });
+        let others = matches!(
+            record.what,
+            What::Numa { .. } | What::Call { .. } | What::Ready { .. } | What::Received { .. } | What::Hotplug { .. }
+        );
         self.of_scheduler += u64::from(!others);
     }
 }

@@ -123,6 +123,18 @@ pub enum What {
         /// Address of the futex, or number of the file in the thread's process; 0 of a sleep and of a wait for several files.
         object: u64,
     },
+    /// `sk_data_ready`: a socket has something to receive, whether or not a thread waits for it.
+    Ready {
+        /// Address of the kernel's socket.
+        socket: u64,
+    },
+    /// `sock_recv_length`: the running thread received something from a socket, or its end.
+    Received {
+        /// Address of the kernel's socket.
+        socket: u64,
+        /// How much; 0 at its end, negative if nothing was there.
+        bytes: i32,
+    },
 }
 
 /// System calls through which threads wake each other, and those that wait for a time.
@@ -183,6 +195,8 @@ enum Kind {
     ClockSleep,
     Timer,
     Poll,
+    Ready,
+    Received,
 }
 
 /// Numbers of events are 16 bits long (`TRACE_EVENT_TYPE_MAX`).
@@ -192,7 +206,7 @@ const MOST_EVENTS: usize = 1 << 16;
 type EventRow = (&'static str, Kind, &'static [&'static str], &'static [(&'static str, usize)]);
 
 /// Events that are read: name, kind, number fields, and names of threads: the field of the name, and which number field it names.
-const EVENTS: [EventRow; 30] = [
+const EVENTS: [EventRow; 32] = [
     ("sched_switch", Kind::Switch, &["prev_pid", "prev_state", "next_pid"], &[("prev_comm", 0), ("next_comm", 2)]),
     ("sched_waking", Kind::Waking, &["pid", "target_cpu"], &[("comm", 0)]),
     ("sched_wakeup", Kind::Wakeup, &["pid", "target_cpu"], &[("comm", 0)]),
@@ -223,13 +237,15 @@ const EVENTS: [EventRow; 30] = [
     ("sys_enter_ppoll", Kind::Poll, &[], &[]),
     ("sys_enter_select", Kind::Poll, &[], &[]),
     ("sys_enter_pselect6", Kind::Poll, &[], &[]),
+    ("sk_data_ready", Kind::Ready, &["skaddr"], &[]),
+    ("sock_recv_length", Kind::Received, &["sk", "ret"], &[]),
 ];
 
-/// Whether the description of an event is of a system call that is read.
+/// Whether the description of an event is of one that is read.
 #[cfg(feature = "files")]
-pub(crate) fn describes_a_call(format: &str) -> bool {
+pub(crate) fn is_described_by(format: &str) -> bool {
     let name = format.lines().next().and_then(|line| line.strip_prefix("name: ")).unwrap_or_default().trim();
-    name.starts_with("sys_enter_") && EVENTS.iter().any(|(known, ..)| *known == name)
+    EVENTS.iter().any(|(known, ..)| *known == name)
 }
 
 /// How records of one event are read.
@@ -290,6 +306,8 @@ impl EventReader {
             Kind::Read => What::Call { call: Call::Read, object: number(0)? as u64 },
             Kind::Sleep => What::Call { call: Call::SleepFor, object: 0 },
             Kind::Poll => What::Call { call: Call::Poll, object: 0 },
+            Kind::Ready => What::Ready { socket: number(0)? as u64 },
+            Kind::Received => What::Received { socket: number(0)? as u64, bytes: number(1)? as i32 },
             Kind::ClockSleep => {
                 let call = if number(0)? & ABSOLUTE == 0 { Call::SleepFor } else { Call::SleepUntil };
                 What::Call { call, object: 0 }

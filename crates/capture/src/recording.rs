@@ -258,7 +258,7 @@ impl What {
             Self::Migrate { thread, from, to } => ([Some(thread), None], [Some(from), Some(to)]),
             Self::Fork { parent, child } => ([Some(parent), Some(child)], [None, None]),
             Self::Hotplug { target_cpu, .. } => ([None, None], [Some(target_cpu), None]),
-            Self::Call { .. } => ([None, None], [None, None]),
+            Self::Call { .. } | Self::Ready { .. } | Self::Received { .. } => ([None, None], [None, None]),
             Self::Exec { thread } | Self::Exit { thread } | Self::Numa { thread } => {
                 ([Some(thread), None], [None, None])
             }

@@ -1,5 +1,8 @@
 //! Latencies of requests: what a recording of a service and its replay tell.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use crate::common::{Scratch, can_record};
 use warmcore_testing::skip;
 
@@ -55,4 +58,87 @@ fn the_latency_of_requests_is_that_which_their_client_waits_and_is_measured_in_t
     let of_replay = &service["replayed"];
     assert_eq!(of_replay["count"], service["measured"], "{service}");
     assert!(of_replay["median_ns"].as_u64() >= Some(2_000_000), "{service}");
+}
+
+/// A server with one thread and 1 ms of work for each request, on 32 connections.
+const SERVER: &str = r#"
+use Socket; use Time::HiRes 'time';
+socket(my $listens, PF_INET, SOCK_STREAM, 0) or die; bind $listens, sockaddr_in(0, INADDR_LOOPBACK) or die; listen $listens, 50;
+my ($port) = sockaddr_in getsockname $listens;
+open my $file, '>', 'port.new'; print $file $port; close $file; rename 'port.new', 'port';
+my %open;
+for (1 .. 32) { accept my $socket, $listens; $open{fileno $socket} = $socket }
+while (%open) {
+    my $ready = ''; vec($ready, $_, 1) = 1 for keys %open;
+    select $ready, undef, undef, undef;
+    for my $number (sort { $a <=> $b } grep { vec $ready, $_, 1 } keys %open) {
+        sysread $open{$number}, my $request, 100 or delete $open{$number}, next;
+        my $end = time + 0.001; 1 while time < $end;
+        syswrite $open{$number}, $request;
+    }
+}
+"#;
+
+/// Its client, which waits for no answer: 400 requests, 5 ms apart on average (exponential). It prints median and p99 of what they took.
+const CLIENT: &str = r#"
+use Socket; use Time::HiRes qw(time sleep);
+for (1 .. 2000) { last if -e 'port'; sleep 0.01 }
+open my $file, '<', 'port' or die; my $port = <$file>;
+my @free = map { socket my $socket, PF_INET, SOCK_STREAM, 0; connect $socket, sockaddr_in($port, INADDR_LOOPBACK) or die; $socket } 1 .. 32;
+sleep 0.5; srand 7;
+my ($due, $asked) = (time, 0); my (%busy, @took);
+while (@took < 400) {
+    if ($asked < 400 && @free && time >= $due) {
+        my $socket = shift @free; $busy{fileno $socket} = [$socket, time]; syswrite $socket, 'x';
+        $asked++; $due -= 0.005 * log(1 - rand); next;
+    }
+    my $ready = ''; vec($ready, $_, 1) = 1 for keys %busy;
+    my $rest = $asked < 400 && @free ? $due - time : 1;
+    select $ready, undef, undef, $rest > 0 ? $rest : 0;
+    for my $number (grep { vec $ready, $_, 1 } keys %busy) {
+        my ($socket, $began) = @{delete $busy{$number}};
+        sysread $socket, my $answer, 100; push @took, time - $began; push @free, $socket;
+    }
+}
+@took = sort { $a <=> $b } @took; printf "%d %d\n", 1e9 * $took[199], 1e9 * $took[395];
+"#;
+
+#[test]
+fn requests_of_clients_that_are_not_recorded_come_by_themselves_and_queue() {
+    let scratch = Scratch::new();
+    skip!(unless can_record());
+    let client = Command::new("perl").args(["-e", CLIENT]).current_dir(scratch.path("")).stdout(Stdio::piped()).spawn();
+    let client = client.unwrap();
+    let ran = scratch.command("record --calls --json --out asked --").args(["perl", "-e", SERVER]).output().unwrap();
+    let client = String::from_utf8(client.wait_with_output().unwrap().stdout).unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    if String::from_utf8_lossy(&ran.stderr).contains("CONFIG_FTRACE_SYSCALLS") {
+        skip!("this kernel traces no system calls (CONFIG_FTRACE_SYSCALLS)");
+    }
+    if !Path::new("/sys/kernel/tracing/events/sock/sk_data_ready").exists() {
+        skip!("this kernel does not say when a socket has something to receive (Linux 6.3)");
+    }
+    let service = |document: &[u8]| -> serde_json::Value {
+        serde_json::from_slice::<serde_json::Value>(document).unwrap()["fidelity"]["service"].clone()
+    };
+    let number =
+        |service: &serde_json::Value, of: &str| service.pointer(of).and_then(serde_json::Value::as_u64).unwrap();
+    let recorded = service(&ran.stdout);
+    assert_eq!((number(&recorded, "/latency/count"), number(&recorded, "/found_awake")), (400, 0), "{recorded}");
+    // A client's time has the request in it; recorded numbers are upper edges of buckets.
+    let of_client: Vec<f64> = client.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let [median_ns, p99_ns] = ["/latency/median_ns", "/latency/p99_ns"].map(|of| number(&recorded, of) as f64);
+    assert!(median_ns <= 1.02 * of_client[0] && p99_ns <= 1.02 * of_client[1], "{recorded}, client {client}");
+    assert!(median_ns >= 1e6 && p99_ns > 1.2 * median_ns, "some find the server busy: {recorded}");
+    let replayed = service(scratch.run("replay asked --json -o replay.json").exits_with(0).out.as_bytes());
+    assert_eq!((number(&replayed, "/measured"), number(&replayed, "/open")), (400, 400), "{replayed}");
+    // Whatever delayed the server that is not in the replay is not in its requests either.
+    let [alone_median_ns, alone_p99_ns] =
+        ["/replayed/median_ns", "/replayed/p99_ns"].map(|of| number(&replayed, of) as f64);
+    assert!(alone_median_ns <= 1.05 * median_ns && alone_p99_ns <= 1.05 * p99_ns, "{replayed}");
+    assert!(alone_median_ns >= 3e5 && alone_p99_ns > 1.2 * alone_median_ns, "{replayed}");
+    // Elapsed time is that of the arrivals; the verdict is about the requests.
+    let verdict =
+        scratch.run("compare -m 1s1n1l2c1t -w replay.json -s eevdf,rr -n 2 --json --out verdict").exits_with(0).out;
+    assert!(verdict.contains("recorder_request_p99_ns"), "{verdict}");
 }

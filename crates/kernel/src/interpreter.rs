@@ -225,6 +225,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 self.record(recorder.index(), (started_ns, self.local_now(cpu).saturating_sub(started_ns)));
                 Done::Next
             }
+            Step::RecordSince { since_ns, recorder } => {
+                self.record(recorder.index(), (*since_ns, self.local_now(cpu).saturating_sub(*since_ns)));
+                Done::Next
+            }
             Step::Phase(phase) => {
                 self.core.emit(EventKind::Phase { task: id, phase: *phase });
                 if M::MODELLED {

@@ -405,6 +405,7 @@ fn blocks(step: &Step) -> bool {
         | Step::IoRun { .. }
         | Step::StartClock { .. }
         | Step::RecordClock { .. }
+        | Step::RecordSince { .. }
         | Step::Phase(_)
         | Step::LoopStart { .. }
         | Step::LoopEnd { .. }

@@ -47,7 +47,9 @@ fn is_about_a_task_that_ends(workload: &Workload, metric: &str) -> bool {
     let is_of = |name: &String| PERCENTILES.iter().any(|(of, _)| measures::recorder_percentile(name, of) == metric);
     let recorder = workload.recorders.iter().position(is_of);
     let counts = |step: &Step| {
-        recorder.is_none_or(|of| matches!(step, Step::RecordClock { recorder, .. } if recorder.index() == of))
+        recorder.is_none_or(|of| {
+            matches!(step, Step::RecordClock { recorder, .. } | Step::RecordSince { recorder, .. } if recorder.index() == of)
+        })
     };
     let works = |step: &Step| {
         matches!(

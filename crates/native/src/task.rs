@@ -198,7 +198,7 @@ impl<'a> Thread<'a> {
             parker: Arc::default(),
             family: Arc::default(),
             joined: 0,
-            clocks: [0; 4],
+            clocks: [shared.start_ns; 4],
             samples: vec![Vec::new(); shared.workload.recorders.len()],
             timers: Vec::new(),
             attributes: Attributes::default(),
@@ -390,6 +390,10 @@ impl<'a> Thread<'a> {
             Step::StartClock { slot } => self.clocks[usize::from(*slot)] = now_ns(),
             Step::RecordClock { slot, recorder } => {
                 let began_ns = self.clocks[usize::from(*slot)];
+                self.record(*recorder, began_ns, now_ns().saturating_sub(began_ns));
+            }
+            Step::RecordSince { since_ns, recorder } => {
+                let began_ns = shared.start_ns.saturating_add(*since_ns);
                 self.record(*recorder, began_ns, now_ns().saturating_sub(began_ns));
             }
             Step::Phase(_) | Step::LoopStart { .. } | Step::LoopEnd { .. } => {}

@@ -126,7 +126,8 @@ impl Role {
                 }
                 Action::Wake { .. }
                 | Action::Fork { .. }
-                | Action::Answer { .. }
+                | Action::Arrive { .. }
+                | Action::Answer(_)
                 | Action::Block(Cause::Never)
                 | Action::Exit => {}
             }

@@ -82,6 +82,14 @@ pub struct Held {
     pub until_ns: u64,
 }
 
+impl Held {
+    /// One more wait ends at its time.
+    pub(crate) fn keep(&mut self, at_ns: u64) {
+        self.from_ns = if self.waits == 0 { at_ns } else { self.from_ns };
+        (self.waits, self.until_ns) = (self.waits + 1, at_ns);
+    }
+}
+
 impl Fidelity {
     /// What is known before anything is made of the histories.
     pub(crate) fn of(histories: &Histories, recording: &Recording) -> Self {

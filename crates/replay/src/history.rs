@@ -8,8 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use warmcore_capture::{Call, Context, Record, Recording, What};
 use warmcore_trace::PrevState;
+use warmcore_workload::LONGEST_NS;
 
-use crate::service::{Begun, Service, ServiceReader, Waited};
+use crate::arrivals::Arrived;
+use crate::service::{Begun, Ready, Service, ServiceReader, Waited, is_socket};
 use crate::sleeps::{Sleeps, TimerFiles};
 
 /// Something that a thread did.
@@ -36,14 +38,21 @@ pub enum Action {
     },
     /// Slept.
     Block(Cause),
-    /// Began to answer a request whose arrival it had waited for.
-    Answer {
-        /// Which of its actions that wait was.
-        waited: usize,
+    /// Received a request that was there before, on a connection for which it did not wait.
+    Arrive {
+        /// Since when, from the recording's start, ns.
+        at_ns: u64,
+        /// Whether it comes at that time whatever the schedule is.
+        keeps: bool,
     },
+    /// Began to answer a request.
+    Answer(Arrived),
     /// Ended.
     Exit,
 }
+
+// Of a recording of millions of events there are millions.
+const _: () = assert!(size_of::<Action>() <= 24, "an action is three words long");
 
 /// What ended a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -209,6 +218,8 @@ struct State {
     by_timer: bool,
     /// The wait that ended since then, if it may have been for a request.
     waited: Option<Waited>,
+    /// The wait that ended last, if it may have been for what is received next.
+    woken: Option<Waited>,
     history: History,
 }
 
@@ -248,6 +259,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
             },
         )
     };
+    let processes = chosen.iter().map(|id| recording.threads.get(id).and_then(|known| known.process).unwrap_or(*id));
     let mut reader = HistoryReader {
         threads: chosen.iter().map(state).collect(),
         others: BTreeMap::new(),
@@ -260,12 +272,13 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
         signals: Vec::new(),
         objects: BTreeMap::new(),
         timers: TimerFiles::default(),
-        service: ServiceReader::new(&recording.files, recording.tally().polls > 0),
+        service: ServiceReader::new(&recording.files, recording.tally().polls > 0, &processes.collect()),
     };
     for record in recording.in_order() {
         reader.take(&record);
     }
     let span_ns = end - start;
+    let (service, marks) = reader.service.finish();
     let threads = reader.threads.into_iter().filter_map(|(id, mut state)| {
         match state.doing {
             Doing::Unheard => return None,
@@ -275,17 +288,22 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
         }
         Some((id, state.history))
     });
+    let (mut threads, mut signals) = (threads.collect(), reader.signals);
+    // No step of a workload is longer.
+    if span_ns <= LONGEST_NS {
+        marks.apply(&mut threads, &mut signals);
+    }
     let mut objects: Vec<(Object, u32)> = reader.objects.into_iter().collect();
     objects.sort_by_key(|(_, number)| *number);
     Histories {
-        threads: threads.collect(),
+        threads,
         other_cpu_ns: reader.other_cpu_ns,
         span_ns,
         idle_wakeups: reader.idle_wakeups,
         queued_ns: reader.queued_ns,
-        signals: reader.signals,
+        signals,
         objects: objects.into_iter().map(|(object, _)| object).collect(),
-        service: reader.service.finish(),
+        service,
     }
 }
 
@@ -338,8 +356,17 @@ impl<'a> HistoryReader<'a> {
                     self.served(now, record.by, (call, file.filter(|_| call.names_a_file())), before);
                 }
             }
-            What::Migrate { .. } | What::Exec { .. } | What::Exit { .. } | What::Numa { .. } | What::Hotplug { .. } => {
+            What::Ready { socket } => {
+                let inside = record.context != Context::HardInterrupt && self.threads.contains_key(&record.by);
+                self.service.ready(socket, Ready { at_ns: now, inside });
             }
+            What::Received { socket, bytes } if bytes >= 0 => self.received(now, record.by, (socket, bytes)),
+            What::Received { .. }
+            | What::Migrate { .. }
+            | What::Exec { .. }
+            | What::Exit { .. }
+            | What::Numa { .. }
+            | What::Hotplug { .. } => {}
         }
     }
 
@@ -456,11 +483,37 @@ impl<'a> HistoryReader<'a> {
     fn served(&mut self, now: u64, thread: i32, call: Begun<'a>, before: Option<Begun<'a>>) {
         let Some(state) = self.threads.get_mut(&thread) else { return };
         let waited = state.waited.take();
-        if let Some(arrived) = self.service.begun(now, call, before, waited)
-            && arrived.thread == thread
-        {
-            state.act(now, Action::Answer { waited: arrived.block });
+        let Some(answers) = self.service.begun(now, call, before, waited) else { return };
+        let own = answers.arrived.thread == thread;
+        if own || !answers.inside {
+            let arrived = if own { Arrived::With(answers.arrived.block) } else { Arrived::Elsewhere };
+            state.act(now, Action::Answer(arrived));
+            if !answers.inside {
+                self.service.answered((thread, state.history.actions.len() - 1), answers);
+            }
         }
+    }
+
+    /// A thread received something, or the end of a connection: it may be a request.
+    fn received(&mut self, now: u64, by: i32, (socket, bytes): (u64, i32)) {
+        let ready = self.service.received(socket);
+        let Some(state) = self.threads.get_mut(&by) else { return };
+        let Some((Call::Read, number, then)) = state.call else { return };
+        let process = state.history.process.unwrap_or(by);
+        let Some(file) = self.recording.files.target(process, number, then).filter(|file| is_socket(file)) else {
+            return;
+        };
+        if bytes == 0 {
+            return self.service.closed(file);
+        }
+        let Some(Ready { at_ns, inside }) = ready.filter(|_| self.service.begins_a_request(file)) else { return };
+        let ended_by_it = |waited: &Waited| (waited.since_ns..=waited.at_ns).contains(&at_ns);
+        let waited = state.woken.filter(ended_by_it).unwrap_or_else(|| {
+            state.act(now, Action::Arrive { at_ns, keeps: false });
+            let block = state.history.actions.len() - 1;
+            Waited { thread: by, block, since_ns: at_ns, at_ns, inside, by: None }
+        });
+        self.service.arrived_exactly(file, waited);
     }
 
     /// Through what one thread wakes another, if the call that the one began last wakes and the other's waits, for the same object.
@@ -497,10 +550,12 @@ impl<'a> HistoryReader<'a> {
     }
 
     fn wake(&mut self, now: u64, woken: i32, cause: Cause) {
+        let mut ended_by = None;
         if let Cause::Signal { waker, slept_ns, .. } = cause {
             let object = self.object(waker, woken);
             if let Some(by) = self.threads.get_mut(&waker) {
                 by.act(now, Action::Wake { thread: woken });
+                ended_by = Some((waker, by.history.actions.len() - 1, self.signals.len()));
                 let (asleep_ns, more) = (now.saturating_sub(slept_ns), by.woke > 0);
                 by.woke += 1;
                 self.signals.push(Signal { waker, woken, asleep_ns, at_ns: now, object, more });
@@ -509,8 +564,23 @@ impl<'a> HistoryReader<'a> {
         if let Some(thread) = self.threads.get_mut(&woken) {
             thread.act(now, Action::Block(cause));
             let uninterruptible = matches!(cause, Cause::Outside { uninterruptible: true, .. });
+            thread.woken = None;
             if !uninterruptible && !thread.by_timer {
-                thread.waited = Some(Waited { thread: woken, block: thread.history.actions.len() - 1, at_ns: now });
+                let slept_ns = match cause {
+                    Cause::Signal { slept_ns, .. }
+                    | Cause::Outside { slept_ns, .. }
+                    | Cause::Unknown { slept_ns, .. } => slept_ns,
+                    Cause::Never => 0,
+                };
+                thread.waited = Some(Waited {
+                    thread: woken,
+                    block: thread.history.actions.len() - 1,
+                    since_ns: now - slept_ns,
+                    at_ns: now,
+                    inside: ended_by.is_some(),
+                    by: ended_by,
+                });
+                thread.woken = thread.waited;
             }
             (thread.doing, thread.early, thread.woken_ns) = (Doing::Runnable(now), None, Some(now));
             thread.asked = None;

@@ -7,7 +7,7 @@
 //!   `sleeps`: which of their sleeps have a length, and which an end.
 //! - [`pools`]: which of them take requests of one queue.
 //!   `requests`: what they did for each, as programs that whoever is free carries out.
-//! - [`service`]: requests that came on connections, and how long each took.
+//! - [`service`]: requests that came on connections, and how long each took. `arrivals`: which of them come from outside, at their own times.
 //!   `measured`: which clocks of its task a request of a replay is measured with.
 //! - [`drawn`]: histories as roles that draw their times from those recorded (an open loop).
 //! - [`graph`]: who wakes whom, and what of that is more than chance. [`groups`]: which threads belong together.
@@ -17,6 +17,7 @@
 //! The crate is given recordings and gives values: it reads no files and prints nothing. What a recording does not tell (affinities,
 //! nice values, memory) is not invented; see `docs/replay.md`.
 
+mod arrivals;
 pub mod drawn;
 pub mod events;
 mod fidelity;
@@ -32,6 +33,7 @@ pub mod service;
 mod sleeps;
 pub mod workload;
 
+pub use arrivals::Arrived;
 pub use drawn::Roles;
 pub use fidelity::Fidelity;
 pub use graph::{Edge, Graph, Medium};

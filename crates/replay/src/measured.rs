@@ -1,16 +1,22 @@
 //! Which of a task's four clocks measures a request that the task takes and answers itself.
 //!
 //! Arrivals at times of their own advance one clock, which each next arrival takes away from the request before. Others have a clock
-//! each, as long as there is one. What has no clock at its answer is not measured.
+//! each, as long as there is one. What has no clock at its answer is not measured. Requests from outside that keep the times of their arrival
+//! need none: they share one, which only says until when a thread may sleep.
 
 use std::collections::BTreeSet;
 
 use warmcore_workload::LONGEST_NS;
 
+use crate::arrivals::Arrived;
 use crate::history::{Action, History};
+use crate::sleeps::Sleeps;
 
 /// The clock that arrivals at times of their own advance.
 pub(crate) const ARRIVALS: u8 = 3;
+
+/// The clock that requests from outside advance, counted from the run's start.
+pub(crate) const REQUESTS: u8 = 2;
 
 /// The clocks of a thread while its program is made.
 #[derive(Debug)]
@@ -19,16 +25,19 @@ pub(crate) struct Clocks {
     waits: BTreeSet<usize>,
     /// The wait whose request each clock measures at present.
     open: [Option<usize>; 4],
+    /// How many measure one request each.
+    own: u8,
 }
 
 impl Clocks {
     pub(crate) fn of(history: &History, span_ns: u64) -> Self {
         // No step of a clock is longer.
         let waited = |action: &Action| match action {
-            Action::Answer { waited } if span_ns <= LONGEST_NS => Some(*waited),
+            Action::Answer(Arrived::With(waited)) if span_ns <= LONGEST_NS => Some(*waited),
             _ => None,
         };
-        Self { waits: history.actions.iter().filter_map(waited).collect(), open: [None; 4] }
+        let own = if Sleeps::has_arrivals(history) { REQUESTS } else { ARRIVALS };
+        Self { waits: history.actions.iter().filter_map(waited).collect(), open: [None; 4], own }
     }
 
     /// Whether the thread answers anything.
@@ -38,7 +47,7 @@ impl Clocks {
 
     /// A wait is about to end: the clock that is to begin with it, if it ends with a request and one is free.
     pub(crate) fn begin(&mut self, wait: usize) -> Option<u8> {
-        let free = self.open[..usize::from(ARRIVALS)].iter().position(Option::is_none);
+        let free = self.open[..usize::from(self.own)].iter().position(Option::is_none);
         let slot = free.filter(|_| self.waits.contains(&wait))?;
         self.open[slot] = Some(wait);
         Some(slot as u8)
@@ -67,7 +76,7 @@ mod tests {
     use super::*;
 
     fn clocks(waits: &[usize]) -> Clocks {
-        let answer = |waited: &usize| Action::Answer { waited: *waited };
+        let answer = |waited: &usize| Action::Answer(Arrived::With(*waited));
         Clocks::of(&History { actions: waits.iter().map(answer).collect(), ..History::default() }, 1_000)
     }
 

@@ -1,7 +1,8 @@
 //! Requests that arrive on connections, and how long each took until its answer left.
 //!
 //! *Arrival*: the wakeup that ended a thread's wait for a connection: in a read of it, or in a call that waits for several files, after
-//! which the thread read from it. *Answer*: the beginning of the first call after that which wrote to the connection, whichever thread
+//! which the thread read from it. Where the kernel recorded since when there was something to receive, it is that time, whether a thread
+//! waited or not. *Answer*: the beginning of the first call after that which wrote to the connection, whichever thread
 //! made it. Connections are sockets of recorded calls (`socket:[INODE]`). A wait that a timer or a disk ended is none for a connection.
 //!
 //! Which end of a connection serves: that of a port or path on which somebody listens; elsewhere the one that is read first. The other end,
@@ -15,6 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use warmcore_capture::{Call, OpenFiles};
 use warmcore_trace::Histogram;
+
+use crate::arrivals::{Client, Held, Marks, is_closed};
+use crate::sleeps::Sleeps;
 
 /// Of fewer events than this no high percentile is told, as in verdicts.
 const FEWEST_FOR_PERCENTILES: u64 = 100;
@@ -117,8 +121,10 @@ pub struct Served {
     /// What clients waited, where they were recorded too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clients: Option<Latencies>,
-    /// How many of the requests the replay measures: those that one thread took and answered, outside of common queues.
+    /// How many of the requests the replay measures: those below, and those that one thread took and answered, outside of common queues.
     pub measured: u64,
+    /// How many of these come at their recorded times, from clients that are not in the replay.
+    pub open: u64,
     /// Latencies of the replay, alone on the machine of the recording; none where it was not tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replayed: Option<Latencies>,
@@ -137,13 +143,14 @@ impl Served {
             unnamed: *unnamed,
             clients,
             measured: 0,
+            open: 0,
             replayed: None,
         })
     }
 
     /// What a reader must know, one sentence each.
     pub(crate) fn sentences(&self) -> Vec<String> {
-        let Self { latency, connections, found_awake, unanswered, unnamed, clients, measured, replayed } = self;
+        let Self { latency, connections, found_awake, unanswered, unnamed, clients, measured, open, replayed } = self;
         let mut lines = vec![format!(
             "{} requests on {connections} connections took {} from the wakeup by their arrival to the call that answers; left out: {found_awake} \
              that were there before their thread waited, {unanswered} without an answer, {unnamed} waits for files without a name",
@@ -158,20 +165,44 @@ impl Served {
                 format!("; alone on the machine of the recording {} take {}", replayed.count, replayed.words())
             });
             lines.push(format!(
-                "the replay measures {measured} of them (`recorder_{RECORDER}_p99_ns`): those that one thread took and answered, outside of \
-                 common queues{alone}"
+                "the replay measures {measured} of them (`recorder_{RECORDER}_p99_ns`): {open} that come at their recorded times, from \
+                 clients that are not in it, and those that one thread took and answered, outside of common queues{alone}"
             ));
         }
         lines
     }
 }
 
-/// A wait that is over: the action of its thread, and when it was woken.
+/// A wait that is over, or the receipt of what was there before: the action of its thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Waited {
     pub(crate) thread: i32,
     pub(crate) block: usize,
+    /// Since when it waited.
+    pub(crate) since_ns: u64,
+    /// When it was woken, or there was something to receive.
     pub(crate) at_ns: u64,
+    /// Whether one of the chosen threads did that.
+    pub(crate) inside: bool,
+    /// That thread, which of its actions it was, and which of all signals.
+    pub(crate) by: Option<(i32, usize, usize)>,
+}
+
+/// Something to receive: since when, and whether one of the chosen threads sent it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ready {
+    pub(crate) at_ns: u64,
+    pub(crate) inside: bool,
+}
+
+/// A call that answers a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Answers<'a> {
+    pub(crate) socket: &'a str,
+    /// The arrival of the request.
+    pub(crate) arrived: Waited,
+    /// Whether its client is among the chosen threads.
+    pub(crate) inside: bool,
 }
 
 /// A call, with the name of its file if it is known.
@@ -199,6 +230,13 @@ struct End {
     role: Role,
     /// The request that waits for its answer.
     arrived: Option<Waited>,
+    /// Whether the kernel recorded its arrival.
+    exact: bool,
+    /// All that arrived, and the answers: thread, its action, and when the request arrived.
+    arrivals: Vec<Waited>,
+    answers: Vec<(i32, usize, u64)>,
+    /// When requests arrived and were answered.
+    times: Vec<(u64, u64)>,
     /// Something was read without waiting since the last answer.
     unknown: bool,
     /// When a client sent what was not answered yet, and whether it read since.
@@ -215,25 +253,69 @@ pub(crate) struct ServiceReader<'a> {
     listening: BTreeSet<&'a str>,
     /// Whether calls that wait for several files were recorded.
     polls: bool,
+    held: Held<'a>,
     ends: BTreeMap<&'a str, End>,
+    /// By address of the socket: what was not received yet.
+    ready: BTreeMap<u64, Ready>,
     service: Service,
 }
 
 impl<'a> ServiceReader<'a> {
-    pub(crate) fn new(files: &'a OpenFiles, polls: bool) -> Self {
+    /// For the threads of these processes.
+    pub(crate) fn new(files: &'a OpenFiles, polls: bool, processes: &BTreeSet<i32>) -> Self {
         let names = files.sockets.values().filter_map(|socket| tcp_ends(&socket.name));
         let listening = names.filter(|(_, to)| port(to) == Some("0")).filter_map(|(from, _)| port(from)).collect();
-        Self { files, listening, polls, ends: BTreeMap::new(), service: Service::default() }
+        let (ends, ready) = (BTreeMap::new(), BTreeMap::new());
+        Self { files, listening, polls, held: Held::of(files, processes), ends, ready, service: Service::default() }
     }
 
-    /// A thread begins a call, after another one and perhaps a wait. Returns the arrival of the request that it answers, if it does.
+    /// A socket has something to receive.
+    pub(crate) fn ready(&mut self, socket: u64, ready: Ready) {
+        self.ready.entry(socket).or_insert(ready);
+    }
+
+    /// What was there to receive was received, or is of no concern. Returns since when it was there.
+    pub(crate) fn received(&mut self, socket: u64) -> Option<Ready> {
+        self.ready.remove(&socket)
+    }
+
+    /// Whether something received is the beginning of a request.
+    pub(crate) fn begins_a_request(&mut self, socket: &'a str) -> bool {
+        let end = self.end(socket, Role::Server);
+        end.unknown = false;
+        end.role == Role::Server && !end.exact
+    }
+
+    /// The arrival of a request, at a time that the kernel recorded.
+    pub(crate) fn arrived_exactly(&mut self, socket: &'a str, waited: Waited) {
+        let end = self.end(socket, Role::Server);
+        (end.arrived, end.exact) = (Some(waited), true);
+        if end.arrivals.last() != Some(&waited) {
+            end.arrivals.push(waited);
+        }
+    }
+
+    /// The end of a connection was received.
+    pub(crate) fn closed(&mut self, socket: &'a str) {
+        let end = self.end(socket, Role::Server);
+        end.unknown = false;
+        end.arrived = end.arrived.filter(|_| end.exact);
+    }
+
+    /// An answer to a client elsewhere, which is an action of its thread.
+    pub(crate) fn answered(&mut self, (thread, action): (i32, usize), answers: Answers<'a>) {
+        let end = self.end(answers.socket, Role::Server);
+        end.answers.push((thread, action, answers.arrived.at_ns));
+    }
+
+    /// A thread begins a call, after another one and perhaps a wait. Returns the request that it answers, if it does.
     pub(crate) fn begun(
         &mut self,
         now: u64,
         call: Begun<'a>,
         before: Option<Begun<'a>>,
         waited: Option<Waited>,
-    ) -> Option<Waited> {
+    ) -> Option<Answers<'a>> {
         let mut arrived = None;
         if let Some(waited) = waited {
             if let Some((Call::Read, None)) = before {
@@ -276,6 +358,9 @@ impl<'a> ServiceReader<'a> {
     fn arrived(&mut self, socket: &'a str, waited: Waited) {
         let end = self.end(socket, Role::Server);
         end.unknown = false;
+        if end.arrivals.last() != Some(&waited) {
+            end.arrivals.push(waited);
+        }
         match end.role {
             Role::Server => {
                 end.arrived.get_or_insert(waited);
@@ -284,7 +369,7 @@ impl<'a> ServiceReader<'a> {
         }
     }
 
-    fn written(&mut self, now: u64, socket: &'a str) -> Option<Waited> {
+    fn written(&mut self, now: u64, socket: &'a str) -> Option<Answers<'a>> {
         let end = self.end(socket, Role::Client);
         if end.role == Role::Client {
             // What was read meanwhile without a wait was the answer.
@@ -297,8 +382,19 @@ impl<'a> ServiceReader<'a> {
             return None;
         };
         end.requests += 1;
+        end.exact = false;
+        end.times.push((arrived.at_ns, now));
         self.service.requests.push(Request { arrived_ns: arrived.at_ns, answered_ns: now });
-        Some(arrived)
+        Some(Answers { socket, arrived, inside: self.is_inside(socket, &arrived) })
+    }
+
+    /// Whether what arrived is from a chosen thread.
+    fn is_inside(&self, socket: &str, waited: &Waited) -> bool {
+        match self.held.client(socket) {
+            Client::Inside => true,
+            Client::Outside => false,
+            Client::Unknown => waited.inside,
+        }
     }
 
     /// An end of a connection; of one that is new, whose name does not tell and whose other end was not met, the role.
@@ -309,6 +405,10 @@ impl<'a> ServiceReader<'a> {
         self.ends.entry(socket).or_insert_with(|| End {
             role: by_name(files, listening, socket).or(opposite).unwrap_or(otherwise),
             arrived: None,
+            exact: false,
+            arrivals: Vec::new(),
+            answers: Vec::new(),
+            times: Vec::new(),
             unknown: false,
             sent: None,
             requests: 0,
@@ -316,8 +416,20 @@ impl<'a> ServiceReader<'a> {
         })
     }
 
-    pub(crate) fn finish(self) -> Service {
-        let Self { files, ends, mut service, .. } = self;
+    /// All requests, and what follows for waits and answers of the threads.
+    pub(crate) fn finish(mut self) -> (Service, Marks) {
+        let mut marks = Marks::default();
+        let ends = std::mem::take(&mut self.ends);
+        for (socket, end) in &ends {
+            let outside = end.arrivals.iter().filter(|waited| !self.is_inside(socket, waited));
+            let open = end.role == Role::Server && !is_closed(&end.times);
+            let sleeps = if open { Sleeps::Arrival } else { Sleeps::For };
+            marks.waits.extend(outside.map(|waited| (*waited, sleeps)));
+            if open {
+                marks.answers.extend(&end.answers);
+            }
+        }
+        let Self { files, mut service, .. } = self;
         for (socket, end) in &ends {
             service.connections += u64::from(end.requests > 0);
             service.unanswered += u64::from(end.arrived.is_some());
@@ -326,11 +438,11 @@ impl<'a> ServiceReader<'a> {
                 service.clients_ns.extend(&end.answers_ns);
             }
         }
-        service
+        (service, marks)
     }
 }
 
-fn is_socket(file: &str) -> bool {
+pub(crate) fn is_socket(file: &str) -> bool {
     file.starts_with("socket:[")
 }
 

@@ -22,6 +22,8 @@ const TIMER_FILE: &str = "anon_inode:[timerfd]";
 pub enum Sleeps {
     /// Wakeups keep their times from the start.
     At,
+    /// The same, of requests: also where another thread created this one.
+    Arrival,
     /// Sleeps keep their lengths.
     For,
 }
@@ -67,10 +69,22 @@ impl Sleeps {
         if history.actions.iter().filter(unknown).count() < Self::FEWEST { Self::For } else { Self::At }
     }
 
+    /// Whether a thread has requests that come at their recorded times.
+    pub(crate) fn has_arrivals(history: &History) -> bool {
+        history.actions.iter().any(|action| match action {
+            Action::Block(Cause::Outside { asked, .. }) => *asked == Some(Self::Arrival),
+            Action::Arrive { keeps, .. } => *keeps,
+            _ => false,
+        })
+    }
+
     /// Whether a thread has waits that end at their recorded times.
     pub(crate) fn keeps_times(history: &History) -> bool {
         let asked = |action: &Action| matches!(action, Action::Block(Cause::Outside { asked: Some(Self::At), .. }));
-        Self::of(history) == Self::At || Self::of_unknown(history) == Self::At || history.actions.iter().any(asked)
+        Self::has_arrivals(history)
+            || Self::of(history) == Self::At
+            || Self::of_unknown(history) == Self::At
+            || history.actions.iter().any(asked)
     }
 }
 

@@ -7,7 +7,8 @@
 //! | waited for a thread | wait on that semaphore: for that thread's next signal, however early or late it comes |
 //! | woken from outside | sleep for as long, or, of arrivals, until that time from the start: see `sleeps` |
 //! | created a thread | fork |
-//! | answered a request whose arrival it had waited for | a sample of the recorder `request`, from that arrival on |
+//! | received a request from outside that was there before | sleep until the request's arrival, if that is to come |
+//! | answered a request | a sample of the recorder `request`, from the request's arrival on |
 //! | waited for a request of its [pool](crate::pools) | a request: whoever of the pool is free takes the next one |
 //!
 //! So order and waiting follow from the schedule (a closed loop), and only what came from outside keeps its times. What the recording
@@ -22,10 +23,11 @@ use warmcore_workload::{
     TimerMode, Workload,
 };
 
+use crate::arrivals::Arrived;
 use crate::fidelity::{Fidelity, Held};
 use crate::groups::Groups;
 use crate::history::{Action, Cause, Histories, History};
-use crate::measured::{ARRIVALS, Clocks};
+use crate::measured::{ARRIVALS, Clocks, REQUESTS};
 use crate::requests::Requests;
 use crate::service::RECORDER;
 use crate::sleeps::Sleeps;
@@ -188,12 +190,13 @@ impl Maker {
         if history.forked && clocks.measures() {
             steps.push(Step::StartClock { slot: ARRIVALS });
         }
+        let mut requests_ns = 0;
         let mut timer_ns = if history.forked { history.start_ns } else { history.start_ns.min(self.fidelity.span_ns) };
         for (number, action) in history.actions.iter().enumerate() {
             match *action {
                 Action::Run { cpu_ns, returns, wakeups } => {
                     debt.left_ns += self.overheads.of_run(returns, wakeups);
-                    let next = history.actions[number + 1..].iter().find(|next| !matches!(next, Action::Answer { .. }));
+                    let next = history.actions[number + 1..].iter().find(|next| !matches!(next, Action::Answer(_)));
                     if let Some(Action::Exit | Action::Block(Cause::Never)) = next {
                         debt.left_ns += self.overheads.exit_ns;
                     }
@@ -245,11 +248,9 @@ impl Maker {
                     };
                     match (unknown, sleeps) {
                         (true, _) => self.fidelity.unknown += 1,
-                        (false, Sleeps::At) => self.fidelity.at_times += 1,
+                        (false, Sleeps::At | Sleeps::Arrival) => self.fidelity.at_times += 1,
                         (false, Sleeps::For) => self.fidelity.for_durations += 1,
                     }
-                    let arrival =
-                        |slot, ns| Step::Draw { what: Drawn::Arrival { slot }, from: Distribution::Constant { ns } };
                     let duration_ns = slept_ns.saturating_sub(late_ns);
                     let step = match sleeps {
                         Sleeps::For => match clocks.begin(number) {
@@ -260,9 +261,13 @@ impl Maker {
                             }
                             None => Step::Sleep { duration_ns },
                         },
+                        Sleeps::Arrival => {
+                            held.keep(at_ns);
+                            let due_ns = requests_ns.max(at_ns.saturating_sub(late_ns));
+                            arrival(REQUESTS, due_ns - std::mem::replace(&mut requests_ns, due_ns))
+                        }
                         Sleeps::At => {
-                            held.from_ns = if held.waits == 0 { at_ns } else { held.from_ns };
-                            (held.waits, held.until_ns) = (held.waits + 1, at_ns);
+                            held.keep(at_ns);
                             let due_ns = at_ns.saturating_sub(late_ns);
                             if clocks.measures() {
                                 // A clock is counted from the run's start, or from a fork.
@@ -284,11 +289,30 @@ impl Maker {
                     steps.push(step);
                     debt.left_ns += self.overheads.timer_ns + self.overheads.switch_ns;
                 }
-                Action::Answer { waited } => {
-                    if let (Some(slot), Some(recorder)) = (clocks.end(waited), self.recorder) {
-                        steps.push(Step::RecordClock { slot, recorder });
-                        self.fidelity.service.iter_mut().for_each(|served| served.measured += 1);
+                // What nobody kept waiting is work.
+                Action::Arrive { keeps: false, .. } => {}
+                Action::Arrive { at_ns, keeps: true } => {
+                    let due_ns = at_ns.saturating_sub(self.overheads.late_ns);
+                    if due_ns > requests_ns {
+                        steps.push(arrival(REQUESTS, due_ns - std::mem::replace(&mut requests_ns, due_ns)));
+                        debt.left_ns += self.overheads.timer_ns;
                     }
+                }
+                Action::Answer(arrived) => {
+                    let Some(recorder) = self.recorder else { continue };
+                    let step = match arrived {
+                        Arrived::At(since_ns) => Step::RecordSince { since_ns, recorder },
+                        Arrived::With(waited) => match clocks.end(waited) {
+                            Some(slot) => Step::RecordClock { slot, recorder },
+                            None => continue,
+                        },
+                        Arrived::Elsewhere => continue,
+                    };
+                    steps.push(step);
+                    self.fidelity.service.iter_mut().for_each(|served| {
+                        served.measured += 1;
+                        served.open += u64::from(matches!(arrived, Arrived::At(_)));
+                    });
                 }
                 Action::Block(Cause::Never) | Action::Exit => {}
             }
@@ -312,6 +336,11 @@ impl Maker {
             .entry((waker, woken))
             .or_insert_with(|| workload.add_semaphore(format!("{waker}-wakes-{woken}"), 0))
     }
+}
+
+/// A sleep until a clock that such steps advance.
+fn arrival(slot: u8, ns: u64) -> Step {
+    Step::Draw { what: Drawn::Arrival { slot }, from: Distribution::Constant { ns } }
 }
 
 /// The kernel's own time that is still to be taken off what was recorded.

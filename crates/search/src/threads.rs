@@ -65,6 +65,7 @@ fn is_placed(workload: &Workload, thread: usize) -> bool {
                 | Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. }
                 | Step::StartClock { .. }
                 | Step::RecordClock { .. }
+                | Step::RecordSince { .. }
                 | Step::Phase(_)
                 | Step::Exit
                 | Step::Stop

@@ -238,7 +238,7 @@ pub enum Step {
         /// Bytes written.
         bytes: u64,
     },
-    /// Remember the present time in the task's clock `slot` (0..4).
+    /// Remember the present time in the task's clock `slot` (0..4). Before, a clock has the time of the workload's start.
     StartClock {
         /// Which of the task's four clocks.
         slot: u8,
@@ -247,6 +247,13 @@ pub enum Step {
     RecordClock {
         /// Which of the task's four clocks.
         slot: u8,
+        /// Distribution it goes to.
+        recorder: RecorderId,
+    },
+    /// Record the time since an instant, however late the task came to what happened then.
+    RecordSince {
+        /// The instant, counted from the workload's start.
+        since_ns: u64,
         /// Distribution it goes to.
         recorder: RecorderId,
     },

@@ -45,6 +45,7 @@ impl Step {
             Step::IoRun { .. } => "iorun",
             Step::StartClock { .. } => "start_clock",
             Step::RecordClock { .. } => "record_clock",
+            Step::RecordSince { .. } => "record_since_ns",
             Step::Phase(_) => "phase",
             Step::LoopStart { .. } => "loop",
             Step::LoopEnd { .. } => "end of loop",
@@ -92,6 +93,7 @@ impl Step {
             | Step::Memory { .. }
             | Step::StartClock { .. }
             | Step::RecordClock { .. }
+            | Step::RecordSince { .. }
             | Step::Phase(_)
             | Step::LoopStart { .. }
             | Step::LoopEnd { .. } => false,

@@ -285,8 +285,8 @@ impl Parts {
             for _ in 0..at.u32("the number of events")? {
                 let text = sized(at, "the format of an event")?;
                 // Of system calls there are hundreds, and a few are read.
-                let is_call = || system == "syscalls" && crate::record::describes_a_call(&text);
-                if matches!(system, "sched" | "task" | "cpuhp") || is_call() {
+                let is_read = || matches!(system, "syscalls" | "sock") && crate::record::is_described_by(&text);
+                if matches!(system, "sched" | "task" | "cpuhp") || is_read() {
                     self.formats.push(text);
                 }
             }

@@ -6,7 +6,8 @@ use warmcore_trace::PrevState;
 use warmcore_workload::{SemaphoreId, Step};
 
 use super::*;
-use crate::history::{Action, Histories, histories};
+use crate::arrivals::Arrived;
+use crate::history::{Action, Cause, Histories, histories};
 use crate::workload::Overheads;
 
 const SERVER: i32 = 10;
@@ -180,7 +181,11 @@ fn a_wait_for_several_connections_is_for_the_one_that_is_read_then() {
         );
         assert_eq!((service.found_awake, service.unanswered, service.connections), (1, 1, 1));
         let answers = histories.threads.values().flat_map(|history| &history.actions);
-        assert_eq!(answers.filter(|action| matches!(action, Action::Answer { .. })).count(), 0, "another thread did");
+        assert_eq!(
+            answers.filter(|action| matches!(action, Action::Answer(Arrived::With(_)))).count(),
+            0,
+            "another thread did"
+        );
     }
 }
 
@@ -209,4 +214,135 @@ fn timers_and_files_without_a_name_are_no_arrivals() {
     assert_eq!(timed(4, CLIENT).requests.len(), 1);
     assert_eq!((timed(4, 0).requests.len(), timed(4, 0).found_awake), (0, 1), "it waited for a time");
     assert_eq!((timed(99, CLIENT).requests.len(), timed(99, CLIENT).unnamed), (0, 1));
+}
+
+/// A packet makes a socket ready, in a softirq on the CPU of whoever runs there.
+fn ready(time_us: u64, by: i32, socket: u64) -> Record {
+    Record { context: Context::SoftInterrupt, ..record(time_us, by, What::Ready { socket }) }
+}
+
+fn received(time_us: u64, by: i32, socket: u64) -> Record {
+    record(time_us, by, What::Received { socket, bytes: 9 })
+}
+
+/// Two requests of clients elsewhere: the first wakes the server, in the stead of a thread that only happens to run, the second comes 400 us
+/// later, while the first has 1 ms of work.
+fn two_at_a_time() -> Vec<Record> {
+    let mut records = wakes(0, 0, WORKER).to_vec();
+    records.extend([call(1, SERVER, Call::Poll, 0), sleeps(2, SERVER)]);
+    let [waking, comes] = wakes(5_000, WORKER, SERVER);
+    records.push(ready(5_000, WORKER, 0xa1));
+    records.extend([Record { context: Context::SoftInterrupt, ..waking }, comes]);
+    records.extend([call(5_010, SERVER, Call::Read, 4), received(5_011, SERVER, 0xa1)]);
+    records.push(ready(5_400, 0, 0xa2));
+    records.extend([call(6_001, SERVER, Call::Write, 4), call(6_002, SERVER, Call::Poll, 0)]);
+    records.extend([call(6_003, SERVER, Call::Read, 7), received(6_004, SERVER, 0xa2)]);
+    records.extend([call(7_000, SERVER, Call::Write, 7), call(7_001, SERVER, Call::Poll, 0), sleeps(7_002, SERVER)]);
+    records
+}
+
+const ELSEWHERE: [(&str, &str); 2] =
+    [("socket:[1]", "tcp 10.0.0.1:80 to 10.0.0.2:90"), ("socket:[3]", "tcp 10.0.0.1:80 to 10.0.0.2:91")];
+
+fn of_elsewhere() -> Recording {
+    let mut recording = recording(two_at_a_time(), &ELSEWHERE);
+    recording.files.sockets.values_mut().for_each(|socket| socket.peer = None);
+    recording
+}
+
+#[test]
+fn a_request_that_was_there_before_arrived_when_the_kernel_said_so() {
+    let histories = found(&of_elsewhere());
+    let requests = [(5_000_000, 6_001_000), (5_400_000, 7_000_000)]
+        .map(|(arrived_ns, answered_ns)| Request { arrived_ns, answered_ns });
+    assert_eq!((&histories.service.requests[..], histories.service.found_awake), (&requests[..], 0));
+    let actions = &histories.threads[&SERVER].actions;
+    assert!(actions.contains(&Action::Arrive { at_ns: 5_400_000, keeps: true }), "{actions:?}");
+    let answers = actions.iter().filter(|action| matches!(action, Action::Answer(Arrived::At(_))));
+    assert_eq!(answers.count(), 2);
+    // Without that event nobody knows.
+    let mut silent = of_elsewhere();
+    silent.records.retain(|record| !matches!(record.what, What::Ready { .. } | What::Received { .. }));
+    let service = found(&silent).service;
+    assert_eq!((&service.requests[..], service.found_awake), (&requests[..1], 1));
+}
+
+#[test]
+fn a_packet_from_elsewhere_is_no_signal_of_the_thread_that_it_interrupts() {
+    let histories = found(&of_elsewhere());
+    assert_eq!(histories.signals, []);
+    let wait = histories.threads[&SERVER].actions.iter().find(|action| matches!(action, Action::Block(_)));
+    let outside = Cause::Outside {
+        at_ns: 5_000_000,
+        slept_ns: 4_998_000,
+        interrupt: true,
+        uninterruptible: false,
+        asked: Some(Sleeps::Arrival),
+    };
+    assert_eq!(wait, Some(&Action::Block(outside)));
+    let woke = |action: &Action| matches!(action, Action::Wake { .. });
+    assert!(!histories.threads[&WORKER].actions.iter().any(woke), "{:?}", histories.threads[&WORKER]);
+    // From a chosen process, over the loopback device, it is one.
+    let mut local = of_elsewhere();
+    local.files.sockets.get_mut("socket:[1]").unwrap().peer = Some("socket:[2]".into());
+    let histories = found(&local);
+    assert_eq!(histories.signals.len(), 1);
+    assert!(histories.threads[&WORKER].actions.iter().any(woke));
+}
+
+#[test]
+fn a_replay_measures_from_the_arrival_also_what_another_thread_answers() {
+    let mut records = two_at_a_time();
+    // The second request is answered by another thread, 100 us later.
+    let answer = records.iter().position(|record| record.time_ns == 7_000_000).unwrap();
+    records.remove(answer);
+    records.push(call(7_100, WORKER, Call::Write, 7));
+    let recording = Recording { records, ..of_elsewhere() }.finished();
+    let histories = found(&recording);
+    let made = crate::workload::replay("service", &histories, &recording, Overheads::default());
+    let steps = |thread: i32| {
+        let program = made.workload.tasks[made.tasks[&thread].index()].program;
+        made.workload.programs[program.index()].steps.clone()
+    };
+    let recorder = warmcore_workload::RecorderId(0);
+    let since = |since_ns| Step::RecordSince { since_ns, recorder };
+    let until = |ns| Step::Draw {
+        what: warmcore_workload::Drawn::Arrival { slot: crate::measured::REQUESTS },
+        from: warmcore_workload::Distribution::Constant { ns },
+    };
+    let server = steps(SERVER);
+    let position = |step: Step| server.iter().position(|other| *other == step).unwrap_or_else(|| panic!("{server:?}"));
+    let order = [until(5_000_000), since(5_000_000), until(400_000)].map(position);
+    assert!(order.is_sorted(), "{server:?}");
+    assert!(steps(WORKER).contains(&since(5_400_000)), "{:?}", steps(WORKER));
+    let service = made.fidelity.service.unwrap();
+    assert_eq!((service.measured, service.open), (2, 2));
+    let text = warmcore_workload::to_rtapp(&made.workload).unwrap();
+    let read = warmcore_workload::resolve("r.json", &Default::default(), |_| Ok(text.clone())).unwrap();
+    assert_eq!(read.programs, made.workload.programs, "a file holds all of it");
+}
+
+#[test]
+fn a_client_elsewhere_that_waits_for_each_answer_is_slowed_down_by_its_server() {
+    // It asks again 200 us after each answer, which takes 1 ms.
+    let mut records = vec![call(0, SERVER, Call::Poll, 0), sleeps(1, SERVER)];
+    for start in (1..=20).map(|number| 1_200 * number) {
+        records.push(ready(start, 0, 0xa1));
+        let [waking, comes] = wakes(start, 0, SERVER);
+        records.extend([Record { context: Context::SoftInterrupt, ..waking }, comes]);
+        records.extend([call(start + 2, SERVER, Call::Read, 4), received(start + 3, SERVER, 0xa1)]);
+        records.extend([call(start + 1_000, SERVER, Call::Write, 4), call(start + 1_001, SERVER, Call::Poll, 0)]);
+        records.push(sleeps(start + 1_002, SERVER));
+    }
+    let mut recording = recording(records, &ELSEWHERE);
+    recording.files.sockets.values_mut().for_each(|socket| socket.peer = None);
+    let histories = found(&recording);
+    let asked = histories.threads[&SERVER].actions.iter().filter_map(|action| match action {
+        Action::Block(Cause::Outside { asked, .. }) => Some(*asked),
+        _ => None,
+    });
+    assert_eq!(asked.collect::<Vec<_>>(), [Some(Sleeps::For); 20]);
+    let made = crate::workload::replay("service", &histories, &recording, Overheads::default());
+    let service = made.fidelity.service.unwrap();
+    assert_eq!((service.measured, service.open), (20, 0));
 }

@@ -287,6 +287,7 @@ fn check_step(workload: &Workload, step: &Step) -> Result<(), CheckProblem> {
             clock(*slot)?;
             recorder(id.index())
         }
+        Step::RecordSince { recorder: id, .. } => recorder(id.index()),
         Step::Draw { what, from } => {
             if let Drawn::Arrival { slot } = what {
                 clock(*slot)?;

@@ -118,6 +118,9 @@ impl Offsets {
             Step::Serve(id) => Step::Serve(list(id)),
             Step::SetGroup(id) => Step::SetGroup(GroupId(id.0 + self.groups)),
             Step::RecordClock { slot, recorder } => Step::RecordClock { slot, recorder: self.recorder(recorder) },
+            Step::RecordSince { since_ns, recorder } => {
+                Step::RecordSince { since_ns, recorder: self.recorder(recorder) }
+            }
             Step::Phase(index) => Step::Phase(index + self.phases),
             Step::Run { .. }
             | Step::RunTime { .. }

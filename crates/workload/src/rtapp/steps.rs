@@ -15,7 +15,7 @@ use crate::{
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
-const VERBS: [&str; 49] = [
+const VERBS: [&str; 50] = [
     "run_ns",
     "runtime_ns",
     "sleep_ns",
@@ -61,6 +61,7 @@ const VERBS: [&str; 49] = [
     "io_bytes",
     "start_clock",
     "record_clock",
+    "record_since_ns",
     "phase",
     "loop",
     "exit",
@@ -152,7 +153,7 @@ fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
         "submit" => &["program"],
         "work" => &["requests"],
         "send" | "receive" => &["bytes"],
-        "enlist" | "record_clock" => &["recorder"],
+        "enlist" | "record_clock" | "record_since_ns" => &["recorder"],
         "memory_bytes" | "chase_hops" => &["region_bytes"],
         _ => &[],
     };
@@ -257,6 +258,10 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
         "start_clock" => Step::StartClock { slot: read_clock(value)? },
         "record_clock" => Step::RecordClock {
             slot: read_clock(value)?,
+            recorder: names.recorder(&node.require("recorder", "name the recorder")?)?,
+        },
+        "record_since_ns" => Step::RecordSince {
+            since_ns: value.u64("a time from the start in nanoseconds")?,
             recorder: names.recorder(&node.require("recorder", "name the recorder")?)?,
         },
         "phase" => Step::Phase(names.phase(value.text("the name of a phase")?)),
@@ -513,6 +518,10 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
         Step::RecordClock { slot, recorder } => {
             let recorder = name(&workload.recorders, recorder.index());
             object([("record_clock", integer((*slot).into())), ("recorder", recorder)])
+        }
+        Step::RecordSince { since_ns, recorder } => {
+            let recorder = name(&workload.recorders, recorder.index());
+            object([("record_since_ns", (*since_ns).into()), ("recorder", recorder)])
         }
         Step::Phase(phase) => object([("phase", name(&workload.phases, *phase as usize))]),
         Step::LoopStart { .. } | Step::LoopEnd { .. } => Json::Null,

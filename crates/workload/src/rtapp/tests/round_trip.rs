@@ -100,6 +100,8 @@ fn step() -> impl Strategy<Value = Step> {
         (any::<u64>(), any::<u64>()).prop_map(|(hops, region_bytes)| Step::Chase { hops, region_bytes }),
         (0_u8..4).prop_map(|slot| Step::StartClock { slot }),
         (0_u8..4, object.clone()).prop_map(|(slot, id)| Step::RecordClock { slot, recorder: RecorderId(id) }),
+        (any::<u64>(), object.clone())
+            .prop_map(|(since_ns, id)| Step::RecordSince { since_ns, recorder: RecorderId(id) }),
         (object.clone(), 0_u8..4).prop_map(|(id, slot)| Step::SemTake { semaphore: SemaphoreId(id), slot }),
         (
             prop::sample::select(vec![Drawn::Work, Drawn::CpuTime, Drawn::Sleep, Drawn::Arrival { slot: 2 }]),
