@@ -1,5 +1,7 @@
 //! One thread of a run: the interpreter of a task's program.
 
+mod memory_steps;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,10 +16,8 @@ use crate::channel::Failed;
 use crate::clock::{now_ns, sleep, sleep_until, thread_cpu_ns};
 use crate::error::NativeError;
 use crate::memory::TaskMemory;
-use crate::preemption::Watch;
 use crate::run::{TaskOutcome, outlive};
 use crate::shared::{Shared, Stopped};
-use crate::spin::Meter;
 use crate::start::Line;
 use crate::sync::{Family, Parker, locked};
 use crate::sys::{self, Attributes};
@@ -25,17 +25,6 @@ use crate::window::warm_up_ns;
 
 /// Stack of a thread: the interpreter does not recurse.
 const STACK_BYTES: usize = 128 << 10;
-/// Largest region that memory steps touch.
-const LARGEST_REGION: u64 = 256 << 20;
-/// Distance of the bytes that memory steps touch: one per cache line.
-const LINE: usize = 64;
-/// Lines that are touched between two looks at the time and at whether the run has ended; and a guess of how many in a millisecond.
-const LINES_BETWEEN_CHECKS: u64 = 4_096;
-const LINES_PER_MS: u64 = 500_000;
-/// Size of a write of `iorun`: rt-app's default buffer.
-const IO_BYTES: usize = 4 << 20;
-/// Dependent loads between two looks at whether the run has ended.
-const HOPS_BETWEEN_CHECKS: u64 = 4_096;
 
 /// Who creates a task.
 pub(crate) enum Creator {
@@ -538,76 +527,5 @@ impl<'a> Thread<'a> {
                 Left::Failed(NativeError::Call { task, call, source })
             }
         }
-    }
-
-    /// Writes to one byte of each cache line, going round the region.
-    fn touch(&mut self, bytes: u64, region_bytes: u64) -> Result<(), Left> {
-        if region_bytes > LARGEST_REGION {
-            self.shared.warn("memory regions above 256 MiB", "only 256 MiB are touched");
-        }
-        let size = region_bytes.clamp(1, LARGEST_REGION) as usize;
-        if self.region.len() < size {
-            self.region.resize(size, 0);
-        }
-        // By the thread's clock only where nothing else tells: see `Calibration::use_cpu`.
-        let mut meter = Watch::of_this_thread().map(|watch| Meter::new(watch, LINES_PER_MS));
-        let start_ns = if meter.is_some() { 0 } else { thread_cpu_ns() };
-        let (mut lines, mut next, mut used_ns) = (bytes.div_ceil(LINE as u64), 0, 0);
-        while lines > 0 {
-            let region = &mut self.region[next..size];
-            let some = (region.len().div_ceil(LINE) as u64).min(lines).min(LINES_BETWEEN_CHECKS);
-            for byte in region.iter_mut().step_by(LINE).take(some as usize) {
-                *byte = byte.wrapping_add(1);
-            }
-            lines -= some;
-            next += some as usize * LINE;
-            if next >= size {
-                next = 0;
-            }
-            used_ns += meter.as_mut().map_or(0, |meter| meter.lap(some));
-            self.shared.stop.check()?;
-        }
-        std::hint::black_box(&mut self.region);
-        self.memory_credit_ns = if meter.is_some() { used_ns } else { thread_cpu_ns() - start_ns };
-        Ok(())
-    }
-
-    /// Follows a chain of dependent loads through a region of so many bytes, from where the last one ended. The first of a size
-    /// lays it out, which takes time of its own.
-    fn chase(&mut self, hops: u64, region_bytes: u64) -> Result<(), Left> {
-        if region_bytes > LARGEST_REGION {
-            self.shared.warn("memory regions above 256 MiB", "only 256 MiB are touched");
-        }
-        let chain = Chain::of(&mut self.chains, region_bytes.min(LARGEST_REGION) as usize);
-        let mut left = hops;
-        while left > 0 {
-            let now = left.min(HOPS_BETWEEN_CHECKS);
-            chain.follow(now);
-            left -= now;
-            self.shared.stop.check()?;
-        }
-        Ok(())
-    }
-
-    fn write_to_null(&mut self, bytes: u64) -> Result<(), Left> {
-        use rustix::fs::{Mode, OFlags, open};
-        if self.null_device.is_none() {
-            let device = open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());
-            self.null_device = Some(device.map_err(|error| self.failed(Failed::Call("open /dev/null", error)))?);
-        }
-        if self.region.len() < IO_BYTES {
-            self.region.resize(IO_BYTES, 0);
-        }
-        let mut left = bytes;
-        while let (Some(device), true) = (&self.null_device, left > 0) {
-            let size = left.min(IO_BYTES as u64) as usize;
-            match rustix::io::write(device, &self.region[..size]) {
-                Ok(written) => left = left.saturating_sub(written as u64),
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(self.failed(Failed::Call("write to /dev/null", error))),
-            }
-            self.shared.stop.check()?;
-        }
-        Ok(())
     }
 }

@@ -27,6 +27,8 @@ mod latch;
 mod launch;
 pub mod library;
 mod nearest;
+mod objects;
+mod objects;
 mod pace;
 mod policy;
 pub mod program;
