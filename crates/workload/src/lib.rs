@@ -28,7 +28,6 @@ mod launch;
 pub mod library;
 mod nearest;
 mod objects;
-mod objects;
 mod pace;
 mod policy;
 pub mod program;
