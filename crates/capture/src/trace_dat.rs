@@ -26,7 +26,7 @@ use crate::files::OpenFiles;
 use crate::homes::PageHomes;
 
 pub use read::{open, read};
-pub use write::write;
+pub use write::{write, write_from};
 
 /// Name of the format in errors.
 const FORMAT: &str = "trace.dat";

@@ -16,6 +16,7 @@ pub mod counters;
 pub mod displaced;
 mod homes;
 pub mod journal;
+pub mod kept_pages;
 pub mod leftovers;
 mod outcome;
 mod peers;

@@ -14,17 +14,31 @@ use crate::pages::PageLayout;
 /// Of `out`, and `InvalidInput` for pages that are not whole, a header of pages that cannot be read, an event without its
 /// system, or a file of more CPUs than such files have.
 pub fn write(out: &mut impl Write, contents: &Contents) -> io::Result<()> {
-    let head = head(contents)?;
-    let cpus = contents.pages.len();
+    let lengths: Vec<u64> = contents.pages.iter().map(|pages| pages.len() as u64).collect();
+    write_from(out, contents, &lengths, |out, cpu| out.write_all(&contents.pages[cpu]))
+}
+
+/// The same with pages that are elsewhere: so many bytes of each CPU, which `copy` writes when it is their turn. Those of `contents` are left out.
+///
+/// # Errors
+/// As those of [`write`], and of `copy`.
+pub fn write_from<W: Write>(
+    out: &mut W,
+    contents: &Contents,
+    lengths: &[u64],
+    mut copy: impl FnMut(&mut W, usize) -> io::Result<()>,
+) -> io::Result<()> {
+    let head = head(contents, lengths)?;
+    let cpus = lengths.len();
     let clock = format!("[{}]", contents.clock);
     // The table of pages, and the clock after it, end the head.
     let end = head.len() + b"flyrecord\0".len() + cpus * 16 + 8 + clock.len();
     let mut table = Vec::new();
     let mut at = end.next_multiple_of(PAGE_BYTES) as u64;
-    for pages in &contents.pages {
+    for length in lengths {
         table.extend(at.to_le_bytes());
-        table.extend((pages.len() as u64).to_le_bytes());
-        at += pages.len() as u64;
+        table.extend(length.to_le_bytes());
+        at += length;
     }
     out.write_all(&head)?;
     out.write_all(b"flyrecord\0")?;
@@ -32,17 +46,17 @@ pub fn write(out: &mut impl Write, contents: &Contents) -> io::Result<()> {
     out.write_all(&(clock.len() as u64).to_le_bytes())?;
     out.write_all(clock.as_bytes())?;
     out.write_all(&vec![0; end.next_multiple_of(PAGE_BYTES) - end])?;
-    contents.pages.iter().try_for_each(|pages| out.write_all(pages))
+    (0..cpus).try_for_each(|cpu| copy(out, cpu))
 }
 
 /// All that comes before the table of pages.
-fn head(contents: &Contents) -> io::Result<Vec<u8>> {
+fn head(contents: &Contents, lengths: &[u64]) -> io::Result<Vec<u8>> {
     let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidInput, reason);
     let layout = PageLayout::parse(&contents.header_page).map_err(invalid)?;
-    if let Some(cpu) = contents.pages.iter().position(|pages| pages.len() % PAGE_BYTES != 0) {
+    if let Some(cpu) = lengths.iter().position(|length| length % PAGE_BYTES as u64 != 0) {
         return Err(invalid(format!("the pages of CPU {cpu} are not whole pages of {PAGE_BYTES} bytes")));
     }
-    let cpus = u32::try_from(contents.pages.len()).map_err(|_| invalid("too many CPUs".into()))?;
+    let cpus = u32::try_from(lengths.len()).map_err(|_| invalid("too many CPUs".into()))?;
     let mut head = MAGIC.to_vec();
     head.extend(b"6\0");
     head.push(0); // little-endian
@@ -59,7 +73,7 @@ fn head(contents: &Contents) -> io::Result<Vec<u8>> {
     sized(&mut head, &lines(&contents.cmdlines));
     head.extend(cpus.to_le_bytes());
     head.extend(b"options  \0");
-    options(&mut head, contents);
+    options(&mut head, contents, cpus);
     Ok(head)
 }
 
@@ -79,17 +93,17 @@ fn formats(head: &mut Vec<u8>, events: &[(String, String)]) -> Result<(), String
     Ok(())
 }
 
-fn options(head: &mut Vec<u8>, contents: &Contents) {
+fn options(head: &mut Vec<u8>, contents: &Contents, cpus: u32) {
     let mut add = |kind: u16, data: &[u8]| {
         head.extend(kind.to_le_bytes());
         head.extend((data.len() as u32).to_le_bytes());
         head.extend(data);
     };
     add(option::CLOCK, format!("[{}]\0", contents.clock).as_bytes());
-    for (cpu, lost) in contents.lost.iter().enumerate().take(contents.pages.len()) {
+    for (cpu, lost) in contents.lost.iter().enumerate().take(cpus as usize) {
         add(option::CPU_STATISTICS, format!("CPU: {cpu}\noverrun: {lost}\ncommit overrun: 0\n\0").as_bytes());
     }
-    add(option::CPU_COUNT, &(contents.pages.len() as u32).to_le_bytes());
+    add(option::CPU_COUNT, &cpus.to_le_bytes());
     if !contents.processes.is_empty() {
         add(option::PROCESSES, lines(&contents.processes).as_bytes());
     }

@@ -17,11 +17,12 @@ use rustix::process::Pid;
 use serde::Serialize;
 use warmcore_capture::Recording;
 use warmcore_capture::homes::ProcessHomes;
-use warmcore_capture::trace_dat::{self, Contents};
+use warmcore_capture::trace_dat;
 use warmcore_lab::directory::{RECORDING, RunDirectory};
 use warmcore_lab::experiment::{Named, TOOL_VERSION};
 use warmcore_lab::session::pretty;
-use warmcore_places::host::recorder::{self, BETWEEN_READINGS, Backend, Recorder, TRACEFS};
+use warmcore_places::host::kept_pages::KeptPages;
+use warmcore_places::host::recorder::{self, BETWEEN_READINGS, Backend, Recorder, Stopped, TRACEFS};
 use warmcore_places::host::trial::{self, STOPPED_START, Watched};
 use warmcore_places::recorded::notes_on_extras;
 use warmcore_replay::history::histories;
@@ -107,16 +108,22 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     }
     let directory = RunDirectory::create(&out, existing).map_err(directory_failure)?;
     let measured = || {
-        let overhead = if arguments.overhead > 0 { Some(measure(arguments, &tracing, &signals)?) } else { None };
-        let recorded = record(arguments, &tracing, &signals)?;
+        let overhead =
+            if arguments.overhead > 0 { Some(measure(arguments, &tracing, directory.path(), &signals)?) } else { None };
+        let recorded = record(arguments, &tracing, directory.path(), &signals)?;
         tracing.end().map_err(|error| load::place_failure(error, None))?;
         Ok((overhead, recorded))
     };
     let (overhead, mut recorded) = measured().inspect_err(|_: &Failure| directory.abandon())?;
     let path = directory.path().join(RECORDING);
-    let kept = fs::File::create(&path).and_then(|mut file| trace_dat::write(&mut file, &recorded.contents));
+    let kept = fs::File::create(&path).and_then(|mut file| {
+        let Stopped { contents, pages, .. } = &recorded.stopped;
+        pages.write(&mut file, contents)
+    });
     kept.map_err(|error| Failure::failed("warmcore::record", format!("cannot write {}: {error}", path.display())))?;
-    let recording = read_back(&mut recorded.contents, &path)?;
+    // Pages are in the file now, and let go.
+    recorded.stopped.pages = KeptPages::in_memory(0);
+    let recording = read_back(&path)?;
     let loaded = loaded(&recorded, recording, arguments.command.first(), &machine)?;
     let events = loaded.recording.record_count();
     let processes: Vec<Accounts> = accounts(&recorded, &loaded);
@@ -124,7 +131,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     let page_homes = loaded.recording.homes.processes();
     let (fidelity, known) = import(loaded, machine, &directory, &signals)?;
     let page = report::into_run_directory_of(directory.path(), known, &signals)?;
-    let lost: u64 = recorded.contents.lost.iter().sum();
+    let lost: u64 = recorded.stopped.contents.lost.iter().sum();
     if lost > 0 {
         console.warn(&format!(
             "{lost} events were lost, {:.2} % of all: --buffer makes more room than {} KiB per CPU",
@@ -141,7 +148,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
             tool_version: TOOL_VERSION,
             run: directory.path().to_owned(),
             events,
-            lost: recorded.contents.lost,
+            lost: recorded.stopped.contents.lost,
             seconds: recorded.seconds,
             exit_code: recorded.exit_code,
             fidelity,
@@ -203,42 +210,46 @@ fn find(program: &OsString) -> Result<(), Failure> {
 
 /// What was recorded.
 struct Recorded {
-    contents: Contents,
+    stopped: Stopped,
     root: i32,
     /// Processes that descended from it already.
     processes: BTreeSet<i32>,
     seconds: f64,
     exit_code: Option<i32>,
-    /// What the kernel's accounts grew by between beginning and end, of threads that were there at both.
-    accounts: BTreeMap<i32, recorder::Accounts>,
 }
 
 /// What a process that runs does for some time.
 pub fn of_process(pid: i32, length: Duration, machine: &Named<Machine>, signals: &Signals) -> Result<Loaded, Failure> {
     let failed = |error| load::place_failure(error, None);
     let tracing = Recorder::begin(recorder::Wanted::default()).map_err(failed)?;
-    let recorded = follow(&tracing, BUFFER_KIB, (pid, None), Some(length), signals)?;
+    let recorded = follow(&tracing, (BUFFER_KIB, None), (pid, None), Some(length), signals)?;
     tracing.end().map_err(failed)?;
-    let recording = recorder::recording(&recorded.contents).map_err(failed)?;
+    let recording = recorder::recording(&recorded.stopped).map_err(failed)?;
     loaded(&recorded, recording, None, machine)
 }
 
-fn record(arguments: &RecordArguments, recorder: &Recorder, signals: &Signals) -> Result<Recorded, Failure> {
+fn record(
+    arguments: &RecordArguments,
+    recorder: &Recorder,
+    directory: &Path,
+    signals: &Signals,
+) -> Result<Recorded, Failure> {
     let child = Started::new(&arguments.command)?;
     let root = child.as_ref().map_or(arguments.pid.unwrap_or_default(), Started::id);
-    follow(recorder, arguments.buffer, (root, child), arguments.duration.map(Duration::from_nanos), signals)
+    let length = arguments.duration.map(Duration::from_nanos);
+    follow(recorder, (arguments.buffer, Some(directory)), (root, child), length, signals)
 }
 
-/// Records until the process or the time is over, or a signal comes.
+/// Records until the process or the time is over, or a signal comes. Pages are kept in a file in a directory, if one is given.
 fn follow(
     recorder: &Recorder,
-    buffer_kib: u32,
+    (buffer_kib, directory): (u32, Option<&Path>),
     (root, mut child): (i32, Option<Started>),
     limit: Option<Duration>,
     signals: &Signals,
 ) -> Result<Recorded, Failure> {
     let failed = |error| load::place_failure(error, None);
-    let mut reading = recorder.start(buffer_kib, root).map_err(failed)?;
+    let mut reading = recorder.start(buffer_kib, root, directory).map_err(failed)?;
     let processes = recorder::descendants(root).into_values().chain([root]).collect();
     let start = Instant::now();
     if let Some(child) = &child {
@@ -260,15 +271,8 @@ fn follow(
             break (ended, now);
         }
     };
-    let (contents, accounts) = reading.stop().map_err(failed)?;
-    Ok(Recorded {
-        contents,
-        root,
-        processes,
-        seconds,
-        exit_code: child.is_some().then_some(exit_code).flatten(),
-        accounts,
-    })
+    let stopped = reading.stop().map_err(failed)?;
+    Ok(Recorded { stopped, root, processes, seconds, exit_code: child.is_some().then_some(exit_code).flatten() })
 }
 
 /// The command, stopped before its first instruction until it may go. Killed if it is not waited for.
@@ -312,9 +316,8 @@ impl Drop for Started {
     }
 }
 
-/// The recording that was kept in a file. Its pages, which are in the file, are let go before: of a long one they are as large as it.
-fn read_back(contents: &mut Contents, path: &Path) -> Result<Recording, Failure> {
-    contents.pages = Vec::new();
+/// The recording that was kept in a file.
+fn read_back(path: &Path) -> Result<Recording, Failure> {
     let failed = |error: String| Failure::failed("warmcore::record", format!("{}: {error}", path.display()));
     let file = warmcore_lab::files::source(path).map_err(|error| failed(error.source.to_string()))?;
     trace_dat::open(file).map_err(|error| failed(error.to_string()))
@@ -399,11 +402,16 @@ fn accounts(recorded: &Recorded, loaded: &Loaded) -> Vec<Accounts> {
             counted: counted.get(thread).cloned().unwrap_or_default(),
         })
     };
-    recorded.accounts.iter().filter_map(account).collect()
+    recorded.stopped.accounts.iter().filter_map(account).collect()
 }
 
 /// Runs the command without and with recording in turn.
-fn measure(arguments: &RecordArguments, tracing: &Recorder, signals: &Signals) -> Result<Overhead, Failure> {
+fn measure(
+    arguments: &RecordArguments,
+    tracing: &Recorder,
+    directory: &Path,
+    signals: &Signals,
+) -> Result<Overhead, Failure> {
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for _ in 0..arguments.overhead {
         let mut child = Started::new(&arguments.command)?
@@ -418,7 +426,7 @@ fn measure(arguments: &RecordArguments, tracing: &Recorder, signals: &Signals) -
             watched.wait(BETWEEN_READINGS);
         }
         without.push(start.elapsed().as_secs_f64());
-        with.push(record(arguments, tracing, signals)?.seconds);
+        with.push(record(arguments, tracing, directory, signals)?.seconds);
     }
     let mut ratios: Vec<f64> = with.iter().zip(&without).map(|(with, without)| with / without).collect();
     ratios.sort_by(f64::total_cmp);

@@ -373,17 +373,17 @@ impl Host {
                 stop: &conduct.stop,
                 recorder: recorder.map(|recorder| (recorder, buffer_kib)),
             };
-            let (trial, contents) = trial::run(&task)?;
+            let (trial, recorded) = trial::run(&task)?;
             established.check()?;
-            Ok((trial, contents, settings(&wanted)))
+            Ok((trial, recorded, settings(&wanted)))
         });
         // The scheduler's loader has ended with what was established.
         let undone = journal.undo();
         if let Some(bad) = undone.iter().find(|change| !change.is_good()) {
             return Err(not_restored(bad));
         }
-        let (trial, contents, settings) = result?;
-        let recording = contents.as_ref().map(recorder::recording).transpose()?;
+        let (trial, recorded, settings) = result?;
+        let recording = recorded.as_ref().map(recorder::recording).transpose()?;
         let mut made = match request.workload.command.is_empty() {
             true => of_workload(request, &trial, recording.as_ref(), wanted.cpus.as_ref()),
             false => of_command(request, &trial, recording.as_ref(), wanted.cpus.as_ref()),

@@ -218,6 +218,8 @@ fn reported(state: u64, preempted: bool) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kept_pages::KeptPages;
+    use super::super::recorder::Stopped;
     use super::*;
     use warmcore_capture::written::{HEADER_EVENT, HEADER_PAGE, descriptions};
     use warmcore_capture::{Context, What, trace_dat};
@@ -246,16 +248,17 @@ mod tests {
         ];
         let probed = read(&all.concat(), 2).unwrap();
         assert_eq!(probed.lost, 5);
+        let pages = KeptPages::Memory(probed.pages);
         let contents = trace_dat::Contents {
             header_page: HEADER_PAGE.into(),
             header_event: HEADER_EVENT.into(),
             events: descriptions(),
             clock: "mono".into(),
-            pages: probed.pages,
             processes: [(7, 7)].into(),
             ..trace_dat::Contents::default()
         };
-        let recording = super::super::recorder::recording(&contents).unwrap();
+        let recording =
+            super::super::recorder::recording(&Stopped { contents, pages, accounts: BTreeMap::new() }).unwrap();
         let whats: Vec<What> = recording.records.iter().map(|record| record.what).collect();
         let expected = [
             What::Fork { parent: 7, child: 8 },

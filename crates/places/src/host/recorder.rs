@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 use warmcore_agent::tracefs::{Instance, Pages};
-use warmcore_capture::trace_dat::{self, Contents, PAGE_BYTES};
+use warmcore_capture::trace_dat::{self, Contents};
 use warmcore_capture::written;
 use warmcore_capture::{OpenFiles, PageHomes, Recording};
 
 use super::counters::{self, Counters, accounts};
 use super::homes::Homes;
+use super::kept_pages::KeptPages;
 use super::leftovers::own_name;
 use super::peers::Peers;
 use super::probes::{self, Probes};
@@ -185,18 +186,23 @@ impl Recorder {
         self.mounted
     }
 
-    /// Records from now on a process that does not run yet, or what it does from now on.
+    /// Records from now on a process that does not run yet, or what it does from now on. Pages are kept in a file in `directory`, or else in
+    /// memory.
     ///
     /// # Errors
     /// What the kernel refuses, such as buffers that it has no memory for.
-    pub fn start(&self, buffer_kib: u32, root: i32) -> Result<Reading<'_>, PlaceError> {
+    pub fn start(&self, buffer_kib: u32, root: i32, directory: Option<&Path>) -> Result<Reading<'_>, PlaceError> {
         let instance = &self.instance;
         let count = if self.probes.is_some() { possible_cpus() } else { instance.cpus() };
         let readers: Vec<Pages> = match self.probes {
             Some(_) => Vec::new(),
             None => (0..count).map(|cpu| instance.pages(cpu)).collect::<Result<_, _>>().map_err(failed)?,
         };
-        let pages = vec![Vec::new(); count];
+        let pages = match directory {
+            Some(directory) => KeptPages::in_directory(directory, count)
+                .map_err(|error| failed(format!("cannot keep pages in {}: {error}", directory.display())))?,
+            None => KeptPages::in_memory(count),
+        };
         let cpus: Vec<u32> = (0..count as u32).filter(|cpu| is_online(*cpu)).collect();
         let wanted = &self.wanted;
         let mut counters =
@@ -270,7 +276,7 @@ pub struct Reading<'a> {
     recorder: &'a Recorder,
     root: i32,
     readers: Vec<Pages>,
-    pages: Vec<Vec<u8>>,
+    pages: KeptPages,
     processes: BTreeMap<i32, i32>,
     before: BTreeMap<i32, Accounts>,
     readings: u32,
@@ -336,11 +342,11 @@ impl Reading<'_> {
         self.drain(MOST_PAGES)
     }
 
-    /// Records no more. With it what the kernel's own accounts grew by since the beginning, of threads that were there at both.
+    /// Records no more.
     ///
     /// # Errors
     /// What the kernel refuses.
-    pub fn stop(mut self) -> Result<(Contents, BTreeMap<i32, Accounts>), PlaceError> {
+    pub fn stop(mut self) -> Result<Stopped, PlaceError> {
         let now = monotonic_ns();
         let stopped = self.counters.take().map(|counters| counters.stop(now, &self.processes));
         let counters = stopped.transpose().map_err(|error| failed(format!("counters cannot be read: {error}")))?;
@@ -349,8 +355,8 @@ impl Reading<'_> {
         let mut notes = Vec::new();
         let (lost, header_event) = match self.probes.take() {
             Some(probes) => {
-                let probed = probes.finish(self.pages.len()).map_err(failed)?;
-                self.pages = probed.pages;
+                let probed = probes.finish(self.pages.cpus()).map_err(failed)?;
+                self.pages = KeptPages::Memory(probed.pages);
                 if !probed.tells_interrupts {
                     notes.push("interrupts are not told from threads on this kernel: wakeups by interrupts count for the thread that they interrupted".to_owned());
                 }
@@ -375,37 +381,46 @@ impl Reading<'_> {
             cmdlines: names(&self.processes),
             clock: Instance::CLOCK.into(),
             processes: self.processes,
-            pages: self.pages,
+            pages: Vec::new(),
             lost,
             counters,
             files,
             homes,
             notes,
         };
-        Ok((contents, accounts))
+        Ok(Stopped { contents, pages: self.pages, accounts })
     }
 
     /// Takes so many pages of each CPU at most.
     fn drain(&mut self, most: usize) -> Result<(), PlaceError> {
-        for (reader, kept) in self.readers.iter_mut().zip(&mut self.pages) {
+        for (cpu, reader) in self.readers.iter_mut().enumerate() {
             for _ in 0..most {
                 let Some(page) = reader.read().map_err(failed)? else { break };
-                kept.extend_from_slice(page);
-                // A page may be handed over shorter than it is.
-                kept.resize(kept.len().next_multiple_of(PAGE_BYTES), 0);
+                self.pages.keep(cpu, page).map_err(|error| failed(format!("cannot keep a page: {error}")))?;
             }
         }
         Ok(())
     }
 }
 
+/// What was recorded.
+#[derive(Debug)]
+pub struct Stopped {
+    /// All but the pages.
+    pub contents: Contents,
+    /// The pages.
+    pub pages: KeptPages,
+    /// What the kernel's own accounts grew by since the beginning, of threads that were there at both.
+    pub accounts: BTreeMap<i32, Accounts>,
+}
+
 /// What was recorded, as readers of files see it.
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn recording(contents: &Contents) -> Result<Recording, PlaceError> {
+pub fn recording(recorded: &Stopped) -> Result<Recording, PlaceError> {
     let mut bytes = Vec::new();
-    let written = trace_dat::write(&mut bytes, contents).map_err(|error| error.to_string());
+    let written = recorded.pages.write(&mut bytes, &recorded.contents).map_err(|error| error.to_string());
     let read = written.and_then(|()| trace_dat::read(&bytes).map_err(|error| error.to_string()));
     read.map_err(|reason| failed(format!("the recording cannot be read: {reason}")))
 }

@@ -11,9 +11,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, kill_process_group, pidfd_open, waitpid};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde::Serialize;
-use warmcore_capture::trace_dat::Contents;
 
-use super::recorder::{BETWEEN_READINGS, Recorder};
+use super::recorder::{BETWEEN_READINGS, Recorder, Stopped};
 use super::state::Bounds;
 use crate::files::MAX_TEXT_BYTES;
 use crate::place::PlaceError;
@@ -170,7 +169,7 @@ fn kept_output(mut stdout: impl Read, most: u64) -> String {
 ///
 /// # Errors
 /// See [`TrialError`]; nothing that it started runs on afterwards unless it left its process group.
-pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
+pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Stopped>), TrialError> {
     use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
     // Processes whose parents are gone become this one's children, so that they are known.
@@ -188,7 +187,8 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
     let stdout = child.0.stdout.take();
     let reader =
         std::thread::spawn(move || stdout.map_or_else(String::new, |stdout| kept_output(stdout, MAX_TEXT_BYTES)));
-    let mut reading = task.recorder.map(|(recorder, buffer_kib)| recorder.start(buffer_kib, process)).transpose()?;
+    let mut reading =
+        task.recorder.map(|(recorder, buffer_kib)| recorder.start(buffer_kib, process, None)).transpose()?;
     let before = Accounts::now()?;
     let (start, start_ns) = (Instant::now(), monotonic_ns());
     go_on(pid).map_err(TrialError::Start)?;
@@ -209,7 +209,7 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
         }
     };
     let after = Accounts::now()?;
-    let contents = reading.map(|reading| reading.stop()).transpose()?.map(|(contents, _)| contents);
+    let recorded = reading.map(|reading| reading.stop()).transpose()?;
     drop(child);
     let left_behind = children().into_iter().filter(|(_, pid)| !children_before.iter().any(|(_, own)| own == pid));
     let left_behind = left_behind.collect();
@@ -228,7 +228,7 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Contents>), TrialError> {
         frequencies_khz: frequencies(),
     };
     let output = reader.join().unwrap_or_default();
-    Ok((Trial { elapsed_s, cpu_s, exit_code, start_ns, process, output, noise, left_behind }, contents))
+    Ok((Trial { elapsed_s, cpu_s, exit_code, start_ns, process, output, noise, left_behind }, recorded))
 }
 
 /// Children of this process that run: name and number. Those that have ended and wait for their parent are left out.
