@@ -451,7 +451,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             if self.try_lock(cpu, id, lock) {
                 return Done::Next;
             }
-            self.objects.locks[lock.index()].waiters.push_back(id);
+            let state = &mut self.objects.locks[lock.index()];
+            state.contended = true;
+            state.waiters.push_back(id);
             return self.block(id, WaitReason::Lock(lock.0));
         }
         if self.pay(id, self.futex_ns()) {
@@ -460,7 +462,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if !self.give_up_lock(cpu, id, lock) {
             return Done::Next;
         }
-        if !self.show_release(cpu, lock) || self.objects.locks[lock.index()].wakes_all {
+        let shown = self.show_release(cpu, lock) && !self.objects.locks[lock.index()].wakes_all;
+        if !shown && self.calls_after_release(lock) {
             self.wake_lock_waiters(cpu, lock);
         }
         if signal && let Some(waiter) = self.objects.conditions[condition.index()].pop_front() {

@@ -84,11 +84,14 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.program_error(id, format!("locks `{name}`, which it holds already"));
             return Done::Next;
         }
+        let straight = self.stage(id) == Stage::Begin;
         if self.try_lock(cpu, id, lock) {
+            self.objects.locks[lock.index()].contended |= !straight;
             self.futex_had_changed(cpu, id, WaitReason::Lock(lock.0));
             return Done::Next;
         }
         if self.stage(id) == Stage::Woken {
+            self.objects.locks[lock.index()].contended = true;
             return self.retry(id);
         }
         let spin_ns = self.objects.locks[lock.index()].spin_ns;
@@ -96,6 +99,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.objects.locks[lock.index()].waiters.push_back(id);
             return self.spin(cpu, id, WaitReason::Lock(lock.0), Some(spin_ns));
         }
+        self.objects.locks[lock.index()].contended = true;
         if self.pay(id, self.futex_ns()) {
             return Done::Busy;
         }
@@ -114,6 +118,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         state.owner = None;
         state.last_cpu = Some(cpu);
         true
+    }
+
+    /// Whether who has released a mutex makes the call that wakes one who sleeps. The word says that nobody waits, from now on.
+    pub(crate) fn calls_after_release(&mut self, lock: LockId) -> bool {
+        let state = &mut self.objects.locks[lock.index()];
+        std::mem::take(&mut state.contended) || state.wakes_all || state.sleep_ns > 0
     }
 
     /// Lets one of those who look see that `cpu` has released a mutex: it tries again. False if nobody looks.
@@ -177,6 +187,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         let sleep_ns = state.sleep_ns;
         if sleep_ns == 0 {
+            state.contended = true;
             self.core.tasks[id.index()].activity = Activity::Advance;
             self.schedule(cpu, Leave::Blocked);
             return;
@@ -200,6 +211,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 return Done::Next;
             }
             if self.show_release(cpu, lock) && !self.objects.locks[lock.index()].wakes_all {
+                return Done::Next;
+            }
+            if !self.calls_after_release(lock) {
                 return Done::Next;
             }
         }

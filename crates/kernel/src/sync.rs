@@ -15,6 +15,9 @@ use crate::sleeping_lock::SleepingLock;
 pub(crate) struct Lock {
     pub owner: Option<TaskId>,
     pub waiters: VecDeque<TaskId>,
+    /// Its word says that somebody may wait: who releases it then makes the call that wakes one. One that is taken meanwhile by somebody else
+    /// says so no more, until the woken one has it or waits again (U. Drepper, "Futexes Are Tricky", the second mutex; glibc's).
+    pub contended: bool,
     /// Where the lock word was last written.
     pub last_cpu: Option<CpuId>,
     /// Longest active wait before blocking.

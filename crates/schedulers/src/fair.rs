@@ -106,16 +106,19 @@ impl CgroupMode {
         }
     }
 
-    /// What a group of so many tasks has to divide on so many CPUs, and the most of it that one CPU may have.
+    /// What a group of so many tasks on average has to divide on so many CPUs, and the most of it that one CPU may have.
     fn divides(self, shares: u32, tasks: u32, cpus: u32) -> (u64, u64) {
         /// A task of nice -20.
         const MOST: u64 = 88_761;
-        let parts = match self {
-            Self::Up | Self::Smp => return (shares.into(), shares.into()),
-            Self::Concur => tasks.max(1).min(cpus),
-            Self::Max => cpus,
-        };
-        (u64::from(shares) * u64::from(parts), MOST)
+        let times = |parts: u32| u64::from(shares) * u64::from(parts);
+        match self {
+            Self::Up | Self::Smp => (times(1), times(1)),
+            Self::Concur => {
+                let divided = times(tasks.clamp(1, cpus.max(1)));
+                (divided, divided)
+            }
+            Self::Max => (times(cpus), MOST),
+        }
     }
 }
 
@@ -146,8 +149,12 @@ pub trait Policy: Sized {
     fn charged<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, curr: u32);
     /// Places an entity that joins a queue (`place_entity`).
     fn place<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, index: u32, initial: bool);
-    /// Puts an entity whose share of one run queue changed where it has the same lag.
-    fn rejoin<G: Gathering>(_fair: &mut Fair<Self, G>, _queue: u32, _index: u32) {}
+    /// Weighted average of a queue's virtual runtimes, where policies have one.
+    fn average<G: Gathering>(_fair: &mut Fair<Self, G>, _queue: u32) -> i64 {
+        0
+    }
+    /// Puts an entity whose share of one run queue changed where it has the same lag against that average.
+    fn rejoin<G: Gathering>(_fair: &mut Fair<Self, G>, _index: u32, _average: i64) {}
     /// Places an entity whose weight changed.
     fn replace<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, index: u32);
     /// Whether an entity that sleeps stays queued.
@@ -200,8 +207,8 @@ pub(crate) struct GroupState {
     pub shares: u32,
     /// Σ of the group's load over CPUs, as published (`tg->load_avg`).
     pub load_avg: f64,
-    /// Its tasks, as published (`tg->tasks`).
-    pub tasks: u32,
+    /// Σ of its queues' runnable averages, as published: 1024 for a task that always runs or waits (`tg->runnable_avg`).
+    pub runnable: f64,
 }
 
 /// Parts of the fair class beside its policy.
@@ -453,7 +460,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let queue = self.entities[index as usize].queue;
         self.update_queue_avg(now_ns, queue);
         let capacity = if self.asymmetric || self.by_energy_model {
-            f64::from(self.domains.capacity_of(CpuId(self.queues[queue as usize].cpu)))
+            f64::from(self.whole_capacity(CpuId(self.queues[queue as usize].cpu)))
         } else {
             1024.0
         };

@@ -53,7 +53,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let mut most: Option<(Fit, u32, CpuId)> = None;
         for cpu in from_target.filter(|cpu| core.may_run_on(wakee.task, *cpu) && self.idle_for(core, *cpu, wakee)) {
             let capacity = self.domains.capacity_of(cpu);
-            let fit = wakee.need.fit(capacity);
+            let fit = wakee.need.fit(capacity, self.whole_capacity(cpu));
             if fit == Fit::Yes {
                 return (cpu, SearchStep::CapacityFits);
             }
@@ -74,9 +74,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Notes the load of a CPU's task that needs a bigger CPU and may use one (`update_misfit_status`).
     #[cold]
     pub(super) fn update_misfit_status(&mut self, core: &Core<'_>, cpu: CpuId, task: TaskId) {
-        let capacity = self.domains.capacity_of(cpu);
+        let capacity = self.whole_capacity(cpu);
         let misfit = !self.fits_cpu(self.need_of(core, task), cpu)
-            && core.allowed(task).iter().any(|other| self.domains.capacity_of(other) > capacity);
+            && core.allowed(task).iter().any(|other| self.whole_capacity(other) > capacity);
         self.rqs[cpu.index()].misfit_task_load = if misfit { self.task_h_load(task).max(1) } else { 0 };
     }
 

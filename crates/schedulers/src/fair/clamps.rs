@@ -39,15 +39,16 @@ impl Need {
     /// Nothing.
     pub const NOTHING: Self = Self { util: 0, clamp: Clamp::NONE };
 
-    /// How well a CPU of a capacity serves it (`util_fits_cpu`). What may use no more than a CPU has fits it, however busy it is.
-    pub fn fit(self, capacity: u32) -> Fit {
+    /// How well a CPU serves it of whose whole capacity so much is left (`util_fits_cpu`). What may use no more than a CPU has fits it, however
+    /// busy it is.
+    pub fn fit(self, left: u32, whole: u32) -> Fit {
         let Clamp { min, max } = self.clamp;
-        let limited = max <= capacity && !(capacity == WHOLE && max == WHOLE);
-        if !fits_capacity(self.util, u64::from(capacity)) && !limited {
+        let limited = max <= whole && !(whole == WHOLE && max == WHOLE);
+        if !fits_capacity(self.util, u64::from(left)) && !limited {
             return Fit::No;
         }
         let min = min.min(max);
-        if self.util < u64::from(min) && min > capacity { Fit::TooSlow } else { Fit::Yes }
+        if self.util < u64::from(min) && min > whole { Fit::TooSlow } else { Fit::Yes }
     }
 }
 
@@ -68,7 +69,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Whether a CPU serves a need: always where capacities are equal (`asym_fits_cpu`, `task_fits_cpu`).
     #[inline]
     pub(super) fn fits_cpu(&self, need: Need, cpu: CpuId) -> bool {
-        !self.asymmetric || need.fit(self.domains.capacity_of(cpu)) == Fit::Yes
+        !self.asymmetric || need.fit(self.domains.capacity_of(cpu), self.whole_capacity(cpu)) == Fit::Yes
     }
 }
 
@@ -79,7 +80,9 @@ mod tests {
     /// By hand, of `util_fits_cpu`, for a little CPU of 462 and a big one of 1024: 369 is the most that fits the little one by itself.
     #[test]
     fn a_lower_bound_sends_to_a_bigger_cpu_and_an_upper_one_keeps_on_a_smaller_one() {
-        let fit = |util, min, max| [462, 1024].map(|capacity| Need { util, clamp: Clamp { min, max } }.fit(capacity));
+        let fit = |util, min, max| {
+            [462, 1024].map(|capacity| Need { util, clamp: Clamp { min, max } }.fit(capacity, capacity))
+        };
         assert_eq!(fit(369, 0, 1024), [Fit::Yes, Fit::Yes]);
         assert_eq!(fit(370, 0, 1024), [Fit::No, Fit::Yes]);
         assert_eq!(fit(900, 0, 1024), [Fit::No, Fit::No]);

@@ -402,6 +402,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             self.propagate_up(core.now_ns(), queue);
         }
         self.entities[index as usize].detached = true;
+        self.note_class_change(core, task);
     }
 
     /// Its averages come with it when it is queued (`attach_task_cfs_rq`); a task that was never here begins without utilisation.
@@ -415,6 +416,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         entity.detached = true;
         entity.queue = queue;
         entity.exec_start_ns = 0;
+        self.note_class_change(core, task);
     }
 
     /// `cpu_util_cfs_boost`.
@@ -436,6 +438,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             self.update_entity_avg(now_ns, curr);
             queue = self.entities[curr as usize].my_queue;
         }
+        self.update_pressure(now_ns, cpu);
         self.set_speed(cpu, scale);
     }
 

@@ -424,8 +424,11 @@ impl Policy for Eevdf {
         fair.place_entity(queue, index, false);
     }
 
-    fn rejoin<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32) {
-        let average = fair.avg_vruntime(queue);
+    fn average<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32) -> i64 {
+        fair.avg_vruntime(queue)
+    }
+
+    fn rejoin<G: Gathering>(fair: &mut Fair<Self, G>, index: u32, average: i64) {
         let entity = &mut fair.entities[index as usize];
         entity.vruntime = average - entity.vlag;
         entity.deadline += entity.vruntime;

@@ -184,7 +184,7 @@ fn find_cpu(
             if let (of_cpu, false) = of.clamp {
                 clamp = wakee.clamp.aggregate(of_cpu);
             }
-            let fit = Need { util, clamp }.fit(domain.capacity as u32);
+            let fit = Need { util, clamp }.fit(domain.capacity as u32, domain.capacity as u32);
             if fit == Fit::No {
                 continue;
             }
@@ -283,7 +283,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// `cpu_overutilized`: its tasks use more than 80 % of its capacity, and may use more than it has.
     fn is_overutilized(&self, core: &Core<'_>, cpu: CpuId) -> bool {
         let need = Need { util: self.cpu_util(cpu), clamp: core.cpu_clamp(cpu).0 };
-        need.fit(self.domains.capacity_of(cpu)) == Fit::No
+        need.fit(self.domains.capacity_of(cpu), self.whole_capacity(cpu)) == Fit::No
     }
 
     /// At ticks and when a task that woke was queued (`check_update_overutilized_status`): not for a new one, whose utilisation is a guess.

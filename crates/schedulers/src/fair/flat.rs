@@ -4,8 +4,8 @@
 //! its *timeline*: every task is in it with its *share*, its weight times the part that each group above has of its level. A share is computed when the task
 //! is queued, begins to run, gets another weight, and at its ticks. Runs without groups have no timeline: there is but one level.
 //!
-//! Source: a series on the mailing list (v3 of June 2026, `20260605105513.354837583@infradead.org`, its last patch), not the released kernel
-//! (`studies/kernels-after-7.2.md`): `enqueue_hierarchy`, `dequeue_hierarchy`, `__calc_prop_weight`, `reweight_eevdf`, `set_next_task_fair`.
+//! Source: a series on the mailing list (v3 of June 2026, `20260605105513.354837583@infradead.org`) with what is known of later corrections, not the
+//! released kernel (`studies/kernels-after-7.2.md`): `enqueue_hierarchy`, `dequeue_hierarchy`, `__calc_prop_weight`, `reweight_eevdf`, `set_next_task_fair`.
 //!
 //! Differs: shares are whole numbers of 1/1024 of nice 0, the kernel's 1024 times finer; a pick charges the running task at all levels.
 
@@ -60,6 +60,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
     }
 
+    /// Charges what runs on an entity's CPU at all its levels: lags are of now (`update_curr_eevdf`).
+    pub(super) fn charge_running(&mut self, core: &mut Core<'_>, index: u32) {
+        let curr = self.queues[self.competes_in(index) as usize].curr;
+        if curr != NONE {
+            self.update_curr_of(core, curr);
+        }
+    }
+
     /// The running entity of a queue, which has just been charged: a task moves on in the timeline.
     #[cold]
     pub(super) fn charge_flat(&mut self, core: &mut Core<'_>, queue: u32, curr: u32, delta_ns: u64) {
@@ -99,12 +107,17 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// (`reweight_eevdf`).
     #[cold]
     pub(super) fn refresh_share(&mut self, index: u32) {
+        if !self.entities[index as usize].on_rq {
+            // It has left because of its group's quota, and still runs.
+            return;
+        }
         let share = self.proportional_weight(index);
         if share == self.entities[index as usize].share {
             return;
         }
         let timeline = self.competes_in(index);
         let runs = self.queues[timeline as usize].curr == index;
+        let average = P::average(self, timeline);
         P::save_lag(self, timeline, index);
         if !runs {
             self.tree_remove(timeline, index);
@@ -113,7 +126,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.entities[index as usize].on_rq = false;
         P::rescale(self, timeline, index, share, true);
         self.entities[index as usize].share = share;
-        P::rejoin(self, timeline, index);
+        P::rejoin(self, index, average);
         P::rescaled(self, index);
         self.entities[index as usize].on_rq = true;
         self.queues[timeline as usize].nr_queued += 1;
@@ -128,7 +141,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let entity = &self.entities[index as usize];
         let (queue, queued, is_task) = (entity.queue as usize, entity.on_rq, entity.my_queue == NONE);
         if queued && is_task {
-            self.update_curr_of(core, index);
+            self.charge_running(core, index);
         }
         if queued || !is_task {
             self.reweight_load(core.now_ns(), index, weight);
@@ -147,10 +160,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     #[cold]
     pub(super) fn enqueue_flat(&mut self, core: &mut Core<'_>, index: u32, initial: bool) {
         let idle_policy = u32::from(self.entities[index as usize].idle_policy);
+        self.charge_running(core, index);
         let mut entity = index;
         while entity != NONE {
             let queue = self.entities[entity as usize].queue;
-            self.update_curr(core, queue);
             self.update_load_avg(core.now_ns(), entity);
             if self.entities[entity as usize].on_rq {
                 self.update_group_weight(core, entity);
@@ -163,7 +176,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 if self.bandwidth.is_some() && self.queues[queue as usize].nr_queued == 1 {
                     self.check_enqueue_throttle(core, queue);
                 }
-                self.entities[entity as usize].on_rq = true;
+                // The task itself when it has its place.
+                self.entities[entity as usize].on_rq = entity != index;
             }
             self.count_in(entity, [1, 1, idle_policy]);
             entity = self.parent(entity);
@@ -175,6 +189,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             self.entities[index as usize].share = share;
         }
         P::place(self, core, timeline, index, initial);
+        self.entities[index as usize].on_rq = true;
         self.join_timeline(timeline, index, 1);
         if self.queues[timeline as usize].curr != index {
             self.tree_insert(timeline, index);
@@ -194,7 +209,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(super) fn dequeue_flat(&mut self, core: &mut Core<'_>, index: u32, removal: Removal, counts: [u32; 3]) -> bool {
         let timeline = self.competes_in(index);
         self.clear_buddies(timeline, index);
-        self.update_curr(core, self.entities[index as usize].queue);
+        self.charge_running(core, index);
         P::save_lag(self, timeline, index);
         if removal == Removal::Sleep && P::delays_dequeue(self, timeline, index) {
             self.update_load_avg(core.now_ns(), index);
@@ -208,7 +223,6 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let (mut entity, mut leaves) = (index, true);
         while entity != NONE {
             let queue = self.entities[entity as usize].queue;
-            self.update_curr(core, queue);
             self.update_load_avg(core.now_ns(), entity);
             if leaves {
                 self.account_dequeue(entity);

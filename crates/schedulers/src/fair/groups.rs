@@ -44,7 +44,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             entity.my_queue = (cpus + index) as u32;
             entity
         }));
-        self.groups = groups.iter().map(|group| GroupState { shares: group.shares, load_avg: 0.0, tasks: 0 }).collect();
+        self.groups =
+            groups.iter().map(|group| GroupState { shares: group.shares, load_avg: 0.0, runnable: 0.0 }).collect();
         self.create_timelines();
     }
 
@@ -226,9 +227,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let group = self.group_of_queue(queue);
         self.publish_group_load(core.now_ns(), queue, group);
         let cfs = &self.queues[queue as usize];
-        let GroupState { shares, tasks, .. } = self.groups[group];
+        let GroupState { shares, runnable, .. } = self.groups[group];
         let mode = self.parameters.cgroup_mode;
-        let (divided, most) = mode.divides(shares, tasks, self.online_cpus as u32);
+        let (divided, most) = mode.divides(shares, (runnable / 1024.0) as u32, self.online_cpus as u32);
         let load = (cfs.load_weight as f64).max(cfs.pelt.load);
         let total = self.groups[group].load_avg - cfs.tg_load_contribution + load;
         let divided = divided as f64;
@@ -248,12 +249,13 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             return;
         }
         let change = cfs.pelt.load - cfs.tg_load_contribution;
-        let counts = self.parameters.cgroup_mode == CgroupMode::Concur && cfs.h_nr_queued != cfs.tg_tasks_contribution;
+        let waits = cfs.pelt.runnable - cfs.tg_runnable_contribution;
+        let counts =
+            self.parameters.cgroup_mode == CgroupMode::Concur && waits.abs() * 64.0 > cfs.tg_runnable_contribution;
         if counts || change.abs() * 64.0 > cfs.tg_load_contribution {
             self.groups[group].load_avg = (self.groups[group].load_avg + change).max(0.0);
-            let tasks = &mut self.groups[group].tasks;
-            *tasks = *tasks - cfs.tg_tasks_contribution + cfs.h_nr_queued;
-            cfs.tg_tasks_contribution = cfs.h_nr_queued;
+            self.groups[group].runnable = (self.groups[group].runnable + waits).max(0.0);
+            cfs.tg_runnable_contribution = cfs.pelt.runnable;
             cfs.tg_load_contribution = cfs.pelt.load;
             cfs.tg_load_published_ns = now_ns;
         }

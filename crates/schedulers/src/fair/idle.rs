@@ -17,7 +17,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     #[inline]
     pub(crate) fn sched_idle_cpu(&self, _core: &Core<'_>, cpu: CpuId) -> bool {
         let cfs = &self.queues[cpu.index()];
-        cfs.h_nr_idle > 0 && cfs.h_nr_idle == self.rqs[cpu.index()].nr_running
+        cfs.h_nr_idle > 0 && cfs.h_nr_idle == self.nr_running(cpu)
     }
 
     /// Whether the other hardware threads of a CPU's core are idle (`is_core_idle`).

@@ -36,13 +36,6 @@ struct Taken {
     runs: bool,
 }
 
-impl Taken {
-    fn update(&mut self, now_ns: u64) {
-        let running = if self.runs { 1024.0 } else { 0.0 };
-        self.average.update(now_ns, 0.0, 0.0, running);
-    }
-}
-
 /// What is left of a CPU's capacity (`scale_rt_capacity`): never nothing.
 fn left(whole: u32, taken: f64) -> u32 {
     whole.saturating_sub(taken as u32).max(1)
@@ -66,12 +59,34 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     #[cold]
     pub(super) fn note_switch(&mut self, core: &Core<'_>, cpu: CpuId, next: TaskId) {
         let waits = self.rqs[cpu.index()].nr_running > 0;
+        self.update_pressure(core.now_ns(), cpu);
         let Some(pressure) = &mut self.pressure else { return };
         let taken = &mut pressure.cpus[cpu.index()];
-        taken.update(core.now_ns());
         taken.runs = !next.is_idle() && core.task(next).policy().is_realtime();
         // `add_nr_running` counts tasks of all classes.
         self.overloaded |= taken.runs && waits;
+    }
+
+    /// Brings a CPU's average to now.
+    pub(super) fn update_pressure(&mut self, now_ns: u64, cpu: CpuId) {
+        if let Some(pressure) = &mut self.pressure {
+            let taken = &mut pressure.cpus[cpu.index()];
+            let running = if taken.runs { self.speeds[cpu.index()].running } else { 0.0 };
+            taken.average.update(now_ns, 0.0, 0.0, running);
+        }
+    }
+
+    /// A task changes its class where it is: one that runs goes on.
+    pub(super) fn note_class_change(&mut self, core: &Core<'_>, task: TaskId) {
+        let cpu = core.task(task).cpu();
+        if self.pressure.is_some() && core.curr(cpu) == task {
+            self.note_switch(core, cpu, task);
+        }
+    }
+
+    /// Capacity of a CPU with nobody above (`arch_scale_cpu_capacity`).
+    pub(crate) fn whole_capacity(&self, cpu: CpuId) -> u32 {
+        self.pressure.as_ref().map_or_else(|| self.domains.capacity_of(cpu), |pressure| pressure.whole[cpu.index()])
     }
 
     /// Tasks of the classes above that run on a CPU.
@@ -89,6 +104,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Brings the capacity of a pass's own group up to date (`update_group_capacity`): that of the CPU at the lowest level, above it the sum of what the
     /// groups of the level below say. New-idle passes do it only now and then.
     pub(super) fn update_group_capacity(&mut self, core: &Core<'_>, pass: &Pass) {
+        self.update_pressure(core.now_ns(), pass.cpu);
         let Some(pressure) = &mut self.pressure else { return };
         let domain = self.domains.domain(pass.domain);
         let group = self.domains.local_group(domain);
@@ -97,11 +113,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             return;
         }
         let hz = u64::from(core.parameters().hz);
-        *next_update = core.jiffies() + (u64::from(domain.balance_interval_ms) * hz / 1000).max(1);
+        *next_update = core.jiffies() + (u64::from(domain.balance_interval_ms) * hz).div_ceil(1000).max(1);
         let capacity = if pass.domain == self.domains.range(pass.cpu).start {
-            let taken = &mut pressure.cpus[pass.cpu.index()];
-            taken.update(core.now_ns());
-            let left = left(pressure.whole[pass.cpu.index()], taken.average.util);
+            let whole = pressure.whole[pass.cpu.index()];
+            // Averages are in units of the biggest CPU where capacities matter, else of the CPU itself.
+            let unit = if self.asymmetric { 1.0 } else { f64::from(whole) / 1024.0 };
+            let left = left(whole, unit * pressure.cpus[pass.cpu.index()].average.util);
             self.domains.set_capacity(pass.cpu, left);
             left
         } else {

@@ -294,12 +294,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let rq = &mut self.rqs[cpu.index()];
         rq.nr_running += 1;
         rq.util_est += self.entities[index as usize].util_est;
-        if rq.nr_running >= 2 {
-            self.overloaded = true;
-            if rq.nr_running == 2 {
-                self.domains.count_crowded(cpu, true);
-            }
+        if rq.nr_running == 2 {
+            self.domains.count_crowded(cpu, true);
         }
+        self.overloaded |= self.nr_running(cpu) >= 2;
         P::enqueued(self, core, cpu);
     }
 
@@ -334,8 +332,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// A task that sleeps in its queue is awake again (`enqueue_task_fair` with `ENQUEUE_DELAYED`).
     pub(crate) fn wake_delayed_task(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32) {
-        let queue = self.entities[index as usize].queue;
-        self.update_curr(core, queue);
+        match self.timelines {
+            Some(_) => self.charge_running(core, index),
+            None => self.update_curr(core, self.entities[index as usize].queue),
+        }
         self.requeue_delayed_entity(core, index);
         let now_ns = core.now_ns();
         let mut entity = index;

@@ -154,7 +154,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// Tasks on a CPU without those that sleep in its queue.
     fn nr_not_delayed(&self, cpu: CpuId) -> u32 {
-        self.queues[cpu.index()].h_nr_runnable
+        self.queues[cpu.index()].h_nr_runnable + self.above(cpu)
     }
 
     fn wake_affine_weight(&self, core: &Core<'_>, domain: usize, wakee: Wakee, prev: CpuId, sync: bool) -> bool {

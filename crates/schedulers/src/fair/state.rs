@@ -123,8 +123,8 @@ pub struct CfsRq {
     pub tg_load_contribution: f64,
     /// When it was last published.
     pub tg_load_published_ns: u64,
-    /// Contribution to the number of the group's tasks (`tg_tasks_contrib`).
-    pub tg_tasks_contribution: u32,
+    /// Contribution to the group's runnable average.
+    pub tg_runnable_contribution: f64,
     /// Averages of who joined less those of who left since the group's entity was last told (`prop_runnable_sum`): load of each as a
     /// share of time in 0..=1024 whatever its weight, runnable, util. Nothing at the root.
     pub pending: [f64; 3],

@@ -398,7 +398,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             sums.runnable += self.cpu_runnable(cpu);
             sums.util += self.cpu_util(cpu);
             sums.nr_running += self.queues[cpu.index()].h_nr_runnable;
-            sums.capacity += u64::from(core.capacity(cpu));
+            sums.capacity += u64::from(self.domains.capacity_of(cpu));
             sums.cpus += 1;
             let usable = self.is_idle_cpu(core, cpu) && !numa.cpus[cpu.index()].migrate_on;
             if !usable || !core.may_run_on(task, cpu) {
