@@ -62,12 +62,16 @@ fn the_latency_of_requests_is_that_which_their_client_waits_and_is_measured_in_t
 
 /// A server with one thread and 1 ms of work for each request, on 32 connections.
 const SERVER: &str = r#"
-use Socket; use Time::HiRes 'time';
+use POSIX; use Socket; use Time::HiRes 'time';
 socket(my $listens, PF_INET, SOCK_STREAM, 0) or die; bind $listens, sockaddr_in(0, INADDR_LOOPBACK) or die; listen $listens, 50;
 my ($port) = sockaddr_in getsockname $listens;
 open my $file, '>', 'port.new'; print $file $port; close $file; rename 'port.new', 'port';
 my %open;
-for (1 .. 32) { accept my $socket, $listens; $open{fileno $socket} = $socket }
+# Numbers that were no other file before.
+for my $number (40 .. 71) {
+    accept my $socket, $listens; POSIX::dup2(fileno $socket, $number); close $socket;
+    open my $kept, "+<&=$number" or die; $open{$number} = $kept;
+}
 while (%open) {
     my $ready = ''; vec($ready, $_, 1) = 1 for keys %open;
     select $ready, undef, undef, undef;

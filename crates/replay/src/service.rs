@@ -5,8 +5,8 @@
 //! waited or not. *Answer*: the beginning of the first call after that which wrote to the connection, whichever thread
 //! made it. Connections are sockets of recorded calls (`socket:[INODE]`). A wait that a timer or a disk ended is none for a connection.
 //!
-//! Which end of a connection serves: that of a port or path on which somebody listens; elsewhere the one that is read first. The other end,
-//! if it is recorded too, is the client's, whatever is seen of it first: a file's name may be known only after the first request. The time
+//! Which end of a connection serves: that of a port or path on which somebody listens; elsewhere the one that is read first. The other end
+//! of one that serves, if it is recorded too, is the client's, whatever is seen of it first: a file's name may be known only after the first request. The time
 //! from its write until the wakeup of its reader is the client's view of the same requests.
 //!
 //! Requests that overlap on one connection count once, from the first arrival to the first answer.
@@ -215,15 +215,6 @@ enum Role {
     Client,
 }
 
-impl Role {
-    fn other(self) -> Self {
-        match self {
-            Self::Server => Self::Client,
-            Self::Client => Self::Server,
-        }
-    }
-}
-
 /// What is known of an end at present.
 #[derive(Debug)]
 struct End {
@@ -397,11 +388,12 @@ impl<'a> ServiceReader<'a> {
         }
     }
 
-    /// An end of a connection; of one that is new, whose name does not tell and whose other end was not met, the role.
+    /// An end of a connection; of one that is new, whose name does not tell and whose other end does not serve, the role.
     fn end(&mut self, socket: &'a str, otherwise: Role) -> &mut End {
         let (files, listening) = (self.files, &self.listening);
         let peer = files.sockets.get(socket).and_then(|known| known.peer.as_deref());
-        let opposite = peer.and_then(|peer| self.ends.get(peer)).map(|peer| peer.role.other());
+        let served = peer.and_then(|peer| self.ends.get(peer)).is_some_and(|peer| peer.role == Role::Server);
+        let opposite = served.then_some(Role::Client);
         self.ends.entry(socket).or_insert_with(|| End {
             role: by_name(files, listening, socket).or(opposite).unwrap_or(otherwise),
             arrived: None,
