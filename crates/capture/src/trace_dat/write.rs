@@ -21,7 +21,7 @@ pub fn write(out: &mut impl Write, contents: &Contents) -> io::Result<()> {
 /// The same with pages that are elsewhere: so many bytes of each CPU, which `copy` writes when it is their turn. Those of `contents` are left out.
 ///
 /// # Errors
-/// As those of [`write`], and of `copy`.
+/// As those of [`write()`], and of `copy`.
 pub fn write_from<W: Write>(
     out: &mut W,
     contents: &Contents,
