@@ -7,7 +7,7 @@
 //! Source: a series on the mailing list (v3 of June 2026, `20260605105513.354837583@infradead.org`) with what is known of later corrections, not the
 //! released kernel (`studies/kernels-after-7.2.md`): `enqueue_hierarchy`, `dequeue_hierarchy`, `__calc_prop_weight`, `reweight_eevdf`, `set_next_task_fair`.
 //!
-//! Differs: shares are whole numbers of 1/1024 of nice 0, the kernel's 1024 times finer; a pick charges the running task at all levels.
+//! Differs: shares are whole numbers of 1/1024 of nice 0, the kernel's 1024 times finer.
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;

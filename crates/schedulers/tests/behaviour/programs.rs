@@ -4,7 +4,7 @@
 use warmcore_kernel::SimulationError;
 use warmcore_trace::End;
 use warmcore_trace::{EventKind, TaskId};
-use warmcore_workload::{BarrierWait, ChannelKind, Latch, ProgramBuilder, Step};
+use warmcore_workload::{BarrierWait, ChannelKind, Latch, Policy, ProgramBuilder, Step};
 
 use crate::support::*;
 
@@ -26,6 +26,32 @@ fn marks(run: &Run) -> Vec<(u64, TaskId, u32)> {
         _ => None,
     };
     run.events.iter().filter_map(mark).collect()
+}
+
+/// `first` holds the lock from 0 to 1 ms. `woken` and `asleep` sleep for it. The release wakes `woken`, whose CPU belongs to a real-time task until 5.5 ms. `between`
+/// takes the free lock at 2 ms, and its release wakes nobody, as the word that it wrote says that nobody waits: `asleep` has the lock when `woken` has had it.
+#[test]
+fn a_lock_that_is_taken_before_the_woken_task_has_it_wakes_nobody_else() {
+    for scheduler in ["eevdf", "cfs"] {
+        let mut scene = Scene::new();
+        let lock = scene.workload.add_lock("lock");
+        let mut task = |name: &str, cpu: u32, before_ns: u64, held_ns: u64| {
+            let steps = [run_for(before_ns), Step::Lock(lock), run_for(held_ns), Step::Unlock(lock)];
+            scene.task(name, once(steps)).affinity = on_cpu(cpu);
+        };
+        task("first", 0, 1, MS);
+        task("woken", 1, 100 * US, 100 * US);
+        task("asleep", 2, 300 * US, 100 * US);
+        task("between", 3, 2 * MS, 500 * US);
+        let urgent = scene.task("urgent", once([sleep(500 * US), run_for(5 * MS)]));
+        (urgent.affinity, urgent.policy) = (on_cpu(1), Policy::Fifo { priority: 50 });
+        let run = scene.run("1s1n1l4c1t", scheduler);
+        let ended_us = |name: &str| run.outcome.tasks[run.id(name).index()].exited_ns.expect("it ends") / US;
+        let [first, between, woken, asleep] = ["first", "between", "woken", "asleep"].map(ended_us);
+        let about = |ended_us: u64, expected_us: u64| ended_us.abs_diff(expected_us) < 400;
+        assert!(about(first, 1_000) && about(between, 2_500), "{scheduler}: {first} {between}");
+        assert!(about(woken, 5_600) && (woken + 100..woken + 250).contains(&asleep), "{scheduler}: {woken} {asleep}");
+    }
 }
 
 /// Eight tasks hold the lock for 100 µs each time: marks around it never overlap, and all get through.

@@ -95,6 +95,23 @@ fn a_fair_task_leaves_a_cpu_of_reduced_capacity_for_an_idle_one() {
     }
 }
 
+/// A spinner that turns into a real-time task while it runs goes on without a switch. The two fair tasks then share the other CPU, also the one that was next
+/// to it: nothing but its CPU's capacity and count of tasks says so, and the server's first 50 ms come later.
+#[test]
+fn fair_tasks_leave_a_task_that_turned_real_time_while_it_ran() {
+    for scheduler in ["eevdf", "cfs"] {
+        let mut scene = Scene::lasting(2 * S);
+        let turns = then_forever([run_for(300 * MS), Step::SetPolicy(fifo(50))], [run_for(S)]);
+        scene.task("turns", turns).affinity = on_cpu(0);
+        scene.task("brief", once([run_for(300 * MS)])).affinity = on_cpu(1);
+        scene.task("one", spin());
+        scene.task("other", spin());
+        let run = scene.run("1s1n1l2c1t", scheduler);
+        let used = ["turns", "one", "other"].map(|task| used_ms(&run, task, 1_100, 1_400));
+        assert!(used[0] > 295.0 && used[1].min(used[2]) > 100.0, "{scheduler}: {used:?}");
+    }
+}
+
 /// By hand: where fair tasks get 50 ms in each second by themselves, the server has nothing to do, and the real-time task waits for nobody.
 #[test]
 fn a_server_that_is_not_needed_does_not_run() {
