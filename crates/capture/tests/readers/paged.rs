@@ -64,9 +64,10 @@ proptest! {
         back in prop_oneof![3 => Just(0_u64), 1 => 1_u64..60],
         cut in prop_oneof![3 => Just(0_usize), 1 => 1_usize..9000],
     ) {
-        let all = (0..).zip(&cpus).map(|(cpu, records)| pages(cpu, records, each, back)).collect();
+        let all: Vec<Vec<u8>> = (0..).zip(&cpus).map(|(cpu, records)| pages(cpu, records, each, back)).collect();
+        let in_pages: usize = all.iter().map(Vec::len).sum();
         let mut file = written(&contents(all));
-        file.truncate(file.len() - cut.min(file.len() / 2));
+        file.truncate(file.len() - cut.min(in_pages));
         let whole = read(&file).unwrap();
         let open = open(Arc::new(file)).unwrap();
         let forks = |record: &warmcore_capture::Record| matches!(record.what, What::Fork { .. });
