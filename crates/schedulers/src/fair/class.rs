@@ -419,11 +419,12 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         self.note_class_change(core, task);
     }
 
-    /// `cpu_util_cfs_boost`.
-    fn utilisation(&self, _core: &Core<'_>, cpu: CpuId) -> Utilisation {
+    /// `cpu_util_cfs_boost`, and what `effective_cpu_util` adds for the classes above.
+    fn utilisation(&self, core: &Core<'_>, cpu: CpuId) -> Utilisation {
         let (queue, rq) = (&self.queues[cpu.index()], &self.rqs[cpu.index()]);
         let running = (queue.pelt.util as u32).max(rq.util_est);
-        Utilisation { used: running.max(queue.pelt.runnable as u32), running, least: 0 }
+        let above = self.taken_above(core, cpu).util as u32;
+        Utilisation { used: running.max(queue.pelt.runnable as u32) + above, running, least: 0 }
     }
 
     fn speed_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, scale: f64) {

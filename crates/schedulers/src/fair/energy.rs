@@ -8,7 +8,8 @@
 //! `build_perf_domains`), `kernel/power/energy_model.c` (`em_init_performance`, `em_compute_costs`), `include/linux/energy_model.h`
 //! (`em_cpu_energy`, `em_pd_get_efficient_state`).
 //!
-//! Not modelled: interrupts, real-time and deadline tasks and heat, which take capacity in the kernel.
+//! Real-time and deadline tasks take capacity, and their averages count in utilisations ([`pressure`](super::pressure)). Not modelled: interrupts and heat,
+//! which take capacity too; the bandwidth of deadline tasks as a least speed, in place of which they want all.
 
 use warmcore_kernel::{Clamp, Core, Governor, KernelParameters};
 use warmcore_topology::{CpuId, CpuSet, Machine};
@@ -82,6 +83,18 @@ struct Averages {
     estimate: u64,
     /// Of its runnable tasks, and whether there are none.
     clamp: (Clamp, bool),
+    above: Above,
+}
+
+/// What real-time and deadline tasks have of a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Above {
+    /// Their utilisation.
+    pub util: u64,
+    /// Capacity that the fair class lacks for it (`capacity_of`).
+    pub lost: u64,
+    /// One of them is runnable, so that the CPU is to run at full speed.
+    pub runs: bool,
 }
 
 /// A task that wakes.
@@ -117,7 +130,9 @@ impl Wakee {
             (clamp, true) => Clamp { max: self.clamp.max, ..clamp.aggregate(self.clamp) },
             (clamp, false) => clamp.aggregate(self.clamp),
         };
-        (util + util / 4).min(u64::from(clamp.max)).max(u64::from(clamp.min)).min(capacity)
+        let util = util + of.above.util;
+        let least = if of.above.runs { capacity } else { u64::from(clamp.min) };
+        (util + util / 4).min(u64::from(clamp.max)).max(least).min(capacity)
     }
 }
 
@@ -130,8 +145,9 @@ fn compute_energy(
 ) -> u64 {
     let (mut busy_time, mut max_util) = (0, 0);
     for &cpu in &domain.cpus {
-        busy_time += wakee.utilisation(averages(cpu), domain.capacity, cpu, None, false);
-        max_util = max_util.max(wakee.performance(averages(cpu), domain.capacity, cpu, dst));
+        let of = averages(cpu);
+        busy_time += (wakee.utilisation(of, domain.capacity, cpu, None, false) + of.above.util).min(domain.capacity);
+        max_util = max_util.max(wakee.performance(of, domain.capacity, cpu, dst));
     }
     busy_time = busy_time.min(domain.total());
     if dst.is_some() {
@@ -184,11 +200,12 @@ fn find_cpu(
             if let (of_cpu, false) = of.clamp {
                 clamp = wakee.clamp.aggregate(of_cpu);
             }
-            let fit = Need { util, clamp }.fit(domain.capacity as u32, domain.capacity as u32);
+            let left = domain.capacity.saturating_sub(of.above.lost);
+            let fit = Need { util, clamp }.fit(left as u32, domain.capacity as u32);
             if fit == Fit::No {
                 continue;
             }
-            let spare = domain.capacity.saturating_sub(util);
+            let spare = left.saturating_sub(util);
             if cpu == wakee.prev {
                 prev_spare = Some((fit, spare));
             } else if most_spare.is_none_or(|(best, most, _)| (fit, spare) > (best, most)) {
@@ -335,6 +352,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 runnable: self.queues[cpu as usize].pelt.runnable as u64,
                 estimate: u64::from(self.rqs[cpu as usize].util_est),
                 clamp: core.cpu_clamp(CpuId(cpu)),
+                above: self.taken_above(core, CpuId(cpu)),
             };
             let usable = |cpu: u32| span.contains(CpuId(cpu)) && core.may_run_on(task, CpuId(cpu));
             found = CpuId(find_cpu(&self.energy.as_ref()?.domains, averages, usable, &wakee));
@@ -359,7 +377,8 @@ mod tests {
     }
 
     fn using(util: u64) -> Averages {
-        Averages { util, runnable: 0, estimate: 0, clamp: (Clamp::NONE, true) }
+        let above = Above { util: 0, lost: 0, runs: false };
+        Averages { util, runnable: 0, estimate: 0, clamp: (Clamp::NONE, true), above }
     }
 
     fn waking(util: u64) -> Wakee {
@@ -414,6 +433,30 @@ mod tests {
         assert_eq!(find_cpu(&platform(), loads, |_| true, &wakee), 3);
         assert_eq!(find_cpu(&platform(), loads, |cpu| cpu != 3, &wakee), 2);
         assert_eq!(find_cpu(&platform(), loads, |cpu| cpu < 2, &wakee), 0, "no CPU fits, so it stays");
+    }
+
+    /// By hand. A task of 100 on a little CPU stays there with nothing else on the machine. Where a real-time task has left 120 of its CPU, of which four fifths
+    /// are less than 100, it goes to the other little CPU. A real-time task that runs on the other raises the domain's frequency to the
+    /// highest, and its utilisation is time that is used: 4398 · 100 with nothing, 5859 · (100 + 300) beside it.
+    #[test]
+    fn real_time_tasks_take_capacity_time_and_frequency() {
+        let wakee = waking(100);
+        let alone = |cpu: u32| using(if cpu == 0 { 100 } else { 0 });
+        assert_eq!(find_cpu(&platform(), alone, |_| true, &wakee), 0);
+        let above = |at: u32, above: Above| {
+            move |cpu: u32| if cpu == at { Averages { above, ..alone(cpu) } } else { alone(cpu) }
+        };
+        let sleeps = Above { util: 392, lost: 392, runs: false };
+        assert_eq!(find_cpu(&platform(), above(0, sleeps), |_| true, &wakee), 1);
+        let [little, _] = platform();
+        let energy = |averages: &dyn Fn(u32) -> Averages, dst| compute_energy(&little, averages, &wakee, dst);
+        assert_eq!((energy(&alone, None), energy(&alone, Some(0))), (0, 2941 * 100));
+        let runs = Above { util: 300, lost: 300, runs: true };
+        assert_eq!(energy(&above(1, runs), Some(0)), 5859 * 400);
+        let ends = Above { runs: false, ..runs };
+        assert_eq!(energy(&above(1, ends), Some(0)), 5859 * 400, "375 wanted, as much as before");
+        let little_left = Above { util: 200, ..ends };
+        assert_eq!(energy(&above(1, little_left), Some(0)), 4398 * 300);
     }
 
     /// An estimate counts where the task is to be, and a task that has been away too long has no utilisation left on its old CPU.

@@ -63,6 +63,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if let Some(pressure) = &mut self.pressure {
             pressure.domains_rebuilt(self.domains.group_count());
         }
+        self.init_capacities(core);
         self.online_cpus = core.active().len() as u64;
         self.gathering.domains_rebuilt(core.machine(), &self.domains);
     }

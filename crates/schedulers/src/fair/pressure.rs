@@ -13,9 +13,10 @@ use warmcore_trace::TaskId;
 use super::balance::IdleType;
 use super::balance::pass::Pass;
 use super::balance::stats::GroupStats;
+use super::energy::Above;
 use super::pelt::Pelt;
 use super::{Fair, Policy};
-use crate::domains::{Domain, flags};
+use crate::domains::{Domain, Domains, flags};
 use crate::fair::gathering::Gathering;
 
 /// What the classes above take of each CPU.
@@ -95,6 +96,18 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.pressure.as_ref().map_or(0, |pressure| u32::from(pressure.cpus[cpu.index()].runs))
     }
 
+    /// What classes above have of a CPU, as energy-aware placement asks. With utilisation clamps, those of real-time tasks say what speed they want.
+    pub(super) fn taken_above(&self, core: &Core<'_>, cpu: CpuId) -> Above {
+        match &self.pressure {
+            Some(pressure) => {
+                let Taken { average, runs } = &pressure.cpus[cpu.index()];
+                let lost = pressure.whole[cpu.index()].saturating_sub(self.domains.capacity_of(cpu));
+                Above { util: average.util as u64, lost: lost.into(), runs: *runs && !core.uses_clamps() }
+            }
+            None => Above { util: 0, lost: 0, runs: false },
+        }
+    }
+
     /// Tasks of all classes on a CPU (`rq->nr_running`).
     #[inline]
     pub(crate) fn nr_running(&self, cpu: CpuId) -> u32 {
@@ -114,15 +127,35 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         let hz = u64::from(core.parameters().hz);
         *next_update = core.jiffies() + (u64::from(domain.balance_interval_ms) * hz).div_ceil(1000).max(1);
-        let capacity = if pass.domain == self.domains.range(pass.cpu).start {
-            let whole = pressure.whole[pass.cpu.index()];
+        self.sum_capacity(pass.cpu, pass.domain);
+    }
+
+    /// Domains were built anew: capacities are what the averages leave of them (`init_sched_groups_capacity`).
+    #[cold]
+    pub(super) fn init_capacities(&mut self, core: &Core<'_>) {
+        let levels = |domains: &Domains| core.active().iter().map(|cpu| domains.range(cpu).len()).max();
+        for level in 0..levels(&self.domains).unwrap_or(0) {
+            for cpu in core.active().iter() {
+                if let Some(domain) = self.domains.range(cpu).nth(level) {
+                    self.sum_capacity(cpu, domain);
+                }
+            }
+        }
+    }
+
+    /// Capacity of a CPU's own group of one of its domains.
+    fn sum_capacity(&mut self, cpu: CpuId, index: usize) {
+        let Some(pressure) = &self.pressure else { return };
+        let group = self.domains.local_group(self.domains.domain(index));
+        let capacity = if index == self.domains.range(cpu).start {
+            let whole = pressure.whole[cpu.index()];
             // Averages are in units of the biggest CPU where capacities matter, else of the CPU itself.
             let unit = if self.asymmetric { 1.0 } else { f64::from(whole) / 1024.0 };
-            let left = left(whole, unit * pressure.cpus[pass.cpu.index()].average.util);
-            self.domains.set_capacity(pass.cpu, left);
+            let left = left(whole, unit * pressure.cpus[cpu.index()].average.util);
+            self.domains.set_capacity(cpu, left);
             left
         } else {
-            let below = self.domains.domain(pass.domain - 1);
+            let below = self.domains.domain(index - 1);
             match below.has(flags::NUMA) {
                 // Overlapping groups would count CPUs twice.
                 true => self.domains.span(below).iter().map(|cpu| self.domains.capacity_of(cpu)).sum(),

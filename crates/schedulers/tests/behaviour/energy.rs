@@ -1,7 +1,7 @@
 //! Energy-aware placement, against calculations by hand (`docs/spec/linux-fair.md` section 4.8).
 
 use warmcore_topology::{Machine, from_toml, resolve};
-use warmcore_workload::{Affinity, Step, TimerMode};
+use warmcore_workload::{Affinity, Policy, Step, TimerMode};
 
 use crate::support::random::Dice;
 use crate::support::*;
@@ -107,6 +107,24 @@ fn an_overutilized_cpu_switches_it_off_for_the_whole_machine() {
     let during = reasons(200 * MS, S);
     assert!(!during.is_empty() && !during.contains(&"energy"), "{during:?}");
     assert_eq!(reasons(2 * S + 500 * MS, 3 * S), ["energy"]);
+}
+
+/// By hand: two real-time tasks use 84 % of the little CPUs' time, which leaves 82 of 512, and the periodic task's 102 need more. Energy alone
+/// would have it go there. So it is before a CPU goes offline and afterwards, when all domains are new.
+#[test]
+fn a_small_task_stays_on_a_big_cpu_where_real_time_tasks_leave_too_little_of_the_others() {
+    let mut scene = scene(3);
+    for cpu in [0, 1] {
+        let task = scene.task(&format!("above{cpu}"), forever([run_for(4 * MS), sleep(1_500 * US)]));
+        (task.policy, task.affinity) = (Policy::Fifo { priority: 50 }, on_cpu(cpu));
+    }
+    scene.unplug(S, 3);
+    scene.plug_in(1_500 * MS, 3);
+    let run = scene.try_run_on(&machine(1, true), ON, 1).unwrap();
+    let placed = run.placed("periodic", 500 * MS);
+    assert!(placed.len() > 200 && placed.iter().all(|placed| placed.words().0 == "energy"), "{placed:?}");
+    let stays = run.stays_from("periodic", 500 * MS);
+    assert!(stays.iter().all(|stay| stay.cpu >= 2), "{stays:?}");
 }
 
 /// A task on each CPU of a phone with 0.5 ms of work in each 16 ms, four bound to its big cores for the first 0.1 s.
