@@ -169,6 +169,7 @@ fn computing() -> Case {
         Step::Memory { bytes: 1 << 16, region_bytes: 1 << 12 },
         Step::Chase { hops: 64, region_bytes: 1 << 12 },
         Step::IoRun { bytes: 1 << 12 },
+        Step::FirstTouch { bytes: (1 << 14) - 1 },
     ];
     let program = times(3, [Step::RunTime { cpu_ns: 2 * MS }]);
     case.tasks("computes", 3, other.into_iter().fold(program, ProgramBuilder::step));
@@ -470,7 +471,7 @@ fn waits() -> Vec<Case> {
 }
 
 /// The kinds of steps. A step of a new kind does not compile until it has a name here, and the table lacks it until a program has it.
-const KINDS: [&str; 40] = [
+const KINDS: [&str; 41] = [
     "run",
     "run time",
     "sleep",
@@ -504,6 +505,7 @@ const KINDS: [&str; 40] = [
     "group",
     "memory",
     "chase",
+    "first touch",
     "io",
     "clock",
     "phase",
@@ -553,6 +555,7 @@ fn kind(step: &Step) -> &'static str {
         Step::SetGroup(_) => "group",
         Step::Memory { .. } => "memory",
         Step::Chase { .. } => "chase",
+        Step::FirstTouch { .. } => "first touch",
         Step::IoRun { .. } => "io",
         Step::StartClock { .. } | Step::RecordClock { .. } | Step::RecordSince { .. } => "clock",
         Step::Phase(_) => "phase",

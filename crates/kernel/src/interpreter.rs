@@ -107,6 +107,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 let hop_ps = dependent_load_ps(self.core.machine, cpu, *region_bytes);
                 self.busy(cpu, id, Activity::CpuTime, hops.saturating_mul(hop_ps).div_ceil(1_000))
             }
+            Step::FirstTouch { bytes } => self.first_touch_step(cpu, id, *bytes),
             Step::IoRun { bytes } => {
                 let work_ns = memory::null_write_ns(*bytes);
                 self.busy(cpu, id, Activity::Work, work_ns)

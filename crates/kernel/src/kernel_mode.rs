@@ -4,7 +4,7 @@
 //! ([`Preempt`]) says: the return to user mode, a `cond_resched`, the end of a part with preemption disabled. The task may also block,
 //! as in user mode.
 //!
-//! Only what a program puts between `kernel_enter` and `kernel_exit` is kernel mode. Not modelled: the kernel time of other steps
+//! Only what a program puts between `kernel_enter` and `kernel_exit`, and faults of its first touches, are kernel mode. Not modelled: the kernel time of other steps
 //! (system calls, messages, interrupts), during which a task is preempted as in user mode; a stopper or a hotplug that has to wait for kernel code
 //! that may not be preempted; the time of a `cond_resched` that has nothing to do.
 
@@ -17,8 +17,10 @@ use crate::engine::{Engine, Leave};
 use crate::event_queue::Class;
 use crate::interpreter::Done;
 use crate::memory::Memory;
+use crate::pages::PAGE_BYTES;
 use crate::parameters::Preempt;
 use crate::scheduler::Scheduler;
+use crate::task::{Activity, Stage};
 use crate::timers::ClassPath;
 
 /// Whether a task is in the kernel, and how often it has disabled preemption there.
@@ -29,6 +31,8 @@ pub(crate) struct KernelMode {
     /// How many mutexes and semaphores of the kernel it has alone, and the one for which it spins.
     pub locks: u16,
     pub spins_on: Option<LockId>,
+    /// Pages that the present [`Step::FirstTouch`](warmcore_workload::Step::FirstTouch) has still to touch.
+    pub pages_left: u64,
     /// What the scheduler's timer is to be called with at the return to user mode, and which class's.
     pub work: Option<(u64, ClassPath)>,
 }
@@ -89,12 +93,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 return if self.pay(id, self.core.machine.costs().syscall_ns) { Done::Busy } else { Done::Next };
             }
             KernelStep::Exit => {
-                kernel.within = false;
-                if let Some((payload, class)) = kernel.work.take() {
-                    let timer = self.core.timers.start(payload, class);
-                    self.core.queue.push(self.core.now_ns, Class::Policy, cpu, timer.place, timer.generation);
-                }
-                self.entered_kernel = true;
+                self.return_to_user(cpu, id);
                 true
             }
             KernelStep::PreemptDisable => {
@@ -111,9 +110,49 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             KernelStep::MightSleep => self.core.parameters.preempt == Preempt::Voluntary && kernel.preempt_count == 0,
         };
         self.step_over(id);
+        self.give_way(cpu, gives_way)
+    }
+
+    /// The running task leaves the kernel.
+    fn return_to_user(&mut self, cpu: CpuId, id: TaskId) {
+        let kernel = &mut self.core.tasks[id.index()].kernel;
+        kernel.within = false;
+        if let Some((payload, class)) = kernel.work.take() {
+            let timer = self.core.timers.start(payload, class);
+            self.core.queue.push(self.core.now_ns, Class::Policy, cpu, timer.place, timer.generation);
+        }
+        self.entered_kernel = true;
+    }
+
+    fn give_way(&self, cpu: CpuId, gives_way: bool) -> Done {
         match gives_way && self.core.need_resched(cpu) != NeedResched::No {
             true => Done::Leaves(Leave::Preempted),
             false => Done::Jumped,
         }
+    }
+
+    /// The running task touches new memory: a fault in kernel mode for each page, and back to user mode after each (`exc_page_fault`).
+    pub(crate) fn first_touch_step(&mut self, cpu: CpuId, id: TaskId, bytes: u64) -> Done {
+        let fault_ns = self.core.machine.costs().page_fault_ns;
+        let task = &mut self.core.tasks[id.index()];
+        if task.stage == Stage::Begin {
+            if task.kernel.pages_left == 0 {
+                task.kernel.pages_left = bytes.div_ceil(PAGE_BYTES);
+            }
+            if fault_ns == 0 || task.kernel.pages_left == 0 {
+                task.kernel.pages_left = 0;
+                return Done::Next;
+            }
+            task.kernel.within = true;
+            self.pay(id, fault_ns);
+            return Done::Busy;
+        }
+        task.kernel.pages_left -= 1;
+        match task.kernel.pages_left {
+            0 => self.step_over(id),
+            _ => (task.stage, task.activity) = (Stage::Begin, Activity::Advance),
+        }
+        self.return_to_user(cpu, id);
+        self.give_way(cpu, true)
     }
 }

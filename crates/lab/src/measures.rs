@@ -402,6 +402,7 @@ fn blocks(step: &Step) -> bool {
         | Step::SetGroup(_)
         | Step::Memory { .. }
         | Step::Chase { .. }
+        | Step::FirstTouch { .. }
         | Step::IoRun { .. }
         | Step::StartClock { .. }
         | Step::RecordClock { .. }

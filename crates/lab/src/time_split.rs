@@ -59,7 +59,7 @@ pub const CAUSES: [Cause; 19] = [
     cause("hot_lines", "waiting for contended lines"),
     cause("page_walks", "walking page tables"),
     cause("cold_caches", "cold caches after migrations (constant cost)"),
-    cause("syscalls", "system calls"),
+    cause("syscalls", "system calls and page faults"),
     cause("scheduler", "switches, ticks, wakeups and balancing"),
     cause("spinning", "waiting actively for other tasks"),
     cause("run_queue", "waiting for a CPU"),

@@ -57,6 +57,7 @@ fn is_about_a_task_that_ends(workload: &Workload, metric: &str) -> bool {
             Step::Run { .. }
                 | Step::RunTime { .. }
                 | Step::Chase { .. }
+                | Step::FirstTouch { .. }
                 | Step::IoRun { .. }
                 | Step::Send { .. }
                 | Step::Receive { .. }

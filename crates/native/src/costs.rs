@@ -23,13 +23,15 @@ use warmcore_workload::Policy;
 use crate::clock::{now_ns, sleep, sleep_until, thread_cpu_ns};
 use crate::error::NativeError;
 use crate::multiply::measure_multiply_add_ps;
-use crate::sys::{Attributes, set_attributes, set_timer_slack, thread_number};
+use crate::sys::{Attributes, first_touch, set_attributes, set_timer_slack, thread_number};
 
 /// Bytes of a message, hackbench's.
 const MESSAGE_BYTES: usize = 100;
 /// Batches of cheap calls, and calls in each.
 const BATCHES: usize = 40;
 const CALLS: u64 = 1_000;
+/// Pages of a mapping whose first touches are timed together: 1 MiB.
+const PAGES: usize = 256;
 /// Messages to and fro in a batch between two threads.
 const ROUNDS: u64 = 200;
 /// Hand-offs of a line to and fro in a batch.
@@ -147,6 +149,7 @@ impl<'a> Measuring<'a> {
                 let _ = futex::wake(&word, futex::Flags::PRIVATE, 1);
             }),
         );
+        self.add("costs.page_fault_ns", first_touches()?);
         let message_ns = self.messages()?;
         let wakeup_ns = self.wakeups()?;
         // Same CPU: write, wakeup, read that blocks, switch.
@@ -395,6 +398,17 @@ fn timed<T>(what: impl FnOnce() -> T) -> u64 {
 fn batches(mut call: impl FnMut()) -> Vec<u64> {
     let mut batch = || timed(|| (0..CALLS).for_each(|_| call())) / CALLS;
     (0..BATCHES).map(|_| batch()).collect()
+}
+
+/// Time of a page of memory that is mapped, written to once and given back.
+fn first_touches() -> Result<Vec<u64>, NativeError> {
+    let refused = |error: std::io::Error| NativeError::Measuring { call: "mmap", reason: error.to_string() };
+    let one = |_| {
+        let mut result = Ok(());
+        let took_ns = timed(|| result = first_touch(PAGES << 12));
+        result.map(|()| took_ns / PAGES as u64).map_err(refused)
+    };
+    (0..BATCHES).map(one).collect()
 }
 
 /// CPU time of making a thread, on its maker's CPU.

@@ -148,6 +148,25 @@ pub(crate) fn map_shared(bytes: usize) -> std::io::Result<usize> {
     if address == libc::MAP_FAILED { Err(std::io::Error::last_os_error()) } else { Ok(address.expose_provenance()) }
 }
 
+/// Maps so many bytes of new memory, in pages of 4 KiB whatever the computer likes for large areas, writes to each page once, and gives it back.
+pub(crate) fn first_touch(bytes: usize) -> std::io::Result<()> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new mapping at an address that the kernel chooses, which nobody else knows, is written within its bounds and given back.
+    unsafe {
+        let address = libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0);
+        if address == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        // A kernel without large pages refuses, and has none.
+        libc::madvise(address, bytes, libc::MADV_NOHUGEPAGE);
+        for offset in (0..bytes).step_by(4096) {
+            address.cast::<u8>().add(offset).write_volatile(1);
+        }
+        libc::munmap(address, bytes);
+    }
+    Ok(())
+}
+
 /// Begins a process that does `body` under that name and ends, which nobody notes ([`forget_children`]).
 pub(crate) fn begin_process(name: &str, body: impl FnOnce()) -> std::io::Result<()> {
     let name = std::ffi::CString::new(name).unwrap_or_default();

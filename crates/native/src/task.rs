@@ -375,6 +375,7 @@ impl<'a> Thread<'a> {
             Step::SetGroup(group) => self.join(*group),
             Step::Memory { bytes, region_bytes } => self.touch(*bytes, *region_bytes)?,
             Step::Chase { hops, region_bytes } => self.chase(*hops, *region_bytes)?,
+            Step::FirstTouch { bytes } => self.first_touch(*bytes)?,
             Step::IoRun { bytes } => self.write_to_null(*bytes)?,
             Step::StartClock { slot } => self.clocks[usize::from(*slot)] = now_ns(),
             Step::RecordClock { slot, recorder } => {

@@ -35,7 +35,7 @@ const GROUPS: [(&str, &[&str]); 21] = [
     ("tick", &["costs.tick_ns"]),
     ("preemption timer", &["costs.hrtick_ns"]),
     ("timer interrupt", &["costs.timer_ns", "costs.timer_late_ns"]),
-    ("system call", &["costs.syscall_ns"]),
+    ("system call", &["costs.syscall_ns", "costs.page_fault_ns"]),
     ("futex", &["costs.futex_ns"]),
     ("pipe message", &["costs.pipe_message_ns"]),
     ("socket message", &["costs.socket_message_ns"]),

@@ -27,6 +27,11 @@ pub struct Costs {
     pub hrtick_ns: u64,
     /// CPU time of entering and leaving the kernel for a system call that does nothing else.
     pub syscall_ns: u64,
+    /// CPU time of the first touch of a page of 4 KiB: the fault, the page that is cleared, its part of making and ending the mapping. Published for
+    /// the fault alone: 575 ns at least and 1,013 ns in the median of 100 (Core i7 of the 11th generation, Linux 6.6,
+    /// <https://ddumbying.vercel.app/experiments/pagefault-latency>); 1,000 ns of machines that say nothing. Virtual machines need twice that
+    /// (`results/2026-11-28-2vcpu-first-touch`), since their hardware walks two tables.
+    pub page_fault_ns: u64,
     /// CPU time of a futex wait or wake call, the wakeup itself not included.
     pub futex_ns: u64,
     /// CPU time of one read or write of a small message on a pipe, the mean of both. Measured 235 ns for 100 bytes on a Zen 5 at 3.4 GHz (Linux 6.18, one
@@ -108,6 +113,7 @@ impl Costs {
             tick_ns: 1_500,
             hrtick_ns: 900,
             syscall_ns: 150,
+            page_fault_ns: 1_000,
             futex_ns: 500,
             pipe_message_ns: 500,
             socket_message_ns: 1_600,

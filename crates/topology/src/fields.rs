@@ -197,6 +197,7 @@ fn each_cost(costs: &mut Costs, visit: &mut dyn FnMut(&str, Slot<'_>)) {
         ("tick_ns", &mut costs.tick_ns),
         ("hrtick_ns", &mut costs.hrtick_ns),
         ("syscall_ns", &mut costs.syscall_ns),
+        ("page_fault_ns", &mut costs.page_fault_ns),
         ("futex_ns", &mut costs.futex_ns),
         ("pipe_message_ns", &mut costs.pipe_message_ns),
         ("socket_message_ns", &mut costs.socket_message_ns),

@@ -395,6 +395,7 @@ fn figures(machine: &Machine, text: &mut String) {
         ("idle exit", "idle_exit_ns", ns(Some(costs.idle_exit_ns))),
         ("tick", "tick_ns", ns(Some(costs.tick_ns))),
         ("system call", "syscall_ns", ns(Some(costs.syscall_ns))),
+        ("page fault", "page_fault_ns", ns(Some(costs.page_fault_ns))),
         ("futex", "futex_ns", ns(Some(costs.futex_ns))),
         ("pipe message", "pipe_message_ns", ns(Some(costs.pipe_message_ns))),
         ("socket message", "socket_message_ns", ns(Some(costs.socket_message_ns))),

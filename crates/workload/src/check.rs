@@ -206,7 +206,7 @@ pub enum CheckProblem {
     /// A step of kernel mode in user mode.
     #[error("the task is not in the kernel here; put a \"kernel_enter\" before it, in the same pass of the same loop")]
     NotInKernel,
-    /// A second entry into the kernel.
+    /// A second entry into the kernel, also by a fault on a page of user space.
     #[error("the task is in the kernel already; put a \"kernel_exit\" before it")]
     InKernelAlready,
     /// A program, or a pass of a loop, that stays in the kernel.

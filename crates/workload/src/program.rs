@@ -234,6 +234,11 @@ pub enum Step {
         /// Size of the region that the chain goes through, in bytes.
         region_bytes: u64,
     },
+    /// New memory is mapped, each of its pages of 4 KiB written to once, and all of it given back: a fault for each page, in kernel mode.
+    FirstTouch {
+        /// Bytes mapped; the last page counts whole.
+        bytes: u64,
+    },
     /// Blocking device time of rt-app's `iorun`: writes of so many bytes to a null device, so CPU work only.
     IoRun {
         /// Bytes written.

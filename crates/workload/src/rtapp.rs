@@ -68,7 +68,7 @@
 //!
 //! Steps are the words `"suspend"`, `"yield"`, `"migrate_disable"`, `"migrate_enable"`, `"iowait"`, those of [`KernelStep`](crate::KernelStep), `"exit"`, `"stop"`, or objects whose first key is the verb: `run_ns`,
 //! `runtime_ns`, `sleep_ns`, `slice_ns`, `nice`, `policy`, `taskgroup`, `affinity`, `phase`, `lock`, `unlock`,
-//! `signal`, `broad`, `barrier`, `resume`, `fork`, `join` (count), `sem_post`, `sem_wait`, `serve`, `io_bytes`,
+//! `signal`, `broad`, `barrier`, `resume`, `fork`, `join` (count), `sem_post`, `sem_wait`, `serve`, `first_touch_bytes`, `io_bytes`,
 //! `start_clock` with one value each; `timer` with `period_ns` and `mode`; `wait` and `sync` with `mutex`; `send` and
 //! `receive` with `bytes`; `enlist`, `record_clock` and `record_since_ns` with `recorder`; `util_min` and `util_max`, alone or together; `memory_bytes` and `chase_hops` with `region_bytes`; `submit` with `program`, `work` with `requests`; and `loop`
 //! (times, −1 for ever) with `steps`. `run_ns`, `runtime_ns` and `sleep_ns` may draw their time: from `{ "constant": { "ns" } }`,

@@ -42,6 +42,7 @@ impl Step {
             Step::SetGroup(_) => "taskgroup",
             Step::Memory { .. } => "memory",
             Step::Chase { .. } => "chase",
+            Step::FirstTouch { .. } => "first_touch_bytes",
             Step::IoRun { .. } => "iorun",
             Step::StartClock { .. } => "start_clock",
             Step::RecordClock { .. } => "record_clock",
@@ -66,6 +67,7 @@ impl Step {
             | Step::Sleep { duration_ns: ns }
             | Step::Timer { period_ns: ns, .. }
             | Step::Chase { hops: ns, .. }
+            | Step::FirstTouch { bytes: ns }
             | Step::IoRun { bytes: ns }
             | Step::Draw { from: Distribution::Constant { ns } | Distribution::Uniform { to_ns: ns, .. }, .. } => {
                 *ns > 0

@@ -8,6 +8,7 @@ use crate::channel::Failed;
 use crate::clock::thread_cpu_ns;
 use crate::preemption::Watch;
 use crate::spin::Meter;
+use crate::sys::first_touch;
 
 /// Largest region that memory steps touch.
 const LARGEST_REGION: u64 = 256 << 20;
@@ -18,6 +19,8 @@ const LINES_BETWEEN_CHECKS: u64 = 4_096;
 const LINES_PER_MS: u64 = 500_000;
 /// Size of a write of `iorun`: rt-app's default buffer.
 const IO_BYTES: usize = 4 << 20;
+/// Bytes that [`Step::FirstTouch`](warmcore_workload::Step::FirstTouch) maps at a time.
+const FIRST_TOUCH_PIECE: u64 = 4 << 20;
 /// Dependent loads between two looks at whether the run has ended.
 const HOPS_BETWEEN_CHECKS: u64 = 4_096;
 
@@ -65,6 +68,19 @@ impl Thread<'_> {
         while left > 0 {
             let now = left.min(HOPS_BETWEEN_CHECKS);
             chain.follow(now);
+            left -= now;
+            self.shared.stop.check()?;
+        }
+        Ok(())
+    }
+
+    /// Touches so many bytes of new memory, piece by piece: a look at whether the run has ended needs no more than that.
+    pub(super) fn first_touch(&mut self, bytes: u64) -> Result<(), Left> {
+        let mut left = bytes;
+        while left > 0 {
+            let now = left.min(FIRST_TOUCH_PIECE);
+            let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM);
+            first_touch(now as usize).map_err(|error| self.failed(Failed::Call("mmap", errno(error))))?;
             left -= now;
             self.shared.stop.check()?;
         }

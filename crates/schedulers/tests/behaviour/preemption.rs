@@ -100,6 +100,23 @@ fn with_lazy_preemption_a_woken_task_waits_for_the_next_tick() {
     }
 }
 
+/// By hand: a page takes the machine's `page_fault_ns`, the last one whole, and nobody waits for more than one.
+#[test]
+fn first_touches_take_a_fault_for_each_page_and_give_way_after_each() {
+    let pages = 60_000;
+    let touches = || once([Step::FirstTouch { bytes: pages * 4096 - 4095 }]);
+    for model in MODELS {
+        let scheduler = format!("eevdf:preempt={model}");
+        let waits_ns = latency(&touches(), Policy::Normal, &scheduler, 1);
+        assert!(waits_ns < SOON, "{model}: {waits_ns}");
+        let mut scene = Scene::new();
+        scene.task("touches", touches());
+        let run = scene.run("1s1n1l1c1t", &scheduler);
+        let fault_ns = warmcore_topology::resolve("1s1n1l1c1t").unwrap().costs().page_fault_ns;
+        assert_near(model, run.cpu_time("touches") as f64, (pages * fault_ns) as f64, 0.002);
+    }
+}
+
 /// By hand: the kernel work gives way 15 ms after its beginning, the first time after 10.05 ms.
 #[test]
 fn cond_resched_gives_way_without_preemption_and_might_sleep_under_the_voluntary_model_alone() {

@@ -154,6 +154,7 @@ fn scenes() -> Vec<(&'static str, Scene)> {
             run_for(MS),
             exit,
             run_for(MS),
+            Step::FirstTouch { bytes: 1 << 20 },
         ];
         scene.task("calls", times(8, steps)).instances = 6;
         scene.task("user", times(20, [run_for(500 * US), sleep(200 * US)])).instances = 5;

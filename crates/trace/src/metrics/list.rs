@@ -193,7 +193,7 @@ metrics! {
     "overhead_wakeup_ns", "ns", Lower, |m| overhead(m, "wakeup"), "kernel time for wakeups: placement, enqueueing, interrupts";
     "overhead_balance_ns", "ns", Lower, |m| overhead(m, "balance"), "kernel time for load balancing";
     "overhead_migration_ns", "ns", Lower, |m| overhead(m, "migration"), "time lost to cold caches after migrations (tasks without a memory model)";
-    "overhead_syscall_ns", "ns", Neither, |m| overhead(m, "syscall"), "kernel time for the program's own system calls";
+    "overhead_syscall_ns", "ns", Neither, |m| overhead(m, "syscall"), "kernel time for the program's own system calls and page faults";
     "overhead_numa_ns", "ns", Lower, |m| overhead(m, "numa"), "kernel time for NUMA balancing: sampling, hint faults, moving pages";
     "overhead_interrupt_ns", "ns", Neither, |m| overhead(m, "interrupt"), "kernel time for interrupts of the machine's background";
     "unexpected_events", "1", Lower, |m| number(m.totals.unexpected_events),

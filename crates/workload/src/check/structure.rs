@@ -144,7 +144,9 @@ const PAIRS: [Pair; 3] = [
         not_begun: CheckProblem::NotInKernel,
         not_ended: CheckProblem::StaysInKernel,
         forbids: |step, depth| match step {
-            Step::Kernel(KernelStep::Enter) if depth > 0 => Some(CheckProblem::InKernelAlready),
+            Step::Kernel(KernelStep::Enter) | Step::FirstTouch { .. } if depth > 0 => {
+                Some(CheckProblem::InKernelAlready)
+            }
             Step::Kernel(KernelStep::Enter) => None,
             Step::Kernel(_) if depth == 0 => Some(CheckProblem::NotInKernel),
             _ => None,

@@ -312,6 +312,8 @@ fn a_program_leaves_the_kernel_as_it_entered_it_and_does_nothing_of_the_kernel_o
     }
     assert_eq!(problem(&kernel(&[Enter, PreemptEnable, Exit])), PreemptionNotDisabled);
     assert_eq!(problem(&kernel(&[Enter, PreemptDisable, Exit])), PreemptionStaysDisabled);
+    let faults = [Step::Kernel(Enter), Step::FirstTouch { bytes: 1 }, Step::Kernel(Exit)];
+    assert_eq!(problem(&with_steps(&faults)), InKernelAlready);
     let one_pass = ProgramBuilder::new()
         .step(Step::Kernel(Enter))
         .repeat(Some(2), |body| body.step(RUN).step(Step::Kernel(Exit)).step(Step::Kernel(Enter)))

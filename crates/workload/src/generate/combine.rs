@@ -140,6 +140,7 @@ impl Offsets {
             | Step::SetUtilClamp(_)
             | Step::Memory { .. }
             | Step::Chase { .. }
+            | Step::FirstTouch { .. }
             | Step::IoRun { .. }
             | Step::StartClock { .. }
             | Step::LoopStart { .. }

@@ -15,7 +15,7 @@ use crate::{
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
-const VERBS: [&str; 50] = [
+const VERBS: [&str; 51] = [
     "run_ns",
     "runtime_ns",
     "sleep_ns",
@@ -58,6 +58,7 @@ const VERBS: [&str; 50] = [
     "taskgroup",
     "memory_bytes",
     "chase_hops",
+    "first_touch_bytes",
     "io_bytes",
     "start_clock",
     "record_clock",
@@ -254,6 +255,7 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
             hops: value.u64("a number of loads")?,
             region_bytes: node.require("region_bytes", "state the size of the region")?.u64("a number of bytes")?,
         },
+        "first_touch_bytes" => Step::FirstTouch { bytes: value.u64("a number of bytes")? },
         "io_bytes" => Step::IoRun { bytes: value.u64("a number of bytes")? },
         "start_clock" => Step::StartClock { slot: read_clock(value)? },
         "record_clock" => Step::RecordClock {
@@ -513,6 +515,7 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
         Step::Chase { hops, region_bytes } => {
             object([("chase_hops", (*hops).into()), ("region_bytes", (*region_bytes).into())])
         }
+        Step::FirstTouch { bytes } => object([("first_touch_bytes", (*bytes).into())]),
         Step::IoRun { bytes } => object([("io_bytes", (*bytes).into())]),
         Step::StartClock { slot } => object([("start_clock", integer((*slot).into()))]),
         Step::RecordClock { slot, recorder } => {

@@ -83,6 +83,7 @@ fn step() -> impl Strategy<Value = Step> {
         object.clone().prop_map(|id| Step::SemWait(SemaphoreId(id))),
         Just(Step::Yield),
         any::<u64>().prop_map(|bytes| Step::IoRun { bytes }),
+        any::<u64>().prop_map(|bytes| Step::FirstTouch { bytes }),
     ];
     let other_steps = prop_oneof![
         (object.clone(), 1_u32..100).prop_map(|(id, bytes)| Step::Send { channel: ChannelId(id), bytes }),
