@@ -6,7 +6,8 @@
 //!
 //! Only what a program puts between `kernel_enter` and `kernel_exit`, and faults of its first touches, are kernel mode. Not modelled: the kernel time of other steps
 //! (system calls, messages, interrupts), during which a task is preempted as in user mode; a stopper or a hotplug that has to wait for kernel code
-//! that may not be preempted; the time of a `cond_resched` that has nothing to do.
+//! that may not be preempted; the time of a `cond_resched` that has nothing to do. A fault takes as long on every CPU; locks of the address space, and
+//! interrupts to its other threads when pages are given back, are not in it.
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
@@ -14,7 +15,6 @@ use warmcore_workload::{KernelStep, LockId};
 
 use crate::core::{Core, NeedResched};
 use crate::engine::{Engine, Leave};
-use crate::event_queue::Class;
 use crate::interpreter::Done;
 use crate::memory::Memory;
 use crate::pages::PAGE_BYTES;
@@ -118,8 +118,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let kernel = &mut self.core.tasks[id.index()].kernel;
         kernel.within = false;
         if let Some((payload, class)) = kernel.work.take() {
-            let timer = self.core.timers.start(payload, class);
-            self.core.queue.push(self.core.now_ns, Class::Policy, cpu, timer.place, timer.generation);
+            // At once, as nothing of the program comes before it: not even its next entry into the kernel.
+            self.core.addressed = class;
+            self.scheduler.timer(&mut self.core, cpu, payload);
         }
         self.entered_kernel = true;
     }
@@ -133,14 +134,14 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     /// The running task touches new memory: a fault in kernel mode for each page, and back to user mode after each (`exc_page_fault`).
     pub(crate) fn first_touch_step(&mut self, cpu: CpuId, id: TaskId, bytes: u64) -> Done {
-        let fault_ns = self.core.machine.costs().page_fault_ns;
+        // Where it costs nothing a loop would not end.
+        let fault_ns = self.core.machine.costs().page_fault_ns.max(1);
         let task = &mut self.core.tasks[id.index()];
         if task.stage == Stage::Begin {
             if task.kernel.pages_left == 0 {
                 task.kernel.pages_left = bytes.div_ceil(PAGE_BYTES);
             }
-            if fault_ns == 0 || task.kernel.pages_left == 0 {
-                task.kernel.pages_left = 0;
+            if task.kernel.pages_left == 0 {
                 return Done::Next;
             }
             task.kernel.within = true;

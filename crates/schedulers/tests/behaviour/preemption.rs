@@ -218,3 +218,21 @@ fn a_task_without_quota_left_goes_on_until_it_returns_to_user_mode() {
         }
     }
 }
+
+/// By hand: 10 ms of each 100 ms, whatever a program does in the kernel and however short it is in user mode between two calls.
+#[test]
+fn a_task_without_quota_left_leaves_also_where_it_enters_the_kernel_again_at_once() {
+    let [enter, exit] = [KernelStep::Enter, KernelStep::Exit].map(kernel);
+    for scheduler in ["eevdf", "eevdf:preempt=none", "cfs", "cache-aware"] {
+        for program in
+            [forever([enter.clone(), run_for(MS), exit.clone()]), forever([Step::FirstTouch { bytes: 1 << 20 }])]
+        {
+            let mut scene = Scene::lasting(S);
+            let group = scene.workload.add_group("/pod");
+            scene.workload.groups[group.index()].cpu_max = Some(CpuMax::new(10_000, 100_000, 0).unwrap());
+            scene.task("calls", program).group = Some(group);
+            let run = scene.run("1s1n1l1c1t", scheduler);
+            assert_near(scheduler, run.cpu_time("calls") as f64, (100 * MS) as f64, 0.15);
+        }
+    }
+}
