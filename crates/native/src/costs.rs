@@ -23,15 +23,15 @@ use warmcore_workload::Policy;
 use crate::clock::{now_ns, sleep, sleep_until, thread_cpu_ns};
 use crate::error::NativeError;
 use crate::multiply::measure_multiply_add_ps;
-use crate::sys::{Attributes, first_touch, set_attributes, set_timer_slack, thread_number};
+use crate::sys::{Attributes, FreshMemory, PAGE_BYTES, page_bytes, set_attributes, set_timer_slack, thread_number};
 
 /// Bytes of a message, hackbench's.
 const MESSAGE_BYTES: usize = 100;
 /// Batches of cheap calls, and calls in each.
 const BATCHES: usize = 40;
 const CALLS: u64 = 1_000;
-/// Pages of a mapping whose first touches are timed together: 1 MiB.
-const PAGES: usize = 256;
+/// Pages whose first touches are timed together: 4 MiB, as the step touches.
+const PAGES: usize = 1024;
 /// Messages to and fro in a batch between two threads.
 const ROUNDS: u64 = 200;
 /// Hand-offs of a line to and fro in a batch.
@@ -149,7 +149,9 @@ impl<'a> Measuring<'a> {
                 let _ = futex::wake(&word, futex::Flags::PRIVATE, 1);
             }),
         );
-        self.add("costs.page_fault_ns", first_touches()?);
+        if page_bytes() == PAGE_BYTES {
+            self.add("costs.page_fault_ns", first_touches()?);
+        }
         let message_ns = self.messages()?;
         let wakeup_ns = self.wakeups()?;
         // Same CPU: write, wakeup, read that blocks, switch.
@@ -400,13 +402,14 @@ fn batches(mut call: impl FnMut()) -> Vec<u64> {
     (0..BATCHES).map(|_| batch()).collect()
 }
 
-/// Time of a page of memory that is mapped, written to once and given back.
+/// Time of a page of memory that is written to first and given back.
 fn first_touches() -> Result<Vec<u64>, NativeError> {
-    let refused = |error: std::io::Error| NativeError::Measuring { call: "mmap", reason: error.to_string() };
+    let refused = |call| move |error: std::io::Error| NativeError::Measuring { call, reason: error.to_string() };
+    let mut memory = FreshMemory::new(PAGES * PAGE_BYTES).map_err(refused("mmap"))?;
     let one = |_| {
         let mut result = Ok(());
-        let took_ns = timed(|| result = first_touch(PAGES << 12));
-        result.map(|()| took_ns / PAGES as u64).map_err(refused)
+        let took_ns = timed(|| result = memory.touch(PAGES * PAGE_BYTES));
+        result.map(|()| took_ns / PAGES as u64).map_err(refused("madvise"))
     };
     (0..BATCHES).map(one).collect()
 }

@@ -148,23 +148,67 @@ pub(crate) fn map_shared(bytes: usize) -> std::io::Result<usize> {
     if address == libc::MAP_FAILED { Err(std::io::Error::last_os_error()) } else { Ok(address.expose_provenance()) }
 }
 
-/// Maps so many bytes of new memory, in pages of 4 KiB whatever the computer likes for large areas, writes to each page once, and gives it back.
-pub(crate) fn first_touch(bytes: usize) -> std::io::Result<()> {
-    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping at an address that the kernel chooses, which nobody else knows, is written within its bounds and given back.
-    unsafe {
-        let address = libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0);
-        if address == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
+/// Bytes of a page. Some computers have larger ones, of which each is touched several times.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+/// Bytes of this computer's pages.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: no pointers are passed.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(PAGE_BYTES)
+}
+
+/// Memory that a thread touches first again and again: its pages are given back whenever they have been touched.
+///
+/// The mapping stays, so that no touch needs the lock of the whole address space for writing, which threads of one process would wait for.
+pub(crate) struct FreshMemory {
+    address: *mut libc::c_void,
+    bytes: usize,
+}
+
+impl FreshMemory {
+    /// Pages of 4 KiB, whatever the computer likes for large areas, and behind them one that nobody may touch: neighbours would be one area
+    /// with one lock.
+    pub fn new(bytes: usize) -> std::io::Result<Self> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address that the kernel chooses changes no memory that anybody uses; the rest is about it alone.
+        unsafe {
+            let address = libc::mmap(std::ptr::null_mut(), bytes + PAGE_BYTES, protection, flags, -1, 0);
+            if address == libc::MAP_FAILED {
+                return Err(std::io::Error::last_os_error());
+            }
+            let memory = Self { address, bytes };
+            if libc::mprotect(address.add(bytes), PAGE_BYTES, libc::PROT_NONE) != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+            // A kernel without large pages refuses, and has none.
+            libc::madvise(address, bytes, libc::MADV_NOHUGEPAGE);
+            Ok(memory)
         }
-        // A kernel without large pages refuses, and has none.
-        libc::madvise(address, bytes, libc::MADV_NOHUGEPAGE);
-        for offset in (0..bytes).step_by(4096) {
-            address.cast::<u8>().add(offset).write_volatile(1);
-        }
-        libc::munmap(address, bytes);
     }
-    Ok(())
+
+    /// Writes to each page of the first so many bytes, at most all, and gives them back.
+    pub fn touch(&mut self, bytes: usize) -> std::io::Result<()> {
+        let bytes = bytes.min(self.bytes);
+        // SAFETY: within the mapping, which is this value's own.
+        unsafe {
+            for offset in (0..bytes).step_by(PAGE_BYTES) {
+                self.address.cast::<u8>().add(offset).write_volatile(1);
+            }
+            match libc::madvise(self.address, bytes.next_multiple_of(PAGE_BYTES), libc::MADV_DONTNEED) {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
+            }
+        }
+    }
+}
+
+impl Drop for FreshMemory {
+    fn drop(&mut self) {
+        // SAFETY: the whole mapping, which nobody else knows.
+        unsafe {
+            libc::munmap(self.address, self.bytes + PAGE_BYTES);
+        }
+    }
 }
 
 /// Begins a process that does `body` under that name and ends, which nobody notes ([`forget_children`]).

@@ -20,7 +20,7 @@ use crate::run::{TaskOutcome, outlive};
 use crate::shared::{Shared, Stopped};
 use crate::start::Line;
 use crate::sync::{Family, Parker, locked};
-use crate::sys::{self, Attributes};
+use crate::sys::{self, Attributes, FreshMemory};
 use crate::window::warm_up_ns;
 
 /// Stack of a thread: the interpreter does not recurse.
@@ -172,6 +172,7 @@ struct Thread<'a> {
     message: Vec<u8>,
     region: Vec<u8>,
     chains: Vec<Chain>,
+    fresh: Option<FreshMemory>,
     null_device: Option<OwnedFd>,
     memory: Option<TaskMemory>,
     steps: u64,
@@ -196,6 +197,7 @@ impl<'a> Thread<'a> {
             message: Vec::new(),
             region: Vec::new(),
             chains: Vec::new(),
+            fresh: None,
             null_device: None,
             memory: None,
             steps: 0,

@@ -27,7 +27,7 @@ pub struct Costs {
     pub hrtick_ns: u64,
     /// CPU time of entering and leaving the kernel for a system call that does nothing else.
     pub syscall_ns: u64,
-    /// CPU time of the first touch of a page of 4 KiB: the fault, the page that is cleared, its part of making and ending the mapping. Published for
+    /// CPU time of the first touch of a page of 4 KiB: the fault, the page that is cleared, its part of giving pages back. Published for
     /// the fault alone: 575 ns at least and 1,013 ns in the median of 100 (Core i7 of the 11th generation, Linux 6.6,
     /// <https://ddumbying.vercel.app/experiments/pagefault-latency>); 1,000 ns of machines that say nothing. Virtual machines need twice that
     /// (`results/2026-11-28-2vcpu-first-touch`), since their hardware walks two tables.

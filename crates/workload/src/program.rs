@@ -234,9 +234,9 @@ pub enum Step {
         /// Size of the region that the chain goes through, in bytes.
         region_bytes: u64,
     },
-    /// New memory is mapped, each of its pages of 4 KiB written to once, and all of it given back: a fault for each page, in kernel mode.
+    /// So many bytes of memory are written to for the first time, page by page of 4 KiB, and given back: a fault for each page, in kernel mode.
     FirstTouch {
-        /// Bytes mapped; the last page counts whole.
+        /// Bytes touched; the last page counts whole.
         bytes: u64,
     },
     /// Blocking device time of rt-app's `iorun`: writes of so many bytes to a null device, so CPU work only.

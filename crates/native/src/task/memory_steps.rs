@@ -8,7 +8,7 @@ use crate::channel::Failed;
 use crate::clock::thread_cpu_ns;
 use crate::preemption::Watch;
 use crate::spin::Meter;
-use crate::sys::first_touch;
+use crate::sys::FreshMemory;
 
 /// Largest region that memory steps touch.
 const LARGEST_REGION: u64 = 256 << 20;
@@ -19,7 +19,7 @@ const LINES_BETWEEN_CHECKS: u64 = 4_096;
 const LINES_PER_MS: u64 = 500_000;
 /// Size of a write of `iorun`: rt-app's default buffer.
 const IO_BYTES: usize = 4 << 20;
-/// Bytes that [`Step::FirstTouch`](warmcore_workload::Step::FirstTouch) maps at a time.
+/// Bytes that [`Step::FirstTouch`](warmcore_workload::Step::FirstTouch) touches before it gives them back.
 const FIRST_TOUCH_PIECE: u64 = 4 << 20;
 /// Dependent loads between two looks at whether the run has ended.
 const HOPS_BETWEEN_CHECKS: u64 = 4_096;
@@ -76,11 +76,20 @@ impl Thread<'_> {
 
     /// Touches so many bytes of new memory, piece by piece: a look at whether the run has ended needs no more than that.
     pub(super) fn first_touch(&mut self, bytes: u64) -> Result<(), Left> {
+        let failed = |call: &'static str| {
+            move |error: std::io::Error| Failed::Call(call, Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))
+        };
         let mut left = bytes;
         while left > 0 {
             let now = left.min(FIRST_TOUCH_PIECE);
-            let errno = |error: std::io::Error| Errno::from_io_error(&error).unwrap_or(Errno::NOMEM);
-            first_touch(now as usize).map_err(|error| self.failed(Failed::Call("mmap", errno(error))))?;
+            let mut memory = match self.fresh.take() {
+                Some(memory) => memory,
+                None => FreshMemory::new(FIRST_TOUCH_PIECE as usize)
+                    .map_err(failed("mmap"))
+                    .map_err(|why| self.failed(why))?,
+            };
+            memory.touch(now as usize).map_err(failed("madvise")).map_err(|why| self.failed(why))?;
+            self.fresh = Some(memory);
             left -= now;
             self.shared.stop.check()?;
         }
