@@ -36,7 +36,7 @@ mod task_work;
 pub mod topology_aware;
 pub mod weights;
 
-use warmcore_kernel::{Boot, Core, WakeFlags};
+use warmcore_kernel::{Boot, Core, Governor, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
@@ -325,12 +325,13 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             Speed { running: speed, runnable: speed }
         };
         let speeds = machine.cpus().map(speed).collect();
+        let speeds_count = asymmetric || boot.kernel.governor != Governor::Fixed;
         let mut fair = Self {
             name: features.name.unwrap_or(P::NAME),
             by_energy_model: has_unequal_cpus(machine, &boot.kernel),
             asymmetric,
             energy,
-            pressure: Pressure::new(boot, domains.capacities(), domains.group_count()),
+            pressure: Pressure::new(boot, domains.capacities(), domains.group_count(), speeds_count),
             gathering,
             numa: NumaBalancing::new(&features.numa, machine, hz, parameters.rules_of_4_9).map(Box::new),
             task_work: TaskWork::default(),

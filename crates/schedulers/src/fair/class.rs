@@ -295,6 +295,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
                 self.tick_asymmetric(core, cpu, task);
             }
         }
+        if self.above(cpu) > 0 {
+            self.update_pressure(core.now_ns(), cpu);
+        }
         G::push_waiting(self, core, cpu);
         let idle = core.curr_is_idle(cpu);
         self.sched_balance_trigger(core, cpu, idle);
@@ -419,12 +422,13 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         self.note_class_change(core, task);
     }
 
-    /// `cpu_util_cfs_boost`, and what `effective_cpu_util` adds for the classes above.
+    /// `cpu_util_cfs_boost`, and what `effective_cpu_util` adds for the classes above. `uclamp_rq_is_capped` counts real-time tasks alone of them, here
+    /// deadline tasks, too.
     fn utilisation(&self, core: &Core<'_>, cpu: CpuId) -> Utilisation {
         let (queue, rq) = (&self.queues[cpu.index()], &self.rqs[cpu.index()]);
         let running = (queue.pelt.util as u32).max(rq.util_est);
         let above = self.taken_above(core, cpu).util as u32;
-        Utilisation { used: running.max(queue.pelt.runnable as u32) + above, running, least: 0 }
+        Utilisation { used: running.max(queue.pelt.runnable as u32) + above, running: running + above, least: 0 }
     }
 
     fn speed_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, scale: f64) {

@@ -4,7 +4,7 @@
 //! `kernel/sched/pelt.c` (`update_rt_rq_load_avg`, `update_dl_rq_load_avg`).
 //!
 //! Not modelled: time of interrupts (`CONFIG_IRQ_TIME_ACCOUNTING`, which Debian's kernels are built without), and of hypervisors; heat. Of tasks of these
-//! classes on a CPU the one that runs counts in `nr_running`, and those behind it do not.
+//! classes on a CPU the one that runs counts, in `nr_running` and as runnable, and those behind it or behind a fair task do not.
 
 use warmcore_kernel::{Boot, Core};
 use warmcore_topology::CpuId;
@@ -25,6 +25,8 @@ pub(crate) struct Pressure {
     cpus: Vec<Taken>,
     /// By CPU: its capacity with nobody above (`arch_scale_cpu_capacity`).
     whole: Vec<u32>,
+    /// By CPU: capacity per unit of its average. Averages are in units of the biggest CPU where speeds count in them, else of the CPU itself.
+    unit: Vec<f64>,
     /// By group: the jiffy from which on new-idle passes bring its capacity up to date, too (`sgc->next_update`).
     next_update: Vec<u64>,
 }
@@ -33,8 +35,9 @@ pub(crate) struct Pressure {
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     average: Pelt,
-    /// A task of such a class runs at present.
+    /// A task of such a class runs at present, and it is a deadline task.
     runs: bool,
+    runs_deadline: bool,
 }
 
 /// What is left of a CPU's capacity (`scale_rt_capacity`): never nothing.
@@ -44,9 +47,17 @@ fn left(whole: u32, taken: f64) -> u32 {
 
 impl Pressure {
     /// Of a kernel whose workload has such tasks; `None` elsewhere.
-    pub fn new(boot: &Boot<'_>, whole: &[u32], groups: usize) -> Option<Box<Self>> {
-        let cpus = vec![Taken::default(); whole.len()];
-        boot.realtime.then(|| Box::new(Self { cpus, whole: whole.to_vec(), next_update: vec![0; groups] }))
+    /// `speeds_count`: averages go by the speed of their CPU.
+    pub fn new(boot: &Boot<'_>, whole: &[u32], groups: usize, speeds_count: bool) -> Option<Box<Self>> {
+        let unit = |whole: &u32| if speeds_count { 1.0 } else { f64::from(*whole) / 1024.0 };
+        boot.realtime.then(|| {
+            Box::new(Self {
+                cpus: vec![Taken::default(); whole.len()],
+                whole: whole.to_vec(),
+                unit: whole.iter().map(unit).collect(),
+                next_update: vec![0; groups],
+            })
+        })
     }
 
     /// Groups were built anew, with whole capacities.
@@ -63,7 +74,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.update_pressure(core.now_ns(), cpu);
         let Some(pressure) = &mut self.pressure else { return };
         let taken = &mut pressure.cpus[cpu.index()];
-        taken.runs = !next.is_idle() && core.task(next).policy().is_realtime();
+        let policy = (!next.is_idle()).then(|| core.task(next).policy());
+        taken.runs = policy.is_some_and(|policy| policy.is_realtime());
+        taken.runs_deadline = matches!(policy, Some(warmcore_workload::Policy::Deadline(_)));
         // `add_nr_running` counts tasks of all classes.
         self.overloaded |= taken.runs && waits;
     }
@@ -100,9 +113,13 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(super) fn taken_above(&self, core: &Core<'_>, cpu: CpuId) -> Above {
         match &self.pressure {
             Some(pressure) => {
-                let Taken { average, runs } = &pressure.cpus[cpu.index()];
+                let Taken { average, runs, runs_deadline } = &pressure.cpus[cpu.index()];
                 let lost = pressure.whole[cpu.index()].saturating_sub(self.domains.capacity_of(cpu));
-                Above { util: average.util as u64, lost: lost.into(), runs: *runs && !core.uses_clamps() }
+                Above {
+                    util: average.util as u64,
+                    lost: lost.into(),
+                    runs: *runs_deadline || *runs && !core.uses_clamps(),
+                }
             }
             None => Above { util: 0, lost: 0, runs: false },
         }
@@ -118,16 +135,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// groups of the level below say. New-idle passes do it only now and then.
     pub(super) fn update_group_capacity(&mut self, core: &Core<'_>, pass: &Pass) {
         self.update_pressure(core.now_ns(), pass.cpu);
-        let Some(pressure) = &mut self.pressure else { return };
-        let domain = self.domains.domain(pass.domain);
-        let group = self.domains.local_group(domain);
-        let next_update = &mut pressure.next_update[group as usize];
-        if pass.idle == IdleType::NewlyIdle && core.jiffies() < *next_update {
+        let Some(pressure) = &self.pressure else { return };
+        let group = self.domains.local_group(self.domains.domain(pass.domain));
+        if pass.idle == IdleType::NewlyIdle && core.jiffies() < pressure.next_update[group as usize] {
             return;
         }
-        let hz = u64::from(core.parameters().hz);
-        *next_update = core.jiffies() + (u64::from(domain.balance_interval_ms) * hz).div_ceil(1000).max(1);
-        self.sum_capacity(pass.cpu, pass.domain);
+        self.sum_capacity(core, pass.cpu, pass.domain);
     }
 
     /// Domains were built anew: capacities are what the averages leave of them (`init_sched_groups_capacity`).
@@ -137,21 +150,23 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         for level in 0..levels(&self.domains).unwrap_or(0) {
             for cpu in core.active().iter() {
                 if let Some(domain) = self.domains.range(cpu).nth(level) {
-                    self.sum_capacity(cpu, domain);
+                    self.sum_capacity(core, cpu, domain);
                 }
             }
         }
     }
 
     /// Capacity of a CPU's own group of one of its domains.
-    fn sum_capacity(&mut self, cpu: CpuId, index: usize) {
-        let Some(pressure) = &self.pressure else { return };
-        let group = self.domains.local_group(self.domains.domain(index));
+    fn sum_capacity(&mut self, core: &Core<'_>, cpu: CpuId, index: usize) {
+        let Some(pressure) = &mut self.pressure else { return };
+        let domain = self.domains.domain(index);
+        let group = self.domains.local_group(domain);
+        let hz = u64::from(core.parameters().hz);
+        pressure.next_update[group as usize] =
+            core.jiffies() + (u64::from(domain.balance_interval_ms) * hz).div_ceil(1000).max(1);
         let capacity = if index == self.domains.range(cpu).start {
             let whole = pressure.whole[cpu.index()];
-            // Averages are in units of the biggest CPU where capacities matter, else of the CPU itself.
-            let unit = if self.asymmetric { 1.0 } else { f64::from(whole) / 1024.0 };
-            let left = left(whole, unit * pressure.cpus[cpu.index()].average.util);
+            let left = left(whole, pressure.unit[cpu.index()] * pressure.cpus[cpu.index()].average.util);
             self.domains.set_capacity(cpu, left);
             left
         } else {
