@@ -70,7 +70,7 @@ impl<L: Scheduler> Membership<Realtime, L> for ByPolicy {
     ) {
         let server = &mut realtime.servers[cpu.index()];
         match event {
-            LowerEvent::Queued if lower.runnable_on(cpu) == 1 => server.start(core, cpu),
+            LowerEvent::Queued if lower.runnable_on(cpu) == 1 => realtime.start_server(core, cpu),
             LowerEvent::Queued => {}
             LowerEvent::Runs => server.switch(core, cpu, Passes::Lower),
             LowerEvent::Stops => server.charge(core, cpu),
@@ -78,7 +78,7 @@ impl<L: Scheduler> Membership<Realtime, L> for ByPolicy {
             LowerEvent::Tick => {
                 server.charge(core, cpu);
                 if !server.is_active() && lower.runnable_on(cpu) > 0 {
-                    server.start(core, cpu);
+                    realtime.start_server(core, cpu);
                 }
             }
             LowerEvent::NothingPicked => server.stop(core),
@@ -87,11 +87,24 @@ impl<L: Scheduler> Membership<Realtime, L> for ByPolicy {
 }
 
 impl Realtime {
+    /// The first task below is queued, or found: where its server need not wait, it goes before what runs (`dl_server_start`).
+    fn start_server(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        let was_active = self.servers[cpu.index()].is_active();
+        self.servers[cpu.index()].start(core, cpu);
+        if !was_active && self.servers[cpu.index()].is_queued() {
+            self.preempt_for_server(core, cpu);
+        }
+    }
+
     /// The server's timer has run out: it goes before what runs, or has nothing to do.
     pub(super) fn server_timer(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        if !self.servers[cpu.index()].timer(core, cpu) {
-            return;
+        if self.servers[cpu.index()].timer(core, cpu) {
+            self.preempt_for_server(core, cpu);
         }
+    }
+
+    /// Whoever runs has the CPU rescheduled, but for a deadline task whose deadline is not later.
+    fn preempt_for_server(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         let earlier = self.running(core, cpu).is_none_or(|curr| {
             let state = &self.tasks[curr.index()];
             state.reservation().is_none() || self.servers[cpu.index()].deadline_ns() < state.entity.deadline_ns

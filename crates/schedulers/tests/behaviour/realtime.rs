@@ -48,6 +48,20 @@ fn beside_a_real_time_hog_the_class_below_has_a_twentieth_of_the_cpu_in_one_piec
     }
 }
 
+/// By hand: a task that sleeps for 1 ms after each 0.2 ms stops the server each time, and starts it again with what is left of its 50 ms: from its first turn on, at
+/// 950 ms, it has a sixth of 300 ms, and waits for the next second.
+#[test]
+fn a_server_that_has_begun_serves_a_task_that_sleeps_in_between() {
+    for scheduler in BELOW {
+        let mut scene = Scene::lasting(6 * S);
+        scene.task("hog", spin()).policy = fifo(20);
+        scene.task("naps", forever([run_for(200 * US), sleep(MS)]));
+        let run = scene.run("1s1n1l1c1t", scheduler);
+        let used = used_ms(&run, "naps", 0, 6_000);
+        assert!((150.0..=310.0).contains(&used), "{scheduler}: {used} ms");
+    }
+}
+
 /// By hand: what is queued as the run begins starts a server that waits as any other, so the real-time task has its 60 ms at once.
 #[test]
 fn a_server_of_the_first_moment_waits_as_any_other() {
