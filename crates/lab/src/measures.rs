@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 use warmcore_schedulers::fair::weights::{NICE_0_WEIGHT, weight_of};
 use warmcore_statistics::Better;
-use warmcore_trace::Outcome;
 use warmcore_trace::metrics::{METRICS, Metrics};
+use warmcore_trace::{Outcome, TaskOutcome};
 use warmcore_workload::{Drawn, HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
 
 use crate::trial::{Trial, TrialEnd};
@@ -415,6 +415,11 @@ fn blocks(step: &Step) -> bool {
     }
 }
 
+/// Work that a task has done: waiting actively for others is none.
+fn worked_ns(task: &TaskOutcome) -> u64 {
+    task.progress_ns.saturating_sub(task.spin_ns)
+}
+
 /// All measures of a run. `metrics` are absent when nothing was recorded.
 #[must_use]
 pub fn of_run(
@@ -426,7 +431,7 @@ pub fn of_run(
     let mut values = BTreeMap::new();
     let finished = end != TrialEnd::TimeLimit;
     values.insert(ELAPSED.into(), finished.then_some(outcome.window_ns() as f64));
-    values.insert(WORK.into(), Some(outcome.tasks.iter().map(|task| task.progress_ns).sum::<u64>() as f64));
+    values.insert(WORK.into(), Some(outcome.tasks.iter().map(worked_ns).sum::<u64>() as f64));
     values.insert(DEVIATION.into(), share_deviation(workload, outcome));
     let cpu_time_ns = outcome.tasks.iter().map(|task| task.cpu_time_ns).sum::<u64>();
     values.insert(host_measures::CPU_TIME.into(), (!outcome.tasks.is_empty()).then_some(cpu_time_ns as f64));

@@ -46,7 +46,7 @@ const fn cause(name: &'static str, title: &'static str) -> Cause {
 }
 
 /// All causes, in the order of tables: on the CPU, then off it.
-pub const CAUSES: [Cause; 19] = [
+pub const CAUSES: [Cause; 20] = [
     cause("compute", "computing"),
     cause("smt", "sharing the core with a sibling thread"),
     cause("l2", "L2 hits"),
@@ -63,6 +63,7 @@ pub const CAUSES: [Cause; 19] = [
     cause("scheduler", "switches, ticks, wakeups and balancing"),
     cause("spinning", "waiting actively for other tasks"),
     cause("run_queue", "waiting for a CPU"),
+    cause("throttled", "throttled by a quota"),
     cause("waiting", "blocked until other tasks act"),
     cause("sleeping", "asleep until a time"),
     cause("off_cpu", "off the CPU (no events were recorded to tell why)"),
@@ -80,7 +81,7 @@ pub const LAST_THREAD_CAUSES: [Cause; 4] = [
 const ON_CPU: &str = "on_cpu";
 
 /// Causes of [`CAUSES`] that are no time on a CPU.
-const OFF_CPU: [&str; 4] = ["run_queue", "waiting", "sleeping", "off_cpu"];
+const OFF_CPU: [&str; 5] = ["run_queue", "throttled", "waiting", "sleeping", "off_cpu"];
 
 /// Causes that follow from what other tasks, or the clock, do.
 const CONSEQUENCES: [&str; 4] = ["spinning", "waiting", "sleeping", "off_cpu"];
@@ -101,10 +102,12 @@ pub fn of_run(outcome: &Outcome, metrics: Option<&Metrics>) -> BTreeMap<String, 
             Some(of_task) => {
                 let unfinished = of_task.censored_wait_ns.unwrap_or(0).min(outcome.window_ns());
                 let queued = (of_task.run_delay_ns + unfinished).min(off_cpu);
-                let slept = task.slept_ns.min(off_cpu - queued);
+                let throttled = of_task.throttled_ns.min(off_cpu - queued);
+                let slept = task.slept_ns.min(off_cpu - queued - throttled);
                 add("run_queue", queued as f64);
+                add("throttled", throttled as f64);
                 add("sleeping", slept as f64);
-                add("waiting", (off_cpu - queued - slept) as f64);
+                add("waiting", (off_cpu - queued - throttled - slept) as f64);
             }
         }
     }
@@ -190,14 +193,16 @@ pub fn last_thread(outcome: &Outcome, metrics: Option<&Metrics>) -> Option<LastT
     let own = own_program(task, &mut add);
     let off_cpu = (exited - task.started_ns).saturating_sub(task.cpu_time_ns);
     let queued = of_task.run_delay_ns.min(off_cpu);
-    let slept = task.slept_ns.min(off_cpu - queued);
+    let throttled = of_task.throttled_ns.min(off_cpu - queued);
+    let slept = task.slept_ns.min(off_cpu - queued - throttled);
     add("spinning", task.spin_ns as f64);
     // Lines of messages are time of the memory above and of the kernel's calls: counted once.
     let transfers = task.memory.map_or(0.0, |memory| memory.transfer_ns);
     add("kernel", task.cpu_time_ns as f64 - own - transfers - task.spin_ns as f64);
     add("run_queue", queued as f64);
+    add("throttled", throttled as f64);
     add("sleeping", slept as f64);
-    add("waiting", (off_cpu - queued - slept) as f64);
+    add("waiting", (off_cpu - queued - throttled - slept) as f64);
     add("not_created", task.started_ns as f64);
     spent_ns.retain(|_, ns| *ns != 0.0);
     Some(LastThread { task: task.name.clone(), spent_ns, path: None })

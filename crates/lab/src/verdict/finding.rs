@@ -20,7 +20,7 @@ pub enum Finding {
     Tied,
     /// The same value in every trial.
     Identical,
-    /// No difference is shown, or one that may be smaller or larger than the margin.
+    /// No difference is shown, or one whose ratio is within the margin while its interval is not.
     Unclear,
     /// Too few trials to judge.
     TooFewTrials,

@@ -46,6 +46,8 @@ impl Counters {
             self.dequeue_waiting(event.time_ns, task);
         }
         let state = &mut self.tasks[index];
+        state.throttled_ns = state.throttled_ns(event.time_ns);
+        state.throttled_since_ns = event.time_ns;
         state.throttled = throttled;
         if throttled {
             return Ok(());

@@ -204,6 +204,9 @@ pub struct TaskMetrics {
     pub run_delay_ns: u64,
     /// The wait that had not ended.
     pub censored_wait_ns: Option<u64>,
+    /// Throttled time: a quota kept it from running, and it was not asleep.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub throttled_ns: u64,
     /// Sleep and run delay between slices.
     pub off_cpu_ns: u64,
     /// Left the CPU asleep.
@@ -433,6 +436,7 @@ impl Counters {
             preempt_wait: task.preempt,
             run_delay_ns: task.run_delay_ns(),
             censored_wait_ns: task.censored_wait(end_ns),
+            throttled_ns: task.throttled_ns(end_ns),
             off_cpu_ns: task.off_cpu_ns(),
             voluntary_switches: task.voluntary,
             involuntary_switches: task.involuntary,

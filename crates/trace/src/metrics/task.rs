@@ -112,6 +112,9 @@ pub(crate) struct TaskState {
     pub(crate) created_ns: u64,
     pub(crate) exited_ns: u64,
     pub(crate) straddling: Straddling,
+    /// Time for which it would have run or waited but for a quota, in the window, and since when one keeps it.
+    pub(crate) throttled_ns: u64,
+    pub(crate) throttled_since_ns: u64,
 }
 
 impl Default for TaskState {
@@ -142,6 +145,8 @@ impl Default for TaskState {
             created_ns: NEVER,
             exited_ns: NEVER,
             straddling: Straddling::default(),
+            throttled_ns: 0,
+            throttled_since_ns: 0,
         }
     }
 }
@@ -238,6 +243,7 @@ impl TaskState {
             state: self.state,
             wait: self.wait,
             throttled: self.throttled,
+            throttled_since_ns: now_ns,
             cpu: self.cpu,
             last_ran: self.last_ran,
             class: self.class,
@@ -265,6 +271,13 @@ impl TaskState {
     /// **Off-CPU time** in the window, of absences that have ended.
     pub(crate) fn off_cpu_ns(&self) -> u64 {
         self.off_cpu_ns + self.straddling.off_cpu_ns
+    }
+
+    /// **Throttled time** in the window up to now: a quota keeps it from running, and it is not asleep.
+    pub(crate) fn throttled_ns(&self, now_ns: u64) -> u64 {
+        let waits = matches!(self.state, State::New | State::Waking | State::Queued);
+        let since_ns = self.throttled_since_ns.max(self.since_ns);
+        self.throttled_ns + if self.throttled && waits { now_ns.saturating_sub(since_ns) } else { 0 }
     }
 
     /// Whether any event was about it: ids below it may be unused in a recorded trace.
