@@ -11,6 +11,9 @@ pub(crate) fn scaled(spec: &str) -> Option<(&str, u32)> {
 /// The largest percentage.
 pub(crate) const MAX_PERCENT: u32 = 10_000_000;
 
+/// By how much a whole number may differ from the share of instances that was asked for, without a warning.
+const LARGEST_ROUNDING: f64 = 0.05;
+
 impl Workload {
     /// The workload with so many per cent of the instances of each of its tasks, rounded, and at least one. Tasks that others create follow
     /// from these.
@@ -19,9 +22,19 @@ impl Workload {
     /// Where tasks wait for each other, so that how many there are is a part of what they do.
     pub(crate) fn with_instances(mut self, percent: u32) -> Result<Self, WorkloadError> {
         self.check_independent()?;
+        let mut other = Vec::new();
         for task in self.tasks.iter_mut().filter(|task| task.instances > 0) {
             let scaled = (u64::from(task.instances) * u64::from(percent) + 50) / 100;
-            task.instances = u32::try_from(scaled).unwrap_or(u32::MAX).max(1);
+            let scaled = u32::try_from(scaled).unwrap_or(u32::MAX).max(1);
+            let exact = f64::from(task.instances) * f64::from(percent) / 100.0;
+            if (f64::from(scaled) / exact - 1.0).abs() > LARGEST_ROUNDING {
+                other.push(format!("{} {} of {}", task.name, scaled, task.instances));
+            }
+            task.instances = scaled;
+        }
+        if !other.is_empty() {
+            let consequence = format!("numbers are whole, so tasks keep other shares: {}", other.join(", "));
+            self.warn(format!("{percent} % of the instances"), consequence);
         }
         Ok(self)
     }

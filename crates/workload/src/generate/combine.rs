@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use crate::build::add_warning;
+use crate::duration::format_duration;
 use crate::{
     Aggregate, BarrierId, ChannelId, ConditionId, DataGroupId, GroupId, Latch, ListId, LockId, ProcessId, ProgramId,
     RecorderId, ResultStyle, SemaphoreId, Step, TaskTemplateId, TimerId, Workload,
@@ -21,6 +22,16 @@ pub(crate) fn combine(name: &str, mut parts: Vec<Workload>) -> Workload {
     }
     let mut whole = Workload { name: name.to_owned(), applications: Vec::new(), ..Workload::empty(name) };
     let mut styles = Vec::new();
+    let lasting: Vec<Option<u64>> = parts.iter().map(|part| part.duration_ns).collect();
+    if let Some(longest) = lasting.iter().flatten().max()
+        && lasting.iter().any(|duration| duration.as_ref() != Some(longest))
+    {
+        let consequence = format!(
+            "all end after the longest, {}: shorter ones go on until then, and what has none is cut off",
+            format_duration(*longest)
+        );
+        add_warning(&mut whole.warnings, "durations of workloads side by side".into(), consequence, 1);
+    }
     for part in parts {
         if let Some(style) = append(&mut whole, part) {
             styles.push(style);
