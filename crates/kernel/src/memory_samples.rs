@@ -9,15 +9,15 @@ use crate::memory::Memory;
 use crate::scheduler::Scheduler;
 
 /// Counters of a trace with modelled memory, by index: instructions and cycles, accesses by where they were served, time
-/// by what it went to. A sample of a CPU belongs to the idle task; both kinds count since the last one of that CPU or
+/// by what it went to. What follows from others (requests to L2 and L3, and RFO misses with those that memory serves) has no samples, only totals. A sample of a CPU belongs to the idle task; both kinds count since the last one of that CPU or
 /// task.
-pub const MEMORY_COUNTERS: [&str; 4 + MemoryEvent::COUNT + TimeShare::COUNT] = [
+pub const MEMORY_COUNTERS: [&str; 2 + EVENTS.len() + TimeShare::COUNT + 2] = [
     "instructions",
     "cycles",
     "l1_misses",
     "l2_misses",
     "l3_misses",
-    "l3_rfo_misses",
+    "l3_rfo_other_llc",
     "dram_local",
     "dram_remote",
     "c2c_same_llc",
@@ -38,6 +38,19 @@ pub const MEMORY_COUNTERS: [&str; 4 + MemoryEvent::COUNT + TimeShare::COUNT] = [
     "page_faults",
 ];
 
+/// The events in front of the times.
+const EVENTS: [MemoryEvent; 9] = [
+    MemoryEvent::L1Miss,
+    MemoryEvent::L2Miss,
+    MemoryEvent::L3Miss,
+    MemoryEvent::L3RfoOtherLlc,
+    MemoryEvent::DramLocal,
+    MemoryEvent::DramRemote,
+    MemoryEvent::C2cSameLlc,
+    MemoryEvent::C2cOtherLlc,
+    MemoryEvent::C2cOtherSocket,
+];
+
 /// What was sampled already, as whole numbers so that samples add up to the totals.
 #[derive(Default)]
 pub(crate) struct MemorySamples {
@@ -50,9 +63,11 @@ fn values(counters: &Counters, ghz: f64) -> [u64; MEMORY_COUNTERS.len()] {
     let mut values = [0; MEMORY_COUNTERS.len()];
     values[0] = counters.instructions as u64;
     values[1] = (counters.total_ns() * ghz) as u64;
-    let rest = counters.events.iter().chain(&counters.time_ns).chain([&counters.page_walks, &counters.page_faults]);
+    let event = |event: MemoryEvent| counters.events[event as usize];
+    let paged = [counters.page_walks, counters.page_faults];
+    let rest = EVENTS.into_iter().map(event).chain(counters.time_ns).chain(paged);
     for (value, count) in values[2..].iter_mut().zip(rest) {
-        *value = *count as u64;
+        *value = count as u64;
     }
     values
 }
@@ -97,11 +112,23 @@ mod tests {
 
     #[test]
     fn counters_are_named_in_the_order_of_their_values() {
+        let mut counters = Counters { instructions: 1.0, page_walks: 2.0, page_faults: 3.0, ..Counters::default() };
         for event in MemoryEvent::ALL {
-            assert_eq!(MEMORY_COUNTERS[2 + event as usize], event.name());
+            counters.events[event as usize] = 10.0 + f64::from(event as u8);
         }
         for share in TimeShare::ALL {
-            assert_eq!(MEMORY_COUNTERS[2 + MemoryEvent::COUNT + share as usize], format!("{}_ns", share.name()));
+            counters.time_ns[share as usize] = 100.0 + f64::from(share as u8);
         }
+        let values = values(&counters, 0.0);
+        let value = |name: &str| values[MEMORY_COUNTERS.iter().position(|known| *known == name).unwrap()];
+        for event in MemoryEvent::ALL {
+            if !matches!(event, MemoryEvent::L3RfoMiss | MemoryEvent::L2Access | MemoryEvent::L3Access) {
+                assert_eq!(value(event.name()), 10 + event as u64);
+            }
+        }
+        for share in TimeShare::ALL {
+            assert_eq!(value(&format!("{}_ns", share.name())), 100 + share as u64);
+        }
+        assert_eq!([value("instructions"), value("page_walks"), value("page_faults")], [1, 2, 3]);
     }
 }

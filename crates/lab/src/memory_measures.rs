@@ -13,7 +13,7 @@ use warmcore_workload::Workload;
 use crate::measures::{Measure, Unit};
 
 /// Name, event, title and definition of each count.
-const COUNTS: [(&str, MemoryEvent, &str, &str); 9] = [
+const COUNTS: [(&str, MemoryEvent, &str, &str); 12] = [
     ("l1_mpki", MemoryEvent::L1Miss, "L1 misses", "misses of the L1 data caches"),
     ("l2_mpki", MemoryEvent::L2Miss, "L2 misses", "misses of the L2 (of the L1 where there is no L2)"),
     (
@@ -28,7 +28,26 @@ const COUNTS: [(&str, MemoryEvent, &str, &str); 9] = [
         "l3_rfo_mpki",
         MemoryEvent::L3RfoMiss,
         "L3 RFO misses",
+        "writes that the LLC could not serve, as `perf` counts them: lines from memory, and lines or the right to write them from \
+         another LLC, which l3_rfo_other_llc_mpki counts alone",
+    ),
+    (
+        "l3_rfo_other_llc_mpki",
+        MemoryEvent::L3RfoOtherLlc,
+        "L3 RFO misses that other LLCs served",
         "writes that needed a line, or the right to write it, from another LLC",
+    ),
+    (
+        "l2_apki",
+        MemoryEvent::L2Access,
+        "L2 accesses",
+        "requests that L2s got: misses of the L1 caches in front of them",
+    ),
+    (
+        "l3_apki",
+        MemoryEvent::L3Access,
+        "L3 accesses",
+        "requests that LLCs got: misses of the caches in front of them, without lines that are written back",
     ),
     ("dram_local_mpki", MemoryEvent::DramLocal, "local memory reads", "lines from the memory of the CPU's own node"),
     ("dram_remote_mpki", MemoryEvent::DramRemote, "remote memory reads", "lines from the memory of other nodes"),
@@ -58,6 +77,25 @@ const PAGED: [(&str, &str, &str); 2] = [
     ("page_faults_pki", "page faults", "walks that found the page, or a table on the way, missing"),
 ];
 
+/// A value of a run's counters, where it has one.
+type Rate = fn(&MemoryCounters) -> Option<f64>;
+
+/// Name, value, title and definition of hit rates; left out where nothing was asked for.
+const HIT_RATES: [(&str, Rate, &str, &str); 2] = [
+    (
+        "l2_hit_rate",
+        MemoryCounters::l2_hit_rate,
+        "L2 hit rate",
+        "part of the requests to L2s that they served: 1 - l2_mpki / l2_apki",
+    ),
+    (
+        "l3_hit_rate",
+        MemoryCounters::l3_hit_rate,
+        "L3 hit rate",
+        "part of the requests to LLCs that were served under them: without those that went to memory or to other LLCs",
+    ),
+];
+
 fn paged(counters: &MemoryCounters) -> [f64; 2] {
     [counters.page_walks, counters.page_faults]
 }
@@ -81,7 +119,12 @@ pub(crate) fn of_workload(workload: &Workload) -> Vec<Measure> {
         let measure = Measure::of_outcome(name, &title, Unit::One, Better::Lower, &definition);
         Measure { optional: true, least: f64::MIN_POSITIVE, ..measure }
     });
-    COUNTS.into_iter().map(count).chain([ipc]).chain(paged).collect()
+    let rates = HIT_RATES.map(|(name, _, title, definition)| {
+        let definition = format!("{definition}; of all tasks");
+        let measure = Measure::of_outcome(name, title, Unit::One, Better::Higher, &definition);
+        Measure { optional: true, ..measure }
+    });
+    COUNTS.into_iter().map(count).chain([ipc]).chain(rates).chain(paged).collect()
 }
 
 /// Their values.
@@ -100,6 +143,7 @@ pub(crate) fn of_run(outcome: &Outcome) -> BTreeMap<String, Option<f64>> {
     let counts = COUNTS.map(|(name, event, ..)| (name.to_owned(), ran.then(|| sum.per_kilo_instruction(event))));
     let ipc = (cycles > 0.0).then(|| sum.instructions / cycles);
     let mut values: BTreeMap<String, Option<f64>> = counts.into_iter().chain([(IPC.to_owned(), ipc)]).collect();
+    values.extend(HIT_RATES.iter().filter_map(|(name, rate, ..)| Some(((*name).to_owned(), Some(rate(&sum)?)))));
     if ran && sum.page_walks > 0.0 {
         let paged = PAGED.iter().zip(paged(&sum));
         values.extend(paged.map(|((name, ..), count)| ((*name).to_owned(), Some(count * 1e3 / sum.instructions))));

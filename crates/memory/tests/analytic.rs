@@ -98,7 +98,7 @@ fn eight_sharing_threads_are_slower_over_two_sockets_by_rfo_alone() {
     // farther apart than those LLCs on average.
     assert!((1.26..1.38).contains(&ratio), "ratio {ratio}");
     let of = |counters: &[Counters], event| counters[0].per_kilo_instruction(event);
-    assert!(of(&together, MemoryEvent::L3RfoMiss) < 0.02 && of(&apart, MemoryEvent::L3RfoMiss) > 1.0);
+    assert!(of(&together, MemoryEvent::L3RfoOtherLlc) < 0.02 && of(&apart, MemoryEvent::L3RfoOtherLlc) > 1.0);
     let (l2_together, l2_apart) = (of(&together, MemoryEvent::L2Miss), of(&apart, MemoryEvent::L2Miss));
     assert!((l2_together / l2_apart - 1.0).abs() < 0.1, "L2 misses {l2_together} and {l2_apart}");
     assert!(apart[0].time_ns[TimeShare::OtherSocket as usize] > 0.1 * apart[0].total_ns());

@@ -4,6 +4,7 @@
 //! looked at closely. Both are functions of their data alone: equal runs give equal files.
 
 pub mod against;
+pub mod bars;
 pub mod breakdown;
 pub mod compare;
 pub mod counters;

@@ -16,11 +16,12 @@
 //! | `[[not_asked]]` | `name` of a published row for which something is `missing` here, and what would `settle` it; it counts among all rows |
 //! | `program` | that figures are those of a program of the paper's own, by name; such a study has no cells |
 //! | `[baseline]` | [an earlier result](crate::baseline) with which figures are compared that say what is `better`: `file`, beside the study, and the `margin` up to which a difference does not matter (0.01) |
-//! | `[[drawing]]` | `name`, `title`, what `published` shows, and `of`, what is drawn over time of the first trial: `tasks_per_cpu[cell]`, `run_time_of_tasks[cell]`, `run_time_of_applications[cell]`, `score.NAME[cell]` |
+//! | `[[drawing]]` | `name`, `title`, what `published` shows, and `of`, what is drawn over time of the first trial: `tasks_per_cpu[cell]`, `run_time_of_tasks[cell]`, `run_time_of_applications[cell]`, `score.NAME[cell]`; or of all trials `bars`, a list of `label`, `of`, which is an expression, `series`, `published` and `each`, and their `unit` |
 //! | `[[wrong]]` | a model that must be rejected: `name`, the `scheduler`, `machine` or `workload` that `cells` (all) have instead, and which expectations it `rejects`: one of these must be outside its band |
 //!
 //! What is not what it should be is an error with line and column. Does not load machines or workloads: that is [`plan`](crate::plan)'s.
 
+mod bars;
 mod expect;
 mod form;
 mod mark;
@@ -38,6 +39,7 @@ use warmcore_lab::files;
 use warmcore_options::MemoryChoice;
 use warmcore_statistics::Better;
 
+pub use self::bars::{Bar, BarChart};
 pub use self::expect::Expected;
 pub use self::mark::{Mark, MarkKind};
 use crate::figure::{EACH, Expression, NamedPart, ParseError, Selection, did_you_mean};
@@ -82,8 +84,10 @@ pub struct Study {
     pub expectations: Vec<Expectation>,
     /// What was published and cannot be asked here.
     pub not_asked: Vec<NotAsked>,
-    /// What is drawn.
+    /// What is drawn over time.
     pub drawings: Vec<Drawing>,
+    /// What is drawn as bars.
+    pub charts: Vec<BarChart>,
     /// Models that must be rejected.
     pub wrong: Vec<WrongModel>,
     /// With which earlier result figures are compared.
@@ -420,7 +424,8 @@ impl Study {
     /// Checks that figures name cells, axes and figures that are there, and not each other in a circle.
     fn check_names(&self) -> Result<(), At> {
         let figures = self.figures.iter().map(|figure| (&figure.of, figure.at));
-        let all = figures.chain(self.expectations.iter().map(|of| (&of.figure, of.at)));
+        let bars = self.charts.iter().flat_map(|chart| &chart.bars).map(|bar| (&bar.figure, bar.at));
+        let all = figures.chain(self.expectations.iter().map(|of| (&of.figure, of.at))).chain(bars);
         for (expression, span) in all {
             let mut found = Ok(());
             expression.each_name(&mut |name, at| {

@@ -16,7 +16,7 @@ use warmcore_lab::trial::Trial;
 use warmcore_memory::math::ln;
 
 use crate::figure::{self, EACH, Lookup, Selection, Value, ValueError};
-use crate::file::{Expectation, MarkKind, OutsideKind};
+use crate::file::{Bar, Expectation, MarkKind, OutsideKind};
 use crate::plan::{CAUSE_PREFIX, CPU_TIME, Plan, SPEED, WORK};
 
 /// What becomes of an expectation, from good to bad, and what is none of both.
@@ -91,14 +91,26 @@ pub fn judge(plan: &Plan, trials: &Trials, study: usize, wrong: Option<usize>, e
     of_value(figure::evaluate(&expectation.figure, &lookup), expectation)
 }
 
+/// What a bar of a study's chart comes to: of all trials, and the smallest and largest of a trial.
+///
+/// # Errors
+/// Why it has no value.
+pub fn length(plan: &Plan, trials: &Trials, study: usize, bar: &Bar) -> Result<[f64; 3], ValueError> {
+    let lookup = InStudy { plan, trials, study, wrong: None, known: RefCell::default() };
+    middle_and_ends(&figure::evaluate(&bar.figure, &lookup)?)
+}
+
+/// The middle of a value's trials, the smallest and the largest.
+fn middle_and_ends(value: &Value) -> Result<[f64; 3], ValueError> {
+    let middle = figure::middle(value)?;
+    let of = |pick: fn(f64, f64) -> f64| value.numbers().iter().copied().fold(middle, pick);
+    Ok([middle, of(f64::min), of(f64::max)])
+}
+
 /// Judges a value of an expectation, or why there is none.
 #[must_use]
 pub(crate) fn of_value(value: Result<Value, ValueError>, expectation: &Expectation) -> Judged {
-    let figure = value.clone().and_then(|value| {
-        let middle = figure::middle(&value)?;
-        let of = |pick: fn(f64, f64) -> f64| value.numbers().iter().copied().fold(middle, pick);
-        Ok([middle, of(f64::min), of(f64::max)])
-    });
+    let figure = value.clone().and_then(|value| middle_and_ends(&value));
     let trials = value.map_or_else(|_| Vec::new(), |value| value.numbers().to_vec());
     Judged { trials, ..of_figure(figure, expectation) }
 }

@@ -79,8 +79,8 @@ pub enum MemoryEvent {
     L2Miss = 1,
     /// Lines the LLC did not have: from memory or, for reads, from another LLC.
     L3Miss = 2,
-    /// Writes that needed another LLC domain (L3 RFO misses).
-    L3RfoMiss = 3,
+    /// Writes that needed a line, or the right to write it, from another LLC.
+    L3RfoOtherLlc = 3,
     /// Lines from the CPU's own node's memory.
     DramLocal = 4,
     /// Lines from other nodes' memory.
@@ -91,23 +91,34 @@ pub enum MemoryEvent {
     C2cOtherLlc = 7,
     /// Lines from another socket's caches.
     C2cOtherSocket = 8,
+    /// Writes that the LLC could not serve, as `perf` counts them (Intel's `OCR.DEMAND_RFO.L3_MISS`, demand requests for
+    /// ownership that no cache of the LLC's domain supplied): those of [`MemoryEvent::L3RfoOtherLlc`] and those whose line
+    /// came from memory.
+    L3RfoMiss = 9,
+    /// Requests that an L2 got: the misses of the L1 in front of it. 0 where there is no L2.
+    L2Access = 10,
+    /// Requests that an LLC got: the misses of the caches in front of it. Lines that are written back are no requests.
+    L3Access = 11,
 }
 
 impl MemoryEvent {
     /// Number of kinds.
-    pub const COUNT: usize = 9;
+    pub const COUNT: usize = 12;
 
     /// All kinds, in order.
     pub const ALL: [MemoryEvent; Self::COUNT] = [
         MemoryEvent::L1Miss,
         MemoryEvent::L2Miss,
         MemoryEvent::L3Miss,
-        MemoryEvent::L3RfoMiss,
+        MemoryEvent::L3RfoOtherLlc,
         MemoryEvent::DramLocal,
         MemoryEvent::DramRemote,
         MemoryEvent::C2cSameLlc,
         MemoryEvent::C2cOtherLlc,
         MemoryEvent::C2cOtherSocket,
+        MemoryEvent::L3RfoMiss,
+        MemoryEvent::L2Access,
+        MemoryEvent::L3Access,
     ];
 
     /// Name in files.
@@ -116,12 +127,15 @@ impl MemoryEvent {
             MemoryEvent::L1Miss => "l1_misses",
             MemoryEvent::L2Miss => "l2_misses",
             MemoryEvent::L3Miss => "l3_misses",
-            MemoryEvent::L3RfoMiss => "l3_rfo_misses",
+            MemoryEvent::L3RfoOtherLlc => "l3_rfo_other_llc",
             MemoryEvent::DramLocal => "dram_local",
             MemoryEvent::DramRemote => "dram_remote",
             MemoryEvent::C2cSameLlc => "c2c_same_llc",
             MemoryEvent::C2cOtherLlc => "c2c_other_llc",
             MemoryEvent::C2cOtherSocket => "c2c_other_socket",
+            MemoryEvent::L3RfoMiss => "l3_rfo_misses",
+            MemoryEvent::L2Access => "l2_accesses",
+            MemoryEvent::L3Access => "l3_accesses",
         }
     }
 }
@@ -162,6 +176,28 @@ impl MemoryCounters {
             page_walks: self.page_walks - earlier.page_walks,
             page_faults: self.page_faults - earlier.page_faults,
         }
+    }
+
+    /// Lines that no cache of the LLC's domain had, reads and writes: from memory, from other LLCs and from other sockets.
+    #[inline]
+    pub fn l3_missed(&self) -> f64 {
+        [MemoryEvent::DramLocal, MemoryEvent::DramRemote, MemoryEvent::C2cOtherLlc, MemoryEvent::C2cOtherSocket]
+            .into_iter()
+            .map(|event| self.events[event as usize])
+            .sum()
+    }
+
+    /// Part of the requests to L2s that they served, 0 to 1; `None` without requests.
+    pub fn l2_hit_rate(&self) -> Option<f64> {
+        let accesses = self.events[MemoryEvent::L2Access as usize];
+        (accesses > 0.0).then(|| (1.0 - self.events[MemoryEvent::L2Miss as usize] / accesses).max(0.0))
+    }
+
+    /// Part of the requests to LLCs that their domains served, 0 to 1: the LLC itself, and caches in front of it. `None`
+    /// without requests.
+    pub fn l3_hit_rate(&self) -> Option<f64> {
+        let accesses = self.events[MemoryEvent::L3Access as usize];
+        (accesses > 0.0).then(|| (1.0 - self.l3_missed() / accesses).max(0.0))
     }
 
     /// Events per 1000 instructions; 0 before the first.

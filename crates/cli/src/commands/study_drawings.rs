@@ -7,6 +7,7 @@ use std::path::Path;
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict;
+use warmcore_report::figures::bars::{self, Drawn};
 use warmcore_report::figures::expected::{self, Expected};
 use warmcore_report::figures::gains::{self, Gained};
 use warmcore_report::figures::{self, Figure};
@@ -14,8 +15,9 @@ use warmcore_report::gallery::{self, Exhibit};
 use warmcore_report::run::{ReportOptions, Run};
 use warmcore_search::sweep::SweepRow;
 use warmcore_study::document::{ExpectationResult, StudyDocument, StudyResult};
-use warmcore_study::file::{Drawing, DrawingKind};
-use warmcore_study::judge::Judgement;
+use warmcore_study::figure::ValueError;
+use warmcore_study::file::{Bar, BarChart, Drawing, DrawingKind};
+use warmcore_study::judge::{self, Judgement};
 use warmcore_study::plan::Plan;
 
 use crate::commands::report::{report_failure, write_drawn};
@@ -76,6 +78,8 @@ pub fn results(
         let expected = expectations(study);
         let gains = gains_of(plan, index, trials);
         let several = gains.len() > 1;
+        let charts: Vec<(&BarChart, Vec<Drawn>)> =
+            plan.studies[index].charts.iter().map(|chart| (chart, bars_of(plan, trials, index, chart))).collect();
         let drawn = |wide: f64| -> Vec<Figure> {
             let mut figures: Vec<Figure> = expected::figure(&study.name, &expected, wide).into_iter().collect();
             for (baseline, gains) in &gains {
@@ -84,6 +88,10 @@ pub fn results(
                 let of_baseline = gains::all(gains, baseline, wide).into_iter();
                 figures.extend(of_baseline.map(|figure| Figure { id: figure.id.clone() + &of, ..figure }));
             }
+            figures.extend(charts.iter().filter_map(|(chart, bars)| {
+                let heading = format!("{}: {}", chart.name.replace("figure-", "Figure "), chart.title);
+                bars::figure(&chart.name, &heading, &chart.published, &chart.unit, bars, wide)
+            }));
             figures
         };
         write_drawn(&drawn, &out.join("figures").join(figures::file_name(&study.name)))?;
@@ -104,6 +112,19 @@ pub fn results(
         pages.push(name);
     }
     Ok(pages)
+}
+
+/// The bars of a chart. Those whose cells were not asked for are left out; one without a value says why.
+fn bars_of(plan: &Plan, trials: &[Vec<Vec<Trial>>], study: usize, chart: &BarChart) -> Vec<Drawn> {
+    let drawn = |bar: &Bar| {
+        let length = judge::length(plan, trials, study, bar);
+        if let (Err(ValueError::Missing(_)), true) = (&length, plan.studies[study].is_partial()) {
+            return None;
+        }
+        let (label, series, published) = (bar.label.clone(), bar.series.clone(), bar.published);
+        Some(Drawn { label, series, published, length: length.map_err(|error| error.to_string()) })
+    };
+    chart.bars.iter().filter_map(drawn).collect()
 }
 
 fn expectations(study: &StudyResult) -> Vec<Expected> {

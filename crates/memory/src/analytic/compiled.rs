@@ -169,7 +169,7 @@ impl Compiled {
         access.llc = self.llc_tables[0].at(capacity).0;
         access.order();
         let place = rate::CpuLatencies {
-            l2_ns: hierarchy.l2.first().map_or(0.0, |l2| l2.latency_ns),
+            l2_ns: hierarchy.l2.first().map(|l2| l2.latency_ns),
             llc_ns: hierarchy.llc[0].latency_ns,
             same_llc_ns: 0.0,
         };

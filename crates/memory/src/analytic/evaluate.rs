@@ -205,7 +205,7 @@ impl Analytic {
         let (node, llc, core) = (self.geometry.node[index], self.geometry.llc[index], self.geometry.core[index]);
         let l2 = self.hierarchy.l2_of_core[core as usize];
         let place = CpuLatencies {
-            l2_ns: l2.map_or(0.0, |l2| self.hierarchy.l2[l2 as usize].latency_ns),
+            l2_ns: l2.map(|l2| self.hierarchy.l2[l2 as usize].latency_ns),
             llc_ns: self.hierarchy.llc[llc as usize].latency_ns,
             same_llc_ns: self.hierarchy.transfer_ns[Relation::SameLlc],
         };

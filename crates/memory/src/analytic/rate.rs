@@ -63,7 +63,8 @@ impl Access {
 
 /// Latencies at a CPU.
 pub(super) struct CpuLatencies {
-    pub l2_ns: f64,
+    /// `None` where there is no L2.
+    pub l2_ns: Option<f64>,
     pub llc_ns: f64,
     pub same_llc_ns: f64,
 }
@@ -115,7 +116,8 @@ impl Components {
     ) {
         self.clear();
         let overlap = 1.0 / profile.profile.mlp;
-        let (mut reads, mut write_backs) = (0.0, 0.0);
+        let l2_ns = place.l2_ns.unwrap_or(0.0);
+        let (mut reads, mut write_backs, mut writes_from_memory) = (0.0, 0.0, 0.0);
         let mut stall = self.stall_ns;
         let mut events = self.events;
         let (mut left, mut announced, mut l1_hits, mut told, mut same_llc) = (0.0, 0.0, 0.0, 0.0, 0.0);
@@ -126,7 +128,7 @@ impl Components {
         for class in 0..profile.count {
             let (a2, a3, a4) = (access.l1[class], access.l2[class], access.llc[class]);
             let exposed = profile.exposure[class] * overlap;
-            stall[TimeShare::L2 as usize] += (a2 - a3) * place.l2_ns * exposed;
+            stall[TimeShare::L2 as usize] += (a2 - a3) * l2_ns * exposed;
             let served = access.served[class].min(a3 - a4);
             stall[TimeShare::Llc as usize] += (a3 - a4 - served) * place.llc_ns * exposed;
             same_llc += served;
@@ -153,7 +155,7 @@ impl Components {
             events[MemoryEvent::L3Miss as usize] += a4;
             let moved = access.left_behind[class].min(a4);
             left += moved;
-            events[MemoryEvent::L3RfoMiss as usize] += moved * profile.writes[class];
+            events[MemoryEvent::L3RfoOtherLlc as usize] += moved * profile.writes[class];
             left_exposed += moved * exposed;
             let from_memory = a4 - moved;
             if from_memory > 0.0 {
@@ -166,6 +168,7 @@ impl Components {
                     spread(class, [from_memory, from_memory * exposed], by_node);
                 }
                 reads += from_memory;
+                writes_from_memory += from_memory * profile.writes[class];
                 // A line is written back if any touch while it was here wrote it.
                 let touches = profile.touches[class] / from_memory;
                 write_backs += from_memory * (profile.writes[class] * touches).min(1.0);
@@ -181,7 +184,7 @@ impl Components {
         events[MemoryEvent::L2Miss as usize] += announced;
         events[MemoryEvent::C2cSameLlc as usize] += same_llc;
         stall[TimeShare::Llc as usize] += same_llc_exposed * place.same_llc_ns;
-        events[MemoryEvent::L3RfoMiss as usize] += told;
+        events[MemoryEvent::L3RfoOtherLlc as usize] += told;
         left += told;
         if left > 0.0 {
             let (share, event) = if access.left_far {
@@ -192,6 +195,9 @@ impl Components {
             stall[share as usize] += left_exposed * access.left_ns;
             events[event as usize] += left;
         }
+        events[MemoryEvent::L3RfoMiss as usize] = events[MemoryEvent::L3RfoOtherLlc as usize] + writes_from_memory;
+        events[MemoryEvent::L2Access as usize] = place.l2_ns.map_or(0.0, |_| events[MemoryEvent::L1Miss as usize]);
+        events[MemoryEvent::L3Access as usize] = events[MemoryEvent::L2Miss as usize];
         self.stall_ns = stall;
         self.events = events;
         self.write_back = if reads > 0.0 { write_backs / reads } else { 0.0 };
@@ -221,7 +227,7 @@ fn add_coherence(
     events[MemoryEvent::L1Miss as usize] += transfers;
     events[MemoryEvent::L2Miss as usize] += transfers;
     events[MemoryEvent::L3Miss as usize] += reads;
-    events[MemoryEvent::L3RfoMiss as usize] += writes;
+    events[MemoryEvent::L3RfoOtherLlc as usize] += writes;
     events[MemoryEvent::C2cSameLlc as usize] += coherence.same_llc;
     events[MemoryEvent::C2cOtherSocket as usize] += far_reads + far_writes;
     events[MemoryEvent::C2cOtherLlc as usize] += reads - far_reads + writes - far_writes;

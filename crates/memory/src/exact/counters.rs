@@ -22,7 +22,7 @@ pub struct ClassCounters {
     pub same_llc_writes: u64,
     /// Reads served by another LLC's domain, by the relation of the two.
     pub remote_reads: PerRelation<u64>,
-    /// Writes that took the line from other LLCs' domains (L3 RFO misses), by the farthest of them.
+    /// Writes that took the line, or the right to write it, from other LLCs' domains, by the farthest of them.
     pub remote_rfos: PerRelation<u64>,
     /// Writes that had to be announced although no other domain had the line.
     pub upgrades: u64,
@@ -30,6 +30,8 @@ pub struct ClassCounters {
     pub dram_local: u64,
     /// Lines read from memory of another node.
     pub dram_remote: u64,
+    /// Of the lines read from memory, those that a write asked for.
+    pub dram_rfos: u64,
 }
 
 impl ClassCounters {
@@ -53,6 +55,11 @@ impl ClassCounters {
         self.remote_rfos.0.iter().sum()
     }
 
+    /// Writes that the LLC's domain could not serve: from other domains and from memory.
+    pub fn l3_rfo_misses(&self) -> u64 {
+        self.cross_rfos() + self.dram_rfos
+    }
+
     fn each(&self, other: &Self, apply: impl Fn(u64, u64) -> u64) -> Self {
         let per = |a: &PerRelation<u64>, b: &PerRelation<u64>| {
             PerRelation::from_fn(|relation: Relation| apply(a[relation], b[relation]))
@@ -69,6 +76,7 @@ impl ClassCounters {
             upgrades: apply(self.upgrades, other.upgrades),
             dram_local: apply(self.dram_local, other.dram_local),
             dram_remote: apply(self.dram_remote, other.dram_remote),
+            dram_rfos: apply(self.dram_rfos, other.dram_rfos),
         }
     }
 

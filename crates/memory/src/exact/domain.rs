@@ -461,6 +461,7 @@ impl Domain {
                 self.traffic[node].reads += costs.scale;
                 let counters = &mut task.counters[class];
                 *(if node == self.node { &mut counters.dram_local } else { &mut counters.dram_remote }) += costs.scale;
+                counters.dram_rfos += u64::from(outcome & 1) * costs.scale;
                 let latency = self.memory_latency(usize::from(task.core), node);
                 task.wait_for_memory(latency, node == self.node, costs.exposed);
             }

@@ -116,7 +116,7 @@ impl Home {
         let holder = [entry.owner, entry.forwarder].into_iter().find(|holder| *holder != NOBODY);
         match holder.map(usize::from).filter(|holder| *holder != reader) {
             Some(holder) => self.hand_over(domains, holder, reader, request, false, false),
-            None => self.read_memory(context, domains, reader, request),
+            None => self.read_memory(context, domains, reader, request, false),
         }
         let entry = &mut self.entries[request.line as usize];
         if entry.domains & !(1 << reader) == 0 {
@@ -168,7 +168,7 @@ impl Home {
                 }
             }
         } else {
-            self.read_memory(context, domains, writer, request);
+            self.read_memory(context, domains, writer, request, true);
         }
         let entry = &mut self.entries[request.line as usize];
         entry.domains = 1 << writer;
@@ -212,7 +212,14 @@ impl Home {
         task.wait(share, self.transfer_fs[pair], if held { costs.announced } else { costs.coherent });
     }
 
-    fn read_memory(&self, context: &mut Context, domains: &mut [Domain], reader: usize, request: Transaction) {
+    fn read_memory(
+        &self,
+        context: &mut Context,
+        domains: &mut [Domain],
+        reader: usize,
+        request: Transaction,
+        write: bool,
+    ) {
         let domain = &mut domains[reader];
         let node = first_touch(context, request.line, domain.node);
         domain.traffic[node].reads += context.scale(request.line);
@@ -221,6 +228,7 @@ impl Home {
         let costs = task.costs[class];
         let counters = &mut task.counters[class];
         *(if node == domain.node { &mut counters.dram_local } else { &mut counters.dram_remote }) += costs.scale;
+        counters.dram_rfos += u64::from(write) * costs.scale;
         let latency = domain.memory[usize::from(task.core) * domain.memory_row + node];
         task.wait_for_memory(latency, node == domain.node, costs.exposed);
     }

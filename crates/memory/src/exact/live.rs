@@ -461,12 +461,16 @@ impl Live {
             (MemoryEvent::L1Miss, total.l1_misses),
             (MemoryEvent::L2Miss, total.l2_misses()),
             (MemoryEvent::L3Miss, total.dram_local + total.dram_remote + total.cross_reads()),
-            (MemoryEvent::L3RfoMiss, total.cross_rfos()),
+            (MemoryEvent::L3RfoOtherLlc, total.cross_rfos()),
             (MemoryEvent::DramLocal, total.dram_local),
             (MemoryEvent::DramRemote, total.dram_remote),
             (MemoryEvent::C2cSameLlc, total.same_llc_transfers),
             (MemoryEvent::C2cOtherLlc, by_relation([Relation::SameNode, Relation::SameSocket])),
             (MemoryEvent::C2cOtherSocket, by_relation([Relation::OtherSocket, Relation::FarSocket])),
+            (MemoryEvent::L3RfoMiss, total.l3_rfo_misses()),
+            // Cores of a machine have L2s, or none has.
+            (MemoryEvent::L2Access, if self.hierarchy().l2.is_empty() { 0 } else { total.l1_misses }),
+            (MemoryEvent::L3Access, total.l2_misses()),
         ] {
             sum.events[event as usize] = count as f64;
         }

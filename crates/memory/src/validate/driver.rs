@@ -251,7 +251,7 @@ pub(super) fn play_analytic(scenario: &Scenario) -> Result<(Table, Player), Suit
 fn analytic_measured(player: &Player, task: u32) -> Measured {
     let counters = player.counters(task);
     let event = |event: MemoryEvent| counters.events[event as usize];
-    let rfos = event(MemoryEvent::L3RfoMiss);
+    let rfos = event(MemoryEvent::L3RfoOtherLlc);
     let cross = event(MemoryEvent::C2cOtherLlc) + event(MemoryEvent::C2cOtherSocket);
     Measured {
         instructions: counters.instructions,

@@ -4,6 +4,8 @@
 //! the value, without saying so in the figure; `{key}` in its name, reason and mark is what the value has for it; and what it does not
 //! say itself (`published`, `band`, `reason`, a mark, `outside`) is what the value's table says.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use toml::Spanned;
 use warmcore_statistics::Better;
@@ -120,7 +122,7 @@ pub(super) struct Varied<'a> {
 }
 
 /// An axis and the number of one of its values.
-type Chosen = (usize, usize);
+pub(super) type Chosen = (usize, usize);
 
 impl Varied<'_> {
     fn axis(&self, name: &str) -> Result<usize, Problem> {
@@ -202,11 +204,19 @@ impl Varied<'_> {
 
     /// The expectations of a table.
     pub fn expectations(&self, form: &ExpectForm, found: &mut Vec<Expectation>) -> Result<(), At> {
+        for chosen in self.combinations(&form.each, &form.figure)? {
+            found.push(self.expectation(form, &chosen)?);
+        }
+        Ok(())
+    }
+
+    /// All combinations of the values of these axes, each of which a cell of the figure must have.
+    pub fn combinations(&self, each: &[Spanned<String>], of: &Spanned<String>) -> Result<Vec<Vec<Chosen>>, At> {
         let mut combinations: Vec<Vec<Chosen>> = vec![Vec::new()];
-        for name in &form.each {
+        for name in each {
             let axis = self.axis(name.get_ref()).map_err(|problem| (name.span().start, problem))?;
-            let mut plain = figure::parse(form.figure.get_ref())
-                .map_err(|error| (form.figure.span().start + 1 + error.at, Problem::Figure(error)))?;
+            let mut plain = figure::parse(of.get_ref())
+                .map_err(|error| (of.span().start + 1 + error.at, Problem::Figure(error)))?;
             if !self.choose(&mut plain, (axis, 0)) {
                 let words =
                     format!("the figure has no cell that axis `{}` varies, and does not choose", name.get_ref());
@@ -215,8 +225,7 @@ impl Varied<'_> {
             let values = 0..self.axes[axis].values.len();
             let count = combinations.len().saturating_mul(values.len());
             if count > MOST_EXPECTED {
-                let words =
-                    format!("{count} values of axes and more; one [[expect]] stands for at most {MOST_EXPECTED}");
+                let words = format!("{count} values of axes and more; one table stands for at most {MOST_EXPECTED}");
                 return Err((name.span().start, Problem::Value(words)));
             }
             let with = |chosen: &Vec<Chosen>| {
@@ -225,15 +234,16 @@ impl Varied<'_> {
             };
             combinations = combinations.iter().flat_map(with).collect();
         }
-        for chosen in combinations {
-            found.push(self.expectation(form, &chosen)?);
-        }
-        Ok(())
+        Ok(combinations)
+    }
+
+    /// What these values put for placeholders.
+    pub fn bindings(&self, chosen: &[Chosen]) -> BTreeMap<String, String> {
+        chosen.iter().flat_map(|(axis, value)| self.axes[*axis].values[*value].iter().cloned()).collect()
     }
 
     fn expectation(&self, form: &ExpectForm, chosen: &[Chosen]) -> Result<Expectation, At> {
-        let bindings =
-            chosen.iter().flat_map(|(axis, value)| self.axes[*axis].values[*value].iter().cloned()).collect();
+        let bindings = self.bindings(chosen);
         let put = |text: &str| put_known(text, &bindings);
         let of_values: Vec<&Expected> = chosen.iter().map(|(axis, value)| &self.axes[*axis].expected[*value]).collect();
         let at = form.name.span().start;

@@ -9,11 +9,12 @@ use warmcore_lab::experiment::Observation;
 use warmcore_lab::verdict::DEFAULT_MARGIN;
 use warmcore_options::MemoryChoice;
 
+use super::bars::{self, BarForm};
 use super::expect::{self, ExpectForm, Expected};
 use super::mark;
 use super::{
-    At, Axis, BaselineFile, Cell, Cost, DRAWN, Drawing, Expectation, Inline, Missing, NamedFigure, NotAsked, Problem,
-    SCHEDULER, SCHEMA, Study, WrongModel, known,
+    At, Axis, BarChart, BaselineFile, Cell, Cost, DRAWN, Drawing, Expectation, Inline, Missing, NamedFigure, NotAsked,
+    Problem, SCHEDULER, SCHEMA, Study, WrongModel, known,
 };
 use crate::figure::{self, EACH};
 
@@ -115,7 +116,10 @@ struct DrawingForm {
     name: Spanned<String>,
     title: String,
     published: String,
-    of: Spanned<String>,
+    of: Option<Spanned<String>>,
+    #[serde(default)]
+    unit: String,
+    bars: Option<Vec<BarForm>>,
 }
 
 #[derive(Deserialize)]
@@ -199,6 +203,17 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
     let named = expectations.iter().map(|of: &Expectation| (of.name.as_str(), of.named_at));
     unique("expect", named.chain(form.not_asked.iter().map(|of| (of.name.get_ref().as_str(), of.name.span().start))))?;
     let wrong = form.wrong.iter().map(|form| wrong_model(form, &cells, &expectations));
+    let (mut drawings, mut charts) = (Vec::new(), Vec::new());
+    for form in &form.drawing {
+        match (&form.of, &form.bars) {
+            (Some(of), None) => drawings.push(drawing(form, of)?),
+            (None, Some(bars)) => charts.push(chart(form, bars, &varied)?),
+            _ => {
+                let words = "a drawing has `of`, what is drawn over time, or `bars`".to_owned();
+                return Err((form.name.span().start, Problem::Value(words)));
+            }
+        }
+    }
     let study = Study {
         name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         path: path.to_owned(),
@@ -216,7 +231,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         figures,
         wrong: wrong.collect::<Result<_, At>>()?,
         expectations,
-        drawings: form.drawing.iter().map(drawing).collect::<Result<_, At>>()?,
+        drawings,
+        charts,
         not_asked: form.not_asked.into_iter().map(NotAskedForm::into_part).collect(),
         cells,
         baseline,
@@ -381,21 +397,36 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
 }
 
 /// A drawing of `KIND[cell]`.
-fn drawing(form: &DrawingForm) -> Result<Drawing, At> {
+fn drawing(form: &DrawingForm, of: &Spanned<String>) -> Result<Drawing, At> {
     // The text begins after its quotation mark.
-    let at = form.of.span().start + 1;
-    let parsed = figure::parse(form.of.get_ref()).map_err(|error| (at + error.at, Problem::Figure(error)))?;
+    let at = of.span().start + 1;
+    let parsed = figure::parse(of.get_ref()).map_err(|error| (at + error.at, Problem::Figure(error)))?;
     let figure::Node::Measure(of) = parsed.node else {
         return Err((at, Problem::Value("a drawing is of one cell: `tasks_per_cpu[cell]`".into())));
     };
-    let name = form.name.get_ref().clone();
-    if !name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-') {
-        let words = format!("`{name}` is no name of a file: letters, digits and `-`");
-        return Err((form.name.span().start, Problem::Value(words)));
-    }
+    let name = file_name(&form.name)?;
     let kind = of.measure.split_once('.').map_or(of.measure.as_str(), |(kind, _)| kind);
     let kind = DRAWN[known("drawing", kind, DRAWN.iter().map(|(name, _)| *name)).map_err(|problem| (at, problem))?].1;
     Ok(Drawing { name, title: form.title.clone(), published: form.published.clone(), of, kind, at })
+}
+
+/// A drawing of bars.
+fn chart(form: &DrawingForm, bars: &[BarForm], varied: &expect::Varied<'_>) -> Result<BarChart, At> {
+    let name = file_name(&form.name)?;
+    let bars = bars::bars(bars, varied)?;
+    if bars.is_empty() {
+        return Err((form.name.span().start, Problem::Value("a drawing of `bars` has one at least".into())));
+    }
+    Ok(BarChart { name, title: form.title.clone(), published: form.published.clone(), unit: form.unit.clone(), bars })
+}
+
+/// The name of a drawing's files.
+fn file_name(name: &Spanned<String>) -> Result<String, At> {
+    if name.get_ref().chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-') {
+        return Ok(name.get_ref().clone());
+    }
+    let words = format!("`{}` is no name of a file: letters, digits and `-`", name.get_ref());
+    Err((name.span().start, Problem::Value(words)))
 }
 
 fn wrong_model(form: &WrongForm, cells: &[Cell], expectations: &[Expectation]) -> Result<WrongModel, At> {

@@ -30,7 +30,8 @@ impl Study {
     }
 
     /// Whether it was one.
-    pub(crate) fn is_partial(&self) -> bool {
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
         self.partial
     }
 

@@ -35,6 +35,9 @@ impl Plan {
                 self.cell(index, None, &drawing.of)
                     .map_err(|words| study.error_at(drawing.at, Problem::Value(words)))?;
             }
+            for bar in study.charts.iter().filter(|_| !study.is_partial()).flat_map(|chart| &chart.bars) {
+                self.check_names(index, &bar.figure).map_err(|problem| study.error_at(bar.at, problem))?;
+            }
         }
         Ok(())
     }
