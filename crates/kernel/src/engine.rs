@@ -475,6 +475,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         }
         self.core.promote_lazy_request(cpu);
         self.scheduler.tick(&mut self.core, cpu, (!curr.is_idle()).then_some(curr));
+        self.pass_tick(cpu);
         if !curr.is_idle() {
             self.update_frequency(cpu);
         }
