@@ -317,6 +317,9 @@ impl Operations for Bytecode {
     }
 
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
+        if self.host.has_counters() {
+            kernel.core.open_live_counters();
+        }
         let result = self.call(kernel, Operation::Init, &[]);
         self.check(kernel, "init", result);
         if self.user_space.is_some() {
