@@ -5,14 +5,15 @@
 //! `scx-native` has in Rust, as programs that a real kernel loads (`programs/*.bpf.c`). Each has a program of its own (`scx_fifo`,
 //! `scx_fifo_llc`, `scx_vtime`) that loads it and stays until it is interrupted, so `scx:scx_fifo` is a scheduler in a guest and in the simulator.
 //!
-//! `scx_load OBJECT` does the same for the object of another one, such as `front`, that of the manual's tutorial on sched_ext.
+//! `scx_load OBJECT` does the same for the object of another one, such as `front`, that of the manual's tutorial on sched_ext, and `counted`, one queue in the
+//! order of weighted instructions, for which it opens a counter of each CPU.
 //!
 //! [`recorder`] is a program of another kind: it records what the scheduler does, for `warmcore record --backend bpf`.
 //!
 //! This crate is GPL-2.0-only and a leaf: nothing depends on it, and what it makes are programs that run in processes of their own. The objects are
 //! checked in (`objects`), made by `programs/compile`; `WARMCORE_CLANG` names a compiler that makes them in the build.
 //!
-//! Lacks: maps of a program's own but its variables, calls between functions, and whatever else these do not need.
+//! Lacks: maps of a program's own but its variables and that array of counters, calls between functions, and whatever else these do not need.
 
 mod load;
 mod object;

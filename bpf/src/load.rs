@@ -88,6 +88,7 @@ pub struct Attached {
     _link: OwnedFd,
     maps: Vec<OwnedFd>,
     _programs: Vec<OwnedFd>,
+    _counters: Option<Counters>,
     /// Section, its bytes, and place of the code with which it ends, if it keeps that.
     exit_code: Option<(usize, usize, usize)>,
 }
@@ -105,6 +106,28 @@ impl Attached {
     }
 }
 
+/// A counter of instructions for each CPU, and the array that programs find them in.
+#[derive(Debug)]
+struct Counters {
+    array: OwnedFd,
+    _each: Vec<OwnedFd>,
+}
+
+impl Counters {
+    fn open() -> Result<Self, LoadError> {
+        let count = possible_cpus()?;
+        let array = system::counters(count as u32).map_err(refused("an array of counters"))?;
+        let open = |cpu: u32| {
+            let counter =
+                system::instructions(cpu).map_err(refused(format!("a counter of instructions of CPU {cpu}")))?;
+            system::hold(&array, cpu, &counter).map_err(refused("to keep a counter"))?;
+            Ok(counter)
+        };
+        let each = (0..count as u32).map(open).collect::<Result<_, LoadError>>()?;
+        Ok(Self { array, _each: each })
+    }
+}
+
 /// Loads a scheduler and attaches it.
 ///
 /// # Errors
@@ -115,7 +138,9 @@ pub fn attach(scheduler: &Scheduler<'_>) -> Result<Attached, LoadError> {
     describe_machine(&mut object)?;
     let types = Btf::parse(read(TYPES)?)?;
     let mut maps = variables(&object)?;
-    let programs = load_programs(&object, &types, &maps)?;
+    let counters = if object.counts_instructions() { Some(Counters::open()?) } else { None };
+    let own = counters.as_ref().map(|counters| &counters.array);
+    let programs = load_programs(&object, &types, (&maps, own))?;
     let table = table(&object, &types, &programs)?;
     let value_type = find(&types, TypeKind::Struct, "bpf_struct_ops_sched_ext_ops")?;
     let own_types = system::types().map_err(refused("type information"))?;
@@ -128,13 +153,13 @@ pub fn attach(scheduler: &Scheduler<'_>) -> Result<Attached, LoadError> {
     };
     let map = map.create().map_err(refused("the map of operations"))?;
     system::write(&map, &table).map_err(refused("the table of operations"))?;
-    let tracing = load_tracing(&object, &types, &maps)?;
+    let tracing = load_tracing(&object, &types, (&maps, own))?;
     let link = system::attach(&map).map_err(refused("to attach the scheduler"))?;
     maps.push(map);
     let place = object.variable(EXIT_CODE);
     let exit_code = place.map(|(section, at)| (section, object.variables[section].bytes.len(), at));
     let programs = programs.into_values().chain(tracing.into_iter().flatten()).collect();
-    Ok(Attached { _link: link, maps, _programs: programs, exit_code })
+    Ok(Attached { _link: link, maps, _programs: programs, _counters: counters, exit_code })
 }
 
 /// A map for each section of variables, with their initial values.
@@ -193,7 +218,10 @@ fn find(types: &Btf, kind: TypeKind, name: &str) -> Result<u32, LoadError> {
     types.find(kind, name).ok_or_else(|| LoadError::Lacks { what: format!("`{name}`") })
 }
 
-fn load_programs(object: &Bytecode, types: &Btf, maps: &[OwnedFd]) -> Result<BTreeMap<String, OwnedFd>, LoadError> {
+/// Maps of variables, and the one of the object's own.
+type Maps<'a> = (&'a [OwnedFd], Option<&'a OwnedFd>);
+
+fn load_programs(object: &Bytecode, types: &Btf, maps: Maps<'_>) -> Result<BTreeMap<String, OwnedFd>, LoadError> {
     let table_type = find(types, TypeKind::Struct, "sched_ext_ops")?;
     let licence = CString::new(object.licence.as_str()).unwrap_or_default();
     let mut programs = BTreeMap::new();
@@ -207,7 +235,7 @@ fn load_programs(object: &Bytecode, types: &Btf, maps: &[OwnedFd]) -> Result<BTr
 }
 
 /// Programs at tracepoints, each with its link; they run as long as both live.
-fn load_tracing(object: &Bytecode, types: &Btf, maps: &[OwnedFd]) -> Result<Vec<[OwnedFd; 2]>, LoadError> {
+fn load_tracing(object: &Bytecode, types: &Btf, maps: Maps<'_>) -> Result<Vec<[OwnedFd; 2]>, LoadError> {
     let licence = CString::new(object.licence.as_str()).unwrap_or_default();
     let attach = |operation: &Operation| {
         let its_type = find(types, TypeKind::Typedef, &format!("btf_trace_{}", operation.member))?;
@@ -218,8 +246,14 @@ fn load_tracing(object: &Bytecode, types: &Btf, maps: &[OwnedFd]) -> Result<Vec<
     object.tracing.iter().map(attach).collect()
 }
 
-fn load(operation: &Operation, types: &Btf, maps: &[OwnedFd], licence: &CStr, of: Of) -> Result<OwnedFd, LoadError> {
-    let code = patched(operation, types, maps, None)?;
+fn load(
+    operation: &Operation,
+    types: &Btf,
+    (maps, own): Maps<'_>,
+    licence: &CStr,
+    of: Of,
+) -> Result<OwnedFd, LoadError> {
+    let code = patched(operation, types, maps, own)?;
     let program = Program { name: &operation.name, licence, code: &code, sleepable: operation.sleepable, of };
     program.load(&mut []).or_else(|source| {
         // Again, for the verifier's words.
@@ -237,7 +271,7 @@ pub(crate) fn patched(
     operation: &Operation,
     types: &Btf,
     maps: &[OwnedFd],
-    ring: Option<&OwnedFd>,
+    own: Option<&OwnedFd>,
 ) -> Result<Vec<u8>, LoadError> {
     let mut code = operation.code.clone();
     for (at, patch) in &operation.patches {
@@ -259,10 +293,10 @@ pub(crate) fn patched(
                 slot[4..8].copy_from_slice(&maps[*section].as_raw_fd().to_le_bytes());
                 slot[12..16].copy_from_slice(&offset.to_le_bytes());
             }
-            Patch::Ring => {
-                let ring = ring.ok_or_else(|| lacks("ring".into()))?;
+            Patch::Map(name) => {
+                let map = own.ok_or_else(|| lacks(format!("map `{name}`")))?;
                 slot[1] = slot[1] & 0x0f | MAP;
-                slot[4..8].copy_from_slice(&ring.as_raw_fd().to_le_bytes());
+                slot[4..8].copy_from_slice(&map.as_raw_fd().to_le_bytes());
             }
             // Without it the instruction stays the number 0, which the program looks for.
             Patch::KernelVariable(name) => {
@@ -328,8 +362,7 @@ fn describe_machine(object: &mut Bytecode) -> Result<(), LoadError> {
     if !object.set("llc_count", &[1]) {
         return Ok(());
     }
-    let possible = String::from_utf8_lossy(&read(&format!("{CPUS}/possible"))?).into_owned();
-    let count = last_number(&possible).map_or(1, |last| last + 1);
+    let count = possible_cpus()?;
     let check = |what, found, most| if found > most { Err(LoadError::TooLarge { what, found, most }) } else { Ok(()) };
     check("CPUs", count, MOST_CPUS)?;
     let mut llcs: Vec<String> = Vec::new();
@@ -347,6 +380,12 @@ fn describe_machine(object: &mut Bytecode) -> Result<(), LoadError> {
     object.set("llc_count", &[llcs.len().max(1) as u32]);
     object.set("llc_of_cpu", &of_cpu);
     Ok(())
+}
+
+/// How many CPUs there may be.
+fn possible_cpus() -> Result<usize, LoadError> {
+    let possible = String::from_utf8_lossy(&read(&format!("{CPUS}/possible"))?).into_owned();
+    Ok(last_number(&possible).map_or(1, |last| last + 1))
 }
 
 fn last_number(list: &str) -> Option<usize> {

@@ -15,10 +15,12 @@ use warmcore_bpf::btf::{Btf, TypeKind};
 
 /// Where the table of operations stands.
 const TABLE: &str = ".struct_ops.link";
-/// Where programs for raw tracepoints stand, those for tracepoints that know types, and the ring.
+/// Where programs for raw tracepoints stand, those for tracepoints that know types, and a map of the object's own.
 const RAW_TRACEPOINT: &str = "raw_tp/";
 const TYPED_TRACEPOINT: &str = "tp_btf/";
 const MAPS: &str = ".maps";
+/// The map that a scheduler may have: an array with a counter of instructions of each CPU.
+pub(crate) const INSTRUCTIONS: &str = "instructions";
 /// Sections of variables.
 const VARIABLES: [&str; 3] = [".rodata", ".data", ".bss"];
 
@@ -53,8 +55,8 @@ pub enum Patch {
     },
     /// Where a member of a kernel's structure lies: structure and path.
     Member(String, String),
-    /// The ring that records go to.
-    Ring,
+    /// The one map of the object's own, by its name.
+    Map(String),
     /// A variable of the kernel's, or nothing where it has none of that name.
     KernelVariable(String),
 }
@@ -168,6 +170,12 @@ impl Bytecode {
         Ok(String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned())
     }
 
+    /// Whether a program reads counters of instructions.
+    pub fn counts_instructions(&self) -> bool {
+        let of = |(_, patch): &(usize, Patch)| matches!(patch, Patch::Map(map) if map == INSTRUCTIONS);
+        self.operations.iter().chain(&self.tracing).any(|operation| operation.patches.iter().any(of))
+    }
+
     /// Section and place of a variable.
     pub fn variable(&self, name: &str) -> Option<(usize, usize)> {
         let found = self.variables.iter().map(|section| section.symbols.get(name).copied());
@@ -238,10 +246,11 @@ fn table(file: &File<'_>, types: &Btf, variables: &[Section], members: &Members)
         match functions.remove(&(at as u64)) {
             Some(symbol) => {
                 let operation = operation(file, member.name, &symbol, variables, members)?;
-                if operation.patches.iter().any(|(_, patch)| *patch == Patch::Ring) {
+                let other = |(_, patch): &(usize, Patch)| matches!(patch, Patch::Map(map) if map != INSTRUCTIONS);
+                if operation.patches.iter().any(other) {
                     let of = format!("has a program `{}` that uses a map", operation.name);
                     return Err(wrong(format!(
-                        "{of}: this loader makes variables only, one made with libbpf makes maps"
+                        "{of}: this loader makes variables and `{INSTRUCTIONS}` only, one made with libbpf makes maps"
                     )));
                 }
                 operations.push(operation);
@@ -286,7 +295,7 @@ fn operation(
             (R_BPF_64_64, Some(index))
                 if file.section_by_index(index).and_then(|section| section.name()) == Ok(MAPS) =>
             {
-                Patch::Ring
+                Patch::Map(target.name().unwrap_or_default().to_owned())
             }
             (R_BPF_64_64, Some(index)) => {
                 let known = variables.iter().position(|(section, _)| *section == index);

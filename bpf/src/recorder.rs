@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(names, expected);
         for probe in scheduler() {
             let has = |wanted: &Patch| probe.patches.iter().any(|(_, patch)| patch == wanted);
-            assert!(has(&Patch::Ring) && has(&Patch::KernelVariable(NESTING.into())), "{}", probe.name);
+            assert!(has(&Patch::Map("ring".into())) && has(&Patch::KernelVariable(NESTING.into())), "{}", probe.name);
             let of_thread = has(&Patch::Member("task_struct".into(), "pid".into()));
             assert_eq!(of_thread, probe.member != HOTPLUG, "{}", probe.name);
         }

@@ -17,6 +17,7 @@ const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const PROG_TYPE_TRACING: u32 = 26;
 const PROG_TYPE_STRUCT_OPS: u32 = 27;
 const MAP_TYPE_RINGBUF: u32 = 27;
+const MAP_TYPE_PERF_EVENT_ARRAY: u32 = 4;
 const ATTACH_STRUCT_OPS: u32 = 44;
 const TRACE_RAW_TRACEPOINT: u32 = 23;
 const PROG_SLEEPABLE: u32 = 1 << 4;
@@ -158,6 +159,32 @@ pub fn attach(map: &OwnedFd) -> io::Result<OwnedFd> {
 /// Makes a ring of so many bytes, a power of two of pages.
 pub fn ring(bytes: u32) -> io::Result<OwnedFd> {
     Attributes::new().u32(0, MAP_TYPE_RINGBUF).u32(12, bytes).name(28, "ring").descriptor(MAP_CREATE)
+}
+
+/// Makes an array for so many counters.
+pub fn counters(count: u32) -> io::Result<OwnedFd> {
+    let attributes = Attributes::new().u32(0, MAP_TYPE_PERF_EVENT_ARRAY).u32(4, 4).u32(8, 4).u32(12, count);
+    attributes.name(28, "instructions").descriptor(MAP_CREATE)
+}
+
+/// A counter of a CPU's instructions, those of the kernel left out (`perf_event_open(2)`).
+pub fn instructions(cpu: u32) -> io::Result<OwnedFd> {
+    const HARDWARE: u32 = 0;
+    const INSTRUCTIONS: u32 = 1;
+    const EXCLUDE_KERNEL: u32 = 1 << 5;
+    let attributes = Attributes::new().u32(0, HARDWARE).u32(4, 64).u32(8, INSTRUCTIONS).u32(40, EXCLUDE_KERNEL);
+    // SAFETY: the structure is as long as it says, and lives until the call returns; what is got is owned.
+    unsafe {
+        let descriptor = libc::syscall(libc::SYS_perf_event_open, attributes.0.as_ptr(), -1, cpu, -1, 0);
+        if descriptor < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(descriptor as i32)) }
+    }
+}
+
+/// Puts a counter into an array.
+pub fn hold(array: &OwnedFd, index: u32, counter: &OwnedFd) -> io::Result<()> {
+    let (key, value) = (index.to_le_bytes(), counter.as_raw_fd().to_le_bytes());
+    let attributes = Attributes::new().u32(0, array.as_raw_fd() as u32).address(8, key.as_ptr());
+    attributes.address(16, value.as_ptr()).call(MAP_UPDATE_ELEM).map(drop)
 }
 
 /// Reads the one value of a map into room of its length.

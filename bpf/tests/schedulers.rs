@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use warmcore_kernel::Setup;
+use warmcore_options::{MemoryChoice, RunOptions};
 use warmcore_places::place::{BatchConduct, Place as _, PlaceError, Report, Request};
 use warmcore_places::sim::{Sim, programs};
 use warmcore_schedulers::{Bytecode, SchedulerSpec, bytecode_trial, simulate};
@@ -76,8 +77,18 @@ fn each_program_in_bpf_schedules_as_the_same_policy_in_rust_to_the_last_event() 
 
 /// What the simulator, as a place, makes of a scheduler: events, what is noted, what was printed.
 fn made(scheduler: &str, machine: &Machine, workload: &Workload) -> Result<(Vec<Event>, Report), PlaceError> {
+    made_with(scheduler, machine, workload, MemoryChoice::None)
+}
+
+fn made_with(
+    scheduler: &str,
+    machine: &Machine,
+    workload: &Workload,
+    memory: MemoryChoice,
+) -> Result<(Vec<Event>, Report), PlaceError> {
     let scheduler = SchedulerSpec::parse(scheduler).unwrap();
-    let requests = [Request::new(machine, workload, &scheduler, 7)];
+    let request = Request::new(machine, workload, &scheduler, 7);
+    let requests = [Request { options: RunOptions { memory, ..request.options.clone() }, ..request }];
     Sim.check(&requests)?;
     let made = Mutex::new(None);
     let conduct = BatchConduct { jobs: 1, stop: Arc::default() };
@@ -218,4 +229,46 @@ fn a_program_at_the_tracepoint_of_switches_gets_back_who_waits_behind_a_real_tim
 
 fn program_of(scheduler: &str) -> SchedulerSpec {
     SchedulerSpec::parse(scheduler).unwrap()
+}
+
+/// Two tasks on one CPU, whose instructions take 0.3 and 0.6 cycles. By hand: with as many instructions each, the slow one has two thirds of the time;
+/// in the order of time each has half, and with a weight of three for the fast one it has 3 × 0.3 of 3 × 0.3 + 0.6.
+#[test]
+fn a_program_that_reads_counters_of_instructions_shares_them_by_weight_and_not_the_time() {
+    skip!(unless can_load());
+    let text = |nice: i32| {
+        let class = r#"[{ "size": "4KiB", "touches_per_ki": 1.0, "write_fraction": 0.0 }]"#;
+        let profile = |name: &str, cpi0: f64| {
+            format!(r#"{{ "name": "{name}", "cpi0": {cpi0}, "mlp": 1.0, "classes": {class} }}"#)
+        };
+        format!(
+            r#"{{"tasks": {{"fast": {{"instance": 1, "runtime": 60000000, "priority": {nice}}}, "slow": {{"instance": 1, "runtime": 60000000}}}},
+                 "global": {{"duration": 4}},
+                 "warmcore": {{"profiles": [{}, {}], "tasks": {{"fast": {{"profile": "quick"}}, "slow": {{"profile": "heavy"}}}}}}}}"#,
+            profile("quick", 0.3),
+            profile("heavy", 0.6)
+        )
+    };
+    let machine = machine("1s1n1l1c1t");
+    let share_of_fast = |scheduler: &str, nice: i32| {
+        let workload = warmcore_workload::from_rtapp("two", &text(nice), &Options::default()).unwrap();
+        let (_, report) = made_with(scheduler, &machine, &workload, MemoryChoice::Analytic).unwrap();
+        let times: Vec<f64> = report.outcome.tasks.iter().map(|task| task.cpu_time_ns as f64).collect();
+        let [fast, slow] = times[..] else { panic!("two tasks: {times:?}") };
+        fast / (fast + slow)
+    };
+    // Nice -5 is a weight of 3121 / 1024 in hundredths, rounded.
+    let weighted = 3.04 * 0.3 / (3.04 * 0.3 + 0.6);
+    for (scheduler, nice, expected) in
+        [(object("counted"), 0, 1.0 / 3.0), (object("vtime"), 0, 0.5), (object("counted"), -5, weighted)]
+    {
+        let share = share_of_fast(&scheduler, nice);
+        assert!((share - expected).abs() < 0.01, "{scheduler} with nice {nice}: {share} instead of {expected}");
+    }
+    let capture = programs::capture(&program_of(&object("counted")), &machine).unwrap();
+    assert_eq!(capture.missing().next(), None);
+    assert!(capture.needs.iter().any(|need| need.to_string() == "event instructions"), "{:?}", capture.needs);
+    let workload = warmcore_workload::from_rtapp("two", &text(0), &Options::default()).unwrap();
+    let error = made(&object("counted"), &machine, &workload).unwrap_err().to_string();
+    assert!(error.contains("a counter of instructions of CPU 0"), "{error}");
 }

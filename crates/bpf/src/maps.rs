@@ -372,6 +372,28 @@ impl Maps {
         Ok(())
     }
 
+    /// Has an array of performance events hold one at an index, by a number above 0.
+    ///
+    /// # Errors
+    /// As the kernel refuses it.
+    pub fn hold_event(&mut self, handle: u64, index: u32, event: u64, flags: u64) -> Result<(), MapFault> {
+        let map = self.get(handle).filter(|map| map.spec.kind == MapKind::PerfEventArray && flags == 0);
+        let place = map.ok_or(MapFault::Invalid)?.element(index, 0).ok_or(MapFault::TooBig)?;
+        self.memory.store_u64(place, event);
+        Ok(())
+    }
+
+    /// The performance event that an array holds at an index.
+    ///
+    /// # Errors
+    /// As the kernel refuses it: it is no such array, the index is beyond its end, or there is none.
+    pub fn event(&self, handle: u64, index: u32) -> Result<u64, MapFault> {
+        let map = self.get(handle).filter(|map| map.spec.kind == MapKind::PerfEventArray);
+        let place = map.ok_or(MapFault::Invalid)?.element(index, 0).ok_or(MapFault::TooBig)?;
+        let event = self.memory.load_u64(place);
+        if event == 0 { Err(MapFault::NoEntry) } else { Ok(event) }
+    }
+
     /// Gives a key a value. `cpu` is `None` for all CPUs, `value` then being as many values, each rounded up to eight bytes.
     ///
     /// # Errors
@@ -394,8 +416,7 @@ impl Maps {
                 return Err(MapFault::Exists);
             }
             MapKind::Array | MapKind::PercpuArray | MapKind::StructOps => false,
-            // Counters are never there.
-            MapKind::PerfEventArray | MapKind::NotModelled => return Ok(()),
+            MapKind::NotModelled => return Ok(()),
             kind if kind.is_hash() && !kind.holds_maps() => match (map.find(key, 0), flags) {
                 (Some(_), NO_EXIST) => return Err(MapFault::Exists),
                 (None, EXIST) => return Err(MapFault::NoEntry),
@@ -469,6 +490,12 @@ impl Maps {
             self.memory.store_u64(place, 0);
             return Ok(());
         }
+        if map.spec.kind == MapKind::PerfEventArray {
+            let place = map.find(key, 0).ok_or(MapFault::TooBig)?;
+            let held = self.memory.load_u64(place);
+            self.memory.store_u64(place, 0);
+            return if held == 0 { Err(MapFault::NoEntry) } else { Ok(()) };
+        }
         if !map.spec.kind.is_hash() {
             return Err(MapFault::Invalid);
         }
@@ -496,7 +523,7 @@ impl Maps {
                 let from = key.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
                 map.slots.range::<[u8], _>((from, std::ops::Bound::Unbounded)).next().map(|(key, _)| key.clone())
             }
-            MapKind::Array | MapKind::PercpuArray | MapKind::ArrayOfMaps => {
+            MapKind::Array | MapKind::PercpuArray | MapKind::ArrayOfMaps | MapKind::PerfEventArray => {
                 let number = key.and_then(|key| Some(u32::from_le_bytes(key.get(..4)?.try_into().ok()?)));
                 let next = number.map_or(0, |number| number.saturating_add(1));
                 (next < map.spec.entries).then(|| next.to_le_bytes().into())
@@ -521,9 +548,11 @@ impl Map {
 
     fn find(&self, key: &[u8], cpu: u32) -> Option<u64> {
         match self.spec.kind {
-            MapKind::Array | MapKind::PercpuArray | MapKind::StructOps | MapKind::ArrayOfMaps => {
-                self.element(u32::from_le_bytes(key.get(..4)?.try_into().ok()?), cpu)
-            }
+            MapKind::Array
+            | MapKind::PercpuArray
+            | MapKind::StructOps
+            | MapKind::ArrayOfMaps
+            | MapKind::PerfEventArray => self.element(u32::from_le_bytes(key.get(..4)?.try_into().ok()?), cpu),
             kind if kind.is_hash() => self.element(*self.slots.get(key)?, cpu),
             _ => None,
         }

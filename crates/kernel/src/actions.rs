@@ -190,7 +190,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.pin(cpu, task);
             return;
         }
-        let caller = std::mem::replace(&mut self.core.this_cpu, cpu);
+        let caller = self.core.this_cpu;
+        self.go_to(cpu);
         let stopped = state == State::Running && self.stop_running(cpu);
         self.scheduler.dequeue(&mut self.core, cpu, task, Dequeue::MIGRATING);
         let to = if self.core.active.contains(cpu) { self.distributed_cpu(task) } else { self.fallback_cpu(task, cpu) };

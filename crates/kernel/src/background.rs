@@ -437,7 +437,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             return false;
         }
         if self.background.visitors[index as usize].is_unbound() && self.core.curr_is_idle(cpu) {
-            self.core.this_cpu = self.busy_cpu_near(cpu).unwrap_or(cpu);
+            self.go_to(self.busy_cpu_near(cpu).unwrap_or(cpu));
         }
         self.wake_background(index as usize);
         true

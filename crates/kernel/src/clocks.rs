@@ -488,6 +488,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let told: Vec<(CpuId, u32, f64)> =
             clocks.clocks[number].cpus.iter().map(|&cpu| (cpu, clocks.ratio(cpu), clocks.speed_scale(cpu))).collect();
         for (cpu, ratio, scale) in told {
+            if self.core.readings.is_live {
+                // Cycles up to now are of the clock until now.
+                self.read_live_counters(cpu);
+            }
             self.memory.set_clock(now_ns, cpu, ratio);
             self.scheduler.speed_changed(&mut self.core, cpu, scale);
         }

@@ -8,6 +8,10 @@
 //! [`TimeShare`](warmcore_memory::analytic::TimeShare): since the start of the run for a CPU, since its creation for a task. Counters are
 //! exact and never overflow; real ones are few, shared, and multiplexed where more are wanted.
 //!
+//! A policy may ask for more, as programs do that read a counter of the CPU they run on (`bpf_perf_event_read_value`): from
+//! [`Core::open_live_counters`] on, those of the CPU at work are up to date whenever the policy is called, and those of all CPUs when a timer of its
+//! own runs out.
+//!
 //! Beside counters a policy may ask which sets of a cache a task used lately ([`Core::open_histories`]). No hardware tells: only the exact
 //! level of the memory knows. Readings are taken when counters are, and when a policy's own timer ends a turn.
 
@@ -24,9 +28,24 @@ use crate::scheduler::Scheduler;
 /// Nanoseconds to look at a reading: a few `rdpmc` or lines of another CPU. Assumed.
 pub const READ_COUNTERS_NS: u64 = 100;
 
+/// What a CPU has counted since the start of the run.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct LiveCounters {
+    /// What the memory counts, of tasks' own instructions: the kernel's work passes without any. Zeros where it is not modelled.
+    pub counters: Counters,
+    /// Cycles of the CPU's clock in the time that is counted there.
+    pub cycles: f64,
+    /// Switches since the counters were opened.
+    pub switches: u64,
+}
+
 /// Last readings.
 #[derive(Default)]
 pub(crate) struct Readings {
+    /// By CPU, up to date and as they were when they were opened; empty until somebody wants them.
+    live: Vec<(LiveCounters, LiveCounters)>,
+    /// Somebody wants them, and they have been read once.
+    pub is_live: bool,
     /// Somebody wants them.
     open: bool,
     cpus: Vec<Counters>,
@@ -55,6 +74,26 @@ impl Core<'_> {
     /// [`Core::cpu_counters`].
     pub fn task_counters(&mut self, task: TaskId) -> Option<Counters> {
         self.pay_for_reading().then(|| self.readings.tasks.get(task.index()).copied().unwrap_or_default())
+    }
+
+    /// Has the counters of the CPU at work kept up to date from now on. They can be read from the end of the present event on.
+    pub fn open_live_counters(&mut self) {
+        if self.readings.live.is_empty() {
+            self.readings.live = vec![Default::default(); self.cpus.len()];
+        }
+    }
+
+    /// What a CPU has counted: up to now on the CPU at work, and where a timer of the policy's runs out on all; on others when it was at work last.
+    /// `None` before the end of the event in which they were opened.
+    #[must_use]
+    pub fn live_counters(&self, cpu: CpuId) -> Option<&LiveCounters> {
+        self.readings.is_live.then(|| &self.readings.live[cpu.index()].0)
+    }
+
+    /// What it had counted when live counters were opened. `None` as [`Core::live_counters`].
+    #[must_use]
+    pub fn first_live_counters(&self, cpu: CpuId) -> Option<&LiveCounters> {
+        self.readings.is_live.then(|| &self.readings.live[cpu.index()].1)
     }
 
     /// Has the memory record which sets of a level's caches each task uses, as many as the window holds. The number of sets of its largest
@@ -90,6 +129,55 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     pub(crate) fn counted_on(&mut self, cpu: CpuId) -> Option<Counters> {
         self.settle(cpu);
         self.memory.cpu_counters(cpu)
+    }
+
+    /// Begins to keep live counters if a policy has opened them in this event.
+    pub(crate) fn begin_live_counters(&mut self) {
+        if self.core.readings.is_live || self.core.readings.live.is_empty() {
+            return;
+        }
+        self.core.readings.is_live = true;
+        self.read_live_counters_of_all();
+        for (now, first) in &mut self.core.readings.live {
+            *first = *now;
+        }
+    }
+
+    /// Brings the live counters of a CPU up to date.
+    #[cold]
+    pub(crate) fn read_live_counters(&mut self, cpu: CpuId) {
+        if !M::MODELLED {
+            return;
+        }
+        let Some(counters) = self.counted_on(cpu) else { return };
+        let ghz = self.memory.frequency_ghz(cpu);
+        let (live, _) = &mut self.core.readings.live[cpu.index()];
+        live.cycles += (counters.total_ns() - live.counters.total_ns()) * ghz;
+        live.counters = counters;
+    }
+
+    #[cold]
+    pub(crate) fn read_live_counters_of_all(&mut self) {
+        for cpu in self.core.machine.cpus() {
+            self.read_live_counters(cpu);
+        }
+    }
+
+    /// What follows happens on a CPU other than the event's.
+    #[inline]
+    pub(crate) fn go_to(&mut self, cpu: CpuId) {
+        self.core.this_cpu = cpu;
+        if self.core.readings.is_live {
+            self.read_live_counters(cpu);
+        }
+    }
+
+    /// A CPU has switched.
+    #[inline]
+    pub(crate) fn count_switch(&mut self, cpu: CpuId) {
+        if self.core.readings.is_live {
+            self.core.readings.live[cpu.index()].0.switches += 1;
+        }
     }
 
     /// Reads which sets the task of a CPU used lately, if a policy wants that.

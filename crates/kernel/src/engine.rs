@@ -235,6 +235,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
 
     fn run(&mut self) -> Result<(), SimulationError> {
         self.scheduler.init(&mut self.core);
+        self.begin_live_counters();
         self.start_clocks();
         if let Some(spec) = self.core.readings.history {
             self.memory.record_sets(spec);
@@ -247,6 +248,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         }
         self.core.this_cpu = CpuId(0);
         self.scheduler.begin(&mut self.core);
+        self.begin_live_counters();
         let appear = if self.setup.launchers_are_tasks { &[][..] } else { &self.setup.starts };
         for (index, start) in appear.iter().enumerate() {
             let cpu = self.setup.template_cpus[start.template as usize];
@@ -278,7 +280,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             self.settle_all();
         }
         self.core.now_ns = event.time_ns();
-        self.core.this_cpu = event.cpu();
+        self.go_to(event.cpu());
         if !self.handle(event) {
             return Ok(());
         }
@@ -357,7 +359,11 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 let timer = TimerId { place: event.payload, generation: event.generation };
                 let Some((payload, class)) = self.core.timers.take(timer) else { return false };
                 self.core.addressed = class;
+                if self.core.readings.is_live {
+                    self.read_live_counters_of_all();
+                }
                 self.scheduler.timer(&mut self.core, cpu, payload);
+                self.begin_live_counters();
             }
             Class::Background if event.generation == TRANSITION => self.frequency_reached(event.payload),
             Class::Background if event.generation == INTERRUPT => self.interrupt(event.payload, cpu),
@@ -475,6 +481,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         }
         self.core.promote_lazy_request(cpu);
         self.scheduler.tick(&mut self.core, cpu, (!curr.is_idle()).then_some(curr));
+        self.pass_tick(cpu);
         if !curr.is_idle() {
             self.update_frequency(cpu);
         }
@@ -535,6 +542,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         state.changed_ns = now_ns;
         state.stopper_ran = true;
         self.cpu_turned(cpu, false);
+        self.count_switch(cpu);
         true
     }
 

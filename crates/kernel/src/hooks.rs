@@ -9,7 +9,7 @@
 //! (ticks, requests of other CPUs) have vectors of their own and pass no handler's tracepoint. Of other softirqs there is the scheduler's; those of timers
 //! and RCU are part of what a tick takes, and pass nothing.
 //!
-//! Source: Linux 7.2 `kernel/futex/waitwake.c`, `kernel/irq/handle.c` (`__handle_irq_event_percpu`), `kernel/softirq.c` (`handle_softirqs`).
+//! Source: Linux 7.2 `kernel/sched/core.c` (`sched_tick`), `kernel/futex/waitwake.c`, `kernel/irq/handle.c` (`__handle_irq_event_percpu`), `kernel/softirq.c` (`handle_softirqs`).
 
 use warmcore_topology::{CpuId, ThreadPlace};
 use warmcore_trace::TaskId;
@@ -69,6 +69,8 @@ pub enum Hook {
     IrqHandlerEntry { irq: u32 },
     /// It ends (`irq_handler_exit`).
     IrqHandlerExit { irq: u32 },
+    /// The CPU's tick enters `scx_tick`, after the class of the running task has been told of it.
+    Tick,
     /// A softirq begins on the CPU (`softirq_entry`), by its number.
     SoftirqEntry { vector: u32 },
     /// It ends (`softirq_exit`).
@@ -76,7 +78,7 @@ pub enum Hook {
 }
 
 impl Hook {
-    /// Whether it is about a futex, else about an interrupt.
+    /// Whether it is about a futex, else about an interrupt or tick.
     #[must_use]
     pub const fn is_of_futex(self) -> bool {
         use Hook::{FutexWait, FutexWaitReturn, FutexWake, FutexWakeReturn};
@@ -97,6 +99,8 @@ pub struct Watched {
     pub futexes: bool,
     /// Those of interrupts.
     pub interrupts: bool,
+    /// That of ticks.
+    pub ticks: bool,
 }
 
 impl Core<'_> {
@@ -208,6 +212,14 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             engine.wake(task, BY_TASK);
             1
         });
+    }
+
+    /// The tick of a CPU comes to where programs of tracing may be.
+    #[inline]
+    pub(crate) fn pass_tick(&mut self, cpu: CpuId) {
+        if self.core.watched.ticks {
+            self.scheduler.hook(&mut self.core, cpu, Hook::Tick);
+        }
     }
 
     /// Runs the scheduler's softirq on a CPU.

@@ -102,7 +102,8 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
 
     /// `sched_cpu_activate`. The CPU begins idle, without tick.
     fn plug_in(&mut self, cpu: CpuId) {
-        let caller = std::mem::replace(&mut self.core.this_cpu, cpu);
+        let caller = self.core.this_cpu;
+        self.go_to(cpu);
         self.scheduler.cpu_online(&mut self.core, cpu);
         self.core.cpus[cpu.index()].ttwu_pending -= 1;
         self.scheduler.ttwu_pending_changed(&mut self.core, cpu);

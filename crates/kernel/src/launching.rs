@@ -202,7 +202,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.alive -= 1;
         let cpu = self.core.this_cpu;
         if let Some(start_cpu) = template.start_cpu {
-            self.core.this_cpu = CpuId(start_cpu);
+            self.go_to(CpuId(start_cpu));
         }
         self.create(TaskTemplateId(start.template), start.instance, None, self.launcher_of(entry));
         self.core.this_cpu = cpu;

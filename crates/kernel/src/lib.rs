@@ -60,7 +60,7 @@ mod timers;
 pub use crate::clamps::Clamp;
 pub use crate::clocks::{CAPACITY_SCALE, Governor, Utilisation};
 pub use crate::core::{Core, NeedResched};
-pub use crate::counters::READ_COUNTERS_NS;
+pub use crate::counters::{LiveCounters, READ_COUNTERS_NS};
 pub use crate::engine::run;
 pub use crate::error::{EndedBy, HotplugProblem, SetupError, SimulationError};
 pub use crate::hint_faults::HintFault;

@@ -13,7 +13,8 @@ use crate::task::{Activity, State};
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// `schedule()`: the running task leaves or may be replaced, the scheduler picks, the next one runs.
     pub(crate) fn schedule(&mut self, cpu: CpuId, first: Leave) {
-        let caller = std::mem::replace(&mut self.core.this_cpu, cpu);
+        let caller = self.core.this_cpu;
+        self.go_to(cpu);
         let mut leave = first;
         loop {
             if self.core.error.is_some() || self.ended.is_some() {
@@ -149,6 +150,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             }
         }
         self.scheduler.sched_switch(&mut self.core, cpu, (prev, prev_state), next_id);
+        self.count_switch(cpu);
     }
 
     /// Ends a task's time on a CPU: its locks, counters, memory and CPU time hear of it.

@@ -32,6 +32,8 @@ pub struct CaptureRequest<'a> {
     pub files: &'a Path,
     /// How it finds them.
     pub paths: Paths,
+    /// Whether the runs model the memory, so that its counters can count instructions, cycles and lines.
+    pub counts_memory: bool,
 }
 
 /// How a loader finds the files of the machine. It sees the same in both ways.

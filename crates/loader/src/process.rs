@@ -152,15 +152,15 @@ pub enum SpawnError {
 }
 
 impl Process {
-    /// Starts a program; its calls of these numbers wait, and of `ioctl` those with these requests. With mounts it has those.
+    /// Starts a program; its calls of these numbers wait, of `ioctl` those with these requests, and reads of so many bytes at most. With mounts it has those.
     pub fn spawn(
         program: &Path,
         arguments: &[String],
         numbers: &[i64],
-        requests: &[u32],
+        (requests, longest_read): (&[u32], u32),
         mounts: Option<Mounts>,
     ) -> Result<Self, SpawnError> {
-        let filter = filter(numbers, requests);
+        let filter = filter(numbers, requests, longest_read);
         let (output, writer) = Output::new().map_err(SpawnError::Start)?;
         let errors = writer.try_clone().map_err(SpawnError::Start)?;
         let (ours, theirs) = UnixStream::pair().map_err(SpawnError::Start)?;

@@ -5,6 +5,7 @@
 //! The commands, their structures (`union bpf_attr`) and what loaders expect of each: `docs/spec/bpf-runtime.md` section 3.
 
 mod commands;
+mod counters;
 mod maps;
 pub(crate) mod messages;
 mod programs;
@@ -35,9 +36,6 @@ use crate::process::{Call, Next, Process, SpawnError};
 use crate::rings::{self, Rings};
 use crate::waits::{self, Waits};
 
-/// `PERF_EVENT_IOC_ENABLE`, `_DISABLE` and `_SET_BPF`.
-const PERF_REQUESTS: [u32; 3] = [0x2400, 0x2401, 0x4004_2408];
-
 const BPF: i64 = libc::SYS_bpf;
 
 /// How often a loader that calls nothing is looked at.
@@ -59,7 +57,9 @@ enum Thing {
     Btf(Arc<Btf>),
     /// The link that keeps the scheduler attached.
     Scheduler,
-    /// Another link or a counter.
+    /// A counter of performance events.
+    Counter(counters::Opened),
+    /// Another link, or an event that never happens.
     Other,
 }
 
@@ -89,10 +89,12 @@ struct Answers {
     sched_ext: SchedExt,
     /// The CPU that the thread is on whose call is answered.
     cpu: CpuId,
+    /// Whether instructions, cycles and lines are counted in the run.
+    counts_memory: bool,
 }
 
 impl Answers {
-    fn new(machine: &Machine, kernel: &TargetKernel) -> Self {
+    fn new(machine: &Machine, kernel: &TargetKernel, counts_memory: bool) -> Self {
         Self {
             machine: machine.clone(),
             kernel: kernel.clone(),
@@ -102,6 +104,7 @@ impl Answers {
             at: Vec::new(),
             sched_ext: SchedExt::default(),
             cpu: CpuId(0),
+            counts_memory,
         }
     }
 
@@ -185,7 +188,13 @@ pub(crate) fn begin(
         .copied()
         .collect();
     let are_mounted = mounts.is_some();
-    let spawned = Process::spawn(request.program, request.arguments, &numbers, &PERF_REQUESTS, mounts);
+    let spawned = Process::spawn(
+        request.program,
+        request.arguments,
+        &numbers,
+        (&counters::REQUESTS, counters::LONGEST_READ),
+        mounts,
+    );
     let process = spawned.map_err(|error| match error {
         SpawnError::Start(source) => start(source),
         SpawnError::Forbidden(what, source) => forbidden(what)(source),
@@ -195,7 +204,7 @@ pub(crate) fn begin(
     let mut server = Server {
         output: Rc::clone(&process.output),
         process,
-        answers: Answers::new(request.machine, request.kernel),
+        answers: Answers::new(request.machine, request.kernel, request.counts_memory),
         waits: Waits::new(),
         owner: Owner::new(request.machine),
         rings: Rings::default(),
@@ -314,9 +323,13 @@ impl Server {
         }
         let served = match number {
             libc::SYS_uname => self.uname(call).map(|()| true),
-            libc::SYS_perf_event_open => {
-                self.reply(call, Reply::New(Thing::Other, None));
-                Ok(true)
+            libc::SYS_perf_event_open => self.answers.open_event(host, call, self.waits.now_ns()).map(|reply| {
+                self.reply(call, reply);
+                true
+            }),
+            libc::SYS_read => {
+                let read = self.answers.read_event(host, call, self.waits.now_ns());
+                read.map(|result| result.map(|result| self.process.answer(call, result)).is_some())
             }
             libc::SYS_epoll_ctl => match self.answers.find(call, call.arguments[2] as u32) {
                 Some(&Thing::Map { handle, .. }) if rings::holds_something(host, handle).is_some() => {
@@ -328,7 +341,10 @@ impl Server {
                 // What is waited for there never comes.
                 _ => Ok(self.answer_if_ours(call, call.arguments[2] as u32)),
             },
-            libc::SYS_ioctl => Ok(self.answer_if_ours(call, call.arguments[0] as u32)),
+            libc::SYS_ioctl => {
+                let done = self.answers.request(host, call, self.waits.now_ns());
+                done.map(|result| result.map(|result| self.process.answer(call, result)).is_some())
+            }
             _ => {
                 let files = paths::Files {
                     root: &self.root,

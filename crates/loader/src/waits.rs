@@ -137,6 +137,11 @@ impl Waits {
         }
     }
 
+    /// What the monotonic clock says, in ns.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
     /// Answers, holds or lets through a call of [`CALLS`].
     pub fn serve(&mut self, process: &Process, call: &Call, rings: AskRing<'_>) {
         if self.was_interrupted(process, call) {

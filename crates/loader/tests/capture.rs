@@ -374,6 +374,7 @@ fn a_program_that_cannot_be_started_is_an_error() {
             timeout,
             files: files.path(),
             paths: Paths::default(),
+            counts_memory: true,
         };
         let Err(error) = capture(&request) else { panic!("{program} attached something") };
         assert!(error.to_string().contains("cannot be started") && error.to_string().contains(reason), "{error}");

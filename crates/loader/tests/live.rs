@@ -385,6 +385,7 @@ fn live_trial_and_words(loader: &str) -> (Result<(Outcome, Vec<Event>), Simulati
         timeout,
         files: files.path(),
         paths: Paths::default(),
+        counts_memory: true,
     };
     let attached = start(&request, || Ok(())).unwrap_or_else(|error| panic!("{error}"));
     let output = Rc::clone(&attached.output);

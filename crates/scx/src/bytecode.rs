@@ -9,6 +9,7 @@
 mod callbacks;
 mod cids;
 mod collections;
+mod counters;
 mod cpumasks;
 mod dynptrs;
 mod helpers;
@@ -29,6 +30,7 @@ mod text;
 mod timers;
 mod user_space;
 
+pub use counters::{Counted, CounterId, CounterReading, CounterSpec, name_of_event};
 pub use host::Host;
 pub use layout::{Layout, LayoutError};
 pub use needs::{Need, NeedKind};

@@ -155,11 +155,12 @@ pub enum Operation {
     SchedSwitch,
     Futex,
     Interrupt,
+    KernelTick,
 }
 
 impl Operation {
     /// How many there are.
-    pub const COUNT: usize = Operation::Interrupt as usize + 1;
+    pub const COUNT: usize = Operation::KernelTick as usize + 1;
 
     /// Whether a CPU that is in it takes interrupts: it may sleep, is a timer's callback or belongs to a system call. Others hold a run queue's or a task's lock.
     pub(crate) const fn has_interrupts_on(self) -> bool {
@@ -170,7 +171,7 @@ impl Operation {
     /// What the time in it counts as.
     pub(crate) const fn overhead(self) -> OverheadKind {
         match self {
-            Operation::Tick => OverheadKind::Tick,
+            Operation::Tick | Operation::KernelTick => OverheadKind::Tick,
             Operation::SelectCpu | Operation::Enqueue | Operation::Runnable => OverheadKind::Wakeup,
             Operation::Futex => OverheadKind::Syscall,
             Operation::Interrupt => OverheadKind::Interrupt,
@@ -180,7 +181,8 @@ impl Operation {
 
     /// Whether it is a member of `struct sched_ext_ops`. Timers and programs at functions and tracepoints are none.
     pub(crate) const fn is_member(self) -> bool {
-        !matches!(self, Operation::Timer | Operation::SchedSwitch | Operation::Futex | Operation::Interrupt)
+        use Operation::{Futex, Interrupt, KernelTick, SchedSwitch, Timer};
+        !matches!(self, Timer | SchedSwitch | Futex | Interrupt | KernelTick)
     }
 
     /// All of them, with the names that members have in `struct sched_ext_ops`.
@@ -216,6 +218,7 @@ impl Operation {
         ("sched_switch", Self::SchedSwitch),
         ("futex", Self::Futex),
         ("interrupt", Self::Interrupt),
+        ("kernel_tick", Self::KernelTick),
     ];
 
     /// As a bit of [`OperationTable::present`].
@@ -388,7 +391,8 @@ pub trait Operations {
     /// The CPU of the call has switched between two tasks of any class: programs at the tracepoint `sched_switch`.
     fn sched_switch(&mut self, kernel: &mut Kfuncs<'_, '_>, prev: (TaskId, PrevState), next: TaskId) {}
 
-    /// The CPU of the call has passed another place where programs are ([`Operation::Futex`], [`Operation::Interrupt`]).
+    /// The CPU of the call has passed another place where programs are ([`Operation::Futex`], [`Operation::Interrupt`],
+    /// [`Operation::KernelTick`]).
     fn hook(&mut self, kernel: &mut Kfuncs<'_, '_>, hook: Hook) {}
 
     /// Other CPUs than before are online: called before both, whether the program has them or not.

@@ -57,3 +57,28 @@ fn pages_of_an_arena_that_are_reserved_by_their_lower_bits_are_not_given_out() {
     maps.arena_free(handle, third, 1);
     assert_eq!(maps.arena_pages(handle, 1), third);
 }
+
+#[test]
+fn an_array_of_events_holds_them_by_index_and_refuses_what_a_kernel_refuses() {
+    let (mut maps, handle) = maps(MapKind::PerfEventArray, 2);
+    assert_eq!(maps.event(handle, 0), Err(MapFault::NoEntry));
+    assert_eq!(maps.event(handle, 2), Err(MapFault::TooBig));
+    assert_eq!(maps.hold_event(handle, 2, 7, 0), Err(MapFault::TooBig));
+    assert_eq!(maps.hold_event(handle, 1, 7, EXIST), Err(MapFault::Invalid));
+    maps.hold_event(handle, 1, 7, 0).unwrap();
+    assert_eq!((maps.event(handle, 1), maps.event(handle, 0)), (Ok(7), Err(MapFault::NoEntry)));
+    assert_eq!(keys(&maps, handle), [0, 1]);
+    // A value is what a descriptor stands for, which a program cannot write.
+    assert_eq!(maps.update(handle, &[0; 4], &[1; 4], 0, None), Err(MapFault::NotSupported));
+    let delete = |maps: &mut Maps, index: u32| maps.delete(handle, &index.to_le_bytes());
+    assert_eq!(
+        [1, 1, 2].map(|index| delete(&mut maps, index)),
+        [Ok(()), Err(MapFault::NoEntry), Err(MapFault::TooBig)]
+    );
+    assert_eq!(maps.event(handle, 1), Err(MapFault::NoEntry));
+    // There is one memory at a time.
+    drop(maps);
+    let (mut other, array) = self::maps(MapKind::Array, 2);
+    assert_eq!(other.hold_event(array, 0, 7, 0), Err(MapFault::Invalid));
+    assert_eq!(other.event(array, 0), Err(MapFault::Invalid));
+}

@@ -4,6 +4,7 @@ use serde::Serialize;
 use warmcore_kernel::Setup;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
+use warmcore_options::MemoryChoice;
 use warmcore_places::place::{OperationCost, OperationUse, PlaceError};
 use warmcore_places::sim::programs;
 use warmcore_schedulers::{NeedKind, SchedulerInfo, SchedulerSpec};
@@ -37,6 +38,8 @@ struct Checked {
     kernel_functions: Vec<String>,
     map_kinds: Vec<String>,
     programs: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    events: Vec<String>,
     /// What of all this is missing, by kind and name.
     not_modelled: Vec<String>,
     machine: String,
@@ -107,7 +110,11 @@ fn check(scheduler: &SchedulerSpec, machine: &Machine, console: &Console) -> Res
     let surveyed = programs::load(scheduler, machine).map_err(failed)?;
     let text = format!("periodic:-n{},-r1ms,-s2ms,-d500ms", 2 * machine.cpu_count());
     let workload = load::workload(&text, true, &[])?.value;
-    let setup = Setup::new(machine, &workload, 0).map_err(|error| failed(error.into()))?;
+    let mut setup = Setup::new(machine, &workload, 0).map_err(|error| failed(error.into()))?;
+    if surveyed.needs.iter().any(|need| need.kind == NeedKind::Event) {
+        // Its counters count what a model of the memory does.
+        setup.options.memory = MemoryChoice::Analytic;
+    }
     let probed = programs::probe(scheduler, &setup);
     let operation = |OperationUse { name, calls, cost }: &OperationUse| {
         let each = |sum: fn(&OperationCost) -> u64| cost.as_ref().map_or(0, sum) / calls;
@@ -132,6 +139,7 @@ fn check(scheduler: &SchedulerSpec, machine: &Machine, console: &Console) -> Res
         kernel_functions: of(NeedKind::KernelFunction),
         map_kinds: of(NeedKind::MapKind),
         programs: of(NeedKind::Program),
+        events: of(NeedKind::Event),
         not_modelled: surveyed.missing().map(ToString::to_string).collect(),
         machine: machine.name().to_owned(),
         workload: text,
@@ -153,6 +161,9 @@ fn in_words(checked: &Checked, console: &Console) -> String {
     row("kernel functions", &checked.kernel_functions);
     row("kinds of maps", &checked.map_kinds);
     row("programs attached elsewhere", &checked.programs);
+    if !checked.events.is_empty() {
+        row("events that its counters count", &checked.events);
+    }
     row("not modelled of all this", &checked.not_modelled);
     row("its loader", &["runs with your rights, and may do to this computer what you may".to_owned()]);
     if checked.costs.is_empty() {

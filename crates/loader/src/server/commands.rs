@@ -169,7 +169,7 @@ impl Answers {
                 put(4, number);
             }
             Thing::Btf(_) => put(16, number),
-            Thing::Scheduler | Thing::Other => {}
+            Thing::Scheduler | Thing::Counter(_) | Thing::Other => {}
         }
         call.write(at, &info)?;
         Ok(Reply::Value(0))

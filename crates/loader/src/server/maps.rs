@@ -65,6 +65,9 @@ impl Answers {
         let handle = *handle;
         let Some(map) = host.maps.get(handle) else { return Ok(Reply::Error(libc::EBADF)) };
         let (kind, bytes) = (map.spec.kind, map.spec.value_bytes as usize);
+        if kind == MapKind::PerfEventArray {
+            return self.event_element(host, call, handle, number, fields);
+        }
         if kind.is_keyless() {
             return keyless_element(host, call, handle, bytes, number, fields);
         }
@@ -114,6 +117,40 @@ impl Answers {
             }
         };
         Ok(result.map_or_else(|fault| Reply::Error(fault as i32), |()| Reply::Value(0)))
+    }
+
+    /// The commands on an array of performance events, which hold what descriptors stand for.
+    fn event_element(
+        &mut self,
+        host: &mut Host,
+        call: &Call,
+        handle: u64,
+        number: u64,
+        fields: &Fields,
+    ) -> Result<Reply, Failure> {
+        let key_at = fields.u64(8);
+        let key = if key_at == 0 { None } else { Some(call.read(key_at, 4)?) };
+        let result = match (number, &key) {
+            (command::MAP_GET_NEXT_KEY, key) => match host.maps.next_key(handle, key.as_deref()) {
+                Some(next) => call.write(fields.u64(16), &next).map(|()| Ok(()))?,
+                None => Err(libc::ENOENT),
+            },
+            (_, None) => Err(libc::EINVAL),
+            (command::MAP_UPDATE_ELEM, Some(key)) => {
+                let descriptor = Fields(call.read(fields.u64(16), 4)?).u32(0);
+                let index = Fields(key.clone()).u32(0);
+                match self.find(call, descriptor) {
+                    Some(Thing::Counter(opened)) => host.hold_counter(handle, index, opened.id, fields.u64(24)),
+                    // A buffer of records, to which nothing is written.
+                    Some(Thing::Other) => Ok(()),
+                    Some(_) => Err(libc::EINVAL),
+                    None => Err(libc::EBADF),
+                }
+            }
+            (command::MAP_DELETE_ELEM, Some(key)) => host.maps.delete(handle, key).map_err(|fault| fault as i32),
+            _ => Err(MapFault::NotSupported as i32),
+        };
+        Ok(result.map_or_else(Reply::Error, |()| Reply::Value(0)))
     }
 
     /// Keeps the value of a table of operations.

@@ -26,7 +26,7 @@ impl Messages {
     /// When there is no room for its memory.
     pub fn new(machine: &Machine, kernel: &TargetKernel) -> Result<Self, ObjectError> {
         let host = Host::new(machine, Arc::clone(&kernel.btf), Arc::clone(&kernel.layout))?;
-        Ok(Self { answers: Answers::new(machine, kernel), host: Box::new(host), descriptors: Vec::new() })
+        Ok(Self { answers: Answers::new(machine, kernel, true), host: Box::new(host), descriptors: Vec::new() })
     }
 
     /// What a command gives: a value or a descriptor of this process, or an error number; `None` if it attached a scheduler.

@@ -186,6 +186,7 @@ pub fn run_loader_with(loader: &str, timeout: Duration, paths: Paths) -> Result<
         timeout,
         files: files.path(),
         paths,
+        counts_memory: true,
     })
 }
 

@@ -47,7 +47,7 @@ pub fn kernel(functions: &[&str]) -> (Vec<u8>, Vec<i32>) {
     let byte = b.ty("char", INT, 0, 1, &[8]);
     let pointer = b.ty("", POINTER, 0, 0, &[]);
     let array = |b: &mut Builder, of: u32, count: u32| b.ty("", ARRAY, 0, 0, &[of, u32_, count]);
-    let (words, name, comm) = (array(&mut b, u64_, 128), array(&mut b, byte, 128), array(&mut b, byte, 16));
+    let (words, name, comm) = (array(&mut b, u64_, 128), array(&mut b, byte, 112), array(&mut b, byte, 16));
     let cpumask = b.structure("cpumask", 1024, &[("bits", words, 0)]);
     let entity = b.structure(
         "sched_ext_entity",
@@ -96,8 +96,16 @@ pub fn kernel(functions: &[&str]) -> (Vec<u8>, Vec<i32>) {
         64,
         &[("kind", u32_, 0), ("reason", pointer, 8), ("msg", pointer, 16), ("dump", pointer, 24)],
     );
-    let operations =
-        [("select_cpu", 0), ("enqueue", 8), ("dispatch", 16), ("init", 24), ("never_heard_of", 32), ("init_task", 184)];
+    let operations = [
+        ("select_cpu", 0),
+        ("enqueue", 8),
+        ("dispatch", 16),
+        ("init", 24),
+        ("never_heard_of", 32),
+        ("running", 168),
+        ("stopping", 176),
+        ("init_task", 184),
+    ];
     let mut members: Vec<(&str, u32, u32)> = operations.iter().map(|&(name, at)| (name, pointer, at)).collect();
     members.extend([("flags", u64_, 40), ("timeout_ms", u32_, 48), ("name", name, 56)]);
     let operations = b.structure("sched_ext_ops", 192, &members);

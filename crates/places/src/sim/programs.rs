@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_loader::{Attached, Capture, LoaderError, MachineFiles, Outbox, Paths, Sandbox, TargetKernel};
-use warmcore_options::Observe;
+use warmcore_options::{MemoryChoice, Observe};
 use warmcore_schedulers::{
     Bytecode, MemoryError, Need, NeedKind, Operation, SchedulerSpec, ScxProgram, Usage, bytecode_trial,
 };
@@ -90,7 +90,8 @@ pub fn load(scheduler: &SchedulerSpec, machine: &Machine) -> Result<Arc<Surveyed
         return Ok(Arc::clone(&known.surveyed));
     }
     let shown = Files::default().of(machine, hz)?;
-    let started = |outbox: &mut Outbox| Ok(Sent::new(&started(program, machine, &shown, outbox)?.capture));
+    let shown = (&*shown, true);
+    let started = |outbox: &mut Outbox| Ok(Sent::new(&started(program, machine, shown, outbox)?.capture));
     let surveyed = Arc::new(Surveyed::of(apart::survey(&format!("`{}`", program.program), started)?));
     all.push(Loaded { program: program.clone(), machine: machine.clone(), hz, surveyed: Arc::clone(&surveyed) });
     Ok(surveyed)
@@ -177,14 +178,14 @@ impl Files {
 /// As [`load`].
 pub fn capture(scheduler: &SchedulerSpec, machine: &Machine) -> Result<Capture, PlaceError> {
     let shown = Files::default().of(machine, scheduler.kernel().hz)?;
-    Ok(start(program_of(scheduler)?, machine, &shown, || Ok(()))?.capture)
+    Ok(start(program_of(scheduler)?, machine, (&shown, true), || Ok(()))?.capture)
 }
 
-/// Starts a loader and seals this process; it has attached its scheduler then.
+/// Starts a loader and seals this process; it has attached its scheduler then. It is shown these files, and whether the memory is modelled.
 fn started(
     program: &ScxProgram,
     machine: &Machine,
-    shown: &Shown,
+    shown: (&Shown, bool),
     outbox: &mut Outbox,
 ) -> Result<Attached, PlaceError> {
     start(program, machine, shown, || outbox.seal(Sandbox::Supervising))
@@ -193,7 +194,7 @@ fn started(
 fn start(
     program: &ScxProgram,
     machine: &Machine,
-    shown: &Shown,
+    (shown, counts_memory): (&Shown, bool),
     seal: impl FnOnce() -> std::io::Result<()>,
 ) -> Result<Attached, PlaceError> {
     let path = find_program(&program.program);
@@ -205,6 +206,7 @@ fn start(
         timeout: LIMIT,
         files: shown.files.path(),
         paths: paths()?,
+        counts_memory,
     };
     warmcore_loader::start(&request, seal).map_err(refused)
 }
@@ -238,6 +240,7 @@ pub fn run(
     let setup = scheduler.in_its_kernel(setup)?;
     let surveyed = check(scheduler, machine)?;
     let shown = files.of(machine, setup.kernel.hz)?;
+    let counts_memory = setup.options.memory != MemoryChoice::None;
     let apart = Apart {
         machine,
         scheduler: format!("`{}`", program.program),
@@ -245,7 +248,7 @@ pub fn run(
         stop: setup.stop.as_deref(),
     };
     let begin = |outbox: &mut Outbox| {
-        let Attached { capture, host, loader, output } = started(program, machine, &shown, outbox)?;
+        let Attached { capture, host, loader, output } = started(program, machine, (&shown, counts_memory), outbox)?;
         apart::send_programs(outbox, capture.object.places())?;
         let bytecode = if scheduler.ends_loader() {
             drop((loader, host));

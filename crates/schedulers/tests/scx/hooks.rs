@@ -165,3 +165,22 @@ fn a_program_that_is_nowhere_hears_nothing_and_changes_nothing() {
     assert_eq!(events[0], events[1], "a program that takes no time");
     assert_eq!((silent.hooks.take().len(), watching.hooks.take().len()), (0, 4));
 }
+
+/// 250 ticks a second: 25 in 100 ms, one each 4 ms, the first within 4 ms of the start.
+#[test]
+fn a_program_at_the_entry_of_ticks_is_called_at_each_tick_of_a_busy_cpu_in_the_name_of_who_runs_there() {
+    let mut scene = Scene::new();
+    scene.task("busy", once([run_for(100 * MS)])).affinity = on_cpu(1);
+    let mut program = Program::fifo();
+    program.table = program.table.with(&[Operation::KernelTick]);
+    assert_eq!(program.run(&scene, MACHINE).ejected, None);
+    let hooks = program.hooks.take();
+    assert!(hooks.iter().all(|(.., hook)| *hook == Hook::Tick), "{hooks:?}");
+    let times: Vec<u64> = hooks.iter().filter(|(_, task, _)| *task == TaskId(0)).map(|(at, ..)| *at).collect();
+    assert!((25..=26).contains(&times.len()) && times[0] <= 4 * MS, "{times:?}");
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 4 * MS), "{times:?}");
+    // Without it nothing is told.
+    let program = Program::fifo();
+    program.run(&scene, MACHINE);
+    assert!(program.hooks.take().is_empty());
+}

@@ -95,7 +95,8 @@ fn lookup(number: i32) -> Option<(HostFunction, u8)> {
         14 => |host| host.current_pid_tgid();
         35 | 158 => |host| host.current_task();
         45 | 114 | 115 => |host, to, bytes, from| host.probe_read_text(to, bytes as u32, from);
-        55 => |host| error(ENOENT);
+        22 => |host, map, flags| host.perf_event_read(map, flags);
+        55 => |host, map, flags, to, bytes| host.perf_event_read_value(map, flags, to, bytes as u32);
         118 => |host| host.kernel().map_or(0, |kernel| clock_ns(kernel) / kernel.tick_ns());
         130 => |host, map, data, bytes| host.ring_output(map, data, bytes);
         131 => |host, map, bytes| host.maps.ring_reserve(map, bytes);

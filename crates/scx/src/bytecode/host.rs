@@ -12,6 +12,7 @@ use warmcore_trace::TaskId;
 
 use crate::bytecode::cids::Cids;
 use crate::bytecode::collections::Collections;
+use crate::bytecode::counters::Counter;
 use crate::bytecode::helpers::ROOT_GROUP;
 use crate::bytecode::layout::Layout;
 use crate::bytecode::object::Loaded;
@@ -108,6 +109,8 @@ pub(super) struct Kept {
     pub types: Option<Arc<Btf>>,
     pub timers: Vec<Timer>,
     pub timer_at: BTreeMap<u64, u32>,
+    /// Counters that the loader has opened.
+    pub counters: Vec<Counter>,
 }
 
 /// A kernel for programs. Begins with the frame that translated code knows.
@@ -184,6 +187,7 @@ impl Host {
             types: None,
             timers: Vec::new(),
             timer_at: BTreeMap::new(),
+            counters: Vec::new(),
             layout,
             btf,
         };

@@ -18,11 +18,14 @@ pub enum NeedKind {
     MapKind,
     /// A program that it attaches elsewhere than to the scheduler.
     Program,
+    /// What a counter is to count.
+    Event,
 }
 
 impl NeedKind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [Self::Operation, Self::Helper, Self::KernelFunction, Self::MapKind, Self::Program];
+    pub const ALL: [Self; 6] =
+        [Self::Operation, Self::Helper, Self::KernelFunction, Self::MapKind, Self::Program, Self::Event];
 
     /// What one of the kind is called.
     #[must_use]
@@ -33,6 +36,7 @@ impl NeedKind {
             Self::KernelFunction => "kernel function",
             Self::MapKind => "map kind",
             Self::Program => "program",
+            Self::Event => "event",
         }
     }
 }

@@ -317,6 +317,9 @@ impl Operations for Bytecode {
     }
 
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
+        if self.host.has_counters() {
+            kernel.core.open_live_counters();
+        }
         let result = self.call(kernel, Operation::Init, &[]);
         self.check(kernel, "init", result);
         if self.user_space.is_some() {
@@ -486,7 +489,10 @@ impl Operations for Bytecode {
     }
 
     fn hook(&mut self, kernel: &mut Kfuncs<'_, '_>, hook: Hook) {
-        let arguments = Arguments::of(hook);
+        let mut arguments = Arguments::of(hook);
+        if hook == Hook::Tick {
+            arguments.put(self.host.run_queue(kernel.this_cpu().0));
+        }
         self.host.write_context(kernel.this_cpu(), !hook.is_of_futex());
         self.call_programs_at(kernel, arguments.site, arguments.values(), arguments.result);
         self.host.write_context(kernel.this_cpu(), false);

@@ -4,6 +4,8 @@
 //! `results/2026-11-25-zen5-2vcpu-bpf-prices/prices.json`). What cannot be called without a sched_ext scheduler is assumed to cost what a measured
 //! function of about the same work does; the comment says which.
 
+use warmcore_kernel::READ_COUNTERS_NS;
+
 /// An instruction: between an add that waits for the one before (240) and adds that wait for nothing (70), as code that follows pointers is.
 pub(super) const INSTRUCTION_PS: u64 = 200;
 
@@ -19,6 +21,8 @@ pub(super) fn of_helper(number: i32) -> u64 {
         // The clock.
         5 | 125 | 160 => 30_520,
         7 => 15_120,
+        // A counter of the CPU: as policies in Rust pay for a look at one. Assumed.
+        22 | 55 => 1000 * READ_COUNTERS_NS,
         // This CPU, the addresses of its variables, what a traced function was given and gave: put into the code.
         8 | 153 | 154 | 183..=185 => 320,
         35 | 158 => 6_310,

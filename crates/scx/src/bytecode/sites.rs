@@ -1,6 +1,6 @@
 //! Where programs of tracing may be attached so that they are called: functions by their entry or return, and tracepoints.
 //!
-//! A program elsewhere is loaded and never called. Source of the arguments: the prototypes of Linux 7.2 (`kernel/futex/futex.h`,
+//! A program elsewhere is loaded and never called. Source of the arguments: the prototypes of Linux 7.2 (`kernel/futex/futex.h`, `kernel/sched/ext.h`,
 //! `include/trace/events/irq.h`); of their form: `docs/spec/bpf-runtime.md` section 6.
 
 use std::sync::Arc;
@@ -46,11 +46,12 @@ pub enum Site {
     IrqHandlerExit,
     SoftirqEntry,
     SoftirqExit,
+    Tick,
 }
 
 impl Site {
     /// How many there are.
-    pub const COUNT: usize = Self::SoftirqExit as usize + 1;
+    pub const COUNT: usize = Self::Tick as usize + 1;
 
     /// All of them, by how a program is attached and what to.
     pub const ALL: [(AttachType, &'static str, Self); Self::COUNT] = [
@@ -63,6 +64,7 @@ impl Site {
         (AttachType::RawTracepoint, "btf_trace_irq_handler_exit", Self::IrqHandlerExit),
         (AttachType::RawTracepoint, "btf_trace_softirq_entry", Self::SoftirqEntry),
         (AttachType::RawTracepoint, "btf_trace_softirq_exit", Self::SoftirqExit),
+        (AttachType::Entry, "scx_tick", Self::Tick),
     ];
 
     /// The place that a program is attached to, if it is one.
@@ -80,6 +82,7 @@ impl Site {
             Self::IrqHandlerEntry | Self::IrqHandlerExit | Self::SoftirqEntry | Self::SoftirqExit => {
                 Operation::Interrupt
             }
+            Self::Tick => Operation::KernelTick,
         }
     }
 }
@@ -120,9 +123,16 @@ impl Arguments {
             // The interrupt's own description is not there; the handler says that it was its device's (`IRQ_HANDLED`).
             Hook::IrqHandlerEntry { irq } => new(Site::IrqHandlerEntry, &[irq.into(), 0], None),
             Hook::IrqHandlerExit { irq } => new(Site::IrqHandlerExit, &[irq.into(), 0, 1], None),
+            // The run queue, which is known where the program is called.
+            Hook::Tick => new(Site::Tick, &[0], None),
             Hook::SoftirqEntry { vector } => new(Site::SoftirqEntry, &[vector.into()], None),
             Hook::SoftirqExit { vector } => new(Site::SoftirqExit, &[vector.into()], None),
         }
+    }
+
+    /// Sets the first one.
+    pub fn put(&mut self, value: u64) {
+        self.values[0] = value;
     }
 
     pub fn values(&self) -> &[u64] {

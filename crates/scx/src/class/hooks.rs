@@ -10,14 +10,17 @@ use crate::state::Context;
 impl Ext {
     /// The kernel tells of those places at which the program is.
     pub(super) fn watch_places(&self, core: &mut Core<'_>) {
-        let [futexes, interrupts] = [Operation::Futex, Operation::Interrupt].map(|operation| self.state.has(operation));
-        core.watch(Watched { futexes, interrupts });
+        let places = [Operation::Futex, Operation::Interrupt, Operation::KernelTick];
+        let [futexes, interrupts, ticks] = places.map(|operation| self.state.has(operation));
+        core.watch(Watched { futexes, interrupts, ticks });
     }
 
     /// A CPU passes one of them.
     pub(super) fn tell_hook(&mut self, core: &mut Core<'_>, hook: Hook) {
         if hook.is_of_futex() {
             tell!(self, core, Futex, hook(hook));
+        } else if hook == Hook::Tick {
+            tell!(self, core, KernelTick, hook(hook));
         } else if !hook.is_of_balancing() || self.is_partial() {
             // A kernel in which all tasks are of this class does not balance (`scx_switched_all` in `sched_tick`).
             tell!(self, core, Interrupt, hook(hook));

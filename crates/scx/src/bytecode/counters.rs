@@ -1,0 +1,382 @@
+//! Counters of performance events that a loader opens on CPUs (`perf_event_open`), and what programs and the loader read of them.
+//!
+//! They count what the model of the memory counts of a CPU: tasks' own instructions and what these lead to, since the kernel's work passes without
+//! any there. Each is on its CPU for as long as it is enabled, so it runs as long. Programs read a counter on its own CPU only, as in a kernel.
+//!
+//! Not modelled: counters of threads, groups, samples and overflows, and every event that is not in [`Counted`].
+//!
+//! Source: Linux 7.2 `kernel/events/core.c` (`perf_event_read_local`, `perf_read`), `kernel/trace/bpf_trace.c` (`bpf_perf_event_read_value`),
+//! `include/uapi/linux/perf_event.h` (numbers); codes of raw events: Intel SDM volume 3 table "Pre-Defined Architectural Performance Events", AMD PPR
+//! for family 19h, events PMCx076 and PMCx0C0.
+
+use warmcore_bpf::maps::MapFault;
+use warmcore_kernel::LiveCounters;
+use warmcore_topology::{CpuId, Processor, Vendor};
+use warmcore_trace::MemoryEvent;
+
+use crate::bytecode::helpers::{EINVAL, EOPNOTSUPP, error};
+use crate::bytecode::host::Host;
+
+/// What a counter counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counted {
+    /// Instructions of tasks.
+    Instructions,
+    /// Cycles of the CPU's clock while those are executed.
+    Cycles,
+    /// Lines by where they were served.
+    Lines(MemoryEvent),
+    /// Lines from memory, of any node.
+    Memory,
+    /// Walks through page tables.
+    PageWalks,
+    /// Nanoseconds: of a CPU's counter those for which it is enabled.
+    Time,
+    /// Switches of the CPU.
+    Switches,
+    /// Nothing (`PERF_COUNT_SW_DUMMY`).
+    Nothing,
+}
+
+/// Types of events (`enum perf_type_id`).
+mod event_type {
+    pub const HARDWARE: u32 = 0;
+    pub const SOFTWARE: u32 = 1;
+    pub const CACHE: u32 = 3;
+    pub const RAW: u32 = 4;
+}
+
+impl Counted {
+    /// What an event is, by its type and number, on a make of CPUs; `None` if the model does not count it.
+    #[must_use]
+    pub fn find(event_type: u32, config: u64, processor: Option<Processor>) -> Option<Self> {
+        const READ: u64 = 0;
+        const ACCESS: u64 = 0;
+        const MISS: u64 = 1;
+        let lines = |event| Some(Self::Lines(event));
+        match event_type {
+            event_type::HARDWARE => match config {
+                0 => Some(Self::Cycles),
+                1 => Some(Self::Instructions),
+                2 => lines(MemoryEvent::L2Miss),
+                3 => lines(MemoryEvent::L3Miss),
+                _ => None,
+            },
+            event_type::SOFTWARE => match config {
+                0 | 1 => Some(Self::Time),
+                3 => Some(Self::Switches),
+                9 => Some(Self::Nothing),
+                _ => None,
+            },
+            event_type::CACHE => match (config & 0xff, config >> 8 & 0xff, config >> 16) {
+                (0, READ, MISS) => lines(MemoryEvent::L1Miss),
+                (2, READ, ACCESS) => lines(MemoryEvent::L2Miss),
+                (2, READ, MISS) => lines(MemoryEvent::L3Miss),
+                (3, READ, MISS) => Some(Self::PageWalks),
+                (6, READ, ACCESS) => Some(Self::Memory),
+                (6, READ, MISS) => lines(MemoryEvent::DramRemote),
+                _ => None,
+            },
+            event_type::RAW => match (processor?.vendor(), config) {
+                (Vendor::Intel, 0x003c) | (Vendor::Amd, 0x0076) => Some(Self::Cycles),
+                (Vendor::Intel | Vendor::Amd, 0x00c0) => Some(Self::Instructions),
+                (Vendor::Intel, 0x4f2e) => lines(MemoryEvent::L2Miss),
+                (Vendor::Intel, 0x412e) => lines(MemoryEvent::L3Miss),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether only a model of the memory counts it.
+    #[must_use]
+    pub const fn is_of_memory(self) -> bool {
+        !matches!(self, Self::Time | Self::Switches | Self::Nothing)
+    }
+
+    fn count(self, counters: &LiveCounters) -> u64 {
+        let of = &counters.counters;
+        let events = |events: &[MemoryEvent]| events.iter().map(|event| of.events[*event as usize]).sum::<f64>();
+        let count = match self {
+            Self::Instructions => of.instructions,
+            Self::Cycles => counters.cycles,
+            Self::Lines(event) => events(&[event]),
+            Self::Memory => events(&[MemoryEvent::DramLocal, MemoryEvent::DramRemote]),
+            Self::PageWalks => of.page_walks,
+            Self::Switches => return counters.switches,
+            Self::Time | Self::Nothing => 0.0,
+        };
+        count as u64
+    }
+}
+
+/// What a type and number of an event are called, as `perf` calls them where it has a word.
+#[must_use]
+pub fn name_of_event(event_type: u32, config: u64) -> String {
+    const HARDWARE: [&str; 10] = [
+        "cycles",
+        "instructions",
+        "cache-references",
+        "cache-misses",
+        "branches",
+        "branch-misses",
+        "bus-cycles",
+        "stalled-cycles-frontend",
+        "stalled-cycles-backend",
+        "ref-cycles",
+    ];
+    const SOFTWARE: [&str; 12] = [
+        "cpu-clock",
+        "task-clock",
+        "page-faults",
+        "context-switches",
+        "cpu-migrations",
+        "minor-faults",
+        "major-faults",
+        "alignment-faults",
+        "emulation-faults",
+        "dummy",
+        "bpf-output",
+        "cgroup-switches",
+    ];
+    let named = |names: &[&'static str]| usize::try_from(config).ok().and_then(|number| names.get(number).copied());
+    let (name, kind) = match event_type {
+        event_type::HARDWARE => (named(&HARDWARE), "hardware"),
+        event_type::SOFTWARE => (named(&SOFTWARE), "software"),
+        event_type::CACHE => (None, "cache"),
+        event_type::RAW => (None, "raw"),
+        _ => return format!("{config:#x} of type {event_type}"),
+    };
+    name.map_or_else(|| format!("{kind} {config:#x}"), str::to_owned)
+}
+
+/// What a loader opens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CounterSpec {
+    /// What it counts.
+    pub counted: Counted,
+    /// Where.
+    pub cpu: CpuId,
+    /// Programs may not read one that children would have (`inherit`).
+    pub is_inherited: bool,
+}
+
+/// Number of a counter of a [`Host`], above 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CounterId(u32);
+
+/// What is read of a counter (`struct bpf_perf_event_value`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CounterReading {
+    /// The count.
+    pub value: u64,
+    /// For how many ns it has been enabled.
+    pub enabled_ns: u64,
+    /// For how many of those it has counted: all.
+    pub running_ns: u64,
+}
+
+/// Since when a counter is enabled.
+#[derive(Clone, Copy, Debug)]
+struct Since {
+    at_ns: u64,
+    /// What its CPU had counted then; none if counting had not begun.
+    count: Option<u64>,
+}
+
+/// A counter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counter {
+    spec: CounterSpec,
+    /// Up to when it was disabled last.
+    sum: CounterReading,
+    since: Option<Since>,
+}
+
+impl Host {
+    /// What a CPU has counted up to now, if counting has begun. Of a clock, which goes always, what it says.
+    fn counted(&self, spec: CounterSpec, now_ns: u64) -> Option<u64> {
+        if spec.counted == Counted::Time {
+            return Some(now_ns);
+        }
+        let kernel = self.kernel()?;
+        kernel.core.live_counters(spec.cpu).map(|live| spec.counted.count(live))
+    }
+
+    /// The same when counting began.
+    fn counted_first(&self, spec: CounterSpec) -> u64 {
+        let first = self.kernel().and_then(|kernel| kernel.core.first_live_counters(spec.cpu).copied());
+        first.map_or(0, |first| spec.counted.count(&first))
+    }
+
+    /// Whether there are counters: then the kernel keeps those of its CPUs up to date.
+    pub(super) fn has_counters(&self) -> bool {
+        !self.kept.counters.is_empty()
+    }
+
+    /// Opens a counter at an instant of the clock, in ns; it does not count yet.
+    pub fn open_counter(&mut self, spec: CounterSpec) -> CounterId {
+        if let Some(kernel) = self.kernel() {
+            kernel.core.open_live_counters();
+        }
+        self.kept.counters.push(Counter { spec, sum: CounterReading::default(), since: None });
+        CounterId(self.kept.counters.len() as u32)
+    }
+
+    fn counter(&self, id: CounterId) -> Option<&Counter> {
+        self.kept.counters.get((id.0 as usize).checked_sub(1)?)
+    }
+
+    /// Has a counter count from an instant of the clock on, in ns. Without effect if it does.
+    pub fn enable_counter(&mut self, id: CounterId, now_ns: u64) {
+        let Some(counter) = self.counter(id).filter(|counter| counter.since.is_none()) else { return };
+        let since = Since { at_ns: now_ns, count: self.counted(counter.spec, now_ns) };
+        self.kept.counters[id.0 as usize - 1].since = Some(since);
+    }
+
+    /// Has it count no more. Without effect if it does not.
+    pub fn disable_counter(&mut self, id: CounterId, now_ns: u64) {
+        let Some(sum) = self.read_counter(id, now_ns) else { return };
+        let counter = &mut self.kept.counters[id.0 as usize - 1];
+        (counter.sum, counter.since) = (sum, None);
+    }
+
+    /// Begins to count at 0. Its times go on.
+    pub fn reset_counter(&mut self, id: CounterId, now_ns: u64) {
+        let Some(&counter) = self.counter(id) else { return };
+        let count = self.counted(counter.spec, now_ns);
+        let counter = &mut self.kept.counters[id.0 as usize - 1];
+        counter.sum.value = 0;
+        if let Some(since) = &mut counter.since {
+            since.count = count;
+        }
+    }
+
+    /// What a counter has counted up to an instant of the clock, in ns; `None` if there is none.
+    #[must_use]
+    pub fn read_counter(&self, id: CounterId, now_ns: u64) -> Option<CounterReading> {
+        let Counter { spec, sum, since } = *self.counter(id)?;
+        let Some(since) = since else { return Some(sum) };
+        let passed_ns = now_ns.saturating_sub(since.at_ns);
+        let before = since.count.unwrap_or_else(|| self.counted_first(spec));
+        let counted = self.counted(spec, now_ns).map_or(0, |count| count.saturating_sub(before));
+        Some(CounterReading {
+            value: sum.value + counted,
+            enabled_ns: sum.enabled_ns + passed_ns,
+            running_ns: sum.running_ns + passed_ns,
+        })
+    }
+
+    /// Has an array hold a counter at an index.
+    ///
+    /// # Errors
+    /// As the kernel refuses it, with its error number.
+    pub fn hold_counter(&mut self, map: u64, index: u32, id: CounterId, flags: u64) -> Result<(), i32> {
+        let is_inherited = self.counter(id).is_some_and(|counter| counter.spec.is_inherited);
+        if is_inherited {
+            return Err(EOPNOTSUPP as i32);
+        }
+        self.maps.hold_event(map, index, id.0.into(), flags).map_err(|fault| fault as i32)
+    }
+
+    /// The counter that a program names, read by it.
+    fn read_for_program(&self, map: u64, flags: u64) -> Result<CounterReading, i64> {
+        /// `BPF_F_INDEX_MASK`, which also stands for the CPU at work (`BPF_F_CURRENT_CPU`).
+        const INDEX_MASK: u64 = 0xffff_ffff;
+        if flags & !INDEX_MASK != 0 {
+            return Err(EINVAL);
+        }
+        let cpu = self.frame.cpu;
+        let index = if flags == INDEX_MASK { cpu as u32 } else { flags as u32 };
+        let id = self.maps.event(map, index).map_err(|fault: MapFault| fault as i64)?;
+        let id = CounterId(id as u32);
+        let counter = self.counter(id).ok_or(EINVAL)?;
+        // One of another CPU could be read by an interrupt there only.
+        if u64::from(counter.spec.cpu.0) != cpu {
+            return Err(EINVAL);
+        }
+        self.read_counter(id, self.frame.now_ns).ok_or(EINVAL)
+    }
+
+    /// `bpf_perf_event_read`: errors and counts are one number.
+    pub(super) fn perf_event_read(&self, map: u64, flags: u64) -> u64 {
+        self.read_for_program(map, flags).map_or_else(error, |reading| reading.value)
+    }
+
+    /// `bpf_perf_event_read_value`: fills the structure, with zeros if there is an error.
+    pub(super) fn perf_event_read_value(&mut self, map: u64, flags: u64, to: u64, bytes: u32) -> u64 {
+        const BYTES: u32 = 24;
+        let reading = if bytes == BYTES { self.read_for_program(map, flags) } else { Err(EINVAL) };
+        match reading {
+            Ok(CounterReading { value, enabled_ns, running_ns }) => {
+                for (place, number) in [(to, value), (to + 8, enabled_ns), (to + 16, running_ns)] {
+                    self.store_u64(place, number);
+                }
+                0
+            }
+            Err(number) => {
+                if let Some(place) = self.maps.memory.write(to, bytes.into()) {
+                    place.fill(0);
+                }
+                error(number)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warmcore_trace::MemoryCounters as Counters;
+
+    use super::*;
+
+    /// Numbers of `include/uapi/linux/perf_event.h`, and codes as the makers' manuals have them.
+    #[test]
+    fn events_are_what_their_numbers_say_and_others_are_refused_by_name() {
+        let [intel, amd, arm] = [(Vendor::Intel, Some(6)), (Vendor::Amd, Some(25)), (Vendor::Arm, None)]
+            .map(|(vendor, family)| Some(Processor::new(vendor, family).unwrap()));
+        let misses = Counted::Lines(MemoryEvent::L3Miss);
+        for (event_type, config, processor, counted, name) in [
+            (0, 0, None, Some(Counted::Cycles), "cycles"),
+            (0, 1, None, Some(Counted::Instructions), "instructions"),
+            (0, 3, None, Some(misses), "cache-misses"),
+            (0, 4, None, None, "branches"),
+            (0, 1 << 32 | 1, None, None, "hardware 0x100000001"),
+            (1, 1, None, Some(Counted::Time), "task-clock"),
+            (1, 3, None, Some(Counted::Switches), "context-switches"),
+            (1, 2, None, None, "page-faults"),
+            (3, 2 | 1 << 16, None, Some(misses), "cache 0x10002"),
+            (3, 2 | 1 << 8 | 1 << 16, None, None, "cache 0x10102"),
+            (4, 0xc0, intel, Some(Counted::Instructions), "raw 0xc0"),
+            (4, 0x412e, intel, Some(misses), "raw 0x412e"),
+            (4, 0x412e, amd, None, "raw 0x412e"),
+            (4, 0x76, amd, Some(Counted::Cycles), "raw 0x76"),
+            (4, 0xc0, arm, None, "raw 0xc0"),
+            (4, 0xc0, None, None, "raw 0xc0"),
+            (5, 1, intel, None, "0x1 of type 5"),
+        ] {
+            assert_eq!(Counted::find(event_type, config, processor), counted, "{name}");
+            assert_eq!(name_of_event(event_type, config), name);
+        }
+    }
+
+    #[test]
+    fn each_event_has_its_own_count() {
+        let mut counters = Counters { instructions: 1000.9, page_walks: 5.0, ..Counters::default() };
+        counters.events = std::array::from_fn(|event| 10.0 * (event + 1) as f64);
+        let live = LiveCounters { counters, cycles: 300.0, switches: 3 };
+        for (counted, count) in [
+            (Counted::Instructions, 1000),
+            (Counted::Cycles, 300),
+            (Counted::Lines(MemoryEvent::L1Miss), 10),
+            (Counted::Lines(MemoryEvent::L3Miss), 30),
+            // Of its own node and of others.
+            (Counted::Memory, 110),
+            (Counted::PageWalks, 5),
+            (Counted::Switches, 3),
+            (Counted::Nothing, 0),
+        ] {
+            assert_eq!(counted.count(&live), count, "{counted:?}");
+        }
+    }
+}
