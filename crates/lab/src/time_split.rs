@@ -120,8 +120,8 @@ pub fn of_run(outcome: &Outcome, metrics: Option<&Metrics>) -> BTreeMap<String, 
     add("syscalls", syscalls);
     add("cold_caches", cold);
     add("scheduler", kernel - syscalls - cold);
-    // Only where addresses are translated.
-    sums.retain(|name, ns| name != TimeShare::PageWalks.name() || *ns > 0.0);
+    // Only where addresses are translated, and where there are quotas.
+    sums.retain(|name, ns| ![TimeShare::PageWalks.name(), "throttled"].contains(&name.as_str()) || *ns > 0.0);
     sums
 }
 
