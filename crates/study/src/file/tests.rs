@@ -327,7 +327,7 @@ fn a_table_stands_for_as_many_expectations_as_there_are_cells_and_no_more() {
         "[[expect]]\nname = \"{n} {k}\"\neach = [\"n\", \"k\"]\nfigure = \"m[a]\"\nband = [0, 1]\nreason = \"r\"\n";
     let text = format!("{HEAD}{}{}{}{expected}", CELL.replace("-n{n}", "-n{n},-k{k}"), axis("n"), axis("k"));
     let error = parse(&text).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("40000 values of axes and more; one [[expect]] stands for at most 10000"), "{error}");
+    assert!(error.contains("40000 values of axes and more; one table stands for at most 10000"), "{error}");
 }
 
 /// The rules of scoring, each refused where it is broken.
