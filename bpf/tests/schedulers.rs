@@ -88,7 +88,7 @@ fn made_with(
 ) -> Result<(Vec<Event>, Report), PlaceError> {
     let scheduler = SchedulerSpec::parse(scheduler).unwrap();
     let request = Request::new(machine, workload, &scheduler, 7);
-    let requests = [Request { options: RunOptions { memory, ..request.options.clone() }, ..request }];
+    let requests = [Request { options: RunOptions { memory, ..request.options }, ..request }];
     Sim.check(&requests)?;
     let made = Mutex::new(None);
     let conduct = BatchConduct { jobs: 1, stop: Arc::default() };
