@@ -33,8 +33,8 @@ impl Workload {
             task.instances = scaled;
         }
         if !other.is_empty() {
-            let consequence = format!("numbers are whole, so tasks keep other shares: {}", other.join(", "));
-            self.warn(format!("{percent} % of the instances"), consequence);
+            let consequence = format!("numbers are whole: {}", other.join(", "));
+            self.warn(format!("exactly {percent} % of each task's instances"), consequence);
         }
         Ok(self)
     }
@@ -95,6 +95,11 @@ mod tests {
             scaled.tasks.iter().map(|task| task.instances).collect::<Vec<_>>()
         };
         assert_eq!([instances(100), instances(250), instances(10)], [vec![4, 1], vec![10, 3], vec![1, 1]]);
+        // What cannot be in proportion is said.
+        let warnings = |percent| workload(text).with_instances(percent).unwrap().warnings;
+        assert!(warnings(100).is_empty() && warnings(200).is_empty());
+        assert_eq!(warnings(10)[0].consequence, "numbers are whole: a 1 of 4, b 1 of 1");
+        assert_eq!(warnings(250)[0].consequence, "numbers are whole: b 3 of 1");
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub(crate) fn combine(name: &str, mut parts: Vec<Workload>) -> Workload {
             "all end after the longest, {}: shorter ones go on until then, and what has none is cut off",
             format_duration(*longest)
         );
-        add_warning(&mut whole.warnings, "durations of workloads side by side".into(), consequence, 1);
+        add_warning(&mut whole.warnings, "an own duration of each workload side by side".into(), consequence, 1);
     }
     for part in parts {
         if let Some(style) = append(&mut whole, part) {

@@ -286,6 +286,13 @@ fn combined_workloads_are_applications_of_their_own() {
     let ResultStyle::Schbench { wakeup, .. } = schbench.style else { panic!("one of them prints result lines") };
     assert_eq!(schbench.recorders[wakeup.index()], "wakeup latency");
     assert_eq!(schbench.duration_ns, Some(3_000_000_000));
+    // Who has another duration than the whole is told.
+    assert!(
+        workload.warnings.iter().chain(&schbench.warnings).filter(|warning| warning.what.contains("duration")).count()
+            == 2
+    );
+    assert!(made("spin:-n1,-d1s+spin:-n2,-d1s").warnings.is_empty());
+    assert!(made("forkjoin:-n1,-i3+forkjoin:-n2,-i3").warnings.is_empty(), "both end on their own");
 }
 
 #[test]
