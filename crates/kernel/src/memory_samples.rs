@@ -11,7 +11,7 @@ use crate::scheduler::Scheduler;
 /// Counters of a trace with modelled memory, by index: instructions and cycles, accesses by where they were served, time
 /// by what it went to. What follows from others (requests to L2 and L3, and RFO misses with those that memory serves) has no samples, only totals. A sample of a CPU belongs to the idle task; both kinds count since the last one of that CPU or
 /// task.
-pub const MEMORY_COUNTERS: [&str; 2 + EVENTS.len() + TimeShare::COUNT + 2] = [
+pub const MEMORY_COUNTERS: [&str; 2 + EVENTS + TimeShare::COUNT + 2] = [
     "instructions",
     "cycles",
     "l1_misses",
@@ -38,18 +38,8 @@ pub const MEMORY_COUNTERS: [&str; 2 + EVENTS.len() + TimeShare::COUNT + 2] = [
     "page_faults",
 ];
 
-/// The events in front of the times.
-const EVENTS: [MemoryEvent; 9] = [
-    MemoryEvent::L1Miss,
-    MemoryEvent::L2Miss,
-    MemoryEvent::L3Miss,
-    MemoryEvent::L3RfoOtherLlc,
-    MemoryEvent::DramLocal,
-    MemoryEvent::DramRemote,
-    MemoryEvent::C2cSameLlc,
-    MemoryEvent::C2cOtherLlc,
-    MemoryEvent::C2cOtherSocket,
-];
+/// How many events are sampled, the first ones of all.
+const EVENTS: usize = MemoryEvent::L3RfoMiss as usize;
 
 /// What was sampled already, as whole numbers so that samples add up to the totals.
 #[derive(Default)]
@@ -63,11 +53,10 @@ fn values(counters: &Counters, ghz: f64) -> [u64; MEMORY_COUNTERS.len()] {
     let mut values = [0; MEMORY_COUNTERS.len()];
     values[0] = counters.instructions as u64;
     values[1] = (counters.total_ns() * ghz) as u64;
-    let event = |event: MemoryEvent| counters.events[event as usize];
-    let paged = [counters.page_walks, counters.page_faults];
-    let rest = EVENTS.into_iter().map(event).chain(counters.time_ns).chain(paged);
+    let sampled = &counters.events[..EVENTS];
+    let rest = sampled.iter().chain(&counters.time_ns).chain([&counters.page_walks, &counters.page_faults]);
     for (value, count) in values[2..].iter_mut().zip(rest) {
-        *value = count as u64;
+        *value = *count as u64;
     }
     values
 }

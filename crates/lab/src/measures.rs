@@ -415,11 +415,6 @@ fn blocks(step: &Step) -> bool {
     }
 }
 
-/// Work that a task has done: waiting actively for others is none.
-fn worked_ns(task: &TaskOutcome) -> u64 {
-    task.progress_ns.saturating_sub(task.spin_ns)
-}
-
 /// All measures of a run. `metrics` are absent when nothing was recorded.
 #[must_use]
 pub fn of_run(
@@ -431,6 +426,8 @@ pub fn of_run(
     let mut values = BTreeMap::new();
     let finished = end != TrialEnd::TimeLimit;
     values.insert(ELAPSED.into(), finished.then_some(outcome.window_ns() as f64));
+    // Waiting actively for others is no work.
+    let worked_ns = |task: &TaskOutcome| task.progress_ns.saturating_sub(task.spin_ns);
     values.insert(WORK.into(), Some(outcome.tasks.iter().map(worked_ns).sum::<u64>() as f64));
     values.insert(DEVIATION.into(), share_deviation(workload, outcome));
     let cpu_time_ns = outcome.tasks.iter().map(|task| task.cpu_time_ns).sum::<u64>();
@@ -448,8 +445,7 @@ pub fn of_run(
         }
         let told = |percentile: &str| percentile != RAREST || histogram.count() >= FEWEST_FOR_RAREST;
         values.extend(PERCENTILES.iter().filter(|(percentile, _)| told(percentile)).map(|(percentile, q)| {
-            let value = histogram.quantile(*q).map(|value| value as f64);
-            (recorder_percentile(name, percentile), value)
+            (recorder_percentile(name, percentile), histogram.quantile(*q).map(|value| value as f64))
         }));
         values.insert(recorder_mean(name), histogram.mean());
         let (samples, seconds) = (histogram.count() as f64, outcome.recorder_window_ns(index) as f64 / 1e9);
