@@ -1,9 +1,7 @@
-//! Locks, conditions, semaphores, barriers, pipes, lists, forks: what programs do to each other, under every scheduler; and what is
-//! said when they cannot go on.
+//! Locks, conditions, semaphores, barriers, pipes, lists, forks: what programs do to each other, and what is said when they cannot go on.
 
 use warmcore_kernel::SimulationError;
-use warmcore_trace::End;
-use warmcore_trace::{EventKind, TaskId};
+use warmcore_trace::{End, EventKind, TaskId};
 use warmcore_workload::{BarrierWait, ChannelKind, Latch, Policy, ProgramBuilder, Step};
 
 use crate::support::*;
@@ -580,8 +578,7 @@ fn a_latch_wakes_one_sleeper_or_all() {
     }
 }
 
-/// By hand: the second thread looks for 100 us in every 1150 us (with the timer's slack), the sixth time after 5.75 ms, when the mutex has
-/// been free since 5 ms. If it is released while the thread looks, the thread takes it at once.
+/// By hand: the second thread looks for 100 us in every 1150 us (with the timer's slack), the sixth time after 5.75 ms, when the mutex has been free since 5 ms. If it is released while the thread looks, the thread takes it at once.
 #[test]
 fn who_sleeps_for_a_time_misses_a_release_and_who_looks_does_not() {
     for scheduler in ALL {
