@@ -23,6 +23,8 @@ use crate::scheduler::Scheduler;
 
 /// Generation of [`Class::Background`] events that put a requested frequency into force; payload is the clock.
 pub(crate) const TRANSITION: u32 = 2;
+/// Generation of those that ask the governor of their CPU, as soon as the scheduler's call is over.
+pub(crate) const ASKED: u32 = 4;
 
 /// Capacity of the biggest CPU, and the scale of frequencies (`SCHED_CAPACITY_SCALE`).
 pub const CAPACITY_SCALE: u32 = 1024;
@@ -53,11 +55,13 @@ pub struct Utilisation {
     pub running: u32,
     /// Speed that it must not go below.
     pub least: u32,
+    /// A sched_ext program that has all tasks wants it: a CPU that stays busy becomes slower too (`scx_switched_all` in `sugov_hold_freq`).
+    pub at_once: bool,
 }
 
 impl Utilisation {
     /// Full speed: what a sched_ext program wants that sets no target (`SCX_CPUPERF_ONE`).
-    pub const FULL: Self = Self { used: CAPACITY_SCALE, running: CAPACITY_SCALE, least: 0 };
+    pub const FULL: Self = Self { used: CAPACITY_SCALE, running: CAPACITY_SCALE, least: 0, at_once: false };
 }
 
 /// The same with the CPU's utilisation clamps.
@@ -66,14 +70,14 @@ struct Wanted {
     used: u32,
     least: u32,
     most: u32,
-    /// Its tasks are held below what they would use (`uclamp_rq_is_capped`).
+    /// Its tasks are held below what they would use (`uclamp_rq_is_capped`), or the wish is for at once.
     capped: bool,
 }
 
 impl Wanted {
     #[inline]
-    fn new(Utilisation { used, running, least }: Utilisation, clamp: Clamp) -> Self {
-        let capped = clamp.max < CAPACITY_SCALE && running >= clamp.max;
+    fn new(Utilisation { used, running, least, at_once }: Utilisation, clamp: Clamp) -> Self {
+        let capped = at_once || clamp.max < CAPACITY_SCALE && running >= clamp.max;
         Self { used, least: least.max(clamp.min), most: clamp.max, capped }
     }
 
@@ -506,7 +510,7 @@ mod tests {
     #[test]
     fn clamps_bound_the_performance_after_its_margin() {
         let of = |used, min, max, capacity| {
-            let utilisation = Utilisation { used, running: used, least: 0 };
+            let utilisation = Utilisation { used, running: used, least: 0, at_once: false };
             Wanted::new(utilisation, Clamp { min, max }).performance(0, capacity)
         };
         assert_eq!(of(400, 0, 1024, 1024), 500);
@@ -520,7 +524,7 @@ mod tests {
     #[test]
     fn a_cpu_is_capped_where_its_tasks_use_what_they_may() {
         let capped = |running, max| {
-            let utilisation = Utilisation { used: 1024, running, least: 0 };
+            let utilisation = Utilisation { used: 1024, running, least: 0, at_once: false };
             Wanted::new(utilisation, Clamp { min: 0, max }).capped
         };
         assert!(capped(300, 300) && !capped(299, 300) && !capped(1024, 1024));

@@ -13,7 +13,7 @@ use warmcore_workload::Task as Template;
 
 use crate::background::Visitor;
 use crate::clamps::Clamps;
-use crate::clocks::{CAPACITY_SCALE, Clocks};
+use crate::clocks::{ASKED, CAPACITY_SCALE, Clocks};
 use crate::counters::Readings;
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Slot};
@@ -274,6 +274,14 @@ impl<'a> Core<'a> {
     #[inline]
     pub fn tick_stopped(&self, cpu: CpuId) -> bool {
         self.cpus[cpu.index()].tick_stopped
+    }
+
+    /// A scheduler wants another speed of the CPU while its queue stays as it is: the governor is asked once the scheduler's call is over
+    /// (`cpufreq_update_util`). Queues that change need no such call.
+    pub fn ask_governor(&mut self, cpu: CpuId) {
+        if self.clocks.is_some() {
+            self.queue.push(self.now_ns, Class::Background, cpu, 0, ASKED);
+        }
     }
 
     /// Relative compute capacity of the CPU, 1024 = the machine's biggest.

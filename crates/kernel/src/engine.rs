@@ -21,7 +21,7 @@ use crate::analytic_memory::AnalyticMemory;
 use crate::background::BackgroundState;
 use crate::cache_groups::CacheGroups;
 use crate::clamps::Clamps;
-use crate::clocks::{Clocks, Governor, TRANSITION};
+use crate::clocks::{ASKED, Clocks, Governor, TRANSITION};
 use crate::core::{Core, Cpu, NeedResched};
 use crate::counters::Readings;
 use crate::error::SimulationError;
@@ -366,6 +366,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 self.begin_live_counters();
             }
             Class::Background if event.generation == TRANSITION => self.frequency_reached(event.payload),
+            Class::Background if event.generation == ASKED => self.update_frequency(cpu),
             Class::Background if event.generation == INTERRUPT => self.interrupt(event.payload, cpu),
             Class::Background if event.generation == SOFTIRQ_EXIT => {
                 self.scheduler.hook(&mut self.core, cpu, Hook::SoftirqExit { vector: event.payload });

@@ -428,6 +428,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
             used: sum.used + own.used,
             running: sum.running + own.running,
             least: sum.least.max(own.least),
+            at_once: sum.at_once || own.at_once,
         })
     }
 

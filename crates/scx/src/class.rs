@@ -578,7 +578,7 @@ impl Scheduler for Ext {
     /// `scx_cpuperf_target`.
     fn utilisation(&self, _core: &Core<'_>, cpu: CpuId) -> Utilisation {
         let used = self.state.cpuperf_target[cpu.index()];
-        Utilisation { used, ..Utilisation::default() }
+        Utilisation { used, at_once: !self.is_partial(), ..Utilisation::default() }
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

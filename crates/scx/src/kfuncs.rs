@@ -339,12 +339,13 @@ impl Kfuncs<'_, '_> {
         }
     }
 
-    /// Sets the speed that the program wants of a CPU, of 1024 (`scx_bpf_cpuperf_set`). A governor sees it when the CPU's queue changes next.
+    /// Sets the speed that the program wants of a CPU, of 1024 (`scx_bpf_cpuperf_set`): the governor is asked at once.
     pub fn cpuperf_set(&mut self, cpu: CpuId, target: u32) {
         if target > CAPACITY_SCALE {
             self.fault(format!("invalid cpuperf target {target} for {cpu}"));
         } else if self.state.is_cpu(cpu) {
             self.state.cpuperf_target[cpu.index()] = target;
+            self.core.ask_governor(cpu);
         } else {
             self.fault(format!("speed of {cpu}, which the machine does not have"));
         }

@@ -428,7 +428,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         let (queue, rq) = (&self.queues[cpu.index()], &self.rqs[cpu.index()]);
         let running = (queue.pelt.util as u32).max(rq.util_est);
         let above = self.taken_above(core, cpu).util as u32;
-        Utilisation { used: running.max(queue.pelt.runnable as u32) + above, running: running + above, least: 0 }
+        Utilisation { used: running.max(queue.pelt.runnable as u32) + above, running: running + above, least: 0, at_once: false }
     }
 
     fn speed_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, scale: f64) {

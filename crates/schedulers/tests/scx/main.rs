@@ -9,4 +9,5 @@ mod locks;
 mod migration;
 mod partial;
 mod program;
+mod speeds;
 mod vectors;

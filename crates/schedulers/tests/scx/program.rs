@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use warmcore_kernel::{Hook, Setup, WakeFlags};
+use warmcore_kernel::{Governor, Hook, Setup, WakeFlags};
 use warmcore_schedulers::scx_native::{Ejection, ext_of, run_ext};
 use warmcore_scx::{
     DequeueFlags, DsqId, EnqueueFlags, ExitInfo, Kfuncs, Operation, OperationTable, Operations, PreemptReason,
@@ -12,7 +12,7 @@ use warmcore_scx::{
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{Event, PrevState, TaskId};
 
-use crate::support::{Run, Scene, trace_check};
+use crate::support::{Run, Scene, fastest, trace_check};
 
 /// The queue of most programs here.
 pub const SHARED: DsqId = DsqId(0);
@@ -38,6 +38,7 @@ pub struct Program {
     pub release: fn(&mut Kfuncs<'_, '_>),
     /// First expiry of the timer; 0 for none.
     pub timer_at_ns: u64,
+    pub governor: Governor,
     /// The operation in which it ends with an error, and at the how manieth call; `init_task` refuses the task then.
     pub fails: Option<(&'static str, usize)>,
     /// How long it has been loaded when the run begins.
@@ -73,6 +74,7 @@ impl Program {
             switch: |_, _, _| {},
             release: |_| {},
             timer_at_ns: 0,
+            governor: Governor::Fixed,
             fails: None,
             loaded_before_ns: 0,
             told: Rc::default(),
@@ -90,11 +92,13 @@ impl Program {
     pub fn run_on(&self, scene: &Scene, machine: &Machine) -> Result {
         let mut setup = Setup::new(machine, &scene.workload, 1).unwrap();
         setup.check_invariants = true;
+        setup.kernel.governor = self.governor;
         let ejection = Ejection::default();
         let mut events: Vec<Event> = Vec::new();
         let ext = ext_of(self.clone(), &setup);
         let outcome = run_ext(ext, &setup, ejection.clone(), Some(&mut events)).unwrap();
-        trace_check::check(&events, &outcome, &setup.run_tables(Vec::new()).restrictions);
+        let fastest = fastest(machine, self.governor);
+        trace_check::check_at(&events, &outcome, &setup.run_tables(Vec::new()).restrictions, fastest);
         let run = Run { events, outcome, machine: machine.clone() };
         Result { run, ejected: ejection.info(), told: self.told.take(), heard: self.exit.take() }
     }

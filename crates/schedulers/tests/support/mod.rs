@@ -175,9 +175,7 @@ impl Scene {
         let mut events: Vec<Event> = Vec::new();
         let sink: &mut dyn Sink = &mut events;
         let outcome = simulate_with_needs(&scheduler, &setup, Some(sink))?;
-        let kinds = machine.core_kinds().iter().filter(|_| scheduler.kernel().governor != Governor::Fixed);
-        let ratios = kinds.map(|kind| f64::from(kind.highest_mhz()) / f64::from(kind.reference_mhz));
-        let fastest = ratios.fold(1.0, f64::max);
+        let fastest = fastest(machine, scheduler.kernel().governor);
         trace_check::check_at(&events, &outcome, &setup.run_tables(Vec::new()).restrictions, fastest);
         Ok(Run { events, outcome, machine: machine.clone() })
     }
@@ -473,4 +471,10 @@ pub fn mean(values: impl IntoIterator<Item = u64>) -> f64 {
 pub fn assert_near(what: &str, value: f64, expected: f64, relative: f64) {
     println!("{what}: {value} (expected {expected} ± {} %)", relative * 100.0);
     assert!((value - expected).abs() <= expected.abs() * relative, "{what}: {value}, expected {expected} ± {relative}");
+}
+
+/// The most work that a CPU does in a nanosecond.
+pub fn fastest(machine: &Machine, governor: Governor) -> f64 {
+    let kinds = machine.core_kinds().iter().filter(|_| governor != Governor::Fixed);
+    kinds.map(|kind| f64::from(kind.highest_mhz()) / f64::from(kind.reference_mhz)).fold(1.0, f64::max)
 }

@@ -1,0 +1,28 @@
+//! What a program says about the speed of CPUs.
+
+use warmcore_kernel::Governor;
+use warmcore_topology::CpuId;
+
+use super::program::Program;
+use crate::support::*;
+
+/// By hand: 150 ms of work at 2000 of 1000 MHz until the program asks for half the speed at 50.5 ms, then at 1.25 times half of 2000 MHz:
+/// 101 ms are done, and 49 take 39.2. Until the next tick would be up to 4 ms more at the high frequency.
+#[test]
+fn a_speed_that_a_program_asks_for_is_the_governors_at_once() {
+    let machine = warmcore_topology::from_toml(
+        "[topology]\nshape = \"1s1n1l1c1t\"\n[costs]\ncontext_switch_ns = 0\nwakeup_ns = 1\ntick_ns = 0\nidle_exit_ns = 0\nsyscall_ns = 0\n\
+         [[core_kind]]\nreference_mhz = 1000\nmin_mhz = 500\nmax_mhz = 2000\n",
+    );
+    let mut scene = Scene::new();
+    scene.task("worker", once([run_for(150 * MS)]));
+    let program = Program {
+        timer: |kernel| kernel.cpuperf_set(CpuId(0), 512),
+        timer_at_ns: 50_500_000,
+        governor: Governor::Schedutil,
+        ..Program::fifo()
+    };
+    let result = program.run_on(&scene, &machine.unwrap());
+    assert_eq!(result.ejected, None);
+    assert_near("elapsed", result.run.outcome.elapsed_ns as f64, 89.7 * MS as f64, 0.0005);
+}
