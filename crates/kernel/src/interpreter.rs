@@ -434,8 +434,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             return Done::Busy;
         }
         let now_ns = self.core.now_ns;
-        let started_ns = self.core.tasks[id.index()].started_ns;
-        let expiry = self.objects.timers[timer].next_of(id, started_ns);
+        let began_ns = self.core.tasks[id.index()].began_ns;
+        let expiry = self.objects.timers[timer].next_of(id, began_ns);
         *expiry += period_ns;
         if *expiry > now_ns {
             let at_ns = *expiry;

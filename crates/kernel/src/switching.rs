@@ -182,6 +182,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         task.switched_in_ns = now_ns;
         let last_ran = task.last_ran.replace(cpu);
         if last_ran.is_none() {
+            task.began_ns = now_ns;
             self.core.touch_pages_first(cpu, next);
         }
         self.core.charge(cpu, self.core.machine.costs().context_switch_ns, OverheadKind::Switch);

@@ -156,6 +156,8 @@ pub struct Task {
     /// When it was switched in, while running.
     pub(crate) switched_in_ns: u64,
     pub(crate) started_ns: u64,
+    /// When it first had a CPU: its timers count from there, as a program's own do.
+    pub(crate) began_ns: u64,
     pub(crate) exited_ns: Option<u64>,
     /// Time on CPU up to the last switch-out.
     pub(crate) cpu_time_ns: u64,
@@ -227,6 +229,7 @@ impl Task {
             on_cpu_until_ns: 0,
             switched_in_ns: 0,
             started_ns,
+            began_ns: started_ns,
             exited_ns: None,
             cpu_time_ns: 0,
             progress_ns: 0,

@@ -1,6 +1,8 @@
-//! Where tasks begin: launchers that the seed puts anywhere.
+//! Where tasks begin: launchers that the seed puts anywhere. When they do.
 
 use std::collections::BTreeSet;
+
+use warmcore_workload::{Policy, Step, TimerId, TimerMode};
 
 use crate::support::*;
 
@@ -39,4 +41,19 @@ fn a_task_that_may_not_run_where_its_launcher_is_begins_where_it_may() {
         let run = scene.run_with_seed("1s1n2l4c1t", "eevdf", seed);
         assert!(run.stays("bound").iter().all(|stay| stay.cpu == 5), "seed {seed}");
     }
+}
+
+/// As with rt-app, whose threads read the clock when they run: a task that first runs when 5 ms of another are over has its timer's first
+/// expiry 10 ms later, at 15 ms.
+#[test]
+fn a_tasks_timers_count_from_when_it_first_runs() {
+    let mut scene = Scene::new();
+    let hog = scene.task("hog", once([run_for(5 * MS)]));
+    (hog.policy, hog.affinity) = (Policy::Fifo { priority: 1 }, on_cpu(0));
+    let timer = TimerId(0);
+    let step = Step::Timer { timer, period_ns: 10 * MS, mode: TimerMode::Absolute };
+    scene.task("timed", once([step, run_for(MS)])).affinity = on_cpu(0);
+    scene.workload.timers.push("unique".into());
+    let run = scene.run("1s1n1l1c1t", "eevdf");
+    assert_near("elapsed", run.outcome.elapsed_ns as f64, 16.0 * MS as f64, 0.01);
 }
