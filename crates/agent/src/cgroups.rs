@@ -71,7 +71,8 @@ impl Groups {
         let file = format!("{path}/cpu.weight");
         files::write(&file, &weight(shares).to_string())?;
         let read: u32 = files::read(&file)?.parse().map_err(|_| format!("{file} holds no number"))?;
-        let got = f64::from(read) * 1024.0 / 100.0;
+        // `sched_weight_from_cgroup` rounds to whole shares.
+        let got = (f64::from(read) * 1024.0 / 100.0).round();
         if (got - f64::from(shares)).abs() > SHARES_TOLERANCE * f64::from(shares) {
             let what = format!("{shares} shares of a task group");
             self.warnings.push((what, format!("the kernel's weight {read} is {got:.0} shares"), 1));

@@ -4,7 +4,7 @@
 //! queueing ([`queue`]), load tracking ([`pelt`]), CPU selection (`select`) and load balancing ([`balance`]) are
 //! shared, with the few differences of older kernels as [`FairParameters`].
 //!
-//! Differs from the kernel: weights of groups are whole units of 1/1024 of a nice-0 task (the kernel: 1/1048576); no groups of `SCHED_IDLE` (`cpu.idle`), no pressure of real-time and deadline tasks on capacity (the stopper is a
+//! Differs from the kernel: no groups of `SCHED_IDLE` (`cpu.idle`), no pressure of real-time and deadline tasks on capacity (the stopper is a
 //! momentary interruption).
 
 mod asymmetric;
@@ -51,6 +51,7 @@ use self::pressure::Pressure;
 use self::queue::Removal;
 use self::state::{CfsRq, Entity, NONE, Rq, Speed};
 use self::task_work::TaskWork;
+use self::weights::{scale_load, scale_load_down};
 use crate::domains::{DomainParameters, Domains};
 
 /// Parameters shared by the policies of the fair class; a policy's tunables are turned into these.
@@ -109,15 +110,15 @@ impl CgroupMode {
     /// What a group of so many tasks on average has to divide on so many CPUs, and the most of it that one CPU may have.
     fn divides(self, shares: u32, tasks: u32, cpus: u32) -> (u64, u64) {
         /// A task of nice -20.
-        const MOST: u64 = 88_761;
-        let times = |parts: u32| u64::from(shares) * u64::from(parts);
+        const MOST: u32 = scale_load(88_761);
+        let times = |parts: u32| u64::from(scale_load(shares)) * u64::from(parts);
         match self {
             Self::Up | Self::Smp => (times(1), times(1)),
             Self::Concur => {
                 let divided = times(tasks.clamp(1, cpus.max(1)));
                 (divided, divided)
             }
-            Self::Max => (times(cpus), MOST),
+            Self::Max => (times(cpus), u64::from(MOST)),
         }
     }
 }
@@ -165,6 +166,11 @@ pub trait Policy: Sized {
     fn left<G: Gathering>(fair: &mut Fair<Self, G>, index: u32, removal: Removal);
     /// A sleeping entity changes from one queue to another.
     fn moved_asleep<G: Gathering>(fair: &mut Fair<Self, G>, index: u32, from: u32, to: u32);
+    /// Weight by which the virtual time of an entity with this weight passes (`__calc_delta`).
+    #[inline]
+    fn pace(&self, weight: u32) -> u32 {
+        weight
+    }
     /// An entity is about to get another weight.
     fn rescale<G: Gathering>(fair: &mut Fair<Self, G>, queue: u32, index: u32, weight: u32, queued: bool);
     /// It has it, and its place.
@@ -473,7 +479,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         } else if of_queue.util < 1.0 {
             room
         } else {
-            (of_queue.util * f64::from(entity.weight) / (of_queue.load + 1.0)).min(room)
+            let weight = scale_load_down(u64::from(entity.weight)) as f64;
+            (of_queue.util * weight / (of_queue.load + 1.0)).min(room)
         };
         entity.pelt = Pelt { last_update_ns: now_ns, load: 1024.0, runnable: util, util };
     }

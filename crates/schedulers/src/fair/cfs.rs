@@ -6,7 +6,8 @@
 //! and `balance_by_load=1,imbalance_pct=125,busy_factor=32` gives the balancer of 5.0 to 5.4.
 //!
 //! Deliberate differences from the kernel: no `SIS_PROP` (searches are limited by utilisation or not at all);
-//! `child_runs_first` is not modelled (off by default since 2.6.32).
+//! `child_runs_first` is not modelled (off by default since 2.6.32); in averages of load a weight counts as 2 at least, which it does
+//! since 5.7.
 
 use warmcore_kernel::{Boot, Core, WakeFlags};
 use warmcore_topology::CpuId;
@@ -14,7 +15,7 @@ use warmcore_topology::CpuId;
 use super::eevdf::scaling_factor;
 use super::queue::Removal;
 use super::state::{Entity, NONE};
-use super::weights::virtual_delta;
+use super::weights::{LOAD_SHIFT, virtual_delta};
 use super::{CgroupMode, Fair, FairParameters, Policy};
 use crate::domains::DomainParameters;
 use crate::fair::gathering::Gathering;
@@ -84,6 +85,8 @@ pub struct Cfs {
     latency_ns: u64,
     min_granularity_ns: u64,
     wakeup_granularity_ns: u64,
+    /// The least that a weight counts as: 2 since 5.7.
+    least_weight: u64,
 }
 
 impl Cfs {
@@ -95,8 +98,14 @@ impl Cfs {
             latency_ns: scaled(tunables.sched_latency_ns, LATENCY_NS),
             min_granularity_ns: scaled(tunables.sched_min_granularity_ns, MIN_GRANULARITY_NS),
             wakeup_granularity_ns: scaled(tunables.sched_wakeup_granularity_ns, WAKEUP_GRANULARITY_NS),
+            least_weight: if tunables.kernel == 1 { 1 } else { 2 },
             tunables,
         }
+    }
+
+    /// A weight of entities or queues without the finer bits, which CFS leaves out of virtual times and slices (`__calc_delta`).
+    fn whole(&self, weight: u64) -> u64 {
+        (weight >> LOAD_SHIFT).max(self.least_weight)
     }
 
     /// `sched_nr_latency`: tasks that fit into a period at the shortest slice.
@@ -120,9 +129,9 @@ impl<G: Gathering> Fair<Cfs, G> {
         while index != NONE {
             let entity = &self.entities[index as usize];
             let cfs = &self.queues[entity.queue as usize];
-            let weight = u128::from(entity.weight);
-            let total = u128::from(cfs.load_weight) + if entity.on_rq { 0 } else { weight };
-            slice = slice * weight / total.max(1);
+            let weight = u64::from(entity.weight);
+            let total = cfs.load_weight + if entity.on_rq { 0 } else { weight };
+            slice = slice * u128::from(self.policy.whole(weight)) / u128::from(self.policy.whole(total));
             index = cfs.group_entity;
         }
         slice as u64
@@ -149,7 +158,8 @@ impl<G: Gathering> Fair<Cfs, G> {
     fn ahead_of(&self, curr: u32, candidate: u32) -> i32 {
         let entity = &self.entities[candidate as usize];
         let lead = self.entities[curr as usize].vruntime - entity.vruntime;
-        if lead <= 0 { -1 } else { i32::from(lead > virtual_delta(self.policy.wakeup_granularity_ns, entity.weight)) }
+        let granularity = virtual_delta(self.policy.wakeup_granularity_ns, self.policy.pace(entity.weight));
+        if lead <= 0 { -1 } else { i32::from(lead > granularity) }
     }
 }
 
@@ -190,6 +200,10 @@ impl Policy for Cfs {
         }
     }
 
+    fn pace(&self, weight: u32) -> u32 {
+        (self.whole(u64::from(weight)) as u32) << LOAD_SHIFT
+    }
+
     fn autogroup(&self) -> bool {
         self.tunables.autogroup != 0
     }
@@ -219,7 +233,7 @@ impl Policy for Cfs {
         if initial {
             if fair.policy.tunables.start_debit != 0 {
                 let slice = fair.sched_slice(index, true);
-                earliest += virtual_delta(slice, fair.entities[index as usize].weight);
+                earliest += virtual_delta(slice, fair.policy.pace(fair.entities[index as usize].weight));
             }
             let parent = fair.queues[queue as usize].curr;
             if parent != NONE

@@ -10,7 +10,7 @@ use super::numa::STOPPER_MOVE;
 use super::pelt::Pelt;
 use super::queue::Removal;
 use super::state::NONE;
-use super::weights::weight_of;
+use super::weights::{scale_load, weight_of};
 use super::{Fair, Policy, new_entity};
 use crate::fair::gathering::Gathering;
 
@@ -72,7 +72,8 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     fn task_fork(&mut self, core: &mut Core<'_>, task: TaskId, parent: Option<TaskId>) {
         let state = core.task(task);
         let cpu = state.cpu();
-        let mut entity = new_entity(weight_of(state.policy(), state.nice()), self.queue_for(core, task, cpu));
+        let weight = scale_load(weight_of(state.policy(), state.nice()));
+        let mut entity = new_entity(weight, self.queue_for(core, task, cpu));
         entity.idle_policy = state.policy() == warmcore_workload::Policy::Idle;
         entity.normal_policy = state.policy() == warmcore_workload::Policy::Normal;
         entity.recent_used_cpu = cpu.0;
@@ -313,6 +314,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             let queue = self.entities[index as usize].queue;
             self.update_curr(core, queue);
             self.update_load_avg(core.now_ns(), index);
+            self.update_group_weight(core, index);
             index = self.queues[queue as usize].group_entity;
         }
         core.resched_full(cpu);
@@ -358,7 +360,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
         let index = self.task_entity(task);
         let state = core.task(task);
-        let (cpu, weight) = (state.cpu(), weight_of(state.policy(), state.nice()));
+        let (cpu, weight) = (state.cpu(), scale_load(weight_of(state.policy(), state.nice())));
         let (slice_ns, policy) = (state.slice_ns(), state.policy());
         // As the kernel does: out of the queue, changed, and back in.
         let queued = self.entities[index as usize].on_rq || self.in_limbo(index);
@@ -428,7 +430,12 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         let (queue, rq) = (&self.queues[cpu.index()], &self.rqs[cpu.index()]);
         let running = (queue.pelt.util as u32).max(rq.util_est);
         let above = self.taken_above(core, cpu).util as u32;
-        Utilisation { used: running.max(queue.pelt.runnable as u32) + above, running: running + above, least: 0, at_once: false }
+        Utilisation {
+            used: running.max(queue.pelt.runnable as u32) + above,
+            running: running + above,
+            least: 0,
+            at_once: false,
+        }
     }
 
     fn speed_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, scale: f64) {

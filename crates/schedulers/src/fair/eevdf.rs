@@ -3,15 +3,15 @@
 //! Every queued entity has a virtual runtime, a lag against the queue's weighted average, and a virtual deadline one
 //! request ahead. The eligible entity (lag ≥ 0) with the earliest deadline runs.
 //!
-//! Deliberate differences from the kernel: group weights have a lower bound of 1 (the kernel: 2/1024); a queue is a
-//! sorted array instead of an augmented tree, with the same order; virtual times do not wrap.
+//! Deliberate differences from the kernel: a queue is a sorted array instead of an augmented tree, with the same order; virtual times do not
+//! wrap, and their weighted sums do not overflow, so weights are never coarser there (`sum_shift`).
 
 use warmcore_kernel::{Boot, Core, Preempt, WakeFlags};
 use warmcore_topology::CpuId;
 
 use super::queue::Removal;
 use super::state::{Entity, NONE};
-use super::weights::virtual_delta;
+use super::weights::{NICE_0_LOAD, mean, virtual_delta, weighted};
 use super::{CgroupMode, Fair, FairParameters, Policy};
 use crate::domains::DomainParameters;
 use crate::fair::gathering::Gathering;
@@ -125,15 +125,15 @@ impl<G: Gathering> Fair<Eevdf, G> {
         if cfs.curr != NONE {
             let curr = &self.entities[cfs.curr as usize];
             if curr.on_rq {
-                sum += (curr.vruntime - cfs.zero_vruntime) * i64::from(curr.share);
+                sum += weighted(curr.vruntime - cfs.zero_vruntime, curr.share);
                 weight += i64::from(curr.share);
             }
         }
-        if weight != 0 && (sum < 0 || sum >= weight) {
+        if weight != 0 && (sum < 0 || sum >= i128::from(weight)) {
             // Rounding down keeps an entity at exactly the average eligible.
-            let delta = sum.div_euclid(weight);
+            let delta = mean(sum, weight);
             cfs.zero_vruntime += delta;
-            cfs.sum_weighted_key -= delta * cfs.sum_weight;
+            cfs.sum_weighted_key -= i128::from(delta) * i128::from(cfs.sum_weight);
         }
         cfs.zero_vruntime
     }
@@ -144,10 +144,10 @@ impl<G: Gathering> Fair<Eevdf, G> {
         let (mut sum, mut weight) = (cfs.sum_weighted_key, cfs.sum_weight);
         let curr = (cfs.curr != NONE).then(|| &self.entities[cfs.curr as usize]);
         if let Some(curr) = curr.filter(|curr| curr.on_rq) {
-            sum += (curr.vruntime - cfs.zero_vruntime) * i64::from(curr.share);
+            sum += weighted(curr.vruntime - cfs.zero_vruntime, curr.share);
             weight += i64::from(curr.share);
         }
-        cfs.zero_vruntime + if weight == 0 { 0 } else { sum.div_euclid(weight) }
+        cfs.zero_vruntime + if weight == 0 { 0 } else { mean(sum, weight) }
     }
 
     /// Whether an entity has received no more than its share (`entity_eligible`).
@@ -290,8 +290,10 @@ impl<G: Gathering> Fair<Eevdf, G> {
         }
         // The kernel rounds down, and its interrupt comes later than that: the deadline has passed when it looks. Here an
         // interrupt comes at once, so the time is rounded up.
-        let real =
-            if entity.share == 1024 { left as u64 } else { (left as u64 * u64::from(entity.share)).div_ceil(1024) };
+        let real = match entity.share {
+            NICE_0_LOAD => left as u64,
+            share => (left as u64 * u64::from(share)).div_ceil(u64::from(NICE_0_LOAD)),
+        };
         let switch_ns = if switching { core.machine().costs().context_switch_ns } else { 0 };
         // What it is charged with already is no part of the rest of its request.
         let charged_ns = core.clock_task_ns(cpu) - core.now_ns();

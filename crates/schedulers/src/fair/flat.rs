@@ -6,8 +6,6 @@
 //!
 //! Source: a series on the mailing list (v3 of June 2026, `20260605105513.354837583@infradead.org`) with what is known of later corrections, not the
 //! released kernel (`studies/kernels-after-7.2.md`): `enqueue_hierarchy`, `dequeue_hierarchy`, `__calc_prop_weight`, `reweight_eevdf`, `set_next_task_fair`.
-//!
-//! Differs: shares are whole numbers of 1/1024 of nice 0, the kernel's 1024 times finer.
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
@@ -15,7 +13,7 @@ use warmcore_trace::TaskId;
 
 use super::queue::Removal;
 use super::state::NONE;
-use super::weights::{NICE_0_WEIGHT, virtual_delta};
+use super::weights::{MIN_SHARES, NICE_0_LOAD, virtual_delta};
 use super::{Fair, Policy, new_queue};
 use crate::fair::gathering::Gathering;
 
@@ -87,20 +85,20 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// A task's part of its CPU (`__calc_prop_weight` at each level).
     fn proportional_weight(&self, index: u32) -> u32 {
-        let mut share = f64::from(NICE_0_WEIGHT);
+        let mut share = f64::from(NICE_0_LOAD);
         let mut entity = index;
         while entity != NONE {
             let above = self.parent(entity);
             let state = &self.entities[entity as usize];
             let whole = if above == NONE {
-                f64::from(NICE_0_WEIGHT)
+                f64::from(NICE_0_LOAD)
             } else {
                 self.queues[state.queue as usize].load_weight.max(1) as f64
             };
             share *= f64::from(state.weight) / whole;
             entity = above;
         }
-        (share as u32).max(1)
+        (share as u32).max(MIN_SHARES)
     }
 
     /// Brings a queued task's share up to date; its lag, and what is left of request and protection, stay what they are in real time

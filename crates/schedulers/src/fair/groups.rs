@@ -9,7 +9,7 @@ use warmcore_topology::CpuId;
 use super::bandwidth::Bandwidth;
 use super::queue::Removal;
 use super::state::{CfsRq, NONE};
-use super::weights::NICE_0_WEIGHT;
+use super::weights::{MIN_SHARES, NICE_0_WEIGHT, scale_load, scale_load_down};
 use super::{CgroupMode, Fair, GroupState, Policy, new_entity, new_queue};
 use crate::fair::gathering::Gathering;
 
@@ -40,7 +40,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.entities.extend((0..group_entities).map(|index| {
             let (group, cpu) = (groups[index / cpus], (index % cpus) as u32);
             let queue = group.parent.map_or(cpu, |parent| (cpus as u32) * (parent + 1) + cpu);
-            let mut entity = new_entity(group.shares.max(1), queue);
+            let mut entity = new_entity(scale_load(group.shares.max(1)), queue);
             entity.my_queue = (cpus + index) as u32;
             entity
         }));
@@ -120,12 +120,15 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         cfs.any_pending = false;
         let change = std::mem::take(&mut cfs.pending);
         let [load, runnable, util] = change;
-        let mean = if cfs.load_weight > 0 { cfs.pelt.load * 1024.0 / cfs.load_weight as f64 } else { 0.0 };
+        let mean = match scale_load_down(cfs.load_weight) {
+            0 => 0.0,
+            weight => cfs.pelt.load * 1024.0 / weight as f64,
+        };
         let entity = &mut self.entities[group_entity as usize];
         // `update_tg_cfs_load`: time on the queue is not known of a group whose tasks change, only bounds of it are.
         let queued = if load >= 0.0 { (entity.pelt.load + load).min(1024.0) } else { entity.pelt.load.min(mean) };
         let queued = queued.max(cfs.pelt.util.min(1024.0));
-        let load = (queued - entity.pelt.load) * f64::from(entity.weight) / 1024.0;
+        let load = (queued - entity.pelt.load) * scale_load_down(u64::from(entity.weight)) as f64 / 1024.0;
         entity.pelt.load = queued;
         let above = &mut self.queues[entity.queue as usize];
         above.pelt.change(load, runnable, util);
@@ -230,12 +233,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let GroupState { shares, runnable, .. } = self.groups[group];
         let mode = self.parameters.cgroup_mode;
         let (divided, most) = mode.divides(shares, (runnable / 1024.0) as u32, self.online_cpus as u32);
-        let load = (cfs.load_weight as f64).max(cfs.pelt.load);
-        let total = self.groups[group].load_avg - cfs.tg_load_contribution + load;
+        // Loads are whole, as the kernel's.
+        let load = scale_load_down(cfs.load_weight).max(cfs.pelt.load as i64);
+        let total = (self.groups[group].load_avg - cfs.tg_load_contribution) as i64 + load;
         let divided = divided as f64;
-        let weight = if total > 0.0 && mode != CgroupMode::Up { divided * load / total } else { divided };
-        // The kernel's lower bound is 2/1024 of our unit.
-        let weight = (weight as u64).clamp(1, most.max(1)) as u32;
+        let weight = if total > 0 && mode != CgroupMode::Up { divided * load as f64 / total as f64 } else { divided };
+        // The kernel's may be more than 32 bits hold, 4096 nice-0 tasks, where all of a big group's load is on one CPU (`concur`).
+        let least = u64::from(MIN_SHARES);
+        let weight = (weight as u64).clamp(least, most.max(least)).min(u64::from(u32::MAX)) as u32;
         if weight != self.entities[group_entity as usize].weight {
             self.reweight_entity(core, group_entity, weight);
         }

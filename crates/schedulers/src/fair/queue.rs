@@ -6,7 +6,7 @@ use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
 use super::state::{CfsRq, NONE, Node, Speed};
-use super::weights::virtual_delta;
+use super::weights::{scale_load_down, virtual_delta, weighted};
 use super::{Fair, Policy};
 use crate::fair::gathering::Gathering;
 
@@ -32,9 +32,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let entity = &self.entities[index as usize];
         let cfs = &mut self.queues[queue as usize];
         if P::WEIGHTED_AVERAGE {
-            let weight = i64::from(entity.share);
-            cfs.sum_weighted_key += (entity.vruntime - cfs.zero_vruntime) * weight;
-            cfs.sum_weight += weight;
+            cfs.sum_weighted_key += weighted(entity.vruntime - cfs.zero_vruntime, entity.share);
+            cfs.sum_weight += i64::from(entity.share);
         }
         let key = P::key(entity);
         let at = cfs.tree.partition_point(|node| node.key <= key);
@@ -47,9 +46,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let entity = &self.entities[index as usize];
         let cfs = &mut self.queues[queue as usize];
         if P::WEIGHTED_AVERAGE {
-            let weight = i64::from(entity.share);
-            cfs.sum_weighted_key -= (entity.vruntime - cfs.zero_vruntime) * weight;
-            cfs.sum_weight -= weight;
+            cfs.sum_weighted_key -= weighted(entity.vruntime - cfs.zero_vruntime, entity.share);
+            cfs.sum_weight -= i64::from(entity.share);
         }
         let key = P::key(entity);
         let first = cfs.tree.partition_point(|node| node.key < key);
@@ -95,7 +93,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if self.timelines.is_some() {
             return self.charge_flat(core, queue, curr, delta);
         }
-        entity.vruntime += virtual_delta(delta, entity.share);
+        entity.vruntime += virtual_delta(delta, self.policy.pace(entity.share));
         if G::GATHERS && self.entities[curr as usize].my_queue == NONE {
             self.charge_gathering(core, queue, curr, delta);
         }
@@ -177,7 +175,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Averages of a task as they count on its queue: load in units of weight, runnable, utilisation.
     pub(crate) fn contribution(&self, index: u32) -> [f64; 3] {
         let entity = &self.entities[index as usize];
-        [entity.pelt.load * f64::from(entity.weight) / 1024.0, entity.pelt.runnable, entity.pelt.util]
+        let weight = scale_load_down(u64::from(entity.weight)) as f64;
+        [entity.pelt.load * weight / 1024.0, entity.pelt.runnable, entity.pelt.util]
     }
 
     /// Adds a task's averages to its queue, which must be up to date (`attach_entity_load_avg`). Queues above learn of it when the group's
@@ -520,7 +519,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.update_load_avg(now_ns, index);
         let entity = &self.entities[index as usize];
         if entity.my_queue != NONE {
-            let more = entity.pelt.load * (f64::from(weight) - f64::from(entity.weight)) / 1024.0;
+            let [old, new] = [entity.weight, weight].map(|weight| scale_load_down(u64::from(weight)));
+            let more = entity.pelt.load * (new - old) as f64 / 1024.0;
             self.queues[entity.queue as usize].pelt.change(more, 0.0, 0.0);
         }
     }

@@ -5,6 +5,7 @@
 //! is `cpus + g * cpus + c`. The group entity with index `e` owns queue `cpus + e`.
 
 use super::pelt::Pelt;
+use super::weights::scale_load_down;
 
 /// No entity, no queue.
 pub const NONE: u32 = u32::MAX;
@@ -28,7 +29,7 @@ pub struct Entity {
     pub sum_exec_ns: u64,
     /// `sum_exec_ns` when it was last switched in.
     pub prev_sum_exec_ns: u64,
-    /// Weight, 1024 at nice 0.
+    /// Weight, `NICE_0_LOAD` (2^20) at nice 0.
     pub weight: u32,
     /// Weight with which it competes: the same, or on a CPU of one run queue its part of the whole.
     pub share: u32,
@@ -54,7 +55,7 @@ pub struct Entity {
     pub normal_policy: bool,
     /// Migrated while asleep: its averages were left behind as removed and are attached at the next enqueue.
     pub detached: bool,
-    /// Load tracking; `load` is 0..=1024 and is multiplied with the weight.
+    /// Load tracking; `load` is 0..=1024 and is multiplied with the weight, nice 0 being 1024.
     pub pelt: Pelt,
     /// Estimated utilisation (`util_est`).
     pub util_est: u32,
@@ -105,7 +106,7 @@ pub struct CfsRq {
     /// Smallest virtual runtime seen, never going back (CFS only).
     pub min_vruntime: i64,
     /// Σ weight × (vruntime − zero_vruntime) over the tree.
-    pub sum_weighted_key: i64,
+    pub sum_weighted_key: i128,
     /// Σ weight over the tree.
     pub sum_weight: i64,
     /// Σ weight of everything queued, the running entity included (`load.weight`).
@@ -174,7 +175,7 @@ impl CfsRq {
         }
         let running = if self.curr == NONE { 0.0 } else { speed.running };
         // A signed conversion is one instruction, an unsigned one several.
-        let weight = self.load_weight as i64 as f64;
+        let weight = scale_load_down(self.load_weight) as f64;
         self.pelt.update(now_ns, weight, f64::from(self.h_nr_runnable) * speed.runnable, running);
     }
 }

@@ -104,6 +104,31 @@ fn shares_count_at_every_level() {
     }
 }
 
+/// On each of 16 CPUs a spinner of a group of 31 shares and one of a group of 1024. By hand the first group has 31/16 on each and the other 64, so
+/// 31/1055. CFS counts whole weights, since 5.7 two at least, before that one: 2/66, 1/65.
+#[test]
+fn a_group_of_few_shares_on_many_cpus_has_its_part_of_each() {
+    for scheduler in FAIR {
+        let expected = match scheduler {
+            "cfs" => 2.0 / 66.0,
+            "cfs:kernel=4.9" => 1.0 / 65.0,
+            _ => 31.0 / 1055.0,
+        };
+        let mut scene = Scene::lasting(40 * S);
+        for (path, shares) in [("/few", 31), ("/many", 1024)] {
+            let group = scene.workload.add_group(path);
+            set_shares(&mut scene, path, shares);
+            for cpu in 0..16 {
+                let task = scene.task(&format!("{path} {cpu}"), spin());
+                (task.group, task.affinity) = (Some(group), on_cpu(cpu));
+            }
+        }
+        let run = scene.run("1s1n4l4c1t", scheduler);
+        let mean = (0..16).map(|cpu| share(&run, &format!("/few {cpu}"), S)).sum::<f64>() / 16.0;
+        assert_near(scheduler, mean, expected, 0.015);
+    }
+}
+
 /// On each of four CPUs a spinner of no group, and one of a group: its weight of 1024 is divided among the CPUs, or every one has it, or three have: averages
 /// of four that always run or wait stay below four by up to a 64th when they are published. Slices end with ticks, at which weights are brought up to date.
 #[test]
