@@ -383,7 +383,9 @@ fn working() -> Case {
         case.workload.add_program(request.into_iter().fold(ProgramBuilder::new(), ProgramBuilder::step).finish());
     let submit = Step::Submit { semaphore: queue, program };
     case.tasks("submits", 1, ProgramBuilder::new().repeat(Some(6), |body| body.step(submit.clone()).step(sleep(1))));
-    let work = ProgramBuilder::new().step(Step::Work { semaphore: queue, requests: 6 });
+    let latency = case.workload.add_recorder("from adding to the end");
+    case.recorded.push((latency.index(), 6, 2 * MS));
+    let work = ProgramBuilder::new().step(Step::Work { semaphore: queue, requests: 6, recorder: Some(latency) });
     case.tasks("works", 2, work.step(Step::RunTime { cpu_ns: MS }));
     case.cpu_time.push(("works".to_owned(), MS));
     case.least_elapsed_ns = 6 * MS;

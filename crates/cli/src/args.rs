@@ -38,7 +38,10 @@ pub use vm::{Renewed, ValidateArguments, VmArguments};
 pub use workload::{ProfileFormat, WorkloadCommand};
 
 pub use values::Change;
-use values::{TraceWanted, directory, parse_change, parse_level, parse_percent, parse_seeds, parse_time, parse_trace};
+use values::{
+    TraceWanted, directory, parse_change, parse_level, parse_percent, parse_seeds, parse_slowdown, parse_time,
+    parse_trace,
+};
 
 /// Text under the help of the program.
 const AFTER_HELP: &str = "\
@@ -333,7 +336,7 @@ pub struct MemoryOptions {
     /// How much longer work takes next to a busy hardware thread of the same core, in per cent of its time alone, 0 to
     /// 1000. The default is the machine's: 65 unless its file states another, with which two threads do 1.21 times the
     /// work of one
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(..=1000))]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_slowdown)]
     pub smt_slowdown: Option<u32>,
 }
 

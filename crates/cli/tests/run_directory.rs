@@ -79,7 +79,7 @@ fn equal_experiments_give_equal_bytes_with_one_worker_and_with_two() {
     assert_same(&scratch, "one", "two");
 }
 
-/// The gate runs the same script with a release build.
+/// By the script that `make quick` runs alone.
 #[test]
 fn events_are_those_of_the_golden_traces() {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/golden-traces");

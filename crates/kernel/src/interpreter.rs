@@ -58,7 +58,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             let task = &self.core.tasks[id.index()];
             let steps = &workload.programs[task.program.index()].steps;
             let Some(step) = steps.get(task.pc as usize) else {
-                if self.has_returned(id) {
+                if self.has_returned(cpu, id) {
                     continue;
                 }
                 return Now::Leaves(Leave::Exited);
@@ -139,7 +139,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             Step::Resume(template) => self.resume_step(id, template.0),
             Step::SemPost(semaphore) => self.post_step(cpu, id, semaphore.index()),
             Step::Submit { semaphore, program } => self.submit_step(cpu, id, semaphore.index(), *program),
-            Step::Work { semaphore, requests } => self.work_step(id, semaphore.index(), *requests),
+            Step::Work { semaphore, requests, recorder } => self.work_step(id, semaphore.index(), *requests, *recorder),
             Step::SemWait(semaphore) => self.sem_wait_step(cpu, id, semaphore.index(), None),
             Step::SemTake { semaphore, slot } => self.sem_wait_step(cpu, id, semaphore.index(), Some(*slot)),
             Step::Send { channel, bytes } => self.send_step(cpu, id, *channel, u64::from(*bytes)),
@@ -524,7 +524,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     /// A sample of a recorder, if what it measures began in the window, as with metrics of events.
-    fn record(&mut self, recorder: usize, (began_ns, length_ns): (u64, u64)) {
+    pub(crate) fn record(&mut self, recorder: usize, (began_ns, length_ns): (u64, u64)) {
         if self.workload.warm_up_ns.is_none_or(|warm_up_ns| warm_up_ns == 0 || began_ns > warm_up_ns) {
             self.recorders[recorder].record(length_ns);
             let since_ns = &mut self.recorders_since_ns[recorder];

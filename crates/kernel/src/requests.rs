@@ -5,7 +5,7 @@
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
-use warmcore_workload::ProgramId;
+use warmcore_workload::{ProgramId, RecorderId};
 
 use crate::engine::Engine;
 use crate::hooks::ALL;
@@ -60,10 +60,16 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         done
     }
 
-    pub(crate) fn work_step(&mut self, id: TaskId, semaphore: usize, requests: u64) -> Done {
+    pub(crate) fn work_step(
+        &mut self,
+        id: TaskId,
+        semaphore: usize,
+        requests: u64,
+        recorder: Option<RecorderId>,
+    ) -> Done {
         let state = &mut self.objects.semaphores[semaphore];
         if let Some(program) = state.requests.pop_front() {
-            state.take();
+            let added_ns = state.take().unwrap_or(0);
             state.taken += 1;
             if state.taken >= requests {
                 // Nothing more comes: who waits goes on.
@@ -72,6 +78,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             }
             let task = &mut self.core.tasks[id.index()];
             task.caller = Some((task.program, task.pc));
+            task.request = recorder.map(|recorder| (recorder, added_ns));
             (task.program, task.pc, task.stage) = (program, 0, Stage::Begin);
             return Done::Jumped;
         }
@@ -79,11 +86,14 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     /// Whether the program that ended was a request: then its task goes on behind the step that took it.
-    pub(crate) fn has_returned(&mut self, id: TaskId) -> bool {
+    pub(crate) fn has_returned(&mut self, cpu: CpuId, id: TaskId) -> bool {
         let task = &mut self.core.tasks[id.index()];
         let caller = task.caller.take();
         if let Some((program, pc)) = caller {
             (task.program, task.pc) = (program, pc);
+            if let Some((recorder, since_ns)) = task.request.take() {
+                self.record(recorder.index(), (since_ns, self.local_now(cpu).saturating_sub(since_ns)));
+            }
         }
         caller.is_some()
     }

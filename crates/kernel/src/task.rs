@@ -2,7 +2,7 @@
 
 use warmcore_topology::CpuId;
 use warmcore_trace::{PlaceReason, TaskId};
-use warmcore_workload::{Draws, Policy, ProgramId, TaskTemplateId, UtilClamp};
+use warmcore_workload::{Draws, Policy, ProgramId, RecorderId, TaskTemplateId, UtilClamp};
 
 use crate::kernel_mode::KernelMode;
 
@@ -129,8 +129,9 @@ pub struct Task {
     pub(crate) syscall_ns: u64,
     pub(crate) loops: [u64; warmcore_workload::Program::MAX_LOOP_DEPTH],
     pub(crate) loop_depth: u8,
-    /// While it carries out a request: the program and the step to which it returns.
+    /// While it carries out a request: the program and the step to which it returns, where to record it, and since when.
     pub(crate) caller: Option<(ProgramId, u32)>,
+    pub(crate) request: Option<(RecorderId, u64)>,
     /// What it draws times from, and the last one.
     pub(crate) draws: Draws,
     pub(crate) drawn_ns: u64,
@@ -215,6 +216,7 @@ impl Task {
             loops: [0; warmcore_workload::Program::MAX_LOOP_DEPTH],
             loop_depth: 0,
             caller: None,
+            request: None,
             draws,
             drawn_ns: 0,
             waiting_for: WaitReason::None,

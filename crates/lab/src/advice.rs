@@ -98,7 +98,11 @@ impl Advice {
         let (helps, rest): (Vec<&AdvisedSetting>, Vec<&AdvisedSetting>) =
             self.settings.iter().partition(|setting| setting.finding == Some(Finding::Better));
         let mut lines = Vec::new();
+        let few = rest.iter().any(|setting| setting.finding == Some(Finding::TooFewTrials));
         lines.push(match helps.is_empty() {
+            true if few => {
+                format!("The trials are too few to show whether a setting improves {metric} over {baseline}.")
+            }
             true => format!("None of the settings tried is shown to improve {metric} over {baseline}."),
             false => format!("Settings that improve {metric} over {baseline}, the best first:"),
         });
@@ -108,10 +112,11 @@ impl Advice {
             lines.extend(setting.how.iter().map(|typed| format!("      {typed}")));
             lines.extend(setting.lacking.iter().map(|lacking| format!("      not on this computer: {lacking}")));
         }
-        const OTHERS: [&str; 3] = ["Worse", "Not answerable here", "No difference shown"];
+        const OTHERS: [&str; 4] = ["Worse", "Not answerable here", "No difference shown", "Too few trials to judge"];
         let title = |setting: &AdvisedSetting| match setting.finding {
             Some(Finding::Worse | Finding::Starves) => OTHERS[0],
             Some(Finding::NotAnswerable) => OTHERS[1],
+            Some(Finding::TooFewTrials) => OTHERS[3],
             _ => OTHERS[2],
         };
         for other in OTHERS {

@@ -18,6 +18,7 @@ use crate::column::{self, Column, ColumnError, Inputs};
 use crate::experiment::{Experiment, ExperimentError, Named, Observation};
 use crate::load::{self, LoadError};
 use crate::making;
+use crate::measures;
 use crate::units::duration;
 use crate::verdict::{self, VerdictError};
 use crate::warm_up;
@@ -323,6 +324,10 @@ impl ExperimentBuilder {
             columns.insert(index, column::column(spec, inputs, (&self.machine, &self.workload), &*self.place)?);
         }
         check_machines(&columns, memory)?;
+        // Where one column has a quota, no metric that leaves out what it takes compares it with the others.
+        let own = columns.values().filter_map(|column| column.workload.as_ref()).map(|own| &own.value);
+        let mut limited = own.filter(|own| own.has_quotas() && !self.workload.value.has_quotas());
+        let metric = self.metric.or_else(|| limited.next().map(measures::primary));
         let workload = self.workload;
         let trace = self.trace.unwrap_or(default_trace);
         let options = RunOptions { memory, warm_up_ns: workload.value.warm_up_ns, trace, ..self.options };
@@ -335,7 +340,7 @@ impl ExperimentBuilder {
             baseline,
             seeds: self.seeds,
             options,
-            metric: self.metric,
+            metric,
             margin: self.margin,
             observations: self.observations,
             advised: self.advised,

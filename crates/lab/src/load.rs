@@ -190,14 +190,9 @@ fn fitted(machine: Machine, model: Option<&str>) -> Machine {
 
 /// What is to be known of a machine whose costs are those of no CPU model.
 #[must_use]
-pub(crate) fn generic_costs(machine: &Machine) -> Option<String> {
-    warmcore_topology::has_generic_costs(machine).then(|| {
-        format!(
-            "costs of {} are generic, not those of a CPU model: `{}@PRESET` takes a preset's",
-            machine.name(),
-            machine.name()
-        )
-    })
+pub(crate) fn generic_costs(Named { source, value }: &Named<Machine>) -> Option<String> {
+    warmcore_topology::has_generic_costs(value)
+        .then(|| format!("costs of {source} are generic, not those of a CPU model: `{source}@PRESET` takes a preset's"))
 }
 
 /// The machine that a text describes, and the name of its CPU model where that is said.
@@ -421,10 +416,11 @@ mod tests {
         let path = directory.path().join("named.xml");
         std::fs::write(&path, format!("{before}<object type=\"Package\"{attributes}>{info}{rest}")).unwrap();
 
+        let of = |text: &str| generic_costs(&machine(text).unwrap());
+        assert!(of(file.to_str().unwrap()).is_some() && of(path.to_str().unwrap()).is_none());
         let read = |text: &str| machine(text).unwrap().value;
         let (plain, named) = (read(file.to_str().unwrap()), read(path.to_str().unwrap()));
         let costs_of = |preset: &str| read(preset).costs().clone();
-        assert!(generic_costs(&plain).is_some() && generic_costs(&named).is_none());
         assert_eq!(*named.costs(), costs_of("genoa96"));
         assert_eq!((named.cpu_count(), named.llc_count()), (plain.cpu_count(), plain.llc_count()));
         let chosen = read(&format!("{}@spr32", path.display()));

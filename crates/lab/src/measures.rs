@@ -306,7 +306,8 @@ pub(crate) fn as_name(text: &str) -> String {
 /// - sysbench: transactions per second; the p99 of their latencies where their rate is given;
 /// - a file whose requests come by themselves and are recorded: the p99 of what is recorded;
 /// - one that ends by itself: elapsed time;
-/// - one that runs for a fixed time and sleeps in between: the p99 of wakeup latency;
+/// - one that runs for a fixed time and sleeps in between: the p99 of wakeup latency; with a quota that of response time, since time that a
+///   quota takes is no wakeup's;
 /// - one that runs for a fixed time and only computes: the work done.
 #[must_use]
 pub fn primary(workload: &Workload) -> String {
@@ -329,7 +330,11 @@ pub fn primary(workload: &Workload) -> String {
         return ELAPSED.into();
     }
     let sleeps = workload.programs.iter().flat_map(|program| &program.steps).any(blocks);
-    if sleeps { "wakeup_p99_ns".into() } else { WORK.into() }
+    match (sleeps, workload.has_quotas()) {
+        (true, true) => "response_p99_ns".into(),
+        (true, false) => "wakeup_p99_ns".into(),
+        (false, _) => WORK.into(),
+    }
 }
 
 /// A second measure that belongs beside the primary one: schbench's request latencies; sysbench's latencies, or whether a given rate was kept; how evenly CPU time was given to

@@ -13,7 +13,9 @@ use warmcore_options::TraceLevel;
 use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
-use warmcore_statistics::{Comparison, Design, Interval, Sample, StatisticsError, Summary, compare_trials, judge};
+use warmcore_statistics::{
+    Comparison, Design, Interval, Sample, StatisticsError, Summary, compare_trials, judge, trials_needed,
+};
 use warmcore_workload::{Warning, Workload};
 
 use crate::advice::Advice;
@@ -225,10 +227,11 @@ pub fn conclude(
     let labels: Vec<String> = record.schedulers.iter().map(|scheduler| scheduler.label.clone()).collect();
     let candidates = carries::Candidates { workload, catalogue: &catalogue, schedulers: &schedulers, trials, baseline };
     let (primary, replaced) = candidates.choose(asked);
-    answerable::judge(record, place, (&catalogue, primary), &mut schedulers, (baseline, trials));
+    answerable::judge(record, (workload, place), (&catalogue, primary), &mut schedulers, (baseline, trials));
     let basis = words::Basis {
         primary,
         replaced: replaced.as_ref(),
+        has_quotas: workload.has_quotas() && place.kind().simulated,
         margin: record.margin,
         design: record.design,
         trials: record.seeds.len(),
@@ -249,7 +252,7 @@ pub fn conclude(
         measures: catalogue.clone(),
         time_split,
         replaced,
-        conditions: conditions::of_record(record, &schedulers, primary),
+        conditions: conditions::of_record(record, workload, &schedulers, primary),
         headroom: None,
         advice: None,
         sensitivity: None,
@@ -272,7 +275,7 @@ pub fn conclude_experiment(
     if experiment.place.kind().simulated {
         let own = experiment.columns.values().filter_map(|column| column.machine.as_ref());
         let machines = std::iter::once(&experiment.machine).chain(own);
-        document.warnings.extend(machines.filter_map(|machine| crate::load::generic_costs(&machine.value)));
+        document.warnings.extend(machines.filter_map(crate::load::generic_costs));
         conditions::of_simulations(experiment, &mut document);
     }
     document.conditions.extend(conditions::of_columns(experiment));
@@ -504,6 +507,14 @@ fn warnings(
     if count < MIN_TRIALS {
         let trials = if count == 1 { "1 trial gives" } else { &format!("{count} trials give") };
         warnings.push(format!("{trials} no intervals and no verdict; use at least {MIN_TRIALS}"));
+    }
+    let compared = schedulers.iter().filter_map(|scheduler| scheduler.measures.get(&primary.name)?.comparison.as_ref());
+    let compared = compared.filter(|comparison| comparison.p_value.is_some()).count();
+    let needed = trials_needed(record.design, compared);
+    if (MIN_TRIALS..needed).contains(&count) {
+        warnings.push(format!(
+            "{count} trials cannot show a difference from the baseline for any of {compared}, however clear it is: use at least {needed}"
+        ));
     }
     let counts = if primary.until_end { "their time counts as infinite" } else { "what they did until then counts" };
     for scheduler in schedulers.iter().filter(|scheduler| scheduler.unfinished > 0) {

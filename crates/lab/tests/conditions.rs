@@ -107,3 +107,21 @@ fn a_latency_that_the_workload_records_is_told_from_the_kernels() {
         |workload| conditions(workload).iter().any(|condition| condition.contains("the workload's threads record"));
     assert!(told("schbench:-m1,-t2,-r1,-L") && !told("spin:-n2,-d10ms"));
 }
+
+const LIMITED: &str = r#"{ "tasks": { "a": { "instance": 0 } }, "warmcore": { "notes": ["its source is a guess"],
+    "groups": [ { "name": "/g", "cpu_max": "20000" } ], "tasks": { "a": { "instances": 2, "taskgroup": "/g",
+    "program": [ { "run_ns": 30000000 } ] } } } }"#;
+
+#[test]
+fn a_verdict_says_which_scheduler_keeps_no_quota_and_what_the_workload_says_of_itself() {
+    let compared = |schedulers| compared_under(schedulers, "1s1n1l2c1t", LIMITED, None).unwrap();
+    let said = |schedulers| compared(schedulers).conditions;
+    let unkept = "of ule, it knows no task groups, so tasks share CPUs as if there were none, and no quota holds, such as that of /g";
+    let both = said(["eevdf", "ule"]);
+    assert!(both.iter().any(|condition| condition == unkept), "{both:?}");
+    assert!(both.iter().any(|condition| condition == "its source is a guess"), "{both:?}");
+    let sentence = compared(["eevdf", "ule"]).verdict.sentence;
+    assert!(!sentence.contains("ule is best") && sentence.contains("ule"), "{sentence}");
+    let kept = said(["eevdf", "cfs"]);
+    assert!(!kept.iter().any(|condition| condition.contains("quota")), "{kept:?}");
+}

@@ -248,8 +248,8 @@ pub(crate) struct Semaphore {
     waiting: AtomicU32,
     /// When those that count were added, where a step asks.
     added: Option<Mutex<Added>>,
-    /// Of those that count, what is to be done, where they are requests, and how many were taken.
-    requests: Mutex<VecDeque<ProgramId>>,
+    /// Of those that count, what is to be done and since when, where they are requests, and how many were taken.
+    requests: Mutex<VecDeque<(ProgramId, u64)>>,
     taken: AtomicU64,
 }
 
@@ -284,12 +284,12 @@ impl Semaphore {
 
     /// Adds a request.
     pub(crate) fn submit(&self, program: ProgramId) {
-        locked(&self.requests).push_back(program);
+        locked(&self.requests).push_back((program, now_ns()));
         self.post();
     }
 
-    /// Takes the request that was added first; none once so many were taken.
-    pub(crate) fn take_request(&self, requests: u64, stop: &Stop) -> Result<Option<ProgramId>, Stopped> {
+    /// Takes the request that was added first, with the time of that; none once so many were taken.
+    pub(crate) fn take_request(&self, requests: u64, stop: &Stop) -> Result<Option<(ProgramId, u64)>, Stopped> {
         self.wait(stop)?;
         let taken = self.taken.fetch_add(1, Ordering::SeqCst) + 1;
         if taken >= requests {

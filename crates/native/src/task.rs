@@ -324,12 +324,17 @@ impl<'a> Thread<'a> {
             Step::Resume(template) => objects.suspended[template.index()].wake_all(),
             Step::SemPost(semaphore) => objects.semaphores[semaphore.index()].post(),
             Step::Submit { semaphore, program } => objects.semaphores[semaphore.index()].submit(*program),
-            Step::Work { semaphore, requests } => {
-                while let Some(program) = objects.semaphores[semaphore.index()].take_request(*requests, stop)? {
+            Step::Work { semaphore, requests, recorder } => {
+                while let Some((program, began_ns)) =
+                    objects.semaphores[semaphore.index()].take_request(*requests, stop)?
+                {
                     for step in &shared.workload.programs[program.index()].steps {
                         stop.check()?;
                         self.steps += 1;
                         self.step(step)?;
+                    }
+                    if let Some(recorder) = recorder {
+                        self.record(*recorder, began_ns, now_ns().saturating_sub(began_ns));
                     }
                 }
             }

@@ -143,15 +143,14 @@ fn suspended_tasks_are_resumed() {
 }
 
 #[test]
-fn a_task_is_resumed_by_its_own_name_whatever_name_it_suspends_with() {
-    // A suspends with a name that nobody has; B wakes A by A's name, again and again, since a resume is not remembered.
+fn tasks_are_resumed_by_the_name_that_they_suspend_with() {
+    // Two suspend with a name that no task has; B wakes them by it, again and again, since a resume is not remembered.
     let outcome = file(
-        r#""A": { "loop": 3, "suspend": "X", "run": 1 },
-           "B": { "loop": 500, "resume": "A", "sleep": 1000 }"#,
+        r#""A": { "instance": 2, "loop": 3, "suspend": "X", "run": 1 },
+           "B": { "loop": 500, "resume": "X", "sleep": 1000 }"#,
     );
     assert!(outcome.warnings.is_empty(), "what the file is warned of is the workload's: {:?}", outcome.warnings);
-    let a = outcome.tasks.iter().find(|task| task.template.0 == 0).unwrap();
-    assert!(a.completed);
+    assert!(outcome.tasks.iter().filter(|task| task.template.0 == 0).all(|task| task.completed));
 }
 
 #[test]

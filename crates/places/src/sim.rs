@@ -122,7 +122,8 @@ fn notes((_, unsettled): (u64, u64)) -> Vec<String> {
 }
 
 /// What to know of a workload's task groups under a scheduler that knows them or not.
-fn note_on_groups(workload: &Workload, known: bool) -> Option<String> {
+#[must_use]
+pub fn note_on_groups(workload: &Workload, known: bool) -> Option<String> {
     let grouped = workload.groups.iter().any(|group| !group.is_root());
     let limited = workload.groups.iter().find(|group| group.cpu_max.is_some());
     let quota =

@@ -112,7 +112,7 @@ impl Marks {
                     if let Some((waker, wake, signal)) = waited.by {
                         chance.insert(signal);
                         if let Some(wake) = action_of(threads, waker, wake) {
-                            *wake = Action::Run { cpu_ns: 0, returns: 0, wakeups: 1 };
+                            *wake = Action::Run { work_ns: 0, returns: 0, wakeups: 1 };
                         }
                     }
                 }

@@ -108,8 +108,8 @@ impl Role {
         let (mut ran_ns, mut charged_ns, mut cut) = (0, of_turn_ns, !history.forked && history.start_ns == 0);
         for action in &history.actions {
             match *action {
-                Action::Run { cpu_ns, returns, wakeups } => {
-                    ran_ns += cpu_ns;
+                Action::Run { work_ns, returns, wakeups } => {
+                    ran_ns += work_ns;
                     charged_ns += overheads.of_run(returns, wakeups);
                 }
                 Action::Block(

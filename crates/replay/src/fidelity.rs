@@ -5,7 +5,7 @@ use warmcore_capture::Recording;
 
 use crate::history::Histories;
 use crate::pools::Pool;
-use crate::service::Served;
+use crate::service::{Latencies, RECORDER, Served};
 use crate::sleeps::Sleeps;
 
 /// From this part of CPU time on, waiting for a CPU hides waits for others.
@@ -57,6 +57,9 @@ pub struct Fidelity {
     pub idle_wakeup_ns: Option<u64>,
     /// Time that the threads were ready to run while another ran on the CPU that they got, of all together, ns.
     pub queued_ns: u64,
+    /// Requests of common queues, where the replay has such and measures them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pooled: Option<Pooled>,
     /// Kernel's own time that could not be taken off, because a thread ran for less than that, ns.
     pub overhead_left_ns: u64,
     /// Events that the recorder lost, as far as it counted them.
@@ -65,6 +68,30 @@ pub struct Fidelity {
     pub more_lost: bool,
     /// Switches that a CPU did not record, and that stand where the thread was queued.
     pub switches_assumed: u64,
+}
+
+/// Requests of common queues, from being added until their thread was free again.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Pooled {
+    /// As recorded. One that found no thread waiting is part of the one before.
+    pub recorded: Latencies,
+    /// In the replay, alone on the machine of the recording; none where it was not tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replayed: Option<Latencies>,
+}
+
+impl Pooled {
+    fn sentence(&self) -> String {
+        let alone = self.replayed.as_ref().map_or_else(String::new, |replayed| {
+            format!("; alone on the machine of the recording {} take {}", replayed.count, replayed.words())
+        });
+        format!(
+            "{} requests of common queues took {} from being added until their thread was free; the replay measures them \
+             (`recorder_{RECORDER}_p99_ns`){alone}",
+            self.recorded.count,
+            self.recorded.words()
+        )
+    }
 }
 
 /// A thread whose waits from outside end at their recorded times.
@@ -90,6 +117,10 @@ impl Held {
     }
 }
 
+fn percent(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}
+
 impl Fidelity {
     /// What is known before anything is made of the histories.
     pub(crate) fn of(histories: &Histories, recording: &Recording) -> Self {
@@ -111,10 +142,13 @@ impl Fidelity {
         }
     }
 
-    /// What a reader of a result must know, one sentence each.
+    /// What a reader of a result must know, one sentence each: what it is made of, and [reservations](Self::reservations).
     #[must_use]
     pub fn sentences(&self) -> Vec<String> {
-        let percent = |part: u64, whole: u64| if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 };
+        self.facts().into_iter().chain(self.reservations()).collect()
+    }
+
+    fn facts(&self) -> Vec<String> {
         let mut lines = vec![format!(
             "{} threads, {:.1} % of the CPU time of the recording; {} waits, of which {:.1} % for a signal of a known thread, {:.1} % until \
              a time, {:.1} % for a duration",
@@ -125,19 +159,6 @@ impl Fidelity {
             percent(self.at_times + self.unknown, self.waits),
             percent(self.for_durations, self.waits),
         )];
-        if let Some(replayed_ns) = self.replayed_ns {
-            let share = replayed_ns as f64 / self.recorded_ns.max(1) as f64 - 1.0;
-            if share.abs() > OTHER_TIME {
-                lines.push(format!(
-                    "alone on the machine of the recording it takes {:.3} s, {:.0} % {} than recorded ({:.3} s): a wait was not what it is \
-                     replayed as, or something delayed these threads that the replay does not have",
-                    replayed_ns as f64 / 1e9,
-                    100.0 * share.abs(),
-                    if share < 0.0 { "less" } else { "more" },
-                    self.recorded_ns as f64 / 1e9
-                ));
-            }
-        }
         if self.silent > 0 {
             lines.push(format!("{} threads did nothing while it was recorded: they are left out", self.silent));
         }
@@ -152,6 +173,7 @@ impl Fidelity {
             ));
         }
         lines.extend(self.pools.iter().map(Pool::sentence));
+        lines.extend(self.pooled.iter().map(Pooled::sentence));
         lines.extend(self.service.iter().flat_map(Served::sentences));
         if let Some(ns) = self.idle_wakeup_ns {
             lines.push(format!(
@@ -159,6 +181,26 @@ impl Fidelity {
                  (`idle_exit_ns` and `ipi_ns` of its costs) the replay takes another time too",
                 ns as f64 / 1e3
             ));
+        }
+        lines
+    }
+
+    /// What may make it another workload than what was recorded, a sentence each without a full stop.
+    #[must_use]
+    pub fn reservations(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(replayed_ns) = self.replayed_ns {
+            let share = replayed_ns as f64 / self.recorded_ns.max(1) as f64 - 1.0;
+            if share.abs() > OTHER_TIME {
+                lines.push(format!(
+                    "alone on the machine of the recording it takes {:.3} s, {:.0} % {} than recorded ({:.3} s): a wait was not what it is \
+                     replayed as, or something delayed these threads that the replay does not have",
+                    replayed_ns as f64 / 1e9,
+                    100.0 * share.abs(),
+                    if share < 0.0 { "less" } else { "more" },
+                    self.recorded_ns as f64 / 1e9
+                ));
+            }
         }
         if self.queued_ns as f64 > QUEUED * self.cpu_ns as f64 {
             lines.push(format!(

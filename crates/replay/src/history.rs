@@ -7,20 +7,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use warmcore_capture::{Call, Context, Record, Recording, What};
+use warmcore_topology::Machine;
 use warmcore_trace::PrevState;
 use warmcore_workload::LONGEST_NS;
 
 use crate::arrivals::Arrived;
 use crate::service::{Begun, Ready, Service, ServiceReader, Waited, is_socket};
 use crate::sleeps::{Sleeps, TimerFiles};
+use crate::speeds::Speeds;
 
 /// Something that a thread did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Ran, whether or not it was preempted meanwhile.
     Run {
-        /// Time on CPU, ns.
-        cpu_ns: u64,
+        /// Time on CPU, ns, as far as the machine of the recording let it count: all of it on an idle core of the fastest kind.
+        work_ns: u64,
         /// How often it came back onto a CPU that another thread had taken from it.
         returns: u32,
         /// How many of the chosen threads an interrupt woke on its CPU meanwhile.
@@ -197,8 +199,11 @@ enum Doing {
 #[derive(Clone, Debug, Default)]
 struct State {
     doing: Doing,
-    /// Ran since its last action, and came back and was interrupted as [`Action::Run`] has it.
+    /// Ran since its last action, worked, came back and was interrupted as [`Action::Run`] has it.
     cpu_ns: u64,
+    work_ns: f64,
+    /// Work in a nanosecond, while it runs.
+    speed: f64,
     returns: u32,
     wakeups: u32,
     /// Another thread has its CPU, and it did not sleep.
@@ -229,9 +234,9 @@ impl State {
         self.settle(now);
         if self.cpu_ns > 0 {
             let (returns, wakeups) = (std::mem::take(&mut self.returns), std::mem::take(&mut self.wakeups));
-            self.history.actions.push(Action::Run { cpu_ns: self.cpu_ns, returns, wakeups });
-            self.history.cpu_ns += self.cpu_ns;
-            self.cpu_ns = 0;
+            let work_ns = std::mem::take(&mut self.work_ns).round() as u64;
+            self.history.actions.push(Action::Run { work_ns, returns, wakeups });
+            self.history.cpu_ns += std::mem::take(&mut self.cpu_ns);
         }
         self.history.actions.push(action);
     }
@@ -239,15 +244,16 @@ impl State {
     fn settle(&mut self, now: u64) {
         if let Doing::Running(since) = &mut self.doing {
             self.cpu_ns += now - *since;
+            self.work_ns += (now - *since) as f64 * self.speed;
             *since = now;
             self.history.end_ns = now;
         }
     }
 }
 
-/// Histories of these threads of a recording.
+/// Histories of these threads of a recording, and of the machine that it was made on, where that is known.
 #[must_use]
-pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
+pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<&Machine>) -> Histories {
     let (start, end) = recording.span_ns();
     let state = |id: &i32| {
         let known = recording.threads.get(id).cloned().unwrap_or_default();
@@ -264,6 +270,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>) -> Histories {
         threads: chosen.iter().map(state).collect(),
         others: BTreeMap::new(),
         running: BTreeMap::new(),
+        speeds: Speeds::of_machine(machine),
         other_cpu_ns: 0,
         idle_wakeups: (0, 0),
         queued_ns: 0,
@@ -313,6 +320,7 @@ struct HistoryReader<'a> {
     others: BTreeMap<u32, u64>,
     /// The thread on each CPU.
     running: BTreeMap<u32, i32>,
+    speeds: Speeds<'a>,
     other_cpu_ns: u64,
     idle_wakeups: (u64, u64),
     queued_ns: u64,
@@ -371,6 +379,12 @@ impl<'a> HistoryReader<'a> {
     }
 
     fn switch(&mut self, now: u64, cpu: u32, (prev, state, next): (i32, PrevState, i32), uninterruptible: bool) {
+        for sibling in self.speeds.switched(cpu, next != 0) {
+            if let Some(thread) = self.running.get(&sibling.0).and_then(|thread| self.threads.get_mut(thread)) {
+                thread.settle(now);
+                thread.speed = self.speeds.of(sibling.0);
+            }
+        }
         self.running.insert(cpu, next);
         if let Some(since) = self.others.remove(&cpu) {
             self.other_cpu_ns += now - since;
@@ -378,7 +392,7 @@ impl<'a> HistoryReader<'a> {
         if let Some(thread) = self.threads.get_mut(&prev) {
             if thread.doing == Doing::Unheard {
                 // It ran since before the recording.
-                thread.doing = Doing::Running(0);
+                (thread.doing, thread.speed) = (Doing::Running(0), self.speeds.of(cpu));
             }
             thread.settle(now);
             thread.uninterruptible = uninterruptible;
@@ -401,7 +415,7 @@ impl<'a> HistoryReader<'a> {
                 {
                     self.queued_ns += now - since;
                 }
-                (thread.doing, thread.early) = (Doing::Running(now), None);
+                (thread.doing, thread.early, thread.speed) = (Doing::Running(now), None, self.speeds.of(cpu));
                 thread.returns += u32::from(std::mem::take(&mut thread.preempted));
                 if let Some(woken) = thread.woken_ns.take().filter(|_| prev == 0) {
                     self.idle_wakeups.0 += 1;

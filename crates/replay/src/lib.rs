@@ -4,7 +4,7 @@
 //! - [`selection`]: which threads of a recording are meant.
 //! - [`history`]: what each of them did: ran, woke others, slept and why, forked, exited.
 //! - [`workload`]: histories as programs. Waits and orders follow from the schedule, not from the recording (a closed loop).
-//!   `sleeps`: which of their sleeps have a length, and which an end.
+//!   `sleeps`: which of their sleeps have a length, and which an end. `speeds`: how fast their work went.
 //! - [`pools`]: which of them take requests of one queue.
 //!   `requests`: what they did for each, as programs that whoever is free carries out.
 //! - [`service`]: requests that came on connections, and how long each took. `arrivals`: which of them come from outside, at their own times.
@@ -31,6 +31,7 @@ mod requests;
 pub mod selection;
 pub mod service;
 mod sleeps;
+mod speeds;
 pub mod workload;
 
 pub use arrivals::Arrived;

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use warmcore_workload::{ProgramId, SemaphoreId, Step};
+use warmcore_workload::{ProgramId, RecorderId, SemaphoreId, Step};
 
 use crate::history::Histories;
 use crate::pools::{Pool, Pools};
@@ -27,6 +27,10 @@ pub(crate) struct Requests {
     pub(crate) pools: Vec<Pool>,
     /// Queue of each that is replayed.
     pub(crate) queues: Vec<SemaphoreId>,
+    /// Where to write how long each took, from being added to its end.
+    pub(crate) recorder: Option<RecorderId>,
+    /// When each was added, and how long it took until its thread waited for the next, as recorded, ns.
+    pub(crate) samples: Vec<(u64, u64)>,
     /// Pool that is replayed, by thread.
     of_thread: BTreeMap<i32, usize>,
     /// First thread and number of requests of each that is replayed.
@@ -65,14 +69,23 @@ impl Requests {
         if made.replayed.is_empty() {
             return made;
         }
+        let mut present: BTreeMap<i32, usize> = BTreeMap::new();
+        let end = |sample: &mut (u64, u64), at_ns: u64| sample.1 = at_ns.saturating_sub(sample.0);
         for (signal, pool) in histories.signals.iter().zip(of_signal) {
             let pool = pool.and_then(|pool| numbers[pool as usize]);
             let request = pool.map(|pool| {
+                if let Some(before) = present.insert(signal.woken, made.samples.len()) {
+                    end(&mut made.samples[before], signal.asleep_ns);
+                }
+                made.samples.push((signal.at_ns, 0));
                 made.bodies.push(Vec::new());
                 Request { pool, number: made.bodies.len() - 1 }
             });
             made.wakes.entry((signal.waker, signal.woken)).or_default().push_back(request);
             made.waits.entry(signal.woken).or_default().push_back(request);
+        }
+        for (thread, last) in present {
+            end(&mut made.samples[last], histories.threads.get(&thread).map_or(0, |history| history.end_ns));
         }
         made
     }
@@ -101,7 +114,8 @@ impl Requests {
             }
             None => {
                 let (_, requests) = self.replayed[request.pool];
-                Some(done.into_iter().chain([Step::Work { semaphore: self.queues[request.pool], requests }]).collect())
+                let work = Step::Work { semaphore: self.queues[request.pool], requests, recorder: self.recorder };
+                Some(done.into_iter().chain([work]).collect())
             }
         }
     }

@@ -95,7 +95,7 @@ impl Latencies {
     }
 
     /// Median and percentile in words.
-    fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         let us = |ns: u64| format!("{:.1} us", ns as f64 / 1e3);
         let median = self.median_ns.map_or_else(|| "none".into(), us);
         match self.p99_ns {

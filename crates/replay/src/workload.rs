@@ -24,12 +24,12 @@ use warmcore_workload::{
 };
 
 use crate::arrivals::Arrived;
-use crate::fidelity::{Fidelity, Held};
+use crate::fidelity::{Fidelity, Held, Pooled};
 use crate::groups::Groups;
 use crate::history::{Action, Cause, Histories, History};
 use crate::measured::{ARRIVALS, Clocks, REQUESTS};
 use crate::requests::Requests;
-use crate::service::RECORDER;
+use crate::service::{Latencies, RECORDER};
 use crate::sleeps::Sleeps;
 
 /// What the kernel's own actions took of the times that were recorded, ns: a simulated kernel charges for them again.
@@ -87,6 +87,8 @@ pub struct Replay {
     pub fidelity: Fidelity,
     /// Task of each thread id.
     pub tasks: BTreeMap<i32, TaskTemplateId>,
+    /// What its recorder `request`, if it has one, would have held of the recording: when each request began, and its latency, ns.
+    pub requests: Vec<(u64, u64)>,
 }
 
 /// Makes a workload of histories. The recording only tells what was lost.
@@ -108,6 +110,10 @@ pub fn replay(name: &str, histories: &Histories, recording: &Recording, overhead
     maker.fidelity.pools = maker.requests.pools.clone();
     if maker.fidelity.service.as_ref().is_some_and(|served| served.latency.count > 0) {
         maker.recorder = Some(maker.workload.add_recorder(RECORDER));
+    } else if maker.fidelity.pools.iter().any(|pool| pool.replayed) {
+        maker.requests.recorder = Some(maker.workload.add_recorder(RECORDER));
+        let recorded = Latencies::of(maker.requests.samples.iter().map(|(_, latency_ns)| *latency_ns));
+        maker.fidelity.pooled = Some(Pooled { recorded, replayed: None });
     }
     for pool in maker.fidelity.pools.iter().filter(|pool| pool.replayed) {
         let queue = maker.workload.add_semaphore(format!("requests-of-{}", pool.workers[0]), 0);
@@ -124,7 +130,11 @@ pub fn replay(name: &str, histories: &Histories, recording: &Recording, overhead
     for steps in maker.requests.take_bodies() {
         maker.workload.add_program(Program { steps });
     }
-    Replay { workload: maker.workload, fidelity: maker.fidelity, tasks: maker.tasks }
+    let requests = match maker.recorder {
+        Some(_) => histories.service.samples(),
+        None => maker.requests.samples,
+    };
+    Replay { workload: maker.workload, fidelity: maker.fidelity, tasks: maker.tasks, requests }
 }
 
 impl Replay {
@@ -194,13 +204,13 @@ impl Maker {
         let mut timer_ns = if history.forked { history.start_ns } else { history.start_ns.min(self.fidelity.span_ns) };
         for (number, action) in history.actions.iter().enumerate() {
             match *action {
-                Action::Run { cpu_ns, returns, wakeups } => {
+                Action::Run { work_ns, returns, wakeups } => {
                     debt.left_ns += self.overheads.of_run(returns, wakeups);
                     let next = history.actions[number + 1..].iter().find(|next| !matches!(next, Action::Answer(_)));
                     if let Some(Action::Exit | Action::Block(Cause::Never)) = next {
                         debt.left_ns += self.overheads.exit_ns;
                     }
-                    let work_ns = debt.taken_off(cpu_ns);
+                    let work_ns = debt.taken_off(work_ns);
                     if work_ns > 0 {
                         steps.push(Step::Run { work_ns });
                     }
@@ -363,7 +373,7 @@ mod tests {
     use warmcore_workload::TimerId;
 
     fn thread(actions: Vec<Action>) -> History {
-        let cpu = |action: &Action| if let Action::Run { cpu_ns, .. } = action { *cpu_ns } else { 0 };
+        let cpu = |action: &Action| if let Action::Run { work_ns, .. } = action { *work_ns } else { 0 };
         History { name: "worker".into(), cpu_ns: actions.iter().map(cpu).sum(), actions, ..History::default() }
     }
 
@@ -431,8 +441,12 @@ mod tests {
         let queue = SemaphoreId(0);
         let program = |number| ProgramId(3 + number);
         let submit = |number| Step::Submit { semaphore: queue, program: program(number) };
+        // Until each worker waits for the next, at the beginning of the next round; the last until it is not heard of any more.
+        assert_eq!(made.requests[..3], [(500, 500), (500, 500), (1_500, 500)]);
+        assert_eq!(made.fidelity.pooled.as_ref().unwrap().recorded.count, 8);
         assert_eq!(steps(&made, 0)[..3], [Step::Run { work_ns: 9 }, submit(0), submit(1)]);
-        let work = [Step::Run { work_ns: 5 }, Step::Work { semaphore: queue, requests: 8 }];
+        let work =
+            [Step::Run { work_ns: 5 }, Step::Work { semaphore: queue, requests: 8, recorder: Some(RecorderId(0)) }];
         assert_eq!((steps(&made, 1), steps(&made, 2)), (&work[..], &work[..]));
         let answer = SemaphoreId(1);
         let request = |number: u32| &made.workload.programs[program(number).index()].steps;
@@ -464,7 +478,7 @@ mod tests {
     #[test]
     fn returns_and_interrupts_are_taken_off_a_run_and_a_timers_lateness_off_a_sleep() {
         let overheads = Overheads { switch_ns: 10, interrupt_ns: 7, late_ns: 30, ..Overheads::default() };
-        let cut = Action::Run { cpu_ns: 100, returns: 2, wakeups: 3 };
+        let cut = Action::Run { work_ns: 100, returns: 2, wakeups: 3 };
         let sleeper = thread(vec![cut, outside(700, 600), run(10), outside(750, 20), run(11), Action::Exit]);
         let made = made(vec![(1, sleeper)], overheads);
         let sleep = |duration_ns| Step::Sleep { duration_ns };

@@ -21,9 +21,11 @@ fn service() -> Workload {
     let mut workload = Workload::empty("service");
     let process = workload.add_process("server");
     let (queue, answers) = (workload.add_semaphore("requests", 0), workload.add_semaphore("answers", 0));
-    let worker = ProgramBuilder::new()
-        .step(Step::Run { work_ns: 5_000 })
-        .step(Step::Work { semaphore: queue, requests: REQUESTS });
+    let worker = ProgramBuilder::new().step(Step::Run { work_ns: 5_000 }).step(Step::Work {
+        semaphore: queue,
+        requests: REQUESTS,
+        recorder: None,
+    });
     let worker = workload.add_program(worker.finish());
     let submit = |workload: &mut Workload, number: u64| {
         // Work of 0.2 to 3.2 ms around a wait for a disk of 1 to 6 ms.
@@ -68,7 +70,7 @@ fn run(workload: &Workload, machine: &Machine, is_worker: impl Fn(&str) -> bool)
 fn recorded() -> (Histories, impl Fn(&Histories) -> Replay) {
     let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
     let (recording, chosen) = mixes::recorded(&service(), &machine, 7, MemoryChoice::None);
-    let found = histories(&recording, &chosen);
+    let found = histories(&recording, &chosen, Some(&machine));
     (found, move |histories: &Histories| replay("replay", histories, &recording, Overheads::of(machine.costs())))
 }
 

@@ -54,7 +54,7 @@ fn cells(mix: u64, name: &'static str, memory: MemoryChoice) -> Vec<Cell> {
         }
     }
     let (recording, chosen) = recorded(&truth, &machine, 7, memory);
-    let histories = histories(&recording, &chosen);
+    let histories = histories(&recording, &chosen, Some(&machine));
     let groups = Groups::of(&Graph::of(&recording, &chosen, &histories));
     let of = |of_thread: &dyn Fn(i32) -> Option<TaskTemplateId>| -> Vec<Members> {
         let members = |group: &warmcore_replay::ThreadGroup| {

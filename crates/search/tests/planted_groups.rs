@@ -18,7 +18,7 @@ const MIXES: u64 = 24;
 fn agreement(mix: &Mix, seed: u64) -> f64 {
     let machine = warmcore_topology::resolve("2s1n2l8c1t").unwrap();
     let (recording, chosen) = recorded(&mix.workload, &machine, seed, MemoryChoice::None);
-    let groups = Groups::of(&Graph::of(&recording, &chosen, &histories(&recording, &chosen)));
+    let groups = Groups::of(&Graph::of(&recording, &chosen, &histories(&recording, &chosen, None)));
     let threads: Vec<i32> = chosen.iter().copied().collect();
     let truth: Vec<u32> = threads.iter().map(|thread| mix.truth[&recording.threads[thread].name]).collect();
     adjusted_rand_index(&truth, &groups.labels(&threads))

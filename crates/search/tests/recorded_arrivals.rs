@@ -76,7 +76,7 @@ fn recorded(arrivals_ns: &[u64], connections: usize) -> Recording {
 /// The replay, what its requests took as recorded, and what they take where work takes `times` as long.
 fn replayed(recording: &Recording, times: u64) -> (Replay, Vec<u64>, Histogram) {
     let machine = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
-    let found = histories(recording, &[SERVER].into());
+    let found = histories(recording, &[SERVER].into(), Some(&machine));
     let mut made = replay("service", &found, recording, Overheads::of(machine.costs()));
     for step in made.workload.programs.iter_mut().flat_map(|program| &mut program.steps) {
         if let Step::Run { work_ns } = step {

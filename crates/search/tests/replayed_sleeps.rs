@@ -1,4 +1,5 @@
-//! Whether the replay of a recorded sleeper sleeps as long as it did: what the kernel adds to a sleep is in the recording already.
+//! Whether the replay of a recorded sleeper sleeps as long as it did, and that of a worker works as much: what the kernel adds to a sleep and
+//! the machine to a work's time is in the recording already.
 
 mod mixes;
 
@@ -28,7 +29,7 @@ fn run(workload: &Workload, machine: &Machine) -> (u64, u64) {
 }
 
 fn replayed(recording: &Recording, chosen: &std::collections::BTreeSet<i32>, machine: &Machine) -> Workload {
-    replay("replay", &histories(recording, chosen), recording, Overheads::of(machine.costs())).workload
+    replay("replay", &histories(recording, chosen, Some(machine)), recording, Overheads::of(machine.costs())).workload
 }
 
 /// Thread 5 runs for so long, sleeps for so long, and is on its CPU again 2 us after the interrupt.
@@ -88,4 +89,30 @@ fn sleepers_among_spinners_on_one_cpu_take_as_long_in_the_replay_of_their_simula
     let (made, _) = run(&replayed(&recording, &chosen, &machine), &machine);
     let left_ns = made.abs_diff(truth).saturating_sub(ticks_ns);
     assert!(left_ns < truth / 1_000, "{made} ns, {truth} in truth, of which {ticks_ns} ns were ticks");
+}
+
+/// Threads on two cores with siblings, fewer, as many and more than CPUs, and one on a small
+/// core: the replay takes as long as the run.
+#[test]
+fn work_that_siblings_and_small_cores_slowed_is_as_much_in_the_replay() {
+    for (name, tasks, pinned) in
+        [("1s1n1l2c2t", 2, None), ("1s1n1l2c2t", 4, None), ("1s1n1l2c2t", 7, None), ("hikey960", 1, Some(0))]
+    {
+        let machine = warmcore_topology::resolve(name).unwrap();
+        let mut workload = Workload::empty("workers");
+        let process = workload.add_process("workers");
+        for number in 0..tasks {
+            let program = ProgramBuilder::new().step(Step::Run { work_ns: 20_000_000 + number * 10_000_000 });
+            let program = workload.add_program(program.finish());
+            let mut task = Task::new(format!("worker-{number}"), process, program);
+            task.affinity = pinned.map_or(task.affinity, |cpu| warmcore_workload::Affinity::OsCpus(vec![cpu]));
+            workload.add_task(task);
+        }
+        let (truth, _) = run(&workload, &machine);
+        let (recording, chosen) = mixes::recorded(&workload, &machine, 5, MemoryChoice::None);
+        let mut made = replayed(&recording, &chosen, &machine);
+        made.tasks.iter_mut().for_each(|task| task.affinity = workload.tasks[0].affinity.clone());
+        let (elapsed, _) = run(&made, &machine);
+        assert!(elapsed.abs_diff(truth) < truth / 200, "{tasks} on {name}: {elapsed} ns, {truth} in truth");
+    }
 }

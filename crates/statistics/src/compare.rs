@@ -254,6 +254,19 @@ pub fn judge(table: &mut [Comparison]) {
     }
 }
 
+/// How many trials show the clearest difference in a table of so many comparisons, at least: no fewer than [`MIN_TRIALS`].
+#[must_use]
+pub fn trials_needed(design: Design, comparisons: usize) -> usize {
+    let shows = |trials: &usize| {
+        let smallest = match design {
+            Design::Paired | Design::Blocked => smallest_paired_p(*trials),
+            Design::Unpaired => smallest_unpaired_p(*trials, *trials),
+        };
+        smallest * (comparisons as f64) < SIGNIFICANCE
+    };
+    (MIN_TRIALS..).find(shows).unwrap_or(usize::MAX)
+}
+
 /// Holm's step-down correction: p values that may be compared with one level although several were computed. Entries
 /// without a p value stay so and do not count. Source: S. Holm, "A simple sequentially rejective multiple test
 /// procedure" (1979).

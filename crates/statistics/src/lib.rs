@@ -28,7 +28,9 @@ pub mod rank;
 pub mod sample;
 
 pub use bootstrap::{Bootstrap, Interval};
-pub use compare::{Better, Comparison, Design, Verdict, compare_paired, compare_trials, compare_unpaired, holm, judge};
+pub use compare::{
+    Better, Comparison, Design, Verdict, compare_paired, compare_trials, compare_unpaired, holm, judge, trials_needed,
+};
 pub use partitions::adjusted_rand_index;
 pub use rank::{mann_whitney, wilcoxon_signed_rank};
 pub use sample::{Sample, Summary, geometric_mean};

@@ -34,6 +34,7 @@ impl Workload {
             warm_up_ns,
             hotplug,
             command,
+            notes,
             warnings,
         } = self;
         *name == other.name
@@ -59,6 +60,7 @@ impl Workload {
             && *warm_up_ns == other.warm_up_ns
             && *hotplug == other.hotplug
             && *command == other.command
+            && *notes == other.notes
             && *warnings == other.warnings
     }
 
@@ -98,6 +100,7 @@ impl Workload {
             warm_up_ns: None,
             hotplug: Vec::new(),
             command: Vec::new(),
+            notes: Vec::new(),
             warnings: Vec::new(),
         }
     }

@@ -69,7 +69,15 @@ impl Workload {
         self.programs
             .iter()
             .flat_map(|program| &program.steps)
-            .any(|step| matches!(step, Step::SemTake { semaphore: taken, .. } if *taken == semaphore))
+            .any(|step| {
+                matches!(step, Step::SemTake { semaphore: taken, .. } | Step::Work { semaphore: taken, recorder: Some(_), .. } if *taken == semaphore)
+            })
+    }
+
+    /// Whether a task group has a quota.
+    #[must_use]
+    pub fn has_quotas(&self) -> bool {
+        self.groups.iter().any(|group| group.cpu_max.is_some())
     }
 
     /// Whether requests arrive by themselves, at drawn times, and not when earlier ones are done ([`Drawn::Arrival`]): then their rate is

@@ -97,7 +97,7 @@ pub enum Step {
         duration_ns: u64,
     },
     /// Sleep until the timer's next expiry; does not sleep when that has passed (rt-app `timer`). The first expiry is
-    /// one period after the start of the task that uses the timer first, not after that first use.
+    /// one period after the task that uses the timer first had a CPU first, not after that first use.
     Timer {
         /// Which timer.
         timer: TimerId,
@@ -163,6 +163,8 @@ pub enum Step {
         semaphore: SemaphoreId,
         /// How many requests all tasks together take.
         requests: u64,
+        /// Where to write how long each took, from [`Step::Submit`] to the end of its program.
+        recorder: Option<RecorderId>,
     },
     /// Write a message; blocks while the channel is full.
     Send {
@@ -548,6 +550,8 @@ pub struct Workload {
     pub hotplug: Vec<crate::Hotplug>,
     /// A program of this computer with its arguments, in place of tasks; empty for every workload that a simulator can run.
     pub command: Vec<String>,
+    /// What to know before its results are trusted, a sentence each without a full stop: each verdict on it says so.
+    pub notes: Vec<String>,
     /// Accepted but not modelled.
     pub warnings: Vec<Warning>,
 }

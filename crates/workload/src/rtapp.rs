@@ -17,12 +17,12 @@
 //!
 //! Choices where rt-app is unclear or its versions differ:
 //! - `sync` signals and waits, with the mutex held around it, as the code does (the tutorial's text also locks).
-//! - `suspend` waits for a `resume` of its task's name; a name of its own is ignored, with a warning, as rt-app of today does.
-//!   In older versions the name was a condition that several tasks could wait for; rt-app's browser and video examples were
-//!   written for that and run differently today. A `resume` of such a name, if no task has it, resumes nobody.
+//! - `suspend` waits on the condition of its name (without one, of its task's), `resume` wakes all that wait on it, and a name need not be a
+//!   task's, as in rt-app's code (`pthread_cond_wait` and `_broadcast`, each with the mutex of that name). Where only the tasks of that
+//!   name suspend themselves, these are the steps [`Step::Suspend`](crate::Step::Suspend) and [`Step::Resume`](crate::Step::Resume).
 //! - A barrier waits for as many tasks as there are references to it, each counted once per instance.
 //! - `timer` with a `ref` that begins with `unique` belongs to each task alone.
-//! - The first expiry of a timer is one period after the task's start. If one event of a timer is absolute, all are.
+//! - The first expiry of a timer is one period after the task first runs. If one event of a timer is absolute, all are.
 //! - `mem`, and `memrun` that reads or writes, are [`Step::Memory`](crate::Step::Memory) followed by the work of their instructions;
 //!   `memrun` of type `chase` is [`Step::Chase`](crate::Step::Chase) alone, since a chain of loads waits and computes nothing.
 //!
@@ -37,6 +37,7 @@
 //! | `duration_ns` | instead of `global.duration` |
 //! | `warm_up_ns` | how long after the start nothing is counted; 0 says that everything is |
 //! | `hotplug` | list of `{ "at_ns", "offline" }` and `{ "at_ns", "online" }`: numbers of CPUs that go offline and come online again |
+//! | `notes` | list of sentences: what to know before its results are trusted; each verdict on it says so |
 //! | `command` | list of words: a program with its arguments in place of tasks |
 //! | `applications` | list of names; each is a session of its own and reported on its own |
 //! | `processes` | list of `{ "name", "application", "profile" }`: address spaces; tasks belong to the first by default |

@@ -23,7 +23,7 @@ pub struct SweepArguments {
     #[arg(short, long, value_name = "LIST", required = true)]
     pub schedulers: Vec<String>,
     /// Runs of each scheduler in each cell; from 8 on there are 95 % intervals
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: u32,
     /// Largest difference that does not matter, in per cent, as in `compare`
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]

@@ -35,6 +35,14 @@ pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     }
 }
 
+/// By how many per cent work is slower next to a busy sibling.
+pub(super) fn parse_slowdown(text: &str) -> Result<u32, String> {
+    let number = text.trim().trim_end_matches('%').trim_end();
+    number.parse().ok().filter(|percent| *percent <= 1000).ok_or_else(|| {
+        "it is not a whole number of per cent, 0 to 1000, such as 65 for work that takes 1.65 times as long".into()
+    })
+}
+
 /// What is changed to see whether it turns a verdict.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Change {

@@ -339,7 +339,7 @@ fn loaded(
     };
     let overheads = Overheads::of(machine.value.costs());
     Ok(Loaded {
-        histories: histories(&recording, &chosen),
+        histories: histories(&recording, &chosen, Some(&machine.value)),
         recording,
         chosen,
         overheads,

@@ -102,7 +102,7 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
         None => Overheads::of(&Costs::derived_from(&GENERIC_LATENCIES)),
     };
     let stem = path.file_stem().map_or("recording".into(), |stem| stem.to_string_lossy().into_owned());
-    let histories = histories(&recording, &chosen);
+    let histories = histories(&recording, &chosen, machine.as_ref());
     whole(recording.pages.as_ref())?;
     Ok(Loaded { histories, recording, chosen, overheads, name: stem, numbered, machine })
 }
@@ -207,17 +207,21 @@ pub fn tried(loaded: &Loaded, console: &Console) -> Result<Replay, Failure> {
         Ok(finished) => {
             let trial = finished.trials.iter().flatten().next();
             made.fidelity.replayed_ns = trial.map(|trial| trial.elapsed_ns);
+            let of = |what: &str| trial?.measure(&format!("recorder_{RECORDER}_{what}")).map(|value| value as u64);
+            let replayed = || Latencies::new(of("samples").unwrap_or(0), of("p50_ns"), of("p99_ns"));
             if let Some(served) = &mut made.fidelity.service
                 && served.measured > 0
             {
-                let of = |what: &str| trial?.measure(&format!("recorder_{RECORDER}_{what}")).map(|value| value as u64);
-                let count = of("samples").unwrap_or(0);
-                served.replayed = Some(Latencies::new(count, of("p50_ns"), of("p99_ns")));
+                served.replayed = Some(replayed());
+            }
+            if let Some(pooled) = &mut made.fidelity.pooled {
+                pooled.replayed = Some(replayed());
             }
         }
         Err(error @ RunError::Interrupted { .. }) => return Err(run_failure(error, None, &signals)),
         Err(error) => console.warn(&format!("the replay does not run on the machine of the recording: {error}")),
     }
+    made.workload.notes = made.fidelity.reservations();
     Ok(made)
 }
 
@@ -240,7 +244,7 @@ pub fn import(
         return Err(Failure::failed("warmcore::recording", message).help(advice));
     }
     let tasks = made.tasks.iter().map(|(thread, task)| (*thread, TaskId(task.0))).collect();
-    let samples = made.workload.recorders.iter().map(|_| loaded.histories.service.samples()).collect();
+    let samples = made.workload.recorders.iter().map(|_| made.requests.clone()).collect();
     // Nothing needs them any more, and of a long recording they are large.
     drop(loaded.histories);
     let workload = Named { source: loaded.name, value: made.workload };

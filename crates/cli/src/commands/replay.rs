@@ -30,7 +30,9 @@ pub fn run(arguments: &ReplayArguments, console: &Console) -> Result<(), Failure
         loaded.histories.signals.clear();
     }
     let (workload, fidelity, sentences) = if arguments.drawn {
-        let made = warmcore_replay::drawn::roles(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
+        let mut made =
+            warmcore_replay::drawn::roles(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
+        made.workload.notes = made.fidelity.reservations();
         let sentences = made.sentences();
         (made.workload, made.fidelity, sentences)
     } else {

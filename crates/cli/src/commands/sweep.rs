@@ -14,7 +14,7 @@ use warmcore_lab::verdict::{self, Finding, decimal, interval_ends};
 use warmcore_report::figures::gains::{self, Gained};
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sweep::{Gain, REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
-use warmcore_statistics::bootstrap::MIN_TRIALS;
+use warmcore_statistics::{Design, trials_needed};
 use warmcore_study::plan::PlannedExperiment;
 use warmcore_study::run::Done;
 
@@ -291,7 +291,11 @@ fn losses(document: &SweepDocument) -> String {
         text.push_str(&format!(
             "; {} more are below {REGRESSION} and not shown to be: {}",
             document.not_shown,
-            if document.trials < MIN_TRIALS { "too few trials" } else { "trials differ as much among themselves" }
+            if document.trials < trials_needed(Design::Paired, document.candidates.len()) {
+                "too few trials"
+            } else {
+                "trials differ as much among themselves"
+            }
         ));
     }
     text.push_str(if count == 0 { ".\n" } else { "; the worst:\n\n" });

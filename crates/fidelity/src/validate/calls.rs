@@ -44,7 +44,11 @@ pub fn call_sequences(sequences: &[Sequence]) -> Measured {
     let is_called =
         |sequence: &&Sequence| !sequence.functions.is_empty() && OPERATIONS.contains(&sequence.operation.as_str());
     let called = sequences.iter().filter(is_called);
-    let short = |name: &String| name.trim_start_matches('_').trim_start_matches("scx_bpf_").to_owned();
+    // Variants of one function (`___v2`) have its name, as in what a kernel records.
+    let short = |name: &String| {
+        let own = name.trim_start_matches('_').trim_start_matches("scx_bpf_");
+        own.split("___").next().unwrap_or(own).to_owned()
+    };
     let has_effect = |name: &String| !WITHOUT_EFFECT.contains(&name.as_str());
     let label = |sequence: &Sequence| {
         let functions: Vec<String> = sequence.functions.iter().map(short).filter(has_effect).collect();

@@ -4,6 +4,7 @@
 //! - Cache-aware scheduling keeps threads together for what caches hold. Where memory has constant speed it pays for that with waiting and can win
 //!   nothing, so neither a gain nor a loss of time says anything about it. Where threads are, and what the kernel does, is answered.
 //! - A task that waits for ever ends no wait. Whatever improves by leaving tasks out is no improvement.
+//! - A scheduler that keeps no quota does the work that the others may not.
 //! - The 99th percentile of twenty waits is the longest of them.
 //!
 //! The verdict's own measure is never of few events: see [`carries`](super::carries).
@@ -11,6 +12,7 @@
 use warmcore_options::MemoryChoice;
 use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
+use warmcore_workload::Workload;
 
 use super::carries::few_events;
 use super::{Finding, SchedulerResult};
@@ -21,18 +23,23 @@ use crate::trial::Trial;
 /// Changes findings where a comparison with the baseline cannot answer; `primary` is the verdict's measure.
 pub(super) fn judge(
     record: &ExperimentRecord,
-    place: &dyn Place,
+    (workload, place): (&Workload, &dyn Place),
     (catalogue, primary): (&[Measure], &Measure),
     schedulers: &mut [SchedulerResult],
     (baseline, trials): (usize, &[Vec<Trial>]),
 ) {
     let base_left = left_waiting(&schedulers[baseline]);
+    let base_unended = schedulers[baseline].unfinished > 0;
     let without_caches = record.options.memory == MemoryChoice::None && place.kind().simulated;
     let base_gathers = gathers(&schedulers[baseline]);
+    let base_limits = keeps_quotas(&schedulers[baseline].label);
     for (index, scheduler) in schedulers.iter_mut().enumerate() {
+        let unlimited =
+            workload.has_quotas() && place.kind().simulated && keeps_quotas(&scheduler.label) != base_limits;
         let left = left_waiting(scheduler);
         // In a short run some may not have had their first turn, under any scheduler.
         let starves = left > base_left && left >= 2.0 * base_left;
+        let unended = base_unended && scheduler.unfinished > 0;
         let unanswered = without_caches && (base_gathers || gathers(scheduler));
         for measure in catalogue {
             let Some(result) = scheduler.measures.get_mut(&measure.name) else { continue };
@@ -41,9 +48,9 @@ pub(super) fn judge(
             let few = || [baseline, index].iter().any(|of| few_events(measure, &trials[*of]).is_some());
             if starves && (*finding == Finding::Better || is_primary && *finding != Finding::Worse) {
                 *finding = Finding::Starves;
-            } else if unanswered && is_of_time(measure) {
+            } else if unlimited || unanswered && is_of_time(measure) {
                 *finding = Finding::NotAnswerable;
-            } else if few() {
+            } else if few() || measure.until_end && unended && *finding == Finding::Identical {
                 *finding = Finding::NotMeasurable;
             }
             // No number stands where it is no answer.
@@ -54,6 +61,12 @@ pub(super) fn judge(
             }
         }
     }
+}
+
+/// Whether a simulated scheduler keeps quotas of task groups. Programs of sched_ext keep none in a kernel either.
+pub(super) fn keeps_quotas(label: &str) -> bool {
+    let keeps = |spec: SchedulerSpec| spec.info().knows_groups || spec.program().is_some();
+    SchedulerSpec::parse(label).is_ok_and(keeps)
 }
 
 /// Tasks that were left waiting in the middle trial.

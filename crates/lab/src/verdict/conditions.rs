@@ -1,8 +1,10 @@
 //! What a verdict holds for beside what was asked: memory, NUMA balancing, siblings, kernel threads, the warm-up, trials in lockstep.
 
 use warmcore_options::MemoryChoice;
+use warmcore_places::sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
+use warmcore_workload::Workload;
 
 use super::{ComparisonDocument, SchedulerResult, decimal};
 use crate::experiment::{Experiment, ExperimentRecord};
@@ -17,6 +19,7 @@ pub(super) fn of_simulations(experiment: &Experiment, document: &mut ComparisonD
     document.conditions.extend(numa_balancing(experiment));
     document.conditions.extend(shared_cores(machine));
     document.conditions.extend(background(machine));
+    document.conditions.extend(unkept(experiment));
     if !document.lockstep.is_empty() {
         document.conditions.push(format!(
             "the {} trials of {} are in lockstep, with the same {} and as many events: they say no more than one of \
@@ -45,12 +48,18 @@ pub(super) fn lockstep(schedulers: &[SchedulerResult], measure: &Measure) -> Vec
     schedulers.iter().filter(in_lockstep).map(|scheduler| scheduler.label.clone()).collect()
 }
 
-/// What follows from the experiment's record and from what schedulers decided.
-pub(super) fn of_record(record: &ExperimentRecord, schedulers: &[SchedulerResult], measure: &Measure) -> Vec<String> {
+/// What follows from the experiment's record, from what the workload says of itself, and from what schedulers decided.
+pub(super) fn of_record(
+    record: &ExperimentRecord,
+    workload: &Workload,
+    schedulers: &[SchedulerResult],
+    measure: &Measure,
+) -> Vec<String> {
     let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
     let of_schedulers =
         schedulers.iter().flat_map(|scheduler| left_apart(scheduler).into_iter().chain(unsettled(scheduler)));
-    own_latency(measure).into_iter().chain(record.options.warm_up_ns.map(warm_up)).chain(of_schedulers).collect()
+    let of_workload = workload.notes.iter().cloned().chain(own_latency(measure));
+    of_workload.chain(record.options.warm_up_ns.map(warm_up)).chain(of_schedulers).collect()
 }
 
 /// Two latencies of wakeups stand side by side: the workload's own, and the kernel's.
@@ -96,6 +105,14 @@ fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
             apart.len(),
             trials.iter().max().copied().unwrap_or(0)
         )
+    })
+}
+
+/// What schedulers do not keep of what the workload asks, so that they do other work than those that do.
+fn unkept(experiment: &Experiment) -> impl Iterator<Item = String> + '_ {
+    experiment.schedulers.iter().enumerate().filter_map(|(number, spec)| {
+        sim::note_on_groups(&experiment.workload_of(number).value, spec.info().knows_groups)
+            .map(|note| format!("of {spec}, {note}"))
     })
 }
 

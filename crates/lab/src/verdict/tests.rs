@@ -212,6 +212,38 @@ fn few_trials_give_points_and_a_warning_but_no_verdict() {
     assert_eq!(document.schedulers[1].measures["elapsed_ns"].points.len(), 3);
 }
 
+/// By hand: the smallest p of eight pairs is 2 / 2^8, eight times that is above 0.05; of nine pairs it is half of it.
+#[test]
+fn trials_that_cannot_show_anything_in_a_table_of_this_size_are_named_with_how_many_can() {
+    let names: Vec<String> = (0..9).map(|number| format!("s{number}")).collect();
+    let factors: Vec<(&str, f64)> =
+        names.iter().map(|name| (name.as_str(), if name == "s0" { 1.0 } else { 0.5 })).collect();
+    let of = |trials| document(&factors, trials);
+    let said = |document: &ComparisonDocument| {
+        document.warnings.iter().any(|warning| {
+            warning == "8 trials cannot show a difference from the baseline for any of 8, however clear it is: use at least 9"
+        })
+    };
+    let (eight, nine) = (of(8), of(9));
+    assert!(said(&eight) && !said(&nine));
+    let found = |document: &ComparisonDocument| document.schedulers[1].measures["elapsed_ns"].finding;
+    assert_eq!((found(&eight), found(&nine)), (Some(Finding::TooFewTrials), Some(Finding::Better)));
+    assert!(!said(&document(&[("cfs", 1.0), ("eevdf", 0.5)], 8)), "one comparison needs eight");
+}
+
+#[test]
+fn runs_that_do_not_end_are_not_identical_in_the_time_of_their_end() {
+    let mut trials: Vec<Vec<Trial>> = ["cfs", "eevdf"]
+        .iter()
+        .map(|name| (0..10).map(|number| trial(name, number, &[("elapsed_ns", None)])).collect())
+        .collect();
+    trials.iter_mut().flatten().for_each(|trial| trial.end = TrialEnd::TimeLimit);
+    let document = conclude(&record(&["cfs", "eevdf"], 10), &workload(), &Sim, &trials).unwrap();
+    assert_eq!(document.schedulers[1].measures["elapsed_ns"].finding, Some(Finding::NotMeasurable));
+    let sentence = &document.verdict.sentence;
+    assert!(sentence.contains("under neither did all trials end before the largest time"), "{sentence}");
+}
+
 #[test]
 fn one_trial_is_one() {
     let document = document(&[("cfs", 1.0), ("eevdf", 0.5)], 1);

@@ -2,7 +2,7 @@
 
 use warmcore_statistics::{Better, Comparison, Design, Verdict};
 
-use super::answerable::left_waiting;
+use super::answerable::{keeps_quotas, left_waiting};
 use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, interval_ends, percent, spread};
 use crate::measures::Measure;
 use crate::units::with_unit;
@@ -11,6 +11,8 @@ use crate::units::with_unit;
 pub(super) struct Basis<'a> {
     pub primary: &'a Measure,
     pub replaced: Option<&'a Replaced>,
+    /// Whether the workload has quotas, and the place has only those that its schedulers keep.
+    pub has_quotas: bool,
     pub margin: f64,
     pub design: Design,
     pub trials: usize,
@@ -49,7 +51,8 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
     let is_best = !schedulers[baseline].is_yardstick
         && real().count() > 0
         && real().all(|other| matches!(other.finding, Finding::Worse | Finding::Starves));
-    let mut parts: Vec<String> = not_answerable(primary, &others, base).into_iter().collect();
+    let (memory, quotas) = (not_answerable(basis, &others, base, false), not_answerable(basis, &others, base, true));
+    let mut parts: Vec<String> = memory.into_iter().chain(quotas).collect();
     match best {
         Some(best) => {
             let as_good: Vec<&str> = better()
@@ -79,15 +82,25 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
 }
 
 /// What stands before any number: comparisons that the run has no answer for, and what would have one.
-fn not_answerable(primary: &Measure, others: &[Contender<'_>], base: &str) -> Option<String> {
-    let names: Vec<&str> =
-        others.iter().filter(|other| other.finding == Finding::NotAnswerable).map(|other| other.label).collect();
+fn not_answerable(basis: &Basis<'_>, others: &[Contender<'_>], base: &str, for_quotas: bool) -> Option<String> {
+    let title = &basis.primary.title;
+    let by_quotas = |label: &str| basis.has_quotas && keeps_quotas(label) != keeps_quotas(base);
+    let names: Vec<&str> = others
+        .iter()
+        .filter(|other| other.finding == Finding::NotAnswerable && by_quotas(other.label) == for_quotas)
+        .map(|other| other.label)
+        .collect();
     let (last, before) = names.split_last()?;
     let who = if before.is_empty() { (*last).to_owned() } else { format!("{} and {last}", before.join(", ")) };
+    if for_quotas {
+        let keeps = if keeps_quotas(base) { base } else { &who };
+        return Some(format!(
+            "how {who} and {base} compare in {title} is not answerable here: only {keeps} keeps the workload's quotas"
+        ));
+    }
     Some(format!(
-        "how {who} and {base} compare in {} is not answerable here: cache-aware scheduling keeps threads together for what caches hold, \
-         and this run's memory has constant speed. With memory profiles it is (--assume-profile NAME, or --profiles FILE)",
-        primary.title
+        "how {who} and {base} compare in {title} is not answerable here: cache-aware scheduling keeps threads together for what caches hold, \
+         and this run's memory has constant speed. With memory profiles it is (--assume-profile NAME, or --profiles FILE)"
     ))
 }
 
@@ -139,6 +152,9 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
         Finding::Starves => format!(
             "{label} starves tasks, whatever its {title}: {:.0} of them never ran again in the middle trial, more than under {base}",
             other.left_waiting
+        ),
+        Finding::NotMeasurable if primary.until_end => format!(
+            "{label} cannot be compared with {base} in {title}: under neither did all trials end before the largest time"
         ),
         Finding::NotMeasurable => {
             format!("{label} cannot be compared with {base} in {title}, which is nearly zero there")

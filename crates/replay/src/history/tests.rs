@@ -16,12 +16,12 @@ fn waking(time_ns: u64, cpu: u32, by: i32, thread: i32) -> Record {
 
 fn of(records: Vec<Record>, chosen: &[i32]) -> Histories {
     let recording = Recording { records, ..Recording::default() }.finished();
-    histories(&recording, &chosen.iter().copied().collect())
+    histories(&recording, &chosen.iter().copied().collect(), None)
 }
 
 /// A run that nothing interrupted.
-pub(crate) fn run(cpu_ns: u64) -> Action {
-    Action::Run { cpu_ns, returns: 0, wakeups: 0 }
+pub(crate) fn run(work_ns: u64) -> Action {
+    Action::Run { work_ns, returns: 0, wakeups: 0 }
 }
 
 const IDLE: PrevState = PrevState::Idle;
@@ -50,6 +50,28 @@ fn a_wait_is_for_the_thread_that_ended_it_and_work_lies_around_the_signal() {
 }
 
 #[test]
+fn work_is_less_than_cpu_time_beside_a_busy_sibling_and_on_a_small_core() {
+    let records = || {
+        vec![
+            switch(0, 0, 0, IDLE, 5),
+            switch(165, 1, 0, IDLE, 9),
+            switch(330, 1, 9, ASLEEP, 0),
+            switch(400, 0, 5, PrevState::Dead, 0),
+        ]
+    };
+    let work = |machine: &str| {
+        let recording = Recording { records: records(), ..Recording::default() }.finished();
+        let found = histories(&recording, &[5].into(), Some(&warmcore_topology::resolve(machine).unwrap()));
+        assert_eq!(found.threads[&5].cpu_ns, 400);
+        found.threads[&5].actions.clone()
+    };
+    assert_eq!(work("1s1n1l2c1t"), [run(400), Action::Exit]);
+    // 165 ns of 400 beside a sibling that makes it take 1.65 times as long.
+    assert_eq!(work("1s1n1l1c2t"), [run(335), Action::Exit]);
+    assert_eq!(work("1s1n1l1c1t"), [run(400), Action::Exit], "the machine does not have the other CPU");
+}
+
+#[test]
 fn preemption_is_no_action_and_others_cpu_time_is_counted() {
     let found = of(
         vec![
@@ -60,7 +82,7 @@ fn preemption_is_no_action_and_others_cpu_time_is_counted() {
         ],
         &[5],
     );
-    let returned = Action::Run { cpu_ns: 30, returns: 1, wakeups: 0 };
+    let returned = Action::Run { work_ns: 30, returns: 1, wakeups: 0 };
     assert_eq!(found.threads[&5].actions, [returned, Action::Exit]);
     assert_eq!((found.other_cpu_ns, found.queued_ns), (30, 30));
 }
@@ -74,7 +96,7 @@ fn interrupts_and_threads_outside_wake_at_their_time() {
         let found = of(start.into_iter().chain([wakeup, switch(80, 1, 0, IDLE, 6)]).collect(), &[5, 6]);
         let cause = Cause::Outside { at_ns: 70, slept_ns: 50, interrupt, uninterruptible: false, asked: None };
         assert_eq!(found.threads[&6].actions[1], Action::Block(cause));
-        let ran = Action::Run { cpu_ns: 80, returns: 0, wakeups: u32::from(interrupt) };
+        let ran = Action::Run { work_ns: 80, returns: 0, wakeups: u32::from(interrupt) };
         assert_eq!(found.threads[&5].actions, [ran, Action::Exit], "it woke nobody");
     }
 }
@@ -180,7 +202,7 @@ fn a_run_counts_its_returns_after_preemption_and_the_wakeups_by_interrupts_on_it
         ],
         &[5, 6],
     );
-    let ran = |cpu_ns, returns, wakeups| Action::Run { cpu_ns, returns, wakeups };
+    let ran = |work_ns, returns, wakeups| Action::Run { work_ns, returns, wakeups };
     assert_eq!(found.threads[&5].actions[0], ran(20, 1, 0));
     assert_eq!(found.threads[&5].actions[2..], [run(10), Action::Exit], "a wakeup is no return");
     assert_eq!(found.threads[&6].actions, [ran(50, 2, 1), Action::Exit]);

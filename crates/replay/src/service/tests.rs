@@ -61,7 +61,7 @@ fn recording(records: Vec<Record>, sockets: &[(&str, &str)]) -> Recording {
 }
 
 fn found(recording: &Recording) -> Histories {
-    histories(recording, &BTreeSet::from([SERVER, WORKER, CLIENT]))
+    histories(recording, &BTreeSet::from([SERVER, WORKER, CLIENT]), None)
 }
 
 /// A client asks every 10 ms. The server works for 1 ms, sleeps for 2 ms, works for 84 us and answers, 3.088 ms after it was woken. The
@@ -134,7 +134,7 @@ fn a_replay_measures_what_its_task_takes_and_answers() {
     assert_eq!(server[begin..begin + 5], request);
     assert_eq!((made.workload.recorders.len(), made.fidelity.service.unwrap().measured), (1, 3));
     // Of a client outside the request arrives at its time.
-    let alone = crate::history::histories(&recording, &BTreeSet::from([SERVER]));
+    let alone = crate::history::histories(&recording, &BTreeSet::from([SERVER]), None);
     let made = crate::workload::replay(
         "service",
         &alone,

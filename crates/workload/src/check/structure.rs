@@ -262,8 +262,9 @@ fn check_step(workload: &Workload, step: &Step) -> Result<(), CheckProblem> {
             in_range("program", program.index(), workload.programs.len())?;
             request(workload, *program)
         }
-        Step::Work { semaphore, requests } => {
+        Step::Work { semaphore, requests, recorder: to } => {
             in_range("semaphore", semaphore.index(), workload.semaphores.len())?;
+            to.map_or(Ok(()), |id| recorder(id.index()))?;
             let name = || workload.semaphores[semaphore.index()].name.clone();
             if *requests == 0 { Err(CheckProblem::NoRequests { semaphore: name() }) } else { Ok(()) }
         }

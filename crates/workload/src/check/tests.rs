@@ -69,7 +69,7 @@ fn requests_are_plain_programs_in_a_semaphore_of_their_own() {
         workload.add_program(Program { steps: request.to_vec() });
         workload.check().err().map(|error| error.problem)
     };
-    let work = |requests| Step::Work { semaphore, requests };
+    let work = |requests| Step::Work { semaphore, requests, recorder: None };
     assert_eq!(refused(&[RUN, Step::Submit { semaphore, program }], work(2), 0), None, "a request may submit others");
     assert_eq!(refused(&[RUN], work(0), 0), Some(CheckProblem::NoRequests { semaphore: "requests".into() }));
     let in_request = |step| Some(CheckProblem::NotInRequest { program: 1, step });
@@ -80,7 +80,7 @@ fn requests_are_plain_programs_in_a_semaphore_of_their_own() {
     assert_eq!(refused(&[RUN], Step::SemWait(semaphore), 0), mixed);
     assert_eq!(refused(&[RUN], work(1), 3), mixed, "what is there at the start is nothing to carry out");
     assert!(matches!(
-        refused(&[RUN], Step::Work { semaphore: SemaphoreId(4), requests: 1 }, 0),
+        refused(&[RUN], Step::Work { semaphore: SemaphoreId(4), requests: 1, recorder: None }, 0),
         Some(CheckProblem::UnknownId { .. })
     ));
 }

@@ -120,7 +120,11 @@ impl Offsets {
             Step::Submit { semaphore: id, program } => {
                 Step::Submit { semaphore: semaphore(id), program: ProgramId(program.0 + self.programs) }
             }
-            Step::Work { semaphore: id, requests } => Step::Work { semaphore: semaphore(id), requests },
+            Step::Work { semaphore: id, requests, recorder } => Step::Work {
+                semaphore: semaphore(id),
+                requests,
+                recorder: recorder.map(|recorder| self.recorder(recorder)),
+            },
             Step::Send { channel: id, bytes } => Step::Send { channel: channel(id), bytes },
             Step::Receive { channel: id, bytes } => Step::Receive { channel: channel(id), bytes },
             Step::Enlist { list: id, recorder } => {
@@ -221,6 +225,7 @@ fn append(whole: &mut Workload, part: Workload) -> Option<ResultStyle> {
     for warning in part.warnings {
         add_warning(&mut whole.warnings, warning.what, warning.consequence, warning.count);
     }
+    whole.notes.extend(part.notes);
     whole.duration_ns = whole.duration_ns.max(part.duration_ns);
     whole.warm_up_ns = whole.warm_up_ns.max(part.warm_up_ns);
     whole.hotplug.extend_from_slice(&part.hotplug);

@@ -101,7 +101,7 @@ impl MemoryKind {
 /// What events of all tasks mean together, found before they are compiled.
 #[derive(Clone, Default)]
 pub(super) struct Survey {
-    /// Names in `suspend` events that are not the name of the task itself: rt-app of today ignores them.
+    /// Names in `suspend` events that are not the name of the task itself: conditions, as all such names are in rt-app.
     pub(super) foreign_suspends: BTreeSet<String>,
     /// Timers that some event declares absolute, which makes them so for all events; private ones with their task.
     pub(super) absolute_timers: BTreeSet<(String, String)>,
@@ -279,31 +279,36 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// The name is ignored, as rt-app of today does: a task is resumed by its own name.
+    /// Waits on the condition of that name, as rt-app does. Where only the task of that name does so, that is [`Step::Suspend`].
     fn suspend(&mut self, node: &Node<'_>) -> Read<()> {
         let name = match node.value {
             Json::Null => "",
-            _ => node.text("the name of a task")?,
+            _ => node.text("the name of a task or condition")?,
         };
-        if !name.is_empty() && name != self.task {
-            self.warn(
-                "event \"suspend\" with a name that is not its task's",
-                "the name is ignored, as rt-app does: the task waits for a \"resume\" of its own name",
-            );
+        let name = if name.is_empty() { self.task } else { name };
+        if !self.survey.foreign_suspends.contains(name) {
+            self.push(Step::Suspend, node);
+            return Ok(());
         }
-        self.push(Step::Suspend, node);
+        let (condition, lock) = (self.names.condition(name), self.names.lock(name));
+        [Step::Lock(lock), Step::Wait { condition, lock }, Step::Unlock(lock)]
+            .into_iter()
+            .for_each(|step| self.push(step, node));
         Ok(())
     }
 
-    /// Whom nobody is called after, but somebody suspends with, an older rt-app woke; that of today wakes nobody.
+    /// Wakes all that wait on the condition of that name.
     fn resume(&mut self, node: &Node<'_>) -> Read<()> {
         let name = node.text("the name of a task")?;
-        if !self.names.is_task(name) && self.survey.foreign_suspends.contains(name) {
-            self.warn("event \"resume\" of a name that no task has", "it resumes nobody, as in rt-app");
+        if !self.survey.foreign_suspends.contains(name) {
+            let task = self.names.task(node)?;
+            self.push(Step::Resume(task), node);
             return Ok(());
         }
-        let task = self.names.task(node)?;
-        self.push(Step::Resume(task), node);
+        let (condition, lock) = (self.names.condition(name), self.names.lock(name));
+        [Step::Lock(lock), Step::Broadcast(condition), Step::Unlock(lock)]
+            .into_iter()
+            .for_each(|step| self.push(step, node));
         Ok(())
     }
 

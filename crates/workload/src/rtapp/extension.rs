@@ -17,7 +17,7 @@ use crate::{
     LatchKind, LockId, ProcessId, Program, ProgramBuilder, ProgramId, ResultStyle, Task, Workload,
 };
 
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 26] = [
     "version",
     "duration_ns",
     "warm_up_ns",
@@ -42,6 +42,7 @@ const KEYS: [&str; 25] = [
     "style",
     "programs",
     "tasks",
+    "notes",
     "warnings",
 ];
 
@@ -85,6 +86,10 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
     if let Some(command) = node.get("command") {
         let words = command.elements("a list of words")?;
         workload.command = words.iter().map(|word| word.text("a word").map(str::to_owned)).collect::<Read<_>>()?;
+    }
+    if let Some(notes) = node.get("notes") {
+        let notes = notes.elements("a list of sentences")?;
+        workload.notes = notes.iter().map(|note| note.text("a sentence").map(str::to_owned)).collect::<Read<_>>()?;
     }
     for (key, table) in [
         ("locks", &mut workload.locks),

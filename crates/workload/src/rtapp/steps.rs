@@ -152,7 +152,7 @@ fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
         "timer" => &["period_ns", "mode"],
         "wait" | "sync" => &["mutex"],
         "submit" => &["program"],
-        "work" => &["requests"],
+        "work" => &["requests", "recorder"],
         "send" | "receive" => &["bytes"],
         "enlist" | "record_clock" | "record_since_ns" => &["recorder"],
         "memory_bytes" | "chase_hops" => &["region_bytes"],
@@ -233,6 +233,7 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
             requests: node
                 .require("requests", "state how many all tasks together take")?
                 .u64("a number of requests")?,
+            recorder: node.get("recorder").map(|recorder| names.recorder(&recorder)).transpose()?,
         },
         "send" => Step::Send { channel: names.channel(value)?, bytes: bytes()? },
         "receive" => Step::Receive { channel: names.channel(value)?, bytes: bytes()? },
@@ -492,8 +493,12 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
         Step::Submit { semaphore: id, program } => {
             object([(step.name(), semaphore(id.index())), ("program", program.0.into())])
         }
-        Step::Work { semaphore: id, requests } => {
+        Step::Work { semaphore: id, requests, recorder: None } => {
             object([(step.name(), semaphore(id.index())), ("requests", (*requests).into())])
+        }
+        Step::Work { semaphore: id, requests, recorder: Some(recorder) } => {
+            let recorder = name(&workload.recorders, recorder.index());
+            object([(step.name(), semaphore(id.index())), ("requests", (*requests).into()), ("recorder", recorder)])
         }
         Step::Send { channel: id, bytes } | Step::Receive { channel: id, bytes } => {
             object([(step.name(), channel(id.index())), ("bytes", (*bytes).into())])

@@ -347,6 +347,10 @@ fn tables(workload: &Workload) -> Entries {
         };
         entries.push(("hotplug".to_owned(), Json::Array(workload.hotplug.iter().map(change).collect())));
     }
+    if !workload.notes.is_empty() {
+        let notes = workload.notes.iter().map(|note| Json::Text(note.clone())).collect();
+        entries.push(("notes".to_owned(), Json::Array(notes)));
+    }
     let mut add = |key: &str, list: Vec<Json>| {
         if !list.is_empty() {
             entries.push((key.to_owned(), Json::Array(list)));

@@ -151,19 +151,23 @@ fn a_timer_with_one_absolute_event_is_absolute() {
 }
 
 #[test]
-fn suspend_ignores_its_name_and_waits_for_a_resume_of_its_task() {
-    // As in rt-app's video example: no task is called "frame".
+fn suspend_waits_on_the_condition_of_its_name() {
+    // As in rt-app's video example: no task is called "frame", and two wait for it.
     let workload = tasks(
-        r#""a": { "suspend": "frame", "run": 1 }, "b": { "resume": "frame", "resume1": "a", "sleep": 1 },
-           "c": { "suspend", "run": 1 }"#,
+        r#""a": { "suspend": "frame", "run": 1 }, "b": { "resume": "frame", "resume1": "c", "resume2": "d", "sleep": 1 },
+           "c": { "suspend", "run": 1 }, "d": { "suspend": "d", "run": 1 }, "e": { "suspend": "d", "run": 1 }"#,
     );
-    assert_eq!(steps(&workload, 0)[1..3], [Step::Suspend, Step::Run { work_ns: 1_000 }]);
-    assert_eq!(steps(&workload, 1)[1..3], [Step::Resume(TaskTemplateId(0)), Step::Sleep { duration_ns: 1_000 }]);
-    assert_eq!(steps(&workload, 2)[1], Step::Suspend);
-    assert_eq!(
-        warnings(&workload),
-        ["event \"suspend\" with a name that is not its task's", "event \"resume\" of a name that no task has"]
-    );
+    let waits = |condition, lock| [Step::Lock(lock), Step::Wait { condition, lock }, Step::Unlock(lock)];
+    let wakes = |condition, lock| [Step::Lock(lock), Step::Broadcast(condition), Step::Unlock(lock)];
+    let (frame, d) = ((ConditionId(0), LockId(0)), (ConditionId(1), LockId(1)));
+    assert_eq!(steps(&workload, 0)[1..4], waits(frame.0, frame.1));
+    let resumes: Vec<Step> =
+        [&wakes(frame.0, frame.1)[..], &[Step::Resume(TaskTemplateId(2))], &wakes(d.0, d.1)].concat();
+    assert_eq!(steps(&workload, 1)[1..8], resumes);
+    assert_eq!(steps(&workload, 2)[1], Step::Suspend, "nobody else waits there");
+    assert_eq!(steps(&workload, 3)[1..4], waits(d.0, d.1), "task e waits there too");
+    assert_eq!(steps(&workload, 4)[1..4], waits(d.0, d.1));
+    assert_eq!(warnings(&workload), [""; 0]);
 }
 
 #[test]

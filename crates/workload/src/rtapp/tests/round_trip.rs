@@ -359,6 +359,7 @@ fn workload() -> impl Strategy<Value = Workload> {
             },
             duration_ns,
             warm_up_ns: duration_ns.map(|ns| ns / 2),
+            notes: if warned { vec!["said \"so\"".into(), "and so".into()] } else { Vec::new() },
             warnings: if warned { vec![warning] } else { Vec::new() },
         }
     })
