@@ -94,6 +94,35 @@ fn the_replay_of_a_service_answers_as_the_service_itself_for_shared_data_and_for
     }
 }
 
+/// Four workers of one queue that are recorded where each has a CPU: their requests take as long in the replay there as in the recording, and on
+/// two CPUs the verdict is about them, as that of the service itself is, and not about the wakeups of the thread that feeds them.
+#[test]
+fn the_replay_of_a_pool_is_judged_by_its_requests_which_take_as_long_as_they_did() {
+    let scratch = Scratch::new();
+    scratch.write(
+        "pool.json",
+        r#"{ "tasks": { "accept": { "instance": 0 }, "pool": { "instance": 0 } }, "warmcore": { "duration_ns": 500000000,
+            "processes": [ { "name": "service" } ], "recorders": [ "request" ], "tasks": {
+            "accept": { "process": "service", "instances": 1, "program": [ { "start_clock": 0 }, { "loop": -1, "steps": [
+                { "sleep_ns": { "exponential": { "mean_ns": 500000 } }, "clock": 0 }, { "sem_post": "queue" } ] } ] },
+            "pool": { "process": "service", "instances": 4, "program": [ { "loop": -1, "steps": [
+                { "sem_wait": "queue", "clock": 0 }, { "run_ns": { "log_normal": { "median_ns": 600000, "p99_ns": 2400000 } } },
+                { "record_clock": 0, "recorder": "request" } ] } ] } } } }"#,
+    );
+    scratch.run("sim -m 1s1n1l8c1t -w pool.json --scheduler eevdf --trace full --out recorded").exits_with(0);
+    let said = scratch.run("replay recorded --out replay.json --json").exits_with(0).out;
+    let pooled = serde_json::from_str::<Value>(&said).unwrap()["fidelity"]["pooled"].clone();
+    let of = |side: &str, what: &str| pooled[side][what].as_f64().unwrap();
+    for what in ["count", "median_ns", "p99_ns"] {
+        let (recorded, replayed) = (of("recorded", what), of("replayed", what));
+        assert!((replayed / recorded - 1.0).abs() < 0.01, "{what}: {recorded} recorded, {replayed} replayed");
+    }
+    for workload in ["pool", "replay"] {
+        let words = format!("compare -m 1s1n1l2c1t -w {workload}.json -s eevdf,cfs --trials 1 --keep nothing --json");
+        assert_eq!(answer(&scratch.run(&words).exits_with(0).out).0, "recorder_request_p99_ns", "{workload}");
+    }
+}
+
 /// The same service with real threads on this computer: the recording has its threads and what they wait for, and the way to an answer is
 /// the same. Which sign comes out is the computer's matter: a busy one hides waits, which the replay says.
 #[test]

@@ -8,7 +8,7 @@ use warmcore_schedulers::fair::weights::{NICE_0_WEIGHT, weight_of};
 use warmcore_statistics::Better;
 use warmcore_trace::metrics::{METRICS, Metrics};
 use warmcore_trace::{Outcome, TaskOutcome};
-use warmcore_workload::{Drawn, HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
+use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
 
 use crate::trial::{Trial, TrialEnd};
 use crate::{group_measures, host_measures, memory_measures, observe, placement_measures};
@@ -217,14 +217,32 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
             Measure { optional: *percentile == RAREST, ..measure }
         }));
         let (title, definition) = (format!("{name} mean"), "mean of what the workload itself records");
-        measures.push(Measure::of_outcome(&recorder_mean(name), &title, Unit::Ns, Better::Lower, definition));
+        measures.push(Measure::of_outcome(
+            &recorder_measure(name, "mean_ns"),
+            &title,
+            Unit::Ns,
+            Better::Lower,
+            definition,
+        ));
         let (title, definition) = (
             format!("{name} samples per second"),
             "samples of what the workload itself records, over the time from the beginning of the first to the end of the run",
         );
-        measures.push(Measure::of_outcome(&recorder_rate(name), &title, Unit::PerS, Better::Higher, definition));
+        measures.push(Measure::of_outcome(
+            &recorder_measure(name, "per_s"),
+            &title,
+            Unit::PerS,
+            Better::Higher,
+            definition,
+        ));
         let (title, definition) = (format!("{name} samples"), "samples of what the workload itself records");
-        measures.push(Measure::of_outcome(&recorder_samples(name), &title, Unit::One, Better::Neither, definition));
+        measures.push(Measure::of_outcome(
+            &recorder_measure(name, "samples"),
+            &title,
+            Unit::One,
+            Better::Neither,
+            definition,
+        ));
     }
     measures.extend(RATES.iter().map(|(name, counted, title)| {
         let title = format!("{title} per second");
@@ -278,19 +296,11 @@ fn application_elapsed(name: &str) -> String {
 }
 
 pub(crate) fn recorder_percentile(name: &str, percentile: &str) -> String {
-    format!("recorder_{}_{percentile}_ns", as_name(name))
+    recorder_measure(name, &format!("{percentile}_ns"))
 }
 
-fn recorder_mean(name: &str) -> String {
-    format!("recorder_{}_mean_ns", as_name(name))
-}
-
-fn recorder_rate(name: &str) -> String {
-    format!("recorder_{}_per_s", as_name(name))
-}
-
-fn recorder_samples(name: &str) -> String {
-    format!("recorder_{}_samples", as_name(name))
+fn recorder_measure(name: &str, what: &str) -> String {
+    format!("recorder_{}_{what}", as_name(name))
 }
 
 /// A text as part of a name: letters and digits stay, what lies between them becomes one `_`.
@@ -319,7 +329,9 @@ pub fn primary(workload: &Workload) -> String {
         ResultStyle::Sysbench { transaction } if workload.has_arrivals() => {
             return recorder_p99(workload, *transaction);
         }
-        ResultStyle::Sysbench { transaction } => return recorder_rate(recorder_name(workload, *transaction)),
+        ResultStyle::Sysbench { transaction } => {
+            return recorder_measure(recorder_name(workload, *transaction), "per_s");
+        }
         // One recorder is what its requests are about; of several nobody says which.
         ResultStyle::Plain if workload.has_arrivals() && workload.recorders.len() == 1 => {
             return recorder_p99(workload, RecorderId(0));
@@ -329,7 +341,7 @@ pub fn primary(workload: &Workload) -> String {
     if workload.duration_ns.is_none() && !workload.programs.iter().flat_map(|program| &program.steps).any(stops) {
         return ELAPSED.into();
     }
-    let sleeps = workload.programs.iter().flat_map(|program| &program.steps).any(blocks);
+    let sleeps = workload.programs.iter().flat_map(|program| &program.steps).any(Step::blocks);
     match (sleeps, workload.has_quotas()) {
         (true, true) => "response_p99_ns".into(),
         (true, false) => "wakeup_p99_ns".into(),
@@ -344,7 +356,7 @@ pub fn secondary(workload: &Workload) -> Option<String> {
     match &workload.style {
         ResultStyle::Schbench { request, .. } => Some(recorder_p99(workload, *request)),
         ResultStyle::Sysbench { transaction } if workload.has_arrivals() => {
-            Some(recorder_rate(recorder_name(workload, *transaction)))
+            Some(recorder_measure(recorder_name(workload, *transaction), "per_s"))
         }
         ResultStyle::Sysbench { transaction } => Some(recorder_p99(workload, *transaction)),
         _ if primary(workload) == WORK => Some(DEVIATION.into()),
@@ -362,62 +374,6 @@ fn recorder_name(workload: &Workload, recorder: RecorderId) -> &str {
 
 fn stops(step: &Step) -> bool {
     matches!(step, Step::Stop)
-}
-
-/// Whether a task can be off its CPU of its own will.
-fn blocks(step: &Step) -> bool {
-    match step {
-        Step::Sleep { .. }
-        | Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. }
-        | Step::Timer { .. }
-        | Step::Lock(_)
-        | Step::LockShared(_)
-        | Step::Wait { .. }
-        | Step::SignalAndWait { .. }
-        | Step::Barrier(_)
-        | Step::Suspend
-        | Step::SemWait(_)
-        | Step::SemTake { .. }
-        | Step::Work { .. }
-        | Step::Send { .. }
-        | Step::Receive { .. }
-        | Step::Enlist { .. }
-        | Step::Serve(_)
-        | Step::Join { .. } => true,
-        Step::Run { .. }
-        | Step::RunTime { .. }
-        | Step::Draw { .. }
-        | Step::Unlock(_)
-        | Step::Signal(_)
-        | Step::Broadcast(_)
-        | Step::Resume(_)
-        | Step::SemPost(_)
-        | Step::Submit { .. }
-        | Step::Fork(_)
-        | Step::Yield
-        | Step::SetAffinity(_)
-        | Step::MigrateDisable
-        | Step::MigrateEnable
-        | Step::IoWait
-        | Step::Kernel(_)
-        | Step::SetNice(_)
-        | Step::SetPolicy(_)
-        | Step::SetSlice { .. }
-        | Step::SetUtilClamp(_)
-        | Step::SetGroup(_)
-        | Step::Memory { .. }
-        | Step::Chase { .. }
-        | Step::FirstTouch { .. }
-        | Step::IoRun { .. }
-        | Step::StartClock { .. }
-        | Step::RecordClock { .. }
-        | Step::RecordSince { .. }
-        | Step::Phase(_)
-        | Step::LoopStart { .. }
-        | Step::LoopEnd { .. }
-        | Step::Exit
-        | Step::Stop => false,
-    }
 }
 
 /// All measures of a run. `metrics` are absent when nothing was recorded.
@@ -452,12 +408,12 @@ pub fn of_run(
         values.extend(PERCENTILES.iter().filter(|(percentile, _)| told(percentile)).map(|(percentile, q)| {
             (recorder_percentile(name, percentile), histogram.quantile(*q).map(|value| value as f64))
         }));
-        values.insert(recorder_mean(name), histogram.mean());
+        values.insert(recorder_measure(name, "mean_ns"), histogram.mean());
         let (samples, seconds) = (histogram.count() as f64, outcome.recorder_window_ns(index) as f64 / 1e9);
-        values.insert(recorder_samples(name), Some(samples));
+        values.insert(recorder_measure(name, "samples"), Some(samples));
         // Without a sample no time is known in which there could have been one.
         let rate = if samples > 0.0 { samples / seconds } else { 0.0 };
-        values.insert(recorder_rate(name), rate.is_finite().then_some(rate));
+        values.insert(recorder_measure(name, "per_s"), rate.is_finite().then_some(rate));
     }
     if let Some(metrics) = metrics {
         values.extend(METRICS.iter().map(|metric| (metric.name.to_owned(), (metric.value)(metrics))));
@@ -486,7 +442,7 @@ pub fn instead(workload: &Workload) -> [&'static str; 2] {
 #[must_use]
 pub fn latencies(workload: &Workload) -> Vec<String> {
     let recorders = workload.recorders.iter().filter(|name| *name != HACKBENCH_TIME);
-    let own = recorders.flat_map(|name| [recorder_percentile(name, "p99"), recorder_mean(name)]);
+    let own = recorders.flat_map(|name| [recorder_percentile(name, "p99"), recorder_measure(name, "mean_ns")]);
     own.chain(["response_p99_ns", "response_mean_ns", "wakeup_p99_ns", "wakeup_mean_ns"].map(str::to_owned)).collect()
 }
 

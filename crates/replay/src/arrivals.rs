@@ -12,8 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use warmcore_capture::OpenFiles;
 
-use crate::history::{Action, Cause, History, Signal};
+use crate::history::{Action, Cause, History};
 use crate::service::Waited;
+use crate::signals::Signal;
 use crate::sleeps::Sleeps;
 
 /// From fewer requests than this on a connection nothing follows for its client.

@@ -15,7 +15,8 @@ use warmcore_workload::{Distribution, Drawn, LONGEST_NS, ProcessId, ProgramBuild
 
 use crate::fidelity::Fidelity;
 use crate::history::{Action, Cause, Histories, History};
-use crate::workload::{Overheads, TIMER_SLACK_NS};
+use crate::overheads::Overheads;
+use crate::workload::TIMER_SLACK_NS;
 
 /// The most values of a distribution: of more turns as many quantiles are kept, evenly spaced. The rarest in a thousand is then drawn as often as the rarest
 /// two of two thousand were recorded.

@@ -6,21 +6,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use warmcore_capture::{Context, Record, Recording, Thread, What};
-use warmcore_topology::CpuId;
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{Event, EventKind, PrevState, RecordedThread, RunTables, TaskId, TaskInfo};
 
 /// Thread id of the first task, process id of the first process.
 const FIRST: i32 = 1000;
 
 /// Makes a recording of a run's events, in order of time, and says which of its threads were the run's tasks. `tables` are those that the
-/// events refer to, `end_ns` is the run's end: what ran at the last event ran until then.
+/// events refer to, `machine` is the run's, whose CPUs a recording names by the operating system's numbers, and `end_ns` is the run's end:
+/// what ran at the last event ran until then.
 #[must_use]
 pub fn recording(
     events: impl IntoIterator<Item = Event>,
     tables: &RunTables,
     tasks: &[TaskInfo],
-    events_lost: u64,
-    end_ns: u64,
+    machine: &Machine,
+    (events_lost, end_ns): (u64, u64),
 ) -> (Recording, BTreeSet<i32>) {
     let mut threads: BTreeMap<i32, Thread> = BTreeMap::new();
     for task in tasks {
@@ -33,7 +34,7 @@ pub fn recording(
     for (id, thread) in tables.foreign.iter().map(known) {
         threads.entry(id).or_insert(thread);
     }
-    let mut reader = RunReader { tables, on: BTreeMap::new(), records: Vec::new() };
+    let mut reader = RunReader { tables, machine, on: BTreeMap::new(), records: Vec::new() };
     events.into_iter().for_each(|event| reader.take(event));
     let lost = warmcore_capture::Loss { cpu: None, before_ns: None, events: Some(events_lost) };
     let recording = Recording {
@@ -54,6 +55,7 @@ fn known(thread: &RecordedThread) -> (i32, Thread) {
 
 struct RunReader<'a> {
     tables: &'a RunTables,
+    machine: &'a Machine,
     /// By CPU: the thread beside the run's tasks that has it.
     on: BTreeMap<CpuId, i32>,
     records: Vec<Record>,
@@ -63,6 +65,7 @@ impl RunReader<'_> {
     fn take(&mut self, event: Event) {
         let mut by = self.on.get(&event.cpu).copied().unwrap_or(0);
         let mut context = Context::Thread;
+        let cpu = self.machine.os_index(event.cpu);
         let what = match event.kind {
             EventKind::Switch { prev, prev_state, next } => {
                 // A thread beside the run's leaves for a task; how, is not told.
@@ -88,23 +91,27 @@ impl RunReader<'_> {
                 if waker.is_idle() {
                     context = Context::HardInterrupt;
                 }
-                What::Waking { thread: self.thread(task), target_cpu: target_cpu.0 }
+                What::Waking { thread: self.thread(task), target_cpu: self.machine.os_index(target_cpu) }
             }
-            EventKind::Wakeup { task, .. } => What::Wakeup { thread: self.thread(task), target_cpu: event.cpu.0 },
-            EventKind::Migrate { task, from, to, .. } => {
-                What::Migrate { thread: self.thread(task), from: from.0, to: to.0 }
-            }
+            EventKind::Wakeup { task, .. } => What::Wakeup { thread: self.thread(task), target_cpu: cpu },
+            EventKind::Migrate { task, from, to, .. } => What::Migrate {
+                thread: self.thread(task),
+                from: self.machine.os_index(from),
+                to: self.machine.os_index(to),
+            },
             EventKind::Fork { parent, child } => What::Fork { parent: self.thread(parent), child: self.thread(child) },
             EventKind::Exit { task } => What::Exit { thread: self.thread(task) },
             _ => return,
         };
-        self.records.push(Record { time_ns: event.time_ns, cpu: event.cpu.0, by, context, what });
+        self.records.push(Record { time_ns: event.time_ns, cpu, by, context, what });
     }
 
     /// Whether a task left the CPU right before, for this thread: then that switch names it.
     fn comes_instead(&mut self, event: Event, thread: Option<i32>) -> bool {
-        let Some(last) =
-            self.records.last_mut().filter(|last| (last.time_ns, last.cpu) == (event.time_ns, event.cpu.0))
+        let Some(last) = self
+            .records
+            .last_mut()
+            .filter(|last| (last.time_ns, last.cpu) == (event.time_ns, self.machine.os_index(event.cpu)))
         else {
             return false;
         };

@@ -13,6 +13,7 @@ use warmcore_workload::LONGEST_NS;
 
 use crate::arrivals::Arrived;
 use crate::service::{Begun, Ready, Service, ServiceReader, Waited, is_socket};
+use crate::signals::{Object, Signal};
 use crate::sleeps::{Sleeps, TimerFiles};
 use crate::speeds::Speeds;
 
@@ -143,44 +144,6 @@ pub struct Histories {
     pub service: Service,
 }
 
-/// The end of a wait, by a thread.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Signal {
-    /// The thread that ended it.
-    pub waker: i32,
-    /// The thread that waited.
-    pub woken: i32,
-    /// Since when, from the recording's start, ns.
-    pub asleep_ns: u64,
-    /// Until when.
-    pub at_ns: u64,
-    /// For what: index into [`Histories::objects`]. Known if the calls that both threads had begun last name one object.
-    pub object: Option<u32>,
-    /// Whether the waker's call had woken another thread before.
-    pub more: bool,
-}
-
-/// What threads wait for and wake each other through.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Object {
-    /// A futex, by its process and address.
-    Futex(i32, u64),
-    /// A file, as the recorder saw it, such as `pipe:[77]`.
-    File(String),
-    /// A file that is known by a process and its number there.
-    Number(i32, u64),
-}
-
-impl std::fmt::Display for Object {
-    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Futex(process, address) => write!(out, "futex {address:#x} of process {process}"),
-            Self::File(file) => out.write_str(file),
-            Self::Number(process, number) => write!(out, "file {number} of process {process}"),
-        }
-    }
-}
-
 /// What a thread is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Doing {
@@ -270,7 +233,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<
         threads: chosen.iter().map(state).collect(),
         others: BTreeMap::new(),
         running: BTreeMap::new(),
-        speeds: Speeds::of_machine(machine),
+        speeds: machine.map(Speeds::of).unwrap_or_default(),
         other_cpu_ns: 0,
         idle_wakeups: (0, 0),
         queued_ns: 0,
@@ -320,7 +283,7 @@ struct HistoryReader<'a> {
     others: BTreeMap<u32, u64>,
     /// The thread on each CPU.
     running: BTreeMap<u32, i32>,
-    speeds: Speeds<'a>,
+    speeds: Speeds,
     other_cpu_ns: u64,
     idle_wakeups: (u64, u64),
     queued_ns: u64,
@@ -379,10 +342,12 @@ impl<'a> HistoryReader<'a> {
     }
 
     fn switch(&mut self, now: u64, cpu: u32, (prev, state, next): (i32, PrevState, i32), uninterruptible: bool) {
-        for sibling in self.speeds.switched(cpu, next != 0) {
-            if let Some(thread) = self.running.get(&sibling.0).and_then(|thread| self.threads.get_mut(thread)) {
-                thread.settle(now);
-                thread.speed = self.speeds.of(sibling.0);
+        if self.speeds.switch(cpu, next != 0) {
+            for sibling in self.speeds.siblings(cpu) {
+                if let Some(thread) = self.running.get(sibling).and_then(|thread| self.threads.get_mut(thread)) {
+                    thread.settle(now);
+                    thread.speed = self.speeds.on(*sibling);
+                }
             }
         }
         self.running.insert(cpu, next);
@@ -392,7 +357,7 @@ impl<'a> HistoryReader<'a> {
         if let Some(thread) = self.threads.get_mut(&prev) {
             if thread.doing == Doing::Unheard {
                 // It ran since before the recording.
-                (thread.doing, thread.speed) = (Doing::Running(0), self.speeds.of(cpu));
+                (thread.doing, thread.speed) = (Doing::Running(0), self.speeds.on(cpu));
             }
             thread.settle(now);
             thread.uninterruptible = uninterruptible;
@@ -415,7 +380,7 @@ impl<'a> HistoryReader<'a> {
                 {
                     self.queued_ns += now - since;
                 }
-                (thread.doing, thread.early, thread.speed) = (Doing::Running(now), None, self.speeds.of(cpu));
+                (thread.doing, thread.early, thread.speed) = (Doing::Running(now), None, self.speeds.on(cpu));
                 thread.returns += u32::from(std::mem::take(&mut thread.preempted));
                 if let Some(woken) = thread.woken_ns.take().filter(|_| prev == 0) {
                     self.idle_wakeups.0 += 1;

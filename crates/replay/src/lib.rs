@@ -2,9 +2,10 @@
 //! together.
 //!
 //! - [`selection`]: which threads of a recording are meant.
-//! - [`history`]: what each of them did: ran, woke others, slept and why, forked, exited.
+//! - [`history`]: what each of them did: ran, woke others, slept and why, forked, exited. [`signals`]: whose waits it ended.
 //! - [`workload`]: histories as programs. Waits and orders follow from the schedule, not from the recording (a closed loop).
 //!   `sleeps`: which of their sleeps have a length, and which an end. `speeds`: how fast their work went.
+//!   `overheads`: what of a thread's time the kernel took.
 //! - [`pools`]: which of them take requests of one queue.
 //!   `requests`: what they did for each, as programs that whoever is free carries out.
 //! - [`service`]: requests that came on connections, and how long each took. `arrivals`: which of them come from outside, at their own times.
@@ -26,10 +27,12 @@ pub mod graph;
 pub mod groups;
 pub mod history;
 mod measured;
+mod overheads;
 pub mod pools;
 mod requests;
 pub mod selection;
 pub mod service;
+pub mod signals;
 mod sleeps;
 mod speeds;
 pub mod workload;
@@ -40,7 +43,8 @@ pub use fidelity::Fidelity;
 pub use graph::{Edge, Graph, Medium};
 pub use groups::{Groups, ThreadGroup};
 pub use history::{Action, Cause, Histories, History};
+pub use overheads::Overheads;
 pub use pools::{Pool, Pools};
 pub use selection::{Selection, SelectionError};
 pub use sleeps::Sleeps;
-pub use workload::{Overheads, Replay};
+pub use workload::Replay;

@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::drawn::role_name;
-use crate::history::{Histories, Object};
+use crate::history::Histories;
+use crate::signals::Object;
 
 /// Fewer requests than this are no evidence.
 const FEWEST: usize = 8;
@@ -248,7 +249,8 @@ fn lower_bound(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::{History, Signal};
+    use crate::history::History;
+    use crate::signals::Signal;
 
     /// Threads 1 to 3 are workers, 9 wakes them.
     fn of(signals: Vec<Signal>, objects: Vec<Object>) -> Pools {

@@ -3,38 +3,51 @@
 //! The rule is the simulator's (`docs/spec/memory-model.md` section 4.5): the capacity of a CPU over that of the fastest, and beside n
 //! busy siblings 1 + κ n times as slow. Frequencies and caches of that time no recording of a scheduler tells.
 
-use warmcore_topology::{CpuId, Machine};
+use std::collections::BTreeMap;
 
-/// Speeds of CPUs, as threads come and go.
-pub(crate) struct Speeds<'a> {
-    /// None where it is not known: all CPUs are equal then.
-    machine: Option<&'a Machine>,
-    /// By CPU: a thread is on it.
-    busy: Vec<bool>,
+use warmcore_topology::Machine;
+
+/// Speeds of CPUs, by the operating system's numbers, as threads come and go.
+#[derive(Default)]
+pub(crate) struct Speeds {
+    /// Of a machine that is not known none: all CPUs are equally fast then.
+    cpus: BTreeMap<u32, Cpu>,
+    /// κ.
+    slowdown: f64,
 }
 
-impl<'a> Speeds<'a> {
-    pub fn of_machine(machine: Option<&'a Machine>) -> Self {
-        Self { machine, busy: vec![false; machine.map_or(0, Machine::cpu_count)] }
+struct Cpu {
+    /// Work in a nanosecond beside idle siblings.
+    alone: f64,
+    siblings: Vec<u32>,
+    /// A thread is on it.
+    busy: bool,
+}
+
+impl Speeds {
+    pub fn of(machine: &Machine) -> Self {
+        let cpu = |cpu| {
+            let core = machine.cpus_of_core(machine.core_of(cpu));
+            let siblings = core.iter().filter(|other| *other != cpu).map(|other| machine.os_index(other)).collect();
+            (machine.os_index(cpu), Cpu { alone: f64::from(machine.capacity(cpu)) / 1024.0, siblings, busy: false })
+        };
+        Self { cpus: machine.cpus().map(cpu).collect(), slowdown: machine.costs().smt_slowdown() }
     }
 
     /// Work in a nanosecond on a CPU. One that the machine does not have is as fast as any.
-    pub fn of(&self, cpu: u32) -> f64 {
-        let Some(machine) = self.machine.filter(|_| (cpu as usize) < self.busy.len()) else { return 1.0 };
-        let busy = self.siblings(CpuId(cpu)).filter(|sibling| self.busy[sibling.index()]).count();
-        f64::from(machine.capacity(CpuId(cpu))) / 1024.0 / (1.0 + machine.costs().smt_slowdown() * busy as f64)
+    pub fn on(&self, cpu: u32) -> f64 {
+        let is_busy = |sibling: &&u32| self.cpus.get(sibling).is_some_and(|sibling| sibling.busy);
+        self.cpus
+            .get(&cpu)
+            .map_or(1.0, |cpu| cpu.alone / (1.0 + self.slowdown * cpu.siblings.iter().filter(is_busy).count() as f64))
     }
 
-    /// A CPU has a thread now, or none: the others of its core, if that changes their speed.
-    pub fn switched(&mut self, cpu: u32, busy: bool) -> impl Iterator<Item = CpuId> + use<'a> {
-        let before = self.busy.get_mut(cpu as usize).map(|now| std::mem::replace(now, busy));
-        let changes = before.is_some_and(|before| before != busy);
-        self.siblings(CpuId(cpu)).filter(move |_| changes)
+    /// A CPU has a thread now, or none. Whether that changes how fast its siblings are.
+    pub fn switch(&mut self, cpu: u32, busy: bool) -> bool {
+        self.cpus.get_mut(&cpu).is_some_and(|cpu| std::mem::replace(&mut cpu.busy, busy) != busy)
     }
 
-    fn siblings(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + use<'a> {
-        let machine = self.machine.filter(|_| cpu.index() < self.busy.len());
-        let cpus = machine.map(|machine| machine.cpus_of_core(machine.core_of(cpu)).iter());
-        cpus.into_iter().flatten().filter(move |other| *other != cpu)
+    pub fn siblings(&self, cpu: u32) -> &[u32] {
+        self.cpus.get(&cpu).map_or(&[], |cpu| &cpu.siblings)
     }
 }

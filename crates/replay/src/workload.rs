@@ -2,7 +2,7 @@
 //!
 //! | recorded | step |
 //! |---|---|
-//! | ran | work, less what the kernel's own part of it costs on the machine that it was recorded on |
+//! | ran | work, less what siblings and small cores took (`speeds`) and the kernel's own part costs on the machine of the recording |
 //! | woke a thread that waited for it | post of the semaphore that these two share |
 //! | waited for a thread | wait on that semaphore: for that thread's next signal, however early or late it comes |
 //! | woken from outside | sleep for as long, or, of arrivals, until that time from the start: see `sleeps` |
@@ -17,7 +17,6 @@
 use std::collections::BTreeMap;
 
 use warmcore_capture::Recording;
-use warmcore_topology::Costs;
 use warmcore_workload::{
     Aggregate, Distribution, Drawn, ProcessId, Program, ProgramId, RecorderId, SemaphoreId, Step, Task, TaskTemplateId,
     TimerMode, Workload,
@@ -28,55 +27,13 @@ use crate::fidelity::{Fidelity, Held, Pooled};
 use crate::groups::Groups;
 use crate::history::{Action, Cause, Histories, History};
 use crate::measured::{ARRIVALS, Clocks, REQUESTS};
+use crate::overheads::Overheads;
 use crate::requests::Requests;
 use crate::service::{Latencies, RECORDER};
 use crate::sleeps::Sleeps;
 
-/// What the kernel's own actions took of the times that were recorded, ns: a simulated kernel charges for them again.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Overheads {
-    /// A context switch, at the beginning of every stay on a CPU.
-    pub switch_ns: u64,
-    /// A call that wakes a thread.
-    pub wake_ns: u64,
-    /// The wakeup of a thread by an interrupt, in the name of the one that it interrupts.
-    pub interrupt_ns: u64,
-    /// A call that waits for a thread.
-    pub wait_ns: u64,
-    /// A call that waits for a time.
-    pub timer_ns: u64,
-    /// Creating a thread.
-    pub fork_ns: u64,
-    /// A thread's end.
-    pub exit_ns: u64,
-    /// How late a timer's interrupt acts: part of a sleep.
-    pub late_ns: u64,
-}
-
 /// How late the timers of a replay's tasks may be, ns. A recorded sleep ended when it ended: the kernel's slack is in it.
 pub(crate) const TIMER_SLACK_NS: u64 = 0;
-
-impl Overheads {
-    /// What a machine with these costs takes.
-    #[must_use]
-    pub fn of(costs: &Costs) -> Self {
-        Self {
-            switch_ns: costs.context_switch_ns,
-            wake_ns: costs.futex_ns + costs.wakeup_ns,
-            interrupt_ns: costs.wakeup_ns,
-            wait_ns: costs.futex_ns,
-            timer_ns: costs.timer_ns,
-            fork_ns: costs.fork_ns,
-            exit_ns: costs.exit_ns,
-            late_ns: costs.timer_late_ns,
-        }
-    }
-
-    /// Of a run: see [`Action::Run`].
-    pub(crate) fn of_run(&self, returns: u32, wakeups: u32) -> u64 {
-        u64::from(returns) * self.switch_ns + u64::from(wakeups) * self.interrupt_ns
-    }
-}
 
 /// A recording as a workload.
 #[derive(Clone, PartialEq, Debug)]
@@ -420,7 +377,7 @@ mod tests {
             (3, of("worker-2", worker(40).collect())),
         ];
         let signals = (0..4).flat_map(|round| {
-            let one = move |(waker, woken, object)| crate::history::Signal {
+            let one = move |(waker, woken, object)| crate::signals::Signal {
                 waker,
                 woken,
                 asleep_ns: 1_000 * round,
@@ -434,7 +391,7 @@ mod tests {
             threads: threads.into_iter().collect(),
             span_ns: 1_000_000,
             signals: signals.collect(),
-            objects: vec![crate::history::Object::Futex(7, 0x7f00)],
+            objects: vec![crate::signals::Object::Futex(7, 0x7f00)],
             ..Histories::default()
         };
         let made = replay("recorded", &histories, &Recording::default(), Overheads::default());

@@ -117,6 +117,63 @@ impl Step {
         }
     }
 
+    /// Whether a task may leave its CPU in the step and come back later, other than by preemption or yielding.
+    #[must_use]
+    pub const fn blocks(&self) -> bool {
+        match self {
+            Step::Sleep { .. }
+            | Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. }
+            | Step::Timer { .. }
+            | Step::Lock(_)
+            | Step::LockShared(_)
+            | Step::Wait { .. }
+            | Step::SignalAndWait { .. }
+            | Step::Barrier(_)
+            | Step::Suspend
+            | Step::SemWait(_)
+            | Step::SemTake { .. }
+            | Step::Work { .. }
+            | Step::Send { .. }
+            | Step::Receive { .. }
+            | Step::Enlist { .. }
+            | Step::Serve(_)
+            | Step::Join { .. } => true,
+            Step::Run { .. }
+            | Step::RunTime { .. }
+            | Step::Draw { .. }
+            | Step::Unlock(_)
+            | Step::Signal(_)
+            | Step::Broadcast(_)
+            | Step::Resume(_)
+            | Step::SemPost(_)
+            | Step::Submit { .. }
+            | Step::Fork(_)
+            | Step::Yield
+            | Step::SetAffinity(_)
+            | Step::MigrateDisable
+            | Step::MigrateEnable
+            | Step::IoWait
+            | Step::Kernel(_)
+            | Step::SetNice(_)
+            | Step::SetPolicy(_)
+            | Step::SetSlice { .. }
+            | Step::SetUtilClamp(_)
+            | Step::SetGroup(_)
+            | Step::Memory { .. }
+            | Step::Chase { .. }
+            | Step::FirstTouch { .. }
+            | Step::IoRun { .. }
+            | Step::StartClock { .. }
+            | Step::RecordClock { .. }
+            | Step::RecordSince { .. }
+            | Step::Phase(_)
+            | Step::LoopStart { .. }
+            | Step::LoopEnd { .. }
+            | Step::Exit
+            | Step::Stop => false,
+        }
+    }
+
     /// Whether the step may be a wait for I/O: a sleep, or a wait for another task that does the device's part.
     pub(crate) const fn may_wait_for_io(&self) -> bool {
         match self {

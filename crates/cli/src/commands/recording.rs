@@ -178,7 +178,9 @@ fn of_run(path: &Path, scheduler: Option<&str>, signals: &Signals, console: &Con
         run.events_into(index, Vec::new(), &signals.stop).map_err(|error| report_failure(&error, path, signals))?;
     let trial = run.disk.trials.get(index).and_then(|trials| trials.iter().find(|trial| trial.trial == scene.trial));
     let lost = trial.map_or(0, |trial| trial.events_lost);
-    let (recording, own) = warmcore_replay::events::recording(events, &scene.tables, &scene.tasks, lost, scene.end_ns);
+    let lost_and_end = (lost, scene.end_ns);
+    let (recording, own) =
+        warmcore_replay::events::recording(events, &scene.tables, &scene.tasks, &machine, lost_and_end);
     Ok(OfRun { recording, own, numbered, machine })
 }
 

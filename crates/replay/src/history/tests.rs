@@ -51,24 +51,26 @@ fn a_wait_is_for_the_thread_that_ended_it_and_work_lies_around_the_signal() {
 
 #[test]
 fn work_is_less_than_cpu_time_beside_a_busy_sibling_and_on_a_small_core() {
-    let records = || {
-        vec![
+    let work = |machine: &str, other: u32| {
+        let records = vec![
             switch(0, 0, 0, IDLE, 5),
-            switch(165, 1, 0, IDLE, 9),
-            switch(330, 1, 9, ASLEEP, 0),
+            switch(165, other, 0, IDLE, 9),
+            switch(330, other, 9, ASLEEP, 0),
             switch(400, 0, 5, PrevState::Dead, 0),
-        ]
-    };
-    let work = |machine: &str| {
-        let recording = Recording { records: records(), ..Recording::default() }.finished();
+        ];
+        let recording = Recording { records, ..Recording::default() }.finished();
         let found = histories(&recording, &[5].into(), Some(&warmcore_topology::resolve(machine).unwrap()));
         assert_eq!(found.threads[&5].cpu_ns, 400);
         found.threads[&5].actions.clone()
     };
-    assert_eq!(work("1s1n1l2c1t"), [run(400), Action::Exit]);
-    // 165 ns of 400 beside a sibling that makes it take 1.65 times as long.
-    assert_eq!(work("1s1n1l1c2t"), [run(335), Action::Exit]);
-    assert_eq!(work("1s1n1l1c1t"), [run(400), Action::Exit], "the machine does not have the other CPU");
+    assert_eq!(work("1s1n1l2c1t", 1), [run(400), Action::Exit]);
+    // 165 ns of 400 beside a sibling that makes it take 1.65 times as long. Kernels number the siblings of two cores 0 and 2, 1 and 3.
+    assert_eq!(work("1s1n1l1c2t", 1), [run(335), Action::Exit]);
+    assert_eq!(work("1s1n1l2c2t", 2), [run(335), Action::Exit]);
+    assert_eq!(work("1s1n1l2c2t", 1), [run(400), Action::Exit], "another core");
+    assert_eq!(work("1s1n1l1c1t", 1), [run(400), Action::Exit], "the machine does not have the other CPU");
+    // A CPU of 462/1024 of the biggest one's capacity.
+    assert_eq!(work("hikey960", 7), [run(180), Action::Exit]);
 }
 
 #[test]

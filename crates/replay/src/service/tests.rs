@@ -8,7 +8,7 @@ use warmcore_workload::{SemaphoreId, Step};
 use super::*;
 use crate::arrivals::Arrived;
 use crate::history::{Action, Cause, Histories, histories};
-use crate::workload::Overheads;
+use crate::overheads::Overheads;
 
 const SERVER: i32 = 10;
 const WORKER: i32 = 11;

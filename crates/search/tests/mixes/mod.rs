@@ -206,7 +206,8 @@ pub fn recorded(workload: &Workload, machine: &Machine, seed: u64, memory: Memor
         process: 0,
     };
     let tasks: Vec<TaskInfo> = tasks.into_iter().map(info).collect();
-    let (recording, _) = warmcore_replay::events::recording(events, &RunTables::default(), &tasks, 0, end_ns);
+    let (recording, _) =
+        warmcore_replay::events::recording(events, &RunTables::default(), &tasks, machine, (0, end_ns));
     let chosen = Selection::default().threads(&recording).unwrap();
     (recording, chosen)
 }
