@@ -139,6 +139,8 @@ pub(crate) struct Clocks<'a> {
     idle_state: Vec<Option<usize>>,
     /// By CPU: whether it is offline.
     offline: Vec<bool>,
+    /// By CPU: whether an event asks the governor that has not come yet.
+    pub asked: Vec<bool>,
     /// By CPU: what tasks that come from I/O make of its utilisation.
     pub boosts: Vec<IoBoost>,
     tick_ns: u64,
@@ -208,6 +210,7 @@ impl<'a> Clocks<'a> {
             idle_calls: vec![0; cpus],
             idle_state: vec![None; cpus],
             offline: vec![false; cpus],
+            asked: vec![false; cpus],
             boosts: vec![IoBoost::default(); cpus],
             tick_ns: parameters.tick_ns(),
             timers: vec![BinaryHeap::new(); cpus],
@@ -435,6 +438,14 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 let at_ns = self.core.now_ns + transition_ns;
                 self.core.queue.push(at_ns, Class::Background, cpu, number, TRANSITION);
             }
+        }
+    }
+
+    /// The scheduler wanted another speed of the CPU ([`Core::ask_governor`](crate::core::Core::ask_governor)).
+    pub(crate) fn asked_for(&mut self, cpu: CpuId) {
+        if let Some(clocks) = &mut self.core.clocks {
+            clocks.asked[cpu.index()] = false;
+            self.ask_governor(cpu);
         }
     }
 

@@ -279,7 +279,9 @@ impl<'a> Core<'a> {
     /// A scheduler wants another speed of the CPU while its queue stays as it is: the governor is asked once the scheduler's call is over
     /// (`cpufreq_update_util`). Queues that change need no such call.
     pub fn ask_governor(&mut self, cpu: CpuId) {
-        if self.clocks.is_some() {
+        if let Some(clocks) = &mut self.clocks
+            && !std::mem::replace(&mut clocks.asked[cpu.index()], true)
+        {
             self.queue.push(self.now_ns, Class::Background, cpu, 0, ASKED);
         }
     }

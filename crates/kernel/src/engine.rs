@@ -366,7 +366,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 self.begin_live_counters();
             }
             Class::Background if event.generation == TRANSITION => self.frequency_reached(event.payload),
-            Class::Background if event.generation == ASKED => self.update_frequency(cpu),
+            Class::Background if event.generation == ASKED => self.asked_for(cpu),
             Class::Background if event.generation == INTERRUPT => self.interrupt(event.payload, cpu),
             Class::Background if event.generation == SOFTIRQ_EXIT => {
                 self.scheduler.hook(&mut self.core, cpu, Hook::SoftirqExit { vector: event.payload });
