@@ -71,8 +71,7 @@ impl Groups {
         let file = format!("{path}/cpu.weight");
         files::write(&file, &weight(shares).to_string())?;
         let read: u32 = files::read(&file)?.parse().map_err(|_| format!("{file} holds no number"))?;
-        // `sched_weight_from_cgroup` rounds to whole shares.
-        let got = (f64::from(read) * 1024.0 / 100.0).round();
+        let got = shares_of(read);
         if (got - f64::from(shares)).abs() > SHARES_TOLERANCE * f64::from(shares) {
             let what = format!("{shares} shares of a task group");
             self.warnings.push((what, format!("the kernel's weight {read} is {got:.0} shares"), 1));
@@ -160,12 +159,18 @@ fn weight(shares: u32) -> u64 {
     ((u64::from(shares) * 100 + 512) / 1024).clamp(1, 10_000)
 }
 
+/// Shares of a `cpu.weight`, whole as in the kernel (`sched_weight_from_cgroup`).
+fn shares_of(weight: u32) -> f64 {
+    (f64::from(weight) * 1024.0 / 100.0).round()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn weights_are_the_nearest_to_shares() {
+        assert_eq!([1, 2, 3, 100].map(shares_of), [10.0, 20.0, 31.0, 1024.0]);
         assert_eq!([2, 512, 1024, 1500, 262_144].map(weight), [1, 50, 100, 146, 10_000]);
     }
 

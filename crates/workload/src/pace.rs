@@ -66,12 +66,12 @@ impl Workload {
     /// Whether a step asks when what it takes from this semaphore was added ([`Step::SemTake`]).
     #[must_use]
     pub fn is_timed(&self, semaphore: SemaphoreId) -> bool {
-        self.programs
-            .iter()
-            .flat_map(|program| &program.steps)
-            .any(|step| {
-                matches!(step, Step::SemTake { semaphore: taken, .. } | Step::Work { semaphore: taken, recorder: Some(_), .. } if *taken == semaphore)
-            })
+        self.programs.iter().flat_map(|program| &program.steps).any(|step| match step {
+            Step::SemTake { semaphore: taken, .. } | Step::Work { semaphore: taken, recorder: Some(_), .. } => {
+                *taken == semaphore
+            }
+            _ => false,
+        })
     }
 
     /// Whether a task group has a quota.

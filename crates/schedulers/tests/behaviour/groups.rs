@@ -104,6 +104,32 @@ fn shares_count_at_every_level() {
     }
 }
 
+/// On each of 8 CPUs a spinner of a group of 102 shares (a pod that requests 100m) and one of a group of 1024: by hand the first has 102/1126 of
+/// each CPU. It runs from a tick to the timer of its slice only, which has to bring its weight up to date.
+#[test]
+fn a_group_that_runs_between_ticks_has_its_part_of_every_cpu() {
+    let mut scene = Scene::lasting(6 * S);
+    for (path, shares) in [("/few", 102), ("/many", 1024)] {
+        let group = scene.workload.add_group(path);
+        set_shares(&mut scene, path, shares);
+        for cpu in 0..8 {
+            let task = scene.task(&format!("{path} {cpu}"), spin());
+            (task.group, task.affinity) = (Some(group), on_cpu(cpu));
+        }
+    }
+    for seed in 1..=4 {
+        let run = scene.run_with_seed("1s1n2l4c1t", "eevdf", seed);
+        for cpu in 0..8 {
+            assert_near(
+                &format!("seed {seed}, CPU {cpu}"),
+                share(&run, &format!("/few {cpu}"), S),
+                102.0 / 1126.0,
+                0.05,
+            );
+        }
+    }
+}
+
 /// On each of 16 CPUs a spinner of a group of 31 shares and one of a group of 1024. By hand the first group has 31/16 on each and the other 64, so
 /// 31/1055. CFS counts whole weights, since 5.7 two at least, before that one: 2/66, 1/65.
 #[test]

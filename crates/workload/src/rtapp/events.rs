@@ -9,7 +9,7 @@ use super::json::Json;
 use super::names::Names;
 use super::node::{Node, Read};
 use crate::build::add_warning;
-use crate::{BarrierId, ProgramBuilder, Step, TimerMode};
+use crate::{BarrierId, ConditionId, LockId, ProgramBuilder, Step, TimerMode};
 
 /// Kinds of events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -286,30 +286,32 @@ impl Compiler<'_> {
             _ => node.text("the name of a task or condition")?,
         };
         let name = if name.is_empty() { self.task } else { name };
-        if !self.survey.foreign_suspends.contains(name) {
+        if self.survey.foreign_suspends.contains(name) {
+            self.at_condition(name, |condition, lock| Step::Wait { condition, lock }, node);
+        } else {
             self.push(Step::Suspend, node);
-            return Ok(());
         }
-        let (condition, lock) = (self.names.condition(name), self.names.lock(name));
-        [Step::Lock(lock), Step::Wait { condition, lock }, Step::Unlock(lock)]
-            .into_iter()
-            .for_each(|step| self.push(step, node));
         Ok(())
     }
 
     /// Wakes all that wait on the condition of that name.
     fn resume(&mut self, node: &Node<'_>) -> Read<()> {
         let name = node.text("the name of a task")?;
-        if !self.survey.foreign_suspends.contains(name) {
+        if self.survey.foreign_suspends.contains(name) {
+            self.at_condition(name, |condition, _| Step::Broadcast(condition), node);
+        } else {
             let task = self.names.task(node)?;
             self.push(Step::Resume(task), node);
-            return Ok(());
         }
-        let (condition, lock) = (self.names.condition(name), self.names.lock(name));
-        [Step::Lock(lock), Step::Broadcast(condition), Step::Unlock(lock)]
-            .into_iter()
-            .for_each(|step| self.push(step, node));
         Ok(())
+    }
+
+    /// A step at the condition of a name, with the mutex of that name held.
+    fn at_condition(&mut self, name: &str, step: impl Fn(ConditionId, LockId) -> Step, node: &Node<'_>) {
+        let (condition, lock) = (self.names.condition(name), self.names.lock(name));
+        for step in [Step::Lock(lock), step(condition, lock), Step::Unlock(lock)] {
+            self.push(step, node);
+        }
     }
 
     fn memrun(&mut self, node: &Node<'_>) -> Read<()> {
