@@ -189,6 +189,16 @@ pub fn conclude(
     place: &dyn Place,
     trials: &[Vec<Trial>],
 ) -> Result<ComparisonDocument, VerdictError> {
+    concluded(record, (workload, &|_| workload), place, trials)
+}
+
+/// [`conclude`] with the workload of each scheduler's column.
+fn concluded<'a>(
+    record: &ExperimentRecord,
+    (workload, of_column): (&'a Workload, &dyn Fn(usize) -> &'a Workload),
+    place: &dyn Place,
+    trials: &[Vec<Trial>],
+) -> Result<ComparisonDocument, VerdictError> {
     let asked = primary_measure(record.metric.as_deref(), workload)?;
     let catalogue = measures::of_trials(workload, trials, &asked.name);
     let catalogue = measures::with_metric(catalogue, record.metric.as_deref());
@@ -227,11 +237,15 @@ pub fn conclude(
     let labels: Vec<String> = record.schedulers.iter().map(|scheduler| scheduler.label.clone()).collect();
     let candidates = carries::Candidates { workload, catalogue: &catalogue, schedulers: &schedulers, trials, baseline };
     let (primary, replaced) = candidates.choose(asked);
-    answerable::judge(record, (workload, place), (&catalogue, primary), &mut schedulers, (baseline, trials));
+    let is_unkept = |(index, label): &(usize, &String)| {
+        place.kind().simulated && of_column(*index).has_quotas() && !answerable::keeps_quotas(label)
+    };
+    let unkept: Vec<String> = labels.iter().enumerate().filter(is_unkept).map(|(_, label)| label.clone()).collect();
+    answerable::judge(record, place, &unkept, (&catalogue, primary), &mut schedulers, (baseline, trials));
     let basis = words::Basis {
         primary,
         replaced: replaced.as_ref(),
-        has_quotas: workload.has_quotas() && place.kind().simulated,
+        unkept: &unkept,
         margin: record.margin,
         design: record.design,
         trials: record.seeds.len(),
@@ -271,7 +285,8 @@ pub fn conclude_experiment(
     record: &ExperimentRecord,
     trials: &[Vec<Trial>],
 ) -> Result<ComparisonDocument, VerdictError> {
-    let mut document = conclude(record, &experiment.workload.value, &*experiment.place, trials)?;
+    let of_column = |index| &experiment.workload_of(index).value;
+    let mut document = concluded(record, (&experiment.workload.value, &of_column), &*experiment.place, trials)?;
     if experiment.place.kind().simulated {
         let own = experiment.columns.values().filter_map(|column| column.machine.as_ref());
         let machines = std::iter::once(&experiment.machine).chain(own);

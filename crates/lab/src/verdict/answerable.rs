@@ -12,7 +12,6 @@
 use warmcore_options::MemoryChoice;
 use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_workload::Workload;
 
 use super::carries::few_events;
 use super::{Finding, SchedulerResult};
@@ -20,10 +19,12 @@ use crate::experiment::ExperimentRecord;
 use crate::measures::{Measure, NEVER_RAN_AGAIN, Unit};
 use crate::trial::Trial;
 
-/// Changes findings where a comparison with the baseline cannot answer; `primary` is the verdict's measure.
+/// Changes findings where a comparison with the baseline cannot answer; `primary` is the verdict's measure, `unkept` are the labels of
+/// schedulers under which quotas of their workload do not hold.
 pub(super) fn judge(
     record: &ExperimentRecord,
-    (workload, place): (&Workload, &dyn Place),
+    place: &dyn Place,
+    unkept: &[String],
     (catalogue, primary): (&[Measure], &Measure),
     schedulers: &mut [SchedulerResult],
     (baseline, trials): (usize, &[Vec<Trial>]),
@@ -32,10 +33,9 @@ pub(super) fn judge(
     let base_unended = schedulers[baseline].unfinished > 0;
     let without_caches = record.options.memory == MemoryChoice::None && place.kind().simulated;
     let base_gathers = gathers(&schedulers[baseline]);
-    let base_limits = keeps_quotas(&schedulers[baseline].label);
+    let base_unlimited = unkept.contains(&schedulers[baseline].label);
     for (index, scheduler) in schedulers.iter_mut().enumerate() {
-        let unlimited =
-            workload.has_quotas() && place.kind().simulated && keeps_quotas(&scheduler.label) != base_limits;
+        let differs = unkept.contains(&scheduler.label) != base_unlimited;
         let left = left_waiting(scheduler);
         // In a short run some may not have had their first turn, under any scheduler.
         let starves = left > base_left && left >= 2.0 * base_left;
@@ -48,7 +48,7 @@ pub(super) fn judge(
             let few = || [baseline, index].iter().any(|of| few_events(measure, &trials[*of]).is_some());
             if starves && (*finding == Finding::Better || is_primary && *finding != Finding::Worse) {
                 *finding = Finding::Starves;
-            } else if unlimited || unanswered && is_of_time(measure) {
+            } else if differs || unanswered && is_of_time(measure) {
                 *finding = Finding::NotAnswerable;
             } else if few() || measure.until_end && unended && *finding == Finding::Identical {
                 *finding = Finding::NotMeasurable;
@@ -65,8 +65,7 @@ pub(super) fn judge(
 
 /// Whether a simulated scheduler keeps quotas of task groups. Programs of sched_ext keep none in a kernel either.
 pub(super) fn keeps_quotas(label: &str) -> bool {
-    let keeps = |spec: SchedulerSpec| spec.info().knows_groups || spec.program().is_some();
-    SchedulerSpec::parse(label).is_ok_and(keeps)
+    SchedulerSpec::parse(label).is_ok_and(|spec| spec.info().knows_groups || spec.program().is_some())
 }
 
 /// Tasks that were left waiting in the middle trial.

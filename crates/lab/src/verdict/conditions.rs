@@ -19,7 +19,11 @@ pub(super) fn of_simulations(experiment: &Experiment, document: &mut ComparisonD
     document.conditions.extend(numa_balancing(experiment));
     document.conditions.extend(shared_cores(machine));
     document.conditions.extend(background(machine));
-    document.conditions.extend(unkept(experiment));
+    for (spec, note) in unkept(experiment) {
+        let of_trials = format!("{spec}: {note} (");
+        document.warnings.retain(|warning| !warning.starts_with(&of_trials));
+        document.conditions.push(format!("of {spec}, {note}"));
+    }
     if !document.lockstep.is_empty() {
         document.conditions.push(format!(
             "the {} trials of {} are in lockstep, with the same {} and as many events: they say no more than one of \
@@ -109,10 +113,10 @@ fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
 }
 
 /// What schedulers do not keep of what the workload asks, so that they do other work than those that do.
-fn unkept(experiment: &Experiment) -> impl Iterator<Item = String> + '_ {
+fn unkept(experiment: &Experiment) -> impl Iterator<Item = (&SchedulerSpec, String)> {
     experiment.schedulers.iter().enumerate().filter_map(|(number, spec)| {
-        sim::note_on_groups(&experiment.workload_of(number).value, spec.info().knows_groups)
-            .map(|note| format!("of {spec}, {note}"))
+        let note = sim::note_on_groups(&experiment.workload_of(number).value, spec.info().knows_groups)?;
+        Some((spec, note))
     })
 }
 

@@ -2,7 +2,7 @@
 
 use warmcore_statistics::{Better, Comparison, Design, Verdict};
 
-use super::answerable::{keeps_quotas, left_waiting};
+use super::answerable::left_waiting;
 use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, interval_ends, percent, spread};
 use crate::measures::Measure;
 use crate::units::with_unit;
@@ -11,8 +11,8 @@ use crate::units::with_unit;
 pub(super) struct Basis<'a> {
     pub primary: &'a Measure,
     pub replaced: Option<&'a Replaced>,
-    /// Whether the workload has quotas, and the place has only those that its schedulers keep.
-    pub has_quotas: bool,
+    /// Labels of schedulers under which quotas of their workload do not hold.
+    pub unkept: &'a [String],
     pub margin: f64,
     pub design: Design,
     pub trials: usize,
@@ -84,7 +84,8 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
 /// What stands before any number: comparisons that the run has no answer for, and what would have one.
 fn not_answerable(basis: &Basis<'_>, others: &[Contender<'_>], base: &str, for_quotas: bool) -> Option<String> {
     let title = &basis.primary.title;
-    let by_quotas = |label: &str| basis.has_quotas && keeps_quotas(label) != keeps_quotas(base);
+    let unkept = |label: &str| basis.unkept.iter().any(|unkept| unkept == label);
+    let by_quotas = |label: &str| unkept(label) != unkept(base);
     let names: Vec<&str> = others
         .iter()
         .filter(|other| other.finding == Finding::NotAnswerable && by_quotas(other.label) == for_quotas)
@@ -93,9 +94,9 @@ fn not_answerable(basis: &Basis<'_>, others: &[Contender<'_>], base: &str, for_q
     let (last, before) = names.split_last()?;
     let who = if before.is_empty() { (*last).to_owned() } else { format!("{} and {last}", before.join(", ")) };
     if for_quotas {
-        let keeps = if keeps_quotas(base) { base } else { &who };
+        let without = if unkept(base) { base } else { &who };
         return Some(format!(
-            "how {who} and {base} compare in {title} is not answerable here: only {keeps} keeps the workload's quotas"
+            "how {who} and {base} compare in {title} is not answerable here: the workload's quotas do not hold under {without}"
         ));
     }
     Some(format!(
