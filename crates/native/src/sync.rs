@@ -6,6 +6,7 @@
 //! they do.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -117,29 +118,68 @@ impl Parker {
 }
 
 /// Threads that wait, in order: a condition variable, or the suspended tasks of a template.
+///
+/// They sleep on one word, as at a C library's condition variable, so that one call wakes all of them. A single thread is woken by
+/// its bit; another one with the same bit, the 32nd after it, goes back to sleep.
 #[derive(Default)]
 pub(crate) struct WaitQueue {
-    waiting: Mutex<VecDeque<Arc<Parker>>>,
+    waiting: Mutex<Waiting>,
+    /// Counts what woke threads.
+    wakeups: AtomicU32,
 }
+
+#[derive(Default)]
+struct Waiting {
+    threads: VecDeque<(Arc<Parker>, NonZeroU32)>,
+    /// Threads that ever waited.
+    entered: u32,
+}
+
+/// By which a thread in a [`WaitQueue`] is woken.
+pub(crate) struct Ticket(NonZeroU32);
 
 impl WaitQueue {
     /// Puts the thread in the queue; it parks afterwards.
-    pub(crate) fn enter(&self, parker: &Arc<Parker>) {
-        locked(&self.waiting).push_back(Arc::clone(parker));
+    pub(crate) fn enter(&self, parker: &Arc<Parker>) -> Ticket {
+        let mut waiting = locked(&self.waiting);
+        let bit = NonZeroU32::new(1u32.rotate_left(waiting.entered)).expect("one bit");
+        waiting.entered = waiting.entered.wrapping_add(1);
+        waiting.threads.push_back((Arc::clone(parker), bit));
+        Ticket(bit)
+    }
+
+    /// Waits until woken, if that has not happened since the thread entered.
+    pub(crate) fn park(&self, parker: &Parker, ticket: Ticket, stop: &Stop) -> Result<(), Stopped> {
+        loop {
+            let wakeups = self.wakeups.load(Ordering::Acquire);
+            if parker.woken.swap(0, Ordering::Acquire) == 1 {
+                return Ok(());
+            }
+            let _ = futex::wait_bitset(&self.wakeups, flags(), wakeups, None, ticket.0);
+            stop.check()?;
+        }
     }
 
     pub(crate) fn wake_one(&self) {
-        let first = locked(&self.waiting).pop_front();
-        if let Some(parker) = first {
-            parker.unpark();
+        let first = locked(&self.waiting).threads.pop_front();
+        if let Some((parker, bit)) = first {
+            self.wake([parker], bit);
         }
     }
 
     pub(crate) fn wake_all(&self) {
-        let all = std::mem::take(&mut *locked(&self.waiting));
-        for parker in all {
-            parker.unpark();
+        let all = std::mem::take(&mut locked(&self.waiting).threads);
+        if !all.is_empty() {
+            self.wake(all.into_iter().map(|(parker, _)| parker), NonZeroU32::MAX);
         }
+    }
+
+    fn wake(&self, parkers: impl IntoIterator<Item = Arc<Parker>>, bits: NonZeroU32) {
+        for parker in parkers {
+            parker.woken.store(1, Ordering::Release);
+        }
+        self.wakeups.fetch_add(1, Ordering::Release);
+        let _ = futex::wake_bitset(&self.wakeups, flags(), ALL, bits);
     }
 }
 
@@ -482,14 +522,47 @@ mod tests {
     fn a_signal_wakes_the_first_waiter_and_no_other() {
         let (queue, stop) = (WaitQueue::default(), Stop::default());
         let parkers: Vec<Arc<Parker>> = (0..3).map(|_| Arc::default()).collect();
-        parkers.iter().for_each(|parker| queue.enter(parker));
+        let tickets: Vec<Ticket> = parkers.iter().map(|parker| queue.enter(parker)).collect();
         let woken = |parker: &Parker| parker.woken.load(Ordering::Relaxed);
         queue.wake_one();
         assert_eq!(parkers.iter().map(|parker| woken(parker)).collect::<Vec<_>>(), [1, 0, 0]);
         queue.wake_all();
         assert_eq!(parkers.iter().map(|parker| woken(parker)).collect::<Vec<_>>(), [1, 1, 1]);
         queue.wake_one();
-        parkers.iter().for_each(|parker| parker.park(&stop).unwrap());
+        for (parker, ticket) in parkers.iter().zip(tickets) {
+            queue.park(parker, ticket, &stop).unwrap();
+        }
+    }
+
+    /// 40 threads share 32 bits: each signal wakes one of them, and the last call all who are left.
+    #[test]
+    fn as_many_threads_are_woken_as_are_signalled_also_where_two_share_a_bit() {
+        const THREADS: u32 = 40;
+        let (queue, stop, passed) = (WaitQueue::default(), Stop::default(), AtomicU64::new(0));
+        let entered = AtomicU64::new(0);
+        in_threads(THREADS + 1, |index| {
+            if index < THREADS {
+                let parker: Arc<Parker> = Arc::default();
+                let ticket = queue.enter(&parker);
+                entered.fetch_add(1, Ordering::AcqRel);
+                queue.park(&parker, ticket, &stop).unwrap();
+                passed.fetch_add(1, Ordering::AcqRel);
+                return;
+            }
+            let until = |counted: &AtomicU64, wanted: u64| {
+                while counted.load(Ordering::Acquire) < wanted {
+                    std::thread::yield_now();
+                }
+            };
+            until(&entered, THREADS.into());
+            for signal in 1..=5 {
+                queue.wake_one();
+                until(&passed, signal);
+                assert_eq!(locked(&queue.waiting).threads.len() as u64, u64::from(THREADS) - signal);
+            }
+            queue.wake_all();
+            until(&passed, THREADS.into());
+        });
     }
 
     #[test]

@@ -318,8 +318,9 @@ impl<'a> Thread<'a> {
             Step::Broadcast(condition) => objects.conditions[condition.index()].wake_all(),
             Step::Barrier(barrier) => objects.barriers[barrier.index()].arrive(stop)?,
             Step::Suspend => {
-                objects.suspended[self.template.index()].enter(&self.parker);
-                self.parker.park(stop)?;
+                let suspended = &objects.suspended[self.template.index()];
+                let ticket = suspended.enter(&self.parker);
+                suspended.park(&self.parker, ticket, stop)?;
             }
             Step::Resume(template) => objects.suspended[template.index()].wake_all(),
             Step::SemPost(semaphore) => objects.semaphores[semaphore.index()].post(),
@@ -482,12 +483,13 @@ impl<'a> Thread<'a> {
 
     fn wait(&self, condition: usize, lock: usize, signal: bool) -> Result<(), Left> {
         let (objects, stop) = (&self.shared.objects, &self.shared.stop);
+        let condition = &objects.conditions[condition];
         if signal {
-            objects.conditions[condition].wake_one();
+            condition.wake_one();
         }
-        objects.conditions[condition].enter(&self.parker);
+        let ticket = condition.enter(&self.parker);
         objects.locks[lock].unlock();
-        self.parker.park(stop)?;
+        condition.park(&self.parker, ticket, stop)?;
         objects.locks[lock].lock(stop)?;
         Ok(())
     }
