@@ -167,6 +167,37 @@ fn longer_slices_cost_a_barrier_what_arithmetic_says_because_a_thread_waits_for_
     assert!(share > 90.0 && why.contains("%) is waiting for a CPU"), "{why}");
 }
 
+/// A build of one second runs beside a computation that never ends and has nice 5 (weight 335 for 1024): by hand it takes 1 + 335/1024 s in shares of
+/// weight, and 2 s in turns of equal length. What both do together is one CPU's work under any scheduler.
+#[test]
+fn a_job_beside_a_hog_is_judged_by_when_it_is_done() {
+    let scratch = Scratch::new();
+    for (name, duration_s) in [("job", 5), ("short", 1)] {
+        let text = format!(
+            r#"{{ "global": {{ "duration": {duration_s} }}, "tasks": {{ "job": {{ "loop": 1, "run": 1000000 }},
+                "hog": {{ "loop": -1, "run": 10000, "priority": 5 }} }} }}"#
+        );
+        fs::write(scratch.path(&format!("{name}.json")), text).unwrap();
+    }
+    let compare = |name: &str| {
+        let words = format!("compare -m 1s1n1l1c1t -w {name}.json -s eevdf,rr --trials 8 --out {name}");
+        let ran = scratch.run(&words).exits_with(0);
+        (ran, fs::read_to_string(scratch.path(&format!("{name}/verdict.json"))).unwrap())
+    };
+    let (_, verdict) = compare("job");
+    let (metric, finding, ratio) = answer(&verdict);
+    assert_eq!((metric.as_str(), finding.as_str()), ("jobs_elapsed_ns", "worse"));
+    assert!((ratio.unwrap() - 2.0 / (1.0 + 335.0 / 1024.0)).abs() < 0.01, "{ratio:?}");
+    let document: Value = serde_json::from_str(&verdict).unwrap();
+    let median = document["schedulers"][0]["measures"]["jobs_elapsed_ns"]["summary"]["median"].as_f64().unwrap();
+    assert!((median / 1e9 - 1.327).abs() < 0.01, "{median}");
+    // Nobody is done within a second.
+    let (ran, verdict) = compare("short");
+    let (_, finding, ratio) = answer(&verdict);
+    assert_eq!((finding.as_str(), ratio), ("not_measurable", None));
+    assert!(ran.error.contains("the workload's duration is too short"), "{}", ran.error);
+}
+
 /// A researcher runs studies that come with the program and puts their table into a paper: what was published, what came out here.
 #[test]
 fn a_packaged_study_gives_its_published_figures_again_in_a_table() {

@@ -29,6 +29,7 @@ pub mod gathered;
 mod group_measures;
 pub mod headroom;
 mod host_measures;
+mod jobs;
 pub mod load;
 pub mod making;
 pub mod measures;

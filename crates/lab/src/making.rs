@@ -18,6 +18,7 @@ use crate::directory::{OUTPUTS, RunDirectory};
 use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION};
 use crate::files::{At as _, FileError};
 use crate::host_measures;
+use crate::jobs;
 use crate::measures;
 use crate::observe::Observer;
 use crate::results::result_lines;
@@ -284,6 +285,7 @@ fn trial_of(
     let departures = report.departures.iter().map(|what| format!("not done as asked: {what}"));
     let workload = &experiment.workload_of(scheduler).value;
     let (seed, end) = (experiment.seeds[number], trial_end(outcome.end));
+    let ended = end == TrialEnd::AllExited || jobs::elapsed_ns(workload, outcome).is_some();
     Trial {
         schema: SCHEMA.into(),
         hash: record.trial_hash(scheduler, seed),
@@ -298,7 +300,7 @@ fn trial_of(
         censored_waits: metrics.map_or(0, censored_waits),
         measures: measures::of_run(workload, outcome, end, metrics),
         time_ns: time_split::of_run(outcome, metrics),
-        last_thread: (end == TrialEnd::AllExited).then(|| time_split::last_thread(outcome, metrics)).flatten(),
+        last_thread: ended.then(|| time_split::last_thread(outcome, metrics)).flatten(),
         decisions: metrics.map(|metrics| metrics.totals.decisions.clone()).unwrap_or_default(),
         operations: report.operations.iter().map(operation_row).collect(),
         applications: outcome.applications.iter().map(application_row).collect(),

@@ -10,8 +10,9 @@ use warmcore_trace::metrics::{METRICS, Metrics};
 use warmcore_trace::{Outcome, TaskOutcome};
 use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
 
+use crate::jobs::JOBS;
 use crate::trial::{Trial, TrialEnd};
-use crate::{group_measures, host_measures, memory_measures, observe, placement_measures};
+use crate::{group_measures, host_measures, jobs, memory_measures, observe, placement_measures};
 
 /// Unit of a measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,11 +99,16 @@ impl Measure {
         }
     }
 
-    /// The value in a trial. A time until the end of a run that was cut off is infinite.
+    /// The value in a trial. A time until an end that has not come is infinite.
     #[must_use]
     pub fn value(&self, trial: &Trial) -> Option<f64> {
-        let cut_off = self.until_end && trial.end == TrialEnd::TimeLimit;
-        trial.measure(&self.name).or(cut_off.then_some(f64::INFINITY))
+        trial.measure(&self.name).or(self.is_unended(trial).then_some(f64::INFINITY))
+    }
+
+    /// Whether it is a time until an end that has not come in the trial.
+    #[must_use]
+    pub fn is_unended(&self, trial: &Trial) -> bool {
+        self.until_end && trial.measures.get(&self.name) == Some(&None)
     }
 }
 
@@ -191,6 +197,7 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
             )
         },
     ];
+    measures.extend(jobs::measure(workload));
     if workload.applications.len() > 1 {
         measures.extend(workload.applications.iter().map(|name| Measure {
             until_end: true,
@@ -316,6 +323,7 @@ pub(crate) fn as_name(text: &str) -> String {
 /// - sysbench: transactions per second; the p99 of their latencies where their rate is given;
 /// - a file whose requests come by themselves and are recorded: the p99 of what is recorded;
 /// - one that ends by itself: elapsed time;
+/// - one in which some tasks end by themselves and others only compute for ever: the time until the former have ended;
 /// - one that runs for a fixed time and sleeps in between: the p99 of wakeup latency; with a quota that of response time, since time that a
 ///   quota takes is no wakeup's;
 /// - one that runs for a fixed time and only computes: the work done.
@@ -340,6 +348,9 @@ pub fn primary(workload: &Workload) -> String {
     }
     if workload.duration_ns.is_none() && !workload.programs.iter().flat_map(|program| &program.steps).any(stops) {
         return ELAPSED.into();
+    }
+    if !jobs::of(workload).is_empty() {
+        return JOBS.into();
     }
     let sleeps = workload.programs.iter().flat_map(|program| &program.steps).any(Step::blocks);
     match (sleeps, workload.has_quotas()) {
@@ -391,6 +402,9 @@ pub fn of_run(
     let worked_ns = |task: &TaskOutcome| task.progress_ns.saturating_sub(task.spin_ns);
     values.insert(WORK.into(), Some(outcome.tasks.iter().map(worked_ns).sum::<u64>() as f64));
     values.insert(DEVIATION.into(), share_deviation(workload, outcome));
+    if jobs::measure(workload).is_some() {
+        values.insert(JOBS.into(), jobs::elapsed_ns(workload, outcome));
+    }
     let cpu_time_ns = outcome.tasks.iter().map(|task| task.cpu_time_ns).sum::<u64>();
     values.insert(host_measures::CPU_TIME.into(), (!outcome.tasks.is_empty()).then_some(cpu_time_ns as f64));
     if workload.applications.len() > 1 {

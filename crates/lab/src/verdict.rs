@@ -540,6 +540,17 @@ fn warnings(
             scheduler.label
         ));
     }
+    for (scheduler, trials) in schedulers.iter().zip(trials) {
+        let cut = |trial: &&Trial| primary.is_unended(trial) && trial.end != TrialEnd::TimeLimit;
+        let cut = trials.iter().filter(cut).count();
+        if cut > 0 {
+            warnings.push(format!(
+                "{cut} of {count} trial{} of {} ended before the tasks whose end is measured: the workload's duration is too short; their time counts as infinite",
+                if count == 1 { "" } else { "s" },
+                scheduler.label
+            ));
+        }
+    }
     warnings.extend(place.caveats());
     for (scheduler, trials) in schedulers.iter().zip(trials) {
         let lost: u64 = trials.iter().map(|trial| trial.events_lost).sum();

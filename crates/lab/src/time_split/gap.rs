@@ -16,8 +16,9 @@ use serde::Serialize;
 use warmcore_statistics::{Better, Design, compare_trials};
 
 use super::{CAUSES, CONSEQUENCES, Cause, LAST_THREAD_CAUSES, NO_GAP, OFF_CPU, ON_CPU, SchedulerSplit, per_work};
+use crate::jobs::JOBS;
 use crate::measures::{ELAPSED, HACKBENCH, Measure, WORK};
-use crate::trial::Trial;
+use crate::trial::{Trial, TrialEnd};
 use crate::units::duration;
 use crate::verdict::{Finding, MeasureResult, percent};
 
@@ -40,7 +41,7 @@ impl Explains {
     pub(super) fn of(metric: &str, trials: &[Vec<Trial>], works: bool) -> Self {
         let mut all = trials.iter().flatten();
         match metric {
-            ELAPSED | HACKBENCH if all.all(|trial| trial.last_thread.is_some()) => {
+            ELAPSED | HACKBENCH | JOBS if all.all(|trial| trial.last_thread.is_some()) => {
                 let paths = || trials.iter().flatten().map(|trial| trial.last_thread.as_ref()?.path.as_ref());
                 let crosses = paths().flatten().any(|path| path.handovers > 0);
                 if crosses && paths().all(|path| path.is_some()) { Self::CriticalPath } else { Self::LastThread }
@@ -119,7 +120,7 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
     let tie = nothing_shown(judged.own.finding).or_else(|| next_to_nothing.then_some("differ by next to nothing"));
     let (causes, difference) = match explains {
         Explains::LastThread | Explains::CriticalPath => {
-            let uncounted = [base.elapsed_ns as f64 - base_value, own.elapsed_ns as f64 - own_value];
+            let uncounted = [(base, base_value), (own, own_value)].map(|(trial, value)| until_last_exit(trial) - value);
             let spent = |trial: &'a Trial| {
                 let last = trial.last_thread.as_ref()?;
                 Some(match explains {
@@ -412,6 +413,14 @@ pub(super) fn of_task_time(
         (None, _) => text,
     };
     Gap { label: label.to_owned(), trials: None, ratio: None, difference, lines, sentence }
+}
+
+/// Time from the start of the run to the exit of the thread that ended last.
+fn until_last_exit(trial: &Trial) -> f64 {
+    match (&trial.last_thread, trial.end) {
+        (Some(last), TrialEnd::Stopped | TrialEnd::TimeLimit) => last.spent_ns.values().sum(),
+        _ => trial.elapsed_ns as f64,
+    }
 }
 
 #[cfg(test)]

@@ -30,7 +30,6 @@ pub(super) fn judge(
     (baseline, trials): (usize, &[Vec<Trial>]),
 ) {
     let base_left = left_waiting(&schedulers[baseline]);
-    let base_unended = schedulers[baseline].unfinished > 0;
     let without_caches = record.options.memory == MemoryChoice::None && place.kind().simulated;
     let base_gathers = gathers(&schedulers[baseline]);
     let base_unlimited = unkept.contains(&schedulers[baseline].label);
@@ -39,18 +38,19 @@ pub(super) fn judge(
         let left = left_waiting(scheduler);
         // In a short run some may not have had their first turn, under any scheduler.
         let starves = left > base_left && left >= 2.0 * base_left;
-        let unended = base_unended && scheduler.unfinished > 0;
         let unanswered = without_caches && (base_gathers || gathers(scheduler));
         for measure in catalogue {
             let Some(result) = scheduler.measures.get_mut(&measure.name) else { continue };
             let Some(finding) = &mut result.finding else { continue };
             let is_primary = measure.name == primary.name;
+            let unended =
+                || [baseline, index].iter().all(|of| trials[*of].iter().any(|trial| measure.is_unended(trial)));
             let few = || [baseline, index].iter().any(|of| few_events(measure, &trials[*of]).is_some());
             if starves && (*finding == Finding::Better || is_primary && *finding != Finding::Worse) {
                 *finding = Finding::Starves;
             } else if differs || unanswered && is_of_time(measure) {
                 *finding = Finding::NotAnswerable;
-            } else if few() || measure.until_end && unended && *finding == Finding::Identical {
+            } else if few() || *finding == Finding::Identical && unended() {
                 *finding = Finding::NotMeasurable;
             }
             // No number stands where it is no answer.

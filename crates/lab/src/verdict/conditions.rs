@@ -4,7 +4,7 @@ use warmcore_options::MemoryChoice;
 use warmcore_places::sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
-use warmcore_workload::Workload;
+use warmcore_workload::{Drawn, ResultStyle, Step, Task, Workload};
 
 use super::{ComparisonDocument, SchedulerResult, decimal};
 use crate::experiment::{Experiment, ExperimentRecord};
@@ -62,7 +62,7 @@ pub(super) fn of_record(
     let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
     let of_schedulers =
         schedulers.iter().flat_map(|scheduler| left_apart(scheduler).into_iter().chain(unsettled(scheduler)));
-    let of_workload = workload.notes.iter().cloned().chain(own_latency(measure));
+    let of_workload = workload.notes.iter().cloned().chain(own_latency(measure)).chain(late_arrivals(workload));
     of_workload.chain(record.options.warm_up_ns.map(warm_up)).chain(of_schedulers).collect()
 }
 
@@ -74,6 +74,21 @@ fn own_latency(measure: &Measure) -> Option<String> {
             measure.title
         )
     })
+}
+
+/// Requests that a task adds at drawn times, and so late as it waits for a CPU. Of sysbench that is so in the program, too.
+fn late_arrivals(workload: &Workload) -> Option<String> {
+    let adds = |step: &Step| matches!(step, Step::SemPost(_) | Step::Submit { .. });
+    let arrives = |step: &Step| matches!(step, Step::Draw { what: Drawn::Arrival { .. }, .. });
+    let is_late = |task: &&Task| {
+        let steps = &workload.programs[task.program.index()].steps;
+        !task.policy.is_realtime() && steps.iter().any(arrives) && steps.iter().any(adds)
+    };
+    let task = workload.tasks.iter().find(is_late).filter(|_| workload.style == ResultStyle::Plain)?;
+    Some(format!(
+        "{} adds its requests when it has a CPU: what it waits for one is in no request's time, and a real-time policy would end it",
+        task.name
+    ))
 }
 
 /// Whether tasks went from LLC to LLC at another rate at the end of runs than at their beginning, and still did: by twice as much, and by

@@ -154,9 +154,9 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
             "{label} starves tasks, whatever its {title}: {:.0} of them never ran again in the middle trial, more than under {base}",
             other.left_waiting
         ),
-        Finding::NotMeasurable if primary.until_end => format!(
-            "{label} cannot be compared with {base} in {title}: under neither did all trials end before the largest time"
-        ),
+        Finding::NotMeasurable if primary.until_end => {
+            format!("{label} cannot be compared with {base} in {title}: under neither did that end come in all trials")
+        }
         Finding::NotMeasurable => {
             format!("{label} cannot be compared with {base} in {title}, which is nearly zero there")
         }

@@ -1,0 +1,86 @@
+//! Jobs: tasks that end by themselves beside others that never do and only compute.
+//!
+//! What is asked of such a workload is when the jobs are done: all the work that is done says nothing, since the others take what
+//! a job leaves. Where an endless task sleeps or waits, its latency may be what is asked, and there are no jobs in this sense.
+
+use warmcore_statistics::Better;
+use warmcore_trace::Outcome;
+use warmcore_workload::{Step, Task, Workload};
+
+use crate::measures::{Measure, Unit};
+
+/// Name of the measure.
+pub(crate) const JOBS: &str = "jobs_elapsed_ns";
+
+/// The jobs of a workload: tasks that work, create no others and end, where all that never end only compute, and nothing is recorded.
+pub(crate) fn of(workload: &Workload) -> Vec<&Task> {
+    let steps_of = |task: &Task| &workload.programs[task.program.index()].steps;
+    let forks = |step: &Step| matches!(step, Step::Fork(_));
+    let (endless, ending): (Vec<&Task>, Vec<&Task>) =
+        workload.tasks.iter().partition(|task| workload.programs[task.program.index()].is_endless());
+    let only_compute = |task: &&Task| !steps_of(task).iter().any(|step| step.blocks() || forks(step));
+    if endless.is_empty() || !endless.iter().all(only_compute) || !workload.recorders.is_empty() {
+        return Vec::new();
+    }
+    let works = |task: &Task| !workload.programs[task.program.index()].is_idle();
+    let leads = |step: &Step| forks(step) || *step == Step::Stop;
+    ending.into_iter().filter(|task| works(task) && !steps_of(task).iter().any(leads)).collect()
+}
+
+/// The measure, of workloads that have jobs.
+pub(crate) fn measure(workload: &Workload) -> Option<Measure> {
+    if of(workload).is_empty() {
+        return None;
+    }
+    let measure = Measure::of_outcome(
+        JOBS,
+        "job time",
+        Unit::Ns,
+        Better::Lower,
+        "from the creation of the first task that ends by itself, or from the end of the warm-up, to the exit of the last; infinite where one has not ended",
+    );
+    Some(Measure { until_end: true, ..measure })
+}
+
+/// Its value in a run; nothing where a job has not ended.
+pub(crate) fn elapsed_ns(workload: &Workload, outcome: &Outcome) -> Option<f64> {
+    let jobs = of(workload);
+    let is_job = |name: &str| jobs.iter().any(|job| job.name == workload.template_name(name));
+    let tasks = || outcome.tasks.iter().filter(|task| is_job(&task.name));
+    let began_ns = tasks().map(|task| task.started_ns.max(outcome.warm_up_ns)).min()?;
+    let ended_ns = tasks().map(|task| task.exited_ns).collect::<Option<Vec<u64>>>()?.into_iter().max()?;
+    Some(ended_ns.saturating_sub(began_ns) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use warmcore_workload::{Options, from_rtapp};
+
+    use super::of;
+    use crate::measures::primary;
+
+    fn jobs(tasks: &str) -> Vec<String> {
+        let text = format!(r#"{{ "global": {{ "duration": 5 }}, "tasks": {{ {tasks} }} }}"#);
+        let workload = from_rtapp("w", &text, &Options::default()).unwrap();
+        let jobs: Vec<String> = of(&workload).into_iter().map(|task| task.name.clone()).collect();
+        assert_eq!(primary(&workload) == "jobs_elapsed_ns", !jobs.is_empty());
+        jobs
+    }
+
+    #[test]
+    fn a_job_ends_beside_tasks_that_only_compute() {
+        let hog = r#""hog": { "instance": 3, "loop": -1, "run": 10000 }"#;
+        let sleeper = r#""sleeper": { "loop": -1, "run": 100, "sleep": 900 }"#;
+        assert_eq!(jobs(&format!(r#"{hog}, "job": {{ "loop": 1, "run": 1000000 }}"#)), ["job"]);
+        assert_eq!(jobs(&format!(r#"{hog}, "job": {{ "loop": 10, "run": 1000, "sleep": 1000 }}"#)), ["job"]);
+        let none: [&str; 0] = [];
+        assert_eq!(jobs(hog), none, "nobody ends");
+        assert_eq!(jobs(r#""job": { "loop": 1, "run": 1000000 }"#), none, "nobody goes on");
+        assert_eq!(
+            jobs(&format!(r#"{sleeper}, "job": {{ "loop": 1, "run": 1000000 }}"#)),
+            none,
+            "a latency may be asked"
+        );
+        assert_eq!(jobs(&format!(r#"{hog}, "job": {{ "loop": 1, "sleep": 1000 }}"#)), none, "it does nothing");
+    }
+}
