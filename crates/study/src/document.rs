@@ -9,7 +9,7 @@ use warmcore_lab::experiment::TOOL_VERSION;
 
 use crate::baseline::{self, Against, Baseline, BaselineResult};
 use crate::figure::{self, ValueError};
-use crate::file::{Cost, Expectation, Mark, MarkKind, Missing, NotAsked, Outside, Study};
+use crate::file::{Band, Cost, Expectation, Mark, MarkKind, Missing, NotAsked, Outside, Study};
 use crate::judge::{self, Judged, Judgement, Trials, is_of_the_size};
 use crate::plan::{Plan, PlannedCell};
 use crate::score::Score;
@@ -356,6 +356,13 @@ impl StudyResult {
         let earlier = baseline.and_then(|baseline| baseline.earlier.as_ref());
         if let Some(earlier) = earlier {
             baseline::compare((plan, index), earlier, (&study.expectations, &mut expectations));
+        } else if baseline.is_some() {
+            // What is compared with nothing and has no band is not right.
+            for (of, result) in study.expectations.iter().zip(&mut expectations) {
+                if of.against.is_some() && of.band == Band::ANYWHERE {
+                    result.judgement = Judgement::NotAnswerableHere;
+                }
+            }
         }
         let wrong_models = study.wrong.iter().enumerate().map(|(number, wrong)| {
             let under: Vec<(&Expectation, Judged)> = wrong
@@ -364,9 +371,9 @@ impl StudyResult {
                 .map(|of| &study.expectations[*of])
                 .map(|of| (of, judge::judge(plan, trials, index, Some(number), of)))
                 .collect();
-            let outside = |(of, judged): &&(&Expectation, Judged)| match &judged.figure {
-                Ok([middle, ..]) => !of.band.contains(*middle),
-                Err(_) => judged.judgement != Judgement::NotAnswerableHere,
+            // Where the model breaks the figure, it says nothing of the band.
+            let outside = |(of, judged): &&(&Expectation, Judged)| {
+                matches!(judged.figure, Ok([middle, ..]) if !of.band.contains(middle))
             };
             WrongModelResult {
                 name: wrong.name.clone(),
@@ -400,8 +407,10 @@ impl StudyResult {
             (None, Some(worst)) => worst,
             (None, None) => counted().map(|of| of.judgement).max().unwrap_or(Judgement::NotScored),
         };
+        // A band around the published value may be wider than a factor of two, one elsewhere says nothing of its size.
         let sized = |of: &ExpectationResult| {
-            of.mark.is_some() || of.judgement == Judgement::Right || of.size.is_some_and(is_of_the_size)
+            let around = of.published.is_none_or(|published| of.in_band(published));
+            of.mark.is_some() || of.judgement == Judgement::Right && around || of.size.is_some_and(is_of_the_size)
         };
         Self {
             name: study.name.clone(),
@@ -470,13 +479,17 @@ impl ExpectationResult {
         }
     }
 
+    /// Whether a value lies in the band.
+    fn in_band(&self, value: f64) -> bool {
+        self.low.is_none_or(|low| low <= value) && self.high.is_none_or(|high| value <= high)
+    }
+
     /// Whether its value lies in its band, of an expectation that has a value.
     #[must_use]
     pub fn is_inside(&self) -> bool {
         let Some(mark) = &self.mark else { return self.judgement == Judgement::Right };
-        let in_band = |value| self.low.is_none_or(|low| low <= value) && self.high.is_none_or(|high| value <= high);
         // No effect is not inside where the source claims one.
-        self.value.is_some_and(in_band) && (mark.kind == MarkKind::AllowsNoEffect || self.sign_right != Some(false))
+        self.value.is_some_and(|value| self.in_band(value)) && (mark.kind == MarkKind::AllowsNoEffect || self.sign_right != Some(false))
     }
 
     /// How it is judged, in words, with its mark.

@@ -167,6 +167,9 @@ pub enum ParseProblem {
     /// A function of another number of values.
     #[error("`{name}` takes {wanted} values, not {found}")]
     Arguments { name: String, wanted: usize, found: usize },
+    /// A quantile of no part of the trials.
+    #[error("a quantile is that of a part from 0 to 1, not of {found}")]
+    Probability { found: String },
     /// It is too long or too deep.
     #[error("it is longer than {MOST_BYTES} bytes or nested more than {MOST_DEPTH} deep")]
     TooLarge,
@@ -357,6 +360,11 @@ impl<'a> Parser<'a> {
         let found = arguments.len();
         if wanted != found {
             return Err(ParseError { at: start, problem: ParseProblem::Arguments { name, wanted, found } });
+        }
+        if let (Function::Quantile, Some(Node::Number(part))) = (function, arguments.get(1).map(|of| &of.node))
+            && !(0.0..=1.0).contains(part)
+        {
+            return Err(ParseError { at: start, problem: ParseProblem::Probability { found: part.to_string() } });
         }
         Ok(Node::Call(function, arguments))
     }

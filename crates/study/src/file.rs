@@ -170,7 +170,7 @@ pub struct NotAsked {
 #[serde(deny_unknown_fields)]
 pub struct Inline {
     /// Name that cells use.
-    pub name: String,
+    pub name: Spanned<String>,
     /// Its own text.
     pub text: String,
 }

@@ -16,7 +16,7 @@ use warmcore_lab::trial::Trial;
 use warmcore_memory::math::ln;
 
 use crate::figure::{self, EACH, Lookup, Selection, Value, ValueError};
-use crate::file::{Bar, Expectation, MarkKind, OutsideKind};
+use crate::file::{Bar, Expectation, Mark, MarkKind, OutsideKind};
 use crate::plan::{CAUSE_PREFIX, CPU_TIME, Plan, SPEED, WORK};
 
 /// What becomes of an expectation, from good to bad, and what is none of both.
@@ -120,9 +120,13 @@ fn of_figure(figure: Result<[f64; 3], ValueError>, expectation: &Expectation) ->
         Ok([middle, ..]) => *middle,
         Err(error) => {
             let here = !matches!(error, ValueError::NotHere(_));
-            let judgement = if here { Judgement::Wrong } else { Judgement::NotAnswerableHere };
+            let judgement = match &expectation.mark {
+                _ if !here => Judgement::NotAnswerableHere,
+                Some(mark) => of_marked(mark),
+                None => Judgement::Wrong,
+            };
             // An error of computation is never what was declared.
-            let unexpected = here && expectation.counted && expectation.mark.is_none();
+            let unexpected = here && expectation.counted;
             return Judged { figure, trials: Vec::new(), judgement, sign_right: None, size: None, unexpected };
         }
     };
@@ -133,8 +137,7 @@ fn of_figure(figure: Result<[f64; 3], ValueError>, expectation: &Expectation) ->
         None => expectation.neutral.is_some_and(|neutral| (middle - neutral) * side > 0.0),
     });
     let judgement = match &expectation.mark {
-        Some(mark) if mark.kind == MarkKind::Fitted => Judgement::Fitted,
-        Some(_) => Judgement::NotScored,
+        Some(mark) => of_marked(mark),
         None if expectation.is_inside(middle) => Judgement::Right,
         None if sign_right == Some(true) && expectation.published.is_some() => Judgement::RightInSign,
         None => Judgement::Wrong,
@@ -146,6 +149,11 @@ fn of_figure(figure: Result<[f64; 3], ValueError>, expectation: &Expectation) ->
     };
     let unexpected = expectation.counted && expectation.mark.is_none() && judgement != declared;
     Judged { figure, trials: Vec::new(), judgement, sign_right, size, unexpected }
+}
+
+/// How a figure with a mark is judged, whatever its value.
+fn of_marked(mark: &Mark) -> Judgement {
+    if mark.kind == MarkKind::Fitted { Judgement::Fitted } else { Judgement::NotScored }
 }
 
 /// The size of a change in parts of the published one; nothing where the directions differ or there is none.

@@ -28,7 +28,7 @@ pub(super) struct ExpectForm {
     each: Vec<Spanned<String>>,
     figure: Spanned<String>,
     published: Option<f64>,
-    band: Option<Spanned<[f64; 2]>>,
+    band: Option<Spanned<Vec<f64>>>,
     reason: Option<String>,
     neutral: Option<Spanned<toml::Value>>,
     by_definition: Option<Spanned<String>>,
@@ -50,7 +50,7 @@ pub struct Expected {
     /// What was measured.
     pub published: Option<f64>,
     /// Where the figure must lie.
-    pub band: Option<[f64; 2]>,
+    pub band: Option<Vec<f64>>,
     /// Why there.
     pub reason: Option<String>,
     /// That it cannot come out otherwise, and why.
@@ -248,8 +248,8 @@ impl Varied<'_> {
         let of_values: Vec<&Expected> = chosen.iter().map(|(axis, value)| &self.axes[*axis].expected[*value]).collect();
         let at = form.name.span().start;
         let against = self.against(form)?;
-        let of_value = of_values.iter().find_map(|of| Some((of.band?, of.at)));
-        let band = of_value.or(form.band.as_ref().map(|band| (*band.get_ref(), band.span().start)));
+        let of_value = of_values.iter().find_map(|of| Some((of.band.as_deref()?, of.at)));
+        let band = of_value.or(form.band.as_ref().map(|band| (band.get_ref().as_slice(), band.span().start)));
         let reason = of_values.iter().find_map(|of| of.reason.as_ref()).or(form.reason.as_ref());
         let reason = reason.map_or_else(String::new, |text| put(text));
         let band_at = band.map_or(at, |(_, at)| at);
@@ -320,7 +320,9 @@ impl Varied<'_> {
     }
 }
 
-fn checked_band([low, high]: [f64; 2], reason: &str) -> Result<Band, String> {
+fn checked_band(ends: &[f64], reason: &str) -> Result<Band, String> {
+    // As an array, TOML's reader would leave out what is more.
+    let &[low, high] = ends else { return Err(format!("a band has two ends, not {}", ends.len())) };
     if low.is_nan() || high.is_nan() || (low.is_infinite() && high.is_infinite()) {
         return Err("a band has at least one end".into());
     }

@@ -170,11 +170,18 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         let words = "figures are those of a program or of cells, not both".to_owned();
         return Err((program.span().start, Problem::Value(words)));
     }
+    for (key, text) in [("title", &form.title), ("question", &form.question), ("source", &form.source)] {
+        if text.trim().is_empty() {
+            return Err((0, Problem::Value(format!("`{key}` is empty"))));
+        }
+    }
     let axes = form.vary.iter().map(axis).collect::<Result<Vec<_>, _>>()?;
     unique("vary", names(form.vary.iter().map(|axis| &axis.name)))?;
     unique("cell", names(form.cell.iter().map(|cell| &cell.name)))?;
     unique("figure", names(form.figure.iter().map(|figure| &figure.name)))?;
     unique("drawing", names(form.drawing.iter().map(|drawing| &drawing.name)))?;
+    unique("machine", names(form.machine.iter().map(|own| &own.name)))?;
+    unique("workload", names(form.workload.iter().map(|own| &own.name)))?;
     unique("wrong", names(form.wrong.iter().map(|wrong| &wrong.name)))?;
     check_axes(&form, &axes)?;
     let cells = form.cell.iter().map(|of| cell(of, &form, &axes)).collect::<Result<Vec<_>, _>>()?;
@@ -305,7 +312,7 @@ fn axis(form: &AxisForm) -> Result<Axis, At> {
         _ => None,
     };
     let mut values: Vec<Vec<(String, String)>> = Vec::new();
-    let mut expected = Vec::new();
+    let (mut expected, mut seen) = (Vec::new(), BTreeSet::new());
     for value in form.values.get_ref() {
         let (value, of_it) = Expected::taken_from(value)?;
         expected.push(of_it);
@@ -322,7 +329,7 @@ fn axis(form: &AxisForm) -> Result<Axis, At> {
         if values.first().is_some_and(|first| keys(first) != keys(&bindings)) {
             return wrong("has values with different keys");
         }
-        if values.contains(&bindings) {
+        if !seen.insert(bindings.clone()) {
             return wrong("has a value twice");
         }
         values.push(bindings);
@@ -365,6 +372,10 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
         let parsed = warmcore_workload::parse_duration(text.get_ref());
         parsed.map(Some).map_err(|error| (text.span().start, Problem::Value(error.to_string())))
     };
+    let most_ns = duration(&form.max_time)?;
+    if let (Some(0), Some(text)) = (most_ns, &form.max_time) {
+        return Err((text.span().start, Problem::Value("`max_time` is longer than 0".into())));
+    }
     let texts = [&form.machine, &form.workload]
         .into_iter()
         .chain(&form.background)
@@ -372,7 +383,8 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
         .chain(&form.place)
         .chain(form.schedulers.get_ref());
     let texts = texts.map(Spanned::get_ref);
-    let own = |all: &'_ [Inline], name: &str| all.iter().find(|own| own.name == name).map(|own| own.text.clone());
+    let own =
+        |all: &'_ [Inline], name: &str| all.iter().find(|own| own.name.get_ref() == name).map(|own| own.text.clone());
     let inner = [own(&study.machine, form.machine.get_ref()), own(&study.workload, form.workload.get_ref())];
     let texts: Vec<String> = texts.cloned().chain(inner.into_iter().flatten()).collect();
     let names = |axis: &Axis| {
@@ -389,7 +401,7 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
         memory: memory.transpose()?,
         trials,
         seed: form.seed.unwrap_or(1),
-        max_time_ns: duration(&form.max_time)?,
+        max_time_ns: most_ns,
         warm_up_ns: duration(&form.warm_up)?,
         observe: form.observe.clone(),
         axes: (0..axes.len()).filter(|index| names(&axes[*index])).collect(),

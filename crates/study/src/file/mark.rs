@@ -117,12 +117,22 @@ impl Expectation {
     }
 }
 
-/// Refuses a band around no effect of a row that the source claims an effect for.
+/// Refuses a band around no effect, or on the other side of it, of a row that the source claims an effect for.
 pub(super) fn check_effect(of: &Expectation, at: usize) -> Result<(), At> {
     let Some(neutral) = of.neutral.filter(|_| of.counted && of.mark.is_none() && of.band != Band::ANYWHERE) else {
         return Ok(());
     };
     let around = of.band.low < neutral && neutral < of.band.high;
+    let opposite = |published: &f64| {
+        *published > neutral && of.band.high <= neutral || *published < neutral && of.band.low >= neutral
+    };
+    if let Some(published) = of.published.filter(opposite) {
+        let words = format!(
+            "the source has {published}, and the band lies on the other side of {neutral}, which is no effect: what would be right here would \
+             be the opposite there"
+        );
+        return Err((at, Problem::Value(words)));
+    }
     if !around || of.published == Some(neutral) {
         return Ok(());
     }
