@@ -278,6 +278,7 @@ impl<'a> Conversion<'a> {
     fn plug(&mut self, now: u64, cpu: u32, online: bool) {
         if let Some(cpu) = (self.cast.cpu)(cpu).filter(|cpu| self.plugged.changes(*cpu, online)) {
             self.out.hotplug = true;
+            self.comes(now, cpu, 0);
             self.emit(now, cpu, EventKind::Hotplug { online });
         }
     }
@@ -303,11 +304,13 @@ impl<'a> Conversion<'a> {
         self.comes(now, cpu, next);
     }
 
-    /// A thread comes onto a CPU: says so if it is none of the workload's, or if such a one was there and nobody is now.
+    /// A thread comes onto a CPU: says so if it is none of the workload's, or if such a one was there and nobody is now. What takes an offline
+    /// CPU down and up (`cpuhp/N`, `migration/N`, whose last switch is not recorded) is not beside anything.
     fn comes(&mut self, now: u64, cpu: CpuId, thread: i32) {
         let was_foreign = self.beside.runs(cpu);
         let is_task = self.task(thread).is_some();
-        let number = self.beside.comes(now, cpu, (thread != 0 && !is_task).then_some(thread));
+        let number =
+            self.beside.comes(now, cpu, (thread != 0 && !is_task && !self.plugged.is_offline(cpu)).then_some(thread));
         if number.is_some() || was_foreign && !is_task {
             self.emit(now, cpu, EventKind::Foreign { thread: number });
         }

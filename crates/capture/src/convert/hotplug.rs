@@ -15,6 +15,11 @@ use crate::record::{Record, What};
 pub(super) struct Plugged(BTreeSet<CpuId>);
 
 impl Plugged {
+    /// Whether a CPU is offline.
+    pub fn is_offline(&self, cpu: CpuId) -> bool {
+        self.0.contains(&cpu)
+    }
+
     /// A CPU is offline or online from now on; whether that is news.
     pub fn changes(&mut self, cpu: CpuId, online: bool) -> bool {
         if online { self.0.remove(&cpu) } else { self.0.insert(cpu) }
@@ -39,38 +44,42 @@ pub(super) fn offline_at(records: impl Iterator<Item = Record>, time_ns: u64) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::convert::{Cast, events};
+    use crate::convert::{Cast, Converted, events};
     use crate::record::Context;
     use crate::recording::Recording;
-    use warmcore_trace::EventKind;
+    use warmcore_trace::{EventKind, PrevState};
+
+    /// A step of a CPU on its way, at a time after 1000.
+    fn step(time_ns: u64, target_cpu: u32, target: i32, step: i32) -> Record {
+        let what = What::Hotplug { target_cpu, target, step };
+        Record { time_ns: 1000 + time_ns, cpu: 0, by: 0, context: Context::Thread, what }
+    }
+
+    fn converted(recording: &Recording, start_ns: u64) -> Converted {
+        let cast = Cast {
+            tasks: &BTreeMap::new(),
+            launchers: &BTreeSet::new(),
+            stoppers: &[],
+            restrictions: &[],
+            allowed: &|_, _| true,
+            bindings: &[],
+            start_ns,
+            elapsed_ns: 1000,
+            cpu: &|cpu| (cpu < 4).then_some(CpuId(cpu)),
+        };
+        let converted = events(recording, &cast).unwrap();
+        assert!(converted.hotplug);
+        converted
+    }
 
     /// CPU 1 goes offline from 100 to 300 and CPU 2 comes online at 200; CPU 9 is none of the machine's.
     #[test]
     fn a_cpu_is_offline_from_the_first_step_down_to_the_last_step_up() {
-        let step = |time_ns: u64, target_cpu, target, step| Record {
-            time_ns: 1000 + time_ns,
-            cpu: 0,
-            by: 7,
-            context: Context::Thread,
-            what: What::Hotplug { target_cpu, target, step },
-        };
         let down = [step(100, 1, 142, 237), step(110, 1, 142, 236), step(120, 9, 0, 141), step(130, 1, 0, 141)];
         let up = [step(180, 2, 237, 1), step(200, 2, 237, 236), step(250, 1, 237, 1), step(300, 1, 237, 236)];
         let recording = Recording { records: [&down[..], &up[..]].concat(), ..Recording::default() };
         let run = |start_ns| {
-            let cast = Cast {
-                tasks: &BTreeMap::new(),
-                launchers: &BTreeSet::new(),
-                stoppers: &[],
-                restrictions: &[],
-                allowed: &|_, _| true,
-                bindings: &[],
-                start_ns,
-                elapsed_ns: 1000,
-                cpu: &|cpu| (cpu < 4).then_some(CpuId(cpu)),
-            };
-            let converted = events(&recording, &cast).unwrap();
-            assert!(converted.hotplug);
+            let converted = converted(&recording, start_ns);
             let told = converted.events.iter().filter_map(|event| match event.kind {
                 EventKind::Hotplug { online } => Some((event.time_ns, event.cpu.0, online)),
                 _ => None,
@@ -79,5 +88,23 @@ mod tests {
         };
         assert_eq!(run(1000), [(0, 2, false), (100, 1, false), (200, 2, true), (300, 1, true)]);
         assert_eq!(run(1150), [(0, 1, false), (0, 2, false), (50, 2, true), (150, 1, true)]);
+    }
+
+    /// The thread that takes CPU 1 down is the last that is recorded there: it does not run until the end.
+    #[test]
+    fn threads_that_take_a_cpu_down_are_not_beside_the_workload() {
+        let comes = |time_ns: u64, prev, next| Record {
+            time_ns: 1000 + time_ns,
+            cpu: 1,
+            by: prev,
+            context: Context::Thread,
+            what: What::Switch { prev, state: PrevState::Sleeping, next, uninterruptible: false },
+        };
+        let records = [comes(50, 0, 8), step(100, 1, 142, 237), comes(105, 8, 9)].to_vec();
+        let converted = converted(&Recording { records, ..Recording::default() }, 1000);
+        let events: Vec<(u64, EventKind)> = converted.events.iter().map(|event| (event.time_ns, event.kind)).collect();
+        let foreign = |thread| EventKind::Foreign { thread };
+        assert_eq!(events, [(50, foreign(Some(0))), (100, foreign(None)), (100, EventKind::Hotplug { online: false })]);
+        assert_eq!(converted.foreign_run_ns(), 50);
     }
 }

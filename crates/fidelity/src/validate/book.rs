@@ -48,6 +48,9 @@ pub const SCHEMA: &str = "warmcore-book-1";
 /// kernel's threads are beside them, as in every comparison: programs schedule these, too.
 const USUAL: &str = "launchers";
 
+/// An hour.
+const LONGEST_MS: u64 = 3_600_000;
+
 /// Why an experiment cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum BookError {
@@ -106,7 +109,7 @@ struct CheckDocument {
     counts: Option<f64>,
     expect: Option<f64>,
     only: Option<String>,
-    window_ms: Option<[u64; 2]>,
+    window_ms: Option<Vec<u64>>,
     #[serde(default)]
     at_ms: Vec<u64>,
     #[serde(default)]
@@ -358,6 +361,12 @@ impl BookExperiment {
             return Err("it has no [[check]] or no scheduler".into());
         }
         let machine = as_guest(&warmcore_topology::resolve(&document.machine).map_err(|error| error.to_string())?);
+        if !(1..=LONGEST_MS).contains(&document.duration_ms) || document.from_ms >= document.duration_ms {
+            return Err(format!(
+                "the window is from `from_ms`, {}, to `duration_ms`, {}: it begins before it ends, within {LONGEST_MS} ms",
+                document.from_ms, document.duration_ms
+            ));
+        }
         let workload = workload(&document.workload, document.duration_ms)?;
         let spec = |text: &String| SchedulerSpec::parse(text).map_err(|error| error.to_string());
         let schedulers: Vec<SchedulerSpec> = document.schedulers.iter().map(spec).collect::<Result<_, _>>()?;
@@ -382,6 +391,9 @@ impl BookExperiment {
                 (None, None, Some(limit)) => Bound::Counts { limit, tasks: tasks.max(1.0) },
                 _ => return wrong("give one of `relative`, `absolute` and `counts`"),
             };
+            if !(bound.limit().is_finite() && bound.limit() >= 0.0) {
+                return wrong("a bound is a number, 0 or more");
+            }
             if check.metric.needs_instants() && check.at_ms.is_empty() {
                 return wrong("it needs `at_ms`");
             }
@@ -392,9 +404,9 @@ impl BookExperiment {
             if let Some(name) = check.only.as_ref().filter(|name| !known(name)) {
                 return wrong(&format!("no task and no process is called `{name}`"));
             }
-            let (from_ns, to_ns) = match check.window_ms {
+            let (from_ns, to_ns) = match check.window_ms.as_deref() {
                 None => (from_ns, u64::MAX),
-                Some([from, to]) if from < to && to <= document.duration_ms => (from * 1_000_000, to * 1_000_000),
+                Some([from, to]) if from < to && *to <= document.duration_ms => (from * 1_000_000, to * 1_000_000),
                 Some(_) => return wrong("`window_ms` is [from, to] within the run"),
             };
             let view = View { from_ns, to_ns, only: check.only.clone() };

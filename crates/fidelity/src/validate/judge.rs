@@ -116,8 +116,14 @@ pub fn judge(
     let (sim_values, vm_values) = (by_label(sim), by_label(vm));
     let mut labels: Vec<&String> = vm_values.keys().collect();
     labels.extend(sim_values.keys().filter(|label| !vm_values.contains_key(*label)));
-    // A template of which most boots have too few things says nothing, and nothing about the others.
-    let thin = |label: &str| 2 * vm.iter().filter(|run| run.is_thin(label)).count() > vm.len();
+    // A template of which most boots have too few things says nothing, and nothing about the others; nor one of which they have none, where most
+    // seeds have too few.
+    let most =
+        |runs: &[Measured], is: &dyn Fn(&Measured) -> bool| 2 * runs.iter().filter(|run| is(run)).count() > runs.len();
+    let thin = |label: &str| {
+        let few = |run: &Measured| run.is_thin(label) || run.values.iter().all(|(known, _)| known != label);
+        most(vm, &|run| run.is_thin(label)) || most(vm, &few) && most(sim, &few)
+    };
     if !labels.iter().all(|label| thin(label)) {
         labels.retain(|label| !thin(label));
     }
@@ -323,6 +329,23 @@ mod tests {
         assert_eq!((judgement.verdict, judgement.pairs.len()), (Agreement::Inside, 1));
         let other = judged(&["rare"]);
         assert_eq!((other.verdict, other.pairs.len()), (Agreement::Outside, 2), "a name that only begins alike");
+    }
+
+    /// Ten events make a value; nine of a seed and none of a boot are both too few, and a hundred of a seed are not.
+    #[test]
+    fn few_events_in_one_place_and_none_in_the_other_say_nothing() {
+        let run = |rarely: Option<f64>, thin: &[&str]| Measured {
+            values: [("often".to_owned(), Some(100.0))]
+                .into_iter()
+                .chain(rarely.map(|rarely| ("rarely".to_owned(), Some(rarely))))
+                .collect(),
+            samples: Some(50),
+            thin: thin.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let judged =
+            |thin: &[&str]| judge(Bound::Relative(0.1), None, &[run(Some(9.0), thin)], &[run(None, &[])], None);
+        assert_eq!((judged(&["rarely"]).verdict, judged(&["rarely"]).pairs.len()), (Agreement::Inside, 1));
+        assert_eq!((judged(&[]).verdict, judged(&[]).error), (Agreement::Outside, Some(f64::INFINITY)));
     }
 
     #[test]

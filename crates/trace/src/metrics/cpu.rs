@@ -130,7 +130,7 @@ impl CpuState {
     }
 
     /// **Offline time** up to now: from when the CPU takes no task any more to when it takes tasks again, without what a task that may not
-    /// leave yet, or a foreign thread, runs there meanwhile.
+    /// leave yet, or a foreign thread that is recorded there, runs meanwhile.
     pub(crate) fn offline_ns(&self, now_ns: u64) -> u64 {
         if !self.offline {
             return self.offline_ns;

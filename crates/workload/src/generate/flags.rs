@@ -48,7 +48,7 @@ pub(super) const SETUP_WAIT: BarrierWait = BarrierWait::SpinThenBlock { spin_ns:
 
 /// `--profile`: what the tasks do to memory.
 pub(super) const PROFILE: FlagInfo =
-    FlagInfo::new(None, "profile", Some("NAME"), "memory profile of the tasks (default: they use no memory)");
+    FlagInfo::new(None, "profile", Some("NAME"), "memory profile of the tasks (default: the program's own, or none)");
 
 /// The flags a user gave to a generator. Where a flag is given twice, the last one counts.
 pub(super) struct Flags<'a> {

@@ -66,6 +66,22 @@ fn a_check_may_be_of_a_part_of_the_run_and_of_some_tasks() {
     assert!(with("relative = 0.01\nwindow_ms = [200, 100]").unwrap_err().contains("[from, to]"));
     assert!(with("relative = 0.01\nwindow_ms = [0, 501]").unwrap_err().contains("within the run"));
     assert!(with("counts = 2").unwrap_err().contains("migrations per task"));
+    for bound in ["relative = -0.1", "absolute = nan", "relative = inf"] {
+        assert!(with(bound).unwrap_err().contains("0 or more"), "{bound}");
+    }
+    for window in [
+        "from_ms = 500\nduration_ms = 500",
+        "duration_ms = 0",
+        "duration_ms = 3600001",
+        "from_ms = 600\nduration_ms = 500",
+    ] {
+        let text = TEXT.replace("duration_ms = 500", window);
+        assert_ne!(text, TEXT);
+        assert!(
+            BookExperiment::parse(Path::new("x"), &text).unwrap_err().contains("begins before it ends"),
+            "{window}"
+        );
+    }
     let instants = TEXT.replace("cpu_share", "in_one_llc");
     assert!(BookExperiment::parse(Path::new("x"), &instants).unwrap_err().contains("needs `at_ms`"));
 }
