@@ -8,7 +8,7 @@
 
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::TaskId;
-use warmcore_workload::{Action, Deed, Destination, LOOK_NS, LOOKS};
+use warmcore_workload::{Action, Deed, Destination, LOOK_NS, LOOKS, Task};
 
 use crate::engine::Engine;
 use crate::error::{HotplugProblem, SetupError, SimulationError};
@@ -77,16 +77,33 @@ impl Planned {
                 regions: machine.nodes().map(|node| setup.intern(machine.cpus_of_node(node))).collect(),
             },
         };
-        Ok(Self { action: action.clone(), what })
+        let bound = |to: u32| to != 0 && to != u32::MAX;
+        let (templates, binds) = match &what {
+            What::Bind { templates, to } => (&templates[..], bound(*to)),
+            What::Follow { templates, regions, .. } => (&templates[..], regions.iter().any(|to| bound(*to))),
+            What::Set { .. } | What::Hotplug { .. } => (&[][..], false),
+        };
+        let is_deadline = |task: &&Task| workload.policies_of(task).any(|policy| policy.is_deadline());
+        let mut tasks = templates.iter().map(|template| &workload.tasks[*template as usize]);
+        // `dl_task_check_affinity`.
+        match tasks.find(is_deadline).filter(|_| binds) {
+            Some(task) => Err(SetupError::BoundDeadline { task: task.name.clone() }),
+            None => Ok(Self { action: action.clone(), what }),
+        }
     }
 }
 
 /// What is remembered between looks and actions.
-#[derive(Default)]
 pub(crate) struct Actions {
     looks: Vec<Looks>,
-    /// Where the last task was sent (`distribute_cpu_mask_prev` of the actor's CPU).
-    distributed: u32,
+    /// By CPU: where who runs there sent the last task (`distribute_cpu_mask_prev`).
+    distributed: Vec<u32>,
+}
+
+impl Actions {
+    pub(crate) fn new(cpus: usize) -> Self {
+        Self { looks: Vec::new(), distributed: vec![0; cpus] }
+    }
 }
 
 /// Where tasks were, for one action.
@@ -194,7 +211,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.go_to(cpu);
         let stopped = state == State::Running && self.stop_running(cpu);
         self.scheduler.dequeue(&mut self.core, cpu, task, Dequeue::MIGRATING);
-        let to = if self.core.active.contains(cpu) { self.distributed_cpu(task) } else { self.fallback_cpu(task, cpu) };
+        let to = self.other_cpu(caller, task);
         self.place_moved(task, to);
         if stopped {
             self.core.cpus[cpu.index()].need_resched = crate::core::NeedResched::Full;
@@ -203,12 +220,18 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.this_cpu = caller;
     }
 
-    /// The next allowed CPU after the last one that was given (`cpumask_any_and_distribute`).
-    fn distributed_cpu(&mut self, task: TaskId) -> CpuId {
+    /// Where a task goes that may not stay on its CPU: the next allowed CPU after the last one that was given by who runs on `caller`
+    /// (`cpumask_any_and_distribute`), or from a CPU that is offline as in [`hotplug`](crate::hotplug).
+    pub(crate) fn other_cpu(&mut self, caller: CpuId, task: TaskId) -> CpuId {
+        let from = self.core.tasks[task.index()].cpu;
+        if !self.core.active.contains(from) {
+            return self.fallback_cpu(task, from);
+        }
         let allowed = self.core.allowed(task);
-        let next = allowed.next_from(CpuId(self.actions.distributed + 1)).or_else(|| allowed.first());
+        let distributed = &mut self.actions.distributed[caller.index()];
+        let next = allowed.next_from(CpuId(*distributed + 1)).or_else(|| allowed.first());
         let cpu = next.expect("restrictions are never empty");
-        self.actions.distributed = cpu.0;
+        *distributed = cpu.0;
         cpu
     }
 }

@@ -219,7 +219,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             cache_groups: CacheGroups::new(setup.workload),
             background: BackgroundState::new(setup.machine, &setup.visitors.all, setup.seed),
             launchers,
-            actions: Actions::default(),
+            actions: Actions::new(setup.machine.cpu_count()),
             kernel_log: Vec::new(),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
             recorders_since_ns: vec![u64::MAX; setup.workload.recorders.len()],

@@ -288,10 +288,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         (!self.core.may_run_on(task, cpu)).then_some(Leave::Displaced)
     }
 
-    /// Queues a task that had to leave its CPU elsewhere (`__migrate_task` by the stopper).
+    /// Queues a task elsewhere that had to leave its CPU because of a mask that it gave itself (`__set_cpus_allowed_ptr`, `__migrate_task` by
+    /// the stopper).
     pub(crate) fn place_displaced(&mut self, task: TaskId) {
         let from = self.core.tasks[task.index()].cpu;
-        let to = self.fallback_cpu(task, from);
+        let to = self.other_cpu(from, task);
         self.place_moved(task, to);
     }
 

@@ -107,6 +107,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         let next_id = next.unwrap_or(TaskId::IDLE);
         if next_id == prev {
+            self.core.cpus[cpu.index()].need_resched = NeedResched::No;
             if std::mem::take(&mut self.core.cpus[cpu.index()].stopper_ran) {
                 self.scheduler.enter_idle(&mut self.core, cpu);
             }
@@ -130,6 +131,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 self.scheduler.task_dead(&mut self.core, prev);
             }
         }
+        // Charging who leaves may have asked for a reschedule: that was of this task, and is done (`__schedule`, after the pick).
+        self.core.cpus[cpu.index()].need_resched = NeedResched::No;
         self.core.cpus[cpu.index()].curr = next_id;
         self.core.emit_on(cpu, EventKind::Switch { prev, prev_state, next: next_id });
         let state = &mut self.core.cpus[cpu.index()];

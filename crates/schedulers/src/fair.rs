@@ -138,6 +138,8 @@ pub trait Policy: Sized {
     fn set_tunable(&mut self, _name: &str, _value: u64) -> bool {
         false
     }
+    /// Times that nobody set follow the number of CPUs, a dying one included (`update_sysctl`).
+    fn cpus_changed(&mut self, cpus: usize);
     /// Whether each application is a group of its own.
     fn autogroup(&self) -> bool;
     /// Order of an entity in its queue.

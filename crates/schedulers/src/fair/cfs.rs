@@ -92,15 +92,15 @@ pub struct Cfs {
 impl Cfs {
     /// The policy in a kernel.
     pub fn new(tunables: CfsTunables, boot: &Boot<'_>) -> Self {
-        let factor = scaling_factor(tunables.tunable_scaling, boot.machine.cpu_count());
-        let scaled = |set: u64, base: u64| if set == 0 { base * factor } else { set };
-        Self {
-            latency_ns: scaled(tunables.sched_latency_ns, LATENCY_NS),
-            min_granularity_ns: scaled(tunables.sched_min_granularity_ns, MIN_GRANULARITY_NS),
-            wakeup_granularity_ns: scaled(tunables.sched_wakeup_granularity_ns, WAKEUP_GRANULARITY_NS),
+        let mut policy = Self {
+            latency_ns: 0,
+            min_granularity_ns: 0,
+            wakeup_granularity_ns: 0,
             least_weight: if tunables.kernel == 1 { 1 } else { 2 },
             tunables,
-        }
+        };
+        policy.cpus_changed(boot.machine.cpu_count());
+        policy
     }
 
     /// A weight of entities or queues without the finer bits, which CFS leaves out of virtual times and slices (`__calc_delta`).
@@ -202,6 +202,14 @@ impl Policy for Cfs {
 
     fn pace(&self, weight: u32) -> u32 {
         (self.whole(u64::from(weight)) as u32) << LOAD_SHIFT
+    }
+
+    fn cpus_changed(&mut self, cpus: usize) {
+        let factor = scaling_factor(self.tunables.tunable_scaling, cpus);
+        let scaled = |set: u64, base: u64| if set == 0 { base * factor } else { set };
+        self.latency_ns = scaled(self.tunables.sched_latency_ns, LATENCY_NS);
+        self.min_granularity_ns = scaled(self.tunables.sched_min_granularity_ns, MIN_GRANULARITY_NS);
+        self.wakeup_granularity_ns = scaled(self.tunables.sched_wakeup_granularity_ns, WAKEUP_GRANULARITY_NS);
     }
 
     fn autogroup(&self) -> bool {

@@ -104,11 +104,9 @@ impl Eevdf {
 
     /// The policy in a kernel.
     pub fn new(tunables: EevdfTunables, boot: &Boot<'_>) -> Self {
-        let base_slice_ns = match tunables.base_slice_ns {
-            0 => BASE_SLICE_NS * scaling_factor(tunables.tunable_scaling, boot.machine.cpu_count()),
-            set => set,
-        };
-        Self { tunables, base_slice_ns, tick_ns: boot.kernel.tick_ns() }
+        let mut policy = Self { tunables, base_slice_ns: 0, tick_ns: boot.kernel.tick_ns() };
+        policy.cpus_changed(boot.machine.cpu_count());
+        policy
     }
 
     /// Request of a normal task on this machine.
@@ -362,6 +360,13 @@ impl Policy for Eevdf {
             self.base_slice_ns = value;
         }
         true
+    }
+
+    fn cpus_changed(&mut self, cpus: usize) {
+        self.base_slice_ns = match self.tunables.base_slice_ns {
+            0 => BASE_SLICE_NS * scaling_factor(self.tunables.tunable_scaling, cpus),
+            set => set,
+        };
     }
 
     fn autogroup(&self) -> bool {

@@ -19,7 +19,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let cpus = self.rqs.len();
         let mut groups = core.task_groups().to_vec();
         let applications = core.application_count();
-        if self.policy.autogroup() && applications > 1 {
+        if self.policy.autogroup() && (applications > 1 || !groups.is_empty()) {
             self.autogroup_base = Some(groups.len() as u32);
             let session = TaskGroup { shares: NICE_0_WEIGHT, parent: None, cpu_max: None, clamp: Clamp::NONE };
             groups.resize(groups.len() + applications, session);
@@ -62,10 +62,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             let group = self.groups_inner_first[position] as usize;
             let queue = (cpus + group * cpus + cpu.index()) as u32;
             let cfs = &self.queues[queue as usize];
-            if cfs.pelt.load > 0.0 || cfs.nr_queued > 0 || cfs.any_pending {
+            // Also what is published of a queue that has decayed (`cfs_rq_is_decayed`).
+            if cfs.pelt.load > 0.0 || cfs.nr_queued > 0 || cfs.any_pending || cfs.tg_load_contribution > 0.0 {
                 let group_entity = cfs.group_entity;
                 self.update_queue_avg(now_ns, queue);
-                self.publish_group_load(now_ns, queue, group);
+                self.publish_group_load(core, queue, group);
                 self.update_load_avg(now_ns, group_entity);
             }
         }
@@ -228,7 +229,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     fn follow_group_load(&mut self, core: &mut Core<'_>, queue: u32, group_entity: u32) {
         let group = self.group_of_queue(queue);
-        self.publish_group_load(core.now_ns(), queue, group);
+        self.publish_group_load(core, queue, group);
         let cfs = &self.queues[queue as usize];
         let GroupState { shares, runnable, .. } = self.groups[group];
         let mode = self.parameters.cgroup_mode;
@@ -246,11 +247,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
     }
 
-    /// `update_tg_load_avg`: at most once per millisecond and CPU, and only for a change of more than 1/64.
-    fn publish_group_load(&mut self, now_ns: u64, queue: u32, group: usize) {
+    /// `update_tg_load_avg`: at most once per millisecond and CPU, and only for a change of more than 1/64; never of a CPU that is offline.
+    pub(super) fn publish_group_load(&mut self, core: &Core<'_>, queue: u32, group: usize) {
         const PUBLISH_INTERVAL_NS: u64 = 1_000_000;
+        let now_ns = core.now_ns();
         let cfs = &mut self.queues[queue as usize];
-        if now_ns < cfs.tg_load_published_ns + PUBLISH_INTERVAL_NS {
+        if now_ns < cfs.tg_load_published_ns + PUBLISH_INTERVAL_NS || !core.active().contains(CpuId(cfs.cpu)) {
             return;
         }
         let change = cfs.pelt.load - cfs.tg_load_contribution;
@@ -263,6 +265,18 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             cfs.tg_runnable_contribution = cfs.pelt.runnable;
             cfs.tg_load_contribution = cfs.pelt.load;
             cfs.tg_load_published_ns = now_ns;
+        }
+    }
+
+    /// `clear_tg_offline_cfs_rqs`: groups have no load on a CPU that goes offline.
+    pub(super) fn clear_group_loads(&mut self, core: &Core<'_>, cpu: CpuId) {
+        for group in 0..self.groups.len() {
+            let cfs = &mut self.queues[(group + 1) * self.rqs.len() + cpu.index()];
+            let load = std::mem::take(&mut cfs.tg_load_contribution);
+            let runnable = std::mem::take(&mut cfs.tg_runnable_contribution);
+            cfs.tg_load_published_ns = core.now_ns();
+            let of = &mut self.groups[group];
+            (of.load_avg, of.runnable) = ((of.load_avg - load).max(0.0), (of.runnable - runnable).max(0.0));
         }
     }
 }

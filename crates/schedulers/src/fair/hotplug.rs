@@ -1,6 +1,6 @@
 //! CPUs that go offline and come online: domains, idle sets and quotas follow (`docs/spec/linux-hotplug.md` section 2).
 //!
-//! Source: Linux 7.2 `kernel/sched/fair.c` (`rq_offline_fair`, `rq_online_fair`, `unthrottle_offline_cfs_rqs`, `nohz_balance_exit_idle`),
+//! Source: Linux 7.2 `kernel/sched/fair.c` (`rq_offline_fair`, `rq_online_fair`, `unthrottle_offline_cfs_rqs`, `clear_tg_offline_cfs_rqs`, `nohz_balance_exit_idle`),
 //! `kernel/sched/topology.c` (`partition_sched_domains_locked`, `build_sched_domains`, `sd_init`).
 //!
 //! Differs from the kernel: idle CPUs without tick count as such in the new domains at once, and queued tasks as preferring the LLC that
@@ -19,6 +19,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(super) fn unplug(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         self.nohz_balance_exit_idle(cpu);
         self.unthrottle_offline(core, cpu);
+        self.clear_group_loads(core, cpu);
+        self.policy.cpus_changed(core.active().len() + 1);
         let core_number = self.core_of[cpu.index()];
         self.busy_threads[core_number as usize] -= 1;
         if self.busy_threads[core_number as usize] == 0 && has_active_sibling(core, cpu) {
@@ -36,6 +38,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         self.busy_threads[core_number as usize] += 1;
         self.rebuild_domains(core);
+        self.policy.cpus_changed(core.active().len());
         self.limit_again(cpu);
     }
 

@@ -490,6 +490,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.update_load_avg(core.now_ns(), index);
         if self.entities[index as usize].on_rq {
             self.tree_remove(queue, index);
+            if queue as usize >= self.rqs.len() {
+                let group = self.group_of_queue(queue);
+                self.publish_group_load(core, queue, group);
+            }
         }
         self.queues[queue as usize].curr = index;
         self.begin_to_run(core, index);

@@ -302,14 +302,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         first_idle.map(|cpu| (cpu, SearchStep::ThreadIdle)).ok_or(SearchStep::NoneIdle)
     }
 
-    /// `select_idle_core`: whether the CPU's whole core is idle; remembers the first idle CPU seen.
+    /// `select_idle_core`: whether the CPU's whole core is idle; remembers the first thread seen that is idle for the wakee.
     fn test_idle_core(&self, core: &Core<'_>, wakee: Wakee, cpu: CpuId, first_idle: &mut Option<CpuId>) -> bool {
         if self.idle[cpu.index()] && self.is_core_idle(cpu) {
             return true;
         }
         if first_idle.is_none() {
             let machine = core.machine();
-            let usable = |&sibling: &CpuId| self.idle[sibling.index()] && core.may_run_on(wakee.task, sibling);
+            let usable = |&sibling: &CpuId| core.may_run_on(wakee.task, sibling) && self.idle_for(core, sibling, wakee);
             *first_idle = machine.cpus_of_core(machine.core_of(cpu)).iter().find(usable);
         }
         false

@@ -26,6 +26,19 @@ fn a_running_task_leaves_a_cpu_that_it_forbids_itself() {
     }
 }
 
+/// Who leaves CPU 0 for one of two CPUs goes to the one after that which the last one went to from there.
+#[test]
+fn a_task_that_forbids_itself_its_cpu_goes_to_the_allowed_ones_in_turn() {
+    for scheduler in ALL {
+        let mut scene = Scene::new();
+        let turn = [Step::SetAffinity(on_cpus([2, 3])), run_for(MS), Step::SetAffinity(on_cpu(0)), run_for(MS)];
+        scene.task("task", times(4, turn)).affinity = on_cpu(0);
+        let run = scene.run("1s1n1l4c1t", scheduler);
+        let far: Vec<u32> = run.stays("task").iter().map(|stay| stay.cpu).filter(|&cpu| cpu != 0).collect();
+        assert_eq!(far, [2, 3, 2, 3], "{scheduler}");
+    }
+}
+
 #[test]
 fn forbidding_other_cpus_than_its_own_moves_nobody() {
     for scheduler in ALL {

@@ -1,7 +1,7 @@
 //! Policies, nice values and slices, at the start and while running.
 
 use warmcore_trace::EventKind;
-use warmcore_workload::{Policy, Step, TimerMode};
+use warmcore_workload::{Affinity, Policy, Step, TimerMode};
 
 use crate::support::*;
 
@@ -90,6 +90,28 @@ fn cpus_of_idle_policy_tasks_count_as_idle_for_others() {
         let late = wakeups.iter().filter(|wakeup| wakeup.latency_ns() > 10 * US).count();
         assert!(100 * late < wakeups.len(), "worker {n}: {late} of {} waited", wakeups.len());
     }
+}
+
+/// While idle-policy spinners sleep, their LLC is noted to have idle cores. A wakeup that then looks for a core finds none, and
+/// takes a thread that only such a spinner has (`select_idle_core`).
+#[test]
+fn a_search_for_an_idle_core_takes_a_thread_of_an_idle_policy_task() {
+    let mut scene = Scene::lasting(200 * MS);
+    let semaphore = scene.workload.add_semaphore("semaphore", 0);
+    let waker = scene.task("waker", once([run_for(100 * MS), Step::SemPost(semaphore), run_for(S)]));
+    waker.affinity = on_cpu(0);
+    scene.task("hog", once([run_for(S)])).affinity = on_cpu(2);
+    let steps = [run_for(MS), Step::SetAffinity(Affinity::All), Step::SemWait(semaphore), run_for(10 * MS)];
+    scene.task("wakee", once(steps)).affinity = on_cpu(2);
+    for cpu in [1, 3, 4, 5, 6, 7] {
+        let spinner = scene.task(&format!("background-{cpu}"), once([run_for(10 * MS), sleep(10 * MS), run_for(S)]));
+        (spinner.affinity, spinner.policy) = (on_cpu(cpu), Policy::Idle);
+    }
+    let run = scene.run("1s1n1l4c2t", "eevdf:delay_dequeue=0,sis_util=0");
+    let wakeups = run.wakeups("wakee");
+    // The running spinner is asked to give way lazily, so until the next tick.
+    assert!(wakeups[0].waking_ns > 90 * MS && wakeups[0].latency_ns() < 4 * MS, "{} ns", wakeups[0].latency_ns());
+    assert!(![0, 2].contains(&wakeups[0].cpu), "{}", wakeups[0].cpu);
 }
 
 /// What a switch takes: the timer that ends a turn counts from its end.

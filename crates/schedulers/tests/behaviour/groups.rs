@@ -58,6 +58,56 @@ fn a_group_weighs_as_much_as_one_task_beside_it() {
     }
 }
 
+/// Who is in no group is in its session's, also where there is one application only: two such tasks together get what a group's one does.
+#[test]
+fn tasks_without_a_group_share_what_their_session_gets() {
+    for scheduler in ["eevdf", "cfs"] {
+        let mut scene = Scene::lasting(10 * S);
+        let group = scene.workload.add_group("/group");
+        let task = scene.task("member", spin());
+        (task.group, task.affinity) = (Some(group), on_cpu(0));
+        let task = scene.task("free", spin());
+        (task.instances, task.affinity) = (2, on_cpu(0));
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        assert_near(scheduler, share(&run, "member", S), 0.5, 0.01);
+    }
+}
+
+/// A group's last task on a CPU leaves it at any time after a tick, so that its load there may have been made known within the last
+/// millisecond. What is left of that is taken back: where the task is now, its group has half of the CPU and not a third.
+#[test]
+fn a_group_is_not_charged_for_a_cpu_that_its_last_task_left() {
+    for scheduler in ["eevdf", "cfs"] {
+        for ran_us in [20_100, 20_600, 21_200, 22_300, 23_700] {
+            let mut scene = Scene::lasting(3 * S);
+            let [stays, moves] = ["/stays", "/moves"].map(|name| scene.workload.add_group(name));
+            let task = scene.task("stays", spin());
+            (task.group, task.affinity) = (Some(stays), on_cpu(0));
+            let steps = [run_for(ran_us * US), Step::SetAffinity(on_cpu(0))];
+            let task = scene.task("moves", then_forever(steps, [run_for(S)]));
+            (task.group, task.affinity) = (Some(moves), on_cpu(1));
+            let run = scene.run("1s1n1l2c1t", scheduler);
+            assert_near(&format!("{scheduler}, {ran_us} µs"), share(&run, "stays", S), 0.5, 0.01);
+        }
+    }
+}
+
+/// The CPU of one task of a group goes offline. Its load there is forgotten, so the group still has half of the CPU that is left.
+#[test]
+fn a_group_is_not_charged_for_a_cpu_that_is_offline() {
+    for scheduler in ["eevdf", "cfs"] {
+        let mut scene = Scene::lasting(3 * S);
+        let [one, two] = ["/one", "/two"].map(|name| scene.workload.add_group(name));
+        let task = scene.task("one", spin());
+        (task.group, task.affinity) = (Some(one), on_cpu(0));
+        let task = scene.task("two", spin());
+        (task.group, task.instances) = (Some(two), 2);
+        scene.unplug(402 * MS, 1);
+        let run = scene.run("1s1n1l2c1t", scheduler);
+        assert_near(scheduler, share(&run, "one", S), 0.5, 0.01);
+    }
+}
+
 /// Spinners on CPU 0, each in a group of its own.
 fn one_in_each(paths: &[&str]) -> Scene {
     let mut scene = Scene::lasting(10 * S);
@@ -169,7 +219,7 @@ fn what_a_groups_weight_stands_for_is_the_cgroup_mode() {
             let member = scene.task(&format!("member {cpu}"), spin());
             (member.affinity, member.group) = (on_cpu(cpu), Some(group));
         }
-        let scheduler = format!("eevdf:kernel=7.3,cgroup_mode={mode},hrtick=0");
+        let scheduler = format!("eevdf:kernel=7.3,cgroup_mode={mode},hrtick=0,autogroup=0");
         let run = scene.run("1s1n1l4c1t", &scheduler);
         for cpu in 0..4 {
             assert_near(&scheduler, share(&run, &format!("member {cpu}"), S), expected, 0.02);
@@ -186,7 +236,7 @@ fn a_group_of_one_task_has_the_weight_of_all_cpus_where_each_has_it() {
         scene.task("alone", spin()).affinity = on_cpu(0);
         let member = scene.task("member", spin());
         (member.affinity, member.group) = (on_cpu(0), Some(group));
-        let scheduler = format!("eevdf:kernel=7.3,cgroup_mode={mode}");
+        let scheduler = format!("eevdf:kernel=7.3,cgroup_mode={mode},autogroup=0");
         assert_near(&scheduler, share(&scene.run("1s1n1l4c1t", &scheduler), "member", S), expected, 0.02);
     }
 }

@@ -115,6 +115,28 @@ fn time_offline_is_neither_busy_nor_idle_and_violates_nothing() {
     }
 }
 
+/// `update_sysctl`: 0.7 ms and as much for each doubling of the CPUs, of which one that goes offline is still one: 2.1 ms with four, 1.4 ms when the
+/// second of them goes.
+#[test]
+fn slices_follow_the_number_of_cpus_that_are_online() {
+    const SWITCH_NS: u64 = 1_200;
+    let mut scene = Scene::lasting(S);
+    let spinners = scene.task("spinner", spin());
+    (spinners.instances, spinners.affinity) = (2, on_cpu(0));
+    scene.unplug(300 * MS, 2);
+    scene.unplug(310 * MS, 3);
+    scene.plug_in(600 * MS, 2);
+    scene.plug_in(610 * MS, 3);
+    let run = scene.run(FOUR, "eevdf");
+    for (from, to, expected) in [(100, 290, 2_100 * US), (330, 590, 1_400 * US), (630, 990, 2_100 * US)] {
+        let stays = run.stays_from("spinner-0", from * MS);
+        let lengths: Vec<u64> =
+            stays.iter().filter(|stay| stay.end_ns < to * MS).map(|stay| stay.length_ns()).collect();
+        let is_right = |length: &u64| (expected..=expected + SWITCH_NS).contains(length);
+        assert!(lengths.len() > 20 && lengths.iter().all(is_right), "{from} ms: {lengths:?}");
+    }
+}
+
 /// It runs until it may leave: the CPU is busy up to then, and offline for the rest.
 #[test]
 fn a_cpu_is_busy_as_long_as_a_task_with_migration_disabled_runs_on_it_offline() {
