@@ -486,6 +486,13 @@ fn a_lesson_shows_who_was_chosen_and_why_under_every_scheduler() {
     scratch.run(&format!("{compare} --out run")).exits_with(0);
     scratch.run("report run --lesson lesson.html").exits_with(0);
     let page = read(&scratch, "lesson.html");
+    // Events that were kept are without scores, and the lesson is the same.
+    scratch.run(&format!("{compare} --trace full --out kept")).exits_with(0);
+    scratch.run("report kept --lesson kept.html").exits_with(0);
+    assert_eq!(
+        read(&scratch, "kept.html").matches("Virtual deadline").count(),
+        page.matches("Virtual deadline").count()
+    );
     for scheduler in ["rr", "cfs", "eevdf", "ule"] {
         assert!(page.contains(&format!("<h2>{scheduler}</h2>")), "{scheduler}");
     }

@@ -89,7 +89,7 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
     for (index, scene) in run.scenes.iter().enumerate() {
         let spec = &run.disk.experiment.schedulers[index];
         let machine = &run.disk.experiment.machine_of(index).value;
-        let events = run.events_into_with(index, 1, Kept(Vec::new()), stop)?.0;
+        let events = run.events_into_with(index, Some(1), Kept(Vec::new()), stop)?.0;
         let choices = choices(scene, &events);
         let chart = chart::draw(scene, machine, &events, &sheet);
         let name = format!("Who runs under {}", scene.scheduler);

@@ -234,7 +234,7 @@ impl Run {
         sink: S,
         stop: &Arc<AtomicBool>,
     ) -> Result<S, ReportError> {
-        self.events_into_with(scheduler, ScoreTracks::interval_ns(self.scenes[scheduler].end_ns), sink, stop)
+        self.events_into_with(scheduler, None, sink, stop)
     }
 
     /// The same with the figures that moves by load balancers rest on, as far as the run's place can tell them: a simulated trial is run
@@ -284,18 +284,22 @@ impl Run {
         samples(&text).map_err(|reason| ReportError::Changed { scheduler: label(), trial: stored.trial, reason })
     }
 
-    /// The same; what the scheduler ranks tasks by is sampled at most every so many nanoseconds, where the trial is simulated again.
+    /// The same; with `scores_every_ns` what the scheduler ranks tasks by is sampled at most so often, and a trial whose events were kept
+    /// without it is simulated again.
     pub(crate) fn events_into_with<S: Sink + Send>(
         &self,
         scheduler: usize,
-        scores_every_ns: u64,
+        scores_every_ns: Option<u64>,
         mut sink: S,
         stop: &Arc<AtomicBool>,
     ) -> Result<S, ReportError> {
         let (scene, number) = (&self.scenes[scheduler], self.representative);
-        let Some(path) = self.kept_events(scheduler)? else {
+        let lacks_scores = scores_every_ns.is_some() && self.disk.experiment.options.scores_every_ns.is_none();
+        let again = lacks_scores && self.is_repeatable(scheduler);
+        let Some(path) = self.kept_events(scheduler)?.filter(|_| !again) else {
             let (experiment, record) = (&self.disk.experiment, &self.disk.record);
-            let options = RunOptions { scores_every_ns: Some(scores_every_ns), ..experiment.options };
+            let every_ns = scores_every_ns.unwrap_or_else(|| ScoreTracks::interval_ns(scene.end_ns));
+            let options = RunOptions { scores_every_ns: Some(every_ns), ..experiment.options };
             let rerun = rerun_trial(experiment, record, scheduler, number, options, stop, |_| sink);
             return rerun.map(|rerun| rerun.sink).map_err(|source| ReportError::Rerun {
                 scheduler: scene.scheduler.clone(),

@@ -489,7 +489,8 @@ impl ExpectationResult {
     pub fn is_inside(&self) -> bool {
         let Some(mark) = &self.mark else { return self.judgement == Judgement::Right };
         // No effect is not inside where the source claims one.
-        self.value.is_some_and(|value| self.in_band(value)) && (mark.kind == MarkKind::AllowsNoEffect || self.sign_right != Some(false))
+        self.value.is_some_and(|value| self.in_band(value))
+            && (mark.kind == MarkKind::AllowsNoEffect || self.sign_right != Some(false))
     }
 
     /// How it is judged, in words, with its mark.
