@@ -284,9 +284,9 @@ const LOSSES: usize = 12;
 fn losses(document: &SweepDocument) -> String {
     let share = 100.0 * (1.0 - REGRESSION);
     let count = document.regressions.len();
-    let mut text = format!("{count} of {} gains are losses of more than {share:.0} %", {
-        document.rows.len() * document.candidates.len()
-    });
+    // Cells without an answer have no gain.
+    let gains = document.rows.iter().flat_map(|row| &row.gains).filter(|gain| gain.gain.is_some()).count();
+    let mut text = format!("{count} of {gains} gains are losses of more than {share:.0} %");
     if document.not_shown > 0 {
         text.push_str(&format!(
             "; {} more are below {REGRESSION} and not shown to be: {}",
