@@ -108,6 +108,26 @@ fn a_latency_that_the_workload_records_is_told_from_the_kernels() {
     assert!(told("schbench:-m1,-t2,-r1,-L") && !told("spin:-n2,-d10ms"));
 }
 
+/// Requests that come at drawn times, from a task of this policy.
+fn requests(policy: &str) -> String {
+    format!(
+        r#"{{ "tasks": {{ "pacer": {{ "instance": 0 }}, "server": {{ "instance": 0 }} }}, "warmcore": {{ "tasks": {{
+            "pacer": {{ "instances": 1, {policy} "program": [ {{ "start_clock": 0 }}, {{ "loop": 5, "steps": [
+                {{ "sleep_ns": {{ "exponential": {{ "mean_ns": 500000 }} }}, "clock": 0 }}, {{ "sem_post": "queue" }} ] }} ] }},
+            "server": {{ "instances": 1, "program": [ {{ "loop": 5, "steps": [ {{ "sem_wait": "queue" }}, {{ "run_ns": 100000 }} ] }} ] }}
+        }} }} }}"#
+    )
+}
+
+#[test]
+fn a_verdict_says_where_requests_are_late_because_who_adds_them_waits_for_a_cpu() {
+    let said = |policy| {
+        let document = compared("1s1n1l2c1t", &requests(policy), None).unwrap();
+        document.conditions.iter().any(|condition| condition.starts_with("pacer adds its requests when it has a CPU"))
+    };
+    assert!(said("") && !said(r#""policy": { "SCHED_FIFO": 1 },"#));
+}
+
 const LIMITED: &str = r#"{ "tasks": { "a": { "instance": 0 } }, "warmcore": { "notes": ["its source is a guess"],
     "groups": [ { "name": "/g", "cpu_max": "20000" } ], "tasks": { "a": { "instances": 2, "taskgroup": "/g",
     "program": [ { "run_ns": 30000000 } ] } } } }"#;

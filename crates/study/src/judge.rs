@@ -356,6 +356,11 @@ mod tests {
         assert_eq!((here.judgement, here.unexpected), (Judgement::Wrong, true));
         let there = of(ValueError::NotHere("no program".into()));
         assert_eq!((there.judgement, there.unexpected), (Judgement::NotAnswerableHere, false));
+        // One with a mark is not scored, and an error all the same.
+        let mark = Some(Mark { kind: MarkKind::NotInSource, why: "asked here".into() });
+        let marked = Expectation { mark, ..expectation(1.3, 1.2, 1.4) };
+        let error = of_figure(Err(ValueError::DividesByZero("x".into())), &marked);
+        assert_eq!((error.judgement, error.unexpected), (Judgement::NotScored, true));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use warmcore_kernel::{Setup, SetupError};
 use warmcore_trace::MigrationKind;
-use warmcore_workload::{Policy, Reservation, Step, TimerId, TimerMode};
+use warmcore_workload::{Affinity, Destination, Policy, Reservation, Step, TimerId, TimerMode};
 
 use crate::support::*;
 
@@ -283,4 +283,13 @@ fn more_deadline_bandwidth_than_there_is_and_bound_deadline_tasks_are_refused() 
     scene.workload.tasks[0].affinity = on_cpu(1);
     let refused = Setup::new(&two, &scene.workload, 1).err().expect("bound");
     assert!(refused.to_string().contains("task `tenth` is of SCHED_DEADLINE and bound"), "{refused}");
+    // Nor does anybody bind one later (`dl_task_check_affinity`), except to all CPUs.
+    scene.workload.tasks[0].affinity = Affinity::All;
+    let bind = |to: Affinity| {
+        let mut scene = Scene { workload: scene.workload.clone(), actions: Vec::new() };
+        scene.bind(MS, "tenth", Destination::Cpus(to));
+        Setup::new(&two, &scene.workload, 1).unwrap().set_actions(&scene.actions)
+    };
+    assert!(matches!(bind(on_cpu(1)), Err(SetupError::BoundDeadline { .. })));
+    assert!(bind(on_cpus([0, 1])).is_ok() && bind(Affinity::All).is_ok());
 }

@@ -78,6 +78,11 @@ fn what_is_wrong_is_said_with_its_place() {
         (with("machine = \"m\"", "machine = \"m\"\nmemory = \"analitic\""), "8:10", "did you mean `analytic`?"),
         (with("machine = \"m\"", "machine = \"m\"\nmax_time = \"3 hours\""), "8:12", "3 hours"),
         (format!("{}{CELL}", whole()), "19:8", "two of [[cell]] are called `a`"),
+        (
+            format!("{}{}", whole(), "[[workload]]\nname = \"o\"\ntext = \"{}\"\n".repeat(2)),
+            "22:8",
+            "two of [[workload]] are called `o`",
+        ),
         (format!("{}neutral = \"some\"\n", whole()), "18:11", "`neutral` is a number, or \"none\""),
         (format!("{}[[wrong]]\nname = \"x\"\nrejects = [\"e\"]\n", whole()), "19:8", "a wrong model has a `scheduler`"),
         (
