@@ -16,8 +16,12 @@ pub(crate) const JOBS: &str = "jobs_elapsed_ns";
 pub(crate) fn of(workload: &Workload) -> Vec<&Task> {
     let steps_of = |task: &Task| &workload.programs[task.program.index()].steps;
     let forks = |step: &Step| matches!(step, Step::Fork(_));
-    let (endless, ending): (Vec<&Task>, Vec<&Task>) =
-        workload.tasks.iter().partition(|task| workload.programs[task.program.index()].is_endless());
+    // A loop that takes longer than the workload lasts is one without end.
+    let lasts_ns = workload.duration_ns.unwrap_or(u64::MAX);
+    let (endless, ending): (Vec<&Task>, Vec<&Task>) = workload.tasks.iter().partition(|task| {
+        let program = &workload.programs[task.program.index()];
+        program.is_endless() || program.least_time_ns().max(program.work_ns()) > lasts_ns
+    });
     let only_compute = |task: &&Task| !steps_of(task).iter().any(|step| step.blocks() || forks(step));
     if endless.is_empty() || !endless.iter().all(only_compute) || !workload.recorders.is_empty() {
         return Vec::new();
@@ -82,5 +86,11 @@ mod tests {
             "a latency may be asked"
         );
         assert_eq!(jobs(&format!(r#"{hog}, "job": {{ "loop": 1, "sleep": 1000 }}"#)), none, "it does nothing");
+        // 10,000 s of work or of periods in 5 s are no job's.
+        assert_eq!(jobs(&format!(r#"{hog}, "long": {{ "loop": 1000000, "run": 10000 }}"#)), none);
+        let timer = r#""timer": { "ref": "t", "period": 10000 }"#;
+        assert_eq!(jobs(&format!(r#"{hog}, "long": {{ "loop": 1000000, "run": 100, {timer} }}"#)), none);
+        let long = r#""long": { "loop": 1000000, "run": 10000 }"#;
+        assert_eq!(jobs(&format!(r#"{long}, "job": {{ "loop": 1, "run": 1000000 }}"#)), ["job"]);
     }
 }

@@ -1,4 +1,4 @@
-//! What no scheduler changes: the time that tasks take by their timers and sleeps alone, and tasks that never end.
+//! What no scheduler changes: the time that tasks take by their timers and sleeps, or their work, alone, and tasks that never end.
 
 use crate::{Drawn, Program, SemaphoreId, Step, Task, Workload};
 
@@ -17,6 +17,17 @@ impl Program {
             _ => 0,
         });
         timers.max(sleeps)
+    }
+
+    /// Nanoseconds of CPU time that its own steps take at nominal speed, drawn ones in the mean. `u64::MAX` if they stand in a loop without end.
+    #[must_use]
+    pub fn work_ns(&self) -> u64 {
+        self.sum(|step| match step {
+            Step::Run { work_ns } => *work_ns,
+            Step::RunTime { cpu_ns } => *cpu_ns,
+            Step::Draw { what: Drawn::Work | Drawn::CpuTime, from } => from.mean_ns() as u64,
+            _ => 0,
+        })
     }
 
     /// The sum of a number over all steps that are carried out, up to an exit.
