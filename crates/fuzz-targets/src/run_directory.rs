@@ -41,7 +41,7 @@ fn base() -> Base {
     session::begin(&directory, &experiment).expect("room for a run");
     let conduct = runner::Conduct { jobs: 1, stop: Arc::new(AtomicBool::new(false)), progress: &|_| {} };
     let trials = runner::run(&experiment, Some(&directory), &conduct).expect("a run").trials;
-    let document = verdict::conclude_experiment(&experiment, &experiment.record(), &trials).expect("a verdict");
+    let document = verdict::conclude(&experiment, &experiment.record(), &trials).expect("a verdict");
     let environment = Environment::at_start(Vec::new(), 1, 0);
     session::finish(&directory, &experiment, &trials, Some((&document, "it")), &environment).expect("room for a run");
     let files = directory.files().expect("a run").into_iter();

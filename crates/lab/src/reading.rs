@@ -20,7 +20,7 @@ use crate::session::{ResumeError, recorded_experiment_of};
 use crate::trial::Trial;
 use warmcore_topology::{VirtualLlcSize, VirtualLlcs};
 
-use crate::verdict::{ComparisonDocument, VerdictError, conclude_experiment};
+use crate::verdict::{ComparisonDocument, VerdictError, conclude};
 
 /// Why a run cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -158,7 +158,7 @@ impl RunOnDisk {
             (0..schedulers).map(|s| whole.iter().filter_map(|n| finished.remove(&(s * asked + n))).collect()).collect();
         experiment.seeds = whole.iter().map(|n| record.seeds[*n]).collect();
         let record = ExperimentRecord { seeds: experiment.seeds.clone(), ..record };
-        let mut comparison = conclude_experiment(&experiment, &record, &trials)?;
+        let mut comparison = conclude(&experiment, &record, &trials)?;
         let mut faults = lists.faults(directory);
         let events = (0..schedulers)
             .map(|s| whole.iter().map(|n| lists.events(directory, trial_name(s, *n), &mut faults)).collect())

@@ -178,27 +178,13 @@ pub struct Conclusion {
     pub sentence: String,
 }
 
-/// Makes the document from all trials, by scheduler and number; `place` says what is to be known of all results from there. Trials are
-/// compared as the record's design demands.
-///
-/// # Errors
-/// A metric that does not exist.
-pub fn conclude(
+/// What follows from the trials alone.
+fn concluded(
+    experiment: &Experiment,
     record: &ExperimentRecord,
-    workload: &Workload,
-    place: &dyn Place,
     trials: &[Vec<Trial>],
 ) -> Result<ComparisonDocument, VerdictError> {
-    concluded(record, (workload, &|_| workload), place, trials)
-}
-
-/// [`conclude`] with the workload of each scheduler's column.
-fn concluded<'a>(
-    record: &ExperimentRecord,
-    (workload, of_column): (&'a Workload, &dyn Fn(usize) -> &'a Workload),
-    place: &dyn Place,
-    trials: &[Vec<Trial>],
-) -> Result<ComparisonDocument, VerdictError> {
+    let (workload, place) = (&experiment.workload.value, &*experiment.place);
     let asked = primary_measure(record.metric.as_deref(), workload)?;
     let catalogue = measures::of_trials(workload, trials, &asked.name);
     let catalogue = measures::with_metric(catalogue, record.metric.as_deref());
@@ -238,10 +224,10 @@ fn concluded<'a>(
     let candidates = carries::Candidates { workload, catalogue: &catalogue, schedulers: &schedulers, trials, baseline };
     let (primary, replaced) = candidates.choose(asked);
     let is_unkept = |(index, label): &(usize, &String)| {
-        place.kind().simulated && of_column(*index).has_quotas() && !answerable::keeps_quotas(label)
+        place.kind().simulated && experiment.workload_of(*index).value.has_quotas() && !answerable::keeps_quotas(label)
     };
     let unkept: Vec<String> = labels.iter().enumerate().filter(is_unkept).map(|(_, label)| label.clone()).collect();
-    answerable::judge(record, place, &unkept, (&catalogue, primary), &mut schedulers, (baseline, trials));
+    answerable::judge(experiment, record, &unkept, (&catalogue, primary), &mut schedulers, (baseline, trials));
     let basis = words::Basis {
         primary,
         replaced: replaced.as_ref(),
@@ -276,17 +262,17 @@ fn concluded<'a>(
     })
 }
 
-/// [`conclude`] for an experiment, with what its machine's costs rest on.
+/// Makes the document from all trials, by scheduler and number. Trials are compared as the record's design demands; each scheduler's column is
+/// judged by its own workload and machine.
 ///
 /// # Errors
-/// As [`conclude`].
-pub fn conclude_experiment(
+/// A metric that does not exist.
+pub fn conclude(
     experiment: &Experiment,
     record: &ExperimentRecord,
     trials: &[Vec<Trial>],
 ) -> Result<ComparisonDocument, VerdictError> {
-    let of_column = |index| &experiment.workload_of(index).value;
-    let mut document = concluded(record, (&experiment.workload.value, &of_column), &*experiment.place, trials)?;
+    let mut document = concluded(experiment, record, trials)?;
     if experiment.place.kind().simulated {
         let own = experiment.columns.values().filter_map(|column| column.machine.as_ref());
         let machines = std::iter::once(&experiment.machine).chain(own);

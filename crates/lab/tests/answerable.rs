@@ -29,7 +29,7 @@ fn compared(schedulers: &[&str], machine: &str, workload: &str, metric: Option<&
     let experiment = built(schedulers, machine, workload, metric).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let finished = runner::run(&experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
-    verdict::conclude_experiment(&experiment, &experiment.record(), &finished.trials).unwrap()
+    verdict::conclude(&experiment, &experiment.record(), &finished.trials).unwrap()
 }
 
 fn finding(document: &ComparisonDocument, scheduler: usize) -> Finding {
@@ -105,6 +105,8 @@ fn cache_aware_scheduling_without_caches_has_no_answer_before_any_number() {
     assert_eq!(comparison.and_then(|of| of.ratio), None, "no number stands beside it");
     let under = compared(&["cache-aware", "eevdf"], "1s1n2l4c1t", workload, None);
     assert_eq!(finding(&under, 1), Finding::NotAnswerable, "nor as the baseline");
+    let one_llc = compared(&["eevdf", "cache-aware"], "1s1n1l4c1t", workload, None);
+    assert_eq!(finding(&one_llc, 1), Finding::Identical, "it is off where there is one LLC");
     // Where threads were is answered without caches.
     let places = compared(&["eevdf", "cache-aware"], "1s1n2l4c1t", workload, Some("dominant_llc_share"));
     assert_ne!(finding(&places, 1), Finding::NotAnswerable);

@@ -31,7 +31,7 @@ fn compared_under(
         .map_err(|error| error.to_string())?;
     let stop = Arc::new(AtomicBool::new(false));
     let finished = runner::run(&built.experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
-    Ok(verdict::conclude_experiment(&built.experiment, &built.experiment.record(), &finished.trials).unwrap())
+    Ok(verdict::conclude(&built.experiment, &built.experiment.record(), &finished.trials).unwrap())
 }
 
 const CONSTANT: &str = r#"{ "tasks": { "a": { "instance": 4, "loop": 1, "run": 300 } } }"#;
@@ -99,9 +99,7 @@ fn a_latency_that_the_workload_records_is_told_from_the_kernels() {
             .unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let finished = runner::run(&built.experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
-        verdict::conclude_experiment(&built.experiment, &built.experiment.record(), &finished.trials)
-            .unwrap()
-            .conditions
+        verdict::conclude(&built.experiment, &built.experiment.record(), &finished.trials).unwrap().conditions
     };
     let told =
         |workload| conditions(workload).iter().any(|condition| condition.contains("the workload's threads record"));

@@ -238,7 +238,7 @@ fn what_a_run_says_of_itself_reaches_the_trial_the_verdict_and_the_directory() {
     let directory = directory(parent.path(), &experiment);
     let trials = run(&experiment, Some(&directory)).unwrap().trials;
     assert_eq!(trials[1][1].notes, ["not done as asked: the pipe is larger", "a stranger was there"]);
-    let document = verdict::conclude(&experiment.record(), &experiment.workload.value, &*place, &trials).unwrap();
+    let document = verdict::conclude(&experiment, &experiment.record(), &trials).unwrap();
     for wanted in [
         "7 events of eevdf were not recorded",
         "eevdf: not done as asked: the pipe is larger (1 of 3 trials)",

@@ -141,7 +141,7 @@ fn experiment(seed: u64) -> (ComparisonDocument, Vec<Vec<f64>>) {
             assert!((path - trial.elapsed_ns as f64).abs() < 1.0, "{workload}: {path} of {} ns", trial.elapsed_ns);
         }
     }
-    let document = verdict::conclude(&built.record(), &built.workload.value, &*built.place, &trials).unwrap();
+    let document = verdict::conclude(&built, &built.record(), &trials).unwrap();
     (document, elapsed)
 }
 

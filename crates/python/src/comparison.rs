@@ -120,7 +120,7 @@ fn conclude(
     let conduct = Conduct { progress: &|_| watch.one_more(), ..asked::conduct(watch, jobs) };
     let finished = runner::run(&experiment, directory.as_ref(), &conduct)?;
     environment.at_end(asked::unix_seconds(), finished.run_now, finished.seconds);
-    let mut document = verdict::conclude_experiment(&experiment, &experiment.record(), &finished.trials)?;
+    let mut document = verdict::conclude(&experiment, &experiment.record(), &finished.trials)?;
     if headroom {
         let oracle = oracle::run(&experiment, &asked::conduct(watch, jobs))?;
         document.headroom = Headroom::of(&document, &oracle)?;

@@ -67,7 +67,7 @@ pub fn conclude(
     console: &Console,
 ) -> Result<ComparisonDocument, Failure> {
     let (experiment, directory, finished) = (done.experiment, done.directory.as_ref(), &done.finished);
-    let mut document = verdict::conclude_experiment(experiment, &experiment.record(), &finished.trials)
+    let mut document = verdict::conclude(experiment, &experiment.record(), &finished.trials)
         .map_err(|error| Failure::usage("warmcore::metric", error))?;
     let kept = directory.map_or(Ok(None), headroom::kept).unwrap_or_else(|reason| {
         console.warn(&format!("{ORACLE} is left out: {reason}"));

@@ -148,7 +148,7 @@ fn gains_of(plan: &Plan, study: usize, trials: &[Vec<Vec<Trial>>]) -> Vec<(Strin
     for index in experiments {
         let experiment = &plan.experiments[index].experiment;
         let record = experiment.record();
-        let concluded = verdict::conclude(&record, &experiment.workload.value, &*experiment.place, &trials[index]);
+        let concluded = verdict::conclude(experiment, &record, &trials[index]);
         let Some(document) = concluded.ok().filter(|document| document.schedulers.len() > 1) else { continue };
         let (base, others): (Vec<_>, Vec<_>) = document.schedulers.iter().partition(|scheduler| scheduler.is_baseline);
         let candidates: Vec<String> = others.iter().map(|scheduler| scheduler.label.clone()).collect();

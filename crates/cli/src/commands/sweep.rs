@@ -1,5 +1,6 @@
 //! `warmcore sweep`: the same schedulers on many machines and workloads, as one table of gains.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -136,7 +137,7 @@ fn machines(lists: &[String]) -> Result<Vec<String>, Failure> {
             }
         }
     }
-    Ok(names)
+    Ok(each_once(names))
 }
 
 /// Workloads as given; `@FILE` stands for the lines of a file.
@@ -151,15 +152,21 @@ fn workload_texts(given: &[String]) -> Result<Vec<String>, Failure> {
         let lines = lines.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         texts.extend(lines.map(str::to_owned));
     }
-    Ok(texts)
+    Ok(each_once(texts))
+}
+
+/// What is named twice would count twice in the means.
+fn each_once(mut names: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
 }
 
 /// A row of the table, of an experiment that was run.
 fn row(done: &Done<'_>, headroom: bool, jobs: usize, signals: &Signals) -> Result<SweepRow, Failure> {
     let experiment = done.experiment;
-    let mut document =
-        verdict::conclude(&experiment.record(), &experiment.workload.value, &*experiment.place, &done.finished.trials)
-            .map_err(|error| Failure::usage("warmcore::metric", error))?;
+    let mut document = verdict::conclude(experiment, &experiment.record(), &done.finished.trials)
+        .map_err(|error| Failure::usage("warmcore::metric", error))?;
     // The bar counts the table's own simulations.
     let conduct = Conduct { jobs, stop: Arc::clone(&signals.stop), progress: &|_| {} };
     if headroom && let Some(oracle) = ask_oracle(experiment, &conduct, signals)? {
@@ -199,6 +206,10 @@ fn text(document: &SweepDocument, console: &Console) -> String {
         cells.extend(row.gains.iter().map(|gain| (with_interval(gain), tone(gain))));
         cells.extend(asked(document).then(|| (factor(row.oracle), Tone::Plain)));
         table.toned_row(cells);
+    }
+    // One scheduler gains nothing over others.
+    if document.candidates.is_empty() {
+        return console.table(&table);
     }
     let mut means = Table::new(headings(document, ["geometric mean over", ""]).iter().map(String::as_str));
     for (name, values) in all_means(document) {

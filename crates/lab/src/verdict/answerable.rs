@@ -2,7 +2,8 @@
 //! few events.
 //!
 //! - Cache-aware scheduling keeps threads together for what caches hold. Where memory has constant speed it pays for that with waiting and can win
-//!   nothing, so neither a gain nor a loss of time says anything about it. Where threads are, and what the kernel does, is answered.
+//!   nothing, so neither a gain nor a loss of time says anything about it. Where threads are, and what the kernel does, is answered, and on a
+//!   machine with one LLC, where it is off, everything is.
 //! - A task that waits for ever ends no wait. Whatever improves by leaving tasks out is no improvement.
 //! - A scheduler that keeps no quota does the work that the others may not.
 //! - The 99th percentile of twenty waits is the longest of them.
@@ -10,35 +11,37 @@
 //! The verdict's own measure is never of few events: see [`carries`](super::carries).
 
 use warmcore_options::MemoryChoice;
-use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 
 use super::carries::few_events;
 use super::{Finding, SchedulerResult};
-use crate::experiment::ExperimentRecord;
+use crate::experiment::{Experiment, ExperimentRecord};
 use crate::measures::{Measure, NEVER_RAN_AGAIN, Unit};
 use crate::trial::Trial;
 
 /// Changes findings where a comparison with the baseline cannot answer; `primary` is the verdict's measure, `unkept` are the labels of
 /// schedulers under which quotas of their workload do not hold.
 pub(super) fn judge(
+    experiment: &Experiment,
     record: &ExperimentRecord,
-    place: &dyn Place,
     unkept: &[String],
     (catalogue, primary): (&[Measure], &Measure),
     schedulers: &mut [SchedulerResult],
     (baseline, trials): (usize, &[Vec<Trial>]),
 ) {
     let base_left = left_waiting(&schedulers[baseline]);
-    let without_caches = record.options.memory == MemoryChoice::None && place.kind().simulated;
-    let base_gathers = gathers(&schedulers[baseline]);
+    let without_caches = record.options.memory == MemoryChoice::None && experiment.place.kind().simulated;
+    let acts_on_caches = |index: usize, scheduler: &SchedulerResult| {
+        gathers(scheduler) && experiment.machine_of(index).value.llc_count() > 1
+    };
+    let base_gathers = acts_on_caches(baseline, &schedulers[baseline]);
     let base_unlimited = unkept.contains(&schedulers[baseline].label);
     for (index, scheduler) in schedulers.iter_mut().enumerate() {
         let differs = unkept.contains(&scheduler.label) != base_unlimited;
         let left = left_waiting(scheduler);
         // In a short run some may not have had their first turn, under any scheduler.
         let starves = left > base_left && left >= 2.0 * base_left;
-        let unanswered = without_caches && (base_gathers || gathers(scheduler));
+        let unanswered = without_caches && (base_gathers || acts_on_caches(index, scheduler));
         for measure in catalogue {
             let Some(result) = scheduler.measures.get_mut(&measure.name) else { continue };
             let Some(finding) = &mut result.finding else { continue };

@@ -1,11 +1,10 @@
 //! Verdict, interval and sentence of random results say the same. (10 000 were tried once, which takes minutes; the first hundreds find
 //! the contradiction that was mended.)
 
-use super::tests::{record, workload};
+use super::tests::{conclude, record};
 use super::*;
 use crate::experiment::trial_seeds;
 use crate::trial::tests::trial;
-use warmcore_places::sim::Sim;
 use warmcore_statistics::Interval;
 
 const RESULTS: u64 = 400;
@@ -49,7 +48,7 @@ fn draw(number: u64) -> Drawn {
     };
     let all = [side(BASE, 1.0, 0.0), side(OTHER, factor, left)];
     let record = ExperimentRecord { metric: Some(metric.into()), ..record(&[BASE, OTHER], trials) };
-    Drawn { document: conclude(&record, &workload(), &Sim, &all).unwrap(), events, left }
+    Drawn { document: conclude(&record, &all).unwrap(), events, left }
 }
 
 #[test]

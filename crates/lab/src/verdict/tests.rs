@@ -1,8 +1,8 @@
 use super::*;
+use crate::experiment::Named;
 use crate::experiment::{SchedulerRecord, SubjectRecord};
 use crate::trial::tests::trial;
 use warmcore_options::RunOptions;
-use warmcore_places::sim::Sim;
 
 pub(super) fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
     let subject = || SubjectRecord { source: "x".into(), sha256: "0".into() };
@@ -36,8 +36,16 @@ pub(super) fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
     }
 }
 
-pub(super) fn workload() -> Workload {
+fn workload() -> Workload {
     warmcore_workload::from_generator("hackbench:-T,-p,-f2,-g1,-l1").unwrap()
+}
+
+/// What follows from trials of a small hackbench.
+pub(super) fn conclude(record: &ExperimentRecord, trials: &[Vec<Trial>]) -> Result<ComparisonDocument, VerdictError> {
+    let machine = Named { source: "x".into(), value: warmcore_topology::resolve("1s1n2l2c1t").unwrap() };
+    let experiment = Experiment::builder(machine, Named { source: "x".into(), value: workload() });
+    let scheduler = SchedulerSpec::parse("eevdf").unwrap();
+    concluded(&experiment.schedulers(vec![scheduler]).build().unwrap().experiment, record, trials)
 }
 
 /// Trials whose elapsed times are those of the baseline times a factor per scheduler.
@@ -50,7 +58,7 @@ fn document(factors: &[(&str, f64)], trials: usize) -> ComparisonDocument {
             (0..trials).map(|number| trial(name, number, &[("elapsed_ns", Some(elapsed(number)))])).collect()
         })
         .collect();
-    conclude(&record(&names, trials), &workload(), &Sim, &all).unwrap()
+    conclude(&record(&names, trials), &all).unwrap()
 }
 
 #[test]
@@ -107,7 +115,7 @@ fn of_values(name: &str, base: impl Fn(usize) -> f64, own: impl Fn(usize) -> f64
         (0..10).map(|number| trial(label, number, &[elapsed, (name, Some(value(number)))])).collect()
     };
     let record = ExperimentRecord { metric: Some(name.into()), ..record(&["cfs", "eevdf"], 10) };
-    conclude(&record, &workload(), &Sim, &[side("cfs", &base), side("eevdf", &own)]).unwrap()
+    conclude(&record, &[side("cfs", &base), side("eevdf", &own)]).unwrap()
 }
 
 #[test]
@@ -161,7 +169,7 @@ fn a_scheduler_that_leaves_more_tasks_waiting_for_ever_is_never_better() {
     };
     let document = |base_left: f64, own_left: f64| {
         let record = ExperimentRecord { metric: Some("wakeup_mean_ns".into()), ..record(&["eevdf", "cfs"], 10) };
-        conclude(&record, &workload(), &Sim, &[side("eevdf", 5e4, base_left), side("cfs", 2e4, own_left)]).unwrap()
+        conclude(&record, &[side("eevdf", 5e4, base_left), side("cfs", 2e4, own_left)]).unwrap()
     };
     let starved = document(0.0, 16.0);
     assert_eq!(starved.schedulers[1].measures["wakeup_mean_ns"].finding, Some(Finding::Starves));
@@ -181,7 +189,7 @@ fn runs_that_ended_while_tasks_still_found_their_llcs_are_named() {
     let said = |own: [f64; 2]| {
         let record = record(&["eevdf", "cache-aware"], 10);
         let trials = [side("eevdf", [200.0, 210.0]), side("cache-aware", own)];
-        let conditions = conclude(&record, &workload(), &Sim, &trials).unwrap().conditions;
+        let conditions = conclude(&record, &trials).unwrap().conditions;
         conditions.into_iter().filter(|words| words.starts_with("placement still changed")).collect::<Vec<_>>()
     };
     let told = said([80.0, 20.0]);
@@ -238,7 +246,7 @@ fn runs_that_do_not_end_are_not_identical_in_the_time_of_their_end() {
         .map(|name| (0..10).map(|number| trial(name, number, &[("elapsed_ns", None)])).collect())
         .collect();
     trials.iter_mut().flatten().for_each(|trial| trial.end = TrialEnd::TimeLimit);
-    let document = conclude(&record(&["cfs", "eevdf"], 10), &workload(), &Sim, &trials).unwrap();
+    let document = conclude(&record(&["cfs", "eevdf"], 10), &trials).unwrap();
     assert_eq!(document.schedulers[1].measures["elapsed_ns"].finding, Some(Finding::NotMeasurable));
     let sentence = &document.verdict.sentence;
     assert!(sentence.contains("under neither did that end come in all trials"), "{sentence}");
@@ -261,7 +269,7 @@ fn a_run_that_was_cut_off_counts_as_infinitely_long() {
         trial.end = TrialEnd::TimeLimit;
         trial.measures.insert("elapsed_ns".into(), None);
     }
-    let document = conclude(&record(&["cfs", "eevdf"], 10), &workload(), &Sim, &trials).unwrap();
+    let document = conclude(&record(&["cfs", "eevdf"], 10), &trials).unwrap();
     assert_eq!(document.verdict.best.as_deref(), Some("cfs"));
     assert_eq!(document.schedulers[1].unfinished, 10);
     assert!(document.verdict.sentence.contains("has no ratio to that of cfs"), "{}", document.verdict.sentence);
@@ -299,7 +307,7 @@ fn the_records_design_decides_statistics_and_words() {
         .collect();
     let of = |design| {
         let record = ExperimentRecord { design, ..record(&["cfs", "eevdf"], 10) };
-        conclude(&record, &workload(), &Sim, &trials).unwrap()
+        conclude(&record, &trials).unwrap()
     };
     let paired = of(Design::Paired);
     assert_eq!(paired.verdict.best.as_deref(), Some("eevdf"));

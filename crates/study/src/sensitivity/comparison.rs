@@ -91,7 +91,7 @@ pub fn run(
     let (places, planned): (Vec<usize>, Vec<PlannedExperiment>) = planned.into_iter().unzip();
     let documents = run::each(&planned, means, &mut |done| {
         let (changed, trials) = (done.experiment, &done.finished.trials);
-        let document = conclude(&changed.record(), &changed.workload.value, &*changed.place, trials)?;
+        let document = conclude(changed, &changed.record(), trials)?;
         Ok::<_, SensitivityError>(varied(unchanged, &document))
     })?;
     for (place, schedulers) in places.into_iter().zip(documents) {
