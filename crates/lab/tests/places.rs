@@ -234,7 +234,7 @@ fn what_a_run_says_of_itself_reaches_the_trial_the_verdict_and_the_directory() {
         conditions: Some("{ \"weather\": \"fine\" }\n".into()),
         ..to("eevdf", 20)
     };
-    let (experiment, place) = experiment(script(vec![answer]));
+    let (experiment, _) = experiment(script(vec![answer]));
     let directory = directory(parent.path(), &experiment);
     let trials = run(&experiment, Some(&directory)).unwrap().trials;
     assert_eq!(trials[1][1].notes, ["not done as asked: the pipe is larger", "a stranger was there"]);

@@ -45,7 +45,7 @@ pub(super) fn conclude(record: &ExperimentRecord, trials: &[Vec<Trial>]) -> Resu
     let machine = Named { source: "x".into(), value: warmcore_topology::resolve("1s1n2l2c1t").unwrap() };
     let experiment = Experiment::builder(machine, Named { source: "x".into(), value: workload() });
     let scheduler = SchedulerSpec::parse("eevdf").unwrap();
-    concluded(&experiment.schedulers(vec![scheduler]).build().unwrap().experiment, record, trials)
+    concluded(&experiment.schedulers(vec![scheduler]).seeds(vec![1]).build().unwrap().experiment, record, trials)
 }
 
 /// Trials whose elapsed times are those of the baseline times a factor per scheduler.

@@ -26,34 +26,43 @@ impl Plan {
     pub(super) fn check_figures(&self) -> Result<(), FormError> {
         for (index, study) in self.studies.iter().enumerate() {
             for expectation in &study.expectations {
-                self.check_names(index, &expectation.figure).map_err(|problem| study.error_of(expectation, problem))?;
+                self.check_names(index, None, &expectation.figure)
+                    .map_err(|problem| study.error_of(expectation, problem))?;
             }
             for figure in &study.figures {
-                self.check_names(index, &figure.of).map_err(|problem| study.error_at(figure.at, problem))?;
+                self.check_names(index, None, &figure.of).map_err(|problem| study.error_at(figure.at, problem))?;
             }
             for drawing in study.drawings.iter().filter(|_| !study.is_partial()) {
                 self.cell(index, None, &drawing.of)
                     .map_err(|words| study.error_at(drawing.at, Problem::Value(words)))?;
             }
             for bar in study.charts.iter().filter(|_| !study.is_partial()).flat_map(|chart| &chart.bars) {
-                self.check_names(index, &bar.figure).map_err(|problem| study.error_at(bar.at, problem))?;
+                self.check_names(index, None, &bar.figure).map_err(|problem| study.error_at(bar.at, problem))?;
+            }
+            // A task that the wrong model's workload has not would have no CPU time, which rejects whatever it is compared with.
+            for (number, wrong) in study.wrong.iter().enumerate() {
+                let Some(workload) = &wrong.workload else { continue };
+                for rejects in &wrong.rejects {
+                    self.check_names(index, Some(number), &study.expectations[*rejects].figure)
+                        .map_err(|problem| study.error_at(workload.span().start, problem))?;
+                }
             }
         }
         Ok(())
     }
 
-    fn check_names(&self, study: usize, figure: &Expression) -> Result<(), Problem> {
+    fn check_names(&self, study: usize, wrong: Option<usize>, figure: &Expression) -> Result<(), Problem> {
         let mut found = Ok(());
         figure.each_name(&mut |name, _| {
             if let (NamedPart::Measure(selection), Ok(())) = (name, &found) {
-                found = self.check_selection(study, selection);
+                found = self.check_selection(study, wrong, selection);
             }
         });
         found
     }
 
-    fn check_selection(&self, study: usize, selection: &Selection) -> Result<(), Problem> {
-        let cell = self.cell(study, None, selection).map_err(Problem::Value)?;
+    fn check_selection(&self, study: usize, wrong: Option<usize>, selection: &Selection) -> Result<(), Problem> {
+        let cell = self.cell(study, wrong, selection).map_err(Problem::Value)?;
         let Ok((experiment, _)) = cell.runs else { return Ok(()) };
         let workload = &self.experiments[experiment].experiment.workload.value;
         let by_task = selection.choices.iter().find(|(key, _)| matches!(key.as_str(), "task" | "application" | EACH));
