@@ -349,7 +349,9 @@ fn members_by_section(extra: &[u8], types: &Btf) -> Result<BTreeMap<String, Vec<
                 return Err(wrong("asks for more of a member than where it lies"));
             }
             let (ty, access) = (word(at + 4)? as u32, types.text(word(at + 8)? as u32));
-            let path = path_of(types, ty, access).ok_or_else(|| wrong("names a member that it does not declare"))?;
+            let path = path_of(types, ty, access).ok_or_else(|| {
+                wrong("names a member that it does not declare, or an element of an array, which this loader cannot")
+            })?;
             patches.push((word(at)? / 8, Patch::Member(types.name(ty).to_owned(), path)));
             at += RECORD;
         }

@@ -28,6 +28,8 @@ pub struct Ext {
     weight_of: fn(Policy, i8) -> u32,
     /// The last pick found nobody, so that who is put back is the only one of its CPU.
     gives_way: bool,
+    /// The moment of the last choice of a task, and how many there were at it before.
+    choices_at: (u64, u32),
     /// The program was told why it ended.
     finished: bool,
     /// The watchdog's timer is under way.
@@ -75,7 +77,15 @@ impl Ext {
     /// The class with a program on a machine. `weight_of` is the kernel's table of weights, 1024 for nice 0.
     pub fn new(program: impl Operations + 'static, machine: &Machine, weight_of: fn(Policy, i8) -> u32) -> Self {
         let state = State::new(program.table(), machine, entities_of(&program), program.lock_use());
-        Self { program: Box::new(program), state, weight_of, gives_way: false, finished: false, watched: false }
+        Self {
+            program: Box::new(program),
+            state,
+            weight_of,
+            gives_way: false,
+            choices_at: (0, 0),
+            finished: false,
+            watched: false,
+        }
     }
 
     /// Why the program ended, if it has.
@@ -257,7 +267,7 @@ impl Scheduler for Ext {
     }
 
     fn cpu_offline(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        if self.keeps_idle_masks() {
+        if self.state.keeps_idle_masks() {
             self.state.idle.set(core.machine(), cpu, false);
         }
         self.handle_hotplug(core, cpu, false);
@@ -366,7 +376,8 @@ impl Scheduler for Ext {
         }
         if core.curr(cpu) == task {
             self.state.update_curr(core, task);
-            tell!(self, core, Stopping, stopping(task, false));
+            // A task that has to go elsewhere is preempted by the thread that takes it there.
+            tell!(self, core, Stopping, stopping(task, flags.has(Dequeue::MIGRATING)));
         }
         if !flags.has(Dequeue::MIGRATING) {
             tell!(self, core, Quiescent, quiescent(task, dequeue_flags));
@@ -392,11 +403,12 @@ impl Scheduler for Ext {
 
     fn pick_next(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: Option<TaskId>) -> Option<TaskId> {
         self.settle(core);
+        self.guard_against_livelock(core);
         self.state.picking = Some(cpu);
         let picked = self.choose(core, cpu, prev);
         self.state.picking = None;
         let stays_idle = picked.is_none() && core.curr_is_idle(cpu);
-        if stays_idle && self.keeps_idle_masks() && core.active().contains(cpu) {
+        if stays_idle && self.state.keeps_idle_masks() && core.active().contains(cpu) {
             self.state.idle.set(core.machine(), cpu, true);
         }
         self.state.note_held_up(cpu, 2);
@@ -511,21 +523,16 @@ impl Scheduler for Ext {
     }
 
     fn yield_task(&mut self, core: &mut Core<'_>, _cpu: CpuId, task: TaskId) {
+        // The slice is that of the last tick: what the task ran since is taken off when it leaves.
         if self.asks(Operation::Yield) {
-            self.state.update_curr(core, task);
             call!(self, core, Yield, Context::Other, yield_task(task));
         } else {
-            self.state.update_curr(core, task);
             self.state.entities.set_slice_ns(task, 0);
         }
     }
 
     fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
         let weight = self.weight(core, task);
-        self.state.changes.note_task(task);
-        if weight == self.state.tasks[task.index()].weight {
-            return;
-        }
         let cpu = core.task(task).cpu();
         let (queued, runs) = (self.state.tasks[task.index()].queued, core.curr(cpu) == task);
         if queued {
@@ -552,8 +559,7 @@ impl Scheduler for Ext {
             self.dequeue(core, cpu, task, Dequeue::SAVE);
         }
         self.state.changes.note_task(task);
-        let allowed = core.allowed(task);
-        tell!(self, core, SetCpumask, set_cpumask(task, allowed));
+        self.tell_mask(core, task);
         if queued {
             self.enqueue(core, cpu, task, Enqueue::RESTORE);
         }
@@ -563,8 +569,10 @@ impl Scheduler for Ext {
         self.settle(core);
     }
 
+    /// Nobody told of masks that were set while it was of another class.
     fn switched_to(&mut self, core: &mut Core<'_>, task: TaskId) {
         self.enable(core, task);
+        self.tell_mask(core, task);
     }
 
     fn switched_from(&mut self, core: &mut Core<'_>, task: TaskId) {
@@ -572,6 +580,8 @@ impl Scheduler for Ext {
             self.leave(core, task);
         } else {
             self.disable(core, task);
+            // A guest of 7.2 shows one that comes back without a slice.
+            self.state.entities.set_slice_ns(task, 0);
         }
     }
 

@@ -111,8 +111,8 @@ impl IdleMasks {
     /// The CPU to wake a task on (`scx_bpf_select_cpu_dfl`), with the step that found it: idle and now claimed, unless that is
     /// [`SearchStep::NoneClaimed`].
     pub fn select(&mut self, machine: &Machine, search: &Search<'_>) -> (CpuId, SearchStep) {
-        use SearchStep::{AnyCore, AnyCpu, LlcCore, LlcCpu, NodeCore, NodeCpu, SiblingClaimed};
-        let Search { here, prev, allowed, sync } = *search;
+        use SearchStep::{AnyCore, AnyCpu, LlcCore, LlcCpu, NodeCore, NodeCpu, NoneClaimed, SiblingClaimed};
+        let Search { here, prev, allowed, sync, smt } = *search;
         if let Some(sync) = sync
             && let Some(found) = self.select_for_sync(machine, search, sync)
         {
@@ -137,6 +137,9 @@ impl IdleMasks {
                     return (cpu, step);
                 }
             }
+            if smt == Smt::WholeCore {
+                return (prev, NoneClaimed);
+            }
         }
         if prev_allowed && self.test_and_clear(machine, prev) {
             return (prev, SearchStep::PreviousClaimed);
@@ -148,7 +151,7 @@ impl IdleMasks {
                 return (cpu, step);
             }
         }
-        (prev, SearchStep::NoneClaimed)
+        (prev, NoneClaimed)
     }
 
     fn select_for_sync(&mut self, machine: &Machine, search: &Search<'_>, sync: Sync) -> Option<(CpuId, SearchStep)> {
@@ -197,6 +200,8 @@ pub struct Search<'s> {
     pub allowed: &'s CpuSet,
     /// For a wakeup whose waker is about to sleep.
     pub sync: Option<Sync>,
+    /// Whether siblings of busy CPUs are taken. Those of a waker about to sleep are, in any case.
+    pub smt: Smt,
 }
 
 #[cfg(test)]
@@ -237,12 +242,27 @@ mod tests {
         let machine = warmcore_topology::resolve("1s1n2l2c1t").unwrap();
         let mut masks = all_idle(&machine);
         let allowed = machine.all_cpus();
-        let search = Search { here: CpuId(0), prev: CpuId(2), allowed, sync: None };
+        let search = Search { here: CpuId(0), prev: CpuId(2), allowed, sync: None, smt: Smt::Preferred };
         assert_eq!(masks.select(&machine, &search), (CpuId(2), SearchStep::PreviousClaimed));
         assert_eq!(masks.select(&machine, &search), (CpuId(3), SearchStep::LlcCpu));
         let (cpu, step) = masks.select(&machine, &search);
         assert!(cpu.0 < 2 && step == SearchStep::AnyCpu);
         masks.select(&machine, &search);
         assert_eq!(masks.select(&machine, &search), (CpuId(2), SearchStep::NoneClaimed));
+    }
+
+    /// As a guest of Linux 7.2 answers `scx_bpf_select_cpu_and` with the flag: -EBUSY.
+    #[test]
+    fn siblings_of_busy_cpus_are_not_taken_where_a_whole_core_is_asked_for() {
+        let machine = warmcore_topology::resolve("1s1n1l2c2t").unwrap();
+        let busy = [CpuId(0), *machine.cpus().collect::<Vec<_>>().last().unwrap()];
+        for (smt, found) in [(Smt::WholeCore, false), (Smt::Preferred, true)] {
+            let mut masks = all_idle(&machine);
+            busy.iter().for_each(|cpu| masks.set(&machine, *cpu, false));
+            let others = machine.all_cpus().difference(&busy.into_iter().collect());
+            let prev = others.iter().next().unwrap();
+            let search = Search { here: CpuId(0), prev, allowed: &others, sync: None, smt };
+            assert_eq!(masks.select(&machine, &search).1 != SearchStep::NoneClaimed, found, "{smt:?}");
+        }
     }
 }

@@ -111,18 +111,17 @@ impl Kfuncs<'_, '_> {
         self.state.tasks[task.index()].weight
     }
 
-    /// Creates a queue (`scx_bpf_create_dsq`). False if there is one of that number or it is not the program's to take.
+    /// Creates a queue of the program's own numbers (`scx_bpf_create_dsq`). False if there is one of that number.
     pub fn create_dsq(&mut self, dsq: DsqId) -> bool {
         dsq.is_user() && self.state.queues.create(dsq)
     }
 
-    /// Removes an empty queue (`scx_bpf_destroy_dsq`). False, and an error of the program, if it does not exist or has tasks.
-    pub(crate) fn destroy_dsq(&mut self, dsq: DsqId) -> bool {
-        let gone = self.state.queues.destroy(dsq);
-        if !gone {
-            self.fault(format!("DSQ 0x{:x} cannot be destroyed: it does not exist or has tasks", dsq.0));
+    /// Removes an empty queue, if there is one of that number (`scx_bpf_destroy_dsq`). An error of the program if it has tasks.
+    pub(crate) fn destroy_dsq(&mut self, dsq: DsqId) {
+        if self.state.queues.find(dsq).is_some() && !self.state.queues.destroy(dsq) {
+            let queued = self.nr_queued(dsq).unwrap_or(0);
+            self.fault(format!("attempting to destroy in-use dsq 0x{:016x} (nr={queued})", dsq.0));
         }
-        gone
     }
 
     /// Tasks in a queue (`scx_bpf_dsq_nr_queued`); `None` is the kernel's -ENOENT.
@@ -182,7 +181,7 @@ impl Kfuncs<'_, '_> {
     }
 
     /// Inserts a task with a slice (`scx_bpf_dsq_insert`): in `select_cpu` and `enqueue` the task in question, in `dispatch` any in the
-    /// program's custody. 0 ns leaves the slice as it is.
+    /// program's custody. 0 ns leaves the slice as it is; if it is used up it becomes 1 ns, which lasts until the next tick.
     pub fn dsq_insert(&mut self, task: TaskId, dsq: DsqId, slice_ns: u64, flags: EnqueueFlags) {
         self.insert(task, slice_ns, Insertion { dsq, flags, vtime: None });
     }
@@ -251,11 +250,8 @@ impl Kfuncs<'_, '_> {
                 self.state.progress += 1;
             }
         }
-        if slice_ns > 0 {
-            self.state.entities.set_slice_ns(task, slice_ns);
-        } else {
-            self.state.refill(task);
-        }
+        let left_ns = self.state.entities.slice_ns(task).max(1);
+        self.state.entities.set_slice_ns(task, if slice_ns > 0 { slice_ns } else { left_ns });
     }
 
     /// Insertions that this `dispatch` may still make (`scx_bpf_dispatch_nr_slots`).
@@ -351,6 +347,12 @@ impl Kfuncs<'_, '_> {
         }
     }
 
+    /// The capacity of a CPU, of 1024 (`scx_bpf_cpuperf_cap`).
+    #[must_use]
+    pub(crate) fn cpuperf_cap(&self, cpu: CpuId) -> u32 {
+        if self.state.is_cpu(cpu) { self.core.machine().capacity(cpu) } else { CAPACITY_SCALE }
+    }
+
     /// The frequency of a CPU, of 1024 (`scx_bpf_cpuperf_cur`).
     #[must_use]
     pub fn cpuperf_cur(&self, cpu: CpuId) -> u32 {
@@ -362,7 +364,7 @@ impl Kfuncs<'_, '_> {
         let here = self.core.this_cpu();
         let local_is_empty = self.state.queues.len(self.state.local(here)) == 0;
         let sync = (flags.sync && flags.by_task).then_some(Sync { local_is_empty });
-        let search = Search { here, prev, allowed: self.core.allowed(task), sync };
+        let search = Search { here, prev, allowed: self.core.allowed(task), sync, smt: Smt::Preferred };
         let (cpu, step) = self.state.idle.select(self.core.machine(), &search);
         self.state.built_in_choice = Some((prev, cpu, step));
         (cpu, step != SearchStep::NoneClaimed)
@@ -374,7 +376,7 @@ impl Kfuncs<'_, '_> {
         task: TaskId,
         prev: CpuId,
         flags: WakeFlags,
-        within: &CpuSet,
+        (within, smt): (&CpuSet, Smt),
     ) -> Option<CpuId> {
         let here = self.core.this_cpu();
         let local_is_empty = self.state.queues.len(self.state.local(here)) == 0;
@@ -387,13 +389,50 @@ impl Kfuncs<'_, '_> {
             both = allowed.intersection(within);
             &both
         };
-        let search = Search { here, prev, allowed, sync };
+        let search = Search { here, prev, allowed, sync, smt };
         let (cpu, step) = self.state.idle.select(self.core.machine(), &search);
         let idle = step != SearchStep::NoneClaimed;
         if idle {
             self.state.built_in_choice = Some((prev, cpu, step));
         }
         idle.then_some(cpu)
+    }
+
+    /// Whether the built-in idle masks are kept.
+    #[must_use]
+    pub(crate) fn keeps_idle_masks(&self) -> bool {
+        self.state.keeps_idle_masks()
+    }
+
+    /// Whether the built-in idle tracking is on, as its functions ask; an error of the program if it is not (`check_builtin_idle_enabled`).
+    pub(crate) fn tracks_idle(&mut self) -> bool {
+        let tracks = self.state.keeps_idle_masks();
+        if !tracks {
+            self.fault("built-in idle tracking is disabled".into());
+        }
+        tracks
+    }
+
+    /// The same for functions of the whole machine, which are errors where the tracking is one for each node.
+    pub(crate) fn tracks_idle_of_all(&mut self) -> bool {
+        if self.state.table.flags.has(OperationFlags::BUILTIN_IDLE_PER_NODE) {
+            self.fault("per-node idle tracking is enabled".into());
+            return false;
+        }
+        self.tracks_idle()
+    }
+
+    /// The same for functions of a node, which are errors elsewhere and for nodes that are not there (`validate_node`).
+    pub(crate) fn tracks_idle_of_node(&mut self, node: i32) -> bool {
+        if !self.state.table.flags.has(OperationFlags::BUILTIN_IDLE_PER_NODE) {
+            self.fault("per-node idle tracking is disabled".into());
+            return false;
+        }
+        let known = usize::try_from(node).is_ok_and(|node| node < self.core.machine().node_count());
+        if !known && node != -1 {
+            self.fault(format!("invalid node {node}"));
+        }
+        known
     }
 
     /// Claims a CPU if it is idle (`scx_bpf_test_and_clear_cpu_idle`).

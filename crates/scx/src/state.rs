@@ -12,7 +12,9 @@ use crate::dump::Dump;
 use crate::entities::Entities;
 use crate::exit::{ExitInfo, ExitKind};
 use crate::idle::IdleMasks;
-use crate::operations::{EnqueueFlags, Kick, LockUse, Operation, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE};
+use crate::operations::{
+    EnqueueFlags, Kick, LockUse, Operation, OperationFlags, OperationTable, SLICE_DEFAULT_NS, SLICE_INFINITE,
+};
 use crate::queues::{DsqId, QueueIndex, Queues};
 
 /// Payload of the timer after which a program is gone.
@@ -227,6 +229,11 @@ impl State {
 
     pub fn has(&self, operation: Operation) -> bool {
         self.table.present & operation.bit() != 0
+    }
+
+    /// Whether the built-in idle masks are kept: a program with `update_idle` has its own, unless it says otherwise.
+    pub(crate) fn keeps_idle_masks(&self) -> bool {
+        !self.has(Operation::UpdateIdle) || self.table.flags.has(OperationFlags::KEEP_BUILTIN_IDLE)
     }
 
     /// After an error the program is not asked any more (bypass).

@@ -2,7 +2,7 @@
 
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_schedulers::scx_native::trial;
-use warmcore_scx::{DsqId, EnqueueFlags, ExitKind, SLICE_DEFAULT_NS};
+use warmcore_scx::{DsqId, EnqueueFlags, ExitKind, Kick, SLICE_DEFAULT_NS};
 use warmcore_topology::CpuId;
 use warmcore_trace::{End, TaskId};
 
@@ -182,4 +182,30 @@ fn whatever_fails_and_whenever_a_program_is_told_of_the_end_of_what_it_was_told_
             }
         }
     }
+}
+
+#[test]
+fn a_slice_that_is_used_up_and_not_given_anew_ends_at_the_next_tick() {
+    let mut scene = Scene::lasting(S);
+    scene.task("spins", spin()).instances = 2;
+    let mut program = Program::fifo();
+    program.enqueue = |kernel, task, flags| kernel.dsq_insert(task, SHARED, 0, flags);
+    let result = program.run(&scene, "1s1n1l1c1t");
+    assert!(result.ejected.is_none());
+    // A guest of Linux 7.2 with 250 ticks a second has slices of 4.03 ms after the first, which has 20 ms.
+    let lengths: Vec<u64> = result.run.stays("spins-0").iter().skip(1).map(Stay::length_ns).collect();
+    assert!(lengths.len() > 100 && lengths.iter().all(|ns| *ns <= 5 * MS), "{lengths:?}");
+}
+
+#[test]
+fn a_program_whose_cpus_choose_without_an_end_is_ended() {
+    let (kind, message) = ejected(|program| {
+        program.enqueue = |kernel, task, flags| {
+            kernel.dsq_insert(task, SHARED, SLICE_DEFAULT_NS, flags);
+            let here = kernel.this_cpu();
+            kernel.kick(here, Kick::Preempt);
+        };
+    });
+    assert_eq!(kind, ExitKind::Error);
+    assert!(message.starts_with("CPUs chose a task 65536 times at one moment"), "{message}");
 }

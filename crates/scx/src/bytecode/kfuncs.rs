@@ -10,6 +10,7 @@ use crate::bytecode::helpers::{EBUSY, EINVAL, ENOENT, EPERM, ROOT_GROUP, error, 
 use crate::bytecode::host::Host;
 use crate::bytecode::{cids, collections, dynptrs, iterators, strings};
 use crate::idle::Smt;
+use crate::kfuncs::Kfuncs;
 use crate::operations::{EnqueueFlags, Kick};
 use crate::queues::DsqId;
 
@@ -71,7 +72,7 @@ pub(super) fn is_known(name: &str) -> bool {
 fn lookup(name: &str) -> Option<(HostFunction, u8)> {
     let find: fn(&str) -> Option<(HostFunction, u8)> = functions! {
         // Queues and what is inserted into them.
-        "scx_bpf_create_dsq" => |host, dsq, node| host.create_dsq(dsq);
+        "scx_bpf_create_dsq" => |host, dsq, node| host.create_dsq(dsq, node as i32);
         "scx_bpf_destroy_dsq" => |host, dsq| {
             if let Some(kernel) = host.kernel() { kernel.destroy_dsq(DsqId(dsq)); }
             0
@@ -126,37 +127,44 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         "scx_bpf_select_cpu_dfl" => |host, task, prev, flags, is_idle| host.select_cpu_dfl(task, prev, flags, is_idle);
         "__scx_bpf_select_cpu_and" => |host, task, mask, arguments| {
             let memory = &host.maps.memory;
-            let (prev, wake_flags) = (memory.load_u32(arguments), memory.load_u64(arguments + 8));
-            host.select_cpu_and(task, u64::from(prev), wake_flags, mask)
+            let (prev, [wake_flags, flags]) = (memory.load_u32(arguments), [8, 16].map(|at| memory.load_u64(arguments + at)));
+            host.select_cpu_and(task, u64::from(prev), wake_flags, mask, flags)
         };
-        "scx_bpf_select_cpu_and" => |host, task, prev, wake_flags, mask, flags| host.select_cpu_and(task, prev, wake_flags, mask);
+        "scx_bpf_select_cpu_and" => |host, task, prev, wake_flags, mask, flags| host.select_cpu_and(task, prev, wake_flags, mask, flags);
         "scx_bpf_kick_cpu" => |host, cpu, flags| host.kick(cpu, flags);
-        "scx_bpf_get_idle_cpumask" => |host| host.kept.idle_mask;
-        "scx_bpf_get_idle_smtmask" => |host| host.kept.idle_cores_mask;
+        "scx_bpf_get_idle_cpumask" => |host| {
+            if host.tracks_idle_of_all() { host.kept.idle_mask } else { host.kept.none_mask }
+        };
+        "scx_bpf_get_idle_smtmask" => |host| {
+            if host.tracks_idle_of_all() { host.kept.idle_cores_mask } else { host.kept.none_mask }
+        };
         "scx_bpf_get_idle_cpumask_node" => |host, node| host.idle_mask_of_node(node, 0);
         "scx_bpf_get_idle_smtmask_node" => |host, node| host.idle_mask_of_node(node, 1);
         "scx_bpf_get_online_cpumask" => |host| host.kept.online_mask;
         "scx_bpf_get_possible_cpumask" => |host| host.kept.possible_mask;
         "scx_bpf_test_and_clear_cpu_idle" => |host, cpu| {
-            let claimed = host.kernel().map_or(0, |kernel| u64::from(kernel.test_and_clear_cpu_idle(CpuId(cpu as u32))));
+            let claims = |kernel: &mut Kfuncs<'_, '_>| kernel.tracks_idle() && kernel.test_and_clear_cpu_idle(CpuId(cpu as u32));
+            let claimed = host.kernel().map_or(0, |kernel| u64::from(claims(kernel)));
             host.caught_up(claimed)
         };
         "scx_bpf_pick_idle_cpu" => |host, mask, flags| host.pick_idle_cpu(mask, flags);
         "scx_bpf_pick_idle_cpu_node" => |host, mask, node, flags| host.pick_idle_cpu_in_node(mask, node, flags);
         "scx_bpf_pick_any_cpu" => |host, mask, flags| {
-            let idle = host.pick_idle_cpu(mask, flags);
+            // Without idle tracking it is any of them at once, and no error.
+            let is_off = host.kernel().is_some_and(|kernel| !kernel.keeps_idle_masks());
+            let idle = if is_off { error(EBUSY) } else { host.pick_idle_cpu(mask, flags) };
             host.or_any(idle, mask)
         };
         "scx_bpf_pick_any_cpu_node" => |host, mask, node, flags| {
             let idle = host.pick_idle_cpu_in_node(mask, node, flags);
-            host.or_any(idle, mask)
+            if idle == error(EBUSY) { host.or_any(idle, mask) } else { idle }
         };
         "scx_bpf_cpu_curr" => |host, cpu| {
             let curr = host.kernel().filter(|_| (cpu as u32) < host.kept.cpus).map(|kernel| kernel.runs_on(CpuId(cpu as u32)));
             curr.map_or(0, |curr| host.task_address(curr))
         };
         "scx_bpf_cpu_rq" | "scx_bpf_locked_rq" => |host, cpu| host.run_queue(cpu as u32);
-        "scx_bpf_cpuperf_cap" => |host| CPUPERF_ONE;
+        "scx_bpf_cpuperf_cap" => |host, cpu| host.kernel().map_or(CPUPERF_ONE, |kernel| u64::from(kernel.cpuperf_cap(CpuId(cpu as u32))));
         "scx_bpf_cpuperf_cur" => |host, cpu| host.kernel().map_or(CPUPERF_ONE, |kernel| u64::from(kernel.cpuperf_cur(CpuId(cpu as u32))));
         "scx_bpf_cpuperf_set" => |host, cpu, target| {
             if let Some(kernel) = host.kernel() { kernel.cpuperf_set(CpuId(cpu as u32), target as u32); }
@@ -262,6 +270,11 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
     find(name)
 }
 
+/// Which CPUs a search with these flags takes.
+fn smt_of(flags: u64) -> Smt {
+    if flags & PICK_IDLE_CORE != 0 { Smt::WholeCore } else { Smt::Preferred }
+}
+
 /// What a wakeup of these flags is.
 pub(super) fn wake_flags(flags: u64, by_task: bool) -> WakeFlags {
     WakeFlags { sync: flags & WAKE_SYNC != 0, fork: flags & WAKE_FORK != 0, by_task }
@@ -273,9 +286,12 @@ pub(super) fn wake_flag_bits(flags: WakeFlags) -> u64 {
 }
 
 impl Host {
-    fn create_dsq(&mut self, dsq: u64) -> u64 {
+    fn create_dsq(&mut self, dsq: u64, node: i32) -> u64 {
         const EEXIST: i64 = 17;
-        let Some(kernel) = self.kernel() else { return error(EINVAL) };
+        let nodes = self.kept.nodes as i32;
+        let Some(kernel) = self.kernel().filter(|_| (-1..nodes).contains(&node) && DsqId(dsq).is_user()) else {
+            return error(EINVAL);
+        };
         if kernel.create_dsq(DsqId(dsq)) { 0 } else { error(EEXIST) }
     }
 
@@ -367,6 +383,9 @@ impl Host {
         if prev as u32 >= self.kept.cpus {
             return error(EINVAL);
         }
+        if !kernel.tracks_idle() {
+            return prev;
+        }
         let flags = wake_flags(flags, !kernel.runs_on(kernel.this_cpu()).is_idle());
         let (cpu, idle) = kernel.select_cpu_dfl(task, CpuId(prev as u32), flags);
         if let Some(place) = self.maps.memory.write(is_idle, 1) {
@@ -375,30 +394,38 @@ impl Host {
         self.caught_up(u64::from(cpu.0))
     }
 
-    fn select_cpu_and(&mut self, task: u64, prev: u64, flags: u64, mask: u64) -> u64 {
+    fn select_cpu_and(&mut self, task: u64, prev: u64, wake: u64, mask: u64, flags: u64) -> u64 {
         let (Some(task), Some(kernel)) = (self.task_of(task), self.kernel()) else { return error(EPERM) };
         if prev as u32 >= self.kept.cpus {
             return error(EINVAL);
         }
+        if !kernel.tracks_idle() {
+            return error(EBUSY);
+        }
         self.read_mask(mask);
-        let flags = wake_flags(flags, !kernel.runs_on(kernel.this_cpu()).is_idle());
-        let cpu = kernel.select_cpu_and(task, CpuId(prev as u32), flags, &self.set);
+        let wake = wake_flags(wake, !kernel.runs_on(kernel.this_cpu()).is_idle());
+        let cpu = kernel.select_cpu_and(task, CpuId(prev as u32), wake, (&self.set, smt_of(flags)));
         self.caught_up(cpu.map_or(error(EBUSY), |cpu| u64::from(cpu.0)))
     }
 
     fn pick_idle_cpu(&mut self, mask: u64, flags: u64) -> u64 {
+        if !self.tracks_idle_of_all() {
+            return error(EBUSY);
+        }
         self.read_mask(mask);
-        let smt = if flags & PICK_IDLE_CORE != 0 { Smt::WholeCore } else { Smt::Preferred };
-        let cpu = self.kernel().and_then(|kernel| kernel.pick_idle_cpu_of(&self.set, smt));
+        let cpu = self.kernel().and_then(|kernel| kernel.pick_idle_cpu_of(&self.set, smt_of(flags)));
         self.caught_up(cpu.map_or(error(EBUSY), |cpu| u64::from(cpu.0)))
     }
 
     /// One of the node if there is one, else, unless the flag forbids it, of another.
     fn pick_idle_cpu_in_node(&mut self, mask: u64, node: u64, flags: u64) -> u64 {
         const PICK_IDLE_IN_NODE: u64 = 2;
-        let Some(kernel) = self.kernel().filter(|_| (node as u32) < self.kept.nodes) else { return error(EINVAL) };
+        let Some(kernel) = self.kernel() else { return error(EINVAL) };
+        if !kernel.tracks_idle_of_node(node as i32) {
+            return error(EINVAL);
+        }
         self.read_mask(mask);
-        let smt = if flags & PICK_IDLE_CORE != 0 { Smt::WholeCore } else { Smt::Preferred };
+        let smt = smt_of(flags);
         let own = kernel.machine().cpus_of_node(warmcore_topology::NodeId(node as u32)).intersection(&self.set);
         let mut cpu = kernel.pick_idle_cpu_of(&own, smt);
         if cpu.is_none() && flags & PICK_IDLE_IN_NODE == 0 {
@@ -417,19 +444,32 @@ impl Host {
     }
 
     pub(super) fn kick(&mut self, cpu: u64, flags: u64) -> u64 {
+        const IDLE: u64 = 1;
+        const PREEMPT: u64 = 2;
+        const WAIT: u64 = 4;
+        let Some(kernel) = self.kernel() else { return 0 };
         let kick = match flags {
-            0 => Kick::Plain,
-            1 => Kick::Idle,
-            flags if flags & 2 != 0 => Kick::Preempt,
-            _ => Kick::Wait,
+            flags if flags & IDLE != 0 && flags & (PREEMPT | WAIT) != 0 => {
+                kernel.fault("PREEMPT/WAIT cannot be used with SCX_KICK_IDLE".into());
+                return 0;
+            }
+            flags if flags & IDLE != 0 => Kick::Idle,
+            flags if flags & PREEMPT != 0 => Kick::Preempt,
+            flags if flags & WAIT != 0 => Kick::Wait,
+            _ => Kick::Plain,
         };
-        if let Some(kernel) = self.kernel() {
-            kernel.kick(CpuId(cpu as u32), kick);
-        }
+        kernel.kick(CpuId(cpu as u32), kick);
         0
     }
 
+    fn tracks_idle_of_all(&mut self) -> bool {
+        self.kernel().is_none_or(|kernel| kernel.tracks_idle_of_all())
+    }
+
     fn idle_mask_of_node(&mut self, node: u64, whole_cores: usize) -> u64 {
+        if self.kernel().is_some_and(|kernel| !kernel.tracks_idle_of_node(node as i32)) {
+            return self.kept.none_mask;
+        }
         match self.kept.idle_masks_of_nodes.get(node as u32 as usize) {
             Some(masks) => masks[whole_cores],
             None => self.kept.none_mask,

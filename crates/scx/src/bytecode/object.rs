@@ -249,10 +249,7 @@ impl Programs {
     /// # Errors
     /// When the table is none.
     pub fn attach(&self, host: &Host, attached: &Attached) -> Result<Object, ObjectError> {
-        let broken = |what: &str| ObjectError::Table(what.to_owned());
-        if attached.name.is_empty() {
-            return Err(broken("it has no name"));
-        }
+        check_table(attached, host.hotplug_seq).map_err(ObjectError::Table)?;
         // One for each object that is loaded, as long as the program runs.
         let mut table = OperationTable::empty(Box::leak(attached.name.clone().into_boxed_str()));
         let mut operations = [None; Operation::COUNT];
@@ -283,13 +280,48 @@ impl Programs {
         table.timeout_ms = or(value("timeout_ms"), table.timeout_ms);
         table.dispatch_max_batch = or(value("dispatch_max_batch"), table.dispatch_max_batch);
         table.exit_dump_bytes = or(value("exit_dump_len"), table.exit_dump_bytes as u32) as usize;
-        if table.timeout_ms > 30_000 {
-            return Err(broken("timeout_ms is above 30 000"));
-        }
         let (image, mut kept) = host.keep();
         kept.cids.are_spoken = attached.speaks_cids;
         Ok(Object { image, kept, programs: self.loaded.clone(), operations, at, table, needs })
     }
+}
+
+/// Flags that a table may have (`SCX_OPS_ALL_FLAGS`), with one that means nothing any more (`SCX_OPS_HAS_CGROUP_WEIGHT`).
+const KNOWN_FLAGS: u64 = 0xff | 1 << 16;
+
+/// What a kernel refuses when it is given a table (`bpf_scx_init_member`, `validate_ops`, `check_hotplug_seq` of Linux 7.2).
+pub(super) fn check_table(attached: &Attached, hotplug_seq: u64) -> Result<(), String> {
+    let value = |name: &str| attached.values.get(name).copied().unwrap_or(0);
+    let has = |name: &str| attached.programs.contains_key(name);
+    let flags = OperationFlags(value("flags"));
+    if attached.name.is_empty() {
+        return Err("it has no name".into());
+    }
+    if !attached.name.chars().all(|letter| letter.is_ascii_alphanumeric() || "_.".contains(letter)) {
+        return Err(format!("its name `{}` has more than letters, digits, `_` and `.` (EINVAL)", attached.name));
+    }
+    let unknown = flags.0 & !KNOWN_FLAGS;
+    if unknown != 0 {
+        return Err(format!("no flag of schedulers is 0x{unknown:x} (EINVAL)"));
+    }
+    if value("timeout_ms") > 30_000 {
+        return Err("timeout_ms is above 30 000".into());
+    }
+    if value("dispatch_max_batch") > i32::MAX as u64 {
+        return Err("dispatch_max_batch is above 2147483647 (E2BIG)".into());
+    }
+    if flags.has(OperationFlags::ENQ_LAST) && !has("enqueue") {
+        return Err("SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented".into());
+    }
+    let own_masks = has("update_idle") && !flags.has(OperationFlags::KEEP_BUILTIN_IDLE);
+    if flags.has(OperationFlags::BUILTIN_IDLE_PER_NODE) && own_masks {
+        return Err("SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled".into());
+    }
+    let expected = value("hotplug_seq");
+    if expected != 0 && expected != hotplug_seq {
+        return Err(format!("expected hotplug seq {expected} did not match actual {hotplug_seq}"));
+    }
+    Ok(())
 }
 
 impl Attached {

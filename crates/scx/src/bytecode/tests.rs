@@ -13,8 +13,8 @@ use warmcore_bpf::btf::Btf;
 use warmcore_bpf::{MapKind, MapSpec, Program, interpret};
 use warmcore_topology::CpuId;
 
-use super::object::Names;
-use super::{Host, Layout, Need, NeedKind, ProgramSource, Programs};
+use super::object::{Names, check_table};
+use super::{Attached, Host, Layout, Need, NeedKind, ProgramId, ProgramSource, Programs};
 
 /// Kernel functions that programs here call.
 const FUNCTIONS: [&str; 13] = [
@@ -340,4 +340,47 @@ fn what_is_not_modelled_is_known_by_name() {
         "without names in the type information"
     );
     assert!(!Need::of_map(&btf, 14).is_modelled);
+}
+
+/// Each refusal with the words that a guest of Linux 7.2 has for it.
+#[test]
+fn a_table_that_a_kernel_refuses_is_refused() {
+    type Change = fn(&mut Attached);
+    let cases: [(&str, Change); 9] = [
+        ("", |_| {}),
+        ("it has no name", |table| table.name.clear()),
+        ("EINVAL", |table| table.name = "my sched-1".into()),
+        ("no flag of schedulers is 0x100000", |table| {
+            table.values.insert("flags".into(), 1 << 20);
+        }),
+        ("E2BIG", |table| {
+            table.values.insert("dispatch_max_batch".into(), 0x8000_0001);
+        }),
+        ("timeout_ms is above 30 000", |table| {
+            table.values.insert("timeout_ms".into(), 30_001);
+        }),
+        ("SCX_OPS_ENQ_LAST requires ops.enqueue() to be implemented", |table| {
+            table.programs.clear();
+            table.values.insert("flags".into(), 1 << 1);
+        }),
+        ("SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled", |table| {
+            table.programs.insert("update_idle".into(), ProgramId(0));
+            table.values.insert("flags".into(), 1 << 6);
+        }),
+        ("expected hotplug seq 99 did not match actual 3", |table| {
+            table.values.insert("hotplug_seq".into(), 99);
+        }),
+    ];
+    for (words, change) in cases {
+        let mut table = Attached {
+            name: "my.sched_1".into(),
+            speaks_cids: false,
+            programs: BTreeMap::from([("enqueue".into(), ProgramId(0))]),
+            values: BTreeMap::from([("hotplug_seq".into(), 3), ("flags".into(), 1 | 1 << 1)]),
+            at: Vec::new(),
+        };
+        change(&mut table);
+        let refusal = check_table(&table, 3).err().unwrap_or_default();
+        assert!(refusal.contains(words) && refusal.is_empty() == words.is_empty(), "{words}: {refusal}");
+    }
 }

@@ -17,6 +17,9 @@ use crate::state::{Again, Context};
 /// How often queues may be given back one after the other (`SCX_REENQ_LOCAL_MAX_REPEAT`).
 const MOST_ROUNDS: u32 = 256;
 
+/// Choices of tasks at one moment after which a program is ended: far more than any machine has CPUs.
+const MOST_CHOICES: u32 = 1 << 16;
+
 impl Ext {
     /// A CPU has switched: where that leaves the class for one above, the program hears of it once, until the class picks there again.
     pub(super) fn release(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: TaskId, next: TaskId) {
@@ -125,6 +128,18 @@ impl Ext {
             self.state.waiting = waiting;
             self.tell_left(core);
             self.settle(core);
+        }
+    }
+
+    /// Ends a program that has CPUs choose again and again while no time passes. In a kernel each choice takes some.
+    pub(super) fn guard_against_livelock(&mut self, core: &mut Core<'_>) {
+        let (at_ns, choices) = &mut self.choices_at;
+        *choices = if *at_ns == core.now_ns() { *choices + 1 } else { 0 };
+        *at_ns = core.now_ns();
+        if *choices == MOST_CHOICES {
+            let message =
+                format!("CPUs chose a task {MOST_CHOICES} times at one moment: they are kicked whenever they do");
+            self.state.fail(core, ExitKind::Error, 0, message);
         }
     }
 }

@@ -7,19 +7,15 @@ use warmcore_topology::CpuId;
 
 use crate::class::Ext;
 use crate::kfuncs::Kfuncs;
-use crate::operations::{Operation, OperationFlags};
+use crate::operations::Operation;
 use crate::state::Context;
 
 impl Ext {
-    pub(super) fn keeps_idle_masks(&self) -> bool {
-        !self.state.has(Operation::UpdateIdle) || self.wants(OperationFlags::KEEP_BUILTIN_IDLE)
-    }
-
     pub(super) fn idle_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, idle: bool) {
         if idle && !core.active().contains(cpu) {
             return;
         }
-        if self.keeps_idle_masks() {
+        if self.state.keeps_idle_masks() {
             self.state.idle.set(core.machine(), cpu, idle);
         }
         tell!(self, core, UpdateIdle, update_idle(cpu, idle));

@@ -73,4 +73,12 @@ impl Ext {
             call!(self, core, ExitTask, Context::Other, exit_task(task));
         }
     }
+
+    /// The program hears where a task of its own may run.
+    pub(super) fn tell_mask(&mut self, core: &mut Core<'_>, task: TaskId) {
+        if self.state.tasks[task.index()].enabled {
+            let allowed = core.allowed(task);
+            tell!(self, core, SetCpumask, set_cpumask(task, allowed));
+        }
+    }
 }
