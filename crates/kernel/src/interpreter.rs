@@ -202,6 +202,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     return Done::Busy;
                 }
                 let task = &mut self.core.tasks[id.index()];
+                let before = (task.nice, task.policy, task.slice_ns, task.group);
                 match step {
                     Step::SetNice(nice) => task.nice = *nice,
                     Step::SetPolicy(policy) => task.policy = *policy,
@@ -212,8 +213,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     }
                     _ => {}
                 }
-                self.settle(cpu);
-                self.scheduler.attributes_changed(&mut self.core, id);
+                // What stays as it is takes nobody off its queue (`__sched_setscheduler`, `set_user_nice`, `sched_move_task`).
+                if before != (task.nice, task.policy, task.slice_ns, task.group) {
+                    self.settle(cpu);
+                    self.scheduler.attributes_changed(&mut self.core, id);
+                }
                 Done::Next
             }
             Step::StartClock { slot } => {

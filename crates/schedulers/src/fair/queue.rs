@@ -399,7 +399,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// `dequeue_task_fair`: a task, and the group entities whose queues run empty. False if the task stays queued.
     pub(crate) fn dequeue_task(&mut self, core: &mut Core<'_>, cpu: CpuId, index: u32, removal: Removal) -> bool {
-        let was_delayed = self.entities[index as usize].delayed;
+        let (was_delayed, was_sched_idle) = (self.entities[index as usize].delayed, self.sched_idle_cpu(core, cpu));
         let idle_policy = u32::from(self.entities[index as usize].idle_policy);
         if !was_delayed {
             self.rqs[cpu.index()].util_est -= self.entities[index as usize].util_est;
@@ -410,10 +410,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             None => self.dequeue_entity(core, index, removal),
         };
         if !left {
-            self.count(index, |cfs| {
-                cfs.h_nr_runnable -= 1;
-                cfs.h_nr_idle -= idle_policy;
-            });
+            self.count_asleep(index);
             return false;
         }
         let rq = &mut self.rqs[cpu.index()];
@@ -421,15 +418,27 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if rq.nr_running == 1 {
             self.domains.count_crowded(cpu, false);
         }
-        if self.timelines.is_some() {
-            return true;
+        if self.timelines.is_none() {
+            self.count_out(index, counts);
+            let group_entity = self.parent(index);
+            if group_entity != NONE {
+                self.leave_groups(core, group_entity, removal, counts);
+            }
         }
-        self.count_out(index, counts);
-        let group_entity = self.parent(index);
-        if group_entity != NONE {
-            self.leave_groups(core, group_entity, removal, counts);
+        // "Balance early to pull high priority tasks".
+        if !was_sched_idle && self.sched_idle_cpu(core, cpu) {
+            self.rqs[cpu.index()].next_balance = core.jiffies();
         }
         true
+    }
+
+    /// A task sleeps in its queue: it is not counted as runnable at any level.
+    pub(super) fn count_asleep(&mut self, index: u32) {
+        let idle_policy = u32::from(self.entities[index as usize].idle_policy);
+        self.count(index, |cfs| {
+            cfs.h_nr_runnable -= 1;
+            cfs.h_nr_idle -= idle_policy;
+        });
     }
 
     /// Tasks join the counts of an entity's queue: queued, runnable, runnable of `SCHED_IDLE`.

@@ -1,8 +1,5 @@
 //! Moving tasks from one queue to another: which may go, in what order, and the stopper's way of pushing a task that
-//! was running.
-//!
-//! Differs from the kernel: a delayed task (asleep, still queued) that a pass takes is dequeued; in the kernel it moves
-//! and sleeps on in the other queue. The stopper does not take such tasks.
+//! was running. A load pass takes delayed tasks (asleep, still queued) too, which sleep on in the other queue.
 
 use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, State, WakeFlags};
 use warmcore_topology::CpuId;
@@ -61,18 +58,13 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             pass.imbalance -= share;
             detached += 1;
             self.count_pass(core, pass, Counted::HotGained, u64::from(pass.hot));
-            if self.entities[entity as usize].delayed {
-                // Asleep all the time: it leaves the queue for good instead of sleeping on in another.
-                Scheduler::dequeue(self, core, pass.src, task, Dequeue::MIGRATING);
-            } else {
-                self.detach_task(core, pass, task, MigrationKind::Balance);
-                self.tell_balance_details(core, pass, task, Some(share));
-                if pass.migration == Migration::LlcTask {
-                    pass.pulled_util += self.entities[entity as usize].pelt.util as u64;
-                    self.tell_pull(core, pass, task);
-                }
-                self.balance.detached.push(task);
+            self.detach_task(core, pass, task, MigrationKind::Balance);
+            self.tell_balance_details(core, pass, task, Some(share));
+            if pass.migration == Migration::LlcTask {
+                pass.pulled_util += self.entities[entity as usize].pelt.util as u64;
+                self.tell_pull(core, pass, task);
             }
+            self.balance.detached.push(task);
             if one_only || pass.imbalance <= 0 {
                 break;
             }
@@ -202,9 +194,20 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Queues a moved task (`attach_task`). A CPU that is about to pick needs no request to do so.
     fn attach_task(&mut self, core: &mut Core<'_>, dst: CpuId, task: TaskId, picks_anyway: bool) {
         Scheduler::enqueue(self, core, dst, task, Enqueue::MIGRATED);
+        if core.task(task).state() == State::Blocked {
+            core.clamp_left(task);
+            self.sleep_on(dst, self.task_entity(task));
+        }
         if !picks_anyway {
             Scheduler::check_preempt(self, core, dst, task, WakeFlags::default());
         }
+    }
+
+    /// A task that was delayed where it came from, and has just been queued here, sleeps on.
+    fn sleep_on(&mut self, cpu: CpuId, index: u32) {
+        self.rqs[cpu.index()].util_est -= self.entities[index as usize].util_est;
+        self.set_delayed(index, true);
+        self.count_asleep(index);
     }
 
     /// Runs as stopper of an overloaded CPU, whose running task was just preempted: moves one task to the CPU that asked
