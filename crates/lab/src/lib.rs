@@ -37,6 +37,7 @@ mod memory_measures;
 mod observe;
 pub mod operations;
 pub mod placement_measures;
+mod printed_number;
 pub mod reading;
 pub mod results;
 pub mod runner;

@@ -165,7 +165,9 @@ pub(crate) fn make(
     if let Some(output) = &report.output {
         // In the simulator it is a scheduler that prints, and no benchmark.
         if !experiment.place.kind().simulated {
-            trial.measures.extend(host_measures::printed(experiment.metric.as_deref(), output));
+            let (values, note) = host_measures::printed(experiment.metric.as_deref(), output);
+            trial.measures.extend(values);
+            trial.notes.extend(note);
         }
         keep_output(directory, &trial_name(scheduler, number), output)?;
     }
