@@ -323,9 +323,18 @@ impl Waits {
     fn leave(&mut self, now: u64, cpu: CpuId, task: TaskId, state: PrevState) {
         let index = self.index(task);
         self.end_stay(now, index);
+        // It ran: where its coming is missing, how long it waited is not known.
+        self.forget(now, task);
         if state == PrevState::Runnable {
             self.begin(now, task, cpu, true);
         }
+    }
+
+    /// A wait ends that is none.
+    fn forget(&mut self, now: u64, task: TaskId) {
+        self.dequeue(now, task);
+        self.open[task.index()] = None;
+        self.kept.open.remove(&task);
     }
 
     fn enter(&mut self, now: u64, task: TaskId) {
@@ -406,10 +415,8 @@ impl Waits {
                 self.requeue(now, task, to);
             }
             EventKind::Exit { task } => {
-                let index = self.index(task);
-                self.dequeue(now, task);
-                self.open[index] = None;
-                self.kept.open.remove(&task);
+                self.index(task);
+                self.forget(now, task);
             }
             _ => {}
         }
@@ -532,6 +539,22 @@ mod tests {
         waits.events(&events).unwrap();
         let found = waits.finish(30).0;
         assert_eq!((found[1].wakeup_wait_ns, &found[1].behind_ns), (20, &BTreeMap::from([(Occupant::Task(A), 20)])));
+    }
+
+    #[test]
+    fn a_wait_whose_end_is_missing_is_none_and_the_next_one_counts() {
+        // A leaves at 3000 and at 600, but how it came there is missing.
+        let wakings = [on(0, 2000, waking(A, 0)), on(0, 3000, switch(A, PrevState::Sleeping, B))];
+        let last = [on(0, 9000, waking(A, 0)), on(0, 9010, switch(B, PrevState::Runnable, A))];
+        let preempted = [on(0, 500, waking(A, 0)), on(0, 600, switch(A, PrevState::Runnable, B))];
+        let again = [on(0, 650, switch(B, PrevState::Runnable, A)), on(0, 700, switch(A, PrevState::Sleeping, B))];
+        let mut waits = Waits::new(1).keeping(BTreeSet::from([A]), None, 5);
+        waits.events(&[preempted, again, wakings, last].concat()).unwrap();
+        let (found, kept) = waits.finish(9020);
+        assert_eq!((found[0].wakeups, found[0].wakeup_wait_ns), (1, 10));
+        assert_eq!((found[0].preemptions, found[0].preempt_wait_ns), (1, 50));
+        assert_eq!(found[0].run_ns, 50 + 10);
+        assert_eq!(kept.iter().map(|wait| (wait.from_ns, wait.to_ns)).collect::<Vec<_>>(), [(600, 650), (9000, 9010)]);
     }
 
     #[test]
