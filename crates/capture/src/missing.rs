@@ -1,13 +1,15 @@
 //! Switches that a kernel makes and does not record, or whose records were lost.
 //!
-//! On a kernel 6.18 in a Firecracker guest, one CPU records no `sched_switch` when it leaves its idle thread, and all others. A thread that
-//! came onto that CPU is seen only when it leaves. It came at the earliest when it was queued there, by a wakeup or by being moved; that
-//! is where a switch is put in. What the CPU took to leave its idle state is then run time of the thread.
+//! On a kernel 6.18 in a Firecracker guest, one CPU records few or no `sched_switch` when it leaves its idle thread, and all others. A thread
+//! that came onto that CPU is seen only when it leaves. It came at the earliest when it was queued there, by a wakeup or by being moved; that
+//! is where a switch is put in, unless the recorder lost records of that CPU meanwhile. What the CPU took to leave its idle state is then run
+//! time of the thread.
 //!
-//! On the same kernel a single switch may be missing: a thread leaves a CPU to which another one came last. Such switches are counted and
-//! not put in: nothing says when they were.
+//! Other switches may be missing, too: a thread leaves a CPU to which another one came last, or that was idle while nothing says that the
+//! thread was queued there. Such switches are counted and not put in: nothing says when they were.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use warmcore_trace::PrevState;
 
@@ -16,8 +18,6 @@ use crate::recording::Recording;
 
 /// The idle thread of every CPU.
 const IDLE: i32 = 0;
-/// So often a CPU must have become idle before that it never left is no chance.
-const LEAST: u64 = 3;
 
 /// Switches of each CPU, as far as its records say.
 #[derive(Debug, Default)]
@@ -25,8 +25,10 @@ pub(crate) struct SeenSwitches(BTreeMap<u32, OfCpu>);
 
 #[derive(Debug, Default)]
 struct OfCpu {
-    /// How often it left its idle thread, and came back to it.
-    idle: (u64, u64),
+    /// How often it left its idle thread.
+    left_idle: u64,
+    /// How often a thread left it while its idle thread was there.
+    unrecorded: u64,
     /// Who runs there.
     running: Option<i32>,
     /// How many switches are missing.
@@ -38,10 +40,11 @@ impl SeenSwitches {
     pub fn take(&mut self, record: &Record) {
         match record.what {
             What::Switch { prev, next, .. } => {
-                let OfCpu { idle: (left, entered), running, missing } = self.0.entry(record.cpu).or_default();
-                *left += u64::from(prev == IDLE);
-                *entered += u64::from(next == IDLE);
-                *missing += u64::from(running.replace(next).is_some_and(|was| was != prev));
+                let of_cpu = self.0.entry(record.cpu).or_default();
+                let was = of_cpu.running.replace(next);
+                of_cpu.left_idle += u64::from(prev == IDLE);
+                of_cpu.unrecorded += u64::from(was == Some(IDLE) && prev != IDLE);
+                of_cpu.missing += u64::from(was.is_some_and(|was| was != prev));
             }
             // A thread that starts a program takes the number of its process.
             What::Exec { thread } => {
@@ -53,24 +56,27 @@ impl SeenSwitches {
         }
     }
 
-    /// CPUs that record no switch out of idle.
-    fn without(&self) -> impl Iterator<Item = u32> {
-        let is_one = |(_, of_cpu): &(&u32, &OfCpu)| of_cpu.idle.0 == 0 && of_cpu.idle.1 >= LEAST;
-        self.0.iter().filter(is_one).map(|(cpu, _)| *cpu)
+    /// CPUs that did not record every switch out of idle.
+    fn incomplete(&self) -> BTreeSet<u32> {
+        self.0.iter().filter(|(_, of_cpu)| of_cpu.unrecorded > 0).map(|(cpu, _)| *cpu).collect()
     }
 }
 
-/// Puts in the switches of CPUs that record none out of idle, and counts and names them. Records must be in order.
+/// Puts in the switches out of idle that CPUs did not record, and counts and names them. Records must be in order.
 pub(crate) fn put_in(recording: &mut Recording, seen: &SeenSwitches) {
-    let mut put_in = Vec::new();
-    for cpu in seen.without() {
-        let switches = switches_of(recording.in_order(), cpu);
-        let count = switches.len();
-        recording.switches_assumed += count as u64;
-        put_in.extend(switches);
+    let cpus = seen.incomplete();
+    if cpus.is_empty() {
+        return;
+    }
+    let mut put_in = switches_of(recording, &cpus);
+    let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+    put_in.iter().for_each(|record| *counts.entry(record.cpu).or_default() += 1);
+    for (cpu, count) in counts {
+        recording.switches_assumed += count;
+        let all = count + seen.0.get(&cpu).map_or(0, |of_cpu| of_cpu.left_idle);
         recording.notes.push(format!(
-            "CPU {cpu} recorded no switch out of idle: {count} were put in where the thread was queued, so that its run time has the CPU's \
-             way out of idle in it, and its wakeup latency there is nothing"
+            "CPU {cpu} did not record {count} of {all} switches out of idle: they were put in where the thread was queued, so that its run time \
+             has the CPU's way out of idle in it, and its wakeup latency there is nothing"
         ));
     }
     if !put_in.is_empty() {
@@ -99,37 +105,40 @@ pub(crate) fn count(recording: &mut Recording, seen: &SeenSwitches) {
     }
 }
 
-/// The switches that a CPU did not record.
-fn switches_of(records: impl Iterator<Item = Record>, cpu: u32) -> Vec<Record> {
+/// The switches out of idle that these CPUs did not record.
+fn switches_of(recording: &Recording, cpus: &BTreeSet<u32>) -> Vec<Record> {
     let mut found = Vec::new();
-    // Since when it is idle, as far as it says.
-    let mut idle_since = None;
-    // When each thread was queued on the CPU since then.
-    let mut queued: BTreeMap<i32, u64> = BTreeMap::new();
-    for record in records {
+    // Since when each CPU is idle, as far as it says.
+    let mut idle_since: BTreeMap<u32, u64> = BTreeMap::new();
+    // Where and when each thread was queued since it last left a CPU.
+    let mut queued: BTreeMap<i32, (u32, u64)> = BTreeMap::new();
+    let losses: BTreeSet<_> = recording.lost.iter().filter_map(|loss| Some((loss.cpu, loss.before_ns?))).collect();
+    let has_lost = |cpu: u32, since: u64, to: u64| {
+        let range = |of| (Bound::Excluded((of, since)), Bound::Included((of, to)));
+        [None, Some(cpu)].into_iter().any(|of| losses.range(range(of)).next().is_some())
+    };
+    for record in recording.in_order() {
         match record.what {
-            What::Waking { thread, target_cpu } | What::Wakeup { thread, target_cpu } => {
-                if target_cpu == cpu {
-                    queued.insert(thread, record.time_ns);
-                } else {
-                    queued.remove(&thread);
-                }
+            What::Waking { thread, target_cpu: cpu }
+            | What::Wakeup { thread, target_cpu: cpu }
+            | What::Migrate { thread, to: cpu, .. } => {
+                queued.insert(thread, (cpu, record.time_ns));
             }
-            What::Migrate { thread, to, .. } => {
-                if to == cpu {
-                    queued.insert(thread, record.time_ns);
-                } else {
-                    queued.remove(&thread);
-                }
-            }
-            What::Switch { prev, next, .. } if record.cpu == cpu => {
-                if let (Some(since), Some(at)) = (idle_since, queued.remove(&prev)) {
+            What::Switch { prev, next, .. } => {
+                let cpu = record.cpu;
+                let since = idle_since.remove(&cpu).filter(|_| cpus.contains(&cpu) && prev != IDLE);
+                let at = queued.remove(&prev).filter(|(on, _)| *on == cpu);
+                if let (Some(since), Some((_, at))) = (since, at)
+                    && !has_lost(cpu, since, record.time_ns)
+                {
                     // Behind the record that queued it.
                     let time_ns = at.max(since).saturating_add(1).min(record.time_ns);
                     let what = What::Switch { prev: IDLE, state: PrevState::Idle, next: prev, uninterruptible: false };
                     found.push(Record { time_ns, cpu, by: IDLE, context: Context::Thread, what });
                 }
-                idle_since = (next == IDLE).then_some(record.time_ns);
+                if next == IDLE {
+                    idle_since.insert(cpu, record.time_ns);
+                }
             }
             _ => {}
         }
@@ -140,6 +149,7 @@ fn switches_of(records: impl Iterator<Item = Record>, cpu: u32) -> Vec<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recording::Loss;
 
     fn record(time_ns: u64, cpu: u32, what: What) -> Record {
         Record { time_ns, cpu, by: 7, context: Context::Thread, what }
@@ -174,17 +184,29 @@ mod tests {
         let of_cpu = |record: &&Record| record.cpu == 1 && matches!(record.what, What::Switch { .. });
         let times: Vec<u64> = recording.records.iter().filter(of_cpu).map(|record| record.time_ns).collect();
         assert_eq!(times, [400, 1101, 1400, 2101, 2400, 3101, 3400]);
-        assert!(recording.notes[0].contains("CPU 1 recorded no switch out of idle: 3 were put in"));
+        assert!(recording.notes[0].starts_with("CPU 1 did not record 3 of 3 switches out of idle: they were put in"));
     }
 
     #[test]
-    fn a_cpu_that_records_its_way_out_of_idle_is_left_as_it_is() {
+    fn a_switch_that_is_recorded_does_not_keep_others_from_being_put_in() {
         let mut recording = recording();
-        recording.records.push(switch(9000, 1, 0, 10));
-        let records = recording.records.len();
+        // Once the CPU records its way out of idle, and once a thread leaves it that was not queued there.
+        recording.records.extend([wakeup(4100, 0, 10, 1), switch(4150, 1, 0, 10), switch(4400, 1, 10, 0)]);
+        recording.records.push(switch(5400, 1, 12, 0));
         let recording = recording.finished();
-        assert_eq!((recording.switches_assumed, recording.records.len()), (0, records));
-        assert!(recording.notes[0].starts_with("3 switches between threads are missing"), "{:?}", recording.notes);
+        assert_eq!((recording.switches_assumed, recording.notes.len()), (3, 2), "{:?}", recording.notes);
+        let of_cpu = |record: &&Record| record.cpu == 1 && matches!(record.what, What::Switch { prev: IDLE, .. });
+        let times: Vec<u64> = recording.records.iter().filter(of_cpu).map(|record| record.time_ns).collect();
+        assert_eq!(times, [1101, 2101, 3101, 4150]);
+        assert!(recording.notes[0].starts_with("CPU 1 did not record 3 of 4 switches out of idle"));
+        assert!(recording.notes[1].starts_with("1 switch between threads is missing"), "{:?}", recording.notes);
+    }
+
+    #[test]
+    fn nothing_is_put_in_where_the_recorder_lost_records_of_the_cpu() {
+        let loss = |cpu| Loss { cpu: Some(cpu), before_ns: Some(1400), events: None };
+        let assumed = |lost| Recording { lost, ..recording() }.finished().switches_assumed;
+        assert_eq!((assumed(vec![loss(1)]), assumed(vec![loss(0)])), (2, 3));
     }
 
     #[test]
