@@ -4,7 +4,8 @@
 //! CPUs are events of their own ([`EventKind::Foreign`]), so that a CPU is idle only while its idle thread runs.
 //!
 //! What a migration is for, the kernel's event does not say. It follows from what surrounds it:
-//! - between a task's waking and its wakeup: `Wakeup`; right after its creation: `Fork`;
+//! - the first one between a task's waking and its wakeup: `Wakeup`, and where no wakings are recorded, of a task that last left a CPU
+//!   asleep; right after its creation: `Fork`;
 //! - announced by a NUMA event: `Numa`;
 //! - off a CPU that is forbidden to the task, by the thread that changes affinities unless it takes the task to the CPU it runs on
 //!   (which is what balancing does there), or by a stopper thread that the task itself has woken, because it changed its own:
@@ -149,6 +150,9 @@ struct Conversion<'a> {
     /// Tasks between waking and wakeup, and between creation and wakeup.
     waking: BTreeSet<TaskId>,
     new: BTreeSet<TaskId>,
+    /// Tasks that left a CPU asleep, up to their wakeup.
+    asleep: BTreeSet<TaskId>,
+    has_wakings: bool,
     numa: BTreeSet<TaskId>,
     /// Who woke each stopper thread last.
     summoned_by: BTreeMap<i32, i32>,
@@ -167,6 +171,8 @@ impl<'a> Conversion<'a> {
             restriction: cast.restrictions.to_vec(),
             waking: BTreeSet::new(),
             new: BTreeSet::new(),
+            asleep: BTreeSet::new(),
+            has_wakings: false,
             numa: BTreeSet::new(),
             summoned_by: BTreeMap::new(),
             own_move: BTreeMap::new(),
@@ -176,6 +182,7 @@ impl<'a> Conversion<'a> {
     }
 
     fn run(mut self, recording: &Recording) -> Result<Converted, String> {
+        self.has_wakings = recording.has_wakers();
         for (cpu, thread) in running_at(recording.in_order(), recording.cpus, self.cast.start_ns) {
             // A CPU that the machine lacks is refused when something happens there.
             if let Some(cpu) = (self.cast.cpu)(cpu) {
@@ -231,8 +238,7 @@ impl<'a> Conversion<'a> {
             }
             What::Wakeup { thread, target_cpu } => {
                 if let Some(task) = self.task(thread) {
-                    self.waking.remove(&task);
-                    self.new.remove(&task);
+                    self.is_awake(task);
                     self.emit(now, self.cpu(target_cpu)?, EventKind::Wakeup { task, reason: None });
                 }
             }
@@ -296,6 +302,12 @@ impl<'a> Conversion<'a> {
 
     fn switch(&mut self, now: u64, cpu: CpuId, (prev, state, next): (i32, PrevState, i32)) {
         let (from, to) = (self.task(prev), self.task(next));
+        if let Some(task) = from.filter(|_| state == PrevState::Sleeping) {
+            self.asleep.insert(task);
+        }
+        if let Some(task) = to {
+            self.is_awake(task);
+        }
         if from.is_some() || to.is_some() {
             let prev_state = if from.is_some() { state } else { PrevState::Idle };
             let (prev, next) = (from.unwrap_or(TaskId::IDLE), to.unwrap_or(TaskId::IDLE));
@@ -316,14 +328,23 @@ impl<'a> Conversion<'a> {
         }
     }
 
+    /// Its wakeup, or its creation, is over.
+    fn is_awake(&mut self, task: TaskId) {
+        self.waking.remove(&task);
+        self.new.remove(&task);
+        self.asleep.remove(&task);
+    }
+
     /// Why the task is moved; `here`: to the CPU whose record this is.
     fn reason(&mut self, task: TaskId, record: &Record, from: CpuId, here: bool) -> MigrationKind {
         let restriction = self.restriction[task.index()];
+        // A task that sleeps may be moved by balancing, too, while its dequeue is delayed (Linux 6.12): a waking tells.
+        let is_placed = self.waking.remove(&task) || self.asleep.remove(&task) && !self.has_wakings;
         if self.numa.remove(&task) {
             MigrationKind::Numa
         } else if self.new.contains(&task) {
             MigrationKind::Fork
-        } else if self.waking.contains(&task) {
+        } else if is_placed {
             MigrationKind::Wakeup
         } else if self.cast.launchers.contains(&record.by) && !here
             || restriction != 0 && !(self.cast.allowed)(restriction, from)
@@ -486,6 +507,24 @@ mod tests {
         let moves = |waker| [waking(1, waker, 12), migrate(1, 12, 50, 0, 1)].concat();
         let words = [moves(50), moves(51), moves(50)].concat();
         assert_eq!(reasons(words), [MigrationKind::Affinity, MigrationKind::Active, MigrationKind::Affinity]);
+    }
+
+    /// A recording of `sched_wakeup` alone has its moves at wakeups, too; a task that sleeps and has no waking in a recording with others'
+    /// was moved while its dequeue was delayed.
+    #[test]
+    fn a_task_that_sleeps_is_moved_at_a_wakeup_where_no_wakings_are_recorded() {
+        let asleep = [switch(1, 0, 0, 0, 50), switch(1, 50, 50, 1, 0), migrate(1, 30, 50, 0, 1)].concat();
+        let after = [switch(1, 0, 0, 0, 50), switch(1, 50, 50, 0, 9), migrate(1, 30, 50, 1, 0)].concat();
+        assert_eq!(reasons([asleep.clone(), after].concat()), [MigrationKind::Wakeup, MigrationKind::Balance]);
+        assert_eq!(reasons([asleep, waking(1, 30, 51)].concat()), [MigrationKind::Balance]);
+    }
+
+    #[test]
+    fn one_waking_places_a_task_once_also_where_no_wakeups_are_recorded() {
+        let words = [waking(1, 30, 50), migrate(1, 30, 50, 0, 1), migrate(1, 30, 50, 1, 0)].concat();
+        assert_eq!(reasons(words), [MigrationKind::Wakeup, MigrationKind::Balance]);
+        let ran = [waking(1, 30, 50), switch(1, 0, 0, 0, 50), migrate(1, 30, 50, 0, 1)].concat();
+        assert_eq!(reasons(ran), [MigrationKind::Balance]);
     }
 
     fn reasons(words: Vec<u32>) -> Vec<MigrationKind> {
