@@ -101,7 +101,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
         console.note("tracefs is not available: events come from BPF programs");
     }
     if tracing.mounted() {
-        console.note(&format!("tracefs is mounted at {TRACEFS} until the end"));
+        console.note(&format!("tracefs is mounted at {TRACEFS} until the last recording ends"));
     }
     if arguments.calls && !tracing.has_calls() {
         console.warn("this kernel has no events for system calls (CONFIG_FTRACE_SYSCALLS): they are not recorded");
@@ -110,11 +110,11 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     let measured = || {
         let overhead =
             if arguments.overhead > 0 { Some(measure(arguments, &tracing, directory.path(), &signals)?) } else { None };
-        let recorded = record(arguments, &tracing, directory.path(), &signals)?;
-        tracing.end().map_err(|error| load::place_failure(error, None))?;
-        Ok((overhead, recorded))
+        Ok((overhead, record(arguments, &tracing, directory.path(), &signals)?))
     };
     let (overhead, mut recorded) = measured().inspect_err(|_: &Failure| directory.abandon())?;
+    // What was recorded is kept also where tracing leaves something.
+    let ended = tracing.end().map_err(|error| load::place_failure(error, None));
     let path = directory.path().join(RECORDING);
     let kept = fs::File::create(&path).and_then(|mut file| {
         let Stopped { contents, pages, .. } = &recorded.stopped;
@@ -157,7 +157,8 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
             notes: extras,
             page_homes,
         };
-        return Ok(console.out(&pretty(&document))?);
+        console.out(&pretty(&document))?;
+        return ended;
     }
     let mut text = format!("{events} events in {:.2} s, {lost} lost\n", recorded.seconds);
     extras.iter().for_each(|sentence| text.push_str(&format!("{sentence}\n")));
@@ -183,7 +184,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     }
     console.out(&text)?;
     console.note(&format!("run directory: {}, page: {}", directory.path().display(), page.display()));
-    Ok(())
+    ended
 }
 
 /// The first `recording-N` that is not there.
@@ -259,11 +260,12 @@ fn follow(
     let (exit_code, seconds) = loop {
         let pause = reading.pause();
         let rest = limit.map_or(pause, |limit| limit.saturating_sub(start.elapsed()).min(pause));
-        watched.wait(rest);
+        let is_over = watched.wait(rest);
         let now = start.elapsed().as_secs_f64();
         let ended = match &mut child {
             Some(child) => child.ended()?,
-            None => (!Path::new(&format!("/proc/{root}")).exists()).then_some(0),
+            // Also one that its parent has not waited for.
+            None => is_over.then_some(0),
         };
         reading.take().map_err(failed)?;
         let stopped = signals.stop.load(Ordering::Relaxed);

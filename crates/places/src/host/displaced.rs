@@ -88,9 +88,7 @@ impl Displaced {
 
     /// Whether it is the same process still. One that has ended, and that nobody has waited for, is not.
     pub(super) fn is_alive(&self, root: &Path) -> bool {
-        let stat = std::fs::read_to_string(root.join(format!("proc/{}/stat", self.pid))).unwrap_or_default();
-        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
-        started(root, self.pid) == Some(self.started) && !matches!(state, Some("Z" | "X"))
+        started(root, self.pid) == Some(self.started)
     }
 
     /// Asks it to end, kills it if it does not, and waits until nothing schedules any more.

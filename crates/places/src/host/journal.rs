@@ -459,10 +459,15 @@ fn boot_id(root: &Path) -> Option<String> {
     std::fs::read_to_string(root.join(BOOT_ID)).ok().map(|text| text.trim().to_owned())
 }
 
-/// When a process was started: field 22 of its `stat`, after the name in parentheses.
+/// When a process was started, in ticks since the boot; `None` if it is gone, which one is too that has ended (state `Z` or `X`) and that its
+/// parent has not waited for. A process whose first thread alone has ended is there.
+///
+/// Fields 3 (state), 20 (threads) and 22 (start) of its `stat`, after the name in parentheses (`proc_pid_stat(5)`).
 pub(super) fn started(root: &Path, pid: i32) -> Option<u64> {
     let stat = std::fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let has_ended = matches!(*fields.first()?, "Z" | "X") && fields.get(17)?.parse::<u64>().ok()? <= 1;
+    if has_ended { None } else { fields.get(19)?.parse().ok() }
 }
 
 /// Ends whoever is in a control group, and removes it: the kernel does so only when they are gone.

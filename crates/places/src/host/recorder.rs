@@ -18,7 +18,7 @@ use warmcore_capture::{OpenFiles, PageHomes, Recording};
 use super::counters::{self, Counters, accounts};
 use super::homes::Homes;
 use super::kept_pages::KeptPages;
-use super::leftovers::own_name;
+use super::leftovers::{own_name, unmount_needless};
 use super::peers::Peers;
 use super::probes::{self, Probes};
 use super::trial::monotonic_ns;
@@ -84,7 +84,7 @@ pub struct Wanted {
 }
 
 impl Recorder {
-    /// Makes the instance, and mounts tracefs until the end if it is not mounted.
+    /// Makes the instance, and mounts tracefs, if it is not mounted, until the last recording ends.
     ///
     /// # Errors
     /// When this computer, or this user, cannot.
@@ -133,21 +133,23 @@ impl Recorder {
 
     fn with_tracefs(wanted: Wanted) -> Result<Self, PlaceError> {
         let name = own_name();
-        let mut mounted = false;
-        if !Path::new(TRACEFS).join("instances").is_dir() {
-            let status = Command::new("mount").args(["-t", "tracefs", &name, TRACEFS]).output();
-            mounted = status.is_ok_and(|output| output.status.success());
-            if !mounted {
-                let message = format!("tracefs is not mounted at {TRACEFS}, and cannot be");
-                let advice = "as root: `mount -t tracefs tracefs /sys/kernel/tracing`";
-                return Err(PlaceError::new(Trouble::Unable, CODE, message, advice));
-            }
-        }
+        let mut mounted = mount(&name)?;
         let instance = Instance::at(TRACEFS, &name);
-        let prepared = instance.prepare().and_then(|formats| {
-            let calls = if wanted.calls { instance.with_calls()? } else { Vec::new() };
+        let prepare = || {
+            let formats = instance.prepare()?;
+            let calls = if wanted.calls {
+                instance.with_calls()?
+            } else {
+                Vec::new()
+            };
             Ok((formats, instance.with_new_threads()?, calls))
-        });
+        };
+        let mut prepared: Result<_, String> = prepare();
+        // Another recording that ended meanwhile has unmounted it.
+        if prepared.is_err() && mount(&name)? {
+            mounted = true;
+            prepared = prepare();
+        }
         match prepared {
             Ok((formats, new_threads, calls)) => {
                 let mut events = formats.events;
@@ -164,7 +166,7 @@ impl Recorder {
             }
             Err(reason) => {
                 let _ = instance.remove();
-                unmount(mounted);
+                let _ = unmount_needless(Path::new("/"));
                 let advice = match rustix::process::geteuid().is_root() {
                     true => "`warmcore doctor host` says what this computer has",
                     false => "recording needs root, or group and mode of /sys/kernel/tracing that let you write there",
@@ -240,18 +242,20 @@ impl Recorder {
         })
     }
 
-    /// Puts everything back.
+    /// Puts everything back: tracefs that a recording mounted is unmounted by the last one.
     ///
     /// # Errors
-    /// While somebody has files of the instance open.
+    /// While somebody has files of the instance open, or uses tracefs that no recording needs any more. What was recorded is whole.
     pub fn end(mut self) -> Result<(), PlaceError> {
         self.ended = true;
         if self.probes.is_some() {
             return Ok(());
         }
         let removed = self.instance.remove();
-        unmount(self.mounted);
-        removed.map_err(failed)
+        removed.and_then(|()| unmount_needless(Path::new("/"))).map_err(|reason| {
+            let advice = "`warmcore doctor restore` removes it when no program uses it any more";
+            PlaceError::new(Trouble::State, CODE, reason, advice)
+        })
     }
 }
 
@@ -260,15 +264,23 @@ impl Drop for Recorder {
         if !self.ended && self.probes.is_none() {
             let _ = self.instance.stop();
             let _ = self.instance.remove();
-            unmount(self.mounted);
+            let _ = unmount_needless(Path::new("/"));
         }
     }
 }
 
-fn unmount(mounted: bool) {
-    if mounted {
-        let _ = Command::new("umount").arg(TRACEFS).status();
+/// Mounts tracefs unless it is mounted: whether it was not.
+fn mount(name: &str) -> Result<bool, PlaceError> {
+    if Path::new(TRACEFS).join("instances").is_dir() {
+        return Ok(false);
     }
+    let status = Command::new("mount").args(["-t", "tracefs", name, TRACEFS]).output();
+    if status.is_ok_and(|output| output.status.success()) {
+        return Ok(true);
+    }
+    let message = format!("tracefs is not mounted at {TRACEFS}, and cannot be");
+    let advice = "as root: `mount -t tracefs tracefs /sys/kernel/tracing`";
+    Err(PlaceError::new(Trouble::Unable, CODE, message, advice))
 }
 
 /// A recording in progress.
