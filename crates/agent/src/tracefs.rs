@@ -122,15 +122,20 @@ impl Instance {
     }
 
     /// Records system calls too, through which threads wake each other or wait for a time, and when sockets have something to receive, as far
-    /// as the kernel has events for them. After [`prepare`](Self::prepare).
+    /// as the kernel has events for them. System calls of one thread are left out: of the one that reads the pages, whose every reading would
+    /// fill them. After [`prepare`](Self::prepare).
     ///
     /// # Errors
     /// When one is there and cannot be switched on.
-    pub fn with_calls(&self) -> Result<Vec<(String, String)>, String> {
+    pub fn with_calls(&self, reader: i32) -> Result<Vec<(String, String)>, String> {
         let mut events = Vec::new();
-        let calls = CALLS.map(|call| format!("syscalls/sys_enter_{call}"));
-        for event in calls.into_iter().chain(SOCKETS.map(|name| format!("sock/{name}"))) {
+        let calls = CALLS.map(|call| (format!("syscalls/sys_enter_{call}"), true));
+        for (event, is_call) in calls.into_iter().chain(SOCKETS.map(|name| (format!("sock/{name}"), false))) {
             let Ok(format) = files::read(&self.file(&format!("events/{event}/format"))) else { continue };
+            // An event of a socket is often in an interrupt, of which the thread that runs then knows nothing.
+            if is_call {
+                files::write(&self.file(&format!("events/{event}/filter")), &format!("common_pid != {reader}"))?;
+            }
             files::write(&self.file(&format!("events/{event}/enable")), "1")?;
             events.push((event, format));
         }
@@ -243,4 +248,34 @@ impl Pages {
 pub fn used_bytes(page: &[u8]) -> usize {
     let commit = page.get(8..16).and_then(|bytes| bytes.try_into().ok()).map_or(0, u64::from_le_bytes);
     (PAGE_HEAD + (commit & COMMIT_LENGTH) as usize).min(page.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_the_thread_that_reads_the_pages_are_not_recorded() {
+        let directory = std::env::temp_dir().join(format!("warmcore-tracefs-{}", std::process::id()));
+        let tracefs = directory.to_str().unwrap();
+        let event = |name: &str| format!("{tracefs}/instances/own/events/{name}");
+        for name in ["syscalls/sys_enter_read", "syscalls/sys_enter_futex", "sock/sk_data_ready"] {
+            fs::create_dir_all(event(name)).unwrap();
+            for (file, text) in [("format", "name: it\n"), ("filter", ""), ("enable", "")] {
+                fs::write(format!("{}/{file}", event(name)), text).unwrap();
+            }
+        }
+        let events = Instance::at(tracefs, "own").with_calls(123).unwrap();
+        let names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["syscalls/sys_enter_futex", "syscalls/sys_enter_read", "sock/sk_data_ready"]);
+        let text = |name: &str, file: &str| fs::read_to_string(format!("{}/{file}", event(name))).unwrap();
+        for (name, filter) in [
+            ("syscalls/sys_enter_read", "common_pid != 123"),
+            ("syscalls/sys_enter_futex", "common_pid != 123"),
+            ("sock/sk_data_ready", ""),
+        ] {
+            assert_eq!((text(name, "filter").as_str(), text(name, "enable").as_str()), (filter, "1"), "{name}");
+        }
+        fs::remove_dir_all(directory).unwrap();
+    }
 }

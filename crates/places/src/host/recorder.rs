@@ -84,7 +84,8 @@ pub struct Wanted {
 }
 
 impl Recorder {
-    /// Makes the instance, and mounts tracefs, if it is not mounted, until the last recording ends.
+    /// Makes the instance, and mounts tracefs, if it is not mounted, until the last recording ends. The calling thread is the one that is to
+    /// take what is recorded: its system calls are left out.
     ///
     /// # Errors
     /// When this computer, or this user, cannot.
@@ -138,7 +139,7 @@ impl Recorder {
         let prepare = || {
             let formats = instance.prepare()?;
             let calls = if wanted.calls {
-                instance.with_calls()?
+                instance.with_calls(rustix::thread::gettid().as_raw_nonzero().get())?
             } else {
                 Vec::new()
             };
