@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use warmcore_capture::convert::{Cast, Converted, events};
 use warmcore_capture::homes::ProcessHomes;
-use warmcore_capture::{Recording, Thread};
+use warmcore_capture::{Recording, Thread, What};
 use warmcore_kernel::Setup;
 use warmcore_statistics::Design;
 use warmcore_topology::{CpuId, Machine};
@@ -157,9 +157,11 @@ impl Place for Recorded {
         let _: ControlFlow<()> = match Setup::new(request.machine, request.workload, request.seed) {
             Err(error) => take(0, Err(error.into())),
             Ok(setup) => {
-                let converted = convert(recording, tasks, request.machine, recording.span_ns(), 0);
+                let span = span_ns(recording, tasks);
+                let converted = convert(recording, tasks, request.machine, span, 0);
                 let mut converted = converted.map_err(Self::refuse)?;
-                let outcome = outcome(recording, request.workload, &converted).map_err(Self::refuse)?;
+                let outcome = outcome(recording, request.workload, &converted, span.1 - span.0);
+                let outcome = outcome.map_err(Self::refuse)?;
                 let outcome = self.sampled(outcome);
                 let tables = of_recording(setup.run_tables(Vec::new()), recording, tasks, &converted);
                 let foreign_run_ns = converted.foreign_run_ns();
@@ -199,6 +201,29 @@ fn in_parts(mut events: Vec<Event>) -> Vec<Vec<Event>> {
     parts.push(events);
     parts.reverse();
     parts
+}
+
+/// From when to when the run goes, on the recorder's clock: to the end of the recording, or until the last of the run's threads has exited and
+/// left its CPU. What the recorder does afterwards, until it stops, is no part of the run.
+fn span_ns(recording: &Recording, tasks: &BTreeMap<i32, TaskId>) -> (u64, u64) {
+    let (start_ns, end_ns) = recording.span_ns();
+    let mut exited = BTreeSet::new();
+    let mut last_ns = start_ns;
+    for record in recording.in_order() {
+        match record.what {
+            What::Exit { thread } if tasks.contains_key(&thread) => {
+                exited.insert(thread);
+                last_ns = record.time_ns;
+            }
+            What::Switch { prev, state: PrevState::Dead, .. } if exited.contains(&prev) => last_ns = record.time_ns,
+            // A number is used again.
+            What::Fork { child, .. } => {
+                exited.remove(&child);
+            }
+            _ => {}
+        }
+    }
+    (start_ns, if !tasks.is_empty() && exited.len() == tasks.len() { last_ns } else { end_ns })
 }
 
 /// What happened between two times, with all tasks in one restriction.
@@ -372,9 +397,12 @@ pub(crate) fn cpu_times(converted: &Converted, tasks: usize, end_ns: u64) -> Res
     Ok(cpu_ns)
 }
 
-fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) -> Result<Outcome, String> {
-    let (start, end) = recording.span_ns();
-    let elapsed_ns = end - start;
+fn outcome(
+    recording: &Recording,
+    workload: &Workload,
+    converted: &Converted,
+    elapsed_ns: u64,
+) -> Result<Outcome, String> {
     let cpu_ns = cpu_times(converted, workload.tasks.len(), elapsed_ns)?;
     let tasks: Vec<TaskOutcome> = workload
         .tasks
@@ -408,8 +436,8 @@ fn outcome(recording: &Recording, workload: &Workload, converted: &Converted) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warmcore_capture::Context;
     use warmcore_capture::record::Record;
-    use warmcore_capture::{Context, What};
     use warmcore_trace::Sink;
     use warmcore_trace::metrics::{Counters, Start};
 
@@ -440,6 +468,22 @@ mod tests {
             recording.process(thread, thread);
         }
         recording.finished()
+    }
+
+    #[test]
+    fn a_run_ends_when_the_last_of_its_threads_has_left_and_else_with_the_recording() {
+        let mut recording = recording();
+        let at = |ms: u64, what| Record { time_ns: ms * 1_000_000, cpu: 0, by: 10, context: Context::Thread, what };
+        let leaves = What::Switch { prev: 10, state: PrevState::Dead, next: 20, uninterruptible: false };
+        recording.records.extend([at(400, What::Exit { thread: 10 }), at(401, leaves)]);
+        let recording = recording.finished();
+        let tasks = |threads: &[i32]| threads.iter().zip(0..).map(|(thread, task)| (*thread, TaskId(task))).collect();
+        assert_eq!(span_ns(&recording, &tasks(&[10])), (0, 401_000_000));
+        assert_eq!(span_ns(&recording, &tasks(&[10, 20])), (0, 1_000_000_000), "20 has not exited");
+        assert_eq!(span_ns(&recording, &tasks(&[])), (0, 1_000_000_000));
+        let mut again = recording.clone();
+        again.records.push(at(500, What::Fork { parent: 20, child: 10 }));
+        assert_eq!(span_ns(&again.finished(), &tasks(&[10])), (0, 1_000_000_000), "the number is another thread's now");
     }
 
     #[test]
