@@ -386,6 +386,16 @@ fn a_command_is_recorded_with_all_its_processes() {
 }
 
 #[test]
+fn a_command_that_outlasts_its_recording_is_killed_and_the_program_says_so() {
+    let scratch = Scratch::new();
+    skip!(unless can_record());
+    let ran = scratch.run("record -d 200ms --out cut -- sleep 1000").exits_with(0);
+    assert!(ran.error.contains("and was killed (SIGKILL)"), "{}", ran.error);
+    let ran = scratch.run("record -d 1000s --out whole -- true").exits_with(0);
+    assert!(!ran.error.contains("killed"), "{}", ran.error);
+}
+
+#[test]
 fn counters_and_page_homes_are_recorded_and_joined_to_places() {
     let scratch = Scratch::new();
     skip!(unless can_record());

@@ -151,7 +151,8 @@ pub struct RecordArguments {
     /// Record a process that runs already, and what descends from it
     #[arg(short, long, value_name = "PID")]
     pub pid: Option<i32>,
-    /// Length of the recording, such as 10s; the end of the command or the process ends it earlier
+    /// Length of the recording, such as 10s, after which a command that still runs is killed (SIGKILL) and a process goes on;
+    /// the end of the command or the process ends it earlier
     #[arg(short, long, value_name = "TIME", value_parser = super::parse_time)]
     pub duration: Option<u64>,
     /// Run directory to make; by default recording-N in this directory

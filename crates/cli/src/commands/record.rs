@@ -139,6 +139,12 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
             arguments.buffer
         ));
     }
+    if recorded.killed {
+        console.note(&format!(
+            "the command still ran after {:.2} s, when the recording ended, and was killed (SIGKILL)",
+            recorded.seconds
+        ));
+    }
     if let Some(code) = recorded.exit_code.filter(|code| *code != 0) {
         console.warn(&format!("the command ended with exit code {code}"));
     }
@@ -217,6 +223,8 @@ struct Recorded {
     processes: BTreeSet<i32>,
     seconds: f64,
     exit_code: Option<i32>,
+    /// Whether the command had not ended.
+    killed: bool,
 }
 
 /// What a process that runs does for some time.
@@ -274,7 +282,9 @@ fn follow(
         }
     };
     let stopped = reading.stop().map_err(failed)?;
-    Ok(Recorded { stopped, root, processes, seconds, exit_code: child.is_some().then_some(exit_code).flatten() })
+    let exit_code = exit_code.filter(|_| child.is_some());
+    let killed = child.is_some() && exit_code.is_none();
+    Ok(Recorded { stopped, root, processes, seconds, exit_code, killed })
 }
 
 /// The command, stopped before its first instruction until it may go. Killed if it is not waited for.
