@@ -238,7 +238,7 @@ impl<'a> Conversion<'a> {
             }
             What::Wakeup { thread, target_cpu } => {
                 if let Some(task) = self.task(thread) {
-                    self.is_awake(task);
+                    self.awakes(task);
                     self.emit(now, self.cpu(target_cpu)?, EventKind::Wakeup { task, reason: None });
                 }
             }
@@ -306,7 +306,7 @@ impl<'a> Conversion<'a> {
             self.asleep.insert(task);
         }
         if let Some(task) = to {
-            self.is_awake(task);
+            self.awakes(task);
         }
         if from.is_some() || to.is_some() {
             let prev_state = if from.is_some() { state } else { PrevState::Idle };
@@ -329,7 +329,7 @@ impl<'a> Conversion<'a> {
     }
 
     /// Its wakeup, or its creation, is over.
-    fn is_awake(&mut self, task: TaskId) {
+    fn awakes(&mut self, task: TaskId) {
         self.waking.remove(&task);
         self.new.remove(&task);
         self.asleep.remove(&task);
