@@ -253,7 +253,8 @@ pub struct CompareArguments {
     #[arg(help_heading = "How it is judged", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
     pub seed: u64,
     /// Metric of the verdict; by default the workload's own. For a command also after:TEXT, the number that it prints
-    /// after this text, or regex:PATTERN, the match of the group; higher: in front means that more is better
+    /// after this text (in ns if it has a unit of time), or regex:PATTERN, the match of the group; higher: in front means
+    /// that more is better
     #[arg(help_heading = "How it is judged", long, value_name = "METRIC")]
     pub metric: Option<String>,
     /// Largest difference that does not matter, in per cent. Schedulers whose interval lies inside are tied
