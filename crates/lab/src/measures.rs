@@ -471,9 +471,9 @@ fn tail(measure: &str) -> Option<(&str, f64)> {
     }
 }
 
-/// The mean of what a measure is a high percentile of.
+/// Name of the mean of what a measure is a high percentile of; nothing for other measures.
 #[must_use]
-pub(crate) fn mean_beside(measure: &str) -> Option<String> {
+pub fn mean_beside(measure: &str) -> Option<String> {
     tail(measure).map(|(of, _)| format!("{of}_mean_ns"))
 }
 

@@ -35,6 +35,8 @@ mod conditions;
 mod finding;
 mod words;
 
+pub use answerable::{starves, tasks_left};
+pub use carries::few_events;
 use finding::spread;
 pub(crate) use finding::within;
 pub use finding::{DEFAULT_MARGIN, Finding};

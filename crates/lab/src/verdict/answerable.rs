@@ -12,6 +12,7 @@
 
 use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
+use warmcore_statistics::Sample;
 
 use super::carries::few_events;
 use super::{Finding, SchedulerResult};
@@ -39,8 +40,7 @@ pub(super) fn judge(
     for (index, scheduler) in schedulers.iter_mut().enumerate() {
         let differs = unkept.contains(&scheduler.label) != base_unlimited;
         let left = left_waiting(scheduler);
-        // In a short run some may not have had their first turn, under any scheduler.
-        let starves = left > base_left && left >= 2.0 * base_left;
+        let starves = starves(base_left, left);
         let unanswered = without_caches && (base_gathers || acts_on_caches(index, scheduler));
         for measure in catalogue {
             let Some(result) = scheduler.measures.get_mut(&measure.name) else { continue };
@@ -64,6 +64,21 @@ pub(super) fn judge(
             }
         }
     }
+}
+
+/// Whether a scheduler starves: whether it left more tasks waiting for ever than the baseline, and at least twice as many. In a short run some
+/// may not have had their first turn, under any scheduler.
+#[must_use]
+pub fn starves(base_left: f64, left: f64) -> bool {
+    left > base_left && left >= 2.0 * base_left
+}
+
+/// Tasks that were left waiting for ever, in the middle of these trials; 0 where no trial says.
+#[must_use]
+pub fn tasks_left(trials: &[Trial]) -> f64 {
+    let of_trials: Vec<f64> = trials.iter().filter_map(|trial| trial.measure(NEVER_RAN_AGAIN)).collect();
+    // Counts are numbers.
+    Sample::new(&of_trials).ok().and_then(|sample| sample.median()).unwrap_or(0.0)
 }
 
 /// Whether a simulated scheduler keeps quotas of task groups. Programs of sched_ext keep none in a kernel either.

@@ -22,8 +22,9 @@ const FIXED: f64 = 0.9;
 /// Part of the run that a task lasts whose timers and sleeps fix its end, if it does not last all of it.
 const LASTS: f64 = 0.5;
 
-/// Of a high percentile the fewest events that it is one of in a trial, and how many it takes, if there are fewer.
-pub(super) fn few_events(measure: &Measure, trials: &[Trial]) -> Option<(f64, f64)> {
+/// Of a high percentile the fewest events that it is one of in a trial, and how many it takes, if there are fewer: then it has no value.
+#[must_use]
+pub fn few_events(measure: &Measure, trials: &[Trial]) -> Option<(f64, f64)> {
     let needed = measures::events_needed(&measure.name, FEWEST_EVENTS)?;
     let events = trials.iter().filter_map(|trial| measures::events_behind(&measure.name, trial));
     events.min_by(f64::total_cmp).filter(|events| *events < needed).map(|fewest| (fewest, needed))
@@ -91,7 +92,7 @@ impl<'a> Candidates<'a, '_> {
         let all = self.schedulers.iter().zip(self.trials).filter_map(of);
         let ((fewest, needed), scheduler) = all.min_by(|a, b| a.0.0.total_cmp(&b.0.0))?;
         Some(format!(
-            "{} is a percentile of {fewest:.0} events in a trial under {}, which take {needed:.0} to have one",
+            "{} is not measurable here: it is a percentile of {fewest:.0} events in a trial under {}, fewer than {needed:.0}",
             measure.title, scheduler.label
         ))
     }

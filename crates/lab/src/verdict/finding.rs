@@ -24,7 +24,8 @@ pub enum Finding {
     Unclear,
     /// Too few trials to judge.
     TooFewTrials,
-    /// The measure is zero or nearly so under the baseline: there is no ratio to it.
+    /// The measure is zero or nearly so under the baseline, so that there is no ratio to it; or it is a percentile of few events, or a time until
+    /// an end that came under neither.
     NotMeasurable,
     /// The baseline against itself: by so much others must differ at least.
     Null,
