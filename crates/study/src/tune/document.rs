@@ -71,6 +71,8 @@ pub struct CellResult {
     pub metric: String,
     /// Whether the search did not see it.
     pub held_out: bool,
+    /// Trials in which the candidate left tasks waiting for ever that ran under the default: there it is as bad as can be.
+    pub starved: usize,
     /// The candidate against the default.
     pub comparison: Comparison,
 }
@@ -116,9 +118,17 @@ fn range_of(range: &Range) -> (String, bool) {
 
 /// A ratio with its interval.
 fn ratio(of: &Comparison) -> String {
-    let ends = of.interval.map(interval_ends).map_or_else(String::new, |[low, high]| format!(" [{low}, {high}]"));
-    format!("{}{ends}", of.ratio.map_or_else(|| "-".to_owned(), decimal))
+    let ends = of.interval.map(|interval| {
+        let [low, high] = interval_ends(interval);
+        let end = |value: f64, text: String| if value.is_infinite() { INFINITE.to_owned() } else { text };
+        format!(" [{}, {}]", end(interval.low, low), end(interval.high, high))
+    });
+    let number = |ratio: f64| if ratio.is_infinite() { INFINITE.to_owned() } else { decimal(ratio) };
+    format!("{}{}", of.ratio.map_or_else(|| "-".to_owned(), number), ends.unwrap_or_default())
 }
+
+/// A ratio to what is as bad as can be.
+const INFINITE: &str = "infinite";
 
 impl TuningDocument {
     pub(super) fn new(
@@ -209,6 +219,12 @@ impl TuningDocument {
                 ),
             ),
         };
+        for cell in self.cells.iter().filter(|cell| cell.starved > 0) {
+            self.words.push_str(&format!(
+                " It leaves tasks waiting for ever that run under the default, in {} of {trials} trials of {} on {}.",
+                cell.starved, cell.workload, cell.machine
+            ));
+        }
     }
 
     /// The candidate, if it is shown to be better.
@@ -253,7 +269,9 @@ impl TuningDocument {
     pub fn cell_rows(&self) -> Vec<[String; 5]> {
         let row = |cell: &CellResult| {
             let held_out = if cell.held_out { "yes" } else { "" }.to_owned();
-            [cell.machine.clone(), cell.workload.clone(), cell.metric.clone(), held_out, ratio(&cell.comparison)]
+            let starves = if cell.starved > 0 { ", starves" } else { "" };
+            let ratio = format!("{}{starves}", ratio(&cell.comparison));
+            [cell.machine.clone(), cell.workload.clone(), cell.metric.clone(), held_out, ratio]
         };
         self.cells.iter().map(row).collect()
     }

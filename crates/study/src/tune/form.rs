@@ -24,6 +24,7 @@ use warmcore_lab::measures::Measure;
 use warmcore_lab::{files, verdict};
 use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
+use warmcore_statistics::Better;
 use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload};
 
@@ -53,6 +54,18 @@ pub enum TuneError {
     /// The default cannot be compared with anything.
     #[error("{cell}: {metric} has no value under the default, in the trial with seed {seed}")]
     NoValue { cell: String, metric: String, seed: u64 },
+    /// A percentile of the default is one of so few events that it is one of the longest.
+    #[error(
+        "{cell}: {metric} is a percentile of {events:.0} events in the trial with seed {seed} under the default, fewer than {needed:.0}"
+    )]
+    FewEvents {
+        cell: String,
+        metric: String,
+        seed: u64,
+        events: f64,
+        /// Events that it takes.
+        needed: f64,
+    },
     /// The sampler does not know the space.
     #[error("the sampler proposes `{value}` for `{knob}`: {reason}")]
     Proposal { knob: String, value: String, reason: String },
@@ -70,6 +83,9 @@ impl TuneError {
             Self::Load { source, .. } => source.advice(),
             Self::Build { source, .. } => source.advice(),
             Self::NoValue { .. } => Some("choose another `metric`, or a longer workload"),
+            Self::FewEvents { .. } => {
+                Some("choose the mean as `metric`, such as `wakeup_mean_ns`, or a longer workload")
+            }
             Self::Proposal { .. } | Self::Statistics(_) => None,
         }
     }
@@ -175,7 +191,7 @@ struct Form {
     machines: Vec<String>,
     workloads: Vec<String>,
     scheduler: String,
-    metric: Option<String>,
+    metric: Option<toml::Spanned<String>>,
     #[serde(default)]
     objective: Objective,
     budget: u32,
@@ -292,11 +308,11 @@ impl Tuning {
     ///
     /// # Errors
     /// When something of it makes no sense.
-    pub fn parse(path: &Path, text: &str) -> Result<Self, TuneError> {
+    pub fn parse(path: &Path, toml_text: &str) -> Result<Self, TuneError> {
         let shown = || path.display().to_string();
         let wrong = |words: String| TuneError::Form { path: shown(), words };
         let load = |source: LoadError| TuneError::Load { path: shown(), source: Box::new(source) };
-        let form: Form = toml::from_str(text).map_err(|error| wrong(error.to_string()))?;
+        let form: Form = toml::from_str(toml_text).map_err(|error| wrong(error.to_string()))?;
         if form.schema != SCHEMA {
             return Err(wrong(format!("its schema is `{}`; this version reads `{SCHEMA}`", form.schema)));
         }
@@ -321,7 +337,7 @@ impl Tuning {
             knobs,
             cells: Vec::new(),
             objective: form.objective,
-            metric: form.metric,
+            metric: form.metric.as_ref().map(|metric| metric.get_ref().clone()),
             budget: number("budget", form.budget, 1).map_err(&wrong)?,
             at_once: number("at_once", form.at_once.unwrap_or(4), 1).map_err(&wrong)?,
             trials: number("trials", form.trials.unwrap_or(8), 2).map_err(&wrong)?,
@@ -360,6 +376,14 @@ impl Tuning {
                 workload.source.clone_from(text);
                 let measure = verdict::primary_measure(tuning.metric.as_deref(), &workload.value);
                 let measure = measure.map_err(|error| wrong(format!("{text}: {error}")))?;
+                if measure.better == Better::Neither {
+                    let at = form.metric.as_ref().map_or(0, |metric| metric.span().start);
+                    let line = 1 + toml_text.bytes().take(at).filter(|byte| *byte == b'\n').count();
+                    return Err(wrong(format!(
+                        "line {line}: neither less nor more of `{}` is better, so no value of it is best",
+                        measure.name
+                    )));
+                }
                 tuning.cells.push(Cell { machine: machine.clone(), workload, measure, held_out });
             }
         }

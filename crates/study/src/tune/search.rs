@@ -5,11 +5,16 @@
 //!
 //! **Confirmation.** The best candidate runs under seeds that no candidate had, on the cells of the search and on those that were held out,
 //! with the default beside it; and with each knob put back to its default, for what the knob does.
+//!
+//! **Starvation.** Under a seed under which a candidate leaves tasks waiting for ever that run under the default it is as bad as can be,
+//! whatever its measure: a wait that does not end is in no latency. So it is where the measure has no value, such as a percentile of few events.
 
 use std::collections::BTreeMap;
 
 use warmcore_lab::experiment::{Experiment, trial_seeds};
+use warmcore_lab::measures::Measure;
 use warmcore_lab::trial::Trial;
+use warmcore_lab::verdict;
 use warmcore_options::RunOptions;
 use warmcore_places::place::PlaceOptions;
 use warmcore_schedulers::SchedulerSpec;
@@ -71,8 +76,37 @@ impl Tried {
     }
 }
 
-/// Values of measures by cell, scheduler and seed.
-type Measured = Vec<Vec<Vec<Option<f64>>>>;
+/// What a trial came to.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    /// The measure; nothing where a trial has none, or where it is a percentile of too few events.
+    value: Option<f64>,
+    /// If it is such a percentile: of how many events, and how many it takes.
+    few: Option<(f64, f64)>,
+    /// Tasks that were left waiting for ever.
+    left: f64,
+}
+
+impl Point {
+    fn new(measure: &Measure, trial: &Trial) -> Self {
+        let alone = std::slice::from_ref(trial);
+        let few = verdict::few_events(measure, alone);
+        let value = measure.value(trial).filter(|_| few.is_none());
+        Self { value, few, left: verdict::tasks_left(alone) }
+    }
+
+    fn starves_beside(&self, default: &Self) -> bool {
+        verdict::starves(default.left, self.left)
+    }
+
+    /// The measure; nothing where that is as bad as can be, too, because tasks wait for ever that run under the default.
+    fn beside(&self, default: &Self) -> Option<f64> {
+        self.value.filter(|_| !self.starves_beside(default))
+    }
+}
+
+/// What trials came to by cell, scheduler and seed.
+type Measured = Vec<Vec<Vec<Point>>>;
 
 fn measured<E: From<TuneError>>(
     tuning: &Tuning,
@@ -95,7 +129,7 @@ fn measured<E: From<TuneError>>(
         cells.iter().map(|cell| experiment(tuning, cell, &different, seeds)).collect::<Result<Vec<_>, _>>()?;
     let trials = (means.run)(&experiments)?;
     let of_cell = |(cell, trials): (&&Cell, &Vec<Vec<Trial>>)| {
-        let of_spec = |index: &usize| trials[*index].iter().map(|trial| cell.measure.value(trial)).collect();
+        let of_spec = |index: &usize| trials[*index].iter().map(|trial| Point::new(&cell.measure, trial)).collect();
         of.iter().map(of_spec).collect()
     };
     Ok(cells.iter().zip(&trials).map(of_cell).collect())
@@ -132,23 +166,29 @@ fn ratio(value: Option<f64>, default: f64, better: Better) -> f64 {
     if value == default { 1.0 } else { value / default }
 }
 
+/// Why the default has no value that others could be compared with.
+fn no_value(cell: &Cell, seed: u64, few: Option<(f64, f64)>) -> TuneError {
+    let (cell, metric) = (cell.name(), cell.measure.name.clone());
+    match few {
+        Some((events, needed)) => TuneError::FewEvents { cell, metric, seed, events, needed },
+        None => TuneError::NoValue { cell, metric, seed },
+    }
+}
+
 /// The objective of each scheduler under each seed.
 fn objectives(
     tuning: &Tuning,
     cells: &[&Cell],
     seeds: &[u64],
-    default: &[Vec<Option<f64>>],
+    default: &[Vec<Point>],
     of: &Measured,
 ) -> Result<Vec<Vec<f64>>, TuneError> {
     let schedulers = of.first().map_or(0, Vec::len);
     let of_seed = |scheduler: usize, seed: usize| {
         let ratios = cells.iter().enumerate().map(|(index, cell)| {
-            let known = default[index][seed].ok_or_else(|| TuneError::NoValue {
-                cell: cell.name(),
-                metric: cell.measure.name.clone(),
-                seed: seeds[seed],
-            })?;
-            Ok(ratio(of[index][scheduler][seed], known, cell.measure.better))
+            let beside = default[index][seed];
+            let known = beside.value.ok_or_else(|| no_value(cell, seeds[seed], beside.few))?;
+            Ok(ratio(of[index][scheduler][seed].beside(&beside), known, cell.measure.better))
         });
         let ratios = ratios.collect::<Result<Vec<f64>, TuneError>>()?;
         Ok(match tuning.objective {
@@ -180,7 +220,7 @@ pub fn search<E: From<TuneError>>(
     let (seeds, unseen) = all.split_at(tuning.trials as usize);
     let default_spec = tuning.default()?;
     let of_default = measured(tuning, &cells, std::slice::from_ref(&default_spec), seeds, means)?;
-    let default: Vec<Vec<Option<f64>>> = of_default.into_iter().map(|mut of| of.swap_remove(0)).collect();
+    let default: Vec<Vec<Point>> = of_default.into_iter().map(|mut of| of.swap_remove(0)).collect();
     let first = seeds.len().min(FIRST as usize);
     let part = |from: usize, to: usize| default.iter().map(|of| of[from..to].to_vec()).collect::<Vec<_>>();
 
@@ -256,7 +296,7 @@ fn confirm<E: From<TuneError>>(
     let searched = tuning.searched().count();
     let ones = vec![1.0; seeds.len()];
     let under = |from: usize, to: usize| {
-        let default: Vec<Vec<Option<f64>>> = of[from..to].iter().map(|of| of[0].clone()).collect();
+        let default: Vec<Vec<Point>> = of[from..to].iter().map(|of| of[0].clone()).collect();
         objectives(tuning, &cells[from..to], seeds, &default, &of[from..to].to_vec())
     };
     let here = under(0, searched)?;
@@ -267,7 +307,11 @@ fn confirm<E: From<TuneError>>(
     judge(&mut joint);
     let mut of_cells: Vec<Comparison> = Vec::new();
     for (cell, of) in cells.iter().zip(&of) {
-        let compared = compare_trials(Design::Paired, &of[0], &of[1], cell.measure.better);
+        let better = cell.measure.better;
+        let worst = if better == Better::Higher { 0.0 } else { f64::INFINITY };
+        let default: Vec<Option<f64>> = of[0].iter().map(|point| point.value).collect();
+        let found = of[1].iter().zip(&of[0]).map(|(found, default)| Some(found.beside(default).unwrap_or(worst)));
+        let compared = compare_trials(Design::Paired, &default, &found.collect::<Vec<_>>(), better);
         of_cells.push(compared.map_err(TuneError::from)?);
     }
     judge(&mut of_cells);
@@ -282,12 +326,14 @@ fn confirm<E: From<TuneError>>(
     (document.searched, document.held_out) = (joint.next(), joint.next());
     document.cells = cells
         .iter()
+        .zip(&of)
         .zip(of_cells)
-        .map(|(cell, comparison)| CellResult {
+        .map(|((cell, of), comparison)| CellResult {
             machine: cell.machine.source.clone(),
             workload: cell.workload.source.clone(),
             metric: cell.measure.name.clone(),
             held_out: cell.held_out,
+            starved: of[1].iter().zip(&of[0]).filter(|(found, default)| found.starves_beside(default)).count(),
             comparison,
         })
         .collect();
@@ -314,4 +360,27 @@ fn commands(tuning: &Tuning, specs: &[SchedulerSpec]) -> Vec<String> {
         std::iter::once(format!("# on {}", machines.join(", "))).chain(lines)
     };
     typed.into_iter().flat_map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_leaves_tasks_waiting_that_run_under_the_default_is_as_bad_as_can_be() {
+        let point = |value: f64, left: f64| Point { value: Some(value), few: None, left };
+        let of = |found: Point, default: Point, better| ratio(found.beside(&default), 4.0, better);
+        // A quarter of the default's latency, as long as no more are left, or not twice as many.
+        for (left, default_left, expected) in
+            [(0.0, 0.0, 0.25), (1.0, 0.0, f64::INFINITY), (2.0, 1.0, f64::INFINITY), (3.0, 2.0, 0.25), (0.0, 7.0, 0.25)]
+        {
+            assert_eq!(
+                of(point(1.0, left), point(4.0, default_left), Better::Lower),
+                expected,
+                "{left} {default_left}"
+            );
+        }
+        assert_eq!(of(point(8.0, 1.0), point(4.0, 0.0), Better::Higher), f64::INFINITY);
+        assert_eq!(of(point(8.0, 0.0), point(4.0, 0.0), Better::Higher), 0.5);
+    }
 }

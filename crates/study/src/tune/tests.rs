@@ -51,6 +51,12 @@ impl Sampler<TuneError> for Listed {
 }
 
 fn tuned(tuning: &Tuning, values: &[&str]) -> (TuningDocument, Vec<f64>) {
+    let (document, told) = tried(tuning, values);
+    (document.unwrap(), told)
+}
+
+/// What came of it, or why nothing did, and what the sampler was told.
+fn tried(tuning: &Tuning, values: &[&str]) -> (Result<TuningDocument, TuneError>, Vec<f64>) {
     let mut sampler = Listed(values.iter().map(|value| vec![(*value).to_owned()]).collect(), Vec::new());
     let environment = Environment::at_start(Vec::new(), 1, 0);
     let means = run::Means {
@@ -66,7 +72,7 @@ fn tuned(tuning: &Tuning, values: &[&str]) -> (TuningDocument, Vec<f64>) {
         Ok(run::each(experiments, &means, &mut |done| Ok::<_, run::StudyError>(done.finished.trials)).unwrap())
     };
     let mut means = Means { run: &mut run, progress: &mut |_, _| {}, sampler: "a list".to_owned() };
-    let document = search(tuning, &mut sampler, &mut means).unwrap();
+    let document = search(tuning, &mut sampler, &mut means);
     (document, sampler.1)
 }
 
@@ -99,6 +105,31 @@ fn the_best_turn_is_the_shortest_where_a_wakeup_queues_behind_two() {
     let without = document.knobs[0].without.as_ref().unwrap();
     assert!(without.interval.unwrap().low > 5.0, "the only knob has done all: {without:?}");
     assert_eq!(document.cells.iter().map(|cell| cell.held_out).collect::<Vec<_>>(), [false, true]);
+}
+
+/// In turns of 10 s two of three tasks on one CPU never run again within 1 s, and the few wakeups that end wait for 50 us. By default, with
+/// turns of 100 ms, they wait for 117 ms.
+#[test]
+fn who_leaves_tasks_waiting_for_ever_is_as_bad_as_can_be() {
+    let text = QUEUE.replace("scheduler = \"rr\"", "scheduler = \"fifo\"").replace("quantum_ns", "slice_ns");
+    let text = text.replace("to = 100000000", "to = 10000000000");
+    let (document, told) = tuned(&parse(&text).unwrap(), &["10000000000"]);
+    assert_eq!(told, [f64::INFINITY]);
+    assert_eq!((document.answer, document.scheduler.as_deref()), (Answer::NothingFound, None), "{}", document.words);
+    assert_eq!((document.candidates[0].value, document.candidates[0].dropped), (None, true));
+}
+
+#[test]
+fn a_percentile_of_few_events_under_the_default_is_refused_with_the_mean_s_name() {
+    // A task that sleeps for 20 ms wakes fewer than 50 times a second.
+    let tuning = parse(&QUEUE.replace("wakeup_mean_ns", "wakeup_p99_ns")).unwrap();
+    let (document, told) = tried(&tuning, &["1000000"]);
+    let error = document.unwrap_err();
+    assert!(matches!(error, TuneError::FewEvents { needed: 100.0, .. }), "{error}");
+    let words = "periodic:-n1,-r100us,-s20ms,-d1s+spin:-n2,-d1s on 1s1n1l1c1t: wakeup_p99_ns is a percentile of ";
+    assert!(error.to_string().starts_with(words) && error.to_string().ends_with("fewer than 100"), "{error}");
+    assert!(error.advice().unwrap().contains("`wakeup_mean_ns`"));
+    assert!(told.is_empty());
 }
 
 #[test]
@@ -140,6 +171,7 @@ fn what_is_wrong_with_a_file_is_said_with_the_nearest_right_thing() {
         ("scheduler = \"rr\"", "scheduler = \"rrr\"", "rrr"),
         ("machines = [\"1s1n1l1c1t\"]", "machines = []", "have at least one entry each"),
         ("budget = 5", "budgets = 5", "unknown field `budgets`"),
+        ("wakeup_mean_ns", "slices", "line 7: neither less nor more of `slices` is better"),
     ] {
         assert!(QUEUE.contains(from), "{from}");
         let error = parse(&QUEUE.replace(from, to)).unwrap_err();
