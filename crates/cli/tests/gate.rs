@@ -73,6 +73,21 @@ fn an_unchanged_scheduler_is_identical_a_worse_one_fails_and_a_better_one_does_n
     assert!(part.contains("1 figure against the baseline baseline.json: 1 identical."), "{part}");
 }
 
+/// In turns of 10 s the spinners that come first keep both CPUs: all that never ran again are in no latency.
+#[test]
+fn what_leaves_tasks_waiting_for_ever_is_not_better() {
+    let scratch = with_baseline(12);
+    let starving = study("fifo:slice_ns=10s", 12);
+    assert_eq!(verdicts(&scratch, &starving, 3), ["starves", "starves"]);
+    let ran = scratch.run("study run gate.toml --out kept").exits_with(3);
+    ran.complains("p99 beside 4: starves, ratio 0.").complains("4 tasks of a cell never ran again in the middle trial");
+    let document = fs::read_to_string(scratch.path("kept/study.json")).unwrap();
+    assert_eq!(document.matches("\"never_ran_again\": ").count(), 2, "6 of the other, and none of the baseline");
+    // Against itself it is the same.
+    fs::rename(scratch.path("kept/study.json"), scratch.path("baseline.json")).unwrap();
+    assert_eq!(verdicts(&scratch, &starving, 0), ["identical", "identical"]);
+}
+
 #[test]
 fn a_difference_inside_the_margin_does_not_count() {
     let scratch = with_baseline(12);

@@ -2,7 +2,8 @@
 //!
 //! Figures that say what is `better` are compared with the baseline's of the same name, trial by trial where the place pairs trials by
 //! seed, and all of a study are corrected together (Holm). What is worse beyond the margin, or cannot be compared, counts against the study.
-//! An unclear difference does not: more trials settle it.
+//! An unclear difference does not: more trials settle it. What leaves tasks waiting for ever that ran in the baseline counts too, and is never
+//! better: no latency holds a wait that does not end.
 //!
 //! A baseline is refused before anything runs if another version of the program made it, or if it is of other cells or figures: then a
 //! difference would not be the scheduler's. The scheduler itself may be another one.
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use warmcore_lab::experiment::{Experiment, TOOL_VERSION};
 use warmcore_lab::files;
-use warmcore_lab::verdict::{Finding, decimal as ratio_in_words};
+use warmcore_lab::verdict::{Finding, decimal as ratio_in_words, starves};
 use warmcore_statistics::{Better, Comparison, Design, StatisticsError, compare_trials, judge};
 
 use crate::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
@@ -196,7 +197,14 @@ pub(crate) fn compare(
         let same = before.is_some_and(|before| before.trials == result.trials);
         let finding = match &comparison {
             Some(_) if same => Finding::Identical,
-            Some(comparison) => Finding::of(comparison, margin),
+            Some(comparison) => match Finding::of(comparison, margin) {
+                Finding::Better | Finding::Tied | Finding::Unclear
+                    if before.is_some_and(|before| starves(before.never_ran_again, result.never_ran_again)) =>
+                {
+                    Finding::Starves
+                }
+                finding => finding,
+            },
             None => Finding::NotMeasurable,
         };
         let against = Against { value: before.and_then(|before| before.value), margin, comparison, finding };
@@ -230,8 +238,9 @@ impl StudyResult {
         if self.lacks_its_baseline() {
             return Some(format!("There is no baseline {file} yet: nothing is compared."));
         }
-        const ORDER: [Finding; 8] = [
+        const ORDER: [Finding; 9] = [
             Finding::Worse,
+            Finding::Starves,
             Finding::Different,
             Finding::NotMeasurable,
             Finding::TooFewTrials,
@@ -274,6 +283,10 @@ impl ExpectationResult {
             (.., Finding::TooFewTrials) => format!(
                 ", ratio {ratio}: {} trials are too few to tell for so many figures; give the cells more",
                 self.trials.len()
+            ),
+            (.., Finding::Starves) => format!(
+                ", ratio {ratio}: {} tasks of a cell never ran again in the middle trial, more than in the baseline",
+                decimal(Some(self.never_ran_again))
             ),
             _ => format!(", ratio {ratio}, margin {} %", decimal(Some(of.margin * 100.0))),
         };

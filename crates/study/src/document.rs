@@ -101,6 +101,9 @@ pub struct ExpectationResult {
     /// The same against the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<Against>,
+    /// Of a figure that is compared with a baseline: tasks that never ran again in the middle trial of a cell that it names, the most of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub never_ran_again: f64,
     /// Why it has no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_value: Option<String>,
@@ -350,9 +353,14 @@ impl StudyDocument {
 impl StudyResult {
     fn new(plan: &Plan, trials: &Trials, index: usize, baseline: Option<&Baseline>) -> Self {
         let study = &plan.studies[index];
-        let judged = study.expectations.iter().map(|of| (of, judge::judge(plan, trials, index, None, of)));
-        let mut expectations: Vec<ExpectationResult> =
-            judged.map(|(of, judged)| ExpectationResult::new(of, judged)).collect();
+        let result = |of: &Expectation| {
+            let never_ran_again = of.against.map_or(0.0, |_| judge::tasks_left(plan, trials, index, of));
+            ExpectationResult {
+                never_ran_again,
+                ..ExpectationResult::new(of, judge::judge(plan, trials, index, None, of))
+            }
+        };
+        let mut expectations: Vec<ExpectationResult> = study.expectations.iter().map(result).collect();
         let earlier = baseline.and_then(|baseline| baseline.earlier.as_ref());
         if let Some(earlier) = earlier {
             baseline::compare((plan, index), earlier, (&study.expectations, &mut expectations));
@@ -465,6 +473,7 @@ impl ExpectationResult {
             },
             trials: judged.trials,
             against: None,
+            never_ran_again: 0.0,
             low: Some(of.band.low).filter(|low| low.is_finite()),
             high: Some(of.band.high).filter(|high| high.is_finite()),
             reason: of.reason.clone(),
@@ -564,6 +573,10 @@ fn short(number: f64) -> String {
     };
     let text = format!("{number:.digits$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+fn is_zero(count: &f64) -> bool {
+    *count == 0.0
 }
 
 #[cfg(test)]

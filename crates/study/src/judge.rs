@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use warmcore_lab::trial::Trial;
+use warmcore_lab::verdict;
 use warmcore_memory::math::ln;
 
-use crate::figure::{self, EACH, Lookup, Selection, Value, ValueError};
+use crate::figure::{self, EACH, Expression, Lookup, NamedPart, Selection, Value, ValueError};
 use crate::file::{Bar, Expectation, Mark, MarkKind, OutsideKind};
 use crate::plan::{CAUSE_PREFIX, CPU_TIME, Plan, SPEED, WORK};
 
@@ -89,6 +90,13 @@ pub(crate) fn is_of_the_size(size: f64) -> bool {
 pub fn judge(plan: &Plan, trials: &Trials, study: usize, wrong: Option<usize>, expectation: &Expectation) -> Judged {
     let lookup = InStudy { plan, trials, study, wrong, known: RefCell::default() };
     of_value(figure::evaluate(&expectation.figure, &lookup), expectation)
+}
+
+/// Of the cells that an expectation's figure names, how many tasks of one never ran again in the middle trial, at most.
+#[must_use]
+pub(crate) fn tasks_left(plan: &Plan, trials: &Trials, study: usize, expectation: &Expectation) -> f64 {
+    let lookup = InStudy { plan, trials, study, wrong: None, known: RefCell::default() };
+    lookup.tasks_left(&expectation.figure)
 }
 
 /// What a bar of a study's chart comes to: of all trials, and the smallest and largest of a trial.
@@ -212,6 +220,26 @@ impl InStudy<'_> {
         let missing = || ValueError::Missing(selection.to_string());
         let trials = self.trials.get(experiment).and_then(|of| of.get(scheduler)).ok_or_else(missing)?;
         Ok((experiment, &trials[..trials.len().min(cell.trials)]))
+    }
+}
+
+impl InStudy<'_> {
+    /// The most tasks that never ran again in the middle trial of a cell that the expression names.
+    fn tasks_left(&self, of: &Expression) -> f64 {
+        let figures = &self.plan.studies[self.study].figures;
+        let mut most = 0.0_f64;
+        of.each_name(&mut |part, _| {
+            most = most.max(match part {
+                // A cell that was not run leaves nobody waiting.
+                NamedPart::Measure(selection) => {
+                    self.trials(selection).map_or(0.0, |(_, trials)| verdict::tasks_left(trials))
+                }
+                NamedPart::Figure(name) => {
+                    figures.iter().find(|figure| figure.name == name).map_or(0.0, |figure| self.tasks_left(&figure.of))
+                }
+            });
+        });
+        most
     }
 }
 
