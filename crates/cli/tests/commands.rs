@@ -312,6 +312,11 @@ fn a_sweep_is_a_table_of_machines_and_workloads_with_means_and_losses() {
     scratch.run("sweep -m 2s1n1l2c1t -w spin -s cfs,rr --margin 51").exits_with(2).complains("percentage of 0 to 50");
     let alone = scratch.run("sweep -m 2s1n1l2c1t -w spin:-n4,-d2ms -w spin:-n4,-d2ms -s cfs -n 2").exits_with(0).out;
     assert!(alone.matches("spin:").count() == 1 && !alone.contains("mean over"), "no gains of one scheduler: {alone}");
+    // In turns of 10 s six of eight tasks never get a CPU.
+    let starving = "sweep -m 1s1n1l2c1t -w spin:-n6,-d300ms+periodic:-n2,-r300us,-s3ms,-d300ms,-j10 -s eevdf,fifo:slice_ns=10s -n 8";
+    let starving = scratch.run(starving).exits_with(0).out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said = "0 of 0 gains are losses of more than 2 %; 1 more cell with tasks that wait for ever; the worst:";
+    assert!(starving.contains(said) && starving.ends_with("on 1s1n1l2c1t: starves"), "{starving}");
     scratch.run("sweep -m nothing -w spin -s cfs,rr").exits_with(2).did_not_panic();
     scratch.run("sweep -m 2s1n1l2c1t -w @none.txt -s cfs,rr").exits_with(2).complains("cannot read none.txt");
 }

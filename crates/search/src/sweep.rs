@@ -3,6 +3,8 @@
 //! A cell is a *gain*: by which factor a scheduler improves the workload's own metric over the baseline, whichever direction of
 //! that metric is better; 1.1 is 10 % better, 0.9 is 10 % worse. Gains of one metric are averaged geometrically over workloads and machines;
 //! those of different metrics have no mean. The worst of those that the trials show are listed, because an average hides them.
+//!
+//! A scheduler that leaves tasks waiting for ever that run under the baseline has no gain there, and is in no mean: its cell is a loss, the worst.
 
 use serde::Serialize;
 use warmcore_statistics::{Better, Interval, geometric_mean};
@@ -44,7 +46,7 @@ pub struct SweepDocument {
     /// Of what the oracle wins, the part that each candidate wins, by workload, and over all of them last; empty where nobody asked the oracle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub won: Vec<SweepWon>,
-    /// Gains below [`REGRESSION`] that the trials show, worst first.
+    /// Cells without a gain because tasks wait for ever, then gains below [`REGRESSION`] that the trials show, worst first.
     pub regressions: Vec<Regression>,
     /// Gains below [`REGRESSION`] that the trials do not show: too few, or too different among themselves.
     pub not_shown: usize,
@@ -74,7 +76,7 @@ pub struct SweepRow {
 /// A candidate against the baseline.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Gain {
-    /// Factor of improvement; absent where a trial has no value.
+    /// Factor of improvement; absent where a trial has no value, and where tasks wait for ever that run under the baseline.
     pub gain: Option<f64>,
     /// Its 95 % interval, from 8 trials on.
     pub interval: Option<Interval>,
@@ -130,8 +132,8 @@ pub struct Regression {
     pub machine: String,
     /// The workload.
     pub workload: String,
-    /// The factor.
-    pub gain: f64,
+    /// The factor; absent where tasks wait for ever that run under the baseline.
+    pub gain: Option<f64>,
 }
 
 impl SweepRow {
@@ -141,7 +143,9 @@ impl SweepRow {
         let candidates = document.schedulers.iter().filter(|scheduler| !scheduler.is_baseline);
         let gains = candidates.map(|scheduler| {
             let result = scheduler.measures.get(&document.primary);
-            let comparison = result.and_then(|result| result.comparison.as_ref());
+            let finding = result.and_then(|result| result.finding);
+            let starves = finding == Some(Finding::Starves);
+            let comparison = result.and_then(|result| result.comparison.as_ref()).filter(|_| !starves);
             let lower = comparison.is_some_and(|comparison| comparison.better == Better::Lower);
             let interval = comparison.and_then(|comparison| comparison.interval);
             Gain {
@@ -152,7 +156,7 @@ impl SweepRow {
                     true => Interval { low: 1.0 / high, high: 1.0 / low },
                     false => Interval { low, high },
                 }),
-                finding: result.and_then(|result| result.finding),
+                finding,
             }
         });
         let base = document.schedulers.iter().find(|scheduler| scheduler.is_baseline);
@@ -204,15 +208,19 @@ impl SweepDocument {
             rows.iter()
                 .flat_map(|row| row.gains.iter().zip(&candidates).map(move |(gain, name)| (row, gain, name)))
                 .filter_map(move |(row, gain, candidate)| {
-                    let lost = gain.gain.filter(|gain| *gain < REGRESSION)?;
+                    let starves = gain.finding == Some(Finding::Starves);
+                    if !starves && gain.gain.is_none_or(|gain| gain >= REGRESSION) {
+                        return None;
+                    }
                     let (machine, workload) = (row.machine.clone(), row.workload.clone());
-                    let regression = Regression { candidate: candidate.clone(), machine, workload, gain: lost };
-                    ((gain.finding == Some(Finding::Worse)) == shown).then_some(regression)
+                    let regression = Regression { candidate: candidate.clone(), machine, workload, gain: gain.gain };
+                    ((starves || gain.finding == Some(Finding::Worse)) == shown).then_some(regression)
                 })
         };
         let mut regressions: Vec<Regression> = losses(true).collect();
         let not_shown = losses(false).count();
-        regressions.sort_by(|a, b| a.gain.total_cmp(&b.gain));
+        let bad = |of: &Regression| of.gain.unwrap_or(0.0);
+        regressions.sort_by(|a, b| bad(a).total_cmp(&bad(b)));
         Self {
             schema: SCHEMA,
             tool_version: TOOL_VERSION,
@@ -275,8 +283,21 @@ mod tests {
         };
         assert!((of(&document.by_machine, "a", 0) - 1.0).abs() < 1e-12);
         assert!((of(&document.by_workload, "v", 1) - 0.63_f64.sqrt()).abs() < 1e-12);
-        let worst: Vec<(&str, f64)> = document.regressions.iter().map(|loss| (&*loss.candidate, loss.gain)).collect();
+        let worst: Vec<(&str, f64)> =
+            document.regressions.iter().map(|loss| (&*loss.candidate, loss.gain.unwrap())).collect();
         assert_eq!(worst, [("x", 0.5), ("y", 0.7), ("y", 0.9)]);
+    }
+
+    #[test]
+    fn who_starves_has_no_gain_and_is_the_worst_loss() {
+        let mut rows = vec![row("a", "v", &[0.5, 2.0]), row("a", "w", &[4.0, 3.0])];
+        rows[1].gains[0] = Gain { gain: None, interval: None, finding: Some(Finding::Starves) };
+        let document = SweepDocument::new("base".into(), vec!["x".into(), "y".into()], 3, rows);
+        let losses: Vec<_> =
+            document.regressions.iter().map(|loss| (&*loss.candidate, &*loss.workload, loss.gain)).collect();
+        assert_eq!(losses, [("x", "w", None), ("x", "v", Some(0.5))]);
+        assert_eq!(document.not_shown, 0);
+        assert_eq!(document.by_metric[0].means[0], Some(0.5), "what starves is in no mean");
     }
 
     #[test]

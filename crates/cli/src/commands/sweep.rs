@@ -294,10 +294,15 @@ const LOSSES: usize = 12;
 
 fn losses(document: &SweepDocument) -> String {
     let share = 100.0 * (1.0 - REGRESSION);
+    let (starving, lost): (Vec<_>, Vec<_>) = document.regressions.iter().partition(|loss| loss.gain.is_none());
     let count = document.regressions.len();
     // Cells without an answer have no gain.
     let gains = document.rows.iter().flat_map(|row| &row.gains).filter(|gain| gain.gain.is_some()).count();
-    let mut text = format!("{count} of {gains} gains are losses of more than {share:.0} %");
+    let mut text = format!("{} of {gains} gains are losses of more than {share:.0} %", lost.len());
+    if !starving.is_empty() {
+        let cells = if starving.len() == 1 { "cell" } else { "cells" };
+        text.push_str(&format!("; {} more {cells} with tasks that wait for ever", starving.len()));
+    }
     if document.not_shown > 0 {
         text.push_str(&format!(
             "; {} more are below {REGRESSION} and not shown to be: {}",
@@ -316,7 +321,7 @@ fn losses(document: &SweepDocument) -> String {
             loss.candidate,
             loss.workload,
             loss.machine,
-            decimal(loss.gain)
+            loss.gain.map_or_else(|| Finding::Starves.words().to_owned(), decimal)
         ));
     }
     text
@@ -333,7 +338,10 @@ fn with_interval(gain: &Gain) -> String {
         Some(Finding::Better | Finding::Worse | Finding::Different | Finding::TooFewTrials) | None => String::new(),
         Some(finding) => format!(" {}", finding.words()),
     };
-    format!("{}{interval}{finding}", factor(gain.gain))
+    match gain.finding {
+        Some(Finding::Starves) => Finding::Starves.words().to_owned(),
+        _ => format!("{}{interval}{finding}", factor(gain.gain)),
+    }
 }
 
 /// Only what the trials show is good or bad.
