@@ -231,6 +231,70 @@ fn a_study_is_drawn_for_a_page_and_for_a_column_and_has_a_page_that_begins_with_
     assert!(figures.len() == page.matches("<figure>").count());
 }
 
+/// Cells of one machine and one workload, with two seeds, and a workload of the study's own with an axis in its text.
+const ALIKE: &str = r#"schema = "warmcore-study-form-1"
+title = "Rows"
+question = "Which?"
+source = "None."
+[[workload]]
+name = "own"
+text = '{"tasks":{"a":{"instance":{k},"loop":4,"run":3000,"sleep":1000}}}'
+[[vary]]
+name = "k"
+values = [2, 5]
+[[cell]]
+name = "axis"
+machine = "1s1n1l2c1t"
+workload = "own"
+schedulers = ["eevdf", "rr"]
+trials = 8
+[[cell]]
+name = "early"
+machine = "1s1n1l2c1t"
+workload = "spin:-n3,-d200ms"
+schedulers = ["eevdf", "rr"]
+trials = 8
+[[cell]]
+name = "late"
+machine = "1s1n1l2c1t"
+workload = "spin:-n3,-d200ms"
+schedulers = ["eevdf", "rr"]
+trials = 8
+seed = 8
+[[cell]]
+name = "alone"
+machine = "1s1n1l2c1t"
+workload = "spin:-n4,-d200ms"
+schedulers = ["eevdf", "rr"]
+trials = 8
+[[expect]]
+name = "it"
+figure = "elapsed_ns[alone, rr] / elapsed_ns[alone, eevdf]"
+neutral = "none"
+band = [0.1, 10]
+reason = "both last for 200 ms"
+"#;
+
+#[test]
+fn gains_of_equal_machine_and_workload_are_drawn_in_rows_of_their_cells() {
+    let scratch = Scratch::new();
+    scratch.write("rows.toml", ALIKE);
+    scratch.run("study run rows.toml --out kept").exits_with(0);
+    let read = |name: &str| fs::read_to_string(scratch.path(&format!("kept/figures/rows/{name}"))).unwrap();
+    let (data, map) = (read("gains.csv"), read("gains.svg"));
+    for case in [
+        "own (axis, k=2)",
+        "own (axis, k=5)",
+        "spin:-n3,-d200ms (early)",
+        "spin:-n3,-d200ms (late)",
+        "spin:-n4,-d200ms",
+    ] {
+        assert_eq!(data.matches(case).count(), 1, "{case}: {data}");
+        assert_eq!(map.matches(&format!("<title>1s1n1l2c1t: {case}, rr: ")).count(), 1, "{case}: {map}");
+    }
+    assert!(!data.contains("alone"), "a name of its own is enough: {data}");
+}
+
 #[test]
 fn a_directory_that_holds_something_else_is_left_alone() {
     let scratch = Scratch::new();

@@ -533,7 +533,8 @@ impl ExpectationResult {
 
 impl PlannedCell {
     /// The cell with the values of its axes.
-    pub(crate) fn name(&self, study: &Study) -> String {
+    #[must_use]
+    pub fn name(&self, study: &Study) -> String {
         let values = self.bindings.iter().filter(|(key, _)| *key != crate::file::SCHEDULER);
         let values: Vec<String> = values.map(|(key, value)| format!(", {key}={value}")).collect();
         format!("{}{}", study.cells[self.cell].name, values.concat())

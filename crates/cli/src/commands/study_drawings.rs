@@ -1,9 +1,10 @@
 //! What `study run --out` draws: what was expected and what came out, the gains of the cells' schedulers, and figures of the sources from
 //! the first trials of their cells.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 
+use warmcore_lab::experiment::Experiment;
 use warmcore_lab::files::{FileError, create_directory, write_atomically};
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict;
@@ -18,7 +19,7 @@ use warmcore_study::document::{ExpectationResult, StudyDocument, StudyResult};
 use warmcore_study::figure::ValueError;
 use warmcore_study::file::{Bar, BarChart, Drawing, DrawingKind};
 use warmcore_study::judge::{self, Judgement};
-use warmcore_study::plan::Plan;
+use warmcore_study::plan::{Plan, PlannedCell};
 
 use crate::commands::report::{report_failure, write_drawn};
 use crate::commands::sweep::gained;
@@ -140,19 +141,32 @@ fn expectations(study: &StudyResult) -> Vec<Expected> {
     study.expectations.iter().map(of).collect()
 }
 
-/// What the cells' schedulers gain over the first ones, by those. An experiment whose workload has no metric to judge has no gain.
+/// What the cells' schedulers gain over the first ones, by those. An experiment whose workload has no metric to judge has no gain. Where several
+/// experiments have the same machine and workload, such as under two memory models, the case says of which cell it is.
 fn gains_of(plan: &Plan, study: usize, trials: &[Vec<Vec<Trial>>]) -> Vec<(String, Vec<Gained>)> {
-    let own = plan.cells[study].iter().filter(|cell| cell.wrong.is_none());
-    let experiments: BTreeSet<usize> = own.filter_map(|cell| Some(cell.runs.as_ref().ok()?.0)).collect();
+    let mut cells: BTreeMap<usize, &PlannedCell> = BTreeMap::new();
+    for cell in plan.cells[study].iter().filter(|cell| cell.wrong.is_none()) {
+        if let Ok((experiment, _)) = cell.runs {
+            cells.entry(experiment).or_insert(cell);
+        }
+    }
+    let subject = |index: usize| {
+        let Experiment { machine, workload, .. } = &plan.experiments[index].experiment;
+        (&machine.source, &workload.source)
+    };
     let mut found: Vec<(String, Vec<Gained>)> = Vec::new();
-    for index in experiments {
+    for (&index, cell) in &cells {
         let experiment = &plan.experiments[index].experiment;
         let record = experiment.record();
         let concluded = verdict::conclude(experiment, &record, &trials[index]);
         let Some(document) = concluded.ok().filter(|document| document.schedulers.len() > 1) else { continue };
         let (base, others): (Vec<_>, Vec<_>) = document.schedulers.iter().partition(|scheduler| scheduler.is_baseline);
         let candidates: Vec<String> = others.iter().map(|scheduler| scheduler.label.clone()).collect();
-        let gains = gained(&SweepRow::new(&document), &candidates);
+        let mut gains = gained(&SweepRow::new(&document), &candidates);
+        if cells.keys().filter(|other| subject(**other) == subject(index)).count() > 1 {
+            let name = cell.name(&plan.studies[study]);
+            gains.iter_mut().for_each(|one| one.case = format!("{} ({name})", one.case));
+        }
         let baseline = base.first().map_or_else(String::new, |scheduler| scheduler.label.clone());
         match found.iter_mut().find(|(other, _)| *other == baseline) {
             Some((_, all)) => all.extend(gains),
