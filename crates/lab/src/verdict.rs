@@ -469,11 +469,16 @@ pub fn decimal(value: f64) -> String {
     } else if value >= 0.01 || value <= 0.0 {
         3
     } else {
-        // Two digits that are not 0; what is smaller still is 0 to any reader.
-        (3..12).find(|decimals| value * 10.0_f64.powi(*decimals) >= 10.0).unwrap_or(12) as usize
+        decimals_of_small(value)
     };
     let text = format!("{value:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Decimals with which a positive number below 0.1 has two digits that are not 0, from 3 to 12: what is smaller still is 0 to any reader.
+#[must_use]
+pub fn decimals_of_small(value: f64) -> usize {
+    (3..12).find(|decimals| value * 10.0_f64.powi(*decimals) >= 10.0).unwrap_or(12) as usize
 }
 
 /// The ends of a ratio's interval, as [`decimal`] has them; with more digits where it would read as if it held 1 and does not.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::verdict::decimals_of_small;
 
 use crate::baseline::{self, Against, Baseline, BaselineResult};
 use crate::figure::{self, ValueError};
@@ -269,7 +270,7 @@ impl StudyDocument {
             .collect();
         let of_figures = |judgement: Judgement| figures.iter().filter(|of| **of == judgement).count();
         format!(
-            "{} {questions}: {}. Of the {} that were judged {} have the right sign and are within a factor of two in size. Their figures that count: {}.",
+            "{} {questions}: {}. Of the {} that were judged {} have the right sign, and are inside their band or within a factor of two in size. Their figures that count: {}.",
             self.studies.len(),
             said(&of_studies),
             self.judged(),
@@ -556,7 +557,7 @@ impl CellResult {
     }
 }
 
-/// A number in three digits that matter; nothing for none.
+/// A number in three digits that matter, or two of a small one; nothing for none.
 #[must_use]
 pub fn decimal(number: Option<f64>) -> String {
     number.map(short).unwrap_or_default()
@@ -566,6 +567,7 @@ fn short(number: f64) -> String {
     let magnitude = number.abs();
     let digits = match magnitude {
         _ if magnitude == 0.0 => 0,
+        _ if magnitude < 0.001 => decimals_of_small(magnitude),
         _ if magnitude >= 100.0 => 0,
         _ if magnitude >= 10.0 => 1,
         _ if magnitude >= 1.0 => 2,
@@ -586,8 +588,9 @@ mod tests {
 
     #[test]
     fn numbers_have_the_digits_that_matter() {
-        let all = [0.0, 0.018, 0.5, 1.0, 3.614, 12.34, 50_868.4, -0.25];
-        assert_eq!(all.map(short), ["0", "0.018", "0.5", "1", "3.61", "12.3", "50868", "-0.25"]);
+        let all = [0.0, 0.018, 0.5, 1.0, 3.614, 12.34, 50_868.4, -0.25, 0.000_035_2, -0.000_43, 0.0014];
+        let said = ["0", "0.018", "0.5", "1", "3.61", "12.3", "50868", "-0.25", "0.000035", "-0.00043", "0.0014"];
+        assert_eq!(all.map(short), said);
     }
 
     #[test]
