@@ -71,7 +71,15 @@ pub fn headline(run: &Run) -> String {
         let mut parts = vec![format!("{title} {value}")];
         parts.extend(told("wakeup_p99_ns").map(|value| format!("p99 wakeup latency {value}")));
         let busy = base.and_then(|base| base.measures.get("busy_share")?.summary.median);
-        parts.extend(busy.map(|share| format!("CPUs busy {} %", three_digits(share * 100.0))));
+        parts.extend(busy.map(|share| {
+            let percent = three_digits(share * 100.0);
+            // Who else kept the CPUs busy is not in a recording of some threads.
+            if run.is_recording() {
+                format!("its threads used {percent} % of the CPU time")
+            } else {
+                format!("CPUs busy {percent} %")
+            }
+        }));
         let mut of = base.map_or("", |scheduler| scheduler.label.as_str());
         if run.is_recording() {
             of = &run.disk.record.workload.source;

@@ -130,6 +130,8 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
     let document = &run.disk.comparison;
     let compared = document.schedulers.len() > 1;
     let primary = measure(run, &document.primary);
+    // Who else kept the CPUs busy is not in a recording of some threads.
+    let busy = if run.is_recording() { "share of CPU time" } else { "CPUs busy" };
     let beside: Vec<(&str, &str)> = document
         .secondary
         .as_deref()
@@ -137,7 +139,7 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
         .into_iter()
         .chain(BESIDE)
         .chain(PLACEMENTS)
-        .chain((!compared).then_some(("busy_share", "CPUs busy")))
+        .chain((!compared).then_some(("busy_share", busy)))
         .filter(|(name, _)| *name != document.primary && measure(run, name).is_some())
         // A column without any value says nothing where nothing is compared.
         .filter(|(name, _)| {
