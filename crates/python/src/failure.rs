@@ -92,7 +92,7 @@ impl From<Advice<Option<String>>> for Option<String> {
     }
 }
 
-advised!(LoadError, BuildError, DirectoryError, ChoiceError, PlanError, PinError, OracleError, GatherError, TuneError);
+advised!(LoadError, BuildError, ChoiceError, PlanError, PinError, OracleError, GatherError, TuneError);
 
 macro_rules! plain {
     ($($error:ty),* $(,)?) => {
@@ -106,11 +106,26 @@ macro_rules! plain {
 
 plain!(VerdictError, SessionError, StatisticsError, FormError, StudyError);
 
+impl From<DirectoryError> for Trouble {
+    fn from(error: DirectoryError) -> Self {
+        let advice = of_directory(&error);
+        Self::advised(error, Some(advice))
+    }
+}
+
+/// What to try in Python, which neither replaces a run nor goes on with one.
+fn of_directory(error: &DirectoryError) -> &'static str {
+    match error {
+        DirectoryError::Exists(_) => "choose another `out`, or remove that directory first",
+        other => other.advice(),
+    }
+}
+
 impl From<RunError> for Trouble {
     fn from(error: RunError) -> Self {
         let advice = match &error {
             RunError::Trial { source, .. } => Some(source.advice()),
-            RunError::Directory(source) => Some(source.advice()),
+            RunError::Directory(source) => Some(of_directory(source)),
             RunError::File(source) => Some(source.advice()),
             RunError::Place(source) => Some(source.advice),
             RunError::Interrupted { .. } => None,

@@ -149,8 +149,10 @@ def test_a_run_directory_is_one_of_the_program_s(tmp_path, comparison):
     kept = warmcore.compare(MACHINE, WORKLOAD, SCHEDULERS, trials=8, out=tmp_path / "run")
     assert kept.json() == (tmp_path / "run/verdict.json").read_text() == comparison.json()
     assert "cfs" in printed("report", str(tmp_path / "run"), "--markdown", "-")
-    with pytest.raises(warmcore.WarmcoreError, match="run"):
+    with pytest.raises(warmcore.WarmcoreError, match="run") as raised:
         warmcore.compare(MACHINE, WORKLOAD, SCHEDULERS, out=tmp_path / "run")
+    # Python has no options of the command line.
+    assert "another `out`" in raised.value.advice and "--" not in raised.value.advice
 
 
 def test_machines_are_read_from_hwloc_and_shown(tmp_path):
