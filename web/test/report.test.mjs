@@ -480,6 +480,16 @@ test('few tasks are rows in the colours of the LLCs where they ran, and a click 
   assert.deepEqual(faults, []);
 });
 
+test('the table of a comparison fits smaller screens, so that no number is cut from its unit', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run('compare -m 2s1n2l2c1t -w hackbench:-T,-p,-f2,-g3,-l60+periodic:-n2,-r200us,-s2ms,-d40ms -s eevdf,cfs:wakeup_preemption=0,rr --trials 9 --out run');
+  for (const width of [1440, 1280, 1200, 1024, 800]) {
+    const { page } = await open(await browser(t), work.join('run/report.html'), { width });
+    const [wide, room] = await page.$eval('table[id^="verdict-table"]', (table) => [table.parentElement.scrollWidth, table.parentElement.clientWidth]);
+    assert.ok(wide <= room, `${wide} of ${room} at ${width}`);
+  }
+});
+
 test('drawings beside each other begin at one height, whatever their titles', { skip }, async (t) => {
   const work = scratch(t);
   const long = 'eevdf:base_slice_ns=3000000,migration_cost_ns=400000,nr_migrate=16';
