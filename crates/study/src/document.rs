@@ -355,11 +355,9 @@ impl StudyResult {
     fn new(plan: &Plan, trials: &Trials, index: usize, baseline: Option<&Baseline>) -> Self {
         let study = &plan.studies[index];
         let result = |of: &Expectation| {
+            let judged = judge::judge(plan, trials, index, None, of);
             let never_ran_again = of.against.map_or(0.0, |_| judge::tasks_left(plan, trials, index, of));
-            ExpectationResult {
-                never_ran_again,
-                ..ExpectationResult::new(of, judge::judge(plan, trials, index, None, of))
-            }
+            ExpectationResult { never_ran_again, ..ExpectationResult::new(of, judged) }
         };
         let mut expectations: Vec<ExpectationResult> = study.expectations.iter().map(result).collect();
         let earlier = baseline.and_then(|baseline| baseline.earlier.as_ref());
@@ -564,15 +562,13 @@ pub fn decimal(number: Option<f64>) -> String {
 }
 
 fn short(number: f64) -> String {
-    let magnitude = number.abs();
-    let digits = match magnitude {
-        _ if magnitude == 0.0 => 0,
-        _ if magnitude < 0.001 => decimals_of_small(magnitude),
-        _ if magnitude >= 100.0 => 0,
-        _ if magnitude >= 10.0 => 1,
-        _ if magnitude >= 1.0 => 2,
-        _ if magnitude >= 0.1 => 3,
-        _ => 4,
+    let digits = match number.abs() {
+        100.0.. => 0,
+        10.0.. => 1,
+        1.0.. => 2,
+        0.1.. => 3,
+        0.001.. => 4,
+        small => decimals_of_small(small),
     };
     let text = format!("{number:.digits$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
