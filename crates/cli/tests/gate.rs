@@ -217,7 +217,7 @@ fn the_script_compares_with_the_baseline_that_it_made_and_prints_what_its_page_s
     example.run(ONLY, &["--update", "eevdf"]).exits_with(0);
     let same = example.run(ONLY, &[]).exits_with(0).out;
     assert!(same.contains("1 figure against the baseline baseline.json: 1 identical."), "{same}");
-    let worse = example.run(ONLY, &["eevdf:base_slice_ns=500us"]).exits_with(3).out;
+    let worse = example.run(ONLY, &["eevdf:base_slice_ns=300us"]).exits_with(3).out;
     let page = fs::read_to_string(root().join("docs/ci.md")).unwrap();
     let (_, sample) = page.split_once("The last one prints\n\n").unwrap();
     let sample = sample.split("\n## A baseline").next().unwrap();

@@ -206,7 +206,7 @@ fn a_study_is_drawn_for_a_page_and_for_a_column_and_has_a_page_that_begins_with_
     let scratch = Scratch::new();
     let text = halves("[0.4, 0.6]", "")
         .replace("values = [1, 2]", "values = [1, 2, 3]")
-        .replace("[\"rr\"]", "[\"rr\", \"fifo\"]")
+        .replace("[\"rr\"]", "[\"rr\", \"eevdf\"]")
         .replace("trials = 1", "trials = 8")
         .replace("n=2, task", "n=2, rr, task")
         .replace("n=1]", "n=1, rr]");

@@ -62,7 +62,6 @@ mod slot {
     pub const TASK: i32 = 8;
     pub const RUN_QUEUE: i32 = 16;
     pub const COUNT: i32 = 24;
-    pub const IDLE_OF_NODE: i32 = 32;
     pub const FOUND: i32 = 64;
     pub const TIMER: i32 = 320;
     pub const FORMAT: i32 = 384;
@@ -152,6 +151,16 @@ fn ejected(functions: usize, programs: &[(&'static str, Code)], workload: &str) 
 
 /// The same, and what it left.
 fn ejection(functions: usize, programs: &[(&'static str, Code)], workload: &str) -> Option<(String, String)> {
+    ejection_with(0, functions, programs, workload)
+}
+
+/// The same of a scheduler with flags.
+fn ejection_with(
+    flags: u64,
+    functions: usize,
+    programs: &[(&'static str, Code)],
+    workload: &str,
+) -> Option<(String, String)> {
     let machine = warmcore_topology::resolve("2s1n1l2c1t").unwrap();
     let btf = Arc::new(Btf::parse(types::kernel(&FUNCTIONS[..functions]).0).unwrap());
     let layout = Arc::new(Layout::new(&btf).unwrap());
@@ -176,7 +185,7 @@ fn ejection(functions: usize, programs: &[(&'static str, Code)], workload: &str)
         name: "test".into(),
         speaks_cids: false,
         programs: BTreeMap::new(),
-        values: BTreeMap::new(),
+        values: BTreeMap::from([("flags".to_owned(), flags)]),
         at: Vec::new(),
     };
     for (name, program) in programs {
@@ -213,7 +222,10 @@ fn found(functions: usize, programs: &[(&'static str, Code)]) -> Vec<i64> {
 }
 
 fn found_with(functions: usize, programs: &[(&'static str, Code)], workload: &str) -> Vec<i64> {
-    let reason = ejected(functions, programs, workload).expect("it reports");
+    numbers_of(&ejected(functions, programs, workload).expect("it reports"))
+}
+
+fn numbers_of(reason: &str) -> Vec<i64> {
     let numbers = reason.rsplit_once(": ").map_or("", |(_, numbers)| numbers);
     numbers.split_whitespace().map(|number| number.parse().unwrap_or_else(|_| panic!("{reason}"))).collect()
 }
@@ -254,13 +266,13 @@ fn a_task_that_must_stay_is_told_of_with_the_one_cpu_that_it_has() {
     assert!(numbers[0] == numbers[1] && numbers[0].count_ones() == 1, "{numbers:?}");
 }
 
-/// Programs that keep pointers from the beginning, and follow them at the tick of the other task that comes so late.
-fn keeping(ticks: i32, reads: &[(i32, Loads)]) -> Vec<(&'static str, Code)> {
+/// Programs that keep pointers from the beginning, the idle mask of all CPUs or that of node 1 among them, and follow them at the tick of the
+/// other task that comes so late.
+fn keeping(per_node: bool, ticks: i32, reads: &[(i32, Loads)]) -> Vec<(&'static str, Code)> {
+    let idle = if per_node { "scx_bpf_get_idle_cpumask_node" } else { "scx_bpf_get_idle_cpumask" };
     let init = [
-        vec![kfunc("scx_bpf_get_idle_cpumask")],
+        vec![mov_imm(1, 1), kfunc(idle)],
         keep(0, slot::IDLE),
-        vec![mov_imm(1, 1), kfunc("scx_bpf_get_idle_cpumask_node")],
-        keep(0, slot::IDLE_OF_NODE),
         vec![mov_imm(1, 1), kfunc("scx_bpf_cpu_rq")],
         keep(0, slot::RUN_QUEUE),
     ];
@@ -271,12 +283,14 @@ fn keeping(ticks: i32, reads: &[(i32, Loads)]) -> Vec<(&'static str, Code)> {
     fifo(&[("init", init.concat()), ("init_task", created), ("tick", tick)])
 }
 
+/// `SCX_OPS_BUILTIN_IDLE_PER_NODE`.
+const BUILTIN_IDLE_PER_NODE: u64 = 1 << 6;
+
 #[test]
 fn whoever_keeps_a_pointer_sees_what_is_and_not_what_was() {
     // What, loads from a kept pointer, and what is there while the kept task is on CPU 1, and on CPU 2 with another priority.
-    let rows: [(&str, i32, Loads, [i64; 2]); 18] = [
+    let rows: [(&str, i32, Loads, [i64; 2]); 17] = [
         ("idle CPUs", slot::IDLE, &[(8, 0)], [0b1100, 0b1010]),
-        ("idle CPUs of node 1", slot::IDLE_OF_NODE, &[(8, 0)], [0b1100, 0b1000]),
         ("cpus_ptr", slot::TASK, &[(8, 16), (8, 0)], [0b0010, 0b0100]),
         ("nr_cpus_allowed", slot::TASK, &[(4, 12)], [1, 1]),
         ("prio", slot::TASK, &[(4, 4)], [120, 125]),
@@ -296,16 +310,19 @@ fn whoever_keeps_a_pointer_sees_what_is_and_not_what_was() {
     ];
     let reads: Vec<_> = rows.iter().map(|row| (row.1, row.2)).collect();
     for (column, ticks) in [3, 8].into_iter().enumerate() {
-        let mut numbers = found(ALL, &keeping(ticks, &reads));
+        let mut numbers = found(ALL, &keeping(false, ticks, &reads));
         *numbers.last_mut().unwrap() /= 16_000_000;
         let read: Vec<_> = rows.iter().map(|row| row.0).zip(numbers).collect();
         let is: Vec<_> = rows.iter().map(|row| (row.0, row.3[column])).collect();
         assert_eq!(read, is, "at tick {ticks}");
+        let of_node = keeping(true, ticks, &[(slot::IDLE, &[(8, 0)])]);
+        let reason = ejection_with(BUILTIN_IDLE_PER_NODE, ALL, &of_node, "tasks.json").expect("it reports").0;
+        assert_eq!(numbers_of(&reason), [[0b1100, 0b1000][column]], "idle CPUs of node 1 at tick {ticks}");
     }
     // And a claim is seen by who makes it.
     let claim = vec![mov_imm(1, 3), kfunc("scx_bpf_test_and_clear_cpu_idle")];
     let claimed = [claim, report_kept(&[(slot::IDLE, &[(8, 0)])])].concat();
-    let mut programs = keeping(1000, &[]);
+    let mut programs = keeping(false, 1000, &[]);
     programs.push(("running", ends(claimed)));
     assert_eq!(found(ALL, &programs)[0] & 0b1000, 0);
 }

@@ -40,9 +40,10 @@ pub enum Metric {
     MigrationsByDistance,
     /// Share of run time in each LLC, the most used one first, in each fifth of the window.
     LlcResidency,
-    /// Mean number of runnable tasks of each LLC in each fifth of the window, fullest first, as a share of all tasks.
+    /// Runnable tasks of each LLC at instants 5 ms apart, their mean in each fifth of the window, fullest first, as a share of all tasks. Of
+    /// tasks with a period of so many ms it is their phase.
     LlcCountsOverTime,
-    /// Mean number of runnable tasks of the fullest and of the emptiest CPU in each fifth of the window.
+    /// Runnable tasks of the fullest and of the emptiest CPU at the same instants, their mean in each fifth of the window.
     CpuCountsOverTime,
     /// Runnable tasks of each LLC at the check's instants, fullest first, as a share of all tasks: which LLC is which may
     /// differ between two correct runs.
