@@ -268,12 +268,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 }
                 Done::Jumped
             }
-            Step::Exit => {
-                if self.pay(id, costs.exit_ns) {
-                    return Done::Busy;
-                }
-                Done::Leaves(Leave::Exited)
-            }
+            Step::Exit => match self.pay(id, costs.exit_ns) {
+                true => Done::Busy,
+                false => Done::Leaves(Leave::Exited),
+            },
             Step::Stop => {
                 self.ended = Some(warmcore_trace::End::Stopped);
                 Done::Next
