@@ -18,7 +18,7 @@ use warmcore_scx::bytecode::{Attached, Host, Layout, ProgramSource, Programs, Si
 use warmcore_workload::Options;
 
 /// Kernel functions that programs here call; kernels have the last one from 7.0 on.
-const FUNCTIONS: [&str; 10] = [
+const FUNCTIONS: [&str; 12] = [
     "scx_bpf_create_dsq",
     "scx_bpf_dsq_insert",
     "scx_bpf_dsq_move_to_local",
@@ -28,6 +28,8 @@ const FUNCTIONS: [&str; 10] = [
     "scx_bpf_get_idle_cpumask_node",
     "scx_bpf_cpu_rq",
     "scx_bpf_test_and_clear_cpu_idle",
+    "scx_bpf_kick_cpu",
+    "scx_bpf_destroy_dsq",
     "bpf_timer_cancel_async",
 ];
 
@@ -325,6 +327,37 @@ fn whoever_keeps_a_pointer_sees_what_is_and_not_what_was() {
     let mut programs = keeping(false, 1000, &[]);
     programs.push(("running", ends(claimed)));
     assert_eq!(found(ALL, &programs)[0] & 0b1000, 0);
+}
+
+/// In the words of a guest of Linux 7.2.
+#[test]
+fn what_a_kernel_ejects_is_ejected() {
+    let call = |one, two, name| vec![mov_imm(1, one), mov_imm(2, two), kfunc(name)];
+    let own_masks = ("update_idle", ends(Vec::new()));
+    for (flags, programs, words) in [
+        (
+            0,
+            fifo(&[own_masks, ("running", ends(call(0, 0, "scx_bpf_test_and_clear_cpu_idle")))]),
+            "built-in idle tracking is disabled",
+        ),
+        (
+            BUILTIN_IDLE_PER_NODE,
+            fifo(&[("init", call(0, 0, "scx_bpf_get_idle_cpumask"))]),
+            "per-node idle tracking is enabled",
+        ),
+        (0, fifo(&[("init", call(0, 0, "scx_bpf_get_idle_cpumask_node"))]), "per-node idle tracking is disabled"),
+        (BUILTIN_IDLE_PER_NODE, fifo(&[("init", call(9, 0, "scx_bpf_get_idle_cpumask_node"))]), "invalid node 9"),
+        (
+            0,
+            fifo(&[("running", ends(call(0, 3, "scx_bpf_kick_cpu")))]),
+            "PREEMPT/WAIT cannot be used with SCX_KICK_IDLE",
+        ),
+    ] {
+        let reason = ejection_with(flags, ALL, &programs, "tasks.json").expect("it is ejected").0;
+        assert!(reason.contains(words), "{reason}");
+    }
+    let harmless = [("init", call(77, 0, "scx_bpf_destroy_dsq"))];
+    assert_eq!(ejected(ALL, &fifo(&harmless), "tasks.json"), None, "a queue that is not there");
 }
 
 /// Callback of the timer: the program of this number, which is loaded first.

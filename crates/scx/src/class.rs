@@ -234,11 +234,6 @@ impl Ext {
         self.watched = true;
         core.start_timer(cpu, self.state.timeout_ns() / 2, WATCHDOG);
     }
-
-    /// Whether tasks of a policy are of this class (`task_should_scx`, which nobody asks about real-time and deadline tasks).
-    fn takes(&self, policy: Policy) -> bool {
-        !policy.is_realtime() && (!self.is_partial() || policy == Policy::Ext)
-    }
 }
 
 impl Scheduler for Ext {
@@ -533,6 +528,11 @@ impl Scheduler for Ext {
 
     fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
         let weight = self.weight(core, task);
+        if !self.takes(core.task(task).policy()) {
+            // It is of another class, or is just leaving for one.
+            self.state.tasks[task.index()].weight = weight;
+            return;
+        }
         let cpu = core.task(task).cpu();
         let (queued, runs) = (self.state.tasks[task.index()].queued, core.curr(cpu) == task);
         if queued {

@@ -111,7 +111,7 @@ impl Kfuncs<'_, '_> {
         self.state.tasks[task.index()].weight
     }
 
-    /// Creates a queue of the program's own numbers (`scx_bpf_create_dsq`). False if there is one of that number.
+    /// Creates a queue (`scx_bpf_create_dsq`). False if there is one of that number or it is not the program's to take.
     pub fn create_dsq(&mut self, dsq: DsqId) -> bool {
         dsq.is_user() && self.state.queues.create(dsq)
     }

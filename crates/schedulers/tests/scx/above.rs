@@ -126,3 +126,49 @@ fn a_queue_that_is_not_there_cannot_be_taken_back() {
     let exit = program.run(&scene(FIFO), MACHINE).ejected.expect("it is ejected");
     assert!(exit.message.contains("0x4d"), "{}", exit.message);
 }
+
+/// The calls, and the slice at the third `running`, are those that a guest of Linux 7.2 makes for the same object. Nobody is told of the mask
+/// while the task is of another class.
+#[test]
+fn a_change_of_class_attributes_or_mask_makes_the_calls_that_a_kernel_makes() {
+    use warmcore_workload::Step;
+    let mut scene = Scene::new();
+    let steps = [
+        run_for(MS),
+        Step::SetPolicy(FIFO),
+        run_for(MS),
+        Step::SetAffinity(on_cpus([0, 1])),
+        Step::SetPolicy(Policy::Normal),
+        run_for(MS),
+        Step::SetPolicy(Policy::Batch),
+        run_for(MS),
+    ];
+    scene.task("task", once(steps));
+    let mut program = Program::fifo();
+    program.table =
+        program.table.with(&[Operation::Enable, Operation::Disable, Operation::SetWeight, Operation::SetCpumask]);
+    program.running =
+        |kernel, task| assert!(kernel.now_ns() < 2 * MS || kernel.now_ns() > 3 * MS || kernel.slice_ns(task) == 0);
+    let result = program.run(&scene, "1s1n1l3c1t");
+    let about = |told: &&super::program::Told| told.2 == 0 && told.0 > MS / 2 && told.0 < 7 * MS / 2;
+    let calls: Vec<&str> = result.told.iter().filter(about).map(|told| told.1).collect();
+    let expected = [
+        ["stopping", "quiescent", "disable"].as_slice(),
+        &["enable", "set_weight", "set_cpumask", "runnable", "running"],
+        &["stopping", "quiescent", "set_weight", "runnable", "running"],
+    ];
+    assert_eq!((result.ejected, calls), (None, expected.concat()));
+}
+
+/// The thread that takes it elsewhere preempts it: it is runnable. Before, the change of its mask takes it off its queue and puts it back; at the
+/// end it exits.
+#[test]
+fn a_running_task_that_forbids_itself_its_cpu_stops_as_runnable() {
+    use warmcore_workload::Step;
+    let mut scene = Scene::new();
+    let steps = [Step::SetAffinity(on_cpu(0)), run_for(MS), Step::SetAffinity(on_cpu(1)), run_for(MS)];
+    scene.task("task", once(steps));
+    let result = Program::fifo().run(&scene, MACHINE);
+    let stops = |how| result.times(how, 0).into_iter().filter(|time_ns| *time_ns > MS / 2).count();
+    assert_eq!((stops("stopping, runnable"), stops("stopping")), (1, 2), "{:?}", result.told);
+}

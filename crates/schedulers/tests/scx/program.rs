@@ -9,7 +9,7 @@ use warmcore_scx::{
     DequeueFlags, DsqId, EnqueueFlags, ExitInfo, Kfuncs, Operation, OperationTable, Operations, PreemptReason,
     SLICE_DEFAULT_NS,
 };
-use warmcore_topology::{CpuId, Machine};
+use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{Event, PrevState, TaskId};
 
 use crate::support::{Run, Scene, fastest, trace_check};
@@ -201,6 +201,12 @@ impl Operations for Program {
     }
     fn disable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
         self.tell(kernel, "disable", task);
+    }
+    fn set_weight(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, _weight: u32) {
+        self.tell(kernel, "set_weight", task);
+    }
+    fn set_cpumask(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, _allowed: &CpuSet) {
+        self.tell(kernel, "set_cpumask", task);
     }
     fn dequeue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, _flags: DequeueFlags) {
         self.tell(kernel, "dequeue", task);

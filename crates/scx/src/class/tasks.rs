@@ -4,6 +4,7 @@
 
 use warmcore_kernel::{Core, State};
 use warmcore_trace::TaskId;
+use warmcore_workload::Policy;
 
 use crate::class::Ext;
 use crate::kfuncs::Kfuncs;
@@ -80,5 +81,10 @@ impl Ext {
             let allowed = core.allowed(task);
             tell!(self, core, SetCpumask, set_cpumask(task, allowed));
         }
+    }
+
+    /// Whether tasks of a policy are of this class (`task_should_scx`, which nobody asks about real-time and deadline tasks).
+    pub(super) fn takes(&self, policy: Policy) -> bool {
+        !policy.is_realtime() && (!self.is_partial() || policy == Policy::Ext)
     }
 }
