@@ -104,6 +104,9 @@ fn exit_codes_follow_the_bands() {
     // The task that the figure is of is not in this workload: its CPU time would be none, and outside of any band.
     let other = model(4, 40).replace("spin:-n4,-d40ms", "hackbench:-g1,-l5");
     scratch.write("broken.toml", &halves("[0.49, 0.51]", &other));
+    let of = "cpu_time_ns[two, n=2, task=spin-0]";
+    let named = halves("[0.49, 0.51]", &other).replace(of, "half");
+    scratch.write("named.toml", &format!("{named}\n[[figure]]\nname = \"half\"\nof = \"{of}\"\n"));
     for (name, code, words) in [
         ("right", 0, ""),
         ("wrong", 3, "share: right in sign"),
@@ -113,6 +116,7 @@ fn exit_codes_follow_the_bands() {
         ("rejected", 0, ""),
         ("accepted", 3, "the wrong model `more` is not rejected"),
         ("broken", 2, "there is no task `spin-0`"),
+        ("named", 2, "there is no task `spin-0`"),
     ] {
         scratch.run(&format!("study run {name}.toml")).exits_with(code).complains(words);
     }
