@@ -263,7 +263,8 @@ fn a_cpu_left_with_tasks_of_sched_idle_balances_at_its_next_tick() {
         ),
     );
     let moves = run.events.iter().filter(|event| matches!(event.kind, EventKind::Migrate { .. })).count();
-    assert!((100..200).contains(&moves), "{moves} in two seconds");
+    // Half of a guest's 140 at least, and half as much again at most, which is the bound of the book.
+    assert!((70..210).contains(&moves), "{moves} in two seconds");
 }
 
 /// Two messengers with six workers each, on two sockets of four CPUs. Threads begin with the flips of wakees of whoever creates them, so that
@@ -297,6 +298,7 @@ fn who_wakes_many_stays_where_it_is() {
             _ => {}
         }
     }
+    // A third of what moved without the rule.
     assert!(wakeups[0] > 500 && f64::from(wakeups[1]) < 0.04 * f64::from(wakeups[0]), "{wakeups:?}");
 }
 
