@@ -15,7 +15,7 @@ use super::{Fair, Policy, new_entity};
 use crate::fair::gathering::Gathering;
 
 /// Flips of wakees with which whoever starts a workload begins, and its threads with them (`dup_task_struct` copies them): in a guest of
-/// Linux 7.2 the main thread that makes them has 20, one that a shell has started 30 (read by a sched_ext program as threads are made).
+/// Linux 7.2 the main thread that makes them has 20, one that a shell has started 30 (`results/2026-11-29-2vcpu-flips`).
 const FLIPS_OF_LAUNCHERS: u32 = 20;
 
 impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
