@@ -73,7 +73,7 @@ pub fn for_guest(programs: &[Drawn]) -> Programs {
 
 /// What a program leaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Left {
+struct ProgramResult {
     returned: u32,
     value: Vec<u8>,
 }
@@ -99,7 +99,7 @@ pub fn judge(programs: &[Drawn], came: &[Came]) -> Result<ProgramJudgement, Byte
     let mut judgement = ProgramJudgement { programs: programs.len(), ..ProgramJudgement::default() };
     for (drawn, came) in programs.iter().zip(came) {
         let kernel = match came {
-            Came::Ran { returned, value } => Left { returned: *returned, value: value.clone() },
+            Came::Ran { returned, value } => ProgramResult { returned: *returned, value: value.clone() },
             Came::NotRun(_) => {
                 judgement.not_run += 1;
                 continue;
@@ -131,12 +131,12 @@ pub fn judge(programs: &[Drawn], came: &[Came]) -> Result<ProgramJudgement, Byte
     Ok(judgement)
 }
 
-fn difference(one: &str, left: &Left, other: &str, right: &Left) -> Option<String> {
+fn difference(one: &str, left: &ProgramResult, other: &str, right: &ProgramResult) -> Option<String> {
     if left.returned != right.returned {
         return Some(format!("returned {:#x} ({one}), {:#x} ({other})", left.returned, right.returned));
     }
     let at = left.value.iter().zip(&right.value).position(|(left, right)| left != right)? / 8 * 8;
-    let number = |left: &Left| {
+    let number = |left: &ProgramResult| {
         let bytes = left.value.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
         bytes.map_or(0, u64::from_le_bytes)
     };
@@ -152,25 +152,25 @@ fn begin(maps: &mut Maps, address: u64) -> Frame {
     frame
 }
 
-fn left(maps: &Maps, address: u64, r0: u64, fault: Option<String>) -> Left {
+fn left(maps: &Maps, address: u64, r0: u64, fault: Option<String>) -> ProgramResult {
     // A fault is a difference by itself: the kernel met none.
     let value = fault.map_or_else(
         || maps.memory.read(address, VALUE_BYTES as u64).unwrap_or_default().to_vec(),
         |fault| fault.into_bytes(),
     );
-    Left { returned: r0 as u32, value }
+    ProgramResult { returned: r0 as u32, value }
 }
 
-fn by_definition(program: &Program, maps: &mut Maps, address: u64) -> Result<(Left, u64), BytecodeError> {
+fn by_definition(program: &Program, maps: &mut Maps, address: u64) -> Result<(ProgramResult, u64), BytecodeError> {
     let mut frame = begin(maps, address);
     // SAFETY: these programs call no host function.
-    let (r0, trap) = unsafe { interpret(program, [0; 5], &mut maps.memory, &mut frame, &mut Names { address }) };
+    let (r0, trap) = unsafe { interpret(program, [0; 5], &mut maps.memory, &mut frame, &mut ArrayNames { address }) };
     Ok((left(maps, address, r0, trap.map(|trap| trap.fault.to_string())), frame.instructions))
 }
 
-fn translated(program: &Program, maps: &mut Maps, address: u64) -> Result<Left, BytecodeError> {
+fn translated(program: &Program, maps: &mut Maps, address: u64) -> Result<ProgramResult, BytecodeError> {
     let mut translator = Translator::new()?;
-    let entries = translator.add(program, &mut Names { address })?;
+    let entries = translator.add(program, &mut ArrayNames { address })?;
     let code = translator.finish()?;
     let mut frame = begin(maps, address);
     // SAFETY: as above.
@@ -180,11 +180,11 @@ fn translated(program: &Program, maps: &mut Maps, address: u64) -> Result<Left, 
 }
 
 /// The one array.
-struct Names {
+struct ArrayNames {
     address: u64,
 }
 
-impl Resolver for Names {
+impl Resolver for ArrayNames {
     fn immediate(&mut self, load: Instruction, next: i32) -> Result<u64, String> {
         match load.src {
             2 => Ok(self.address + u64::from(next as u32)),

@@ -18,7 +18,7 @@ pub(crate) const CPU_TIME: &str = "cpu_time_ns";
 const HIGHER: &str = "higher:";
 
 /// A line of a benchmark that is known.
-struct Line {
+struct BenchmarkLine {
     name: &'static str,
     title: &'static str,
     unit: Unit,
@@ -37,8 +37,8 @@ enum Which {
     Last,
 }
 
-const LINES: [Line; 6] = [
-    Line {
+const LINES: [BenchmarkLine; 6] = [
+    BenchmarkLine {
         name: "printed_hackbench_time_ns",
         title: "hackbench's printed time",
         unit: Unit::Ns,
@@ -47,7 +47,7 @@ const LINES: [Line; 6] = [
         pattern: r"(?m)^Time: ([0-9.]+)\s*$",
         which: Which::First,
     },
-    Line {
+    BenchmarkLine {
         name: "printed_total_time_ns",
         title: "printed total time",
         unit: Unit::Ns,
@@ -56,7 +56,7 @@ const LINES: [Line; 6] = [
         pattern: r"(?m)^\s*Total time: ([0-9.]+) \[sec\]",
         which: Which::First,
     },
-    Line {
+    BenchmarkLine {
         name: "printed_schbench_wakeup_p99_ns",
         title: "schbench's printed wakeup p99",
         unit: Unit::Ns,
@@ -65,7 +65,7 @@ const LINES: [Line; 6] = [
         pattern: r"(?m)^Wakeup Latencies.*(?:\n[ \t].*)*?\n[ \t*]*99\.0th: ([0-9]+)",
         which: Which::Last,
     },
-    Line {
+    BenchmarkLine {
         name: "printed_schbench_request_p99_ns",
         title: "schbench's printed request p99",
         unit: Unit::Ns,
@@ -74,7 +74,7 @@ const LINES: [Line; 6] = [
         pattern: r"(?m)^Request Latencies.*(?:\n[ \t].*)*?\n[ \t*]*99\.0th: ([0-9]+)",
         which: Which::Last,
     },
-    Line {
+    BenchmarkLine {
         name: "printed_transactions_per_s",
         title: "sysbench's printed transactions per second",
         unit: Unit::PerS,
@@ -83,7 +83,7 @@ const LINES: [Line; 6] = [
         pattern: r"(?m)^\s*transactions:\s+[0-9]+\s+\(([0-9.]+) per sec\.\)",
         which: Which::First,
     },
-    Line {
+    BenchmarkLine {
         name: "printed_events_per_s",
         title: "sysbench's printed events per second",
         unit: Unit::PerS,
@@ -94,7 +94,7 @@ const LINES: [Line; 6] = [
     },
 ];
 
-impl Line {
+impl BenchmarkLine {
     /// What is printed there, in its unit.
     fn value(&self, output: &str) -> Option<f64> {
         let pattern = Regex::new(self.pattern).ok()?;

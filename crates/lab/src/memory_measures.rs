@@ -78,10 +78,10 @@ const PAGED: [(&str, &str, &str); 2] = [
 ];
 
 /// A value of a run's counters, where it has one.
-type Rate = fn(&MemoryCounters) -> Option<f64>;
+type CounterRate = fn(&MemoryCounters) -> Option<f64>;
 
 /// Name, value, title and definition of hit rates; left out where nothing was asked for.
-const HIT_RATES: [(&str, Rate, &str, &str); 2] = [
+const HIT_RATES: [(&str, CounterRate, &str, &str); 2] = [
     (
         "l2_hit_rate",
         MemoryCounters::l2_hit_rate,

@@ -89,7 +89,7 @@ pub(crate) fn virtual_llc_measures() -> impl Iterator<Item = Measure> {
 }
 
 /// Moves of tasks on a machine whose LLCs are divided.
-struct Watched {
+struct WatchedMoves {
     /// Virtual LLC of each CPU.
     division: VirtualLlcs,
     /// Moves within one LLC: within a virtual one, and from one to another.
@@ -102,7 +102,7 @@ struct Watched {
     warm_up_ns: u64,
 }
 
-impl Watched {
+impl WatchedMoves {
     fn runs(&mut self, machine: &Machine, (time_ns, cpu): (u64, CpuId), task: usize) {
         if self.tasks.len() <= task {
             self.tasks.resize(task + 1, None);
@@ -146,7 +146,7 @@ pub(crate) struct Observer<'a> {
     /// Waits for evenness that have begun and not ended: when, and how even.
     uneven: Vec<(u64, u32)>,
     /// Virtual LLCs, if they are watched.
-    virtual_llcs: Option<Watched>,
+    virtual_llcs: Option<WatchedMoves>,
     measures: Vec<(String, f64)>,
 }
 
@@ -157,7 +157,7 @@ impl<'a> Observer<'a> {
         for observation in observations {
             match observation {
                 Observation::VirtualLlcs { cores } => {
-                    virtual_llcs = Some(Watched {
+                    virtual_llcs = Some(WatchedMoves {
                         division: VirtualLlcs::divide(machine, *cores),
                         within_llc: [0; 2],
                         between: 0,
@@ -177,7 +177,7 @@ impl<'a> Observer<'a> {
     /// What was seen of the instants up to the end of the run. Those after it have no value.
     pub(crate) fn measures(mut self, end_ns: u64) -> Vec<(String, f64)> {
         self.answer_before(end_ns.saturating_add(1));
-        self.measures.extend(self.virtual_llcs.into_iter().flat_map(Watched::measures));
+        self.measures.extend(self.virtual_llcs.into_iter().flat_map(WatchedMoves::measures));
         self.measures
     }
 

@@ -163,7 +163,7 @@ fn run_trials(
     conduct: &Conduct<'_>,
 ) -> Result<Ran<Trial, RunError>, RunError> {
     let means = BatchConduct { jobs: conduct.jobs, stop: Arc::clone(&conduct.stop) };
-    let make = |(_, position): Position, run: Result<Run<'_>, PlaceError>| {
+    let make = |(_, position): BatchPosition, run: Result<Run<'_>, PlaceError>| {
         make_and_keep(experiment, record, position, run, keep, conduct)
     };
     Ok(run_these(&[(experiment, missing)], false, &means, &make, |error| !error.is_of_one_scheduler())?)
@@ -184,7 +184,7 @@ pub fn run_together<T: Send>(
 ) -> Result<Vec<Result<Vec<T>, PlaceError>>, PlaceError> {
     let all: Vec<Vec<usize>> = experiments.iter().map(|experiment| missing(experiment, &|_| false)).collect();
     let batch: Vec<_> = experiments.iter().copied().zip(all.iter().map(Vec::as_slice)).collect();
-    let make = |(index, _): Position, run: Result<Run<'_>, PlaceError>| run.and_then(|run| make(index, run));
+    let make = |(index, _): BatchPosition, run: Result<Run<'_>, PlaceError>| run.and_then(|run| make(index, run));
     let ran = run_these(&batch, true, conduct, &make, PlaceError::is_interruption)?;
     let interrupted = ran.iter().any(|(_, one, _)| one.as_ref().is_err_and(PlaceError::is_interruption));
     if interrupted || ran.len() < all.iter().map(Vec::len).sum() {
@@ -196,11 +196,11 @@ pub fn run_together<T: Send>(
 }
 
 /// A run of a batch: index of the experiment, and position there.
-type Position = (usize, usize);
+type BatchPosition = (usize, usize);
 /// Makes something of a run of a batch, or of the reason why there is none.
-type MakeOf<'a, T, E> = dyn Fn(Position, Result<Run<'_>, PlaceError>) -> Result<T, E> + Sync + 'a;
+type MakeOf<'a, T, E> = dyn Fn(BatchPosition, Result<Run<'_>, PlaceError>) -> Result<T, E> + Sync + 'a;
 /// What came of the runs of a batch, in the order of their positions, with wall-clock seconds.
-type Ran<T, E> = Vec<(Position, Result<T, E>, f64)>;
+type Ran<T, E> = Vec<(BatchPosition, Result<T, E>, f64)>;
 
 /// Runs what is at these positions of experiments of one place as one batch, until an error that `stops` it. With `shared`, runs of one number
 /// may share a boot.

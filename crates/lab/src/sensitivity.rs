@@ -78,13 +78,13 @@ pub struct VariedScheduler {
 
 /// What a reader acts on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Side {
+enum DecisiveSide {
     Better,
     Worse,
     Neither,
 }
 
-impl Side {
+impl DecisiveSide {
     fn of(result: &MeasureResult, margin: f64) -> Self {
         match (result.finding, &result.comparison) {
             (Some(Finding::Better), _) => Self::Better,
@@ -129,7 +129,7 @@ pub fn varied(unchanged: &ComparisonDocument, changed: &ComparisonDocument) -> V
                 ratio: comparison.and_then(|comparison| comparison.ratio),
                 interval: comparison.and_then(|comparison| comparison.interval),
                 finding: result.finding,
-                turns: Side::of(before, margin) != Side::of(result, margin),
+                turns: DecisiveSide::of(before, margin) != DecisiveSide::of(result, margin),
             })
         })
         .collect()

@@ -8,13 +8,13 @@ const LINE: usize = 64;
 /// One link to a cache line.
 #[derive(Clone, Copy, Default)]
 #[repr(align(64))]
-struct Link(u32);
+struct ChainLink(u32);
 
-const _: () = assert!(size_of::<Link>() == LINE);
+const _: () = assert!(size_of::<ChainLink>() == LINE);
 
 /// One cycle through all lines of a region, in an order that no prefetcher guesses.
 pub(crate) struct Chain {
-    links: Vec<Link>,
+    links: Vec<ChainLink>,
     at: u32,
 }
 
@@ -22,7 +22,7 @@ impl Chain {
     /// A cycle through so many bytes, at least one line. The same for every run (Sattolo's algorithm, SplitMix64).
     fn new(bytes: usize) -> Self {
         let lines = Self::lines(bytes);
-        let mut links: Vec<Link> = (0..lines as u32).map(Link).collect();
+        let mut links: Vec<ChainLink> = (0..lines as u32).map(ChainLink).collect();
         let mut state = 0_u64;
         for last in (1..lines).rev() {
             state = state.wrapping_add(SPLIT_MIX_STEP);

@@ -315,7 +315,7 @@ impl<'a> Measuring<'a> {
 
     /// Hand-off of a line that two CPUs write in turn.
     fn line(&self, a: CpuId, b: CpuId) -> Result<Vec<u64>, NativeError> {
-        let turn = Line(AtomicU32::new(0));
+        let turn = AlignedWord(AtomicU32::new(0));
         let last = 2 * HAND_OFFS * BATCHES as u32;
         thread::scope(|scope| {
             let (line, other) = (&turn.0, move || self.bind(b));
@@ -339,7 +339,7 @@ impl<'a> Measuring<'a> {
 
     /// How much longer a thread takes to read its 32 KiB after it has moved.
     fn moves(&self, a: CpuId, b: CpuId) -> Result<Vec<u64>, NativeError> {
-        let lines: Vec<Line> = (0..CACHE_LINES).map(|_| Line(AtomicU32::new(0))).collect();
+        let lines: Vec<AlignedWord> = (0..CACHE_LINES).map(|_| AlignedWord(AtomicU32::new(0))).collect();
         let look = || lines.iter().map(|line| u64::from(line.0.load(Ordering::Relaxed))).sum::<u64>();
         let mut samples = Vec::new();
         for _ in 0..SINGLE / 2 {
@@ -358,7 +358,7 @@ impl<'a> Measuring<'a> {
 
 /// A word alone in its lines (two, which some processors fetch together).
 #[repr(align(128))]
-struct Line(AtomicU32);
+struct AlignedWord(AtomicU32);
 
 /// Waits for every second number from `from` to `to` and puts the next one there.
 fn hand_on(line: &AtomicU32, from: u32, to: u32) {

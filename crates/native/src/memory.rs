@@ -19,28 +19,28 @@ const MOST: u64 = 64 << 20;
 
 /// What a shared region is known by.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Key {
+enum RegionKey {
     Class { process: u32, name: String },
     Data { group: u32 },
 }
 
 /// A region that several tasks use.
-type Region = Arc<Mutex<Vec<u8>>>;
+type SharedRegion = Arc<Mutex<Vec<u8>>>;
 
 /// Private memory of a task: a part of what was set aside for all tasks of its template.
 type Private = &'static mut [u8];
 
 /// Regions that tasks share, by what they are known by, and the needs of each template.
 pub(crate) struct SharedMemory {
-    regions: Vec<(Key, Region)>,
-    needs: Vec<Need>,
+    regions: Vec<(RegionKey, SharedRegion)>,
+    needs: Vec<TemplateMemory>,
     /// By template: memory for tasks that are still to come.
     set_aside: Mutex<Vec<Vec<Private>>>,
 }
 
 /// What the tasks of a template need.
 #[derive(Clone, Default, Debug)]
-struct Need {
+struct TemplateMemory {
     private_bytes: u64,
     shared: Vec<usize>,
     /// What is not as the workload asks.
@@ -60,8 +60,8 @@ impl SharedMemory {
         memory
     }
 
-    fn need(&mut self, workload: &Workload, task: &Task) -> Need {
-        let mut need = Need::default();
+    fn need(&mut self, workload: &Workload, task: &Task) -> TemplateMemory {
+        let mut need = TemplateMemory::default();
         let groups: Vec<u32> = task.data_groups.iter().map(|id| id.0).collect();
         let named = |name: &str| groups.iter().copied().find(|&g| workload.data_groups[g as usize].name == name);
         for class in workload.profile_of(task).map_or(&[][..], |profile| &profile.classes) {
@@ -74,16 +74,16 @@ impl SharedMemory {
                 need.reduced.push("memory is where its user first touches it, not where the profile says");
             }
             match group {
-                Some(group) => self.share(&mut need, Key::Data { group }, class.bytes),
+                Some(group) => self.share(&mut need, RegionKey::Data { group }, class.bytes),
                 None if class.is_shared() => {
-                    let key = Key::Class { process: task.process.0, name: class.name.clone() };
+                    let key = RegionKey::Class { process: task.process.0, name: class.name.clone() };
                     self.share(&mut need, key, class.bytes);
                 }
                 None => need.private_bytes += class.bytes,
             }
         }
         for group in groups {
-            self.share(&mut need, Key::Data { group }, workload.data_groups[group as usize].bytes);
+            self.share(&mut need, RegionKey::Data { group }, workload.data_groups[group as usize].bytes);
         }
         if need.private_bytes > 0 || !need.shared.is_empty() && task.profile.is_some() {
             need.private_bytes = need.private_bytes.max(LEAST_PRIVATE);
@@ -95,7 +95,7 @@ impl SharedMemory {
         need
     }
 
-    fn share(&mut self, need: &mut Need, key: Key, bytes: u64) {
+    fn share(&mut self, need: &mut TemplateMemory, key: RegionKey, bytes: u64) {
         if bytes > MOST {
             need.reduced.push("only 64 MiB of it are there");
         }
@@ -155,7 +155,7 @@ fn set_aside_for(tasks: usize, private_bytes: usize) -> Vec<Private> {
 /// The memory of one task.
 pub(crate) struct TaskMemory {
     private: Private,
-    shared: Vec<Region>,
+    shared: Vec<SharedRegion>,
     turn: usize,
 }
 

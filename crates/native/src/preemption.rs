@@ -16,7 +16,7 @@ const SIGNATURE: u32 = 0x5305_3053;
 
 /// `struct rseq_cs` (`include/uapi/linux/rseq.h`), and what its abort address needs before it.
 #[repr(C, align(32))]
-struct Sequence {
+struct RestartableSequence {
     version: u32,
     flags: u32,
     start: u64,
@@ -27,10 +27,10 @@ struct Sequence {
 }
 
 /// The sequence of one byte that no thread executes: it is data, the description itself.
-fn never_executed() -> &'static Sequence {
-    static SEQUENCE: OnceLock<&'static Sequence> = OnceLock::new();
+fn never_executed() -> &'static RestartableSequence {
+    static SEQUENCE: OnceLock<&'static RestartableSequence> = OnceLock::new();
     SEQUENCE.get_or_init(|| {
-        let sequence = Box::leak(Box::new(Sequence {
+        let sequence = Box::leak(Box::new(RestartableSequence {
             version: 0,
             flags: 0,
             start: 0,

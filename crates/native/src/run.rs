@@ -164,7 +164,7 @@ pub fn run(workload: &Workload, options: &NativeOptions) -> Result<NativeOutcome
 
 /// Something the launcher does at a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Action {
+enum LauncherAction {
     /// Releases tasks with this release time. Comes before creations at the same time.
     Release,
     /// Creates the tasks of a template.
@@ -175,15 +175,15 @@ enum Action {
 
 /// Creates and releases tasks at their times; returns when the run is to end, and why.
 fn launch(shared: &Arc<Shared>, options: &NativeOptions) -> Ended {
-    let mut actions: Vec<(u64, Action)> = Vec::new();
+    let mut actions: Vec<(u64, LauncherAction)> = Vec::new();
     for (index, task) in shared.workload.tasks.iter().enumerate() {
         let template = TaskTemplateId(index as u32);
         if task.instances > 0 {
-            actions.push((task.start_ns, Action::Create(template)));
+            actions.push((task.start_ns, LauncherAction::Create(template)));
         }
-        actions.extend(task.release_ns.map(|at| (at, Action::Release)));
+        actions.extend(task.release_ns.map(|at| (at, LauncherAction::Release)));
     }
-    actions.extend(warm_up_ns(&shared.workload).map(|at| (at, Action::OpenWindow)));
+    actions.extend(warm_up_ns(&shared.workload).map(|at| (at, LauncherAction::OpenWindow)));
     actions.sort_unstable();
     actions.dedup();
     let mut actions = actions.into_iter().peekable();
@@ -307,14 +307,14 @@ fn create_threads(shared: &Arc<Shared>, template: TaskTemplateId, batch: &mut Ba
     Ok(())
 }
 
-fn act(shared: &Arc<Shared>, at: u64, action: Action, batch: &mut Batch) -> Result<(), NativeError> {
+fn act(shared: &Arc<Shared>, at: u64, action: LauncherAction, batch: &mut Batch) -> Result<(), NativeError> {
     match action {
-        Action::Create(template) => create(shared, template, batch),
-        Action::OpenWindow => {
+        LauncherAction::Create(template) => create(shared, template, batch),
+        LauncherAction::OpenWindow => {
             locked(&shared.register).open_window();
             Ok(())
         }
-        Action::Release => {
+        LauncherAction::Release => {
             // First the mark, then the threads that are registered: a thread that registers later sees the mark.
             shared.released_until_ns.store(at.max(1), Ordering::SeqCst);
             let all = shared.host.resolve(&Affinity::All);

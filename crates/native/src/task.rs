@@ -60,7 +60,7 @@ pub(crate) fn spawn(shared: &Arc<Shared>, template: TaskTemplateId, creator: Cre
     };
     let body = move || {
         let mut end = EndOfThread { shared: &place, template, number, order, parent, finished: None };
-        end.finished = Some(Thread::new(&place, template, number).run(line.as_deref()));
+        end.finished = Some(ThreadInterpreter::new(&place, template, number).run(line.as_deref()));
     };
     let spawned = if shared.separate && !same_process {
         let (place, process) = (Arc::clone(shared), task.process);
@@ -86,11 +86,11 @@ struct EndOfThread<'a> {
     number: u32,
     order: u64,
     parent: Option<Arc<Family>>,
-    finished: Option<Finished>,
+    finished: Option<ThreadResult>,
 }
 
 /// What a thread did.
-struct Finished {
+struct ThreadResult {
     completed: bool,
     steps: u64,
     samples: Vec<Vec<u64>>,
@@ -134,7 +134,7 @@ impl Drop for EndOfThread<'_> {
 }
 
 /// Why the interpreter leaves the program.
-enum Left {
+enum ExitCause {
     /// The task ended.
     Exit,
     /// The run was stopped.
@@ -143,14 +143,14 @@ enum Left {
     Failed(NativeError),
 }
 
-impl From<Stopped> for Left {
+impl From<Stopped> for ExitCause {
     fn from(_: Stopped) -> Self {
-        Left::Stopped
+        ExitCause::Stopped
     }
 }
 
 /// State of one task.
-struct Thread<'a> {
+struct ThreadInterpreter<'a> {
     shared: &'a Arc<Shared>,
     template: TaskTemplateId,
     /// What it draws times from.
@@ -178,7 +178,7 @@ struct Thread<'a> {
     steps: u64,
 }
 
-impl<'a> Thread<'a> {
+impl<'a> ThreadInterpreter<'a> {
     fn new(shared: &'a Arc<Shared>, template: TaskTemplateId, number: u32) -> Self {
         Self {
             shared,
@@ -204,21 +204,21 @@ impl<'a> Thread<'a> {
         }
     }
 
-    fn run(mut self, line: Option<&Line>) -> Finished {
+    fn run(mut self, line: Option<&Line>) -> ThreadResult {
         let left = self.start(line).and_then(|()| self.interpret());
         let completed = match left {
-            Ok(()) | Err(Left::Exit) => true,
-            Err(Left::Stopped) => false,
-            Err(Left::Failed(error)) => {
+            Ok(()) | Err(ExitCause::Exit) => true,
+            Err(ExitCause::Stopped) => false,
+            Err(ExitCause::Failed(error)) => {
                 self.shared.fail(error);
                 false
             }
         };
-        Finished { completed, steps: self.steps, samples: self.samples }
+        ThreadResult { completed, steps: self.steps, samples: self.samples }
     }
 
     /// Enters the register, takes the task's attributes, and waits for those that begin with it.
-    fn start(&mut self, line: Option<&Line>) -> Result<(), Left> {
+    fn start(&mut self, line: Option<&Line>) -> Result<(), ExitCause> {
         let shared = self.shared;
         let task = &shared.workload.tasks[self.template.index()];
         locked(&shared.register).live.insert(sys::thread_number(), self.template);
@@ -254,7 +254,7 @@ impl<'a> Thread<'a> {
         Ok(())
     }
 
-    fn interpret(&mut self) -> Result<(), Left> {
+    fn interpret(&mut self) -> Result<(), ExitCause> {
         let shared = Arc::clone(self.shared);
         let program = shared.workload.tasks[self.template.index()].program;
         let steps = &shared.workload.programs[program.index()].steps;
@@ -282,7 +282,7 @@ impl<'a> Thread<'a> {
         Ok(())
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), Left> {
+    fn step(&mut self, step: &Step) -> Result<(), ExitCause> {
         let (shared, objects, stop) = (self.shared, &self.shared.objects, &self.shared.stop);
         match step {
             Step::Run { work_ns } => {
@@ -363,7 +363,7 @@ impl<'a> Thread<'a> {
             Step::Serve(list) => objects.lists[list.index()].serve(&self.parker, stop)?,
             Step::Fork(template) => {
                 let creator = Creator::Task(self.template, Arc::clone(&self.family));
-                spawn(shared, *template, creator).map_err(Left::Failed)?;
+                spawn(shared, *template, creator).map_err(ExitCause::Failed)?;
             }
             Step::Join { count } => {
                 self.joined = self.joined.saturating_add(*count);
@@ -395,17 +395,17 @@ impl<'a> Thread<'a> {
                 self.record(*recorder, began_ns, now_ns().saturating_sub(began_ns));
             }
             Step::Phase(_) | Step::LoopStart { .. } | Step::LoopEnd { .. } => {}
-            Step::Exit => return Err(Left::Exit),
+            Step::Exit => return Err(ExitCause::Exit),
             Step::Stop => {
                 shared.end();
-                return Err(Left::Exit);
+                return Err(ExitCause::Exit);
             }
         }
         Ok(())
     }
 
     /// Uses CPU time, and with it its memory.
-    fn use_cpu(&mut self, cpu_ns: u64) -> Result<(), Left> {
+    fn use_cpu(&mut self, cpu_ns: u64) -> Result<(), ExitCause> {
         let memory = &mut self.memory;
         let touch = || memory.iter_mut().for_each(TaskMemory::touch);
         Ok(self.shared.calibration.use_cpu(cpu_ns, &self.shared.stop, touch)?)
@@ -433,7 +433,7 @@ impl<'a> Thread<'a> {
         }
     }
 
-    fn sleep(&self, duration_ns: u64) -> Result<(), Left> {
+    fn sleep(&self, duration_ns: u64) -> Result<(), ExitCause> {
         let mut left = Some(duration_ns);
         while let Some(ns) = left {
             left = sleep(ns);
@@ -442,7 +442,7 @@ impl<'a> Thread<'a> {
         Ok(())
     }
 
-    fn timer(&mut self, timer: TimerId, period_ns: u64, mode: TimerMode) -> Result<(), Left> {
+    fn timer(&mut self, timer: TimerId, period_ns: u64, mode: TimerMode) -> Result<(), ExitCause> {
         // The first expiry is one period after the task's start.
         let advance = |last: Option<u64>, start_ns: u64| {
             let next = last.unwrap_or(start_ns).saturating_add(period_ns);
@@ -474,14 +474,14 @@ impl<'a> Thread<'a> {
     }
 
     /// Sleeps until a time, if that has not passed.
-    fn sleep_until(&self, until_ns: u64) -> Result<(), Left> {
+    fn sleep_until(&self, until_ns: u64) -> Result<(), ExitCause> {
         while sleep_until(until_ns) {
             self.shared.stop.check()?;
         }
         Ok(())
     }
 
-    fn wait(&self, condition: usize, lock: usize, signal: bool) -> Result<(), Left> {
+    fn wait(&self, condition: usize, lock: usize, signal: bool) -> Result<(), ExitCause> {
         let (objects, stop) = (&self.shared.objects, &self.shared.stop);
         let condition = &objects.conditions[condition];
         if signal {
@@ -494,29 +494,29 @@ impl<'a> Thread<'a> {
         Ok(())
     }
 
-    fn set_affinity(&self, affinity: &Affinity) -> Result<(), Left> {
+    fn set_affinity(&self, affinity: &Affinity) -> Result<(), ExitCause> {
         let task = || self.shared.workload.tasks[self.template.index()].name.clone();
         let set = self.shared.host.resolve(affinity);
-        let set = set.map_err(|reason| Left::Failed(NativeError::NoCpus { task: task(), reason }))?;
+        let set = set.map_err(|reason| ExitCause::Failed(NativeError::NoCpus { task: task(), reason }))?;
         sched_setaffinity(None, &set)
-            .map_err(|source| Left::Failed(NativeError::Call { task: task(), call: "sched_setaffinity", source }))
+            .map_err(|source| ExitCause::Failed(NativeError::Call { task: task(), call: "sched_setaffinity", source }))
     }
 
     /// Changes policy, nice value and slice. What the kernel refuses stays as it was: a warning.
     /// What the kernel refuses of fair attributes is a warning; a run without its real-time tasks would be another one.
-    fn set_attributes(&mut self, attributes: Attributes) -> Result<(), Left> {
+    fn set_attributes(&mut self, attributes: Attributes) -> Result<(), ExitCause> {
         match sys::set_attributes(attributes) {
             // The kernel keeps clamps that are not named again.
             Ok(()) => self.attributes = Attributes { util_clamp: UtilClamp::NONE, ..attributes },
             Err(source) if !attributes.util_clamp.is_none() && source != Errno::PERM => {
                 let task = self.shared.workload.tasks[self.template.index()].name.clone();
                 let clamp = attributes.util_clamp.to_string();
-                return Err(Left::Failed(NativeError::UtilClamp { task, clamp, source }));
+                return Err(ExitCause::Failed(NativeError::UtilClamp { task, clamp, source }));
             }
             Err(source) if attributes.policy.is_realtime() => {
                 let task = self.shared.workload.tasks[self.template.index()].name.clone();
                 let policy = attributes.policy.name();
-                return Err(Left::Failed(NativeError::Policy { task, policy, source }));
+                return Err(ExitCause::Failed(NativeError::Policy { task, policy, source }));
             }
             Err(Errno::PERM | Errno::ACCESS) => {
                 let what = format!("nice {} and policy {:?}", attributes.nice, attributes.policy);
@@ -529,12 +529,12 @@ impl<'a> Thread<'a> {
         Ok(())
     }
 
-    fn failed(&self, failed: Failed) -> Left {
+    fn failed(&self, failed: Failed) -> ExitCause {
         match failed {
-            Failed::Stopped => Left::Stopped,
+            Failed::Stopped => ExitCause::Stopped,
             Failed::Call(call, source) => {
                 let task = self.shared.workload.tasks[self.template.index()].name.clone();
-                Left::Failed(NativeError::Call { task, call, source })
+                ExitCause::Failed(NativeError::Call { task, call, source })
             }
         }
     }

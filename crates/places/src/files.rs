@@ -187,12 +187,12 @@ pub fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
 
 /// A file that stays where it is.
 #[derive(Debug)]
-struct Kept {
+struct KeptFile {
     file: File,
     length: u64,
 }
 
-impl Source for Kept {
+impl Source for KeptFile {
     fn length(&self) -> u64 {
         self.length
     }
@@ -212,7 +212,7 @@ pub fn source(path: &Path) -> Result<Arc<dyn Source>, FileError> {
     if !kind.is_file() || kind.len() > MAX_FILE_BYTES {
         return Ok(Arc::new(limited(file, MAX_FILE_BYTES).at("read", path)?));
     }
-    Ok(Arc::new(Kept { file, length: kind.len() }))
+    Ok(Arc::new(KeptFile { file, length: kind.len() }))
 }
 
 /// Reads a text file.

@@ -301,14 +301,14 @@ struct Extras {
     /// How counters were had, and what could not be.
     counters: Vec<String>,
     /// Counters by group, and which part of the threads' time each group was read.
-    groups: Vec<CounterGroup>,
+    groups: Vec<RecordedGroup>,
     /// Memory nodes of the computer; 0 if page homes were not looked at.
     nodes: u32,
     page_homes: Vec<ProcessHomes>,
 }
 
 #[derive(Serialize)]
-struct CounterGroup {
+struct RecordedGroup {
     names: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     measured_share: Option<f64>,
@@ -321,7 +321,7 @@ fn extras(recording: &Recording) -> Option<Conditions> {
         return None;
     }
     let groups = counters.map_or(Vec::new(), |log| {
-        let group = |(names, measured_share): (&Vec<String>, _)| CounterGroup { names: names.clone(), measured_share };
+        let group = |(names, measured_share): (&Vec<String>, _)| RecordedGroup { names: names.clone(), measured_share };
         log.groups.iter().zip(log.measured_shares()).map(group).collect()
     });
     let document = Extras {

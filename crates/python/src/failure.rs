@@ -64,7 +64,7 @@ macro_rules! advised {
         $(impl From<$error> for Trouble {
             fn from(error: $error) -> Self {
                 // Some always have advice, some never, some at times.
-                let advice: Option<String> = Advice(error.advice()).into();
+                let advice: Option<String> = AdviceForms(error.advice()).into();
                 Self::advised(error, advice)
             }
         })*
@@ -72,22 +72,22 @@ macro_rules! advised {
 }
 
 /// Advice in the forms in which errors have it.
-struct Advice<T>(T);
+struct AdviceForms<T>(T);
 
-impl From<Advice<&'static str>> for Option<String> {
-    fn from(advice: Advice<&'static str>) -> Self {
+impl From<AdviceForms<&'static str>> for Option<String> {
+    fn from(advice: AdviceForms<&'static str>) -> Self {
         Some(advice.0.to_owned())
     }
 }
 
-impl From<Advice<Option<&'static str>>> for Option<String> {
-    fn from(advice: Advice<Option<&'static str>>) -> Self {
+impl From<AdviceForms<Option<&'static str>>> for Option<String> {
+    fn from(advice: AdviceForms<Option<&'static str>>) -> Self {
         advice.0.map(str::to_owned)
     }
 }
 
-impl From<Advice<Option<String>>> for Option<String> {
-    fn from(advice: Advice<Option<String>>) -> Self {
+impl From<AdviceForms<Option<String>>> for Option<String> {
+    fn from(advice: AdviceForms<Option<String>>) -> Self {
         advice.0
     }
 }

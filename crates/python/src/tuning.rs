@@ -20,33 +20,33 @@ use crate::failure::Trouble;
 use crate::{gathering, study};
 
 /// What goes wrong in Python on the way, too.
-enum Stopped {
+enum TuningStop {
     Tune(TuneError),
     Python(PyErr),
 }
 
-impl From<TuneError> for Stopped {
+impl From<TuneError> for TuningStop {
     fn from(error: TuneError) -> Self {
         Self::Tune(error)
     }
 }
 
-impl From<PyErr> for Stopped {
+impl From<PyErr> for TuningStop {
     fn from(error: PyErr) -> Self {
         Self::Python(error)
     }
 }
 
 /// An object of Python that proposes candidates.
-struct Asked(Py<PyAny>);
+struct PythonSampler(Py<PyAny>);
 
-impl Sampler<Stopped> for Asked {
-    fn ask(&mut self, count: u32) -> Result<Vec<Values>, Stopped> {
+impl Sampler<TuningStop> for PythonSampler {
+    fn ask(&mut self, count: u32) -> Result<Vec<Values>, TuningStop> {
         Python::attach(|py| Ok(self.0.call_method1(py, "ask", (count,))?.extract(py)?))
     }
 
-    fn tell(&mut self, values: &[f64]) -> Result<(), Stopped> {
-        Python::attach(|py| self.0.call_method1(py, "tell", (values.to_vec(),)).map(|_| ()).map_err(Stopped::Python))
+    fn tell(&mut self, values: &[f64]) -> Result<(), TuningStop> {
+        Python::attach(|py| self.0.call_method1(py, "tell", (values.to_vec(),)).map(|_| ()).map_err(TuningStop::Python))
     }
 }
 
@@ -88,8 +88,8 @@ pub fn tune(
     let sampler =
         py.import("warmcore._tune")?.call_method1("Sampler", (&form.name, knobs, form.seed, form.budget, storage))?;
     let called: String = sampler.getattr("called")?.extract()?;
-    let mut sampler = Asked(sampler.unbind());
-    let mut run = |experiments: &[PlannedExperiment]| -> Result<Trials, Stopped> {
+    let mut sampler = PythonSampler(sampler.unbind());
+    let mut run = |experiments: &[PlannedExperiment]| -> Result<Trials, TuningStop> {
         Ok(match &client {
             None => attended(py, None, |watch| study::here(experiments, out.as_deref(), jobs, watch))?,
             Some(client) => {
@@ -112,8 +112,8 @@ pub fn tune(
     };
     let mut means = Means { run: &mut run, progress: &mut tell, sampler: called };
     let document = search(&form, &mut sampler, &mut means).map_err(|error| match error {
-        Stopped::Tune(error) => Trouble::from(error).into(),
-        Stopped::Python(error) => error,
+        TuningStop::Tune(error) => Trouble::from(error).into(),
+        TuningStop::Python(error) => error,
     })?;
     if let Some(error) = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
         return Err(error);

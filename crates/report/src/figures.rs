@@ -43,7 +43,7 @@ pub fn width_for(length: &str) -> f64 {
 
 /// Where the rows of a figure lie that holds all schedulers.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Frame {
+struct RowFrame {
     /// Width of the figure.
     wide: f64,
     /// Where the plot begins and ends.
@@ -53,7 +53,7 @@ struct Frame {
     above: f64,
 }
 
-impl Frame {
+impl RowFrame {
     /// `left` and `right`: room for texts at the sides, where a figure is wide enough for that.
     fn new(wide: f64, left: f64, right: f64) -> Self {
         if wide < NARROW {

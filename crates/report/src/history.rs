@@ -61,7 +61,7 @@ pub struct TimeHistory<'a, W> {
 /// An entry of the document.
 #[derive(Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
-enum Entry<'a> {
+enum HistoryEntry<'a> {
     Slice {
         time_ns: u64,
         cpu: u32,
@@ -172,7 +172,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
             SliceEnd::Open => "-",
         };
         if self.form == Form::Json {
-            return self.entry(&Entry::Slice {
+            return self.entry(&HistoryEntry::Slice {
                 time_ns: slice.end_ns,
                 cpu: slice.cpu.0,
                 task: name(self.tasks, slice.task),
@@ -208,7 +208,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         kind: MigrationKind,
     ) -> io::Result<()> {
         if self.form == Form::Json {
-            return self.entry(&Entry::Migration {
+            return self.entry(&HistoryEntry::Migration {
                 time_ns: event.time_ns,
                 cpu: event.cpu.0,
                 task: name(self.tasks, task),
@@ -223,7 +223,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         writeln!(self.out, "{time:>16} {:<8} {:<24} {words}", event.cpu.to_string(), task_name(self.tasks, task))
     }
 
-    fn entry(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+    fn entry(&mut self, entry: &HistoryEntry<'_>) -> io::Result<()> {
         let before = if self.entries == 0 { "\n    " } else { ",\n    " };
         self.entries += 1;
         write!(self.out, "{before}{}", serde_json::to_string(entry)?)

@@ -48,7 +48,7 @@ struct PageData {
 #[derive(Serialize)]
 struct RunDocument {
     name: String,
-    machine: MachineDocument,
+    machine: CpuColumns,
     /// Identifiers of the elements that hold the scenes.
     scenes: Vec<String>,
     slices: Vec<u64>,
@@ -56,7 +56,7 @@ struct RunDocument {
 
 /// Columns by CPU.
 #[derive(Serialize)]
-struct MachineDocument {
+struct CpuColumns {
     order: Vec<u32>,
     os: Vec<u32>,
     core: Vec<u32>,
@@ -132,7 +132,7 @@ fn document(run: &Run, scenes: Vec<String>) -> RunDocument {
         name: run.disk.path.display().to_string(),
         slices: run.scenes.iter().map(|scene| scene.record.slice_count).collect(),
         scenes,
-        machine: MachineDocument {
+        machine: CpuColumns {
             order: cpu_order(machine).iter().map(|cpu| cpu.0).collect(),
             os: column(&|cpu| machine.os_index(cpu)),
             core: column(&|cpu| machine.core_of(cpu).0),

@@ -48,7 +48,7 @@ pub enum LessonError {
 
 /// One choice: a task came to a CPU.
 #[derive(Clone, PartialEq, Debug)]
-struct Choice {
+struct PlacementChoice {
     time_ns: u64,
     chosen: TaskId,
     before: TaskId,
@@ -60,9 +60,9 @@ struct Choice {
 }
 
 /// Keeps the first events of a run.
-struct Kept(Vec<Event>);
+struct FirstEvents(Vec<Event>);
 
-impl Sink for Kept {
+impl Sink for FirstEvents {
     fn events(&mut self, batch: &[Event]) -> io::Result<()> {
         let room = MOST_EVENTS.saturating_sub(self.0.len());
         self.0.extend_from_slice(&batch[..batch.len().min(room)]);
@@ -89,7 +89,7 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
     for (index, scene) in run.scenes.iter().enumerate() {
         let spec = &run.disk.experiment.schedulers[index];
         let machine = &run.disk.experiment.machine_of(index).value;
-        let events = run.events_into_with(index, Some(1), Kept(Vec::new()), stop)?.0;
+        let events = run.events_into_with(index, Some(1), FirstEvents(Vec::new()), stop)?.0;
         let choices = choices(scene, &events);
         let chart = chart::draw(scene, machine, &events, &sheet);
         let name = format!("Who runs under {}", scene.scheduler);
@@ -216,8 +216,8 @@ fn rules(scene: &Scene) -> String {
 }
 
 /// The first choices among several tasks or after a wakeup.
-fn choices(scene: &Scene, events: &[Event]) -> Vec<Choice> {
-    let mut found: Vec<Choice> = Vec::new();
+fn choices(scene: &Scene, events: &[Event]) -> Vec<PlacementChoice> {
+    let mut found: Vec<PlacementChoice> = Vec::new();
     let mut told: (u64, Vec<String>) = (0, Vec::new());
     // Samples that a tick took just before the choice it made.
     let mut ahead: (u64, Vec<(usize, TaskId, i64)>) = (0, Vec::new());
@@ -236,7 +236,7 @@ fn choices(scene: &Scene, events: &[Event]) -> Vec<Choice> {
                     break;
                 }
                 let reasons = if told.0 == event.time_ns { std::mem::take(&mut told.1) } else { Vec::new() };
-                found.push(Choice {
+                found.push(PlacementChoice {
                     time_ns: event.time_ns,
                     chosen: next,
                     before: prev,
@@ -265,7 +265,7 @@ fn choices(scene: &Scene, events: &[Event]) -> Vec<Choice> {
 }
 
 /// Who was chosen and on what grounds.
-fn table(scene: &Scene, choices: &[Choice]) -> String {
+fn table(scene: &Scene, choices: &[PlacementChoice]) -> String {
     let mut out = String::from(
         "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>time</th><th>chosen</th><th>before it</th>",
     );

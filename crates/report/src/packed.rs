@@ -37,7 +37,7 @@ use crate::scene::{LENGTH_BINS, OVERVIEW_BINS, Scene};
 pub const MAX_DELAYS: u64 = 400_000;
 
 #[derive(Serialize)]
-struct Header<'a> {
+struct PackedHeader<'a> {
     scheduler: String,
     trial: usize,
     /// As text: seeds have up to 63 bits.
@@ -91,7 +91,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
     let counters = counted(scene);
     let by_cpu = counters.len() * machine.cpu_count() * COUNTER_BINS <= MAX_COUNTER_VALUES;
     columns.insert("counters", counter_column(scene, machine, &counters, by_cpu));
-    let header = Header {
+    let header = PackedHeader {
         scheduler: scheduler_name(&scene.scheduler),
         trial: scene.trial,
         seed: scene.seed.to_string(),

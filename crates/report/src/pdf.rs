@@ -46,7 +46,7 @@ pub fn from_svg(svg: &str) -> Result<Vec<u8>, PdfError> {
     let sheet =
         root.children().find(|node| node.has_tag_name("style")).and_then(|node| node.text()).unwrap_or_default();
     let mut page =
-        Page { rules: Rules::of(sheet), content: String::new(), opacities: BTreeMap::new(), pictures: Vec::new() };
+        PdfPage { rules: Rules::of(sheet), content: String::new(), opacities: BTreeMap::new(), pictures: Vec::new() };
     let _ = writeln!(page.content, "{} 0 0 {} 0 {} cm", real(scale), real(-scale), real(height));
     page.children(root, &Look::default())?;
     let title =
@@ -70,7 +70,7 @@ fn real(value: f64) -> String {
 }
 
 /// The page while it is drawn.
-struct Page {
+struct PdfPage {
     rules: Rules,
     content: String,
     /// Opacities that occur, in ten thousandths: of areas, and of lines.
@@ -86,7 +86,7 @@ struct Picture {
     alpha: Vec<u8>,
 }
 
-impl Page {
+impl PdfPage {
     fn children(&mut self, parent: Node<'_, '_>, look: &Look) -> Result<(), PdfError> {
         parent.children().filter(Node::is_element).try_for_each(|node| self.node(node, look))
     }

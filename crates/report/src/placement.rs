@@ -29,7 +29,7 @@ pub struct Placement {
 
 /// What is known of a task that is about to be placed.
 #[derive(Clone, Copy)]
-struct Begun {
+struct UnplacedTask {
     waker: TaskId,
     cpu: CpuId,
     new: bool,
@@ -38,17 +38,17 @@ struct Begun {
 /// Follows wakings and wakeups.
 #[derive(Default)]
 pub struct Placements {
-    begun: Vec<Option<Begun>>,
+    begun: Vec<Option<UnplacedTask>>,
 }
 
 impl Placements {
     /// Takes the next event and returns the placement that it ends, if it ends one.
     pub fn event(&mut self, event: &Event) -> Option<Placement> {
         let (task, begun) = match event.kind {
-            EventKind::Waking { task, waker, .. } => (task, Begun { waker, cpu: event.cpu, new: false }),
-            EventKind::Fork { parent, child } => (child, Begun { waker: parent, cpu: event.cpu, new: true }),
+            EventKind::Waking { task, waker, .. } => (task, UnplacedTask { waker, cpu: event.cpu, new: false }),
+            EventKind::Fork { parent, child } => (child, UnplacedTask { waker: parent, cpu: event.cpu, new: true }),
             EventKind::Wakeup { task, reason } => {
-                let Begun { waker, cpu: waker_cpu, new } = self.begun.get_mut(task.index())?.take()?;
+                let UnplacedTask { waker, cpu: waker_cpu, new } = self.begun.get_mut(task.index())?.take()?;
                 return Some(Placement { time_ns: event.time_ns, task, cpu: event.cpu, waker, waker_cpu, new, reason });
             }
             // What a recorder has lost is not made up for by a later wakeup.

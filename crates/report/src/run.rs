@@ -35,10 +35,10 @@ fn samples(text: &str) -> Result<Option<Schedstat>, String> {
         texts: Vec<(String, String)>,
     }
     #[derive(Deserialize)]
-    struct Facts {
+    struct RunFacts {
         samples: Vec<Sample>,
     }
-    let facts: Facts = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let facts: RunFacts = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let all = facts.samples.iter().flat_map(|sample| &sample.texts);
     let read: Vec<&String> = all.filter(|(path, _)| path == "/proc/schedstat").map(|(_, text)| text).collect();
     let (Some(first), Some(last)) = (read.first(), read.last()) else { return Ok(None) };

@@ -110,16 +110,16 @@ pub struct Wait {
 }
 
 /// Keeps single waits of some tasks: the longest ones, or those closest to a time.
-struct Kept {
+struct LongestWaits {
     tasks: BTreeSet<TaskId>,
     at_ns: Option<u64>,
     most: usize,
     open: BTreeMap<TaskId, Vec<Part>>,
-    /// The first ones in the order of [`Kept::rank`].
+    /// The first ones in the order of [`LongestWaits::rank`].
     waits: Vec<Wait>,
 }
 
-impl Kept {
+impl LongestWaits {
     /// How far from the time, then the longest and the earliest first.
     fn rank(&self, wait: &Wait) -> (u64, Reverse<u64>, u64, TaskId) {
         let away = |at_ns: u64| wait.from_ns.saturating_sub(at_ns).max(at_ns.saturating_sub(wait.to_ns));
@@ -137,7 +137,7 @@ impl Kept {
         }
     }
 
-    fn end(&mut self, task: TaskId, open: Open, to_ns: u64, ran: bool) {
+    fn end(&mut self, task: TaskId, open: OpenWait, to_ns: u64, ran: bool) {
         if !self.tasks.contains(&task) {
             return;
         }
@@ -153,7 +153,7 @@ impl Kept {
 
 /// A wait that has not ended.
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenWait {
     since_ns: u64,
     preempted: bool,
     /// The CPU that it waits for, and up to when that is accounted for.
@@ -163,14 +163,14 @@ struct Open {
 /// Follows a trial's events.
 pub struct Waits {
     tasks: Vec<TaskWaits>,
-    open: Vec<Option<Open>>,
+    open: Vec<Option<OpenWait>>,
     running_since: Vec<Option<u64>>,
     /// By task: a quota keeps it from running.
     throttled: Vec<bool>,
     current: Vec<TaskId>,
     others: Others,
     queued: Vec<Vec<TaskId>>,
-    kept: Kept,
+    kept: LongestWaits,
     now_ns: u64,
 }
 
@@ -186,7 +186,13 @@ impl Waits {
             current: vec![TaskId::IDLE; cpus],
             others: Others::new(cpus),
             queued: vec![Vec::new(); cpus],
-            kept: Kept { tasks: BTreeSet::new(), at_ns: None, most: 0, open: BTreeMap::new(), waits: Vec::new() },
+            kept: LongestWaits {
+                tasks: BTreeSet::new(),
+                at_ns: None,
+                most: 0,
+                open: BTreeMap::new(),
+                waits: Vec::new(),
+            },
             now_ns: 0,
         }
     }
@@ -194,7 +200,7 @@ impl Waits {
     /// Keeps so many single waits of these tasks: those closest to a time, or the longest ones.
     #[must_use]
     pub fn keeping(mut self, tasks: BTreeSet<TaskId>, at_ns: Option<u64>, most: usize) -> Self {
-        self.kept = Kept { tasks, at_ns, most, ..self.kept };
+        self.kept = LongestWaits { tasks, at_ns, most, ..self.kept };
         self
     }
 
@@ -244,7 +250,7 @@ impl Waits {
     }
 
     fn settle_task(&mut self, now: u64, task: TaskId, who: Occupant) {
-        if let Some(Open { queue: (cpu, since), .. }) = &mut self.open[task.index()] {
+        if let Some(OpenWait { queue: (cpu, since), .. }) = &mut self.open[task.index()] {
             if now > *since {
                 *self.tasks[task.index()].behind_ns.entry(who).or_default() += now - *since;
                 self.kept.part(task, Part { cpu: *cpu, who, from_ns: *since, to_ns: now });
@@ -297,7 +303,9 @@ impl Waits {
 
     /// Takes a task off the queue it is in.
     fn dequeue(&mut self, now: u64, task: TaskId) {
-        if let Some(Open { queue: (cpu, _), .. }) = self.open[task.index()].filter(|_| !self.throttled[task.index()]) {
+        if let Some(OpenWait { queue: (cpu, _), .. }) =
+            self.open[task.index()].filter(|_| !self.throttled[task.index()])
+        {
             self.settle_task(now, task, self.occupant(cpu));
             self.queued[cpu.index()].retain(|queued| *queued != task);
         }
@@ -306,7 +314,7 @@ impl Waits {
     fn begin(&mut self, now: u64, task: TaskId, cpu: CpuId, preempted: bool) {
         let index = self.index(task);
         if self.open[index].is_none() && self.running_since[index].is_none() {
-            self.open[index] = Some(Open { since_ns: now, preempted, queue: (cpu, now) });
+            self.open[index] = Some(OpenWait { since_ns: now, preempted, queue: (cpu, now) });
             if !self.throttled[index] {
                 self.queued[cpu.index()].push(task);
             }
@@ -346,7 +354,7 @@ impl Waits {
         }
     }
 
-    fn end_wait(&mut self, now: u64, task: TaskId, open: Open, ran: bool) {
+    fn end_wait(&mut self, now: u64, task: TaskId, open: OpenWait, ran: bool) {
         let (waits, length_ns) = (&mut self.tasks[task.index()], now - open.since_ns);
         if open.preempted {
             waits.preempt_wait_ns += length_ns;

@@ -127,7 +127,7 @@ pub enum GatheringError {
 }
 
 /// What was measured of a run: elapsed time, CPU time, and response time where a task slept again, ns.
-type Measured = [Option<f64>; 3];
+type RunTimes = [Option<f64>; 3];
 
 /// Simulates a workload with its groups free and placed in these ways, all of them and each on its own.
 ///
@@ -178,7 +178,7 @@ pub fn gains(
     Ok(gains)
 }
 
-fn measure(requests: &[Request<'_>], conduct: &BatchConduct) -> Result<Vec<Measured>, PlaceError> {
+fn measure(requests: &[Request<'_>], conduct: &BatchConduct) -> Result<Vec<RunTimes>, PlaceError> {
     place::collect(&Sim, requests, conduct, &|position, run| {
         let run = run?;
         let mut counters = Counters::new(requests[position].machine, run.tables, Start::Idle { time_ns: 0 });
@@ -191,7 +191,7 @@ fn measure(requests: &[Request<'_>], conduct: &BatchConduct) -> Result<Vec<Measu
 }
 
 /// CPUs of each task, by group.
-type Placement = BTreeMap<usize, Vec<(TaskTemplateId, CpuSet)>>;
+type GroupCpus = BTreeMap<usize, Vec<(TaskTemplateId, CpuSet)>>;
 
 fn bound<'a>(workload: &Workload, places: impl IntoIterator<Item = &'a Vec<(TaskTemplateId, CpuSet)>>) -> Workload {
     let mut workload = workload.clone();
@@ -216,12 +216,12 @@ pub fn places(machine: &Machine, groups: &[Members]) -> BTreeMap<usize, CpuSet> 
     placed.into_iter().filter_map(|(group, tasks)| Some((group, tasks.first()?.1.clone()))).collect()
 }
 
-fn gathered(machine: &Machine, groups: &[Members]) -> Placement {
+fn gathered(machine: &Machine, groups: &[Members]) -> GroupCpus {
     let llcs = llcs(machine);
     let mut room: Vec<i64> = llcs.iter().map(|cpus| cpus.len() as i64 * 1000).collect();
     let mut order: Vec<usize> = (0..groups.len()).collect();
     order.sort_by_key(|group| (std::cmp::Reverse(groups[*group].busy_cpus_milli), *group));
-    let mut placement = Placement::new();
+    let mut placement = GroupCpus::new();
     for group in order {
         let need = groups[group].busy_cpus_milli as i64;
         // Of those with the most room the first.
@@ -242,7 +242,7 @@ fn gathered(machine: &Machine, groups: &[Members]) -> Placement {
     placement
 }
 
-fn spread(machine: &Machine, groups: &[Members]) -> Placement {
+fn spread(machine: &Machine, groups: &[Members]) -> GroupCpus {
     let llcs = llcs(machine);
     // Each group begins where the one before ended, or small groups would all be on the first LLCs.
     let mut next = (0..llcs.len()).cycle();

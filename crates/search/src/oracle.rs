@@ -71,13 +71,13 @@ impl OracleError {
 
 /// How tightly a thread is pinned to where the placement has it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Width {
+enum PinWidth {
     Cpu,
     Llc,
     Node,
 }
 
-impl Width {
+impl PinWidth {
     const ALL: [Self; 3] = [Self::Cpu, Self::Llc, Self::Node];
 
     const fn name(self) -> &'static str {
@@ -102,9 +102,9 @@ impl Width {
 }
 
 /// A placement that may be the best.
-struct Candidate {
+struct CandidatePlacement {
     placement: &'static str,
-    width: Width,
+    width: PinWidth,
     pins: Vec<CpuSet>,
 }
 
@@ -113,7 +113,7 @@ struct Candidate {
 /// # Errors
 /// See [`OracleError`].
 pub fn run(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<OracleRun, OracleError> {
-    let Choice { metric, unrolled, found, rehearsals, chosen } = choose(experiment, conduct)?;
+    let ChosenPlacements { metric, unrolled, found, rehearsals, chosen } = choose(experiment, conduct)?;
     let experiment = pinned(experiment, &unrolled, &chosen, experiment.seeds.clone())?;
     let points = points(&experiment, &metric, conduct)?;
     let machine = &experiment.machine.value;
@@ -137,12 +137,12 @@ pub fn run(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<OracleRun, 
 }
 
 /// What [`choose`] found.
-struct Choice {
+struct ChosenPlacements {
     metric: Measure,
     unrolled: Unrolled,
     found: Found,
     rehearsals: Vec<Rehearsal>,
-    chosen: Candidate,
+    chosen: CandidatePlacement,
 }
 
 /// The workload of an experiment with its threads bound as the best placement has them.
@@ -150,12 +150,12 @@ struct Choice {
 /// # Errors
 /// See [`OracleError`].
 pub fn placed(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<Workload, OracleError> {
-    let Choice { unrolled, chosen, .. } = choose(experiment, conduct)?;
+    let ChosenPlacements { unrolled, chosen, .. } = choose(experiment, conduct)?;
     Ok(bound(&unrolled, &experiment.machine.value, &chosen.pins))
 }
 
 /// Finds the placement, and rehearses it beside others.
-fn choose(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<Choice, OracleError> {
+fn choose(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<ChosenPlacements, OracleError> {
     let kind = experiment.place.kind();
     if !kind.simulated {
         return Err(OracleError::NotSimulated(kind.name));
@@ -172,7 +172,7 @@ fn choose(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<Choice, Orac
     let machine = &experiment.machine.value;
     let found = problem(machine, &unrolled).search()?;
     let mut rehearsals = Vec::new();
-    let mut best: Option<(f64, Candidate)> = None;
+    let mut best: Option<(f64, CandidatePlacement)> = None;
     let seeds = trial_seeds(experiment.seeds.first().copied().unwrap_or_default(), REHEARSALS);
     for candidate in candidates(machine, &found) {
         let points = points(&pinned(experiment, &unrolled, &candidate, seeds.clone())?, &metric, conduct)?;
@@ -190,7 +190,7 @@ fn choose(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<Choice, Orac
         }
     }
     match best {
-        Some((_, chosen)) => Ok(Choice { metric, unrolled, found, rehearsals, chosen }),
+        Some((_, chosen)) => Ok(ChosenPlacements { metric, unrolled, found, rehearsals, chosen }),
         None => Err(OracleError::NoThreads(workload.name.clone())),
     }
 }
@@ -264,20 +264,20 @@ fn partners(workload: &Workload, threads: &[usize]) -> BTreeMap<(usize, usize), 
 }
 
 /// Placements to rehearse: each in every width, without doubles and without those that leave a thread all CPUs.
-fn candidates(machine: &Machine, found: &Found) -> Vec<Candidate> {
+fn candidates(machine: &Machine, found: &Found) -> Vec<CandidatePlacement> {
     let all =
         std::iter::once(("searched", &found.cpus)).chain(found.starts.iter().map(|start| (start.name, &start.cpus)));
     let mut seen: Vec<Vec<CpuSet>> = Vec::new();
     let mut candidates = Vec::new();
     for (placement, cpus) in all {
-        for width in Width::ALL {
+        for width in PinWidth::ALL {
             let pins: Vec<CpuSet> = cpus.iter().map(|cpu| width.cpus(machine, *cpu)).collect();
-            let is_none = width != Width::Cpu && pins.iter().any(|pin| pin.len() == machine.cpu_count());
+            let is_none = width != PinWidth::Cpu && pins.iter().any(|pin| pin.len() == machine.cpu_count());
             if is_none || seen.contains(&pins) {
                 continue;
             }
             seen.push(pins.clone());
-            candidates.push(Candidate { placement, width, pins });
+            candidates.push(CandidatePlacement { placement, width, pins });
         }
     }
     candidates
@@ -287,7 +287,7 @@ fn candidates(machine: &Machine, found: &Found) -> Vec<Candidate> {
 fn pinned(
     experiment: &Experiment,
     unrolled: &Unrolled,
-    candidate: &Candidate,
+    candidate: &CandidatePlacement,
     seeds: Vec<u64>,
 ) -> Result<Experiment, OracleError> {
     let workload = bound(unrolled, &experiment.machine.value, &candidate.pins);

@@ -53,7 +53,7 @@ impl PinError {
 
 /// A file of a placement: what else stands there says how it was found.
 #[derive(Deserialize)]
-struct Placement {
+struct PlacementFile {
     threads: Vec<PinnedThread>,
 }
 
@@ -91,7 +91,7 @@ fn named(machine: &Machine, unrolled: &Unrolled, name: &str) -> Vec<CpuSet> {
 /// The placement of a file: every thread must be there, on CPUs that are.
 fn of_file(machine: &Machine, unrolled: &Unrolled, path: &str) -> Result<Vec<CpuSet>, String> {
     let text = text_of_file(Path::new(path)).map_err(|error| error.to_string())?;
-    let Placement { threads } = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+    let PlacementFile { threads } = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let tasks = &unrolled.workload.tasks;
     if let Some(stranger) = threads.iter().find(|pinned| !tasks.iter().any(|task| task.name == pinned.task)) {
         return Err(format!("the workload has no thread `{}`", stranger.task));

@@ -161,7 +161,7 @@ impl Problem<'_> {
     #[cfg(test)]
     pub(crate) fn exhaustive(&self) -> Result<Option<(Vec<CpuId>, Score)>, HierarchyError> {
         let (cpus, threads) = (self.machine.cpu_count(), self.threads.len());
-        let mut memory = Memory::new(self);
+        let mut memory = ScoreCache::new(self);
         let mut best: Option<(Vec<CpuId>, Score)> = None;
         let mut digits = vec![0; threads];
         loop {
@@ -181,7 +181,7 @@ impl Problem<'_> {
     /// # Errors
     /// As [`Problem::evaluate`].
     pub fn search(&self) -> Result<Found, HierarchyError> {
-        let mut memory = Memory::new(self);
+        let mut memory = ScoreCache::new(self);
         let mut starts = Vec::new();
         for (name, cpus) in self.starts() {
             let score = memory.score(&cpus)?;
@@ -209,7 +209,7 @@ impl Problem<'_> {
     /// Moves and swaps until none helps. Whether that is how it ended.
     fn climb(
         &self,
-        memory: &mut Memory<'_, '_>,
+        memory: &mut ScoreCache<'_, '_>,
         mut cpus: Vec<CpuId>,
         mut score: Score,
     ) -> Result<(Vec<CpuId>, Score, bool), HierarchyError> {
@@ -256,7 +256,12 @@ impl Problem<'_> {
     }
 
     /// The first move of two threads at once that helps.
-    fn pair_move(&self, memory: &mut Memory<'_, '_>, cpus: &[CpuId], score: Score) -> Result<PairMove, HierarchyError> {
+    fn pair_move(
+        &self,
+        memory: &mut ScoreCache<'_, '_>,
+        cpus: &[CpuId],
+        score: Score,
+    ) -> Result<PairMove, HierarchyError> {
         if (cpus.len() * self.machine.cpu_count()).pow(2) > MOST_PAIR_MOVES {
             return Ok(PairMove::None);
         }
@@ -365,7 +370,7 @@ fn in_turn(lists: Vec<Vec<CpuId>>) -> Vec<CpuId> {
 }
 
 /// Scores of placements evaluated, by what they are but for names.
-struct Memory<'p, 'm> {
+struct ScoreCache<'p, 'm> {
     problem: &'p Problem<'m>,
     /// Equal threads have equal numbers.
     kinds: Vec<u32>,
@@ -379,7 +384,7 @@ struct Memory<'p, 'm> {
 /// Ends a list in a placement's name; no number of anything.
 const END: u32 = u32::MAX;
 
-impl<'p, 'm> Memory<'p, 'm> {
+impl<'p, 'm> ScoreCache<'p, 'm> {
     fn new(problem: &'p Problem<'m>) -> Self {
         let (machine, threads) = (problem.machine, &problem.threads);
         let kinds = threads.iter().map(|thread| threads.iter().position(|known| known == thread).unwrap_or(0) as u32);
@@ -428,7 +433,7 @@ impl<'p, 'm> Memory<'p, 'm> {
         let thread = |cpu: CpuId| {
             let (shape, kinds) = (vec![machine.capacity(cpu), END], &of_cpu[cpu.index()]);
             let name = [&shape[..], kinds, &[END]].concat();
-            Unit { shape: [&shape[..], &[END]].concat(), name, cpus: vec![cpu] }
+            NamePart { shape: [&shape[..], &[END]].concat(), name, cpus: vec![cpu] }
         };
         let core = |cpu: CpuId| joined(machine.cpus_of_core(machine.core_of(cpu)).iter().map(thread).collect(), true);
         let cluster = |cpu: CpuId| {
@@ -469,7 +474,7 @@ impl<'p, 'm> Memory<'p, 'm> {
 }
 
 /// A part of a machine in a placement's name.
-struct Unit {
+struct NamePart {
     /// What it is without threads: decides first when units are sorted, so that unlike ones keep their places.
     shape: Vec<u32>,
     name: Vec<u32>,
@@ -478,11 +483,11 @@ struct Unit {
 }
 
 /// Units as one, each with an end; sorted if their order does not matter.
-fn joined(mut units: Vec<Unit>, sorted: bool) -> Unit {
+fn joined(mut units: Vec<NamePart>, sorted: bool) -> NamePart {
     if sorted {
         units.sort_by(|a, b| (&a.shape, &a.name).cmp(&(&b.shape, &b.name)));
     }
-    let mut all = Unit { shape: Vec::new(), name: Vec::new(), cpus: Vec::new() };
+    let mut all = NamePart { shape: Vec::new(), name: Vec::new(), cpus: Vec::new() };
     for unit in units {
         all.shape.extend(unit.shape);
         all.shape.push(END);

@@ -24,8 +24,13 @@ pub struct Unrolled {
 #[must_use]
 pub fn unroll(workload: &Workload) -> Unrolled {
     let kept = kept_as_they_are(workload);
-    let mut writer =
-        Writer { source: workload, kept: &kept, out: workload.clone(), taken: BTreeSet::new(), threads: Vec::new() };
+    let mut writer = ThreadsWriter {
+        source: workload,
+        kept: &kept,
+        out: workload.clone(),
+        taken: BTreeSet::new(),
+        threads: Vec::new(),
+    };
     for index in 0..workload.tasks.len() {
         let id = TaskTemplateId(index as u32);
         let instances = workload.tasks[index].instances;
@@ -43,7 +48,7 @@ pub fn unroll(workload: &Workload) -> Unrolled {
             writer.out.tasks[thread.index()].instances = 1;
         }
     }
-    let Writer { out, mut threads, .. } = writer;
+    let ThreadsWriter { out, mut threads, .. } = writer;
     threads.sort_unstable();
     threads.retain(|thread| is_placed(&out, *thread));
     Unrolled { workload: out, threads }
@@ -128,7 +133,7 @@ fn only_forks(steps: &[Step], start: usize, end: usize) -> bool {
             .all(|step| matches!(step, Step::Fork(_) | Step::LoopStart { times: Some(_), .. } | Step::LoopEnd { .. }))
 }
 
-struct Writer<'a> {
+struct ThreadsWriter<'a> {
     source: &'a Workload,
     kept: &'a BTreeSet<TaskTemplateId>,
     out: Workload,
@@ -137,7 +142,7 @@ struct Writer<'a> {
     threads: Vec<usize>,
 }
 
-impl Writer<'_> {
+impl ThreadsWriter<'_> {
     /// A row for one more thread of a template: its own the first time, then copies.
     fn copy(&mut self, id: TaskTemplateId) -> TaskTemplateId {
         if self.taken.insert(id) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// A number as it stands in a file.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
-enum Written {
+enum NumberText {
     Finite(f64),
     Infinite(Infinite),
 }
@@ -18,59 +18,59 @@ enum Infinite {
     Negative,
 }
 
-impl From<f64> for Written {
+impl From<f64> for NumberText {
     fn from(value: f64) -> Self {
         if value == f64::INFINITY {
-            Written::Infinite(Infinite::Positive)
+            NumberText::Infinite(Infinite::Positive)
         } else if value == f64::NEG_INFINITY {
-            Written::Infinite(Infinite::Negative)
+            NumberText::Infinite(Infinite::Negative)
         } else {
-            Written::Finite(value)
+            NumberText::Finite(value)
         }
     }
 }
 
-impl From<Written> for f64 {
-    fn from(written: Written) -> Self {
+impl From<NumberText> for f64 {
+    fn from(written: NumberText) -> Self {
         match written {
-            Written::Finite(value) => value,
-            Written::Infinite(Infinite::Positive) => f64::INFINITY,
-            Written::Infinite(Infinite::Negative) => f64::NEG_INFINITY,
+            NumberText::Finite(value) => value,
+            NumberText::Infinite(Infinite::Positive) => f64::INFINITY,
+            NumberText::Infinite(Infinite::Negative) => f64::NEG_INFINITY,
         }
     }
 }
 
 pub(crate) fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-    Written::from(*value).serialize(serializer)
+    NumberText::from(*value).serialize(serializer)
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    Written::deserialize(deserializer).map(f64::from)
+    NumberText::deserialize(deserializer).map(f64::from)
 }
 
 /// The same for quantities that may not exist: `null`.
 pub(crate) mod optional {
-    use super::{Deserialize, Deserializer, Serialize, Serializer, Written};
+    use super::{Deserialize, Deserializer, NumberText, Serialize, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
-        value.map(Written::from).serialize(serializer)
+        value.map(NumberText::from).serialize(serializer)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-        Ok(Option::<Written>::deserialize(deserializer)?.map(f64::from))
+        Ok(Option::<NumberText>::deserialize(deserializer)?.map(f64::from))
     }
 }
 
 /// The same for lists: `#[serde(with = "warmcore_statistics::number::list")]`.
 pub mod list {
-    use super::{Deserialize, Deserializer, Serializer, Written};
+    use super::{Deserialize, Deserializer, NumberText, Serializer};
 
     /// Writes a list.
     ///
     /// # Errors
     /// Those of the format.
     pub fn serialize<S: Serializer>(values: &[f64], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(values.iter().copied().map(Written::from))
+        serializer.collect_seq(values.iter().copied().map(NumberText::from))
     }
 
     /// Reads a list.
@@ -78,7 +78,7 @@ pub mod list {
     /// # Errors
     /// Where something else stands.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<f64>, D::Error> {
-        Ok(Vec::<Written>::deserialize(deserializer)?.into_iter().map(f64::from).collect())
+        Ok(Vec::<NumberText>::deserialize(deserializer)?.into_iter().map(f64::from).collect())
     }
 }
 

@@ -31,7 +31,7 @@ pub struct Chunk {
 /// A chunk as text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Form<Files, Positions> {
+struct ChunkText<Files, Positions> {
     tool_version: String,
     files: Files,
     positions: Positions,
@@ -135,7 +135,7 @@ pub fn carry_out(text: &str, jobs: usize, stop: &Arc<AtomicBool>) -> Result<Stri
     if let Some(asks) = of(text).filter(|version| version != TOOL_VERSION) {
         return Err(ChunkError::Version { asks });
     }
-    let form: Result<Form<BTreeMap<String, String>, Vec<usize>>, _> = serde_json::from_str(text);
+    let form: Result<ChunkText<BTreeMap<String, String>, Vec<usize>>, _> = serde_json::from_str(text);
     let form = form.map_err(|error| ChunkError::Form(error.to_string()))?;
     let chunk = Chunk { files: Arc::new(form.files), positions: form.positions };
     let experiment = experiment_of(&chunk.files)?;
@@ -152,7 +152,7 @@ impl Chunk {
     /// Its text.
     #[must_use]
     pub fn to_json(&self) -> String {
-        let form = Form { tool_version: TOOL_VERSION.to_owned(), files: &*self.files, positions: &self.positions };
+        let form = ChunkText { tool_version: TOOL_VERSION.to_owned(), files: &*self.files, positions: &self.positions };
         // Texts and numbers can always be written.
         serde_json::to_string(&form).unwrap_or_default()
     }

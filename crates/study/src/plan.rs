@@ -116,7 +116,7 @@ impl PlanError {
 
 /// What makes simulations one experiment but for the scheduler.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct SimulationKey {
     machine: String,
     assumed: String,
     background: Option<String>,
@@ -133,7 +133,7 @@ struct Key {
 }
 
 /// An experiment in the making.
-struct Draft {
+struct ExperimentDraft {
     study: usize,
     machine: Named<Machine>,
     workload: Named<Workload>,
@@ -197,8 +197,8 @@ pub(crate) fn together(studies: Vec<Study>, note: &dyn Fn(&str)) -> Result<Plan,
 
 #[derive(Default)]
 struct Planner {
-    groups: Vec<Draft>,
-    known: BTreeMap<Key, usize>,
+    groups: Vec<ExperimentDraft>,
+    known: BTreeMap<SimulationKey, usize>,
     notes: Vec<String>,
 }
 
@@ -262,7 +262,7 @@ impl Planner {
                     study.error_at(text.span().start, Problem::Value(words))
                 };
                 let spec = load::scheduler(&scheduler_text).map_err(|found| error(instead, found.to_string()))?;
-                let key = Key {
+                let key = SimulationKey {
                     machine: own_text(&study.machines, &machine_text, &bindings),
                     assumed: assumed.clone(),
                     background: background.as_ref().map(|(_, text)| text.clone()),
@@ -298,7 +298,7 @@ impl Planner {
                             .map_err(|found| error(workload, found.to_string()))?;
                         let told = load.value.warnings.iter().map(verdict::describe_warning);
                         self.notes.extend(told.map(|words| format!("{}: {words}", study.name)));
-                        self.groups.push(Draft {
+                        self.groups.push(ExperimentDraft {
                             study: index,
                             machine: made,
                             workload: load,
@@ -422,7 +422,7 @@ fn simulates_programs(
     Ok(place.simulated && load::needs_background(&known.into_iter().flatten().collect::<Vec<_>>()))
 }
 
-fn open(group: &Draft, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
+fn open(group: &ExperimentDraft, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
     let guests = group.place.guests.clone();
     let options = PlaceOptions { schedulers: &group.schedulers, guests, host: None };
     warmcore_places::open(group.place.kind.name, &options, note)

@@ -329,12 +329,12 @@ mod tests {
     #[test]
     fn serde_uses_the_kernel_list() {
         #[derive(Serialize, Deserialize)]
-        struct Row {
+        struct CpuRow {
             cpus: CpuSet,
         }
-        let text = toml::to_string(&Row { cpus: CpuSet::parse_list("3,0-1").unwrap() }).unwrap();
+        let text = toml::to_string(&CpuRow { cpus: CpuSet::parse_list("3,0-1").unwrap() }).unwrap();
         assert_eq!(text.trim(), "cpus = \"0-1,3\"");
-        assert_eq!(toml::from_str::<Row>(&text).unwrap().cpus.len(), 3);
-        assert!(toml::from_str::<Row>("cpus = \"1-\"").is_err());
+        assert_eq!(toml::from_str::<CpuRow>(&text).unwrap().cpus.len(), 3);
+        assert!(toml::from_str::<CpuRow>("cpus = \"1-\"").is_err());
     }
 }

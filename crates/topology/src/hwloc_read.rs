@@ -83,7 +83,7 @@ struct XmlNode {
 
 /// What encloses an object.
 #[derive(Clone, Copy)]
-struct Inside {
+struct Enclosing {
     core: Option<u32>,
     package: u32,
 }
@@ -162,7 +162,7 @@ impl HwlocReader<'_, '_> {
         let mut nodes = Vec::new();
         let mut next_core = 0;
         let mut next_package = 0;
-        let mut stack = vec![(root, Inside { core: None, package: 0 })];
+        let mut stack = vec![(root, Enclosing { core: None, package: 0 })];
         while let Some((object, mut inside)) = stack.pop() {
             let kind = object.attribute("type").unwrap_or_default();
             match kind {
@@ -192,7 +192,7 @@ impl HwlocReader<'_, '_> {
         Ok(nodes)
     }
 
-    fn read_pu(&self, object: Node<'_, '_>, inside: Inside, found: &mut Found) -> Result<()> {
+    fn read_pu(&self, object: Node<'_, '_>, inside: Enclosing, found: &mut Found) -> Result<()> {
         let Some(os_index) = self.number::<u32>(object, "os_index")? else {
             return Err(self.fail(object, "a PU has no os_index"));
         };

@@ -28,7 +28,7 @@ pub fn to_hwloc_xml(machine: &Machine) -> Result<String> {
     };
     let llc_level = llc_level(machine).map_err(inexpressible)?;
     let root = tree(machine).map_err(inexpressible)?;
-    let mut writer = Writer { machine, text: String::new(), next_gp_index: 1 };
+    let mut writer = HwlocWriter { machine, text: String::new(), next_gp_index: 1 };
     writer.text.push_str("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     writer.text.push_str("<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n<topology version=\"2.0\">\n");
     writer.object(&root, 1, llc_level);
@@ -63,11 +63,11 @@ pub(crate) fn llc_level(machine: &Machine) -> Result<Option<u8>, String> {
 }
 
 /// An hwloc object.
-struct Object<'a> {
+struct HwlocObject<'a> {
     kind: ObjectKind<'a>,
     cpus: CpuSet,
     nodes: Vec<NodeId>,
-    children: Vec<Object<'a>>,
+    children: Vec<HwlocObject<'a>>,
 }
 
 /// Objects with equal CPUs nest in this order.
@@ -96,7 +96,7 @@ impl ObjectKind<'_> {
     }
 }
 
-fn tree(machine: &Machine) -> Result<Object<'_>, String> {
+fn tree(machine: &Machine) -> Result<HwlocObject<'_>, String> {
     let mut objects: Vec<(ObjectKind<'_>, CpuSet)> = Vec::new();
     for socket in machine.sockets() {
         objects.push((ObjectKind::Package(machine.socket_os_index(socket)), machine.cpus_of_socket(socket).clone()));
@@ -115,7 +115,7 @@ fn tree(machine: &Machine) -> Result<Object<'_>, String> {
     }
     // Larger objects first, so that what encloses an object is in the tree before it.
     objects.sort_by_cached_key(|(kind, cpus)| (std::cmp::Reverse(cpus.len()), kind.rank(), cpus.first()));
-    let new = |kind, cpus| Object { kind, cpus, nodes: Vec::new(), children: Vec::new() };
+    let new = |kind, cpus| HwlocObject { kind, cpus, nodes: Vec::new(), children: Vec::new() };
     let mut root = new(ObjectKind::Machine, machine.all_cpus().clone());
     for (kind, cpus) in objects {
         insert(&mut root, new(kind, cpus));
@@ -128,7 +128,7 @@ fn tree(machine: &Machine) -> Result<Object<'_>, String> {
 }
 
 /// Puts an object below the innermost one that encloses it.
-fn insert<'a>(outer: &mut Object<'a>, object: Object<'a>) {
+fn insert<'a>(outer: &mut HwlocObject<'a>, object: HwlocObject<'a>) {
     let first = object.cpus.first().unwrap_or_default();
     let enclosing = outer.children.iter_mut().find(|child| child.cpus.contains(first));
     match enclosing {
@@ -138,7 +138,7 @@ fn insert<'a>(outer: &mut Object<'a>, object: Object<'a>) {
 }
 
 /// Orders children by their lowest CPU and refuses overlapping ones.
-fn finish(object: &mut Object<'_>) -> Result<(), String> {
+fn finish(object: &mut HwlocObject<'_>) -> Result<(), String> {
     object.children.sort_by_key(|child| child.cpus.first());
     let mut covered = CpuSet::new();
     for child in &mut object.children {
@@ -152,7 +152,7 @@ fn finish(object: &mut Object<'_>) -> Result<(), String> {
 }
 
 /// Hangs a NUMA node below the outermost object with its CPUs; nodes without CPUs below the machine.
-fn attach(object: &mut Object<'_>, node: NodeId, cpus: &CpuSet) {
+fn attach(object: &mut HwlocObject<'_>, node: NodeId, cpus: &CpuSet) {
     if !cpus.is_empty()
         && object.cpus != *cpus
         && let Some(child) = object.children.iter_mut().find(|child| cpus.is_subset(&child.cpus))
@@ -171,19 +171,19 @@ fn attach(object: &mut Object<'_>, node: NodeId, cpus: &CpuSet) {
     object.nodes.push(node);
 }
 
-struct Writer<'a> {
+struct HwlocWriter<'a> {
     machine: &'a Machine,
     text: String,
     next_gp_index: u32,
 }
 
-impl Writer<'_> {
+impl HwlocWriter<'_> {
     fn line(&mut self, depth: usize, text: &str) {
         // Writing to a String cannot fail.
         let _ = writeln!(self.text, "{:width$}{text}", "", width = 2 * depth);
     }
 
-    fn object(&mut self, object: &Object<'_>, depth: usize, llc_level: Option<u8>) {
+    fn object(&mut self, object: &HwlocObject<'_>, depth: usize, llc_level: Option<u8>) {
         let open = self.opening(object);
         let (infos, has_children) = (self.infos(object, llc_level), !object.children.is_empty());
         if infos.is_empty() && !has_children && object.nodes.is_empty() {
@@ -203,7 +203,7 @@ impl Writer<'_> {
     }
 
     /// The opening tag without its end.
-    fn opening(&mut self, object: &Object<'_>) -> String {
+    fn opening(&mut self, object: &HwlocObject<'_>) -> String {
         let cpus = self.os_numbers(&object.cpus);
         let nodes: BTreeSet<u32> = (self.machine.nodes())
             .filter(|node| self.machine.cpus_of_node(*node).intersects(&object.cpus) || object.nodes.contains(node))
@@ -276,7 +276,7 @@ impl Writer<'_> {
         text
     }
 
-    fn infos(&self, object: &Object<'_>, llc_level: Option<u8>) -> Vec<(&'static str, String)> {
+    fn infos(&self, object: &HwlocObject<'_>, llc_level: Option<u8>) -> Vec<(&'static str, String)> {
         match object.kind {
             ObjectKind::Machine => {
                 let level = llc_level.map(|level| (INFO_LLC_LEVEL, level.to_string()));

@@ -36,14 +36,14 @@ pub fn presets() -> Vec<PresetSummary> {
     /// The part of a file that lists need. A file that cannot be read shows without it here and says why when it is
     /// used.
     #[derive(Default, Deserialize)]
-    struct Header {
+    struct PresetHeader {
         #[serde(default)]
         summary: String,
         #[serde(default)]
         aliases: Vec<String>,
     }
     let summary = |(name, text): &(&str, &'static str)| {
-        let Header { summary, aliases } = toml::from_str(text).unwrap_or_default();
+        let PresetHeader { summary, aliases } = toml::from_str(text).unwrap_or_default();
         PresetSummary { name: (*name).to_owned(), aliases, summary, text }
     };
     PRESET_FILES.iter().map(summary).collect()

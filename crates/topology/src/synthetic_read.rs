@@ -28,7 +28,7 @@ enum LevelType {
 
 /// `Type:count(attributes)`.
 #[derive(Debug)]
-struct Level {
+struct ReadLevel {
     level_type: LevelType,
     /// Objects on the whole machine.
     width: usize,
@@ -38,7 +38,7 @@ struct Level {
 
 /// A NUMA node below each object of a level.
 #[derive(Debug)]
-struct Memory {
+struct MemoryLevel {
     /// Objects of the level it is attached to.
     width: usize,
     memory_bytes: Option<u64>,
@@ -65,8 +65,8 @@ pub fn from_synthetic(text: &str) -> Result<Machine> {
     };
 
     let memory = match memories.as_slice() {
-        [] => Memory { width: 1, memory_bytes: None, indexes: None },
-        [_] => memories.into_iter().next().unwrap_or(Memory { width: 1, memory_bytes: None, indexes: None }),
+        [] => MemoryLevel { width: 1, memory_bytes: None, indexes: None },
+        [_] => memories.into_iter().next().unwrap_or(MemoryLevel { width: 1, memory_bytes: None, indexes: None }),
         _ => {
             return Err(fail(
                 "only one level can have NUMA nodes",
@@ -126,8 +126,8 @@ fn fail(reason: impl Into<String>, hint: &str) -> Error {
 }
 
 /// Levels, what memory they have, and what a reader must know.
-fn read_levels(text: &str) -> Result<(Vec<Level>, Vec<Memory>, Vec<String>)> {
-    let mut levels: Vec<Level> = Vec::new();
+fn read_levels(text: &str) -> Result<(Vec<ReadLevel>, Vec<MemoryLevel>, Vec<String>)> {
+    let mut levels: Vec<ReadLevel> = Vec::new();
     let (mut memories, mut notes) = (Vec::new(), Vec::new());
     for part in parts(text)? {
         let width = levels.last().map_or(1, |level| level.width);
@@ -138,7 +138,7 @@ fn read_levels(text: &str) -> Result<(Vec<Level>, Vec<Memory>, Vec<String>)> {
                 return Err(fail(format!("`[{name}]` is not a kind of memory that is read"), "only `[NUMANode]` is"));
             }
             let attributes = read_attributes(attributes)?;
-            memories.push(Memory { width, memory_bytes: attributes.memory_bytes, indexes: attributes.indexes });
+            memories.push(MemoryLevel { width, memory_bytes: attributes.memory_bytes, indexes: attributes.indexes });
             continue;
         }
         let (head, attributes) = split_attributes(part)?;
@@ -162,16 +162,16 @@ fn read_levels(text: &str) -> Result<(Vec<Level>, Vec<Memory>, Vec<String>)> {
         if width > MAX_CPUS {
             return Err(fail(format!("more than {MAX_CPUS} objects at `{head}`"), ""));
         }
-        let Attributes { size_bytes, memory_bytes, indexes } = read_attributes(attributes)?;
+        let ObjectAttributes { size_bytes, memory_bytes, indexes } = read_attributes(attributes)?;
         if kind == LevelType::NumaNode {
-            memories.push(Memory { width, memory_bytes, indexes: indexes.clone() });
+            memories.push(MemoryLevel { width, memory_bytes, indexes: indexes.clone() });
         } else if memory_bytes.is_some() {
             // So does hwloc 2, which then puts one node over everything.
             notes.push(format!(
                 "the memory of `{head}` is not counted: NUMA nodes have memory, as in `{head} [NUMANode(memory=1GB)]`"
             ));
         }
-        levels.push(Level { level_type: kind, width, size_bytes, indexes });
+        levels.push(ReadLevel { level_type: kind, width, size_bytes, indexes });
     }
     Ok((levels, memories, notes))
 }
@@ -239,14 +239,14 @@ fn level_type(name: &str) -> Option<LevelType> {
 }
 
 #[derive(Default)]
-struct Attributes {
+struct ObjectAttributes {
     size_bytes: Option<u64>,
     memory_bytes: Option<u64>,
     indexes: Option<String>,
 }
 
-fn read_attributes(text: &str) -> Result<Attributes> {
-    let mut attributes = Attributes::default();
+fn read_attributes(text: &str) -> Result<ObjectAttributes> {
+    let mut attributes = ObjectAttributes::default();
     for attribute in text.split_whitespace() {
         match attribute.split_once('=') {
             Some(("size", value)) => attributes.size_bytes = Some(read_bytes(value)?),
@@ -283,17 +283,17 @@ fn read_bytes(text: &str) -> Result<u64> {
     bytes.ok_or_else(|| fail(format!("`{text}` is not a number of bytes"), "write plain bytes"))
 }
 
-fn os_indexes_of(levels: &[Level], level: &Level) -> Result<Vec<u32>> {
+fn os_indexes_of(levels: &[ReadLevel], level: &ReadLevel) -> Result<Vec<u32>> {
     os_indexes_below(levels, level.width, level.indexes.as_deref())
 }
 
-fn os_indexes_below(levels: &[Level], width: usize, indexes: Option<&str>) -> Result<Vec<u32>> {
+fn os_indexes_below(levels: &[ReadLevel], width: usize, indexes: Option<&str>) -> Result<Vec<u32>> {
     os_indexes(levels, width, indexes, "a level")
 }
 
 /// The operating system's numbers of the `width` objects of a level in their logical order: a list of numbers, nested
 /// loops `step*count:step*count`, or nested loops over types `package:core`.
-fn os_indexes(levels: &[Level], width: usize, indexes: Option<&str>, what: &str) -> Result<Vec<u32>> {
+fn os_indexes(levels: &[ReadLevel], width: usize, indexes: Option<&str>, what: &str) -> Result<Vec<u32>> {
     let Some(text) = indexes else { return Ok((0..width as u32).collect()) };
     let bad =
         |reason: &str| fail(format!("indexes of {what} `{}`: {reason}", text.chars().take(60).collect::<String>()), "");

@@ -13,7 +13,7 @@ use crate::{CacheKind, CpuId, CpuSet, Error, Machine, NodeId, Result, Shape, Smt
 const FORMAT: &str = "an hwloc synthetic description";
 
 /// One level: its name with attributes, and its objects.
-struct Level {
+struct WrittenLevel {
     name: String,
     attributes: Vec<String>,
     groups: Vec<CpuSet>,
@@ -84,8 +84,8 @@ fn irregularities(machine: &Machine) -> Vec<String> {
 }
 
 /// The levels from the outside in, all regular and nested.
-fn levels(machine: &Machine) -> Result<Vec<Level>, String> {
-    let mut levels = vec![Level {
+fn levels(machine: &Machine) -> Result<Vec<WrittenLevel>, String> {
+    let mut levels = vec![WrittenLevel {
         name: "Package".to_owned(),
         attributes: index_attribute(machine.sockets().map(|socket| machine.socket_os_index(socket)).collect())
             .into_iter()
@@ -93,15 +93,15 @@ fn levels(machine: &Machine) -> Result<Vec<Level>, String> {
         groups: machine.sockets.iter().map(|socket| socket.cpus.clone()).collect(),
     }];
     levels.extend(cache_levels(machine)?);
-    levels.push(Level { name: "Core".to_owned(), attributes: Vec::new(), groups: machine.core_cpus.clone() });
-    levels.push(Level {
+    levels.push(WrittenLevel { name: "Core".to_owned(), attributes: Vec::new(), groups: machine.core_cpus.clone() });
+    levels.push(WrittenLevel {
         name: "PU".to_owned(),
         attributes: Vec::new(),
         groups: machine.cpus().map(|cpu| [cpu].into_iter().collect()).collect(),
     });
     let nodes = node_groups(machine);
     if nodes.len() > 1 && !levels.iter().any(|level| same_groups(&level.groups, &nodes)) {
-        levels.push(Level { name: "Group".to_owned(), attributes: Vec::new(), groups: nodes });
+        levels.push(WrittenLevel { name: "Group".to_owned(), attributes: Vec::new(), groups: nodes });
     }
     levels.sort_by_key(|level| level.groups.len());
     for pair in levels.windows(2) {
@@ -119,7 +119,7 @@ fn same_groups(a: &[CpuSet], b: &[CpuSet]) -> bool {
 }
 
 /// One level per cache level and kind, higher levels first.
-fn cache_levels(machine: &Machine) -> Result<Vec<Level>, String> {
+fn cache_levels(machine: &Machine) -> Result<Vec<WrittenLevel>, String> {
     let kinds: BTreeSet<_> =
         machine.caches().iter().map(|cache| (std::cmp::Reverse(cache.level), cache.kind)).collect();
     let mut levels = Vec::new();
@@ -136,7 +136,7 @@ fn cache_levels(machine: &Machine) -> Result<Vec<Level>, String> {
         };
         let name = format!("L{cache_level}{suffix}Cache");
         match sizes.first() {
-            Some(size) if sizes.len() == 1 && covered == machine.cpu_count() => levels.push(Level {
+            Some(size) if sizes.len() == 1 && covered == machine.cpu_count() => levels.push(WrittenLevel {
                 name,
                 attributes: vec![format!("size={size}")],
                 groups: caches.map(|cache| cache.cpus.clone()).collect(),
@@ -148,7 +148,7 @@ fn cache_levels(machine: &Machine) -> Result<Vec<Level>, String> {
 }
 
 /// Every object of the inner level lies in one of the outer level, and all outer ones hold equally many.
-fn check_nested(outer: &Level, inner: &Level) -> Result<(), String> {
+fn check_nested(outer: &WrittenLevel, inner: &WrittenLevel) -> Result<(), String> {
     let counts: BTreeSet<usize> =
         outer.groups.iter().map(|group| inner.groups.iter().filter(|part| part.is_subset(group)).count()).collect();
     let total: usize = outer.groups.iter().map(CpuSet::len).sum::<usize>();
@@ -161,7 +161,7 @@ fn check_nested(outer: &Level, inner: &Level) -> Result<(), String> {
     }
 }
 
-fn write_levels(machine: &Machine, levels: &[Level], text: &mut String) {
+fn write_levels(machine: &Machine, levels: &[WrittenLevel], text: &mut String) {
     let nodes = node_groups(machine);
     let order = tree_order(machine, levels);
     if nodes.len() == 1 && machine.socket_count() > 1 {
@@ -188,9 +188,9 @@ fn write_levels(machine: &Machine, levels: &[Level], text: &mut String) {
 }
 
 /// CPUs in the order of the tree: by the outermost group first, so that the CPUs of a group stay together.
-fn tree_order(machine: &Machine, levels: &[Level]) -> Vec<CpuId> {
+fn tree_order(machine: &Machine, levels: &[WrittenLevel]) -> Vec<CpuId> {
     let mut cpus: Vec<CpuId> = machine.cpus().collect();
-    let position = |level: &Level, cpu| level.groups.iter().position(|group| group.contains(cpu));
+    let position = |level: &WrittenLevel, cpu| level.groups.iter().position(|group| group.contains(cpu));
     cpus.sort_by_cached_key(|cpu| levels.iter().map(|level| position(level, *cpu)).collect::<Vec<_>>());
     cpus
 }

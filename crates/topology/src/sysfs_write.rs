@@ -26,7 +26,7 @@ const CACHE_FILES: [&str; 5] = ["level", "type", "size", "coherency_line_size", 
 /// [`Error::Read`] and [`Error::Write`] with the path.
 pub fn write_sysfs_snapshot(root: &Path, out: &Path) -> Result<usize> {
     let tree = SysTree::open(root)?;
-    let mut writer = Writer::new(out)?;
+    let mut writer = SysfsWriter::new(out)?;
     for list in CPU_LISTS {
         writer.copy(&tree, &format!("cpu/{list}"))?;
     }
@@ -65,7 +65,7 @@ pub fn write_sysfs_snapshot(root: &Path, out: &Path) -> Result<usize> {
 /// # Errors
 /// [`Error::Write`] with the path.
 pub fn write_sysfs_tree(machine: &Machine, out: &Path) -> Result<usize> {
-    let mut writer = Writer::new(out)?;
+    let mut writer = SysfsWriter::new(out)?;
     let list = |cpus: &CpuSet| format_cpu_list(cpus.iter().map(|cpu| machine.os_index(cpu)));
     let online: BTreeSet<u32> = machine.cpus().map(|cpu| machine.os_index(cpu)).collect();
     let present: BTreeSet<u32> = online.iter().chain(machine.offline_cpus()).copied().collect();
@@ -112,12 +112,12 @@ pub fn write_sysfs_tree(machine: &Machine, out: &Path) -> Result<usize> {
     Ok(writer.written)
 }
 
-struct Writer {
+struct SysfsWriter {
     system: PathBuf,
     written: usize,
 }
 
-impl Writer {
+impl SysfsWriter {
     fn new(out: &Path) -> Result<Self> {
         if fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_some()) {
             let source = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "the directory is not empty");

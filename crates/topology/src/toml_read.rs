@@ -31,7 +31,7 @@ pub fn from_toml(text: &str) -> Result<Machine> {
 }
 
 /// A value section: numbers by name, tables of numbers, and one `origin` for those that give none.
-type Section = BTreeMap<String, Spanned<toml::Value>>;
+type ValueSection = BTreeMap<String, Spanned<toml::Value>>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -53,15 +53,15 @@ struct RawFile {
     #[serde(default)]
     cache: Vec<Spanned<RawCache>>,
     #[serde(default)]
-    frequency: Section,
+    frequency: ValueSection,
     #[serde(default)]
-    memory: Section,
+    memory: ValueSection,
     #[serde(default)]
-    core_to_core_ns: Section,
+    core_to_core_ns: ValueSection,
     #[serde(default)]
-    core_to_core_variants: BTreeMap<String, Section>,
+    core_to_core_variants: BTreeMap<String, ValueSection>,
     #[serde(default)]
-    costs: Section,
+    costs: ValueSection,
     #[serde(default)]
     loaded_latency_curve: Vec<Spanned<RawCurve>>,
     background: Option<RawBackground>,
@@ -383,7 +383,7 @@ impl TomlReader<'_> {
     }
 
     /// The numbers of a section by full name.
-    fn section(&self, name: &str, mut section: Section) -> Result<BTreeMap<String, Stated>> {
+    fn section(&self, name: &str, mut section: ValueSection) -> Result<BTreeMap<String, Stated>> {
         let known: BTreeMap<String, Unit> = known_values().into_iter().collect();
         let origin = self.section_origin(name, &mut section)?;
         let mut values = BTreeMap::new();
@@ -399,7 +399,7 @@ impl TomlReader<'_> {
     }
 
     /// Takes `origin` out of a section.
-    fn section_origin(&self, name: &str, section: &mut Section) -> Result<Origin> {
+    fn section_origin(&self, name: &str, section: &mut ValueSection) -> Result<Origin> {
         let Some(origin) = section.remove("origin") else { return Ok(given()) };
         let position = origin.span().start;
         let read = read_origin(name, origin.get_ref()).map_err(|reason| self.fail(position, reason))?;
@@ -407,7 +407,7 @@ impl TomlReader<'_> {
         Ok(read)
     }
 
-    fn variant(&self, name: String, mut section: Section) -> Result<CoreToCoreVariant> {
+    fn variant(&self, name: String, mut section: ValueSection) -> Result<CoreToCoreVariant> {
         let origin = self.section_origin(&format!("core_to_core_variants.{name}"), &mut section)?;
         let values = self.section("core_to_core_ns", section)?;
         let mut latency_ns = PerRelation::default();

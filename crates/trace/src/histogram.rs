@@ -163,7 +163,7 @@ fn upper_edge(bucket: usize) -> u64 {
 /// How a histogram stands in files: `[lowest value of the bucket, number of values]` for buckets that hold any.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct HistogramText {
     sub_bucket_bits: u32,
     count: u64,
     sum: u64,
@@ -174,7 +174,7 @@ struct Written {
 
 impl Serialize for Histogram {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let written = Written {
+        let written = HistogramText {
             sub_bucket_bits: SUB_BUCKET_BITS,
             count: self.count,
             sum: self.sum,
@@ -190,7 +190,7 @@ impl<'de> Deserialize<'de> for Histogram {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error;
 
-        let written = Written::deserialize(deserializer)?;
+        let written = HistogramText::deserialize(deserializer)?;
         if written.sub_bucket_bits != SUB_BUCKET_BITS {
             let bits = written.sub_bucket_bits;
             return Err(D::Error::custom(format!(

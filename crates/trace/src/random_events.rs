@@ -11,7 +11,7 @@ use crate::{
 };
 
 #[derive(Clone, Copy, PartialEq)]
-enum Doing {
+enum RandomTaskState {
     Placing,
     Queued(CpuId),
     Running,
@@ -26,7 +26,7 @@ pub(crate) struct RandomRun {
     pub(crate) events: Vec<Event>,
     random: Pcg64Mcg,
     now_ns: u64,
-    tasks: Vec<(Doing, CpuId)>,
+    tasks: Vec<(RandomTaskState, CpuId)>,
     current: Vec<TaskId>,
     offline: Vec<bool>,
     /// By task: a quota keeps it from running.
@@ -103,7 +103,7 @@ impl RandomRun {
     }
 
     /// A random task that satisfies the condition.
-    fn any_task(&mut self, wanted: impl Fn(Doing) -> bool) -> Option<TaskId> {
+    fn any_task(&mut self, wanted: impl Fn(RandomTaskState) -> bool) -> Option<TaskId> {
         let candidates: Vec<usize> = (0..self.tasks.len()).filter(|index| wanted(self.tasks[*index].0)).collect();
         (!candidates.is_empty()).then(|| TaskId(candidates[self.below(candidates.len())] as u32))
     }
@@ -134,7 +134,7 @@ impl RandomRun {
 
     fn fork(&mut self, cpu: CpuId) {
         let child = TaskId(self.tasks.len() as u32);
-        self.tasks.push((Doing::Placing, cpu));
+        self.tasks.push((RandomTaskState::Placing, cpu));
         self.throttled.push(false);
         self.emit(cpu, EventKind::Fork { parent: self.current[cpu.index()], child });
         if self.below(3) == 0 {
@@ -148,20 +148,20 @@ impl RandomRun {
     }
 
     fn place(&mut self) {
-        let Some(task) = self.any_task(|doing| doing == Doing::Placing) else { return };
+        let Some(task) = self.any_task(|doing| doing == RandomTaskState::Placing) else { return };
         let to = self.any_cpu();
         let old = self.tasks[task.index()].1;
         if old != to && self.below(2) == 0 {
             self.emit(old, EventKind::Migrate { task, from: old, to, kind: MigrationKind::Wakeup });
         }
-        self.tasks[task.index()] = (Doing::Queued(to), to);
+        self.tasks[task.index()] = (RandomTaskState::Queued(to), to);
         let reason = self.any_reason();
         self.emit(to, EventKind::Wakeup { task, reason });
     }
 
     fn wake(&mut self, cpu: CpuId) {
-        let Some(task) = self.any_task(|doing| doing == Doing::Sleeping) else { return };
-        self.tasks[task.index()].0 = Doing::Placing;
+        let Some(task) = self.any_task(|doing| doing == RandomTaskState::Sleeping) else { return };
+        self.tasks[task.index()].0 = RandomTaskState::Placing;
         self.emit(
             cpu,
             EventKind::Waking { task, target_cpu: self.tasks[task.index()].1, waker: self.current[cpu.index()] },
@@ -179,18 +179,18 @@ impl RandomRun {
 
     fn switch(&mut self, cpu: CpuId) {
         let prev = self.current[cpu.index()];
-        let queued = |doing: Doing| doing == Doing::Queued(cpu);
+        let queued = |doing: RandomTaskState| doing == RandomTaskState::Queued(cpu);
         let next = if self.below(4) == 0 { None } else { self.any_task(queued) }.unwrap_or(TaskId::IDLE);
         if prev == next {
             return;
         }
         let (prev_state, doing) = match self.below(5) {
-            _ if prev.is_idle() => (PrevState::Idle, Doing::Dead),
-            0 | 1 => (PrevState::Runnable, Doing::Queued(cpu)),
-            2 | 3 => (PrevState::Sleeping, Doing::Sleeping),
+            _ if prev.is_idle() => (PrevState::Idle, RandomTaskState::Dead),
+            0 | 1 => (PrevState::Runnable, RandomTaskState::Queued(cpu)),
+            2 | 3 => (PrevState::Sleeping, RandomTaskState::Sleeping),
             _ => {
                 self.emit(cpu, EventKind::Exit { task: prev });
-                (PrevState::Dead, Doing::Dead)
+                (PrevState::Dead, RandomTaskState::Dead)
             }
         };
         self.emit(cpu, EventKind::Switch { prev, prev_state, next });
@@ -198,24 +198,24 @@ impl RandomRun {
             self.tasks[prev.index()] = (doing, cpu);
         }
         if !next.is_idle() {
-            self.tasks[next.index()] = (Doing::Running, cpu);
+            self.tasks[next.index()] = (RandomTaskState::Running, cpu);
         }
         self.current[cpu.index()] = next;
     }
 
     fn migrate_queued(&mut self, cpu: CpuId) {
-        let Some(task) = self.any_task(|doing| matches!(doing, Doing::Queued(_))) else { return };
+        let Some(task) = self.any_task(|doing| matches!(doing, RandomTaskState::Queued(_))) else { return };
         let (from, to) = (self.tasks[task.index()].1, self.any_cpu());
         if from != to {
             let kind = MigrationKind::ALL[2 + self.below(5)];
             self.emit(cpu, EventKind::Migrate { task, from, to, kind });
-            self.tasks[task.index()] = (Doing::Queued(to), to);
+            self.tasks[task.index()] = (RandomTaskState::Queued(to), to);
         }
     }
 
     /// As a kernel does that keeps sleeping tasks queued for a while and balances them.
     fn move_sleeping(&mut self, cpu: CpuId) {
-        let Some(task) = self.any_task(|doing| doing == Doing::Sleeping) else { return };
+        let Some(task) = self.any_task(|doing| doing == RandomTaskState::Sleeping) else { return };
         let (from, to) = (self.tasks[task.index()].1, self.any_cpu());
         if from != to {
             self.emit(cpu, EventKind::Migrate { task, from, to, kind: MigrationKind::Balance });
@@ -224,14 +224,14 @@ impl RandomRun {
     }
 
     fn set_affinity(&mut self, cpu: CpuId) {
-        if let Some(task) = self.any_task(|doing| doing != Doing::Dead) {
+        if let Some(task) = self.any_task(|doing| doing != RandomTaskState::Dead) {
             self.emit_affinity(cpu, task);
         }
     }
 
     /// Wakeups of tasks that do not sleep.
     fn wake_again(&mut self, cpu: CpuId) {
-        let awake = |doing| matches!(doing, Doing::Queued(_) | Doing::Running);
+        let awake = |doing| matches!(doing, RandomTaskState::Queued(_) | RandomTaskState::Running);
         let Some(task) = self.any_task(awake) else { return };
         let target_cpu = self.tasks[task.index()].1;
         self.emit(cpu, EventKind::Waking { task, target_cpu, waker: TaskId::IDLE });
@@ -239,7 +239,7 @@ impl RandomRun {
     }
 
     fn remark(&mut self, cpu: CpuId) {
-        let task = self.any_task(|doing| doing == Doing::Running).unwrap_or(TaskId::IDLE);
+        let task = self.any_task(|doing| doing == RandomTaskState::Running).unwrap_or(TaskId::IDLE);
         let (index, value) = (self.below(3) as u32, self.below(1000));
         let kind = match self.below(8) {
             0 => EventKind::Counter { counter: index, task, value: value as u64 },
@@ -260,7 +260,7 @@ impl RandomRun {
 
     /// A quota stops any task, whatever it does, or lets it run again.
     fn throttle(&mut self, cpu: CpuId) {
-        let Some(task) = self.any_task(|doing| doing != Doing::Dead) else { return };
+        let Some(task) = self.any_task(|doing| doing != RandomTaskState::Dead) else { return };
         let throttled = &mut self.throttled[task.index()];
         *throttled = !*throttled;
         let throttled = *throttled;
@@ -272,8 +272,11 @@ impl RandomRun {
         if self.below(4) > 0 {
             return;
         }
-        let Some(task) = self.any_task(|doing| !matches!(doing, Doing::Running | Doing::Dead)) else { return };
-        self.tasks[task.index()].0 = Doing::Dead;
+        let Some(task) = self.any_task(|doing| !matches!(doing, RandomTaskState::Running | RandomTaskState::Dead))
+        else {
+            return;
+        };
+        self.tasks[task.index()].0 = RandomTaskState::Dead;
         self.emit(cpu, EventKind::Exit { task });
     }
 }

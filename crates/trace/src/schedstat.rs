@@ -435,7 +435,7 @@ fn put_heading(read: &mut Schedstat, heading: &str) -> Result<(), &'static str> 
 
 /// What a task does, for the CPUs' own counters.
 #[derive(Clone, Copy, Default)]
-struct Known {
+struct TaskActivity {
     /// Since when it waits in a queue.
     waits_since_ns: Option<u64>,
     /// Who wakes it, by CPU.
@@ -446,7 +446,7 @@ struct Known {
 pub struct CpuLines {
     cpus: Vec<[u64; CPU_FIELDS.len()]>,
     running: Vec<(TaskId, u64)>,
-    tasks: Vec<Known>,
+    tasks: Vec<TaskActivity>,
     /// Wakeups from one CPU to another.
     remote: BTreeMap<(CpuId, CpuId), u64>,
 }
@@ -497,9 +497,9 @@ impl CpuLines {
         }
     }
 
-    fn task(&mut self, task: TaskId) -> &mut Known {
+    fn task(&mut self, task: TaskId) -> &mut TaskActivity {
         if task.index() >= self.tasks.len() {
-            self.tasks.resize(task.index() + 1, Known::default());
+            self.tasks.resize(task.index() + 1, TaskActivity::default());
         }
         &mut self.tasks[task.index()]
     }

@@ -61,7 +61,7 @@ pub struct Slice {
 }
 
 #[derive(Clone, Copy)]
-enum Doing {
+enum SliceState {
     Unknown,
     Sleeping,
     Waiting { since_ns: Option<u64>, placed: Option<PlaceReason> },
@@ -72,7 +72,7 @@ enum Doing {
 /// Makes slices of events.
 #[derive(Clone, Default)]
 pub struct SliceBuilder {
-    tasks: Vec<Doing>,
+    tasks: Vec<SliceState>,
     /// By task: a quota keeps it from running.
     throttled: Vec<bool>,
     now_ns: u64,
@@ -96,7 +96,7 @@ impl SliceBuilder {
             return Err(EventError::OutOfOrder { event: *event, previous_ns: self.now_ns });
         }
         self.now_ns = event.time_ns;
-        let runnable = Doing::Waiting { since_ns: Some(event.time_ns), placed: None };
+        let runnable = SliceState::Waiting { since_ns: Some(event.time_ns), placed: None };
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {
                 let ended = if prev.is_idle() { None } else { self.leave(event, prev, prev_state)? };
@@ -107,22 +107,22 @@ impl SliceBuilder {
             }
             EventKind::Fork { child: task, .. } | EventKind::Waking { task, .. } => {
                 let doing = self.task(event, task)?;
-                if matches!(doing, Doing::Unknown | Doing::Sleeping) {
+                if matches!(doing, SliceState::Unknown | SliceState::Sleeping) {
                     *doing = runnable;
                 }
             }
             EventKind::Wakeup { task, reason } => match self.task(event, task)? {
-                doing @ (Doing::Unknown | Doing::Sleeping) => {
-                    *doing = Doing::Waiting { since_ns: None, placed: reason };
+                doing @ (SliceState::Unknown | SliceState::Sleeping) => {
+                    *doing = SliceState::Waiting { since_ns: None, placed: reason };
                 }
-                Doing::Waiting { placed, .. } => *placed = reason,
-                Doing::Running { .. } | Doing::Dead => {}
+                SliceState::Waiting { placed, .. } => *placed = reason,
+                SliceState::Running { .. } | SliceState::Dead => {}
             },
             EventKind::Throttle { task, throttled } => self.throttle(event, task, throttled)?,
             EventKind::Exit { task } => {
                 let doing = self.task(event, task)?;
-                if !matches!(doing, Doing::Running { .. }) {
-                    *doing = Doing::Dead;
+                if !matches!(doing, SliceState::Running { .. }) {
+                    *doing = SliceState::Dead;
                 }
             }
             EventKind::Migrate { .. }
@@ -144,7 +144,7 @@ impl SliceBuilder {
     pub fn open_slices(&self, end_ns: u64) -> impl Iterator<Item = Slice> + '_ {
         let end_ns = end_ns.max(self.now_ns);
         self.tasks.iter().enumerate().filter_map(move |(index, doing)| match *doing {
-            Doing::Running { cpu, start_ns, run_delay_ns, placed } => {
+            SliceState::Running { cpu, start_ns, run_delay_ns, placed } => {
                 let task = TaskId(index as u32);
                 Some(Slice { task, cpu, start_ns, end_ns, end: SliceEnd::Open, run_delay_ns, placed })
             }
@@ -155,17 +155,19 @@ impl SliceBuilder {
     fn leave(&mut self, event: &Event, prev: TaskId, prev_state: PrevState) -> Result<Option<Slice>, EventError> {
         let doing = self.task(event, prev)?;
         let (next_doing, end) = match prev_state {
-            PrevState::Runnable => (Doing::Waiting { since_ns: Some(event.time_ns), placed: None }, SliceEnd::Runnable),
-            PrevState::Sleeping => (Doing::Sleeping, SliceEnd::Sleeping),
-            PrevState::Dead => (Doing::Dead, SliceEnd::Dead),
+            PrevState::Runnable => {
+                (SliceState::Waiting { since_ns: Some(event.time_ns), placed: None }, SliceEnd::Runnable)
+            }
+            PrevState::Sleeping => (SliceState::Sleeping, SliceEnd::Sleeping),
+            PrevState::Dead => (SliceState::Dead, SliceEnd::Dead),
             // Idle leaves as the idle task only: nothing is known of this one.
             PrevState::Idle => {
-                *doing = Doing::Unknown;
+                *doing = SliceState::Unknown;
                 return Ok(None);
             }
         };
         match std::mem::replace(doing, next_doing) {
-            Doing::Running { cpu, start_ns, run_delay_ns, placed } if cpu == event.cpu => {
+            SliceState::Running { cpu, start_ns, run_delay_ns, placed } if cpu == event.cpu => {
                 Ok(Some(Slice { task: prev, cpu, start_ns, end_ns: event.time_ns, end, run_delay_ns, placed }))
             }
             _ => Ok(None),
@@ -180,7 +182,7 @@ impl SliceBuilder {
             self.throttled.resize(task.index() + 1, false);
         }
         let was = std::mem::replace(&mut self.throttled[task.index()], throttled);
-        if let Doing::Waiting { since_ns: Some(since_ns), .. } = &mut self.tasks[task.index()]
+        if let SliceState::Waiting { since_ns: Some(since_ns), .. } = &mut self.tasks[task.index()]
             && was
             && !throttled
         {
@@ -192,19 +194,19 @@ impl SliceBuilder {
     fn enter(&mut self, event: &Event, next: TaskId) -> Result<(), EventError> {
         let doing = self.task(event, next)?;
         let (run_delay_ns, placed) = match *doing {
-            Doing::Waiting { since_ns, placed } => (since_ns.map(|since_ns| event.time_ns - since_ns), placed),
+            SliceState::Waiting { since_ns, placed } => (since_ns.map(|since_ns| event.time_ns - since_ns), placed),
             _ => (None, None),
         };
-        *doing = Doing::Running { cpu: event.cpu, start_ns: event.time_ns, run_delay_ns, placed };
+        *doing = SliceState::Running { cpu: event.cpu, start_ns: event.time_ns, run_delay_ns, placed };
         Ok(())
     }
 
-    fn task(&mut self, event: &Event, task: TaskId) -> Result<&mut Doing, EventError> {
+    fn task(&mut self, event: &Event, task: TaskId) -> Result<&mut SliceState, EventError> {
         if task.0 >= TASK_LIMIT {
             return Err(EventError::NoTask { event: *event, task, limit: TASK_LIMIT });
         }
         if task.index() >= self.tasks.len() {
-            self.tasks.resize(task.index() + 1, Doing::Unknown);
+            self.tasks.resize(task.index() + 1, SliceState::Unknown);
         }
         Ok(&mut self.tasks[task.index()])
     }

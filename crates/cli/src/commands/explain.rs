@@ -70,7 +70,7 @@ fn waited_behind(scene: &Scene, wanted: Option<&BTreeSet<TaskId>>, waits: &[Task
 }
 
 /// What the events of a trial tell.
-struct Found {
+struct TrialEvents {
     migrations: Vec<Migration>,
     /// Of a task at a time: where it was placed last.
     last: Option<Placement>,
@@ -109,7 +109,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         let scene = &run.scenes[index];
         let machine = &run.disk.experiment.machine_of(index).value;
         let wanted = arguments.task.as_deref().map(|text| tasks_of(scene, text)).transpose()?;
-        let Found { migrations: found, last, threads, waits } =
+        let TrialEvents { migrations: found, last, threads, waits } =
             found(&run, index, arguments, wanted.as_ref(), &signals)?;
         let behind = waited_behind(scene, wanted.as_ref(), &threads);
         let mut threads = ThreadRecord::of_all(&threads, &scene.tasks, &scene.tables);
@@ -184,7 +184,7 @@ fn found(
     arguments: &ExplainArguments,
     wanted: Option<&BTreeSet<TaskId>>,
     signals: &Signals,
-) -> Result<Found, Failure> {
+) -> Result<TrialEvents, Failure> {
     let scene = &run.scenes[index];
     let mut found: Vec<Migration> = Vec::new();
     let last = wanted.zip(arguments.at).map(|(wanted, at_ns)| LastPlacement::new(wanted, at_ns));
@@ -202,7 +202,7 @@ fn found(
     let (threads, waits) = sink.second.finish(scene.end_ns);
     sink.first.first.finish();
     let last = sink.first.second.and_then(|last| last.found);
-    Ok(Found { migrations: found, last, threads, waits })
+    Ok(TrialEvents { migrations: found, last, threads, waits })
 }
 
 /// The migrations closest to a time, or the first ones, in order of time.

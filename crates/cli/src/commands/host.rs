@@ -19,7 +19,7 @@ use crate::failure::{Class, Failure};
 use crate::load;
 
 #[derive(Serialize)]
-struct Survey {
+struct SurveyDocument {
     schema: &'static str,
     tool_version: &'static str,
     interfaces: Vec<Finding>,
@@ -36,7 +36,8 @@ pub fn doctor(console: &Console) -> Result<(), Failure> {
         left => left.map_err(|error| load::place_failure(error.into(), None))?,
     };
     if console.json() {
-        let document = Survey { schema: "warmcore-host-survey-1", tool_version: TOOL_VERSION, interfaces, left };
+        let document =
+            SurveyDocument { schema: "warmcore-host-survey-1", tool_version: TOOL_VERSION, interfaces, left };
         return Ok(console.out(&pretty(&document))?);
     }
     let mut table = Table::new(["interface", "here", "path", "without it"]);
@@ -127,14 +128,14 @@ pub fn dry_run(
     machine: &Machine,
     console: &Console,
 ) -> Result<(), Failure> {
-    let plan = Plan::of(configurations, settings.manner(runner()?), machine)
+    let plan = HostPlan::of(configurations, settings.manner(runner()?), machine)
         .map_err(|error| load::place_failure(error, None))?;
     Ok(console.out(&if console.json() { pretty(&plan) } else { plan.in_words() })?)
 }
 
 /// The document of `compare` and `sim --on host:dry-run --json`.
 #[derive(Serialize)]
-struct Plan {
+struct HostPlan {
     schema: &'static str,
     tool_version: &'static str,
     /// What experiments on this computer are.
@@ -149,7 +150,7 @@ struct PlannedChanges {
     changes: Vec<String>,
 }
 
-impl Plan {
+impl HostPlan {
     /// What every configuration would change.
     fn of(schedulers: &[SchedulerSpec], manner: Manner, machine: &Machine) -> Result<Self, PlaceError> {
         let host = Host::new(manner);

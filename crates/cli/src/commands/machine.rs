@@ -23,12 +23,12 @@ const THIS_COMPUTER: &str = "host";
 struct MachineListDocument {
     schema: &'static str,
     tool_version: &'static str,
-    machines: Vec<Entry>,
+    machines: Vec<PresetEntry>,
 }
 
 /// One preset in it.
 #[derive(Serialize)]
-struct Entry {
+struct PresetEntry {
     name: String,
     aliases: Vec<String>,
     summary: String,
@@ -270,7 +270,7 @@ pub fn list(console: &Console) -> Result<(), Failure> {
     let mut machines = Vec::new();
     for preset in warmcore_topology::presets() {
         let machine = warmcore_topology::resolve(&preset.name).map_err(broken)?;
-        machines.push(Entry {
+        machines.push(PresetEntry {
             name: preset.name,
             aliases: preset.aliases,
             summary: preset.summary,

@@ -65,7 +65,7 @@ struct MemoryDocument {
     sample: u64,
     simulated_ns: Option<u64>,
     rows: Vec<MemoryRow>,
-    nodes: Vec<Node>,
+    nodes: Vec<NodeCounts>,
     notes: Vec<String>,
 }
 
@@ -94,12 +94,12 @@ struct MemoryRow {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     time_ns: BTreeMap<&'static str, f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    page_tables: Option<Tables>,
+    page_tables: Option<TranslationCounts>,
 }
 
 /// What translating addresses took.
 #[derive(Serialize)]
-struct Tables {
+struct TranslationCounts {
     walks: u64,
     faults: u64,
     accesses: u64,
@@ -110,7 +110,7 @@ struct Tables {
     beyond_llc: u64,
 }
 
-impl Tables {
+impl TranslationCounts {
     fn new(counters: &TaskCounters) -> Self {
         let tables = &counters.tables;
         Self {
@@ -133,7 +133,7 @@ struct Transfers {
 }
 
 #[derive(Serialize)]
-struct Node {
+struct NodeCounts {
     node: u32,
     lines_read: u64,
     lines_written: u64,
@@ -291,7 +291,7 @@ fn simulate(
             instructions: Some(instructions),
             cycles_per_instruction: Some(cycles),
             time_ns: shares.into_iter().filter(|(_, ns)| *ns > 0.0).collect(),
-            page_tables: options.paging.map(|_| Tables::new(&counters)),
+            page_tables: options.paging.map(|_| TranslationCounts::new(&counters)),
             ..row
         });
     }
@@ -305,8 +305,8 @@ fn simulate(
     Ok(())
 }
 
-fn nodes(machine: &Machine, traffic: impl Iterator<Item = NodeTraffic>) -> Vec<Node> {
-    let node = |(id, traffic): (warmcore_topology::NodeId, NodeTraffic)| Node {
+fn nodes(machine: &Machine, traffic: impl Iterator<Item = NodeTraffic>) -> Vec<NodeCounts> {
+    let node = |(id, traffic): (warmcore_topology::NodeId, NodeTraffic)| NodeCounts {
         node: machine.node_os_index(id),
         lines_read: traffic.reads,
         lines_written: traffic.writes,

@@ -53,7 +53,7 @@ struct RecordDocument {
     #[serde(skip_serializing_if = "Option::is_none")]
     overhead: Option<Overhead>,
     /// Of threads that were there at the beginning and at the end.
-    threads: Vec<Accounts>,
+    threads: Vec<ThreadAccounts>,
     /// How counters and page homes were had, and what could not be.
     notes: Vec<String>,
     page_homes: Vec<ProcessHomes>,
@@ -126,7 +126,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     let recording = read_back(&path)?;
     let loaded = loaded(&recorded, recording, arguments.command.first(), &machine)?;
     let events = loaded.recording.record_count();
-    let processes: Vec<Accounts> = accounts(&recorded, &loaded);
+    let processes: Vec<ThreadAccounts> = accounts(&recorded, &loaded);
     let extras = notes_on_extras(&loaded.recording);
     let page_homes = loaded.recording.homes.processes();
     let (fidelity, known) = import(loaded, machine, &directory, &signals)?;
@@ -216,7 +216,7 @@ fn find(program: &OsString) -> Result<(), Failure> {
 }
 
 /// What was recorded.
-struct Recorded {
+struct RecordedRun {
     stopped: Stopped,
     root: i32,
     /// Processes that descended from it already.
@@ -242,9 +242,9 @@ fn record(
     recorder: &Recorder,
     directory: &Path,
     signals: &Signals,
-) -> Result<Recorded, Failure> {
-    let child = Started::new(&arguments.command)?;
-    let root = child.as_ref().map_or(arguments.pid.unwrap_or_default(), Started::id);
+) -> Result<RecordedRun, Failure> {
+    let child = StoppedCommand::new(&arguments.command)?;
+    let root = child.as_ref().map_or(arguments.pid.unwrap_or_default(), StoppedCommand::id);
     let length = arguments.duration.map(Duration::from_nanos);
     follow(recorder, (arguments.buffer, Some(directory)), (root, child), length, signals)
 }
@@ -253,10 +253,10 @@ fn record(
 fn follow(
     recorder: &Recorder,
     (buffer_kib, directory): (u32, Option<&Path>),
-    (root, mut child): (i32, Option<Started>),
+    (root, mut child): (i32, Option<StoppedCommand>),
     limit: Option<Duration>,
     signals: &Signals,
-) -> Result<Recorded, Failure> {
+) -> Result<RecordedRun, Failure> {
     let failed = |error| load::place_failure(error, None);
     let mut reading = recorder.start(buffer_kib, root, directory).map_err(failed)?;
     let processes = recorder::descendants(root).into_values().chain([root]).collect();
@@ -284,16 +284,16 @@ fn follow(
     let stopped = reading.stop().map_err(failed)?;
     let exit_code = exit_code.filter(|_| child.is_some());
     let killed = child.is_some() && exit_code.is_none();
-    Ok(Recorded { stopped, root, processes, seconds, exit_code, killed })
+    Ok(RecordedRun { stopped, root, processes, seconds, exit_code, killed })
 }
 
 /// The command, stopped before its first instruction until it may go. Killed if it is not waited for.
-struct Started {
+struct StoppedCommand {
     child: Child,
     pid: Pid,
 }
 
-impl Started {
+impl StoppedCommand {
     fn new(command: &[OsString]) -> Result<Option<Self>, Failure> {
         if command.is_empty() {
             return Ok(None);
@@ -321,7 +321,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for StoppedCommand {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -336,7 +336,7 @@ fn read_back(path: &Path) -> Result<Recording, Failure> {
 }
 
 fn loaded(
-    recorded: &Recorded,
+    recorded: &RecordedRun,
     recording: Recording,
     program: Option<&OsString>,
     machine: &Named<Machine>,
@@ -367,7 +367,7 @@ fn watch_failed(reason: String) -> Failure {
 
 /// A thread's time and counts, as the kernel's accounts and the recording have them.
 #[derive(Serialize)]
-struct Accounts {
+struct ThreadAccounts {
     thread: i32,
     name: String,
     kernel: recorder::Accounts,
@@ -377,7 +377,7 @@ struct Accounts {
     counted: BTreeMap<String, u64>,
 }
 
-impl Accounts {
+impl ThreadAccounts {
     /// A line that compares the counters that both have.
     fn compared(&self) -> String {
         let pairs = [
@@ -395,7 +395,7 @@ impl Accounts {
 }
 
 /// Of the threads that were there at the beginning and at the end: the only ones whose accounts can be read.
-fn accounts(recorded: &Recorded, loaded: &Loaded) -> Vec<Accounts> {
+fn accounts(recorded: &RecordedRun, loaded: &Loaded) -> Vec<ThreadAccounts> {
     let mut counted: BTreeMap<i32, BTreeMap<String, u64>> = BTreeMap::new();
     if let Some(log) = &loaded.recording.counters {
         let names = log.names();
@@ -406,7 +406,7 @@ fn accounts(recorded: &Recorded, loaded: &Loaded) -> Vec<Accounts> {
     }
     let account = |(thread, kernel): (&i32, &recorder::Accounts)| {
         let history = loaded.histories.threads.get(thread)?;
-        Some(Accounts {
+        Some(ThreadAccounts {
             thread: *thread,
             name: history.name.clone(),
             kernel: *kernel,
@@ -426,7 +426,7 @@ fn measure(
 ) -> Result<Overhead, Failure> {
     let (mut without, mut with) = (Vec::new(), Vec::new());
     for _ in 0..arguments.overhead {
-        let mut child = Started::new(&arguments.command)?
+        let mut child = StoppedCommand::new(&arguments.command)?
             .ok_or_else(|| Failure::usage("warmcore::usage", "the cost of recording is measured with a command"))?;
         let watched = Watched::new(child.id()).map_err(watch_failed)?;
         let start = Instant::now();

@@ -36,8 +36,8 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
         imported.push(made);
     }
     check_outputs(&arguments, console)?;
-    let traces = [(Format::Perfetto, &arguments.perfetto), (Format::Lines, &arguments.events)];
-    let traces: Vec<(Format, &Path)> =
+    let traces = [(EventsFormat::Perfetto, &arguments.perfetto), (EventsFormat::Lines, &arguments.events)];
+    let traces: Vec<(EventsFormat, &Path)> =
         traces.into_iter().filter_map(|(format, path)| Some((format, path.as_deref()?))).collect();
     let figures = arguments.svg.is_some() || arguments.pdf.is_some();
     let others = figures || arguments.markdown.is_some() || arguments.lesson.is_some() || !traces.is_empty();
@@ -61,7 +61,7 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
         }
     }
     let mut written = Vec::new();
-    for (kind, path) in [(Drawing::Svg, &arguments.svg), (Drawing::Pdf, &arguments.pdf)] {
+    for (kind, path) in [(FigureForm::Svg, &arguments.svg), (FigureForm::Pdf, &arguments.pdf)] {
         let Some(path) = path else { continue };
         if let Some(FigureWanted { name, width }) = &arguments.figure {
             write_figure(&runs, name, width.as_deref(), (kind, path), console.force())?;
@@ -173,12 +173,12 @@ fn write_lesson(run: &Run, path: &Path, force: bool, signals: &Signals, console:
 
 /// How a figure is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Drawing {
+enum FigureForm {
     Svg,
     Pdf,
 }
 
-impl Drawing {
+impl FigureForm {
     const fn ending(self) -> &'static str {
         match self {
             Self::Svg => "svg",
@@ -197,7 +197,7 @@ impl Drawing {
 }
 
 /// Writes every figure, SVG with its data as CSV; returns how many.
-fn write_figures(runs: &[Run], drawing: Drawing, directory: &Path, force: bool) -> Result<usize, Failure> {
+fn write_figures(runs: &[Run], drawing: FigureForm, directory: &Path, force: bool) -> Result<usize, Failure> {
     create_directory(directory)?;
     let mut count = 0;
     for (index, run) in runs.iter().enumerate() {
@@ -205,7 +205,7 @@ fn write_figures(runs: &[Run], drawing: Drawing, directory: &Path, force: bool) 
         for figure in figures::all(run) {
             let path = |ending: &str| directory.join(format!("{prefix}{}.{ending}", figure.id));
             write_new(&path(drawing.ending()), &drawing.file(&figure, None)?, force)?;
-            if drawing == Drawing::Svg {
+            if drawing == FigureForm::Svg {
                 write_new(&path("csv"), figure.csv.as_bytes(), force)?;
             }
             count += 1;
@@ -224,7 +224,7 @@ pub fn write_drawn(drawn: &dyn Fn(f64) -> Vec<Figure>, directory: &Path) -> Resu
         for figure in &figures {
             let write =
                 |name: String, bytes: &[u8]| write_atomically(&directory.join(name), bytes).map_err(Failure::from);
-            for drawing in [Drawing::Svg, Drawing::Pdf] {
+            for drawing in [FigureForm::Svg, FigureForm::Pdf] {
                 let name = format!("{}{ending_of_name}.{}", figure.id, drawing.ending());
                 write(name, &drawing.file(figure, Some(width))?)?;
             }
@@ -240,7 +240,7 @@ fn write_figure(
     runs: &[Run],
     name: &str,
     width: Option<&str>,
-    (drawing, path): (Drawing, &Path),
+    (drawing, path): (FigureForm, &Path),
     force: bool,
 ) -> Result<(), Failure> {
     let [run] = runs else {
@@ -261,13 +261,13 @@ fn write_figure(
 
 /// How a trial's events are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum EventsFormat {
     Perfetto,
     Lines,
     History(Form),
 }
 
-impl Format {
+impl EventsFormat {
     /// The ending of files that are not named one by one.
     fn ending(self) -> &'static str {
         match self {
@@ -294,7 +294,7 @@ impl Format {
 
 /// Writes the trial that the page looks at, of every run and scheduler, to the file or files that `path` stands for.
 fn write_traces(
-    format: Format,
+    format: EventsFormat,
     runs: &[Run],
     arguments: &ReportArguments,
     path: &Path,
@@ -324,17 +324,17 @@ fn write_traces(
             }
             let names = [of_run.as_str(), &figures::file_name(&scene.scheduler)];
             let file = trace_file(path, format.ending(), names, several);
-            if format == Format::Perfetto {
+            if format == EventsFormat::Perfetto {
                 let topology = topology_json(&run.disk.experiment.machine_of(index).value);
                 write_new(&file.with_extension("topology.json"), topology.as_bytes(), console.force())?;
             }
             to_file(format, run, index, &file, console.force(), signals)?;
             let hint = match format {
-                Format::Perfetto => " (open it at ui.perfetto.dev, which keeps it on this computer)",
-                Format::Lines | Format::History(_) => "",
+                EventsFormat::Perfetto => " (open it at ui.perfetto.dev, which keeps it on this computer)",
+                EventsFormat::Lines | EventsFormat::History(_) => "",
             };
             console.note(&format!("trace: {}{hint}", file.display()));
-            written.push(WrittenFile::new(if format == Format::Perfetto { "perfetto" } else { "events" }, &file));
+            written.push(WrittenFile::new(if format == EventsFormat::Perfetto { "perfetto" } else { "events" }, &file));
         }
     }
     Ok(())
@@ -356,7 +356,7 @@ fn trace_file(path: &Path, ending: &str, names: [&str; 2], several: bool) -> Pat
 
 /// Streams a trace under another name first, so that one that was cut off is not taken for a whole one.
 fn to_file(
-    format: Format,
+    format: EventsFormat,
     run: &Run,
     scheduler: usize,
     file: &Path,
@@ -382,13 +382,13 @@ fn to_file(
 
 /// Writes the trial of a scheduler to standard output: a line for each slice and migration, or one JSON document.
 pub fn history(run: &Run, scheduler: usize, form: Form, directory: &Path, signals: &Signals) -> Result<(), Failure> {
-    let format = Format::History(form);
+    let format = EventsFormat::History(form);
     to_standard_output(format, run, scheduler, directory, signals)
 }
 
 /// Writes one trace to standard output.
 fn to_standard_output(
-    format: Format,
+    format: EventsFormat,
     run: &Run,
     scheduler: usize,
     directory: &Path,

@@ -97,26 +97,26 @@ fn json(rows: &[TableRow]) -> String {
     #[derive(Serialize)]
     struct Document<'a> {
         schema: &'static str,
-        rows: Vec<Row<'a>>,
+        rows: Vec<ScoredRow<'a>>,
     }
     #[derive(Serialize)]
-    struct Row<'a> {
+    struct ScoredRow<'a> {
         caches: &'a str,
         addresses: &'a str,
         dispatcher: &'a str,
         strategy: &'a str,
         decisions: f64,
-        values: BTreeMap<&'a str, Value>,
+        values: BTreeMap<&'a str, ScoredValue>,
     }
     #[derive(Serialize)]
-    struct Value {
+    struct ScoredValue {
         mean: f64,
         half_interval: f64,
     }
-    fn row(row: &TableRow) -> Row<'_> {
+    fn row(row: &TableRow) -> ScoredRow<'_> {
         let value =
-            |(name, mean, half): &(&'static str, f64, f64)| (*name, Value { mean: *mean, half_interval: *half });
-        Row {
+            |(name, mean, half): &(&'static str, f64, f64)| (*name, ScoredValue { mean: *mean, half_interval: *half });
+        ScoredRow {
             caches: row.geometry,
             addresses: row.addresses,
             dispatcher: row.dispatch,

@@ -26,7 +26,7 @@ struct SchedulersDocument<'a> {
 
 /// The document of `scheduler scx:PROGRAM --json`.
 #[derive(Serialize)]
-struct Checked {
+struct ProgramDocument {
     schema: &'static str,
     tool_version: &'static str,
     name: String,
@@ -129,7 +129,7 @@ fn check(scheduler: &SchedulerSpec, machine: &Machine, console: &Console) -> Res
         let needs = surveyed.needs.iter().filter(|need| need.kind == kind);
         needs.map(|need| need.name.clone()).collect()
     };
-    let checked = Checked {
+    let checked = ProgramDocument {
         schema: "warmcore-scheduler-check-2",
         tool_version: TOOL_VERSION,
         name: surveyed.name.clone(),
@@ -149,7 +149,7 @@ fn check(scheduler: &SchedulerSpec, machine: &Machine, console: &Console) -> Res
     probed.map(|_| ()).map_err(failed)
 }
 
-fn in_words(checked: &Checked, console: &Console) -> String {
+fn in_words(checked: &ProgramDocument, console: &Console) -> String {
     let mut table = Table::new(["of the scheduler", "on this machine"]);
     let mut row = |what: &str, names: &[String]| {
         table.row([what.to_owned(), if names.is_empty() { "none".to_owned() } else { names.join(", ") }]);

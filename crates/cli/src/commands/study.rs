@@ -199,23 +199,23 @@ pub fn each<T: Clone>(
     let simulations = experiments.iter().map(|one| one.experiment.trial_count()).sum();
     console.note(&format!("{what}, {simulations} simulations, {} at a time", console.jobs()));
     let made = with_means(simulations, out, signals, console, |means, bar| {
-        run::each(experiments, means, &mut |done| bar.suspend(|| then(done, means.jobs).map_err(Stopped::Then)))
+        run::each(experiments, means, &mut |done| bar.suspend(|| then(done, means.jobs).map_err(StudyStop::Then)))
     });
     made.map_err(|error| match error {
-        Stopped::Run(error) => study_failure(error, out, signals),
-        Stopped::Then(failure) => failure,
+        StudyStop::Run(error) => study_failure(error, out, signals),
+        StudyStop::Then(failure) => failure,
     })
 }
 
 /// Why not all experiments were run.
-enum Stopped {
+enum StudyStop {
     /// One could not be.
     Run(StudyError),
     /// What follows from one.
     Then(Failure),
 }
 
-impl From<StudyError> for Stopped {
+impl From<StudyError> for StudyStop {
     fn from(error: StudyError) -> Self {
         Self::Run(error)
     }

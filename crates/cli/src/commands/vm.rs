@@ -66,7 +66,7 @@ pub fn run(arguments: VmArguments, console: &Console) -> Result<(), Failure> {
         [] if wants_shell => shell(&machine, &program, &guest.guest, console),
         [] => boot(&machine, &guest.guest, fault.as_deref(), console),
         _ => {
-            let extra = Extra { programs: &program, files: &file };
+            let extra = GuestExtras { programs: &program, files: &file };
             execute(&machine, command, &extra, out.as_deref(), &guest.guest, console)
         }
     }
@@ -98,13 +98,13 @@ fn vm_failure(error: VmError, signals: Option<&Signals>) -> Failure {
 
 /// Something a guest needs, and whether it is there.
 #[derive(Serialize)]
-struct Check {
+struct GuestCheck {
     what: &'static str,
     ready: bool,
     detail: String,
 }
 
-impl Check {
+impl GuestCheck {
     fn new<T>(what: &'static str, found: Result<T, VmError>, detail: impl FnOnce(&T) -> String) -> Self {
         match found {
             Ok(found) => Self { what, ready: true, detail: detail(&found) },
@@ -117,7 +117,7 @@ impl Check {
 struct DoctorDocument<'a> {
     schema: &'static str,
     tool_version: &'static str,
-    checks: &'a [Check],
+    checks: &'a [GuestCheck],
 }
 
 /// Says what there is for guests; with `fetch` gets a kernel for them first.
@@ -129,8 +129,8 @@ pub fn doctor(fetch: bool, console: &Console) -> Result<(), Failure> {
     let qemu = Qemu::find();
     let found = cached().map(|(kernels, _)| kernels);
     let mut checks = vec![
-        Check::new("guest agent", agent(), |bytes| format!("{} KiB", bytes.len() >> 10)),
-        Check::new("cache", cache_directory(), |path| path.display().to_string()),
+        GuestCheck::new("guest agent", agent(), |bytes| format!("{} KiB", bytes.len() >> 10)),
+        GuestCheck::new("cache", cache_directory(), |path| path.display().to_string()),
     ];
     let newest = found.as_ref().ok().and_then(|kernels| kernels.first().cloned());
     if let (Ok(qemu), Some(kernel)) = (&qemu, &newest) {
@@ -139,11 +139,11 @@ pub fn doctor(fetch: bool, console: &Console) -> Result<(), Failure> {
             None => "KVM".into(),
             Some(reason) => format!("none, so guests are emulated in virtual time: {reason}"),
         };
-        checks.push(Check::new("acceleration", acceleration, |found| detail(&found.refusal)));
+        checks.push(GuestCheck::new("acceleration", acceleration, |found| detail(&found.refusal)));
     }
-    checks.push(Check::new("QEMU", qemu, |qemu| qemu.version.clone()));
+    checks.push(GuestCheck::new("QEMU", qemu, |qemu| qemu.version.clone()));
     let kernel = newest.ok_or_else(|| VmError::NoKernel { reason: "there is none in the cache".into() });
-    checks.push(Check::new("kernel", kernel, |kernel| kernel.release.clone()));
+    checks.push(GuestCheck::new("kernel", kernel, |kernel| kernel.release.clone()));
     if console.json() {
         let document = DoctorDocument { schema: "warmcore-vm-doctor-1", tool_version: TOOL_VERSION, checks: &checks };
         console.out(&pretty(&document))?;
@@ -277,7 +277,7 @@ fn boot(machine: &str, vm: &Choice, fault: Option<&str>, console: &Console) -> R
 }
 
 /// What else a guest is given.
-struct Extra<'a> {
+struct GuestExtras<'a> {
     programs: &'a [PathBuf],
     files: &'a [PathBuf],
 }
@@ -285,7 +285,7 @@ struct Extra<'a> {
 fn execute(
     machine: &str,
     mut words: Vec<String>,
-    extra: &Extra<'_>,
+    extra: &GuestExtras<'_>,
     out: Option<&Path>,
     vm: &Choice,
     console: &Console,

@@ -24,13 +24,13 @@ use crate::load;
 struct GeneratorsDocument {
     schema: &'static str,
     tool_version: &'static str,
-    generators: Vec<Entry>,
-    named: Vec<Named>,
+    generators: Vec<GeneratorEntry>,
+    named: Vec<NamedWorkload>,
 }
 
 /// One workload with a name in it.
 #[derive(Serialize)]
-struct Named {
+struct NamedWorkload {
     name: &'static str,
     summary: &'static str,
     origin: &'static str,
@@ -41,7 +41,7 @@ struct Named {
 
 /// One generator in it.
 #[derive(Serialize)]
-struct Entry {
+struct GeneratorEntry {
     name: &'static str,
     summary: &'static str,
     usage: &'static str,
@@ -58,7 +58,7 @@ struct Flag {
 
 /// The document of `workload show --json`.
 #[derive(Serialize)]
-struct Summary {
+struct WorkloadDocument {
     schema: &'static str,
     tool_version: &'static str,
     name: String,
@@ -120,7 +120,7 @@ pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
     match command {
         WorkloadCommand::Show { workload, profiles } => {
             let workload = load::workload(&workload, console.strict(), &load::profiles(profiles.as_deref())?)?.value;
-            let summary = Summary::of(&workload);
+            let summary = WorkloadDocument::of(&workload);
             let text = if console.json() { pretty(&summary) } else { in_words(&summary, console) };
             Ok(console.out(&text)?)
         }
@@ -159,9 +159,9 @@ fn measure_multiply_add(console: &Console) -> NonZeroU64 {
 
 /// Prints the generators, and workloads with names.
 pub fn list(console: &Console) -> Result<(), Failure> {
-    let generators: Vec<Entry> = warmcore_workload::generators()
+    let generators: Vec<GeneratorEntry> = warmcore_workload::generators()
         .iter()
-        .map(|generator| Entry {
+        .map(|generator| GeneratorEntry {
             name: generator.name,
             summary: generator.summary,
             usage: generator.usage,
@@ -169,7 +169,7 @@ pub fn list(console: &Console) -> Result<(), Failure> {
             flags: generator.flags.iter().map(|flag| Flag { flag: spelling(flag), help: flag.help }).collect(),
         })
         .collect();
-    let named = LIBRARY.iter().map(|entry| Named {
+    let named = LIBRARY.iter().map(|entry| NamedWorkload {
         name: entry.name,
         summary: entry.summary,
         origin: entry.origin,
@@ -178,7 +178,7 @@ pub fn list(console: &Console) -> Result<(), Failure> {
             NamedSource::Text(text) => Some(text),
         },
     });
-    let named: Vec<Named> = named.collect();
+    let named: Vec<NamedWorkload> = named.collect();
     if console.json() {
         let document =
             GeneratorsDocument { schema: "warmcore-generators-1", tool_version: TOOL_VERSION, generators, named };
@@ -210,7 +210,7 @@ fn spelling(flag: &FlagInfo) -> String {
     format!("{short}--{}{value}", flag.long)
 }
 
-impl Summary {
+impl WorkloadDocument {
     fn of(workload: &Workload) -> Self {
         let objects = [
             ("locks", workload.locks.len()),
@@ -263,7 +263,7 @@ fn drawn(program: &Program) -> Vec<String> {
     drawn
 }
 
-fn in_words(summary: &Summary, console: &Console) -> String {
+fn in_words(summary: &WorkloadDocument, console: &Console) -> String {
     let mut text = format!("{}\n\n", summary.name);
     let mut tasks = Table::new(["task", "role", ">instances", ">nice", "application", "process", ">steps"]);
     for task in &summary.tasks {

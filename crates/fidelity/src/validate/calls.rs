@@ -60,10 +60,10 @@ pub fn call_sequences(sequences: &[Sequence]) -> Measured {
 }
 
 /// Sums over runs, by operation and sequence.
-type Counts<'a> = BTreeMap<&'a str, BTreeMap<&'a str, f64>>;
+type CallSums<'a> = BTreeMap<&'a str, BTreeMap<&'a str, f64>>;
 
-fn counts(runs: &[Measured]) -> Counts<'_> {
-    let mut counts: Counts<'_> = BTreeMap::new();
+fn counts(runs: &[Measured]) -> CallSums<'_> {
+    let mut counts: CallSums<'_> = BTreeMap::new();
     for (label, value) in runs.iter().flat_map(|run| &run.values) {
         if let (Some((operation, sequence)), Some(value)) = (label.split_once(OF), value) {
             *counts.entry(operation).or_default().entry(sequence).or_default() += value;

@@ -149,7 +149,7 @@ pub fn boot_all(
         let planned: Vec<PlannedExperiment> = runs.iter().map(plan).collect();
         let make = |at: usize, run: Run<'_>| seen(experiments[runs[at].0], &planned[at].experiment, true, run);
         let made = together(&planned, &conduct, &make);
-        let made = match made.and_then(|made| made.into_iter().collect::<Result<Vec<Vec<Seen>>, PlaceError>>()) {
+        let made = match made.and_then(|made| made.into_iter().collect::<Result<Vec<Vec<DrawnRun>>, PlaceError>>()) {
             Ok(made) => made,
             Err(error) if error.is_interruption() => return Err(ValidateError::Interrupted),
             Err(error) => {
@@ -209,10 +209,10 @@ fn planned(
 }
 
 /// What figures are drawn from, of a run that is drawn, and what is kept.
-type Seen = (Option<RunProfile>, StoredRun);
+type DrawnRun = (Option<RunProfile>, StoredRun);
 
 /// Makes a run, with the metrics of all checks: it may stand for several models.
-fn seen(experiment: &BookExperiment, of: &Experiment, is_drawn: bool, run: Run<'_>) -> Result<Seen, PlaceError> {
+fn seen(experiment: &BookExperiment, of: &Experiment, is_drawn: bool, run: Run<'_>) -> Result<DrawnRun, PlaceError> {
     let mut events: Vec<Event> = Vec::new();
     let report = run.send(Some(&mut events))?;
     let (machine, workload, outcome) = (&of.machine.value, &of.workload.value, &report.outcome);
@@ -233,7 +233,7 @@ fn seen(experiment: &BookExperiment, of: &Experiment, is_drawn: bool, run: Run<'
 }
 
 /// A run as one of a model, with the metrics of its checks.
-fn of_model(experiment: &BookExperiment, model: &Model, (profile, mut run): Seen) -> Seen {
+fn of_model(experiment: &BookExperiment, model: &Model, (profile, mut run): DrawnRun) -> DrawnRun {
     let wanted: Vec<String> = experiment.checks_of(model.of).map(|check| check.key(&experiment.schedulers)).collect();
     run.metrics.retain(|key, _| wanted.contains(key));
     let (scheduler, wrong) = (experiment.schedulers[model.of].to_string(), model.wrong().map(str::to_owned));
@@ -374,7 +374,7 @@ fn simulated(
     models: &[Model],
     is_run: &dyn Fn(&Model) -> bool,
     conduct: &BatchConduct,
-) -> Result<Vec<Option<Vec<Seen>>>, ValidateError> {
+) -> Result<Vec<Option<Vec<DrawnRun>>>, ValidateError> {
     let place: Arc<dyn Place> = Arc::new(Sim);
     let plan = |model: &&Model| {
         let seeds =

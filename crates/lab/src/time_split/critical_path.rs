@@ -27,7 +27,7 @@ pub struct CriticalPath {
 
 /// What a path went to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Times {
+struct PathTimes {
     on_cpu_ns: u64,
     queued_ns: u64,
     throttled_ns: u64,
@@ -37,7 +37,7 @@ struct Times {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Doing {
+enum PathState {
     Unborn,
     Queued,
     /// Kept from running by a quota.
@@ -50,28 +50,28 @@ enum Doing {
 /// A task's path up to `since_ns`, and what it does from then on.
 #[derive(Clone, Copy, Debug)]
 struct Path {
-    times: Times,
-    doing: Doing,
+    times: PathTimes,
+    doing: PathState,
     since_ns: u64,
 }
 
 const UNBORN: Path = Path {
-    times: Times { on_cpu_ns: 0, queued_ns: 0, throttled_ns: 0, slept_ns: 0, not_created_ns: 0, handovers: 0 },
-    doing: Doing::Unborn,
+    times: PathTimes { on_cpu_ns: 0, queued_ns: 0, throttled_ns: 0, slept_ns: 0, not_created_ns: 0, handovers: 0 },
+    doing: PathState::Unborn,
     since_ns: 0,
 };
 
 impl Path {
     /// Goes on to a time, at which the task begins something else.
-    fn go_on(&mut self, now_ns: u64, doing: Doing) {
+    fn go_on(&mut self, now_ns: u64, doing: PathState) {
         let passed_ns = now_ns - self.since_ns.min(now_ns);
         match self.doing {
-            Doing::Unborn => self.times.not_created_ns += passed_ns,
-            Doing::Queued => self.times.queued_ns += passed_ns,
-            Doing::Throttled => self.times.throttled_ns += passed_ns,
-            Doing::Running => self.times.on_cpu_ns += passed_ns,
-            Doing::Off => self.times.slept_ns += passed_ns,
-            Doing::Ended => return,
+            PathState::Unborn => self.times.not_created_ns += passed_ns,
+            PathState::Queued => self.times.queued_ns += passed_ns,
+            PathState::Throttled => self.times.throttled_ns += passed_ns,
+            PathState::Running => self.times.on_cpu_ns += passed_ns,
+            PathState::Off => self.times.slept_ns += passed_ns,
+            PathState::Ended => return,
         }
         (self.doing, self.since_ns) = (doing, now_ns);
     }
@@ -112,38 +112,38 @@ impl CriticalPaths {
     fn hand_over(&mut self, from: TaskId, to: TaskId, now_ns: u64) {
         let giver = self.path(from);
         giver.go_on(now_ns, giver.doing);
-        let times = Times { handovers: giver.times.handovers + 1, ..giver.times };
-        *self.path(to) = Path { times, doing: Doing::Queued, since_ns: now_ns };
+        let times = PathTimes { handovers: giver.times.handovers + 1, ..giver.times };
+        *self.path(to) = Path { times, doing: PathState::Queued, since_ns: now_ns };
     }
 
     fn event(&mut self, event: &Event) {
         let now_ns = event.time_ns;
         match event.kind {
-            EventKind::Fork { parent, child } if parent.is_idle() => self.path(child).go_on(now_ns, Doing::Queued),
+            EventKind::Fork { parent, child } if parent.is_idle() => self.path(child).go_on(now_ns, PathState::Queued),
             EventKind::Fork { parent, child } => self.hand_over(parent, child, now_ns),
-            EventKind::Waking { task, waker, .. } if self.path(task).doing == Doing::Off => {
+            EventKind::Waking { task, waker, .. } if self.path(task).doing == PathState::Off => {
                 if waker.is_idle() || waker == task {
-                    self.path(task).go_on(now_ns, Doing::Queued);
+                    self.path(task).go_on(now_ns, PathState::Queued);
                 } else {
                     self.hand_over(waker, task, now_ns);
                 }
             }
             // A trace without the waking before it.
-            EventKind::Wakeup { task, .. } if matches!(self.path(task).doing, Doing::Off | Doing::Unborn) => {
-                self.path(task).go_on(now_ns, Doing::Queued);
+            EventKind::Wakeup { task, .. } if matches!(self.path(task).doing, PathState::Off | PathState::Unborn) => {
+                self.path(task).go_on(now_ns, PathState::Queued);
             }
             EventKind::Switch { prev, prev_state, next } => {
                 if !prev.is_idle() {
                     let doing = match prev_state {
-                        PrevState::Sleeping => Doing::Off,
-                        PrevState::Dead => Doing::Ended,
-                        _ if self.throttled.contains(&prev) => Doing::Throttled,
-                        PrevState::Runnable | PrevState::Idle => Doing::Queued,
+                        PrevState::Sleeping => PathState::Off,
+                        PrevState::Dead => PathState::Ended,
+                        _ if self.throttled.contains(&prev) => PathState::Throttled,
+                        PrevState::Runnable | PrevState::Idle => PathState::Queued,
                     };
                     self.path(prev).go_on(now_ns, doing);
                 }
                 if !next.is_idle() {
-                    self.path(next).go_on(now_ns, Doing::Running);
+                    self.path(next).go_on(now_ns, PathState::Running);
                 }
             }
             EventKind::Throttle { task, throttled } => {
@@ -153,12 +153,12 @@ impl CriticalPaths {
                     self.throttled.remove(&task);
                 }
                 match self.path(task).doing {
-                    Doing::Queued if throttled => self.path(task).go_on(now_ns, Doing::Throttled),
-                    Doing::Throttled if !throttled => self.path(task).go_on(now_ns, Doing::Queued),
+                    PathState::Queued if throttled => self.path(task).go_on(now_ns, PathState::Throttled),
+                    PathState::Throttled if !throttled => self.path(task).go_on(now_ns, PathState::Queued),
                     _ => {}
                 }
             }
-            EventKind::Exit { task } => self.path(task).go_on(now_ns, Doing::Ended),
+            EventKind::Exit { task } => self.path(task).go_on(now_ns, PathState::Ended),
             _ => {}
         }
     }
@@ -204,9 +204,10 @@ mod tests {
         let events = events.map(|(time_ns, kind)| Event { time_ns, cpu: CpuId(0), kind });
         paths.events(&events).unwrap();
         let times = |task: TaskId| paths.paths[task.index()].times;
-        let of_a = Times { on_cpu_ns: 100 + 125, queued_ns: 10, slept_ns: 100, not_created_ns: 5, ..Times::default() };
+        let of_a =
+            PathTimes { on_cpu_ns: 100 + 125, queued_ns: 10, slept_ns: 100, not_created_ns: 5, ..PathTimes::default() };
         assert_eq!(times(a), of_a);
-        let of_b = Times {
+        let of_b = PathTimes {
             on_cpu_ns: 100 + 85 + 20,
             queued_ns: 10 + 30,
             throttled_ns: 0,
@@ -232,7 +233,7 @@ mod tests {
         ];
         let mut paths = CriticalPaths::default();
         paths.events(&events.map(|(time_ns, kind)| Event { time_ns, cpu: CpuId(0), kind })).unwrap();
-        let expected = Times { on_cpu_ns: 20 + 7, queued_ns: 3, throttled_ns: 80, ..Times::default() };
+        let expected = PathTimes { on_cpu_ns: 20 + 7, queued_ns: 3, throttled_ns: 80, ..PathTimes::default() };
         assert_eq!(paths.paths[0].times, expected);
     }
 }

@@ -162,7 +162,7 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
                 duration(base_value),
                 own.task,
                 base.task,
-                listed(&lines, Told::Times),
+                listed(&lines, GapTerm::Times),
                 over_all_threads(pair, ratio < 1.0),
             )
         }
@@ -170,7 +170,7 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
             "{label} does {} {} work than {base_label} {trials}: of the difference in task time per work {}{}",
             percent((ratio - 1.0).abs()),
             if ratio < 1.0 { "less" } else { "more" },
-            listed(&lines, Told::Shares { of: pair.base.per_work.unwrap_or(pair.base.task_time_ns) }),
+            listed(&lines, GapTerm::Shares { of: pair.base.per_work.unwrap_or(pair.base.task_time_ns) }),
             lifetimes(own, base),
         ),
     };
@@ -288,7 +288,7 @@ const MOST_SHARE: f64 = 2.0;
 
 /// What a gap is told in.
 #[derive(Clone, Copy)]
-enum Told {
+enum GapTerm {
     /// Times, with shares of it.
     Times,
     /// Shares of it. A small gap between large causes: points of this much task time.
@@ -296,17 +296,17 @@ enum Told {
 }
 
 /// The largest shares of a gap in words. Where they are more than the whole, also what offsets them.
-fn listed(lines: &[GapLine], told: Told) -> String {
+fn listed(lines: &[GapLine], told: GapTerm) -> String {
     let shares = || lines.iter().filter_map(|line| Some((line, line.share?)));
     let is_small = shares().any(|(_, share)| share.abs() > MOST_SHARE);
     let much = |(line, share): &(&GapLine, f64)| match told {
-        Told::Times if share.abs() > MOST_SHARE => duration(line.difference.abs()),
-        Told::Times => format!("{} ({})", duration(line.difference.abs()), percent(share.abs())),
-        Told::Shares { of } if is_small => format!("{:.1} points", line.difference.abs() / of * 100.0),
-        Told::Shares { .. } => percent(share.abs()),
+        GapTerm::Times if share.abs() > MOST_SHARE => duration(line.difference.abs()),
+        GapTerm::Times => format!("{} ({})", duration(line.difference.abs()), percent(share.abs())),
+        GapTerm::Shares { of } if is_small => format!("{:.1} points", line.difference.abs() / of * 100.0),
+        GapTerm::Shares { .. } => percent(share.abs()),
     };
     let top: Vec<(&GapLine, f64)> = shares().filter(|(_, share)| *share >= LEAST_SHARE).take(3).collect();
-    let verb = if is_small && matches!(told, Told::Shares { .. }) { "are" } else { "is" };
+    let verb = if is_small && matches!(told, GapTerm::Shares { .. }) { "are" } else { "is" };
     let say = |cause: &(&GapLine, f64)| format!("{} {verb} {}", much(cause), cause_title(cause.0.name));
     let mut text = top.iter().map(say).collect::<Vec<_>>().join(", ");
     if top.iter().map(|(_, share)| share).sum::<f64>() > 1.005 {
@@ -398,7 +398,7 @@ pub(super) fn of_task_time(
         let much = percent((difference / base_sum).abs());
         format!(
             "{label} needs {much} {way} {per} than {base_label}, of which {}",
-            listed(&lines, Told::Shares { of: base_sum })
+            listed(&lines, GapTerm::Shares { of: base_sum })
         )
     } else if next_to_nothing {
         format!("{label} and {base_label} need the same {per}")
@@ -431,9 +431,9 @@ mod tests {
     fn a_small_gap_between_large_causes_is_told_in_times_without_shares() {
         let line =
             |cause: usize, ms: f64| GapLine { name: CAUSES[cause].name, difference: ms * 1e6, share: Some(ms / 10.0) };
-        let small = listed(&[line(0, 71.0), line(1, -61.0)], Told::Times);
+        let small = listed(&[line(0, 71.0), line(1, -61.0)], GapTerm::Times);
         assert!(small.contains("71 ms is") && small.contains("offset by 61 ms of") && !small.contains('%'), "{small}");
-        let large = listed(&[line(0, 12.0), line(1, -2.0)], Told::Times);
+        let large = listed(&[line(0, 12.0), line(1, -2.0)], GapTerm::Times);
         assert!(large.contains("12 ms (120 %) is") && large.contains("offset by 2 ms (20 %) of"), "{large}");
     }
 }

@@ -12,7 +12,7 @@ const BASE: &str = "eevdf";
 const OTHER: &str = "cfs";
 
 /// One random result, by its number.
-struct Drawn {
+struct RandomResult {
     document: ComparisonDocument,
     /// The fewest events that a percentile of a trial is of.
     events: f64,
@@ -20,7 +20,7 @@ struct Drawn {
     left: f64,
 }
 
-fn draw(number: u64) -> Drawn {
+fn draw(number: u64) -> RandomResult {
     let mut numbers = trial_seeds(number, 200).into_iter();
     // 53 bits each, so this is from 0 to 1.
     let mut part = move || numbers.next().unwrap() as f64 / (1_u64 << 53) as f64;
@@ -48,14 +48,14 @@ fn draw(number: u64) -> Drawn {
     };
     let all = [side(BASE, 1.0, 0.0), side(OTHER, factor, left)];
     let record = ExperimentRecord { metric: Some(metric.into()), ..record(&[BASE, OTHER], trials) };
-    Drawn { document: conclude(&record, &all).unwrap(), events, left }
+    RandomResult { document: conclude(&record, &all).unwrap(), events, left }
 }
 
 #[test]
 fn verdict_interval_and_sentence_agree_on_sign_and_certainty() {
     let mut seen = std::collections::BTreeMap::<String, u32>::new();
     for number in 0..RESULTS {
-        let Drawn { document, events, left } = draw(number);
+        let RandomResult { document, events, left } = draw(number);
         let sentence = &document.verdict.sentence;
         let result = &document.schedulers[1].measures[&document.primary];
         let (finding, comparison) = (result.finding.unwrap(), result.comparison.as_ref().unwrap());

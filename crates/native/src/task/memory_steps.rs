@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::{Left, Thread};
+use super::{ExitCause, ThreadInterpreter};
 use crate::chain::Chain;
 use crate::channel::Failed;
 use crate::clock::thread_cpu_ns;
@@ -24,9 +24,9 @@ const FIRST_TOUCH_PIECE: u64 = 4 << 20;
 /// Dependent loads between two looks at whether the run has ended.
 const HOPS_BETWEEN_CHECKS: u64 = 4_096;
 
-impl Thread<'_> {
+impl ThreadInterpreter<'_> {
     /// Writes to one byte of each cache line, going round the region.
-    pub(super) fn touch(&mut self, bytes: u64, region_bytes: u64) -> Result<(), Left> {
+    pub(super) fn touch(&mut self, bytes: u64, region_bytes: u64) -> Result<(), ExitCause> {
         if region_bytes > LARGEST_REGION {
             self.shared.warn("memory regions above 256 MiB", "only 256 MiB are touched");
         }
@@ -59,7 +59,7 @@ impl Thread<'_> {
 
     /// Follows a chain of dependent loads through a region of so many bytes, from where the last one ended. The first of a size
     /// lays it out, which takes time of its own.
-    pub(super) fn chase(&mut self, hops: u64, region_bytes: u64) -> Result<(), Left> {
+    pub(super) fn chase(&mut self, hops: u64, region_bytes: u64) -> Result<(), ExitCause> {
         if region_bytes > LARGEST_REGION {
             self.shared.warn("memory regions above 256 MiB", "only 256 MiB are touched");
         }
@@ -75,7 +75,7 @@ impl Thread<'_> {
     }
 
     /// Touches so many bytes of new memory, piece by piece: a look at whether the run has ended needs no more than that.
-    pub(super) fn first_touch(&mut self, bytes: u64) -> Result<(), Left> {
+    pub(super) fn first_touch(&mut self, bytes: u64) -> Result<(), ExitCause> {
         let failed = |call: &'static str| {
             move |error: std::io::Error| Failed::Call(call, Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))
         };
@@ -96,7 +96,7 @@ impl Thread<'_> {
         Ok(())
     }
 
-    pub(super) fn write_to_null(&mut self, bytes: u64) -> Result<(), Left> {
+    pub(super) fn write_to_null(&mut self, bytes: u64) -> Result<(), ExitCause> {
         use rustix::fs::{Mode, OFlags, open};
         if self.null_device.is_none() {
             let device = open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty());

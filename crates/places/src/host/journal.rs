@@ -131,7 +131,7 @@ pub struct Journal {
     file: Option<File>,
     entries: Vec<Entry>,
     /// Held until the end; none where nobody experiments and this user cannot keep a journal: then nothing can be changed.
-    _lock: Option<Lock>,
+    _lock: Option<ChangeRight>,
 }
 
 impl Journal {
@@ -143,7 +143,7 @@ impl Journal {
     pub fn begin(directory: &Path, root: &Path) -> Result<Self, JournalError> {
         let lock = lock_of_anybody(directory)?;
         let left = lines(directory)?;
-        let changes = left.iter().filter(|line| !matches!(line, Line::Entry(Entry::Boot(_)))).count();
+        let changes = left.iter().filter(|line| !matches!(line, JournalLine::Entry(Entry::Boot(_)))).count();
         if changes > 0 && may_be_of_this_boot(&left, root) {
             return Err(JournalError::Unfinished(changes));
         }
@@ -356,16 +356,16 @@ fn would(entry: &Entry, root: &Path) -> Option<Undone> {
 /// The right to change this computer. It is given back in so many words: a process that another thread has forked and that has
 /// not yet executed its program has a copy of the file, and closing this one alone would leave the kernel's lock with it.
 #[derive(Debug)]
-struct Lock(File);
+struct ChangeRight(File);
 
-impl Drop for Lock {
+impl Drop for ChangeRight {
     fn drop(&mut self) {
         // Nothing is lost if this fails: closing the file does the same.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-fn lock(directory: &Path) -> Result<Lock, JournalError> {
+fn lock(directory: &Path) -> Result<ChangeRight, JournalError> {
     std::fs::create_dir_all(directory).map_err(keep("make", directory))?;
     let path = directory.join(LOCK);
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(keep("open", &path))?;
@@ -373,7 +373,7 @@ fn lock(directory: &Path) -> Result<Lock, JournalError> {
 }
 
 /// The lock, also of who cannot keep a journal.
-fn lock_of_anybody(directory: &Path) -> Result<Option<Lock>, JournalError> {
+fn lock_of_anybody(directory: &Path) -> Result<Option<ChangeRight>, JournalError> {
     match lock(directory) {
         Err(JournalError::Keep { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
             lock_of_another_user(directory)
@@ -383,7 +383,7 @@ fn lock_of_anybody(directory: &Path) -> Result<Option<Lock>, JournalError> {
 }
 
 /// The lock of who cannot keep a journal, so that experiments do not disturb each other: there is none if nobody ever had one.
-fn lock_of_another_user(directory: &Path) -> Result<Option<Lock>, JournalError> {
+fn lock_of_another_user(directory: &Path) -> Result<Option<ChangeRight>, JournalError> {
     let path = directory.join(LOCK);
     match File::open(&path) {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied) => Ok(None),
@@ -391,9 +391,9 @@ fn lock_of_another_user(directory: &Path) -> Result<Option<Lock>, JournalError> 
     }
 }
 
-fn locked(lock: File, path: PathBuf) -> Result<Lock, JournalError> {
+fn locked(lock: File, path: PathBuf) -> Result<ChangeRight, JournalError> {
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Ok(Lock(lock)),
+        Ok(()) => Ok(ChangeRight(lock)),
         Err(rustix::io::Errno::WOULDBLOCK) => Err(JournalError::Busy(path)),
         Err(error) => Err(keep("lock", &path)(error.into())),
     }
@@ -401,13 +401,13 @@ fn locked(lock: File, path: PathBuf) -> Result<Lock, JournalError> {
 
 /// A line of a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Line {
+enum JournalLine {
     Entry(Entry),
     /// It tells no change that can be undone: its number, and what is wrong with it.
     Damaged(usize, String),
 }
 
-impl Line {
+impl JournalLine {
     /// What becomes of its change; a damaged one cannot be undone, and the journal that says so is kept.
     fn with(&self, undo: impl FnOnce(&Entry) -> Option<Undone>) -> Option<Undone> {
         match self {
@@ -421,7 +421,7 @@ impl Line {
 }
 
 /// Lines of a journal. The change of one that was being written at its end was not made yet.
-fn lines(directory: &Path) -> Result<Vec<Line>, JournalError> {
+fn lines(directory: &Path) -> Result<Vec<JournalLine>, JournalError> {
     let path = directory.join(JOURNAL);
     match files::text_of_file(&path) {
         Ok(text) => Ok(parse(&text)),
@@ -430,15 +430,15 @@ fn lines(directory: &Path) -> Result<Vec<Line>, JournalError> {
     }
 }
 
-fn parse(text: &str) -> Vec<Line> {
+fn parse(text: &str) -> Vec<JournalLine> {
     let last = text.lines().count();
     let line = |(index, line): (usize, &str)| match serde_json::from_str(line) {
         Ok(Entry::Value { path, .. } | Entry::Directory { path }) if !is_below_root(&path) => {
-            Some(Line::Damaged(index + 1, format!("`{path}` is no path below the root")))
+            Some(JournalLine::Damaged(index + 1, format!("`{path}` is no path below the root")))
         }
-        Ok(entry) => Some(Line::Entry(entry)),
+        Ok(entry) => Some(JournalLine::Entry(entry)),
         Err(_) if index + 1 == last && !text.ends_with('\n') => None,
-        Err(error) => Some(Line::Damaged(index + 1, error.to_string())),
+        Err(error) => Some(JournalLine::Damaged(index + 1, error.to_string())),
     };
     text.lines().enumerate().filter_map(line).collect()
 }
@@ -448,9 +448,9 @@ fn is_below_root(path: &str) -> bool {
 }
 
 /// Whether a journal is of this boot, or does not say clearly of which: then it is better undone than forgotten.
-fn may_be_of_this_boot(lines: &[Line], root: &Path) -> bool {
+fn may_be_of_this_boot(lines: &[JournalLine], root: &Path) -> bool {
     match (lines.first(), boot_id(root)) {
-        (Some(Line::Entry(Entry::Boot(id))), Some(boot)) => *id == boot,
+        (Some(JournalLine::Entry(Entry::Boot(id))), Some(boot)) => *id == boot,
         (first, _) => first.is_some(),
     }
 }

@@ -259,7 +259,7 @@ fn exists(program: &str) -> Result<(), PlaceError> {
 
 /// What is known of a trial besides its times.
 #[derive(Serialize)]
-struct Facts<'a> {
+struct TrialFacts<'a> {
     scheduler: String,
     trial: &'a Trial,
     settings: &'a [(String, String)],
@@ -361,7 +361,7 @@ impl Host {
             return Err(PlaceError::interrupted());
         }
         let wanted = self.wanted(request.machine, request.scheduler)?;
-        let program = Started::new(request.workload, &self.manner, request.options.max_time_ns)?;
+        let program = StartedWorkload::new(request.workload, &self.manner, request.options.max_time_ns)?;
         let mut journal = Journal::begin(Path::new(JOURNAL), Path::new(ROOT))?;
         let result = wanted.establish(request.machine, Path::new(ROOT), &mut journal).map_err(PlaceError::from);
         let result = result.and_then(|mut established| {
@@ -389,7 +389,7 @@ impl Host {
             false => of_command(request, &trial, recording.as_ref(), wanted.cpus.as_ref()),
         }?;
         made.seconds = start.elapsed().as_secs_f64();
-        let facts = Facts { scheduler: request.scheduler.to_string(), trial: &trial, settings: &settings };
+        let facts = TrialFacts { scheduler: request.scheduler.to_string(), trial: &trial, settings: &settings };
         made.report.conditions = Some(Conditions { directory: CONDITIONS, json: pretty(&facts) });
         // Of a whole process it is what the kernel says of it when it has ended; of what comes after a warm-up, what its threads say.
         let cpu_time_ns = match made.report.outcome.warm_up_ns {
@@ -428,14 +428,14 @@ fn abilities(root: &Path) -> Abilities {
 }
 
 /// What is started for a workload.
-struct Started {
+struct StartedWorkload {
     command: Vec<OsString>,
     limit: Duration,
     /// The workload's file, removed at the end.
     file: Option<PathBuf>,
 }
 
-impl Started {
+impl StartedWorkload {
     fn new(workload: &Workload, manner: &Manner, max_time_ns: Option<u64>) -> Result<Self, PlaceError> {
         let asked = max_time_ns.map(Duration::from_nanos);
         if !workload.command.is_empty() {
@@ -455,7 +455,7 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for StartedWorkload {
     fn drop(&mut self) {
         // What cannot be removed lies in a directory for such files.
         self.file.iter().for_each(|path| drop(std::fs::remove_file(path)));

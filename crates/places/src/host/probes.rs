@@ -112,7 +112,7 @@ impl Drop for Probes {
 
 /// A record of the program.
 #[derive(Clone, Copy, Debug)]
-struct Record<'a> {
+struct ProbeRecord<'a> {
     time_ns: u64,
     cpu: usize,
     kind: u32,
@@ -125,7 +125,7 @@ struct Record<'a> {
     name: &'a str,
 }
 
-impl<'a> Record<'a> {
+impl<'a> ProbeRecord<'a> {
     fn read(bytes: &'a [u8]) -> Self {
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
@@ -149,7 +149,7 @@ impl<'a> Record<'a> {
 
 /// Makes pages of what the program wrote.
 fn read(bytes: &[u8], cpus: usize) -> Result<Probed, String> {
-    let mut records: Vec<Record<'_>> = bytes.chunks_exact(RECORD_BYTES).map(Record::read).collect();
+    let mut records: Vec<ProbeRecord<'_>> = bytes.chunks_exact(RECORD_BYTES).map(ProbeRecord::read).collect();
     let lost = match records.pop() {
         Some(end) if end.kind == END => end.number,
         _ => return Err(format!("{PROGRAM} ended early: its last record is not there")),
@@ -165,7 +165,11 @@ fn read(bytes: &[u8], cpus: usize) -> Result<Probed, String> {
     Ok(Probed { pages: writers.into_iter().map(PageWriter::finish).collect(), lost, tells_interrupts: false })
 }
 
-fn write<'a>(writer: &mut PageWriter, record: &Record<'a>, names: &mut BTreeMap<i64, &'a str>) -> Result<(), String> {
+fn write<'a>(
+    writer: &mut PageWriter,
+    record: &ProbeRecord<'a>,
+    names: &mut BTreeMap<i64, &'a str>,
+) -> Result<(), String> {
     let head = Head {
         time_ns: record.time_ns,
         by: record.by,

@@ -189,7 +189,7 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Stopped>), TrialError> {
         std::thread::spawn(move || stdout.map_or_else(String::new, |stdout| kept_output(stdout, MAX_TEXT_BYTES)));
     let mut reading =
         task.recorder.map(|(recorder, buffer_kib)| recorder.start(buffer_kib, process, None)).transpose()?;
-    let before = Accounts::now()?;
+    let before = BootAccounts::now()?;
     let (start, start_ns) = (Instant::now(), monotonic_ns());
     go_on(pid).map_err(TrialError::Start)?;
     let status = loop {
@@ -208,7 +208,7 @@ pub fn run(task: &Task<'_>) -> Result<(Trial, Option<Stopped>), TrialError> {
             break Err(elapsed);
         }
     };
-    let after = Accounts::now()?;
+    let after = BootAccounts::now()?;
     let recorded = reading.map(|reading| reading.stop()).transpose()?;
     drop(child);
     let left_behind = children().into_iter().filter(|(_, pid)| !children_before.iter().any(|(_, own)| own == pid));
@@ -274,7 +274,7 @@ impl Drop for ProcessGroup {
 }
 
 /// Ticks and counts since the boot.
-struct Accounts {
+struct BootAccounts {
     busy: f64,
     steal: f64,
     interrupts: f64,
@@ -282,7 +282,7 @@ struct Accounts {
     children_s: f64,
 }
 
-impl Accounts {
+impl BootAccounts {
     fn now() -> Result<Self, TrialError> {
         let read = |path: &str| {
             std::fs::read_to_string(path).map_err(|error| TrialError::Accounts(format!("{path}: {error}")))
@@ -386,8 +386,8 @@ mod tests {
     #[test]
     fn accounts_are_the_kernels_fields() {
         let stat = "cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 1\nintr 99 1 2\n";
-        let accounts = Accounts::parse(stat, 1.5).unwrap();
+        let accounts = BootAccounts::parse(stat, 1.5).unwrap();
         assert_eq!((accounts.busy, accounts.steal, accounts.interrupts, accounts.children_s), (73.0, 8.0, 99.0, 1.5));
-        assert!(Accounts::parse("cpu 1 2\n", 1.5).is_none());
+        assert!(BootAccounts::parse("cpu 1 2\n", 1.5).is_none());
     }
 }

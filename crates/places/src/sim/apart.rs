@@ -49,7 +49,7 @@ pub struct Apart<'a> {
 
 /// What a run leaves, as it is sent.
 #[derive(Serialize, Deserialize)]
-struct Left {
+struct SentResult {
     outcome: Outcome,
     /// What documents leave out of an outcome.
     recorders: Vec<Histogram>,
@@ -91,7 +91,7 @@ impl Apart<'_> {
                 sender.flush().map_err(SimulationError::Sink)?;
                 report
             });
-            outbox.send(RESULT, &serde_json::to_vec(&report.map(Left::new).map_err(Wrong::new))?)
+            outbox.send(RESULT, &serde_json::to_vec(&report.map(SentResult::new).map_err(Wrong::new))?)
         };
         let (mut result, mut trouble, mut programs) = (None, None, Vec::new());
         let mut events = Vec::new();
@@ -106,7 +106,7 @@ impl Apart<'_> {
                     Ok(())
                 }
                 (RESULT, _) => {
-                    result = serde_json::from_slice::<Result<Left, Wrong>>(message).ok();
+                    result = serde_json::from_slice::<Result<SentResult, Wrong>>(message).ok();
                     result.is_some().then_some(()).ok_or_else(|| failed(&self.scheduler, &WorkerError::Garbled, &[]))
                 }
                 _ => Err(failed(&self.scheduler, &WorkerError::Garbled, &[])),
@@ -119,7 +119,7 @@ impl Apart<'_> {
             (Some(error), ..) => Err(error),
             (None, Err(WorkerError::Interrupted), _) => Err(PlaceError::interrupted()),
             (None, Err(error), _) => Err(failed(&self.scheduler, &error, &programs)),
-            (None, Ok(()), Some(result)) => result.map(Left::report).map_err(Wrong::error),
+            (None, Ok(()), Some(result)) => result.map(SentResult::report).map_err(Wrong::error),
             (None, Ok(()), None) => Err(failed(&self.scheduler, &WorkerError::Garbled, &[])),
         }
     }
@@ -221,7 +221,7 @@ impl Sink for Sender<'_> {
     }
 }
 
-impl Left {
+impl SentResult {
     fn new(report: Report) -> Self {
         let Report { mut outcome, operations, sequences, output, .. } = report;
         Self {

@@ -68,7 +68,7 @@ impl Surveyed {
 }
 
 /// A program, and the machine and ticks that it was loaded for.
-struct Loaded {
+struct LoadedProgram {
     program: ScxProgram,
     machine: Machine,
     hz: u32,
@@ -76,7 +76,7 @@ struct Loaded {
 }
 
 /// What was loaded, for the life of this program.
-static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
+static LOADED: Mutex<Vec<LoadedProgram>> = Mutex::new(Vec::new());
 
 /// What a scheduler is on a machine: it is loaded for that, unless it was before.
 ///
@@ -85,7 +85,7 @@ static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
 pub fn load(scheduler: &SchedulerSpec, machine: &Machine) -> Result<Arc<Surveyed>, PlaceError> {
     let (program, hz) = (program_of(scheduler)?, scheduler.kernel().hz);
     let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = |known: &&Loaded| known.program == *program && known.machine == *machine && known.hz == hz;
+    let same = |known: &&LoadedProgram| known.program == *program && known.machine == *machine && known.hz == hz;
     if let Some(known) = all.iter().find(same) {
         return Ok(Arc::clone(&known.surveyed));
     }
@@ -93,7 +93,7 @@ pub fn load(scheduler: &SchedulerSpec, machine: &Machine) -> Result<Arc<Surveyed
     let shown = (&*shown, true);
     let started = |outbox: &mut Outbox| Ok(Sent::new(&started(program, machine, shown, outbox)?.capture));
     let surveyed = Arc::new(Surveyed::of(apart::survey(&format!("`{}`", program.program), started)?));
-    all.push(Loaded { program: program.clone(), machine: machine.clone(), hz, surveyed: Arc::clone(&surveyed) });
+    all.push(LoadedProgram { program: program.clone(), machine: machine.clone(), hz, surveyed: Arc::clone(&surveyed) });
     Ok(surveyed)
 }
 

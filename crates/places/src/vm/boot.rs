@@ -83,7 +83,7 @@ impl Lab {
         let (mut guest, channel) = self.start(&layout, boot.plan, boot.files, boot.extra_memory_mib, false)?;
         let commands = matches!(boot.plan.purpose, Purpose::Command(_));
         let ask = commands.then(|| channel.try_clone()).transpose();
-        let mut watch = Watch {
+        let mut watch = GuestWatch {
             guest: &mut guest,
             ask: ask.map_err(|error| VmError::Start { reason: error.to_string() })?,
             frames: read_frames(channel),
@@ -183,7 +183,7 @@ fn read_frames(channel: UnixStream) -> Receiver<std::io::Result<Option<Frame>>> 
 }
 
 /// Waits for frames while looking after the guest.
-struct Watch<'a> {
+struct GuestWatch<'a> {
     guest: &'a mut Guest,
     /// Where a byte asks it to end its program and to send what that left.
     ask: Option<UnixStream>,
@@ -197,7 +197,7 @@ struct Watch<'a> {
     bytes: u64,
 }
 
-impl Watch<'_> {
+impl GuestWatch<'_> {
     fn next(&mut self) -> Result<Frame, VmError> {
         loop {
             match self.frames.recv_timeout(LOOK) {

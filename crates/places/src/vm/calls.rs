@@ -42,7 +42,7 @@ const LENT: &str = "scx_bpf_";
 const CLOCK: &str = "scx_bpf_now";
 
 /// A record: on which CPU which function was entered.
-struct Record<'a> {
+struct CallRecord<'a> {
     cpu: u32,
     function: &'a str,
     /// Another such function called it, not a program.
@@ -50,10 +50,10 @@ struct Record<'a> {
 }
 
 /// `task-1 [002] d..2. 1.5: FUNCTION: (FUNCTION+0x4/0x40)`.
-fn record(line: &str) -> Option<Record<'_>> {
+fn record(line: &str) -> Option<CallRecord<'_>> {
     let (cpu, rest) = cpu_of(line)?;
     let (head, _) = rest.split_once(": (")?;
-    Some(Record { cpu, function: head.rsplit(' ').next()?, is_nested: false })
+    Some(CallRecord { cpu, function: head.rsplit(' ').next()?, is_nested: false })
 }
 
 /// The CPU of a line, and what stands behind it.
@@ -79,11 +79,11 @@ fn plain(function: &str) -> &str {
 struct Calls<'a> {
     ended: BTreeMap<(&'static str, Vec<&'a str>), u64>,
     /// By CPU, the innermost last.
-    open: BTreeMap<u32, Vec<Call<'a>>>,
+    open: BTreeMap<u32, Vec<OperationCall<'a>>>,
 }
 
 /// A call of an operation.
-struct Call<'a> {
+struct OperationCall<'a> {
     operation: &'static str,
     functions: Vec<&'a str>,
     /// The last of them by its whole name.
@@ -92,8 +92,8 @@ struct Call<'a> {
 
 impl<'a> Calls<'a> {
     /// A function was entered, with these programs on the stack, the innermost first.
-    fn enter(&mut self, record: Record<'a>, programs: &[&str]) {
-        let Record { cpu, function, is_nested } = record;
+    fn enter(&mut self, record: CallRecord<'a>, programs: &[&str]) {
+        let CallRecord { cpu, function, is_nested } = record;
         if !function.trim_start_matches('_').starts_with(LENT) {
             self.end(cpu);
             return;
@@ -112,8 +112,12 @@ impl<'a> Calls<'a> {
         // What is open goes on as far as it is on the stack.
         let open = self.open.entry(cpu).or_default();
         let same = open.iter().zip(&operations).take_while(|(call, operation)| call.operation == **operation).count();
-        let ended: Vec<Call<'_>> = open.drain(same..).collect();
-        open.extend(operations[same..].iter().map(|&operation| Call { operation, functions: Vec::new(), last: "" }));
+        let ended: Vec<OperationCall<'_>> = open.drain(same..).collect();
+        open.extend(operations[same..].iter().map(|&operation| OperationCall {
+            operation,
+            functions: Vec::new(),
+            last: "",
+        }));
         if let Some(call) = open.last_mut() {
             // A function that jumps to a variant of itself is left without a frame.
             if call.last == function || plain(call.last) != plain(function) {
@@ -128,7 +132,7 @@ impl<'a> Calls<'a> {
         self.open.remove(&cpu).into_iter().flatten().for_each(|call| self.count(call));
     }
 
-    fn count(&mut self, call: Call<'a>) {
+    fn count(&mut self, call: OperationCall<'a>) {
         if !call.functions.is_empty() {
             *self.ended.entry((call.operation, call.functions)).or_default() += 1;
         }
@@ -139,7 +143,7 @@ impl<'a> Calls<'a> {
 pub fn sequences(text: &str) -> Vec<Sequence> {
     let mut calls = Calls::default();
     // Of each CPU the last record; and the CPU whose stack it is.
-    let mut last: BTreeMap<u32, (Record<'_>, Vec<&str>)> = BTreeMap::new();
+    let mut last: BTreeMap<u32, (CallRecord<'_>, Vec<&str>)> = BTreeMap::new();
     let mut of_stack = 0;
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         if let Some(program) = program_of(line) {

@@ -6,7 +6,7 @@
 use warmcore_lab::time_split::{CAUSES, Cause, Explains, Gap, TimeSplit, cause_title};
 use warmcore_lab::trial::Trial;
 
-use super::{Csv, Figure, Frame, shortened, shortened_scheduler};
+use super::{Csv, Figure, RowFrame, shortened, shortened_scheduler};
 use crate::run::Run;
 use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::svg::{Anchor, Svg};
@@ -40,7 +40,7 @@ pub fn task_time(run: &Run, wide: f64) -> Option<Figure> {
         }
     }
     let all = 0..split.schedulers.len();
-    let stacked = Stacked {
+    let stacked = StackedBars {
         parts: causes.iter().map(|cause| (cause.title, cause_class(cause.name))).collect(),
         bars: all.clone().map(|s| causes.iter().map(|cause| share(s, cause) * whole(s)).collect()).collect(),
         labels: split.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect(),
@@ -71,7 +71,7 @@ pub fn task_time(run: &Run, wide: f64) -> Option<Figure> {
 const LEAST: f64 = 0.01;
 
 /// A bar for each scheduler, of parts one after the other.
-struct Stacked<'a> {
+struct StackedBars<'a> {
     /// What each part is, and its class.
     parts: Vec<(&'a str, String)>,
     /// The sizes of the parts, by bar.
@@ -85,7 +85,7 @@ struct Stacked<'a> {
     axis: &'a str,
 }
 
-impl Stacked<'_> {
+impl StackedBars<'_> {
     fn longest(&self) -> f64 {
         self.wholes.iter().copied().fold(0.0, f64::max)
     }
@@ -106,7 +106,7 @@ impl Stacked<'_> {
 
     /// The figure; its key has so many columns at most.
     fn draw(&self, wide: f64, most_columns: usize) -> Svg {
-        let frame = Frame::new(wide, LEFT, RIGHT);
+        let frame = RowFrame::new(wide, LEFT, RIGHT);
         let (seen, small) = self.seen_and_small();
         let mut key: Vec<(&str, &str)> =
             seen.iter().map(|part| (self.parts[*part].0, self.parts[*part].1.as_str())).collect();
@@ -167,7 +167,7 @@ impl Stacked<'_> {
 const SMALL_CLASS: &str = "hollow";
 
 /// A line of a gap: a cause, or those together whose bars could not be seen.
-struct GapLine {
+struct DrawnGap {
     title: String,
     class: String,
     difference: f64,
@@ -176,7 +176,7 @@ struct GapLine {
 
 /// The lines of a gap, the largest first. Causes below [`LEAST`] of the largest, and those beyond [`MOST_LINES`], are one line at the end if
 /// they are `shown` together; alone a cause that is not has no line, unless no other has one.
-fn lines_of(mut causes: Vec<(&str, f64, Option<f64>)>, shown: impl Fn(f64) -> bool) -> Vec<GapLine> {
+fn lines_of(mut causes: Vec<(&str, f64, Option<f64>)>, shown: impl Fn(f64) -> bool) -> Vec<DrawnGap> {
     causes.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
     let least = causes.first().map_or(0.0, |(_, most, _)| most.abs() * LEAST);
     let seen = causes.iter().take(MOST_LINES).take_while(|(_, of, _)| of.abs() >= least && shown(*of)).count();
@@ -184,9 +184,9 @@ fn lines_of(mut causes: Vec<(&str, f64, Option<f64>)>, shown: impl Fn(f64) -> bo
     let small: Vec<_> = small.iter().filter(|(_, difference, _)| shown(*difference)).collect();
     let line = |(name, difference, share): &(&str, f64, Option<f64>)| {
         let (title, class) = (cause_title(name).to_owned(), cause_class(name));
-        GapLine { title, class, difference: *difference, share: *share }
+        DrawnGap { title, class, difference: *difference, share: *share }
     };
-    let mut lines: Vec<GapLine> = seen.iter().map(line).collect();
+    let mut lines: Vec<DrawnGap> = seen.iter().map(line).collect();
     if !small.is_empty() {
         let title = match small.as_slice() {
             [(only, ..)] => cause_title(only).to_owned(),
@@ -194,7 +194,7 @@ fn lines_of(mut causes: Vec<(&str, f64, Option<f64>)>, shown: impl Fn(f64) -> bo
         };
         let difference = small.iter().map(|(_, difference, _)| difference).sum();
         let share = small.iter().filter_map(|(.., share)| *share).reduce(|a, b| a + b);
-        lines.push(GapLine { title, class: SMALL_CLASS.to_owned(), difference, share });
+        lines.push(DrawnGap { title, class: SMALL_CLASS.to_owned(), difference, share });
     }
     lines
 }
@@ -207,7 +207,7 @@ const MOST_LINES: usize = 10;
 #[must_use]
 pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
     const NAMES: f64 = 310.0;
-    let frame = Frame::new(wide, NAMES, 110.0);
+    let frame = RowFrame::new(wide, NAMES, 110.0);
     let bar_height = 20.0 + frame.above;
     let split = run.disk.comparison.time_split.as_ref()?;
     let lines = |gap: &Gap| {
@@ -239,7 +239,7 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
         let top = y;
         svg.text(12.0, y + 14.0, Anchor::Start, "b", &shortened_scheduler(&gap.label, 40));
         y += 26.0;
-        for GapLine { title, class, difference, share } in lines {
+        for DrawnGap { title, class, difference, share } in lines {
             let (a, b) = (scale.at(0.0), scale.at(*difference));
             if frame.is_narrow() {
                 svg.text(frame.left, y + 12.0, Anchor::Start, "s", &shortened(title, 40));
@@ -403,7 +403,7 @@ pub fn cpu_time(run: &Run, wide: f64) -> Option<Figure> {
         csv.row(&std::iter::once((*label).to_owned()).chain(cells).collect::<Vec<_>>());
     }
     let parts = PARTS.iter().map(|(name, title, cause, _)| (*title, class(name, cause)));
-    let stacked = Stacked {
+    let stacked = StackedBars {
         parts: parts.chain([(REST.1, "rest".to_owned())]).collect(),
         wholes: bars.iter().map(|bar| bar.iter().sum()).collect(),
         bars,
@@ -429,9 +429,9 @@ pub fn cpu_time(run: &Run, wide: f64) -> Option<Figure> {
 mod tests {
     use super::*;
 
-    fn stacked(bars: &[[f64; 4]]) -> Stacked<'static> {
+    fn stacked(bars: &[[f64; 4]]) -> StackedBars<'static> {
         let parts = ["computing", "system calls", "cold caches", "page walks"];
-        Stacked {
+        StackedBars {
             parts: parts.map(|name| (name, format!("q{}", name.len()))).into(),
             bars: bars.iter().map(|bar| bar.to_vec()).collect(),
             labels: vec!["eevdf", "cfs"],

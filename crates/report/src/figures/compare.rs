@@ -4,7 +4,7 @@ use warmcore_lab::measures::Unit;
 use warmcore_lab::verdict::{Finding, decimal, interval_ends};
 use warmcore_statistics::{Better, Design, Interval};
 
-use super::{Csv, Figure, Frame};
+use super::{Csv, Figure, RowFrame};
 use crate::run::Run;
 use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::svg::{Anchor, Svg};
@@ -20,7 +20,7 @@ const TOP: f64 = 14.0;
 /// median where trials are no pairs.
 #[must_use]
 pub fn ratios(run: &Run, wide: f64) -> Figure {
-    let frame = Frame::new(wide, LEFT, RIGHT);
+    let frame = RowFrame::new(wide, LEFT, RIGHT);
     let document = &run.disk.comparison;
     let primary = &document.primary;
     let measure = document.measures.iter().find(|measure| measure.name == *primary);
@@ -128,7 +128,7 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
 /// Every trial's value of the verdict's metric.
 #[must_use]
 pub fn values(run: &Run, wide: f64) -> Figure {
-    let frame = Frame::new(wide, LEFT, RIGHT);
+    let frame = RowFrame::new(wide, LEFT, RIGHT);
     let document = &run.disk.comparison;
     let primary = &document.primary;
     let measure = document.measures.iter().find(|measure| measure.name == *primary);
@@ -213,7 +213,7 @@ fn jitter(trial: usize) -> f64 {
 }
 
 /// An axis below so many rows, with lines up through them.
-fn axis(svg: &mut Svg, frame: Frame, scale: &Scale, rows: usize, ticks: &[(f64, String)]) {
+fn axis(svg: &mut Svg, frame: RowFrame, scale: &Scale, rows: usize, ticks: &[(f64, String)]) {
     let each = ROW + frame.above;
     let bottom = TOP + each * rows as f64;
     for (value, text) in ticks {

@@ -293,8 +293,8 @@ fn numbers(text: &str) -> Vec<((String, String), f64)> {
 fn responses(gains: &[Gained], baseline: &str, wide: f64) -> Vec<Figure> {
     const LEAST: usize = 3;
     /// The machine, and the text before and after the number.
-    type Family<'a> = (&'a str, (String, String));
-    let mut families: BTreeMap<Family<'_>, Vec<(f64, &Gained)>> = BTreeMap::new();
+    type MachineFamily<'a> = (&'a str, (String, String));
+    let mut families: BTreeMap<MachineFamily<'_>, Vec<(f64, &Gained)>> = BTreeMap::new();
     for one in gains.iter().filter(|one| one.gain.is_some_and(|gain| gain > 0.0 && gain.is_finite())) {
         for (around, number) in numbers(&one.case) {
             families.entry((one.place.as_str(), around)).or_default().push((number, one));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use warmcore_lab::experiment::virtual_llc_histogram;
 use warmcore_topology::{CpuId, Machine, Relation, VirtualLlcs};
 
-use super::{Axes, Csv, Figure, Frame, NARROW, PANEL, file_name, shortened, shortened_group};
+use super::{Axes, Csv, Figure, NARROW, PANEL, RowFrame, file_name, shortened, shortened_group};
 use crate::colour::{group, hex, series, step};
 use crate::rows::{Row, cpu_order, rows};
 use crate::run::{Run, median};
@@ -25,14 +25,14 @@ pub fn migrations(run: &Run, wide: f64) -> Option<Figure> {
     let experiment = &run.disk.experiment;
     let machines = (0..experiment.schedulers.len()).map(|scheduler| &experiment.machine_of(scheduler).value);
     let relations: BTreeSet<Relation> = machines.flat_map(Machine::relations).collect();
-    let bar = |key: &str, words: &str| Bar {
+    let bar = |key: &str, words: &str| BarRow {
         measure: format!("migrations_ran_{key}"),
         key: key.to_owned(),
         words: words.to_owned(),
     };
     let divided = run.disk.virtual_llcs().is_some();
     let relations = relations.into_iter().filter(|relation| *relation != Relation::SameCpu);
-    let bars: Vec<Bar> = relations
+    let bars: Vec<BarRow> = relations
         .flat_map(|relation| match relation {
             Relation::SameLlc if divided => vec![
                 bar("same_virtual_llc", "same virtual LLC"),
@@ -41,7 +41,7 @@ pub fn migrations(run: &Run, wide: f64) -> Option<Figure> {
             _ => vec![bar(relation.name(), relation.description())],
         })
         .collect();
-    let words = Words {
+    let words = BarWords {
         id: "migrations",
         title: "Migrations by distance",
         caption: "Consecutive slices of one task on different CPUs, by the closest thing the two CPUs share.".into(),
@@ -56,9 +56,9 @@ pub fn migrations(run: &Run, wide: f64) -> Option<Figure> {
 #[must_use]
 pub fn crossings(run: &Run, wide: f64) -> Option<Figure> {
     let cores = run.disk.virtual_llc_size()?;
-    let bar = |(measure, words): (String, String)| Bar { key: words.clone(), measure, words };
-    let bars: Vec<Bar> = virtual_llc_histogram().into_iter().map(bar).collect();
-    let words = Words {
+    let bar = |(measure, words): (String, String)| BarRow { key: words.clone(), measure, words };
+    let bars: Vec<BarRow> = virtual_llc_histogram().into_iter().map(bar).collect();
+    let words = BarWords {
         id: "crossings",
         title: "Transitions between virtual LLCs",
         caption: format!(
@@ -72,14 +72,14 @@ pub fn crossings(run: &Run, wide: f64) -> Option<Figure> {
 }
 
 /// A row of bars: the measure it shows, and its name in the data and in words.
-struct Bar {
+struct BarRow {
     measure: String,
     key: String,
     words: String,
 }
 
 /// What a figure of bars is called.
-struct Words {
+struct BarWords {
     id: &'static str,
     title: &'static str,
     caption: String,
@@ -89,11 +89,11 @@ struct Words {
 }
 
 /// A bar for each scheduler in each row.
-fn bars_of(run: &Run, rows: &[Bar], words: Words, wide: f64) -> Option<Figure> {
+fn bars_of(run: &Run, rows: &[BarRow], words: BarWords, wide: f64) -> Option<Figure> {
     const RIGHT: f64 = 90.0;
-    let frame = Frame::new(wide, LEFT, RIGHT);
+    let frame = RowFrame::new(wide, LEFT, RIGHT);
     const BAR: f64 = 13.0;
-    let value = |scheduler: usize, row: &Bar| {
+    let value = |scheduler: usize, row: &BarRow| {
         let values: Vec<f64> =
             run.disk.trials[scheduler].iter().filter_map(|trial| trial.measure(&row.measure)).collect();
         median(&values)
@@ -147,7 +147,7 @@ fn bars_of(run: &Run, rows: &[Bar], words: Words, wide: f64) -> Option<Figure> {
     }
     frame.upright(&mut svg, frame.left, (top, rows.len(), block), frame.above + 4.0, "axis");
     svg.text((frame.left + frame.right) / 2.0, height - 6.0, Anchor::Middle, "m", words.axis);
-    let Words { id, title, caption, .. } = words;
+    let BarWords { id, title, caption, .. } = words;
     Some(Figure { id: id.into(), title: title.into(), caption, svg, csv: csv.finish() })
 }
 
@@ -377,7 +377,7 @@ pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
 /// Migrations (ran) from each LLC to each other one. `None` with one LLC.
 #[must_use]
 pub fn transitions(index: usize, scene: &Scene, machine: &Machine, axes: &Axes) -> Option<Figure> {
-    let groups = Groups {
+    let groups = CpuGroups {
         count: machine.llc_count(),
         moves: &scene.record.transitions,
         most: axes.most_moves,
@@ -396,7 +396,7 @@ pub fn virtual_transitions(
     virtual_llcs: Option<&VirtualLlcs>,
     axes: &Axes,
 ) -> Option<Figure> {
-    let groups = Groups {
+    let groups = CpuGroups {
         count: virtual_llcs?.count(),
         moves: scene.record.virtual_transitions.as_ref()?,
         most: axes.most_virtual_moves,
@@ -408,7 +408,7 @@ pub fn virtual_transitions(
 }
 
 /// Groups of CPUs and the migrations between them.
-struct Groups<'a> {
+struct CpuGroups<'a> {
     count: usize,
     /// From row to column.
     moves: &'a [u64],
@@ -422,16 +422,16 @@ struct Groups<'a> {
     id: &'a str,
 }
 
-impl Groups<'_> {
+impl CpuGroups<'_> {
     fn moved(&self, from: usize, to: usize) -> u64 {
         self.moves[from * self.count + to]
     }
 }
 
-fn moves_between(groups: &Groups<'_>, index: usize, scene: &Scene) -> Figure {
+fn moves_between(groups: &CpuGroups<'_>, index: usize, scene: &Scene) -> Figure {
     const TOP: f64 = 36.0;
     const LEFT: f64 = 66.0;
-    let &Groups { count: groups_count, most, name, words, .. } = groups;
+    let &CpuGroups { count: groups_count, most, name, words, .. } = groups;
     let cell = (132.0 / groups_count as f64).clamp(3.0, 34.0);
     let side = cell * groups_count as f64;
     let height = TOP + side.max(70.0) + 12.0;
@@ -478,8 +478,8 @@ fn moves_between(groups: &Groups<'_>, index: usize, scene: &Scene) -> Figure {
 }
 
 /// Migrations into each group as bars.
-fn histogram(svg: &mut Svg, groups: &Groups<'_>, (left, top): (f64, f64)) {
-    let &Groups { count: groups_count, name, .. } = groups;
+fn histogram(svg: &mut Svg, groups: &CpuGroups<'_>, (left, top): (f64, f64)) {
+    let &CpuGroups { count: groups_count, name, .. } = groups;
     let into: Vec<u64> =
         (0..groups_count).map(|to| (0..groups_count).map(|from| groups.moved(from, to)).sum()).collect();
     let most = into.iter().copied().max().unwrap_or(0).max(1);

@@ -18,7 +18,7 @@ const TIME: &str = "task_clock_ns";
 const INSTRUCTIONS: &str = "instructions";
 
 /// What the threads of a role counted in an LLC, by counter.
-type Sums<'a> = BTreeMap<(&'a str, LlcId), BTreeMap<&'a str, u64>>;
+type RoleSums<'a> = BTreeMap<(&'a str, LlcId), BTreeMap<&'a str, u64>>;
 
 /// The section, if any scene has such counters.
 pub(super) fn section(out: &mut String, index: usize, run: &Run) {
@@ -35,8 +35,8 @@ pub(super) fn section(out: &mut String, index: usize, run: &Run) {
     super::sections::closed(out, &format!("counted-{index}"), "Counters by place", words, &body);
 }
 
-fn sums(scene: &Scene) -> Sums<'_> {
-    let mut sums = Sums::new();
+fn sums(scene: &Scene) -> RoleSums<'_> {
+    let mut sums = RoleSums::new();
     for task in &scene.metrics.tasks {
         let role = scene.tasks.get(task.id.index()).map_or("", |info| info.role.as_str());
         for (name, placed) in &task.counters {

@@ -20,16 +20,16 @@ const MOST_GROUPS: usize = 12;
 pub(super) fn tables(out: &mut String, run: &Run) {
     let Some(scene) = run.scenes.first() else { return };
     out.push_str("<div class=\"columns\">\n");
-    let mut threads: Vec<Line> = scene.metrics.tasks.iter().map(|task| Line::of_task(scene, task)).collect();
+    let mut threads: Vec<ThreadRow> = scene.metrics.tasks.iter().map(|task| ThreadRow::of_task(scene, task)).collect();
     threads.sort_by_key(|line| std::cmp::Reverse(line.run_ns));
     table(out, ("Threads with the most CPU time", "thread"), &threads, MOST_THREADS);
-    let mut of_groups: Vec<Line> = groups(&scene.tasks)
+    let mut of_groups: Vec<ThreadRow> = groups(&scene.tasks)
         .into_iter()
         .filter(|group| group.tasks.len() > 1)
         .map(|group| {
             let members = scene.metrics.tasks.iter().filter(|task| group.tasks.contains(&task.id.index()));
-            let sum = members.map(|task| Line::of_task(scene, task)).reduce(Line::with);
-            Line { name: group.label, ..sum.unwrap_or_default() }
+            let sum = members.map(|task| ThreadRow::of_task(scene, task)).reduce(ThreadRow::with);
+            ThreadRow { name: group.label, ..sum.unwrap_or_default() }
         })
         .collect();
     of_groups.sort_by_key(|line| std::cmp::Reverse(line.run_ns));
@@ -41,7 +41,7 @@ pub(super) fn tables(out: &mut String, run: &Run) {
 
 /// A row: a thread, or several together.
 #[derive(Default)]
-struct Line {
+struct ThreadRow {
     name: String,
     run_ns: u64,
     wakeups: u64,
@@ -51,7 +51,7 @@ struct Line {
     between_llcs: u64,
 }
 
-impl Line {
+impl ThreadRow {
     fn of_task(scene: &Scene, task: &TaskMetrics) -> Self {
         Self {
             name: scene.task_name(task.id).to_owned(),
@@ -78,11 +78,11 @@ impl Line {
 }
 
 /// The value of a column, and how it is shown; of a line, with the CPU time of all lines.
-type Cell = fn(&Line, f64) -> (f64, String);
+type ColumnCell = fn(&ThreadRow, f64) -> (f64, String);
 
-fn table(out: &mut String, (title, kind): (&str, &str), lines: &[Line], most: usize) {
+fn table(out: &mut String, (title, kind): (&str, &str), lines: &[ThreadRow], most: usize) {
     let whole = lines.iter().map(|line| line.run_ns).sum::<u64>().max(1) as f64;
-    let columns: [(&str, Cell); 7] = [
+    let columns: [(&str, ColumnCell); 7] = [
         ("CPU time", |line, _| (line.run_ns as f64, duration(line.run_ns as f64))),
         ("share", |line, whole| {
             let share = line.run_ns as f64 / whole;
@@ -98,7 +98,7 @@ fn table(out: &mut String, (title, kind): (&str, &str), lines: &[Line], most: us
         ("between LLCs", |line, _| (line.between_llcs as f64, count(line.between_llcs as f64))),
     ];
     // What is 0 throughout is left out.
-    let columns: Vec<&(&str, Cell)> =
+    let columns: Vec<&(&str, ColumnCell)> =
         columns.iter().filter(|(_, cell)| lines.iter().any(|line| cell(line, whole).0 > 0.0)).collect();
     let headings: String = columns.iter().map(|(name, _)| format!("<th class=\"n\">{name}</th>")).collect();
     let _ = write!(

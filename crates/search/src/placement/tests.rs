@@ -123,7 +123,7 @@ fn the_names_of_cpus_change_neither_score_nor_effort() {
     assert_eq!(scores[0].1, scores[1].1);
     // One placement by two names is one evaluation.
     let problem = problem(&plain, &mix[..1], Goal::Total);
-    let mut memory = Memory::new(&problem);
+    let mut memory = ScoreCache::new(&problem);
     for cpu in plain.cpus() {
         memory.score(&[cpu]).unwrap();
     }
@@ -137,9 +137,9 @@ fn a_placement_has_one_score_by_whatever_name() {
     let problem = problem(&machine, &[(0, 0), (0, 0), (1, 1), (1, 1)], Goal::Slowest);
     // CPUs 0 and 2 are a core, 1 and 3 the other.
     let names = [[0, 0, 1, 2], [1, 1, 0, 3], [2, 2, 1, 0], [3, 3, 2, 1]].map(|cpus| cpus.map(CpuId));
-    let scores = names.map(|cpus| Memory::new(&problem).score(&cpus).unwrap());
+    let scores = names.map(|cpus| ScoreCache::new(&problem).score(&cpus).unwrap());
     assert!(scores.iter().all(|score| *score == scores[0]), "{scores:?}");
-    let elsewhere = Memory::new(&problem).score(&[0, 0, 1, 3].map(CpuId)).unwrap();
+    let elsewhere = ScoreCache::new(&problem).score(&[0, 0, 1, 3].map(CpuId)).unwrap();
     assert_ne!(elsewhere, scores[0], "another placement");
 }
 

@@ -3,9 +3,9 @@
 use super::*;
 
 /// Three trials: cell `a` has 1, 2, 3, cell `b` twice that, `short` has two.
-struct Table;
+struct ThreeTrials;
 
-impl Lookup for Table {
+impl Lookup for ThreeTrials {
     fn measure(&self, selection: &Selection) -> Result<Vec<f64>, ValueError> {
         Ok(match selection.cell.as_str() {
             "a" => vec![1.0, 2.0, 3.0],
@@ -26,7 +26,7 @@ impl Lookup for Table {
 }
 
 fn value(text: &str) -> Result<f64, ValueError> {
-    middle(&evaluate(&parse(text).unwrap_or_else(|error| panic!("{text}: {error}")), &Table)?)
+    middle(&evaluate(&parse(text).unwrap_or_else(|error| panic!("{text}: {error}")), &ThreeTrials)?)
 }
 
 #[test]

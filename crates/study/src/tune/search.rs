@@ -78,7 +78,7 @@ impl Tried {
 
 /// What a trial came to.
 #[derive(Clone, Copy, Debug)]
-struct Point {
+struct TrialPoint {
     /// The measure; nothing where a trial has none, or where it is a percentile of too few events.
     value: Option<f64>,
     /// If it is such a percentile: of how many events, and how many it takes.
@@ -87,7 +87,7 @@ struct Point {
     left: f64,
 }
 
-impl Point {
+impl TrialPoint {
     fn new(measure: &Measure, trial: &Trial) -> Self {
         let alone = std::slice::from_ref(trial);
         let few = verdict::few_events(measure, alone);
@@ -106,7 +106,7 @@ impl Point {
 }
 
 /// What trials came to by cell, scheduler and seed.
-type Measured = Vec<Vec<Vec<Point>>>;
+type MeasuredTrials = Vec<Vec<Vec<TrialPoint>>>;
 
 fn measured<E: From<TuneError>>(
     tuning: &Tuning,
@@ -114,7 +114,7 @@ fn measured<E: From<TuneError>>(
     specs: &[SchedulerSpec],
     seeds: &[u64],
     means: &mut Means<'_, E>,
-) -> Result<Measured, E> {
+) -> Result<MeasuredTrials, E> {
     let mut different: Vec<SchedulerSpec> = Vec::new();
     let of: Vec<usize> = specs
         .iter()
@@ -129,7 +129,8 @@ fn measured<E: From<TuneError>>(
         cells.iter().map(|cell| experiment(tuning, cell, &different, seeds)).collect::<Result<Vec<_>, _>>()?;
     let trials = (means.run)(&experiments)?;
     let of_cell = |(cell, trials): (&&Cell, &Vec<Vec<Trial>>)| {
-        let of_spec = |index: &usize| trials[*index].iter().map(|trial| Point::new(&cell.measure, trial)).collect();
+        let of_spec =
+            |index: &usize| trials[*index].iter().map(|trial| TrialPoint::new(&cell.measure, trial)).collect();
         of.iter().map(of_spec).collect()
     };
     Ok(cells.iter().zip(&trials).map(of_cell).collect())
@@ -180,8 +181,8 @@ fn objectives(
     tuning: &Tuning,
     cells: &[&Cell],
     seeds: &[u64],
-    default: &[Vec<Point>],
-    of: &Measured,
+    default: &[Vec<TrialPoint>],
+    of: &MeasuredTrials,
 ) -> Result<Vec<Vec<f64>>, TuneError> {
     let schedulers = of.first().map_or(0, Vec::len);
     let of_seed = |scheduler: usize, seed: usize| {
@@ -220,7 +221,7 @@ pub fn search<E: From<TuneError>>(
     let (seeds, unseen) = all.split_at(tuning.trials as usize);
     let default_spec = tuning.default()?;
     let of_default = measured(tuning, &cells, std::slice::from_ref(&default_spec), seeds, means)?;
-    let default: Vec<Vec<Point>> = of_default.into_iter().map(|mut of| of.swap_remove(0)).collect();
+    let default: Vec<Vec<TrialPoint>> = of_default.into_iter().map(|mut of| of.swap_remove(0)).collect();
     let first = seeds.len().min(FIRST as usize);
     let part = |from: usize, to: usize| default.iter().map(|of| of[from..to].to_vec()).collect::<Vec<_>>();
 
@@ -296,7 +297,7 @@ fn confirm<E: From<TuneError>>(
     let searched = tuning.searched().count();
     let ones = vec![1.0; seeds.len()];
     let under = |from: usize, to: usize| {
-        let default: Vec<Vec<Point>> = of[from..to].iter().map(|of| of[0].clone()).collect();
+        let default: Vec<Vec<TrialPoint>> = of[from..to].iter().map(|of| of[0].clone()).collect();
         objectives(tuning, &cells[from..to], seeds, &default, &of[from..to].to_vec())
     };
     let here = under(0, searched)?;
@@ -368,8 +369,8 @@ mod tests {
 
     #[test]
     fn who_leaves_tasks_waiting_that_run_under_the_default_is_as_bad_as_can_be() {
-        let point = |value: f64, left: f64| Point { value: Some(value), few: None, left };
-        let of = |found: Point, default: Point, better| ratio(found.beside(&default), 4.0, better);
+        let point = |value: f64, left: f64| TrialPoint { value: Some(value), few: None, left };
+        let of = |found: TrialPoint, default: TrialPoint, better| ratio(found.beside(&default), 4.0, better);
         // A quarter of the default's latency, as long as no more are left, or not twice as many.
         for (left, default_left, expected) in
             [(0.0, 0.0, 0.25), (1.0, 0.0, f64::INFINITY), (2.0, 1.0, f64::INFINITY), (3.0, 2.0, 0.25), (0.0, 7.0, 0.25)]

@@ -36,9 +36,9 @@ fn parse(text: &str) -> Result<Tuning, TuneError> {
 }
 
 /// Every value of a list in turn.
-struct Listed(Vec<Values>, Vec<f64>);
+struct ListedSampler(Vec<Values>, Vec<f64>);
 
-impl Sampler<TuneError> for Listed {
+impl Sampler<TuneError> for ListedSampler {
     fn ask(&mut self, count: u32) -> Result<Vec<Values>, TuneError> {
         let count = self.0.len().min(count as usize);
         Ok(self.0.drain(..count).collect())
@@ -57,7 +57,7 @@ fn tuned(tuning: &Tuning, values: &[&str]) -> (TuningDocument, Vec<f64>) {
 
 /// What came of it, or why nothing did, and what the sampler was told.
 fn tried(tuning: &Tuning, values: &[&str]) -> (Result<TuningDocument, TuneError>, Vec<f64>) {
-    let mut sampler = Listed(values.iter().map(|value| vec![(*value).to_owned()]).collect(), Vec::new());
+    let mut sampler = ListedSampler(values.iter().map(|value| vec![(*value).to_owned()]).collect(), Vec::new());
     let environment = Environment::at_start(Vec::new(), 1, 0);
     let means = run::Means {
         jobs: 2,

@@ -12,7 +12,7 @@ use crate::{Event, EventKind, Histogram, PrevState, RunTables, Sink, TaskId};
 
 /// From the state after event `from` to the state before event `to` (exclusive), both as positions in the trace.
 #[derive(Clone, Copy, Debug)]
-struct Interval {
+struct StateInterval {
     cpu: CpuId,
     from: usize,
     to: usize,
@@ -20,7 +20,7 @@ struct Interval {
     starting_to: usize,
 }
 
-impl Interval {
+impl StateInterval {
     fn covers(&self, position: usize) -> bool {
         self.from <= position && position < self.to
     }
@@ -32,14 +32,14 @@ impl Interval {
 
 /// What happened to one task.
 #[derive(Default)]
-struct History {
+struct TaskHistory {
     wakeups: Vec<u64>,
     preempts: Vec<u64>,
     off_cpu: Vec<u64>,
     slices: Vec<u64>,
     responses: Vec<u64>,
-    running: Vec<Interval>,
-    queued: Vec<Interval>,
+    running: Vec<StateInterval>,
+    queued: Vec<StateInterval>,
     ran: Vec<Relation>,
     events: Vec<Relation>,
     after_preemption: u64,
@@ -128,8 +128,8 @@ impl Reference<'_> {
     }
 
     /// Follows one task through the trace. Whether it starts on an idle CPU needs all queues and is filled in later.
-    fn history(&self, task: TaskId) -> History {
-        let mut history = History::default();
+    fn history(&self, task: TaskId) -> TaskHistory {
+        let mut history = TaskHistory::default();
         // Runnable since then, and whether after a preemption; runnable without knowing since when.
         let mut waiting: Option<(u64, bool)> = None;
         let mut sleeping_or_unknown = true;
@@ -140,9 +140,9 @@ impl Reference<'_> {
         // A quota keeps it from running; if it was queued, there.
         let mut throttled = false;
         let mut kept_on: Option<CpuId> = None;
-        let close = |open: &mut Option<(CpuId, usize)>, to: usize, list: &mut Vec<Interval>| {
+        let close = |open: &mut Option<(CpuId, usize)>, to: usize, list: &mut Vec<StateInterval>| {
             if let Some((cpu, from)) = open.take() {
-                list.push(Interval { cpu, from, to, starting_to: 0 });
+                list.push(StateInterval { cpu, from, to, starting_to: 0 });
             }
         };
         for (position, event) in self.events.iter().enumerate() {
@@ -262,8 +262,8 @@ impl Reference<'_> {
     }
 
     /// The first task queued on an idle CPU with an empty queue starts there, until the CPU switches.
-    fn mark_starting(&self, histories: &mut [History]) {
-        let all: Vec<Interval> = histories.iter().flat_map(|history| history.queued.clone()).collect();
+    fn mark_starting(&self, histories: &mut [TaskHistory]) {
+        let all: Vec<StateInterval> = histories.iter().flat_map(|history| history.queued.clone()).collect();
         for interval in histories.iter_mut().flat_map(|history| &mut history.queued) {
             let (cpu, from) = (interval.cpu, interval.from);
             let idle = match from.checked_sub(1) {
@@ -287,7 +287,7 @@ impl Reference<'_> {
     }
 
     /// Whether after the event at `position` some CPU is idle that some waiting task may use.
-    fn violates(&self, histories: &[History], position: usize) -> bool {
+    fn violates(&self, histories: &[TaskHistory], position: usize) -> bool {
         let queued = || histories.iter().flat_map(|history| &history.queued);
         let starts_on = |cpu| queued().any(|interval| interval.cpu == cpu && interval.starts(position));
         let idle: Vec<CpuId> =
@@ -323,12 +323,12 @@ fn check(
     let metrics = counters.metrics(end_ns, tables, &[]);
     let idle_at_start = matches!(start, Start::Idle { .. });
     let reference = Reference { machine, tables, events, idle_at_start, opens_ns, end_ns };
-    let mut histories: Vec<History> =
+    let mut histories: Vec<TaskHistory> =
         (0..counters.tasks.len() as u32).map(|task| reference.history(TaskId(task))).collect();
     reference.mark_starting(&mut histories);
 
     let totals = &metrics.totals;
-    let all = |list: fn(&History) -> &Vec<u64>| histogram(histories.iter().flat_map(list).copied());
+    let all = |list: fn(&TaskHistory) -> &Vec<u64>| histogram(histories.iter().flat_map(list).copied());
     prop_assert_eq!(&totals.wakeup_latency.histogram, &all(|h| &h.wakeups));
     prop_assert_eq!(&totals.preempt_wait.histogram, &all(|h| &h.preempts));
     prop_assert_eq!(&totals.off_cpu.histogram, &all(|h| &h.off_cpu));
@@ -336,7 +336,7 @@ fn check(
     prop_assert_eq!(&totals.response.histogram, &all(|h| &h.responses));
     let delays = histories.iter().flat_map(|h| h.wakeups.iter().chain(&h.preempts)).copied();
     prop_assert_eq!(&totals.run_delay.histogram, &histogram(delays));
-    let sum = |figure: fn(&History) -> u64| histories.iter().map(figure).sum::<u64>();
+    let sum = |figure: fn(&TaskHistory) -> u64| histories.iter().map(figure).sum::<u64>();
     prop_assert_eq!(totals.voluntary_switches, sum(|h| h.voluntary));
     prop_assert_eq!(totals.involuntary_switches, sum(|h| h.involuntary));
     prop_assert_eq!(totals.migrations_after_preemption, sum(|h| h.after_preemption));
@@ -381,7 +381,7 @@ fn check(
 /// The metrics that weigh states by time, event by event.
 fn check_over_time(
     reference: &Reference<'_>,
-    histories: &[History],
+    histories: &[TaskHistory],
     metrics: &Metrics,
     start_ns: u64,
 ) -> Result<(), TestCaseError> {

@@ -21,9 +21,9 @@ fn tables() -> RunTables {
 }
 
 /// Writes events in the order of a trace: `(time, cpu, kind)`.
-struct Script(Vec<Event>);
+struct EventScript(Vec<Event>);
 
-impl Script {
+impl EventScript {
     fn new() -> Self {
         Self(Vec::new())
     }
@@ -88,7 +88,8 @@ impl Script {
 
 #[test]
 fn wakeup_latency_starts_at_waking_not_at_wakeup() {
-    let metrics = Script::new().ran_before(0, 0).waking(1000, 3, 0, 0).wakeup(1400, 0, 0).run(1500, 0, 0).metrics(2000);
+    let metrics =
+        EventScript::new().ran_before(0, 0).waking(1000, 3, 0, 0).wakeup(1400, 0, 0).run(1500, 0, 0).metrics(2000);
     let task = &metrics.tasks[0];
     assert_eq!((task.wakeup_latency.count, task.wakeup_latency.sum_ns, task.wakeup_latency.max_ns), (2, 500, 500));
     assert_eq!(metrics.totals.wakeup_latency.max_ns, Some(500));
@@ -97,7 +98,7 @@ fn wakeup_latency_starts_at_waking_not_at_wakeup() {
 
 #[test]
 fn wakeup_latency_of_a_new_task_starts_at_its_fork() {
-    let metrics = Script::new().fork(10, 0, 0).wakeup(30, 1, 0).run(70, 1, 0).metrics(100);
+    let metrics = EventScript::new().fork(10, 0, 0).wakeup(30, 1, 0).run(70, 1, 0).metrics(100);
     assert_eq!(metrics.totals.wakeup_latency.max_ns, Some(60));
     assert_eq!(metrics.tasks[0].created_ns, Some(10));
     assert_eq!(metrics.totals.migrations_ran.count, 0, "a first placement is not a migration");
@@ -105,7 +106,7 @@ fn wakeup_latency_of_a_new_task_starts_at_its_fork() {
 
 #[test]
 fn a_second_waking_of_a_task_that_is_awake_changes_nothing() {
-    let metrics = Script::new()
+    let metrics = EventScript::new()
         .ran_before(0, 0)
         .waking(1000, 3, 0, 0)
         .waking(1100, 4, 0, 0)
@@ -124,7 +125,7 @@ fn a_second_waking_of_a_task_that_is_awake_changes_nothing() {
 #[test]
 fn target_cpu_of_waking_is_the_old_cpu_and_no_migration() {
     // Woken with target CPU 0, placed on 2 by the migration that follows.
-    let metrics = Script::new()
+    let metrics = EventScript::new()
         .ran_before(0, 0)
         .waking(1000, 5, 0, 0)
         .migrate(1000, 0, 0, 2, MigrationKind::Wakeup)
@@ -140,7 +141,7 @@ fn target_cpu_of_waking_is_the_old_cpu_and_no_migration() {
 
 #[test]
 fn moves_of_a_task_that_never_ran_in_between_count_as_events_only() {
-    let metrics = Script::new()
+    let metrics = EventScript::new()
         .ran_before(0, 0)
         .waking(1000, 0, 0, 0)
         .wakeup(1000, 0, 0)
@@ -161,7 +162,7 @@ fn moves_of_a_task_that_never_ran_in_between_count_as_events_only() {
 
 #[test]
 fn a_preempted_task_waits_and_may_be_moved_after_its_preemption() {
-    let metrics = Script::new()
+    let metrics = EventScript::new()
         .fork(0, 0, 0)
         .fork(0, 0, 1)
         .wakeup(0, 0, 0)
@@ -181,7 +182,7 @@ fn a_preempted_task_waits_and_may_be_moved_after_its_preemption() {
 
 #[test]
 fn falling_asleep_is_voluntary_leaving_runnable_is_not_and_death_is_neither() {
-    let script = Script::new()
+    let script = EventScript::new()
         .ran_before(0, 0)
         .waking(200, 0, 0, 0)
         .wakeup(200, 0, 0)
@@ -198,7 +199,7 @@ fn falling_asleep_is_voluntary_leaving_runnable_is_not_and_death_is_neither() {
 
 #[test]
 fn waits_that_do_not_end_are_censored_not_dropped() {
-    let metrics = Script::new()
+    let metrics = EventScript::new()
         .fork(0, 0, 0)
         .fork(0, 0, 1)
         .fork(0, 0, 2)
@@ -221,7 +222,7 @@ fn waits_that_do_not_end_are_censored_not_dropped() {
 
 #[test]
 fn a_wait_that_ends_with_the_tasks_death_is_counted_apart() {
-    let script = Script::new().fork(0, 0, 0).wakeup(0, 0, 0).at(50, 1, EventKind::Exit { task: TaskId(0) });
+    let script = EventScript::new().fork(0, 0, 0).wakeup(0, 0, 0).at(50, 1, EventKind::Exit { task: TaskId(0) });
     let metrics = script.metrics(100);
     assert_eq!((metrics.totals.censored.abandoned_waits, metrics.totals.censored.wakeup.count), (1, 0));
     assert_eq!(metrics.cpus[0].runqueue_length_mean, Some(0.5));
@@ -229,7 +230,7 @@ fn a_wait_that_ends_with_the_tasks_death_is_counted_apart() {
 
 #[test]
 fn before_its_first_event_a_cpu_of_a_recorded_trace_is_unobserved() {
-    let metrics = Script::new()
+    let metrics = EventScript::new()
         .switch(600, 0, Some(0), PrevState::Runnable, Some(1))
         .switch(700, 0, Some(1), PrevState::Sleeping, None)
         .metrics_from(Start::Unobserved { time_ns: 100 }, 1100);
@@ -245,21 +246,22 @@ fn before_its_first_event_a_cpu_of_a_recorded_trace_is_unobserved() {
 
 #[test]
 fn a_wakeup_whose_waking_was_not_recorded_gives_no_latency() {
-    let metrics = Script::new().wakeup(500, 2, 7).run(600, 2, 7).metrics_from(Start::Unobserved { time_ns: 0 }, 700);
+    let metrics =
+        EventScript::new().wakeup(500, 2, 7).run(600, 2, 7).metrics_from(Start::Unobserved { time_ns: 0 }, 700);
     assert_eq!(metrics.totals.wakeup_latency.count, 0);
     assert_eq!((metrics.tasks.len(), metrics.tasks[0].id, metrics.tasks[0].run_ns), (1, TaskId(7), 100));
 }
 
 #[test]
 fn idle_in_a_simulation_lasts_from_the_start() {
-    let metrics = Script::new().fork(400, 0, 0).wakeup(400, 0, 0).run(500, 0, 0).metrics(1000);
+    let metrics = EventScript::new().fork(400, 0, 0).wakeup(400, 0, 0).run(500, 0, 0).metrics(1000);
     assert_eq!((metrics.cpus[0].idle_ns, metrics.cpus[0].busy_ns, metrics.cpus[3].idle_ns), (500, 500, 1000));
     assert_eq!(metrics.totals.unobserved_ns, 0);
 }
 
 #[test]
 fn a_cpu_is_used_if_tasks_have_it_for_a_hundredth_of_the_window() {
-    let begun = (0..3).fold(Script::new(), |script, of| script.fork(0, of, of).wakeup(0, of, of));
+    let begun = (0..3).fold(EventScript::new(), |script, of| script.fork(0, of, of).wakeup(0, of, of));
     let metrics = begun.run(0, 0, 0).run(10, 1, 1).sleep(20, 1, 1).run(30, 2, 2).sleep(39, 2, 2).metrics(1000);
     assert_eq!(metrics.cpus[2].busy_ns, 9);
     assert_eq!((super::metric("cpus_used").unwrap().value)(&metrics), Some(2.0));
@@ -268,7 +270,7 @@ fn a_cpu_is_used_if_tasks_have_it_for_a_hundredth_of_the_window() {
 #[test]
 fn the_run_queue_is_weighted_by_time_and_counts_running_and_queued() {
     // Length 0 until 100, 2 until 300 (one starting, one queued), 1 until 400.
-    let script = Script::new()
+    let script = EventScript::new()
         .fork(100, 0, 0)
         .wakeup(100, 0, 0)
         .fork(100, 0, 1)
@@ -283,17 +285,17 @@ fn the_run_queue_is_weighted_by_time_and_counts_running_and_queued() {
 #[test]
 fn tasks_per_cpu_can_be_asked_at_any_time() {
     let mut counters = Counters::new(&machine(), &tables(), Start::Idle { time_ns: 0 });
-    counters.events(&Script::new().fork(0, 0, 0).wakeup(0, 2, 0).fork(0, 0, 1).wakeup(0, 2, 1).0).unwrap();
+    counters.events(&EventScript::new().fork(0, 0, 0).wakeup(0, 2, 0).fork(0, 0, 1).wakeup(0, 2, 1).0).unwrap();
     let now: Vec<u32> = counters.tasks_per_cpu().collect();
     assert_eq!((now[2], now.iter().sum::<u32>()), (2, 2));
-    counters.events(&Script::new().run(10, 2, 0).migrate(20, 1, 2, 5, MigrationKind::Balance).0).unwrap();
+    counters.events(&EventScript::new().run(10, 2, 0).migrate(20, 1, 2, 5, MigrationKind::Balance).0).unwrap();
     let now: Vec<u32> = counters.tasks_per_cpu().collect();
     assert_eq!((now[2], now[5]), (1, 1));
 }
 
 #[test]
 fn an_idle_cpu_beside_a_waiter_is_a_violation() {
-    let metrics = Script::new()
+    let metrics = EventScript::new()
         .fork(0, 0, 0)
         .wakeup(0, 0, 0)
         .run(0, 0, 0)
@@ -307,13 +309,13 @@ fn an_idle_cpu_beside_a_waiter_is_a_violation() {
 
 #[test]
 fn a_task_on_its_way_onto_an_idle_cpu_is_no_violation() {
-    let metrics = Script::new().fork(0, 0, 0).wakeup(0, 0, 0).run(500, 0, 0).metrics(1000);
+    let metrics = EventScript::new().fork(0, 0, 0).wakeup(0, 0, 0).run(500, 0, 0).metrics(1000);
     assert_eq!(metrics.totals.work_conservation_violation_ns, 0);
 }
 
 #[test]
 fn a_second_task_queued_on_an_idle_cpu_waits() {
-    let metrics = Script::new()
+    let metrics = EventScript::new()
         .fork(0, 0, 0)
         .fork(0, 0, 1)
         .wakeup(0, 0, 0)
@@ -328,7 +330,7 @@ fn a_second_task_queued_on_an_idle_cpu_waits() {
 
 #[test]
 fn a_waiter_pinned_to_the_busy_cpu_is_no_violation() {
-    let script = Script::new()
+    let script = EventScript::new()
         .fork(0, 0, 0)
         .wakeup(0, 0, 0)
         .run(0, 0, 0)
@@ -342,7 +344,7 @@ fn a_waiter_pinned_to_the_busy_cpu_is_no_violation() {
 
 #[test]
 fn residency_follows_the_llc_of_each_slice() {
-    let metrics = Script::new()
+    let metrics = EventScript::new()
         .ran_before(0, 0)
         .waking(100, 0, 0, 0)
         .migrate(100, 0, 0, 6, MigrationKind::Wakeup)
@@ -359,7 +361,7 @@ fn residency_follows_the_llc_of_each_slice() {
 #[test]
 fn a_sleeping_task_may_be_moved_and_stays_asleep() {
     // A kernel with delayed dequeue balances sleeping tasks that are still queued.
-    let metrics = Script::new()
+    let metrics = EventScript::new()
         .ran_before(0, 0)
         .migrate(500, 0, 0, 1, MigrationKind::Balance)
         .waking(1000, 0, 0, 1)
@@ -379,7 +381,7 @@ fn overhead_counters_phases_and_decisions_are_summed_by_name() {
         ..tables()
     };
     let mut counters = Counters::new(&machine(), &tables, Start::Idle { time_ns: 0 });
-    let script = Script::new()
+    let script = EventScript::new()
         .at(1, 0, EventKind::Counter { counter: 0, task: TaskId::IDLE, value: 40 })
         .at(2, 1, EventKind::Counter { counter: 0, task: TaskId::IDLE, value: 2 })
         .at(2, 0, EventKind::Phase { task: TaskId(0), phase: 1 })
@@ -397,7 +399,7 @@ fn overhead_counters_phases_and_decisions_are_summed_by_name() {
 #[test]
 fn counters_of_stays_are_joined_to_task_and_place_and_others_are_not() {
     let count = |cpu, value| (cpu, EventKind::Counter { counter: 0, task: TaskId(0), value });
-    let mut script = Script::new().ran_before(0, 0);
+    let mut script = EventScript::new().ran_before(0, 0);
     for (cpu, kind) in [count(0, 40), count(8, 2), count(2, 5)] {
         script = script.at(100, cpu, kind);
     }
@@ -420,7 +422,7 @@ fn counters_of_stays_are_joined_to_task_and_place_and_others_are_not() {
 #[test]
 fn overhead_that_no_event_reports_is_unknown_not_zero() {
     let overhead = |metrics: &Metrics| super::metric("overhead_share").and_then(|metric| (metric.value)(metrics));
-    let script = Script::new().ran_before(0, 0);
+    let script = EventScript::new().ran_before(0, 0);
     assert_eq!(overhead(&script.metrics(200)), None);
     let reported = script.at(100, 0, EventKind::Overhead { kind: OverheadKind::Switch, duration_ns: 320 });
     assert_eq!(overhead(&reported.metrics(200)), Some(0.1));
@@ -428,7 +430,7 @@ fn overhead_that_no_event_reports_is_unknown_not_zero() {
 
 #[test]
 fn applications_sum_their_tasks() {
-    let script = Script::new().ran_before(0, 0).ran_before(1, 1).ran_before(2, 2);
+    let script = EventScript::new().ran_before(0, 0).ran_before(1, 1).ran_before(2, 2);
     let mut events = script.0;
     events.sort_by_key(|event| event.time_ns);
     let mut counters = Counters::new(&machine(), &tables(), Start::Idle { time_ns: 0 });
@@ -449,7 +451,7 @@ fn applications_sum_their_tasks() {
 
 #[test]
 fn contradictions_are_counted_and_survived() {
-    let metrics = Script::new()
+    let metrics = EventScript::new()
         .ran_before(0, 0)
         // It sleeps, yet it runs; it leaves another CPU than it runs on; it is forked again; its queue is wrong.
         .run(200, 1, 0)
@@ -466,7 +468,7 @@ fn contradictions_are_counted_and_survived() {
 fn impossible_events_are_refused_with_a_reason() {
     let refuse = |kind: EventKind, time_ns: u64, cpu: u32| {
         let mut counters = Counters::new(&machine(), &tables(), Start::Idle { time_ns: 50 });
-        let error = counters.events(&Script::new().at(time_ns, cpu, kind).0).unwrap_err();
+        let error = counters.events(&EventScript::new().at(time_ns, cpu, kind).0).unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
         error.to_string()
     };
@@ -484,7 +486,7 @@ fn impossible_events_are_refused_with_a_reason() {
 
 #[test]
 fn a_run_without_events_has_metrics_without_values() {
-    let metrics = Script::new().metrics(0);
+    let metrics = EventScript::new().metrics(0);
     for metric in METRICS {
         let value = (metric.value)(&metrics);
         assert!(value.is_none_or(|value| value == 0.0), "{}: {value:?}", metric.name);
@@ -494,14 +496,15 @@ fn a_run_without_events_has_metrics_without_values() {
 
 #[test]
 fn metrics_survive_json() {
-    let metrics = Script::new().ran_before(0, 0).waking(1000, 3, 0, 0).wakeup(1400, 0, 0).run(1500, 0, 0).metrics(2000);
+    let metrics =
+        EventScript::new().ran_before(0, 0).waking(1000, 3, 0, 0).wakeup(1400, 0, 0).run(1500, 0, 0).metrics(2000);
     let text = serde_json::to_string(&metrics).unwrap();
     assert_eq!(serde_json::from_str::<Metrics>(&text).unwrap(), metrics);
 }
 
 #[test]
 fn behind_a_warm_up_time_is_clipped_and_what_begins_counts_whole() {
-    let script = Script::new()
+    let script = EventScript::new()
         .ran_before(0, 0)
         .waking(400, 3, 0, 0)
         .wakeup(400, 0, 0)
@@ -531,7 +534,7 @@ fn behind_a_warm_up_time_is_clipped_and_what_begins_counts_whole() {
 
 #[test]
 fn a_run_that_ends_in_its_warm_up_has_an_empty_window() {
-    let script = Script::new().ran_before(0, 0);
+    let script = EventScript::new().ran_before(0, 0);
     let mut counters = Counters::new(&machine(), &tables(), Start::Idle { time_ns: 0 }).with_warm_up(1_000);
     counters.events(&script.0).unwrap();
     for end_ns in [100, 1_000] {
@@ -541,9 +544,10 @@ fn a_run_that_ends_in_its_warm_up_has_an_empty_window() {
 }
 
 /// Of 16 CPUs over 1000 ns, CPU 1 runs a task from 0 to 300, goes offline at 400 and comes online at 900; CPU 0 runs another all the time.
-fn one_offline() -> Script {
+fn one_offline() -> EventScript {
     let hotplug = |online| EventKind::Hotplug { online };
-    let start = Script::new().fork(0, 0, 0).wakeup(0, 0, 0).run(0, 0, 0).fork(0, 1, 1).wakeup(0, 1, 1).run(0, 1, 1);
+    let start =
+        EventScript::new().fork(0, 0, 0).wakeup(0, 0, 0).run(0, 0, 0).fork(0, 1, 1).wakeup(0, 1, 1).run(0, 1, 1);
     start.sleep(300, 1, 1).at(400, 1, hotplug(false)).at(900, 1, hotplug(true))
 }
 
@@ -567,14 +571,14 @@ fn time_offline_is_cut_at_the_end_of_a_warm_up_and_of_the_run() {
     counters.events(&one_offline().0).unwrap();
     let metrics = counters.metrics(1000, &tables(), &[]);
     assert_eq!((metrics.cpus[1].idle_ns, metrics.cpus[1].offline_ns), (100, 300));
-    let never_again = Script::new().at(400, 1, EventKind::Hotplug { online: false }).metrics(1000);
+    let never_again = EventScript::new().at(400, 1, EventKind::Hotplug { online: false }).metrics(1000);
     assert_eq!((never_again.cpus[1].idle_ns, never_again.cpus[1].offline_ns), (400, 600));
 }
 
 #[test]
 fn a_task_that_may_not_leave_a_cpu_offline_keeps_it_busy() {
     let hotplug = |online| EventKind::Hotplug { online };
-    let start = Script::new().fork(0, 1, 0).wakeup(0, 1, 0).run(0, 1, 0);
+    let start = EventScript::new().fork(0, 1, 0).wakeup(0, 1, 0).run(0, 1, 0);
     let metrics = start.at(100, 1, hotplug(false)).sleep(250, 1, 0).at(700, 1, hotplug(true)).metrics(1000);
     let cpu = &metrics.cpus[1];
     assert_eq!((cpu.busy_ns, cpu.idle_ns, cpu.offline_ns), (250, 300, 450));
@@ -582,15 +586,15 @@ fn a_task_that_may_not_leave_a_cpu_offline_keeps_it_busy() {
 
 #[test]
 fn a_cpu_offline_violates_no_work_conservation() {
-    let busy = |script: Script, cpu: u32| script.fork(0, cpu, cpu).wakeup(0, cpu, cpu).run(0, cpu, cpu);
-    let all_but_cpu_1 = (0..16).filter(|cpu| *cpu != 1).fold(Script::new(), busy);
+    let busy = |script: EventScript, cpu: u32| script.fork(0, cpu, cpu).wakeup(0, cpu, cpu).run(0, cpu, cpu);
+    let all_but_cpu_1 = (0..16).filter(|cpu| *cpu != 1).fold(EventScript::new(), busy);
     // Task 1 waits on CPU 0 from 100 on, while CPU 1 is idle but from 300 to 600.
     let hotplug = |online| EventKind::Hotplug { online };
     let waits = all_but_cpu_1.fork(100, 0, 1).wakeup(100, 0, 1);
     let metrics = waits.at(300, 1, hotplug(false)).at(600, 1, hotplug(true)).metrics(1000);
     assert_eq!(metrics.totals.work_conservation_violation_ns, 200 + 400);
     // Who was about to start on it waits from then on, and nothing else is idle.
-    let starts = (2..16).fold(busy(Script::new(), 0), busy).fork(100, 1, 1).wakeup(100, 1, 1);
+    let starts = (2..16).fold(busy(EventScript::new(), 0), busy).fork(100, 1, 1).wakeup(100, 1, 1);
     let moved = starts.at(300, 1, hotplug(false)).migrate(300, 1, 1, 0, MigrationKind::Affinity);
     assert_eq!(moved.metrics(1000).totals.work_conservation_violation_ns, 0);
 }

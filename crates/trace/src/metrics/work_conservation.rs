@@ -12,12 +12,12 @@ use warmcore_topology::{CpuId, CpuSet, Machine};
 
 /// Waiting tasks and idle CPUs of one set of allowed CPUs.
 #[derive(Clone, Copy, Default, Debug)]
-struct Class {
+struct AffinityClass {
     waiters: u32,
     idle: u32,
 }
 
-impl Class {
+impl AffinityClass {
     fn violates(&self) -> bool {
         self.waiters > 0 && self.idle > 0
     }
@@ -26,7 +26,7 @@ impl Class {
 /// Accumulates the time during which some CPU was idle and some waiting task was allowed to run on it.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkConservation {
-    classes: Vec<Class>,
+    classes: Vec<AffinityClass>,
     /// For each restriction of the run's table: its class. Equal sets share one.
     class_of_restriction: Vec<u32>,
     /// For each CPU: the classes that contain it, apart from class 0, which contains all.
@@ -53,7 +53,7 @@ impl WorkConservation {
             class_of_restriction.push(class as u32);
         }
         let idle_in = |set: &CpuSet| if idle { set.len() as u32 } else { 0 };
-        let classes = sets.iter().map(|set| Class { waiters: 0, idle: idle_in(set) }).collect();
+        let classes = sets.iter().map(|set| AffinityClass { waiters: 0, idle: idle_in(set) }).collect();
         Self { classes, class_of_restriction, classes_of_cpu, violating: 0, since_ns: 0, total_ns: 0 }
     }
 

@@ -101,7 +101,7 @@ impl StoreReader {
         let throttle = self.tables.throttle.then_some(schema::THROTTLE);
         let mut opened = Vec::with_capacity(EVENT_TABLES.len() + 4);
         for table in EVENT_TABLES.into_iter().chain(scores).chain(foreign).chain(hotplug).chain(throttle) {
-            let mut source = Source { reader: TableReader::open(table, &self.directory)?, sequence: None };
+            let mut source = EventTable { reader: TableReader::open(table, &self.directory)?, sequence: None };
             source.advance()?;
             opened.push(source);
         }
@@ -140,12 +140,12 @@ fn read_tasks(directory: &Path) -> Result<Vec<TaskInfo>, StoreError> {
 }
 
 /// One table of events and the sequence number of its present row.
-struct Source {
+struct EventTable {
     reader: TableReader,
     sequence: Option<u64>,
 }
 
-impl Source {
+impl EventTable {
     fn advance(&mut self) -> Result<(), StoreError> {
         self.sequence = if self.reader.advance()? { Some(self.reader.count(0)?) } else { None };
         Ok(())
@@ -155,7 +155,7 @@ impl Source {
 /// Reads the events of a store in order. Ends after the first error.
 pub struct EventReader {
     directory: PathBuf,
-    sources: Vec<Source>,
+    sources: Vec<EventTable>,
     next: u64,
     events: u64,
     failed: bool,

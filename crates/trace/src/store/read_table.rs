@@ -21,7 +21,7 @@ use crate::TaskId;
 const BATCH: usize = 8192;
 
 /// Values of one column in the present batch.
-enum Values {
+enum ColumnValues {
     Int(Vec<i64>),
     Optional(Vec<Option<i64>>),
     Word(Vec<u8>),
@@ -38,7 +38,7 @@ pub(crate) struct TableReader {
     leaves: Vec<Option<usize>>,
     next_row_group: usize,
     columns: Vec<Option<ColumnReader>>,
-    batch: Vec<Values>,
+    batch: Vec<ColumnValues>,
     batch_rows: usize,
     /// Position in the batch of the row after the present one.
     next: usize,
@@ -100,7 +100,7 @@ impl TableReader {
     /// A required number of the present row.
     pub(crate) fn int(&self, column: usize) -> i64 {
         match &self.batch[column] {
-            Values::Int(values) => values[self.next - 1],
+            ColumnValues::Int(values) => values[self.next - 1],
             _ => unreachable!("column {column} of {} holds no numbers", self.table.name),
         }
     }
@@ -108,7 +108,7 @@ impl TableReader {
     /// A number of the present row that may be missing.
     pub(crate) fn optional(&self, column: usize) -> Option<i64> {
         match &self.batch[column] {
-            Values::Optional(values) => values[self.next - 1],
+            ColumnValues::Optional(values) => values[self.next - 1],
             _ => unreachable!("column {column} of {} holds no optional numbers", self.table.name),
         }
     }
@@ -116,7 +116,7 @@ impl TableReader {
     /// The position of a word of the present row in its column's list.
     pub(crate) fn word(&self, column: usize) -> u8 {
         match &self.batch[column] {
-            Values::Word(values) => values[self.next - 1],
+            ColumnValues::Word(values) => values[self.next - 1],
             _ => unreachable!("column {column} of {} holds no words", self.table.name),
         }
     }
@@ -124,7 +124,7 @@ impl TableReader {
     /// The same where it may be missing.
     pub(crate) fn optional_word(&self, column: usize) -> Option<u8> {
         match &self.batch[column] {
-            Values::OptionalWord(values) => values[self.next - 1],
+            ColumnValues::OptionalWord(values) => values[self.next - 1],
             _ => unreachable!("column {column} of {} holds no optional words", self.table.name),
         }
     }
@@ -132,7 +132,7 @@ impl TableReader {
     /// A text of the present row.
     pub(crate) fn text(&self, column: usize) -> &str {
         match &self.batch[column] {
-            Values::Text(values) => &values[self.next - 1],
+            ColumnValues::Text(values) => &values[self.next - 1],
             _ => unreachable!("column {column} of {} holds no text", self.table.name),
         }
     }
@@ -198,8 +198,8 @@ impl TableReader {
                 // Sequence numbers are in every file, and in its first column.
                 let rows = lengths.first().copied().unwrap_or(0);
                 self.batch.push(match self.table.columns[position].kind {
-                    Kind::LaterWord(_) => Values::OptionalWord(vec![None; rows]),
-                    _ => Values::Optional(vec![None; rows]),
+                    Kind::LaterWord(_) => ColumnValues::OptionalWord(vec![None; rows]),
+                    _ => ColumnValues::Optional(vec![None; rows]),
                 });
                 continue;
             };
@@ -302,20 +302,24 @@ impl Cells {
     }
 
     /// As what the schema says. An error is the row and what is wrong with its value.
-    fn convert(self, kind: Kind) -> Result<Values, (usize, String)> {
+    fn convert(self, kind: Kind) -> Result<ColumnValues, (usize, String)> {
         match (kind, self) {
-            (Kind::OptionalId | Kind::LaterId | Kind::OptionalInt64, Cells::Int(cells)) => Ok(Values::Optional(cells)),
-            (Kind::Text, Cells::Text(cells)) => {
-                collect(cells, |cell| text_of(cell).map(str::to_owned)).map(Values::Text)
+            (Kind::OptionalId | Kind::LaterId | Kind::OptionalInt64, Cells::Int(cells)) => {
+                Ok(ColumnValues::Optional(cells))
             }
-            (Kind::Word(words), Cells::Text(cells)) => collect(cells, |cell| code_of(words, cell)).map(Values::Word),
+            (Kind::Text, Cells::Text(cells)) => {
+                collect(cells, |cell| text_of(cell).map(str::to_owned)).map(ColumnValues::Text)
+            }
+            (Kind::Word(words), Cells::Text(cells)) => {
+                collect(cells, |cell| code_of(words, cell)).map(ColumnValues::Word)
+            }
             (Kind::LaterWord(words), Cells::Text(cells)) => {
                 let code = |(row, cell): (usize, &Option<ByteArray>)| {
                     cell.as_ref().map(|cell| code_of(words, cell)).transpose().map_err(|value| (row, value))
                 };
-                cells.iter().enumerate().map(code).collect::<Result<_, _>>().map(Values::OptionalWord)
+                cells.iter().enumerate().map(code).collect::<Result<_, _>>().map(ColumnValues::OptionalWord)
             }
-            (_, Cells::Int(cells)) => collect(cells, |cell| Ok(*cell)).map(Values::Int),
+            (_, Cells::Int(cells)) => collect(cells, |cell| Ok(*cell)).map(ColumnValues::Int),
             (_, Cells::Text(_)) => unreachable!("types of columns are checked when a file is opened"),
         }
     }

@@ -50,7 +50,7 @@ impl Cell<'_> {
 }
 
 /// Values of one column that have not been written yet.
-enum Buffer {
+enum PendingValues {
     Int64(Vec<i64>),
     Int32(Vec<i32>),
     Text(Vec<ByteArray>),
@@ -58,7 +58,7 @@ enum Buffer {
 }
 
 struct ColumnBuffer {
-    values: Buffer,
+    values: PendingValues,
     /// For columns with missing values: 1 where there is one.
     levels: Option<Vec<i16>>,
 }
@@ -66,11 +66,11 @@ struct ColumnBuffer {
 impl ColumnBuffer {
     fn new(kind: Kind) -> Self {
         let values = match kind {
-            Kind::Ascending | Kind::Int64 | Kind::OptionalInt64 => Buffer::Int64(Vec::new()),
-            Kind::Id | Kind::OptionalId | Kind::LaterId => Buffer::Int32(Vec::new()),
-            Kind::Text => Buffer::Text(Vec::new()),
+            Kind::Ascending | Kind::Int64 | Kind::OptionalInt64 => PendingValues::Int64(Vec::new()),
+            Kind::Id | Kind::OptionalId | Kind::LaterId => PendingValues::Int32(Vec::new()),
+            Kind::Text => PendingValues::Text(Vec::new()),
             Kind::Word(words) | Kind::LaterWord(words) => {
-                Buffer::Word { codes: Vec::new(), words: words.iter().map(|&w| w.into()).collect() }
+                PendingValues::Word { codes: Vec::new(), words: words.iter().map(|&w| w.into()).collect() }
             }
         };
         let optional = matches!(kind, Kind::OptionalInt64 | Kind::OptionalId | Kind::LaterId | Kind::LaterWord(_));
@@ -83,10 +83,10 @@ impl ColumnBuffer {
             levels.push(i16::from(!matches!(cell, Cell::None)));
         }
         match (&mut self.values, cell) {
-            (Buffer::Int64(values), Cell::Int(value)) => values.push(value),
-            (Buffer::Int32(values), Cell::Int(value)) => values.push(i32::try_from(value).map_err(|_| value)?),
-            (Buffer::Text(values), Cell::Text(text)) => values.push(text.clone()),
-            (Buffer::Word { codes, .. }, Cell::Word(code)) => codes.push(code),
+            (PendingValues::Int64(values), Cell::Int(value)) => values.push(value),
+            (PendingValues::Int32(values), Cell::Int(value)) => values.push(i32::try_from(value).map_err(|_| value)?),
+            (PendingValues::Text(values), Cell::Text(text)) => values.push(text.clone()),
+            (PendingValues::Word { codes, .. }, Cell::Word(code)) => codes.push(code),
             (_, Cell::None) if self.levels.is_some() => {}
             (_, cell) => unreachable!("{cell:?} in a column of another kind: rows follow the schema"),
         }
@@ -96,19 +96,19 @@ impl ColumnBuffer {
     fn write(&mut self, writer: &mut SerializedColumnWriter<'_>) -> ParquetResult<()> {
         let levels = self.levels.as_deref();
         match &mut self.values {
-            Buffer::Int64(values) => {
+            PendingValues::Int64(values) => {
                 writer.typed::<Int64Type>().write_batch(values, levels, None)?;
                 values.clear();
             }
-            Buffer::Int32(values) => {
+            PendingValues::Int32(values) => {
                 writer.typed::<Int32Type>().write_batch(values, levels, None)?;
                 values.clear();
             }
-            Buffer::Text(values) => {
+            PendingValues::Text(values) => {
                 writer.typed::<ByteArrayType>().write_batch(values, levels, None)?;
                 values.clear();
             }
-            Buffer::Word { codes, words } => {
+            PendingValues::Word { codes, words } => {
                 // A text value takes 32 bytes in memory and its code one, so texts are made a few at a time.
                 const CHUNK: usize = 8192;
                 let mut write = |codes: &[u8], levels| {

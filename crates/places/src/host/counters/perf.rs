@@ -185,7 +185,7 @@ pub enum Taken {
 #[derive(Debug)]
 pub struct CpuCounters {
     groups: Vec<CounterGroup>,
-    ring: Ring,
+    ring: PerfRing,
 }
 
 impl CpuCounters {
@@ -197,7 +197,7 @@ impl CpuCounters {
         let groups: Vec<CounterGroup> =
             groups.iter().map(|encodings| CounterGroup::open(encodings, cpu)).collect::<io::Result<_>>()?;
         let first = groups.first().ok_or(io::ErrorKind::InvalidInput)?;
-        let ring = Ring::map(&first.leader, ring_kib)?;
+        let ring = PerfRing::map(&first.leader, ring_kib)?;
         for group in &groups[1..] {
             control(&group.leader, SET_OUTPUT, first.leader.as_raw_fd() as libc::c_ulong)?;
         }
@@ -242,7 +242,7 @@ impl CpuCounters {
 
 /// The ring that the kernel writes records to.
 #[derive(Debug)]
-struct Ring {
+struct PerfRing {
     base: NonNull<u8>,
     /// Of all that is mapped, and of the part with records.
     mapped: usize,
@@ -251,9 +251,9 @@ struct Ring {
 }
 
 // SAFETY: the mapping belongs to this value alone, and what the kernel changes in it is read atomically.
-unsafe impl Send for Ring {}
+unsafe impl Send for PerfRing {}
 
-impl Ring {
+impl PerfRing {
     fn map(event: &OwnedFd, kib: u32) -> io::Result<Self> {
         // SAFETY: asks for a number.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
@@ -313,7 +313,7 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for PerfRing {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's own, and nothing refers to it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.mapped) };

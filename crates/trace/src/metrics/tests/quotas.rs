@@ -1,13 +1,13 @@
 //! Tasks that a quota keeps from running, on sequences made by hand.
 
-use crate::metrics::tests::Script;
+use crate::metrics::tests::EventScript;
 use crate::{EventKind, MigrationKind, PrevState, TaskId};
 
 /// A task runs from 0 to 20 and from 103 to 120; a quota keeps it from running from 20 to 100. All other CPUs are idle.
 #[test]
 fn a_task_that_a_quota_keeps_from_running_waits_for_no_cpu() {
     let quota = |throttled| EventKind::Throttle { task: TaskId(0), throttled };
-    let start = Script::new().fork(0, 3, 0).wakeup(0, 3, 0).run(0, 3, 0);
+    let start = EventScript::new().fork(0, 3, 0).wakeup(0, 3, 0).run(0, 3, 0);
     let script = start.at(20, 3, quota(true)).switch(20, 3, Some(0), PrevState::Runnable, None);
     let metrics = script.at(100, 3, quota(false)).run(103, 3, 0).sleep(120, 3, 0).metrics(1000);
     let totals = &metrics.totals;
@@ -23,11 +23,11 @@ fn a_task_that_a_quota_keeps_from_running_waits_for_no_cpu() {
 #[test]
 fn a_throttled_task_that_moves_joins_the_queue_of_its_new_cpu_when_it_may_run() {
     let quota = |throttled| EventKind::Throttle { task: TaskId(0), throttled };
-    let busy = Script::new().fork(0, 4, 1).wakeup(0, 4, 1).run(0, 4, 1);
+    let busy = EventScript::new().fork(0, 4, 1).wakeup(0, 4, 1).run(0, 4, 1);
     let start = busy.fork(0, 3, 0).wakeup(0, 3, 0).run(0, 3, 0).at(20, 3, quota(true));
     let moved = start.switch(20, 3, Some(0), PrevState::Runnable, None).migrate(50, 0, 3, 4, MigrationKind::Affinity);
     // It waits on CPU 4 from 100 on, while others are idle.
-    let metrics = Script(moved.0.clone()).at(100, 4, quota(false)).metrics(1000);
+    let metrics = EventScript(moved.0.clone()).at(100, 4, quota(false)).metrics(1000);
     assert_eq!(metrics.totals.work_conservation_violation_ns, 900);
     assert_eq!((metrics.cpus[3].runqueue_length_max, metrics.cpus[4].runqueue_length_max), (1, 2));
     let never = moved.metrics(1000);
