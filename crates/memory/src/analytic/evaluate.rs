@@ -131,6 +131,8 @@ impl Analytic {
             let by_owner = race.read_domain * domain.owned * read_kept;
             let handed = lacking > 0.0 && domain.alone > 0.0;
             let from_alone = if handed { domain.alone * group.taken(llc, here_ns) } else { 0.0 };
+            let (read_in_front, write_in_front) =
+                if contended { group.in_front(llc, own, siblings, access.l2[class] / touches) } else { (1.0, 1.0) };
             let memory = (1.0 - w) * (present * (race.read_domain - by_owner) + lacking * (1.0 - from_alone))
                 + w * lacking * (1.0 - domain.elsewhere);
             let mut result = Coherence {
@@ -138,8 +140,8 @@ impl Analytic {
                 writes: touches * w * (present * race.write_domain * write_kept + lacking * domain.elsewhere),
                 same_llc: touches
                     * present
-                    * (w * (race.write_private - race.write_domain).max(0.0)
-                        + (1.0 - w) * (race.read_private - race.read_domain - race.read_llc).max(0.0)),
+                    * (w * write_in_front * (race.write_private - race.write_domain).max(0.0)
+                        + (1.0 - w) * read_in_front * (race.read_private - race.read_domain - race.read_llc).max(0.0)),
                 read_ns: domain.read_ns,
                 read_far: domain.read_far,
                 write_ns: domain.write_ns,

@@ -257,6 +257,23 @@ impl Group {
         }
     }
 
+    /// Of the reads and writes that another core of the domain makes miss, the parts that find the line in that core's private
+    /// caches still. What these have dropped since is in the LLC, which answers as for any line.
+    ///
+    /// A member's private caches keep a line for a time T after its touch: of its own touches, at the rate λ per line, e^(−λT)
+    /// miss for lack of room, `missing`. Others', at the rate Λ, came within T and after its own with the part
+    /// 1 − e^(−(Λ + λ) T). Others' caches are taken to be as crowded.
+    pub(crate) fn in_front(&self, llc: u32, own: (f64, f64), siblings: (f64, f64), missing: f64) -> (f64, f64) {
+        if own.0 <= 0.0 || missing <= 0.0 {
+            return (1.0, 1.0);
+        }
+        let inside = &self.domains[llc as usize];
+        let core = (own.0 + siblings.0, own.1 + siblings.1);
+        let rest = ((inside.touches() - core.0).max(0.0), (inside.writes() - core.1).max(0.0));
+        let kept = libm::log(least(missing, 1.0)) / own.0;
+        (1.0 - exp((rest.1 + core.0) * kept), 1.0 - exp((rest.0 + core.1) * kept))
+    }
+
     /// Stall per touch of a member with a mean part of the domain's touches, of which `write_fraction` write, for lines that
     /// others have; transfers under an LLC take `same_llc_ns`.
     pub(crate) fn mean_stall_ns(&self, llc: u32, write_fraction: f64, same_llc_ns: f64) -> f64 {
@@ -385,6 +402,16 @@ mod tests {
     fn rounding_errors_are_no_competitors() {
         assert_eq!(wins(1e-22, -1e-22), 1.0);
         assert_eq!(wins(0.0, 0.0), 0.0);
+    }
+
+    /// By hand: two cores whose private caches hold a twelfth of the lines. Of a core's touches the other's came last in half of
+    /// the cases, and its cache has the line still with the chance 1 − (11/12)²; with room for all lines it always has.
+    #[test]
+    fn another_core_hands_over_only_what_its_private_caches_hold_still() {
+        let group = group(&[&[1.0; 2], &[]], 1.0);
+        let (read, write) = group.in_front(0, (1.0, 1.0), (0.0, 0.0), 11.0 / 12.0);
+        assert!((write - 23.0 / 144.0).abs() < 1e-12 && (read - write).abs() < 1e-12, "{read} {write}");
+        assert_eq!(group.in_front(0, (1.0, 1.0), (0.0, 0.0), 0.0), (1.0, 1.0));
     }
 
     #[test]
