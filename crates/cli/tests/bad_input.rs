@@ -151,6 +151,21 @@ fn a_task_that_may_run_nowhere_is_refused_before_anything_runs() {
 }
 
 #[test]
+fn memory_on_nodes_that_the_machine_lacks_is_refused_at_every_level() {
+    let scratch = Scratch::new();
+    scratch.write(
+        "far.json",
+        r#"{ "tasks": { "a": { "loop": 1, "run": 1000 } }, "warmcore": { "tasks": { "a": { "profile": "p" } }, "profiles": [
+            { "name": "p", "cpi0": 1, "mlp": 1, "classes": [ { "size": "1MiB", "touches_per_ki": 20, "home": [0, 0, 0, 1] } ] } ] } }"#,
+    );
+    for level in ["analytic", "exact"] {
+        let words = format!("sim -m 2s1n1l2c1t -w far.json -s eevdf --memory {level}");
+        let ran = scratch.run(&words).did_not_panic().exits_with(2);
+        ran.complains("it has home shares for 4 nodes, but the machine has 2");
+    }
+}
+
+#[test]
 fn a_deadlock_is_an_error_that_says_who_waits_for_what() {
     let scratch = Scratch::new();
     // Each holds one lock and wants the other.

@@ -162,6 +162,9 @@ pub enum ProfileProblem {
     /// Home shares that are not shares of one whole.
     #[error("the home shares sum to {sum}, not to 1")]
     HomeSum { sum: f64 },
+    /// Home shares for nodes that the machine lacks, or not for all that it has.
+    #[error("it has home shares for {given} nodes, but the machine has {nodes}")]
+    HomeNodes { given: usize, nodes: usize },
     /// More touches than instructions.
     #[error("its classes touch {sum} lines per instruction in all; at most 1 is possible")]
     TouchSum { sum: f64 },
@@ -250,6 +253,21 @@ impl Profile {
             return fail(None, ProfileProblem::TouchSum { sum });
         }
         Ok(())
+    }
+
+    /// Refuses home shares that are not for a machine of `nodes` nodes.
+    ///
+    /// # Errors
+    /// The first class that has such.
+    pub fn check_homes(&self, nodes: usize) -> Result<(), ProfileError> {
+        self.classes.iter().try_for_each(|class| match &class.home {
+            Home::Shares(shares) if shares.len() != nodes => Err(ProfileError {
+                profile: self.name.clone(),
+                class: Some(class.name.clone()),
+                problem: ProfileProblem::HomeNodes { given: shares.len(), nodes },
+            }),
+            _ => Ok(()),
+        })
     }
 
     /// Line touches per instruction, all classes.

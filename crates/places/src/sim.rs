@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use warmcore_kernel::{EndedBy, Governor, Setup, SetupError, SimulationError};
+use warmcore_options::MemoryChoice;
 use warmcore_schedulers::{SchedulerSpec, run_tables, simulate};
 use warmcore_statistics::Design;
 use warmcore_trace::Sink;
@@ -66,6 +67,7 @@ impl Place for Sim {
             }
             check_tunables(request)?;
             check_hotplug(request)?;
+            check_homes(request)?;
             circumstances::check(request, false)?;
             let mut setup = Setup::new(request.machine, request.workload, request.seed)?;
             Ok(setup.set_actions(request.actions)?)
@@ -94,6 +96,7 @@ fn one(
         return take(position, Err(error.into()));
     }
     setup.options = request.options;
+    setup.work_of = request.work_of;
     setup.stop = Some(Arc::clone(&conduct.stop));
     let tables = run_tables(request.scheduler, &setup);
     let run = Run::new(&tables, 0.0, |sink| {
@@ -162,6 +165,17 @@ const NO_OPERATIONS: &str = "give it cpu_offline and cpu_online, or compare it w
 
 /// Advice about a scheduler under which no CPU can go offline.
 const NO_HOTPLUG: &str = "leave out \"hotplug\", or compare schedulers of Linux";
+
+/// Checks that memory which a profile puts on nodes has a share for each node that there is, and for no other.
+fn check_homes(request: &Request<'_>) -> Result<(), PlaceError> {
+    if request.options.memory == MemoryChoice::None {
+        return Ok(());
+    }
+    let advice = "give one share for each of the machine's nodes, or let memory `interleave`";
+    let unfit = |error| PlaceError::new(Trouble::Unfit, "warmcore::experiment", error, advice);
+    let nodes = request.machine.node_count();
+    request.workload.profiles.iter().try_for_each(|profile| profile.check_homes(nodes).map_err(unfit))
+}
 
 /// Checks that CPUs go offline only under schedulers that can have that.
 fn check_hotplug(request: &Request<'_>) -> Result<(), PlaceError> {
