@@ -28,7 +28,10 @@ impl<'a> AnalyticMemory<'a> {
     pub fn new(setup: &'a Setup<'a>) -> Result<Self, HierarchyError> {
         let machine = setup.machine;
         let profiles = TaskProfiles::new(setup.workload);
-        let model = Analytic::new(machine, &profiles.used)?;
+        let mut model = Analytic::new(machine, &profiles.used)?;
+        if let Some(machine) = setup.work_of {
+            model.measure_work_on(machine)?;
+        }
         Ok(Self { model, machine, profiles, current: Vec::new() })
     }
 }

@@ -43,7 +43,10 @@ impl<'a> ExactMemory<'a> {
         let machine = setup.machine;
         let profiles = TaskProfiles::new(setup.workload);
         let options = Options { seed: setup.seed, ..choice.exact_options() };
-        let model = Live::new(machine, options, &profiles.used)?;
+        let mut model = Live::new(machine, options, &profiles.used)?;
+        if let Some(machine) = setup.work_of {
+            model.measure_work_on(machine, &profiles.used)?;
+        }
         let cpus = machine.cpu_count();
         let (speeds, running) = (vec![SPEED_ONE; cpus], vec![None; cpus]);
         Ok(Self { model, machine, profiles, speeds, running, fractions: Vec::new() })

@@ -58,6 +58,8 @@ pub struct Setup<'a> {
     pub kernel: KernelParameters,
     /// What the run is asked for.
     pub options: RunOptions,
+    /// The machine on which a profile's work takes the time that the workload says, if it is not the one that runs.
+    pub work_of: Option<&'a Machine>,
     /// Compare the scheduler's accounts with the kernel's again and again. Slower.
     pub check_invariants: bool,
     /// The run ends with [`SimulationError::Interrupted`](crate::SimulationError) soon after this becomes true.
@@ -136,6 +138,7 @@ impl<'a> Setup<'a> {
             seed,
             kernel: KernelParameters::default(),
             options: RunOptions::default(),
+            work_of: None,
             check_invariants: false,
             stop: None,
             restrictions,

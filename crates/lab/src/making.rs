@@ -97,7 +97,9 @@ impl TrialError {
 pub(crate) fn request(experiment: &Experiment, scheduler: usize, number: usize) -> Request<'_> {
     let (machine, workload) = (&experiment.machine_of(scheduler).value, &experiment.workload_of(scheduler).value);
     let asked = Request::new(machine, workload, experiment.scheduler_of(scheduler), experiment.seeds[number]);
-    Request { options: experiment.options, actions: &experiment.actions, ..asked }
+    // Columns on several machines are compared in the same work.
+    let work_of = (!std::ptr::eq(machine, &experiment.machine.value)).then_some(&experiment.machine.value);
+    Request { work_of, options: experiment.options, actions: &experiment.actions, ..asked }
 }
 
 /// Makes the trial of a run, which depends on the experiment's record and on nothing else.

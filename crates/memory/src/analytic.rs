@@ -244,13 +244,27 @@ impl Analytic {
         })
     }
 
+    /// Counts work at the speed that profiles have on another machine, so that a task has as many instructions there as here. Before
+    /// anything runs.
+    ///
+    /// # Errors
+    /// See [`Analytic::new`].
+    pub fn measure_work_on(&mut self, machine: &Machine) -> Result<(), HierarchyError> {
+        let profiles: Vec<Profile> = self.profiles.iter().map(|compiled| compiled.profile.clone()).collect();
+        let there = Self::new(machine, &profiles)?;
+        for (here, there) in self.profiles.iter_mut().zip(&there.profiles) {
+            here.nominal = there.nominal;
+        }
+        Ok(())
+    }
+
     /// The memory side of the machine.
     pub fn hierarchy(&self) -> &Hierarchy {
         &self.hierarchy
     }
 
     /// Work per time of the CPU's task: [`SPEED_ONE`] is the speed of its profile alone and warm on a CPU of capacity
-    /// 1024. Meaningless on an idle CPU.
+    /// 1024, of this machine or of the one that work is measured on. Meaningless on an idle CPU.
     #[inline]
     pub fn speed(&self, cpu: CpuId) -> u32 {
         self.cpus[cpu.index()].rate.speed
@@ -261,7 +275,7 @@ impl Analytic {
         self.cpus[cpu.index()].rate.x
     }
 
-    /// Instructions per nanosecond of a profile, alone and warm on a CPU of capacity 1024.
+    /// Instructions per nanosecond of a profile, alone and warm on a CPU of capacity 1024 of the machine that work is measured on.
     pub fn nominal_rate(&self, profile: usize) -> f64 {
         self.profiles[profile].nominal
     }

@@ -133,6 +133,9 @@ pub struct PlaceOptions<'a> {
 pub struct Request<'a> {
     /// Where it runs.
     pub machine: &'a Machine,
+    /// The machine on which the work of memory profiles takes the time that the workload says, if that is another one. Where programs are
+    /// real, or memory is not modelled, nothing depends on it.
+    pub work_of: Option<&'a Machine>,
     /// What runs.
     pub workload: &'a Workload,
     /// Under which scheduler.
@@ -151,7 +154,8 @@ impl<'a> Request<'a> {
     /// A run that shares nothing with another, with default options, and with nobody outside who does anything.
     #[must_use]
     pub fn new(machine: &'a Machine, workload: &'a Workload, scheduler: &'a SchedulerSpec, seed: u64) -> Self {
-        Self { machine, workload, scheduler, seed, options: RunOptions::default(), shared: None, actions: &[] }
+        let options = RunOptions::default();
+        Self { machine, work_of: None, workload, scheduler, seed, options, shared: None, actions: &[] }
     }
 
     /// Whether CPUs go offline or come online in the run.

@@ -1,5 +1,6 @@
 //! What a verdict holds for beside what was asked: memory, NUMA balancing, siblings, kernel threads, the warm-up, trials in lockstep.
 
+use warmcore_memory::{Class, library};
 use warmcore_options::MemoryChoice;
 use warmcore_places::sim;
 use warmcore_schedulers::SchedulerSpec;
@@ -16,6 +17,7 @@ use crate::units::duration;
 pub(super) fn of_simulations(experiment: &Experiment, document: &mut ComparisonDocument) {
     let machine = &experiment.machine.value;
     document.conditions.extend(memory(experiment));
+    document.conditions.extend(bounced_lines(experiment));
     document.conditions.extend(numa_balancing(experiment));
     document.conditions.extend(shared_cores(machine));
     document.conditions.extend(background(machine));
@@ -140,7 +142,12 @@ pub(super) fn of_columns(experiment: &Experiment) -> impl Iterator<Item = String
     experiment.columns.iter().filter_map(move |(scheduler, own)| {
         let machine = own.machine.as_ref().map(|machine| {
             let value = &machine.value;
-            format!("runs on {}, of {} CPUs under {} LLCs", machine.source, value.cpu_count(), value.llc_count())
+            let work = if experiment.options.memory == MemoryChoice::None {
+                String::new()
+            } else {
+                format!(", and does the work that takes its time on {}", experiment.machine.source)
+            };
+            format!("runs on {}, of {} CPUs under {} LLCs{work}", machine.source, value.cpu_count(), value.llc_count())
         });
         let workload = own.workload.as_ref().filter(|own| own.source != experiment.workload.source);
         let workload = workload.map(|workload| format!("has the workload {}", workload.source));
@@ -175,6 +182,28 @@ fn memory(experiment: &Experiment) -> Option<String> {
     let named = if names.len() > 1 { "profiles" } else { "profile" };
     (!names.is_empty()).then(|| format!("{level} memory, with the {named} {}", names.join(", ")))
 }
+
+/// Few lines that several tasks write, where transfers of a line do not wait for each other: exact memory touches 32 lines in a row.
+fn bounced_lines(experiment: &Experiment) -> Option<String> {
+    let workload = &experiment.workload.value;
+    let tasks = workload.tasks.iter().filter(|_| experiment.options.memory.is_exact());
+    let mut names = tasks.flat_map(|task| task.profile.iter().chain(task.phase_profiles.iter().map(|(_, name)| name)));
+    let of_few = |name: &String| {
+        let own = workload.profiles.iter().find(|profile| profile.name == *name).cloned();
+        let profile = own.or_else(|| library::find(name).cloned())?;
+        let bounced = |class: &&Class| class.is_shared() && class.write_fraction > 0.0 && class.bytes < BOUNCED_BYTES;
+        let class = profile.classes.iter().find(bounced)?;
+        Some(format!(
+            "exact memory prices the {} bytes `{}` that several tasks of profile {name} write far too cheaply, as their transfers do not wait \
+             for each other; --memory analytic has them wait (docs/models/memory-exact.md)",
+            class.bytes, class.name
+        ))
+    };
+    names.find_map(of_few)
+}
+
+/// Shared sets smaller than this, about 100 lines, cost too little under exact memory when they are written.
+const BOUNCED_BYTES: u64 = 6400;
 
 /// Under which schedulers pages follow tasks, on a machine of several memories.
 fn numa_balancing(experiment: &Experiment) -> Option<String> {

@@ -148,6 +148,19 @@ impl Live {
         })
     }
 
+    /// Counts work at the speed that `profiles`, those it was made with, have on another machine, so that a task has as many instructions
+    /// there as here. Before anything runs.
+    ///
+    /// # Errors
+    /// A machine whose caches cannot be.
+    pub fn measure_work_on(&mut self, machine: &Machine, profiles: &[Profile]) -> Result<(), ExactError> {
+        let there = Analytic::new(machine, profiles)?;
+        for (index, executed) in self.profiles.iter_mut().enumerate() {
+            executed.nominal = there.nominal_rate(index);
+        }
+        Ok(())
+    }
+
     /// Adds a task; the result is its number, counted from 0.
     ///
     /// # Errors
