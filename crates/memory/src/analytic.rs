@@ -71,9 +71,12 @@ use tasks::TaskState;
 const REFRESH_NS: u64 = 50_000;
 const SLOW_REFRESH_NS: u64 = 500_000;
 
-/// Time between solutions of the bandwidth equations while memory is in use, and while it is not.
+/// Time between solutions of the bandwidth equations while memory is in use, and while it is not, unless tasks come that use it.
 const BANDWIDTH_NS: u64 = 100_000;
 const BANDWIDTH_IDLE_NS: u64 = 1_000_000;
+
+/// The part of the least bandwidth below which memory is not in use.
+const IN_USE: f64 = 0.05;
 
 /// Speeds that differ by less are not worth a new event.
 const HYSTERESIS: f64 = 0.01;
@@ -156,6 +159,11 @@ pub struct Analytic {
     teams: Vec<teams::Team>,
     bandwidth: Bandwidth,
     bandwidth_due_ns: u64,
+    bandwidth_solved_ns: u64,
+    /// The least bandwidth of anything that limits tasks, bytes per nanosecond.
+    least_bandwidth: f64,
+    /// What tasks that have come since the last solution ask for.
+    come_demand: f64,
     /// When each LLC is to be brought up to date; never if nothing changed since the last time.
     llc_due_ns: Vec<u64>,
     due_ns: u64,
@@ -234,6 +242,13 @@ impl Analytic {
             teams: Vec::new(),
             bandwidth: Bandwidth::new(&hierarchy, &geometry),
             bandwidth_due_ns: BANDWIDTH_NS,
+            bandwidth_solved_ns: 0,
+            least_bandwidth: hierarchy
+                .node_bandwidth
+                .iter()
+                .copied()
+                .fold(hierarchy.cluster_port.min(hierarchy.core_port), f64::min),
+            come_demand: 0.0,
             llc_due_ns: vec![u64::MAX; hierarchy.llc.len()],
             due_ns: BANDWIDTH_NS,
             changed: Vec::new(),

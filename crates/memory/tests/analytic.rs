@@ -1,7 +1,7 @@
 //! The analytic model as a whole, driven without a kernel.
 
 use warmcore_memory::analytic::{Counters, MemoryEvent, Player, SPEED_ONE, TaskSpec, TimeShare};
-use warmcore_memory::{Class, Home, Profile, library};
+use warmcore_memory::{Class, ClassKind, Home, Profile, library};
 use warmcore_topology::{CpuId, Machine, resolve};
 
 const MS: u64 = 1_000_000;
@@ -45,6 +45,17 @@ fn difference(after: &Counters, before: &Counters) -> Counters {
 
 fn rate(counters: &Counters) -> f64 {
     counters.instructions / counters.total_ns()
+}
+
+/// A line that was never touched is in no cache, however nearly the set fits: 10 ms reach a tenth of these lines.
+#[test]
+fn the_first_pass_of_a_scan_hits_nothing() {
+    let machine = machine("gnr72");
+    let scan = Class { kind: ClassKind::Scan, ..Class::new("scan", 512 << 20, 0.2, 0.0) };
+    let profile = Profile { name: "scan".into(), classes: vec![scan], ..profile("spin") };
+    let counters = run(&machine, &profile, &[0], 0, 10 * MS)[0];
+    let memory = counters.events[MemoryEvent::DramLocal as usize];
+    assert!((memory / (0.2 * counters.instructions) - 1.0).abs() < 0.01, "{memory} of {}", counters.instructions);
 }
 
 #[test]

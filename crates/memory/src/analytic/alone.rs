@@ -26,6 +26,9 @@ use super::tasks::LlcCurves;
 /// An LLC that is a task's own to so great a part has only its own conflicts.
 const MOSTLY_OWN: f64 = 0.95;
 
+/// A cache with room for this many times what it holds still fills: evictions keep one a little below its capacity.
+const FULL: f64 = 1.05;
+
 /// The task that is evaluated, and where it runs.
 #[derive(Clone, Copy)]
 pub(super) struct Subject {
@@ -171,7 +174,7 @@ impl Analytic {
         let profile = &self.profiles[subject.profile];
         let tables = &profile.cores[self.geometry.core_kind[subject.cpu] as usize].l2_tables;
         let table = &tables[usize::from(self.tasks[subject.task].l2_variant)];
-        access.l2 = in_sets(profile, table, outlook.mean, room);
+        access.l2 = in_sets(profile, table, outlook.mean, room, cache.capacity <= FULL * held);
     }
 
     /// Misses of the LLC, and what that rests on. `misses_now`: per instruction, by the window alone.
@@ -193,14 +196,15 @@ impl Analytic {
             slope: llc_table.slope(room),
         };
         let premise = Premise::new(&expected, self.geometry.local_ns[subject.cpu]);
-        access.llc = in_sets(profile, llc_table, mean, room);
+        let filled = crowd <= FULL;
+        access.llc = in_sets(profile, llc_table, mean, room, filled);
         for class in (0..profile.count).filter(|&class| profile.shared[class]) {
             // Of a shared class only lines that no outsider has written since want room.
             let group = &self.groups[self.tasks[subject.task].groups[class] as usize];
             let invalid = group.domains[subject.llc as usize].invalid;
             if invalid > 0.0 {
                 let wanted = (1.0 - invalid).max(1e-3);
-                access.llc[class] = in_sets(profile, llc_table, mean, room / wanted)[class];
+                access.llc[class] = in_sets(profile, llc_table, mean, room / wanted, filled)[class];
             }
         }
         let own_part = own / (held - ahead.shared.lines).max(1.0);

@@ -1,7 +1,7 @@
 //! What a cache loses by being made of sets: lines of some are evicted younger than others, and some have holes.
 
 use crate::curves::{PerClass, Replacement};
-use crate::math::exp;
+use crate::math::{exp, most};
 use crate::profile::MAX_CLASSES;
 use crate::tables::{CurveTable, MissTable};
 
@@ -9,14 +9,17 @@ use super::compiled::Compiled;
 
 /// Misses with limited associativity: the steady ones of a cache with room for `lines`, and those of a window that has
 /// not grown to them yet. What is missing anyway is in nobody's way: conflicts fall with the lines that are there, and
-/// with the touches that could still hit.
-pub(super) fn in_sets(profile: &Compiled, table: &MissTable, mean: PerClass, lines: f64) -> PerClass {
+/// with the touches that could still hit. A scan larger than the cache hits in sets that happen to hold all of their lines, but only once it
+/// has come round: not while the cache fills, so long as it is not `filled`.
+pub(super) fn in_sets(profile: &Compiled, table: &MissTable, mean: PerClass, lines: f64, filled: bool) -> PerClass {
     let (real, full) = table.at(lines);
     let mut misses = [0.0; MAX_CLASSES];
     for class in 0..profile.count {
         let cold = (mean[class] - full[class]).max(0.0);
         let warm = 1.0 - cold / profile.touches[class];
-        misses[class] = full[class] + cold + (real[class] - full[class]) * warm * warm;
+        let by_sets = real[class] - full[class];
+        let by_sets = if filled { by_sets } else { most(by_sets, 0.0) };
+        misses[class] = full[class] + cold + by_sets * warm * warm;
     }
     misses
 }

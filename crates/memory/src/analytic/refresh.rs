@@ -10,7 +10,7 @@ use super::premise::Look;
 use super::tasks::{L2Curves, Level, LlcCurves};
 use super::teams::Present;
 use super::window::Owner;
-use super::{Analytic, BANDWIDTH_IDLE_NS, BANDWIDTH_NS, IDLE, REFRESH_NS, SLOW_REFRESH_NS};
+use super::{Analytic, BANDWIDTH_IDLE_NS, BANDWIDTH_NS, IDLE, IN_USE, REFRESH_NS, SLOW_REFRESH_NS};
 use super::{MemoryEvent, TimeShare};
 
 /// An LLC of which 8 % are filled in this time is not updated but when tasks come or go.
@@ -41,6 +41,18 @@ impl Analytic {
         let at = (self.llc[llc].updated_ns + period_ns.clamp(REFRESH_NS, SLOW_REFRESH_NS)).max(now_ns);
         if at < self.llc_due_ns[llc] {
             self.llc_due_ns[llc] = at;
+            self.due_ns = self.due_ns.min(at);
+        }
+    }
+
+    /// A task has come to the CPU: where memory was not in use and is by those that have come, its load is found soon.
+    pub(super) fn expect_demand(&mut self, now_ns: u64, index: usize) {
+        let state = &self.cpus[index];
+        let lines: f64 = state.components.memory.iter().sum();
+        self.come_demand += lines * f64::from(self.hierarchy.line_bytes) * state.rate.x;
+        let at = (self.bandwidth_solved_ns + BANDWIDTH_NS).max(now_ns);
+        if at < self.bandwidth_due_ns && self.come_demand > IN_USE * self.least_bandwidth {
+            self.bandwidth_due_ns = at;
             self.due_ns = self.due_ns.min(at);
         }
     }
@@ -223,8 +235,7 @@ impl Analytic {
                 scratch.demand[node as usize * nodes + home] += cpu.components.memory[home] * line * cpu.rate.x;
             }
         }
-        let near_limit = self.hierarchy.cluster_port.min(self.hierarchy.core_port);
-        let limit = self.hierarchy.node_bandwidth.iter().copied().fold(near_limit, f64::min);
+        let limit = self.least_bandwidth;
         let changed = |(now, then): (&f64, &f64)| (now - then).abs() > SAME_DEMAND * then.max(0.01 * limit);
         let same = scratch.solved_demand.len() == scratch.demand.len()
             && !scratch.demand.iter().zip(&scratch.solved_demand).any(changed);
@@ -234,8 +245,8 @@ impl Analytic {
             scratch.solved_demand.clone_from(&scratch.demand);
         }
         let moved = found == Some(true);
-        let period = if demand > 0.05 * limit { BANDWIDTH_NS } else { BANDWIDTH_IDLE_NS };
-        self.bandwidth_due_ns = now_ns + period;
+        let period = if demand > IN_USE * limit { BANDWIDTH_NS } else { BANDWIDTH_IDLE_NS };
+        (self.bandwidth_solved_ns, self.bandwidth_due_ns, self.come_demand) = (now_ns, now_ns + period, 0.0);
         if moved {
             for stream in &scratch.streams {
                 self.mark_dirty(now_ns, stream.llc as usize, 0);

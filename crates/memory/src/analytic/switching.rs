@@ -103,6 +103,7 @@ impl Analytic {
 
     /// The CPU's task has its first speed here.
     pub(super) fn arrived(&mut self, now_ns: u64, index: usize, came_ns: u64) {
+        self.expect_demand(now_ns, index);
         if came_ns == now_ns {
             let touches_memory = self.cpus[index].touches_memory();
             self.changed_neighbours(now_ns, index, touches_memory);
