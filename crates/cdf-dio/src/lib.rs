@@ -8,15 +8,17 @@ pub mod machine;
 pub mod search;
 pub mod workload;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use warmcore_schedulers::contention::{Cdf, ContentionError, Strategy, Variant};
 
 use self::machine::{Addresses, Dispatch, Geometry, LAST_COMMIT, Outcome, PAPER, Setup, variation};
-use self::workload::Accesses;
+use self::workload::{Accesses, Colours, Law};
 
-const TASKS: usize = 80;
+/// Tasks of a workload.
+pub const TASKS: usize = 80;
 /// Accesses of each.
 const ACCESSES: usize = 3000;
 /// Pages of each, as ranks of Zipf's law.
@@ -39,9 +41,12 @@ struct Runs {
 }
 
 impl Runs {
-    fn new(dispatch: Dispatch, seed: u64) -> Result<Self, ContentionError> {
+    fn new(dispatch: Dispatch, seed: u64, traced: Option<&Accesses>) -> Result<Self, ContentionError> {
         let setup = Setup::paper(PAPER, Addresses::PageAligned, dispatch);
-        let accesses = Accesses::new(TASKS, ACCESSES, RANKS, seed);
+        let accesses = match traced {
+            Some(traced) => Cow::Borrowed(traced),
+            None => Cow::Owned(Accesses::new(TASKS, ACCESSES, RANKS, seed)),
+        };
         let run = |strategy: &Strategy| machine::run(&setup, &accesses, strategy, seed);
         Ok(Self {
             round_robin: run(&Strategy::RoundRobin)?,
@@ -91,19 +96,53 @@ const FIGURES: [(&str, FigureOf); 11] = [
 ];
 
 /// Every figure of each seed, by its name and the dispatcher's: `l2_hit_rate_dio_over_rr_blocking` is the published program's, which waits for
-/// busy CPUs, `…_queue` one that hands tasks out at once.
+/// busy CPUs, `…_queue` one that hands tasks out at once. With `traced` every seed has those tasks, and decides equal placements only.
 ///
 /// # Errors
-/// None but of parameters, which are the paper's.
-pub fn figures(seeds: &[u64]) -> Result<BTreeMap<String, Vec<f64>>, ContentionError> {
+/// Traced tasks with more pages than the paper's memory; none of other parameters, which are the paper's.
+pub fn figures(seeds: &[u64], traced: Option<&Accesses>) -> Result<BTreeMap<String, Vec<f64>>, ContentionError> {
     let mut found = BTreeMap::new();
     for dispatch in [Dispatch::Blocking, Dispatch::Queue] {
-        let runs = seeds.iter().map(|seed| Runs::new(dispatch, *seed)).collect::<Result<Vec<_>, _>>()?;
+        let runs = seeds.iter().map(|seed| Runs::new(dispatch, *seed, traced)).collect::<Result<Vec<_>, _>>()?;
         for (name, compute) in FIGURES {
             found.insert(format!("{name}_{}", dispatch.name()), runs.iter().map(compute).collect());
         }
     }
     Ok(found)
+}
+
+/// Exponents of Zipf's law for which there are figures too, in tenths: 0 is a uniform choice, 10 the paper's.
+pub const SKEWS: [u32; 6] = [0, 5, 8, 10, 12, 15];
+
+/// What another skew of the addresses makes of the paper's experiment.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SkewRow {
+    /// Exponent of Zipf's law.
+    pub exponent: f64,
+    /// `queue` or `blocking`.
+    pub dispatch: &'static str,
+    /// Mean L2 hit rates of round robin, DIO, and CDF with a tolerance of 0.7.
+    pub l2_hit_rates: [f64; 3],
+}
+
+/// The paper's experiment with an exponent in tenths, with both dispatchers.
+///
+/// # Errors
+/// None but of parameters, which are the paper's.
+pub fn skews(tenths: u32, seeds: &[u64]) -> Result<[SkewRow; 2], ContentionError> {
+    let law = if tenths == 10 { Law::Zipf(RANKS) } else { Law::Skewed { pages: RANKS, tenths } };
+    let row = |dispatch: Dispatch| {
+        let setup = Setup::paper(PAPER, Addresses::PageAligned, dispatch);
+        let mut l2_hit_rates = [0.0; 3];
+        for seed in seeds {
+            let accesses = Accesses::coloured(TASKS, ACCESSES, law, Colours::Any, *seed);
+            for (sum, strategy) in l2_hit_rates.iter_mut().zip([Strategy::RoundRobin, DIO, cdf(7)]) {
+                *sum += l2(&machine::run(&setup, &accesses, &strategy, *seed)?) / seeds.len() as f64;
+            }
+        }
+        Ok(SkewRow { exponent: f64::from(tenths) / 10.0, dispatch: dispatch.name(), l2_hit_rates })
+    };
+    Ok([row(Dispatch::Blocking)?, row(Dispatch::Queue)?])
 }
 
 /// One line of the paper's table: a strategy in one of the ways to read the experiment.

@@ -24,7 +24,7 @@ pub(crate) const PAPER: Geometry = Geometry { name: "paper", levels: [(4096, 4),
 /// The last commit of the published program.
 pub(crate) const LAST_COMMIT: Geometry = Geometry { name: "last commit", levels: [(128, 8), (1024, 8), (32_768, 8)] };
 
-/// Where in its page a task touches.
+/// Where in its page a task touches, unless that was recorded ([`Accesses::lines`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Addresses {
     /// At the beginning, as the published program does: only one set in 128 is ever used.
@@ -265,10 +265,11 @@ impl Machine<'_> {
         let walk = self.tasks[task].pages.walk(FIRST_PAGE + u64::from(page), |missing| frames.take(task, missing))?;
         // Each missing level costs a frame and another attempt.
         let attempts = 1 + walk.missing as u64;
-        let line_of_page = match self.setup.addresses {
+        let recorded = self.accesses.lines.get(task).map(|lines| u32::from(lines[self.tasks[task].done]));
+        let line_of_page = recorded.unwrap_or_else(|| match self.setup.addresses {
             Addresses::PageAligned => 0,
             Addresses::LineSpread => scattered(task as u32, page) % LINES,
-        };
+        });
         let line = walk.frame.wrapping_mul(LINES) + line_of_page;
         let (times, group) = (&self.setup.times, vcpu / self.setup.per_group);
         let mut ns = attempts * times.walk_ns + times.levels_ns[0];

@@ -123,3 +123,44 @@ fn bad_setups_are_refused() {
     let l2 = machine::run(&Setup { level: Level::L2, ..good }, &accesses, &cdf(3), 1).unwrap();
     assert_eq!(l2.decisions[0], 2, "one quantum each");
 }
+
+/// Zipf's law with exponent 0 chooses among 64 lines alike, of which an L1 of 16 has a quarter at any time.
+#[test]
+fn without_skew_hit_rates_are_capacities_over_the_footprint() {
+    let geometry = Geometry { name: "small", levels: [(1, 16), (1, 20), (1, 20)] };
+    let setup =
+        Setup { vcpus: 1, per_group: 1, geometry, ..Setup::paper(PAPER, Addresses::LineSpread, Dispatch::Queue) };
+    let accesses = Accesses::coloured(1, 200_000, Law::Skewed { pages: 64, tenths: 0 }, Colours::Any, 1);
+    let outcome = machine::run(&setup, &accesses, &Strategy::RoundRobin, 1).unwrap();
+    assert!((outcome.hit_rates[0] - 0.25).abs() < 0.005, "{:?}", outcome.hit_rates);
+}
+
+/// A recorded loop over more lines than a cache that gives up the oldest has never hits any cache of the machine, and one over fewer only
+/// misses first.
+#[test]
+fn a_recorded_loop_longer_than_the_caches_never_hits_and_a_shorter_one_always() {
+    let walked = |lines: u64| {
+        let text: String = (0..4000).map(|step| format!(" L {:x},8\n", 0x10_0000 + step % lines * 32)).collect();
+        Accesses::traced(text.as_bytes(), 1).unwrap()
+    };
+    let geometry = Geometry { name: "small", levels: [(1, 8), (1, 16), (1, 16)] };
+    let setup =
+        Setup { vcpus: 1, per_group: 1, geometry, ..Setup::paper(PAPER, Addresses::PageAligned, Dispatch::Queue) };
+    let rates = |lines: u64| machine::run(&setup, &walked(lines), &Strategy::RoundRobin, 1).unwrap().hit_rates;
+    assert_eq!(rates(17), [0.0; 3]);
+    assert_eq!(rates(8)[0], (4000.0 - 8.0) / 4000.0);
+    // The L2 takes what the L1 is too small for: everything but the first round.
+    assert_eq!(rates(16)[..2], [0.0, (4000.0 - 16.0) / 4000.0]);
+}
+
+/// The dispatcher that waits, not the skew of the paper, makes CDF's gain over round robin. With less skew four runs have a few hundred
+/// hits in an L2, so that a sixth is chance.
+#[test]
+fn other_skews_leave_the_gain_with_the_dispatcher() {
+    for tenths in [0, 5] {
+        let [waits, queues] = skews(tenths, &[1, 2, 3, 4]).unwrap();
+        let gain = |row: &SkewRow| row.l2_hit_rates[2] / row.l2_hit_rates[0];
+        assert!(gain(&waits) > 1.3, "{waits:?}");
+        assert!((0.85..1.17).contains(&gain(&queues)), "{queues:?}");
+    }
+}

@@ -33,6 +33,11 @@ fn placement_by_cache_sets_is_computed_with_both_dispatchers() {
         table.starts_with("caches,addresses,dispatcher,strategy,") && table.lines().count() == 1 + 8 * 17,
         "{table}"
     );
+    let skews = std::fs::read_to_string(scratch.path("kept/skews.csv")).unwrap();
+    assert!(
+        skews.starts_with("exponent,dispatcher,RR,DIO,CDF 0.7\n0,blocking,") && skews.lines().count() == 13,
+        "{skews}"
+    );
     let text = std::fs::read_to_string(scratch.path("kept/table.json")).unwrap();
     let rows = serde_json::from_str::<serde_json::Value>(&text).unwrap()["rows"].as_array().unwrap().clone();
     // Ten quanta of 80 tasks.
@@ -40,4 +45,28 @@ fn placement_by_cache_sets_is_computed_with_both_dispatchers() {
     assert!(rows.iter().all(|row| row["values"]["wait p99 ms"]["mean"].as_f64().is_some_and(|ms| ms > 0.0)));
     let page = std::fs::read_to_string(scratch.path("kept/figures.html")).unwrap();
     assert!(page.contains("Figure 3") && page.contains("Figure 5"));
+}
+
+/// Tasks of a recorded trace in the place of the paper's: a copy of the study names the file.
+#[test]
+fn a_study_can_have_the_tasks_of_an_address_trace() {
+    let scratch = Scratch::new();
+    let study = |head: &str| {
+        format!(
+            "schema = \"warmcore-study-form-1\"\ntitle = \"t\"\nquestion = \"q\"\nsource = \"s\"\n{head}\n[[expect]]\nname = \"L1\"\n\
+             figure = \"l1_hit_rate_over_rr_queue\"\nband = [0.999, 1.001]\nreason = \"a loop of eight lines stays in every L1\"\n"
+        )
+    };
+    let recorded: String = (0..2000).map(|step| format!(" L {:x},8\n", 0x1000 + step % 8 * 32)).collect();
+    scratch.write("loop.lackey", &recorded);
+    scratch.write("traced.toml", &study("program = \"cdf-dio\"\ntrace = \"loop.lackey\""));
+    let ran = scratch.run("study run traced.toml --trials 1 --json").exits_with(0);
+    let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
+    assert_eq!(document["studies"][0]["expectations"][0]["value"], 1.0, "{}", ran.out);
+    scratch.write("lost.toml", &study("program = \"cdf-dio\"\ntrace = \"nowhere\""));
+    scratch.run("study run lost.toml --trials 1").exits_with(2).complains("nowhere: ");
+    scratch.write("not.toml", &study("program = \"cdf-dio\"\ntrace = \"not.toml\""));
+    scratch.run("study run not.toml --trials 1").exits_with(2).complains("this is no address trace");
+    scratch.write("cells.toml", &study("trace = \"loop.lackey\""));
+    scratch.run("study run cells.toml").exits_with(2).complains("a trace is for the tasks of a `program`");
 }

@@ -9,7 +9,8 @@ use crate::memory::Memory;
 use crate::scheduler::Scheduler;
 
 /// Counters of a trace with modelled memory, by index: instructions and cycles, accesses by where they were served, time
-/// by what it went to. What follows from others (requests to L2 and L3, and RFO misses with those that memory serves) has no samples, only totals. A sample of a CPU belongs to the idle task; both kinds count since the last one of that CPU or
+/// by what it went to. What follows from others (requests to L2 and L3, and RFO misses with those that memory serves) has no samples, only totals,
+/// and so have misses of L1 caches for instructions. A sample of a CPU belongs to the idle task; both kinds count since the last one of that CPU or
 /// task.
 pub const MEMORY_COUNTERS: [&str; 2 + EVENTS + TimeShare::COUNT + 2] = [
     "instructions",
@@ -111,7 +112,10 @@ mod tests {
         let values = values(&counters, 0.0);
         let value = |name: &str| values[MEMORY_COUNTERS.iter().position(|known| *known == name).unwrap()];
         for event in MemoryEvent::ALL {
-            if !matches!(event, MemoryEvent::L3RfoMiss | MemoryEvent::L2Access | MemoryEvent::L3Access) {
+            if !matches!(
+                event,
+                MemoryEvent::L3RfoMiss | MemoryEvent::L2Access | MemoryEvent::L3Access | MemoryEvent::L1iMiss
+            ) {
                 assert_eq!(value(event.name()), 10 + event as u64);
             }
         }

@@ -426,9 +426,11 @@ fn needs_of(workload: &Workload, task: &Task) -> Vec<Need> {
     let process = task.process.0;
     let groups: Vec<u32> = task.data_groups.iter().map(|id| id.0).collect();
     let classes = workload.profile_of(task).map_or(&[][..], |profile| &profile.classes);
+    // The kernel leaves mappings of files that may only be read where they are (`task_numa_work`): programs are such.
     let mut needs: Vec<Need> = classes
         .iter()
         .enumerate()
+        .filter(|(_, class)| !class.code)
         .map(|(number, class)| {
             let group = match &class.sharing {
                 Sharing::Data(Some(name)) => {

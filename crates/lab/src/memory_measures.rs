@@ -77,6 +77,8 @@ const PAGED: [(&str, &str, &str); 2] = [
     ("page_faults_pki", "page faults", "walks that found the page, or a table on the way, missing"),
 ];
 
+const L1I: &str = "l1i_mpki";
+
 /// A value of a run's counters, where it has one.
 type CounterRate = fn(&MemoryCounters) -> Option<f64>;
 
@@ -124,7 +126,11 @@ pub(crate) fn of_workload(workload: &Workload) -> Vec<Measure> {
         let measure = Measure::of_outcome(name, title, Unit::One, Better::Higher, &definition);
         Measure { optional: true, ..measure }
     });
-    COUNTS.into_iter().map(count).chain([ipc]).chain(rates).chain(paged).collect()
+    let definition = "lines of instructions that the L1 caches for instructions did not have; per 1000 instructions of all tasks. \
+                      Absent where profiles have no code, or cores no such cache";
+    let l1i = Measure::of_outcome(L1I, "L1I misses per 1000 instructions", Unit::One, Better::Lower, definition);
+    let l1i = Measure { optional: true, least: f64::MIN_POSITIVE, ..l1i };
+    COUNTS.into_iter().map(count).chain([ipc]).chain(rates).chain(paged).chain([l1i]).collect()
 }
 
 /// Their values.
@@ -144,6 +150,9 @@ pub(crate) fn of_run(outcome: &Outcome) -> BTreeMap<String, Option<f64>> {
     let ipc = (cycles > 0.0).then(|| sum.instructions / cycles);
     let mut values: BTreeMap<String, Option<f64>> = counts.into_iter().chain([(IPC.to_owned(), ipc)]).collect();
     values.extend(HIT_RATES.iter().filter_map(|(name, rate, ..)| Some(((*name).to_owned(), Some(rate(&sum)?)))));
+    if ran && sum.events[MemoryEvent::L1iMiss as usize] > 0.0 {
+        values.insert(L1I.to_owned(), Some(sum.per_kilo_instruction(MemoryEvent::L1iMiss)));
+    }
     if ran && sum.page_walks > 0.0 {
         let paged = PAGED.iter().zip(paged(&sum));
         values.extend(paged.map(|((name, ..), count)| ((*name).to_owned(), Some(count * 1e3 / sum.instructions))));

@@ -21,6 +21,7 @@ mod coherence;
 mod counters;
 mod domain;
 mod error;
+mod first_level;
 mod history;
 mod home;
 #[cfg(test)]

@@ -58,6 +58,8 @@ pub struct Hierarchy {
     pub smt_slowdown: f64,
     /// L1 data cache by core.
     pub l1: Vec<CacheShape>,
+    /// L1 for instructions by core; empty where a core has none, since then none is modelled. Their latency is not used.
+    pub l1i: Vec<CacheShape>,
     /// Private second-level caches.
     pub l2: Vec<CacheShape>,
     /// Index into `l2` by core; `None` where the LLC follows the L1 directly.
@@ -118,6 +120,7 @@ impl Hierarchy {
     pub fn new(machine: &Machine) -> Result<Self, HierarchyError> {
         let mut reader = HierarchyReader { machine, line_bytes: line_bytes(machine)?, assumed: Vec::new() };
         let l1 = reader.l1()?;
+        let l1i = reader.l1i()?;
         let (l2, l2_of_core) = reader.l2()?;
         let llc = reader.llc()?;
         let memory = &machine.performance().memory;
@@ -146,6 +149,7 @@ impl Hierarchy {
             frequency_ghz,
             smt_slowdown: machine.costs().smt_slowdown(),
             l1,
+            l1i,
             l2,
             l2_of_core,
             llc,
@@ -290,6 +294,15 @@ impl HierarchyReader<'_> {
     fn l1(&mut self) -> Result<Vec<CacheShape>, HierarchyError> {
         let cpus = first_cpus_of_cores(self.machine);
         cpus.into_iter().map(|cpu| self.shape(self.machine.data_cache(cpu, 1), "L1d", ASSUMED_L1)).collect()
+    }
+
+    fn l1i(&mut self) -> Result<Vec<CacheShape>, HierarchyError> {
+        let cpus = first_cpus_of_cores(self.machine);
+        let cache = |cpu| self.machine.instruction_cache(cpu).filter(|cache| cache.size_bytes > 0).cloned();
+        let Some(caches) = cpus.into_iter().map(cache).collect::<Option<Vec<Cache>>>() else { return Ok(Vec::new()) };
+        // A hit takes no time of its own, so no latency need be stated.
+        let shape = |cache| self.shape(Some(&Cache { latency_ps: Some(0), ..cache }), "L1i", ASSUMED_L1);
+        caches.into_iter().map(shape).collect()
     }
 
     fn l2(&mut self) -> Result<(Vec<CacheShape>, Vec<Option<u32>>), HierarchyError> {

@@ -7,7 +7,11 @@
 //!
 //! Not described: which lines follow each other beyond "random" and "scan", and change over time within a profile.
 
+use std::borrow::Cow;
+
 use thiserror::Error;
+
+use crate::hierarchy::Hierarchy;
 
 /// Instructions per nanosecond that a running thread is taken to execute where a profile's rates, which are per instruction, are to be
 /// rates in time and no model says how fast it runs: how soon it touches the pages of a region again. Assumed: between one and three
@@ -79,6 +83,9 @@ pub struct Class {
     pub exposure: f64,
     /// Order of the touches.
     pub kind: ClassKind,
+    /// The lines are instructions: fetched through the L1 for instructions instead of that for data, and never written. The core
+    /// waits for the part `exposure` of each fetch that misses it, whatever else is under way.
+    pub code: bool,
 }
 
 impl Class {
@@ -93,7 +100,13 @@ impl Class {
             home: Home::FirstTouch,
             exposure: 1.0,
             kind: ClassKind::Random,
+            code: false,
         }
+    }
+
+    /// Instructions of a program, fetched at random, which the threads of a process share.
+    pub fn of_code(name: impl Into<String>, bytes: u64, touches_per_instruction: f64) -> Self {
+        Self { sharing: Sharing::Process, code: true, ..Self::new(name, bytes, touches_per_instruction, 0.0) }
     }
 
     /// Number of lines of `line_bytes` bytes, W.
@@ -136,7 +149,7 @@ pub struct Profile {
     pub ipc_ceiling: Option<f64>,
     /// Cache lines that a message through a pipe is waited for, both sides together; `None` takes the machine's value.
     pub message_lines: Option<u32>,
-    /// Line classes, small to large by convention.
+    /// Line classes: those of data, small to large by convention, then those of code.
     pub classes: Vec<Class>,
 }
 
@@ -171,8 +184,11 @@ pub enum ProfileProblem {
     #[error("it has {count} classes, at most {MAX_CLASSES} are possible; merge similar ones")]
     TooManyClasses { count: usize },
     /// No class at all.
-    #[error("it has no classes; a task without memory accesses has one tiny class")]
+    #[error("it has no classes of data; a task without memory accesses has one tiny class")]
     NoClasses,
+    /// A class of data after one of code.
+    #[error("it follows a class of code; put classes of data first")]
+    DataAfterCode,
     /// Two classes of one name.
     #[error("the name is used by two classes; names must differ")]
     DuplicateClass,
@@ -180,7 +196,9 @@ pub enum ProfileProblem {
     #[error("the name is used by two profiles; names must differ")]
     DuplicateProfile,
     /// A scan of shared lines.
-    #[error("a shared class cannot be a scan; the coherence model knows independent touches only")]
+    #[error(
+        "a shared class cannot be a scan; the coherence model knows independent touches only; write sharing = \"private\""
+    )]
     SharedScan,
 }
 
@@ -212,7 +230,7 @@ impl Profile {
         if let Err(problem) = core {
             return fail(None, problem);
         }
-        if self.classes.is_empty() {
+        if self.classes.iter().all(|class| class.code) {
             return fail(None, ProfileProblem::NoClasses);
         }
         if self.classes.len() > MAX_CLASSES {
@@ -241,6 +259,13 @@ impl Profile {
                     return fail(Some(class), ProfileProblem::HomeSum { sum });
                 }
             }
+            if class.code {
+                if let Err(problem) = range("write_fraction", class.write_fraction, 0.0, 0.0, "0 for code") {
+                    return fail(Some(class), problem);
+                }
+            } else if self.classes[..position].iter().any(|earlier| earlier.code) {
+                return fail(Some(class), ProfileProblem::DataAfterCode);
+            }
             if class.is_shared() && class.kind == ClassKind::Scan {
                 return fail(Some(class), ProfileProblem::SharedScan);
             }
@@ -268,6 +293,22 @@ impl Profile {
             }),
             _ => Ok(()),
         })
+    }
+
+    /// The profile as a machine shows it: without classes of code where not every core has an L1 for instructions. Classes keep their
+    /// numbers, as those of code come last.
+    pub fn on(&self, hierarchy: &Hierarchy) -> Cow<'_, Profile> {
+        if !hierarchy.l1i.is_empty() || !self.has_code() {
+            return Cow::Borrowed(self);
+        }
+        let mut data = self.clone();
+        data.classes.retain(|class| !class.code);
+        Cow::Owned(data)
+    }
+
+    /// Whether any class is code.
+    pub fn has_code(&self) -> bool {
+        self.classes.last().is_some_and(|class| class.code)
     }
 
     /// Line touches per instruction, all classes.

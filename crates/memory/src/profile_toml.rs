@@ -17,6 +17,7 @@
 //! home = "first-touch"          # or "interleave", or a list of shares by node
 //! exposure = 1.0                # part of a miss that prefetching does not hide
 //! kind = "random"               # or "scan"
+//! code = false                  # or true: instructions, never written, shared by the process unless `sharing` says otherwise
 //! ```
 
 use serde::{Deserialize, Serialize};
@@ -84,14 +85,16 @@ struct ClassText {
     touches_per_ki: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     write_fraction: Option<f64>,
-    #[serde(default = "private", skip_serializing_if = "is_private")]
-    sharing: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sharing: Option<String>,
     #[serde(default, skip_serializing_if = "HomeText::is_first_touch")]
     home: HomeText,
     #[serde(default = "one", skip_serializing_if = "is_one")]
     exposure: f64,
     #[serde(default = "random", skip_serializing_if = "is_random")]
     kind: String,
+    #[serde(default, skip_serializing_if = "is_false")]
+    code: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -113,12 +116,8 @@ impl HomeText {
     }
 }
 
-fn private() -> String {
-    "private".to_owned()
-}
-
-fn is_private(text: &str) -> bool {
-    text == "private"
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn one() -> f64 {
@@ -152,6 +151,11 @@ impl Sharing {
                 _ => Err(format!("sharing `{text}` is not known; write private, process, data or data:NAME")),
             },
         }
+    }
+
+    /// Sharing of a class that states none: code is the process's.
+    pub const fn default_text(code: bool) -> &'static str {
+        if code { "process" } else { "private" }
     }
 
     /// The text that [`Sharing::parse`] reads.
@@ -247,14 +251,15 @@ fn read_class(class: ClassText, write_fraction: f64) -> Result<Class, String> {
         bytes: parse_size(&class.size)?,
         name: class.name.unwrap_or(class.size),
         touches_per_instruction: class.touches_per_ki / 1e3,
-        write_fraction: class.write_fraction.unwrap_or(write_fraction),
-        sharing: Sharing::parse(&class.sharing)?,
+        write_fraction: class.write_fraction.unwrap_or(if class.code { 0.0 } else { write_fraction }),
+        sharing: Sharing::parse(class.sharing.as_deref().unwrap_or(Sharing::default_text(class.code)))?,
         home: match class.home {
             HomeText::Word(word) => Home::parse(&word)?,
             HomeText::Shares(shares) => Home::Shares(shares),
         },
         exposure: class.exposure,
         kind: ClassKind::parse(&class.kind)?,
+        code: class.code,
     })
 }
 
@@ -286,7 +291,7 @@ fn class_text(class: &Class) -> ClassText {
         size: format_size(class.bytes),
         touches_per_ki: touches_per_ki(class.touches_per_instruction),
         write_fraction: Some(class.write_fraction),
-        sharing: class.sharing.text(),
+        sharing: Some(class.sharing.text()).filter(|text| text != Sharing::default_text(class.code)),
         home: match &class.home {
             Home::FirstTouch => HomeText::default(),
             Home::Interleave => HomeText::Word("interleave".to_owned()),
@@ -294,6 +299,7 @@ fn class_text(class: &Class) -> ClassText {
         },
         exposure: class.exposure,
         kind: class.kind.text().to_owned(),
+        code: class.code,
     }
 }
 
@@ -326,6 +332,7 @@ mod tests {
             home: Home::Shares(vec![0.25, 0.75]),
             exposure: 0.2,
             kind: ClassKind::Random,
+            code: false,
         };
         let mut scan = Class::new("scan", 1 << 20, 0.1, 0.0);
         scan.kind = ClassKind::Scan;
@@ -338,7 +345,12 @@ mod tests {
             mlp: 3.0,
             ipc_ceiling: Some(2.0),
             message_lines: Some(7),
-            classes: vec![class, scan],
+            classes: vec![
+                class,
+                scan,
+                Class::of_code("program", 1 << 20, 0.02),
+                Class { sharing: Sharing::Private, kind: ClassKind::Scan, ..Class::of_code("loop", 3000, 0.01) },
+            ],
         };
         let text = profiles_to_toml(std::slice::from_ref(&profile));
         assert_eq!(profiles_from_toml(&text).unwrap(), [profile]);
@@ -361,6 +373,20 @@ mod tests {
             ("write_fraction = nan", "write_fraction is NaN"),
             ("exposure = -1.0", "exposure is -1"),
             ("colour = 1", "unknown field `colour`"),
+            ("code = true", "no classes of data"),
+            (
+                "[[profile.class]]\nsize = \"1KiB\"\ntouches_per_ki = 1\ncode = true\nwrite_fraction = 0.1",
+                "must be 0 for code",
+            ),
+            (
+                "[[profile.class]]\nsize = \"1KiB\"\ntouches_per_ki = 1\ncode = true\nkind = \"scan\"",
+                "sharing = \"private\"",
+            ),
+            (
+                "[[profile.class]]\nsize = \"1KiB\"\ntouches_per_ki = 1\ncode = true\n\
+                 [[profile.class]]\nsize = \"2KiB\"\ntouches_per_ki = 1",
+                "class `2KiB`: it follows a class of code",
+            ),
             (
                 "[[profile]]\nname = \"p\"\ncpi0 = 0.5\nmlp = 2\n[[profile.class]]\nsize=\"1KiB\"\ntouches_per_ki=1",
                 "used by two profiles",

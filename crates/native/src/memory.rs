@@ -65,6 +65,10 @@ impl SharedMemory {
         let groups: Vec<u32> = task.data_groups.iter().map(|id| id.0).collect();
         let named = |name: &str| groups.iter().copied().find(|&g| workload.data_groups[g as usize].name == name);
         for class in workload.profile_of(task).map_or(&[][..], |profile| &profile.classes) {
+            if class.code {
+                need.reduced.push("its threads execute the code of this program, not that of the profile");
+                continue;
+            }
             let group = match &class.sharing {
                 Sharing::Data(Some(name)) => named(name),
                 Sharing::Data(None) => groups.first().copied(),

@@ -15,6 +15,7 @@
 //! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; one of the [marks](MarkKind) with which it is shown and not scored: `by_definition` (it cannot come out otherwise), `fitted` (which parameter), `protocol` (what is done otherwise than in the source, and why), `allows_no_effect` (why its band contains `neutral` though the source claims an effect, which is refused otherwise), `follows_from` (the row that it is, or follows from), `not_in_source` (why it is asked); `counted = false`: shown and judged without consequence; `better`, `"lower"`, `"higher"` or `"neither"`: compared with the baseline, where no band is needed, and by its own `margin`; `[expect.outside]`: a known answer outside of the band, see [`Outside`]; `each = ["AXIS"]`: one expectation for every value of axes, whose tables say what differs |
 //! | `[[not_asked]]` | `name` of a published row for which something is `missing` here, and what would `settle` it; it counts among all rows |
 //! | `program` | that figures are those of a program of the paper's own, by name; such a study has no cells |
+//! | `trace` | an address trace, beside the study, whose threads are the tasks of that program |
 //! | `[baseline]` | [an earlier result](crate::baseline) with which figures are compared that say what is `better`: `file`, beside the study, and the `margin` up to which a difference does not matter (0.01) |
 //! | `[[drawing]]` | `name`, `title`, what `published` shows, and `of`, what is drawn over time of the first trial: `tasks_per_cpu[cell]`, `run_time_of_tasks[cell]`, `run_time_of_applications[cell]`, `score.NAME[cell]`; or of all trials `bars`, a list of `label`, `of`, which is an expression, `series`, `published` and `each`, and their `unit` |
 //! | `[[wrong]]` | a model that must be rejected: `name`, the `scheduler`, `machine` or `workload` that `cells` (all) have instead, and which expectations it `rejects`: one of these must be outside its band |
@@ -74,6 +75,8 @@ pub struct Study {
     pub profiles: Option<String>,
     /// The program whose figures the expectations name, if there are no cells.
     pub program: Option<String>,
+    /// An address trace whose threads are that program's tasks, by its path from the study's directory.
+    pub trace: Option<String>,
     /// What runs.
     pub cells: Vec<Cell>,
     /// What is varied.

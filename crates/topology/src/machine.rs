@@ -346,6 +346,12 @@ impl Machine {
         self.caches.iter().filter(holds_data).find(|cache| cache.cpus.contains(cpu))
     }
 
+    /// The L1 for instructions that a CPU uses, where the machine's description has one.
+    pub fn instruction_cache(&self, cpu: CpuId) -> Option<&Cache> {
+        let holds_code = |cache: &&Cache| cache.level == 1 && cache.kind == CacheKind::Instruction;
+        self.caches.iter().filter(holds_code).find(|cache| cache.cpus.contains(cpu))
+    }
+
     /// The cache that is the LLC `llc`: the highest data or unified cache whose CPUs are the LLC's. `None` when the
     /// machine's description says nothing about it.
     pub fn llc_cache(&self, llc: LlcId) -> Option<&Cache> {

@@ -95,15 +95,17 @@ pub enum MemoryEvent {
     /// ownership that no cache of the LLC's domain supplied): those of [`MemoryEvent::L3RfoOtherLlc`] and those whose line
     /// came from memory.
     L3RfoMiss = 9,
-    /// Requests that an L2 got: the misses of the L1 in front of it. 0 where there is no L2.
+    /// Requests that an L2 got: the misses of the L1 caches in front of it. 0 where there is no L2.
     L2Access = 10,
     /// Requests that an LLC got: the misses of the caches in front of it. Lines that are written back are no requests.
     L3Access = 11,
+    /// Lines of instructions that the L1 for instructions did not have. 0 where profiles have no code, or cores no such cache.
+    L1iMiss = 12,
 }
 
 impl MemoryEvent {
     /// Number of kinds.
-    pub const COUNT: usize = 12;
+    pub const COUNT: usize = 13;
 
     /// All kinds, in order.
     pub const ALL: [MemoryEvent; Self::COUNT] = [
@@ -119,6 +121,7 @@ impl MemoryEvent {
         MemoryEvent::L3RfoMiss,
         MemoryEvent::L2Access,
         MemoryEvent::L3Access,
+        MemoryEvent::L1iMiss,
     ];
 
     /// Name in files.
@@ -136,6 +139,7 @@ impl MemoryEvent {
             MemoryEvent::L3RfoMiss => "l3_rfo_misses",
             MemoryEvent::L2Access => "l2_accesses",
             MemoryEvent::L3Access => "l3_accesses",
+            MemoryEvent::L1iMiss => "l1i_misses",
         }
     }
 }

@@ -2,13 +2,16 @@
 //! directory the table of all readings, the paper's figures drawn from it, and a search for workloads in which CDF is the best.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 use warmcore_cdf_dio::search::{Judged, candidates, judge, screen};
-use warmcore_cdf_dio::{READINGS, TableRow, table};
+use warmcore_cdf_dio::workload::Accesses;
+use warmcore_cdf_dio::{READINGS, SKEWS, SkewRow, TASKS, TableRow, skews, table};
 use warmcore_lab::experiment::trial_seeds;
 use warmcore_lab::files::{create_directory, write_atomically};
 use warmcore_lab::session::pretty;
@@ -26,12 +29,24 @@ const SEED: u64 = 1;
 /// Where it was published.
 const SOURCE: &str = "NUMA-Aware Task Scheduling Strategy Aiming to Reduce Cache Conflicts, Nolasco, Penna, Freitas";
 
-/// Its figures, computed: the rows of the study that names this program.
+/// Its figures, computed: the rows of the study that names this program, of tasks that touch what the threads of a trace did if there is one.
 ///
 /// # Errors
-/// When a parameter is none.
-pub fn figures(trials: u32) -> Result<BTreeMap<String, Vec<f64>>, Failure> {
-    warmcore_cdf_dio::figures(&trial_seeds(SEED, trials)).map_err(|error| Failure::failed("warmcore::reproduce", error))
+/// When the trace cannot be read, or has more pages than the paper's memory.
+pub fn figures(trials: u32, trace: Option<&Path>) -> Result<BTreeMap<String, Vec<f64>>, Failure> {
+    let refused = |path: &Path, error: &dyn std::fmt::Display| {
+        Failure::usage("warmcore::trace", format!("{}: {error}", path.display()))
+            .help("a trace is what `warmcore memory --trace FILE` reads: text, binary, or of Valgrind's lackey")
+    };
+    let traced = match trace {
+        None => None,
+        Some(path) => {
+            let file = File::open(path).map_err(|error| refused(path, &error))?;
+            Some(Accesses::traced(BufReader::new(file), TASKS).map_err(|error| refused(path, &error))?)
+        }
+    };
+    let figures = warmcore_cdf_dio::figures(&trial_seeds(SEED, trials), traced.as_ref());
+    figures.map_err(|error| Failure::failed("warmcore::reproduce", error))
 }
 
 /// Seeds of the table where as many trials are asked for as have intervals.
@@ -77,6 +92,8 @@ pub fn write(out: &Path, trials: u32, jobs: usize) -> Result<(), Failure> {
         let judged = searched(seed, jobs)?;
         write_atomically(&out.join("search.md"), search_table(&judged).as_bytes())?;
     }
+    let skewed = on_threads(SKEWS.len(), jobs, |index| skews(SKEWS[index], &reading_seeds))?.concat();
+    write_atomically(&out.join("skews.csv"), skews_csv(&skewed).as_bytes())?;
     let exhibits: Vec<Exhibit> = FIGURES.iter().map(|figure| exhibit(&rows, figure)).collect();
     create_directory(&out.join("figures"))?;
     for exhibit in &exhibits {
@@ -90,6 +107,15 @@ pub fn write(out: &Path, trials: u32, jobs: usize) -> Result<(), Failure> {
     let page = gallery::page("cdf-dio: figures", &introduction, &exhibits);
     write_atomically(&out.join("figures.html"), page.as_bytes())?;
     Ok(())
+}
+
+/// L2 hit rates by the exponent of Zipf's law: 1 is the paper's.
+fn skews_csv(rows: &[SkewRow]) -> String {
+    let mut text = String::from("exponent,dispatcher,RR,DIO,CDF 0.7\n");
+    for SkewRow { exponent, dispatch, l2_hit_rates: [rr, dio, cdf] } in rows {
+        text.push_str(&format!("{exponent},{dispatch},{rr:.6},{dio:.6},{cdf:.6}\n"));
+    }
+    text
 }
 
 /// The table as JSON; an interval of 0 is none, or that of equal values.

@@ -1,5 +1,6 @@
 //! `warmcore study`: many experiments from one file, with what is expected of them.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -115,7 +116,7 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         console.note(&format!("result: {}", result.display()));
     }
     if let Some(out) = &arguments.out {
-        if let [Study { program: Some(_), .. }] = &plan.studies[..] {
+        if let [Study { program: Some(_), trace: None, .. }] = &plan.studies[..] {
             reproduce::write(out, arguments.trials.unwrap_or(reproduce::TRIALS), console.jobs())?;
         }
         for page in study_drawings::draw(&plan, out, &signals)? {
@@ -157,8 +158,13 @@ fn with_programs(document: StudyDocument, plan: &Plan, trials: Option<u32>) -> R
     if studies.is_empty() {
         return Ok(document);
     }
-    let figures = reproduce::figures(trials.unwrap_or(reproduce::TRIALS))?;
-    let computed = StudyDocument::of_values(&studies, &|_, of| judge::of_program(&figures, of));
+    let computed_of = |study: &Study| {
+        let trace = study.trace.as_ref().map(|trace| study.path.parent().unwrap_or(Path::new("")).join(trace));
+        let figures = reproduce::figures(trials.unwrap_or(reproduce::TRIALS), trace.as_deref())?;
+        Ok::<_, Failure>((study.path.clone(), figures))
+    };
+    let figures = studies.iter().map(computed_of).collect::<Result<BTreeMap<_, _>, Failure>>()?;
+    let computed = StudyDocument::of_values(&studies, &|study, of| judge::of_program(&figures[&study.path], of));
     let result =
         |study: StudyResult| computed.studies.iter().find(|of| of.name == study.name).cloned().unwrap_or(study);
     Ok(StudyDocument::of(document.studies.into_iter().map(result).collect()))

@@ -45,6 +45,8 @@ pub(super) struct Subject {
     pub x: f64,
     /// A sibling thread uses the core's caches too.
     pub halved: bool,
+    /// Every such sibling executes the same code.
+    pub beside_sharer: bool,
 }
 
 impl Subject {
@@ -72,6 +74,11 @@ impl Analytic {
         let profile = &self.profiles[subject.profile];
         let core = &profile.cores[self.geometry.core_kind[index] as usize];
         let mut access = Access { l1: if subject.halved { core.l1_half } else { core.l1 }, ..Access::default() };
+        if subject.beside_sharer {
+            // The siblings' code is the same, so that each finds all of it in all of the cache.
+            let code = profile.first_code..profile.count;
+            access.l1[code.clone()].copy_from_slice(&core.l1[code]);
+        }
         self.correct_moved(&subject, &mut ahead, &mut access);
         self.miss_private(&subject, &ahead, &mut access);
         let premise = self.miss_llc(&subject, llc_now.1, &ahead, &mut access);
@@ -92,7 +99,9 @@ impl Analytic {
             self.update_l2(now_ns, l2);
         }
         let state = &self.cpus[index];
+        let halved = self.geometry.siblings[index].iter().any(|&sibling| self.cpus[sibling as usize].touches_memory());
         Subject {
+            beside_sharer: halved && self.siblings_share_code(index),
             cpu: index,
             task,
             profile: self.tasks[task].profile as usize,
@@ -101,8 +110,20 @@ impl Analytic {
             l2_slot: state.l2_slot as usize,
             llc_slot: state.llc_slot as usize,
             x: state.rate.x,
-            halved: self.geometry.siblings[index].iter().any(|&sibling| self.cpus[sibling as usize].touches_memory()),
+            halved,
         }
+    }
+
+    /// Whether the CPU's task has code, and every sibling that touches memory shares all of it.
+    fn siblings_share_code(&self, index: usize) -> bool {
+        let task = &self.tasks[self.cpus[index].task as usize];
+        let profile = &self.profiles[task.profile as usize];
+        let touching = |&&sibling: &&u32| self.cpus[sibling as usize].touches_memory();
+        profile.has_code()
+            && self.geometry.siblings[index].iter().filter(touching).all(|&sibling| {
+                let groups = &self.tasks[self.cpus[sibling as usize].task as usize].groups;
+                task.groups[profile.first_code..profile.count].iter().all(|of| *of != NONE && groups.contains(of))
+            })
     }
 
     /// Brings its window in the LLC up to now. The window, and misses per instruction.
@@ -238,7 +259,7 @@ impl Analytic {
             return;
         }
         let valid = self.coherence(subject.cpu, access);
-        let variant = self.profiles[subject.profile].l2_variant(valid);
+        let variant = self.profiles[subject.profile].l2_variant(valid, subject.beside_sharer);
         let before = std::mem::replace(&mut self.tasks[subject.task].l2_variant, variant);
         if before != variant && subject.has_l2() {
             self.l2[subject.l2 as usize].reshape(subject.l2_slot);

@@ -1,16 +1,20 @@
 //! A profile prepared for a machine: curves, tables, and the speed that counts as nominal.
 
 use crate::curves::{Curves, PerClass, Replacement};
-use crate::hierarchy::{CacheShape, Fill, Hierarchy};
+use crate::hierarchy::{Fill, Hierarchy};
 use crate::profile::{Class, Home, MAX_CLASSES, Profile};
 use crate::tables::{CurveTable, FateTable, MissTable};
 
-use super::geometry::Geometry;
-use super::rate::{self, Access};
+use super::geometry::{CoreKind, Geometry};
+use super::rate::{self, Access, COHERENCE_OVERLAP};
 
 /// Parts of a write-shared class that survive in a private cache until they are touched again, for which there are
 /// curves. Lines that others write leave early and make room.
 const VALID_SHARES: [f64; 6] = [1.0, 0.6, 0.35, 0.2, 0.1, 0.05];
+
+/// By how much of a class of code an L2 has to hold for a task alone, and for each of two siblings that share it: the lines count once,
+/// and each thread fetches them for both. More siblings count as two.
+const CODE_SHARES: [f64; 2] = [1.0, 0.5];
 
 /// Part of an L1 in which a task's lines stay, beside a sibling thread and with few sets that overflow.
 const RESIDENT: f64 = 0.5;
@@ -23,7 +27,7 @@ pub(super) struct L2Curves {
 
 /// What depends on the caches of a core.
 pub(super) struct OfCore {
-    /// Misses of a whole and of half an L1, the latter beside a sibling thread.
+    /// Misses of a whole and of half an L1, the latter beside a sibling thread: classes of code miss the one for instructions.
     pub l1: PerClass,
     pub l1_half: PerClass,
     /// Misses of the L2 by its room, by how much of the write-shared classes stays valid: as in [`Compiled::l2`].
@@ -39,20 +43,26 @@ pub(super) struct Compiled {
     /// By class.
     pub touches: PerClass,
     pub writes: PerClass,
-    pub exposure: PerClass,
+    /// Part of a miss's latency that is waited for, and of a transfer between caches of a shared class.
+    pub exposed: PerClass,
+    pub transfer_exposed: PerClass,
     pub lambda: PerClass,
     pub lines: PerClass,
     pub shared: [bool; MAX_CLASSES],
     pub any_shared: bool,
+    /// The first class of code: these are the last ones.
+    pub first_code: usize,
     /// Private classes whose pages are where the task first ran.
     pub own_home: [bool; MAX_CLASSES],
     /// Lines of shared classes.
     pub shared_lines: PerClass,
     /// By kind of core: [`Geometry::core_kinds`].
     pub cores: Vec<OfCore>,
-    /// All classes, what the L2 holds, by how much of the write-shared ones stays valid: [`VALID_SHARES`]. One entry if
-    /// there are none.
+    /// All classes, what the L2 holds, by [`CODE_SHARES`] and by how much of the write-shared ones stays valid:
+    /// [`VALID_SHARES`]. One entry of each if there are none such.
     pub l2: Vec<L2Curves>,
+    /// How many of the latter.
+    valid_shares: usize,
     /// Private classes: what the task itself holds in the LLC.
     pub private: Curves,
     pub private_quick: CurveTable,
@@ -68,6 +78,7 @@ pub(super) struct Compiled {
 
 impl Compiled {
     pub fn new(profile: &Profile, hierarchy: &Hierarchy, geometry: &Geometry, replacement: Replacement) -> Self {
+        let profile = &*profile.on(hierarchy);
         let line = hierarchy.line_bytes;
         let all = Curves::new(profile, line);
         let private = Curves::of_classes(&profile.classes, line, |class| !class.is_shared());
@@ -92,30 +103,52 @@ impl Compiled {
             })
         };
         let fates = FateTable::new(&own(&|_| 1.0), &own(&|class| class.write_fraction));
-        let variants = if profile.classes.iter().any(is_written) { VALID_SHARES.len() } else { 1 };
-        let of_core = |(l1, behind): &(CacheShape, CacheShape)| {
-            let l1_misses = all.steady_in_sets(l1.lines as f64, l1.ways);
+        let valid_shares = if profile.classes.iter().any(is_written) { VALID_SHARES.len() } else { 1 };
+        let beside =
+            if profile.has_code() && geometry.siblings.iter().any(|siblings| !siblings.is_empty()) { 2 } else { 1 };
+        let variants: Vec<(f64, f64)> = CODE_SHARES[..beside]
+            .iter()
+            .flat_map(|code| VALID_SHARES[..valid_shares].iter().map(|valid| (*code, *valid)))
+            .collect();
+        let data = Curves::of_classes(&profile.classes, line, |class| !class.code);
+        let code = Curves::of_classes(&profile.classes, line, |class| class.code);
+        let l1_misses = |kind: &CoreKind, part: f64| {
+            let mut misses = data.steady_in_sets(part * kind.l1.lines as f64, kind.l1.ways);
+            let of_code = kind.l1i.map(|l1i| code.steady_in_sets(part * l1i.lines as f64, l1i.ways));
+            for (misses, of_code) in misses.iter_mut().zip(of_code.into_iter().flatten()) {
+                *misses += of_code;
+            }
+            misses
+        };
+        let of_core = |kind: &CoreKind| {
+            let behind = kind.behind;
+            let whole = l1_misses(kind, 1.0);
             // An L2 knows only the touches that the L1 misses.
             let mut filtered = profile.classes.clone();
-            for (class, misses) in filtered.iter_mut().zip(l1_misses) {
+            for (class, misses) in filtered.iter_mut().zip(whole) {
                 class.touches_per_instruction =
                     misses.clamp(1e-9 * class.touches_per_instruction, class.touches_per_instruction);
             }
             let l2_table =
-                |share: &f64| MissTable::new(&Curves::scaled(&filtered, line, valid(*share)), behind.ways, replacement);
+                |shares: &_| MissTable::new(&Curves::scaled(&filtered, line, held(*shares)), behind.ways, replacement);
             OfCore {
-                l1: l1_misses,
-                l1_half: all.steady_in_sets(0.5 * l1.lines as f64, l1.ways),
-                l2_tables: VALID_SHARES[..variants].iter().map(l2_table).collect(),
+                l1: whole,
+                l1_half: l1_misses(kind, 0.5),
+                l2_tables: variants.iter().map(l2_table).collect(),
                 warm: all.window((0.9 * all.total_lines()).min(behind.lines as f64)),
             }
         };
-        let smallest_l1 = geometry.core_kinds.iter().map(|(l1, _)| l1.lines).min().unwrap_or(0);
+        let smallest_l1 = geometry.core_kinds.iter().map(|kind| kind.l1.lines).min().unwrap_or(0);
+        let smallest_l1i = geometry.core_kinds.iter().filter_map(|kind| Some(kind.l1i?.lines)).min().unwrap_or(0);
+        let overlap = 1.0 / profile.mlp;
         let mut compiled = Self {
             count: profile.classes.len(),
             touches,
             writes: per_class(&|class| class.write_fraction),
-            exposure: per_class(&|class| class.exposure),
+            // Nothing runs on while instructions are missing.
+            exposed: per_class(&|class| class.exposure * if class.code { 1.0 } else { overlap }),
+            transfer_exposed: per_class(&|class| if class.code { class.exposure } else { 1.0 / COHERENCE_OVERLAP }),
+            first_code: profile.classes.iter().take_while(|class| !class.code).count(),
             lambda,
             fates,
             lines: per_class(&|class| class.lines(line)),
@@ -124,10 +157,11 @@ impl Compiled {
             own_home,
             shared_lines: per_class(&|class| if class.is_shared() { class.lines(line) } else { 0.0 }),
             cores: geometry.core_kinds.iter().map(of_core).collect(),
-            l2: VALID_SHARES[..variants]
+            valid_shares,
+            l2: variants
                 .iter()
-                .map(|share| {
-                    let curves = Curves::scaled(&profile.classes, line, valid(*share));
+                .map(|shares| {
+                    let curves = Curves::scaled(&profile.classes, line, held(*shares));
                     L2Curves { quick: CurveTable::new(&curves), curves }
                 })
                 .collect(),
@@ -135,18 +169,26 @@ impl Compiled {
             private_quick: CurveTable::new(&private),
             private,
             nominal: 0.0,
-            touches_memory: profile.has_shared_classes() || all.total_lines() > RESIDENT * smallest_l1 as f64,
+            touches_memory: profile.has_shared_classes()
+                || data.total_lines() > RESIDENT * smallest_l1 as f64
+                || code.total_lines() > RESIDENT * smallest_l1i as f64,
             profile: profile.clone(),
         };
         compiled.nominal = compiled.solo_rate(hierarchy);
         compiled
     }
 
-    /// The curves nearest to a share of the write-shared lines that stay valid: index into `l2`.
-    pub(crate) fn l2_variant(&self, valid: f64) -> u8 {
+    /// The curves nearest to a share of the write-shared lines that stay valid, with code shared with a sibling or not: index into `l2`.
+    pub(crate) fn l2_variant(&self, valid: f64, beside_sharer: bool) -> u8 {
         let nearer = |pair: &[f64]| valid * valid < pair[0] * pair[1];
-        let variant = VALID_SHARES.windows(2).take_while(|pair| nearer(pair)).count();
-        variant.min(self.l2.len() - 1) as u8
+        let variant = VALID_SHARES.windows(2).take_while(|pair| nearer(pair)).count().min(self.valid_shares - 1);
+        (variant + if beside_sharer { self.valid_shares } else { 0 }) as u8
+    }
+
+    /// Whether there are classes of code.
+    #[inline]
+    pub(crate) fn has_code(&self) -> bool {
+        self.first_code < self.count
     }
 
     /// Instructions per nanosecond, alone and warm on a CPU of capacity 1024 with its data on its own node.
@@ -185,9 +227,13 @@ impl Compiled {
     }
 }
 
-/// How much of a class is valid where `share` of what others may invalidate is.
-fn valid(share: f64) -> impl Fn(&Class) -> f64 {
-    move |class| if is_written(class) { share } else { 1.0 }
+/// How much of a class an L2 holds where so much of code counts, and so much of what others may invalidate is valid.
+fn held((code, valid): (f64, f64)) -> impl Fn(&Class) -> f64 {
+    move |class| match class {
+        Class { code: true, .. } if class.is_shared() => code,
+        _ if is_written(class) => valid,
+        _ => 1.0,
+    }
 }
 
 /// Whether others may invalidate a class's lines.

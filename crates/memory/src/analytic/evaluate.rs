@@ -152,9 +152,15 @@ impl Analytic {
             let from_llc = touches * present * (1.0 - w) * race.read_llc;
             let reached = ((touches - transfers - from_llc) / touches).max(0.0);
             access.llc[class] = touches * memory;
-            access.l2[class] = (access.l2[class] * reached).max(access.llc[class]) + from_llc;
-            access.l1[class] = (access.l1[class] * reached).max(access.l2[class]);
-            self.add_queue(index, class, group_index, transfers, &mut result);
+            if class < profile.first_code {
+                access.l2[class] = (access.l2[class] * reached).max(access.llc[class]) + from_llc;
+                access.l1[class] = (access.l1[class] * reached).max(access.l2[class]);
+                self.add_queue(index, class, group_index, transfers, &mut result);
+            } else {
+                // Nobody takes these lines away, so what another LLC hands over is among what the L2 and the L1 lack.
+                access.l2[class] = (access.l2[class] - transfers).max(access.llc[class]);
+                access.l1[class] = (access.l1[class] - transfers).max(access.l2[class]);
+            }
             access.coherence[class] = result;
         }
         if lines > 0.0 { valid_lines / lines } else { 1.0 }

@@ -17,6 +17,16 @@ pub(super) struct FromNode {
     pub far: bool,
 }
 
+/// Caches of a core.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct CoreKind {
+    pub l1: CacheShape,
+    /// The L1 for instructions.
+    pub l1i: Option<CacheShape>,
+    /// What is behind the L1: an L2 of its own, or else the LLC.
+    pub behind: CacheShape,
+}
+
 pub(super) struct Geometry {
     pub core: Vec<u32>,
     /// Private L2, or [`NONE`].
@@ -25,8 +35,7 @@ pub(super) struct Geometry {
     pub node: Vec<u32>,
     /// Caches of the CPU's core, as an index into `core_kinds`.
     pub core_kind: Vec<u32>,
-    /// The L1 of each kind of core, and what is behind it: an L2 of its own, or else the LLC.
-    pub core_kinds: Vec<(CacheShape, CacheShape)>,
+    pub core_kinds: Vec<CoreKind>,
     /// Number of ways of each LLC, as an index into `llc_ways`.
     pub llc_kind: Vec<u32>,
     pub llc_ways: Vec<u32>,
@@ -103,7 +112,8 @@ impl Geometry {
                 NONE => hierarchy.llc[machine.llc_of(cpu).index()],
                 l2 => hierarchy.l2[l2 as usize],
             };
-            (hierarchy.l1[machine.core_of(cpu).index()], behind)
+            let core = machine.core_of(cpu).index();
+            CoreKind { l1: hierarchy.l1[core], l1i: hierarchy.l1i.get(core).copied(), behind }
         };
         let (core_kinds, core_kind) = kinds(machine.cpus().map(caches));
         let (llc_ways, llc_kind) = kinds(hierarchy.llc.iter().map(|llc| llc.ways));

@@ -80,8 +80,8 @@ pub(super) struct Components {
     pub memory_exposed: Vec<f64>,
     /// Lines written back per line read.
     pub write_back: f64,
-    /// The part of the stalls that is for lines which several tasks use: they overlap little, so that a sibling thread takes
-    /// no buffers from them.
+    /// The part of the stalls that is for lines which several tasks use, and for instructions: they overlap little, so that a
+    /// sibling thread takes no buffers from them.
     pub communicated_ns: f64,
 }
 
@@ -115,7 +115,6 @@ impl Components {
         spread: impl Fn(usize, [f64; 2], [&mut [f64]; 2]),
     ) {
         self.clear();
-        let overlap = 1.0 / profile.profile.mlp;
         let l2_ns = place.l2_ns.unwrap_or(0.0);
         let (mut reads, mut write_backs, mut writes_from_memory) = (0.0, 0.0, 0.0);
         let mut stall = self.stall_ns;
@@ -127,7 +126,7 @@ impl Components {
         let (mut own, mut own_exposed, mut own_class) = (0.0, 0.0, None);
         for class in 0..profile.count {
             let (a2, a3, a4) = (access.l1[class], access.l2[class], access.llc[class]);
-            let exposed = profile.exposure[class] * overlap;
+            let exposed = profile.exposed[class];
             stall[TimeShare::L2 as usize] += (a2 - a3) * l2_ns * exposed;
             let served = access.served[class].min(a3 - a4);
             stall[TimeShare::Llc as usize] += (a3 - a4 - served) * place.llc_ns * exposed;
@@ -174,11 +173,16 @@ impl Components {
                 write_backs += from_memory * (profile.writes[class] * touches).min(1.0);
             }
             if profile.shared[class] {
-                self.communicated_ns += add_coherence(&access.coherence[class], place, &mut stall, &mut events);
+                let transfers = &access.coherence[class];
+                let exposed = profile.transfer_exposed[class];
+                self.communicated_ns += add_coherence(transfers, exposed, place, &mut stall, &mut events);
             }
         }
         if let Some(class) = own_class {
             spread(class, [own, own_exposed], [&mut self.memory[..], &mut self.memory_exposed[..]]);
+        }
+        if profile.has_code() {
+            self.communicated_ns += count_code(profile, access, place, &mut events);
         }
         events[MemoryEvent::L1Miss as usize] += l1_hits;
         events[MemoryEvent::L2Miss as usize] += announced;
@@ -196,7 +200,8 @@ impl Components {
             events[event as usize] += left;
         }
         events[MemoryEvent::L3RfoMiss as usize] = events[MemoryEvent::L3RfoOtherLlc as usize] + writes_from_memory;
-        events[MemoryEvent::L2Access as usize] = place.l2_ns.map_or(0.0, |_| events[MemoryEvent::L1Miss as usize]);
+        events[MemoryEvent::L2Access as usize] =
+            place.l2_ns.map_or(0.0, |_| events[MemoryEvent::L1Miss as usize] + events[MemoryEvent::L1iMiss as usize]);
         events[MemoryEvent::L3Access as usize] = events[MemoryEvent::L2Miss as usize];
         self.stall_ns = stall;
         self.events = events;
@@ -204,14 +209,35 @@ impl Components {
     }
 }
 
-/// Returns the stall.
+/// Counts misses of classes of code with those of the L1 for instructions. Returns the stall for what the caches behind it serve: it is
+/// not shorter for buffers that a sibling leaves.
+fn count_code(
+    profile: &Compiled,
+    access: &Access,
+    place: &CpuLatencies,
+    events: &mut [f64; MemoryEvent::COUNT],
+) -> f64 {
+    let mut stall_ns = 0.0;
+    for class in profile.first_code..profile.count {
+        let (a2, a3, a4) = (access.l1[class], access.l2[class], access.llc[class]);
+        let Coherence { same_llc, reads, writes, .. } = access.coherence[class];
+        let misses = a2 + same_llc + reads + writes;
+        events[MemoryEvent::L1iMiss as usize] += misses;
+        events[MemoryEvent::L1Miss as usize] = (events[MemoryEvent::L1Miss as usize] - misses).max(0.0);
+        let served_ns = (a2 - a3) * place.l2_ns.unwrap_or(0.0) + (a3 - a4) * place.llc_ns;
+        stall_ns += served_ns * profile.exposed[class];
+    }
+    stall_ns
+}
+
+/// Adds the transfers of one shared class, of whose time the part `per_transfer` is waited for. Returns the stall.
 fn add_coherence(
     coherence: &Coherence,
+    per_transfer: f64,
     place: &CpuLatencies,
     stall: &mut [f64; TimeShare::COUNT],
     events: &mut [f64; MemoryEvent::COUNT],
 ) -> f64 {
-    let per_transfer = 1.0 / COHERENCE_OVERLAP;
     let (reads, writes) = (coherence.reads, coherence.writes);
     let near_ns = coherence.same_llc * place.same_llc_ns * per_transfer;
     stall[TimeShare::Llc as usize] += near_ns;

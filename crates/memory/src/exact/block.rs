@@ -68,14 +68,40 @@ impl Scratch {
         l1.sets_of(&self.lines, &mut self.sets);
         match l1.simple_sets() {
             // SAFETY: passed on to the caller.
-            Some((sets, last)) => self.probe_with(hot_end, fill, count, |set, line, fill, or| unsafe {
+            Some((sets, last)) => self.probe_with(hot_end, fill, count, |set, line, _, fill, or| unsafe {
                 touch_simple::<I>(sets, last, set, line, fill, or)
             }),
-            None => self.probe_with(hot_end, fill, count, |set, line, fill, or| unsafe {
+            None => self.probe_with(hot_end, fill, count, |set, line, _, fill, or| unsafe {
                 // SAFETY: passed on to the caller.
                 l1.touch_in::<I>(set, line, fill, or)
             }),
         }
+    }
+
+    /// [`Scratch::probe`] where touches of the kinds in `code`, as bits, go to the second L1, which is for instructions.
+    ///
+    /// # Safety
+    /// The host has the instruction set.
+    #[inline(always)]
+    pub(super) unsafe fn probe_both<I: Isa>(
+        &mut self,
+        [l1, l1i]: [&mut Cache; 2],
+        code: u32,
+        hot_end: u32,
+        fill: &[u8; 2 * KINDS],
+        count: usize,
+    ) -> usize {
+        let is_code = |outcome: u8| code >> (outcome / 2) & 1 != 0;
+        l1.sets_of(&self.lines, &mut self.sets);
+        l1i.sets_of(&self.lines, &mut self.found);
+        for position in (0..count.min(BLOCK)).filter(|&position| is_code(self.outcomes[position])) {
+            self.sets[position] = self.found[position];
+        }
+        self.probe_with(hot_end, fill, count, |set, line, outcome, fill, or| {
+            let cache = if is_code(outcome) { &mut *l1i } else { &mut *l1 };
+            // SAFETY: passed on to the caller.
+            unsafe { cache.touch_in::<I>(set, line, fill, or) }
+        })
     }
 
     #[inline(always)]
@@ -84,7 +110,7 @@ impl Scratch {
         hot_end: u32,
         fill: &[u8; 2 * KINDS],
         count: usize,
-        mut touch: impl FnMut(u32, u32, u32, u32) -> Touched,
+        mut touch: impl FnMut(u32, u32, u8, u32, u32) -> Touched,
     ) -> usize {
         let mut events = 0;
         for position in 0..count.min(BLOCK) {
@@ -100,7 +126,7 @@ impl Scratch {
             }
             let fill = u32::from(fill[usize::from(outcome) & (2 * KINDS - 1)]);
             let write = u32::from(outcome & 1);
-            let touched = touch(self.sets[position], line, fill, write * DIRTY);
+            let touched = touch(self.sets[position], line, outcome, fill, write * DIRTY);
             self.lane[event] = touched.lane;
             self.hit[event] = touched.hit;
             // Written without the right to: an event as well.

@@ -7,6 +7,7 @@ use super::cache::{Cache, MAX_WAYS, SetIndex, Shape};
 use super::counters::NodeTraffic;
 use super::domain::{Core, Domain, Entry};
 use super::error::ExactError;
+use super::first_level::FirstLevel;
 use super::home::Home;
 use super::options::{L2Fill, Options};
 use super::simulation::FS_PER_NS;
@@ -27,6 +28,8 @@ pub(crate) struct Seat {
 
 /// Tell the hashes of the levels apart.
 const SALTS: [u32; 3] = [0x51, 0xA3, 0xE7];
+/// That of the L1 for instructions.
+pub(super) const INSTRUCTION_SALT: u32 = 0x1C;
 
 /// Lines of all caches together that the exact level has room for: tags of some 4 GiB.
 const MAX_CACHE_LINES: u64 = 1 << 30;
@@ -120,11 +123,27 @@ fn new_core(l1: &CacheShape, l2: Option<&CacheShape>, l2_fill: L2Fill, options: 
         Shape { sets: tlb / ways, ways, replacement: Replacement::Lru, index: SetIndex::LowBits }
     });
     Ok(Core {
-        l1,
+        l1: FirstLevel { data: l1, code: None },
         l2: l2.map(|shape| Cache::new(shape, SALTS[1])),
         l2_fill,
         tlb: tlb.map(|shape| Cache::new(shape, 0)),
     })
+}
+
+/// Gives every core its L1 for instructions, for tasks that have code.
+pub(crate) fn add_instruction_caches(
+    machine: &Machine,
+    hierarchy: &Hierarchy,
+    options: &Options,
+    seats: &[Seat],
+    domains: &mut [Domain],
+) -> Result<(), ExactError> {
+    for (cpu, seat) in machine.cpus().zip(seats) {
+        let Some(l1i) = hierarchy.l1i.get(machine.core_of(cpu).index()) else { continue };
+        let shape = shape(l1i, "L1i", options.private_replacement, options)?;
+        domains[seat.domain].cores[seat.core].l1.code = Some(Cache::new(shape, INSTRUCTION_SALT));
+    }
+    Ok(())
 }
 
 /// The simulated shape of a cache; with sampling it has as many sets less.

@@ -106,6 +106,8 @@ pub struct TaskCounters {
     pub share_fs: [u64; TimeShare::COUNT],
     /// Events by class, in the profile's order.
     pub classes: [ClassCounters; MAX_CLASSES],
+    /// Misses of the L1 for instructions; those of classes of code, which count them with the others.
+    pub l1i_misses: u64,
     /// Where addresses are translated: events of the lines of page tables, which no class has.
     pub tables: ClassCounters,
     /// Walks through page tables.
@@ -133,6 +135,7 @@ impl TaskCounters {
             stall_fs: self.stall_fs - earlier.stall_fs,
             share_fs: std::array::from_fn(|share| self.share_fs[share] - earlier.share_fs[share]),
             classes,
+            l1i_misses: self.l1i_misses - earlier.l1i_misses,
             tables: self.tables.since(&earlier.tables),
             page_walks: self.page_walks - earlier.page_walks,
             page_faults: self.page_faults - earlier.page_faults,

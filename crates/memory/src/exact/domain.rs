@@ -11,6 +11,7 @@
 use super::block::{EVICTED, LlcWork, Scratch};
 use super::cache::Cache;
 use super::counters::NodeTraffic;
+use super::first_level::FirstLevel;
 use super::history::{HistoryLevel, Served};
 use super::lanes::{DIRTY, EMPTY, InstructionSet, Isa, Portable, WRITABLE, line_of};
 use super::options::{L2Fill, LlcFill};
@@ -118,7 +119,7 @@ impl Context {
 /// Caches of a core.
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
-    pub(crate) l1: Cache,
+    pub(crate) l1: FirstLevel,
     pub(crate) l2: Option<Cache>,
     pub(crate) l2_fill: L2Fill,
     /// Virtual pages whose frames the core knows, where addresses are translated and it has such a buffer.
@@ -256,7 +257,13 @@ impl Domain {
         let core = usize::from(task.core);
         let Self { scratch, cores, .. } = self;
         // SAFETY: passed on to the caller.
-        let events = unsafe { scratch.probe::<I>(&mut cores[core].l1, context.hot_end, &task.fill, count) };
+        let events = match &mut cores[core].l1 {
+            FirstLevel { data, code: Some(code) } if task.code != 0 => unsafe {
+                scratch.probe_both::<I>([data, code], task.code, context.hot_end, &task.fill, count)
+            },
+            // SAFETY: as above.
+            l1 => unsafe { scratch.probe::<I>(&mut l1.data, context.hot_end, &task.fill, count) },
+        };
         let recorded = task.history.as_ref().map(|history| history.level);
         match (recorded, &mut task.history) {
             (Some(HistoryLevel::L1), Some(history)) => history.extend(&scratch.sets[..count.min(BLOCK)]),

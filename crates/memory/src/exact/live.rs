@@ -122,9 +122,10 @@ impl Live {
         }
         let options = Options { sampling_shift: 0, follow_migrations: true, ..options };
         let nominal = Analytic::new(machine, profiles)?;
+        let hierarchy = nominal.hierarchy();
         let executed = |(index, profile): (usize, &Profile)| {
             let touches_memory = nominal.profile_touches_memory(index);
-            let profile = if touches_memory { profile.clone() } else { resident(profile) };
+            let profile = if touches_memory { profile.on(hierarchy).into_owned() } else { resident(profile) };
             Executed { profile, nominal: nominal.nominal_rate(index), touches_memory }
         };
         let relation = |from: CpuId, to: CpuId| match machine.relation(from, to) {
@@ -133,9 +134,11 @@ impl Live {
             far => far,
         };
         let cpus = machine.cpu_count();
+        let profiles: Vec<Executed> = profiles.iter().enumerate().map(executed).collect();
+        let has_code = profiles.iter().any(|executed| executed.profile.has_code());
         Ok(Self {
-            simulation: Simulation::open(machine, options)?,
-            profiles: profiles.iter().enumerate().map(executed).collect(),
+            simulation: Simulation::open(machine, options, has_code)?,
+            profiles,
             tasks: Vec::new(),
             groups: Vec::new(),
             free: Vec::new(),
@@ -471,7 +474,8 @@ impl Live {
             relations.iter().map(|&relation| total.remote_reads[relation] + total.remote_rfos[relation]).sum::<u64>()
         };
         for (event, count) in [
-            (MemoryEvent::L1Miss, total.l1_misses),
+            (MemoryEvent::L1Miss, total.l1_misses - exact.l1i_misses),
+            (MemoryEvent::L1iMiss, exact.l1i_misses),
             (MemoryEvent::L2Miss, total.l2_misses()),
             (MemoryEvent::L3Miss, total.dram_local + total.dram_remote + total.cross_reads()),
             (MemoryEvent::L3RfoOtherLlc, total.cross_rfos()),

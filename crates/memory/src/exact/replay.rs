@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use warmcore_topology::{CacheKind, CpuId, Machine, Ways};
 
 use super::address_trace::{Access, Record};
-use super::build::{Seat, domains, home, shape};
+use super::build::{INSTRUCTION_SALT, Seat, domains, home, shape};
 use super::cache::{Cache, Touched};
 use super::counters::{ClassCounters, NodeTraffic};
 use super::domain::{Context, Domain, Entry};
@@ -18,7 +18,7 @@ use super::home::{Home, HomeEntry};
 use super::lanes::{DIRTY, MAX_LINES, WRITABLE};
 use super::options::Options;
 use super::stream::{Stream, StreamClass};
-use super::task::{ClassCosts, KINDS, Task};
+use super::task::{ClassCosts, CodeMisses, KINDS, Task};
 use crate::hierarchy::{CacheShape, Hierarchy};
 
 /// Default frame size.
@@ -271,6 +271,8 @@ fn thread_task(id: u32, seat: Seat, slot: u16, coherent: bool) -> Task {
         core: seat.core as u16,
         slot,
         stream: Stream::new(0, &[class]),
+        code: 0,
+        code_misses: CodeMisses::default(),
         fill,
         costs: [ClassCosts { scale: 1, ..ClassCosts::default() }; KINDS],
         touch_fs: 0,
@@ -311,7 +313,7 @@ fn instruction_caches(
         let shape = shape(&shape_of, "L1i", options.private_replacement, options)?;
         for cpu in cache.cpus.iter() {
             let seat = seats[cpu.index()];
-            caches[seat.domain][seat.core] = Some(Cache::new(shape, 0x1C));
+            caches[seat.domain][seat.core] = Some(Cache::new(shape, INSTRUCTION_SALT));
         }
     }
     Ok(caches)

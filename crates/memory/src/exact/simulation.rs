@@ -7,11 +7,13 @@
 mod driven;
 mod observed;
 
+use std::borrow::Cow;
+
 use rayon::prelude::*;
 use warmcore_topology::{CpuId, LlcId, Machine};
 use warmcore_trace::TimeShare;
 
-use super::build::{Seat, domains, home};
+use super::build::{Seat, add_instruction_caches, domains, home};
 use super::counters::NodeTraffic;
 use super::domain::{Context, Domain, Entry, NO_CORE, NO_HOME};
 use super::error::ExactError;
@@ -25,7 +27,7 @@ use super::paging::Paging;
 use super::ports::Ports;
 use super::space::{COHERENT_ROOM, Space, TaskSpec};
 use super::stream::{Stream, StreamClass};
-use super::task::{ClassCosts, EXPOSED_BITS, KINDS, MemoryLatency, TABLES, Task};
+use super::task::{ClassCosts, CodeMisses, EXPOSED_BITS, KINDS, MemoryLatency, TABLES, Task};
 use crate::hierarchy::Hierarchy;
 use crate::profile::{ClassKind, Profile};
 
@@ -35,6 +37,12 @@ const PARALLEL_NS: u64 = 8_000;
 
 /// Femtoseconds per nanosecond.
 pub const FS_PER_NS: u64 = 1_000_000;
+
+/// A profile's classes of code, as bits.
+fn code_of(profile: &Profile) -> u32 {
+    let code = profile.classes.iter().enumerate().filter(|(_, class)| class.code);
+    code.map(|(number, _)| 1 << number).sum()
+}
 
 struct TaskState {
     spec: TaskSpec,
@@ -90,16 +98,20 @@ impl Simulation {
     ///
     /// # Errors
     /// Impossible machines and profiles, and what the exact level does not simulate.
-    pub fn new(machine: &Machine, options: Options, specs: Vec<TaskSpec>) -> Result<Self, ExactError> {
+    pub fn new(machine: &Machine, options: Options, mut specs: Vec<TaskSpec>) -> Result<Self, ExactError> {
         let hierarchy = Hierarchy::new(machine)?;
         if specs.is_empty() {
             return Err(ExactError::NoTasks);
         }
-        for spec in &specs {
+        for spec in &mut specs {
             spec.profile.check()?;
+            if let Cow::Owned(profile) = spec.profile.on(&hierarchy) {
+                spec.profile = profile;
+            }
         }
         let space = Space::new(&specs, &hierarchy, &options)?;
-        Self::with_space(machine, options, hierarchy, space, specs)
+        let has_code = specs.iter().any(|spec| spec.profile.has_code());
+        Self::with_space(machine, options, hierarchy, space, specs, has_code)
     }
 
     fn with_space(
@@ -108,6 +120,7 @@ impl Simulation {
         hierarchy: Hierarchy,
         space: Space,
         specs: Vec<TaskSpec>,
+        has_code: bool,
     ) -> Result<Self, ExactError> {
         let paging = options.paging.map(|spec| {
             let mut paging = Paging::new(machine, &hierarchy, &options, spec, COHERENT_ROOM)?;
@@ -120,6 +133,9 @@ impl Simulation {
             if paging.is_some() { (COHERENT_ROOM, 0) } else { (space.coherent_end, space.coherent_end as usize) };
         let homes = if paging.is_some() { Vec::new() } else { space.homes.clone() };
         let (mut domains, seats) = domains(machine, &hierarchy, &options, known)?;
+        if has_code {
+            add_instruction_caches(machine, &hierarchy, &options, &seats, &mut domains)?;
+        }
         let ports = Ports::new(machine, &hierarchy, &seats, &mut domains);
         let context = Context {
             coherent_end,
@@ -177,6 +193,8 @@ impl Simulation {
             core: NO_CORE,
             slot: 0,
             stream,
+            code: code_of(&spec.profile),
+            code_misses: CodeMisses::default(),
             fill,
             costs: [ClassCosts::default(); KINDS],
             touch_fs: 0,
@@ -378,7 +396,8 @@ impl Simulation {
         let unit = f64::from(1_u32 << EXPOSED_BITS);
         for (index, class) in profile.classes.iter().enumerate() {
             let scale = self.space.regions[task.id as usize][index].scale;
-            let exposed = class.exposure / mlp * scale as f64;
+            // Nothing runs on while instructions are missing.
+            let exposed = class.exposure / if class.code { 1.0 } else { mlp } * scale as f64;
             let fs = |ns: f64| (ns * FS_PER_NS as f64 * exposed).round() as u64;
             let independent = (exposed * unit).round() as u64;
             let communicated = (scale as f64 / COHERENCE_OVERLAP * unit).round() as u64;
@@ -386,7 +405,7 @@ impl Simulation {
                 l2_fs: fs(l2_ns),
                 llc_fs: fs(llc_ns),
                 exposed: independent,
-                coherent: if class.is_shared() { communicated } else { independent },
+                coherent: if class.is_shared() && !class.code { communicated } else { independent },
                 announced: if class.is_shared() { communicated } else { 0 },
                 scale,
             };

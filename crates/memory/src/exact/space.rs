@@ -78,7 +78,8 @@ impl Space {
         space.groups = groups.len();
         let shift = options.sampling_shift;
         let lines = |class: &Class| class.lines(hierarchy.line_bytes).round() as u64;
-        let is_hot = |class: &Class| shift > 0 && lines(class) < MIN_SAMPLED_LINES;
+        // Code misses an L1 that has as many lines as few classes of data.
+        let is_hot = |class: &Class| shift > 0 && lines(class) < MIN_SAMPLED_LINES && !class.code;
         let nodes = hierarchy.node_bandwidth.len();
         for hot in [true, false] {
             for (number, group) in groups.values().enumerate().filter(|(_, group)| is_hot(group.class) == hot) {

@@ -38,6 +38,13 @@ pub(crate) struct MemoryLatency {
     pub(crate) loaded_fs: u64,
 }
 
+/// Misses of the L1 for instructions up to the task's last change of profile, and those of L1 caches that its classes had had by then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct CodeMisses {
+    before: u64,
+    at_change: [u64; MAX_CLASSES],
+}
+
 /// A task while it has a place.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
@@ -45,6 +52,9 @@ pub(crate) struct Task {
     pub(crate) core: u16,
     pub(crate) slot: u16,
     pub(crate) stream: Stream,
+    /// Classes of code, as bits.
+    pub(crate) code: u32,
+    pub(crate) code_misses: CodeMisses,
     /// State bits of a line that a touch puts into L1, by outcome: twice its kind, and one more for a write.
     pub(crate) fill: [u8; 2 * KINDS],
     pub(crate) costs: [ClassCosts; KINDS],
@@ -69,6 +79,22 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// Misses of the L1 for instructions.
+    pub(crate) fn l1i_misses(&self) -> u64 {
+        let of_code = (0..MAX_CLASSES).filter(|class| self.code >> class & 1 != 0);
+        let since = of_code.map(|class| self.counters[class].l1_misses - self.code_misses.at_change[class]);
+        self.code_misses.before + since.sum::<u64>()
+    }
+
+    /// The task goes on with other classes of code.
+    pub(crate) fn set_code(&mut self, code: u32) {
+        self.code_misses = CodeMisses {
+            before: self.l1i_misses(),
+            at_change: std::array::from_fn(|class| self.counters[class].l1_misses),
+        };
+        self.code = code;
+    }
+
     #[inline(always)]
     fn advance(&mut self, fs: u64) {
         self.clock_fs += fs;

@@ -15,11 +15,24 @@ pub(super) struct Caches {
     pub(super) llc: (u32, u32),
 }
 
+/// The same with an L1 for instructions, of KiB and ways.
+pub(super) fn machine_with_l1i(shape: &str, caches: &Caches, (kib, ways): (u32, u32)) -> Result<Machine, SuiteError> {
+    described(
+        shape,
+        caches,
+        &format!("[[cache]]\nlevel = 1\nkind = \"instruction\"\nsize = \"{kib}KiB\"\nways = {ways}\n"),
+    )
+}
+
 /// Middle-sized caches, so that they fill fast.
 pub(super) const SMALL: Caches = Caches { l1: (32, 8), l2: (256, 8), llc: (4096, 16) };
 
 /// A machine with these caches and typical latencies.
 pub(super) fn machine(shape: &str, caches: &Caches) -> Result<Machine, SuiteError> {
+    described(shape, caches, "")
+}
+
+fn described(shape: &str, caches: &Caches, l1i: &str) -> Result<Machine, SuiteError> {
     let cache = |level: u32, (kib, ways): (u32, u32), latency: f64| {
         format!(
             "[[cache]]\nlevel = {level}\nsize = \"{kib}KiB\"\nways = {ways}\norigin = \"given\"\n\
@@ -27,7 +40,7 @@ pub(super) fn machine(shape: &str, caches: &Caches) -> Result<Machine, SuiteErro
         )
     };
     let text = format!(
-        "name = \"{shape}\"\n[topology]\norigin = \"given\"\nshape = \"{shape}\"\n{}{}{}\
+        "name = \"{shape}\"\n[topology]\norigin = \"given\"\nshape = \"{shape}\"\n{}{l1i}{}{}\
          [frequency]\norigin = \"given\"\nbase_mhz = 2500\nnominal_mhz = 2500\n\
          [memory]\norigin = \"given\"\nlocal_ns = 100\nsame_socket_ns = 130\nother_socket_ns = 190\n\
          socket_read_gb_per_s = 200\nsocket_mixed_gb_per_s = 180\nsocket_link_gb_per_s = 80\n\
@@ -109,7 +122,9 @@ pub(super) fn options(machine: &Machine, effort: Effort) -> Options {
 pub(super) struct Measured {
     pub(super) instructions: f64,
     pub(super) ns: f64,
+    /// Of both kinds of L1.
     pub(super) l1_misses: f64,
+    pub(super) l1i_misses: f64,
     pub(super) l2_misses: f64,
     /// Lines from memory.
     pub(super) memory: f64,
@@ -137,6 +152,7 @@ impl Measured {
             instructions: self.instructions - earlier.instructions,
             ns: self.ns - earlier.ns,
             l1_misses: self.l1_misses - earlier.l1_misses,
+            l1i_misses: self.l1i_misses - earlier.l1i_misses,
             l2_misses: self.l2_misses - earlier.l2_misses,
             memory: self.memory - earlier.memory,
             rfos: self.rfos - earlier.rfos,
@@ -198,6 +214,7 @@ fn exact_measured(simulation: &Simulation, task: usize) -> Measured {
         instructions: counters.instructions,
         ns: counters.busy_fs as f64 * 1e-6,
         l1_misses: total.l1_misses as f64,
+        l1i_misses: counters.l1i_misses as f64,
         l2_misses: total.l2_misses() as f64,
         memory: (total.dram_local + total.dram_remote) as f64,
         rfos: total.cross_rfos() as f64,
@@ -256,7 +273,8 @@ fn analytic_measured(player: &Player, task: u32) -> Measured {
     Measured {
         instructions: counters.instructions,
         ns: counters.total_ns(),
-        l1_misses: event(MemoryEvent::L1Miss),
+        l1_misses: event(MemoryEvent::L1Miss) + event(MemoryEvent::L1iMiss),
+        l1i_misses: event(MemoryEvent::L1iMiss),
         l2_misses: event(MemoryEvent::L2Miss),
         memory: event(MemoryEvent::DramLocal) + event(MemoryEvent::DramRemote),
         rfos,

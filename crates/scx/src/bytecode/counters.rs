@@ -70,6 +70,7 @@ impl Counted {
             },
             event_type::CACHE => match (config & 0xff, config >> 8 & 0xff, config >> 16) {
                 (0, READ, MISS) => lines(MemoryEvent::L1Miss),
+                (1, READ, MISS) => lines(MemoryEvent::L1iMiss),
                 (2, READ, ACCESS) => lines(MemoryEvent::L2Miss),
                 (2, READ, MISS) => lines(MemoryEvent::L3Miss),
                 (3, READ, MISS) => Some(Self::PageWalks),

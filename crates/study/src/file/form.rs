@@ -45,6 +45,7 @@ struct FileForm {
     workload: Vec<Inline>,
     profiles: Option<String>,
     program: Option<Spanned<String>>,
+    trace: Option<Spanned<String>>,
     #[serde(default)]
     cell: Vec<CellForm>,
     #[serde(default)]
@@ -148,6 +149,10 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         ("not_asked", form.not_asked.is_empty()),
         ("drawing", form.drawing.is_empty()),
     ];
+    if let (Some(trace), None) = (&form.trace, &form.program) {
+        let words = "a trace is for the tasks of a `program`; workloads of cells are no traces".to_owned();
+        return Err((trace.span().start, Problem::Value(words)));
+    }
     match &form.not_expressible {
         Some(_) => {
             if let Some((kind, _)) = kinds.iter().find(|(_, empty)| !empty) {
@@ -234,6 +239,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         workloads: form.workload,
         profiles: form.profiles,
         program: form.program.map(Spanned::into_inner),
+        trace: form.trace.map(Spanned::into_inner),
         axes,
         figures,
         wrong: wrong.collect::<Result<_, At>>()?,

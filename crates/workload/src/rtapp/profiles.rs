@@ -14,8 +14,8 @@ use crate::nearest::suggestion;
 const PROFILE_KEYS: [&str; 9] =
     ["name", "summary", "origin", "cpi0", "mlp", "ipc_ceiling", "message_lines", "write_fraction", "classes"];
 
-const CLASS_KEYS: [&str; 8] =
-    ["name", "size", "touches_per_ki", "write_fraction", "sharing", "home", "exposure", "kind"];
+const CLASS_KEYS: [&str; 9] =
+    ["name", "size", "touches_per_ki", "write_fraction", "sharing", "home", "exposure", "kind", "code"];
 
 /// Profiles as a JSON document: an object with the list `profiles`, as it stands under the `warmcore` key.
 #[must_use]
@@ -107,6 +107,11 @@ fn read_class(node: &Node<'_>, write_fraction: f64) -> Read<Class> {
     };
     let word = |key, default| node.get(key).map_or(Ok(default), |value| value.text("a word"));
     let number = |key, default| node.get(key).map_or(Ok(default), |value| value.number());
+    let code = match node.get("code").map(|code| (code.value, code)) {
+        None | Some((Json::Bool(false), _)) => false,
+        Some((Json::Bool(true), _)) => true,
+        Some((_, code)) => return Err(code.other("expected true for instructions, or false")),
+    };
     let of = |key: &str, message: String| node.get(key).unwrap_or_else(|| node.clone()).other(message);
     let home = match node.get("home") {
         None => Home::FirstTouch,
@@ -125,11 +130,13 @@ fn read_class(node: &Node<'_>, write_fraction: f64) -> Read<Class> {
             .require("touches_per_ki", "state the line touches per 1000 instructions")?
             .number()?
             / 1e3,
-        write_fraction: number("write_fraction", write_fraction)?,
-        sharing: Sharing::parse(word("sharing", "private")?).map_err(|message| of("sharing", message))?,
+        write_fraction: number("write_fraction", if code { 0.0 } else { write_fraction })?,
+        sharing: Sharing::parse(word("sharing", Sharing::default_text(code))?)
+            .map_err(|message| of("sharing", message))?,
         home,
         exposure: number("exposure", 1.0)?,
         kind: ClassKind::parse(word("kind", "random")?).map_err(|message| of("kind", message))?,
+        code,
     })
 }
 
@@ -160,7 +167,7 @@ fn write_class(class: &Class) -> Json {
     add("size", Json::Text(format_size(class.bytes)));
     add("touches_per_ki", Json::Float(touches_per_ki(class.touches_per_instruction)));
     add("write_fraction", Json::Float(class.write_fraction));
-    if class.sharing != Sharing::Private {
+    if class.sharing.text() != Sharing::default_text(class.code) {
         add("sharing", Json::Text(class.sharing.text()));
     }
     match &class.home {
@@ -173,6 +180,9 @@ fn write_class(class: &Class) -> Json {
     }
     if class.kind != ClassKind::Random {
         add("kind", class.kind.text().into());
+    }
+    if class.code {
+        add("code", Json::Bool(true));
     }
     Json::Object(entries)
 }

@@ -9,17 +9,17 @@ use super::super::home::HomeEntry;
 use super::super::options::Options;
 use super::super::paging::distinct_pages;
 use super::super::space::{COHERENT_ROOM, Region, Space, TaskSpec};
-use super::{FS_PER_NS, Simulation};
+use super::{FS_PER_NS, Simulation, code_of};
 use crate::hierarchy::Hierarchy;
 use crate::profile::Profile;
 
 impl Simulation {
     /// A machine without tasks, which [`Simulation::add`] adds with lines of their own; the directories may know those below
-    /// [`COHERENT_ROOM`].
-    pub(in crate::exact) fn open(machine: &Machine, options: Options) -> Result<Self, ExactError> {
+    /// [`COHERENT_ROOM`]. `has_code`: some of them have.
+    pub(in crate::exact) fn open(machine: &Machine, options: Options, has_code: bool) -> Result<Self, ExactError> {
         let hierarchy = Hierarchy::new(machine)?;
         let space = Space::open(&hierarchy, &options);
-        let mut simulation = Self::with_space(machine, options, hierarchy, space, Vec::new())?;
+        let mut simulation = Self::with_space(machine, options, hierarchy, space, Vec::new(), has_code)?;
         if simulation.paging.is_some() {
             return Ok(simulation);
         }
@@ -81,10 +81,12 @@ impl Simulation {
         self.park(task);
         self.space.regions[task] = regions;
         let (stream, fill) = self.stream(task, &profile);
+        let code = code_of(&profile);
         let state = &mut self.tasks[task];
         state.spec.profile = profile;
         (state.homed, state.last_seat) = (false, None);
         let parked = self.task_mut(task);
+        parked.set_code(code);
         (parked.stream, parked.fill, parked.touches, parked.touches_wanted) = (stream, fill, 0, 0);
         if let Some(cpu) = cpu {
             self.seat(task, cpu);

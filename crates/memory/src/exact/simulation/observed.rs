@@ -25,6 +25,7 @@ impl Simulation {
             stall_fs: task.stall_fs,
             share_fs: task.share_fs,
             classes,
+            l1i_misses: task.l1i_misses(),
             tables: task.counters[TABLES],
             page_walks: task.page_walks,
             page_faults: task.page_faults,
@@ -108,7 +109,9 @@ impl Simulation {
         let sets = |caches: &mut dyn Iterator<Item = &Cache>| caches.map(|cache| cache.shape().sets).max();
         let cores = || self.domains.iter().flat_map(|domain| &domain.cores);
         let of_level = match level {
-            HistoryLevel::L1 => sets(&mut cores().map(|core| &core.l1)),
+            HistoryLevel::L1 => {
+                sets(&mut cores().flat_map(|core| [Some(&core.l1.data), core.l1.code.as_ref()]).flatten())
+            }
             HistoryLevel::L2 => sets(&mut cores().filter_map(|core| core.l2.as_ref())),
             HistoryLevel::Llc => None,
             HistoryLevel::Mixed => {
