@@ -79,7 +79,8 @@ fn a_paper_is_what_its_file_says_and_what_cannot_be_simulated_is_shown_and_not_s
     let ran = scratch.command("study run papers/characterisation --trials 2").env("PATH", "").output().unwrap();
     let (out, errors) = (String::from_utf8(ran.stdout).unwrap(), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{errors}");
-    for words in ["not answerable here", "not expressible", "an opcode cache", "another protocol, not scored (inside)"]
+    for words in
+        ["not answerable here", "not expressible", "more misses of L1I", "another protocol, not scored (inside)"]
     {
         assert!(out.contains(words), "{words}\n{out}");
     }
@@ -127,6 +128,16 @@ bars = [
     for name in ["figure-7.svg", "figure-7-85mm.svg", "figure-7.pdf", "figure-7-85mm.pdf"] {
         assert!(scratch.path("kept/figures/paper").join(name).exists(), "{name}");
     }
+    // The figure alone, by its name, with nothing judged.
+    scratch
+        .run("study run paper.toml --only figure-7")
+        .exits_with(2)
+        .complains("a drawing is a file")
+        .complains("--out DIR");
+    let alone = scratch.run("study run paper.toml --only figure-7 --out alone --json").exits_with(0).out;
+    assert_eq!(serde_json::from_str::<Value>(&alone).unwrap()["studies"][0]["expectations"], Value::Array(Vec::new()));
+    assert_eq!(fs::read_to_string(scratch.path("alone/figures/paper/figure-7.csv")).unwrap(), data);
+    scratch.run("study run paper.toml --only figure-8 --out alone").exits_with(2).complains("figure-7");
     assert!(fs::read_to_string(scratch.path("kept/paper.html")).unwrap().contains("Figure 7: Shares"));
     scratch.write(
         "both.toml",

@@ -162,7 +162,8 @@ fn a_cell_s_place_has_settings_as_on_has_them_and_a_mistake_is_said_with_its_pla
         ("sim:kernel=x", "the place `sim` has no settings"),
         ("vm:kernal=x", "did you mean `kernel`?"),
         ("vm:virtual-time=1{n}", "virtual-time=11: it is no number of 0 to 10"),
-        ("host:cpus=0", "only comparisons run there"),
+        ("host:cpus=0,cpus=all", "a cell has one configuration, and its place says 2"),
+        ("host:dry-run", "a cell runs: no dry-run"),
         ("vm:kernel={other}", "there is no axis `other`"),
     ] {
         scratch.write("it.toml", &in_place(place));

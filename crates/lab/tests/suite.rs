@@ -6,3 +6,4 @@ mod conditions;
 mod places;
 mod time_split;
 mod verdict;
+mod wiki;

@@ -88,7 +88,7 @@ impl Study {
             chosen.iter_mut().flat_map(|study| &mut study.cells).for_each(|cell| cell.trials = trials.get());
         }
         let jobs = asked::jobs(jobs);
-        let plan = plan::plan(chosen, &|_| {}).map_err(Trouble::from)?;
+        let plan = plan::plan(chosen, &[], &|_| {}).map_err(Trouble::from)?;
         let baselines = baseline::read(&plan).map_err(Trouble::from)?;
         let trials = match client {
             None => attended(py, progress.as_ref(), |watch| {

@@ -23,7 +23,7 @@ pub enum ChoiceError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// No name has that part.
-    #[error("nothing is expected under a name that contains `{part}`")]
+    #[error("nothing is expected under a name that contains `{part}`, and no drawing is called so")]
     NothingExpected {
         /// The part.
         part: String,
@@ -42,7 +42,8 @@ impl ChoiceError {
                 Some(format!("{near}`warmcore list studies` names the studies"))
             }
             Self::NothingExpected { names, .. } => {
-                Some(format!("--only takes parts of names, with commas; there are: {}", names.join("; ")))
+                let words = "--only takes parts of names, or whole names of drawings, with commas; there are";
+                Some(format!("{words}: {}", names.join("; ")))
             }
             Self::Packaged(_) | Self::Read(_) => None,
         }
@@ -66,7 +67,7 @@ pub fn called(name: &str, others: &[&'static str]) -> Result<Vec<Study>, ChoiceE
     Ok(vec![Study::read(path)?])
 }
 
-/// Leaves what is expected under names that contain one of these texts, and studies that have such.
+/// Leaves what is expected under names that contain one of these texts, drawings that are called so, and studies that have such.
 ///
 /// # Errors
 /// With the first text that is part of no name.
@@ -75,9 +76,12 @@ pub fn keep_only(chosen: &mut Vec<Study>, wanted: &[String]) -> Result<(), Choic
         let expected = study.expectations.iter().map(|of| of.name.clone());
         expected.chain(study.not_asked.iter().map(|of| of.name.clone())).collect::<Vec<_>>()
     };
-    let names: Vec<String> = chosen.iter().flat_map(named).collect();
-    if let Some(part) = wanted.iter().find(|text| !names.iter().any(|name| name.contains(text.as_str()))) {
-        return Err(ChoiceError::NothingExpected { part: part.clone(), names });
+    let mut names: Vec<String> = chosen.iter().flat_map(named).collect();
+    let drawn: Vec<String> = chosen.iter().flat_map(Study::drawn).map(str::to_owned).collect();
+    let is_known = |text: &String| drawn.contains(text) || names.iter().any(|name| name.contains(text.as_str()));
+    if let Some(part) = wanted.iter().find(|text| !is_known(text)).cloned() {
+        names.extend(drawn);
+        return Err(ChoiceError::NothingExpected { part, names });
     }
     chosen.retain_mut(|study| study.keep_only(wanted));
     Ok(())

@@ -269,13 +269,13 @@ impl StudyDocument {
             })
             .collect();
         let of_figures = |judgement: Judgement| figures.iter().filter(|of| **of == judgement).count();
+        let counted = said(&of_figures);
+        let counted = if counted.is_empty() { counted } else { format!(" Their figures that count: {counted}.") };
+        let (judged, of_the_size) = (self.judged(), self.of_the_size);
         format!(
-            "{} {questions}: {}. Of the {} that were judged {} have the right sign, and are inside their band or within a factor of two in size. Their figures that count: {}.",
+            "{} {questions}: {}. Of the {judged} that were judged {of_the_size} have the right sign, and are inside their band or within a factor of two in size.{counted}",
             self.studies.len(),
             said(&of_studies),
-            self.judged(),
-            self.of_the_size,
-            said(&of_figures)
         )
     }
 

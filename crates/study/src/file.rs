@@ -97,6 +97,8 @@ pub struct Study {
     pub baseline: Option<BaselineFile>,
     /// Whether only what its figures name is run.
     partial: bool,
+    /// Names of drawings that such a part was asked for.
+    asked: Vec<String>,
     text: String,
 }
 

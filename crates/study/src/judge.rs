@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict;
 use warmcore_memory::math::ln;
+use warmcore_places::host;
 
 use crate::figure::{self, EACH, Expression, Lookup, NamedPart, Selection, Value, ValueError};
 use crate::file::{Bar, Expectation, Mark, MarkKind, OutsideKind};
@@ -246,7 +247,12 @@ impl InStudy<'_> {
 impl Lookup for InStudy<'_> {
     fn measure(&self, selection: &Selection) -> Result<Vec<f64>, ValueError> {
         let (experiment, trials) = self.trials(selection)?;
-        let missing = || ValueError::Missing(selection.to_string());
+        let place = self.plan.experiments[experiment].experiment.place.kind();
+        // This computer may lack a recorder or a counter, which is no fault of the study.
+        let missing = || match place.name == host::place::KIND.name {
+            true => ValueError::NotHere(format!("{selection} was not measured; {}", place.needs)),
+            false => ValueError::Missing(selection.to_string()),
+        };
         let measure = self.plan.measure(experiment, &selection.measure);
         let chosen = selection.choices.iter().find(|(key, _)| key == "task" || key == "application");
         let value = |trial: &Trial| match (chosen, selection.measure.strip_prefix(CAUSE_PREFIX)) {

@@ -71,6 +71,7 @@ pub static STUDIES: &[Packaged] = studies![
     "answers/underloaded-stays",
     "answers/video-two-sockets",
     "answers/yield-of-two",
+    "harness/four-configurations",
     "papers/cache-aware-slides",
     "papers/cdf-dio",
     "papers/characterisation",

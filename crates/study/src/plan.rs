@@ -161,11 +161,11 @@ pub fn count(study: &Study) -> u128 {
     wrong.fold(own, u128::saturating_add)
 }
 
-/// Plans studies together.
+/// Plans studies together. `threads`: the words that run a workload's file with real threads, for cells of this computer; empty where none can run.
 ///
 /// # Errors
 /// What can be known to fail before anything runs.
-pub fn plan(studies: Vec<Study>, note: &dyn Fn(&str)) -> Result<Plan, PlanError> {
+pub fn plan(studies: Vec<Study>, threads: &[String], note: &dyn Fn(&str)) -> Result<Plan, PlanError> {
     let mut total = 0_u128;
     for study in &studies {
         total = total.saturating_add(count(study));
@@ -173,17 +173,17 @@ pub fn plan(studies: Vec<Study>, note: &dyn Fn(&str)) -> Result<Plan, PlanError>
             return Err(PlanError::TooMany { study: study.path.display().to_string(), count: total });
         }
     }
-    together(studies, note)
+    together(studies, threads, note)
 }
 
 /// Plans studies together, however many cells they have.
-pub(crate) fn together(studies: Vec<Study>, note: &dyn Fn(&str)) -> Result<Plan, PlanError> {
+pub(crate) fn together(studies: Vec<Study>, threads: &[String], note: &dyn Fn(&str)) -> Result<Plan, PlanError> {
     let mut planner = Planner::default();
     let mut cells = Vec::with_capacity(studies.len());
     for (index, study) in studies.iter().enumerate() {
         cells.push(planner.study(index, study)?);
     }
-    let (experiments, places) = planner.experiments(&studies, note)?;
+    let (experiments, places) = planner.experiments(&studies, threads, note)?;
     // What a group of simulations needs and this computer lacks, its cells lack.
     for cell in cells.iter_mut().flatten() {
         if let Ok((group, scheduler)) = cell.runs {
@@ -262,6 +262,14 @@ impl Planner {
                     study.error_at(text.span().start, Problem::Value(words))
                 };
                 let spec = load::scheduler(&scheduler_text).map_err(|found| error(instead, found.to_string()))?;
+                if place.host.dry_run {
+                    return Err(study.error_at(place_at, Problem::Value("a cell runs: no dry-run".into())).into());
+                }
+                let [spec] =
+                    <[SchedulerSpec; 1]>::try_from(place.host.configurations(vec![spec])).map_err(|several| {
+                        let words = format!("a cell has one configuration, and its place says {}", several.len());
+                        study.error_at(place_at, Problem::Value(words))
+                    })?;
                 let key = SimulationKey {
                     machine: own_text(&study.machines, &machine_text, &bindings),
                     assumed: assumed.clone(),
@@ -355,6 +363,7 @@ impl Planner {
     fn experiments(
         &mut self,
         studies: &[Study],
+        threads: &[String],
         note: &dyn Fn(&str),
     ) -> Result<(Vec<PlannedExperiment>, Vec<Result<usize, String>>), PlanError> {
         let mut experiments = Vec::new();
@@ -366,7 +375,7 @@ impl Planner {
             }
             let study = &studies[group.study];
             let named = study.path.display().to_string();
-            let place: Arc<dyn Place> = match open(&group, note) {
+            let place: Arc<dyn Place> = match open(&group, threads, note) {
                 Ok(place) => place,
                 Err(error) if error.trouble == Trouble::Unable => {
                     found.push(Err(error.to_string()));
@@ -422,9 +431,10 @@ fn simulates_programs(
     Ok(place.simulated && load::needs_background(&known.into_iter().flatten().collect::<Vec<_>>()))
 }
 
-fn open(group: &ExperimentDraft, note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
+fn open(group: &ExperimentDraft, threads: &[String], note: &dyn Fn(&str)) -> Result<Arc<dyn Place>, PlaceError> {
     let guests = group.place.guests.clone();
-    let options = PlaceOptions { schedulers: &group.schedulers, guests, host: None };
+    let host = (!threads.is_empty()).then(|| group.place.host.manner(threads.to_vec()));
+    let options = PlaceOptions { schedulers: &group.schedulers, guests, host };
     warmcore_places::open(group.place.kind.name, &options, note)
 }
 

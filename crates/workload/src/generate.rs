@@ -10,6 +10,7 @@ mod flags;
 mod forkjoin;
 mod hackbench;
 mod load;
+mod mediawiki;
 mod periodic;
 mod pingpong;
 mod pipeline;
@@ -51,10 +52,11 @@ pub struct GeneratorInfo {
 /// Most tasks of one kind a generator makes.
 const MAX_COUNT: u32 = 1_000_000;
 
-static GENERATORS: [GeneratorInfo; 10] = [
+static GENERATORS: [GeneratorInfo; 11] = [
     hackbench::INFO,
     schbench::INFO,
     sysbench::INFO,
+    mediawiki::INFO,
     verilator::INFO,
     transcode::INFO,
     spin::INFO,

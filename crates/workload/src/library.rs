@@ -185,12 +185,7 @@ pub static LIBRARY: [NamedWorkload; 46] = [
         "ule-cfs/blackscholes+ule-cfs/ferret",
         "both parts",
     ),
-    text(
-        "ule-cfs/apache-sysbench",
-        "Apache and ab beside database threads, on one core",
-        "ule-cfs/apache-ab+ule-cfs/sysbench-128",
-        "both parts; the paper has 32 cores",
-    ),
+    file!("ule-cfs/apache-sysbench-32", "32 cores: Apache and ab beside database threads"),
 ];
 
 /// A named workload.

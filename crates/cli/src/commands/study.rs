@@ -23,7 +23,7 @@ use warmcore_study::{baseline, judge, library, page};
 
 use crate::args::{StudyCommand, StudyRunArguments};
 use crate::commands::compare::{directory_failure, resume_failure, run_failure, session_failure, unix_seconds};
-use crate::commands::{dask, reproduce, study_drawings};
+use crate::commands::{dask, host, reproduce, study_drawings};
 use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
 use crate::load::place_failure;
@@ -83,11 +83,16 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     }
     if !arguments.only.is_empty() {
         choice::keep_only(&mut chosen, &arguments.only).map_err(choice_failure)?;
+        let only_drawn = chosen.iter().all(|of| of.expectations.is_empty() && of.not_asked.is_empty());
+        if only_drawn && arguments.out.is_none() && !arguments.dry_run {
+            let words = "a drawing is a file, and there is no directory for it";
+            return Err(Failure::usage("warmcore::study", words).help("give one with --out DIR"));
+        }
     }
     if let Some(trials) = arguments.trials {
         chosen.iter_mut().flat_map(|study| &mut study.cells).for_each(|cell| cell.trials = trials);
     }
-    let plan = plan::plan(chosen, &|words| console.note(words)).map_err(plan_failure)?;
+    let plan = plan::plan(chosen, &host::runner()?, &|words| console.note(words)).map_err(plan_failure)?;
     plan.notes.iter().for_each(|words| console.warn(words));
     let baselines = baseline::read(&plan).map_err(|error| {
         Failure::usage("warmcore::study", error)
@@ -441,7 +446,7 @@ fn show(name: &str, page_path: Option<&Path>, console: &Console) -> Result<(), F
     let mut found = studies(&[name.to_owned()])?;
     // A file that would not run is not shown as if it did. Those of the program do.
     if Path::new(name).is_file() {
-        found = plan::plan(found, &|words| console.note(words)).map_err(plan_failure)?.studies;
+        found = plan::plan(found, &host::runner()?, &|words| console.note(words)).map_err(plan_failure)?.studies;
     }
     if console.json() {
         return Ok(console.out(&pretty(&StudyPlanDocument::new(&found, None)))?);

@@ -47,8 +47,14 @@ pub static KIND: PlaceKind = PlaceKind {
     unmeasured: "what the kernel's events do not tell: caches, memory, and why a task was moved. Run times are real, and so is whatever else \
                  went on. Nothing in this page is simulated.",
     open: Some(|options, _| {
-        let elsewhere =
-            || PlaceError::new(Trouble::Unfit, CODE, "only comparisons run there", "use `warmcore compare --on host`");
+        let elsewhere = || {
+            PlaceError::new(
+                Trouble::Unfit,
+                CODE,
+                "only comparisons and studies run there",
+                "use `warmcore compare --on host`",
+            )
+        };
         Ok(Arc::new(Host::new(options.host.clone().ok_or_else(elsewhere)?)))
     }),
     past: |table| {

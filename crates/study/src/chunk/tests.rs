@@ -41,7 +41,7 @@ neutral = "none"
 
 fn plan() -> Plan {
     let study = Study::parse(Path::new("it.toml"), STUDY).unwrap();
-    crate::plan::plan(vec![study], &|_| {}).unwrap()
+    crate::plan::plan(vec![study], &[], &|_| {}).unwrap()
 }
 
 fn with_means<T>(out: Option<&Path>, act: impl FnOnce(&Means<'_>) -> T) -> T {

@@ -250,6 +250,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         cells,
         baseline,
         partial: false,
+        asked: Vec::new(),
         text: text.to_owned(),
     };
     study.check_names()?;

@@ -1,14 +1,17 @@
-//! A part of a study: some of its expectations, and what they need.
+//! A part of a study: some of its expectations and drawings, and what they need.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{SCHEDULER, Study};
+use super::{Bar, SCHEDULER, Study};
 use crate::figure::{Expression, NamedPart, Selection};
 
 impl Study {
-    /// Leaves only the expectations whose names contain one of these texts, and what runs for them; says whether there is any.
+    /// Leaves only the expectations whose names contain one of these texts, and what runs for them and for the drawings that are called so;
+    /// says whether there is any.
     pub fn keep_only(&mut self, wanted: &[String]) -> bool {
         let is_wanted = |name: &str| wanted.iter().any(|text| name.contains(text.as_str()));
+        self.asked = self.drawn().filter(|name| wanted.iter().any(|text| text == name)).map(str::to_owned).collect();
+        self.partial = true;
         let mut kept: BTreeMap<usize, usize> = BTreeMap::new();
         for (index, expectation) in self.expectations.iter().enumerate() {
             if is_wanted(&expectation.name) {
@@ -24,9 +27,24 @@ impl Study {
         self.not_asked.retain(|of| is_wanted(&of.name));
         let mut named = BTreeSet::new();
         self.expectations.iter().for_each(|of| self.figures_of(&of.figure, &mut named));
+        self.bars_asked().for_each(|bar| self.figures_of(&bar.figure, &mut named));
         self.figures.retain(|figure| named.contains(&figure.name));
-        self.partial = true;
-        !(self.expectations.is_empty() && self.not_asked.is_empty())
+        !(self.expectations.is_empty() && self.not_asked.is_empty() && self.asked.is_empty())
+    }
+
+    /// Names of what it draws.
+    pub fn drawn(&self) -> impl Iterator<Item = &str> {
+        self.drawings.iter().map(|of| of.name.as_str()).chain(self.charts.iter().map(|of| of.name.as_str()))
+    }
+
+    /// Whether a drawing must be drawn: each of a whole study, those that were asked for of a part.
+    #[must_use]
+    pub fn must_draw(&self, name: &str) -> bool {
+        !self.partial || self.asked.iter().any(|asked| asked == name)
+    }
+
+    fn bars_asked(&self) -> impl Iterator<Item = &Bar> {
+        self.charts.iter().filter(|chart| self.must_draw(&chart.name)).flat_map(|chart| &chart.bars)
     }
 
     /// Whether it was one.
@@ -49,8 +67,11 @@ impl Study {
     /// Whether a simulation of a cell is one that runs: all of a whole study, those that figures name of a part.
     pub(crate) fn needs(&self, cell: &str, bindings: &BTreeMap<String, String>) -> bool {
         let figures = self.figures.iter().map(|figure| &figure.of);
-        let mut all = figures.chain(self.expectations.iter().map(|of| &of.figure));
+        let expected = self.expectations.iter().map(|of| &of.figure);
+        let mut all = figures.chain(expected).chain(self.bars_asked().map(|bar| &bar.figure));
+        let mut over_time = self.drawings.iter().filter(|drawing| self.must_draw(&drawing.name));
         !self.partial
+            || over_time.any(|drawing| drawing.of.fits(cell, bindings))
             || all.any(|expression| {
                 let mut found = false;
                 expression.each_name(&mut |name, _| {

@@ -310,6 +310,26 @@ fn a_part_of_a_study_has_what_its_figures_need() {
 }
 
 #[test]
+fn a_drawing_that_is_asked_for_by_its_whole_name_has_what_it_shows() {
+    let figure = "[[figure]]\nname = \"x\"\nof = \"m[a, n=2]\"\n";
+    let bars =
+        "[[drawing]]\nname = \"bars\"\ntitle = \"t\"\npublished = \"p\"\nbars = [{ label = \"l\", of = \"2 * x\" }]\n";
+    let time = "[[drawing]]\nname = \"time\"\ntitle = \"t\"\npublished = \"p\"\nof = \"tasks_per_cpu[a, n=1]\"\n";
+    let study = parse(&format!("{}{figure}{bars}{time}", whole())).unwrap();
+    let needed = |wanted: &str| {
+        let mut part = study.clone();
+        assert!(part.keep_only(&[wanted.to_owned()]), "{wanted}");
+        assert!(part.expectations.is_empty());
+        let bindings = |n: &str| [("n".to_owned(), n.to_owned()), (SCHEDULER.to_owned(), "s".to_owned())].into();
+        (["1", "2"].map(|n| part.needs("a", &bindings(n))), part.must_draw("bars"), part.must_draw("time"))
+    };
+    assert_eq!(needed("bars"), ([false, true], true, false));
+    assert_eq!(needed("time"), ([true, false], false, true));
+    assert!(!study.clone().keep_only(&["bar".to_owned()]), "a part of a drawing's name is none");
+    assert_eq!(study.drawn().collect::<Vec<_>>(), ["time", "bars"]);
+}
+
+#[test]
 fn figures_that_name_each_other_are_refused() {
     let figures = "[[figure]]\nname = \"x\"\nof = \"y + 1\"\n[[figure]]\nname = \"y\"\nof = \"2 * x\"\n";
     let error = parse(&format!("{}{figures}", whole())).unwrap_err();

@@ -32,11 +32,11 @@ impl Plan {
             for figure in &study.figures {
                 self.check_names(index, None, &figure.of).map_err(|problem| study.error_at(figure.at, problem))?;
             }
-            for drawing in study.drawings.iter().filter(|_| !study.is_partial()) {
+            for drawing in study.drawings.iter().filter(|of| study.must_draw(&of.name)) {
                 self.cell(index, None, &drawing.of)
                     .map_err(|words| study.error_at(drawing.at, Problem::Value(words)))?;
             }
-            for bar in study.charts.iter().filter(|_| !study.is_partial()).flat_map(|chart| &chart.bars) {
+            for bar in study.charts.iter().filter(|of| study.must_draw(&of.name)).flat_map(|chart| &chart.bars) {
                 self.check_names(index, None, &bar.figure).map_err(|problem| study.error_at(bar.at, problem))?;
             }
             // A task that the wrong model's workload has not would have no CPU time, which rejects whatever it is compared with.

@@ -346,9 +346,15 @@ proptest! {
 
 #[test]
 fn profiles_and_cpus_go_to_all_tasks() {
-    for spec in
-        ["spin:-n2", "periodic:-n2", "forkjoin:-n3,-m50", "verilator:-t3", "transcode:-j2", "sysbench:--threads=2"]
-    {
+    for spec in [
+        "spin:-n2",
+        "periodic:-n2",
+        "forkjoin:-n3,-m50",
+        "verilator:-t3",
+        "transcode:-j2",
+        "sysbench:--threads=2",
+        "mediawiki:--client-threads=2",
+    ] {
         let separator = if spec.contains(':') { "," } else { ":" };
         let workload = made(&format!("{spec}{separator}-c0-1:4,--profile=perlbench"));
         assert!(workload.tasks.iter().all(|task| task.profile.as_deref() == Some("perlbench")), "{spec}");
@@ -473,4 +479,64 @@ fn warm_ups_are_those_that_the_programs_flags_say() {
     assert_eq!(made("sysbench:--threads=2,--time=3").warm_up_ns, None);
     let problem = problem("schbench:-t2,-L,-r4,-w4");
     assert!(problem.to_string().contains("shorter than the runtime"), "{problem}");
+}
+
+/// Nanoseconds of work in some steps, and how many of them ask for something and wait for it.
+fn work_and_trips(steps: &[Step]) -> (u64, usize) {
+    let work = steps.iter().filter_map(|step| match step {
+        Step::Run { work_ns } => Some(*work_ns),
+        _ => None,
+    });
+    (work.sum(), steps.iter().filter(|step| matches!(step, Step::Receive { .. })).count())
+}
+
+fn workers(workload: &Workload) -> u32 {
+    workload.tasks.iter().find(|task| task.role == "worker").map_or(0, |task| task.instances)
+}
+
+#[test]
+fn a_page_of_a_wiki_is_15_ms_of_work_with_39_round_trips() {
+    let workload = made("mediawiki:--client-threads=3,--server-threads=2,--memcached-threads=2,--requests=6");
+    let roles = ["client", "connection", "cache"].map(|role| count(&workload, role));
+    assert_eq!((roles, workers(&workload)), ([3, 3, 2], 2), "each client has a connection");
+    assert_eq!(workload.processes.len(), 4, "siege, HHVM, the database and memcached");
+    let client = steps(&workload, "client");
+    let Some(Step::Submit { program: request, .. }) = client.iter().find(|step| matches!(step, Step::Submit { .. }))
+    else {
+        panic!("{client:?}")
+    };
+    let (of_worker, trips) = work_and_trips(&workload.programs[request.index()].steps);
+    assert_eq!(trips, 19 + 20, "queries and gets");
+    let get = workload.programs[request.index()].steps.iter().find_map(|step| match step {
+        Step::Submit { program, .. } => Some(work_and_trips(&workload.programs[program.index()].steps).0),
+        _ => None,
+    });
+    let (of_client, of_query) = (work_and_trips(client).0, work_and_trips(steps(&workload, "connection")).0);
+    let all = of_client + of_worker + 19 * of_query + 20 * get.unwrap();
+    assert_eq!(all, 15_000_000);
+    let text = to_rtapp(&workload).unwrap();
+    assert_eq!(to_rtapp(&from_rtapp("mediawiki", &text, &Options::default()).unwrap()).unwrap(), text);
+}
+
+#[test]
+fn pages_of_a_wiki_end_with_the_last_get_of_each_thread_of_memcached() {
+    let workload = made("mediawiki:--client-threads=5,--memcached-threads=2,--requests=10");
+    assert_eq!(workload.duration_ns, None);
+    let requests = |name: &str| {
+        let task = workload.tasks.iter().find(|task| task.name == name).unwrap();
+        let [Step::Work { requests, .. }] = &workload.programs[task.program.index()].steps[..] else {
+            panic!("{name}")
+        };
+        *requests
+    };
+    // Two pages of each client; the first thread has three clients, the second two.
+    assert_eq!((requests("cache-0"), requests("cache-1"), requests("worker")), (2 * 3 * 20, 2 * 2 * 20, 10));
+    assert_eq!(workers(&workload), 5, "of 200 workers those that served last serve next");
+    assert_eq!(made("mediawiki:--client-threads=1").duration_ns, Some(60_000_000_000));
+    assert_eq!(count(&made("mediawiki:--client-threads=1"), "cache"), 1, "a thread without clients has nothing to do");
+    let starts: Vec<u64> = workload.tasks.iter().filter(|of| of.role == "client").map(|of| of.start_ns).collect();
+    assert_eq!(starts, [0, 3_000_000, 6_000_000, 9_000_000, 12_000_000], "spread over the time of a page");
+    for wrong in ["--client-threads=0", "--requests=0", "--siege-duration=0s", "--memcached-threads=x"] {
+        assert!(matches!(problem(&format!("mediawiki:{wrong}")), GeneratorProblem::BadValue { .. }), "{wrong}");
+    }
 }
