@@ -427,7 +427,7 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
         asked.fold(Utilisation::default(), |sum, own| Utilisation {
             used: sum.used + own.used,
             running: sum.running + own.running,
-            least: sum.least.max(own.least),
+            least: sum.least + own.least,
             at_once: sum.at_once || own.at_once,
         })
     }

@@ -9,6 +9,7 @@
 use warmcore_kernel::{Boot, Core};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
+use warmcore_workload::Policy as TaskPolicy;
 
 use super::balance::IdleType;
 use super::balance::pass::Pass;
@@ -35,9 +36,10 @@ pub(crate) struct Pressure {
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     average: Pelt,
-    /// A task of such a class runs at present, and it is a deadline task.
+    /// A task of such a class runs at present.
     runs: bool,
-    runs_deadline: bool,
+    /// What it has reserved if it is a deadline task, 1024 = a whole CPU.
+    reserved: Option<u32>,
 }
 
 /// What is left of a CPU's capacity (`scale_rt_capacity`): never nothing.
@@ -76,7 +78,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let taken = &mut pressure.cpus[cpu.index()];
         let policy = (!next.is_idle()).then(|| core.task(next).policy());
         taken.runs = policy.is_some_and(|policy| policy.is_realtime());
-        taken.runs_deadline = matches!(policy, Some(warmcore_workload::Policy::Deadline(_)));
+        taken.reserved = match policy {
+            Some(TaskPolicy::Deadline(reservation)) => {
+                Some((reservation.runtime_ns * 1024 / reservation.period_ns) as u32)
+            }
+            _ => None,
+        };
         // `add_nr_running` counts tasks of all classes.
         self.overloaded |= taken.runs && waits;
     }
@@ -113,15 +120,17 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(super) fn taken_above(&self, core: &Core<'_>, cpu: CpuId) -> Above {
         match &self.pressure {
             Some(pressure) => {
-                let Taken { average, runs, runs_deadline } = &pressure.cpus[cpu.index()];
-                let lost = pressure.whole[cpu.index()].saturating_sub(self.domains.capacity_of(cpu));
-                Above {
-                    util: average.util as u64,
-                    lost: lost.into(),
-                    runs: *runs_deadline || *runs && !core.uses_clamps(),
-                }
+                let whole = pressure.whole[cpu.index()];
+                let Taken { average, runs, reserved, .. } = pressure.cpus[cpu.index()];
+                let least = match reserved {
+                    Some(reserved) => reserved,
+                    None if runs && !core.uses_clamps() => whole,
+                    None => 0,
+                };
+                let lost = whole.saturating_sub(self.domains.capacity_of(cpu));
+                Above { util: average.util as u64, lost: lost.into(), least: least.into() }
             }
-            None => Above { util: 0, lost: 0, runs: false },
+            None => Above { util: 0, lost: 0, least: 0 },
         }
     }
 
