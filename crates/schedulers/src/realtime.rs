@@ -195,7 +195,9 @@ impl Realtime {
     fn charge(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
         let now_ns = core.now_ns();
         let state = &mut self.tasks[task.index()];
-        let spent_ns = now_ns - std::mem::replace(&mut state.since_ns, now_ns);
+        // Time of an interrupt that is not over is left out beforehand.
+        let spent_ns = now_ns.saturating_sub(state.since_ns);
+        state.since_ns = state.since_ns.max(now_ns);
         let (Some(reservation), true) = (state.reservation(), state.queued) else { return };
         // The reservation is of a CPU at full speed (`dl_scaled_delta_exec`).
         let at_capacity_ns = spent_ns * u64::from(core.capacity(cpu)) / 1024;
@@ -558,6 +560,12 @@ impl Scheduler for Realtime {
         let full = !core.uses_clamps() && self.queues[cpu.index()].fixed.highest() > 0;
         let least = if full { CAPACITY_SCALE } else { self.bandwidth(core, cpu) };
         Utilisation { least, ..Utilisation::default() }
+    }
+
+    fn interrupted(&mut self, core: &mut Core<'_>, cpu: CpuId, duration_ns: u64) {
+        if let Some(task) = self.running(core, cpu) {
+            self.state(task).since_ns += duration_ns;
+        }
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

@@ -436,6 +436,10 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
         in_both!(self, core, speed_changed(cpu, scale));
     }
 
+    fn interrupted(&mut self, core: &mut Core<'_>, cpu: CpuId, duration_ns: u64) {
+        in_both!(self, core, interrupted(cpu, duration_ns));
+    }
+
     /// Of the two classes one balances, or none.
     fn domain_counters(&self, core: &Core<'_>) -> Vec<CpuCounters> {
         let upper = self.upper.domain_counters(core);
