@@ -1,7 +1,8 @@
 //! Interrupts of devices and of other CPUs' requests that no rule of a scheduler causes: when they arrive, and what they take.
 //!
 //! One occupies its CPU from its handler's entry to the end of the softirqs on its return. Nobody is switched: whatever runs there makes no progress for so
-//! long, and is charged with the time, as in kernels without `CONFIG_IRQ_TIME_ACCOUNTING` (Debian's). A switch that is asked for meanwhile comes when
+//! long, and is charged with the time, as in kernels without `CONFIG_IRQ_TIME_ACCOUNTING` (Debian's). With it the policy learns of each interrupt
+//! ([`Scheduler::interrupted`]); a task's CPU time includes them all the same. A switch that is asked for meanwhile comes when
 //! it is over, as at any interrupt's return. It is time of the kernel as a tick is ([`Core::charge`](crate::Core::charge)); of an idle CPU nobody misses it.
 //!
 //! Not here: interrupts that the kernel's model has itself (ticks, timers, wakeups and reschedule requests from other CPUs, the stopper's), and what an
@@ -127,6 +128,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.charge(cpu, run_ns, OverheadKind::Interrupt);
         if !self.core.curr_is_idle(cpu) {
             self.core.advance_clock_task(run_ns);
+        }
+        if self.core.parameters().irq_time_accounting {
+            self.scheduler.interrupted(&mut self.core, cpu, run_ns);
         }
     }
 }

@@ -45,6 +45,8 @@ pub struct KernelParameters {
     pub preempt: Preempt,
     /// When CPUs have their ticks.
     pub ticks: Ticks,
+    /// `CONFIG_IRQ_TIME_ACCOUNTING`: time of interrupts is not charged to the task that they interrupt, and policies hear of it.
+    pub irq_time_accounting: bool,
 }
 
 impl Default for KernelParameters {
@@ -58,6 +60,7 @@ impl Default for KernelParameters {
             rate_limit_us: 0,
             preempt: Preempt::Lazy,
             ticks: Ticks::Apart,
+            irq_time_accounting: false,
         }
     }
 }

@@ -238,6 +238,10 @@ pub trait Scheduler {
         Utilisation::FULL
     }
 
+    /// An interrupt has come that takes a CPU from its running task for so long, in a kernel with [`KernelParameters::irq_time_accounting`](crate::KernelParameters).
+    /// The task's clock ([`Core::clock_task_ns`]) includes it by now.
+    fn interrupted(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _duration_ns: u64) {}
+
     /// A CPU's speed changes: from now on it is `scale` of 1024, which is the biggest CPU at its highest frequency. Not called in a run
     /// without a governor, where speeds are [`Core::capacity`].
     fn speed_changed(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _scale: f64) {}
@@ -330,5 +334,6 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         switched_from(task: TaskId);
         switched_to(task: TaskId);
         speed_changed(cpu: CpuId, scale: f64);
+        interrupted(cpu: CpuId, duration_ns: u64);
     }
 }

@@ -4,8 +4,7 @@
 //! queueing ([`queue`]), load tracking ([`pelt`]), CPU selection (`select`) and load balancing ([`balance`]) are
 //! shared, with the few differences of older kernels as [`FairParameters`].
 //!
-//! Differs from the kernel: no groups of `SCHED_IDLE` (`cpu.idle`), no pressure of real-time and deadline tasks on capacity (the stopper is a
-//! momentary interruption).
+//! Differs from the kernel: no groups of `SCHED_IDLE` (`cpu.idle`); the stopper is a momentary interruption.
 
 mod asymmetric;
 pub mod balance;

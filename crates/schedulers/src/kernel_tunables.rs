@@ -27,6 +27,8 @@ tunables! {
         preempt: choice "default" of ["default", "none", "voluntary", "full", "lazy"],
         /// When CPUs have their ticks: each at instants of its own, or all at the same ones, as Linux without the boot parameter skew_tick=1.
         ticks: choice "apart" of ["apart", "together"],
+        /// CONFIG_IRQ_TIME_ACCOUNTING: tasks are not charged with interrupts, whose time the fair class takes off a CPU's capacity.
+        irq_time_accounting: switch off,
     }
 }
 
@@ -51,6 +53,7 @@ impl From<KernelTunables> for KernelParameters {
                 _ => Preempt::Lazy,
             },
             ticks: if tunables.ticks == 1 { Ticks::Together } else { Ticks::Apart },
+            irq_time_accounting: tunables.irq_time_accounting != 0,
         }
     }
 }

@@ -10,12 +10,13 @@
 //! Differs from the kernel, see `docs/models/realtime.md`: no priority inheritance, no reclaiming of unused bandwidth (GRUB), no quota of real-time groups; a run queue's lock costs nothing.
 
 mod balance;
+mod bandwidth;
 mod entity;
 mod fixed;
 mod server;
 mod stack;
 
-use warmcore_kernel::{Boot, CAPACITY_SCALE, Core, Dequeue, Enqueue, Scheduler, Utilisation, WakeFlags};
+use warmcore_kernel::{Boot, CAPACITY_SCALE, Core, Dequeue, Enqueue, Scheduler, TimerId, Utilisation, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::TaskId;
 use warmcore_workload::{Policy, Reservation};
@@ -24,6 +25,8 @@ use entity::Entity;
 use fixed::FixedQueue;
 use server::{Passes, Server};
 pub(crate) use stack::{run, run_boxed};
+
+use crate::fair::eevdf::HRTICK_MIN_NS;
 
 /// Turn of a `SCHED_RR` task (`RR_TIMESLICE`).
 const TURN_NS: u64 = 100_000_000;
@@ -37,6 +40,8 @@ enum Timer {
     Server,
     /// The CPU is asked to push real-time tasks away, and to pass that on to the next one.
     Push,
+    /// A deadline task that sleeps has no claim to its CPU any more.
+    ZeroLag(TaskId),
 }
 
 impl Timer {
@@ -45,6 +50,7 @@ impl Timer {
             Timer::Replenish(task) => u64::from(task.0),
             Timer::Server => 1 << 32,
             Timer::Push => 2 << 32,
+            Timer::ZeroLag(task) => (3 << 32) | u64::from(task.0),
         }
     }
 
@@ -52,7 +58,8 @@ impl Timer {
         match payload >> 32 {
             0 => Timer::Replenish(TaskId(payload as u32)),
             1 => Timer::Server,
-            _ => Timer::Push,
+            2 => Timer::Push,
+            _ => Timer::ZeroLag(TaskId(payload as u32)),
         }
     }
 }
@@ -85,6 +92,10 @@ struct State {
     entity: Entity,
     /// Up to when its time is charged.
     since_ns: u64,
+    /// Up to when its reservation counts on its CPU.
+    counts_until_ns: u64,
+    /// The timer of that, while it sleeps.
+    zero_lag: Option<TimerId>,
 }
 
 impl State {
@@ -108,6 +119,8 @@ pub struct Realtime {
     queues: Vec<Queue>,
     tasks: Vec<State>,
     servers: Vec<Server>,
+    /// All deadline tasks.
+    reserved: Vec<TaskId>,
     /// By CPU the one that it chose last where one was as good as another (`cpumask_any_and_distribute`).
     chosen: Vec<u32>,
     /// CPUs among which one is sought.
@@ -123,6 +136,7 @@ impl Realtime {
             queues: vec![Queue::default(); cpus],
             tasks: Vec::new(),
             servers: vec![Server::default(); cpus],
+            reserved: Vec::new(),
             chosen: vec![0; cpus],
             candidates: CpuSet::new(),
         }
@@ -181,10 +195,13 @@ impl Realtime {
     fn charge(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
         let now_ns = core.now_ns();
         let state = &mut self.tasks[task.index()];
-        let spent_ns = now_ns - std::mem::replace(&mut state.since_ns, now_ns);
+        // Time of an interrupt that is not over is left out beforehand.
+        let spent_ns = now_ns.saturating_sub(state.since_ns);
+        state.since_ns = state.since_ns.max(now_ns);
         let (Some(reservation), true) = (state.reservation(), state.queued) else { return };
-        // The reservation is of a CPU at full speed.
-        state.entity.runtime_ns -= (spent_ns * u64::from(core.capacity(cpu)) / 1024) as i64;
+        // The reservation is of a CPU at full speed (`dl_scaled_delta_exec`).
+        let at_capacity_ns = spent_ns * u64::from(core.capacity(cpu)) / 1024;
+        state.entity.runtime_ns -= (at_capacity_ns * u64::from(core.frequency_scale(cpu)) / 1024) as i64;
         if state.entity.runtime_ns > 0 && !state.yielded {
             return;
         }
@@ -356,6 +373,7 @@ impl Scheduler for Realtime {
         let state = self.state(task);
         state.runnable = true;
         if state.reservation().is_some() {
+            self.contends(core, task);
             self.enqueue_deadline(core, cpu, task, flags);
         } else {
             self.insert(cpu, task, flags.has(Enqueue::RESTORE) && !flags.has(Enqueue::MOVE));
@@ -365,9 +383,12 @@ impl Scheduler for Realtime {
         }
     }
 
-    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, _flags: Dequeue) {
+    fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
         if core.curr(cpu) == task {
             self.charge(core, cpu, task);
+        }
+        if flags.has(Dequeue::SLEEP) {
+            self.contends_no_more(core, cpu, task);
         }
         core.clamp_left(task);
         self.remove(cpu, task);
@@ -409,7 +430,7 @@ impl Scheduler for Realtime {
         state.since_ns = core.now_ns();
         if state.reservation().is_some() {
             let left_ns = state.entity.runtime_ns.max(0) as u64;
-            core.start_hrtick(cpu, left_ns);
+            core.start_hrtick(cpu, left_ns.max(HRTICK_MIN_NS));
         }
         self.push_deadline(core, cpu);
         self.push_fixed(core, cpu);
@@ -446,7 +467,7 @@ impl Scheduler for Realtime {
         self.charge(core, cpu, curr);
         let state = self.tasks[curr.index()];
         if state.queued && state.reservation().is_some() && state.entity.runtime_ns > 0 {
-            core.start_hrtick(cpu, state.entity.runtime_ns as u64);
+            core.start_hrtick(cpu, (state.entity.runtime_ns as u64).max(HRTICK_MIN_NS));
         }
     }
 
@@ -455,6 +476,7 @@ impl Scheduler for Realtime {
             Timer::Replenish(task) => self.replenish_timer(core, task),
             Timer::Server => self.server_timer(core, cpu),
             Timer::Push => self.push_for_others(core, cpu),
+            Timer::ZeroLag(task) => self.zero_lag_timer(core, task),
         }
     }
 
@@ -497,6 +519,7 @@ impl Scheduler for Realtime {
         }
         self.state(task).runnable = true;
         if new.is_deadline() {
+            self.contends(core, task);
             self.enqueue_deadline(core, cpu, task, Enqueue::RESTORE);
         } else {
             // Who is lowered stays before those that it joins.
@@ -515,6 +538,10 @@ impl Scheduler for Realtime {
         if self.state(task).entity.throttled {
             core.throttle(task, false);
         }
+        if let Some(timer) = self.state(task).zero_lag.take() {
+            let _: bool = core.cancel_timer(timer);
+        }
+        self.reserved.retain(|&known| known != task);
         *self.state(task) = State::default();
     }
 
@@ -522,14 +549,23 @@ impl Scheduler for Realtime {
         let turn_ticks = TURN_NS / core.tick_ns();
         let (policy, since_ns) = (core.task(task).policy(), core.now_ns());
         *self.state(task) = State { policy, fresh: true, turn_ticks, since_ns, ..State::default() };
+        if policy.is_deadline() {
+            self.reserved.push(task);
+        }
     }
 
-    /// Full speed while one of them is runnable (`effective_cpu_util`), here deadline tasks too. Where there are utilisation clamps, those
-    /// of real-time tasks say so.
+    /// What deadline tasks have reserved; full speed while a task of fixed priority is runnable (`effective_cpu_util`). Where there are
+    /// utilisation clamps, those of such tasks say so.
     fn utilisation(&self, core: &Core<'_>, cpu: CpuId) -> Utilisation {
-        let queue = &self.queues[cpu.index()];
-        let wants = if core.uses_clamps() { !queue.deadline.is_empty() } else { queue.runnable > 0 };
-        Utilisation { least: if wants { CAPACITY_SCALE } else { 0 }, ..Utilisation::default() }
+        let full = !core.uses_clamps() && self.queues[cpu.index()].fixed.highest() > 0;
+        let least = if full { CAPACITY_SCALE } else { self.bandwidth(core, cpu) };
+        Utilisation { least, ..Utilisation::default() }
+    }
+
+    fn interrupted(&mut self, core: &mut Core<'_>, cpu: CpuId, duration_ns: u64) {
+        if let Some(task) = self.running(core, cpu) {
+            self.state(task).since_ns += duration_ns;
+        }
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {

@@ -427,13 +427,17 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
         asked.fold(Utilisation::default(), |sum, own| Utilisation {
             used: sum.used + own.used,
             running: sum.running + own.running,
-            least: sum.least.max(own.least),
+            least: sum.least + own.least,
             at_once: sum.at_once || own.at_once,
         })
     }
 
     fn speed_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, scale: f64) {
         in_both!(self, core, speed_changed(cpu, scale));
+    }
+
+    fn interrupted(&mut self, core: &mut Core<'_>, cpu: CpuId, duration_ns: u64) {
+        in_both!(self, core, interrupted(cpu, duration_ns));
     }
 
     /// Of the two classes one balances, or none.

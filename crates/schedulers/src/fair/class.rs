@@ -441,12 +441,12 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         let (queue, rq) = (&self.queues[cpu.index()], &self.rqs[cpu.index()]);
         let running = (queue.pelt.util as u32).max(rq.util_est);
         let above = self.taken_above(core, cpu).util as u32;
-        Utilisation {
-            used: running.max(queue.pelt.runnable as u32) + above,
-            running: running + above,
-            least: 0,
-            at_once: false,
-        }
+        let (used, least) = self.with_interrupts(cpu, running.max(queue.pelt.runnable as u32) + above);
+        Utilisation { used, running: running + above, least, at_once: false }
+    }
+
+    fn interrupted(&mut self, core: &mut Core<'_>, cpu: CpuId, duration_ns: u64) {
+        self.note_interrupt(core.now_ns(), cpu, duration_ns);
     }
 
     fn speed_changed(&mut self, core: &mut Core<'_>, cpu: CpuId, scale: f64) {

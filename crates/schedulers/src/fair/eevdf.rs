@@ -77,7 +77,7 @@ pub struct Eevdf {
 }
 
 /// Smallest interval the high-resolution tick is armed for (`hrtick_start`).
-const HRTICK_MIN_NS: u64 = 10_000;
+pub(crate) const HRTICK_MIN_NS: u64 = 10_000;
 
 /// A high-resolution tick this close to the wanted time is left alone.
 const HRTICK_SLOP_NS: u64 = 5_000;

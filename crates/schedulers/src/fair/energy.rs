@@ -93,8 +93,8 @@ pub(super) struct Above {
     pub util: u64,
     /// Capacity that the fair class lacks for it (`capacity_of`).
     pub lost: u64,
-    /// One of them is runnable, so that the CPU is to run at full speed.
-    pub runs: bool,
+    /// Capacity that the CPU is to have for those that run: all of it for real-time tasks, what deadline tasks have reserved.
+    pub least: u64,
 }
 
 /// A task that wakes.
@@ -131,7 +131,7 @@ impl Wakee {
             (clamp, false) => clamp.aggregate(self.clamp),
         };
         let util = util + of.above.util;
-        let least = if of.above.runs { capacity } else { u64::from(clamp.min) };
+        let least = of.above.least.max(clamp.min.into());
         (util + util / 4).min(u64::from(clamp.max)).max(least).min(capacity)
     }
 }
@@ -377,7 +377,7 @@ mod tests {
     }
 
     fn using(util: u64) -> Averages {
-        let above = Above { util: 0, lost: 0, runs: false };
+        let above = Above { util: 0, lost: 0, least: 0 };
         Averages { util, runnable: 0, estimate: 0, clamp: (Clamp::NONE, true), above }
     }
 
@@ -446,17 +446,19 @@ mod tests {
         let above = |at: u32, above: Above| {
             move |cpu: u32| if cpu == at { Averages { above, ..alone(cpu) } } else { alone(cpu) }
         };
-        let sleeps = Above { util: 392, lost: 392, runs: false };
+        let sleeps = Above { util: 392, lost: 392, least: 0 };
         assert_eq!(find_cpu(&platform(), above(0, sleeps), |_| true, &wakee), 1);
         let [little, _] = platform();
         let energy = |averages: &dyn Fn(u32) -> Averages, dst| compute_energy(&little, averages, &wakee, dst);
         assert_eq!((energy(&alone, None), energy(&alone, Some(0))), (0, 2941 * 100));
-        let runs = Above { util: 300, lost: 300, runs: true };
+        let runs = Above { util: 300, lost: 300, least: 1024 };
         assert_eq!(energy(&above(1, runs), Some(0)), 5859 * 400);
-        let ends = Above { runs: false, ..runs };
+        let ends = Above { least: 0, ..runs };
         assert_eq!(energy(&above(1, ends), Some(0)), 5859 * 400, "375 wanted, as much as before");
         let little_left = Above { util: 200, ..ends };
         assert_eq!(energy(&above(1, little_left), Some(0)), 4398 * 300);
+        let reserves = Above { least: 400, ..little_left };
+        assert_eq!(energy(&above(1, reserves), Some(0)), 5859 * 300, "a deadline task's reservation of 400");
     }
 
     /// An estimate counts where the task is to be, and a task that has been away too long has no utilisation left on its old CPU.

@@ -1,25 +1,29 @@
-//! Capacity that real-time and deadline tasks leave to the fair class, and what follows for balancing (`docs/spec/linux-fair.md` section 5).
+//! Capacity that real-time and deadline tasks and interrupts leave to the fair class, and what follows for balancing (`docs/spec/linux-fair.md` section 5).
+//!
+//! Interrupts count in kernels with `CONFIG_IRQ_TIME_ACCOUNTING`, those of the machine's background: the clock of the fair class stands still as long.
 //!
 //! Source: Linux 7.2 `kernel/sched/fair.c` (`scale_rt_capacity`, `update_group_capacity`, `check_cpu_capacity`, `sched_reduced_capacity`, `need_active_balance`),
-//! `kernel/sched/pelt.c` (`update_rt_rq_load_avg`, `update_dl_rq_load_avg`).
+//! `kernel/sched/pelt.c` (`update_rt_rq_load_avg`, `update_dl_rq_load_avg`, `update_irq_load_avg`), `kernel/sched/core.c` (`update_rq_clock_task`).
 //!
-//! Not modelled: time of interrupts (`CONFIG_IRQ_TIME_ACCOUNTING`, which Debian's kernels are built without), and of hypervisors; heat. Of tasks of these
-//! classes on a CPU the one that runs counts, in `nr_running` and as runnable, and those behind it or behind a fair task do not.
+//! Not modelled: time of hypervisors; heat. Interrupts leave the clock of averages as it is. Of tasks of these classes on a CPU the one that runs counts, in
+//! `nr_running` and as runnable, and those behind it or behind a fair task do not.
 
 use warmcore_kernel::{Boot, Core};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
+use warmcore_workload::Policy as TaskPolicy;
 
 use super::balance::IdleType;
 use super::balance::pass::Pass;
 use super::balance::stats::GroupStats;
 use super::energy::Above;
 use super::pelt::Pelt;
+use super::state::NONE;
 use super::{Fair, Policy};
 use crate::domains::{Domain, Domains, flags};
 use crate::fair::gathering::Gathering;
 
-/// What the classes above take of each CPU.
+/// What the classes above and interrupts take of each CPU.
 #[derive(Clone, Debug)]
 pub(crate) struct Pressure {
     cpus: Vec<Taken>,
@@ -35,22 +39,40 @@ pub(crate) struct Pressure {
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     average: Pelt,
-    /// A task of such a class runs at present, and it is a deadline task.
+    /// Share of the time that interrupts had (`avg_irq`); valid from the end of the last one on.
+    interrupts: Pelt,
+    /// A task of such a class runs at present.
     runs: bool,
-    runs_deadline: bool,
+    /// What it has reserved if it is a deadline task, 1024 = a whole CPU.
+    reserved: Option<u32>,
 }
 
 /// What is left of a CPU's capacity (`scale_rt_capacity`): never nothing.
-fn left(whole: u32, taken: f64) -> u32 {
-    whole.saturating_sub(taken as u32).max(1)
+fn left(whole: u32, taken: f64, interrupts: f64) -> u32 {
+    scale_irq_capacity(whole.saturating_sub(taken as u32), interrupts as u32, whole).max(1)
+}
+
+/// What interrupts leave of something on a CPU (`scale_irq_capacity`).
+fn scale_irq_capacity(util: u32, interrupts: u32, whole: u32) -> u32 {
+    util * whole.saturating_sub(interrupts) / whole
+}
+
+impl Taken {
+    /// An interrupt of some length begins: it follows those before it.
+    fn add_interrupt(&mut self, now_ns: u64, duration_ns: u64, running: f64) {
+        let begins_ns = self.interrupts.last_update_ns.max(now_ns);
+        self.interrupts.update(begins_ns, 0.0, 0.0, 0.0);
+        self.interrupts.update(begins_ns + duration_ns, 0.0, 0.0, running);
+    }
 }
 
 impl Pressure {
-    /// Of a kernel whose workload has such tasks; `None` elsewhere.
+    /// Of a kernel whose workload has such tasks, or that sees interrupts; `None` elsewhere.
     /// `speeds_count`: averages go by the speed of their CPU.
     pub fn new(boot: &Boot<'_>, whole: &[u32], groups: usize, speeds_count: bool) -> Option<Box<Self>> {
         let unit = |whole: &u32| if speeds_count { 1.0 } else { f64::from(*whole) / 1024.0 };
-        boot.realtime.then(|| {
+        let interrupts = boot.kernel.irq_time_accounting && !boot.machine.background().interrupts.is_empty();
+        (boot.realtime || interrupts).then(|| {
             Box::new(Self {
                 cpus: vec![Taken::default(); whole.len()],
                 whole: whole.to_vec(),
@@ -76,17 +98,48 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let taken = &mut pressure.cpus[cpu.index()];
         let policy = (!next.is_idle()).then(|| core.task(next).policy());
         taken.runs = policy.is_some_and(|policy| policy.is_realtime());
-        taken.runs_deadline = matches!(policy, Some(warmcore_workload::Policy::Deadline(_)));
+        taken.reserved = match policy {
+            Some(TaskPolicy::Deadline(reservation)) => {
+                Some((reservation.runtime_ns * 1024 / reservation.period_ns) as u32)
+            }
+            _ => None,
+        };
         // `add_nr_running` counts tasks of all classes.
         self.overloaded |= taken.runs && waits;
     }
 
-    /// Brings a CPU's average to now.
+    /// An interrupt takes a CPU: its running task is not charged, and its capacity falls.
+    #[cold]
+    pub(super) fn note_interrupt(&mut self, now_ns: u64, cpu: CpuId, duration_ns: u64) {
+        let mut queue = cpu.0;
+        while queue != NONE && self.queues[queue as usize].curr != NONE {
+            let running = &mut self.entities[self.queues[queue as usize].curr as usize];
+            running.exec_start_ns += duration_ns;
+            queue = running.my_queue;
+        }
+        if let Some(pressure) = &mut self.pressure {
+            pressure.cpus[cpu.index()].add_interrupt(now_ns, duration_ns, self.speeds[cpu.index()].running);
+        }
+    }
+
+    /// Utilisation of a CPU with what interrupts have of it, and that part of it (`effective_cpu_util`).
+    pub(super) fn with_interrupts(&self, cpu: CpuId, util: u32) -> (u32, u32) {
+        let Some(pressure) = &self.pressure else { return (util, 0) };
+        let (whole, interrupts) = (pressure.whole[cpu.index()], pressure.cpus[cpu.index()].interrupts.util as u32);
+        if interrupts == 0 || util >= whole {
+            return (util, interrupts);
+        }
+        (scale_irq_capacity(util, interrupts, whole) + interrupts, interrupts)
+    }
+
+    /// Brings a CPU's averages to now.
     pub(super) fn update_pressure(&mut self, now_ns: u64, cpu: CpuId) {
         if let Some(pressure) = &mut self.pressure {
             let taken = &mut pressure.cpus[cpu.index()];
             let running = if taken.runs { self.speeds[cpu.index()].running } else { 0.0 };
             taken.average.update(now_ns, 0.0, 0.0, running);
+            let at_ns = taken.interrupts.last_update_ns.max(now_ns);
+            taken.interrupts.update(at_ns, 0.0, 0.0, 0.0);
         }
     }
 
@@ -113,15 +166,17 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     pub(super) fn taken_above(&self, core: &Core<'_>, cpu: CpuId) -> Above {
         match &self.pressure {
             Some(pressure) => {
-                let Taken { average, runs, runs_deadline } = &pressure.cpus[cpu.index()];
-                let lost = pressure.whole[cpu.index()].saturating_sub(self.domains.capacity_of(cpu));
-                Above {
-                    util: average.util as u64,
-                    lost: lost.into(),
-                    runs: *runs_deadline || *runs && !core.uses_clamps(),
-                }
+                let whole = pressure.whole[cpu.index()];
+                let Taken { average, runs, reserved, .. } = pressure.cpus[cpu.index()];
+                let least = match reserved {
+                    Some(reserved) => reserved,
+                    None if runs && !core.uses_clamps() => whole,
+                    None => 0,
+                };
+                let lost = whole.saturating_sub(self.domains.capacity_of(cpu));
+                Above { util: average.util as u64, lost: lost.into(), least: least.into() }
             }
-            None => Above { util: 0, lost: 0, runs: false },
+            None => Above { util: 0, lost: 0, least: 0 },
         }
     }
 
@@ -166,7 +221,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             core.jiffies() + (u64::from(domain.balance_interval_ms) * hz).div_ceil(1000).max(1);
         let capacity = if index == self.domains.range(cpu).start {
             let whole = pressure.whole[cpu.index()];
-            let left = left(whole, pressure.unit[cpu.index()] * pressure.cpus[cpu.index()].average.util);
+            let (unit, taken) = (pressure.unit[cpu.index()], &pressure.cpus[cpu.index()]);
+            let left = left(whole, unit * taken.average.util, unit * taken.interrupts.util);
             self.domains.set_capacity(cpu, left);
             left
         } else {
@@ -240,6 +296,32 @@ mod tests {
     /// By hand: a task that runs half of the time leaves half, one that always runs next to nothing.
     #[test]
     fn what_is_left_is_at_least_one() {
-        assert_eq!((left(1024, 512.4), left(1024, 0.0), left(1024, 1024.0), left(446, 900.0)), (512, 1024, 1, 1));
+        let by_tasks = |whole, taken| left(whole, taken, 0.0);
+        assert_eq!((by_tasks(1024, 512.4), by_tasks(1024, 0.0)), (512, 1024));
+        assert_eq!((by_tasks(1024, 1024.0), by_tasks(446, 900.0)), (1, 1));
+    }
+
+    /// By hand: interrupts for half of the time leave half of what tasks above leave, 1024 · (1024 − 512) / 1024 and (1024 − 256) · 1/2.
+    #[test]
+    fn interrupts_take_their_share_of_what_is_left() {
+        assert_eq!((left(1024, 0.0, 512.0), left(1024, 256.0, 512.0)), (512, 384));
+        assert_eq!((left(446, 0.0, 223.0), left(1024, 0.0, 2000.0), left(1024, 1024.0, 512.0)), (223, 1, 1));
+    }
+
+    /// By hand: 0.5 ms of each millisecond is half of the time; the average swings by 0.5 ms · ln 2 / 33.6 ms · 1024 / 2 = 5 about 512.
+    #[test]
+    fn the_average_of_interrupts_is_their_share_of_the_time() {
+        let mut taken = Taken::default();
+        for ms in 0..1000 {
+            taken.add_interrupt(ms * 1_000_000, 500_000, 1024.0);
+        }
+        assert!((512.0..518.0).contains(&taken.interrupts.util), "{}", taken.interrupts.util);
+        // Two at a time follow each other.
+        let mut taken = Taken::default();
+        for ms in 0..1000 {
+            taken.add_interrupt(ms * 1_000_000, 250_000, 1024.0);
+            taken.add_interrupt(ms * 1_000_000, 250_000, 1024.0);
+        }
+        assert!((512.0..518.0).contains(&taken.interrupts.util), "{}", taken.interrupts.util);
     }
 }

@@ -63,6 +63,13 @@ impl Entity {
         self.throttled = false;
     }
 
+    /// When a task with just the reserved share would have used what this one has (the 0-lag time, `task_non_contending`).
+    pub fn zero_lag_ns(&self, reservation: &Reservation) -> u64 {
+        let (period_ns, share_ns) = (i128::from(reservation.period_ns), i128::from(reservation.runtime_ns));
+        let left_ns = i128::from(self.runtime_ns) * period_ns / share_ns;
+        (i128::from(self.deadline_ns) - left_ns).max(0) as u64
+    }
+
     /// When the next period begins (`dl_next_period`).
     pub fn next_period_ns(&self, reservation: &Reservation) -> u64 {
         self.deadline_ns.saturating_sub(reservation.deadline_ns) + reservation.period_ns
@@ -93,6 +100,16 @@ mod tests {
         assert_eq!(entity.wake(49 * MS, &TENTH, false), Woken::Kept);
         assert_eq!(entity.wake(51 * MS, &TENTH, false), Woken::Begun);
         assert_eq!((entity.runtime_ns, entity.deadline_ns), (10 * MS as i64, 151 * MS));
+    }
+
+    /// By hand: with 4 of 10 ms left of a period of 100 ms, 60 of it are used.
+    #[test]
+    fn the_zero_lag_time_is_where_the_used_share_of_the_period_ends() {
+        let at = |runtime_ms: i64| {
+            let entity = Entity { runtime_ns: runtime_ms * MS as i64, deadline_ns: 300 * MS, ..Entity::default() };
+            entity.zero_lag_ns(&TENTH) / MS
+        };
+        assert_eq!((at(4), at(10), at(0), at(-1)), (260, 200, 300, 310));
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod energy;
 mod frequencies;
 mod groups;
 mod hotplug;
+mod interrupts;
 mod io_boost;
 mod kernel_locks;
 mod launch;

@@ -293,3 +293,43 @@ fn more_deadline_bandwidth_than_there_is_and_bound_deadline_tasks_are_refused() 
     assert!(matches!(bind(on_cpu(1)), Err(SetupError::BoundDeadline { .. })));
     assert!(bind(on_cpus([0, 1])).is_ok() && bind(Affinity::All).is_ok());
 }
+
+/// One CPU of 500 to 2000 MHz; times hold at 1000 MHz. What the kernel does takes no time.
+fn with_frequencies() -> warmcore_topology::Machine {
+    let text = "[topology]\nshape = \"1s1n1l1c1t\"\n[costs]\ncontext_switch_ns = 0\nwakeup_ns = 1\ntick_ns = 0\nidle_exit_ns = 0\n\
+                syscall_ns = 0\n[[core_kind]]\nreference_mhz = 1000\nmin_mhz = 500\nmax_mhz = 2000";
+    warmcore_topology::from_toml(text).unwrap()
+}
+
+/// CPU time for each job, in us, of a task with 1 ms of work every 10 ms, in the second of two seconds.
+fn job_us(policy: Policy, scheduler: &str) -> f64 {
+    let mut scene = Scene::lasting(2 * S);
+    let timer = scene.workload.add_timer("grid");
+    let period = Step::Timer { timer, period_ns: 10 * MS, mode: TimerMode::Absolute };
+    scene.task("job", forever([run_for(MS), period])).policy = policy;
+    let run = scene.try_run_on(&with_frequencies(), scheduler, 1).unwrap();
+    run.cpu_time_between("job", S, 2 * S) as f64 / US as f64 / 100.0
+}
+
+/// By hand: 1 ms at 1000 MHz is a tenth of 2000 MHz or less, which 500 MHz suffice for. A task of fixed priority has 2000 MHz, one with a
+/// reservation of a half or three quarters that part of it: 1000 and 1500 MHz.
+#[test]
+fn schedutil_runs_a_deadline_task_as_fast_as_it_has_reserved_and_one_of_fixed_priority_at_full_speed() {
+    let jobs = [(fifo(5), 500.0), (deadline(5, 10, 10), 1000.0), (deadline(15, 20, 20), 667.0)];
+    for (policy, expected_us) in jobs {
+        for below in ["eevdf:governor=schedutil", "cfs:governor=schedutil"] {
+            assert_near(&format!("{policy:?} {below}"), job_us(policy, below), expected_us, 0.02);
+        }
+    }
+}
+
+/// By hand: 2 ms at full speed are 8 ms at a quarter of it, in each 20 ms.
+#[test]
+fn a_reservation_is_of_a_cpu_at_full_speed() {
+    for (governor, expected_ms) in [("performance", 200.0), ("powersave", 800.0)] {
+        let mut scene = Scene::lasting(2 * S);
+        scene.task("greedy", spin()).policy = deadline(2, 20, 20);
+        let run = scene.try_run_on(&with_frequencies(), &format!("eevdf:governor={governor}"), 1).unwrap();
+        assert_near(governor, used_ms(&run, "greedy", 0, 2_000), expected_ms, 0.03);
+    }
+}
