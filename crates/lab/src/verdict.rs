@@ -13,9 +13,7 @@ use warmcore_options::TraceLevel;
 use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
-use warmcore_statistics::{
-    Comparison, Design, Interval, Sample, StatisticsError, Summary, compare_trials, judge, trials_needed,
-};
+use warmcore_statistics::{Comparison, Design, Sample, StatisticsError, Summary, compare_trials, judge, trials_needed};
 use warmcore_workload::{Warning, Workload};
 
 use crate::advice::Advice;
@@ -33,6 +31,7 @@ mod answerable;
 mod carries;
 mod conditions;
 mod finding;
+mod numbers;
 mod words;
 
 pub use answerable::{starves, tasks_left};
@@ -40,6 +39,7 @@ pub use carries::few_events;
 use finding::spread;
 pub(crate) use finding::within;
 pub use finding::{DEFAULT_MARGIN, Finding};
+pub use numbers::{decimal, decimals_of_small, interval_ends, ratio_and_ends, ratio_with_interval};
 pub use words::trials_in_words;
 
 /// Version of the document.
@@ -454,46 +454,6 @@ fn points_with_infinities<S: Serializer>(points: &[Option<f64>], serializer: S) 
         Some(value) if value.is_infinite() => Value::from(if *value > 0.0 { "infinity" } else { "-infinity" }),
         other => Value::from(*other),
     }))
-}
-
-/// A ratio with three significant digits or so: `0.834`, `1.2`, `12.5`, `0.00043`; a dash where there is none, as over a baseline of zero.
-#[must_use]
-pub fn decimal(value: f64) -> String {
-    if !value.is_finite() {
-        return "-".into();
-    }
-    let decimals = if value >= 100.0 {
-        0
-    } else if value >= 10.0 {
-        1
-    } else if value >= 0.01 || value <= 0.0 {
-        3
-    } else {
-        decimals_of_small(value)
-    };
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-/// Decimals with which a positive number below 0.1 has two digits that are not 0, from 3 to 12: what is smaller still is 0 to any reader.
-#[must_use]
-pub fn decimals_of_small(value: f64) -> usize {
-    (3..12).find(|decimals| value * 10.0_f64.powi(*decimals) >= 10.0).unwrap_or(12) as usize
-}
-
-/// The ends of a ratio's interval, as [`decimal`] has them; with more digits where it would read as if it held 1 and does not.
-#[must_use]
-pub fn interval_ends(interval: Interval) -> [String; 2] {
-    let holds_one = interval.low <= 1.0 && interval.high >= 1.0;
-    let end = |value: f64| {
-        let text = decimal(value);
-        if holds_one || text != "1" {
-            return text;
-        }
-        // A ratio closer to 1 than this is rounding.
-        (4..=9).map(|decimals| format!("{value:.decimals$}")).find(|text| text.parse() != Ok(1.0)).unwrap_or(text)
-    };
-    [interval.low, interval.high].map(end)
 }
 
 pub(crate) fn percent(value: f64) -> String {

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use warmcore_lab::experiment::{Experiment, TOOL_VERSION};
 use warmcore_lab::files;
-use warmcore_lab::verdict::{Finding, decimal as ratio_in_words, starves};
+use warmcore_lab::verdict::{Finding, ratio_with_interval, starves};
 use warmcore_statistics::{Better, Comparison, Design, StatisticsError, compare_trials, judge};
 
 use crate::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
@@ -66,12 +66,7 @@ impl Against {
     /// The ratio with its interval, and the verdict, in words.
     fn words(&self) -> (String, &'static str) {
         let ratio = self.comparison.as_ref().and_then(|of| Some((of.ratio?, of.interval)));
-        let ratio = ratio.map_or_else(String::new, |(ratio, interval)| match interval {
-            Some(ends) => {
-                format!("{} [{}, {}]", ratio_in_words(ratio), ratio_in_words(ends.low), ratio_in_words(ends.high))
-            }
-            None => ratio_in_words(ratio),
-        });
+        let ratio = ratio.map_or_else(String::new, |(ratio, interval)| ratio_with_interval(ratio, interval));
         (ratio, self.finding.words())
     }
 }

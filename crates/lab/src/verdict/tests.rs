@@ -3,6 +3,7 @@ use crate::experiment::Named;
 use crate::experiment::{SchedulerRecord, SubjectRecord};
 use crate::trial::tests::trial;
 use warmcore_options::RunOptions;
+use warmcore_statistics::Interval;
 
 pub(super) fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
     let subject = || SubjectRecord { source: "x".into(), sha256: "0".into() };

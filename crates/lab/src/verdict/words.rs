@@ -3,7 +3,8 @@
 use warmcore_statistics::{Better, Comparison, Design, Verdict};
 
 use super::answerable::left_waiting;
-use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, interval_ends, percent, spread};
+use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, interval_ends, percent};
+use super::{ratio_and_ends, spread};
 use crate::measures::Measure;
 use crate::units::with_unit;
 
@@ -188,8 +189,11 @@ fn relation(primary: &Measure, other: &Contender<'_>, base: &str) -> String {
             None => format!("{} has no ratio to that of {base}, as one of them has no end", primary.title),
         };
     };
-    let interval = interval(comparison);
-    format!("{} {} times that of {base}{interval}", primary.title, decimal(ratio))
+    let Some(interval) = comparison.interval else {
+        return format!("{} {} times that of {base}", primary.title, decimal(ratio));
+    };
+    let [ratio, low, high] = ratio_and_ends(ratio, interval);
+    format!("{} {ratio} times that of {base} (95 % interval {low} to {high})", primary.title)
 }
 
 fn interval(comparison: &Comparison) -> String {
