@@ -13,7 +13,9 @@ use warmcore_options::TraceLevel;
 use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
-use warmcore_statistics::{Comparison, Design, Sample, StatisticsError, Summary, compare_trials, judge, trials_needed};
+use warmcore_statistics::{
+    Comparison, Design, Sample, StatisticsError, Summary, TrialsApart, compare_trials, judge, trials_needed,
+};
 use warmcore_workload::{Warning, Workload};
 
 use crate::advice::Advice;
@@ -168,6 +170,9 @@ pub struct MeasureResult {
     /// What the comparison means.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finding: Option<Finding>,
+    /// Trials beyond the margin where the middle of all is inside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apart: Option<TrialsApart>,
 }
 
 /// The verdict.
@@ -355,6 +360,7 @@ fn compare_measure(
     let others = (0..points.len()).filter(|index| *index != baseline && Some(*index) != null);
     let mut comparisons: Vec<Comparison> = others.map(compare).collect::<Result<_, _>>()?;
     judge(&mut comparisons);
+    let judged = comparisons.len();
     let spread = match null {
         Some(null) => {
             let mut itself = [compare(null)?];
@@ -374,11 +380,23 @@ fn compare_measure(
     let mut comparisons = comparisons.into_iter();
     let mut results = Vec::with_capacity(points.len());
     for (index, own) in points.iter().enumerate() {
-        let mut result =
-            MeasureResult { points: own.clone(), summary: summary(index)?, comparison: None, finding: None };
+        let mut result = MeasureResult {
+            points: own.clone(),
+            summary: summary(index)?,
+            comparison: None,
+            finding: None,
+            apart: None,
+        };
         if let Some(mut comparison) = if index == baseline { None } else { comparisons.next() } {
             let same = are_identical(record.design, &points[baseline], own);
             let found = find(&comparison, measure, (&base, &result.summary), record.margin, same);
+            let points = [&points[baseline], own].map(Vec::as_slice);
+            let told = [&base, &result.summary].iter().any(|of| of.max.is_some_and(|max| max >= measure.least));
+            let (found, apart) = match told {
+                true => found.with_apart(record.design, points, (record.margin, judged)),
+                false => (found, None),
+            };
+            result.apart = apart.filter(|_| Some(index) != null);
             result.finding = Some(match Some(index) == null {
                 true => Finding::Null,
                 false => found.beyond(&comparison, spread),

@@ -184,6 +184,7 @@ pub(crate) fn compare(
     }
     let mut table: Vec<Comparison> = found.values().cloned().collect();
     judge(&mut table);
+    let judged = table.len();
     found.values_mut().zip(table).for_each(|(of, judged)| *of = judged);
     for (number, (of, result)) in expected.iter().zip(results).enumerate() {
         let Some((_, margin)) = of.against else { continue };
@@ -192,7 +193,7 @@ pub(crate) fn compare(
         let same = before.is_some_and(|before| before.trials == result.trials);
         let finding = match &comparison {
             Some(_) if same => Finding::Identical,
-            Some(comparison) => match Finding::of(comparison, margin) {
+            Some(comparison) => match finding_of(comparison, margin, (design, judged), [before, Some(result)]) {
                 Finding::Better | Finding::Tied | Finding::Unclear
                     if before.is_some_and(|before| starves(before.never_ran_again, result.never_ran_again)) =>
                 {
@@ -208,6 +209,20 @@ pub(crate) fn compare(
         }
         result.against = Some(against);
     }
+}
+
+/// What a comparison means, of `judged` that are judged together; a tie only where not many trials are apart.
+fn finding_of(
+    comparison: &Comparison,
+    margin: f64,
+    (design, judged): (Design, usize),
+    sides: [Option<&ExpectationResult>; 2],
+) -> Finding {
+    let trials = |side: Option<&ExpectationResult>| -> Vec<Option<f64>> {
+        side.map_or_else(Vec::new, |side| side.trials.iter().copied().map(Some).collect())
+    };
+    let [before, now] = sides.map(trials);
+    Finding::of(comparison, margin).with_apart(design, [&before, &now], (margin, judged)).0
 }
 
 /// Compares the trials that both sides have; without any there is nothing to compare.

@@ -109,6 +109,24 @@ fn a_difference_inside_the_margin_is_a_tie_and_nobody_is_best() {
     assert_eq!(document(&[("cfs", 1.0), ("eevdf", 1.02)], 10).verdict.best.as_deref(), Some("cfs"));
 }
 
+#[test]
+fn a_third_of_the_trials_at_half_speed_is_no_tie() {
+    let document = |slow: usize| {
+        let side = |label: &str, slow: usize| -> Vec<Trial> {
+            let elapsed = |number: usize| if number < slow { 1e8 } else { 5e7 };
+            (0..100).map(|number| trial(label, number, &[("elapsed_ns", Some(elapsed(number)))])).collect()
+        };
+        conclude(&record(&["cfs", "eevdf"], 100), &[side("cfs", 0), side("eevdf", slow)]).unwrap()
+    };
+    let result = |document: &ComparisonDocument| document.schedulers[1].measures["elapsed_ns"].clone();
+    let found = document(34);
+    assert_eq!(result(&found).finding, Some(Finding::Unclear));
+    let expected = "it is unclear whether eevdf and cfs differ in elapsed time: in the middle they are within the margin of 1 % \
+                    (95 % interval 1 to 1), but in 34 of 100 trials it is 2 times that of cfs";
+    assert!(found.verdict.sentence.starts_with(expected), "{}", found.verdict.sentence);
+    assert_eq!(result(&document(5)).finding, Some(Finding::Tied), "five of one sign may be chance");
+}
+
 /// A trial each of two schedulers for every number, with these values of a measure.
 fn of_values(name: &str, base: impl Fn(usize) -> f64, own: impl Fn(usize) -> f64) -> ComparisonDocument {
     let side = |label: &str, value: &dyn Fn(usize) -> f64| -> Vec<Trial> {
