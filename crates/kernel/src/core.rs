@@ -258,6 +258,12 @@ impl<'a> Core<'a> {
         self.cpus[cpu.index()].ttwu_pending != 0 || self.launcher == Some(cpu)
     }
 
+    /// Woken tasks on their way to the CPU: it will queue them itself. One more than that on a CPU that is offline.
+    #[inline]
+    pub fn wakeups_on_their_way(&self, cpu: CpuId) -> usize {
+        self.cpus[cpu.index()].ttwu_pending as usize
+    }
+
     /// CPU of the launcher, which is no task, while it creates one.
     #[inline]
     pub fn launcher(&self) -> Option<CpuId> {

@@ -82,6 +82,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.tasks[task.index()].state = State::Waking;
         self.core.cpus[cpu.index()].ttwu_pending += 1;
         self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
+        self.scheduler.wakeup_sent(&mut self.core, cpu, task);
         let at = self.core.now_ns + self.core.wakeup_so_far_ns() + delay_ns;
         self.core.queue.push(at, Class::WakeIpi, cpu, task.0, u32::from(cpu != prev));
     }

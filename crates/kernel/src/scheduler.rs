@@ -184,6 +184,9 @@ pub trait Scheduler {
     /// A queued wakeup was sent to the CPU or has arrived there: [`Core::ttwu_pending`] changed.
     fn ttwu_pending_changed(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
 
+    /// A woken task is on its way to the CPU, which will queue it itself: [`Scheduler::enqueue`] is called when it does.
+    fn wakeup_sent(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _task: TaskId) {}
+
     /// Ordinary tick (`task_tick` and `sched_balance_trigger`); `curr` is `None` where no task of this scheduler runs: on an idle CPU,
     /// and in a composite on one that runs a task of another class.
     fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>);
@@ -318,6 +321,7 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         sched_switch(cpu: CpuId, prev: (TaskId, PrevState), next: TaskId);
         hook(cpu: CpuId, hook: Hook);
         ttwu_pending_changed(cpu: CpuId);
+        wakeup_sent(cpu: CpuId, task: TaskId);
         tick(cpu: CpuId, curr: Option<TaskId>);
         tick_stopped(cpu: CpuId);
         hrtick(cpu: CpuId, curr: TaskId);

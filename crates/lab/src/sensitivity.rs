@@ -2,10 +2,10 @@
 //! task more, one less, or one core less (the comparison's *neighbours*).
 //!
 //! What is run is a matter of `warmcore_study::sensitivity::comparison`; here is what came of it, and what it means. A verdict turns when
-//! a scheduler is better, worse or neither than the baseline where it was not before.
+//! its finding becomes another: better, worse, different, starving, no different (tied or identical) or open (unclear or not to be compared).
 
 use serde::{Deserialize, Serialize};
-use warmcore_statistics::{Better, Interval};
+use warmcore_statistics::{Better, Comparison, Interval};
 
 use crate::directory::{RunDirectory, SENSITIVITY as FILE};
 use crate::verdict::{ComparisonDocument, Finding, MeasureResult, decimal, within};
@@ -72,7 +72,7 @@ pub struct VariedScheduler {
     pub interval: Option<Interval>,
     /// What the comparison means.
     pub finding: Option<Finding>,
-    /// Whether it is better, worse or neither than the baseline where it was not without the change.
+    /// Whether the finding is another than without the change; tied and identical are one, and so are unclear and not to be compared.
     pub turns: bool,
 }
 
@@ -81,23 +81,36 @@ pub struct VariedScheduler {
 enum DecisiveSide {
     Better,
     Worse,
-    Neither,
+    Different,
+    Starves,
+    /// As good as the baseline.
+    Same,
+    /// Nobody knows.
+    Open,
 }
 
 impl DecisiveSide {
     fn of(result: &MeasureResult, margin: f64) -> Self {
-        match (result.finding, &result.comparison) {
-            (Some(Finding::Better), _) => Self::Better,
-            (Some(Finding::Worse), _) => Self::Worse,
+        match result.finding {
+            Some(Finding::Better) => Self::Better,
+            Some(Finding::Worse) => Self::Worse,
+            Some(Finding::Different) => Self::Different,
+            Some(Finding::Starves) => Self::Starves,
+            Some(Finding::Tied | Finding::Identical) => Self::Same,
+            Some(Finding::Unclear | Finding::NotMeasurable | Finding::Null | Finding::NotAnswerable) | None => {
+                Self::Open
+            }
             // Too few trials for a verdict: the ratio itself is all there is.
-            (Some(Finding::TooFewTrials), Some(comparison)) => match comparison.ratio {
-                Some(ratio) if !within(ratio, margin) => match (ratio < 1.0) == (comparison.better == Better::Lower) {
-                    true => Self::Better,
-                    false => Self::Worse,
-                },
-                _ => Self::Neither,
+            Some(Finding::TooFewTrials) => match &result.comparison {
+                Some(Comparison { ratio: Some(ratio), .. }) if within(*ratio, margin) => Self::Same,
+                Some(Comparison { ratio: Some(ratio), better, .. }) => {
+                    match (*ratio < 1.0) == (*better == Better::Lower) {
+                        true => Self::Better,
+                        false => Self::Worse,
+                    }
+                }
+                _ => Self::Open,
             },
-            _ => Self::Neither,
         }
     }
 }
@@ -285,4 +298,34 @@ fn turned_in_words(unchanged: &ComparisonDocument, scheduler: &VariedScheduler) 
     let was =
         words(before.and_then(|before| before.finding), before.and_then(|before| before.comparison.as_ref()?.ratio));
     format!("{} is {} instead of {was}", scheduler.label, words(scheduler.finding, scheduler.ratio))
+}
+
+#[cfg(test)]
+mod tests {
+    use warmcore_statistics::{Sample, compare_paired};
+
+    use super::*;
+
+    fn side(finding: Finding, ratio: f64) -> DecisiveSide {
+        let comparison = compare_paired(&[1e6], &[1e6 * ratio], Better::Lower).unwrap();
+        let summary = Sample::new(&[1e6]).unwrap().summary();
+        let finding = Some(finding);
+        let result = MeasureResult { points: Vec::new(), summary, comparison: Some(comparison), finding, apart: None };
+        DecisiveSide::of(&result, 0.01)
+    }
+
+    #[test]
+    fn a_tie_that_becomes_unclear_turns_the_verdict() {
+        assert_ne!(side(Finding::Tied, 1.0), side(Finding::Unclear, 1.228));
+        assert_ne!(side(Finding::Unclear, 1.03), side(Finding::Worse, 1.03));
+        assert_ne!(side(Finding::Worse, 1.03), side(Finding::Starves, 1.03));
+        assert_eq!(side(Finding::Tied, 1.001), side(Finding::Identical, 1.0), "both say as good");
+        assert_eq!(side(Finding::Unclear, 1.03), side(Finding::NotMeasurable, 1.0), "both say nothing");
+    }
+
+    #[test]
+    fn with_too_few_trials_the_ratio_is_all_there_is() {
+        let sides = [0.9, 1.005, 1.1].map(|ratio| side(Finding::TooFewTrials, ratio));
+        assert_eq!(sides, [DecisiveSide::Better, DecisiveSide::Same, DecisiveSide::Worse]);
+    }
 }

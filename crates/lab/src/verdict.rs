@@ -14,7 +14,7 @@ use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
 use warmcore_statistics::{
-    Comparison, Design, Interval, Sample, StatisticsError, Summary, compare_trials, judge, trials_needed,
+    Comparison, Design, Sample, StatisticsError, Summary, TrialsApart, compare_trials, judge, trials_needed,
 };
 use warmcore_workload::{Warning, Workload};
 
@@ -33,6 +33,7 @@ mod answerable;
 mod carries;
 mod conditions;
 mod finding;
+mod numbers;
 mod words;
 
 pub use answerable::{starves, tasks_left};
@@ -40,6 +41,7 @@ pub use carries::few_events;
 use finding::spread;
 pub(crate) use finding::within;
 pub use finding::{DEFAULT_MARGIN, Finding};
+pub use numbers::{decimal, decimals_of_small, interval_ends, ratio_and_ends, ratio_with_interval};
 pub use words::trials_in_words;
 
 /// Version of the document.
@@ -168,6 +170,9 @@ pub struct MeasureResult {
     /// What the comparison means.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finding: Option<Finding>,
+    /// Trials beyond the margin where the middle of all is inside.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub apart: Option<TrialsApart>,
 }
 
 /// The verdict.
@@ -355,6 +360,7 @@ fn compare_measure(
     let others = (0..points.len()).filter(|index| *index != baseline && Some(*index) != null);
     let mut comparisons: Vec<Comparison> = others.map(compare).collect::<Result<_, _>>()?;
     judge(&mut comparisons);
+    let judged = comparisons.len();
     let spread = match null {
         Some(null) => {
             let mut itself = [compare(null)?];
@@ -374,11 +380,23 @@ fn compare_measure(
     let mut comparisons = comparisons.into_iter();
     let mut results = Vec::with_capacity(points.len());
     for (index, own) in points.iter().enumerate() {
-        let mut result =
-            MeasureResult { points: own.clone(), summary: summary(index)?, comparison: None, finding: None };
+        let mut result = MeasureResult {
+            points: own.clone(),
+            summary: summary(index)?,
+            comparison: None,
+            finding: None,
+            apart: None,
+        };
         if let Some(mut comparison) = if index == baseline { None } else { comparisons.next() } {
             let same = are_identical(record.design, &points[baseline], own);
             let found = find(&comparison, measure, (&base, &result.summary), record.margin, same);
+            let points = [&points[baseline], own].map(Vec::as_slice);
+            let told = [&base, &result.summary].iter().any(|of| of.max.is_some_and(|max| max >= measure.least));
+            let (found, apart) = match told {
+                true => found.with_apart(record.design, points, (record.margin, judged)),
+                false => (found, None),
+            };
+            result.apart = apart.filter(|_| Some(index) != null);
             result.finding = Some(match Some(index) == null {
                 true => Finding::Null,
                 false => found.beyond(&comparison, spread),
@@ -454,46 +472,6 @@ fn points_with_infinities<S: Serializer>(points: &[Option<f64>], serializer: S) 
         Some(value) if value.is_infinite() => Value::from(if *value > 0.0 { "infinity" } else { "-infinity" }),
         other => Value::from(*other),
     }))
-}
-
-/// A ratio with three significant digits or so: `0.834`, `1.2`, `12.5`, `0.00043`; a dash where there is none, as over a baseline of zero.
-#[must_use]
-pub fn decimal(value: f64) -> String {
-    if !value.is_finite() {
-        return "-".into();
-    }
-    let decimals = if value >= 100.0 {
-        0
-    } else if value >= 10.0 {
-        1
-    } else if value >= 0.01 || value <= 0.0 {
-        3
-    } else {
-        decimals_of_small(value)
-    };
-    let text = format!("{value:.decimals$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-/// Decimals with which a positive number below 0.1 has two digits that are not 0, from 3 to 12: what is smaller still is 0 to any reader.
-#[must_use]
-pub fn decimals_of_small(value: f64) -> usize {
-    (3..12).find(|decimals| value * 10.0_f64.powi(*decimals) >= 10.0).unwrap_or(12) as usize
-}
-
-/// The ends of a ratio's interval, as [`decimal`] has them; with more digits where it would read as if it held 1 and does not.
-#[must_use]
-pub fn interval_ends(interval: Interval) -> [String; 2] {
-    let holds_one = interval.low <= 1.0 && interval.high >= 1.0;
-    let end = |value: f64| {
-        let text = decimal(value);
-        if holds_one || text != "1" {
-            return text;
-        }
-        // A ratio closer to 1 than this is rounding.
-        (4..=9).map(|decimals| format!("{value:.decimals$}")).find(|text| text.parse() != Ok(1.0)).unwrap_or(text)
-    };
-    [interval.low, interval.high].map(end)
 }
 
 pub(crate) fn percent(value: f64) -> String {

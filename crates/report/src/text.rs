@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use warmcore_lab::measures::Measure;
 use warmcore_lab::placement_measures;
-use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal, interval_ends, trials_in_words};
+use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal, ratio_with_interval, trials_in_words};
 use warmcore_statistics::{Better, Sample};
 
 use crate::figures::compare::direction;
@@ -289,11 +289,7 @@ pub fn value(run: &Run, name: &str, result: &MeasureResult) -> String {
 #[must_use]
 pub fn judged(result: &MeasureResult) -> (String, &'static str) {
     let Some(comparison) = &result.comparison else { return ("1".into(), "baseline") };
-    let ratio = match (comparison.ratio, comparison.interval) {
-        (None, _) => "-".into(),
-        (Some(ratio), None) => decimal(ratio),
-        (Some(ratio), Some(i)) => format!("{} [{}]", decimal(ratio), interval_ends(i).join(", ")),
-    };
+    let ratio = comparison.ratio.map_or_else(|| "-".into(), |ratio| ratio_with_interval(ratio, comparison.interval));
     (ratio, result.finding.map_or("", Finding::words))
 }
 

@@ -5,7 +5,7 @@ use warmcore_lab::measures::{Measure, Unit};
 use warmcore_lab::operations::OperationTake;
 use warmcore_lab::sensitivity::Variation;
 use warmcore_lab::time_split::TimeSplit;
-use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decimal, interval_ends};
+use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decimal, ratio_with_interval};
 use warmcore_statistics::Comparison;
 
 use crate::figures::Figure;
@@ -318,11 +318,7 @@ fn judged(scheduler: &SchedulerResult, primary: &str) -> [(String, Tone); 2] {
 }
 
 fn ratio(comparison: &Comparison) -> String {
-    let Some(ratio) = comparison.ratio else { return "-".into() };
-    match comparison.interval {
-        Some(interval) => format!("{} [{}]", decimal(ratio), interval_ends(interval).join(", ")),
-        None => decimal(ratio),
-    }
+    comparison.ratio.map_or_else(|| "-".into(), |ratio| ratio_with_interval(ratio, comparison.interval))
 }
 
 /// The median of a measure, in its unit.

@@ -2,8 +2,8 @@
 //!
 //! The smallest scheduler that is one, and the worked example of `docs/adding-a-scheduler.md`. A task that becomes runnable goes to the
 //! CPU it was on if that has nothing to do, else to the first allowed CPU that has nothing to do, else to the one with the shortest
-//! queue. It runs until it blocks, yields, or its slice is over while others wait. What waits behind a long task stays there: nothing
-//! moves it.
+//! queue; tasks on their way to a queue count. It runs until it blocks, yields, or its slice is over while others wait. What waits behind
+//! a long task stays there: nothing moves it.
 //!
 //! Source: textbooks. Every policy of a kernel differs from it on purpose.
 
@@ -70,13 +70,14 @@ impl Scheduler for Fifo {
     fn task_dead(&mut self, _core: &mut Core<'_>, _task: TaskId) {}
 
     fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, _flags: WakeFlags) -> CpuId {
-        let runnable = |cpu: CpuId| self.queues[cpu.index()].runnable;
-        if core.may_run_on(task, prev) && runnable(prev) == 0 {
-            core.tell_place(task, SearchStart::Previous, SearchStep::PreviousFree);
-            return prev;
-        }
-        core.tell_place(task, SearchStart::Previous, SearchStep::ShortestQueue);
-        core.allowed(task).iter().min_by_key(|&cpu| runnable(cpu)).unwrap_or(prev)
+        let runnable = |cpu: CpuId| self.queues[cpu.index()].runnable + core.wakeups_on_their_way(cpu);
+        let (cpu, step) = if core.may_run_on(task, prev) && runnable(prev) == 0 {
+            (prev, SearchStep::PreviousFree)
+        } else {
+            (core.allowed(task).iter().min_by_key(|&cpu| runnable(cpu)).unwrap_or(prev), SearchStep::ShortestQueue)
+        };
+        core.tell_place(task, SearchStart::Previous, step);
+        cpu
     }
 
     /// Who blocks is gone.

@@ -326,6 +326,10 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
         in_both!(self, core, ttwu_pending_changed(cpu));
     }
 
+    fn wakeup_sent(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
+        in_class!(self, core, self.level(task), wakeup_sent(cpu, task));
+    }
+
     fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
         for &level in self.classes() {
             let own = curr.filter(|&task| self.level(task) == level);

@@ -200,7 +200,8 @@ pub(crate) fn problem<'a>(machine: &'a Machine, unrolled: &Unrolled) -> Problem<
     let workload = &unrolled.workload;
     let mut profiles: Vec<Profile> = Vec::new();
     let mut threads = Vec::new();
-    for thread in &unrolled.threads {
+    let shares = shares(workload, &unrolled.threads);
+    for (thread, share) in unrolled.threads.iter().zip(shares) {
         let task = &workload.tasks[*thread];
         let profile = workload.profile_of(task).unwrap_or(library::computing());
         let known = profiles.iter().position(|known| known.name == profile.name);
@@ -209,12 +210,34 @@ pub(crate) fn problem<'a>(machine: &'a Machine, unrolled: &Unrolled) -> Problem<
             profiles.len() - 1
         });
         let data = task.data_groups.iter().map(|id| (id.0, workload.data_groups[id.index()].name.clone())).collect();
-        threads.push(Thread { profile, process: task.process.0, data });
+        threads.push(Thread { profile, process: task.process.0, data, share });
     }
     let meets =
         unrolled.threads.iter().any(|thread| meets_often(&workload.programs[workload.tasks[*thread].program.index()]));
     let goal = if meets { Goal::Slowest } else { Goal::Total };
     Problem { machine, profiles, threads, partners: partners(workload, &unrolled.threads), goal }
+}
+
+/// What each thread works between barriers, in parts of the mean of those that meet; 1 of all others. Where some of them never end, the mean is
+/// that of the same barrier: how often others meet elsewhere says nothing then.
+fn shares(workload: &Workload, threads: &[usize]) -> Vec<f64> {
+    let programs = || threads.iter().map(|thread| &workload.programs[workload.tasks[*thread].program.index()]);
+    let barrier = |program: &Program| {
+        program.steps.iter().find_map(|step| if let Step::Barrier(barrier) = step { Some(barrier.0) } else { None })
+    };
+    let endless = programs().any(|program| barrier(program).is_some() && program.is_endless());
+    let met = |program: &Program| {
+        let work_ns = program.met_work_ns().filter(|_| meets_often(program))?;
+        Some((barrier(program).filter(|_| endless), work_ns as f64))
+    };
+    let met: Vec<Option<(Option<u32>, f64)>> = programs().map(met).collect();
+    let share = |own: &Option<(Option<u32>, f64)>| {
+        let Some((group, work_ns)) = own else { return 1.0 };
+        let all = || met.iter().flatten().filter(|(other, _)| other == group).map(|(_, work_ns)| *work_ns);
+        let mean_ns = all().sum::<f64>() / all().count() as f64;
+        if mean_ns > 0.0 { work_ns / mean_ns } else { 1.0 }
+    };
+    met.iter().map(share).collect()
 }
 
 /// Whether a program comes to barriers again and again: where all begin together and meet no more, nobody waits for the slowest.
@@ -317,4 +340,37 @@ fn points(experiment: &Experiment, metric: &Measure, conduct: &Conduct<'_>) -> R
     let finished = runner::run(experiment, None, conduct)?;
     let trials = finished.trials.iter().flatten();
     Ok(trials.map(|trial| metric.value(trial).filter(|value| value.is_finite())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use warmcore_workload::from_generator;
+
+    use super::*;
+
+    fn shares_of(text: &str) -> Vec<f64> {
+        let unrolled = unroll(&from_generator(text).unwrap());
+        shares(&unrolled.workload, &unrolled.threads)
+    }
+
+    /// Works of 1, 1.167, 1.333 and 1.5 ms are 0.8, 0.933, 1.067 and 1.2 of their mean; what the first does before the others begin is no part.
+    #[test]
+    fn each_thread_has_its_own_work_between_barriers() {
+        for text in ["forkjoin:-n4,-i20,-w1ms,-m50", "forkjoin:-n4,-i20,-w1ms,-m50,--setup=1s"] {
+            let near =
+                shares_of(text).iter().zip([0.8, 14.0 / 15.0, 16.0 / 15.0, 1.2]).all(|(a, b)| (a - b).abs() < 1e-6);
+            assert!(near, "{text}: {:?}", shares_of(text));
+        }
+        assert_eq!(shares_of("forkjoin:-n4,-i20,-w1ms"), [1.0; 4], "instances of one template");
+        assert!(shares_of("hackbench:-T,-p,-f4,-g1,-l10").iter().all(|share| *share == 1.0), "they meet once");
+    }
+
+    /// 1 and 2 ms on one CPU and 1.333 and 1.667 on the other are 3 ms a round on both.
+    #[test]
+    fn the_longest_thread_shares_a_cpu_with_the_shortest() {
+        let machine = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
+        let unrolled = unroll(&from_generator("forkjoin:-n4,-i200,-w1ms,-m100").unwrap());
+        let cpus = problem(&machine, &unrolled).search().unwrap().cpus;
+        assert!(cpus[0] == cpus[3] && cpus[1] == cpus[2] && cpus[0] != cpus[1], "{cpus:?}");
+    }
 }

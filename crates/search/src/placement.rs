@@ -4,8 +4,8 @@
 //! threads and swaps pairs, takes what is better, and ends when nothing is. Placements that differ only by the names of equal CPUs,
 //! caches or nodes, or by which of equal threads is where, are one placement and are evaluated once. Nothing is random.
 //!
-//! It does not know who waits for whom, what a wakeup or a message costs, or that a thread sleeps: every thread is taken to run
-//! always. `docs/models/oracle.md` says what comes of that.
+//! It does not know what a wakeup or a message costs, or that a thread sleeps: every thread is taken to run always. Of who waits for whom
+//! it knows that threads meet at barriers, and how much each works until then. `docs/models/oracle.md` says what comes of that.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const MOST_PAIR_MOVES: usize = 4_096;
 const TOLERANCE: f64 = 1e-4;
 
 /// A thread to place.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Thread {
     /// Index of its profile.
     pub profile: usize,
@@ -39,6 +39,8 @@ pub struct Thread {
     pub process: u32,
     /// Data groups it belongs to: number and name.
     pub data: Vec<(u32, String)>,
+    /// Its work between barriers, in parts of what a thread has in the mean; 1 where it comes to none.
+    pub share: f64,
 }
 
 /// What makes a placement good.
@@ -46,7 +48,8 @@ pub struct Thread {
 pub enum Goal {
     /// Work of all threads together.
     Total,
-    /// Work of the slowest: threads that meet at barriers wait for it. Equal ones are told apart by the total.
+    /// Rounds of the slowest CPU: threads that meet at barriers wait until all of its own have worked their shares. Equal ones are told apart by
+    /// the total.
     Slowest,
 }
 
@@ -68,7 +71,7 @@ pub struct Problem<'a> {
 /// Work per time: 1 is a thread alone and warm on a CPU of full capacity.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Score {
-    /// Of the slowest thread.
+    /// Of the slowest CPU's threads, one after the other, each its share.
     pub slowest: f64,
     /// Of all.
     pub total: f64,
@@ -143,14 +146,16 @@ impl Problem<'_> {
             player.advance((turn as u64 + 1) * TURN_NS);
         }
         let mut score = Score { slowest: f64::INFINITY, total: 0.0 };
+        let mut round = vec![0.0; queues.len()];
         for (task, cpu) in cpus.iter().enumerate() {
             let instructions = player.counters(task as u32).instructions - before[task];
             let ran_ns = f64::from(turns[task].max(1)) * TURN_NS as f64;
             let alone = player.model().nominal_rate(self.threads[task].profile);
-            let work = instructions / ran_ns / alone / queues[cpu.index()].len() as f64;
-            score.slowest = score.slowest.min(work);
-            score.total += work;
+            let speed = instructions / ran_ns / alone;
+            round[cpu.index()] += self.threads[task].share / speed;
+            score.total += speed / queues[cpu.index()].len() as f64;
         }
+        score.slowest = round.iter().map(|round| 1.0 / round).fold(f64::INFINITY, f64::min);
         Ok(score)
     }
 
@@ -303,13 +308,31 @@ impl Problem<'_> {
         let nodes: Vec<Vec<CpuId>> =
             by_cpus.into_iter().map(|node| cores_before_siblings(machine, in_turn(cpus_of(of_node(node))))).collect();
         let spread = cores_before_siblings(machine, in_turn(nodes.clone()));
-        vec![
+        let mut starts = vec![
             ("gathered", take(llcs.concat())),
             ("gathered, a core each", take(cores_before_siblings(machine, llcs.concat()))),
             ("by node", take(nodes.concat())),
-            ("spread", take(spread)),
+            ("spread", take(spread.clone())),
             ("partners together", self.partners_together(&llcs)),
-        ]
+        ];
+        if self.threads.iter().any(|thread| thread.share != self.threads[0].share) {
+            starts.push(("by work", self.by_work(&spread)));
+        }
+        starts
+    }
+
+    /// Whoever has the most work next, each on the CPU that has the least so far.
+    fn by_work(&self, order: &[CpuId]) -> Vec<CpuId> {
+        let share = |thread: &usize| self.threads[*thread].share;
+        let mut threads: Vec<usize> = (0..self.threads.len()).collect();
+        threads.sort_by(|a, b| share(b).total_cmp(&share(a)));
+        let (mut given, mut cpus) = (vec![0.0; order.len()], vec![CpuId(0); threads.len()]);
+        for thread in threads {
+            let Some(least) = (0..order.len()).min_by(|a, b| given[*a].total_cmp(&given[*b])) else { break };
+            given[least] += share(&thread);
+            cpus[thread] = order[least];
+        }
+        cpus
     }
 
     /// Each thread with the one it has most in common with, the pairs dealt to LLCs in turn.

@@ -11,6 +11,8 @@
 //! interval are then one procedure, which covers the true ratio at least as often as the interval alone, and a reader of either is told
 //! the same.
 //!
+//! The median and its interval can be where they were although many trials are elsewhere: [`trials_apart`](crate::trials_apart) finds them.
+//!
 //! Not here: several metrics at once, trends over a sweep, models of variance.
 
 use std::fmt;
@@ -294,7 +296,7 @@ fn check(values: &[f64]) -> Result<(), StatisticsError> {
 }
 
 /// Logarithm of `value` over `base`, both at least 0; 0 for equal values whatever they are.
-fn log_ratio(base: f64, value: f64) -> f64 {
+pub(crate) fn log_ratio(base: f64, value: f64) -> f64 {
     if base == value { 0.0 } else { libm::log(value) - libm::log(base) }
 }
 

@@ -19,6 +19,7 @@
 //! data is `None`, never NaN. In JSON, infinities are the texts `"infinity"` and `"-infinity"`. Results depend on the input alone: elementary functions come from `libm`, random
 //! numbers from a named generator with a fixed seed.
 
+pub mod apart;
 pub mod bootstrap;
 pub mod compare;
 pub mod distributions;
@@ -27,6 +28,7 @@ pub mod partitions;
 pub mod rank;
 pub mod sample;
 
+pub use apart::{TrialsApart, trials_apart};
 pub use bootstrap::{Bootstrap, Interval};
 pub use compare::{
     Better, Comparison, Design, Verdict, compare_paired, compare_trials, compare_unpaired, holm, judge, trials_needed,

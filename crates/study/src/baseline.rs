@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use warmcore_lab::experiment::{Experiment, TOOL_VERSION};
 use warmcore_lab::files;
-use warmcore_lab::verdict::{Finding, decimal as ratio_in_words, starves};
+use warmcore_lab::verdict::{Finding, ratio_with_interval, starves};
 use warmcore_statistics::{Better, Comparison, Design, StatisticsError, compare_trials, judge};
 
 use crate::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
@@ -66,12 +66,7 @@ impl Against {
     /// The ratio with its interval, and the verdict, in words.
     fn words(&self) -> (String, &'static str) {
         let ratio = self.comparison.as_ref().and_then(|of| Some((of.ratio?, of.interval)));
-        let ratio = ratio.map_or_else(String::new, |(ratio, interval)| match interval {
-            Some(ends) => {
-                format!("{} [{}, {}]", ratio_in_words(ratio), ratio_in_words(ends.low), ratio_in_words(ends.high))
-            }
-            None => ratio_in_words(ratio),
-        });
+        let ratio = ratio.map_or_else(String::new, |(ratio, interval)| ratio_with_interval(ratio, interval));
         (ratio, self.finding.words())
     }
 }
@@ -189,6 +184,7 @@ pub(crate) fn compare(
     }
     let mut table: Vec<Comparison> = found.values().cloned().collect();
     judge(&mut table);
+    let judged = table.len();
     found.values_mut().zip(table).for_each(|(of, judged)| *of = judged);
     for (number, (of, result)) in expected.iter().zip(results).enumerate() {
         let Some((_, margin)) = of.against else { continue };
@@ -197,7 +193,7 @@ pub(crate) fn compare(
         let same = before.is_some_and(|before| before.trials == result.trials);
         let finding = match &comparison {
             Some(_) if same => Finding::Identical,
-            Some(comparison) => match Finding::of(comparison, margin) {
+            Some(comparison) => match finding_of(comparison, margin, (design, judged), [before, Some(result)]) {
                 Finding::Better | Finding::Tied | Finding::Unclear
                     if before.is_some_and(|before| starves(before.never_ran_again, result.never_ran_again)) =>
                 {
@@ -213,6 +209,20 @@ pub(crate) fn compare(
         }
         result.against = Some(against);
     }
+}
+
+/// What a comparison means, of `judged` that are judged together; a tie only where not many trials are apart.
+fn finding_of(
+    comparison: &Comparison,
+    margin: f64,
+    (design, judged): (Design, usize),
+    sides: [Option<&ExpectationResult>; 2],
+) -> Finding {
+    let trials = |side: Option<&ExpectationResult>| -> Vec<Option<f64>> {
+        side.map_or_else(Vec::new, |side| side.trials.iter().copied().map(Some).collect())
+    };
+    let [before, now] = sides.map(trials);
+    Finding::of(comparison, margin).with_apart(design, [&before, &now], (margin, judged)).0
 }
 
 /// Compares the trials that both sides have; without any there is nothing to compare.

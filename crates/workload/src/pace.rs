@@ -30,6 +30,27 @@ impl Program {
         })
     }
 
+    /// Nanoseconds of CPU time from its first meeting at a barrier on, with the loop around it, as [`Program::work_ns`] counts them: what the others
+    /// of that barrier wait for. In a loop without end that of a round of it from one barrier to the next. `None` if it comes to no barrier.
+    #[must_use]
+    pub fn met_work_ns(&self) -> Option<u64> {
+        let first = self.steps.iter().position(|step| matches!(step, Step::Barrier(_)))?;
+        let encloses =
+            |start: &usize| matches!(self.steps[*start], Step::LoopStart { end, .. } if end as usize > first);
+        let from = (0..first).find(encloses).unwrap_or(first);
+        let mut met = Self { steps: self.steps[from..].to_vec() };
+        if !met.is_endless() {
+            return Some(met.work_ns());
+        }
+        for step in &mut met.steps {
+            if let Step::LoopStart { times: times @ None, .. } = step {
+                *times = Some(1);
+            }
+        }
+        let meetings = met.sum(|step| u64::from(matches!(step, Step::Barrier(_))));
+        Some(met.work_ns() / meetings.max(1))
+    }
+
     /// The sum of a number over all steps that are carried out, up to an exit.
     fn sum(&self, of: impl Fn(&Step) -> u64) -> u64 {
         // For each open loop how often it is carried out, and the sum of one iteration.
@@ -133,6 +154,21 @@ mod tests {
         let phases = r#""loop": 2, "phases": { "p": { "loop": 3, "sleep": 10 }, "q": { "sleep": 5 } }"#;
         assert_eq!(least_of(phases), 70_000);
         assert_eq!(least_of(r#""sleep": 10"#), u64::MAX, "a loop is without end if nobody says how long it is");
+    }
+
+    #[test]
+    fn others_wait_for_what_is_worked_between_meetings_and_not_for_what_is_worked_before() {
+        let met = |text: &str| -> Vec<Option<u64>> {
+            from_generator(text).unwrap().programs.iter().map(super::Program::met_work_ns).collect()
+        };
+        let rounds = [20_000_000, 25_000_000, 30_000_000].map(Some);
+        assert_eq!(met("forkjoin:-n3,-i20,-w1ms,-m50"), rounds);
+        assert_eq!(met("forkjoin:-n3,-i20,-w1ms,-m50,--setup=1s"), rounds);
+        assert_eq!(met("spin:-n2,-d50ms")[0], None);
+        let endless = made(
+            r#"{ "a": { "run": 10, "barrier": "b", "run1": 30, "barrier1": "b" }, "c": { "run": 20, "barrier": "b" } }"#,
+        );
+        assert_eq!(endless.programs[0].met_work_ns(), Some(20_000));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use warmcore_lab::files::{text_of_file, write_atomically};
 use warmcore_lab::headroom::OracleRun;
 use warmcore_lab::runner::Conduct;
 use warmcore_lab::session::pretty;
-use warmcore_lab::verdict::{self, Finding, decimal, interval_ends};
+use warmcore_lab::verdict::{self, Finding, decimal, ratio_with_interval};
 use warmcore_report::figures::gains::{self, Gained};
 use warmcore_search::oracle::{self, OracleError};
 use warmcore_search::sweep::{Gain, REGRESSION, SweepDocument, SweepMean, SweepRow, SweepWon};
@@ -333,14 +333,16 @@ fn factor(gain: Option<f64>) -> String {
 
 /// A factor with its interval, and what it is where that is no difference.
 fn with_interval(gain: &Gain) -> String {
-    let interval = gain.interval.map_or_else(String::new, |of| format!(" [{}]", interval_ends(of).join(", ")));
     let finding = match gain.finding {
         Some(Finding::Better | Finding::Worse | Finding::Different | Finding::TooFewTrials) | None => String::new(),
         Some(finding) => format!(" {}", finding.words()),
     };
     match gain.finding {
         Some(Finding::Starves) => Finding::Starves.words().to_owned(),
-        _ => format!("{}{interval}{finding}", factor(gain.gain)),
+        _ => format!(
+            "{}{finding}",
+            gain.gain.map_or_else(|| "-".into(), |factor| ratio_with_interval(factor, gain.interval))
+        ),
     }
 }
 

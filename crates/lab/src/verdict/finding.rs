@@ -1,7 +1,8 @@
 //! What a comparison means to a reader, given how large a difference must be to matter.
 
 use serde::{Deserialize, Serialize};
-use warmcore_statistics::{Comparison, Interval, Verdict};
+use warmcore_statistics::compare::SIGNIFICANCE;
+use warmcore_statistics::{Comparison, Design, Interval, TrialsApart, Verdict, trials_apart};
 
 /// Differences up to this fraction matter to nobody, unless an experiment says otherwise: its *margin*.
 pub const DEFAULT_MARGIN: f64 = 0.01;
@@ -16,11 +17,12 @@ pub enum Finding {
     Worse,
     /// Different by more than the margin, on a measure without a better direction.
     Different,
-    /// The whole interval of the ratio lies inside the margin: if they differ, it does not matter.
+    /// The whole interval of the ratio lies inside the margin, and no more trials than by chance lie beyond it on one side: if they differ, it
+    /// does not matter.
     Tied,
     /// The same value in every trial.
     Identical,
-    /// No difference is shown, or one whose ratio is within the margin while its interval is not.
+    /// No difference is shown, or one whose ratio is within the margin while its interval is not, or while many trials are not.
     Unclear,
     /// Too few trials to judge.
     TooFewTrials,
@@ -49,6 +51,24 @@ impl Finding {
             Verdict::Worse if matters => Self::Worse,
             Verdict::Different if matters => Self::Different,
             Verdict::Better | Verdict::Worse | Verdict::Different | Verdict::NoDifferenceShown => Self::Unclear,
+        }
+    }
+
+    /// The same with the trials that are apart where the middle of all ties, in one of `judged` comparisons that are judged together: with none
+    /// that differs, one of them at most has such in [`SIGNIFICANCE`] of all runs.
+    #[must_use]
+    pub fn with_apart(
+        self,
+        design: Design,
+        [base, own]: [&[Option<f64>]; 2],
+        (margin, judged): (f64, usize),
+    ) -> (Self, Option<TrialsApart>) {
+        if self != Self::Tied {
+            return (self, None);
+        }
+        match trials_apart(design, base, own, margin, SIGNIFICANCE / judged.max(1) as f64) {
+            Some(apart) => (Self::Unclear, Some(apart)),
+            None => (self, None),
         }
     }
 
@@ -100,7 +120,7 @@ fn inside(interval: Interval, margin: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warmcore_statistics::{Better, Design, compare_trials, judge};
+    use warmcore_statistics::{Better, compare_trials, judge};
 
     #[test]
     fn a_difference_smaller_than_the_baselines_own_is_none() {

@@ -3,6 +3,7 @@ use crate::experiment::Named;
 use crate::experiment::{SchedulerRecord, SubjectRecord};
 use crate::trial::tests::trial;
 use warmcore_options::RunOptions;
+use warmcore_statistics::Interval;
 
 pub(super) fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
     let subject = || SubjectRecord { source: "x".into(), sha256: "0".into() };
@@ -106,6 +107,24 @@ fn a_difference_inside_the_margin_is_a_tie_and_nobody_is_best() {
     let expected = "eevdf and cfs are tied in elapsed time, within the margin of 1 % (95 % interval 1.005 to 1.005)";
     assert!(tied.verdict.sentence.starts_with(expected), "{}", tied.verdict.sentence);
     assert_eq!(document(&[("cfs", 1.0), ("eevdf", 1.02)], 10).verdict.best.as_deref(), Some("cfs"));
+}
+
+#[test]
+fn a_third_of_the_trials_at_half_speed_is_no_tie() {
+    let document = |slow: usize| {
+        let side = |label: &str, slow: usize| -> Vec<Trial> {
+            let elapsed = |number: usize| if number < slow { 1e8 } else { 5e7 };
+            (0..100).map(|number| trial(label, number, &[("elapsed_ns", Some(elapsed(number)))])).collect()
+        };
+        conclude(&record(&["cfs", "eevdf"], 100), &[side("cfs", 0), side("eevdf", slow)]).unwrap()
+    };
+    let result = |document: &ComparisonDocument| document.schedulers[1].measures["elapsed_ns"].clone();
+    let found = document(34);
+    assert_eq!(result(&found).finding, Some(Finding::Unclear));
+    let expected = "it is unclear whether eevdf and cfs differ in elapsed time: in the middle they are within the margin of 1 % \
+                    (95 % interval 1 to 1), but in 34 of 100 trials it is 2 times that of cfs";
+    assert!(found.verdict.sentence.starts_with(expected), "{}", found.verdict.sentence);
+    assert_eq!(result(&document(5)).finding, Some(Finding::Tied), "five of one sign may be chance");
 }
 
 /// A trial each of two schedulers for every number, with these values of a measure.

@@ -1,9 +1,10 @@
 //! The verdict as a sentence.
 
-use warmcore_statistics::{Better, Comparison, Design, Verdict};
+use warmcore_statistics::{Better, Comparison, Design, TrialsApart, Verdict};
 
 use super::answerable::left_waiting;
-use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, interval_ends, percent, spread};
+use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, interval_ends, percent};
+use super::{ratio_and_ends, spread};
 use crate::measures::Measure;
 use crate::units::with_unit;
 
@@ -127,6 +128,14 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
                 interval(comparison)
             )
         }
+        Finding::Unclear if other.result.apart.is_some() => {
+            let apart = other.result.apart.map_or_else(String::new, |apart| apart_in_words(&apart, base));
+            format!(
+                "it is unclear whether {label} and {base} differ in {title}: in the middle they are within the margin of {}{}, but {apart}",
+                percent(margin),
+                interval(comparison)
+            )
+        }
         Finding::Unclear if comparison.verdict != Verdict::NoDifferenceShown => format!(
             "it is unclear whether {label} and {base} differ in {title} by more than the margin of {}{}",
             percent(margin),
@@ -188,8 +197,22 @@ fn relation(primary: &Measure, other: &Contender<'_>, base: &str) -> String {
             None => format!("{} has no ratio to that of {base}, as one of them has no end", primary.title),
         };
     };
-    let interval = interval(comparison);
-    format!("{} {} times that of {base}{interval}", primary.title, decimal(ratio))
+    let Some(interval) = comparison.interval else {
+        return format!("{} {} times that of {base}", primary.title, decimal(ratio));
+    };
+    let [ratio, low, high] = ratio_and_ends(ratio, interval);
+    format!("{} {ratio} times that of {base} (95 % interval {low} to {high})", primary.title)
+}
+
+/// `in 34 of 100 trials it is 0.5 times that of cfs`.
+fn apart_in_words(apart: &TrialsApart, base: &str) -> String {
+    let TrialsApart { trials, of, ratio, of_baseline } = *apart;
+    let whose = if of_baseline { format!(" of {base}") } else { String::new() };
+    let to = if of_baseline { "the middle one".to_owned() } else { format!("that of {base}") };
+    match ratio.is_finite() && ratio > 0.0 {
+        true => format!("in {trials} of {of} trials{whose} it is {} times {to}", decimal(ratio)),
+        false => format!("in {trials} of {of} trials{whose} it has no ratio to {to}"),
+    }
 }
 
 fn interval(comparison: &Comparison) -> String {

@@ -1,7 +1,7 @@
 //! All trials of the verdict's metric: as ratios to the baseline, and as values.
 
 use warmcore_lab::measures::Unit;
-use warmcore_lab::verdict::{Finding, decimal, interval_ends};
+use warmcore_lab::verdict::{Finding, decimal, ratio_with_interval};
 use warmcore_statistics::{Better, Design, Interval};
 
 use super::{Csv, Figure, RowFrame};
@@ -77,8 +77,7 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
         let top = TOP + (ROW + frame.above) * position as f64 + frame.above;
         let y = top + ROW / 2.0;
         let words = finding.map_or("baseline", Finding::words);
-        let range = interval.map_or_else(String::new, |i| format!(" [{}]", interval_ends(i).join(", ")));
-        let numbers = middle.map_or_else(String::new, |middle| format!("{}{range}", decimal(middle)));
+        let numbers = middle.map_or_else(String::new, |middle| ratio_with_interval(middle, interval));
         let both = format!("{numbers} {words}");
         frame.name(&mut svg, (top, ROW), "b", label, if middle.is_some() { &both } else { "" });
         for (trial, point) in points.iter().enumerate() {

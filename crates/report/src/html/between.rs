@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use warmcore_lab::experiment::SubjectRecord;
-use warmcore_lab::verdict::{decimal, interval_ends};
+use warmcore_lab::verdict::ratio_with_interval;
 use warmcore_statistics::{Better, Design, compare_trials};
 
 use super::sections::{definition, number};
@@ -82,13 +82,12 @@ fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
     let ratio = comparison.as_ref().and_then(|comparison| comparison.ratio);
     let interval = comparison.as_ref().and_then(|comparison| comparison.interval);
     let interval = interval.filter(|interval| interval.low.is_finite() && interval.high.is_finite());
-    let range = interval.map_or_else(String::new, |i| format!(" [{}]", interval_ends(i).join(", ")));
     format!(
-        "<td class=\"n\" data-value=\"{}\">{}</td><td class=\"n\" data-value=\"{}\">{}{range}</td>",
+        "<td class=\"n\" data-value=\"{}\">{}</td><td class=\"n\" data-value=\"{}\">{}</td>",
         number(result.summary.median),
         escape(&value(other, name, result)),
         number(ratio),
-        ratio.map_or_else(|| "–".into(), decimal)
+        ratio.map_or_else(|| "–".into(), |ratio| ratio_with_interval(ratio, interval))
     )
 }
 

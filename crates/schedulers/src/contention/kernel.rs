@@ -179,7 +179,7 @@ struct LlcQueue {
     lock: QueueLock,
     /// Tasks that wait, first come first served; their CPU is one of the LLC's.
     waiting: VecDeque<TaskId>,
-    /// Runnable tasks, running ones included.
+    /// Runnable tasks, running ones and those on their way to one of its CPUs included.
     tasks: usize,
     /// Sum of their miss ratios (DIO as coded).
     load: f64,
@@ -189,6 +189,8 @@ struct LlcQueue {
 #[derive(Clone, Default)]
 struct Account {
     alive: bool,
+    /// It was woken and is not queued yet; its LLC counts it already.
+    on_its_way: bool,
     /// Miss ratio with which it was counted in its LLC's load.
     counted: f64,
     /// The LLC that the last deal gave it.
@@ -316,13 +318,14 @@ impl Placement {
     /// A CPU of an LLC for a task, with the step that found it: its old one or the first that is free, else its old one, else the one with the fewest tasks.
     fn cpu_of(&self, core: &Core<'_>, task: TaskId, llc: LlcId, old: CpuId) -> Option<(CpuId, SearchStep)> {
         let cpus = || core.machine().cpus_of_llc(llc).iter().filter(|&cpu| core.may_run_on(task, cpu));
+        let runnable = |cpu: &CpuId| self.runnable[cpu.index()] + core.wakeups_on_their_way(*cpu);
         let old = cpus().find(|&cpu| cpu == old);
         let told = |step| move |cpu| (cpu, step);
         old.filter(|&cpu| self.is_free(core, cpu))
             .map(told(SearchStep::GroupPreviousFree))
             .or_else(|| cpus().find(|&cpu| self.is_free(core, cpu)).map(told(SearchStep::GroupFirstFree)))
             .or(old.map(told(SearchStep::GroupPrevious)))
-            .or_else(|| cpus().min_by_key(|cpu| self.runnable[cpu.index()]).map(told(SearchStep::GroupFewest)))
+            .or_else(|| cpus().min_by_key(runnable).map(told(SearchStep::GroupFewest)))
     }
 
     fn pass_lock(&mut self, core: &Core<'_>, llc: LlcId, cpu: CpuId) -> u64 {
@@ -469,8 +472,16 @@ impl Scheduler for Placement {
         if core.curr(cpu) != task {
             self.groups[llc.index()].waiting.push_back(task);
         }
-        self.count(core, llc, task);
+        if !std::mem::take(&mut self.accounts[task.index()].on_its_way) {
+            self.count(core, llc, task);
+        }
         self.runnable[cpu.index()] += 1;
+    }
+
+    /// Who wakes the next task sees this one where it will be: otherwise all that a barrier lets go would join one LLC.
+    fn wakeup_sent(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
+        self.count(core, core.machine().llc_of(cpu), task);
+        self.accounts[task.index()].on_its_way = true;
     }
 
     fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, _flags: Dequeue) {

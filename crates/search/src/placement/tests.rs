@@ -30,9 +30,32 @@ fn profiles() -> Vec<Profile> {
 }
 
 fn problem<'a>(machine: &'a Machine, kinds: &[(usize, u32)], goal: Goal) -> Problem<'a> {
-    let thread = |(profile, process): &(usize, u32)| Thread { profile: *profile, process: *process, data: Vec::new() };
+    let thread = |(profile, process): &(usize, u32)| Thread {
+        profile: *profile,
+        process: *process,
+        data: Vec::new(),
+        share: 1.0,
+    };
     let threads = kinds.iter().map(thread).collect();
     Problem { machine, profiles: profiles(), threads, partners: BTreeMap::new(), goal }
+}
+
+/// Works of 1, 7/6, 4/3 and 3/2 ms on two CPUs: the longest with the shortest is 2.5 ms for a round on both, any other pairing is 2.67 or 2.83 on one.
+#[test]
+fn threads_of_unequal_work_that_meet_are_paired_so_that_cpus_have_equal_work() {
+    let machine = resolve("1s1n1l2c1t").unwrap();
+    let mut problem = problem(&machine, &[(3, 0); 4], Goal::Slowest);
+    for (thread, work_ms) in problem.threads.iter_mut().zip([1.0, 7.0 / 6.0, 4.0 / 3.0, 1.5]) {
+        thread.share = work_ms / 1.25;
+    }
+    let found = problem.search().unwrap();
+    assert!(
+        found.cpus[0] == found.cpus[3] && found.cpus[1] == found.cpus[2] && found.cpus[0] != found.cpus[1],
+        "{found:?}"
+    );
+    assert!((found.score.slowest - 0.5).abs() < 0.01, "2.5 ms on each CPU, twice the mean thread's: {found:?}");
+    let by_work = problem.starts().into_iter().find(|(name, _)| *name == "by work").unwrap().1;
+    assert_eq!(by_work, [0, 1, 1, 0].map(CpuId));
 }
 
 /// A machine of LLCs of 1, 2 and 4 CPUs: four threads that share gather on the largest, and the search keeps them there.

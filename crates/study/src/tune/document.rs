@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
-use warmcore_lab::verdict::{decimal, interval_ends};
+use warmcore_lab::verdict::{decimal, interval_ends, ratio_with_interval};
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::{Comparison, Verdict};
 
@@ -118,6 +118,11 @@ fn range_of(range: &Range) -> (String, bool) {
 
 /// A ratio with its interval.
 fn ratio(of: &Comparison) -> String {
+    if let Some((ratio, interval)) = of.ratio.zip(of.interval)
+        && [ratio, interval.low, interval.high].iter().all(|value| value.is_finite())
+    {
+        return ratio_with_interval(ratio, Some(interval));
+    }
     let ends = of.interval.map(|interval| {
         let [low, high] = interval_ends(interval);
         let end = |value: f64, text: String| if value.is_infinite() { INFINITE.to_owned() } else { text };
