@@ -130,11 +130,13 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         })
     }
 
-    /// Writes what is left.
+    /// Writes what is left: what runs when the trial ends, and the line of each thread.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
+        let open: Vec<Slice> = self.builder.open_slices(self.end_ns).collect();
+        open.iter().try_for_each(|slice| self.ran(slice))?;
         let (waits, _) = std::mem::replace(&mut self.waits, Waits::new(0)).finish(self.end_ns);
         let threads = ThreadRecord::of_all(&waits, self.tasks, self.tables);
         match self.form {
@@ -152,7 +154,10 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         if let EventKind::Migrate { task, from, to, kind } = event.kind {
             self.migration(event, task, (from, to), kind)?;
         }
-        let Some(slice) = self.builder.push(event)? else { return Ok(()) };
+        self.builder.push(event)?.map_or(Ok(()), |slice| self.ran(&slice))
+    }
+
+    fn ran(&mut self, slice: &Slice) -> io::Result<()> {
         let index = slice.task.index();
         if index >= self.left.len() {
             self.left.resize(index + 1, None);
@@ -161,7 +166,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         let wait = left.map(|(left_ns, _)| slice.start_ns.saturating_sub(left_ns));
         // Who was preempted was not woken.
         let woken = left.is_none_or(|(_, end)| end != SliceEnd::Runnable);
-        self.slice(&slice, wait, slice.run_delay_ns.filter(|_| woken))
+        self.slice(slice, wait, slice.run_delay_ns.filter(|_| woken))
     }
 
     fn slice(&mut self, slice: &Slice, wait: Option<u64>, delay: Option<u64>) -> io::Result<()> {
@@ -279,6 +284,19 @@ mod tests {
             ["0.000001000", "cpu2", "worker-1/1", "migrated", "from", "cpu0", "to", "cpu2", "(steal)"]
         );
         assert_eq!(lines[3], ["0.000003000", "cpu2", "worker-1/1", "-", "995", "ns", "2", "us", "S"]);
+    }
+
+    #[test]
+    fn what_runs_when_the_trial_ends_has_a_line_up_to_its_end() {
+        let tasks = tasks(1);
+        let tables = RunTables::default();
+        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables: &tables, cpus: 1, end_ns: 3000 };
+        let mut history = TimeHistory::new(Vec::new(), Form::Lines, subject).unwrap();
+        let kind = EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Idle, next: TaskId(0) };
+        history.events(&[Event { time_ns: 1000, cpu: CpuId(0), kind }]).unwrap();
+        let text = String::from_utf8(history.finish().unwrap()).unwrap();
+        let line: Vec<&str> = text.lines().nth(2).unwrap().split_whitespace().collect();
+        assert_eq!(line, ["0.000003000", "cpu0", "worker-0/0", "-", "-", "2", "us", "-"]);
     }
 
     #[test]
