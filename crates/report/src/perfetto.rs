@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use serde::Serialize;
-use warmcore_topology::{CpuId, LlcId, Machine};
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{DecisionKind, Event, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
 
 use crate::others::Others;
@@ -126,7 +126,6 @@ pub struct PerfettoWriter<'a, W> {
     processes: BTreeMap<u32, i32>,
     /// By thread id of such a task: the process that created it, if a task did.
     parents: BTreeMap<i32, i32>,
-    llc_of: Vec<LlcId>,
     pending: Vec<Pending>,
     running: Vec<TaskId>,
     others: Others,
@@ -164,7 +163,6 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             leaders,
             processes,
             parents: BTreeMap::new(),
-            llc_of: machine.cpus().map(|cpu| machine.llc_of(cpu)).collect(),
             pending: (0..cpus).map(|_| Pending::default()).collect(),
             running: vec![TaskId::IDLE; cpus],
             others: Others::new(cpus),
@@ -354,12 +352,12 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             EventKind::Decision { decision, task, value } => {
                 let kind = self.tables.decisions.get(decision as usize);
                 let mut annotations =
-                    vec![number("cpu", self.number(cpu).into()), number("llc", self.llc_of[cpu.index()].0.into())];
+                    vec![number("cpu", self.number(cpu).into()), number("llc", self.machine.llc_of(cpu).0.into())];
                 if !task.is_idle() {
                     annotations.push(text("task", self.name(task)));
                     annotations.push(number("tid", self.thread_id(task).into()));
                 }
-                annotations.push(number("value", value));
+                annotations.push(number("value", kind.map_or(value, |kind| kind.value.for_users(value, self.machine))));
                 annotations.extend(kind.map(|kind| text("value_is", kind.value.in_words().to_owned())));
                 self.instant(time_ns, DECISIONS, &kind.map(DecisionKind::name).unwrap_or_default(), annotations)?;
             }
@@ -509,7 +507,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         }
         for (cpu, by) in [(before, -1), (cpu, 1)] {
             let Some(cpu) = cpu else { continue };
-            let llc = self.llc_of[cpu.index()];
+            let llc = self.machine.llc_of(cpu);
             self.per_cpu[cpu.index()] += by;
             self.per_llc[llc.index()] += by;
             self.counter(time_ns, FIRST_CPU + u64::from(cpu.0), self.per_cpu[cpu.index()])?;
