@@ -8,11 +8,21 @@ import { Reader, unpack } from './data';
 export interface Machine {
   /** CPUs in the order in which they are drawn. */
   order: number[];
+  /** The system's numbers. */
   os: number[];
   core: number[];
   llc: number[];
   node: number[];
   socket: number[];
+  /** The system's numbers by dense number, where they differ. */
+  node_os?: number[];
+  socket_os?: number[];
+}
+
+/** What an LLC, a node or a socket is called: nodes and sockets by the system's numbers. */
+export function placeName(machine: Machine, kind: 'llc' | 'node' | 'socket', dense: number): string {
+  const numbers = kind === 'llc' ? undefined : machine[`${kind}_os`];
+  return `${kind}${numbers?.[dense] ?? dense}`;
 }
 
 export interface RunDocument {

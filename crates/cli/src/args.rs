@@ -12,11 +12,12 @@ mod values;
 mod vm;
 mod workload;
 
+use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, ValueHint};
 use warmcore_options::MemoryChoice;
 use warmcore_places::choice::PlaceChoice;
 use warmcore_topology::VirtualLlcSize;
@@ -38,6 +39,7 @@ pub use vm::{Renewed, ValidateArguments, VmArguments};
 pub use workload::{ProfileFormat, WorkloadCommand};
 
 pub use values::Change;
+pub(crate) use values::whole_number;
 use values::{
     TraceWanted, directory, parse_change, parse_level, parse_percent, parse_seeds, parse_slowdown, parse_time,
     parse_trace,
@@ -250,7 +252,7 @@ pub struct CompareArguments {
     #[arg(help_heading = "How it is judged", short = 'n', long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub trials: u32,
     /// Seed from which the seeds of all trials follow
-    #[arg(help_heading = "How it is judged", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    #[arg(help_heading = "How it is judged", long, value_name = "NUMBER", default_value_t = 1, value_parser = whole_number::<u64, MAX_SEED>)]
     pub seed: u64,
     /// Metric of the verdict; by default the workload's own. For a command also after:TEXT, the number that it prints
     /// after this text (in ns if it has a unit of time), or regex:PATTERN, the match of the group; higher: in front means
@@ -320,6 +322,26 @@ fn on_help() -> String {
     )
 }
 
+impl Arguments {
+    /// Reads a command line, the program's name first. A number below 0 after an option is its value, which its parser refuses with the
+    /// range; else it would be an option that there is not.
+    ///
+    /// # Errors
+    /// What is refused of it.
+    pub fn read(words: impl Iterator<Item = OsString>) -> Result<Self, clap::Error> {
+        fn taking_numbers(command: clap::Command) -> clap::Command {
+            let of = |argument: clap::Arg| {
+                let takes = !argument.is_positional() && argument.get_action().takes_values();
+                argument.allow_negative_numbers(takes)
+            };
+            command.mut_args(of).mut_subcommands(taking_numbers)
+        }
+        let mut command = taking_numbers(Self::command());
+        let mut matches = command.try_get_matches_from_mut(words)?;
+        Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    }
+}
+
 /// Largest seed: what TOML can hold.
 pub const MAX_SEED: u64 = i64::MAX as u64;
 
@@ -365,7 +387,7 @@ pub struct SimArguments {
     #[arg(help_heading = "Where and how", long, value_name = "PLACE", default_value = "sim", long_help = on_help())]
     pub on: PlaceChoice,
     /// Seed of the run
-    #[arg(help_heading = "How it is judged", long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    #[arg(help_heading = "How it is judged", long, value_name = "NUMBER", default_value_t = 1, value_parser = whole_number::<u64, MAX_SEED>)]
     pub seed: u64,
     /// What to record: none, counters, full or full:TIME, as in `compare`
     #[arg(help_heading = "What is kept", long, value_name = "LEVEL", default_value = "counters", value_parser = parse_trace)]
@@ -383,7 +405,7 @@ pub struct SimArguments {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Command, CommandFactory as _};
+    use clap::Command;
 
     use super::*;
 
@@ -397,6 +419,25 @@ mod tests {
             found.push((name.clone(), command.get_arguments().filter(own).count()));
         }
         command.get_subcommands().for_each(|inner| leaves(inner, &format!("{name} "), found));
+    }
+
+    /// What is refused of a command line.
+    fn refused(words: &str) -> String {
+        Arguments::read(words.split(' ').map(Into::into)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_number_below_0_is_a_value_of_its_option_and_is_refused_with_the_range() {
+        for (words, range) in [
+            ("warmcore compare --margin -5", "a percentage of 0 to 50"),
+            ("warmcore sim --seed -1", "a whole number of 0 to 9223372036854775807"),
+            ("warmcore compare --trials -3", "1..=10000"),
+            ("warmcore explain run --count -2", "a whole number of 0 to 4294967295"),
+            ("warmcore sim --jobs -1", "1..=1024"),
+        ] {
+            let message = refused(words);
+            assert!(message.contains(range) && !message.contains("-- -"), "{words}: {message}");
+        }
     }
 
     /// What somebody who looks for an option reads through. More must take the place of something.

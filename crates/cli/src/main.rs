@@ -12,15 +12,13 @@ mod signals;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 use crate::args::{Arguments, Command, DoctorOf, ListArguments, Listed};
 use crate::console::Console;
 use crate::failure::Failure;
 use warmcore_report::units;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| {
+    let arguments = Arguments::read(std::env::args_os()).unwrap_or_else(|error| {
         let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
         let error = moved::told(error, &words);
         if error.use_stderr() && wants_json() {

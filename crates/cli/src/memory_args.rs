@@ -9,6 +9,8 @@ use warmcore_memory::{Replacement, exact::cache::SetIndex};
 use warmcore_topology::settings::{pairs, refusal, word};
 use warmcore_workload::parse_duration;
 
+use crate::args::whole_number;
+
 /// Arguments of `memory`.
 #[derive(Args, Debug)]
 pub struct MemoryRunArguments {
@@ -54,7 +56,7 @@ pub struct MemoryRunArguments {
     #[arg(long, requires = "trace")]
     pub allow_unaligned: bool,
     /// Seed of the tasks' touches
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole_number::<u64, { u64::MAX }>)]
     pub seed: u64,
 }
 
@@ -76,7 +78,7 @@ pub struct ValidateMemoryArguments {
     #[arg(long, value_name = "COUNT", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub seeds: u16,
     /// The first seed; the others follow it
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..1 << 20))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole_number::<u64, { (1 << 20) - 1 }>)]
     pub seed: u64,
     /// Few scenarios, and short ones
     #[arg(long)]

@@ -117,7 +117,7 @@ pub fn told(mut error: clap::Error, words: &[String]) -> clap::Error {
 
 #[cfg(test)]
 mod tests {
-    use clap::{CommandFactory as _, Parser as _};
+    use clap::CommandFactory as _;
 
     use super::*;
     use crate::args::Arguments;
@@ -129,7 +129,7 @@ mod tests {
     fn refused(text: &str) -> String {
         let words = words(text);
         let typed = ["warmcore".to_owned()].into_iter().chain(words.iter().cloned());
-        told(Arguments::try_parse_from(typed).unwrap_err(), &words).to_string()
+        told(Arguments::read(typed.map(Into::into)).unwrap_err(), &words).to_string()
     }
 
     #[test]

@@ -117,6 +117,8 @@ fn what_cannot_be_run_is_said_and_why() {
     fails("memory -m spr32 --trace trace.txt --cpus 0,1 --pages page=5KiB", "write a power of two");
     fails("memory -m spr32 --task nonsense@0", "`warmcore list profiles` lists");
     fails("memory -m spr32 --task perlbench@99", "has no CPU 99");
+    fails("memory -m spr32 --task perlbench@0,0", "`0,0` names CPU 0 twice");
+    fails("memory -m spr32 --trace trace.txt --cpus 0-1,1", "`0-1,1` names CPU 1 twice");
     fails("memory -m spr32 --task perlbench@", "has no members");
     fails("memory -m spr32 --task perlbench", "is not PROFILE@CPUS");
     fails("memory -m spr32 --task perlbench@0 --task spin@0", "is taken by task 0");

@@ -33,6 +33,7 @@ mod requests;
 mod results_index;
 mod run_directory;
 mod sensitivity;
+mod sparse_numbers;
 mod stories;
 mod streams;
 mod studies;

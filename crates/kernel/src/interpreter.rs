@@ -525,12 +525,13 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         Done::Next
     }
 
-    /// A sample of a recorder, if what it measures began in the window, as with metrics of events.
+    /// A sample of a recorder, if what it measures began in the window, as with metrics of events. One from before says that the recorder
+    /// collects since then, too.
     pub(crate) fn record(&mut self, recorder: usize, (began_ns, length_ns): (u64, u64)) {
+        let since_ns = &mut self.recorders_since_ns[recorder];
+        *since_ns = began_ns.min(*since_ns);
         if self.workload.warm_up_ns.is_none_or(|warm_up_ns| warm_up_ns == 0 || began_ns > warm_up_ns) {
             self.recorders[recorder].record(length_ns);
-            let since_ns = &mut self.recorders_since_ns[recorder];
-            *since_ns = began_ns.min(*since_ns);
         }
     }
 

@@ -179,12 +179,14 @@ pub fn background_called(text: &str) -> Result<Background, LoadError> {
         .map_err(|error| bad(error.in_file(path)))
 }
 
-/// The machine with the figures of the preset that fits its CPU model, if one does.
+/// The machine with the figures of the preset that fits its CPU model, if one does; else with generic ones where it has none.
 fn fitted(machine: Machine, model: Option<&str>) -> Machine {
     let known = model.and_then(|model| Some((model, warmcore_topology::preset_of_model(model)?)));
-    let Some((model, known)) = known.filter(|_| warmcore_topology::has_generic_costs(&machine)) else { return machine };
+    // Every preset of the table, and the generic one, can be read: tests of them say so.
+    let Some((model, known)) = known.filter(|_| warmcore_topology::has_generic_costs(&machine)) else {
+        return warmcore_topology::with_missing_figures(machine.clone()).unwrap_or(machine);
+    };
     let why = format!("the CPU model is {model}; `MACHINE@PRESET` names another");
-    // Every preset of the table can be read: a test of it says so.
     warmcore_topology::with_figures_of(machine.clone(), known.preset, &why).unwrap_or(machine)
 }
 
@@ -421,6 +423,7 @@ mod tests {
         let read = |text: &str| machine(text).unwrap().value;
         let (plain, named) = (read(file.to_str().unwrap()), read(path.to_str().unwrap()));
         let costs_of = |preset: &str| read(preset).costs().clone();
+        assert_eq!((plain.costs(), plain.performance()), (&costs_of("2s1n2l4c1t"), read("2s1n2l4c1t").performance()));
         assert_eq!(*named.costs(), costs_of("genoa96"));
         assert_eq!((named.cpu_count(), named.llc_count()), (plain.cpu_count(), plain.llc_count()));
         let chosen = read(&format!("{}@spr32", path.display()));

@@ -233,7 +233,8 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
         ));
         let (title, definition) = (
             format!("{name} samples per second"),
-            "samples of what the workload itself records, over the time from the beginning of the first to the end of the run",
+            "samples of what the workload itself records, over the measured window; over the time from the beginning of the first sample to the end of \
+             the run where the program's own warm-up ends later",
         );
         measures.push(Measure::of_outcome(
             &recorder_measure(name, "per_s"),

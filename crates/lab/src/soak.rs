@@ -79,7 +79,7 @@ pub fn soak(
                 let report = run.send(Some(&mut sink))?;
                 let wait = sink.first.verdict(report.outcome.elapsed_ns);
                 Ok(wait.map(|wait| {
-                    let before = last_of(&wait, sink.second.as_deref().unwrap_or_default(), restrictions);
+                    let before = last_of(&wait, machine, sink.second.as_deref().unwrap_or_default(), restrictions);
                     Found::Waits(wait, before)
                 }))
             });
@@ -95,11 +95,11 @@ pub fn soak(
 }
 
 /// The last things that happened to a task before it had waited too long.
-fn last_of(wait: &Wait, events: &[Event], restrictions: &[CpuSet]) -> Vec<String> {
+fn last_of(wait: &Wait, machine: &Machine, events: &[Event], restrictions: &[CpuSet]) -> Vec<String> {
     /// As many lines.
     const LAST: usize = 8;
     let what = |event: &Event| {
-        let cpu = event.cpu;
+        let cpu = machine.os_cpu(event.cpu);
         let text = match event.kind {
             EventKind::Wakeup { task, .. } if task == wait.task => format!("is woken for {cpu}"),
             EventKind::Switch { next, .. } if next == wait.task => format!("runs on {cpu}"),
@@ -107,9 +107,11 @@ fn last_of(wait: &Wait, events: &[Event], restrictions: &[CpuSet]) -> Vec<String
                 format!("must leave {cpu}")
             }
             EventKind::Switch { prev, .. } if prev == wait.task => format!("sleeps on {cpu}"),
-            EventKind::Migrate { task, from, to, .. } if task == wait.task => format!("moves from {from} to {to}"),
+            EventKind::Migrate { task, from, to, .. } if task == wait.task => {
+                format!("moves from {} to {}", machine.os_cpu(from), machine.os_cpu(to))
+            }
             EventKind::Affinity { task, restriction } if task == wait.task => {
-                let cpus = restrictions[restriction as usize].iter().map(|cpu| cpu.0);
+                let cpus = restrictions[restriction as usize].iter().map(|cpu| machine.os_index(cpu));
                 format!("may use the CPUs {} from now on", format_cpu_list(cpus))
             }
             _ => return None,

@@ -133,6 +133,22 @@ fn transactions_per_second_are_of_the_time_in_which_there_were_transactions() {
     }
 }
 
+/// What is measured with a warm-up is per second of what follows it, be the program at its first request or in the middle of one.
+#[test]
+fn requests_per_second_after_a_warm_up_are_of_the_measured_window() {
+    let mut experiment =
+        built(&["eevdf"], "1s1n2l2c1t", "schbench:-m1,-t3,-r1s,-L", Some("recorder_request_latency_per_s")).unwrap();
+    experiment.workload.value.warm_up_ns = Some(500_000_000);
+    let stop = Arc::new(AtomicBool::new(false));
+    let finished = runner::run(&experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
+    let measures = &finished.trials[0][0].measures;
+    let value = |name: &str| measures[name].unwrap();
+    // A window of half a second: twice as many a second as there were.
+    assert_eq!(value("elapsed_ns"), 5e8);
+    assert_eq!(value("recorder_request_latency_per_s"), 2.0 * value("recorder_request_latency_samples"));
+    assert!(value("recorder_request_latency_samples") > 50.0);
+}
+
 #[test]
 fn transactions_that_come_by_themselves_are_judged_by_their_latency() {
     for length in ["--events=2000", "--time=1"] {

@@ -19,8 +19,11 @@
 //! stall_cycles_per_ki = 500     # cycles per 1000 instructions in which memory was waited for
 //!
 //! [[timing.level]]              # what was waited for
-//! hits_per_ki = 22.0            # accesses that this level served
+//! hits_per_ki = 18.9            # accesses that this level served
 //! latency_cycles = 15           # its latency
+//! [[timing.level]]
+//! hits_per_ki = 6.1
+//! latency_cycles = 300
 //!
 //! [sharing]                     # if threads share data
 //! size = "1.5MiB"               # the shared data
@@ -201,6 +204,8 @@ const GOOD: f64 = 0.02;
 const USABLE: f64 = 2.0;
 /// Touches per 1000 instructions beyond the misses of the smallest cache, where nothing is stated.
 const ASSUMED_HITS: f64 = 100.0;
+/// The least and the most misses in flight that a fitted profile states.
+const MLP_BOUNDS: (f64, f64) = (1.0, 64.0);
 /// Most classes that are fitted.
 const MOST_CLASSES: usize = 5;
 
@@ -215,7 +220,7 @@ pub fn fit(counters: &Counters) -> Result<Fit, FitError> {
     let mixture = solve::solve(&points, counters.line_bytes, touches, &mut notes);
     let mut classes = classes(&mixture, counters);
     let (cpi0, mlp) = match &counters.timing {
-        Some(timing) => core(timing)?,
+        Some(timing) => core(timing, &mut notes)?,
         None => {
             notes.push("no timing: cpi0 0.6 and mlp 2 are assumed".to_owned());
             (0.6, 2.0)
@@ -336,7 +341,7 @@ fn classes(mixture: &Mixture, counters: &Counters) -> Vec<Class> {
 }
 
 /// Cycles per instruction of the core alone, and misses in flight.
-fn core(timing: &Timing) -> Result<(f64, f64), FitError> {
+fn core(timing: &Timing, notes: &mut Vec<String>) -> Result<(f64, f64), FitError> {
     let above_zero = "above 0";
     range("timing.cpi", timing.cpi, 0.05, 1e3, "0.05 to 1000")?;
     range("timing.stall_cycles_per_ki", timing.stall_cycles_per_ki, 0.0, 1e6, "0 to 1000 cpi")?;
@@ -350,8 +355,30 @@ fn core(timing: &Timing) -> Result<(f64, f64), FitError> {
     if cycles - stall < 50.0 {
         return Err(FitError::AllStalls { stall, cycles });
     }
-    let mlp = if stall > 0.0 { (waited / stall).clamp(1.0, 64.0) } else { 64.0 };
+    let mlp = overlap(waited, stall, notes);
     Ok(((cycles - stall) / 1e3, mlp))
+}
+
+/// Misses in flight: cycles that all accesses waited for, per cycle of stall, within what a profile can state. Says where that is not
+/// what the counters give.
+fn overlap(waited: f64, stall: f64, notes: &mut Vec<String>) -> f64 {
+    let (least, most) = MLP_BOUNDS;
+    if stall == 0.0 {
+        notes.push(format!("no stall cycles, so nothing tells mlp: {most} is taken, the most that it can be"));
+        return most;
+    }
+    let (computed, shares) = (waited / stall, format!("{waited} cycles of latency in {stall} of stalls"));
+    if computed < least {
+        notes.push(format!(
+            "mlp = {computed:.3} ({shares} per 1000 instructions) is less than {least}, the least that it can be: {least} is taken. The \
+             levels do not have all that was waited for: is one missing, such as memory?"
+        ));
+    } else if computed > most {
+        notes.push(format!(
+            "mlp = {computed:.3} ({shares} per 1000 instructions) is more than {most}, the most that it can be: {most} is taken"
+        ));
+    }
+    computed.clamp(least, most)
 }
 
 #[cfg(test)]

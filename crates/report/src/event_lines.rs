@@ -1,25 +1,27 @@
 //! The events of a trial as text, one a line: to read, to search with `grep`, to compare with `diff`.
 //!
 //! A line is the time in nanoseconds since the start of the run, the CPU, the event's table of the store
-//! (`sched_switch`, `sched_migrate`, …) and its columns as `name=value`. Tasks are their names with their ids, as
+//! (`sched_switch`, `sched_migrate`, …) and its columns as `name=value`; CPUs and nodes have the system's numbers. Tasks are their names with their ids, as
 //! names need not differ. Words and columns are those of `trace::store`.
 
 use std::fmt;
 use std::io::{self, Write};
 
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{DecisionKind, Event, EventKind, PlaceReason, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
 
 /// Writes events as lines. [`EventLines::finish`] writes what is left.
 pub struct EventLines<'a, W> {
     out: W,
+    machine: &'a Machine,
     tables: RunTables,
     tasks: &'a [TaskInfo],
 }
 
 impl<'a, W: Write> EventLines<'a, W> {
-    /// Begins the text of a run with these tables and tasks.
-    pub fn new(out: W, tables: &RunTables, tasks: &'a [TaskInfo]) -> Self {
-        Self { out, tables: tables.clone(), tasks }
+    /// Begins the text of a run on this machine with these tables and tasks.
+    pub fn new(out: W, machine: &'a Machine, tables: &RunTables, tasks: &'a [TaskInfo]) -> Self {
+        Self { out, machine, tables: tables.clone(), tasks }
     }
 
     /// Writes what is left.
@@ -35,16 +37,18 @@ impl<'a, W: Write> EventLines<'a, W> {
         fn named(names: &[String], index: u32) -> &str {
             names.get(index as usize).map_or("?", String::as_str)
         }
-        let Self { out, tables, tasks } = self;
+        let Self { out, machine, tables, tasks } = self;
+        let number = |cpu: CpuId| machine.os_cpu(cpu).0;
         let task = |id: TaskId| TaskName { id, name: tasks.get(id.index()).map_or("", |task| &task.name) };
-        write!(out, "{} {} ", event.time_ns, event.cpu)?;
+        write!(out, "{} {} ", event.time_ns, machine.os_cpu(event.cpu))?;
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {
                 let (prev, next) = (task(prev), task(next));
                 writeln!(out, "sched_switch prev={prev} prev_state={} next={next}", prev_state.letter())
             }
             EventKind::Waking { task: woken, target_cpu, waker } => {
-                writeln!(out, "sched_waking task={} target_cpu={} waker={}", task(woken), target_cpu.0, task(waker))
+                let target = number(target_cpu);
+                writeln!(out, "sched_waking task={} target_cpu={target} waker={}", task(woken), task(waker))
             }
             EventKind::Wakeup { task: woken, reason: None } => writeln!(out, "sched_wakeup task={}", task(woken)),
             EventKind::Wakeup { task: woken, reason: Some(PlaceReason { start, step }) } => {
@@ -52,7 +56,7 @@ impl<'a, W: Write> EventLines<'a, W> {
                 writeln!(out, "sched_wakeup task={} search_start={start} search_step={step}", task(woken))
             }
             EventKind::Migrate { task: moved, from, to, kind } => {
-                let (from, to, kind) = (from.0, to.0, kind.name());
+                let (from, to, kind) = (number(from), number(to), kind.name());
                 writeln!(out, "sched_migrate task={} from_cpu={from} to_cpu={to} kind={kind}", task(moved))
             }
             EventKind::Fork { parent, child } => {
@@ -69,7 +73,9 @@ impl<'a, W: Write> EventLines<'a, W> {
                 writeln!(out, "phases task={} name={}", task(of), named(&tables.phases, phase))
             }
             EventKind::Decision { decision, task: of, value } => {
-                let name = tables.decisions.get(decision as usize).map_or_else(|| "?".to_owned(), DecisionKind::name);
+                let kind = tables.decisions.get(decision as usize);
+                let name = kind.map_or_else(|| "?".to_owned(), DecisionKind::name);
+                let value = kind.map_or(value, |kind| kind.value.for_users(value, machine));
                 writeln!(out, "decisions task={} value={value} name={name}", task(of))
             }
             EventKind::Score { score, task: of, value } => {
@@ -114,7 +120,6 @@ impl fmt::Display for TaskName<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use warmcore_topology::CpuId;
     use warmcore_trace::{DecisionValue, MigrationKind, PrevState};
 
     #[test]
@@ -131,7 +136,8 @@ mod tests {
         let yes = RecordedThread { thread: 123, name: "yes".into(), process: None };
         let kind = DecisionKind::new("task pulled", "it waits", DecisionValue::Llc);
         let tables = RunTables { decisions: vec![kind], foreign: vec![yes], ..RunTables::default() };
-        let mut lines = EventLines::new(Vec::new(), &tables, &tasks);
+        let machine = warmcore_topology::resolve("1s1n1l4c1t").unwrap();
+        let mut lines = EventLines::new(Vec::new(), &machine, &tables, &tasks);
         let (a, b) = (TaskId(0), TaskId(1));
         let kinds = [
             EventKind::Fork { parent: TaskId::IDLE, child: a },

@@ -218,7 +218,7 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
                     .tables
                     .decisions
                     .get(decision as usize)
-                    .map_or_else(|| "?".to_owned(), |kind| said(kind, value));
+                    .map_or_else(|| "?".to_owned(), |kind| said(kind, value, self.machine));
                 self.told.push_back((time_ns, task, Told { cpu, what }));
                 if self.told.len() > MOST_TOLD {
                     self.told.pop_front();
@@ -243,7 +243,8 @@ impl<F: FnMut(&Migration)> Sink for Migrations<'_, F> {
 }
 
 /// A decision with its value.
-fn said(kind: &DecisionKind, value: i64) -> String {
+fn said(kind: &DecisionKind, value: i64, machine: &Machine) -> String {
+    let value = kind.value.for_users(value, machine);
     match kind.value {
         DecisionValue::Count => format!("{} ({value})", kind.name()),
         other => format!("{} ({} {value})", kind.name(), other.in_words()),
@@ -257,10 +258,11 @@ pub fn in_words(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) ->
     let name = |task: TaskId| task_name(tasks, task);
     let place = |cpu: CpuId| {
         format!(
-            "{cpu} (core {}, llc {}, node {})",
+            "{} (core {}, llc {}, node {})",
+            machine.os_cpu(cpu),
             machine.core_of(cpu).0,
             machine.llc_of(cpu).0,
-            machine.node_of(cpu).0
+            machine.node_os_index(machine.node_of(cpu))
         )
     };
     let mut text = format!(
@@ -272,7 +274,8 @@ pub fn in_words(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) ->
         machine.relation(from, to).description()
     );
     let _ = writeln!(text, "  decision: {}: {}", kind.name(), kind.reason());
-    let _ = match migration.waker_cpu {
+    let decided_on = machine.os_cpu(decided_on);
+    let _ = match migration.waker_cpu.map(|cpu| machine.os_cpu(cpu)) {
         Some(waker) => writeln!(text, "  by:       {decided_on}; who woke or created it ran on {waker}"),
         None if let Some(other) = &migration.other_there => {
             writeln!(text, "  by:       {decided_on}, which ran {other}")
@@ -284,7 +287,8 @@ pub fn in_words(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) ->
         let _ = writeln!(text, "  place:    {place}");
     }
     let [on_from, on_to] = migration.runnable;
-    let _ = writeln!(text, "  runnable: {on_from} others on {from}, {on_to} on {to}");
+    let (old, new) = (machine.os_cpu(from), machine.os_cpu(to));
+    let _ = writeln!(text, "  runnable: {on_from} others on {old}, {on_to} on {new}");
     let [(llc_idle, llc_all), (idle, all)] = migration.idle;
     let _ = writeln!(
         text,
@@ -292,7 +296,7 @@ pub fn in_words(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) ->
         machine.llc_of(to)
     );
     for told in &migration.told {
-        let _ = writeln!(text, "  told:     on {}: {}", told.cpu, told.what);
+        let _ = writeln!(text, "  told:     on {}: {}", machine.os_cpu(told.cpu), told.what);
     }
     text.push_str(&details_in_words(&migration.details));
     text
@@ -415,10 +419,10 @@ impl MigrationRecord {
     #[must_use]
     pub fn of(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) -> Self {
         let place = |cpu: CpuId| PlaceRecord {
-            cpu: cpu.0,
+            cpu: machine.os_index(cpu),
             core: machine.core_of(cpu).0,
             llc: machine.llc_of(cpu).0,
-            node: machine.node_of(cpu).0,
+            node: machine.node_os_index(machine.node_of(cpu)),
         };
         let name = |task: TaskId| tasks.get(task.index()).map(|info| info.name.clone());
         let detail = |(detail, value): &(BalanceDetail, i64)| DetailRecord {
@@ -426,6 +430,7 @@ impl MigrationRecord {
             value: *value,
             word: detail.word(*value),
         };
+        let told = |told: &Told| ToldRecord { cpu: machine.os_index(told.cpu), what: told.what.clone() };
         let [(idle_in_llc, cpus_in_llc), (idle, cpus)] = migration.idle;
         let [runnable_on_from, runnable_on_to] = migration.runnable;
         Self {
@@ -437,9 +442,9 @@ impl MigrationRecord {
             relation: machine.relation(migration.from, migration.to).description().to_string(),
             kind: migration.kind.name(),
             reason: migration.kind.reason(),
-            decided_on: migration.decided_on.0,
+            decided_on: machine.os_index(migration.decided_on),
             running_there: name(migration.running_there).or_else(|| migration.other_there.clone()),
-            waker_cpu: migration.waker_cpu.map(|cpu| cpu.0),
+            waker_cpu: migration.waker_cpu.map(|cpu| machine.os_index(cpu)),
             placement: migration.placement.and_then(|placement| PlacementRecord::of(&placement, machine, tasks)),
             runnable_on_from,
             runnable_on_to,
@@ -447,7 +452,7 @@ impl MigrationRecord {
             cpus_in_llc,
             idle,
             cpus,
-            told: migration.told.iter().map(|told| ToldRecord { cpu: told.cpu.0, what: told.what.clone() }).collect(),
+            told: migration.told.iter().map(told).collect(),
             details: migration.details.iter().map(detail).collect(),
         }
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
-use warmcore_topology::CpuId;
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{
     Event, EventKind, MigrationKind, PlaceReason, RunTables, SearchStart, Sink, Slice, SliceBuilder, SliceEnd, TaskId,
     TaskInfo,
@@ -37,8 +37,8 @@ pub struct Subject<'a> {
     pub tasks: &'a [TaskInfo],
     /// What its events refer to.
     pub tables: &'a RunTables,
-    /// CPUs of its machine.
-    pub cpus: usize,
+    /// Its machine.
+    pub machine: &'a Machine,
     /// Its end.
     pub end_ns: u64,
 }
@@ -53,6 +53,7 @@ pub struct TimeHistory<'a, W> {
     left: Vec<Option<(u64, SliceEnd)>>,
     waits: Waits,
     tables: &'a RunTables,
+    machine: &'a Machine,
     end_ns: u64,
     /// Entries written.
     entries: u64,
@@ -123,18 +124,21 @@ impl<'a, W: Write> TimeHistory<'a, W> {
             tasks: subject.tasks,
             builder: SliceBuilder::new(),
             left: Vec::new(),
-            waits: Waits::new(subject.cpus),
+            waits: Waits::new(subject.machine.cpu_count()),
             tables: subject.tables,
+            machine: subject.machine,
             end_ns: subject.end_ns,
             entries: 0,
         })
     }
 
-    /// Writes what is left.
+    /// Writes what is left: what runs when the trial ends, and the line of each thread.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
+        let open: Vec<Slice> = self.builder.open_slices(self.end_ns).collect();
+        open.iter().try_for_each(|slice| self.ran(slice))?;
         let (waits, _) = std::mem::replace(&mut self.waits, Waits::new(0)).finish(self.end_ns);
         let threads = ThreadRecord::of_all(&waits, self.tasks, self.tables);
         match self.form {
@@ -152,7 +156,10 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         if let EventKind::Migrate { task, from, to, kind } = event.kind {
             self.migration(event, task, (from, to), kind)?;
         }
-        let Some(slice) = self.builder.push(event)? else { return Ok(()) };
+        self.builder.push(event)?.map_or(Ok(()), |slice| self.ran(&slice))
+    }
+
+    fn ran(&mut self, slice: &Slice) -> io::Result<()> {
         let index = slice.task.index();
         if index >= self.left.len() {
             self.left.resize(index + 1, None);
@@ -161,7 +168,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         let wait = left.map(|(left_ns, _)| slice.start_ns.saturating_sub(left_ns));
         // Who was preempted was not woken.
         let woken = left.is_none_or(|(_, end)| end != SliceEnd::Runnable);
-        self.slice(&slice, wait, slice.run_delay_ns.filter(|_| woken))
+        self.slice(slice, wait, slice.run_delay_ns.filter(|_| woken))
     }
 
     fn slice(&mut self, slice: &Slice, wait: Option<u64>, delay: Option<u64>) -> io::Result<()> {
@@ -174,7 +181,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         if self.form == Form::Json {
             return self.entry(&HistoryEntry::Slice {
                 time_ns: slice.end_ns,
-                cpu: slice.cpu.0,
+                cpu: self.machine.os_cpu(slice.cpu).0,
                 task: name(self.tasks, slice.task),
                 task_id: slice.task.0,
                 start_ns: slice.start_ns,
@@ -189,7 +196,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), |ns| duration(ns as f64));
         let cells = [
             seconds(slice.end_ns),
-            slice.cpu.to_string(),
+            self.machine.os_cpu(slice.cpu).to_string(),
             task_name(self.tasks, slice.task),
             time(wait),
             time(delay),
@@ -207,10 +214,11 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         (from, to): (CpuId, CpuId),
         kind: MigrationKind,
     ) -> io::Result<()> {
+        let [cpu, from, to] = [event.cpu, from, to].map(|cpu| self.machine.os_cpu(cpu));
         if self.form == Form::Json {
             return self.entry(&HistoryEntry::Migration {
                 time_ns: event.time_ns,
-                cpu: event.cpu.0,
+                cpu: cpu.0,
                 task: name(self.tasks, task),
                 task_id: task.0,
                 from: from.0,
@@ -220,7 +228,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         }
         let words = format!("migrated from {from} to {to} ({})", kind.name());
         let time = seconds(event.time_ns);
-        writeln!(self.out, "{time:>16} {:<8} {:<24} {words}", event.cpu.to_string(), task_name(self.tasks, task))
+        writeln!(self.out, "{time:>16} {cpu:<8} {:<24} {words}", task_name(self.tasks, task))
     }
 
     fn entry(&mut self, entry: &HistoryEntry<'_>) -> io::Result<()> {
@@ -263,7 +271,9 @@ mod tests {
     fn history(form: Form) -> String {
         let tasks = tasks(2);
         let tables = RunTables::default();
-        let subject = Subject { scheduler: "eevdf", trial: 3, tasks: &tasks, tables: &tables, cpus: 4, end_ns: 3000 };
+        let machine = warmcore_topology::resolve("1s1n1l4c1t").unwrap();
+        let (tables, machine) = (&tables, &machine);
+        let subject = Subject { scheduler: "eevdf", trial: 3, tasks: &tasks, tables, machine, end_ns: 3000 };
         let mut history = TimeHistory::new(Vec::new(), form, subject).unwrap();
         history.events(&events()).unwrap();
         String::from_utf8(history.finish().unwrap()).unwrap()
@@ -279,6 +289,21 @@ mod tests {
             ["0.000001000", "cpu2", "worker-1/1", "migrated", "from", "cpu0", "to", "cpu2", "(steal)"]
         );
         assert_eq!(lines[3], ["0.000003000", "cpu2", "worker-1/1", "-", "995", "ns", "2", "us", "S"]);
+    }
+
+    #[test]
+    fn what_runs_when_the_trial_ends_has_a_line_up_to_its_end() {
+        let tasks = tasks(1);
+        let tables = RunTables::default();
+        let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
+        let (tables, machine) = (&tables, &machine);
+        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables, machine, end_ns: 3000 };
+        let mut history = TimeHistory::new(Vec::new(), Form::Lines, subject).unwrap();
+        let kind = EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Idle, next: TaskId(0) };
+        history.events(&[Event { time_ns: 1000, cpu: CpuId(0), kind }]).unwrap();
+        let text = String::from_utf8(history.finish().unwrap()).unwrap();
+        let line: Vec<&str> = text.lines().nth(2).unwrap().split_whitespace().collect();
+        assert_eq!(line, ["0.000003000", "cpu0", "worker-0/0", "-", "-", "2", "us", "-"]);
     }
 
     #[test]
@@ -303,7 +328,9 @@ mod tests {
     fn columns_mean_what_timehist_means_by_them_and_each_thread_has_a_line() {
         let tasks = tasks(2);
         let tables = RunTables::default();
-        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables: &tables, cpus: 1, end_ns: 300 };
+        let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
+        let (tables, machine) = (&tables, &machine);
+        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables, machine, end_ns: 300 };
         let mut history = TimeHistory::new(Vec::new(), Form::Lines, subject).unwrap();
         let (a, b) = (TaskId(0), TaskId(1));
         let event = |time_ns, kind| Event { time_ns, cpu: CpuId(0), kind };

@@ -63,6 +63,11 @@ struct CpuColumns {
     llc: Vec<u32>,
     node: Vec<u32>,
     socket: Vec<u32>,
+    /// The system's numbers of nodes and of sockets, by dense number; empty where these are the same.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    node_os: Vec<u32>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    socket_os: Vec<u32>,
 }
 
 /// The page for these runs.
@@ -128,6 +133,11 @@ pub(crate) fn policy_hash(text: &str) -> String {
 fn document(run: &Run, scenes: Vec<String>) -> RunDocument {
     let machine = &run.disk.experiment.machine.value;
     let column = |value: &dyn Fn(warmcore_topology::CpuId) -> u32| machine.cpus().map(value).collect();
+    // Those that are 0, 1, 2, … need no table.
+    let numbers = |all: &mut dyn Iterator<Item = u32>| -> Vec<u32> {
+        let all: Vec<u32> = all.collect();
+        if all.iter().copied().eq(0..all.len() as u32) { Vec::new() } else { all }
+    };
     RunDocument {
         name: run.disk.path.display().to_string(),
         slices: run.scenes.iter().map(|scene| scene.record.slice_count).collect(),
@@ -139,6 +149,8 @@ fn document(run: &Run, scenes: Vec<String>) -> RunDocument {
             llc: column(&|cpu| machine.llc_of(cpu).0),
             node: column(&|cpu| machine.node_of(cpu).0),
             socket: column(&|cpu| machine.socket_of(cpu).0),
+            node_os: numbers(&mut machine.nodes().map(|node| machine.node_os_index(node))),
+            socket_os: numbers(&mut machine.sockets().map(|socket| machine.socket_os_index(socket))),
         },
     }
 }

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use warmcore_topology::CpuId;
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{Event, EventKind, Slice, SliceEnd, TaskId, TaskInfo};
 
 use crate::scene::{Recording, Scene};
@@ -91,7 +91,7 @@ impl Others {
 }
 
 /// The scene with one more task for each CPU that others had: what ran there beside the run's tasks.
-pub(crate) fn with_others(scene: &Scene) -> Cow<'_, Scene> {
+pub(crate) fn with_others<'a>(scene: &'a Scene, machine: &Machine) -> Cow<'a, Scene> {
     let (Some(slices), false) = (&scene.record.slices, scene.record.others.is_empty()) else {
         return Cow::Borrowed(scene);
     };
@@ -105,7 +105,7 @@ pub(crate) fn with_others(scene: &Scene) -> Cow<'_, Scene> {
         scene.record.others.iter().partition(|stay| stay.thread == OFFLINE);
     let by_cpu = threads
         .chunk_by(|a, b| a.cpu == b.cpu)
-        .map(|stays| (application, "others", format!("others on {}", stays[0].cpu), stays));
+        .map(|stays| (application, "others", format!("others on {}", machine.os_cpu(stays[0].cpu)), stays));
     let all_offline =
         (!offline.is_empty()).then(|| (application + 1, "offline", "offline".to_owned(), offline.as_slice()));
     for (application, role, name, stays) in by_cpu.chain(all_offline) {

@@ -78,7 +78,7 @@ const MAX_COUNTER_VALUES: usize = 250_000;
 /// The text that goes into the page.
 #[must_use]
 pub fn scene(scene: &Scene, machine: &Machine) -> String {
-    let scene = &*with_others(scene);
+    let scene = &*with_others(scene, machine);
     let groups = groups(&scene.tasks);
     let mut task_groups = vec![0; scene.tasks.len()];
     groups.iter().for_each(|row| row.tasks.iter().for_each(|task| task_groups[*task] = row.group));
@@ -150,7 +150,8 @@ fn columns(scene: &Scene, machine: &Machine) -> BTreeMap<&'static str, Column> {
         marks.push(u64::from(mark.cpu.0));
         marks.push(task_plus_one(mark.task));
         marks.push(u64::from(mark.decision));
-        marks.push_signed(mark.value);
+        let kind = scene.tables.decisions.get(mark.decision as usize);
+        marks.push_signed(kind.map_or(mark.value, |kind| kind.value.for_users(mark.value, machine)));
     }
     columns.insert("marks", marks);
     let mut moves = Column::default();

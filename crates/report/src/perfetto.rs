@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use serde::Serialize;
-use warmcore_topology::{CpuId, LlcId, Machine};
+use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{DecisionKind, Event, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
 
 use crate::others::Others;
@@ -63,6 +63,9 @@ pub fn topology_json(machine: &Machine) -> String {
     struct Topology<'a> {
         schema: &'static str,
         machine: &'a str,
+        /// The system's numbers, where these are not 0, 1, 2, ….
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        cpu: Vec<u32>,
         core: Vec<u32>,
         llc: Vec<u32>,
         node: Vec<u32>,
@@ -73,10 +76,11 @@ pub fn topology_json(machine: &Machine) -> String {
     let topology = Topology {
         schema: "warmcore-topology-1",
         machine: machine.name(),
+        cpu: if machine.has_dense_numbers() { Vec::new() } else { column(&|cpu| machine.os_index(cpu)) },
         core: column(&|cpu| machine.core_of(cpu).0),
         llc: column(&|cpu| machine.llc_of(cpu).0),
-        node: column(&|cpu| machine.node_of(cpu).0),
-        socket: column(&|cpu| machine.socket_of(cpu).0),
+        node: column(&|cpu| machine.node_os_index(machine.node_of(cpu))),
+        socket: column(&|cpu| machine.socket_os_index(machine.socket_of(cpu))),
         capacity: column(&|cpu| machine.capacity(cpu)),
     };
     // Strings, numbers and lists of them can always be written.
@@ -115,13 +119,13 @@ pub struct PerfettoWriter<'a, W> {
     out: W,
     tables: RunTables,
     tasks: &'a [TaskInfo],
+    machine: &'a Machine,
     /// The first task of each process, whose thread id is the process id.
     leaders: BTreeMap<u32, TaskId>,
     /// Numbers of processes that a recording tells.
     processes: BTreeMap<u32, i32>,
     /// By thread id of such a task: the process that created it, if a task did.
     parents: BTreeMap<i32, i32>,
-    llc_of: Vec<LlcId>,
     pending: Vec<Pending>,
     running: Vec<TaskId>,
     others: Others,
@@ -140,7 +144,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn new(out: W, machine: &Machine, tables: &RunTables, tasks: &'a [TaskInfo]) -> io::Result<Self> {
+    pub fn new(out: W, machine: &'a Machine, tables: &RunTables, tasks: &'a [TaskInfo]) -> io::Result<Self> {
         let cpus = machine.cpu_count();
         let (mut leaders, mut processes) = (BTreeMap::new(), BTreeMap::new());
         for task in tasks {
@@ -155,10 +159,10 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             out,
             tables: tables.clone(),
             tasks,
+            machine,
             leaders,
             processes,
             parents: BTreeMap::new(),
-            llc_of: machine.cpus().map(|cpu| machine.llc_of(cpu)).collect(),
             pending: (0..cpus).map(|_| Pending::default()).collect(),
             running: vec![TaskId::IDLE; cpus],
             others: Others::new(cpus),
@@ -206,7 +210,12 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             self.track(SCORES, Some(ROOT), &format!("what tasks are ranked by{which}"), false)?;
         }
         for cpu in machine.cpus() {
-            self.track(FIRST_CPU + u64::from(cpu.0), Some(PER_CPU), &format!("{cpu} runnable"), true)?;
+            self.track(
+                FIRST_CPU + u64::from(cpu.0),
+                Some(PER_CPU),
+                &format!("{} runnable", machine.os_cpu(cpu)),
+                true,
+            )?;
         }
         for llc in machine.llcs() {
             self.track(FIRST_LLC + u64::from(llc.0), Some(PER_LLC), &format!("{llc} runnable"), true)?;
@@ -310,14 +319,14 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                 }
             }
             EventKind::Waking { task, target_cpu, .. } => {
-                let (name, id) = (self.name(task), self.thread_id(task));
+                let (name, id, target) = (self.name(task), self.thread_id(task), self.number(target_cpu) as i32);
                 let pending = &mut self.pending[cpu.index()];
                 let index = pending.name(id, &name);
                 let compact = &mut pending.compact;
                 compact.waking_timestamp.push(time_ns - pending.last_waking_ns);
                 pending.last_waking_ns = time_ns;
                 compact.waking_pid.push(id);
-                compact.waking_target_cpu.push(target_cpu.0 as i32);
+                compact.waking_target_cpu.push(target);
                 compact.waking_prio.push(PRIORITY);
                 compact.waking_comm_index.push(index);
             }
@@ -331,8 +340,8 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                     comm: Some(self.name(task)),
                     pid: Some(self.thread_id(task)),
                     prio: Some(PRIORITY),
-                    orig_cpu: Some(from.0 as i32),
-                    dest_cpu: Some(to.0 as i32),
+                    orig_cpu: Some(self.number(from) as i32),
+                    dest_cpu: Some(self.number(to) as i32),
                 };
                 self.plain(time_ns, cpu, FtraceEvent { sched_migrate_task: Some(migrate), ..FtraceEvent::default() });
                 if self.queued_on.get(task.index()).copied().flatten().is_some() {
@@ -343,12 +352,12 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             EventKind::Decision { decision, task, value } => {
                 let kind = self.tables.decisions.get(decision as usize);
                 let mut annotations =
-                    vec![number("cpu", cpu.0.into()), number("llc", self.llc_of[cpu.index()].0.into())];
+                    vec![number("cpu", self.number(cpu).into()), number("llc", self.machine.llc_of(cpu).0.into())];
                 if !task.is_idle() {
                     annotations.push(text("task", self.name(task)));
                     annotations.push(number("tid", self.thread_id(task).into()));
                 }
-                annotations.push(number("value", value));
+                annotations.push(number("value", kind.map_or(value, |kind| kind.value.for_users(value, self.machine))));
                 annotations.extend(kind.map(|kind| text("value_is", kind.value.in_words().to_owned())));
                 self.instant(time_ns, DECISIONS, &kind.map(DecisionKind::name).unwrap_or_default(), annotations)?;
             }
@@ -361,8 +370,9 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             EventKind::Score { score, task, value } => self.score(time_ns, score, task, value)?,
             EventKind::Foreign { thread } => self.foreign(time_ns, cpu, thread),
             EventKind::Hotplug { online } => {
-                let name = format!("{cpu} {}", if online { "comes online" } else { "goes offline" });
-                self.instant(time_ns, HOTPLUG, &name, vec![number("cpu", cpu.0.into())])?;
+                let name =
+                    format!("{} {}", self.machine.os_cpu(cpu), if online { "comes online" } else { "goes offline" });
+                self.instant(time_ns, HOTPLUG, &name, vec![number("cpu", self.number(cpu).into())])?;
             }
             EventKind::Exit { .. }
             | EventKind::Affinity { .. }
@@ -472,7 +482,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         let (comm, pid) = (Some(self.name(child)), Some(self.thread_id(child)));
         let new = TaskNewtask { pid, comm: comm.clone(), clone_flags: Some(clone_flags) };
         self.sent_by(sender, time_ns, cpu, FtraceEvent { task_newtask: Some(new), ..FtraceEvent::default() });
-        let wakeup = SchedWakeupNew { comm, pid, prio: Some(PRIORITY), target_cpu: Some(cpu.0 as i32) };
+        let wakeup = SchedWakeupNew { comm, pid, prio: Some(PRIORITY), target_cpu: Some(self.number(cpu) as i32) };
         self.plain(time_ns, cpu, FtraceEvent { sched_wakeup_new: Some(wakeup), ..FtraceEvent::default() });
     }
 
@@ -497,7 +507,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         }
         for (cpu, by) in [(before, -1), (cpu, 1)] {
             let Some(cpu) = cpu else { continue };
-            let llc = self.llc_of[cpu.index()];
+            let llc = self.machine.llc_of(cpu);
             self.per_cpu[cpu.index()] += by;
             self.per_llc[llc.index()] += by;
             self.counter(time_ns, FIRST_CPU + u64::from(cpu.0), self.per_cpu[cpu.index()])?;
@@ -513,7 +523,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         let track = *self.counters.entry((counter, owner)).or_insert(next);
         if track == next {
             let name = self.tables.counters.get(counter as usize).cloned().unwrap_or_default();
-            let owner = if task.is_idle() { cpu.to_string() } else { self.name(task) };
+            let owner = if task.is_idle() { self.machine.os_cpu(cpu).to_string() } else { self.name(task) };
             self.track(track, Some(COUNTERS), &format!("{name} {owner}"), true)?;
         }
         self.counter(time_ns, track, i64::try_from(value).unwrap_or(i64::MAX))
@@ -532,6 +542,11 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         self.counter(time_ns, track, value)
     }
 
+    /// The system's number of a CPU, which stands wherever a reader looks for one.
+    fn number(&self, cpu: CpuId) -> u32 {
+        self.machine.os_cpu(cpu).0
+    }
+
     fn flush(&mut self, cpu: CpuId) -> io::Result<()> {
         let empty = Pending { began: self.pending[cpu.index()].began, ..Pending::default() };
         let pending = std::mem::replace(&mut self.pending[cpu.index()], empty);
@@ -546,7 +561,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             if bundle.event.is_empty() && bundle.compact_sched.is_none() {
                 continue;
             }
-            let bundle = FtraceEventBundle { cpu: Some(cpu.0), ..bundle };
+            let bundle = FtraceEventBundle { cpu: Some(self.number(cpu)), ..bundle };
             self.packet(TracePacket { ftrace_events: Some(bundle), ..TracePacket::default() })?;
         }
         Ok(())

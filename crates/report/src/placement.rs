@@ -112,7 +112,8 @@ pub(crate) fn place_in_words(placement: &Placement, machine: &Machine, tasks: &[
     let why = reason?.in_words();
     // The policy takes the creator's CPU for the one that a new task ran on before.
     let why = if new { why.replace("previous CPU", "creator's CPU") } else { why };
-    Some(format!("{by} on {waker_cpu}: {why}: {cpu} of {}", machine.llc_of(cpu)))
+    let (from, to) = (machine.os_cpu(waker_cpu), machine.os_cpu(cpu));
+    Some(format!("{by} on {from}: {why}: {to} of {}", machine.llc_of(cpu)))
 }
 
 /// The sentence about where a task was placed last before a time.
@@ -150,9 +151,9 @@ impl PlacementRecord {
             time_ns: placement.time_ns,
             task: name(placement.task).unwrap_or_default(),
             task_id: placement.task.0,
-            cpu: placement.cpu.0,
+            cpu: machine.os_index(placement.cpu),
             waker: name(placement.waker),
-            waker_cpu: placement.waker_cpu.0,
+            waker_cpu: machine.os_index(placement.waker_cpu),
             kind: if placement.new { "fork" } else { "wakeup" },
             search_start: start.name(),
             search_step: step.name(),

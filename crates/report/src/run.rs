@@ -198,7 +198,8 @@ impl Run {
         stop: &Arc<AtomicBool>,
     ) -> Result<(), ReportError> {
         let scene = &self.scenes[scheduler];
-        let lines = self.events_into(scheduler, EventLines::new(out, &scene.tables, &scene.tasks), stop)?;
+        let machine = &self.disk.experiment.machine_of(scheduler).value;
+        let lines = self.events_into(scheduler, EventLines::new(out, machine, &scene.tables, &scene.tasks), stop)?;
         lines.finish().map(|_| ()).map_err(|source| ReportError::Write { scheduler: scene.scheduler.clone(), source })
     }
 
@@ -216,9 +217,9 @@ impl Run {
         let scene = &self.scenes[scheduler];
         let failed = |source| ReportError::Write { scheduler: scene.scheduler.clone(), source };
         let (tasks, tables) = (&scene.tasks, &scene.tables);
-        let cpus = self.disk.experiment.machine_of(scheduler).value.cpu_count();
+        let machine = &self.disk.experiment.machine_of(scheduler).value;
         let subject =
-            Subject { scheduler: &scene.scheduler, trial: scene.trial, tasks, tables, cpus, end_ns: scene.end_ns };
+            Subject { scheduler: &scene.scheduler, trial: scene.trial, tasks, tables, machine, end_ns: scene.end_ns };
         let history = TimeHistory::new(out, form, subject).map_err(failed)?;
         let history = self.events_into(scheduler, history, stop)?;
         history.finish().map(|_| ()).map_err(failed)

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use warmcore_topology::Machine;
 use warmcore_trace::{RecordedThread, RunTables, TaskId, TaskInfo};
 
 use crate::explain::seconds;
@@ -199,7 +200,7 @@ const MOST_PARTS: usize = 12;
 
 /// A wait in words: a line about it, then one for each thread that had the CPU meanwhile.
 #[must_use]
-pub fn wait_in_words(wait: &Wait, tasks: &[TaskInfo], tables: &RunTables) -> String {
+pub fn wait_in_words(wait: &Wait, machine: &Machine, tasks: &[TaskInfo], tables: &RunTables) -> String {
     let after = if wait.preempted { "its preemption" } else { "its wakeup" };
     let open = if wait.ran { "" } else { ", and has not run when the trial ends" };
     let length = |from_ns: u64, to_ns: u64| duration((to_ns - from_ns) as f64);
@@ -211,7 +212,7 @@ pub fn wait_in_words(wait: &Wait, tasks: &[TaskInfo], tables: &RunTables) -> Str
     );
     for part in wait.parts.iter().take(MOST_PARTS) {
         let (who, took) = (part.who.name(tasks, tables), length(part.from_ns, part.to_ns));
-        let _ = writeln!(text, "  {} {} had {who} for {took}", seconds(part.from_ns), part.cpu);
+        let _ = writeln!(text, "  {} {} had {who} for {took}", seconds(part.from_ns), machine.os_cpu(part.cpu));
     }
     if let Some(first) = wait.parts.get(MOST_PARTS) {
         let (count, took) = (wait.parts.len() - MOST_PARTS, length(first.from_ns, wait.to_ns));
@@ -223,7 +224,7 @@ pub fn wait_in_words(wait: &Wait, tasks: &[TaskInfo], tables: &RunTables) -> Str
 impl WaitRecord {
     /// The wait with its names.
     #[must_use]
-    pub fn of(wait: &Wait, tasks: &[TaskInfo], tables: &RunTables) -> Self {
+    pub fn of(wait: &Wait, machine: &Machine, tasks: &[TaskInfo], tables: &RunTables) -> Self {
         Self {
             task: tasks.get(wait.task.index()).map(|info| info.name.clone()).unwrap_or_default(),
             task_id: wait.task.0,
@@ -235,7 +236,7 @@ impl WaitRecord {
                 .parts
                 .iter()
                 .map(|part| PartRecord {
-                    cpu: part.cpu.0,
+                    cpu: machine.os_index(part.cpu),
                     who: part.who.name(tasks, tables),
                     from_ns: part.from_ns,
                     to_ns: part.to_ns,

@@ -10,7 +10,7 @@ use std::fmt;
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg32;
-use warmcore_topology::{CpuId, CpuSet, Machine};
+use warmcore_topology::{CpuId, CpuSet, Machine, OsCpu};
 use warmcore_trace::{Event, EventKind, PrevState, Sink, TaskId};
 use warmcore_workload::{Action, Affinity, Deed, Destination, Policy, ProcessId, ProgramBuilder, Step, Task, Workload};
 
@@ -32,7 +32,7 @@ pub struct Wait {
     /// Who waits: position of its task in the workload, which has one instance of each.
     pub task: TaskId,
     /// The CPU that was idle meanwhile and that it may use; `None` if others ran there.
-    pub idle: Option<CpuId>,
+    pub idle: Option<OsCpu>,
     /// How long both were the case, in ns.
     pub waited_ns: u64,
     /// Until when, in ns from the run's start.
@@ -224,6 +224,8 @@ struct Known {
 pub struct Judge<'a> {
     restrictions: &'a [CpuSet],
     tasks: Vec<Known>,
+    /// By CPU: what the system calls it.
+    numbers: Vec<OsCpu>,
     /// By CPU.
     idle_since_ns: Vec<Option<u64>>,
     /// CPUs that go offline and come online, the last change first, and those that are offline.
@@ -250,6 +252,7 @@ impl<'a> Judge<'a> {
         Self {
             restrictions,
             tasks: Vec::new(),
+            numbers: machine.cpus().map(|cpu| machine.os_cpu(cpu)).collect(),
             idle_since_ns: vec![Some(0); machine.cpu_count()],
             changes: Vec::new(),
             offline: CpuSet::default(),
@@ -343,7 +346,7 @@ impl<'a> Judge<'a> {
         };
         let waited_ns = now_ns - waits_ns.max(idle_ns).max(known.bound_ns);
         match waited_ns >= IDLE_NS && self.restrictions[known.restriction as usize].contains(cpu) {
-            true => Err(Wait { task, idle: Some(cpu), waited_ns, at_ns: now_ns }),
+            true => Err(Wait { task, idle: Some(self.numbers[cpu.index()]), waited_ns, at_ns: now_ns }),
             false => Ok(()),
         }
     }

@@ -3,11 +3,12 @@
 //! Operating systems and hwloc know CPUs, caches and nodes, but not what a switch or a cache line costs. A preset of the same
 //! CPU model, or of its family, does.
 
+use crate::cache_entries::cache_entries;
 use crate::fields::{Quantity, each_value};
 use crate::figures::{check_figures, default_costs};
 use crate::presets::preset_template;
-use crate::template::set_values;
-use crate::{Basis, DEFAULT_BASE, Error, Machine, MemoryFigures, Origin, Performance, Result};
+use crate::template::{CacheTemplate, set_values};
+use crate::{Basis, Cache, DEFAULT_BASE, Error, Machine, MemoryFigures, Origin, Performance, Result};
 
 /// A CPU model, and the preset with its figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +72,28 @@ fn contains(text: &str, pattern: &str) -> bool {
 ///
 /// # Errors
 /// When there is no such preset.
-pub fn with_figures_of(mut machine: Machine, preset: &str, why: &str) -> Result<Machine> {
+pub fn with_figures_of(machine: Machine, preset: &str, why: &str) -> Result<Machine> {
+    let mut machine = figures_of(machine, preset)?;
+    machine.notes.push(format!("costs, latencies and bandwidths are those of {preset}: {why}"));
+    Ok(machine)
+}
+
+/// The machine with the figures of [`DEFAULT_BASE`], as a short form has them, where an operating system or hwloc described it and nothing but
+/// its topology is known; others as they are.
+///
+/// # Errors
+/// When that preset cannot be read.
+pub fn with_missing_figures(machine: Machine) -> Result<Machine> {
+    let is_read = machine.origin("topology").is_some_and(|origin| origin.basis == Basis::Read);
+    let nothing = Performance::default();
+    if is_read && machine.performance == nothing && machine.costs == default_costs(&nothing).0 {
+        figures_of(machine, DEFAULT_BASE)
+    } else {
+        Ok(machine)
+    }
+}
+
+fn figures_of(mut machine: Machine, preset: &str) -> Result<Machine> {
     let template = preset_template(preset)?;
     let values = template.chosen_values()?;
     let mut performance = Performance {
@@ -82,12 +104,19 @@ pub fn with_figures_of(mut machine: Machine, preset: &str, why: &str) -> Result<
     set_values(&mut performance, None, &values);
     let (mut costs, origins) = default_costs(&performance);
     set_values(&mut performance, Some(&mut costs), &values);
-    for cache in &mut machine.caches {
-        let same = |known: &&crate::template::CacheTemplate| {
-            (known.cache.level, known.cache.kind) == (cache.level, cache.kind)
-        };
-        cache.latency_ps =
-            cache.latency_ps.or(template.caches.iter().find(same).and_then(|known| known.cache.latency_ps));
+    let of_preset = |cache: &Cache| {
+        let same = |known: &&CacheTemplate| (known.cache.level, known.cache.kind) == (cache.level, cache.kind);
+        template.caches.iter().find(same).filter(|known| known.cache.latency_ps.is_some())
+    };
+    let mut taken = Vec::new();
+    for cache in machine.caches.iter_mut().filter(|cache| cache.latency_ps.is_none()) {
+        let Some(known) = of_preset(cache) else { continue };
+        cache.latency_ps = known.cache.latency_ps;
+        taken.push((cache.level, cache.kind));
+    }
+    for entry in cache_entries(&machine).iter().filter(|entry| taken.contains(&(entry.cache.level, entry.cache.kind))) {
+        let Some(known) = of_preset(&entry.cache) else { continue };
+        machine.origins.insert(format!("{}.latency_ns", entry.value_name()), known.latency_origin.clone());
     }
     machine.origins.extend(origins);
     machine.origins.extend(values.iter().map(|(name, stated)| (name.clone(), stated.origin.clone())));
@@ -95,7 +124,6 @@ pub fn with_figures_of(mut machine: Machine, preset: &str, why: &str) -> Result<
     if let Some((processor, origin)) = template.processor {
         machine.adopt_make(processor, origin);
     }
-    machine.notes.push(format!("costs, latencies and bandwidths are those of {preset}: {why}"));
     (machine.performance, machine.costs) = (performance, costs);
     Ok(machine)
 }
@@ -171,6 +199,21 @@ mod tests {
         assert_eq!(preset("AMD EPYC 9354 32-Core Processor"), Some("genoa96"));
         assert_eq!(preset("Intel(R) Xeon(R) Platinum 8480+"), Some("spr32"));
         assert_eq!(preset("Intel(R) Xeon(R) Processor @ 2.10GHz"), None);
+    }
+
+    #[test]
+    fn a_machine_of_which_only_the_topology_is_known_has_the_figures_of_its_short_form() {
+        let short = crate::resolve("1s1n2l2c2t").unwrap();
+        let plain = crate::from_hwloc_xml(&crate::to_hwloc_xml(&short).unwrap()).unwrap();
+        let whole = with_missing_figures(plain.clone()).unwrap();
+        assert_eq!((whole.costs(), whole.performance()), (short.costs(), short.performance()));
+        let latencies = |machine: &Machine| machine.caches().iter().map(|cache| cache.latency_ps).collect::<Vec<_>>();
+        assert_eq!(latencies(&whole), latencies(&short));
+        assert_eq!(whole.origin("cache.L2.latency_ns").unwrap().basis, Basis::Assumed);
+        assert!(whole.notes().is_empty() && has_generic_costs(&whole));
+        // One that has figures keeps them.
+        let genoa = with_figures_of(plain, "genoa96", "asked for").unwrap();
+        assert_eq!(with_missing_figures(genoa.clone()).unwrap(), genoa);
     }
 
     #[test]

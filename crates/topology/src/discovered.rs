@@ -47,6 +47,8 @@ pub(crate) struct Found {
     pub(crate) reclaim_distance: Option<u32>,
     /// The level of the caches to count as LLCs; the highest level when not given.
     pub(crate) llc_level: Option<u8>,
+    /// What kinds of cores the source tells of, such as `IntelAtom`, and the CPUs of each.
+    pub(crate) core_types: BTreeMap<String, BTreeSet<u32>>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -54,6 +56,7 @@ impl Found {
     /// The machine, with typical costs and no figures; `origin` says where the topology comes from.
     pub(crate) fn into_machine(mut self, name: &str, summary: &str, origin: &str) -> Result<Machine> {
         self.keep_known_cpus();
+        self.note_core_types();
         self.keep_possible_distances();
         let llcs = self.llcs();
         let clusters = self.clusters(&llcs);
@@ -93,6 +96,22 @@ impl Found {
             machine.origins.insert(entry.value_name(), read.clone());
         }
         Ok(machine)
+    }
+
+    /// Says so where cores are of several kinds, and nothing says how fast each kind is.
+    fn note_core_types(&mut self) {
+        let kinds = self.core_types.iter().filter_map(|(kind, cpus)| {
+            let here: Vec<u32> = cpus.iter().copied().filter(|cpu| self.cpus.contains_key(cpu)).collect();
+            (!here.is_empty()).then(|| format!("CPUs {} are {kind}", crate::format_cpu_list(here)))
+        });
+        let kinds: Vec<String> = kinds.collect();
+        let capacities: BTreeSet<u32> = self.cpus.values().map(|cpu| cpu.capacity).collect();
+        if kinds.len() > 1 && capacities.len() == 1 {
+            self.notes.push(format!(
+                "{}: the source does not say how fast each kind is, so all count as equally fast; `capacities` in a machine file says it",
+                kinds.join(", ")
+            ));
+        }
     }
 
     /// Takes the make of the CPUs as a source names it, if it names any.

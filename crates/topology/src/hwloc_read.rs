@@ -33,6 +33,8 @@ pub(crate) const INFO_FAMILY: &str = "CPUFamilyNumber";
 pub(crate) const INFO_IMPLEMENTER: &str = "CPUImplementer";
 /// See [`INFO_VENDOR`]; of POWER it begins with that word.
 pub(crate) const INFO_MODEL: &str = "CPUModel";
+/// hwloc's own name for the kind of a hybrid CPU's core: `IntelAtom`, `IntelCore`.
+const INFO_CORE_TYPE: &str = "CoreType";
 /// hwloc's own name for a CPU's capacity under Linux.
 pub(crate) const INFO_CAPACITY: &str = "LinuxCapacity";
 
@@ -301,11 +303,16 @@ impl HwlocReader<'_, '_> {
     }
 
     fn read_cpu_kind(&self, element: Node<'_, '_>, found: &mut Found) -> Result<()> {
+        let cpus = self.cpu_set(element, "cpuset")?.unwrap_or_default();
+        if let Some(kind) = info(element, INFO_CORE_TYPE) {
+            let kind = kind.chars().filter(|letter| !letter.is_control()).take(40).collect();
+            found.core_types.entry(kind).or_default().extend(&cpus);
+        }
         let Some(capacity) = info(element, INFO_CAPACITY) else { return Ok(()) };
         let Ok(capacity) = capacity.parse() else {
             return Err(self.fail(element, format!("`{INFO_CAPACITY}` is not a number")));
         };
-        for cpu in self.cpu_set(element, "cpuset")?.unwrap_or_default() {
+        for cpu in cpus {
             if let Some(cpu) = found.cpus.get_mut(&cpu) {
                 cpu.capacity = capacity;
             }

@@ -33,6 +33,18 @@ macro_rules! dense_id {
     };
 }
 
+/// A CPU by the operating system's number, which is how whoever uses a machine knows it: `cpu12`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(transparent)]
+pub struct OsCpu(pub u32);
+
+impl std::fmt::Display for OsCpu {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Padded as a whole.
+        f.pad(&format!("cpu{}", self.0))
+    }
+}
+
 dense_id!(
     /// A logical CPU (hardware thread) that is online.
     CpuId,

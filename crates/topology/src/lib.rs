@@ -69,6 +69,7 @@ pub use background::*;
 pub use background_toml::background_from_toml;
 pub use base::{
     KnownModel, MODELS, MeasuredValue, has_generic_costs, preset_of_model, with_figures_of, with_measured_values,
+    with_missing_figures,
 };
 pub use build::*;
 pub use core_kinds::{ClockScope, CoreKind, IdleState};

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
-    Background, Cache, CacheKind, ClusterId, CoreId, CoreKind, Costs, CpuId, CpuSet, LlcId, NodeId, Origin,
+    Background, Cache, CacheKind, ClusterId, CoreId, CoreKind, Costs, CpuId, CpuSet, LlcId, NodeId, Origin, OsCpu,
     Performance, Processor, Relation, SocketId,
 };
 
@@ -221,6 +221,16 @@ impl Machine {
     #[inline]
     pub fn os_index(&self, cpu: CpuId) -> u32 {
         self.places[cpu.index()].os_index
+    }
+
+    /// Whether the operating system numbers the online CPUs 0, 1, 2, … without a gap.
+    pub fn has_dense_numbers(&self) -> bool {
+        self.cpus().all(|cpu| self.os_index(cpu) == cpu.0)
+    }
+
+    /// The CPU as outputs for users name it. One that the machine does not have keeps its number: what is damaged can be shown.
+    pub fn os_cpu(&self, cpu: CpuId) -> OsCpu {
+        OsCpu(self.places.get(cpu.index()).map_or(cpu.0, |place| place.os_index))
     }
 
     /// The online CPU with the operating system's number `os_index`.

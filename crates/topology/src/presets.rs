@@ -64,6 +64,18 @@ pub fn resolve(spec: &str) -> Result<Machine> {
         return from_synthetic(spec);
     }
     let (form, base) = spec.split_once('@').unwrap_or((spec, DEFAULT_BASE));
+    if spec.contains('@') && !form.starts_with(|first: char| first.is_ascii_digit()) {
+        let own = if preset_template(form).is_ok() {
+            format!("the preset `{form}` has figures of its own; ")
+        } else {
+            String::new()
+        };
+        let hint = format!(
+            "{own}before @PRESET stands a short form such as `2s4l8c2t`, a machine file, a directory with a tree of /sys, an hwloc synthetic \
+             description or `host`"
+        );
+        return Err(Error::Unknown { spec: spec.to_owned(), hint });
+    }
     if spec.contains('@') || ShortForm::looks_like(spec) {
         let form: ShortForm = form.parse()?;
         return on_shape(preset_template(base)?, form, spec).realise();

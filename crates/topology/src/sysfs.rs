@@ -2,7 +2,8 @@
 //!
 //! Source: the kernel's `Documentation/ABI/{stable,testing}/sysfs-devices-system-cpu` and `...-node`. Read are
 //! `cpu/{possible,present,online}`, `cpu*/topology`, `cpu*/cache/index*`, `cpu*/cpu_capacity` and
-//! `node*/{cpumap,cpulist,distance,meminfo}`, and the make of the CPUs in `/proc/cpuinfo` beside the tree; what a kernel does not provide is noted and replaced by the plainest
+//! `node*/{cpumap,cpulist,distance,meminfo}`, the kinds of hybrid cores (`../cpu_{core,atom,lowpower}/cpus`,
+//! `...-bus-event_source-devices`), and the make of the CPUs in `/proc/cpuinfo` beside the tree; what a kernel does not provide is noted and replaced by the plainest
 //! assumption.
 //!
 //! Sets of CPUs stand there twice, as a bit map and as a list. Old kernels give maps only, and trees that were made by
@@ -35,6 +36,13 @@ pub(crate) const CACHE_CPU_FILES: [&str; 2] = ["shared_cpu_map", "shared_cpu_lis
 /// See [`CLUSTER_FILES`].
 pub(crate) const NODE_CPU_FILES: [&str; 2] = ["cpumap", "cpulist"];
 
+/// Where the counters of each kind of a hybrid CPU's cores list their CPUs, as seen from `sys/devices/system`, and what the kind is called.
+pub(crate) const CORE_TYPE_FILES: [(&str, &str); 3] = [
+    ("../cpu_core/cpus", "of kind cpu_core"),
+    ("../cpu_atom/cpus", "of kind cpu_atom"),
+    ("../cpu_lowpower/cpus", "of kind cpu_lowpower"),
+];
+
 /// No file that is read here is longer: a distance row of 1024 nodes has 4 KiB, a list of 8192 CPUs at worst 40 KiB.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -61,6 +69,11 @@ pub fn from_sysfs(root: &Path) -> Result<Machine> {
     house_the_homeless(&node_of, &mut found);
     assume_packages(&unpackaged, &mut found);
     tree.read_caches(&online, &mut found)?;
+    for (file, kind) in CORE_TYPE_FILES {
+        if let Some(cpus) = tree.list(file)? {
+            found.core_types.insert(kind.to_owned(), cpus);
+        }
+    }
     let cpu_info = CpuInfo::read(root);
     let (vendor, family) = cpu_info.make();
     found.read_processor(vendor, family);

@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::sysfs::{
-    CACHE_CPU_FILES, CLUSTER_FILES, CORE_FILES, CPU_INFO_KEYS, CpuInfo, NODE_CPU_FILES, PACKAGE_FILES, SysTree,
+    CACHE_CPU_FILES, CLUSTER_FILES, CORE_FILES, CORE_TYPE_FILES, CPU_INFO_KEYS, CpuInfo, NODE_CPU_FILES, PACKAGE_FILES,
+    SysTree,
 };
 use crate::{Cache, CacheKind, CpuSet, Error, Machine, Result, Vendor, Ways, format_cpu_list};
 
@@ -41,6 +42,9 @@ pub fn write_sysfs_snapshot(root: &Path, out: &Path) -> Result<usize> {
                 writer.copy(&tree, &format!("cpu/cpu{cpu}/cache/index{index}/{file}"))?;
             }
         }
+    }
+    for (file, _) in CORE_TYPE_FILES {
+        writer.copy(&tree, file)?;
     }
     writer.copy(&tree, "node/possible")?;
     writer.copy(&tree, "node/online")?;

@@ -257,3 +257,13 @@ fn the_format_description_names_every_value() {
         assert!(text.contains(&format!("`{key}`")), "{value}");
     }
 }
+
+#[test]
+fn a_preset_on_another_s_figures_is_refused_with_what_can_stand_there() {
+    let message = |spec: &str| resolve(spec).unwrap_err().to_string();
+    for words in ["unknown machine `genoa96@gnr72`", "the preset `genoa96` has figures of its own", "a machine file"] {
+        assert!(message("genoa96@gnr72").contains(words), "{}", message("genoa96@gnr72"));
+    }
+    assert!(!message("nothing@gnr72").contains("of its own"));
+    assert!(message("2s4x@gnr72").contains("unknown letter `x`"));
+}

@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use warmcore_topology::{CpuId, Machine, NodeId};
 
 /// A kind of decision.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -63,6 +64,21 @@ impl DecisionValue {
             DecisionValue::LlcCount => "number of LLCs",
             DecisionValue::PageCount => "number of pages",
         }
+    }
+
+    /// A value as users know it: CPUs and nodes have the machine's own numbers there.
+    #[must_use]
+    pub fn for_users(self, value: i64, machine: &Machine) -> i64 {
+        let dense = u32::try_from(value).ok();
+        let shown = match self {
+            DecisionValue::Cpu => dense.map(|cpu| machine.os_cpu(CpuId(cpu)).0),
+            DecisionValue::Node => {
+                let node = dense.filter(|node| (*node as usize) < machine.node_count());
+                node.map(|node| machine.node_os_index(NodeId(node)))
+            }
+            _ => None,
+        };
+        shown.map_or(value, i64::from)
     }
 }
 

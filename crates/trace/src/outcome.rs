@@ -221,7 +221,7 @@ pub struct Outcome {
     /// What the workload's recorders collected, by index.
     #[serde(skip)]
     pub recorders: Vec<Histogram>,
-    /// When the first sample of each recorder began, by index; those of the window only. Empty where that is not known: real threads report
+    /// When the first sample of each recorder began, by index, be it in the warm-up. Empty where that is not known: real threads report
     /// lengths alone.
     #[serde(skip)]
     pub recorders_since_ns: Vec<u64>,
@@ -270,7 +270,7 @@ impl Outcome {
         }
     }
 
-    /// The time in which a recorder collected: from the beginning of its first sample, or of the window where that is not known, to the run's end.
+    /// The time in which a recorder collected: the window, or from the beginning of its first sample of all where that is later, to the run's end.
     /// A program's own warm-up may be longer than the one that was asked for.
     #[must_use]
     pub fn recorder_window_ns(&self, recorder: usize) -> u64 {

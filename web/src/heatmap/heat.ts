@@ -1,6 +1,6 @@
 // Run time by row and column: what the heatmap draws. Rows are tasks or groups of tasks, some of them unfolded.
 
-import type { Machine, Scene } from '../scene';
+import { placeName, type Machine, type Scene } from '../scene';
 
 /** `cluster` puts tasks together that ran most in the same LLC. */
 export type RowsBy = 'task' | 'process' | 'group' | 'cluster';
@@ -77,7 +77,7 @@ export function heatOf(
   machine.order.forEach((cpu, at) => (position[cpu] = at));
   const columnOf = columnsBy === 'cpu' ? position : machine[columnsBy];
   const count = columnsBy === 'cpu' ? scene.cpus : Math.max(0, ...machine[columnsBy]) + 1;
-  const columns = columnsBy === 'cpu' ? machine.order.map((cpu) => `cpu${cpu}`) : Array.from({ length: count }, (_, i) => `${columnsBy}${i}`);
+  const columns = columnsBy === 'cpu' ? machine.order.map((cpu) => `cpu${machine.os[cpu]}`) : Array.from({ length: count }, (_, i) => placeName(machine, columnsBy, i));
   const places = columnsBy === 'cpu' ? machine.order.map((cpu) => machine.llc[cpu]) : columns.map((_, i) => i);
   const byTask = runTimes(scene, from, to, columnOf, count);
   const names = groupNames(scene, machine, rowsBy, [from, to]);

@@ -39,7 +39,7 @@ export function fitLabels(view: View, context: CanvasRenderingContext2D, width: 
 
 function labelOf(view: View, row: number): string {
   const { rowsBy } = view.settings;
-  if (rowsBy === 'cpu') return `cpu${view.state.cpus[row]}`;
+  if (rowsBy === 'cpu') return `cpu${view.state.machine.os[view.state.cpus[row]]}`;
   if (rowsBy === 'llc') return `llc${view.state.machine.llc[view.llcs[row][0]]}`;
   const { label, folded } = view.rows[row];
   return (folded ? '▸ ' : '') + label;

@@ -1,6 +1,7 @@
 // What is at a place of the timeline, and how it is said.
 
 import { count, duration, instant, percent } from '../format';
+import { placeName } from '../scene';
 import type { Hit, View } from './view';
 
 /** What is at a row and a time; within `near` nanoseconds for decisions and short slices. */
@@ -55,20 +56,20 @@ function migration(view: View, i: number): string[] {
   const { scene, state } = view;
   const { moves, decisions, header } = scene;
   const [time, task, from, to] = [moves.time[i], moves.a[i], moves.b[i], moves.c[i]];
-  const { core, llc, node, socket } = state.machine;
+  const { core, llc, node, socket, os } = state.machine;
   const levels: readonly (readonly [string, number[]])[] = [['core', core], ['LLC', llc], ['NUMA node', node], ['socket', socket]];
   const shared = levels.find(([, column]) => column[from] === column[to])?.[0];
   const lines = [
-    `Migration of ${scene.taskName(task)} from cpu${from} to cpu${to} at ${instant(time, 1)} (${shared ? `same ${shared}` : 'another socket'})`,
+    `Migration of ${scene.taskName(task)} from cpu${os[from]} to cpu${os[to]} at ${instant(time, 1)} (${shared ? `same ${shared}` : 'another socket'})`,
     `Decision: ${header.move_kinds[moves.value[i]]}: ${header.move_reasons[moves.value[i]]}`,
   ];
   for (let k = 0; k < decisions.time.length && decisions.time[k] <= time; k++) {
     if (decisions.time[k] !== time || decisions.b[k] - 1 !== task) continue;
-    lines.push(`The scheduler told, on cpu${decisions.a[k]}: ${header.decisions[decisions.c[k]]}${told(view, k)}`);
+    lines.push(`The scheduler told, on cpu${os[decisions.a[k]]}: ${header.decisions[decisions.c[k]]}${told(view, k)}`);
   }
   const bins = header.length_bins;
   const bin = Math.min(bins - 1, Math.floor((time / header.end_ns) * bins));
-  lines.push(`Runnable tasks around then: ${scene.lengths[from * bins + bin].toFixed(2)} on cpu${from}, ${scene.lengths[to * bins + bin].toFixed(2)} on cpu${to}`);
+  lines.push(`Runnable tasks around then: ${scene.lengths[from * bins + bin].toFixed(2)} on cpu${os[from]}, ${scene.lengths[to * bins + bin].toFixed(2)} on cpu${os[to]}`);
   lines.push(`warmcore explain ${state.run.name} --scheduler ${header.scheduler} --task ${scene.taskName(task)} --at ${time}ns`);
   return lines;
 }
@@ -96,10 +97,13 @@ function sliceOfTask(view: View, task: number, time: number, near: number): numb
 /** What is there, in words. */
 export function words(view: View, hit: Hit, long: boolean): string {
   const { scene, state } = view;
-  const { core, llc, node, socket } = state.machine;
+  const { machine } = state;
+  const { core, llc, node, socket, os } = machine;
+  const inNode = (cpu: number): string => placeName(machine, 'node', node[cpu]).replace('node', 'node ');
+  const inSocket = (cpu: number): string => placeName(machine, 'socket', socket[cpu]).replace('socket', 'socket ');
   const lines: string[] = hit.move === undefined ? [] : migration(view, hit.move);
   const place = (cpu: number): string =>
-    `cpu${cpu} (core ${core[cpu]}, llc ${llc[cpu]}, node ${node[cpu]}, socket ${socket[cpu]})`;
+    `cpu${os[cpu]} (core ${core[cpu]}, llc ${llc[cpu]}, ${inNode(cpu)}, ${inSocket(cpu)})`;
   if (hit.slice !== undefined) {
     const i = hit.slice;
     const task = scene.task[i];
@@ -111,7 +115,7 @@ export function words(view: View, hit: Hit, long: boolean): string {
     const wake = long ? scene.wakeOf(i) : undefined;
     if (wake !== undefined) {
       const { time, a, b } = scene.wakes;
-      lines.push(`Woken by ${a[wake] > 0 ? scene.taskName(a[wake] - 1) : 'an interrupt'} on cpu${b[wake]} at ${instant(time[wake], 1)}.`);
+      lines.push(`Woken by ${a[wake] > 0 ? scene.taskName(a[wake] - 1) : 'an interrupt'} on cpu${os[b[wake]]} at ${instant(time[wake], 1)}.`);
     }
     if (long) {
       const delay = scene.delay?.[i];
@@ -125,7 +129,7 @@ export function words(view: View, hit: Hit, long: boolean): string {
     const stretch = (state.to - state.from) / 200;
     const [from, to] = [Math.max(0, hit.time - stretch), Math.min(scene.header.end_ns, hit.time + stretch)];
     const busy = cpus.reduce((sum, cpu) => sum + scene.busyIn(cpu, from, to), 0) / cpus.length / Math.max(1, to - from);
-    lines.push(`llc${llc[cpus[0]]} (node ${node[cpus[0]]}, socket ${socket[cpus[0]]}, ${cpus.length} CPUs), ${instant(hit.time, 1)}: busy ${percent(busy)} around then`);
+    lines.push(`llc${llc[cpus[0]]} (${inNode(cpus[0])}, ${inSocket(cpus[0])}, ${cpus.length} CPUs), ${instant(hit.time, 1)}: busy ${percent(busy)} around then`);
   } else {
     lines.push(`${view.rows[hit.row].label}, ${instant(hit.time, 1)}${view.rows[hit.row].folded ? '' : ': not running'}`);
   }
@@ -139,7 +143,7 @@ export function words(view: View, hit: Hit, long: boolean): string {
     const bins = scene.header.counter_bins;
     const bin = Math.min(bins - 1, Math.floor((hit.time / scene.header.end_ns) * bins));
     const seconds = scene.header.end_ns / bins / 1e9;
-    const where = scene.header.counter_places === 'llc' ? `llc${llc[hit.cpu]}` : `cpu${hit.cpu}`;
+    const where = scene.header.counter_places === 'llc' ? `llc${llc[hit.cpu]}` : `cpu${os[hit.cpu]}`;
     lines.push(`${scene.header.counters[counter]} of ${where} around then: ${count(scene.counted(counter, hit.cpu, bin) / seconds)} per second`);
   }
   if (hit.decision !== undefined) {
@@ -147,7 +151,7 @@ export function words(view: View, hit: Hit, long: boolean): string {
     const i = hit.decision;
     const name = scene.header.decisions[marks.c[i]] ?? `decision ${marks.c[i]}`;
     const task = marks.b[i] > 0 ? ` (${scene.taskName(marks.b[i] - 1)}${moved(view, marks.time[i], marks.b[i] - 1)})` : '';
-    lines.push(`Decision on cpu${marks.a[i]} at ${instant(marks.time[i], 1)}: ${name}${task}${told(view, i)}`);
+    lines.push(`Decision on cpu${os[marks.a[i]]} at ${instant(marks.time[i], 1)}: ${name}${task}${told(view, i)}`);
   }
   return lines.join('\n');
 }
@@ -163,8 +167,9 @@ function told(view: View, i: number): string {
 /** From where to where a task moved at a time, if it did. */
 function moved(view: View, time: number, task: number): string {
   const { moves } = view.scene;
+  const { os } = view.state.machine;
   for (let i = 0; i < moves.time.length && moves.time[i] <= time; i++) {
-    if (moves.time[i] === time && moves.a[i] === task) return `, from cpu${moves.b[i]} to cpu${moves.c[i]}`;
+    if (moves.time[i] === time && moves.a[i] === task) return `, from cpu${os[moves.b[i]]} to cpu${os[moves.c[i]]}`;
   }
   return '';
 }

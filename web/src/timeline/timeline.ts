@@ -3,6 +3,7 @@
 import { css, group, magnitude } from '../colour';
 import { button, choice, element, toggle } from '../dom';
 import { count, duration, instant } from '../format';
+import { placeName } from '../scene';
 import { FEW_TASKS, type RunState } from '../state';
 import { THEME_CHANGED } from '../theme';
 import { Pane } from './pane';
@@ -199,13 +200,14 @@ export class Timeline implements Host {
     const entries: [string, string][] = [];
     const machine = this.state.machine;
     // Only places where something ran have a colour in the drawing.
-    const places = (column: number[], name: string): void => {
+    const places = (name: 'llc' | 'node' | 'socket'): void => {
+      const column = machine[name];
       const used = [...new Set(this.state.busy.map((cpu) => column[cpu]))].sort((a, b) => a - b);
-      for (const i of used) entries.push([css(group(i)), `${name}${i}`]);
+      for (const i of used) entries.push([css(group(i)), placeName(machine, name, i)]);
     };
-    if (this.colourBy === 'llc') places(machine.llc, 'llc');
-    else if (this.colourBy === 'node') places(machine.node, 'node');
-    else if (this.colourBy === 'socket') places(machine.socket, 'socket');
+    if (this.colourBy === 'llc') places('llc');
+    else if (this.colourBy === 'node') places('node');
+    else if (this.colourBy === 'socket') places('socket');
     else if (this.colourBy === 'length') {
       for (const share of [0, 0.25, 0.5, 0.75, 1]) {
         entries.push([css(magnitude(share)), count(lengthOf(share, this.mostLength()))]);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueHint};
 
 use super::values::directory;
-use super::{MAX_SEED, MemoryOptions, ProfileArguments, RunArguments, parse_percent};
+use super::{MAX_SEED, MemoryOptions, ProfileArguments, RunArguments, parse_percent, whole_number};
 
 /// Arguments of `sweep`.
 #[derive(Args, Debug)]
@@ -38,7 +38,7 @@ pub struct SweepArguments {
     #[arg(long)]
     pub headroom: bool,
     /// Seed from which the seeds of all simulations follow
-    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=MAX_SEED))]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = whole_number::<u64, MAX_SEED>)]
     pub seed: u64,
     /// Directory for the result and a run directory of every experiment; finished experiments do not run again
     #[arg(short, long, value_name = "DIR", value_hint = ValueHint::DirPath, value_parser = directory())]

@@ -118,13 +118,13 @@ pub struct GroupArguments {
     #[arg(long, value_name = "PROFILE", requires = "machine")]
     pub profile: Option<String>,
     /// Data that the threads of a group are assumed to share, in KiB
-    #[arg(long, value_name = "KIB", default_value_t = 1024)]
+    #[arg(long, value_name = "KIB", default_value_t = 1024, value_parser = super::whole_number::<u64, { u64::MAX }>)]
     pub shared: u64,
     /// Trials of each placement
     #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub trials: u32,
     /// Seed from which the seeds of all trials follow
-    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=super::MAX_SEED))]
+    #[arg(long, value_name = "SEED", default_value_t = 1, value_parser = super::whole_number::<u64, { super::MAX_SEED }>)]
     pub seed: u64,
     /// File for a workload that replays the recording with its groups, for cache-aware schedulers to keep together
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]

@@ -77,7 +77,7 @@ pub struct ExplainArguments {
     #[arg(short, long, value_name = "SCHEDULER")]
     pub scheduler: Option<String>,
     /// Most migrations, and most waits, to show for each scheduler
-    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = super::whole_number::<usize, { u32::MAX as u64 }>)]
     pub count: usize,
     /// Instead, print what ran when, a line for each slice and migration, like `perf sched timehist`; by default under
     /// the first scheduler

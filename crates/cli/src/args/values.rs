@@ -77,6 +77,12 @@ pub(super) fn parse_level(text: &str) -> Result<f64, String> {
     }
 }
 
+/// A whole number of at most `MOST`.
+pub(crate) fn whole_number<N: TryFrom<u64>, const MOST: u64>(text: &str) -> Result<N, String> {
+    let number = text.parse::<u64>().ok().filter(|number| *number <= MOST);
+    number.and_then(|number| number.try_into().ok()).ok_or_else(|| format!("it is not a whole number of 0 to {MOST}"))
+}
+
 /// A seed, or the first and the last of some.
 pub(super) fn parse_seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
     const MOST: u64 = 100_000;

@@ -128,7 +128,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
                 last_placement: last.and_then(|last| PlacementRecord::of(&last, machine, &scene.tasks)),
                 threads,
                 waited_behind: behind,
-                waits: waits.iter().map(|wait| WaitRecord::of(wait, &scene.tasks, &scene.tables)).collect(),
+                waits: waits.iter().map(|wait| WaitRecord::of(wait, machine, &scene.tasks, &scene.tables)).collect(),
             });
             continue;
         }
@@ -144,7 +144,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
             let _ = writeln!(text, "waited {} for the CPU, held by {}", duration(behind.ns as f64), behind.who);
         }
         text.push_str(&threads_in_words(&threads, console));
-        waits.iter().for_each(|wait| text.push_str(&wait_in_words(wait, &scene.tasks, &scene.tables)));
+        waits.iter().for_each(|wait| text.push_str(&wait_in_words(wait, machine, &scene.tasks, &scene.tables)));
         shown.iter().for_each(|migration| text.push_str(&in_words(migration, machine, &scene.tasks)));
         text.push('\n');
         console.out_words(&text)?;

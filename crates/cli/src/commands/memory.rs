@@ -1,6 +1,6 @@
 //! `warmcore memory`: profiles and address traces on the exact level.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use warmcore_memory::exact::{
     TaskCounters, TaskSpec,
 };
 use warmcore_memory::{Profile, library};
-use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
+use warmcore_topology::{CpuId, CpuSet, Machine, Relation, parse_cpu_list};
 use warmcore_trace::TimeShare;
 
 use crate::console::{Console, Table};
@@ -220,8 +220,11 @@ fn failure(error: &ExactError) -> Failure {
     Failure::usage(CODE, error)
 }
 
-/// CPUs of a kernel list, by the operating system's numbers.
+/// CPUs of a kernel list, by the operating system's numbers: a task or thread for each, so none twice.
 fn cpus(list: &str, machine: &Machine) -> Result<Vec<CpuId>, Failure> {
+    if let Some(twice) = named_twice(list) {
+        return Err(Failure::usage(CODE, format!("`{list}` names CPU {twice} twice")).help("each CPU has one task"));
+    }
     let set = CpuSet::parse_list(list).map_err(|error| Failure::usage(CODE, error))?;
     set.iter()
         .map(|cpu| {
@@ -231,6 +234,13 @@ fn cpus(list: &str, machine: &Machine) -> Result<Vec<CpuId>, Failure> {
             })
         })
         .collect()
+}
+
+/// The first number that a kernel list has twice.
+fn named_twice(list: &str) -> Option<u32> {
+    let mut seen = BTreeSet::new();
+    let parts = list.split(',').filter_map(|part| parse_cpu_list(part).ok());
+    parts.flatten().find(|number| !seen.insert(*number))
 }
 
 fn simulate(

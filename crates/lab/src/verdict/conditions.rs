@@ -1,4 +1,4 @@
-//! What a verdict holds for beside what was asked: memory, NUMA balancing, siblings, kernel threads, the warm-up, trials in lockstep.
+//! What a verdict holds for beside what was asked: what a machine's description leaves open, memory, NUMA balancing, siblings, kernel threads, the warm-up, trials in lockstep.
 
 use warmcore_memory::{Class, library};
 use warmcore_options::MemoryChoice;
@@ -20,6 +20,7 @@ pub(super) fn of_simulations(experiment: &Experiment, document: &mut ComparisonD
     document.conditions.extend(bounced_lines(experiment));
     document.conditions.extend(numa_balancing(experiment));
     document.conditions.extend(shared_cores(machine));
+    document.conditions.extend(crate::load::warnings_of_machine(machine).cloned());
     document.conditions.extend(background(machine));
     for (spec, note) in unkept(experiment) {
         let of_trials = format!("{spec}: {note} (");

@@ -123,6 +123,51 @@ fn stalls_and_what_was_waited_for_give_core_and_overlap() {
 }
 
 #[test]
+fn an_overlap_that_no_profile_can_state_is_said_with_its_value_and_its_bound() {
+    let fitted = |stall_cycles_per_ki, hits_per_ki, latency_cycles| {
+        let levels = vec![Level { hits_per_ki, latency_cycles }];
+        let timing = Timing { cpi: 1.0, stall_cycles_per_ki, levels };
+        fit(&Counters { timing: Some(timing), ..counters(|_| 1.0) }).unwrap()
+    };
+    // 15 x 15 = 225 cycles in 900; 100 x 700 = 70,000 in 700 are 100.
+    for (stall, hits, latency, mlp, words) in [
+        (
+            900.0,
+            15.0,
+            15.0,
+            1.0,
+            "mlp = 0.250 (225 cycles of latency in 900 of stalls per 1000 instructions) is less than 1",
+        ),
+        (
+            700.0,
+            100.0,
+            700.0,
+            64.0,
+            "mlp = 100.000 (70000 cycles of latency in 700 of stalls per 1000 instructions) is more than 64",
+        ),
+        (0.0, 15.0, 15.0, 64.0, "no stall cycles"),
+    ] {
+        let fit = fitted(stall, hits, latency);
+        assert!((fit.profile.mlp - mlp).abs() < 1e-12, "{:?}", fit.profile);
+        assert!(fit.notes.iter().any(|note| note.starts_with(words)), "{:?}", fit.notes);
+    }
+    // 200 x 9 = 1,800 in 900 are 2.
+    let within = fitted(900.0, 200.0, 9.0);
+    assert!((within.profile.mlp - 2.0).abs() < 1e-12 && !within.notes.iter().any(|note| note.contains("mlp")));
+}
+
+#[test]
+fn the_example_of_the_manual_is_fitted_as_it_stands() {
+    let page = include_str!("../../../../docs/models/memory.md");
+    let (_, after) = page.split_once("```toml\n").unwrap();
+    let (example, _) = after.split_once("```").unwrap();
+    let fit = fit(&Counters::from_toml(example).unwrap()).unwrap();
+    // 18.9 x 15 + 6.1 x 300 = 2,113.5 cycles of latency in 500 of stalls.
+    assert!((fit.profile.mlp - 4.227).abs() < 1e-9, "{:?}", fit.profile);
+    assert!(!fit.notes.iter().any(|note| note.contains("mlp")), "{:?}", fit.notes);
+}
+
+#[test]
 fn a_file_is_read_and_its_profile_reads_back() {
     let text = r#"
         name = "mine"

@@ -51,8 +51,9 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
         if observed == 0 { 0.0 } else { metrics.busy_ns as f64 / observed as f64 }
     };
     for cpu in machine.cpus() {
-        let ids =
-            [cpu.0, machine.core_of(cpu).0, machine.llc_of(cpu).0, machine.node_of(cpu).0, machine.socket_of(cpu).0];
+        let (node, socket) = (machine.node_of(cpu), machine.socket_of(cpu));
+        let (node, socket) = (machine.node_os_index(node), machine.socket_os_index(socket));
+        let ids = [machine.os_index(cpu), machine.core_of(cpu).0, machine.llc_of(cpu).0, node, socket];
         let cells: Vec<String> = ids.iter().map(u32::to_string).chain([format!("{:.6}", busy(cpu))]).collect();
         csv.row(&cells);
     }
@@ -181,7 +182,7 @@ fn draw_llc(
         for (thread, cpu) in siblings.iter().enumerate() {
             let share = busy(cpu);
             let attributes = format!(r#"fill="{colour}" class="cpu" data-cpus="{}""#, cpu.0);
-            let hover = format!("{cpu} ({core}, {llc}): busy {} %", three_digits(share * 100.0));
+            let hover = format!("{} ({core}, {llc}): busy {} %", machine.os_cpu(cpu), three_digits(share * 100.0));
             let at = Area { x: left + part * thread as f64, y: top, width: part - 0.6, height: CELL };
             meter(svg, at, (share, true), &attributes, &hover);
         }
@@ -297,7 +298,7 @@ fn edges(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Area]) {
     };
     let named = |of: &[usize]| match of {
         [llc] => format!("llc{llc}"),
-        llcs => format!("node {}", machine.node_of_llc(LlcId(llcs[0] as u32)).0),
+        llcs => format!("node {}", machine.node_os_index(machine.node_of_llc(LlcId(llcs[0] as u32)))),
     };
     let numbers = |of: &[usize]| of.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
     for ((a, b), count_of) in drawn.into_iter().rev() {

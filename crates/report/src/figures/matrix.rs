@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use warmcore_lab::experiment::virtual_llc_histogram;
-use warmcore_topology::{CpuId, Machine, Relation, VirtualLlcs};
+use warmcore_topology::{CpuId, Machine, Relation, VirtualLlcs, format_cpu_list};
 
 use super::{Axes, Csv, Figure, NARROW, PANEL, RowFrame, file_name, shortened, shortened_group};
 use crate::colour::{group, hex, series, step};
@@ -224,7 +224,7 @@ pub fn thread_cpu(
             if run_ns > 0 {
                 csv.row(&[
                     entry.label.clone(),
-                    cpu.0.to_string(),
+                    machine.os_index(*cpu).to_string(),
                     machine.llc_of(*cpu).0.to_string(),
                     run_ns.to_string(),
                     format!("{share:.6}"),
@@ -246,7 +246,10 @@ pub fn thread_cpu(
     }
     heat.label_rows(&mut svg, (left, TOP), each);
     svg.rect(left, TOP, width, body, "frame", "");
-    let cpus = format!("CPUs 0–{}, by LLC", order.len().saturating_sub(1));
+    let cpus = match machine.has_dense_numbers() {
+        true => format!("CPUs 0–{}, by LLC", order.len().saturating_sub(1)),
+        false => format!("CPUs {}, by LLC", format_cpu_list(machine.cpus().map(|cpu| machine.os_index(cpu)))),
+    };
     svg.text(left + width / 2.0, TOP + body + 18.0, Anchor::Middle, "m", &cpus);
     colour_bar(
         &mut svg,
@@ -284,8 +287,9 @@ fn llc_bands(svg: &mut Svg, machine: &Machine, order: &[CpuId], (left, width): (
         let llc = machine.llc_of(order[from]);
         let cpus = order[from..].iter().take_while(|cpu| machine.llc_of(**cpu) == llc).count();
         let (x, w) = (left + step * from as f64, step * cpus as f64);
-        let place =
-            format!("{llc}, node {}, socket {}", machine.node_of(order[from]).0, machine.socket_of(order[from]).0);
+        let (node, socket) = (machine.node_of(order[from]), machine.socket_of(order[from]));
+        let (node, socket) = (machine.node_os_index(node), machine.socket_os_index(socket));
+        let place = format!("{llc}, node {node}, socket {socket}");
         let fill = format!(r#"fill="{}""#, hex(group(llc.index())));
         svg.rect_with(x + 0.5, top - 8.0, w - 1.0, 5.0, &fill, &place);
         if w > 30.0 {

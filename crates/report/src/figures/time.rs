@@ -80,7 +80,7 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, 
     if scene.record.slice_count == 0 {
         return None;
     }
-    let scene = &*with_others(scene);
+    let scene = &*with_others(scene, machine);
     let groups = groups(&scene.tasks);
     let by_group = groups.len() > 1;
     let mut group_of = vec![0; scene.tasks.len()];
@@ -106,7 +106,7 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, 
             pixels.set_with_alpha(bin, row, colour, 0.25 + 0.75 * busy);
         }
         if scene.record.slices.is_none() {
-            rle(&mut csv, &cpu.0.to_string(), &columns, scene);
+            rle(&mut csv, &machine.os_index(*cpu).to_string(), &columns, scene);
         }
     }
     let body = (order.len() as f64 * 12.0).clamp(48.0, 420.0);
@@ -115,7 +115,13 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, 
     svg.image(left, TOP, wide - RIGHT - left, body, &pixels.png());
     let step = body / order.len() as f64;
     for (row, cpu) in order.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
-        svg.text(left - 14.0, TOP + step * (row as f64 + 0.5) + 4.0, Anchor::End, "s", &cpu.to_string());
+        svg.text(
+            left - 14.0,
+            TOP + step * (row as f64 + 0.5) + 4.0,
+            Anchor::End,
+            "s",
+            &machine.os_cpu(*cpu).to_string(),
+        );
     }
     for (row, cpu) in order.iter().enumerate() {
         let llc = machine.llc_of(*cpu);
@@ -149,7 +155,7 @@ fn csv_of_slices(slices: &[Slice], scene: &Scene, machine: &Machine, most: usize
     for slice in slices {
         let name = scene.tasks.get(slice.task.index()).map_or("", |task| task.name.as_str());
         csv.row(&[
-            &slice.cpu.0.to_string(),
+            &machine.os_index(slice.cpu).to_string(),
             &machine.llc_of(slice.cpu).0.to_string(),
             &slice.start_ns.to_string(),
             &slice.end_ns.to_string(),
@@ -271,7 +277,8 @@ pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine, axes: &Ax
         let mut from = 0;
         for same in of_cpu.chunk_by(|a, b| a == b) {
             let (start, end) = (edge(from), edge(from + same.len()));
-            csv.row(&[cpu.0.to_string(), start.to_string(), end.to_string(), format!("{:.4}", same[0])]);
+            let number = machine.os_index(*cpu).to_string();
+            csv.row(&[number, start.to_string(), end.to_string(), format!("{:.4}", same[0])]);
             from += same.len();
         }
     }
@@ -288,10 +295,23 @@ pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine, axes: &Ax
     for stay in &offline {
         let row = order.iter().position(|cpu| *cpu == stay.cpu).unwrap_or(0);
         let (from, to) = (x.at(stay.start_ns as f64), x.at(stay.end_ns as f64));
-        svg.rect(from, TOP + step * row as f64, to - from, step, "rest", &format!("{} offline", stay.cpu));
+        svg.rect(
+            from,
+            TOP + step * row as f64,
+            to - from,
+            step,
+            "rest",
+            &format!("{} offline", machine.os_cpu(stay.cpu)),
+        );
     }
     for (row, cpu) in order.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
-        svg.text(LEFT - 8.0, TOP + step * (row as f64 + 0.5) + 4.0, Anchor::End, "s", &cpu.to_string());
+        svg.text(
+            LEFT - 8.0,
+            TOP + step * (row as f64 + 0.5) + 4.0,
+            Anchor::End,
+            "s",
+            &machine.os_cpu(*cpu).to_string(),
+        );
     }
     for (ns, text) in time_ticks(&x, 4) {
         svg.line(x.at(ns), bottom, x.at(ns), bottom + 4.0, "axis");

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use warmcore_topology::Machine;
 use warmcore_trace::BackgroundOutcome;
 
 use crate::figures::scheduler_name;
@@ -16,7 +17,8 @@ const MOST_CPUS: usize = 4;
 
 /// A table for each scheduler whose trial tells.
 pub(super) fn tables(out: &mut String, run: &Run) {
-    for trials in &run.disk.trials {
+    for (scheduler, trials) in run.disk.trials.iter().enumerate() {
+        let machine = &run.disk.experiment.machine_of(scheduler).value;
         let Some(trial) = trials.get(run.representative).filter(|trial| !trial.background.is_empty()) else { continue };
         let _ = write!(
             out,
@@ -37,7 +39,7 @@ pub(super) fn tables(out: &mut String, run: &Run) {
                 row.wakeups,
                 row.cpu_time_ns,
                 duration(row.cpu_time_ns as f64),
-                where_it_ran(row)
+                where_it_ran(row, machine)
             );
         }
         out.push_str("</tbody></table></div>");
@@ -49,11 +51,14 @@ pub(super) fn tables(out: &mut String, run: &Run) {
 }
 
 /// The CPUs with most of its time.
-fn where_it_ran(row: &BackgroundOutcome) -> String {
+fn where_it_ran(row: &BackgroundOutcome, machine: &Machine) -> String {
     let mut cpus: Vec<_> = row.by_cpu_ns.iter().collect();
     cpus.sort_by_key(|(_, ns)| std::cmp::Reverse(**ns));
-    let mut words: Vec<String> =
-        cpus.iter().take(MOST_CPUS).map(|(cpu, ns)| format!("{cpu} {}", duration(**ns as f64))).collect();
+    let mut words: Vec<String> = cpus
+        .iter()
+        .take(MOST_CPUS)
+        .map(|(cpu, ns)| format!("{} {}", machine.os_cpu(**cpu), duration(**ns as f64)))
+        .collect();
     if cpus.len() > MOST_CPUS {
         words.push(format!("{} more", cpus.len() - MOST_CPUS));
     }

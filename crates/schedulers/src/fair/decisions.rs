@@ -42,7 +42,7 @@ mod tests {
             (told.topology_aware.grew, 13, "scope expanded: the demand does not fit"),
             (told.topology_aware.pushed_in_scope, 25, "task pushed: it waits, the scope has an idle CPU"),
             (told.numa.preferred_chosen, 26, "preferred node chosen: most hint faults"),
-            (told.numa.pages_moved, 34, "pages moved: to the node whose CPUs touch them"),
+            (told.numa.pages_moved, 34, "scan moved pages: to the node whose CPUs touch them"),
             (told.apart.left_apart, 35, "threads left apart: each runs alone in its LLC, from which nobody pulls"),
         ];
         let kinds = table.into_kinds();

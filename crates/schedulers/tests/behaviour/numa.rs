@@ -103,7 +103,7 @@ fn pages_follow_a_task_that_may_not_go_back_to_them() {
         let run = displaced(64).run_with_seed(TWO_NODES, "eevdf", seed);
         let chosen = decided(&run, "preferred node chosen");
         assert_eq!(chosen.iter().map(|&(_, _, node)| node).collect::<Vec<_>>(), [1], "seed {seed}");
-        let moved = decided(&run, "pages moved");
+        let moved = decided(&run, "scan moved pages");
         // Its pages are its own: all move at their first fault, in the first pass, and none later.
         assert_eq!(moved.len(), 1, "seed {seed}: {moved:?}");
         assert!((moved[0].2 - PAGES).abs() <= 1, "seed {seed}: {moved:?}");
@@ -120,7 +120,7 @@ fn pages_move_no_faster_than_they_are_sampled() {
     for period_ms in [1000, 8000] {
         let run = displaced(1024).run(TWO_NODES, &format!("eevdf:scan_period_min_ms={period_ms}"));
         let mut sum = 0;
-        for (time_ns, _, pages) in decided(&run, "pages moved") {
+        for (time_ns, _, pages) in decided(&run, "scan moved pages") {
             sum += pages;
             let scans = 1 + time_ns.saturating_sub(S) / (period_ms * MS / 4);
             assert!(sum as u64 <= scans * 65_536, "{sum} pages after {scans} scans");

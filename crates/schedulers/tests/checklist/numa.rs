@@ -82,7 +82,8 @@ fn item_50_numa_balancing_keeps_threads_apart_or_their_memory_follows_the_scope(
         task.data_groups = vec![data];
     }
     for seed in 1..=3 {
-        let pages_moved = |run: &Run| decided(run, "pages moved").into_iter().filter(|time| *time > RELEASE_NS).count();
+        let pages_moved =
+            |run: &Run| decided(run, "scan moved pages").into_iter().filter(|time| *time > RELEASE_NS).count();
         let run = scene.run_with_seed(TWO_NODES, "topology-aware:numa_mode=N0", seed);
         assert_eq!((run.tasks_per_llc(20 * S), pages_moved(&run)), (vec![2, 2], 0), "seed {seed}");
         let run = scene.run_with_seed(TWO_NODES, "topology-aware:numa_mode=N1", seed);
@@ -104,7 +105,7 @@ fn mode_n2_takes_a_process_to_its_memory_and_n1_its_memory_to_the_process() {
         task.data_groups = vec![data];
     }
     for seed in 1..=3 {
-        let moved = |run: &Run| decided(run, "pages moved").into_iter().filter(|time| *time > RELEASE_NS).count();
+        let moved = |run: &Run| decided(run, "scan moved pages").into_iter().filter(|time| *time > RELEASE_NS).count();
         let run = scene.run_with_seed(TWO_NODES, "topology-aware:aggr_tolerance=100,numa_mode=N1", seed);
         assert_eq!((run.tasks_per_llc(20 * S), moved(&run)), (vec![3, 0], 1), "seed {seed}: the one that came over");
         let run = scene.run_with_seed(TWO_NODES, "topology-aware:aggr_tolerance=100,numa_mode=N2", seed);

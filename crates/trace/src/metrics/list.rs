@@ -175,7 +175,8 @@ metrics! {
         "running plus queued tasks per CPU, weighted by time";
     "runqueue_length_max", "tasks", Lower, |m| number(u64::from(m.totals.runqueue_length_max)), "longest run queue of any CPU";
     "violation_ns", "ns", Lower, |m| number(m.totals.work_conservation_violation_ns),
-        "work-conservation violation: time during which a CPU was idle while a task waited that could have run there";
+        "work-conservation violation: time during which a CPU was idle while a task waited that could have run there; \
+         the first task queued on an idle CPU is being switched to, and neither it nor that CPU counts";
     "violation_share", "1", Lower, |m| of_window(m.totals.work_conservation_violation_ns, m),
         "that time as a share of the window, 0..1";
     "run_ns", "ns", Neither, |m| number(m.totals.run_ns), "run time of all tasks";

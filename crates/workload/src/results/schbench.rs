@@ -31,7 +31,11 @@ const RATE_PERCENTILES: [u64; 3] = [200, 500, 900];
 /// The report as schbench prints it (on stderr).
 pub fn schbench_text(report: &SchbenchReport) -> String {
     let mut text = String::new();
-    let runtime = report.runtime_ns / 1_000_000_000;
+    // Whole seconds, as the program has them; it never runs for less than one.
+    let runtime = match report.runtime_ns {
+        ns @ 1..1_000_000_000 => (ns as f64 / 1e9).to_string(),
+        ns => (ns / 1_000_000_000).to_string(),
+    };
     let latency = ("usec", LATENCY_PERCENTILES.as_slice(), 990);
     let rate = ("requests", RATE_PERCENTILES.as_slice(), 500);
     for (label, histogram, (unit, percentiles, headline)) in [
@@ -116,6 +120,13 @@ mod tests {
         }
         report.requests_per_second.add(12);
         report
+    }
+
+    #[test]
+    fn a_run_of_half_a_second_is_not_called_one_of_none() {
+        let text = schbench_text(&SchbenchReport { runtime_ns: 500_000_000, requests: 84, ..report() });
+        assert!(text.starts_with("Wakeup Latencies percentiles (usec) runtime 0.5 (s) (1000 total samples)"), "{text}");
+        assert!(text.ends_with("average rps: 168.00\n"), "{text}");
     }
 
     #[test]

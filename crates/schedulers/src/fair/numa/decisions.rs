@@ -13,6 +13,6 @@ decisions! {
         swapped: "tasks swap", "together they gain locality", Node;
         move_refused: "node move refused", "no CPU there that improves locality and load", Node;
         move_late: "node move refused", "the task or its partner has moved meanwhile", Node;
-        pages_moved: "pages moved", "to the node whose CPUs touch them", PageCount;
+        pages_moved: "scan moved pages", "to the node whose CPUs touch them", PageCount;
     }
 }
