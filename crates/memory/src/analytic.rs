@@ -159,7 +159,8 @@ pub struct Analytic {
     teams: Vec<teams::Team>,
     bandwidth: Bandwidth,
     bandwidth_due_ns: u64,
-    bandwidth_solved_ns: u64,
+    /// When they may be solved again for tasks that come.
+    bandwidth_earliest_ns: u64,
     /// The least bandwidth of anything that limits tasks, bytes per nanosecond.
     least_bandwidth: f64,
     /// What tasks that have come since the last solution ask for.
@@ -242,7 +243,7 @@ impl Analytic {
             teams: Vec::new(),
             bandwidth: Bandwidth::new(&hierarchy, &geometry),
             bandwidth_due_ns: BANDWIDTH_NS,
-            bandwidth_solved_ns: 0,
+            bandwidth_earliest_ns: 0,
             least_bandwidth: hierarchy
                 .node_bandwidth
                 .iter()

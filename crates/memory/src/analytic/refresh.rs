@@ -50,7 +50,7 @@ impl Analytic {
         let state = &self.cpus[index];
         let lines: f64 = state.components.memory.iter().sum();
         self.come_demand += lines * f64::from(self.hierarchy.line_bytes) * state.rate.x;
-        let at = (self.bandwidth_solved_ns + BANDWIDTH_NS).max(now_ns);
+        let at = self.bandwidth_earliest_ns.max(now_ns);
         if at < self.bandwidth_due_ns && self.come_demand > IN_USE * self.least_bandwidth {
             self.bandwidth_due_ns = at;
             self.due_ns = self.due_ns.min(at);
@@ -246,7 +246,8 @@ impl Analytic {
         }
         let moved = found == Some(true);
         let period = if demand > IN_USE * limit { BANDWIDTH_NS } else { BANDWIDTH_IDLE_NS };
-        (self.bandwidth_solved_ns, self.bandwidth_due_ns, self.come_demand) = (now_ns, now_ns + period, 0.0);
+        (self.bandwidth_earliest_ns, self.bandwidth_due_ns) = (now_ns + BANDWIDTH_NS, now_ns + period);
+        self.come_demand = 0.0;
         if moved {
             for stream in &scratch.streams {
                 self.mark_dirty(now_ns, stream.llc as usize, 0);
