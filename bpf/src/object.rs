@@ -350,7 +350,7 @@ fn members_by_section(extra: &[u8], types: &Btf) -> Result<BTreeMap<String, Vec<
             }
             let (ty, access) = (word(at + 4)? as u32, types.text(word(at + 8)? as u32));
             let path = path_of(types, ty, access).ok_or_else(|| {
-                wrong("names a member that it does not declare, or an element of an array, which this loader cannot")
+                wrong("names a member that it does not declare, or another structure than the one at its address")
             })?;
             patches.push((word(at)? / 8, Patch::Member(types.name(ty).to_owned(), path)));
             at += RECORD;
@@ -359,7 +359,7 @@ fn members_by_section(extra: &[u8], types: &Btf) -> Result<BTreeMap<String, Vec<
     Ok(all)
 }
 
-/// The names behind the numbers of members (`0:2:1`, where the first is an index into an array of the structure).
+/// The names behind the numbers of members (`0:2:1`, where the first is an index into an array of the structure); numbers of elements stay numbers.
 fn path_of(types: &Btf, ty: u32, access: &str) -> Option<String> {
     let mut numbers = access.split(':').map(|number| number.parse::<usize>().ok());
     if numbers.next()?? != 0 {
@@ -368,6 +368,11 @@ fn path_of(types: &Btf, ty: u32, access: &str) -> Option<String> {
     let mut ty = types.resolved(ty);
     let mut names = Vec::new();
     for number in numbers {
+        if let Some((element, _)) = types.elements(ty) {
+            names.push(number?.to_string());
+            ty = types.resolved(element);
+            continue;
+        }
         let member = types.members(ty).nth(number?)?;
         names.push(member.name.to_owned());
         ty = types.resolved(member.ty);

@@ -267,12 +267,26 @@ impl Btf {
         })
     }
 
-    /// Where `path` (`a.b.c`) lies in a structure, in bytes, through members without names.
+    /// Type and number of an array's elements, if it is one.
+    #[must_use]
+    pub fn elements(&self, ty: u32) -> Option<(u32, u32)> {
+        let ty = self.resolved(ty);
+        (self.kind(ty) == TypeKind::Array).then(|| self.array(ty))
+    }
+
+    /// Where `path` (`a.b.2.c`) lies in a structure, in bytes, through members without names and, by number, elements of arrays.
     #[must_use]
     pub fn offset(&self, structure: &str, path: &str) -> Option<u32> {
         let mut ty = self.find(TypeKind::Struct, structure)?;
         let mut bits = 0_u32;
         for part in path.split('.') {
+            if let Some((element, count)) = self.elements(ty) {
+                // An array of no stated length, the last member, may have more.
+                let number = part.parse::<u32>().ok().filter(|&number| number < count || count == 0)?;
+                ty = element;
+                bits = bits.checked_add(number.checked_mul(self.size(element))?.checked_mul(8)?)?;
+                continue;
+            }
             let (member, offset) = self.member(self.resolved(ty), part, 0, &mut HashSet::new())?;
             ty = member;
             bits = bits.checked_add(offset)?;
@@ -462,6 +476,9 @@ mod tests {
         assert_eq!(of.name(1), "bpf_timer");
         assert_eq!(of.special_fields(3), Some(vec![(8, 16), (24, 16), (40, 16)]));
         assert_eq!(of.offset("v", "t"), Some(8));
+        // Elements of 16 bytes from 8 on; there is no fourth, and no element by a name.
+        let places = ["t.0", "t.2", "t.3", "t.x", "t.0.0"].map(|path| of.offset("v", path));
+        assert_eq!(places, [Some(8), Some(40), None, None, None]);
         assert_eq!(of.size(2), 48);
     }
 

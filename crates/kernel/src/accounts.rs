@@ -219,7 +219,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             placement: self.core.placement,
             energy_uj: self.core.clocks.as_ref().and_then(|clocks| clocks.energy_uj(elapsed_ns)),
             groups: self.group_outcomes(),
-            background: self.background.outcome(&self.core.tasks),
+            background: self
+                .background
+                .outcome(&self.core.tasks)
+                .into_iter()
+                .chain(self.scheduler_threads_outcome())
+                .collect(),
             domain_counters: self.scheduler.domain_counters(&self.core),
             kernel_log: self.kernel_log.clone(),
             memory_solutions: self.memory.solutions(),

@@ -254,7 +254,7 @@ impl Core<'_> {
 
     /// The launchers that exist as tasks.
     pub fn launchers(&self) -> impl Iterator<Item = TaskId> + use<> {
-        (self.kernel_threads..self.hidden).map(TaskId)
+        (self.kernel_threads..self.first_thread).map(TaskId)
     }
 
     /// Whether a task is none of the workload's: a thread of the kernel itself, or a launcher.
@@ -282,7 +282,10 @@ impl Core<'_> {
         match (self.visitors.get(task.index()), self.templates.get(state.template.index())) {
             (Some(visitor), _) => visitor.name.as_str(),
             (None, Some(template)) => template.name.as_str(),
-            (None, None) => "launcher",
+            (None, None) => match self.thread_number(task) {
+                Some(number) => &self.thread_names[number as usize],
+                None => "launcher",
+            },
         }
     }
 
@@ -291,7 +294,9 @@ impl Core<'_> {
     #[cold]
     pub(crate) fn emit_shown(&mut self, cpu: CpuId, kind: EventKind) {
         let foreign = match kind {
-            EventKind::Switch { next, .. } if self.is_hidden(next) => Some(Some(next.0)),
+            EventKind::Switch { next, .. } if self.is_hidden(next) => {
+                Some(Some(if self.thread_number(next).is_some() { self.thread_shown } else { next.0 }))
+            }
             EventKind::Switch { prev, next, .. } if self.is_hidden(prev) && next.is_idle() => Some(None),
             _ => None,
         };

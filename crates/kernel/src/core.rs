@@ -21,6 +21,7 @@ use crate::hint_faults::{HomeChange, Touches};
 use crate::hooks::Watched;
 use crate::pages::Pages;
 use crate::parameters::KernelParameters;
+use crate::scheduler_threads::ThreadSets;
 use crate::task::{State, Task};
 use crate::task_groups::TaskGroup;
 use crate::telling::Tracer;
@@ -95,13 +96,19 @@ pub struct Core<'a> {
     pub(crate) visitors: &'a [Visitor],
     pub(crate) visitor_sets: &'a [CpuSet],
     pub(crate) kernel_threads: u32,
+    /// Threads of the scheduler's own come after the launchers: the task of the first, the names of all, and their masks.
+    pub(crate) first_thread: u32,
+    pub(crate) thread_names: Vec<String>,
+    /// What events call all of them.
+    pub(crate) thread_shown: u32,
+    pub(crate) thread_sets: &'a ThreadSets,
     /// CPUs that take tasks.
     pub(crate) active: &'a CpuSet,
     /// Number of the restriction that is every CPU: 0, or none while a CPU is offline.
     pub(crate) everywhere: u32,
     /// Templates of the workload's tasks, for their names.
     pub(crate) templates: &'a [Template],
-    /// They and the launchers, which come next: tasks that are none of the workload's, and that events do not show.
+    /// They, the launchers and the scheduler's own threads: tasks that are none of the workload's, and that events do not show.
     pub(crate) hidden: u32,
     pub(crate) queue: EventQueue,
     pub(crate) tracer: Tracer<'a>,
@@ -211,7 +218,8 @@ impl<'a> Core<'a> {
     #[inline]
     pub(crate) fn cpus_of_restriction(&self, restriction: u32) -> &'a CpuSet {
         let index = restriction as usize;
-        self.restrictions.get(index).unwrap_or_else(|| &self.visitor_sets[index - self.restrictions.len()])
+        let Some(beside) = index.checked_sub(self.restrictions.len()) else { return &self.restrictions[index] };
+        self.visitor_sets.get(beside).unwrap_or_else(|| self.thread_sets.get(beside - self.visitor_sets.len()))
     }
 
     /// Whether the task may use the CPU.

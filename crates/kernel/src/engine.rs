@@ -10,10 +10,8 @@
 
 use std::collections::BTreeMap;
 
-use rand_pcg::Pcg64;
-use rand_pcg::rand_core::{Rng, SeedableRng};
-use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::{DecisionTable, EventKind, Histogram, OVERHEAD_KINDS, OverheadKind, PrevState, Sink, TaskId};
+use warmcore_topology::CpuId;
+use warmcore_trace::{DecisionTable, EventKind, Histogram, OverheadKind, PrevState, Sink, TaskId};
 use warmcore_workload::Workload;
 
 use crate::actions::{Actions, LOOK};
@@ -34,8 +32,8 @@ use crate::launching::Launcher;
 use crate::memory::{ConstantMemory, Memory};
 use crate::memory_samples::MemorySamples;
 use crate::pages::Pages;
-use crate::parameters::{KernelParameters, Ticks};
 use crate::scheduler::{Enqueue, Scheduler, WakeFlags};
+use crate::scheduler_threads::{CHANGES, SchedulerThreads, WAKES};
 use crate::score_samples::ScoreSamples;
 use crate::setup::Setup;
 use crate::shared_cores::SharedCores;
@@ -95,6 +93,7 @@ pub(crate) struct Engine<'a, S, M> {
     pub background: BackgroundState<'a>,
     /// Launchers, where they are tasks.
     pub launchers: Vec<Launcher>,
+    pub scheduler_threads: SchedulerThreads,
     pub actions: Actions,
     /// What the kernel logs about masks and CPUs that go offline.
     pub kernel_log: Vec<String>,
@@ -160,19 +159,26 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         let traced = sink.is_some();
         let launchers = Launcher::all(setup, scheduler.looks_at_parents());
         let kernel_threads = setup.visitors.all.len() as u32;
-        let hidden = kernel_threads + launchers.len() as u32;
+        let first_thread = kernel_threads + launchers.len() as u32;
+        let thread_names: Vec<String> = scheduler.threads().iter().map(|thread| thread.name.clone()).collect();
+        let hidden = first_thread + thread_names.len() as u32;
+        let own_processes = usize::from(hidden > 0) + usize::from(!thread_names.is_empty());
         let core = Core {
             now_ns: 0,
             this_cpu: CpuId(0),
             machine: setup.machine,
             parameters,
             tick_ns: parameters.tick_ns(),
-            cpus: idle_cpus(setup, &parameters),
+            cpus: Cpu::all(setup, &parameters),
             tasks: Vec::with_capacity(setup.starts.len()),
             restrictions: &setup.restrictions,
             visitors: &setup.visitors.all,
             visitor_sets: &setup.visitors.sets,
             kernel_threads,
+            first_thread,
+            thread_names,
+            thread_shown: setup.hidden_tasks(),
+            thread_sets: &setup.thread_sets,
             active: setup.machine.all_cpus(),
             everywhere: 0,
             templates: &setup.workload.tasks,
@@ -188,7 +194,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             timers: Timers::default(),
             class: ClassPath::default(),
             addressed: ClassPath::default(),
-            process_threads: vec![0; setup.workload.processes.len() + usize::from(hidden > 0)],
+            process_threads: vec![0; setup.workload.processes.len() + own_processes],
             task_groups: TaskGroup::all(setup.workload),
             application_count: setup.workload.applications.len(),
             pages: (setup.machine.node_count() > 1)
@@ -211,7 +217,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             setup,
             workload: setup.workload,
             memory,
-            siblings: siblings(setup.machine),
+            siblings: Cpu::siblings(setup.machine),
             due: Vec::new(),
             samples: MemorySamples::default(),
             scores: ScoreSamples::of(setup, traced),
@@ -219,6 +225,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             cache_groups: CacheGroups::new(setup.workload),
             background: BackgroundState::new(setup.machine, &setup.visitors.all, setup.seed),
             launchers,
+            scheduler_threads: SchedulerThreads::default(),
             actions: Actions::new(setup.machine.cpu_count()),
             kernel_log: Vec::new(),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
@@ -242,6 +249,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         }
         self.create_background();
         self.create_launchers();
+        self.create_scheduler_threads();
         for cpu in self.core.machine.cpus() {
             self.scheduler.enter_idle(&mut self.core, cpu);
             self.scheduler.tick_stopped(&mut self.core, cpu);
@@ -368,6 +376,12 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             Class::Background if event.generation == TRANSITION => self.frequency_reached(event.payload),
             Class::Background if event.generation == ASKED => self.asked_for(cpu),
             Class::Background if event.generation == INTERRUPT => self.interrupt(event.payload, cpu),
+            Class::Background if event.generation == WAKES => {
+                if !self.wake_scheduler_thread(event.payload) {
+                    return false;
+                }
+            }
+            Class::Background if event.generation == CHANGES => self.change_scheduler_thread(event.payload),
             Class::Background if event.generation == SOFTIRQ_EXIT => {
                 self.scheduler.hook(&mut self.core, cpu, Hook::SoftirqExit { vector: event.payload });
             }
@@ -555,44 +569,4 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             _ => Ok(()),
         }
     }
-}
-
-fn siblings(machine: &Machine) -> Vec<Vec<CpuId>> {
-    let others = |cpu| machine.cpus_of_core(machine.core_of(cpu)).iter().filter(move |other| *other != cpu).collect();
-    machine.cpus().map(others).collect()
-}
-
-fn idle_cpus(setup: &Setup<'_>, parameters: &KernelParameters) -> Vec<Cpu> {
-    let mut random = Pcg64::seed_from_u64(setup.seed);
-    let mut draw = move || random.next_u64() % parameters.tick_ns();
-    let together = (parameters.ticks == Ticks::Together).then(&mut draw);
-    setup
-        .machine
-        .cpus()
-        .map(|cpu| Cpu {
-            curr: TaskId::IDLE,
-            need_resched: NeedResched::No,
-            resched_listed: false,
-            ttwu_pending: 0,
-            polls_until_ns: 0,
-            settled_ns: 0,
-            stolen_ns: 0,
-            clock_task_ns: 0,
-            tick_phase_ns: together.unwrap_or_else(&mut draw),
-            tick_stopped: true,
-            softirq_raised: false,
-            timers_deferred: false,
-            stopper_ran: false,
-            capacity: setup.machine.capacity(cpu),
-            changed_ns: 0,
-            idle_ns: 0,
-            offline_ns: 0,
-            idle_before_offline_ns: None,
-            busy_ns: 0,
-            background_ns: 0,
-            overhead_ns: [0; OVERHEAD_KINDS],
-            overhead_told_ns: [0; OVERHEAD_KINDS],
-            overhead_told_at_ns: 0,
-        })
-        .collect()
 }

@@ -44,7 +44,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     pub(crate) fn advance(&mut self, cpu: CpuId) -> Now {
         let id = self.core.curr(cpu);
         if self.core.is_hidden(id) {
-            return if self.core.is_kernel_thread(id) { self.background_done(id) } else { self.launcher_step(cpu, id) };
+            return match self.core.thread_number(id) {
+                Some(number) => self.scheduler_thread_step(id, number),
+                None if self.core.is_kernel_thread(id) => self.background_done(id),
+                None => self.launcher_step(cpu, id),
+            };
         }
         if self.core.tasks[id.index()].in_line {
             return self.wait_in_line(id);

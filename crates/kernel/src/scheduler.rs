@@ -30,6 +30,7 @@ use warmcore_trace::{PrevState, TaskId};
 use crate::clocks::Utilisation;
 use crate::core::Core;
 use crate::hooks::Hook;
+use crate::scheduler_threads::{SchedulerThread, ThreadStep};
 
 /// Why a CPU is to be selected or a task is enqueued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -128,6 +129,17 @@ pub trait Scheduler {
     /// Whether it looks at tasks' parents: launchers exist then at least as tasks that sleep.
     fn looks_at_parents(&self) -> bool {
         false
+    }
+
+    /// Threads of its own in user space, which exist as tasks that sleep when the run begins. What it says of one may change during the run
+    /// ([`Core::change_thread`]), their number does not.
+    fn threads(&self) -> &[SchedulerThread] {
+        &[]
+    }
+
+    /// A thread of its own, by its number, has a CPU and nothing left to run: what it does next.
+    fn thread_goes_on(&mut self, _core: &mut Core<'_>, _thread: u32) -> ThreadStep {
+        ThreadStep::Sleep
     }
 
     /// Called once, before any task exists. Here it registers the kinds of decisions it puts into the trace
@@ -288,6 +300,10 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         (**self).looks_at_parents()
     }
 
+    fn threads(&self) -> &[SchedulerThread] {
+        (**self).threads()
+    }
+
     fn holds(&self, task: TaskId) -> bool {
         (**self).holds(task)
     }
@@ -305,6 +321,7 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
     }
 
     forward! {
+        thread_goes_on(thread: u32) -> ThreadStep;
         init();
         begin();
         task_fork(task: TaskId, parent: Option<TaskId>);

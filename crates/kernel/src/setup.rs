@@ -16,6 +16,7 @@ use crate::error::SetupError;
 use crate::hotplug::Epoch;
 use crate::memory_samples::MEMORY_COUNTERS;
 use crate::parameters::KernelParameters;
+use crate::scheduler_threads::ThreadSets;
 
 /// A task that the launcher creates.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +81,8 @@ pub struct Setup<'a> {
     pub(crate) visitors: Visitors,
     /// Launchers are tasks, as the background says.
     pub(crate) launchers_are_tasks: bool,
+    /// Masks of threads of the scheduler's own, as runs come to them.
+    pub(crate) thread_sets: ThreadSets,
     /// What somebody outside does, in the order of time.
     pub(crate) actions: Vec<Planned>,
     /// What each CPU that goes offline or comes online changes.
@@ -150,6 +153,7 @@ impl<'a> Setup<'a> {
             starts,
             visitors: Visitors::of(machine, seed),
             launchers_are_tasks: machine.background().launchers,
+            thread_sets: ThreadSets::default(),
             actions: Vec::new(),
             epochs: Vec::new(),
         };
@@ -246,16 +250,23 @@ impl<'a> Setup<'a> {
         self.workload.groups.iter().any(|group| group.cpu_max.is_some()) || self.workload.tasks.iter().any(reserves)
     }
 
+    /// What events call threads of the scheduler's own, if it has some: the last of those beside the workload's tasks.
+    #[must_use]
+    pub fn scheduler_thread(&self) -> RecordedThread {
+        RecordedThread { thread: FIRST + self.hidden_tasks() as i32, name: "loader".to_owned(), process: None }
+    }
+
     /// Those beside the workload's tasks, by the numbers that they have among tasks: threads of the kernel, then launchers.
     fn foreign(&self) -> Vec<RecordedThread> {
-        /// Number of the first: no task of the workload has so high a one where a run is written as a recording.
-        const FIRST: i32 = 1_000_000;
         let launchers = (0..).map(|number| format!("launcher-{number}"));
         let names = self.visitors.all.iter().map(|visitor| visitor.name.clone()).chain(launchers);
         let threads = (FIRST..).zip(names).take(self.hidden_tasks() as usize);
         threads.map(|(thread, name)| RecordedThread { thread, name, process: None }).collect()
     }
 }
+
+/// Number of the first of those beside the workload's tasks: no task of the workload has so high a one where a run is written as a recording.
+const FIRST: i32 = 1_000_000;
 
 /// CPU time that the servers of each CPU reserve for what is below: 50 ms of each second (`sched_init_dl_servers`).
 const SERVER_BANDWIDTH: u64 = Reservation::WHOLE_CPU / 20;

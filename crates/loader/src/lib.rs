@@ -35,6 +35,8 @@ mod rings;
 #[cfg(target_arch = "x86_64")]
 mod server;
 #[cfg(target_arch = "x86_64")]
+mod threads;
+#[cfg(target_arch = "x86_64")]
 mod waits;
 #[cfg(target_arch = "x86_64")]
 mod worker;
@@ -48,6 +50,8 @@ pub use live::{Attached, Live, start};
 pub use output::Output;
 #[cfg(target_arch = "x86_64")]
 pub use server::messages::Messages;
+#[cfg(target_arch = "x86_64")]
+pub use threads::LoaderPrices;
 #[cfg(target_arch = "x86_64")]
 pub use worker::{Limits, Outbox, Sandbox, WorkerError, work_apart};
 

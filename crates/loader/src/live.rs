@@ -10,7 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warmcore_scx::bytecode::{Host, Moment, Object, UserSpace};
+use warmcore_kernel::{SchedulerThread, ThreadStep};
+use warmcore_scx::bytecode::{Course, Host, Moment, Object, UserSpace};
 
 use crate::capture::{Capture, CaptureRequest, LoaderError};
 use crate::output::Output;
@@ -59,8 +60,13 @@ pub fn start(request: &CaptureRequest<'_>, seal: impl FnOnce() -> io::Result<()>
     match stopped {
         Stopped::Attached(call, capture) => {
             let output = Rc::clone(&server.output);
-            let loader =
-                Live { server, attaching: Some((call, Arc::clone(&capture.object))), is_asked: false, is_over: false };
+            let attaching = Some((call, Arc::clone(&capture.object)));
+            let mut loader = Live { server, attaching, is_asked: false, is_over: false };
+            // Its first thread waits in the call that attaches; which others there are is known when they wait, too. One that does not come to rest is
+            // found out when the loader goes on.
+            let mut host = host;
+            let _ = loader.until_rest(&mut host);
+            loader.server.find_threads();
             Ok(Attached { capture: *capture, host, loader, output })
         }
         other => Err(server.refuse(request, &other)),
@@ -68,24 +74,40 @@ pub fn start(request: &CaptureRequest<'_>, seal: impl FnOnce() -> io::Result<()>
 }
 
 impl UserSpace for Live {
-    fn go_on(&mut self, host: &mut Host, moment: &Moment) -> Result<Option<u64>, String> {
+    fn threads(&self) -> Vec<SchedulerThread> {
+        self.server.scheduling()
+    }
+
+    fn go_on(&mut self, host: &mut Host, moment: &Moment) -> Result<Course, String> {
         if let Some((call, object)) = self.attaching.take() {
             self.server.answer_attached(&call, object);
         }
         self.server.advance(moment);
-        let rested = self.until_rest(host);
-        let rested = match rested {
-            Ok(()) if self.is_asked => Ok(()),
-            Ok(()) if self.server.is_detached() => Err("it has detached its scheduler".to_owned()),
-            rested => rested,
-        };
-        match rested {
-            Ok(()) => Ok(self.server.next_ns()),
-            Err(error) => {
-                self.is_over = true;
-                Err(format!("the loader: {error}; it said last: {}", self.server.output.borrow_mut().last_words()))
-            }
+        self.rest(host)?;
+        if !moment.by_task {
+            self.server.find_threads();
         }
+        Ok(self.course(moment))
+    }
+
+    fn thread_goes_on(
+        &mut self,
+        host: &mut Host,
+        moment: &Moment,
+        thread: u32,
+    ) -> Result<(ThreadStep, Course), String> {
+        self.server.advance(moment);
+        if let Some(owed_ns) = self.server.take_owed(thread) {
+            return Ok((ThreadStep::Run(owed_ns), Course::default()));
+        }
+        if let Some(awake) = self.server.let_go_on(host, thread) {
+            self.rest(host)?;
+            self.server.has_gone_on(host, &awake);
+            let owed_ns = self.server.take_owed(thread).unwrap_or(1);
+            return Ok((ThreadStep::Run(owed_ns), self.course(moment)));
+        }
+        let step = if self.server.yields(thread) { ThreadStep::Yield } else { ThreadStep::Sleep };
+        Ok((step, Course::default()))
     }
 
     fn ended(&mut self, host: &mut Host, moment: &Moment) {
@@ -121,6 +143,28 @@ impl UserSpace for Live {
 }
 
 impl Live {
+    /// Answers it until all its threads wait, and sees whether it is still there.
+    fn rest(&mut self, host: &mut Host) -> Result<(), String> {
+        let rested = match self.until_rest(host) {
+            Ok(()) if self.is_asked => Ok(()),
+            Ok(()) if self.server.is_detached() => Err("it has detached its scheduler".to_owned()),
+            rested => rested,
+        };
+        rested.map_err(|error| {
+            self.is_over = true;
+            format!("the loader: {error}; it said last: {}", self.server.output.borrow_mut().last_words())
+        })
+    }
+
+    /// What comes of it now that it rests.
+    fn course(&mut self, moment: &Moment) -> Course {
+        let (runnable, changed) = match moment.by_task {
+            true => (self.server.runnable(), self.server.take_changed()),
+            false => (Vec::new(), Vec::new()),
+        };
+        Course { next_ns: self.server.next_ns(), runnable, changed }
+    }
+
     /// Answers it until all its threads wait.
     fn until_rest(&mut self, host: &mut Host) -> Result<(), String> {
         let until = Instant::now() + PATIENCE;

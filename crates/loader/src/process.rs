@@ -338,6 +338,33 @@ impl Process {
         Ok(())
     }
 
+    /// Its threads that there are.
+    pub(crate) fn threads(&self) -> Vec<u32> {
+        family::threads(self.child.id()).unwrap_or_default()
+    }
+
+    /// Sends it, or a thread of it, a signal that it sends itself.
+    pub(crate) fn send_signal(&self, thread: Option<u32>, signal: i32) {
+        // `siginfo_t`: signal, errno, code.
+        let mut info = [0u8; 128];
+        info[..4].copy_from_slice(&signal.to_le_bytes());
+        info[8..12].copy_from_slice(&libc::SI_QUEUE.to_le_bytes());
+        let process = self.child.id();
+        // SAFETY: plain system calls on a structure of ours, to a process that is ours until it is waited for.
+        unsafe {
+            match thread {
+                Some(thread) => libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, info.as_ptr()),
+                None => libc::kill(process as libc::pid_t, signal).into(),
+            };
+        }
+    }
+
+    /// What a thread of it calls itself.
+    pub(crate) fn name_of(&self, thread: u32) -> String {
+        let path = format!("/proc/{}/task/{thread}/comm", self.child.id());
+        std::fs::read_to_string(path).unwrap_or_default().trim_end().to_owned()
+    }
+
     /// Its first thread, as calls name it.
     pub(crate) fn first_thread(&self) -> u32 {
         self.child.id()

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use warmcore_bpf::btf::Btf;
+use warmcore_kernel::SchedulerThread;
 use warmcore_scx::bytecode::{Host, Moment, Need, Object, ObjectError, ProgramId, Programs, Site};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 
@@ -34,6 +35,7 @@ use crate::owner::{self, Owner};
 use crate::paths;
 use crate::process::{Call, Next, Process, SpawnError};
 use crate::rings::{self, Rings};
+use crate::threads::{self, Positions, Threads};
 use crate::waits::{self, Waits};
 
 const BPF: i64 = libc::SYS_bpf;
@@ -134,6 +136,14 @@ impl Answers {
     }
 }
 
+/// A thread that goes on, and what was known before.
+pub(crate) struct Awake {
+    number: u32,
+    yielded: bool,
+    calls: u64,
+    positions: Positions,
+}
+
 /// Who answers a loader. The kernel that it loads into is handed in with each call.
 pub(crate) struct Server {
     process: Process,
@@ -142,6 +152,7 @@ pub(crate) struct Server {
     answers: Answers,
     waits: Waits,
     owner: Owner,
+    threads: Threads,
     rings: Rings,
     /// The machine's files, and whether they are mounted where it looks.
     root: PathBuf,
@@ -207,6 +218,7 @@ pub(crate) fn begin(
         answers: Answers::new(request.machine, request.kernel, request.counts_memory),
         waits: Waits::new(),
         owner: Owner::new(request.machine),
+        threads: Threads::default(),
         rings: Rings::default(),
         root: request.files.to_owned(),
         are_mounted,
@@ -309,16 +321,17 @@ impl Server {
             self.has_no_clock = self.process.hide_clock(call).is_ok();
         }
         let number = i64::from(call.number);
+        self.threads.called(call, if waits::READS.contains(&number) { waits::READ_NS } else { threads::CALL_NS });
         if number == BPF {
             return self.bpf(host, call);
         }
         if waits::CALLS.contains(&number) {
             let rings = |call: &Call, descriptor| self.answers.ring(host, call, descriptor);
-            self.waits.serve(&self.process, call, &rings);
+            self.waits.serve(&self.process, call, &rings, &self.threads);
             return Ok(None);
         }
         if owner::CALLS.contains(&number) {
-            self.owner.serve(&self.process, call);
+            self.owner.serve(&self.process, call, &mut self.threads);
             return Ok(None);
         }
         let served = match number {
@@ -420,7 +433,68 @@ impl Server {
     pub(crate) fn advance(&mut self, moment: &Moment) {
         self.cpu_times.clone_from(&moment.cpus);
         self.hotplug = (moment.online.clone(), moment.changes);
-        self.waits.advance(moment.now_ns);
+        self.waits.advance(moment.now_ns, moment.by_task);
+    }
+
+    /// Gives its threads their numbers.
+    pub(crate) fn find_threads(&mut self) {
+        self.threads.find(&self.process);
+        // What it did before its tasks could run is free.
+        self.threads.forgive();
+    }
+
+    /// Its threads, as they ask to be scheduled.
+    pub(crate) fn scheduling(&self) -> Vec<SchedulerThread> {
+        self.threads.names().map(|thread| self.owner.scheduling_of(thread, self.process.name_of(thread))).collect()
+    }
+
+    /// Numbers of threads whose tasks have something to run.
+    pub(crate) fn runnable(&self) -> Vec<u32> {
+        let mut numbers: Vec<u32> = self.waits.due().map(|thread| self.threads.number_of(thread)).collect();
+        numbers.extend(self.threads.owing());
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Threads that ask to be scheduled otherwise than they did.
+    pub(crate) fn take_changed(&mut self) -> Vec<(u32, SchedulerThread)> {
+        let changed = self.owner.take_changed();
+        let all = changed.into_iter().map(|thread| {
+            let name = self.process.name_of(thread);
+            (self.threads.number_of(thread), self.owner.scheduling_of(thread, name))
+        });
+        all.collect()
+    }
+
+    /// What the task of a thread runs now for what the thread has done.
+    pub(crate) fn take_owed(&mut self, number: u32) -> Option<u64> {
+        self.threads.take_owed(number)
+    }
+
+    /// The task of a thread runs: lets the thread go on if it is due.
+    pub(crate) fn let_go_on(&mut self, host: &Host, number: u32) -> Option<Awake> {
+        let rings = |call: &Call, descriptor| self.answers.ring(host, call, descriptor);
+        let yielded = self.waits.has_yielded(|thread| self.threads.number_of(thread) == number);
+        let went = self.waits.go_on(&self.process, &rings, |thread| self.threads.number_of(thread) == number);
+        let calls = self.threads.calls(number);
+        went.then(|| Awake { number, yielded, calls, positions: Positions::of(host) })
+    }
+
+    /// It waits again.
+    pub(crate) fn has_gone_on(&mut self, host: &Host, awake: &Awake) {
+        let records = awake.positions.records_since(host);
+        // A turn that a thread takes itself comes with no interrupt, and it knows where it was.
+        let wake_ns = if awake.yielded { 0 } else { threads::WAKE_NS };
+        self.threads.was_awake(awake.number, wake_ns, records);
+        if awake.yielded {
+            self.threads.has_looked(awake.number, awake.calls, records);
+        }
+    }
+
+    /// Whether a thread of this number has yielded, which its task does now.
+    pub(crate) fn yields(&mut self, number: u32) -> bool {
+        self.waits.yields(|thread| self.threads.number_of(thread) == number)
     }
 
     /// The call that attached is over: it gives a link.

@@ -3,13 +3,15 @@
 //! Clock reads are answered with simulated time, which each read takes a little of: a loop until a time has passed would not end otherwise. What reads
 //! take is each thread's own affair, so that the order in which threads run decides nothing. A wait that has an end is held until simulated time has
 //! come there, or until what it waits for has happened; one without an end is the kernel's own affair, as what ends it is done by another thread of
-//! the loader. What is over at one instant goes on one after the other: the next when all threads wait again.
+//! the loader. What is over at one instant goes on one after the other: the next when all threads wait again. Where threads are tasks, a held one goes on
+//! when its task has got a CPU.
 //!
 //! Held: `nanosleep`, `clock_nanosleep`, and with a time `futex`, `futex_waitv`, `epoll_wait`, `poll`, `select`, `rt_sigtimedwait`; kept: timers behind
 //! descriptors, alarms, POSIX timers ([`timers`]). A loop that only yields or looks goes on once a simulated millisecond.
 //! Times of sockets, of queues of messages and of `io_uring` take real time.
 
 mod timers;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,6 +20,7 @@ use std::os::fd::AsRawFd as _;
 use warmcore_scx::bytecode::ATTACHED_NS;
 
 use crate::process::{Call, Process};
+use crate::threads::Threads;
 use timers::Timers;
 
 /// Calls that are about time.
@@ -53,8 +56,12 @@ pub const CALLS: [i64; 29] = [
     libc::SYS_times,
 ];
 
+/// Those that read a clock, for which a kernel has no system call where it maps its clock.
+pub(crate) const READS: [i64; 4] =
+    [libc::SYS_clock_gettime, libc::SYS_gettimeofday, libc::SYS_time, libc::SYS_clock_getres];
+
 /// What a read of the clock takes, in ns.
-const READ_NS: u64 = 100;
+pub(crate) const READ_NS: u64 = 100;
 
 /// What the clock of the day says when the monotonic one says 0, in ns.
 const DAY_NS: u64 = 1_700_000_000_000_000_000;
@@ -85,6 +92,20 @@ enum For {
     Rings(Wanted, Vec<u64>),
     /// One of these signals.
     Signals(u64),
+    /// Its turn: it has yielded.
+    Turn,
+}
+
+/// Whether what a held call waits for is there. Where threads are tasks, it is answered when its thread's task runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Due {
+    No,
+    /// Its time is over.
+    Over,
+    /// Something has come.
+    Come,
+    /// It was woken, and its call gives this.
+    Woken(i64),
 }
 
 /// A call that is answered later.
@@ -92,6 +113,13 @@ struct Held {
     call: Call,
     until_ns: u64,
     what: For,
+    due: Due,
+}
+
+impl Held {
+    fn new(call: &Call, until_ns: u64, what: For) -> Self {
+        Self { call: *call, until_ns, what, due: Due::No }
+    }
 }
 
 /// The clock of a thread.
@@ -109,6 +137,8 @@ pub struct Waits {
     now_ns: u64,
     /// Whether the scheduler is attached. Before, a wait of some seconds is over at once and time has passed.
     is_attached: bool,
+    /// Threads are tasks, and go on when those run.
+    by_task: bool,
     held: Vec<Held>,
     clocks: BTreeMap<u32, Clock>,
     timers: Timers,
@@ -131,6 +161,7 @@ impl Waits {
         Self {
             now_ns: ATTACHED_NS - BEFORE_NS,
             is_attached: false,
+            by_task: false,
             held: Vec::new(),
             clocks: BTreeMap::new(),
             timers: Timers::default(),
@@ -143,13 +174,13 @@ impl Waits {
     }
 
     /// Answers, holds or lets through a call of [`CALLS`].
-    pub fn serve(&mut self, process: &Process, call: &Call, rings: AskRing<'_>) {
+    pub fn serve(&mut self, process: &Process, call: &Call, rings: AskRing<'_>, threads: &Threads) {
         if self.was_interrupted(process, call) {
             process.answer(call, Err(libc::EINTR));
             return;
         }
         let then = self
-            .decide(process, call, rings)
+            .decide(process, call, rings, threads)
             .unwrap_or_else(|error| Then::Answer(Err(error.raw_os_error().unwrap_or(libc::EFAULT))));
         match then {
             Then::Answer(result) => process.answer(call, result),
@@ -157,16 +188,16 @@ impl Waits {
             Then::Hold(until_ns, what) if self.is_attached => {
                 // Later than now, as whoever waits for nothing again and again would not come to rest at this instant.
                 let until_ns = until_ns.max(self.now_ns + 1);
-                self.held.push(Held { call: *call, until_ns, what });
+                self.held.push(Held::new(call, until_ns, what));
             }
             Then::Hold(_, For::Futex(_) | For::Signals(_)) => process.let_through(call),
             // What there is in a ring buffer is told when the scheduler is attached.
-            Then::Hold(until_ns, what @ For::Rings(..)) => self.held.push(Held { call: *call, until_ns, what }),
+            Then::Hold(until_ns, what @ For::Rings(..)) => self.held.push(Held::new(call, until_ns, what)),
             // Longer than there is time before it: such a loader waits for something else than time.
             Then::Hold(until_ns, _) if until_ns > ATTACHED_NS => process.let_through(call),
             // How far its other threads come before it attaches is this computer's affair, and moves no clock.
             Then::Hold(until_ns, what) if call.thread != process.first_thread() => {
-                self.held.push(Held { call: *call, until_ns, what });
+                self.held.push(Held::new(call, until_ns, what));
             }
             Then::Hold(until_ns, _) => {
                 self.now_ns = self.now_ns.max(until_ns);
@@ -183,7 +214,7 @@ impl Waits {
         matches!(held.what, For::Time) && held.call.number == call.number && held.call.arguments == call.arguments
     }
 
-    fn decide(&mut self, process: &Process, call: &Call, rings: AskRing<'_>) -> io::Result<Then> {
+    fn decide(&mut self, process: &Process, call: &Call, rings: AskRing<'_>, threads: &Threads) -> io::Result<Then> {
         let [first, second, third, fourth, fifth, _] = call.arguments;
         let now_ns = self.now_of(call);
         Ok(match i64::from(call.number) {
@@ -223,6 +254,7 @@ impl Waits {
                 let absolute = second & libc::TIMER_ABSTIME as u64 != 0;
                 Then::Hold(if absolute { monotonic(first, time) } else { now_ns.saturating_add(time) }, For::Time)
             }
+            libc::SYS_sched_yield if self.by_task => Then::Hold(u64::MAX, For::Turn),
             libc::SYS_sched_yield if self.may_look(call) => Then::Pass,
             libc::SYS_sched_yield => Then::Hold(now_ns + LOOKED_NS, For::Time),
             libc::SYS_futex => self.futex(process, call, now_ns)?,
@@ -269,7 +301,7 @@ impl Waits {
                     time => Then::Hold(now_ns.saturating_add(time), For::Signals(set)),
                 }
             }
-            number => match self.timers.serve(process, call, number, now_ns)? {
+            number => match self.timers.serve(process, call, (number, now_ns), threads)? {
                 Some(result) => Then::Answer(result),
                 None => Then::Pass,
             },
@@ -319,12 +351,17 @@ impl Waits {
             FUTEX_WAKE | FUTEX_WAKE_BITSET => {
                 let mut left = value as u32;
                 while left > 0 {
-                    let waits = |held: &Held| matches!(&held.what, For::Futex(all) if all.contains(&address));
+                    let waits = |held: &Held| {
+                        held.due == Due::No && matches!(&held.what, For::Futex(all) if all.contains(&address))
+                    };
                     let Some(position) = self.held.iter().position(waits) else { break };
-                    let held = self.held.remove(position);
-                    let For::Futex(all) = &held.what else { break };
-                    let which = all.iter().position(|&at| at == address).unwrap_or(0);
-                    process.answer(&held.call, Ok(which as i64));
+                    let For::Futex(all) = &self.held[position].what else { break };
+                    let which = all.iter().position(|&at| at == address).unwrap_or(0) as i64;
+                    if self.by_task {
+                        self.held[position].due = Due::Woken(which);
+                    } else {
+                        process.answer(&self.held.remove(position).call, Ok(which));
+                    }
                     left -= 1;
                 }
                 // Others wait for it in the kernel, perhaps.
@@ -376,14 +413,31 @@ impl Waits {
     }
 
     /// Time has come to an instant, at which the scheduler is attached.
-    pub fn advance(&mut self, now_ns: u64) {
+    pub fn advance(&mut self, now_ns: u64, by_task: bool) {
         self.is_attached = true;
         self.now_ns = self.now_ns.max(now_ns);
+        self.by_task = by_task;
+        if !by_task {
+            // Whoever waited for a CPU goes on at once.
+            for held in self.held.iter_mut().filter(|held| held.due != Due::No || matches!(held.what, For::Turn)) {
+                held.until_ns = self.now_ns;
+            }
+        }
     }
 
     /// Lets one thing go on whose time has come; whether there was one. All threads wait.
     pub fn release(&mut self, process: &Process, rings: AskRing<'_>) -> bool {
         self.held.retain(|held| process.still_waits(&held.call));
+        if self.by_task {
+            for held in self.held.iter_mut().filter(|held| held.due == Due::No && held.until_ns <= self.now_ns) {
+                held.due = Due::Over;
+            }
+            let expires = self.timers.next_ns().is_some_and(|at_ns| at_ns <= self.now_ns);
+            if expires {
+                self.timers.expire(self.now_ns);
+            }
+            return expires;
+        }
         let order = |held: &Held| (held.until_ns, held.call.thread);
         let first = self.held.iter().enumerate().min_by_key(|(_, held)| order(held));
         let first = first.map(|(position, held)| (position, held.until_ns)).filter(|(_, until)| *until <= self.now_ns);
@@ -409,7 +463,7 @@ impl Waits {
             }
             For::Futex(_) => Err(libc::ETIMEDOUT),
             For::Signals(_) => Err(libc::EAGAIN),
-            For::Time => Ok(0),
+            For::Time | For::Turn => Ok(0),
             For::Rings(..) => {
                 go_on(process, held, rings);
                 return;
@@ -425,6 +479,14 @@ impl Waits {
 
     /// Lets those go on that have what they wait for; whether there were any.
     pub fn look(&mut self, process: &Process, rings: AskRing<'_>) -> bool {
+        if self.by_task {
+            for held in self.held.iter_mut().filter(|held| held.due == Due::No) {
+                if is_ready(process, held, rings) {
+                    held.due = Due::Come;
+                }
+            }
+            return false;
+        }
         let ready = |held: &Held| is_ready(process, held, rings);
         let Some(position) = self.held.iter().position(ready) else { return false };
         let held = self.held.remove(position);
@@ -434,7 +496,8 @@ impl Waits {
 
     /// The next instant at which something is over.
     pub fn next_ns(&self) -> Option<u64> {
-        let held = self.held.iter().map(|held| held.until_ns).filter(|until| *until < u64::MAX).min();
+        let waits = self.held.iter().filter(|held| held.due == Due::No).map(|held| held.until_ns);
+        let held = waits.filter(|until| *until < u64::MAX).min();
         held.into_iter().chain(self.timers.next_ns()).min()
     }
 }
@@ -446,7 +509,7 @@ fn is_ready(process: &Process, held: &Held, rings: AskRing<'_>) -> bool {
             wanted.iter().any(|&(descriptor, events)| found(process, held, rings, descriptor, events) != 0)
         }
         For::Signals(set) => held.call.pending_signals() & set != 0,
-        For::Time | For::Futex(_) => false,
+        For::Time | For::Futex(_) | For::Turn => false,
     }
 }
 

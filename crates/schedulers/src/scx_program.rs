@@ -22,8 +22,8 @@ pub(crate) static SCHEDULER: SchedulerInfo = SchedulerInfo {
 tunables! {
     /// Tunables of `scx:PROGRAM`.
     pub struct ScxTunables {
-        /// Its loader goes on in simulated time, or is ended when its scheduler is attached.
-        loader: choice "live" of ["live", "ended"],
+        /// Its loader goes on in simulated time with threads that take CPU time, is ended when its scheduler is attached, or goes on and takes none.
+        loader: choice "live" of ["live", "ended", "free"],
     }
 }
 
@@ -78,6 +78,12 @@ impl SchedulerSpec {
     #[must_use]
     pub fn ends_loader(&self) -> bool {
         self.program().is_some() && self.tunables::<ScxTunables>().loader == 1
+    }
+
+    /// Whether a program's loader goes on and its threads are tasks of the run.
+    #[must_use]
+    pub fn runs_loader(&self) -> bool {
+        self.program().is_some() && self.tunables::<ScxTunables>().loader == 0
     }
 }
 

@@ -419,6 +419,9 @@ pub fn run_tables(spec: &SchedulerSpec, setup: &Setup<'_>) -> RunTables {
     if setup.options.scores_every_ns.is_some() {
         tables.scores = scores(spec).iter().map(ToString::to_string).collect();
     }
+    if spec.runs_loader() {
+        tables.foreign.push(setup.scheduler_thread());
+    }
     tables
 }
 

@@ -14,7 +14,9 @@
 //!
 //! Not modelled: scores of the two are not told; classes do not balance against each other's load.
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, Hook, Level, Scheduler, State, Utilisation, WakeFlags};
+use warmcore_kernel::{
+    Core, Dequeue, Enqueue, Hook, Level, Scheduler, SchedulerThread, State, ThreadStep, Utilisation, WakeFlags,
+};
 use warmcore_topology::CpuId;
 use warmcore_trace::schedstat::CpuCounters;
 use warmcore_trace::{PrevState, TaskId};
@@ -357,6 +359,17 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn looks_at_parents(&self) -> bool {
         self.upper.looks_at_parents() || self.lower.looks_at_parents()
+    }
+
+    /// One of the two has some.
+    fn threads(&self) -> &[SchedulerThread] {
+        let upper = self.upper.threads();
+        if upper.is_empty() { self.lower.threads() } else { upper }
+    }
+
+    fn thread_goes_on(&mut self, core: &mut Core<'_>, thread: u32) -> ThreadStep {
+        let level = if self.upper.threads().is_empty() { Level::Lower } else { Level::Upper };
+        in_class!(self, core, level, thread_goes_on(thread))
     }
 
     fn hrtick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: TaskId) {

@@ -31,11 +31,11 @@ mod timers;
 mod user_space;
 
 pub use counters::{Counted, CounterId, CounterReading, CounterSpec, name_of_event};
-pub use host::Host;
+pub use host::{Host, LOADER_PID};
 pub use layout::{Layout, LayoutError};
 pub use needs::{Need, NeedKind};
 pub use object::{Attached, Object, ObjectError, ProgramId, ProgramSource, Programs};
 pub use operations::{Bytecode, Usage};
 pub use sites::{AttachType, Site};
-pub use user_space::{ATTACHED_NS, Moment, UserSpace};
+pub use user_space::{ATTACHED_NS, Course, Moment, UserSpace};
 pub use warmcore_bpf::MemoryError;

@@ -3,7 +3,7 @@
 //! Source: `docs/spec/sched-ext.md` sections 3, 5 and 11. Where the order is not ours, it is the engine's: see
 //! [`Scheduler`](warmcore_kernel::Scheduler).
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, Hook, Scheduler, Utilisation, WakeFlags};
+use warmcore_kernel::{Core, Dequeue, Enqueue, Hook, Scheduler, SchedulerThread, ThreadStep, Utilisation, WakeFlags};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{PrevState, SearchStart, SearchStep, TaskId};
 use warmcore_workload::Policy;
@@ -515,6 +515,14 @@ impl Scheduler for Ext {
         self.settle(core);
         self.give_back_held_up(core);
         self.finish(core);
+    }
+
+    fn threads(&self) -> &[SchedulerThread] {
+        self.program.threads()
+    }
+
+    fn thread_goes_on(&mut self, core: &mut Core<'_>, thread: u32) -> ThreadStep {
+        self.let_thread_go_on(core, thread)
     }
 
     fn yield_task(&mut self, core: &mut Core<'_>, _cpu: CpuId, task: TaskId) {

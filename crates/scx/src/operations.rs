@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::ops::BitOr;
 use std::rc::Rc;
 
-use warmcore_kernel::{Hook, WakeFlags};
+use warmcore_kernel::{Hook, SchedulerThread, ThreadStep, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::{OverheadKind, PrevState, TaskId};
 
@@ -337,6 +337,16 @@ pub trait Operations {
     /// Becomes what was attached since it ended; whether something was.
     fn begin_again(&mut self) -> bool {
         false
+    }
+
+    /// Threads of its own in user space, as tasks.
+    fn threads(&self) -> &[SchedulerThread] {
+        &[]
+    }
+
+    /// One of them has a CPU and nothing left to run, also after the program has ended: what it does next.
+    fn thread_goes_on(&mut self, kernel: &mut Kfuncs<'_, '_>, thread: u32) -> ThreadStep {
+        ThreadStep::Sleep
     }
 
     /// Chooses a CPU for a task that wakes or is new and may use more than one; may insert it.

@@ -89,6 +89,31 @@ impl Maps {
         })
     }
 
+    /// How far user space has come in a ring buffer of either kind: what it has read, or written; `None` if it is none.
+    #[must_use]
+    pub fn ring_of_user(&self, handle: u64) -> Option<u64> {
+        match self.get(handle)?.spec.kind {
+            MapKind::RingBuffer => Some(self.memory.load_u64(self.ring(handle, MapKind::RingBuffer)?.consumer)),
+            MapKind::UserRingBuffer => Some(self.memory.load_u64(self.ring(handle, MapKind::UserRingBuffer)?.producer)),
+            _ => None,
+        }
+    }
+
+    /// How many records user space has handled in a ring buffer since it was at a position, as long as the data are there.
+    #[must_use]
+    pub fn ring_records_of_user(&self, handle: u64, since: u64) -> u64 {
+        let Some(position) = self.ring_of_user(handle) else { return 0 };
+        let kinds = [MapKind::RingBuffer, MapKind::UserRingBuffer];
+        let Some(ring) = kinds.into_iter().find_map(|kind| self.ring(handle, kind)) else { return 0 };
+        let (mut at, mut records) = (since.max(position.saturating_sub(ring.size)), 0);
+        while at < position {
+            let bytes = self.memory.load_u32(ring.data + at % ring.size) & !(BUSY | DISCARDED);
+            at += (u64::from(bytes) + HEADER).next_multiple_of(8);
+            records += 1;
+        }
+        records
+    }
+
     /// The next record that user space has written, as address and bytes; it is read then. Records to be skipped are. `None` if there is none.
     ///
     /// # Errors

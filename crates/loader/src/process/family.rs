@@ -28,7 +28,7 @@ pub(super) fn threads_of(processes: &[u32]) -> Option<Vec<(u32, u64)>> {
     somebody_lives.then_some(all)
 }
 
-fn threads(process: u32) -> Option<Vec<u32>> {
+pub(super) fn threads(process: u32) -> Option<Vec<u32>> {
     let directory = fs::read_dir(format!("/proc/{process}/task")).ok()?;
     Some(directory.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }

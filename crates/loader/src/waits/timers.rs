@@ -8,6 +8,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
 
 use super::{is_of_day, monotonic, pair, time_of, timespec};
 use crate::process::{Call, Process};
+use crate::threads::Threads;
 
 /// Who is told of an expiration.
 enum Told {
@@ -80,7 +81,13 @@ type Given = Option<Result<i64, i32>>;
 
 impl Timers {
     /// Answers a call about timers.
-    pub(super) fn serve(&mut self, process: &Process, call: &Call, number: i64, now_ns: u64) -> io::Result<Given> {
+    pub(super) fn serve(
+        &mut self,
+        process: &Process,
+        call: &Call,
+        (number, now_ns): (i64, u64),
+        threads: &Threads,
+    ) -> io::Result<Given> {
         let [first, second, third, fourth, ..] = call.arguments;
         let of_descriptor = Name::Descriptor(call.process()?, first);
         Ok(match number {
@@ -111,7 +118,7 @@ impl Timers {
                 call.write(second, &interval(self.alarm(call)?.left(now_ns)))?;
                 Some(Ok(0))
             }
-            libc::SYS_timer_create => self.create_numbered(call)?,
+            libc::SYS_timer_create => self.create_numbered(call, threads)?,
             libc::SYS_timer_settime => self.set(call, Name::Number(first), now_ns, (second, third, fourth))?,
             libc::SYS_timer_gettime => self.get(call, Name::Number(first), now_ns, second)?,
             libc::SYS_timer_getoverrun => Some(Ok(0)),
@@ -141,7 +148,7 @@ impl Timers {
         Ok(Some(Ok(i64::from(descriptor))))
     }
 
-    fn create_numbered(&mut self, call: &Call) -> io::Result<Given> {
+    fn create_numbered(&mut self, call: &Call, threads: &Threads) -> io::Result<Given> {
         let [which, event, number, ..] = call.arguments;
         self.numbers += 1;
         let process = call.process()?;
@@ -155,7 +162,8 @@ impl Timers {
             match word(12) {
                 libc::SIGEV_NONE => Told::Nobody,
                 libc::SIGEV_THREAD_ID => {
-                    Told::Signal { process, thread: Some(word(16) as u32), signal: word(8), value }
+                    let thread = Some(threads.thread_of(word(16) as u32));
+                    Told::Signal { process, thread, signal: word(8), value }
                 }
                 _ => Told::Signal { process, thread: None, signal: word(8), value },
             }

@@ -14,12 +14,13 @@ use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload};
 
 /// Kernel functions that programs here call, numbered by the type information.
-pub const FUNCTIONS: [&str; 5] = [
+pub const FUNCTIONS: [&str; 6] = [
     "scx_bpf_create_dsq",
     "scx_bpf_select_cpu_dfl",
     "scx_bpf_dsq_insert",
     "scx_bpf_dsq_move_to_local",
     "bpf_of_tomorrow",
+    "bpf_task_from_pid",
 ];
 
 pub fn kfunc(name: &str) -> [u8; 8] {

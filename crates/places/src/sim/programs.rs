@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use warmcore_kernel::{Setup, SimulationError};
-use warmcore_loader::{Attached, Capture, LoaderError, MachineFiles, Outbox, Paths, Sandbox, TargetKernel};
+use warmcore_loader::{
+    Attached, Capture, LoaderError, LoaderPrices, MachineFiles, Outbox, Paths, Sandbox, TargetKernel,
+};
 use warmcore_options::{MemoryChoice, Observe};
 use warmcore_schedulers::{
     Bytecode, MemoryError, Need, NeedKind, Operation, SchedulerSpec, ScxProgram, Usage, bytecode_trial,
@@ -254,7 +256,8 @@ pub fn run(
             drop((loader, host));
             Bytecode::new(&capture.object, setup.seed, true).map_err(no_memory)?
         } else {
-            Bytecode::live(&capture.object, host, Box::new(loader), setup.seed, true)
+            let live = Bytecode::live(&capture.object, host, Box::new(loader), setup.seed, true);
+            if scheduler.runs_loader() { live.with_threads() } else { live }
         };
         Ok((bytecode, output))
     };
@@ -330,8 +333,15 @@ pub fn probe(scheduler: &SchedulerSpec, setup: &Setup<'_>) -> Result<Vec<Operati
 /// What to know of every such run, if there is something.
 pub fn note(scheduler: &SchedulerSpec) -> Option<String> {
     let name = &scheduler.program()?.program;
-    let what = "what its user space would decide later is missing";
-    scheduler.ends_loader().then(|| format!("the loader of {name} was ended when it attached: {what}"))
+    Some(match (scheduler.ends_loader(), scheduler.runs_loader()) {
+        (true, _) => {
+            format!(
+                "the loader of {name} was ended when it attached: what its user space would decide later is missing"
+            )
+        }
+        (_, true) => format!("threads of {name}'s loader are tasks; {}", LoaderPrices),
+        _ => format!("the loader of {name} takes no CPU time"),
+    })
 }
 
 /// The kernel that loaders are shown: the first of the cache that has sched_ext.

@@ -3,7 +3,7 @@
 use warmcore_bpf::maps::{MapFault, RingQuery};
 use warmcore_bpf::{Callee, HostFunction, Inline, MapKind, Memory};
 
-use crate::bytecode::host::{FIRST_PID, Host, clock_ns};
+use crate::bytecode::host::{Host, clock_ns};
 
 /// Numbers of errors that helpers and kfuncs give, negative as a register has them.
 pub(super) const fn error(number: i64) -> u64 {
@@ -305,13 +305,5 @@ impl Host {
         let number = tid.checked_sub(1).filter(|&number| number < u64::from(self.task_count()));
         let task = number.map(|number| warmcore_trace::TaskId(number as u32)).filter(|&task| self.lives(task));
         task.map_or(0, |task| self.task_address(task))
-    }
-
-    /// The task of a process number.
-    pub(super) fn task_by_pid(&self, pid: u32) -> u64 {
-        match pid.checked_sub(FIRST_PID).filter(|&task| task < self.task_count()) {
-            Some(task) => self.task_address(warmcore_trace::TaskId(task)),
-            None => 0,
-        }
     }
 }

@@ -23,7 +23,10 @@ use crate::kfuncs::{Kfuncs, QueueIterator};
 pub(super) const TASKS: u32 = 65_000;
 
 /// Process number of the first task.
-pub(super) const FIRST_PID: u32 = 1000;
+const FIRST_PID: u32 = 1000;
+
+/// The same of a loader, whose threads have the numbers from there on.
+pub const LOADER_PID: u32 = 500;
 
 /// Bytes of per-CPU variables of each CPU, the run queue included.
 pub(super) const PERCPU_BYTES: u64 = 64 << 10;
@@ -125,6 +128,8 @@ pub struct Host {
     pub(super) running_timer: Option<u32>,
     /// The programs that it runs, while it does.
     pub(super) programs: *const [Loaded],
+    /// The tasks that threads of the loader are.
+    pub(super) loader_tasks: std::ops::Range<u32>,
     /// Memory and maps.
     pub maps: Maps,
     pub(super) kept: Kept,
@@ -222,6 +227,7 @@ impl Host {
             kernel: None,
             interrupts_off: false,
             running_timer: None,
+            loader_tasks: 0..0,
             programs: &[],
             maps,
             kept,
@@ -403,10 +409,10 @@ impl Host {
     ) {
         let layout = Arc::clone(&self.kept.layout);
         let at = self.task_address(task);
-        let (leader_at, pid) = (self.task_address(leader), FIRST_PID + task.0);
+        let (leader_at, pid) = (self.task_address(leader), self.pid_of(task));
         self.affinities.resize(task.index() + 1, std::ptr::null());
         self.store_u32(at + layout.pid, pid);
-        self.store_u32(at + layout.tgid, FIRST_PID + leader.0);
+        self.store_u32(at + layout.tgid, self.pid_of(leader));
         self.store_text(at + layout.comm, comm, 16);
         self.store_u64(at + layout.cpus_ptr, at + layout.cpus_mask);
         let parent = match forker.map(|forker| self.task_address(forker)) {
@@ -432,6 +438,23 @@ impl Host {
                 self.store_u64(at + member, value);
             }
         }
+    }
+
+    /// Number of a task (`p->pid`).
+    fn pid_of(&self, task: TaskId) -> u32 {
+        if self.loader_tasks.contains(&task.0) {
+            LOADER_PID + task.0 - self.loader_tasks.start
+        } else {
+            FIRST_PID + task.0
+        }
+    }
+
+    /// The task of a number.
+    pub(super) fn task_by_pid(&self, pid: u32) -> u64 {
+        let own = pid.checked_sub(LOADER_PID).map(|number| self.loader_tasks.start + number);
+        let other = || pid.checked_sub(FIRST_PID).filter(|&task| task < self.task_count());
+        let task = own.filter(|task| self.loader_tasks.contains(task)).or_else(other);
+        task.map_or(0, |task| self.task_address(TaskId(task)))
     }
 
     /// Says of a task that it is a thread of the kernel itself.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use warmcore_bpf::{BUDGET, Frame, MemoryError};
-use warmcore_kernel::{Hook, WakeFlags};
+use warmcore_kernel::{Hook, SchedulerThread, ThreadStep, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::{PrevState, TaskId};
 
@@ -33,11 +33,13 @@ pub struct Bytecode {
     is_charged: bool,
     usage: Rc<Usage>,
     /// The loader, if it goes on.
-    user_space: Option<Box<dyn UserSpace>>,
+    pub(super) user_space: Option<Box<dyn UserSpace>>,
     /// When it goes on next, by the programs' clock.
-    user_space_at_ns: u64,
+    pub(super) user_space_at_ns: u64,
+    /// Its threads, if they are tasks.
+    pub(super) threads: Vec<SchedulerThread>,
     /// What it has attached since this ended.
-    next: Option<Arc<Object>>,
+    pub(super) next: Option<Arc<Object>>,
 }
 
 /// What the operations of a run have taken so far.
@@ -133,6 +135,7 @@ impl Bytecode {
             usage,
             user_space,
             user_space_at_ns: u64::MAX,
+            threads: Vec::new(),
             next: None,
         }
     }
@@ -275,28 +278,6 @@ impl Bytecode {
         }
         at
     }
-
-    /// Lets user space go on if its time has come: an earlier one may have been found since.
-    fn user_space_goes_on(&mut self, kernel: &mut Kfuncs<'_, '_>) -> Result<(), String> {
-        if clock_ns(kernel) >= self.user_space_at_ns
-            && let Some(loader) = &mut self.user_space
-        {
-            self.user_space_at_ns = u64::MAX;
-            if let Some(delay_ns) = user_space::go_on(&mut **loader, &mut self.host, kernel)? {
-                self.have_user_space_go_on(kernel, delay_ns);
-            }
-        }
-        Ok(())
-    }
-
-    /// Has user space go on after a time, unless it does so before.
-    fn have_user_space_go_on(&mut self, kernel: &mut Kfuncs<'_, '_>, delay_ns: u64) {
-        let at_ns = clock_ns(kernel).saturating_add(delay_ns);
-        if self.user_space.is_some() && at_ns < self.user_space_at_ns {
-            self.user_space_at_ns = at_ns;
-            kernel.start_timer(delay_ns, user_space::TIMER);
-        }
-    }
 }
 
 impl Operations for Bytecode {
@@ -367,12 +348,20 @@ impl Operations for Bytecode {
         match self.user_space_goes_on(kernel) {
             // It has ended, which takes nothing away any more.
             Err(_) => self.user_space = None,
-            Ok(()) => self.next = self.user_space.as_mut().and_then(|user_space| user_space.attached_again()),
+            Ok(()) => self.look_for_next(),
         }
     }
 
     fn may_begin_again(&self) -> bool {
         self.user_space.is_some()
+    }
+
+    fn threads(&self) -> &[SchedulerThread] {
+        &self.threads
+    }
+
+    fn thread_goes_on(&mut self, kernel: &mut Kfuncs<'_, '_>, thread: u32) -> ThreadStep {
+        self.user_thread_goes_on(kernel, thread)
     }
 
     fn begin_again(&mut self) -> bool {
@@ -516,6 +505,9 @@ impl Operations for Bytecode {
         let launcher = kernel.task(task).launcher();
         let is_thread = forker.is_some_and(|forker| kernel.task(forker).process() as usize == process);
         let comm = kernel.core.comm(task).to_owned();
+        if let Some(number) = kernel.core.thread_number(task) {
+            self.host.loader_tasks = task.0 - number..task.0 + 1;
+        }
         self.host.kernel = Some(std::ptr::from_mut(kernel).cast());
         self.host.add_task((task, &comm), leader, forker.or(launcher), is_thread);
         self.host.kernel = None;

@@ -1,6 +1,6 @@
-//! Places of the kernel, other than switches, at which an object has programs of tracing.
+//! Places of the kernel, other than switches, at which an object has programs of tracing; and threads of a loader, which the kernel runs as tasks.
 
-use warmcore_kernel::{Core, Hook, Watched};
+use warmcore_kernel::{Core, Hook, ThreadStep, Watched};
 
 use crate::class::Ext;
 use crate::kfuncs::Kfuncs;
@@ -26,5 +26,16 @@ impl Ext {
             tell!(self, core, Interrupt, hook(hook));
         }
         self.settle(core);
+    }
+
+    /// The task of a thread of the program's own has a CPU.
+    pub(super) fn let_thread_go_on(&mut self, core: &mut Core<'_>, thread: u32) -> ThreadStep {
+        self.state.context = Context::Unlocked;
+        let step = self.program.thread_goes_on(&mut Kfuncs { core: &mut *core, state: &mut self.state }, thread);
+        self.state.context = Context::Other;
+        self.tell_left(core);
+        self.settle(core);
+        self.give_back_held_up(core);
+        step
     }
 }
