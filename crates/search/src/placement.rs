@@ -146,7 +146,7 @@ impl Problem<'_> {
             player.advance((turn as u64 + 1) * TURN_NS);
         }
         let mut score = Score { slowest: f64::INFINITY, total: 0.0 };
-        let mut round = vec![0.0; queues.len()];
+        let mut round = vec![0.0_f64; queues.len()];
         for (task, cpu) in cpus.iter().enumerate() {
             let instructions = player.counters(task as u32).instructions - before[task];
             let ran_ns = f64::from(turns[task].max(1)) * TURN_NS as f64;
@@ -326,7 +326,7 @@ impl Problem<'_> {
         let share = |thread: &usize| self.threads[*thread].share;
         let mut threads: Vec<usize> = (0..self.threads.len()).collect();
         threads.sort_by(|a, b| share(b).total_cmp(&share(a)));
-        let (mut given, mut cpus) = (vec![0.0; order.len()], vec![CpuId(0); threads.len()]);
+        let (mut given, mut cpus) = (vec![0.0_f64; order.len()], vec![CpuId(0); threads.len()]);
         for thread in threads {
             let Some(least) = (0..order.len()).min_by(|a, b| given[*a].total_cmp(&given[*b])) else { break };
             given[least] += share(&thread);
