@@ -146,7 +146,7 @@ impl Problem<'_> {
             player.advance((turn as u64 + 1) * TURN_NS);
         }
         let mut score = Score { slowest: f64::INFINITY, total: 0.0 };
-        let mut round = vec![0.0; queues.len()];
+        let mut round = vec![0.0_f64; queues.len()];
         for (task, cpu) in cpus.iter().enumerate() {
             let instructions = player.counters(task as u32).instructions - before[task];
             let ran_ns = f64::from(turns[task].max(1)) * TURN_NS as f64;
