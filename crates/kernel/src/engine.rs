@@ -549,6 +549,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         let now_ns = self.core.now_ns;
         self.core.tasks[prev.index()].state = State::Queued;
         self.scheduler.put_prev(&mut self.core, cpu, prev, true);
+        self.scheduler.stopper_comes(&mut self.core, cpu, prev);
         self.core.emit_on(cpu, EventKind::Switch { prev, prev_state: PrevState::Runnable, next: TaskId::IDLE });
         let state = &mut self.core.cpus[cpu.index()];
         state.curr = TaskId::IDLE;

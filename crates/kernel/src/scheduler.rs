@@ -215,6 +215,9 @@ pub trait Scheduler {
     /// An idle CPU was kicked by [`Core::kick_nohz`].
     fn nohz_kick(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
 
+    /// The CPU's stopper thread takes it from its running task, and is about to run (`put_prev_task` for the stop class).
+    fn stopper_comes(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _prev: TaskId) {}
+
     /// The CPU's stopper thread runs, asked for by [`Core::queue_stopper`] or, with that of another CPU,
     /// [`Core::queue_two_stoppers`]. What was running there is queued.
     fn stopper(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _payload: u32) {}
@@ -344,6 +347,7 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         hrtick(cpu: CpuId, curr: TaskId);
         softirq(cpu: CpuId);
         nohz_kick(cpu: CpuId);
+        stopper_comes(cpu: CpuId, prev: TaskId);
         stopper(cpu: CpuId, payload: u32);
         timer(cpu: CpuId, payload: u64);
         yield_task(cpu: CpuId, task: TaskId);

@@ -78,6 +78,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                     runnable = false;
                 }
                 Leave::Displaced => {
+                    self.scheduler.stopper_comes(&mut self.core, cpu, prev);
                     self.scheduler.dequeue(&mut self.core, cpu, prev, Dequeue::MIGRATING);
                     runnable = false;
                 }

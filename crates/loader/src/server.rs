@@ -54,7 +54,8 @@ enum Thing {
     /// A map, by handle, and of a table of operations the value.
     Map { handle: u64, value: Vec<u8> },
     /// A program, with the place of tracing that it is for; without `id` one that is only probed with or never run.
-    Program { name: String, kind: u32, id: Option<ProgramId>, site: Option<Site> },
+    /// Where no task passes that place it is idle.
+    Program { name: String, kind: u32, id: Option<ProgramId>, site: Option<Site>, is_idle: bool },
     /// Type information.
     Btf(Arc<Btf>),
     /// The link that keeps the scheduler attached.

@@ -391,6 +391,10 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
         }
     }
 
+    fn stopper_comes(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: TaskId) {
+        in_class!(self, core, self.level(prev), stopper_comes(cpu, prev));
+    }
+
     fn stopper(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u32) {
         let level = core.addressee();
         if self.classes().contains(&level) {

@@ -327,11 +327,7 @@ impl Scheduler for Ext {
         let state = &mut self.state.tasks[task.index()];
         state.queued = true;
         let selected = std::mem::take(&mut state.cpu_selected);
-        let enqueue_flags = match (flags.has(Enqueue::WAKEUP), selected) {
-            (true, true) => EnqueueFlags::WAKEUP | EnqueueFlags::CPU_SELECTED,
-            (true, false) => EnqueueFlags::WAKEUP,
-            (false, _) => EnqueueFlags::default(),
-        };
+        let enqueue_flags = EnqueueFlags::of(flags, selected);
         // It was there before the program, and begins only now.
         let begins = flags.has(Enqueue::INITIAL) && !state.enabled;
         let runs = core.curr(cpu) == task;
@@ -515,6 +511,10 @@ impl Scheduler for Ext {
         self.settle(core);
         self.give_back_held_up(core);
         self.finish(core);
+    }
+
+    fn stopper_comes(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: TaskId) {
+        self.release_to_stopper(core, cpu, prev);
     }
 
     fn threads(&self) -> &[SchedulerThread] {

@@ -6,7 +6,7 @@ use std::cell::Cell;
 use std::ops::BitOr;
 use std::rc::Rc;
 
-use warmcore_kernel::{Hook, SchedulerThread, ThreadStep, WakeFlags};
+use warmcore_kernel::{Enqueue, Hook, SchedulerThread, ThreadStep, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::{OverheadKind, PrevState, TaskId};
 
@@ -69,12 +69,23 @@ bits! {
 }
 
 bits! {
-    /// Why and how a task is enqueued or inserted (`SCX_ENQ_*`), with the values of kernel 7.2 (`HEAD` and `CPU_SELECTED` had others before).
+    /// Why and how a task is enqueued or inserted (`SCX_ENQ_*`), with the values of kernel 7.2 (those from bit 16 to 31 had others before). A kernel gives
+    /// a program its own flags, too (`ENQUEUE_*` of `kernel/sched/sched.h`, unmasked by `enqueue_task_scx`).
     EnqueueFlags {
         /// It was woken.
         WAKEUP = 0;
+        /// It is back after an attribute of it has changed.
+        RESTORE = 1;
+        /// Beside that: it need not come back to the same place.
+        MOVE = 2;
+        /// The kernel's clock of the run queue is up to date.
+        NO_CLOCK = 3;
         /// To the head of the queue.
         HEAD = 16;
+        /// It was on another CPU before.
+        MIGRATED = 18;
+        /// It is new.
+        INITIAL = 19;
         /// The CPU was selected by `select_cpu`.
         CPU_SELECTED = 20;
         /// To the head of a local queue, and the task that runs there leaves.
@@ -85,6 +96,25 @@ bits! {
         REENQ = 40;
         /// It is the only one on its CPU ([`OperationFlags::ENQ_LAST`]).
         LAST = 41;
+    }
+}
+
+impl EnqueueFlags {
+    /// Those of an enqueue by the kernel: its own, and whether `select_cpu` chose the CPU of a wakeup (`ttwu_do_activate`, `wake_up_new_task`,
+    /// `activate_task`, `sched_change_end`).
+    #[inline]
+    pub(crate) fn of(flags: Enqueue, selected: bool) -> Self {
+        let wakes = flags.has(Enqueue::WAKEUP);
+        [
+            (wakes, Self::WAKEUP | Self::NO_CLOCK),
+            (wakes && selected, Self::CPU_SELECTED),
+            (flags.has(Enqueue::INITIAL), Self::INITIAL | Self::NO_CLOCK),
+            (flags.has(Enqueue::RESTORE), Self::RESTORE | Self::NO_CLOCK),
+            (flags.has(Enqueue::MOVE), Self::MOVE),
+            (flags.has(Enqueue::MIGRATED), Self::MIGRATED),
+        ]
+        .into_iter()
+        .fold(Self::default(), |all, (holds, flag)| if holds { all | flag } else { all })
     }
 }
 
@@ -118,6 +148,8 @@ pub enum PreemptReason {
     Realtime = 0,
     /// Deadline tasks.
     Deadline = 1,
+    /// The stopper thread, which moves tasks.
+    Stopper = 2,
     /// Another: the fair class, above a program of `SCHED_EXT` tasks only.
     Unknown = 3,
 }

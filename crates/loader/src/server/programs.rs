@@ -75,6 +75,7 @@ impl Answers {
         }
         let target = self.kernel.btf.name(fields.u32(108)).to_owned();
         let site = Site::find(fields.u32(68), &target).filter(|_| kind == program_type::TRACING);
+        let is_idle = kind == program_type::TRACING && Site::is_passed_by_nobody(fields.u32(68), &target);
         let is_run = match kind {
             program_type::STRUCT_OPS | program_type::SYSCALL => true,
             // Libraries of schedulers look at the moment of registration how programs are entered.
@@ -94,7 +95,7 @@ impl Answers {
             None
         };
         let name = if target.is_empty() { name } else { format!("{name} ({target})") };
-        Ok(Reply::New(Thing::Program { name, kind, id, site }, None))
+        Ok(Reply::New(Thing::Program { name, kind, id, site, is_idle }, None))
     }
 
     pub(super) fn test_run(
@@ -126,7 +127,7 @@ impl Answers {
             }
             self.at.push((site, id));
         }
-        if let Some(Thing::Program { name, kind, id, site }) = self.find(call, descriptor)
+        if let Some(Thing::Program { name, kind, id, site, is_idle }) = self.find(call, descriptor)
             && (id.is_none() || site.is_some())
         {
             let text = match *kind {
@@ -134,7 +135,7 @@ impl Answers {
                 program_type::TRACING => format!("{name} for tracing"),
                 _ => name.clone(),
             };
-            self.needs.insert(Need::new(NeedKind::Program, text, site.is_some()));
+            self.needs.insert(Need::new(NeedKind::Program, text, site.is_some() || *is_idle));
         }
         Reply::New(Thing::Other, None)
     }

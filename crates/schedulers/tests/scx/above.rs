@@ -3,7 +3,7 @@
 use warmcore_scx::{DsqId, EnqueueFlags, ExitKind, Kfuncs, Kick, Operation, SLICE_DEFAULT_NS};
 use warmcore_topology::CpuId;
 use warmcore_trace::{EventKind, TaskId};
-use warmcore_workload::{Affinity, Policy, Reservation};
+use warmcore_workload::{Affinity, Destination, Policy, Reservation, Step};
 
 use super::program::{Program, SHARED};
 use crate::support::*;
@@ -66,6 +66,60 @@ fn a_program_takes_back_who_waits_when_the_cpu_is_released_or_when_it_switches()
         assert_eq!(result.ejected, None);
         assert_eq!((result.run.place("task", 60 * MS), end_ms(&result.run)), (0, 200));
     }
+}
+
+/// `preempt_reason_from_class` of the stop class: a kernel's stopper thread takes the CPU from a task that may not stay there.
+#[test]
+fn a_program_hears_that_the_stopper_takes_a_cpu_to_move_who_may_not_stay_there() {
+    let mut program = Program::fifo();
+    program.table = program.table.with(&[Operation::CpuRelease, Operation::CpuAcquire]);
+    let taken = |scene: &Scene| {
+        let result = program.run(scene, MACHINE);
+        assert_eq!(result.ejected, None);
+        let ms = |what, number| result.times(what, number).iter().map(|ns| ns / MS).collect::<Vec<_>>();
+        let idle = TaskId::IDLE.0;
+        (ms("cpu_release", 0), ms("for the stopper", idle), ms("cpu_acquire", 0), result.run.place("task", 15 * MS))
+    };
+    // By itself, and by another that binds it while it runs.
+    let mut own = Scene::new();
+    let program_of_task = once([run_for(10 * MS), Step::SetAffinity(on_cpu(1)), run_for(10 * MS)]);
+    own.task("task", program_of_task).affinity = on_cpu(0);
+    let mut bound = Scene::new();
+    bound.task("task", once([run_for(20 * MS)])).affinity = on_cpu(0);
+    bound.bind(10 * MS, "task", Destination::Cpus(on_cpu(1)));
+    for scene in [own, bound] {
+        assert_eq!(taken(&scene), (vec![10], vec![10], vec![10], 1));
+    }
+}
+
+/// Linux 7.2 `enqueue_task_scx`: the kernel's own bits come with a program's, by `kernel/sched/sched.h`.
+#[test]
+fn a_program_is_given_the_kernels_own_bits_of_an_enqueue() {
+    const WAKES: u64 = 0x1 | 0x8;
+    const MIGRATED: u64 = 0x0004_0000;
+    const IS_NEW: u64 = 0x0008_0000 | 0x8;
+    const CPU_SELECTED: u64 = 0x0010_0000;
+    let mut program = Program::fifo();
+    // None is inserted before, so that all are enqueued.
+    program.select = |_, _, _, flags| CpuId(if flags.fork { 0 } else { 1 });
+    program.enqueue = |kernel, task, flags| {
+        let expected = match (kernel.now_ns() / MS, task.0) {
+            (0, _) => IS_NEW,
+            // It slept on CPU 0, and CPU 1 is selected; for one that is bound nobody is asked.
+            (_, 0) => WAKES | CPU_SELECTED | MIGRATED,
+            _ => WAKES,
+        };
+        if flags.0 != expected {
+            kernel.error(&format!("flags {:#x} instead of {expected:#x} of task {}", flags.0, task.0));
+        }
+        kernel.dsq_insert(task, SHARED, SLICE_DEFAULT_NS, flags);
+    };
+    let mut scene = Scene::new();
+    scene.task("free", once([run_for(MS), sleep(2 * MS), run_for(MS)]));
+    scene.task("bound", once([run_for(MS), sleep(4 * MS), run_for(MS)])).affinity = on_cpu(0);
+    let result = program.run(&scene, MACHINE);
+    assert_eq!(result.ejected, None);
+    assert_eq!([0, 1].map(|task| result.times("enqueue", task).len()), [2, 2]);
 }
 
 #[test]

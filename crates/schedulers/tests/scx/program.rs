@@ -91,6 +91,7 @@ impl Program {
     /// The same on a machine that is no preset.
     pub fn run_on(&self, scene: &Scene, machine: &Machine) -> Result {
         let mut setup = Setup::new(machine, &scene.workload, 1).unwrap();
+        setup.set_actions(&scene.actions).unwrap();
         setup.check_invariants = true;
         setup.kernel.governor = self.governor;
         let ejection = Ejection::default();
@@ -135,6 +136,7 @@ fn reason_name(reason: PreemptReason) -> &'static str {
     match reason {
         PreemptReason::Realtime => "for a real-time task",
         PreemptReason::Deadline => "for a deadline task",
+        PreemptReason::Stopper => "for the stopper",
         PreemptReason::Unknown => "for another task",
     }
 }

@@ -458,7 +458,8 @@ impl Operations for Bytecode {
     }
 
     fn cpu_release(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, reason: PreemptReason, task: TaskId) {
-        let (task, arguments) = (self.task(kernel, task), self.structure(16));
+        let task = if task.is_idle() { self.host.task_address(task) } else { self.task(kernel, task) };
+        let arguments = self.structure(16);
         self.host.store_u32(arguments, reason as u32);
         self.host.store_u64(arguments + 8, task);
         let cpu = self.host.kept.cids.said(cpu);

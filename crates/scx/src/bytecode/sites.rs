@@ -1,6 +1,6 @@
 //! Where programs of tracing may be attached so that they are called: functions by their entry or return, and tracepoints.
 //!
-//! A program elsewhere is loaded and never called. Source of the arguments: the prototypes of Linux 7.2 (`kernel/futex/futex.h`, `kernel/sched/ext.h`,
+//! A program elsewhere is loaded and never called. Some places no task of a workload passes: its calls are others ([`Site::is_passed_by_nobody`]). Source of the arguments: the prototypes of Linux 7.2 (`kernel/futex/futex.h`, `kernel/sched/ext.h`,
 //! `include/trace/events/irq.h`); of their form: `docs/spec/bpf-runtime.md` section 6.
 
 use std::sync::Arc;
@@ -72,6 +72,19 @@ impl Site {
     pub fn find(attach_type: u32, target: &str) -> Option<Self> {
         let how = AttachType::from_number(attach_type)?;
         Self::ALL.iter().find(|(known, name, _)| *known == how && *name == target).map(|(.., site)| *site)
+    }
+
+    /// Whether a place is one that a kernel has and no task passes: no step of a workload waits for several words (`futex_waitv`), for a word that
+    /// inherits priorities or with one to wake another, and tasks have their names from the beginning.
+    #[must_use]
+    pub fn is_passed_by_nobody(attach_type: u32, target: &str) -> bool {
+        const FUNCTIONS: [&str; 5] =
+            ["futex_wait_multiple", "futex_wait_requeue_pi", "futex_wake_op", "futex_lock_pi", "futex_unlock_pi"];
+        match AttachType::from_number(attach_type) {
+            Some(AttachType::RawTracepoint) => target == "btf_trace_task_rename",
+            Some(AttachType::Entry | AttachType::Return) => FUNCTIONS.contains(&target),
+            None => false,
+        }
     }
 
     /// What calls of its programs count as.

@@ -33,6 +33,17 @@ impl Ext {
             (_, true) => PreemptReason::Realtime,
             _ => PreemptReason::Unknown,
         };
+        self.lose(core, cpu, reason, next);
+    }
+
+    /// A CPU's stopper thread has it: the program hears of it as of any class above, and of no task, as the thread is none of the run.
+    pub(super) fn release_to_stopper(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: TaskId) {
+        if self.takes(core.task(prev).policy()) && !self.state.released[cpu.index()] {
+            self.lose(core, cpu, PreemptReason::Stopper, TaskId::IDLE);
+        }
+    }
+
+    fn lose(&mut self, core: &mut Core<'_>, cpu: CpuId, reason: PreemptReason, next: TaskId) {
         self.state.released[cpu.index()] = true;
         self.state.note_held_up(cpu, 1);
         tell!(self, core, CpuRelease, cpu_release(cpu, reason, next));
