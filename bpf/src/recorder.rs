@@ -109,10 +109,10 @@ fn record(kib: u32) -> Result<(), LoadError> {
     });
     while !stop.load(Ordering::Acquire) {
         std::thread::sleep(BETWEEN_LOOKS);
-        out.write_all(&ring.take()).map_err(failed)?;
+        ring.hand_on(&mut out).map_err(failed)?;
     }
     drop(links);
-    out.write_all(&ring.take()).map_err(failed)?;
+    ring.hand_on(&mut out).map_err(failed)?;
     let mut end = [0; RECORD_BYTES];
     end[12..16].copy_from_slice(&END.to_le_bytes());
     end[40..48].copy_from_slice(&lost(&object, &maps)?.to_le_bytes());
@@ -165,6 +165,8 @@ struct Ring {
 const BUSY: u32 = 1 << 31;
 const DISCARDED: u32 = 1 << 30;
 const HEAD: usize = 8;
+/// How much of the ring is copied at a time, about.
+const MOST_BYTES: usize = 1 << 20;
 
 impl Ring {
     fn map(map: OwnedFd, bytes: usize) -> io::Result<Self> {
@@ -185,7 +187,20 @@ impl Ring {
         Ok(Self { _map: map, consumer, producer, page, bytes })
     }
 
-    /// What is there, head by head, and gives the room back.
+    /// Hands on what is there, in parts.
+    fn hand_on(&mut self, out: &mut impl io::Write) -> io::Result<()> {
+        // What comes meanwhile may wait for the next look.
+        for _ in 0..=self.bytes / MOST_BYTES {
+            let part = self.take();
+            if part.is_empty() {
+                break;
+            }
+            out.write_all(&part)?;
+        }
+        Ok(())
+    }
+
+    /// A part of what is there, head by head, and gives the room back.
     fn take(&mut self) -> Vec<u8> {
         // SAFETY: both positions begin a mapped page, and live as long as the mapping; the kernel changes them as a whole.
         let (consumed, produced) = unsafe {
@@ -194,7 +209,7 @@ impl Ring {
         let mut at = consumed.load(Ordering::Relaxed);
         let end = produced.load(Ordering::Acquire);
         let mut found = Vec::new();
-        while at < end {
+        while at < end && found.len() < MOST_BYTES {
             let offset = self.page + at as usize % self.bytes;
             // SAFETY: a head lies within the first of the two mappings of the records, eight bytes aligned.
             let head = unsafe { &*self.producer.as_ptr().add(offset).cast::<AtomicU32>() }.load(Ordering::Acquire);

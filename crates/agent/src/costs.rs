@@ -2,7 +2,6 @@
 //! figure that only the kernel's own trace shows: the way out of an idle state.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use warmcore_capture::convert::{Cast, Decoder};
 use warmcore_native::IdleWakeups;
@@ -23,12 +22,13 @@ pub struct MeasuredCosts {
     pub without_idle_exit: Option<String>,
 }
 
-/// Measures the costs of `machine`, on which this runs and whose tracefs is mounted there; what depends on caches only if CPUs have them.
+/// Measures the costs of `machine`, on which this runs: its way out of idle with an instance of tracefs that is not in use, or not, for the given
+/// reason; what depends on caches only if CPUs have them.
 ///
 /// # Errors
 /// What the kernel refuses.
-pub fn measure(machine: &Machine, tracefs: &str, caches: bool) -> Result<MeasuredCosts, String> {
-    let (idle_wakeups, without_idle_exit) = match idle_wakeups(machine, tracefs) {
+pub fn measure(machine: &Machine, instance: Result<&Instance, String>, caches: bool) -> Result<MeasuredCosts, String> {
+    let (idle_wakeups, without_idle_exit) = match instance.and_then(|instance| idle_wakeups(machine, instance)) {
         Ok(recorded) => (Some(recorded), None),
         Err(reason) => (None, Some(reason)),
     };
@@ -37,12 +37,8 @@ pub fn measure(machine: &Machine, tracefs: &str, caches: bool) -> Result<Measure
 }
 
 /// Wakeups of a thread that sleeps on an idle CPU, as the kernel records them.
-fn idle_wakeups(machine: &Machine, tracefs: &str) -> Result<IdleWakeups, String> {
-    let instance = Instance::at(tracefs, &format!("warmcore-measure-{}", std::process::id()));
-    let traced = traced_sleeps(machine, &instance);
-    let removed = if Path::new(tracefs).join("instances").is_dir() { instance.remove() } else { Ok(()) };
-    let recorded = traced?;
-    removed?;
+fn idle_wakeups(machine: &Machine, instance: &Instance) -> Result<IdleWakeups, String> {
+    let recorded = traced_sleeps(machine, instance)?;
     if recorded.latencies_ns.is_empty() {
         return Err("the kernel recorded no switch to a thread that it had woken".into());
     }

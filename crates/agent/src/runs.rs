@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use warmcore_agent::costs::{self, MeasuredCosts};
 use warmcore_agent::plan::{Plan, RunPlan};
 use warmcore_agent::report::{Costs, Failed, FrameKind, ProcessReport, RunBegin, RunEnd, Sample, write_document};
+use warmcore_agent::tracefs::Instance;
 use warmcore_native::calibrate;
 use warmcore_options::Observe;
 
@@ -71,7 +72,11 @@ pub fn measure_costs(caches: bool, channel: &mut File) -> Result<(), String> {
     recorder::prepare()?;
     come_to_rest()?;
     recorder::start(COSTS_KIB)?;
-    let MeasuredCosts { values, without_idle_exit } = costs::measure(&machine, recorder::TRACEFS, caches)?;
+    let instance = Instance::at(recorder::TRACEFS, "costs");
+    let measured = costs::measure(&machine, Ok(&instance), caches);
+    // It is not there if it could not be made.
+    let _ = instance.remove();
+    let MeasuredCosts { values, without_idle_exit } = measured?;
     recorder::stop()?;
     let values = values.into_iter().map(|value| (value.name, value.value, value.low, value.high)).collect();
     write_document(channel, FrameKind::Costs, &Costs { values, without_idle_exit })

@@ -30,7 +30,7 @@ const EVENTS: [&str; 11] = [
 const REQUIRED: usize = 7;
 /// Events of the `syscalls` subsystem: calls through which threads wake each other, and those that wait for a time or for any of several
 /// files.
-const CALLS: [&str; 19] = [
+const CALLS: [&str; 22] = [
     "futex",
     "write",
     "sendto",
@@ -38,6 +38,9 @@ const CALLS: [&str; 19] = [
     "read",
     "recvfrom",
     "recvmsg",
+    "accept",
+    "accept4",
+    "connect",
     "nanosleep",
     "clock_nanosleep",
     "timerfd_settime",

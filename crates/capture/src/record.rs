@@ -149,6 +149,10 @@ pub enum Call {
     Write,
     /// Something is read or received from one.
     Read,
+    /// A connection is taken from a socket that listens.
+    Accept,
+    /// A connection is asked for.
+    Connect,
     /// The thread sleeps for a time.
     SleepFor,
     /// The thread sleeps until a time (`TIMER_ABSTIME`).
@@ -162,10 +166,10 @@ pub enum Call {
 }
 
 impl Call {
-    /// Whether its object is the number of a file that it reads or writes.
+    /// Whether its object is the number of a file that it reads, writes or connects.
     #[must_use]
     pub fn names_a_file(self) -> bool {
-        matches!(self, Self::Read | Self::Write)
+        matches!(self, Self::Read | Self::Write | Self::Accept | Self::Connect)
     }
 }
 
@@ -191,6 +195,8 @@ enum Kind {
     Futex,
     Write,
     Read,
+    Accept,
+    Connect,
     Sleep,
     ClockSleep,
     Timer,
@@ -206,7 +212,7 @@ const MOST_EVENTS: usize = 1 << 16;
 type EventRow = (&'static str, Kind, &'static [&'static str], &'static [(&'static str, usize)]);
 
 /// Events that are read: name, kind, number fields, and names of threads: the field of the name, and which number field it names.
-const EVENTS: [EventRow; 32] = [
+const EVENTS: [EventRow; 35] = [
     ("sched_switch", Kind::Switch, &["prev_pid", "prev_state", "next_pid"], &[("prev_comm", 0), ("next_comm", 2)]),
     ("sched_waking", Kind::Waking, &["pid", "target_cpu"], &[("comm", 0)]),
     ("sched_wakeup", Kind::Wakeup, &["pid", "target_cpu"], &[("comm", 0)]),
@@ -228,6 +234,9 @@ const EVENTS: [EventRow; 32] = [
     ("sys_enter_readv", Kind::Read, &["fd"], &[]),
     ("sys_enter_recvfrom", Kind::Read, &["fd"], &[]),
     ("sys_enter_recvmsg", Kind::Read, &["fd"], &[]),
+    ("sys_enter_accept", Kind::Accept, &["fd"], &[]),
+    ("sys_enter_accept4", Kind::Accept, &["fd"], &[]),
+    ("sys_enter_connect", Kind::Connect, &["fd"], &[]),
     ("sys_enter_nanosleep", Kind::Sleep, &[], &[]),
     ("sys_enter_clock_nanosleep", Kind::ClockSleep, &["flags"], &[]),
     ("sys_enter_timerfd_settime", Kind::Timer, &["ufd", "flags"], &[]),
@@ -304,6 +313,8 @@ impl EventReader {
             }
             Kind::Write => What::Call { call: Call::Write, object: number(0)? as u64 },
             Kind::Read => What::Call { call: Call::Read, object: number(0)? as u64 },
+            Kind::Accept => What::Call { call: Call::Accept, object: number(0)? as u64 },
+            Kind::Connect => What::Call { call: Call::Connect, object: number(0)? as u64 },
             Kind::Sleep => What::Call { call: Call::SleepFor, object: 0 },
             Kind::Poll => What::Call { call: Call::Poll, object: 0 },
             Kind::Ready => What::Ready { socket: number(0)? as u64 },

@@ -201,7 +201,8 @@ pub struct LatestNames(BTreeMap<i32, (u64, String)>);
 impl LatestNames {
     /// Takes a name that a record of this time gives to a thread.
     pub fn take(&mut self, time_ns: u64, thread: i32, name: &str) {
-        if thread <= 0 {
+        // Of a thread that a CPU ran before it recorded anything, a recorder may not know the name.
+        if thread <= 0 || name.is_empty() {
             return;
         }
         let (since, known) = self.0.entry(thread).or_default();

@@ -231,6 +231,11 @@ impl PageWriter {
         self.pages.append(&mut self.page);
     }
 
+    /// Takes the pages that are full, one behind the other.
+    pub fn take_pages(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.pages)
+    }
+
     /// Whole pages, one behind the other.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {

@@ -151,3 +151,48 @@ fn requests_of_clients_that_are_not_recorded_come_by_themselves_and_queue() {
         scratch.run("compare -m 1s1n1l2c1t -w replay.json -s eevdf,rr -n 2 --json --out verdict").exits_with(0).out;
     assert!(verdict.contains("recorder_request_p99_ns"), "{verdict}");
 }
+
+/// Four processes that were forked before take connections from one socket, and work for 2 ms for each; a client asks 80 times, every 4 ms.
+const PREFORKED: &str = r#"
+use POSIX; use IO::Socket::INET; use Time::HiRes qw(time sleep);
+my $listener = IO::Socket::INET->new(LocalAddr => "127.0.0.1", Listen => 64) or die;
+my @workers = map {
+    my $worker = fork;
+    if ($worker == 0) {
+        while (my $connection = $listener->accept) {
+            sysread $connection, my $request, 1;
+            my $end = time + 0.002; 1 while time < $end;
+            syswrite $connection, $request;
+            close $connection;
+        }
+        exit;
+    }
+    $worker
+} 1 .. 4;
+sleep 0.3;
+for (1 .. 80) {
+    my $connection = IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $listener->sockport) or die;
+    syswrite $connection, "x"; sysread $connection, my $answer, 1;
+    close $connection; sleep 0.004;
+}
+kill TERM => @workers;
+"#;
+
+#[test]
+fn processes_that_take_connections_from_one_socket_are_a_pool() {
+    let scratch = Scratch::new();
+    skip!(unless can_record());
+    let ran = scratch.command("record --calls --json --out run --").args(["perl", "-e", PREFORKED]).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    if String::from_utf8_lossy(&ran.stderr).contains("CONFIG_FTRACE_SYSCALLS") {
+        skip!("this kernel traces no system calls (CONFIG_FTRACE_SYSCALLS)");
+    }
+    let document: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap();
+    let pools = &document["fidelity"]["pools"];
+    assert_eq!(pools.as_array().map(Vec::len), Some(1), "{pools}");
+    let pool = &pools[0];
+    assert_eq!((pool["workers"].as_array().unwrap().len(), &pool["replayed"]), (4, &true.into()), "{pool}");
+    assert!(pool["evidence"]["object"].as_str().unwrap().starts_with("socket:["), "{pool}");
+    // On a busy computer a worker may come to its next connection before it has slept.
+    assert!((40..=80).contains(&pool["requests"].as_u64().unwrap()), "{pool}");
+}

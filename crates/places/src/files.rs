@@ -9,6 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -200,6 +201,28 @@ impl Source for KeptFile {
     fn read_at(&self, at: u64, bytes: &mut [u8]) -> io::Result<usize> {
         std::os::unix::fs::FileExt::read_at(&self.file, bytes, at)
     }
+}
+
+/// A file without a name in a directory, which nothing else can open.
+///
+/// # Errors
+/// When it cannot be made.
+pub(crate) fn unnamed(directory: &Path) -> io::Result<File> {
+    static MADE: AtomicU32 = AtomicU32::new(0);
+    let name = format!("warmcore-{}-{}.tmp", std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+    let path = directory.join(name);
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
+/// A file that is open, to be read piece by piece.
+///
+/// # Errors
+/// When nothing is known of it.
+pub(crate) fn source_of(file: File) -> io::Result<Arc<dyn Source>> {
+    let length = file.metadata()?.len();
+    Ok(Arc::new(Kept { file, length }))
 }
 
 /// A recording's file, to be read piece by piece. What is no ordinary file is read whole.

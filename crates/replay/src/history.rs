@@ -12,6 +12,7 @@ use warmcore_trace::PrevState;
 use warmcore_workload::LONGEST_NS;
 
 use crate::arrivals::Arrived;
+use crate::listening::{Accepted, Found, LastCall, Objects, Over};
 use crate::service::{Begun, Ready, Service, ServiceReader, Waited, is_socket};
 use crate::signals::{Object, Signal};
 use crate::sleeps::{Sleeps, TimerFiles};
@@ -140,6 +141,10 @@ pub struct Histories {
     pub signals: Vec<Signal>,
     /// Objects of [`Signal::object`].
     pub objects: Vec<Object>,
+    /// Which of them are sockets that listen.
+    pub listening: BTreeSet<u32>,
+    /// Waits for sockets that listen, ended by connections from outside, in order of their ends.
+    pub accepted: Vec<Accepted>,
     /// Requests that came on connections.
     pub service: Service,
 }
@@ -178,8 +183,12 @@ struct State {
     /// A wakeup that was recorded just before the switch by which it went to sleep: the two are recorded on two CPUs.
     early: Option<Cause>,
     /// The call that it began last, and how many threads it has woken since.
-    call: Option<(Call, u64, u64)>,
+    begun: Option<LastCall>,
     woke: u32,
+    /// The last one that neither made nor took a connection.
+    call: Option<(Call, u64, u64)>,
+    /// Its last wait, if that was for any of several files and it has begun no call since.
+    over: Option<Over>,
     /// What the call that it began last asks of the sleep that follows.
     asked: Option<Sleeps>,
     /// Whether a timer's interrupt woke it last.
@@ -240,7 +249,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<
         start,
         recording,
         signals: Vec::new(),
-        objects: BTreeMap::new(),
+        objects: Objects::new(&recording.files),
         timers: TimerFiles::default(),
         service: ServiceReader::new(&recording.files, recording.tally().polls > 0, &processes.collect()),
     };
@@ -248,7 +257,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<
         reader.take(&record);
     }
     let span_ns = end - start;
-    let (service, marks) = reader.service.finish();
+    let (service, mut marks) = reader.service.finish();
     let threads = reader.threads.into_iter().filter_map(|(id, mut state)| {
         match state.doing {
             Doing::Unheard => return None,
@@ -259,12 +268,12 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<
         Some((id, state.history))
     });
     let (mut threads, mut signals) = (threads.collect(), reader.signals);
+    let Found { objects, listening, accepted, chance } = reader.objects.finish(&mut signals);
     // No step of a workload is longer.
     if span_ns <= LONGEST_NS {
+        marks.waits.extend(chance.into_iter().map(|waited| (waited, Sleeps::Arrival)));
         marks.apply(&mut threads, &mut signals);
     }
-    let mut objects: Vec<(Object, u32)> = reader.objects.into_iter().collect();
-    objects.sort_by_key(|(_, number)| *number);
     Histories {
         threads,
         other_cpu_ns: reader.other_cpu_ns,
@@ -272,7 +281,9 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<
         idle_wakeups: reader.idle_wakeups,
         queued_ns: reader.queued_ns,
         signals,
-        objects: objects.into_iter().map(|(object, _)| object).collect(),
+        objects,
+        listening,
+        accepted,
         service,
     }
 }
@@ -290,8 +301,7 @@ struct HistoryReader<'a> {
     start: u64,
     recording: &'a Recording,
     signals: Vec<Signal>,
-    /// With their numbers, which follow the order in which they are met.
-    objects: BTreeMap<Object, u32>,
+    objects: Objects<'a>,
     timers: TimerFiles,
     service: ServiceReader<'a>,
 }
@@ -323,6 +333,14 @@ impl<'a> HistoryReader<'a> {
                     thread.asked = self.timers.asked(call, (process, object), file);
                     let before = thread.call.replace((call, object, record.time_ns));
                     thread.woke = 0;
+                    let begun = thread.history.process;
+                    thread.begun = begun.map(|process| LastCall { call, object, time_ns: record.time_ns, process });
+                    if let (Some(over), Some(begun)) = (thread.over.take(), thread.begun) {
+                        self.objects.turns(over, begun);
+                    }
+                    if matches!(call, Call::Accept | Call::Connect) {
+                        return;
+                    }
                     let before = before.map(|(call, object, then)| (call, self.file(process, call, object, then)));
                     self.served(now, record.by, (call, file.filter(|_| call.names_a_file())), before);
                 }
@@ -495,49 +513,16 @@ impl<'a> HistoryReader<'a> {
         self.service.arrived_exactly(file, waited);
     }
 
-    /// Through what one thread wakes another, if the call that the one began last wakes and the other's waits, for the same object.
-    fn object(&mut self, waker: i32, woken: i32) -> Option<u32> {
-        let begun = |thread: i32| {
-            let state = self.threads.get(&thread)?;
-            let (call, object, time_ns) = state.call?;
-            Some((call, object, time_ns, state.history.process?))
-        };
-        let files = &self.recording.files;
-        let object = match (begun(waker)?, begun(woken)?) {
-            ((Call::FutexWake, there, ..), (Call::FutexWait, here, _, process)) if there == here => {
-                Object::Futex(process, here)
-            }
-            ((Call::Write, there, then, writer), (Call::Read, here, since, reader)) => {
-                let (written, read) = (files.target(writer, there, then), files.target(reader, here, since));
-                match (written, read) {
-                    // All event counters have one name.
-                    (Some(written), Some(read))
-                        if written.ends_with(']') && read.ends_with(']') && !read.contains("anon_inode") =>
-                    {
-                        let peer = files.sockets.get(written).and_then(|socket| socket.peer.as_deref());
-                        (written == read || peer == Some(read)).then(|| Object::File(read.to_owned()))?
-                    }
-                    (Some(written), Some(read)) if written != read || (writer, there) != (reader, here) => return None,
-                    _ if writer == reader => Object::Number(reader, here),
-                    _ => return None,
-                }
-            }
-            _ => return None,
-        };
-        let next = self.objects.len() as u32;
-        Some(*self.objects.entry(object).or_insert(next))
-    }
-
     fn wake(&mut self, now: u64, woken: i32, cause: Cause) {
-        let mut ended_by = None;
+        let (mut ended_by, mut caller) = (None, None);
         if let Cause::Signal { waker, slept_ns, .. } = cause {
-            let object = self.object(waker, woken);
             if let Some(by) = self.threads.get_mut(&waker) {
                 by.act(now, Action::Wake { thread: woken });
                 ended_by = Some((waker, by.history.actions.len() - 1, self.signals.len()));
                 let (asleep_ns, more) = (now.saturating_sub(slept_ns), by.woke > 0);
                 by.woke += 1;
-                self.signals.push(Signal { waker, woken, asleep_ns, at_ns: now, object, more });
+                caller = by.begun;
+                self.signals.push(Signal { waker, woken, asleep_ns, at_ns: now, object: None, more });
             }
         }
         if let Some(thread) = self.threads.get_mut(&woken) {
@@ -551,15 +536,22 @@ impl<'a> HistoryReader<'a> {
                     | Cause::Unknown { slept_ns, .. } => slept_ns,
                     Cause::Never => 0,
                 };
-                thread.waited = Some(Waited {
+                let waited = Waited {
                     thread: woken,
                     block: thread.history.actions.len() - 1,
                     since_ns: now - slept_ns,
                     at_ns: now,
                     inside: ended_by.is_some(),
                     by: ended_by,
-                });
-                thread.woken = thread.waited;
+                };
+                (thread.waited, thread.woken) = (Some(waited), Some(waited));
+                let by_softirq = matches!(cause, Cause::Signal { soft_interrupt: true, .. });
+                let over = Over { waited, caller, by_softirq };
+                match thread.begun {
+                    Some(begun) if begun.call == Call::Poll => thread.over = Some(over),
+                    Some(begun) => self.objects.over(over, begun, &mut self.signals),
+                    None => {}
+                }
             }
             (thread.doing, thread.early, thread.woken_ns) = (Doing::Runnable(now), None, Some(now));
             thread.asked = None;

@@ -6,6 +6,7 @@
 //! - [`workload`]: histories as programs. Waits and orders follow from the schedule, not from the recording (a closed loop).
 //!   `sleeps`: which of their sleeps have a length, and which an end. `speeds`: how fast their work went.
 //!   `overheads`: what of a thread's time the kernel took.
+//!   `listening`: for what threads waited, and connections from outside that whoever is free takes.
 //! - [`pools`]: which of them take requests of one queue.
 //!   `requests`: what they did for each, as programs that whoever is free carries out.
 //! - [`service`]: requests that came on connections, and how long each took. `arrivals`: which of them come from outside, at their own times.
@@ -26,6 +27,7 @@ pub mod followed;
 pub mod graph;
 pub mod groups;
 pub mod history;
+mod listening;
 mod measured;
 mod overheads;
 pub mod pools;
@@ -43,6 +45,7 @@ pub use fidelity::Fidelity;
 pub use graph::{Edge, Graph, Medium};
 pub use groups::{Groups, ThreadGroup};
 pub use history::{Action, Cause, Histories, History};
+pub use listening::Accepted;
 pub use overheads::Overheads;
 pub use pools::{Pool, Pools};
 pub use selection::{Selection, SelectionError};

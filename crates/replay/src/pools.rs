@@ -4,8 +4,8 @@
 //! wait for it woke them, one with each call. A mutex is no such object, because its waiters wake each other, and a broadcast is none,
 //! because one call wakes many.
 //!
-//! *By wakeups alone*: the kernel lets the thread that has waited longest for an object go first. So threads of one process and role, which
-//! the same others woke, are a pool if it was nearly always the one of them that had waited longest. How much oftener than by chance it was is the
+//! *By wakeups alone*: the kernel lets the thread that has waited longest for an object go first. So threads of one role and one process, or of
+//! processes of one thread each that one process created, which the same others woke, are a pool if it was nearly always the one of them that had waited longest. How much oftener than by chance it was is the
 //! [confidence](Evidence::Wakeups). Threads that a dispatcher wakes in turn, each through an object of its own, look the same if their work takes
 //! equal times; it makes no difference then.
 
@@ -14,13 +14,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::drawn::role_name;
-use crate::history::Histories;
+use crate::history::{Action, Histories, History};
 use crate::signals::Object;
 
 /// Fewer requests than this are no evidence.
-const FEWEST: usize = 8;
+pub(crate) const FEWEST: usize = 8;
 /// The least share of an object's requests that must be one thread's waking one other that waits, in place of each other's.
-const SINGLE: f64 = 0.9;
+pub(crate) const SINGLE: f64 = 0.9;
 /// From this confidence on a pool that is found by wakeups alone is believed.
 pub const CONFIDENT: f64 = 0.8;
 /// Of how many standard deviations of a share its lower bound is (Wilson's interval, 95 %).
@@ -183,20 +183,46 @@ fn workers(histories: &Histories, waits: &[usize]) -> BTreeSet<i32> {
 }
 
 fn by_wakeups(histories: &Histories) -> Vec<Found> {
-    let role = |thread: &i32| {
-        let history = histories.threads.get(thread)?;
-        Some((history.process?, role_name(&history.name)))
+    let parents = parents(histories);
+    let role = |(thread, history): (&i32, &History)| {
+        let process = history.process?;
+        let family = parents.get(thread).map_or(Family::Process(process), |parent| Family::Children(*parent));
+        Some((*thread, (family, role_name(&history.name))))
     };
-    let roles: BTreeMap<i32, (i32, String)> =
-        histories.threads.keys().filter_map(|thread| Some((*thread, role(thread)?))).collect();
+    let roles: BTreeMap<i32, (Family, String)> = histories.threads.iter().filter_map(role).collect();
     // By role: who was woken by which others, in order of time.
-    let mut woken: BTreeMap<&(i32, String), BTreeMap<i32, Vec<usize>>> = BTreeMap::new();
+    let mut woken: BTreeMap<&(Family, String), BTreeMap<i32, Vec<usize>>> = BTreeMap::new();
     for (index, signal) in histories.signals.iter().enumerate().filter(|(_, signal)| signal.object.is_none()) {
         if let Some(role) = roles.get(&signal.woken).filter(|role| roles.get(&signal.waker) != Some(*role)) {
             woken.entry(role).or_default().entry(signal.waker).or_default().push(index);
         }
     }
     woken.into_values().filter_map(|by_waker| of_role(histories, by_waker)).collect()
+}
+
+/// Which threads of one name have one role.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Family {
+    /// Those of a process.
+    Process(i32),
+    /// Those that are processes of their own, of one thread, and that this process created: a server's that forked before requests came.
+    Children(i32),
+}
+
+/// The creators of processes that have one thread, as far as both are known.
+fn parents(histories: &Histories) -> BTreeMap<i32, i32> {
+    let mut threads: BTreeMap<i32, u32> = BTreeMap::new();
+    for process in histories.threads.values().filter_map(|history| history.process) {
+        *threads.entry(process).or_default() += 1;
+    }
+    let children = histories.threads.values().flat_map(|history| {
+        let created = |action: &Action| match (*action, history.process) {
+            (Action::Fork { child }, Some(parent)) if threads.get(&child) == Some(&1) => Some((child, parent)),
+            _ => None,
+        };
+        history.actions.iter().filter_map(created)
+    });
+    children.collect()
 }
 
 /// The pool that threads of a role are, with their waits by waker.
@@ -249,7 +275,6 @@ fn lower_bound(part: u64, whole: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::History;
     use crate::signals::Signal;
 
     /// Threads 1 to 3 are workers, 9 wakes them.
@@ -315,6 +340,23 @@ mod tests {
             of(signals.clone(), addresses.map(|address| Object::Futex(7, address)).to_vec()).pools.len()
         };
         assert_eq!((of_addresses([0x7f20, 0x7f24]), of_addresses([0x7f20, 0x9f20])), (1, 1), "and no thread is in two");
+    }
+
+    #[test]
+    fn processes_that_one_process_created_are_a_pool_as_threads_of_one_are() {
+        let of = |creators: [i32; 3]| {
+            let thread = |id: i32| {
+                let created = (1..4).filter(|child| creators[*child as usize - 1] == id);
+                let actions = created.map(|child| Action::Fork { child }).collect();
+                (id, History { name: "worker".into(), process: Some(id), actions, ..History::default() })
+            };
+            let threads = [1, 2, 3, 8, 9, 20].into_iter().map(thread).collect();
+            Pools::of(&Histories { threads, signals: queue(|_| 0), ..Histories::default() }).pools
+        };
+        let [pool] = &of([8, 8, 8])[..] else { panic!("{:?}", of([8, 8, 8])) };
+        assert_eq!((&pool.workers[..], pool.replayed), (&[1, 2, 3][..], true));
+        assert_eq!(of([0, 0, 0]), [], "nobody's children are of no family");
+        assert!(of([8, 20, 20]).iter().all(|pool| pool.workers == [2, 3]), "two families: {:?}", of([8, 20, 20]));
     }
 
     #[test]

@@ -117,7 +117,13 @@ impl TimerFiles {
                 Some(set) => Some(std::mem::replace(set, Sleeps::At)),
                 None => file.map(|_| Sleeps::At),
             },
-            Call::Read | Call::Write | Call::FutexWait | Call::FutexWake | Call::Poll => None,
+            Call::Read
+            | Call::Write
+            | Call::Accept
+            | Call::Connect
+            | Call::FutexWait
+            | Call::FutexWake
+            | Call::Poll => None,
         }
     }
 }

@@ -7,6 +7,7 @@
 //! | waited for a thread | wait on that semaphore: for that thread's next signal, however early or late it comes |
 //! | woken from outside | sleep for as long, or, of arrivals, until that time from the start: see `sleeps` |
 //! | created a thread | fork |
+//! | took a connection from outside, as others of its kind did | the same, brought by a task `arrivals` (`listening`) |
 //! | received a request from outside that was there before | sleep until the request's arrival, if that is to come |
 //! | answered a request | a sample of the recorder `request`, from the request's arrival on |
 //! | waited for a request of its [pool](crate::pools) | a request: whoever of the pool is free takes the next one |
@@ -26,6 +27,7 @@ use crate::arrivals::Arrived;
 use crate::fidelity::{Fidelity, Held, Pooled};
 use crate::groups::Groups;
 use crate::history::{Action, Cause, Histories, History};
+use crate::listening;
 use crate::measured::{ARRIVALS, Clocks, REQUESTS};
 use crate::overheads::Overheads;
 use crate::requests::Requests;
@@ -51,6 +53,8 @@ pub struct Replay {
 /// Makes a workload of histories. The recording only tells what was lost.
 #[must_use]
 pub fn replay(name: &str, histories: &Histories, recording: &Recording, overheads: Overheads) -> Replay {
+    let known = Fidelity::of(histories, recording);
+    let histories = &*listening::dispatched(histories);
     let active = || histories.threads.iter().filter(|(_, history)| history.did_something());
     let mut maker = Maker {
         workload: Workload::empty(name),
@@ -62,7 +66,7 @@ pub fn replay(name: &str, histories: &Histories, recording: &Recording, overhead
         requests: Requests::of(histories, active().count() as u32),
         overheads,
         recorder: None,
-        fidelity: Fidelity::of(histories, recording),
+        fidelity: known,
     };
     maker.fidelity.pools = maker.requests.pools.clone();
     if maker.fidelity.service.as_ref().is_some_and(|served| served.latency.count > 0) {

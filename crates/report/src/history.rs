@@ -6,8 +6,8 @@ use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{
-    Event, EventKind, MigrationKind, PlaceReason, RunTables, SearchStart, Sink, Slice, SliceBuilder, SliceEnd, TaskId,
-    TaskInfo,
+    Event, EventKind, MigrationKind, PlaceReason, PrevState, RunTables, SearchStart, Sink, Slice, SliceBuilder,
+    SliceEnd, TaskId, TaskInfo,
 };
 
 use crate::explain::{seconds, task_name};
@@ -138,7 +138,10 @@ impl<'a, W: Write> TimeHistory<'a, W> {
     /// When it cannot be written.
     pub fn finish(mut self) -> io::Result<W> {
         let open: Vec<Slice> = self.builder.open_slices(self.end_ns).collect();
-        open.iter().try_for_each(|slice| self.ran(slice))?;
+        for slice in &open {
+            let left = self.left.get(slice.task.index()).copied().flatten();
+            self.ran(slice, left)?;
+        }
         let (waits, _) = std::mem::replace(&mut self.waits, Waits::new(0)).finish(self.end_ns);
         let threads = ThreadRecord::of_all(&waits, self.tasks, self.tables);
         match self.form {
@@ -156,15 +159,26 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         if let EventKind::Migrate { task, from, to, kind } = event.kind {
             self.migration(event, task, (from, to), kind)?;
         }
-        self.builder.push(event)?.map_or(Ok(()), |slice| self.ran(&slice))
+        let slice = self.builder.push(event)?;
+        let EventKind::Switch { prev, prev_state, .. } = event.kind else { return Ok(()) };
+        if prev.is_idle() {
+            return Ok(());
+        }
+        if prev.index() >= self.left.len() {
+            self.left.resize(prev.index() + 1, None);
+        }
+        let end = match prev_state {
+            PrevState::Runnable => SliceEnd::Runnable,
+            PrevState::Dead => SliceEnd::Dead,
+            PrevState::Sleeping | PrevState::Idle => SliceEnd::Sleeping,
+        };
+        // Also of a stay whose beginning was not recorded, so that it is no slice.
+        let left = self.left[prev.index()].replace((event.time_ns, end));
+        slice.map_or(Ok(()), |slice| self.ran(&slice, left))
     }
 
-    fn ran(&mut self, slice: &Slice) -> io::Result<()> {
-        let index = slice.task.index();
-        if index >= self.left.len() {
-            self.left.resize(index + 1, None);
-        }
-        let left = self.left[index].replace((slice.end_ns, slice.end));
+    /// Writes a slice of a task that left its CPU before as `left` says.
+    fn ran(&mut self, slice: &Slice, left: Option<(u64, SliceEnd)>) -> io::Result<()> {
         let wait = left.map(|(left_ns, _)| slice.start_ns.saturating_sub(left_ns));
         // Who was preempted was not woken.
         let woken = left.is_none_or(|(_, end)| end != SliceEnd::Runnable);
@@ -266,7 +280,32 @@ fn line(out: &mut impl Write, [time, cpu, task, waited, delay, ran, state, place
 mod tests {
     use super::*;
     use crate::explain::tests::{events, tasks};
-    use warmcore_trace::PrevState;
+
+    /// A task is preempted, comes back unrecorded, sleeps, and is woken.
+    #[test]
+    fn the_wait_after_a_stay_without_a_beginning_is_that_since_its_end() {
+        let (tasks, tables, task, idle) = (tasks(1), RunTables::default(), TaskId(0), TaskId::IDLE);
+        let switch = |time_ns, prev, prev_state, next| Event {
+            time_ns,
+            cpu: CpuId(0),
+            kind: EventKind::Switch { prev, prev_state, next },
+        };
+        let waking = EventKind::Waking { task, target_cpu: CpuId(0), waker: idle };
+        let events = [
+            switch(0, idle, PrevState::Idle, task),
+            switch(10, task, PrevState::Runnable, idle),
+            switch(30, task, PrevState::Sleeping, idle),
+            Event { time_ns: 40, cpu: CpuId(0), kind: waking },
+            switch(55, idle, PrevState::Idle, task),
+            switch(60, task, PrevState::Sleeping, idle),
+        ];
+        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables: &tables, cpus: 1, end_ns: 60 };
+        let mut history = TimeHistory::new(Vec::new(), Form::Json, subject).unwrap();
+        history.events(&events).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&history.finish().unwrap()).unwrap();
+        let slice = &document["events"][1];
+        assert_eq!((&slice["wait_ns"], &slice["sch_delay_ns"]), (&25.into(), &15.into()), "{document}");
+    }
 
     fn history(form: Form) -> String {
         let tasks = tasks(2);

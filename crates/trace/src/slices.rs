@@ -63,9 +63,19 @@ pub struct Slice {
 #[derive(Clone, Copy)]
 enum SliceState {
     Unknown,
+    /// Created, and not woken yet.
+    New,
     Sleeping,
-    Waiting { since_ns: Option<u64>, placed: Option<PlaceReason> },
-    Running { cpu: CpuId, start_ns: u64, run_delay_ns: Option<u64>, placed: Option<PlaceReason> },
+    Waiting {
+        since_ns: Option<u64>,
+        placed: Option<PlaceReason>,
+    },
+    Running {
+        cpu: CpuId,
+        start_ns: u64,
+        run_delay_ns: Option<u64>,
+        placed: Option<PlaceReason>,
+    },
     Dead,
 }
 
@@ -105,7 +115,13 @@ impl SliceBuilder {
                 }
                 return Ok(ended);
             }
-            EventKind::Fork { child: task, .. } | EventKind::Waking { task, .. } => {
+            EventKind::Fork { child, .. } => {
+                let doing = self.task(event, child)?;
+                if matches!(doing, SliceState::Unknown | SliceState::Sleeping) {
+                    *doing = SliceState::New;
+                }
+            }
+            EventKind::Waking { task, .. } => {
                 let doing = self.task(event, task)?;
                 if matches!(doing, SliceState::Unknown | SliceState::Sleeping) {
                     *doing = runnable;
@@ -114,6 +130,9 @@ impl SliceBuilder {
             EventKind::Wakeup { task, reason } => match self.task(event, task)? {
                 doing @ (SliceState::Unknown | SliceState::Sleeping) => {
                     *doing = SliceState::Waiting { since_ns: None, placed: reason };
+                }
+                doing @ SliceState::New => {
+                    *doing = SliceState::Waiting { since_ns: Some(event.time_ns), placed: reason }
                 }
                 SliceState::Waiting { placed, .. } => *placed = reason,
                 SliceState::Running { .. } | SliceState::Dead => {}
@@ -257,7 +276,7 @@ mod tests {
             placed: None,
         };
         let expected = [
-            Slice { placed: reason, ..slice(a, 10, 30, SliceEnd::Runnable, Some(10)) },
+            Slice { placed: reason, ..slice(a, 10, 30, SliceEnd::Runnable, Some(5)) },
             slice(b, 30, 50, SliceEnd::Sleeping, None),
             slice(a, 50, 80, SliceEnd::Open, Some(20)),
         ];

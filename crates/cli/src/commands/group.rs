@@ -208,7 +208,7 @@ fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
         for medium in media.iter().take(MOST_SHOWN) {
             let through = match medium.call {
                 Call::FutexWake | Call::FutexWait => format!("the futex at {:#x}", medium.object),
-                Call::Write | Call::Read => match &medium.file {
+                Call::Write | Call::Read | Call::Accept | Call::Connect => match &medium.file {
                     Some(file) if medium.shared => format!("{file}, which both have open,"),
                     Some(file) => format!("{file}, its file {},", medium.object),
                     None => format!("its file {}", medium.object),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use warmcore_agent::costs;
 use warmcore_lab::experiment::{Named, TOOL_VERSION};
 use warmcore_lab::session::pretty;
-use warmcore_places::host::recorder::TRACEFS;
+use warmcore_places::host::tracing::Mounted;
 use warmcore_topology::{Cache, CpuId, Interrupt, KernelThread, Machine, NodeId, Origin};
 
 use crate::args::{MachineCommand, MachineFormat};
@@ -246,8 +246,11 @@ pub fn run(command: MachineCommand, console: &Console) -> Result<(), Failure> {
 /// This computer with the costs that are measured on it now.
 fn measured(machine: Machine, console: &Console) -> Result<Machine, Failure> {
     console.note("measuring this computer's costs: other work on it falsifies them");
+    let mounted = Mounted::begin();
+    let instance =
+        mounted.as_ref().map(|mounted| &mounted.instance).map_err(|error| format!("{error} ({})", error.advice));
     let measured =
-        costs::measure(&machine, TRACEFS, true).map_err(|reason| Failure::unable("warmcore::measure", reason))?;
+        costs::measure(&machine, instance, true).map_err(|reason| Failure::unable("warmcore::measure", reason))?;
     if let Some(reason) = measured.without_idle_exit {
         console.warn(&format!("costs.idle_exit_ns stays as it was, not measured: {reason}"));
     }

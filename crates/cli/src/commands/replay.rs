@@ -28,6 +28,7 @@ pub fn run(arguments: &ReplayArguments, console: &Console) -> Result<(), Failure
     if arguments.no_pools {
         // Pools are found by these.
         loaded.histories.signals.clear();
+        loaded.histories.accepted.clear();
     }
     let (workload, fidelity, sentences) = if arguments.drawn {
         let mut made =

@@ -3,15 +3,14 @@
 //! A file takes the pages in the order in which they are read, whichever CPU's they are; where those of a CPU lie is remembered, four bytes for
 //! each. The kernel writes them to the disk when it likes.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use warmcore_capture::trace_dat::{self, Contents, PAGE_BYTES};
 
-/// What the file is called for a moment.
-const NAME: &str = "pages.tmp";
+use crate::files::unnamed;
 
 /// Whole pages of each CPU.
 #[derive(Debug)]
@@ -41,10 +40,7 @@ impl KeptPages {
     /// # Errors
     /// When it cannot be made.
     pub fn in_directory(directory: &Path, cpus: usize) -> io::Result<Self> {
-        let path = directory.join(NAME);
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        fs::remove_file(&path)?;
-        Ok(Self::File { file, count: 0, of_cpu: vec![Vec::new(); cpus] })
+        Ok(Self::File { file: unnamed(directory)?, count: 0, of_cpu: vec![Vec::new(); cpus] })
     }
 
     /// Keeps a page of a CPU. It may be handed over shorter than it is.
@@ -119,6 +115,7 @@ fn read_page(file: &File, page: u32, bytes: &mut [u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use warmcore_capture::written::{HEADER_EVENT, HEADER_PAGE, descriptions};
 
     #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::journal::{Undone, started};
+use super::tracing::Turn;
 
 /// Where tracefs is, or may be mounted, below the root.
 const TRACEFS: &str = "sys/kernel/tracing";
@@ -32,6 +33,8 @@ pub fn tracing(root: &Path, dry_run: bool) -> Vec<Undone> {
         Ok(()) => Undone::Restored(what),
         Err(reason) => Undone::Failed { path: what, reason },
     };
+    // Of a recording that begins, the mount is there before its instance.
+    let _turn = (!dry_run).then(|| Turn::of(root));
     let (left, remaining): (BTreeMap<_, _>, BTreeMap<_, _>) =
         instances(root).into_iter().partition(|(name, _)| is_left(name, root));
     let instances = left.into_iter().map(|(name, path)| {

@@ -1,6 +1,7 @@
-//! What the files of recorded processes are: their links in `/proc/PID/fd`, looked at while they run, and which socket is connected to which.
+//! What the files of recorded processes are: their links in `/proc/PID/fd`, looked at while they run, which event counter is which, and which socket
+//! is connected to which.
 //!
-//! Sources: `proc_pid_fd(5)`; `sock_diag(7)` for sockets of the domain unix, `UNIX_DIAG_PEER`; `proc_pid_net(5)` for those of TCP, where the other
+//! Sources: `proc_pid_fd(5)`; `eventfd-id` of `/proc/PID/fdinfo` (`fs/eventfd.c`, Linux 5.2 and newer); `sock_diag(7)` for sockets of the domain unix, `UNIX_DIAG_PEER`; `proc_pid_net(5)` for those of TCP, where the other
 //! end has the two addresses the other way round.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,9 @@ impl Peers {
             for file in files.flatten() {
                 let number = file.file_name().to_str().and_then(|name| name.parse::<u64>().ok());
                 if let (Some(number), Ok(target)) = (number, fs::read_link(file.path())) {
-                    self.0.saw(time_ns, *process, number, &target.to_string_lossy());
+                    let target = target.to_string_lossy();
+                    let counter = if target == EVENT_COUNTER { event_counter(*process, number) } else { None };
+                    self.0.saw(time_ns, *process, number, counter.as_deref().unwrap_or(&target));
                 }
             }
         }
@@ -52,6 +55,16 @@ impl Peers {
         self.look(time_ns, processes);
         self.0
     }
+}
+
+/// The link of every event counter.
+const EVENT_COUNTER: &str = "anon_inode:[eventfd]";
+
+/// An event counter by the number that it has in all processes.
+fn event_counter(process: i32, number: u64) -> Option<String> {
+    let known = fs::read_to_string(format!("/proc/{process}/fdinfo/{number}")).ok()?;
+    let id = known.lines().find_map(|line| line.strip_prefix("eventfd-id:"))?;
+    Some(format!("eventfd:[{}]", id.trim().parse::<u64>().ok()?))
 }
 
 fn link(inode: u64) -> String {
@@ -208,6 +221,18 @@ mod tests {
             let peer = files.sockets[&target(a)].peer.clone();
             assert_eq!(peer, Some(target(b)), "{:?}", files.sockets[&target(a)]);
         }
+    }
+
+    #[test]
+    fn event_counters_have_numbers_of_their_own() {
+        let counter = || rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        let (one, other) = (counter(), counter());
+        let again = one.try_clone().unwrap();
+        let own = std::process::id() as i32;
+        let files = Peers::default().finish(1, &BTreeMap::from([(own, own)]));
+        let target = |descriptor: &OwnedFd| files.target(own, descriptor.as_raw_fd() as u64, 1).unwrap().to_owned();
+        assert!(target(&one).starts_with("eventfd:[") && target(&one) == target(&again), "{}", target(&one));
+        assert_ne!(target(&one), target(&other));
     }
 
     #[test]

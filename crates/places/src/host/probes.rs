@@ -4,28 +4,23 @@
 //! writes records to a pipe. Here they become pages like the kernel's, so that a recording is the same file whichever way it was made.
 //! System calls are not among what it records.
 //!
-//! Source: `bpf/programs/recorder.h` for records; `include/linux/preempt.h`, `include/linux/sched.h` of Linux 6.18 for masks and states.
+//! Source: `bpf/programs/recorder.h` for records.
 
-use std::collections::BTreeMap;
-use std::io::{self, Read as _};
+use std::fs::File;
+use std::io::{self, Read, Seek as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::JoinHandle;
 
-use warmcore_capture::written::{Head, PageWriter, Value};
+use super::probed::{PageMaker, RECORD_BYTES};
+use crate::files::unnamed;
 
 /// The program.
 pub const PROGRAM: &str = "warmcore-recorder-bpf";
 const MAGIC: &[u8; 8] = b"WCSCHED1";
-const RECORD_BYTES: usize = 64;
-const NAME: std::ops::Range<usize> = 48..64;
-const END: u32 = u32::MAX;
 
-/// In a counter of nested interrupts: `HARDIRQ_MASK` with `NMI_MASK`; `SOFTIRQ_OFFSET`, set while a softirq is served.
-const HARD_INTERRUPT: u32 = 0x00ff_0000;
-const SOFT_INTERRUPT: u32 = 0x0000_0100;
-/// `CLONE_THREAD`.
-const THREAD: i64 = 0x10000;
+/// How much is read of it at a time.
+const READ_BYTES: usize = 64 << 10;
 
 /// Where the program is: beside this one, or where programs are looked for.
 #[must_use]
@@ -36,32 +31,23 @@ pub fn find() -> Option<PathBuf> {
     beside.into_iter().chain(elsewhere).find(|path| path.is_file())
 }
 
-/// The program at work.
+/// The program at work. What it writes is kept in a file as it is: who takes it must be faster than the kernel makes it.
 #[derive(Debug)]
 pub(super) struct Probes {
     child: Child,
     input: Option<ChildStdin>,
-    reader: Option<JoinHandle<io::Result<Vec<u8>>>>,
+    reader: Option<JoinHandle<io::Result<File>>>,
     tells_interrupts: bool,
 }
 
-/// What it recorded.
-#[derive(Debug, Default)]
-pub(super) struct Probed {
-    /// Pages by CPU.
-    pub(super) pages: Vec<Vec<u8>>,
-    /// Records that found no room; it does not know on which CPU.
-    pub(super) lost: u64,
-    /// Whether interrupts are told from threads.
-    pub(super) tells_interrupts: bool,
-}
-
 impl Probes {
-    /// Starts it, and returns when it records.
+    /// Starts it, and returns when it records. What it records is kept in a file in `directory`.
     ///
     /// # Errors
-    /// Its own words.
-    pub(super) fn start(program: &Path, kib: u32) -> Result<Self, String> {
+    /// Its own words; a directory in which no file can be made.
+    pub(super) fn start(program: &Path, kib: u32, directory: &Path) -> Result<Self, String> {
+        let mut file = unnamed(directory)
+            .map_err(|error| format!("cannot keep what it records in {}: {error}", directory.display()))?;
         let mut command = Command::new(program);
         command.arg(kib.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn().map_err(|error| format!("cannot start {}: {error}", program.display()))?;
@@ -78,24 +64,61 @@ impl Probes {
         }
         probes.tells_interrupts = head[8] != 0;
         probes.reader = Some(std::thread::spawn(move || {
-            let mut bytes = Vec::new();
-            output.read_to_end(&mut bytes).map(|_| bytes)
+            io::copy(&mut output, &mut file)?;
+            file.rewind()?;
+            Ok(file)
         }));
         Ok(probes)
     }
 
-    /// Records no more, and gives what was recorded on so many CPUs.
+    /// Whether interrupts are told from threads.
+    pub(super) fn tells_interrupts(&self) -> bool {
+        self.tells_interrupts
+    }
+
+    /// Records no more, hands over what was recorded on so many CPUs, page by page, and returns how many records found no room; it does not
+    /// know on which CPU.
     ///
     /// # Errors
-    /// If it did not end as it should.
-    pub(super) fn finish(mut self, cpus: usize) -> Result<Probed, String> {
+    /// If it did not end as it should, and those of `keep`.
+    pub(super) fn finish(
+        mut self,
+        cpus: usize,
+        keep: impl FnMut(usize, &[u8]) -> Result<(), String>,
+    ) -> Result<u64, String> {
         drop(self.input.take());
         let reader = self.reader.take().ok_or("it was not started")?;
-        let bytes = reader.join().map_err(|_| "its reader ended early".to_owned())?;
-        let bytes = bytes.map_err(|error| format!("cannot read from {PROGRAM}: {error}"))?;
-        let mut probed = read(&bytes, cpus)?;
-        probed.tells_interrupts = self.tells_interrupts;
-        Ok(probed)
+        let kept = reader.join().map_err(|_| "its reader ended early".to_owned())?;
+        let mut file = kept.map_err(|error| format!("cannot keep what {PROGRAM} records: {error}"))?;
+        convert(&mut file, PageMaker::new(cpus), keep)
+    }
+}
+
+/// Makes pages of all that the program wrote; returns how many records found no room.
+fn convert(
+    output: &mut impl Read,
+    mut maker: PageMaker,
+    mut keep: impl FnMut(usize, &[u8]) -> Result<(), String>,
+) -> Result<u64, String> {
+    let (mut bytes, mut filled) = (vec![0; READ_BYTES], 0);
+    loop {
+        let read = match output.read(&mut bytes[filled..]) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(format!("cannot read what {PROGRAM} recorded: {error}")),
+        };
+        filled += read;
+        let whole = filled - filled % RECORD_BYTES;
+        for record in bytes[..whole].chunks_exact(RECORD_BYTES) {
+            if let Some(lost) = maker.take(record, &mut keep)? {
+                return Ok(lost);
+            }
+        }
+        if read == 0 {
+            return Err(format!("{PROGRAM} ended early: its last record is not there"));
+        }
+        bytes.copy_within(whole..filled, 0);
+        filled -= whole;
     }
 }
 
@@ -110,121 +133,14 @@ impl Drop for Probes {
     }
 }
 
-/// A record of the program.
-#[derive(Clone, Copy, Debug)]
-struct ProbeRecord<'a> {
-    time_ns: u64,
-    cpu: usize,
-    kind: u32,
-    by: i32,
-    nesting: u32,
-    thread: i64,
-    other: i64,
-    state: u64,
-    number: u64,
-    name: &'a str,
-}
-
-impl<'a> ProbeRecord<'a> {
-    fn read(bytes: &'a [u8]) -> Self {
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let name = &bytes[NAME];
-        let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-        Self {
-            time_ns: long(0),
-            cpu: word(8) as usize,
-            kind: word(12),
-            by: word(16) as i32,
-            nesting: word(20),
-            thread: i64::from(word(24) as i32),
-            other: i64::from(word(28) as i32),
-            state: long(32),
-            number: long(40),
-            // A name that is no text names nobody.
-            name: std::str::from_utf8(&name[..end]).unwrap_or_default(),
-        }
-    }
-}
-
-/// Makes pages of what the program wrote.
-fn read(bytes: &[u8], cpus: usize) -> Result<Probed, String> {
-    let mut records: Vec<ProbeRecord<'_>> = bytes.chunks_exact(RECORD_BYTES).map(ProbeRecord::read).collect();
-    let lost = match records.pop() {
-        Some(end) if end.kind == END => end.number,
-        _ => return Err(format!("{PROGRAM} ended early: its last record is not there")),
-    };
-    // Records of one CPU may have come into the ring in another order than they were made.
-    records.sort_by_key(|record| record.time_ns);
-    let mut writers = vec![PageWriter::default(); cpus];
-    let mut names: BTreeMap<i64, &str> = BTreeMap::new();
-    for record in &records {
-        let writer = writers.get_mut(record.cpu).ok_or_else(|| format!("a record is of CPU {}", record.cpu))?;
-        write(writer, record, &mut names)?;
-    }
-    Ok(Probed { pages: writers.into_iter().map(PageWriter::finish).collect(), lost, tells_interrupts: false })
-}
-
-fn write<'a>(
-    writer: &mut PageWriter,
-    record: &ProbeRecord<'a>,
-    names: &mut BTreeMap<i64, &'a str>,
-) -> Result<(), String> {
-    let head = Head {
-        time_ns: record.time_ns,
-        by: record.by,
-        hard_interrupt: record.nesting & HARD_INTERRUPT != 0,
-        soft_interrupt: record.nesting & SOFT_INTERRUPT != 0,
-    };
-    let (number, name) = (Value::Number, Value::Name);
-    let (thread, other, last) = (number(record.thread), number(record.other), number(record.number as i64));
-    let named = name(record.name);
-    match record.kind {
-        0 => {
-            let prev = names.get(&record.thread).copied().unwrap_or_default();
-            let state = number(reported(record.state, record.number != 0));
-            names.insert(record.other, record.name);
-            writer.add(head, "sched_switch", &[name(prev), thread, state, named, other])
-        }
-        1 => writer.add(head, "sched_waking", &[named, thread, last]),
-        2 => writer.add(head, "sched_wakeup", &[named, thread, last]),
-        3 => writer.add(head, "sched_wakeup_new", &[named, thread, last]),
-        4 => writer.add(head, "sched_migrate_task", &[named, thread, last, other]),
-        5 => {
-            let flags = if record.number as i64 == record.thread { 0 } else { THREAD };
-            writer.add(head, "task_newtask", &[thread, named, number(flags)])?;
-            writer.add(head, "sched_process_fork", &[other, named, thread])
-        }
-        6 => writer.add(head, "sched_process_exec", &[thread, other]),
-        7 => writer.add(head, "sched_process_exit", &[named, thread]),
-        8 => writer.add(head, "cpuhp_enter", &[thread, other, last]),
-        kind => Err(format!("a record is of kind {kind}, which is not known")),
-    }
-}
-
-/// The state as `sched_switch` reports it: of a preempted thread `TASK_REPORT_MAX`, of a dead one `EXIT_DEAD`, of an idle kernel thread
-/// `TASK_REPORT_IDLE`; of what is not reported by itself, such as waiting for a lock of a real-time kernel, uninterruptible sleep.
-fn reported(state: u64, preempted: bool) -> i64 {
-    const PREEMPTED: i64 = 0x100;
-    const DEAD: (u64, i64) = (0x80, 0x10);
-    const NO_LOAD: (u64, i64) = (0x400, 0x200);
-    const REPORTED: u64 = 0x7f;
-    const UNINTERRUPTIBLE: i64 = 2;
-    match state {
-        _ if preempted => PREEMPTED,
-        0 => 0,
-        _ if state & DEAD.0 != 0 => DEAD.1,
-        _ if state & NO_LOAD.0 != 0 => NO_LOAD.1,
-        _ if state & REPORTED != 0 => (state & REPORTED) as i64,
-        _ => UNINTERRUPTIBLE,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::kept_pages::KeptPages;
+    use super::super::probed::END;
+    use super::super::probed::SOFT_INTERRUPT;
     use super::super::recorder::Stopped;
     use super::*;
+    use std::collections::BTreeMap;
     use warmcore_capture::written::{HEADER_EVENT, HEADER_PAGE, descriptions};
     use warmcore_capture::{Context, What, trace_dat};
     use warmcore_trace::PrevState;
@@ -250,9 +166,9 @@ mod tests {
             record(50, 8, 1, 142, (0, 237), 0),
             record(0, END, 0, 0, (0, 5), 0),
         ];
-        let probed = read(&all.concat(), 2).unwrap();
-        assert_eq!(probed.lost, 5);
-        let pages = KeptPages::Memory(probed.pages);
+        let mut pages = KeptPages::in_memory(2);
+        let lost = convert(&mut &*all.concat(), PageMaker::new(2), |cpu, page| Ok(pages.keep(cpu, page).unwrap()));
+        assert_eq!(lost, Ok(5));
         let contents = trace_dat::Contents {
             header_page: HEADER_PAGE.into(),
             header_event: HEADER_EVENT.into(),
@@ -263,7 +179,7 @@ mod tests {
         };
         let recording =
             super::super::recorder::recording(&Stopped { contents, pages, accounts: BTreeMap::new() }).unwrap();
-        let whats: Vec<What> = recording.records.iter().map(|record| record.what).collect();
+        let whats: Vec<What> = recording.in_order().map(|record| record.what).collect();
         let expected = [
             What::Fork { parent: 7, child: 8 },
             What::Waking { thread: 8, target_cpu: 1 },
@@ -272,24 +188,17 @@ mod tests {
             What::Hotplug { target_cpu: 1, target: 142, step: 237 },
         ];
         assert_eq!(whats, expected);
-        assert_eq!(recording.records[1].context, Context::SoftInterrupt);
+        assert_eq!(recording.in_order().nth(1).unwrap().context, Context::SoftInterrupt);
         assert_eq!((recording.threads[&8].process, recording.threads[&8].name.as_str()), (Some(7), "a name"));
     }
 
     #[test]
     fn a_stream_that_ends_early_or_names_what_is_not_there_is_refused() {
+        let read = |bytes: &[u8], cpus: usize| convert(&mut &*bytes, PageMaker::new(cpus), |_, _| Ok(()));
         let one = record(30, 0, 7, 8, (1, 0), 0);
         assert!(read(&one, 2).unwrap_err().contains("ended early"));
         let end = record(0, END, 0, 0, (0, 0), 0);
         assert!(read(&[one, end.clone()].concat(), 1).unwrap_err().contains("CPU 1"));
         assert!(read(&[record(1, 9, 0, 0, (0, 0), 0), end].concat(), 2).unwrap_err().contains("kind 9"));
-    }
-
-    #[test]
-    fn states_are_reported_as_the_kernels_event_does() {
-        let states =
-            [(0, true), (1, true), (0, false), (1, false), (2, false), (0x402, false), (0x80, false), (0x1000, false)];
-        let reported: Vec<i64> = states.iter().map(|(state, preempted)| reported(*state, *preempted)).collect();
-        assert_eq!(reported, [0x100, 0x100, 0, 1, 2, 0x200, 0x10, 2]);
     }
 }

@@ -6,26 +6,26 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use warmcore_agent::tracefs::{Instance, Pages};
 use warmcore_capture::trace_dat::{self, Contents};
 use warmcore_capture::written;
-use warmcore_capture::{OpenFiles, PageHomes, Recording};
+use warmcore_capture::{OpenFiles, PageHomes, Recording, Source};
 
 use super::counters::{self, Counters, accounts};
 use super::homes::Homes;
 use super::kept_pages::KeptPages;
-use super::leftovers::{own_name, unmount_needless};
+use super::leftovers::own_name;
 use super::peers::Peers;
 use super::probes::{self, Probes};
+use super::tracing::{self, TRACEFS, Turn};
 use super::trial::monotonic_ns;
+use crate::files::{source_of, unnamed};
 use crate::place::{PlaceError, Trouble};
 
-/// Where tracefs is, or may be mounted.
-pub const TRACEFS: &str = "/sys/kernel/tracing";
 /// Time between two readings of the buffers.
 pub const BETWEEN_READINGS: Duration = Duration::from_millis(50);
 
@@ -120,7 +120,8 @@ impl Recorder {
         let program = probes::find();
         let program = program
             .ok_or_else(|| unable(format!("there is no program {}, which belongs beside warmcore", probes::PROGRAM)))?;
-        Probes::start(&program, 4).and_then(|probes| probes.finish(possible_cpus())).map_err(unable)?;
+        let tried = Probes::start(&program, 4, &std::env::temp_dir());
+        tried.and_then(|probes| probes.finish(possible_cpus(), |_, _| Ok(()))).map_err(unable)?;
         let instance = Instance::at(TRACEFS, "none");
         let (header_page, events) = (written::HEADER_PAGE.into(), written::descriptions());
         Ok(Self { instance, header_page, events, mounted: false, probes: Some(program), wanted, ended: false })
@@ -133,9 +134,9 @@ impl Recorder {
     }
 
     fn with_tracefs(wanted: Wanted) -> Result<Self, PlaceError> {
-        let name = own_name();
-        let mut mounted = mount(&name)?;
-        let instance = Instance::at(TRACEFS, &name);
+        let turn = Turn::wait();
+        let mounted = tracing::mount(&turn)?;
+        let instance = Instance::at(TRACEFS, &own_name());
         let prepare = || {
             let formats = instance.prepare()?;
             let calls = if wanted.calls {
@@ -145,12 +146,7 @@ impl Recorder {
             };
             Ok((formats, instance.with_new_threads()?, calls))
         };
-        let mut prepared: Result<_, String> = prepare();
-        // Another recording that ended meanwhile has unmounted it.
-        if prepared.is_err() && mount(&name)? {
-            mounted = true;
-            prepared = prepare();
-        }
+        let prepared: Result<_, String> = prepare();
         match prepared {
             Ok((formats, new_threads, calls)) => {
                 let mut events = formats.events;
@@ -167,7 +163,7 @@ impl Recorder {
             }
             Err(reason) => {
                 let _ = instance.remove();
-                let _ = unmount_needless(Path::new("/"));
+                let _ = tracing::unmount(&turn);
                 let advice = match rustix::process::geteuid().is_root() {
                     true => "`warmcore doctor host` says what this computer has",
                     false => "recording needs root, or group and mode of /sys/kernel/tracing that let you write there",
@@ -190,7 +186,7 @@ impl Recorder {
     }
 
     /// Records from now on a process that does not run yet, or what it does from now on. Pages are kept in a file in `directory`, or else in
-    /// memory.
+    /// that for temporary files, in memory if nothing can be written there.
     ///
     /// # Errors
     /// What the kernel refuses, such as buffers that it has no memory for.
@@ -204,7 +200,9 @@ impl Recorder {
         let pages = match directory {
             Some(directory) => KeptPages::in_directory(directory, count)
                 .map_err(|error| failed(format!("cannot keep pages in {}: {error}", directory.display())))?,
-            None => KeptPages::in_memory(count),
+            None => {
+                KeptPages::in_directory(&std::env::temp_dir(), count).unwrap_or_else(|_| KeptPages::in_memory(count))
+            }
         };
         let cpus: Vec<u32> = (0..count as u32).filter(|cpu| is_online(*cpu)).collect();
         let wanted = &self.wanted;
@@ -214,7 +212,8 @@ impl Recorder {
             // One ring is for all CPUs.
             Some(program) => {
                 let kib = buffer_kib.saturating_mul(count as u32).min(1 << 20);
-                Some(Probes::start(program, kib).map_err(failed)?)
+                let directory = directory.map_or_else(std::env::temp_dir, Path::to_owned);
+                Some(Probes::start(program, kib, &directory).map_err(failed)?)
             }
             None => {
                 instance.start(buffer_kib).map_err(failed)?;
@@ -252,8 +251,9 @@ impl Recorder {
         if self.probes.is_some() {
             return Ok(());
         }
+        let turn = Turn::wait();
         let removed = self.instance.remove();
-        removed.and_then(|()| unmount_needless(Path::new("/"))).map_err(|reason| {
+        removed.and_then(|()| tracing::unmount(&turn)).map_err(|reason| {
             let advice = "`warmcore doctor restore` removes it when no program uses it any more";
             PlaceError::new(Trouble::State, CODE, reason, advice)
         })
@@ -264,24 +264,11 @@ impl Drop for Recorder {
     fn drop(&mut self) {
         if !self.ended && self.probes.is_none() {
             let _ = self.instance.stop();
+            let turn = Turn::wait();
             let _ = self.instance.remove();
-            let _ = unmount_needless(Path::new("/"));
+            let _ = tracing::unmount(&turn);
         }
     }
-}
-
-/// Mounts tracefs unless it is mounted: whether it was not.
-fn mount(name: &str) -> Result<bool, PlaceError> {
-    if Path::new(TRACEFS).join("instances").is_dir() {
-        return Ok(false);
-    }
-    let status = Command::new("mount").args(["-t", "tracefs", name, TRACEFS]).output();
-    if status.is_ok_and(|output| output.status.success()) {
-        return Ok(true);
-    }
-    let message = format!("tracefs is not mounted at {TRACEFS}, and cannot be");
-    let advice = "as root: `mount -t tracefs tracefs /sys/kernel/tracing`";
-    Err(PlaceError::new(Trouble::Unable, CODE, message, advice))
 }
 
 /// A recording in progress.
@@ -368,12 +355,15 @@ impl Reading<'_> {
         let mut notes = Vec::new();
         let (lost, header_event) = match self.probes.take() {
             Some(probes) => {
-                let probed = probes.finish(self.pages.cpus()).map_err(failed)?;
-                self.pages = KeptPages::Memory(probed.pages);
-                if !probed.tells_interrupts {
+                let tells_interrupts = probes.tells_interrupts();
+                let pages = &mut self.pages;
+                let cpus = pages.cpus();
+                let kept = |cpu: usize, page: &[u8]| pages.keep(cpu, page).map_err(not_kept);
+                let lost = probes.finish(cpus, kept).map_err(failed)?;
+                if !tells_interrupts {
                     notes.push("interrupts are not told from threads on this kernel: wakeups by interrupts count for the thread that they interrupted".to_owned());
                 }
-                (vec![probed.lost], written::HEADER_EVENT.into())
+                (vec![lost], written::HEADER_EVENT.into())
             }
             None => {
                 instance.stop().map_err(failed)?;
@@ -409,11 +399,15 @@ impl Reading<'_> {
         for (cpu, reader) in self.readers.iter_mut().enumerate() {
             for _ in 0..most {
                 let Some(page) = reader.read().map_err(failed)? else { break };
-                self.pages.keep(cpu, page).map_err(|error| failed(format!("cannot keep a page: {error}")))?;
+                self.pages.keep(cpu, page).map_err(|error| failed(not_kept(error)))?;
             }
         }
         Ok(())
     }
+}
+
+fn not_kept(error: std::io::Error) -> String {
+    format!("cannot keep a page: {error}")
 }
 
 /// What was recorded.
@@ -427,14 +421,24 @@ pub struct Stopped {
     pub accounts: BTreeMap<i32, Accounts>,
 }
 
-/// What was recorded, as readers of files see it.
+/// What was recorded, as readers of files see it. Its records stay in a temporary file, or in memory if nothing can be written there.
 ///
 /// # Errors
 /// When it cannot be read.
 pub fn recording(recorded: &Stopped) -> Result<Recording, PlaceError> {
-    let mut bytes = Vec::new();
-    let written = recorded.pages.write(&mut bytes, &recorded.contents).map_err(|error| error.to_string());
-    let read = written.and_then(|()| trace_dat::read(&bytes).map_err(|error| error.to_string()));
+    let in_file = || {
+        let mut file = unnamed(&std::env::temp_dir())?;
+        recorded.pages.write(&mut file, &recorded.contents)?;
+        source_of(file)
+    };
+    let in_memory = || {
+        let mut bytes = Vec::new();
+        recorded.pages.write(&mut bytes, &recorded.contents)?;
+        Ok(Arc::new(bytes) as Arc<dyn Source>)
+    };
+    let written: std::io::Result<_> = in_file().or_else(|_| in_memory());
+    let written = written.map_err(|error| error.to_string());
+    let read = written.and_then(|source| trace_dat::open(source).map_err(|error| error.to_string()));
     read.map_err(|reason| failed(format!("the recording cannot be read: {reason}")))
 }
 
@@ -506,7 +510,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
     use std::io::{BufRead as _, BufReader};
-    use std::process::Stdio;
+    use std::process::{Command, Stdio};
 
     use rustix::process::{Pid, Signal, kill_process};
 

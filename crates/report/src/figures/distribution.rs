@@ -16,9 +16,12 @@ type Select = fn(&Totals) -> &Histogram;
 
 /// File name, title, caption, where it is.
 const DISTRIBUTIONS: [(&str, &str, &str, Select); 3] = [
-    ("wakeup-latency", "Wakeup latency", "from the waking (or fork) of a task to the first time it runs", |totals| {
-        &totals.wakeup_latency.histogram
-    }),
+    (
+        "wakeup-latency",
+        "Wakeup latency",
+        "from the waking of a task, or the first wakeup of a new one, to the first time it runs",
+        |totals| &totals.wakeup_latency.histogram,
+    ),
     ("preempt-wait", "Preempt wait", "from leaving the CPU still runnable to running again", |totals| {
         &totals.preempt_wait.histogram
     }),

@@ -423,7 +423,12 @@ impl Counters {
     fn wakeup(&mut self, event: &Event, task: TaskId) -> Checked<()> {
         let index = self.known_task(event, task)?;
         match self.tasks[index].state {
-            State::Waking | State::New => self.enqueue(event.time_ns, task, event.cpu),
+            State::Waking => self.enqueue(event.time_ns, task, event.cpu),
+            State::New => {
+                let state = &mut self.tasks[index];
+                (state.wait, state.since_ns) = (Wait::Wakeup, event.time_ns);
+                self.enqueue(event.time_ns, task, event.cpu);
+            }
             State::Sleeping | State::Unknown => {
                 // Its waking was not seen, so the length of the wait is not known.
                 let state = &mut self.tasks[index];
@@ -466,7 +471,7 @@ impl Counters {
         let task = &mut self.tasks[index];
         if task.state == State::Unknown {
             task.state = State::New;
-            task.wait = Wait::Wakeup;
+            task.wait = Wait::Unobserved;
             task.since_ns = event.time_ns;
             task.cpu = event.cpu.0;
             task.created_ns = event.time_ns;
@@ -481,7 +486,7 @@ impl Counters {
         self.tasks[index].exited_ns = event.time_ns;
         let TaskState { state, throttled, .. } = self.tasks[index];
         self.dequeue_waiting(event.time_ns, task);
-        let waits = matches!(state, State::New | State::Waking | State::Queued) && !throttled;
+        let waits = matches!(state, State::Waking | State::Queued) && !throttled;
         self.abandoned_waits += u64::from(waits);
         if state != State::Running {
             self.tasks[index].state = State::Dead;

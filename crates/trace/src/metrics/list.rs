@@ -109,13 +109,13 @@ use warmcore_topology::Relation::{FarSocket, OtherSocket, SameCluster, SameLlc, 
 
 metrics! {
     "wakeup_p50_ns", "ns", Lower, |m| maybe(m.totals.wakeup_latency.p50_ns),
-        "median wakeup latency: from the first waking (or fork) of a task to the first time it runs";
+        "median wakeup latency: from the first waking of a task, or the first wakeup of a new one, to the first time it runs";
     "wakeup_p90_ns", "ns", Lower, |m| maybe(m.totals.wakeup_latency.p90_ns), "90th percentile of wakeup latency";
     "wakeup_p99_ns", "ns", Lower, |m| maybe(m.totals.wakeup_latency.p99_ns), "99th percentile of wakeup latency";
     "wakeup_p999_ns", "ns", Lower, |m| maybe(m.totals.wakeup_latency.p999_ns), "99.9th percentile of wakeup latency";
     "wakeup_max_ns", "ns", Lower, |m| maybe(m.totals.wakeup_latency.max_ns), "longest wakeup latency";
     "wakeup_mean_ns", "ns", Lower, |m| m.totals.wakeup_latency.mean_ns, "mean wakeup latency";
-    "wakeups", "1", Neither, |m| number(m.totals.wakeup_latency.count), "number of wakeup latencies, first runs after a fork included";
+    "wakeups", "1", Neither, |m| number(m.totals.wakeup_latency.count), "number of wakeup latencies, first runs of new tasks included";
     "response_p50_ns", "ns", Lower, |m| maybe(m.totals.response.p50_ns),
         "median response time: from the waking of a task to the next time it sleeps, waiting for a CPU and work together";
     "response_p99_ns", "ns", Lower, |m| maybe(m.totals.response.p99_ns), "99th percentile of response time";

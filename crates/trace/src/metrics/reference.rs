@@ -133,6 +133,8 @@ impl Reference<'_> {
         // Runnable since then, and whether after a preemption; runnable without knowing since when.
         let mut waiting: Option<(u64, bool)> = None;
         let mut sleeping_or_unknown = true;
+        // Created, and not woken yet.
+        let mut new = false;
         let mut woken: Option<u64> = None;
         let mut slice: Option<(CpuId, usize)> = None;
         let mut queue: Option<(CpuId, usize)> = None;
@@ -149,10 +151,7 @@ impl Reference<'_> {
             let now = event.time_ns;
             let counts = self.counts(now);
             match event.kind {
-                EventKind::Fork { child, .. } if child == task => {
-                    waiting = Some((now, false));
-                    sleeping_or_unknown = false;
-                }
+                EventKind::Fork { child, .. } if child == task => (new, sleeping_or_unknown) = (true, false),
                 EventKind::Waking { task: of, .. } if of == task && sleeping_or_unknown => {
                     waiting = Some((now, false));
                     woken = Some(now);
@@ -166,6 +165,7 @@ impl Reference<'_> {
                     } else {
                         queue = Some((event.cpu, position));
                     }
+                    waiting = if std::mem::take(&mut new) { Some((now, false)) } else { waiting };
                     sleeping_or_unknown = false;
                 }
                 EventKind::Migrate { task: moved, from, to, .. } if moved == task => {
@@ -212,7 +212,7 @@ impl Reference<'_> {
                         }
                     }
                     close(&mut queue, position, &mut history.queued);
-                    kept_on = None;
+                    (kept_on, new) = (None, false);
                     slice = Some((event.cpu, position));
                     sleeping_or_unknown = false;
                 }

@@ -118,7 +118,7 @@ pub struct Totals {
     pub events: u64,
     /// Events that contradict earlier ones. Anything but 0 means that events were lost or that their producer is wrong.
     pub unexpected_events: u64,
-    /// Waking (or fork) to first run.
+    /// Waking, or the first wakeup of a new task, to first run.
     pub wakeup_latency: Distribution,
     /// Left the CPU runnable, to next run.
     pub preempt_wait: Distribution,

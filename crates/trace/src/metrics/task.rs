@@ -12,7 +12,7 @@ pub(crate) const NEVER: u64 = u64::MAX;
 pub(crate) enum State {
     /// No event told yet.
     Unknown,
-    /// Forked, not queued yet.
+    /// Forked, and not to be queued before its first wakeup.
     New,
     Sleeping,
     /// Between `sched_waking` and `sched_wakeup`: woken, perhaps on its way to another CPU, not queued yet.
@@ -26,7 +26,7 @@ pub(crate) enum State {
 /// What a runnable task's present wait began with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
-    /// A waking or a fork.
+    /// A waking, or the first wakeup of a new task.
     Wakeup,
     /// It left a CPU still runnable.
     Preempt,
@@ -161,7 +161,7 @@ impl TaskState {
     /// **Wakeup latency** and **preempt wait**: the time from the beginning of a wait to the first time the task runs.
     ///
     /// A wait begins with the first `sched_waking` of a sleeping task (not with `sched_wakeup`, which may come later and
-    /// from another CPU), with a fork, or when the task leaves a CPU still runnable. The first two are wakeup latency,
+    /// from another CPU), with the first wakeup of a new task (`sched_wakeup_new`, as `perf sched timehist` has it), or when the task leaves a CPU still runnable. The first two are wakeup latency,
     /// the last is preempt wait; both together are **run delay**. While a quota keeps a runnable task from running it waits for no CPU: its
     /// wait begins again when it may run. Returns the length, or `None` if the beginning was
     /// not observed, or before what counts. The caller starts the slice.
