@@ -222,7 +222,7 @@ pub(crate) fn unnamed(directory: &Path) -> io::Result<File> {
 /// When nothing is known of it.
 pub(crate) fn source_of(file: File) -> io::Result<Arc<dyn Source>> {
     let length = file.metadata()?.len();
-    Ok(Arc::new(Kept { file, length }))
+    Ok(Arc::new(KeptFile { file, length }))
 }
 
 /// A recording's file, to be read piece by piece. What is no ordinary file is read whole.

@@ -299,7 +299,8 @@ mod tests {
             switch(55, idle, PrevState::Idle, task),
             switch(60, task, PrevState::Sleeping, idle),
         ];
-        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables: &tables, cpus: 1, end_ns: 60 };
+        let machine = &warmcore_topology::resolve("1s1n1l1c1t").unwrap();
+        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables: &tables, machine, end_ns: 60 };
         let mut history = TimeHistory::new(Vec::new(), Form::Json, subject).unwrap();
         history.events(&events).unwrap();
         let document: serde_json::Value = serde_json::from_slice(&history.finish().unwrap()).unwrap();
