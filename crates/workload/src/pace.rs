@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(met("forkjoin:-n3,-i20,-w1ms,-m50,--setup=1s"), rounds);
         assert_eq!(met("spin:-n2,-d50ms")[0], None);
         let endless = made(
-            r#"{ "a": { "run": 10, "barrier": "b", "run1": 30, "barrier1": "b" }, "c": { "run": 20, "barrier": "b" } }"#,
+            r#"{ "a": { "run": 10, "barrier": "b", "run1": 30, "barrier1": "d" }, "c": { "run": 20, "barrier": "b", "barrier1": "d" } }"#,
         );
         assert_eq!(endless.programs[0].met_work_ns(), Some(20_000));
     }
