@@ -515,15 +515,15 @@ impl<'a> HistoryReader<'a> {
 
     fn wake(&mut self, now: u64, woken: i32, cause: Cause) {
         let (mut ended_by, mut caller) = (None, None);
-        if let Cause::Signal { waker, slept_ns, .. } = cause {
-            if let Some(by) = self.threads.get_mut(&waker) {
-                by.act(now, Action::Wake { thread: woken });
-                ended_by = Some((waker, by.history.actions.len() - 1, self.signals.len()));
-                let (asleep_ns, more) = (now.saturating_sub(slept_ns), by.woke > 0);
-                by.woke += 1;
-                caller = by.begun;
-                self.signals.push(Signal { waker, woken, asleep_ns, at_ns: now, object: None, more });
-            }
+        if let Cause::Signal { waker, slept_ns, .. } = cause
+            && let Some(by) = self.threads.get_mut(&waker)
+        {
+            by.act(now, Action::Wake { thread: woken });
+            ended_by = Some((waker, by.history.actions.len() - 1, self.signals.len()));
+            let (asleep_ns, more) = (now.saturating_sub(slept_ns), by.woke > 0);
+            by.woke += 1;
+            caller = by.begun;
+            self.signals.push(Signal { waker, woken, asleep_ns, at_ns: now, object: None, more });
         }
         if let Some(thread) = self.threads.get_mut(&woken) {
             thread.act(now, Action::Block(cause));

@@ -46,7 +46,7 @@ pub(crate) struct Over {
 impl Over {
     /// Whether a connection from outside ended a wait for a socket that listens: no thread did, or a softirq in the stead of one that had
     /// asked for no connection.
-    fn from_outside(&self) -> bool {
+    fn is_from_outside(&self) -> bool {
         !self.waited.inside || self.by_softirq && self.caller.is_none_or(|begun| begun.call != Call::Connect)
     }
 }
@@ -124,7 +124,7 @@ impl<'a> Objects<'a> {
     /// The signal that ended a wait, unless it was for a connection from outside, which is noted.
     fn signal(&mut self, over: Over, call: Call, object: u32) -> Option<usize> {
         let Waited { thread, block, since_ns: asleep_ns, at_ns, by, .. } = over.waited;
-        if call == Call::Accept && over.from_outside() {
+        if call == Call::Accept && over.is_from_outside() {
             self.accepted.push(Accepted { thread, block, asleep_ns, at_ns, object });
             self.chance.extend(by.map(|_| over.waited));
             return None;
@@ -135,7 +135,7 @@ impl<'a> Objects<'a> {
     fn object(&mut self, over: Over, waited: LastCall) -> Option<u32> {
         let asks = || over.caller.is_some_and(|begun| begun.call == Call::Connect);
         // Whatever else a thread does to one that waits for connections, such as kill it, is none.
-        if waited.call == Call::Accept && !over.from_outside() && !asks() {
+        if waited.call == Call::Accept && !over.is_from_outside() && !asks() {
             return None;
         }
         let object = self.between(over.caller, waited)?;

@@ -180,15 +180,19 @@ mod tests {
             [&time_ns.to_le_bytes()[..], &words, b"a name\0\0\0\0\0\0\0\0\0\0"].concat()
         };
         let (mut maker, mut early, mut pages) = (PageMaker::new(1), 0, Vec::new());
+        let keep = |pages: &mut Vec<Vec<u8>>, page: &[u8]| {
+            pages.push(page.to_vec());
+            Ok(())
+        };
         for turn in 0..3 * HELD as u64 {
             for (time_ns, kind) in [(10 * turn + 5, 0), (10 * turn, 1)] {
-                let taken = maker.take(&record(time_ns, kind), |_, page| Ok(pages.push(page.to_vec())));
+                let taken = maker.take(&record(time_ns, kind), |_, page| keep(&mut pages, page));
                 assert_eq!(taken, Ok(None));
             }
             assert!(maker.0[0].held.len() < 2 * HELD && maker.0[0].writer.take_pages().is_empty());
             early = pages.len();
         }
-        assert_eq!(maker.take(&record(0, END), |_, page| Ok(pages.push(page.to_vec()))), Ok(Some(1)));
+        assert_eq!(maker.take(&record(0, END), |_, page| keep(&mut pages, page)), Ok(Some(1)));
         assert!(early > pages.len() / 2, "{early} of {} pages", pages.len());
         let contents = warmcore_capture::trace_dat::Contents {
             header_page: warmcore_capture::written::HEADER_PAGE.into(),

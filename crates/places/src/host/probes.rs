@@ -167,7 +167,9 @@ mod tests {
             record(0, END, 0, 0, (0, 5), 0),
         ];
         let mut pages = KeptPages::in_memory(2);
-        let lost = convert(&mut &*all.concat(), PageMaker::new(2), |cpu, page| Ok(pages.keep(cpu, page).unwrap()));
+        let lost = convert(&mut &*all.concat(), PageMaker::new(2), |cpu, page| {
+            pages.keep(cpu, page).map_err(|error| error.to_string())
+        });
         assert_eq!(lost, Ok(5));
         let contents = trace_dat::Contents {
             header_page: HEADER_PAGE.into(),
