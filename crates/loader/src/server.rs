@@ -322,7 +322,10 @@ impl Server {
             self.has_no_clock = self.process.hide_clock(call).is_ok();
         }
         let number = i64::from(call.number);
-        self.threads.called(call, if waits::READS.contains(&number) { waits::READ_NS } else { threads::CALL_NS });
+        // A call that is looked at only where nothing can be mounted costs nothing there either: results do not depend on that.
+        if !paths::CALLS.contains(&number) || paths::WHERE_MOUNTED.contains(&number) {
+            self.threads.called(call, if waits::READS.contains(&number) { waits::READ_NS } else { threads::CALL_NS });
+        }
         if number == BPF {
             return self.bpf(host, call);
         }
