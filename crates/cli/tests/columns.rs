@@ -58,7 +58,7 @@ fn machines_are_compared_in_the_same_work() {
     }
     scratch.write(
         "work.json",
-        r#"{ "tasks": { "a": { "loop": 1, "run": 100000 } }, "warmcore": { "tasks": { "a": { "profile": "p" } }, "profiles": [
+        r#"{ "tasks": { "a": { "loop": 1, "run": 1000000 } }, "warmcore": { "tasks": { "a": { "profile": "p" } }, "profiles": [
             { "name": "p", "cpi0": 1, "mlp": 1, "classes": [ { "size": "3MiB", "touches_per_ki": 50 } ] } ] } }"#,
     );
     let words = "compare --json --keep nothing -n 2 -m 2MiB.toml -w work.json -s eevdf,eevdf@machine=8MiB.toml";
