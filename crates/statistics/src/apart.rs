@@ -115,7 +115,7 @@ mod tests {
     fn a_scheduler_is_apart_from_itself_in_no_more_than_a_twentieth_of_comparisons() {
         let mut chance = Pcg32::new(1, 1);
         let mut side =
-            || -> Vec<f64> { (0..40).map(|_| if chance.next_u32() % 3 == 0 { 25.0 } else { 50.0 }).collect() };
+            || -> Vec<f64> { (0..40).map(|_| if chance.next_u32().is_multiple_of(3) { 25.0 } else { 50.0 }).collect() };
         for design in [Design::Paired, Design::Unpaired] {
             let alarms = (0..2000).filter(|_| apart(design, &side(), &side()).is_some()).count();
             assert!(alarms <= 129, "{design:?}: {alarms}");
