@@ -120,8 +120,8 @@ type Answer = (&'static str, [f64; 2]);
 /// Comparisons of the how-to pages and their answers, for each column but the first.
 const ANSWERS: [(&str, &[Answer]); 7] = [
     ("--profile=mine --profiles mine.toml", &[("tied", [0.99, 1.01])]),
-    // The public report says 0.75 to 0.84 for one chiplet against both; siblings are idle either way.
-    ("-w service.json", &[("better", [0.75, 0.9]), ("tied", [0.99, 1.01])]),
+    // The public report says 0.75 to 0.84 for one chiplet against both; siblings are idle either way, and single trials vary by 2 %.
+    ("-w service.json", &[("better", [0.75, 0.9]), ("unclear", [0.99, 1.01])]),
     ("eevdf@pin=oracle", &[("unclear", [0.95, 1.05]), ("better", [0.4, 0.6]), ("better", [0.4, 0.6])]),
     ("eevdf@workload=forkjoin:-n4", &[("better", [0.85, 0.99])]),
     ("eevdf@machine=turin128", &[("tied", [0.99, 1.01])]),
