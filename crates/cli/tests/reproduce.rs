@@ -54,7 +54,7 @@ fn a_study_can_have_the_tasks_of_an_address_trace() {
     let study = |head: &str| {
         format!(
             "schema = \"warmcore-study-form-1\"\ntitle = \"t\"\nquestion = \"q\"\nsource = \"s\"\n{head}\n[[expect]]\nname = \"L1\"\n\
-             figure = \"l1_hit_rate_over_rr_queue\"\nband = [0.999, 1.001]\nreason = \"a loop of eight lines stays in every L1\"\n"
+             figure = \"l1_hit_rate_over_rr_queue\"\nband = [0.98, 1.02]\npublished = 1\nreason = \"a loop of eight lines stays in every L1\"\n"
         )
     };
     let recorded: String = (0..2000).map(|step| format!(" L {:x},8\n", 0x1000 + step % 8 * 32)).collect();
@@ -62,7 +62,9 @@ fn a_study_can_have_the_tasks_of_an_address_trace() {
     scratch.write("traced.toml", &study("program = \"cdf-dio\"\ntrace = \"loop.lackey\""));
     let ran = scratch.run("study run traced.toml --trials 1 --json").exits_with(0);
     let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
-    assert_eq!(document["studies"][0]["expectations"][0]["value"], 1.0, "{}", ran.out);
+    // But for the lines that each task of the trace touches first, and after others.
+    let value = document["studies"][0]["expectations"][0]["value"].as_f64().expect("it is measured");
+    assert!((0.98..1.02).contains(&value), "{}", ran.out);
     scratch.write("lost.toml", &study("program = \"cdf-dio\"\ntrace = \"nowhere\""));
     scratch.run("study run lost.toml --trials 1").exits_with(2).complains("nowhere: ");
     scratch.write("not.toml", &study("program = \"cdf-dio\"\ntrace = \"not.toml\""));
