@@ -153,14 +153,14 @@ fn a_recorded_loop_longer_than_the_caches_never_hits_and_a_shorter_one_always() 
     assert_eq!(rates(16)[..2], [0.0, (4000.0 - 16.0) / 4000.0]);
 }
 
-/// The dispatcher that waits, not the skew of the paper, makes CDF's gain over round robin. With less skew four runs have a few hundred
-/// hits in an L2, so that a sixth is chance.
+/// The dispatcher that waits, not the skew of the paper, makes most of CDF's gain over round robin. All of it, within 10 %, was expected and does
+/// not hold with half the skew, where CDF gains 1.11 with queues too.
 #[test]
 fn other_skews_leave_the_gain_with_the_dispatcher() {
     for tenths in [0, 5] {
         let [waits, queues] = skews(tenths, &[1, 2, 3, 4]).unwrap();
         let gain = |row: &SkewRow| row.l2_hit_rates[2] / row.l2_hit_rates[0];
         assert!(gain(&waits) > 1.3, "{waits:?}");
-        assert!((0.85..1.17).contains(&gain(&queues)), "{queues:?}");
+        assert!(gain(&queues) - 1.0 < 0.5 * (gain(&waits) - 1.0), "{waits:?} {queues:?}");
     }
 }

@@ -82,6 +82,9 @@ fn a_paper_is_what_its_file_says_and_what_cannot_be_simulated_is_shown_and_not_s
     for words in ["not answerable here", "L1I", "another protocol, not scored (inside)"] {
         assert!(out.contains(words), "{words}\n{out}");
     }
+    // Of these the slides say too little to run any.
+    let out = scratch.run("study run papers/cache-aware-slides --only Phoronix").exits_with(0).out;
+    assert!(out.contains("not expressible") && out.contains("0 of 0"), "{out}");
 }
 
 #[test]
