@@ -30,7 +30,7 @@ impl<'a> AnalyticMemory<'a> {
         let profiles = TaskProfiles::new(setup.workload);
         let mut model = Analytic::new(machine, &profiles.used)?;
         if let Some(machine) = setup.work_of {
-            model.measure_work_on(machine)?;
+            model.measure_work_on(machine, &profiles.used)?;
         }
         Ok(Self { model, machine, profiles, current: Vec::new() })
     }

@@ -260,14 +260,13 @@ impl Analytic {
         })
     }
 
-    /// Counts work at the speed that profiles have on another machine, so that a task has as many instructions there as here. Before
-    /// anything runs.
+    /// Counts work at the speed that `profiles`, those it was made with, have on another machine, so that a task has as many
+    /// instructions there as here. Before anything runs.
     ///
     /// # Errors
     /// See [`Analytic::new`].
-    pub fn measure_work_on(&mut self, machine: &Machine) -> Result<(), HierarchyError> {
-        let profiles: Vec<Profile> = self.profiles.iter().map(|compiled| compiled.profile.clone()).collect();
-        let there = Self::new(machine, &profiles)?;
+    pub fn measure_work_on(&mut self, machine: &Machine, profiles: &[Profile]) -> Result<(), HierarchyError> {
+        let there = Self::new(machine, profiles)?;
         for (here, there) in self.profiles.iter_mut().zip(&there.profiles) {
             here.nominal = there.nominal;
         }

@@ -2,7 +2,7 @@
 
 use warmcore_memory::analytic::{Counters, MemoryEvent, Player, TaskSpec, TimeShare};
 use warmcore_memory::exact::{Live, LiveSpec, Options, Share};
-use warmcore_memory::{Class, ClassKind, Profile, Sharing};
+use warmcore_memory::{Analytic, Class, ClassKind, Profile, Sharing};
 use warmcore_topology::{CpuId, Machine, from_toml};
 
 const MS: u64 = 1_000_000;
@@ -221,4 +221,20 @@ fn misses_stay_with_their_cache_when_a_task_goes_on_with_another_profile() {
         fetched > 1e5 && later > 1.9 * fetched && unchanged < missed + 0.01 * fetched,
         "{fetched} {later} {missed} {unchanged}"
     );
+}
+
+/// Work that is measured on another machine is that of the whole program, also where this one shows no code: the machine without an L1
+/// for instructions runs what the other does, instruction for instruction.
+#[test]
+fn work_measured_on_a_machine_with_code_is_that_of_the_whole_program() {
+    let (with, without) = (machine("1s1n1l1c1t", EIGHT_WAYS), machine("1s1n1l1c1t", ""));
+    let profiles = [program(code(128))];
+    let nominal = |machine: &Machine| Analytic::new(machine, &profiles).unwrap().nominal_rate(0);
+    assert!(nominal(&without) > 1.1 * nominal(&with), "fetches take time");
+    let mut model = Analytic::new(&without, &profiles).unwrap();
+    model.measure_work_on(&with, &profiles).unwrap();
+    assert_eq!(model.nominal_rate(0), nominal(&with));
+    let mut live = Live::new(&without, Options::default(), &profiles).unwrap();
+    live.measure_work_on(&with, &profiles).unwrap();
+    assert_eq!(live.nominal_rate(0), nominal(&with));
 }
