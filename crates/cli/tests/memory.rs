@@ -222,3 +222,22 @@ fn a_profile_is_fitted_to_counters_and_can_be_run() {
     scratch.run("workload fit bad.toml").exits_with(2).complains("1 cache sizes are too few");
     scratch.run("workload fit missing.toml").exits_with(2).complains("cannot read missing.toml");
 }
+
+#[test]
+fn exact_memory_says_which_lines_it_prices_too_cheaply_and_of_no_others() {
+    let scratch = Scratch::new();
+    let told = |size: &str, instances: u32, level: &str| {
+        let class = format!(
+            r#"{{ "name": "flag", "size": "{size}", "touches_per_ki": 20, "write_fraction": 1, "sharing": "process" }}"#
+        );
+        let text = format!(
+            r#"{{ "tasks": {{ "a": {{ "instance": {instances}, "loop": 1, "run": 200 }} }}, "warmcore": {{ "tasks": {{ "a": {{ "profile": "p" }} }},
+                "profiles": [ {{ "name": "p", "cpi0": 1, "mlp": 1, "classes": [ {class} ] }} ] }} }}"#
+        );
+        scratch.write("flag.json", &text);
+        let words = format!("compare -m 2s1n1l2c1t -w flag.json -s eevdf,fifo -n 2 --keep nothing --memory {level}");
+        scratch.run(&words).exits_with(0).out.contains("exact memory prices the")
+    };
+    assert!(told("64", 2, "exact"));
+    assert!(!told("64", 2, "analytic") && !told("64", 1, "exact") && !told("1MiB", 2, "exact"));
+}

@@ -187,7 +187,12 @@ fn memory(experiment: &Experiment) -> Option<String> {
 /// Few lines that several tasks write, where transfers of a line do not wait for each other: exact memory touches 32 lines in a row.
 fn bounced_lines(experiment: &Experiment) -> Option<String> {
     let workload = &experiment.workload.value;
-    let tasks = workload.tasks.iter().filter(|_| experiment.options.memory.is_exact());
+    // One task has nobody to share with; those that a step forks are several.
+    let is_alone = workload.tasks.len() == 1 && workload.tasks[0].instances == 1;
+    if !experiment.options.memory.is_exact() || is_alone {
+        return None;
+    }
+    let tasks = workload.tasks.iter();
     let mut names = tasks.flat_map(|task| task.profile.iter().chain(task.phase_profiles.iter().map(|(_, name)| name)));
     let of_few = |name: &String| {
         let own = workload.profiles.iter().find(|profile| profile.name == *name).cloned();
