@@ -36,8 +36,8 @@ pub fn interval_ends(interval: Interval) -> [String; 2] {
         if holds_one || text != "1" {
             return text;
         }
-        // A ratio closer to 1 than this is rounding.
-        (4..=9).map(|decimals| format!("{value:.decimals$}")).find(|text| text.parse() != Ok(1.0)).unwrap_or(text)
+        // A ratio closer to 1 than a millionth is rounding.
+        (4..=6).map(|decimals| format!("{value:.decimals$}")).find(|text| text.parse() != Ok(1.0)).unwrap_or(text)
     };
     [interval.low, interval.high].map(end)
 }

@@ -346,5 +346,6 @@ fn an_interval_that_does_not_hold_1_does_not_read_as_if_it_did() {
     assert_eq!(ends(1.000_4, 1.2), "1.0004 1.2");
     assert_eq!(ends(0.5, 0.999_996), "0.5 0.999996");
     assert_eq!(ends(0.859, 1.000_4), "0.859 1");
+    assert_eq!(ends(0.999_999_7, 0.999_999_8), "1 1", "closer to 1 than a millionth, for any reader it is 1");
     assert_eq!(ends(1.0, 1.0), "1 1");
 }
