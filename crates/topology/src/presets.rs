@@ -91,13 +91,15 @@ fn on_shape(template: Template, form: ShortForm, spec: &str) -> Template {
         Some(Layout::Regular { cores_per_cluster, .. }) => (*cores_per_cluster).min(form.shape.cores_per_llc),
         _ => 1,
     };
+    let layout = Layout::Regular { form, cores_per_cluster };
+    let rest = template.without_layout(&layout);
     Template {
         name: Some(spec.to_owned()),
         summary: Some(format!("regular machine {}", form.shape)),
         aliases: Vec::new(),
-        layout: Some(Layout::Regular { form, cores_per_cluster }),
+        layout: Some(layout),
         layout_origin: Some(Origin::new(Basis::Given, "")),
-        ..template.without_layout()
+        ..rest
     }
 }
 

@@ -123,6 +123,10 @@ impl Layout {
             Layout::Listed { nodes, .. } => nodes.clone(),
         }
     }
+
+    fn sockets_of_nodes(&self) -> Vec<BTreeSet<u32>> {
+        sockets_of_nodes(&self.cpus(), &self.nodes())
+    }
 }
 
 /// Node distances.
@@ -163,7 +167,7 @@ pub(crate) struct Template {
 impl Template {
     /// This file on top of `base`: what it states replaces what the base states.
     pub(crate) fn over(self, base: Template) -> Template {
-        let base = if self.layout.is_some() { base.without_layout() } else { base };
+        let base = if let Some(layout) = &self.layout { base.without_layout(layout) } else { base };
         let replaced: Vec<(u8, CacheKind)> = self.caches.iter().map(|new| (new.cache.level, new.cache.kind)).collect();
         let kept = base.caches.into_iter().filter(|old| !replaced.contains(&(old.cache.level, old.cache.kind)));
         // Kinds of cores are of one part, and so is what it makes of its frequencies.
@@ -204,11 +208,13 @@ impl Template {
         }
     }
 
-    /// What is left of a machine when its CPUs are replaced: everything that is not tied to CPU or node numbers. A
-    /// matrix of distances shrinks to its classes.
-    pub(crate) fn without_layout(mut self) -> Template {
-        if let (Some(Distances::Matrix(rows)), Some(layout)) = (&self.distances, &self.layout) {
-            self.distances = Some(classes_of(rows, layout));
+    /// What is left of a machine when its CPUs are replaced by those of `new`: everything that is not tied to CPU or node
+    /// numbers. A matrix of distances stays where both have the same nodes in the same sockets, and shrinks to its classes elsewhere.
+    pub(crate) fn without_layout(mut self, new: &Layout) -> Template {
+        if let (Some(Distances::Matrix(rows)), Some(old)) = (&self.distances, &self.layout)
+            && old.sockets_of_nodes() != new.sockets_of_nodes()
+        {
+            self.distances = Some(classes_of(rows, old));
         }
         self.layout = None;
         self.layout_origin = None;
@@ -393,7 +399,7 @@ fn sockets_of_nodes(cpus: &[CpuDescription], nodes: &[NodeDescription]) -> Vec<B
 
 /// The smallest distances inside a socket and between sockets.
 fn classes_of(rows: &[Vec<u32>], layout: &Layout) -> Distances {
-    let sockets = sockets_of_nodes(&layout.cpus(), &layout.nodes());
+    let sockets = layout.sockets_of_nodes();
     let smallest = |between_sockets: bool| {
         let pairs =
             rows.iter().enumerate().flat_map(|(from, row)| row.iter().enumerate().map(move |(to, d)| (from, to, *d)));

@@ -188,6 +188,12 @@ fn a_short_form_takes_the_figures_of_its_base() {
     assert_eq!(machine.node_distance(node(0), node(1)), 16);
     assert_eq!(machine.node_distance(node(0), node(2)), 16);
     assert_eq!(resolve("8c").unwrap().costs(), resolve("generic").unwrap().costs());
+    // With other cores in the same nodes and sockets, the nodes are as far apart as the base's.
+    let wider = resolve("4s2n1l8c1t@opteron32").unwrap();
+    for (from, to) in (0..8).flat_map(|from| (0..8).map(move |to| (node(from), node(to)))) {
+        assert_eq!(wider.node_distance(from, to), base.node_distance(from, to));
+    }
+    assert_eq!(wider.relation(CpuId(8), CpuId(16)), Relation::FarSocket, "nodes 1 and 2 are two hops apart");
 }
 
 #[test]
