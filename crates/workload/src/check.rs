@@ -131,6 +131,9 @@ pub enum CheckProblem {
     /// Waiting for children there cannot be.
     #[error("it waits for the exit of tasks it created, but its program creates none")]
     JoinWithoutFork,
+    /// Waiting for no child.
+    #[error("\"join\" waits for 0 tasks; state how many of those that it created must exit")]
+    JoinOfNobody,
     /// Nobody ever takes a request.
     #[error("\"work\" on semaphore \"{semaphore}\" takes 0 requests; state how many all tasks together take")]
     NoRequests {

@@ -202,8 +202,10 @@ impl Dice {
         let child = scene.template("child", program);
         let children = 1 + self.below(6);
         let awaited = self.below(children + 1) as u32;
-        let program =
-            times(children, [Step::Fork(child), run_for(self.duration())]).step(Step::Join { count: awaited });
+        let mut program = times(children, [Step::Fork(child), run_for(self.duration())]);
+        if awaited > 0 {
+            program = program.step(Step::Join { count: awaited });
+        }
         scene.task("parent", program).instances = 1 + self.below(2) as u32;
     }
 

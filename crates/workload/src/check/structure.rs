@@ -230,6 +230,7 @@ pub(super) fn check_steps(workload: &Workload, program: ProgramId) -> Result<(),
     for (index, step) in steps.iter().enumerate() {
         let result = match step {
             Step::Join { .. } if !forks => Err(CheckProblem::JoinWithoutFork),
+            Step::Join { count: 0 } => Err(CheckProblem::JoinOfNobody),
             _ => check_step(workload, step),
         };
         result.map_err(|problem| CheckError::of_step(workload, program, index, problem))?;

@@ -215,6 +215,8 @@ fn forked_tasks_may_be_any_number_of_barrier_users() {
     workload.add_task(Task { instances: 0, ..Task::new("child", ProcessId(0), program) });
     workload.barriers[0].participants = 3;
     assert_eq!(workload.check(), Ok(()));
+    workload.programs[0].steps.push(Step::Join { count: 0 });
+    assert_eq!(problem(&workload), CheckProblem::JoinOfNobody);
 }
 
 #[test]
