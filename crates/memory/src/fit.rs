@@ -180,6 +180,16 @@ pub enum FitError {
         /// The same of the fitted profile.
         fitted: f64,
     },
+    /// More touches of shared data than there are touches.
+    #[error(
+        "the splits need {shared:.1} touches of shared data per 1000 instructions, and touches_per_ki is {touches:.1}"
+    )]
+    MoreSharedThanTouches {
+        /// What the splits say.
+        shared: f64,
+        /// All touches.
+        touches: f64,
+    },
     /// What came out is no profile.
     #[error("the fitted profile is impossible: {0}")]
     Profile(#[from] ProfileError),
@@ -217,7 +227,15 @@ pub fn fit(counters: &Counters) -> Result<Fit, FitError> {
     let mut notes = Vec::new();
     let points = sorted_points(counters)?;
     let touches = touches(counters, &points, &mut notes)?;
-    let mixture = solve::solve(&points, counters.line_bytes, touches, &mut notes);
+    let shared = counters.sharing.as_ref().map(shared_class).transpose()?;
+    let lines = |bytes: u64| bytes as f64 / f64::from(counters.line_bytes);
+    let of_shared = shared.as_ref().map(|class| (lines(class.bytes), class.touches_per_instruction * 1e3));
+    if let Some((_, shared)) = of_shared
+        && shared >= touches
+    {
+        return Err(FitError::MoreSharedThanTouches { shared, touches });
+    }
+    let mixture = solve::solve(&points, counters.line_bytes, touches, of_shared, &mut notes);
     let mut classes = classes(&mixture, counters);
     let (cpi0, mlp) = match &counters.timing {
         Some(timing) => core(timing, &mut notes)?,
@@ -226,11 +244,7 @@ pub fn fit(counters: &Counters) -> Result<Fit, FitError> {
             (0.6, 2.0)
         }
     };
-    if let Some(shared) = &counters.sharing {
-        let (rate, writes) = sharing::solve(shared)?;
-        let class = Class::new("shared", shared.bytes, rate, writes);
-        classes.push(Class { sharing: Sharing::Process, ..class });
-    }
+    classes.extend(shared);
     let profile = Profile {
         name: counters.name.clone(),
         summary: "fitted to counters".to_owned(),
@@ -245,6 +259,11 @@ pub fn fit(counters: &Counters) -> Result<Fit, FitError> {
     let fitted: Vec<_> = points.iter().map(|point| (*point, mixture.mpki(point, counters.line_bytes))).collect();
     refuse_poor(&fitted)?;
     Ok(Fit { profile, points: fitted, notes })
+}
+
+fn shared_class(shared: &SharedData) -> Result<Class, FitError> {
+    let (rate, writes) = sharing::solve(shared)?;
+    Ok(Class { sharing: Sharing::Process, ..Class::new("shared", shared.bytes, rate, writes) })
 }
 
 /// Refuses a fit that misses its worst point by more than a factor of [`USABLE`].

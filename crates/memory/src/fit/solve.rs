@@ -12,20 +12,23 @@ pub(super) struct Mixture {
     /// The class that the smallest cache holds.
     resident: (f64, f64),
     fitted: Vec<(f64, f64)>,
+    /// What all threads share, known from what they take from each other; a thread alone touches it too.
+    shared: Option<(f64, f64)>,
 }
 
 impl Mixture {
+    /// Those of a thread's own.
     pub(super) fn classes(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         std::iter::once(self.resident).chain(self.fitted.iter().copied())
     }
 
-    /// Misses per 1000 instructions of a cache.
+    /// Misses per 1000 instructions of a cache that one thread has alone.
     pub(super) fn mpki(&self, point: &CachePoint, line_bytes: u32) -> f64 {
         let class = |(lines, touches): (f64, f64)| Class {
             touches_per_instruction: touches / 1e3,
             ..Class::new("", (lines * f64::from(line_bytes)).max(1.0) as u64, 0.0, 0.0)
         };
-        let classes: Vec<Class> = self.classes().map(class).collect();
+        let classes: Vec<Class> = self.classes().chain(self.shared).map(class).collect();
         let lines = (point.capacity / u64::from(line_bytes)) as f64;
         1e3 * Curves::of_classes(&classes, line_bytes, |_| true).steady_in_sets(lines, point.ways).iter().sum::<f64>()
     }
@@ -36,6 +39,7 @@ struct Problem<'a> {
     points: &'a [CachePoint],
     line_bytes: u32,
     touches: f64,
+    shared: Option<(f64, f64)>,
     resident_lines: f64,
     most_lines: f64,
 }
@@ -44,8 +48,8 @@ impl Problem<'_> {
     /// The mixture of parameters: per class the logarithms of lines and touches.
     fn mixture(&self, parameters: &[f64]) -> Mixture {
         let fitted: Vec<(f64, f64)> = parameters.chunks(2).map(|pair| (exp(pair[0]), exp(pair[1]))).collect();
-        let rest = self.touches - fitted.iter().map(|class| class.1).sum::<f64>();
-        Mixture { resident: (self.resident_lines, rest.max(1e-3)), fitted }
+        let rest = self.touches - fitted.iter().chain(&self.shared).map(|class| class.1).sum::<f64>();
+        Mixture { resident: (self.resident_lines, rest.max(1e-3)), fitted, shared: self.shared }
     }
 
     /// Logarithms of fitted over measured misses.
@@ -86,14 +90,21 @@ impl Problem<'_> {
 /// Starting points: how far beyond the largest capacity the sizes reach, as logarithms.
 const STRETCHES: [f64; 4] = [0.0, 1.0, 2.0, 3.5];
 
-/// Fits.
-pub(super) fn solve(points: &[CachePoint], line_bytes: u32, touches: f64, notes: &mut Vec<String>) -> Mixture {
+/// Fits what a thread has of its own; `shared` are the lines of what it shares and its touches per 1000 instructions.
+pub(super) fn solve(
+    points: &[CachePoint],
+    line_bytes: u32,
+    touches: f64,
+    shared: Option<(f64, f64)>,
+    notes: &mut Vec<String>,
+) -> Mixture {
     let lines = |capacity: u64| capacity as f64 / f64::from(line_bytes);
     let largest = lines(points[points.len() - 1].capacity);
     let problem = Problem {
         points,
         line_bytes,
         touches,
+        shared,
         resident_lines: 0.5 * lines(points[0].capacity),
         most_lines: 64.0 * largest,
     };

@@ -195,6 +195,26 @@ fn a_file_is_read_and_its_profile_reads_back() {
     assert!(fit.notes.iter().any(|note| note.contains("touches_per_ki is not given")));
 }
 
+/// The points are of a thread alone, which touches the shared class too: the whole profile meets them, not its private part.
+#[test]
+fn a_thread_alone_misses_as_measured_with_what_it_shares() {
+    let point = |capacity, ways, mpki| CachePoint { capacity, ways, mpki };
+    let split = Split { near: 4, far: 4, rfo_mpki: 2.7, cross_read_mpki: Some(1.6) };
+    let counters = Counters {
+        touches_per_ki: Some(120.0),
+        points: vec![point(48 << 10, 12, 25.0), point(2 << 20, 16, 6.1)],
+        sharing: Some(SharedData { bytes: 3 << 19, write_fraction: Some(0.4), splits: vec![split] }),
+        ..counters(|_| 1.0)
+    };
+    let fit = fit(&counters).unwrap();
+    for (point, _) in &fit.points {
+        let ours = fitted_mpki(&fit, point.capacity, point.ways);
+        assert!((ours / point.mpki - 1.0).abs() < 0.03, "{} bytes: {ours} instead of {}", point.capacity, point.mpki);
+    }
+    let touches: f64 = fit.profile.classes.iter().map(|class| 1e3 * class.touches_per_instruction).sum();
+    assert!((touches - 120.0).abs() < 0.1, "{touches}");
+}
+
 #[test]
 fn what_cannot_be_is_refused_in_a_sentence() {
     let refused = |change: &dyn Fn(&mut Counters)| {
@@ -206,7 +226,9 @@ fn what_cannot_be_is_refused_in_a_sentence() {
     let blind = Split { near: 4, far: 4, rfo_mpki: 1.0, cross_read_mpki: None };
     let timing = |cpi, stall| Timing { cpi, stall_cycles_per_ki: stall, levels: Vec::new() };
     type Case<'a> = (&'a dyn Fn(&mut Counters), &'a str);
-    let cases: [Case<'_>; 15] = [
+    let many = SharedData { write_fraction: Some(0.4), ..shared(Split { rfo_mpki: 100.0, ..blind }) };
+    let cases: [Case<'_>; 16] = [
+        (&|c| c.sharing = Some(many.clone()), "the splits need 350.0 touches of shared data per 1000 instructions"),
         (&|c| c.points.truncate(1), "1 cache sizes are too few"),
         (&|c| c.points[3].mpki = f64::NAN, "mpki is NaN; it must be 0 to 1000"),
         (&|c| c.points[3].mpki = -1.0, "mpki is -1"),
