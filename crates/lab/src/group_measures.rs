@@ -5,16 +5,16 @@ use std::collections::BTreeMap;
 
 use warmcore_statistics::Better;
 use warmcore_trace::Outcome;
-use warmcore_workload::Workload;
+use warmcore_workload::{Workload, as_measure_name};
 
-use crate::measures::{Measure, Unit, as_name};
+use crate::measures::{Measure, Unit};
 
 const PERIODS: &str = "nr_periods";
 const THROTTLED: &str = "nr_throttled";
 const THROTTLED_NS: &str = "throttled_ns";
 
 fn name(group: &str, what: &str) -> String {
-    format!("group_{}_{what}", as_name(group))
+    format!("group_{}_{what}", as_measure_name(group))
 }
 
 /// Those of a workload's groups.

@@ -166,8 +166,11 @@ impl Headroom {
         let Some(gain) = self.gain else { return format!("{how}: it has no {} in common with {base}.", primary.title) };
         if gain <= 1.0 + LEAST_HEADROOM {
             let consequence = without_gain(&self.schedulers);
-            let gain = decimal(gain);
-            return format!("{how}: it improves {} over {base} by a factor of {gain}, {consequence}.", primary.title);
+            let change = match gain < 1.0 - LEAST_HEADROOM {
+                true => format!("{} is worse than under {base} by a factor of {}", primary.title, decimal(1.0 / gain)),
+                false => format!("{} is as under {base}", primary.title),
+            };
+            return format!("{how}: {change}, {consequence}.");
         }
         let won: Vec<String> = self
             .schedulers
@@ -185,7 +188,7 @@ impl Headroom {
     }
 }
 
-/// What follows where the oracle gains nothing: nothing can be won, unless a scheduler is better than the oracle.
+/// What follows where the oracle gains nothing: the search is no bound, and a scheduler may be better than the oracle.
 fn without_gain(schedulers: &[SchedulerHeadroom]) -> String {
     let better: Vec<String> = schedulers
         .iter()
@@ -193,7 +196,7 @@ fn without_gain(schedulers: &[SchedulerHeadroom]) -> String {
         .map(|(label, of_oracle)| format!("{label} is better than the oracle by a factor of {}", decimal(of_oracle)))
         .collect();
     match better.is_empty() {
-        true => "so placement has nothing to win here".into(),
+        true => "so the search found no placement that wins anything".into(),
         false => format!("but {}, so the oracle is not the best possible here", better.join(" and ")),
     }
 }
@@ -247,7 +250,7 @@ mod tests {
         let of =
             |label: &str, of_oracle| SchedulerHeadroom { label: label.into(), of_oracle, interval: None, won: None };
         let all = [of("eevdf", Some(1.005)), of("rr", None), of("cache-aware", Some(1.169))];
-        assert_eq!(without_gain(&all[..2]), "so placement has nothing to win here");
+        assert_eq!(without_gain(&all[..2]), "so the search found no placement that wins anything");
         let better = "but cache-aware is better than the oracle by a factor of 1.169, so the oracle is not the best possible here";
         assert_eq!(without_gain(&all), better);
     }

@@ -300,7 +300,7 @@ fn title_of(name: &str) -> String {
 }
 
 fn application_elapsed(name: &str) -> String {
-    format!("application_{}_elapsed_ns", as_name(name))
+    format!("application_{}_elapsed_ns", as_measure_name(name))
 }
 
 pub(crate) fn recorder_percentile(name: &str, percentile: &str) -> String {
@@ -308,13 +308,7 @@ pub(crate) fn recorder_percentile(name: &str, percentile: &str) -> String {
 }
 
 fn recorder_measure(name: &str, what: &str) -> String {
-    format!("recorder_{}_{what}", as_name(name))
-}
-
-/// A text as part of a name: letters and digits stay, what lies between them becomes one `_`.
-pub(crate) fn as_name(text: &str) -> String {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-    words.collect::<Vec<_>>().join("_")
+    format!("recorder_{}_{what}", as_measure_name(name))
 }
 
 /// The measure that a verdict on this workload is about. It follows from the workload alone:

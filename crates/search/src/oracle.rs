@@ -214,8 +214,37 @@ pub(crate) fn problem<'a>(machine: &'a Machine, unrolled: &Unrolled) -> Problem<
     }
     let meets =
         unrolled.threads.iter().any(|thread| meets_often(&workload.programs[workload.tasks[*thread].program.index()]));
-    let goal = if meets { Goal::Slowest } else { Goal::Total };
+    let parts = unequal_parts(workload, &unrolled.threads);
+    let goal = if meets || parts.is_some() { Goal::Slowest } else { Goal::Total };
+    for (thread, part) in threads.iter_mut().zip(parts.into_iter().flatten()) {
+        thread.share = part;
+    }
     Problem { machine, profiles, threads, partners: partners(workload, &unrolled.threads), goal }
+}
+
+/// What threads work that only compute and end, in parts of their mean: the last one decides. `None` where all work the same, or something else
+/// than work decides.
+fn unequal_parts(workload: &Workload, threads: &[usize]) -> Option<Vec<f64>> {
+    let programs = || threads.iter().map(|thread| &workload.programs[workload.tasks[*thread].program.index()]);
+    let computes = |step: &Step| {
+        matches!(
+            step,
+            Step::Run { .. }
+                | Step::RunTime { .. }
+                | Step::Draw { what: Drawn::Work | Drawn::CpuTime, .. }
+                | Step::LoopStart { times: Some(_), .. }
+                | Step::LoopEnd { .. }
+                | Step::Phase(_)
+                | Step::Exit
+        )
+    };
+    if !programs().all(|program| program.steps.iter().all(computes)) {
+        return None;
+    }
+    let works: Vec<f64> = programs().map(|program| program.work_ns() as f64).collect();
+    let mean_ns = works.iter().sum::<f64>() / works.len() as f64;
+    let differ = works.iter().any(|work_ns| (work_ns - mean_ns).abs() > 0.01 * mean_ns);
+    differ.then(|| works.iter().map(|work_ns| work_ns / mean_ns).collect())
 }
 
 /// What each thread works between barriers, in parts of the mean of those that meet; 1 of all others. Where some of them never end, the mean is
@@ -363,6 +392,31 @@ mod tests {
         }
         assert_eq!(shares_of("forkjoin:-n4,-i20,-w1ms"), [1.0; 4], "instances of one template");
         assert!(shares_of("hackbench:-T,-p,-f4,-g1,-l10").iter().all(|share| *share == 1.0), "they meet once");
+    }
+
+    /// The best of all placements of 50, 40 and three times 30 ms on two CPUs is 90 ms on each; with siblings, of 100, 120, 150 and 300 ms the last
+    /// alone on its core.
+    #[test]
+    fn who_ends_last_decides_where_threads_only_compute() {
+        let placed = |machine: &str, works_ms: &[u64]| {
+            let mut workload = Workload::empty("unequal");
+            let process = workload.add_process("process");
+            for work_ms in works_ms {
+                let program = workload.add_program(Program { steps: vec![Step::Run { work_ns: work_ms * 1_000_000 }] });
+                workload.add_task(warmcore_workload::Task::new(format!("of-{work_ms}"), process, program));
+            }
+            let machine = warmcore_topology::resolve(machine).unwrap();
+            problem(&machine, &unroll(&workload)).search().unwrap().cpus
+        };
+        let works = [50, 40, 30, 30, 30];
+        let cpus = placed("1s1n1l2c1t", &works);
+        let on = |cpu: CpuId| works.iter().zip(&cpus).filter(|(_, on)| **on == cpu).map(|(work, _)| work).sum::<u64>();
+        assert_eq!((on(CpuId(0)), on(CpuId(1))), (90, 90), "{cpus:?}");
+        let cpus = placed("1s1n1l2c2t", &[100, 120, 150, 300]);
+        let machine = warmcore_topology::resolve("1s1n1l2c2t").unwrap();
+        assert!((0..3).all(|other| machine.core_of(cpus[other]) != machine.core_of(cpus[3])), "{cpus:?}");
+        let equal = unroll(&from_generator("spin:-n4,-d1s").unwrap());
+        assert_eq!(unequal_parts(&equal.workload, &equal.threads), None);
     }
 
     /// 1 and 2 ms on one CPU and 1.333 and 1.667 on the other are 3 ms a round on both.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use warmcore_workload::{Affinity, Drawn, Program, Step, TaskTemplateId, Workload};
+use warmcore_workload::{Affinity, Drawn, Program, Step, Task, TaskTemplateId, Workload};
 
 /// Most long-lived threads: more are not written out.
 pub(crate) const MAX_THREADS: usize = 1024;
@@ -28,7 +28,7 @@ pub fn unroll(workload: &Workload) -> Unrolled {
         source: workload,
         kept: &kept,
         out: workload.clone(),
-        taken: BTreeSet::new(),
+        made: vec![0; workload.tasks.len()],
         threads: Vec::new(),
     };
     for index in 0..workload.tasks.len() {
@@ -137,21 +137,26 @@ struct ThreadsWriter<'a> {
     source: &'a Workload,
     kept: &'a BTreeSet<TaskTemplateId>,
     out: Workload,
-    /// Templates whose own row stands for a thread already.
-    taken: BTreeSet<TaskTemplateId>,
+    /// Threads written of each template of the source.
+    made: Vec<u32>,
     threads: Vec<usize>,
 }
 
 impl ThreadsWriter<'_> {
-    /// A row for one more thread of a template: its own the first time, then copies.
+    /// A row for one more thread of a template: its own the first time, then copies. It is called what the thread is called in a run of the source:
+    /// by the template where that has one instance, else by the template and a number.
     fn copy(&mut self, id: TaskTemplateId) -> TaskTemplateId {
-        if self.taken.insert(id) {
+        let source = &self.source.tasks[id.index()];
+        let number = std::mem::replace(&mut self.made[id.index()], self.made[id.index()] + 1);
+        let name = match (source.instances, number) {
+            (1, 0) => source.name.clone(),
+            _ => format!("{}-{number}", source.name),
+        };
+        if number == 0 {
+            self.out.tasks[id.index()].name = name;
             return id;
         }
-        let mut task = self.source.tasks[id.index()].clone();
-        let number = self.out.tasks.len();
-        task.name = format!("{}-{number}", task.name);
-        self.out.add_task(task)
+        self.out.add_task(Task { name, ..source.clone() })
     }
 
     /// One more thread of a template, and the threads that it forks.
@@ -226,6 +231,15 @@ mod tests {
         let all = names("hackbench:-T,-p,-f4,-g1,-l10");
         assert_eq!(all.iter().filter(|name| name.starts_with("sender")).count(), 4);
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "names differ: {all:?}");
+    }
+
+    #[test]
+    fn threads_are_called_as_in_a_run() {
+        assert_eq!(names("spin:-n3,-d1s"), ["spin-0", "spin-1", "spin-2"]);
+        let hackbench = names("hackbench:-T,-p,-f2,-g1,-l20");
+        for name in ["main", "receiver-0-0-0", "receiver-0-1-0", "sender-0-0", "sender-0-1"] {
+            assert!(hackbench.iter().any(|known| known == name), "{name} is not in {hackbench:?}");
+        }
     }
 
     #[test]

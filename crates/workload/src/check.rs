@@ -42,6 +42,19 @@ pub enum CheckProblem {
         /// Length of the table.
         count: usize,
     },
+    /// Two names that measures could not tell apart.
+    #[error(
+        "the {what} \"{first}\" and \"{second}\" would be \"{}\" in the names of measures; rename one",
+        crate::as_measure_name(first)
+    )]
+    MeasuredAlike {
+        /// Of what kind they are.
+        what: &'static str,
+        /// The first.
+        first: String,
+        /// The other.
+        second: String,
+    },
     /// Nothing can be drawn from a distribution.
     #[error(transparent)]
     Distribution(#[from] crate::DistributionError),

@@ -55,6 +55,7 @@ pub use launch::Launch;
 pub use policy::{Policy, PolicyError, Reservation};
 pub use program::*;
 pub use resolve::{resolve, workload_name};
+pub use results::as_measure_name;
 pub use rtapp::{
     Options, TEMPLATE, WriteError, from_rtapp, is_as_written, profiles_from_json, profiles_to_json, to_rtapp,
 };

@@ -11,6 +11,13 @@ pub use histogram::LatencyHistogram;
 pub use schbench::{SchbenchReport, SchbenchSection, parse_schbench, schbench_text};
 pub use sysbench::{SysbenchReport, sysbench_text};
 
+/// A text as part of a measure's name: ASCII letters and digits stay, what lies between them becomes one `_`.
+#[must_use]
+pub fn as_measure_name(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    words.collect::<Vec<_>>().join("_")
+}
+
 /// hackbench's lines: its header and `Time:` in seconds, cut off (not rounded) after milliseconds as the program does.
 ///
 /// ```

@@ -1,9 +1,11 @@
 //! Ids in range, loops that match, values in range.
 
+use std::collections::BTreeMap;
+
 use super::{CheckError, CheckProblem, MAX_TASKS};
 use crate::{
     Affinity, Aggregate, Drawn, KernelStep, MAX_DURATION_NS, Program, ProgramId, ResultStyle, Step, TaskTemplateId,
-    Workload,
+    Workload, as_measure_name,
 };
 
 /// References between tables and the numbers of tasks.
@@ -26,11 +28,26 @@ pub(super) fn check_tables(workload: &Workload) -> Result<(), CheckError> {
     if let Some(problem) = workload.group_problem() {
         return Err(of_workload(problem));
     }
+    measured_apart("recorders", workload.recorders.iter()).map_err(of_workload)?;
+    measured_apart("applications", workload.applications.iter()).map_err(of_workload)?;
+    let limited = workload.groups.iter().filter(|group| group.cpu_max.is_some()).map(|group| &group.name);
+    measured_apart("task groups with a quota", limited).map_err(of_workload)?;
     match workload.initial_tasks() {
         0 => Err(of_workload(CheckProblem::NothingToRun)),
         count if count > MAX_TASKS => Err(of_workload(CheckProblem::TooManyTasks { count })),
         _ => Ok(()),
     }
+}
+
+/// Measures are named after what they are of: two of one kind must not share a name.
+fn measured_apart<'a>(what: &'static str, names: impl Iterator<Item = &'a String>) -> Result<(), CheckProblem> {
+    let mut known: BTreeMap<String, &String> = BTreeMap::new();
+    for name in names {
+        if let Some(first) = known.insert(as_measure_name(name), name) {
+            return Err(CheckProblem::MeasuredAlike { what, first: first.clone(), second: name.clone() });
+        }
+    }
+    Ok(())
 }
 
 /// What tasks refer to, and their attributes.

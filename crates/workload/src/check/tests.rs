@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
-    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, Distribution, Drawn, KernelStep, Latch,
-    LatchKind, LockId, ProcessId, ProgramBuilder, RecorderId, SemaphoreId, Task,
+    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, CpuMax, Distribution, Drawn, Group,
+    KernelStep, Latch, LatchKind, LockId, ProcessId, ProgramBuilder, RecorderId, SemaphoreId, Task,
 };
 
 const RUN: Step = Step::Run { work_ns: 1_000 };
@@ -229,6 +229,20 @@ fn tasks_that_fork_each_other_at_one_instant_are_refused() {
 
     workload.programs[1].steps.insert(0, RUN);
     assert_eq!(workload.check(), Ok(()), "a chain of forks is fine when time passes on it");
+}
+
+#[test]
+fn what_is_measured_is_told_apart_by_name() {
+    let mut workload = with_steps(&[RUN]);
+    workload.groups = ["/o/i", "/o_i"].map(Group::new).to_vec();
+    workload.groups[0].cpu_max = CpuMax::new(20_000, 100_000, 0).ok();
+    assert_eq!(workload.check(), Ok(()), "only groups with a quota have measures");
+    workload.groups[1].cpu_max = workload.groups[0].cpu_max;
+    let text = workload.check().unwrap_err().to_string();
+    assert!(text.contains("\"/o/i\" and \"/o_i\" would be \"o_i\" in the names of measures"), "{text}");
+    workload.groups.clear();
+    workload.recorders = ["req-1", "req_1"].map(str::to_owned).to_vec();
+    assert!(matches!(problem(&workload), CheckProblem::MeasuredAlike { what: "recorders", .. }));
 }
 
 #[test]
