@@ -105,6 +105,11 @@ impl Measure {
         trial.measure(&self.name).or(self.is_unended(trial).then_some(f64::INFINITY))
     }
 
+    /// What a run must have for it, where only some do.
+    pub(crate) fn needs(&self) -> &'static str {
+        if self.name == ENERGY { ", which needs a governor (`eevdf:governor=schedutil`)" } else { "" }
+    }
+
     /// Whether it is a time until an end that has not come in the trial.
     #[must_use]
     pub fn is_unended(&self, trial: &Trial) -> bool {

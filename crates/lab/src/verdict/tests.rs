@@ -271,6 +271,17 @@ fn runs_that_do_not_end_are_not_identical_in_the_time_of_their_end() {
     assert!(sentence.contains("under neither did that end come in all trials"), "{sentence}");
 }
 
+/// More trials would not help.
+#[test]
+fn a_column_without_any_value_is_not_said_to_have_too_few_trials() {
+    let of = |name: &str, energy: &[(&str, Option<f64>)]| (0..10).map(|number| trial(name, number, energy)).collect();
+    let record = ExperimentRecord { metric: Some("energy_j".into()), ..record(&["cfs", "eevdf"], 10) };
+    let trials: [Vec<Trial>; 2] = [of("cfs", &[("energy_j", Some(2.0))]), of("eevdf", &[])];
+    let sentence = conclude(&record, &trials).unwrap().verdict.sentence;
+    let expected = "eevdf has no value of it, which needs a governor (`eevdf:governor=schedutil`)";
+    assert!(sentence.contains(expected) && !sentence.contains("too few"), "{sentence}");
+}
+
 #[test]
 fn one_trial_is_one() {
     let document = document(&[("cfs", 1.0), ("eevdf", 0.5)], 1);

@@ -116,6 +116,13 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
     let title = &primary.title;
     let yardstick = if is_yardstick { ", a yardstick and no kernel's scheduler," } else { "" };
     match other.finding {
+        Finding::TooFewTrials if comparison.candidate_n == 0 || comparison.baseline_n == 0 => {
+            let without = if comparison.candidate_n == 0 { label } else { base };
+            format!(
+                "{label} cannot be compared with {base} in {title}: {without} has no value of it{}",
+                primary.needs()
+            )
+        }
         Finding::TooFewTrials => {
             let few = if trials == 1 { "1 trial is".to_owned() } else { format!("{trials} trials are") };
             format!("{few} too few to judge {label}: {}", relation(primary, other, base))
@@ -184,9 +191,6 @@ fn gain(contender: &Contender<'_>) -> f64 {
 /// `elapsed time 0.83 times that of cfs (95 % interval 0.81 to 0.85)`.
 fn relation(primary: &Measure, other: &Contender<'_>, base: &str) -> String {
     let Contender { comparison, result, .. } = other;
-    if comparison.candidate_n == 0 || comparison.baseline_n == 0 {
-        return format!("{} has no value in common with {base}", primary.title);
-    }
     let Some(ratio) = comparison.ratio else {
         return match result.summary.median.filter(|median| median.is_finite()) {
             Some(median) => format!(
