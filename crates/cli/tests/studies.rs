@@ -298,6 +298,9 @@ fn gains_of_equal_machine_and_workload_are_drawn_in_rows_of_their_cells() {
         assert_eq!(map.matches(&format!("<title>1s1n1l2c1t: {case}, rr: ")).count(), 1, "{case}: {map}");
     }
     assert!(!data.contains("alone"), "a name of its own is enough: {data}");
+    // The name of a workload may have a placeholder as its text does.
+    scratch.write("named.toml", &ALIKE.replace("\"own\"", "\"own-{k}\""));
+    scratch.run("study run --dry-run named.toml").exits_with(0);
 }
 
 #[test]

@@ -481,14 +481,14 @@ fn unknown_placeholder(study: &Study, at: usize, name: &str, bindings: &BTreeMap
     study.error_at(at, Problem::Unknown { kind: "axis", name: name.to_owned(), nearest })
 }
 
-/// The text of a machine or workload of the study's own; the name itself where it is none.
+/// The text of a machine or workload of the study's own, whose name may have placeholders too; the name itself where it is none.
 fn own_text(all: &[crate::file::Inline], name: &str, bindings: &BTreeMap<String, String>) -> String {
-    let own = all.iter().find(|inline| inline.name.get_ref() == name);
+    let own = all.iter().find(|inline| put_known(inline.name.get_ref(), bindings) == name);
     own.map_or_else(|| name.to_owned(), |inline| put_known(&inline.text, bindings))
 }
 
 fn machine_of(study: &Study, name: &str, text: &str) -> Result<Named<Machine>, LoadError> {
-    if study.machines.iter().any(|inline| inline.name.get_ref() == name) {
+    if text != name {
         let value =
             warmcore_topology::from_toml(text).map_err(|error| LoadError::Machine(format!("{name}: {error}")))?;
         return Ok(Named { source: name.to_owned(), value });
@@ -513,7 +513,7 @@ fn workload_of(
     let multiply_add_ps = machine.costs().multiply_add_ps.and_then(NonZeroU64::new);
     let options = Options { multiply_add_ps, profiles, ..Options::default() };
     let failed = |source: WorkloadError| LoadError::Workload { text: name.to_owned(), source: Box::new(source) };
-    if study.workloads.iter().any(|inline| inline.name.get_ref() == name) {
+    if text != name {
         let value = warmcore_workload::from_rtapp(name, text, &options).map_err(failed)?;
         return Ok(Named { source: name.to_owned(), value });
     }
