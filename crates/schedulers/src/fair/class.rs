@@ -227,26 +227,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     }
 
     fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
-        let index = self.task_entity(task);
-        if self.timelines.is_some() {
-            self.set_next_flat(core, index);
-        }
-        let mut entity = index;
-        while entity != NONE && self.queues[self.entities[entity as usize].queue as usize].curr != entity {
-            self.set_next_entity(core, entity);
-            entity = self.parent(entity);
-        }
-        self.picked[cpu.index()] = NONE;
-        self.rqs[cpu.index()].curr_task = index;
-        // Before 4.15 tasks kept the order in which they came.
-        if !self.parameters.rules_of_4_9 {
-            self.list_move_to_head(cpu, index);
-        }
-        if self.asymmetric {
-            self.update_misfit_status(core, cpu, task);
-        }
-        P::task_switched_in(self, core, cpu, index);
-        self.do_task_work(core, task);
+        self.set_next_task(core, cpu, task, true);
     }
 
     fn enter_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
@@ -387,8 +368,13 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
                 self.put_prev(core, cpu, task, false);
             }
         }
-        if weight != self.entities[index as usize].weight {
+        let (old_weight, protection) = (self.entities[index as usize].weight, self.entities[index as usize].vprot);
+        if weight != old_weight {
             self.reweight_entity(core, index, weight);
+            if runs {
+                // A kernel changes the weight while the task is in no queue: `reweight_entity` leaves the protection alone then.
+                self.entities[index as usize].vprot = protection;
+            }
         }
         let entity = &mut self.entities[index as usize];
         entity.idle_policy = policy == warmcore_workload::Policy::Idle;
@@ -402,8 +388,13 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         if requeue {
             self.enqueue(core, cpu, task, Enqueue::RESTORE | Enqueue::MOVE.only_if(moves));
             if runs {
-                self.set_next(core, cpu, task);
+                self.set_next_task(core, cpu, task, false);
             }
+        }
+        // `sched_move_task`, later than 4.9, and `prio_changed_fair` choose anew.
+        let loses = weight < old_weight && !policy_changes && self.queues[cpu.index()].nr_queued > 1;
+        if runs && (group_changes && !self.parameters.rules_of_4_9 || loses) {
+            core.resched_full(cpu);
         }
     }
 
@@ -467,5 +458,37 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
 
     fn runnable_on(&self, cpu: CpuId) -> usize {
         self.queues[cpu.index()].h_nr_runnable as usize + self.limbo_of(cpu)
+    }
+}
+
+impl<P: Policy, G: Gathering> Fair<P, G> {
+    /// `set_next_task_fair`. A task that is picked (`first`) has its slice protected and the high-resolution tick set; one that was taken out of its
+    /// queue to be changed, and runs on, has what is left of both.
+    fn set_next_task(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, first: bool) {
+        let index = self.task_entity(task);
+        if self.timelines.is_some() {
+            self.set_next_flat(core, index, first);
+        }
+        let mut entity = index;
+        while entity != NONE && self.queues[self.entities[entity as usize].queue as usize].curr != entity {
+            self.set_next_entity(core, entity);
+            if first {
+                P::switched_in(self, self.entities[entity as usize].queue, entity);
+            }
+            entity = self.parent(entity);
+        }
+        self.picked[cpu.index()] = NONE;
+        self.rqs[cpu.index()].curr_task = index;
+        // Before 4.15 tasks kept the order in which they came.
+        if !self.parameters.rules_of_4_9 {
+            self.list_move_to_head(cpu, index);
+        }
+        if self.asymmetric {
+            self.update_misfit_status(core, cpu, task);
+        }
+        if first {
+            P::task_switched_in(self, core, cpu, index);
+        }
+        self.do_task_work(core, task);
     }
 }

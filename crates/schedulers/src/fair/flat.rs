@@ -266,7 +266,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// `set_next_task_fair`: a task and its levels begin to run.
     #[cold]
-    pub(super) fn set_next_flat(&mut self, core: &mut Core<'_>, index: u32) {
+    pub(super) fn set_next_flat(&mut self, core: &mut Core<'_>, index: u32, first: bool) {
         let timeline = self.competes_in(index);
         self.clear_buddies(timeline, index);
         let queued = self.entities[index as usize].on_rq;
@@ -284,7 +284,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.queues[timeline as usize].curr = index;
         if queued {
             self.refresh_share(index);
-            P::switched_in(self, timeline, index);
+            if first {
+                P::switched_in(self, timeline, index);
+            }
         }
     }
 

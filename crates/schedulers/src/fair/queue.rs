@@ -313,6 +313,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             };
             if on_rq {
                 if delayed {
+                    self.update_curr(core, self.entities[entity as usize].queue);
                     self.requeue_delayed_entity(core, entity);
                 }
                 self.update_load_avg(now_ns, entity);
@@ -506,7 +507,6 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         self.queues[queue as usize].curr = index;
         self.begin_to_run(core, index);
-        P::switched_in(self, queue, index);
     }
 
     /// An entity is charged from now on.
