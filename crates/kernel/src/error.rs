@@ -38,7 +38,7 @@ pub enum SetupError {
     },
     /// More deadline bandwidth than there is.
     #[error(
-        "tasks of SCHED_DEADLINE reserve {:.3} CPUs together, and {:.3} can be reserved here (95 % of each CPU; the rest is the fair server's): \
+        "tasks of SCHED_DEADLINE reserve {:.5} CPUs together, and {:.5} can be reserved here (each CPU's capacity less the fair server's 5 % of a full CPU): \
          the kernel would refuse one of them with EBUSY; reserve less, or take more CPUs",
         *.asked as f64 / Reservation::WHOLE_CPU as f64, *.admitted as f64 / Reservation::WHOLE_CPU as f64
     )]
