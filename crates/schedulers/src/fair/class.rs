@@ -1,6 +1,6 @@
 //! The fair class as the kernel calls it: the verbs of `sched_class`, each handed on to the part that does it.
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, Utilisation, WakeFlags};
+use warmcore_kernel::{Core, Dequeue, Enqueue, LeftWakeups, Scheduler, Utilisation, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::schedstat::CpuCounters;
 use warmcore_trace::{PrevState, TaskId};
@@ -282,6 +282,10 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         if self.pressure.is_some() {
             self.note_switch(core, cpu, next);
         }
+    }
+
+    fn left_wakeups(&self, _task: TaskId) -> LeftWakeups {
+        if self.parameters.rules_of_4_9 { LeftWakeups::OtherCaches } else { LeftWakeups::OtherCachesAndIdle }
     }
 
     fn ttwu_pending_changed(&mut self, core: &mut Core<'_>, cpu: CpuId) {
