@@ -18,6 +18,12 @@ use crate::fair::gathering::Gathering;
 /// Linux 7.2 the main thread that makes them has 20, one that a shell has started 30 (`results/2026-11-29-2vcpu-flips`).
 const FLIPS_OF_LAUNCHERS: u32 = 20;
 
+/// Policies that preempt at a wakeup (`normal_policy` of Linux 7.2, kernel/sched/sched.h, with `CONFIG_SCHED_CLASS_EXT`).
+fn is_normal(policy: warmcore_workload::Policy) -> bool {
+    use warmcore_workload::Policy::{Ext, Normal};
+    matches!(policy, Normal | Ext)
+}
+
 impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     fn name(&self) -> &'static str {
         self.name
@@ -79,7 +85,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         let weight = scale_load(weight_of(state.policy(), state.nice()));
         let mut entity = new_entity(weight, self.queue_for(core, task, cpu));
         entity.idle_policy = state.policy() == warmcore_workload::Policy::Idle;
-        entity.normal_policy = state.policy() == warmcore_workload::Policy::Normal;
+        entity.normal_policy = is_normal(state.policy());
         entity.recent_used_cpu = cpu.0;
         if let Some(parent) = parent {
             let parent = &self.entities[self.task_entity(parent) as usize];
@@ -396,7 +402,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         }
         let entity = &mut self.entities[index as usize];
         entity.idle_policy = policy == warmcore_workload::Policy::Idle;
-        entity.normal_policy = policy == warmcore_workload::Policy::Normal;
+        entity.normal_policy = is_normal(policy);
         if slice_changes {
             P::set_slice(self, index, slice_ns);
         }
