@@ -56,7 +56,7 @@ pub enum MigrationKind {
     Active = 3,
     /// Taken by an idle CPU outside of a balancer (work stealing).
     Steal = 4,
-    /// Affinity no longer allowed the old CPU.
+    /// Affinity no longer allowed the old CPU, or that went offline.
     Affinity = 5,
     /// NUMA balancing.
     Numa = 6,
@@ -104,7 +104,7 @@ impl MigrationKind {
                 "pushed off the CPU it was running on, because no queued task could be moved instead"
             }
             MigrationKind::Steal => "taken from a queue by a CPU that had nothing to do",
-            MigrationKind::Affinity => "its affinity no longer allowed the old CPU",
+            MigrationKind::Affinity => "its affinity no longer allowed the old CPU, or that went offline",
             MigrationKind::Numa => "moved towards the node that holds its memory",
             MigrationKind::Exec => "placed on another CPU as it started another program",
         }
