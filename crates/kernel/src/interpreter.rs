@@ -471,7 +471,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         let shown = self.show_release(cpu, lock) && !self.objects.locks[lock.index()].wakes_all;
         if !shown && self.calls_after_release(lock) {
-            self.wake_lock_waiters(cpu, lock);
+            self.wake_lock_waiters(lock);
         }
         if signal && let Some(waiter) = self.objects.conditions[condition.index()].pop_front() {
             self.in_futex_wake(self.word_of(WaitReason::Condition(condition.0)), 1, |engine| {

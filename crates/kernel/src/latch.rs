@@ -1,7 +1,8 @@
 //! Mutexes: futexes, whose waiters sleep at once, and latches as database servers have them, whose waiters look for a while
 //! before they sleep: until a release, or for a time, as PostgreSQL's spinlocks (`s_lock`) do, whose release is a store and wakes nobody.
 //!
-//! Nothing is handed over: a waiter that is woken, or sees a release, competes again.
+//! Nothing is handed over: a waiter that is woken, or sees a release, competes again. One that has lost its CPU reads the word when it runs
+//! again, and a call that sleeps compares it first (`futex_wait_setup`, kernel/futex/waitwake.c): no release is lost.
 //!
 //! Where memory is modelled, taking a latch costs the transfer of its word and of the data behind it from the last owner's
 //! CPU, and the queue of looks: whenever the word changes, each of those who look fetches it again, one after the other. The
@@ -27,6 +28,11 @@ use crate::sync::Lock;
 use crate::task::{Activity, Stage, State, WaitReason};
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    /// Whether a task sleeps until a mutex is released. One that waits actively does not, with or without a CPU.
+    fn sleeps(&self, waiter: TaskId) -> bool {
+        !self.core.tasks[waiter.index()].is_spinning()
+    }
+
     /// Whether a task waits actively, on a CPU.
     fn looks(&self, waiter: TaskId) -> bool {
         let task = &self.core.tasks[waiter.index()];
@@ -123,7 +129,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Whether who has released a mutex makes the call that wakes one who sleeps. The word says that nobody waits, from now on.
     pub(crate) fn calls_after_release(&mut self, lock: LockId) -> bool {
         let state = &mut self.objects.locks[lock.index()];
-        std::mem::take(&mut state.contended) || state.wakes_all || state.sleep_ns > 0
+        std::mem::take(&mut state.contended) || state.wakes_all
     }
 
     /// Lets one of those who look see that `cpu` has released a mutex: it tries again. False if nobody looks.
@@ -143,34 +149,28 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         true
     }
 
-    /// Lets those who do not look try a mutex that `cpu` has released: the one that has waited longest, or all.
-    pub(crate) fn wake_lock_waiters(&mut self, cpu: CpuId, lock: LockId) {
-        let Lock { waiters, wakes_all, sleep_ns, .. } = &self.objects.locks[lock.index()];
-        let calls = *sleep_ns == 0 && waiters.iter().any(|waiter| !self.looks(*waiter));
+    /// Lets those who sleep try a mutex that has been released: the one that has waited longest, or all.
+    pub(crate) fn wake_lock_waiters(&mut self, lock: LockId) {
+        let Lock { waiters, wakes_all, .. } = &self.objects.locks[lock.index()];
+        let calls = waiters.iter().any(|waiter| self.sleeps(*waiter));
         let most = if *wakes_all { ALL } else { 1 };
         let word = if calls { self.word_of(WaitReason::Lock(lock.0)) } else { 0 };
-        self.in_futex_wake(word, most, |engine| engine.let_sleepers_try(cpu, lock));
+        self.in_futex_wake(word, most, |engine| engine.let_sleepers_try(lock));
     }
 
     /// Gives how many of them it woke.
-    fn let_sleepers_try(&mut self, cpu: CpuId, lock: LockId) -> u32 {
+    fn let_sleepers_try(&mut self, lock: LockId) -> u32 {
         let (mut position, mut woken) = (0, 0);
         while position < self.objects.locks[lock.index()].waiters.len() {
             let state = &mut self.objects.locks[lock.index()];
             let (waiter, wakes_all) = (state.waiters[position], state.wakes_all);
-            if self.looks(waiter) {
+            if !self.sleeps(waiter) {
                 position += 1;
                 continue;
             }
             self.objects.locks[lock.index()].waiters.remove(position);
-            if self.core.tasks[waiter.index()].is_spinning() {
-                // It was preempted, and looks when it runs again.
-                let seen_ns = self.memory.lines_ns(cpu, self.core.tasks[waiter.index()].cpu, 1);
-                self.release_spinner(waiter, seen_ns);
-            } else {
-                self.wake(waiter, BY_TASK);
-                woken += 1;
-            }
+            self.wake(waiter, BY_TASK);
+            woken += 1;
             if !wakes_all {
                 break;
             }
@@ -178,28 +178,41 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         woken
     }
 
-    /// The running task has waited actively for a mutex for as long as it does: it sleeps until a release, or for a time, or takes one that is
-    /// free after all.
+    /// A task has a CPU again: if it waits actively for a mutex that was released meanwhile, it sees that now.
+    #[inline]
+    pub(crate) fn look_again(&mut self, cpu: CpuId, id: TaskId) {
+        let task = &self.core.tasks[id.index()];
+        if let (Activity::SpinUntil, WaitReason::Lock(lock)) = (task.activity, task.waiting_for) {
+            let state = &mut self.objects.locks[lock as usize];
+            if state.kernel.is_some() || state.owner.is_some() {
+                return;
+            }
+            state.waiters.retain(|waiter| *waiter != id);
+            let seen_ns = state.last_cpu.map_or(0, |last| self.memory.lines_ns(last, cpu, 1));
+            self.release_spinner(id, seen_ns);
+        }
+    }
+
+    /// The running task has waited actively for a mutex for as long as it does: it takes one that is free after all, or sleeps until a
+    /// release or for a time.
     pub(crate) fn stop_looking(&mut self, cpu: CpuId, id: TaskId, lock: LockId) {
         let state = &mut self.objects.locks[lock.index()];
         if state.kernel.is_some() {
             return self.stop_spinning_on_readers(cpu, id, lock);
         }
-        let sleep_ns = state.sleep_ns;
-        if sleep_ns == 0 {
+        if state.owner.is_none() {
+            state.waiters.retain(|waiter| *waiter != id);
+            return self.release_spinner(id, 0);
+        }
+        if state.sleep_ns == 0 {
             state.contended = true;
             self.core.tasks[id.index()].activity = Activity::Advance;
-            self.schedule(cpu, Leave::Blocked);
-            return;
-        }
-        let free = state.owner.is_none();
-        state.waiters.retain(|waiter| *waiter != id);
-        if free {
-            self.release_spinner(id, 0);
         } else {
+            let sleep_ns = state.sleep_ns;
+            state.waiters.retain(|waiter| *waiter != id);
             self.sleep_until(id, self.core.now_ns + sleep_ns);
-            self.schedule(cpu, Leave::Blocked);
         }
+        self.schedule(cpu, Leave::Blocked);
     }
 
     pub(crate) fn unlock_step(&mut self, cpu: CpuId, id: TaskId, lock: LockId) -> Done {
@@ -217,13 +230,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 return Done::Next;
             }
         }
-        let asleep = |waiter: &TaskId| !self.looks(*waiter);
-        if self.objects.locks[lock.index()].waiters.iter().any(asleep) {
-            // Who waits for a lock whose waiters sleep for a time has been preempted in its active wait, and no call wakes it.
-            if self.objects.locks[lock.index()].sleep_ns == 0 && self.pay(id, self.futex_ns()) {
+        if self.objects.locks[lock.index()].waiters.iter().any(|waiter| self.sleeps(*waiter)) {
+            if self.pay(id, self.futex_ns()) {
                 return Done::Busy;
             }
-            self.wake_lock_waiters(cpu, lock);
+            self.wake_lock_waiters(lock);
         }
         Done::Next
     }

@@ -71,7 +71,7 @@ pub use crate::memory_samples::MEMORY_COUNTERS;
 pub use crate::pages::{LastTouch, PAGE_BYTES, RegionId};
 pub use crate::parameters::{KernelParameters, Preempt, Ticks};
 pub use crate::queue_lock::QueueLock;
-pub use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
+pub use crate::scheduler::{Dequeue, Enqueue, LeftWakeups, Scheduler, WakeFlags};
 pub use crate::scheduler_threads::{SchedulerThread, ThreadStep};
 pub use crate::setup::{Boot, Setup};
 pub use crate::task::{State, Task};

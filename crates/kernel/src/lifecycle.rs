@@ -9,7 +9,7 @@ use crate::engine::{Engine, Leave};
 use crate::error::SimulationError;
 use crate::event_queue::Class;
 use crate::memory::Memory;
-use crate::scheduler::{Dequeue, Enqueue, Scheduler, WakeFlags};
+use crate::scheduler::{Dequeue, Enqueue, LeftWakeups, Scheduler, WakeFlags};
 use crate::task::{State, Task, WaitReason};
 
 /// More tasks than this are a fork loop.
@@ -53,8 +53,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let on_cpu_ns = self.core.tasks[task.index()].on_cpu_until_ns.saturating_sub(self.core.now_ns);
         if on_cpu_ns > 0 && prev != this_cpu {
             // Its CPU is still switching away from it (`p->on_cpu`), and queues it again (`ttwu_queue_wakelist` before
-            // `select_task_rq`) or, if it shares the waker's LLC and runs another task by now, is waited for.
-            if self.wakes_by_interrupt(prev) {
+            // `select_task_rq`) or, if it shares the waker's LLC and runs another task by now, is waited for. Older kernels wait always.
+            if self.scheduler.left_wakeups(task) == LeftWakeups::OtherCachesAndIdle && self.leaves_wakeup(task, prev) {
                 self.tell_place(task, SearchStep::StillSwitching);
                 let ipi_ns = self.core.machine.costs().ipi_ns[self.core.machine.relation(this_cpu, prev)];
                 self.queue_by_interrupt(task, (prev, prev), ipi_ns.max(on_cpu_ns));
@@ -64,7 +64,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         let cpu = self.select_cpu(task, prev, flags);
         self.core.set_task_cpu(task, cpu, MigrationKind::Wakeup);
-        if cpu != this_cpu && self.wakes_by_interrupt(cpu) {
+        if cpu != this_cpu && self.leaves_wakeup(task, cpu) {
             self.queue_by_interrupt(task, (prev, cpu), self.core.ipi_delay(cpu));
             return;
         }
@@ -97,11 +97,16 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.charge(this_cpu, task_ns + queue_ns, OverheadKind::Wakeup);
     }
 
-    /// `ttwu_queue_cond`: another LLC, or an idle CPU, is woken by an interrupt and queues the task itself.
-    fn wakes_by_interrupt(&self, cpu: CpuId) -> bool {
+    /// `ttwu_queue_cond`: whether the waker leaves it to another CPU to queue the task, as it does if that is of another LLC or idle.
+    fn leaves_wakeup(&self, task: TaskId, cpu: CpuId) -> bool {
         let machine = self.core.machine;
+        let other_cache = machine.llc_of(cpu) != machine.llc_of(self.core.this_cpu);
         self.core.parameters.ttwu_queue
-            && (machine.llc_of(cpu) != machine.llc_of(self.core.this_cpu) || self.core.curr_is_idle(cpu))
+            && match self.scheduler.left_wakeups(task) {
+                LeftWakeups::None => false,
+                LeftWakeups::OtherCaches => other_cache,
+                LeftWakeups::OtherCachesAndIdle => other_cache || self.core.curr_is_idle(cpu),
+            }
     }
 
     #[inline]

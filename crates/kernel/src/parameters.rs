@@ -30,7 +30,7 @@ pub enum Ticks {
 pub struct KernelParameters {
     /// Ticks per second: 100, 250, 300 or 1000.
     pub hz: u32,
-    /// `TTWU_QUEUE`: remote wakeups outside the waker's LLC, or of an idle CPU, go through an interrupt.
+    /// `TTWU_QUEUE`: remote wakeups go through an interrupt, those that the scheduler's kernel leaves to their CPU ([`LeftWakeups`](crate::LeftWakeups)).
     pub ttwu_queue: bool,
     /// How late timers of normal tasks may be (`timer_slack_ns`, 50 µs by default in Linux).
     pub timer_slack_ns: u64,

@@ -119,10 +119,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             Activity::CpuTime => {
                 let done = elapsed.min(task.remaining_ns);
                 task.remaining_ns -= done;
-                task.progress_ns += done;
                 useful = elapsed - done;
+                // The step's time goes on in interrupts and switches, the program does not.
+                let own_ns = done.saturating_sub(overhead);
+                task.progress_ns += own_ns;
                 if M::MODELLED {
-                    self.memory.ran(cpu, done.saturating_sub(overhead));
+                    self.memory.ran(cpu, own_ns);
                 }
             }
             Activity::SpinUntil => {

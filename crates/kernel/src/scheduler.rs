@@ -109,6 +109,18 @@ macro_rules! flags {
 }
 flags!(Enqueue, Dequeue);
 
+/// Wakeups for another CPU that the waker leaves to that CPU, which queues the task when an interrupt reaches it (feature `TTWU_QUEUE`).
+/// Meanwhile the task is in no queue. Those of a kernel that leaves fewer are less.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LeftWakeups {
+    /// None: the waker itself adds the task, under the lock of the queue (`sched_add`, `tdq_add` of FreeBSD).
+    None,
+    /// Those for CPUs of other LLCs; a task that its CPU still switches away from is waited for (`ttwu_queue`, `try_to_wake_up` of Linux 4.9).
+    OtherCaches,
+    /// Those, and those for CPUs with nothing to run, be it that they still switch away from the task (`ttwu_queue_cond` of Linux 6.0 to 7.2).
+    OtherCachesAndIdle,
+}
+
 /// A scheduling policy.
 ///
 /// Methods are called with the clock at the present event and [`Core::this_cpu`] set to the CPU whose context it is.
@@ -192,6 +204,11 @@ pub trait Scheduler {
 
     /// A CPU passes a place that the policy watches ([`Core::watch`]), in the name of what runs there.
     fn hook(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _hook: Hook) {}
+
+    /// Wakeups of a task that are left to its CPU, where the kernel has [`KernelParameters::ttwu_queue`](crate::KernelParameters).
+    fn left_wakeups(&self, _task: TaskId) -> LeftWakeups {
+        LeftWakeups::OtherCachesAndIdle
+    }
 
     /// A queued wakeup was sent to the CPU or has arrived there: [`Core::ttwu_pending`] changed.
     fn ttwu_pending_changed(&mut self, _core: &mut Core<'_>, _cpu: CpuId) {}
@@ -309,6 +326,10 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
 
     fn holds(&self, task: TaskId) -> bool {
         (**self).holds(task)
+    }
+
+    fn left_wakeups(&self, task: TaskId) -> LeftWakeups {
+        (**self).left_wakeups(task)
     }
 
     fn utilisation(&self, core: &Core<'_>, cpu: CpuId) -> Utilisation {

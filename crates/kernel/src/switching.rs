@@ -27,6 +27,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             if self.core.curr_is_idle(cpu) {
                 break;
             }
+            self.look_again(cpu, self.core.curr(cpu));
             if self.core.tasks[self.core.curr(cpu).index()].activity != Activity::Advance {
                 self.arm_progress(cpu);
                 break;

@@ -217,7 +217,7 @@ impl Objects {
         for latch in &workload.latches {
             let lock = &mut locks[latch.lock.index()];
             (lock.spin_ns, lock.poll_ns) = (latch.spin_ns, latch.poll_ns);
-            (lock.wakes_all, lock.data_lines) = (latch.wakes_all || latch.sleep_ns > 0, latch.lines);
+            (lock.wakes_all, lock.data_lines) = (latch.wakes_all, latch.lines);
             lock.sleep_ns = latch.sleep_ns;
             lock.kernel = latch.kind.is_of_kernel().then(|| Box::new(SleepingLock::new(latch.kind)));
         }

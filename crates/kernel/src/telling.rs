@@ -3,7 +3,7 @@
 use warmcore_topology::CpuId;
 use warmcore_trace::{
     BalanceDetail, DecisionId, DecisionTable, Event, EventKind, GroupCounters, OverheadKind, PlaceReason, SearchStart,
-    SearchStep, Sink, TaskId,
+    SearchStep, Sink, TaskId, Throttler,
 };
 
 use crate::core::Core;
@@ -100,9 +100,9 @@ impl Core<'_> {
         effort.cost_ns += cost_ns;
     }
 
-    /// A quota keeps a task from running from now on, or lets it run again. A run in which that may be says so beforehand
+    /// A quota or reservation keeps a task from running from now on, or lets it run again. A run in which that may be says so beforehand
     /// ([`Setup::run_tables`](crate::Setup::run_tables)).
-    pub fn throttle(&mut self, task: TaskId, throttled: bool) {
+    pub fn throttle(&mut self, task: TaskId, throttled: Option<Throttler>) {
         let cpu = self.tasks[task.index()].cpu;
         self.emit_on(cpu, EventKind::Throttle { task, throttled });
     }

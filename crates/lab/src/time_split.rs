@@ -63,7 +63,7 @@ pub const CAUSES: [Cause; 20] = [
     cause("scheduler", "switches, ticks, wakeups and balancing"),
     cause("spinning", "waiting actively for other tasks"),
     cause("run_queue", "waiting for a CPU"),
-    cause("throttled", "throttled by a quota"),
+    cause("throttled", "throttled by a quota or reservation"),
     cause("waiting", "blocked until other tasks act"),
     cause("sleeping", "asleep until a time"),
     cause("off_cpu", "off the CPU (no events were recorded to tell why)"),
@@ -101,7 +101,7 @@ pub fn of_run(outcome: &Outcome, metrics: Option<&Metrics>) -> BTreeMap<String, 
             None => add("off_cpu", off_cpu as f64),
             Some(of_task) => {
                 let unfinished = of_task.censored_wait_ns.unwrap_or(0).min(outcome.window_ns());
-                let queued = (of_task.run_delay_ns + unfinished).min(off_cpu);
+                let queued = (of_task.run_delay_ns + unfinished).saturating_sub(of_task.throttled_wait_ns).min(off_cpu);
                 let throttled = of_task.throttled_ns.min(off_cpu - queued);
                 let slept = task.slept_ns.min(off_cpu - queued - throttled);
                 add("run_queue", queued as f64);
@@ -120,7 +120,7 @@ pub fn of_run(outcome: &Outcome, metrics: Option<&Metrics>) -> BTreeMap<String, 
     add("syscalls", syscalls);
     add("cold_caches", cold);
     add("scheduler", kernel - syscalls - cold);
-    // Only where addresses are translated, and where there are quotas.
+    // Only where addresses are translated, and where there are quotas or reservations.
     sums.retain(|name, ns| ![TimeShare::PageWalks.name(), "throttled"].contains(&name.as_str()) || *ns > 0.0);
     sums
 }
@@ -192,7 +192,7 @@ pub fn last_thread(outcome: &Outcome, metrics: Option<&Metrics>) -> Option<LastT
     let mut add = |name: &str, ns: f64| *spent_ns.entry(name.to_owned()).or_default() += ns;
     let own = own_program(task, &mut add);
     let off_cpu = (exited - task.started_ns).saturating_sub(task.cpu_time_ns);
-    let queued = of_task.run_delay_ns.min(off_cpu);
+    let queued = of_task.run_delay_ns.saturating_sub(of_task.throttled_wait_ns).min(off_cpu);
     let throttled = of_task.throttled_ns.min(off_cpu - queued);
     let slept = task.slept_ns.min(off_cpu - queued - throttled);
     add("spinning", task.spin_ns as f64);

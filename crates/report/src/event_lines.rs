@@ -8,7 +8,9 @@ use std::fmt;
 use std::io::{self, Write};
 
 use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::{DecisionKind, Event, EventKind, PlaceReason, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
+use warmcore_trace::{
+    DecisionKind, Event, EventKind, PlaceReason, RecordedThread, RunTables, Sink, TaskId, TaskInfo, Throttler,
+};
 
 /// Writes events as lines. [`EventLines::finish`] writes what is left.
 pub struct EventLines<'a, W> {
@@ -90,7 +92,7 @@ impl<'a, W: Write> EventLines<'a, W> {
             }
             EventKind::Hotplug { online } => writeln!(out, "hotplug online={}", u8::from(online)),
             EventKind::Throttle { task: of, throttled } => {
-                writeln!(out, "throttle task={} throttled={}", task(of), u8::from(throttled))
+                writeln!(out, "throttle task={} throttled={}", task(of), Throttler::number(throttled))
             }
             EventKind::Overhead { kind, duration_ns } => {
                 writeln!(out, "overhead kind={} duration_ns={duration_ns}", kind.name())

@@ -4,11 +4,12 @@
 //! CPUs stood right before, and, of a load balancer in the simulator, the figures that the move rests on: types of groups, imbalance,
 //! utilisation, thresholds. A real kernel does not tell these.
 
+mod record;
+
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io;
 
-use serde::Serialize;
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{
     BalanceDetail, DecisionKind, DecisionValue, Event, EventKind, MigrationKind, PrevState, RecordedThread, RunTables,
@@ -16,8 +17,10 @@ use warmcore_trace::{
 };
 
 use crate::others::Others;
-use crate::placement::{Placement, PlacementRecord, Placements, place_in_words};
+use crate::placement::{Placement, Placements, place_in_words};
 use crate::units::duration;
+
+pub use record::MigrationRecord;
 
 /// A decision of the scheduler.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,12 +44,14 @@ pub struct Migration {
     pub to: CpuId,
     /// The CPU that decided.
     pub decided_on: CpuId,
-    /// What that CPU ran at the time; idle if nothing.
+    /// What that CPU ran at the time, or until then if that could have run on; idle if nothing.
     pub running_there: TaskId,
     /// Name and number of the thread beside the run's tasks that it ran instead.
     pub other_there: Option<String>,
     /// Why.
     pub kind: MigrationKind,
+    /// The old CPU was offline.
+    pub left_offline: bool,
     /// On which CPU the one who woke or created the task ran, where that is why.
     pub waker_cpu: Option<CpuId>,
     /// Where the wakeup or creation that moved it ended, if one did.
@@ -61,6 +66,17 @@ pub struct Migration {
     pub details: Vec<(BalanceDetail, i64)>,
 }
 
+impl Migration {
+    /// Who decided such a move, and why, in words.
+    fn reason(&self) -> &'static str {
+        match (self.kind, self.left_offline) {
+            (MigrationKind::Affinity, true) => "its old CPU went offline (hotplug)",
+            (MigrationKind::Affinity, false) => "its affinity no longer allowed the old CPU",
+            _ => self.kind.reason(),
+        }
+    }
+}
+
 /// The longest time for which the last decisions are kept until their migration follows.
 const MOST_TOLD: usize = 64;
 
@@ -72,6 +88,8 @@ pub struct Migrations<'a, F> {
     /// By CPU: runnable tasks, and the one that runs.
     runnable: Vec<u32>,
     current: Vec<TaskId>,
+    /// By CPU: who left it last although it could have run on, and when.
+    left: Vec<(u64, TaskId)>,
     others: Others,
     /// By task: the CPU whose queue it is in.
     queued_on: Vec<Option<CpuId>>,
@@ -94,6 +112,7 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
             found,
             runnable: vec![0; cpus],
             current: vec![TaskId::IDLE; cpus],
+            left: vec![(0, TaskId::IDLE); cpus],
             others: Others::new(cpus),
             queued_on: Vec::new(),
             placements: Placements::default(),
@@ -147,6 +166,13 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
         self.queued_on.get(task.index()).copied().flatten()
     }
 
+    /// What runs on a CPU, or ran there until now and could have run on.
+    fn running_on(&self, cpu: CpuId, time_ns: u64) -> TaskId {
+        let (left_ns, left) = self.left[cpu.index()];
+        let current = self.current[cpu.index()];
+        if current.is_idle() && left_ns == time_ns { left } else { current }
+    }
+
     fn other_on(&self, cpu: CpuId) -> Option<String> {
         self.tables.foreign.get(self.others.thread_on(cpu)? as usize).map(RecordedThread::label)
     }
@@ -185,6 +211,9 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
                     self.place(next, Some(cpu));
                 }
                 self.current[cpu.index()] = next;
+                if prev_state == PrevState::Runnable {
+                    self.left[cpu.index()] = (time_ns, prev);
+                }
             }
             EventKind::Wakeup { task, .. } if self.queued(task).is_none() => self.place(task, Some(cpu)),
             EventKind::Migrate { task, from, to, kind } => {
@@ -199,9 +228,10 @@ impl<'a, F: FnMut(&Migration)> Migrations<'a, F> {
                     from,
                     to,
                     decided_on: cpu,
-                    running_there: self.current[cpu.index()],
+                    running_there: self.running_on(cpu, time_ns),
                     other_there: self.other_on(cpu),
                     kind,
+                    left_offline: self.others.is_offline(from),
                     waker_cpu: if waker { self.placements.waker_cpu(task) } else { None },
                     placement: None,
                     runnable: [without(from), without(to)],
@@ -273,7 +303,7 @@ pub fn in_words(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) ->
         place(to),
         machine.relation(from, to).description()
     );
-    let _ = writeln!(text, "  decision: {}: {}", kind.name(), kind.reason());
+    let _ = writeln!(text, "  decision: {}: {}", kind.name(), migration.reason());
     let decided_on = machine.os_cpu(decided_on);
     let _ = match migration.waker_cpu.map(|cpu| machine.os_cpu(cpu)) {
         Some(waker) => writeln!(text, "  by:       {decided_on}; who woke or created it ran on {waker}"),
@@ -352,110 +382,6 @@ fn details_in_words(details: &[(BalanceDetail, i64)]) -> String {
         text.push('\n');
     }
     text
-}
-
-/// A migration in a document.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct MigrationRecord {
-    time_ns: u64,
-    task: String,
-    task_id: u32,
-    from: PlaceRecord,
-    to: PlaceRecord,
-    /// How far the two are from each other.
-    relation: String,
-    kind: &'static str,
-    reason: &'static str,
-    /// The CPU that decided, and what it ran; absent if nothing.
-    decided_on: u32,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    running_there: Option<String>,
-    /// Where the one who woke or created the task ran, where that is why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waker_cpu: Option<u32>,
-    /// Why it was placed where it was, where somebody told.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    placement: Option<PlacementRecord>,
-    /// Other runnable tasks on the old and the new CPU.
-    runnable_on_from: u32,
-    runnable_on_to: u32,
-    /// CPUs without a runnable task, and all: under the new CPU's LLC, and on the machine.
-    idle_in_llc: u32,
-    cpus_in_llc: u32,
-    idle: u32,
-    cpus: u32,
-    told: Vec<ToldRecord>,
-    details: Vec<DetailRecord>,
-}
-
-/// A CPU and what it belongs to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-struct PlaceRecord {
-    cpu: u32,
-    core: u32,
-    llc: u32,
-    node: u32,
-}
-
-/// What the scheduler said.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-struct ToldRecord {
-    cpu: u32,
-    what: String,
-}
-
-/// A figure that the move rests on.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-struct DetailRecord {
-    name: &'static str,
-    value: i64,
-    /// What the value stands for, if it is no number.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    word: Option<&'static str>,
-}
-
-impl MigrationRecord {
-    /// The migration with its names.
-    #[must_use]
-    pub fn of(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) -> Self {
-        let place = |cpu: CpuId| PlaceRecord {
-            cpu: machine.os_index(cpu),
-            core: machine.core_of(cpu).0,
-            llc: machine.llc_of(cpu).0,
-            node: machine.node_os_index(machine.node_of(cpu)),
-        };
-        let name = |task: TaskId| tasks.get(task.index()).map(|info| info.name.clone());
-        let detail = |(detail, value): &(BalanceDetail, i64)| DetailRecord {
-            name: detail.name(),
-            value: *value,
-            word: detail.word(*value),
-        };
-        let told = |told: &Told| ToldRecord { cpu: machine.os_index(told.cpu), what: told.what.clone() };
-        let [(idle_in_llc, cpus_in_llc), (idle, cpus)] = migration.idle;
-        let [runnable_on_from, runnable_on_to] = migration.runnable;
-        Self {
-            time_ns: migration.time_ns,
-            task: name(migration.task).unwrap_or_default(),
-            task_id: migration.task.0,
-            from: place(migration.from),
-            to: place(migration.to),
-            relation: machine.relation(migration.from, migration.to).description().to_string(),
-            kind: migration.kind.name(),
-            reason: migration.kind.reason(),
-            decided_on: machine.os_index(migration.decided_on),
-            running_there: name(migration.running_there).or_else(|| migration.other_there.clone()),
-            waker_cpu: migration.waker_cpu.map(|cpu| machine.os_index(cpu)),
-            placement: migration.placement.and_then(|placement| PlacementRecord::of(&placement, machine, tasks)),
-            runnable_on_from,
-            runnable_on_to,
-            idle_in_llc,
-            cpus_in_llc,
-            idle,
-            cpus,
-            told: migration.told.iter().map(told).collect(),
-            details: migration.details.iter().map(detail).collect(),
-        }
-    }
 }
 
 /// A time of a trial in seconds, to the nanosecond.
@@ -546,6 +472,42 @@ pub(crate) mod tests {
             serde_json::to_value(MigrationRecord::of(&found[1], &machine, &tasks(2))).unwrap().get("placement"),
             None
         );
+    }
+
+    /// CPU 0 goes offline at 1 us, where it runs a task while another one waits, after that has been bound elsewhere and back.
+    #[test]
+    fn who_leaves_a_cpu_that_goes_offline_is_told_so_and_what_the_cpu_ran_until_then() {
+        let (a, b) = (TaskId(0), TaskId(1));
+        let moved = |task, from, to| EventKind::Migrate {
+            task,
+            from: CpuId(from),
+            to: CpuId(to),
+            kind: MigrationKind::Affinity,
+        };
+        let on_0 = |time_ns, kind| Event { time_ns, cpu: CpuId(0), kind };
+        let mut events = events();
+        events.truncate(5);
+        events.extend([
+            on_0(500, moved(b, 0, 1)),
+            on_0(600, moved(b, 1, 0)),
+            on_0(1_000, EventKind::Hotplug { online: false }),
+            on_0(1_000, EventKind::Switch { prev: a, prev_state: PrevState::Runnable, next: TaskId::IDLE }),
+            on_0(1_000, moved(a, 0, 2)),
+            on_0(1_000, moved(b, 0, 3)),
+        ]);
+        let machine = resolve("1s1n2l2c1t").unwrap();
+        let tables = RunTables::default();
+        let mut texts = Vec::new();
+        let mut migrations = Migrations::new(&machine, &tables, |migration: &Migration| {
+            texts.push(in_words(migration, &machine, &tasks(2)));
+        });
+        migrations.events(&events).unwrap();
+        migrations.finish();
+        let lines = |text: &String| text.lines().skip(1).take(2).map(str::trim).collect::<Vec<_>>().join("; ");
+        let bound =
+            "decision: affinity: its affinity no longer allowed the old CPU; by:       cpu0, which ran worker-0/0";
+        let offline = "decision: affinity: its old CPU went offline (hotplug); by:       cpu0, which ran worker-0/0";
+        assert_eq!(texts.iter().map(lines).collect::<Vec<_>>(), [bound, bound, offline, offline]);
     }
 
     #[test]

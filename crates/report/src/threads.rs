@@ -27,7 +27,7 @@ pub struct ThreadRecord {
     /// From wakings until it ran, and from preemptions until it ran again.
     wakeup_wait_ns: u64,
     preempt_wait_ns: u64,
-    /// Runnable but kept from running by a quota.
+    /// Runnable but kept from running by a quota or reservation, outside of these waits.
     #[serde(skip_serializing_if = "is_zero")]
     throttled_ns: u64,
     preemptions: u64,

@@ -1,9 +1,9 @@
-//! Tasks that a quota keeps from running are in no CPU's queue.
+//! Tasks that a quota or reservation keeps from running are in no CPU's queue.
 
 use warmcore_topology::CpuId;
 use warmcore_trace::{Event, EventKind, PrevState, TaskId};
 
-/// Follows which runnable tasks a quota keeps out of queues.
+/// Follows which runnable tasks a quota or reservation keeps out of queues.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Throttled(Vec<bool>);
 
@@ -15,14 +15,14 @@ impl Throttled {
         is_queued: impl Fn(TaskId) -> bool,
     ) -> Option<(TaskId, Option<CpuId>)> {
         match event.kind {
-            EventKind::Throttle { task, throttled: true } if is_queued(task) => {
+            EventKind::Throttle { task, throttled: Some(_) } if is_queued(task) => {
                 if task.index() >= self.0.len() {
                     self.0.resize(task.index() + 1, false);
                 }
                 self.0[task.index()] = true;
                 Some((task, None))
             }
-            EventKind::Throttle { task, throttled: false } => self.take(task).then_some((task, Some(event.cpu))),
+            EventKind::Throttle { task, throttled: None } => self.take(task).then_some((task, Some(event.cpu))),
             EventKind::Switch { prev, prev_state, next } => {
                 if matches!(prev_state, PrevState::Sleeping | PrevState::Dead) {
                     self.take(prev);
@@ -46,13 +46,14 @@ impl Throttled {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warmcore_trace::Throttler;
 
     #[test]
     fn a_task_leaves_its_queue_for_a_quota_and_joins_one_where_it_may_run_again() {
         let mut throttled = Throttled::default();
         let task = TaskId(3);
         let mut push = |kind, queued| throttled.push(&Event { time_ns: 0, cpu: CpuId(5), kind }, |_| queued);
-        let quota = |throttled| EventKind::Throttle { task, throttled };
+        let quota = |throttled: bool| EventKind::Throttle { task, throttled: throttled.then_some(Throttler::Quota) };
         assert_eq!(push(quota(true), true), Some((task, None)));
         let leaves = |prev_state| EventKind::Switch { prev: task, prev_state, next: TaskId::IDLE };
         assert_eq!(push(leaves(PrevState::Runnable), false), None);

@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use warmcore_topology::CpuId;
-use warmcore_trace::{Event, EventError, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
+use warmcore_trace::{
+    Event, EventError, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo, Throttler,
+};
 
 use crate::others::{OFFLINE, Others};
 use crate::threads::thread_name;
@@ -26,6 +28,8 @@ pub enum Occupant {
     Offline,
     /// Nobody that events tell of.
     Nobody,
+    /// Whoever had it: the task that waits has used up its reservation.
+    Reservation,
 }
 
 impl Occupant {
@@ -38,6 +42,7 @@ impl Occupant {
                 tables.foreign.get(thread as usize).map_or_else(|| "?".to_owned(), RecordedThread::label)
             }
             Self::Offline => "no thread (the CPU was offline)".to_owned(),
+            Self::Reservation => "any thread (its own reservation was used up)".to_owned(),
             Self::Nobody => "no thread (it was idle, or came out of idle)".to_owned(),
         }
     }
@@ -71,7 +76,7 @@ pub struct TaskWaits {
     pub preemptions: u64,
     /// By whom, how often.
     pub preempted_by: BTreeMap<Occupant, u64>,
-    /// Runnable but kept from running by a quota, ns.
+    /// Runnable but kept from running by a quota or reservation, outside of these waits, ns.
     pub throttled_ns: u64,
     /// The longest of these waits.
     pub worst_wakeup: Option<WakeupWait>,
@@ -165,8 +170,8 @@ pub struct Waits {
     tasks: Vec<TaskWaits>,
     open: Vec<Option<OpenWait>>,
     running_since: Vec<Option<u64>>,
-    /// By task: a quota keeps it from running.
-    throttled: Vec<bool>,
+    /// By task: what keeps it from running.
+    throttled: Vec<Option<Throttler>>,
     current: Vec<TaskId>,
     others: Others,
     queued: Vec<Vec<TaskId>>,
@@ -227,7 +232,7 @@ impl Waits {
             self.tasks.resize(index + 1, TaskWaits::default());
             self.open.resize(index + 1, None);
             self.running_since.resize(index + 1, None);
-            self.throttled.resize(index + 1, false);
+            self.throttled.resize(index + 1, None);
         }
         index
     }
@@ -264,25 +269,38 @@ impl Waits {
         self.dequeue(now, task);
         if let Some(open) = &mut self.open[task.index()] {
             open.queue = (cpu, now);
-            if !self.throttled[task.index()] {
+            if self.throttled[task.index()].is_none() {
                 self.queued[cpu.index()].push(task);
             }
         }
     }
 
-    /// A quota keeps a task from running, or lets it run again: a wait of its begins then.
-    fn throttle(&mut self, now: u64, task: TaskId, throttled: bool) {
+    /// Whether a task that is kept from running waits all the same: woken while its reservation is used up.
+    fn wait_counts(&self, index: usize) -> bool {
+        self.throttled[index] == Some(Throttler::Reservation) && self.open[index].is_some_and(|open| !open.preempted)
+    }
+
+    /// A quota or reservation keeps a task from running, or lets it run again: a wait that does not count begins then.
+    fn throttle(&mut self, now: u64, task: TaskId, throttled: Option<Throttler>) {
         let index = self.index(task);
-        if throttled == self.throttled[index] {
+        if throttled.is_some() == self.throttled[index].is_some() {
             return;
         }
-        if throttled {
+        if throttled.is_some() {
             self.dequeue(now, task);
-            self.throttled[index] = true;
-            if let Some(open) = &mut self.open[index] {
-                (open.since_ns, open.queue.1) = (now, now);
+            self.throttled[index] = throttled;
+            if !self.wait_counts(index) {
+                if let Some(open) = &mut self.open[index] {
+                    (open.since_ns, open.queue.1) = (now, now);
+                }
+                self.kept.open.remove(&task);
             }
-            self.kept.open.remove(&task);
+        } else if self.wait_counts(index) {
+            self.dequeue(now, task);
+            self.throttled[index] = None;
+            if let Some(open) = self.open[index] {
+                self.queued[open.queue.0.index()].push(task);
+            }
         } else {
             let open = self.open[index];
             self.end_throttled(now, index);
@@ -294,7 +312,8 @@ impl Waits {
 
     /// The time since a throttled task left or would have run ends.
     fn end_throttled(&mut self, now: u64, index: usize) {
-        if std::mem::take(&mut self.throttled[index])
+        if !self.wait_counts(index)
+            && self.throttled[index].take().is_some()
             && let Some(open) = self.open[index].take()
         {
             self.tasks[index].throttled_ns += now - open.since_ns;
@@ -303,11 +322,12 @@ impl Waits {
 
     /// Takes a task off the queue it is in.
     fn dequeue(&mut self, now: u64, task: TaskId) {
-        if let Some(OpenWait { queue: (cpu, _), .. }) =
-            self.open[task.index()].filter(|_| !self.throttled[task.index()])
-        {
+        let Some(OpenWait { queue: (cpu, _), .. }) = self.open[task.index()] else { return };
+        if self.throttled[task.index()].is_none() {
             self.settle_task(now, task, self.occupant(cpu));
             self.queued[cpu.index()].retain(|queued| *queued != task);
+        } else if self.wait_counts(task.index()) {
+            self.settle_task(now, task, Occupant::Reservation);
         }
     }
 
@@ -315,7 +335,7 @@ impl Waits {
         let index = self.index(task);
         if self.open[index].is_none() && self.running_since[index].is_none() {
             self.open[index] = Some(OpenWait { since_ns: now, preempted, queue: (cpu, now) });
-            if !self.throttled[index] {
+            if self.throttled[index].is_none() {
                 self.queued[cpu.index()].push(task);
             }
         }
@@ -390,7 +410,7 @@ impl Waits {
                     if !prev.is_idle()
                         && prev_state == PrevState::Runnable
                         && prev != next
-                        && !self.throttled[prev.index()]
+                        && self.throttled[prev.index()].is_none()
                     {
                         self.preempted(prev, Occupant::Task(next));
                     }
@@ -452,149 +472,4 @@ impl Sink for Waits {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use warmcore_trace::MigrationKind;
-
-    const A: TaskId = TaskId(0);
-    const B: TaskId = TaskId(1);
-    const IDLE: TaskId = TaskId::IDLE;
-
-    fn on(cpu: u32, time_ns: u64, kind: EventKind) -> Event {
-        Event { time_ns, cpu: CpuId(cpu), kind }
-    }
-
-    fn switch(prev: TaskId, prev_state: PrevState, next: TaskId) -> EventKind {
-        EventKind::Switch { prev, prev_state, next }
-    }
-
-    fn waking(task: TaskId, target_cpu: u32) -> EventKind {
-        EventKind::Waking { task, target_cpu: CpuId(target_cpu), waker: IDLE }
-    }
-
-    fn part(cpu: u32, who: Occupant, from_ns: u64, to_ns: u64) -> Part {
-        Part { cpu: CpuId(cpu), who, from_ns, to_ns }
-    }
-
-    #[test]
-    fn a_wait_is_told_with_who_had_the_cpu_and_a_preemption_with_who_came() {
-        let mut waits = Waits::new(1);
-        let events = [
-            on(0, 0, switch(IDLE, PrevState::Idle, A)),
-            on(0, 10, waking(B, 0)),
-            on(0, 12, EventKind::Wakeup { task: B, reason: None }),
-            on(0, 50, switch(A, PrevState::Runnable, IDLE)),
-            on(0, 50, EventKind::Foreign { thread: Some(3) }),
-            on(0, 80, switch(IDLE, PrevState::Idle, B)),
-            on(0, 90, switch(B, PrevState::Sleeping, A)),
-        ];
-        waits.events(&events).unwrap();
-        let (found, _) = waits.finish(100);
-        let (first, second) = (&found[0], &found[1]);
-        let worst = WakeupWait { end_ns: 80, length_ns: 70, ran: true };
-        assert_eq!((second.wakeups, second.wakeup_wait_ns, second.worst_wakeup), (1, 70, Some(worst)));
-        let behind = [(Occupant::Task(A), 40), (Occupant::Other(3), 30)];
-        assert_eq!(second.behind_ns, BTreeMap::from(behind));
-        assert_eq!((first.preemptions, first.preempt_wait_ns), (1, 40));
-        assert_eq!(first.preempted_by, BTreeMap::from([(Occupant::Other(3), 1)]));
-        assert_eq!(first.behind_ns, BTreeMap::from([(Occupant::Other(3), 30), (Occupant::Task(B), 10)]));
-        assert_eq!((first.stays, first.run_ns), (2, 60), "the last stay ends with the trial");
-    }
-
-    #[test]
-    fn a_wait_that_moves_and_one_that_the_trial_ends_have_parts_without_a_gap() {
-        // No wakeup is recorded, as by `perf sched record`.
-        let events = [
-            on(0, 0, switch(IDLE, PrevState::Idle, A)),
-            on(1, 20, EventKind::Foreign { thread: Some(7) }),
-            on(1, 30, waking(B, 0)),
-            on(1, 45, EventKind::Migrate { task: B, from: CpuId(0), to: CpuId(1), kind: MigrationKind::Balance }),
-            on(1, 60, EventKind::Foreign { thread: None }),
-            on(1, 62, switch(IDLE, PrevState::Idle, B)),
-            on(1, 70, switch(B, PrevState::Sleeping, IDLE)),
-            on(0, 75, waking(B, 0)),
-        ];
-        let of = |at_ns, most| {
-            let mut waits = Waits::new(2).keeping(BTreeSet::from([B]), at_ns, most);
-            waits.events(&events).unwrap();
-            waits.finish(90)
-        };
-        let (found, waits) = of(None, 5);
-        let (a, other, nobody) = (Occupant::Task(A), Occupant::Other(7), Occupant::Nobody);
-        let first = Wait {
-            task: B,
-            from_ns: 30,
-            to_ns: 62,
-            preempted: false,
-            ran: true,
-            parts: vec![part(0, a, 30, 45), part(1, other, 45, 60), part(1, nobody, 60, 62)],
-        };
-        let second = Wait { from_ns: 75, to_ns: 90, ran: false, parts: vec![part(0, a, 75, 90)], ..first.clone() };
-        assert_eq!(waits, [first.clone(), second.clone()]);
-        assert_eq!((of(None, 1).1, of(Some(80), 1).1, of(Some(80), 0).1), (vec![first], vec![second], vec![]));
-        assert_eq!((found[1].wakeups, found[1].wakeup_wait_ns), (2, 47));
-        assert_eq!(found[1].behind_ns, BTreeMap::from([(a, 30), (other, 15), (nobody, 2)]));
-    }
-
-    #[test]
-    fn a_wait_begins_with_the_wakeup_where_the_waking_was_not_recorded() {
-        let mut waits = Waits::new(1);
-        let events = [
-            on(0, 0, switch(IDLE, PrevState::Idle, A)),
-            on(0, 10, EventKind::Wakeup { task: B, reason: None }),
-            on(0, 30, switch(A, PrevState::Sleeping, B)),
-        ];
-        waits.events(&events).unwrap();
-        let found = waits.finish(30).0;
-        assert_eq!((found[1].wakeup_wait_ns, &found[1].behind_ns), (20, &BTreeMap::from([(Occupant::Task(A), 20)])));
-    }
-
-    #[test]
-    fn a_wait_whose_end_is_missing_is_none_and_the_next_one_counts() {
-        // A leaves at 3000 and at 600, but how it came there is missing.
-        let wakings = [on(0, 2000, waking(A, 0)), on(0, 3000, switch(A, PrevState::Sleeping, B))];
-        let last = [on(0, 9000, waking(A, 0)), on(0, 9010, switch(B, PrevState::Runnable, A))];
-        let preempted = [on(0, 500, waking(A, 0)), on(0, 600, switch(A, PrevState::Runnable, B))];
-        let again = [on(0, 650, switch(B, PrevState::Runnable, A)), on(0, 700, switch(A, PrevState::Sleeping, B))];
-        let mut waits = Waits::new(1).keeping(BTreeSet::from([A]), None, 5);
-        waits.events(&[preempted, again, wakings, last].concat()).unwrap();
-        let (found, kept) = waits.finish(9020);
-        assert_eq!((found[0].wakeups, found[0].wakeup_wait_ns), (1, 10));
-        assert_eq!((found[0].preemptions, found[0].preempt_wait_ns), (1, 50));
-        assert_eq!(found[0].run_ns, 50 + 10);
-        assert_eq!(kept.iter().map(|wait| (wait.from_ns, wait.to_ns)).collect::<Vec<_>>(), [(600, 650), (9000, 9010)]);
-    }
-
-    #[test]
-    fn a_task_that_a_quota_keeps_from_running_waits_for_nobody() {
-        let quota = |throttled| EventKind::Throttle { task: A, throttled };
-        let events = [
-            on(0, 0, switch(IDLE, PrevState::Idle, A)),
-            on(0, 5, EventKind::Wakeup { task: B, reason: None }),
-            on(0, 20, quota(true)),
-            on(0, 20, switch(A, PrevState::Runnable, B)),
-            on(0, 100, quota(false)),
-            on(0, 103, switch(B, PrevState::Sleeping, A)),
-            on(0, 110, quota(true)),
-            on(0, 110, switch(A, PrevState::Runnable, IDLE)),
-        ];
-        let of = |end_ns| {
-            let mut waits = Waits::new(1).keeping(BTreeSet::from([A]), None, 5);
-            waits.events(&events).unwrap();
-            waits.finish(end_ns)
-        };
-        let (found, waits) = of(150);
-        let first = &found[0];
-        assert_eq!((first.throttled_ns, first.preempt_wait_ns, first.preemptions, first.run_ns), (80 + 40, 3, 0, 27));
-        assert_eq!(first.behind_ns, BTreeMap::from([(Occupant::Task(B), 3)]));
-        assert_eq!(waits.iter().map(|wait| (wait.from_ns, wait.to_ns)).collect::<Vec<_>>(), [(100, 103)]);
-        assert_eq!(found[1].behind_ns, BTreeMap::from([(Occupant::Task(A), 15)]));
-    }
-
-    #[test]
-    fn events_that_go_back_in_time_are_refused() {
-        let mut waits = Waits::new(1);
-        waits.events(&[on(0, 30, switch(IDLE, PrevState::Idle, A))]).unwrap();
-        assert!(waits.events(&[on(0, 20, switch(A, PrevState::Sleeping, IDLE))]).is_err());
-    }
-}
+mod tests;

@@ -15,7 +15,8 @@ tunables! {
         hz: count 250 "Hz" in 100..=1000 by ratio,
         /// How late timers of normal tasks may be.
         timer_slack_ns: time 50_000 "ns" in 0..=10_000_000 by ratio,
-        /// Feature TTWU_QUEUE: wake CPUs of other LLCs, and idle ones, by interrupt.
+        /// Feature TTWU_QUEUE: CPUs of other LLCs, and idle ones, queue what is woken for them when an interrupt reaches them; in Linux 4.9 those of
+        /// other LLCs only, under `ule` none.
         ttwu_queue: switch on,
         /// CONFIG_SCHED_CLUSTER: Linux has scheduling domains of clusters of cores.
         sched_cluster: switch on,

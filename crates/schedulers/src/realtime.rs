@@ -18,7 +18,7 @@ mod stack;
 
 use warmcore_kernel::{Boot, CAPACITY_SCALE, Core, Dequeue, Enqueue, Scheduler, TimerId, Utilisation, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
-use warmcore_trace::TaskId;
+use warmcore_trace::{TaskId, Throttler};
 use warmcore_workload::{Policy, Reservation};
 
 use entity::Entity;
@@ -208,7 +208,7 @@ impl Realtime {
         state.entity.throttled = true;
         self.remove(cpu, task);
         if self.start_timer(core, cpu, task, &reservation) {
-            core.throttle(task, true);
+            core.throttle(task, Some(Throttler::Reservation));
         } else {
             self.replenish(now_ns, task, &reservation);
             self.insert(cpu, task, false);
@@ -259,7 +259,7 @@ impl Realtime {
             state.entity.throttled = true;
             state.entity.runtime_ns = state.entity.runtime_ns.min(0);
             self.start_timer(core, cpu, task, &reservation);
-            core.throttle(task, true);
+            core.throttle(task, Some(Throttler::Reservation));
         } else if !state.entity.throttled && flags.has(Enqueue::WAKEUP) {
             state.entity.wake(now_ns, &reservation, constrained);
         }
@@ -275,7 +275,7 @@ impl Realtime {
         let (Some(reservation), true) = (state.reservation(), state.entity.throttled) else { return };
         let runnable = state.runnable;
         self.replenish(core.now_ns(), task, &reservation);
-        core.throttle(task, false);
+        core.throttle(task, None);
         if !runnable {
             return;
         }
@@ -536,7 +536,7 @@ impl Scheduler for Realtime {
     fn switched_from(&mut self, core: &mut Core<'_>, task: TaskId) {
         self.cancel_timer(core, task);
         if self.state(task).entity.throttled {
-            core.throttle(task, false);
+            core.throttle(task, None);
         }
         if let Some(timer) = self.state(task).zero_lag.take() {
             let _: bool = core.cancel_timer(timer);

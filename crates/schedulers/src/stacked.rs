@@ -15,7 +15,8 @@
 //! Not modelled: scores of the two are not told; classes do not balance against each other's load.
 
 use warmcore_kernel::{
-    Core, Dequeue, Enqueue, Hook, Level, Scheduler, SchedulerThread, State, ThreadStep, Utilisation, WakeFlags,
+    Core, Dequeue, Enqueue, Hook, LeftWakeups, Level, Scheduler, SchedulerThread, State, ThreadStep, Utilisation,
+    WakeFlags,
 };
 use warmcore_topology::CpuId;
 use warmcore_trace::schedstat::CpuCounters;
@@ -326,6 +327,14 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn ttwu_pending_changed(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         in_both!(self, core, ttwu_pending_changed(cpu));
+    }
+
+    /// The kernel is the lower's; the upper may leave less.
+    fn left_wakeups(&self, task: TaskId) -> LeftWakeups {
+        match self.level(task) {
+            Level::Upper => self.upper.left_wakeups(task).min(self.lower.left_wakeups(task)),
+            Level::Lower => self.lower.left_wakeups(task),
+        }
     }
 
     fn wakeup_sent(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {

@@ -36,7 +36,7 @@ mod usage;
 #[cfg(test)]
 mod vectors;
 
-use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, Scheduler, WakeFlags};
+use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, LeftWakeups, Scheduler, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::TaskId;
 use warmcore_workload::Policy;
@@ -46,7 +46,7 @@ pub(crate) use self::groups::Chance;
 use self::groups::Groups;
 use self::idle_spin::Switches;
 use self::interactivity::{Clock, History};
-use self::profile::Model;
+use self::profile::{Model, Reading};
 use self::threads::{IDLE, IDLE_CLASS, Position, Queues, Thread};
 use self::usage::Usage;
 use crate::realtime::run;
@@ -397,6 +397,11 @@ impl Scheduler for Ule {
                 thread.priority = thread.priority.min(boost);
             }
         }
+    }
+
+    /// `tdq_add` raises load and `tdq_lowpri` at once, under the queue's lock. The port is Linux 4.9 but for its class.
+    fn left_wakeups(&self, _task: TaskId) -> LeftWakeups {
+        if self.tunables.profile() == Reading::PaperPort { LeftWakeups::OtherCaches } else { LeftWakeups::None }
     }
 
     fn check_preempt(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, _flags: WakeFlags) {

@@ -490,6 +490,22 @@ fn idle_cpus_that_switch_often_wait_in_a_loop() {
     assert!(often + exit_ns <= mean_latency_ns("1s1n1l4c1t", ",profile=paper-port", 20 * US));
 }
 
+/// Eight threads that slept on one CPU are woken in one go, and may now run anywhere: who is woken next finds the load of those before.
+#[test]
+fn threads_woken_in_one_go_have_a_cpu_each() {
+    for profile in ["freebsd11", "paper-port", "paper-text", "modern"] {
+        let mut scene = Scene::new();
+        let go = scene.workload.add_semaphore("go", 0);
+        let sleeper = scene.task("sleeper", once([run_for(10 * US), Step::SemWait(go), run_for(20 * MS)]));
+        (sleeper.instances, sleeper.affinity) = (7, on_cpu(1));
+        scene.bind(50 * MS, "sleeper", warmcore_workload::Destination::Cpus(on_cpus(0..8)));
+        let posts = ProgramBuilder::new().step(run_for(100 * MS)).repeat(Some(7), |body| body.step(Step::SemPost(go)));
+        scene.task("waker", posts.step(run_for(20 * MS))).affinity = on_cpu(0);
+        let run = scene.run("1s1n1l8c1t", &format!("ule:profile={profile}"));
+        assert_eq!(run.tasks_per_cpu(110 * MS), [1; 8], "{profile}");
+    }
+}
+
 #[test]
 fn unknown_profiles_and_values_out_of_range_are_refused() {
     for (spec, expected) in [

@@ -56,7 +56,7 @@ pub enum MigrationKind {
     Active = 3,
     /// Taken by an idle CPU outside of a balancer (work stealing).
     Steal = 4,
-    /// Affinity no longer allowed the old CPU.
+    /// Affinity no longer allowed the old CPU, or that went offline.
     Affinity = 5,
     /// NUMA balancing.
     Numa = 6,
@@ -104,7 +104,7 @@ impl MigrationKind {
                 "pushed off the CPU it was running on, because no queued task could be moved instead"
             }
             MigrationKind::Steal => "taken from a queue by a CPU that had nothing to do",
-            MigrationKind::Affinity => "its affinity no longer allowed the old CPU",
+            MigrationKind::Affinity => "its affinity no longer allowed the old CPU, or that went offline",
             MigrationKind::Numa => "moved towards the node that holds its memory",
             MigrationKind::Exec => "placed on another CPU as it started another program",
         }
@@ -241,13 +241,13 @@ pub enum EventKind {
         /// Whether it comes online.
         online: bool,
     },
-    /// A quota keeps `task` from running from now on, or lets it run again. Meanwhile it is runnable to whoever asks but waits for no CPU;
-    /// if it runs, it leaves. Real kernels have no such event.
+    /// A quota or a reservation keeps `task` from running from now on, or lets it run again. Meanwhile it is runnable to whoever asks but
+    /// waits for no CPU; if it runs, it leaves. Real kernels have no such event.
     Throttle {
         /// Task concerned.
         task: TaskId,
-        /// Whether it may not run.
-        throttled: bool,
+        /// What keeps it; `None`: it may run again.
+        throttled: Option<Throttler>,
     },
     /// Time `cpu` spent on something other than a task's own program, since the previous such event of that kind.
     Overhead {
@@ -256,6 +256,37 @@ pub enum EventKind {
         /// How long.
         duration_ns: u64,
     },
+}
+
+/// What keeps a runnable task from running.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Throttler {
+    /// The quota of a task group, until it has runtime again. It is outside of the task: the task's wait begins when it may run.
+    Quota = 1,
+    /// The task's own `SCHED_DEADLINE` reservation, until its next period. A task that is woken meanwhile waits since then.
+    Reservation = 2,
+}
+
+impl Throttler {
+    /// As files have it: 0 for a task that may run.
+    #[must_use]
+    pub const fn number(throttled: Option<Self>) -> u8 {
+        match throttled {
+            None => 0,
+            Some(throttler) => throttler as u8,
+        }
+    }
+
+    /// What a number in a file stands for; an unknown one is none.
+    #[must_use]
+    pub const fn of_number(number: usize) -> Option<Self> {
+        match number {
+            1 => Some(Self::Quota),
+            2 => Some(Self::Reservation),
+            _ => None,
+        }
+    }
 }
 
 /// What CPU time outside of tasks' programs goes to.

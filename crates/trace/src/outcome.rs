@@ -42,7 +42,7 @@ pub struct TaskOutcome {
     pub exited_ns: Option<u64>,
     /// Time on CPU, interrupts and switches included, as the scheduler charges it.
     pub cpu_time_ns: u64,
-    /// Of that, progress of its own program: work (at nominal speed), CPU time, busy waiting.
+    /// Of that, progress of its own program: work (at nominal speed), CPU time without interrupts and switches, busy waiting.
     pub progress_ns: u64,
     /// Of that, busy waiting.
     pub spin_ns: u64,

@@ -7,7 +7,7 @@ use warmcore_topology::{CpuId, CpuSet, Machine};
 
 use crate::{
     DecisionKind, DecisionValue, Event, EventKind, MigrationKind, OVERHEAD_KINDS, OverheadKind, PlaceReason, PrevState,
-    RecordedThread, RunTables, SearchStart, SearchStep, TaskId, TaskInfo,
+    RecordedThread, RunTables, SearchStart, SearchStep, TaskId, TaskInfo, Throttler,
 };
 
 #[derive(Clone, Copy, PartialEq)]
@@ -258,13 +258,14 @@ impl RandomRun {
         self.emit(cpu, kind);
     }
 
-    /// A quota stops any task, whatever it does, or lets it run again.
+    /// A quota, or of every other task the reservation, stops any task, whatever it does, or lets it run again.
     fn throttle(&mut self, cpu: CpuId) {
         let Some(task) = self.any_task(|doing| doing != RandomTaskState::Dead) else { return };
         let throttled = &mut self.throttled[task.index()];
         *throttled = !*throttled;
         let throttled = *throttled;
-        self.emit(cpu, EventKind::Throttle { task, throttled });
+        let throttler = if task.0 % 2 == 0 { Throttler::Quota } else { Throttler::Reservation };
+        self.emit(cpu, EventKind::Throttle { task, throttled: throttled.then_some(throttler) });
     }
 
     /// A task that is not running is killed.

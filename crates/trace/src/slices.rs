@@ -6,7 +6,7 @@
 
 use warmcore_topology::CpuId;
 
-use crate::{Event, EventError, EventKind, PlaceReason, PrevState, TaskId};
+use crate::{Event, EventError, EventKind, PlaceReason, PrevState, TaskId, Throttler};
 
 /// First task id that is refused: far above any run, low enough not to exhaust memory on a damaged trace.
 pub(crate) const TASK_LIMIT: u32 = 1 << 22;
@@ -68,6 +68,8 @@ enum SliceState {
     Sleeping,
     Waiting {
         since_ns: Option<u64>,
+        /// Not preempted.
+        woken: bool,
         placed: Option<PlaceReason>,
     },
     Running {
@@ -83,8 +85,8 @@ enum SliceState {
 #[derive(Clone, Default)]
 pub struct SliceBuilder {
     tasks: Vec<SliceState>,
-    /// By task: a quota keeps it from running.
-    throttled: Vec<bool>,
+    /// By task: what keeps it from running.
+    throttled: Vec<Option<Throttler>>,
     now_ns: u64,
 }
 
@@ -106,7 +108,7 @@ impl SliceBuilder {
             return Err(EventError::OutOfOrder { event: *event, previous_ns: self.now_ns });
         }
         self.now_ns = event.time_ns;
-        let runnable = SliceState::Waiting { since_ns: Some(event.time_ns), placed: None };
+        let runnable = SliceState::Waiting { since_ns: Some(event.time_ns), woken: true, placed: None };
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {
                 let ended = if prev.is_idle() { None } else { self.leave(event, prev, prev_state)? };
@@ -129,10 +131,10 @@ impl SliceBuilder {
             }
             EventKind::Wakeup { task, reason } => match self.task(event, task)? {
                 doing @ (SliceState::Unknown | SliceState::Sleeping) => {
-                    *doing = SliceState::Waiting { since_ns: None, placed: reason };
+                    *doing = SliceState::Waiting { since_ns: None, woken: true, placed: reason };
                 }
                 doing @ SliceState::New => {
-                    *doing = SliceState::Waiting { since_ns: Some(event.time_ns), placed: reason }
+                    *doing = SliceState::Waiting { since_ns: Some(event.time_ns), woken: true, placed: reason }
                 }
                 SliceState::Waiting { placed, .. } => *placed = reason,
                 SliceState::Running { .. } | SliceState::Dead => {}
@@ -175,7 +177,7 @@ impl SliceBuilder {
         let doing = self.task(event, prev)?;
         let (next_doing, end) = match prev_state {
             PrevState::Runnable => {
-                (SliceState::Waiting { since_ns: Some(event.time_ns), placed: None }, SliceEnd::Runnable)
+                (SliceState::Waiting { since_ns: Some(event.time_ns), woken: false, placed: None }, SliceEnd::Runnable)
             }
             PrevState::Sleeping => (SliceState::Sleeping, SliceEnd::Sleeping),
             PrevState::Dead => (SliceState::Dead, SliceEnd::Dead),
@@ -193,17 +195,18 @@ impl SliceBuilder {
         }
     }
 
-    /// The wait of a task that may run again begins then.
+    /// The wait of a task that may run again begins then, but for one that was woken while its reservation was used up.
     #[cold]
-    fn throttle(&mut self, event: &Event, task: TaskId, throttled: bool) -> Result<(), EventError> {
+    fn throttle(&mut self, event: &Event, task: TaskId, throttled: Option<Throttler>) -> Result<(), EventError> {
         self.task(event, task)?;
         if task.index() >= self.throttled.len() {
-            self.throttled.resize(task.index() + 1, false);
+            self.throttled.resize(task.index() + 1, None);
         }
         let was = std::mem::replace(&mut self.throttled[task.index()], throttled);
-        if let SliceState::Waiting { since_ns: Some(since_ns), .. } = &mut self.tasks[task.index()]
-            && was
-            && !throttled
+        if let SliceState::Waiting { since_ns: Some(since_ns), woken, .. } = &mut self.tasks[task.index()]
+            && was.is_some()
+            && throttled.is_none()
+            && !(*woken && was == Some(Throttler::Reservation))
         {
             *since_ns = event.time_ns;
         }
@@ -213,7 +216,7 @@ impl SliceBuilder {
     fn enter(&mut self, event: &Event, next: TaskId) -> Result<(), EventError> {
         let doing = self.task(event, next)?;
         let (run_delay_ns, placed) = match *doing {
-            SliceState::Waiting { since_ns, placed } => (since_ns.map(|since_ns| event.time_ns - since_ns), placed),
+            SliceState::Waiting { since_ns, placed, .. } => (since_ns.map(|since_ns| event.time_ns - since_ns), placed),
             _ => (None, None),
         };
         *doing = SliceState::Running { cpu: event.cpu, start_ns: event.time_ns, run_delay_ns, placed };

@@ -32,7 +32,7 @@ pub struct RunTables {
     /// Whether CPUs go offline or come online in the run ([`EventKind::Hotplug`](crate::EventKind::Hotplug)).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hotplug: bool,
-    /// Whether quotas keep tasks from running in the run, and events tell ([`EventKind::Throttle`](crate::EventKind::Throttle)).
+    /// Whether quotas or reservations keep tasks from running in the run, and events tell ([`EventKind::Throttle`](crate::EventKind::Throttle)).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub throttle: bool,
 }

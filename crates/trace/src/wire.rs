@@ -2,7 +2,7 @@
 
 use warmcore_topology::CpuId;
 
-use crate::event::{Event, EventKind, MigrationKind, OverheadKind, PrevState, TaskId};
+use crate::event::{Event, EventKind, MigrationKind, OverheadKind, PrevState, TaskId, Throttler};
 use crate::{BalanceDetail, PlaceReason, SearchStart, SearchStep};
 
 /// Bytes of an event: time, CPU, which kind, a small number, two bytes of nothing, two numbers, a value.
@@ -27,7 +27,7 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
         Overhead { kind, duration_ns } => (12, kind as u8, 0, 0, duration_ns),
         Foreign { thread } => (13, u8::from(thread.is_some()), thread.unwrap_or(0), 0, 0),
         Hotplug { online } => (14, u8::from(online), 0, 0, 0),
-        Throttle { task, throttled } => (15, u8::from(throttled), task.0, 0, 0),
+        Throttle { task, throttled } => (15, Throttler::number(throttled), task.0, 0, 0),
     };
     out.extend_from_slice(&event.time_ns.to_le_bytes());
     out.extend_from_slice(&event.cpu.0.to_le_bytes());
@@ -67,7 +67,7 @@ pub fn decode(bytes: &[u8; EVENT_BYTES]) -> Option<Event> {
         12 => EventKind::Overhead { kind: *OverheadKind::ALL.get(small)?, duration_ns: value },
         13 => EventKind::Foreign { thread: (small == 1).then_some(first) },
         14 => EventKind::Hotplug { online: small == 1 },
-        15 => EventKind::Throttle { task, throttled: small == 1 },
+        15 => EventKind::Throttle { task, throttled: Throttler::of_number(small) },
         _ => return None,
     };
     Some(Event { time_ns: long(0), cpu: CpuId(word(8)), kind })
@@ -113,8 +113,9 @@ mod tests {
             EventKind::Foreign { thread: None },
             EventKind::Hotplug { online: false },
             EventKind::Hotplug { online: true },
-            EventKind::Throttle { task, throttled: true },
-            EventKind::Throttle { task, throttled: false },
+            EventKind::Throttle { task, throttled: Some(Throttler::Quota) },
+            EventKind::Throttle { task, throttled: Some(Throttler::Reservation) },
+            EventKind::Throttle { task, throttled: None },
         ];
         let event = |(number, kind): (usize, EventKind)| Event {
             time_ns: u64::MAX - number as u64,

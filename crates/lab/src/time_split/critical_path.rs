@@ -40,7 +40,7 @@ struct PathTimes {
 enum PathState {
     Unborn,
     Queued,
-    /// Kept from running by a quota.
+    /// Kept from running by a quota or reservation.
     Throttled,
     Running,
     Off,
@@ -81,7 +81,7 @@ impl Path {
 #[derive(Debug, Default)]
 pub(crate) struct CriticalPaths {
     paths: Vec<Path>,
-    /// Tasks that a quota keeps from running.
+    /// Tasks that a quota or reservation keeps from running.
     throttled: BTreeSet<TaskId>,
 }
 
@@ -147,14 +147,14 @@ impl CriticalPaths {
                 }
             }
             EventKind::Throttle { task, throttled } => {
-                if throttled {
+                if throttled.is_some() {
                     self.throttled.insert(task);
                 } else {
                     self.throttled.remove(&task);
                 }
                 match self.path(task).doing {
-                    PathState::Queued if throttled => self.path(task).go_on(now_ns, PathState::Throttled),
-                    PathState::Throttled if !throttled => self.path(task).go_on(now_ns, PathState::Queued),
+                    PathState::Queued if throttled.is_some() => self.path(task).go_on(now_ns, PathState::Throttled),
+                    PathState::Throttled if throttled.is_none() => self.path(task).go_on(now_ns, PathState::Queued),
                     _ => {}
                 }
             }
@@ -175,6 +175,7 @@ impl Sink for CriticalPaths {
 mod tests {
     use super::*;
     use warmcore_topology::CpuId;
+    use warmcore_trace::Throttler;
 
     fn switch(prev: TaskId, prev_state: PrevState, next: TaskId) -> EventKind {
         EventKind::Switch { prev, prev_state, next }
@@ -221,7 +222,7 @@ mod tests {
     #[test]
     fn what_a_quota_takes_is_no_waiting_for_a_cpu() {
         let a = TaskId(0);
-        let quota = |throttled| EventKind::Throttle { task: a, throttled };
+        let quota = |throttled: bool| EventKind::Throttle { task: a, throttled: throttled.then_some(Throttler::Quota) };
         let events = [
             (0, EventKind::Fork { parent: TaskId::IDLE, child: a }),
             (0, switch(TaskId::IDLE, PrevState::Idle, a)),

@@ -15,7 +15,7 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 use warmcore_kernel::{Core, TaskGroup};
 use warmcore_topology::CpuId;
-use warmcore_trace::{GroupCounters, TaskId};
+use warmcore_trace::{GroupCounters, TaskId, Throttler};
 use warmcore_workload::CpuMax;
 
 use super::queue::Removal;
@@ -156,7 +156,7 @@ impl Bandwidth {
             self.left.resize(task + 1, false);
         }
         self.left[task] = left;
-        core.throttle(TaskId(task as u32), left);
+        core.throttle(TaskId(task as u32), left.then_some(Throttler::Quota));
     }
 
     fn enter_limbo(&mut self, queue: u32, index: u32) {

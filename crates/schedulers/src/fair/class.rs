@@ -1,6 +1,6 @@
 //! The fair class as the kernel calls it: the verbs of `sched_class`, each handed on to the part that does it.
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, Utilisation, WakeFlags};
+use warmcore_kernel::{Core, Dequeue, Enqueue, LeftWakeups, Scheduler, Utilisation, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::schedstat::CpuCounters;
 use warmcore_trace::{PrevState, TaskId};
@@ -17,6 +17,12 @@ use crate::fair::gathering::Gathering;
 /// Flips of wakees with which whoever starts a workload begins, and its threads with them (`dup_task_struct` copies them): in a guest of
 /// Linux 7.2 the main thread that makes them has 20, one that a shell has started 30 (`results/2026-11-29-2vcpu-flips`).
 const FLIPS_OF_LAUNCHERS: u32 = 20;
+
+/// Policies that preempt at a wakeup (`normal_policy` of Linux 7.2, kernel/sched/sched.h, with `CONFIG_SCHED_CLASS_EXT`).
+fn is_normal(policy: warmcore_workload::Policy) -> bool {
+    use warmcore_workload::Policy::{Ext, Normal};
+    matches!(policy, Normal | Ext)
+}
 
 impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
     fn name(&self) -> &'static str {
@@ -79,7 +85,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         let weight = scale_load(weight_of(state.policy(), state.nice()));
         let mut entity = new_entity(weight, self.queue_for(core, task, cpu));
         entity.idle_policy = state.policy() == warmcore_workload::Policy::Idle;
-        entity.normal_policy = state.policy() == warmcore_workload::Policy::Normal;
+        entity.normal_policy = is_normal(state.policy());
         entity.recent_used_cpu = cpu.0;
         if let Some(parent) = parent {
             let parent = &self.entities[self.task_entity(parent) as usize];
@@ -265,6 +271,10 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         }
     }
 
+    fn left_wakeups(&self, _task: TaskId) -> LeftWakeups {
+        if self.parameters.rules_of_4_9 { LeftWakeups::OtherCaches } else { LeftWakeups::OtherCachesAndIdle }
+    }
+
     fn ttwu_pending_changed(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         self.refresh_idle(core, cpu);
     }
@@ -378,7 +388,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         }
         let entity = &mut self.entities[index as usize];
         entity.idle_policy = policy == warmcore_workload::Policy::Idle;
-        entity.normal_policy = policy == warmcore_workload::Policy::Normal;
+        entity.normal_policy = is_normal(policy);
         if slice_changes {
             P::set_slice(self, index, slice_ns);
         }

@@ -51,7 +51,7 @@ pub struct Entity {
     pub custom_slice: bool,
     /// `SCHED_IDLE`.
     pub idle_policy: bool,
-    /// `SCHED_NORMAL`, the only policy that preempts on wakeup.
+    /// `SCHED_NORMAL` or `SCHED_EXT`, the policies that preempt on wakeup.
     pub normal_policy: bool,
     /// Migrated while asleep: its averages were left behind as removed and are attached at the next enqueue.
     pub detached: bool,

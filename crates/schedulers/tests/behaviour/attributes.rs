@@ -54,6 +54,16 @@ fn a_batch_task_never_preempts_on_wakeup() {
     }
 }
 
+/// `normal_policy` of 7.2 is true for `SCHED_EXT` too: under the fair class such a task is one of `SCHED_NORMAL` in all.
+#[test]
+fn a_task_for_sched_ext_preempts_on_wakeup_as_a_normal_one_does() {
+    for scheduler in ["eevdf", "cache-aware"] {
+        let normal = latencies(scheduler, Policy::Normal, Policy::Normal);
+        assert_eq!(latencies(scheduler, Policy::Ext, Policy::Normal), normal, "{scheduler}");
+        assert_eq!(latencies(scheduler, Policy::Ext, Policy::Ext), normal, "{scheduler}");
+    }
+}
+
 #[test]
 fn any_task_preempts_an_idle_policy_task_at_once() {
     for scheduler in ["eevdf", "cfs"] {

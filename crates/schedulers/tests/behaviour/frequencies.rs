@@ -5,7 +5,7 @@ use warmcore_topology::{Machine, from_toml};
 use warmcore_trace::End;
 use warmcore_workload::{Step, TimerMode};
 
-use crate::support::random::{Dice, asked_ns};
+use crate::support::random::{Asked, Dice};
 use crate::support::*;
 
 /// `cores` cores of one kind with frequencies of 500 to 2000 MHz; times hold at 1000 MHz. What the kernel does takes no time.
@@ -216,9 +216,13 @@ fn random_workloads_end_with_all_work_done_under_every_governor() {
         assert_eq!(run.outcome.end, End::AllExited, "workload {seed} under {scheduler}");
         for task in &run.outcome.tasks {
             let template = scene.workload.tasks.iter().find(|template| template.role == task.role).unwrap();
-            let asked = asked_ns(&scene.workload.programs[template.program.index()]);
-            let done = task.progress_ns;
-            assert!(done >= asked, "workload {seed} under {scheduler}: {} did {done} of {asked} ns", task.name);
+            let asked = Asked::by(&scene.workload.programs[template.program.index()]);
+            let done_ns = task.progress_ns;
+            assert!(
+                asked.is_done_by(task),
+                "workload {seed} under {scheduler}: {} did {done_ns} of {asked:?}",
+                task.name
+            );
         }
     }
 }

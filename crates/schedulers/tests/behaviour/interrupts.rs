@@ -1,7 +1,7 @@
 //! Interrupts in kernels that account for their time (`CONFIG_IRQ_TIME_ACCOUNTING`), against calculations by hand.
 
 use warmcore_topology::{Background, Basis, Interrupt, Machine, Origin, ThreadPlace, Wakes, resolve};
-use warmcore_workload::{Affinity, CpuMax, Destination, Policy, Reservation};
+use warmcore_workload::{Affinity, CpuMax, Destination, Policy, Reservation, Step};
 
 use crate::support::*;
 
@@ -98,6 +98,26 @@ fn random_programs_keep_their_accounts_beside_accounted_interrupts() {
             let scene = random::Dice::new(seed).scene(4);
             let run = scene.try_run_on(&interrupted("1s1n2l2c1t", 400), &accounts(scheduler, true), seed).unwrap();
             assert_eq!(run.outcome.end, warmcore_trace::End::AllExited, "{scheduler}, {seed}");
+        }
+    }
+}
+
+/// Steps of CPU time go on in switches and ticks, work does not: whatever the step's length, also if it does not end, what is left of two
+/// seconds is the CPU's overhead.
+#[test]
+fn steps_of_cpu_time_are_work_without_switches_and_interrupts() {
+    for scheduler in ["eevdf:base_slice_ns=100000", "cfs", "ule", "rr:quantum_ns=100000"] {
+        for step in [Step::RunTime { cpu_ns: MS }, Step::RunTime { cpu_ns: 10 * S }, run_for(10 * S)] {
+            let mut scene = Scene::lasting(2 * S);
+            scene.task("task", forever([step.clone()])).instances = 4;
+            let run = scene.run("1s1n1l1c1t", scheduler);
+            let work_ns: u64 = run.outcome.tasks.iter().map(|task| task.progress_ns).sum();
+            let overhead_ns: u64 = run.outcome.cpus[0].overhead_ns.iter().sum();
+            let left_ns = 2 * S - work_ns;
+            assert!(
+                overhead_ns > MS / 2 && left_ns.abs_diff(overhead_ns) < overhead_ns / 20,
+                "{scheduler}, {step:?}: {left_ns} of {overhead_ns}"
+            );
         }
     }
 }

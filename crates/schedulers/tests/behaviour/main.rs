@@ -17,6 +17,7 @@ mod hotplug;
 mod interrupts;
 mod io_boost;
 mod kernel_locks;
+mod latches;
 mod launch;
 mod migration;
 mod numa;

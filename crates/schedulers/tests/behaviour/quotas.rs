@@ -151,7 +151,7 @@ fn a_task_that_has_left_for_its_quota_can_be_moved_to_its_memory() {
 }
 
 /// What a run's events say of it.
-fn metrics(run: &Run) -> Metrics {
+pub(super) fn metrics(run: &Run) -> Metrics {
     let tables = RunTables { restrictions: vec![run.machine.all_cpus().clone(); 64], ..RunTables::default() };
     let mut counters = Counters::new(&run.machine, &tables, Start::Idle { time_ns: 0 });
     let mut events = run.events.clone();

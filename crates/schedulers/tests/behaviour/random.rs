@@ -4,7 +4,7 @@
 use warmcore_trace::{End, Outcome};
 use warmcore_workload::{Action, Deed};
 
-use crate::support::random::{Dice, asked_ns};
+use crate::support::random::{Asked, Dice};
 use crate::support::{MS, Scene};
 
 /// Workloads; each runs under one machine and all schedulers.
@@ -38,9 +38,8 @@ fn all_work_is_done(scene: &Scene, outcome: &Outcome, what: &str) {
     assert_eq!(outcome.end, End::AllExited, "{what}");
     for task in &outcome.tasks {
         let template = scene.workload.tasks.iter().find(|template| template.role == task.role).unwrap();
-        let asked = asked_ns(&scene.workload.programs[template.program.index()]);
-        // All that it did but wait.
-        assert_eq!(task.progress_ns - task.spin_ns, asked, "{what}: work of {}", task.name);
+        let asked = Asked::by(&scene.workload.programs[template.program.index()]);
+        assert!(asked.is_done_by(task), "{what}: work of {}: {asked:?}, {} ns", task.name, task.progress_ns);
     }
 }
 

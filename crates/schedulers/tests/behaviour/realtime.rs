@@ -4,6 +4,7 @@ use warmcore_kernel::{Setup, SetupError};
 use warmcore_trace::MigrationKind;
 use warmcore_workload::{Affinity, Destination, Policy, Reservation, Step, TimerId, TimerMode};
 
+use super::quotas::metrics;
 use crate::support::*;
 
 /// Those below: two fair classes, one of another kernel, one without groups, a sched_ext program.
@@ -224,6 +225,27 @@ fn of_three_deadline_tasks_on_two_cpus_the_two_earliest_run() {
         assert!((ended - f64::from(ends_ms)).abs() < 1.5, "{name}: {ended} ms");
     }
     assert!(run.moves().iter().all(|step| step.kind == MigrationKind::Balance), "{:?}", run.moves());
+}
+
+/// By hand: it runs from 0 to 1.9 ms, is woken at 8.9 and a little, past its deadline of 3 ms, and runs again when its next period begins at 50 ms
+/// (`dl_check_constrained_dl`). From waking to running, as tracepoints have it, these are 41 ms, in which no CPU is to blame.
+#[test]
+fn a_deadline_task_that_is_woken_before_its_next_period_waits_from_its_waking() {
+    for scheduler in BELOW {
+        let mut scene = Scene::lasting(300 * MS);
+        scene.task("task", forever([Step::RunTime { cpu_ns: 1_900 * US }, sleep(7 * MS)])).policy = deadline(2, 3, 50);
+        let run = scene.run("1s1n1l1c1t", scheduler);
+        let task = &metrics(&run).tasks[run.id("task").index()];
+        let spans = run.wakeups("task");
+        let longest_ns = spans.iter().map(WakeupSpan::latency_ns).max().unwrap();
+        assert_near(scheduler, longest_ns as f64, 41.0 * MS as f64, 0.01);
+        assert_eq!((task.wakeup_latency.max_ns, task.preempt_wait.count), (longest_ns, 0), "{scheduler}");
+        assert!(
+            task.throttled_wait_ns > 5 * 40 * MS && task.throttled_wait_ns <= task.throttled_ns,
+            "{scheduler}: {task:?}"
+        );
+        assert_eq!(metrics(&run).totals.work_conservation_violation_ns, 0, "{scheduler}");
+    }
 }
 
 /// By hand: 4 ms every 20 ms with a reservation of 5 in 20: it is never throttled, and no fair or real-time task delays it.

@@ -1,6 +1,6 @@
 //! Items 17 to 21: choosing a CPU at wakeup and fork.
 
-use warmcore_trace::{MigrationKind, OverheadKind};
+use warmcore_trace::{Event, EventKind, MigrationKind, OverheadKind};
 use warmcore_workload::{Affinity, BarrierWait, ChannelId, ChannelKind, ProgramBuilder, SemaphoreId, Step};
 
 use crate::support::*;
@@ -99,9 +99,12 @@ fn item_18_with_the_sync_hint_a_wakee_comes_to_the_wakers_llc() {
     }
 }
 
+/// A delayed task would be queued where it slept whatever else holds.
+const NO_DELAY: &str = "eevdf:delay_dequeue=0";
+
 /// A wakee that blocks at a pipe on CPU 12 of LLC 1 after 10 ms, beside another task there if it is not `alone`, and may then
 /// use any CPU. A task bound to `waker_cpu` writes so long after it has blocked.
-fn woken_after(after_ns: u64, waker_cpu: u32, alone: bool) -> Run {
+fn woken_after(scheduler: &str, after_ns: u64, waker_cpu: u32, alone: bool) -> Run {
     let scene = |start_ns: u64| {
         let mut scene = Scene::lasting(200 * MS);
         let channel = scene.workload.add_channel("pipe", ChannelKind::Pipe, 65_536);
@@ -112,8 +115,7 @@ fn woken_after(after_ns: u64, waker_cpu: u32, alone: bool) -> Run {
         }
         let waker = scene.task("waker", once([run_for(10 * US), send(channel)]));
         (waker.affinity, waker.start_ns) = (on_cpu(waker_cpu), start_ns);
-        // A delayed task is queued where it slept whatever else holds.
-        scene.run(TWO_LLCS_OF_8, "eevdf:delay_dequeue=0")
+        scene.run(TWO_LLCS_OF_8, scheduler)
     };
     let late = scene(100 * MS);
     let blocked_ns = late.stays("wakee").iter().map(|stay| stay.end_ns).rfind(|end_ns| *end_ns < 100 * MS).unwrap();
@@ -127,7 +129,7 @@ fn woken_after(after_ns: u64, waker_cpu: u32, alone: bool) -> Run {
 fn item_18_who_is_woken_while_its_cpu_still_switches_away_from_it_stays_there() {
     // try_to_wake_up: `p->on_cpu` and ttwu_queue_wakelist, before select_task_rq. A switch takes 1.2 us.
     for (after_ns, moves) in [(100, 0), (600, 0), (1_100, 0), (1_300, 1), (50 * US, 1)] {
-        let run = woken_after(after_ns, 3, true);
+        let run = woken_after(NO_DELAY, after_ns, 3, true);
         assert_eq!(wakeup_moves(&run, "wakee", MS).len(), moves, "{after_ns} ns");
         let latency_ns = run.wakeups("wakee")[0].latency_ns();
         assert!(moves == 1 || after_ns + latency_ns >= 1_200, "{after_ns} ns: ran {latency_ns} ns later");
@@ -136,12 +138,57 @@ fn item_18_who_is_woken_while_its_cpu_still_switches_away_from_it_stays_there() 
 
 #[test]
 fn item_18_a_waker_under_the_same_llc_waits_for_the_switch_to_another_task() {
-    let [early, late] = [100, 50 * US].map(|after_ns| woken_after(after_ns, 8, false));
+    let [early, late] = [100, 50 * US].map(|after_ns| woken_after(NO_DELAY, after_ns, 8, false));
     for run in [&early, &late] {
         assert_ne!(run.wakeups("wakee")[0].cpu, 12, "a CPU is selected, and CPU 12 is busy");
     }
     let paid = |run: &Run| run.outcome.cpus[8].overhead_ns[OverheadKind::Wakeup as usize];
     assert_eq!(paid(&early) - paid(&late), 1_100);
+}
+
+/// `try_to_wake_up` of 4.9 waits for `p->on_cpu` whatever the caches, and FreeBSD's for the thread's lock.
+#[test]
+fn older_kernels_and_freebsd_wait_for_the_switch_under_another_llc_too() {
+    for scheduler in ["cfs:kernel=4.9", "ule:profile=paper-port", "ule"] {
+        let paid = [100, 50 * US].map(|after_ns| {
+            let run = woken_after(scheduler, after_ns, 3, true);
+            run.outcome.cpus[3].overhead_ns[OverheadKind::Wakeup as usize]
+        });
+        assert_eq!(paid[0] - paid[1], 1_100, "{scheduler}");
+    }
+}
+
+/// Time from the waker's call until a task that sleeps on `cpu` is in a queue; the waker is on CPU 0.
+fn queued_after_ns(scheduler: &str, cpu: u32) -> u64 {
+    let mut scene = Scene::new();
+    let channel = scene.workload.add_channel("pipe", ChannelKind::Pipe, 65_536);
+    scene.task("wakee", once([receive(channel), run_for(MS)])).affinity = on_cpu(cpu);
+    scene.task("waker", once([run_for(10 * MS), send(channel), run_for(MS)])).affinity = on_cpu(0);
+    let run = scene.run(TWO_LLCS_OF_8, scheduler);
+    let wakee = run.id("wakee");
+    let waking = |event: &&Event| matches!(event.kind, EventKind::Waking { task, .. } if task == wakee);
+    let queued = |event: &&Event| {
+        matches!(event.kind, EventKind::Wakeup { task, .. } if task == wakee) && event.time_ns > 5 * MS
+    };
+    run.events.iter().find(queued).unwrap().time_ns - run.events.iter().find(waking).unwrap().time_ns
+}
+
+/// `ttwu_queue_cond` of 7.2, `ttwu_queue` of 4.9, which asks for the cache alone, and `tdq_add` of FreeBSD, which is called by the waker.
+#[test]
+fn idle_cpus_queue_the_woken_themselves_as_far_as_the_kernel_leaves_it_to_them() {
+    for (scheduler, same_llc, other_llc) in [
+        ("eevdf", true, true),
+        ("cfs", true, true),
+        ("cfs:kernel=4.9", false, true),
+        ("ule:profile=paper-port", false, true),
+        ("ule", false, false),
+        ("ule:profile=modern", false, false),
+        ("eevdf:ttwu_queue=0", false, false),
+        ("cfs:kernel=4.9,ttwu_queue=0", false, false),
+    ] {
+        let left = [1, 8].map(|cpu| queued_after_ns(scheduler, cpu) > 0);
+        assert_eq!(left, [same_llc, other_llc], "{scheduler}");
+    }
 }
 
 /// A dispatcher on CPU 0 first wakes two others in turn `flips` times. 24 workers in LLC 1 wake each of their `partners` once

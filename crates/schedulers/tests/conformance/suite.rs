@@ -8,7 +8,7 @@ use warmcore_topology::Machine;
 use warmcore_trace::{End, Event, EventKind, Outcome, PrevState, Sink};
 use warmcore_workload::{Affinity, BarrierWait, ChannelKind, KernelStep, Latch, LatchKind, Policy, Reservation, Step};
 
-use crate::support::random::{Dice, asked_ns};
+use crate::support::random::{Asked, Dice};
 use crate::support::*;
 
 /// Runs a setup under the scheduler.
@@ -214,10 +214,9 @@ fn ends(simulate: Simulate<'_>, name: &str, scene: &Scene, machine: &str, seed: 
     }
     for task in &outcome.tasks {
         let template = scene.workload.tasks.iter().find(|template| template.role == task.role).unwrap();
-        let asked = asked_ns(&scene.workload.programs[template.program.index()]);
-        let done = task.progress_ns - task.spin_ns;
-        if done != asked {
-            return Err(format!("{place}: {} did {done} of {asked} ns of work", task.name));
+        let asked = Asked::by(&scene.workload.programs[template.program.index()]);
+        if !asked.is_done_by(task) {
+            return Err(format!("{place}: {} did {} ns of {asked:?}", task.name, task.progress_ns - task.spin_ns));
         }
     }
     let (again, _) = run(simulate, &place, &setup, &machine)?;

@@ -2,6 +2,7 @@
 
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{Rng, SeedableRng};
+use warmcore_trace::TaskOutcome;
 use warmcore_workload::{
     Affinity, BarrierWait, ChannelKind, CpuMax, KernelStep, Latch, LatchKind, Policy, Program, ProgramBuilder, Step,
     Workload,
@@ -224,18 +225,36 @@ impl Dice {
     }
 }
 
-/// Work and CPU time that a program asks for.
-pub fn asked_ns(program: &Program) -> u64 {
-    let mut total = 0;
-    let mut factors = vec![1];
-    for step in &program.steps {
-        let factor = *factors.last().expect("loops match");
-        match step {
-            Step::LoopStart { times, .. } => factors.push(factor * times.expect("they all end")),
-            Step::LoopEnd { .. } => drop(factors.pop()),
-            Step::Run { work_ns: ns } | Step::RunTime { cpu_ns: ns } => total += factor * ns,
-            _ => {}
+/// What a program asks for.
+#[derive(Default, Debug)]
+pub struct Asked {
+    /// Work.
+    pub work_ns: u64,
+    /// CPU time of steps whose time goes on in interrupts and switches.
+    pub time_ns: u64,
+}
+
+impl Asked {
+    /// Of a program whose loops all end.
+    pub fn by(program: &Program) -> Self {
+        let mut asked = Self::default();
+        let mut factors = vec![1];
+        for step in &program.steps {
+            let factor = *factors.last().expect("loops match");
+            match step {
+                Step::LoopStart { times, .. } => factors.push(factor * times.expect("they all end")),
+                Step::LoopEnd { .. } => drop(factors.pop()),
+                Step::Run { work_ns } => asked.work_ns += factor * work_ns,
+                Step::RunTime { cpu_ns } => asked.time_ns += factor * cpu_ns,
+                _ => {}
+            }
         }
+        asked
     }
-    total
+
+    /// Whether a task that has ended has had it, and did nothing else but wait.
+    pub fn is_done_by(&self, task: &TaskOutcome) -> bool {
+        let done_ns = task.progress_ns - task.spin_ns;
+        (self.work_ns..=self.work_ns + self.time_ns).contains(&done_ns) && task.cpu_time_ns >= self.time_ns
+    }
 }

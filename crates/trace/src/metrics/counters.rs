@@ -325,7 +325,7 @@ impl Counters {
                 task.state = State::Queued;
                 task.wait = Wait::Preempt;
                 task.since_ns = now_ns;
-                if !task.throttled {
+                if task.throttled.is_none() {
                     self.work.waiter_added(now_ns, task.class);
                     self.cpus[event.cpu.index()].queued += 1;
                 }
@@ -354,7 +354,7 @@ impl Counters {
         let index = self.known_task(event, next)?;
         let task = &mut self.tasks[index];
         if task.state == State::Queued && task.cpu == event.cpu.0 {
-            if !task.throttled {
+            if task.throttled.is_none() {
                 self.cpus[event.cpu.index()].queued -= 1;
                 if next != starting {
                     self.work.waiter_removed(now_ns, task.class);
@@ -454,7 +454,7 @@ impl Counters {
         let state = &mut self.tasks[index];
         state.migrations_event += 1;
         match state.state {
-            State::Queued if !state.throttled => {
+            State::Queued if state.throttled.is_none() => {
                 self.after_preemption += u64::from(state.wait == Wait::Preempt);
                 self.unexpected += u64::from(state.cpu != from.0);
                 self.dequeue(event.time_ns, task);
@@ -484,9 +484,9 @@ impl Counters {
     fn exit(&mut self, event: &Event, task: TaskId) -> Checked<()> {
         let index = self.known_task(event, task)?;
         self.tasks[index].exited_ns = event.time_ns;
-        let TaskState { state, throttled, .. } = self.tasks[index];
+        let (state, counts) = (self.tasks[index].state, self.tasks[index].wait_counts());
         self.dequeue_waiting(event.time_ns, task);
-        let waits = matches!(state, State::Waking | State::Queued) && !throttled;
+        let waits = matches!(state, State::Waking | State::Queued) && counts;
         self.abandoned_waits += u64::from(waits);
         if state != State::Running {
             self.tasks[index].state = State::Dead;

@@ -164,7 +164,7 @@ metrics! {
     "migrations_balance", "1", Neither, |m| migrations(m, "balance"), "migrations (event): moved while queued by a load balancer";
     "migrations_active", "1", Neither, |m| migrations(m, "active"), "migrations (event): pushed off its CPU by active balancing";
     "migrations_steal", "1", Neither, |m| migrations(m, "steal"), "migrations (event): taken by an idle CPU outside of a balancer";
-    "migrations_affinity", "1", Neither, |m| migrations(m, "affinity"), "migrations (event): the old CPU was no longer allowed";
+    "migrations_affinity", "1", Neither, |m| migrations(m, "affinity"), "migrations (event): the old CPU was no longer allowed or went offline";
     "migrations_numa", "1", Neither, |m| migrations(m, "numa"), "migrations (event): NUMA balancing";
     "migrations_exec", "1", Neither, |m| migrations(m, "exec"), "migrations (event): placed as it started another program (recordings only)";
     "migrations_after_preemption", "1", Neither, |m| number(m.totals.migrations_after_preemption),

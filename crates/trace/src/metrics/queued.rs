@@ -1,10 +1,10 @@
-//! Who is on the queue of a CPU, and who is not because of a quota, while events stream by.
+//! Who is on the queue of a CPU, and who is not because of a quota or reservation, while events stream by.
 
 use warmcore_topology::CpuId;
 
 use super::counters::{Checked, Counters};
 use super::task::State;
-use crate::{Event, TaskId};
+use crate::{Event, TaskId, Throttler};
 
 impl Counters {
     /// Puts a task on the queue of a CPU.
@@ -12,7 +12,7 @@ impl Counters {
         let state = &mut self.tasks[task.index()];
         state.state = State::Queued;
         state.cpu = to.0;
-        if state.throttled {
+        if state.throttled.is_some() {
             return;
         }
         let cpu = &mut self.cpus[to.index()];
@@ -34,25 +34,27 @@ impl Counters {
         }
     }
 
-    /// **Throttled**: a quota keeps the task from running, or lets it run again. Meanwhile it is in no queue, waits for no CPU, and no
-    /// CPU that is idle violates work conservation because of it; its wait begins when it may run.
+    /// **Throttled**: a quota or reservation keeps the task from running, or lets it run again. Meanwhile it is in no queue, waits for no CPU, and no
+    /// CPU that is idle violates work conservation because of it; its wait begins when it may run, if it does not [count](super::task::TaskState::wait_counts).
     #[cold]
-    pub(super) fn throttle(&mut self, event: &Event, task: TaskId, throttled: bool) -> Checked<()> {
+    pub(super) fn throttle(&mut self, event: &Event, task: TaskId, throttled: Option<Throttler>) -> Checked<()> {
         let index = self.known_task(event, task)?;
-        if self.tasks[index].throttled == throttled {
+        if self.tasks[index].throttled.is_some() == throttled.is_some() {
             return Ok(());
         }
-        if throttled {
+        if throttled.is_some() {
             self.dequeue_waiting(event.time_ns, task);
         }
         let state = &mut self.tasks[index];
+        state.throttled_wait_ns = state.throttled_wait_ns(event.time_ns);
         state.throttled_ns = state.throttled_ns(event.time_ns);
         state.throttled_since_ns = event.time_ns;
+        let counts = state.wait_counts();
         state.throttled = throttled;
-        if throttled {
+        if throttled.is_some() {
             return Ok(());
         }
-        if matches!(state.state, State::New | State::Waking | State::Queued) {
+        if !counts && matches!(state.state, State::New | State::Waking | State::Queued) {
             state.since_ns = event.time_ns;
         }
         if state.state == State::Queued {

@@ -8,7 +8,7 @@ use warmcore_topology::{CpuId, Machine, Relation};
 
 use super::{Counters, Metrics, Start};
 use crate::random_events::RandomRun;
-use crate::{Event, EventKind, Histogram, PrevState, RunTables, Sink, TaskId};
+use crate::{Event, EventKind, Histogram, PrevState, RunTables, Sink, TaskId, Throttler};
 
 /// From the state after event `from` to the state before event `to` (exclusive), both as positions in the trace.
 #[derive(Clone, Copy, Debug)]
@@ -139,8 +139,13 @@ impl Reference<'_> {
         let mut slice: Option<(CpuId, usize)> = None;
         let mut queue: Option<(CpuId, usize)> = None;
         let mut left: Option<(u64, CpuId)> = None;
-        // A quota keeps it from running; if it was queued, there.
-        let mut throttled = false;
+        // What keeps it from running; if it was queued, there. Its own reservation is part of the wait of a woken task.
+        let mut throttled: Option<Throttler> = None;
+        let goes_on = |throttled: Option<Throttler>, waiting: Option<(u64, bool)>| match throttled {
+            None => true,
+            Some(Throttler::Quota) => false,
+            Some(Throttler::Reservation) => waiting.is_some_and(|(_, preempted)| !preempted),
+        };
         let mut kept_on: Option<CpuId> = None;
         let close = |open: &mut Option<(CpuId, usize)>, to: usize, list: &mut Vec<StateInterval>| {
             if let Some((cpu, from)) = open.take() {
@@ -160,7 +165,7 @@ impl Reference<'_> {
                 EventKind::Wakeup { task: woken, .. }
                     if woken == task && slice.is_none() && queue.is_none() && kept_on.is_none() =>
                 {
-                    if throttled {
+                    if throttled.is_some() {
                         kept_on = Some(event.cpu);
                     } else {
                         queue = Some((event.cpu, position));
@@ -179,13 +184,15 @@ impl Reference<'_> {
                     kept_on = kept_on.map(|_| to);
                 }
                 EventKind::Throttle { task: of, throttled: now_throttled } if of == task => {
-                    match (throttled, now_throttled) {
+                    match (throttled.is_some(), now_throttled.is_some()) {
                         (false, true) => {
                             kept_on = queue.map(|(cpu, _)| cpu);
                             close(&mut queue, position, &mut history.queued);
                         }
                         (true, false) => {
-                            waiting = waiting.map(|(_, preempted)| (now, preempted));
+                            let wait_goes_on = goes_on(throttled, waiting);
+                            waiting =
+                                if wait_goes_on { waiting } else { waiting.map(|(_, preempted)| (now, preempted)) };
                             queue = kept_on.take().map(|cpu| (cpu, position));
                         }
                         _ => {}
@@ -193,7 +200,7 @@ impl Reference<'_> {
                     throttled = now_throttled;
                 }
                 EventKind::Exit { task: ended } if ended == task && slice.is_none() => {
-                    let waits = !throttled && (waiting.is_some() || queue.is_some());
+                    let waits = goes_on(throttled, waiting) && (waiting.is_some() || queue.is_some());
                     history.abandoned += u64::from(counts && waits);
                     (waiting, kept_on) = (None, None);
                     close(&mut queue, position, &mut history.queued);
@@ -237,7 +244,7 @@ impl Reference<'_> {
                     if prev_state == PrevState::Runnable {
                         history.involuntary += u64::from(counts);
                         waiting = Some((now, true));
-                        if throttled {
+                        if throttled.is_some() {
                             kept_on = Some(event.cpu);
                         } else {
                             queue = Some((event.cpu, position));
@@ -248,7 +255,7 @@ impl Reference<'_> {
             }
         }
         history.censored_wait =
-            waiting.filter(|_| !throttled).map(|(since, preempted)| (preempted, self.end_ns - since));
+            waiting.filter(|_| goes_on(throttled, waiting)).map(|(since, preempted)| (preempted, self.end_ns - since));
         if let Some((cpu, from)) = slice {
             let ran = self.end_ns - self.time(from);
             history.censored_slice = Some(ran);

@@ -204,9 +204,12 @@ pub struct TaskMetrics {
     pub run_delay_ns: u64,
     /// The wait that had not ended.
     pub censored_wait_ns: Option<u64>,
-    /// Throttled time: a quota kept it from running, and it was not asleep.
+    /// Throttled time: a quota or reservation kept it from running, and it was not asleep.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub throttled_ns: u64,
+    /// What of that is wakeup latency too: its own reservation was used up when it was woken.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub throttled_wait_ns: u64,
     /// Sleep and run delay between slices.
     pub off_cpu_ns: u64,
     /// Left the CPU asleep.
@@ -437,6 +440,7 @@ impl Counters {
             run_delay_ns: task.run_delay_ns(),
             censored_wait_ns: task.censored_wait(end_ns),
             throttled_ns: task.throttled_ns(end_ns),
+            throttled_wait_ns: task.throttled_wait_ns(end_ns),
             off_cpu_ns: task.off_cpu_ns(),
             voluntary_switches: task.voluntary,
             involuntary_switches: task.involuntary,

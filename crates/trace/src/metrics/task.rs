@@ -2,6 +2,8 @@
 
 use warmcore_topology::Relation;
 
+use crate::Throttler;
+
 pub(crate) const NO_CPU: u32 = u32::MAX;
 
 /// No instant.
@@ -79,8 +81,8 @@ pub(crate) struct Straddling {
 pub(crate) struct TaskState {
     pub(crate) state: State,
     pub(crate) wait: Wait,
-    /// A quota keeps it from running.
-    pub(crate) throttled: bool,
+    /// What keeps it from running.
+    pub(crate) throttled: Option<Throttler>,
     /// CPU it runs on, is queued on, or was last assigned to.
     pub(crate) cpu: u32,
     /// CPU of its last slice, or [`NO_CPU`].
@@ -112,8 +114,10 @@ pub(crate) struct TaskState {
     pub(crate) created_ns: u64,
     pub(crate) exited_ns: u64,
     pub(crate) straddling: Straddling,
-    /// Time for which it would have run or waited but for a quota, in the window, and since when one keeps it.
+    /// Time for which it would have run or waited but for a quota or reservation, in the window, and since when one keeps it.
     pub(crate) throttled_ns: u64,
+    /// What of it is wakeup latency too.
+    pub(crate) throttled_wait_ns: u64,
     pub(crate) throttled_since_ns: u64,
 }
 
@@ -122,7 +126,7 @@ impl Default for TaskState {
         Self {
             state: State::Unknown,
             wait: Wait::Unobserved,
-            throttled: false,
+            throttled: None,
             cpu: NO_CPU,
             last_ran: NO_CPU,
             class: 0,
@@ -146,6 +150,7 @@ impl Default for TaskState {
             exited_ns: NEVER,
             straddling: Straddling::default(),
             throttled_ns: 0,
+            throttled_wait_ns: 0,
             throttled_since_ns: 0,
         }
     }
@@ -155,7 +160,17 @@ impl TaskState {
     /// Whether it is on the queue of a CPU and would run there.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
-        self.state == State::Queued && !self.throttled
+        self.state == State::Queued && self.throttled.is_none()
+    }
+
+    /// Whether its wait counts: none of a task that is kept from running does, but that of one woken while its own reservation is used up.
+    #[inline]
+    pub(crate) fn wait_counts(&self) -> bool {
+        match self.throttled {
+            None => true,
+            Some(Throttler::Quota) => false,
+            Some(Throttler::Reservation) => self.wait == Wait::Wakeup,
+        }
     }
 
     /// **Wakeup latency** and **preempt wait**: the time from the beginning of a wait to the first time the task runs.
@@ -163,7 +178,7 @@ impl TaskState {
     /// A wait begins with the first `sched_waking` of a sleeping task (not with `sched_wakeup`, which may come later and
     /// from another CPU), with the first wakeup of a new task (`sched_wakeup_new`, as `perf sched timehist` has it), or when the task leaves a CPU still runnable. The first two are wakeup latency,
     /// the last is preempt wait; both together are **run delay**. While a quota keeps a runnable task from running it waits for no CPU: its
-    /// wait begins again when it may run. Returns the length, or `None` if the beginning was
+    /// wait begins again when it may run. So it does after a reservation that was used up on the CPU; one that is used up at the waking is part of wakeup latency. Returns the length, or `None` if the beginning was
     /// not observed, or before what counts. The caller starts the slice.
     #[inline]
     pub(crate) fn end_wait(&mut self, now_ns: u64, counts_from_ns: u64) -> Option<u64> {
@@ -273,11 +288,17 @@ impl TaskState {
         self.off_cpu_ns + self.straddling.off_cpu_ns
     }
 
-    /// **Throttled time** in the window up to now: a quota keeps it from running, and it is not asleep.
+    /// **Throttled time** in the window up to now: a quota or reservation keeps it from running, and it is not asleep.
     pub(crate) fn throttled_ns(&self, now_ns: u64) -> u64 {
         let waits = matches!(self.state, State::New | State::Waking | State::Queued);
         let since_ns = self.throttled_since_ns.max(self.since_ns);
-        self.throttled_ns + if self.throttled && waits { now_ns.saturating_sub(since_ns) } else { 0 }
+        self.throttled_ns + if self.throttled.is_some() && waits { now_ns.saturating_sub(since_ns) } else { 0 }
+    }
+
+    /// What of the throttled time is wakeup latency too.
+    pub(crate) fn throttled_wait_ns(&self, now_ns: u64) -> u64 {
+        let present_ns = if self.wait_counts() { self.throttled_ns(now_ns) - self.throttled_ns } else { 0 };
+        self.throttled_wait_ns + present_ns
     }
 
     /// Whether any event was about it: ids below it may be unused in a recorded trace.
@@ -288,7 +309,7 @@ impl TaskState {
     /// The unfinished wait at the end of the window: **censored**, counted apart from those that ended.
     pub(crate) fn censored_wait(&self, end_ns: u64) -> Option<u64> {
         let waiting = matches!(self.state, State::New | State::Waking | State::Queued);
-        (waiting && !self.throttled && self.wait != Wait::Unobserved).then(|| end_ns.saturating_sub(self.since_ns))
+        (waiting && self.wait_counts() && self.wait != Wait::Unobserved).then(|| end_ns.saturating_sub(self.since_ns))
     }
 
     /// The unfinished slice at the end of the window: its time counts as run time, it does not count as a slice.

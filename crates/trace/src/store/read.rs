@@ -9,7 +9,7 @@ use super::schema::{self, AFFINITY, EVENT_TABLES, FORK};
 use super::write::StoreInfo;
 use crate::{
     Event, EventKind, MigrationKind, OverheadKind, PlaceReason, PrevState, RunTables, SearchStart, SearchStep, Slice,
-    SliceEnd, TaskId, TaskInfo,
+    SliceEnd, TaskId, TaskInfo, Throttler,
 };
 
 /// A finished store.
@@ -209,7 +209,7 @@ fn event(row: &TableReader) -> Result<Event, StoreError> {
         "phases" => EventKind::Phase { task: row.task(3)?, phase: row.id(4)? },
         "decisions" => EventKind::Decision { decision: row.id(3)?, task: row.task(5)?, value: row.int(6) },
         "hotplug" => EventKind::Hotplug { online: row.id(3)? == 1 },
-        "throttle" => EventKind::Throttle { task: row.task(3)?, throttled: row.id(4)? == 1 },
+        "throttle" => EventKind::Throttle { task: row.task(3)?, throttled: Throttler::of_number(row.id(4)? as usize) },
         "foreign" => {
             let index = |value: i64| u32::try_from(value).map_err(|_| row.bad_value(3, value.to_string()));
             EventKind::Foreign { thread: row.optional(3).map(index).transpose()? }

@@ -7,7 +7,7 @@ pub const SCHEMA_MAJOR: u32 = 1;
 
 /// Version that new tables and columns raise; readers ignore what they do not know. 1: scores, where they were sampled. 2: wakers.
 /// 3: reasons of places. 4: threads beside the run's, where a recorder tells. 5: CPUs that go offline and come online. 6: tasks that
-/// quotas keep from running. A store says the one that its tables need.
+/// quotas (1) and reservations (2) keep from running. A store says the one that its tables need.
 pub const SCHEMA_MINOR: u32 = 6;
 
 /// The version of a store in which no quota keeps a task from running.

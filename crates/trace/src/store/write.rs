@@ -14,7 +14,7 @@ use super::schema::{
     SCHEMA_MINOR_WITHOUT_THROTTLE, Table,
 };
 use super::table::{Cell, TableWriter};
-use crate::{Event, EventKind, PlaceReason, RunTables, Sink, Slice, SliceBuilder, TaskInfo};
+use crate::{Event, EventKind, PlaceReason, RunTables, Sink, Slice, SliceBuilder, TaskInfo, Throttler};
 
 /// What a store says about the run it holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -212,7 +212,13 @@ impl Store {
             EventKind::Throttle { task, throttled } => {
                 // As above.
                 let Some(throttle) = &mut self.throttle else { return Ok(()) };
-                throttle.push([sequence, time, cpu, Cell::task(task), Cell::id(u32::from(throttled))])?;
+                throttle.push([
+                    sequence,
+                    time,
+                    cpu,
+                    Cell::task(task),
+                    Cell::id(u32::from(Throttler::number(throttled))),
+                ])?;
             }
             // No event of a trace: it is had again by simulating the run again, and takes no number.
             EventKind::BalanceDetail { .. } => return Ok(()),
