@@ -159,6 +159,24 @@ fn a_thread_that_is_queued_at_the_instant_of_its_waking_was_woken_by_its_waker()
 }
 
 #[test]
+fn only_a_cpu_that_was_idle_at_the_wakeup_and_takes_the_thread_next_was_woken_up_for_it() {
+    let wakeup = |time_ns, target_cpu| record(time_ns, target_cpu, 0, What::Wakeup { thread: 6, target_cpu });
+    let of_wakeup = |at_ns: u64, queued_on: u32| {
+        let start = [
+            switch(0, 1, 0, IDLE, 6),
+            switch(10, 0, 0, IDLE, 5),
+            switch(20, 1, 6, ASLEEP, 0),
+            switch(40, 0, 5, ASLEEP, 0),
+        ];
+        let end = [waking(at_ns, 2, 7, 6), wakeup(at_ns, queued_on), switch(60, 0, 0, IDLE, 6)];
+        of(start.into_iter().chain(end).collect(), &[5, 6]).idle_wakeups
+    };
+    assert_eq!(of_wakeup(50, 0), (1, 10));
+    assert_eq!(of_wakeup(30, 0), (0, 0), "thread 5 ran there");
+    assert_eq!(of_wakeup(50, 1), (0, 0), "it was taken from another CPU");
+}
+
+#[test]
 fn interrupts_and_threads_outside_wake_at_their_time() {
     let mut by_timer = waking(70, 0, 5, 6);
     by_timer.context = Context::HardInterrupt;
