@@ -20,6 +20,7 @@ use warmcore_topology::CpuId;
 use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, TaskId};
 
 use crate::EventFormats;
+use crate::instants::put_in_order;
 use crate::paged::Wanted;
 use crate::pages::PageLayout;
 use crate::record::{EventReaders, Record, What};
@@ -84,8 +85,8 @@ impl Decoder {
     /// A CPU that the machine does not have.
     pub fn finish(&mut self, cast: &Cast<'_>) -> Result<Converted, String> {
         let mut records = std::mem::take(&mut self.records);
-        // Records of one CPU are in order already; a stable sort keeps those of one instant so.
-        records.sort_by_key(|record| (record.time_ns, record.cpu));
+        // Records of one CPU are in order already.
+        put_in_order(&mut records);
         events(&Recording { records, ..Recording::default() }, cast)
     }
 }

@@ -32,10 +32,12 @@ pub mod format;
 #[cfg(feature = "files")]
 pub mod ftrace_text;
 pub mod homes;
+mod instants;
 pub mod kernel_threads;
 #[cfg(feature = "files")]
 mod loss;
 mod missing;
+mod one_at_a_time;
 pub mod paged;
 pub mod pages;
 #[cfg(feature = "files")]

@@ -6,13 +6,15 @@
 //! time of the thread.
 //!
 //! Other switches may be missing, too: a thread leaves a CPU to which another one came last, or that was idle while nothing says that the
-//! thread was queued there. Such switches are counted and not put in: nothing says when they were.
+//! thread was queued there. Nothing says when they were: they stand where they are noticed (`one_at_a_time`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use warmcore_trace::PrevState;
 
+use crate::instants::put_in_order;
+use crate::paged::{InOrder, Wanted};
 use crate::record::{Context, Record, What};
 use crate::recording::Recording;
 
@@ -81,26 +83,19 @@ pub(crate) fn put_in(recording: &mut Recording, seen: &SeenSwitches) {
     }
     if !put_in.is_empty() {
         recording.records.append(&mut put_in);
-        recording.records.sort_by_key(|record| (record.time_ns, record.cpu));
+        put_in_order(&mut recording.records);
     }
 }
 
-/// Counts the switches of which a CPU recorded neither who left nor who came, and says so. Records must be in order.
+/// Counts the other switches that are missing, which are put in as records are read, and says so.
 pub(crate) fn count(recording: &mut Recording, seen: &SeenSwitches) {
-    let missing_of = |seen: &SeenSwitches| seen.0.values().map(|of_cpu| of_cpu.missing).sum::<u64>();
-    let missing = if recording.switches_assumed == 0 {
-        missing_of(seen)
-    } else {
-        let mut seen = SeenSwitches::default();
-        recording.in_order().for_each(|record| seen.take(&record));
-        missing_of(&seen)
-    };
+    let missing = seen.0.values().map(|of_cpu| of_cpu.missing).sum::<u64>().saturating_sub(recording.switches_assumed);
     if missing > 0 {
         let (number, verb) =
             if missing == 1 { ("1 switch".to_owned(), "is") } else { (format!("{missing} switches"), "are") };
         recording.notes.push(format!(
-            "{number} between threads {verb} missing: a thread left a CPU to which another one had come last. When it came is not known, and \
-             its time there counts for no task"
+            "{number} between threads {verb} missing: a thread left a CPU to which another one had come last. When it came is not known; its \
+             time there counts for the one that had come last"
         ));
     }
 }
@@ -117,7 +112,7 @@ fn switches_of(recording: &Recording, cpus: &BTreeSet<u32>) -> Vec<Record> {
         let range = |of| (Bound::Excluded((of, since)), Bound::Included((of, to)));
         [None, Some(cpu)].into_iter().any(|of| losses.range(range(of)).next().is_some())
     };
-    for record in recording.in_order() {
+    for record in InOrder::as_recorded(&recording.records, recording.pages.as_ref(), Wanted::All) {
         match record.what {
             What::Waking { thread, target_cpu: cpu }
             | What::Wakeup { thread, target_cpu: cpu }
@@ -131,10 +126,11 @@ fn switches_of(recording: &Recording, cpus: &BTreeSet<u32>) -> Vec<Record> {
                 if let (Some(since), Some((_, at))) = (since, at)
                     && !has_lost(cpu, since, record.time_ns)
                 {
-                    // Behind the record that queued it.
-                    let time_ns = at.max(since).saturating_add(1).min(record.time_ns);
+                    // Behind the record that queued it; of one that leaves by then the other switches that are missing are noticed.
+                    let time_ns = at.max(since).saturating_add(1);
                     let what = What::Switch { prev: IDLE, state: PrevState::Idle, next: prev, uninterruptible: false };
-                    found.push(Record { time_ns, cpu, by: IDLE, context: Context::Thread, what });
+                    let put_in = Record { time_ns, cpu, by: IDLE, context: Context::Thread, what };
+                    found.extend(Some(put_in).filter(|put_in| put_in.time_ns < record.time_ns));
                 }
                 if next == IDLE {
                     idle_since.insert(cpu, record.time_ns);

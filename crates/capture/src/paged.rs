@@ -9,6 +9,8 @@ use std::fmt::Debug;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
+use crate::instants::CausesFirst;
+use crate::one_at_a_time::OneAtATime;
 use crate::pages::PageLayout;
 use crate::record::{EventReaders, Record, What};
 
@@ -218,19 +220,63 @@ impl Cursor<'_> {
     }
 }
 
-/// Records in order of time, those of one instant in order of CPUs.
+/// Records in order of time; of one instant those come first that made others possible, else they are in order of CPUs.
 #[derive(Debug)]
-pub struct InOrder<'a> {
+pub struct InOrder<'a>(Ordered<'a>);
+
+#[derive(Debug)]
+enum Ordered<'a> {
+    /// From memory, where they are in order.
+    Kept(std::slice::Iter<'a, Record>),
+    Merged(Box<CausesFirst<Merged<'a>>>),
+    /// With the switches that are missing.
+    Whole(Box<OneAtATime<InOrder<'a>>>),
+}
+
+impl<'a> InOrder<'a> {
+    /// Records of a list that is in order, and those of pages, with the switches that are missing, unless only some kinds are wanted.
+    pub(crate) fn new(kept: &'a [Record], pages: Option<&'a PagedRecords>, wanted: Wanted) -> Self {
+        let recorded = Self::as_recorded(kept, pages, wanted);
+        match wanted {
+            Wanted::All => Self(Ordered::Whole(Box::new(OneAtATime::new(recorded)))),
+            Wanted::Forks | Wanted::Hotplug => recorded,
+        }
+    }
+
+    /// The same without switches that are put in.
+    pub(crate) fn as_recorded(kept: &'a [Record], pages: Option<&'a PagedRecords>, wanted: Wanted) -> Self {
+        Self(match pages {
+            None => Ordered::Kept(kept.iter()),
+            Some(pages) => Ordered::Merged(Box::new(CausesFirst::new(Merged::new(kept, pages, wanted)))),
+        })
+    }
+}
+
+impl Iterator for InOrder<'_> {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        match &mut self.0 {
+            Ordered::Kept(kept) => kept.next().copied(),
+            Ordered::Merged(merged) => merged.next(),
+            Ordered::Whole(records) => records.next(),
+        }
+    }
+}
+
+/// Records in order of time; each CPU's keep their order.
+#[derive(Debug)]
+struct Merged<'a> {
     kept: std::slice::Iter<'a, Record>,
     cursors: Vec<Cursor<'a>>,
     /// When the next record of each cursor was, on which CPU, and which cursor it is.
     next: BinaryHeap<Reverse<(u64, u32, usize)>>,
 }
 
-impl<'a> InOrder<'a> {
-    /// Records of a list that is in order, and those of pages. Of equal ones those of pages come first.
-    pub(crate) fn new(kept: &'a [Record], pages: Option<&'a PagedRecords>, wanted: Wanted) -> Self {
-        let mut cursors = pages.map_or(Vec::new(), |pages| pages.cursors(wanted));
+impl<'a> Merged<'a> {
+    /// Of equal ones those of pages come first.
+    fn new(kept: &'a [Record], pages: &'a PagedRecords, wanted: Wanted) -> Self {
+        let mut cursors = pages.cursors(wanted);
         let next = cursors.iter_mut().enumerate().filter_map(|(index, cursor)| {
             let record = cursor.peek()?;
             Some(Reverse((record.time_ns, record.cpu, index)))
@@ -240,7 +286,7 @@ impl<'a> InOrder<'a> {
     }
 }
 
-impl Iterator for InOrder<'_> {
+impl Iterator for Merged<'_> {
     type Item = Record;
 
     fn next(&mut self) -> Option<Record> {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use crate::counters::CounterLog;
 use crate::files::OpenFiles;
 use crate::homes::PageHomes;
+use crate::instants::put_in_order;
 use crate::missing::SeenSwitches;
 use crate::paged::{InOrder, PagedRecords, Tally, Wanted};
 use crate::record::{Birth, Call, Context, Record, What};
@@ -23,10 +24,12 @@ pub struct Recording {
     pub cpus: u32,
     /// What is known about threads, by thread id. The idle thread is not among them.
     pub threads: BTreeMap<i32, Thread>,
-    /// Those that are in memory, in order of time, and of one instant in order of CPUs. [`Recording::in_order`] has all.
+    /// Those that are in memory, in order of time, and of one instant causes first, else in order of CPUs. [`Recording::in_order`] has all.
     pub records: Vec<Record>,
     /// Those that stay in their pages.
     pub pages: Option<PagedRecords>,
+    /// The machine that it was made on, as TOML of crate `topology`, where the recording has it. Nobody checked it.
+    pub machine: Option<String>,
     /// When it ended, on the recorder's clock, where that is known: what ran at the last record may have run on.
     pub end_ns: Option<u64>,
     /// What is missing.
@@ -73,7 +76,7 @@ impl Recording {
         both.map_or((0, 0), |(first_ns, last_ns)| (first_ns, self.end_ns.unwrap_or(0).max(last_ns)))
     }
 
-    /// All records, in order of time, and of one instant in order of CPUs.
+    /// All records, in order of time, and the switches that are missing among them, where they are noticed. Of one instant those come first that made others possible; else they are in order of CPUs.
     #[must_use]
     pub fn in_order(&self) -> InOrder<'_> {
         InOrder::new(&self.records, self.pages.as_ref(), Wanted::All)
@@ -141,8 +144,8 @@ impl Recording {
     /// of its process. Readers call it last.
     #[must_use]
     pub fn finished(mut self) -> Self {
-        // Records of one CPU are in order already; a stable sort keeps those of one instant so.
-        self.records.sort_by_key(|record| (record.time_ns, record.cpu));
+        // Records of one CPU are in order already.
+        put_in_order(&mut self.records);
         let mut seen = Seen::default();
         self.records.iter().for_each(|record| seen.take(record));
         self.finished_as(seen)

@@ -527,7 +527,7 @@ mod tests {
         };
         // Thread 10 runs at the start. Switches from the foreign thread 69 to 11 and to 12, which was not heard of before, are missing.
         let records = vec![
-            switch(0, 1, 0, 69),
+            switch(0, 1, 0, 68),
             switch(100, 0, 10, 11),
             switch(150, 0, 11, 69),
             switch(400, 0, 11, 10),

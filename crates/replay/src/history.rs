@@ -132,7 +132,7 @@ pub struct Histories {
     pub other_cpu_ns: u64,
     /// Length of the recording.
     pub span_ns: u64,
-    /// How often a chosen thread was woken and came onto an idle CPU next, and the time from the one to the other, ns, of all together.
+    /// How often a chosen thread was woken onto a CPU that was idle and came onto it next, and the time from the one to the other, ns, of all together.
     pub idle_wakeups: (u64, u64),
     /// Time that chosen threads were ready to run while another ran on the CPU that they got, of all together.
     pub queued_ns: u64,
@@ -180,6 +180,8 @@ struct State {
     uninterruptible: bool,
     /// When it was woken, if it has not run since.
     woken_ns: Option<u64>,
+    /// The CPU on which it was queued then, if that was recorded.
+    queued_on: Option<u32>,
     /// A wakeup that was recorded just before the switch by which it went to sleep: the two are recorded on two CPUs.
     early: Option<Cause>,
     /// The call that it began last, and how many threads it has woken since.
@@ -242,6 +244,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<
         threads: chosen.iter().map(state).collect(),
         others: BTreeMap::new(),
         running: BTreeMap::new(),
+        idle_since: BTreeMap::new(),
         speeds: machine.map(Speeds::of).unwrap_or_default(),
         other_cpu_ns: 0,
         idle_wakeups: (0, 0),
@@ -294,6 +297,8 @@ struct HistoryReader<'a> {
     others: BTreeMap<u32, u64>,
     /// The thread on each CPU.
     running: BTreeMap<u32, i32>,
+    /// Since when each CPU is idle, if it became so.
+    idle_since: BTreeMap<u32, u64>,
     speeds: Speeds,
     other_cpu_ns: u64,
     idle_wakeups: (u64, u64),
@@ -314,7 +319,12 @@ impl<'a> HistoryReader<'a> {
                 self.switch(now, record.cpu, (prev, state, next), uninterruptible);
             }
             What::Waking { thread, .. } => self.waking(now, thread, record),
-            What::Wakeup { thread, .. } => self.runnable(now, thread),
+            What::Wakeup { thread, target_cpu } => {
+                self.runnable(now, thread);
+                if let Some(thread) = self.threads.get_mut(&thread) {
+                    thread.queued_on = Some(target_cpu);
+                }
+            }
             What::Fork { parent, child } => {
                 if !self.threads.contains_key(&child) {
                     return;
@@ -369,6 +379,7 @@ impl<'a> HistoryReader<'a> {
             }
         }
         self.running.insert(cpu, next);
+        let idle_since = if next == 0 { self.idle_since.insert(cpu, now) } else { self.idle_since.remove(&cpu) };
         if let Some(since) = self.others.remove(&cpu) {
             self.other_cpu_ns += now - since;
         }
@@ -400,7 +411,12 @@ impl<'a> HistoryReader<'a> {
                 }
                 (thread.doing, thread.early, thread.speed) = (Doing::Running(now), None, self.speeds.on(cpu));
                 thread.returns += u32::from(std::mem::take(&mut thread.preempted));
-                if let Some(woken) = thread.woken_ns.take().filter(|_| prev == 0) {
+                // Another CPU may have taken it, or it may have waited for a thread that left since.
+                let (queued_on, idle_since) = (thread.queued_on.take(), idle_since.unwrap_or(0));
+                let was_idle = |woken: &u64| {
+                    prev == 0 && idle_since <= *woken && queued_on.is_none_or(|queued_on| queued_on == cpu)
+                };
+                if let Some(woken) = thread.woken_ns.take().filter(was_idle) {
                     self.idle_wakeups.0 += 1;
                     self.idle_wakeups.1 += now - woken;
                 }
@@ -554,6 +570,7 @@ impl<'a> HistoryReader<'a> {
                 }
             }
             (thread.doing, thread.early, thread.woken_ns) = (Doing::Runnable(now), None, Some(now));
+            thread.queued_on = None;
             thread.asked = None;
         }
     }

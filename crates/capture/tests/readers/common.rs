@@ -288,7 +288,8 @@ pub fn both_ways(
             assert_eq!((open.span_ns(), open.record_count()), (whole.span_ns(), whole.records.len() as u64));
             let records = open.in_order().collect();
             assert_eq!(open.pages.as_ref().and_then(|pages| pages.fault()), None);
-            assert_eq!(&Recording { records, pages: None, ..open }, whole);
+            let of_whole = Recording { records: whole.in_order().collect(), ..whole.clone() };
+            assert_eq!(Recording { records, pages: None, ..open }, of_whole);
         }
         (whole, open) => {
             let words = |result: Result<Recording, CaptureError>| result.map_err(|error| error.to_string());

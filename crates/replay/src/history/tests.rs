@@ -90,6 +90,93 @@ fn preemption_is_no_action_and_others_cpu_time_is_counted() {
 }
 
 #[test]
+fn a_thread_whose_leaving_is_missing_ran_until_another_one_is_seen_on_its_cpu() {
+    for leaves in [102, 0] {
+        let records =
+            vec![switch(0, 0, 0, IDLE, 101), switch(300, 0, leaves, ASLEEP, 103), switch(1000, 0, 103, ASLEEP, 0)];
+        let found = of(records, &[101, 102, 103]);
+        let cpu_ns = |thread| found.threads.get(&thread).map_or(0, |history| history.cpu_ns);
+        assert_eq!([101, 102, 103].map(cpu_ns), [300, 0, 700], "{leaves} leaves");
+    }
+}
+
+#[test]
+fn run_and_idle_time_of_cpus_are_the_length_of_the_recording_whatever_is_lost() {
+    const CPUS: u64 = 3;
+    let mut state = 1_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    for _ in 0..200 {
+        // Every CPU's first switch is there.
+        let mut records: Vec<Record> = (0..CPUS).map(|cpu| switch(0, cpu as u32, 0, IDLE, 101 + cpu as i32)).collect();
+        let mut running: Vec<i32> = (0..CPUS).map(|cpu| 101 + cpu as i32).collect();
+        for time_ns in 1..40 {
+            let (cpu, thread) = (random(CPUS) as usize, 100 + random(6) as i32);
+            let next = if thread == 100 || running.contains(&thread) { 0 } else { thread };
+            let prev = std::mem::replace(&mut running[cpu], next);
+            if prev != next && random(3) > 0 {
+                records.push(switch(10 * time_ns, cpu as u32, prev, if prev == 0 { IDLE } else { ASLEEP }, next));
+            }
+        }
+        let recording = Recording { records, end_ns: Some(400), ..Recording::default() }.finished();
+        let found = histories(&recording, &(101..106).collect(), None);
+        let run_ns: u64 = found.threads.values().map(|history| history.cpu_ns).sum();
+        let (mut idle_ns, mut idle_since) = (0, BTreeMap::new());
+        for record in recording.in_order() {
+            if let What::Switch { next, .. } = record.what {
+                let since = if next == 0 {
+                    idle_since.insert(record.cpu, record.time_ns)
+                } else {
+                    idle_since.remove(&record.cpu)
+                };
+                idle_ns += since.map_or(0, |since| record.time_ns - since);
+            }
+        }
+        idle_ns += idle_since.values().map(|since| 400 - since).sum::<u64>();
+        assert_eq!(run_ns + idle_ns, CPUS * 400, "{:?}", recording.records);
+    }
+}
+
+#[test]
+fn a_thread_that_is_queued_at_the_instant_of_its_waking_was_woken_by_its_waker() {
+    // CPU 0, where it is queued, comes before CPU 1, where it is woken.
+    let found = of(
+        vec![
+            switch(0, 1, 0, IDLE, 5),
+            switch(0, 0, 0, IDLE, 6),
+            switch(20, 0, 6, ASLEEP, 0),
+            waking(50, 1, 5, 6),
+            record(50, 0, 0, What::Wakeup { thread: 6, target_cpu: 0 }),
+            switch(50, 0, 0, IDLE, 6),
+            switch(90, 0, 6, ASLEEP, 0),
+        ],
+        &[5, 6],
+    );
+    let signal = Cause::Signal { waker: 5, soft_interrupt: false, slept_ns: 30 };
+    assert_eq!(found.threads[&6].actions[1], Action::Block(signal));
+}
+
+#[test]
+fn only_a_cpu_that_was_idle_at_the_wakeup_and_takes_the_thread_next_was_woken_up_for_it() {
+    let wakeup = |time_ns, target_cpu| record(time_ns, target_cpu, 0, What::Wakeup { thread: 6, target_cpu });
+    let of_wakeup = |at_ns: u64, queued_on: u32| {
+        let start = [
+            switch(0, 1, 0, IDLE, 6),
+            switch(10, 0, 0, IDLE, 5),
+            switch(20, 1, 6, ASLEEP, 0),
+            switch(40, 0, 5, ASLEEP, 0),
+        ];
+        let end = [waking(at_ns, 2, 7, 6), wakeup(at_ns, queued_on), switch(60, 0, 0, IDLE, 6)];
+        of(start.into_iter().chain(end).collect(), &[5, 6]).idle_wakeups
+    };
+    assert_eq!(of_wakeup(50, 0), (1, 10));
+    assert_eq!(of_wakeup(30, 0), (0, 0), "thread 5 ran there");
+    assert_eq!(of_wakeup(50, 1), (0, 0), "it was taken from another CPU");
+}
+
+#[test]
 fn interrupts_and_threads_outside_wake_at_their_time() {
     let mut by_timer = waking(70, 0, 5, 6);
     by_timer.context = Context::HardInterrupt;

@@ -1,0 +1,172 @@
+//! Records in which a CPU has one thread at a time, and a thread one CPU.
+//!
+//! Where a switch is missing, because it was lost or the kernel did not record it, another thread leaves a CPU than came there last, or a
+//! thread comes onto a CPU while it is on another one. The switch is put in where that is seen: until then the CPU belongs to the thread that
+//! came last, which sleeps from then on for whatever it is woken by; one that came onto another CPU was moved there.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use warmcore_trace::PrevState;
+
+use crate::record::{Context, Record, What};
+
+/// The idle thread of every CPU.
+const IDLE: i32 = 0;
+
+/// Records, which must be in order, with the switches that are missing.
+#[derive(Debug)]
+pub(crate) struct OneAtATime<I> {
+    records: I,
+    /// The thread on each CPU.
+    running: BTreeMap<u32, i32>,
+    /// The CPU of each thread that is on one.
+    on: BTreeMap<i32, u32>,
+    /// Those that are next: switches that were put in, and the record that showed that they are missing.
+    next: VecDeque<Record>,
+}
+
+impl<I: Iterator<Item = Record>> OneAtATime<I> {
+    pub(crate) fn new(records: I) -> Self {
+        Self { records, running: BTreeMap::new(), on: BTreeMap::new(), next: VecDeque::new() }
+    }
+
+    fn take(&mut self, record: Record) {
+        let cpu = record.cpu;
+        match record.what {
+            What::Switch { prev, next, .. } => {
+                self.leaves_others(prev, record);
+                match self.running.get(&cpu) {
+                    Some(was) if *was != prev => self.put_in(record.time_ns, cpu, PrevState::Sleeping, prev),
+                    _ => {}
+                }
+                self.leaves_others(next, record);
+                self.comes(cpu, next);
+            }
+            // A thread that starts a program takes the number of its process.
+            What::Exec { thread } if self.running.contains_key(&cpu) => {
+                self.leaves_others(thread, record);
+                self.comes(cpu, thread);
+            }
+            _ => {}
+        }
+        self.next.push_back(record);
+    }
+
+    /// The thread is on the CPU of this record: it is on no other one.
+    fn leaves_others(&mut self, thread: i32, record: Record) {
+        if let Some(cpu) = self.on.get(&thread).copied().filter(|cpu| *cpu != record.cpu) {
+            self.put_in(record.time_ns, cpu, PrevState::Runnable, IDLE);
+        }
+    }
+
+    /// A switch from the thread that came last.
+    fn put_in(&mut self, time_ns: u64, cpu: u32, state: PrevState, next: i32) {
+        let prev = self.running.get(&cpu).copied().unwrap_or(IDLE);
+        let state = if prev == IDLE { PrevState::Idle } else { state };
+        let what = What::Switch { prev, state, next, uninterruptible: false };
+        self.next.push_back(Record { time_ns, cpu, by: prev, context: Context::Thread, what });
+        self.comes(cpu, next);
+    }
+
+    fn comes(&mut self, cpu: u32, thread: i32) {
+        if let Some(before) = self.running.insert(cpu, thread) {
+            self.on.remove(&before);
+        }
+        if thread != IDLE {
+            self.on.insert(thread, cpu);
+        }
+    }
+}
+
+impl<I: Iterator<Item = Record>> Iterator for OneAtATime<I> {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        if self.next.is_empty() {
+            let record = self.records.next()?;
+            self.take(record);
+        }
+        self.next.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::Recording;
+    use proptest::prelude::*;
+
+    fn switch(time_ns: u64, cpu: u32, prev: i32, next: i32) -> Record {
+        put_in(time_ns, cpu, prev, PrevState::Sleeping, next)
+    }
+
+    fn put_in(time_ns: u64, cpu: u32, prev: i32, state: PrevState, next: i32) -> Record {
+        let what = What::Switch { prev, state, next, uninterruptible: false };
+        Record { time_ns, cpu, by: prev, context: Context::Thread, what }
+    }
+
+    fn whole(records: Vec<Record>) -> Vec<Record> {
+        OneAtATime::new(records.into_iter()).collect()
+    }
+
+    #[test]
+    fn a_thread_has_its_cpu_until_another_one_leaves_it_and_no_longer() {
+        let (came, left, idle) = (switch(10, 0, 0, 7), switch(40, 0, 8, 9), switch(70, 0, 0, 7));
+        let found = whole(vec![came, left, idle]);
+        let missing = [put_in(40, 0, 7, PrevState::Sleeping, 8), put_in(70, 0, 9, PrevState::Sleeping, 0)];
+        assert_eq!(found, [came, missing[0], left, missing[1], idle]);
+    }
+
+    #[test]
+    fn a_thread_that_comes_onto_another_cpu_left_the_one_before() {
+        let (came, moved, left) = (switch(10, 0, 0, 7), switch(40, 1, 0, 7), switch(70, 0, 8, 0));
+        let missing = [put_in(40, 0, 7, PrevState::Runnable, 0), put_in(70, 0, 0, PrevState::Idle, 8)];
+        assert_eq!(whole(vec![came, moved, left]), [came, missing[0], moved, missing[1], left]);
+        let seen_leaving = switch(40, 1, 7, 0);
+        assert_eq!(whole(vec![came, seen_leaving]), [came, missing[0], seen_leaving]);
+    }
+
+    /// Switches of three CPUs among five threads: at each step a CPU takes a thread that is on none, or goes idle.
+    fn scheduled(steps: &[(u32, i32)]) -> Vec<Record> {
+        let mut running = [0; 3];
+        let mut records = Vec::new();
+        for (time_ns, &(cpu, thread)) in (0..).zip(steps) {
+            let next = if running.contains(&thread) { 0 } else { thread };
+            let prev = std::mem::replace(&mut running[cpu as usize], next);
+            if prev != next {
+                records.push(switch(time_ns / 2, cpu, prev, next));
+            }
+        }
+        records
+    }
+
+    proptest! {
+        #[test]
+        fn a_cpu_has_one_thread_at_a_time_and_a_thread_one_cpu_whatever_is_lost(
+            steps in prop::collection::vec((0..3_u32, 0..6_i32, any::<bool>()), 0..100),
+        ) {
+            let all = scheduled(&steps.iter().map(|(cpu, thread, _)| (*cpu, *thread)).collect::<Vec<_>>());
+            let finished = |records| Recording { records, ..Recording::default() }.finished();
+            prop_assert_eq!(finished(all.clone()).in_order().count(), all.len(), "nothing is missing");
+            let kept = all.iter().zip(&steps).filter_map(|(record, (.., kept))| kept.then_some(*record)).collect();
+            let (mut running, mut on) = (BTreeMap::new(), BTreeMap::new());
+            for record in finished(kept).in_order() {
+                let What::Switch { prev, next, .. } = record.what else { unreachable!("only switches") };
+                prop_assert!(running.insert(record.cpu, next).is_none_or(|was| was == prev));
+                if prev != IDLE {
+                    prop_assert!(on.remove(&prev).is_none_or(|cpu| cpu == record.cpu));
+                }
+                if next != IDLE {
+                    prop_assert_eq!(on.insert(next, record.cpu), None);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_put_in_where_all_is_recorded() {
+        let exec = Record { what: What::Exec { thread: 12 }, ..switch(30, 0, 0, 0) };
+        let records = vec![switch(10, 0, 5, 13), switch(20, 1, 6, 0), exec, switch(40, 0, 12, 5), switch(40, 1, 0, 12)];
+        assert_eq!(whole(records.clone()), records);
+    }
+}
