@@ -4,7 +4,7 @@
 //! - The compact form says who comes, and not who leaves: that is who came before on the same CPU. The first switch of a CPU, and
 //!   the first one after a loss, only says who runs from then on and makes no record. Likewise a compact waking is by whoever runs.
 //! - Of one instant plain events come first, then the switch, then wakings, as in Perfetto's own importer.
-//! - Flags are not recorded, except of compact wakings in new traces: else a waking from an interrupt looks like one by the thread
+//! - Flags of compact wakings are recorded in new traces only: else a waking from an interrupt looks like one by the thread
 //!   that ran, and a note says so.
 //! - Losses are bundles that say that events are missing before them, and the difference of the kernel's counts between the trace's
 //!   start and its end.
@@ -27,6 +27,8 @@ use crate::unpack::{Packing, most_unpacked, unpack};
 use events::Events;
 use wire::{Message, Value};
 
+/// Name of the annotation that has the machine, as TOML.
+const MACHINE: &[u8] = b"machine.toml";
 const FORMAT: &str = "Perfetto trace";
 const COMMAND: &str = "data source linux.ftrace with sched/sched_switch, sched/sched_waking, sched/sched_process_exit, \
                        sched/sched_process_fork and task/task_newtask";
@@ -35,6 +37,7 @@ const COMMAND: &str = "data source linux.ftrace with sched/sched_switch, sched/s
 mod packet {
     pub(crate) const FTRACE_EVENTS: u32 = 1;
     pub(crate) const PROCESS_TREE: u32 = 2;
+    pub(crate) const TRACK_EVENT: u32 = 11;
     pub(crate) const FTRACE_STATS: u32 = 34;
     pub const DROPPED: u32 = 42;
     pub(crate) const PACKED: u32 = 50;
@@ -66,6 +69,7 @@ pub fn read(file: &[u8]) -> Result<Recording, CaptureError> {
             Some(Ok(_)) => {}
             // The packet at which the file ends.
             Some(Err(error)) if error.is_cut_off => {
+                reader.cut_off = Some(place);
                 reader.recording.lost.push(Loss { cpu: None, before_ns: None, events: None });
                 let note = format!("the file ends early, in the packet at byte {place}: what followed is not there");
                 reader.recording.notes.push(note);
@@ -83,6 +87,8 @@ struct PerfettoReader {
     events: Events,
     /// Kernel's counts of lost events at the start and the end, by CPU.
     counts: BTreeMap<u32, [Option<u64>; 2]>,
+    /// Where the packet begins in which the file ends.
+    cut_off: Option<usize>,
 }
 
 impl PerfettoReader {
@@ -91,6 +97,9 @@ impl PerfettoReader {
             match field? {
                 (packet::FTRACE_EVENTS, Value::Bytes(bundle)) => self.events.bundle(bundle)?,
                 (packet::PROCESS_TREE, Value::Bytes(tree)) => self.process_tree(tree)?,
+                (packet::TRACK_EVENT, Value::Bytes(event)) if self.recording.machine.is_none() => {
+                    self.machine(event)?
+                }
                 (packet::FTRACE_STATS, Value::Bytes(stats)) => self.stats(stats)?,
                 (packet::DROPPED, Value::Number(1)) => {
                     let note = "some packets were dropped before they reached the file";
@@ -113,6 +122,25 @@ impl PerfettoReader {
                     }
                 }
                 _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The machine, which stands in an annotation of an event, as `warmcore report` writes it: annotations 4, with text 6 and name 10.
+    fn machine(&mut self, event: Message<'_>) -> Result<(), CaptureError> {
+        for field in event {
+            let (4, Value::Bytes(annotation)) = field? else { continue };
+            let (mut is_machine, mut said) = (false, None);
+            for field in annotation {
+                match field? {
+                    (6, Value::Bytes(text)) => said = Some(text),
+                    (10, Value::Bytes(name)) => is_machine = name.bytes() == MACHINE,
+                    _ => {}
+                }
+            }
+            if let Some(text) = said.filter(|_| is_machine) {
+                self.recording.machine = Some(text_of(text.bytes()));
             }
         }
         Ok(())
@@ -178,6 +206,12 @@ impl PerfettoReader {
 
     fn finish(mut self) -> Result<Recording, CaptureError> {
         let mut gaps = self.events.finish(&mut self.recording);
+        if let Some(place) = self.cut_off.filter(|_| self.recording.records.is_empty()) {
+            let reason =
+                "the file ends early, in the packet that begins there, before the first event of the scheduler";
+            let place = FilePosition::Byte(place);
+            return Err(CaptureError::Damaged { format: FORMAT, place, reason: reason.into() });
+        }
         if self.recording.records.is_empty() {
             return Err(CaptureError::NoSchedule { format: FORMAT, command: COMMAND });
         }

@@ -28,6 +28,8 @@ pub struct Recording {
     pub records: Vec<Record>,
     /// Those that stay in their pages.
     pub pages: Option<PagedRecords>,
+    /// The machine that it was made on, as TOML of crate `topology`, where the recording has it. Nobody checked it.
+    pub machine: Option<String>,
     /// When it ended, on the recorder's clock, where that is known: what ran at the last record may have run on.
     pub end_ns: Option<u64>,
     /// What is missing.

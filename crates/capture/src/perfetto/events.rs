@@ -92,6 +92,15 @@ fn cpu(number: u64, place: usize) -> Result<u32, CaptureError> {
     })
 }
 
+/// What ran, by the flags of an event, if it has them.
+fn context(flags: Option<u64>) -> Context {
+    match flags.unwrap_or(0) {
+        flags if flags & HARD_INTERRUPT != 0 => Context::HardInterrupt,
+        flags if flags & SOFT_INTERRUPT != 0 => Context::SoftInterrupt,
+        _ => Context::Thread,
+    }
+}
+
 impl Events {
     /// A bundle: CPU 1, events 2, whether some are missing before them 3, compact events 4, clock 5.
     pub fn bundle(&mut self, bundle: Message<'_>) -> Result<(), CaptureError> {
@@ -125,14 +134,15 @@ impl Events {
         Ok(())
     }
 
-    /// An event: time 1, thread 2, and one field with what it says.
+    /// An event: time 1, thread 2, flags 5, and one field with what it says.
     fn event(&mut self, on: u32, event: Message<'_>) -> Result<(), CaptureError> {
-        let (mut time_ns, mut by) = (0, 0);
+        let (mut time_ns, mut by, mut flags) = (0, 0, None);
         let mut said = None;
         for field in event {
             match field? {
                 (1, Value::Number(number)) => time_ns = number,
                 (2, Value::Number(number)) => by = number as i32,
+                (5, Value::Number(number)) => flags = Some(number),
                 (kind, Value::Bytes(fields)) => said = Some((kind, fields)),
                 _ => {}
             }
@@ -177,7 +187,7 @@ impl Events {
                 let target_cpu = cpu(fields.number(5), place)?;
                 match kind {
                     event::WAKING => {
-                        self.without_flags = true;
+                        self.without_flags |= flags.is_none();
                         What::Waking { thread, target_cpu }
                     }
                     _ => What::Wakeup { thread, target_cpu },
@@ -219,7 +229,7 @@ impl Events {
                 What::Fork { parent: thread, child }
             }
         };
-        self.records.push(Record { time_ns, cpu: on, by, context: Context::Thread, what });
+        self.records.push(Record { time_ns, cpu: on, by, context: context(flags), what });
         Ok(())
     }
 
@@ -277,14 +287,9 @@ impl Events {
                     let target_cpu = cpu(columns[9][waking], compact.place())?;
                     let flags = columns[12].get(waking).copied();
                     self.without_flags |= flags.is_none();
-                    let context = match flags.unwrap_or(0) {
-                        flags if flags & HARD_INTERRUPT != 0 => Context::HardInterrupt,
-                        flags if flags & SOFT_INTERRUPT != 0 => Context::SoftInterrupt,
-                        _ => Context::Thread,
-                    };
                     let by = self.running.get(&on).copied().unwrap_or(0);
                     let what = What::Waking { thread, target_cpu };
-                    self.records.push(Record { time_ns, cpu: on, by, context, what });
+                    self.records.push(Record { time_ns, cpu: on, by, context: context(flags), what });
                     waking += 1;
                 }
                 _ => return Ok(()),

@@ -152,8 +152,10 @@ fn a_bundle_that_ends_anywhere_is_a_loss_or_an_error_with_its_place() {
                 assert!(between || recording.events_lost().1, "at {length}");
                 partly += 1;
             }
-            Err(CaptureError::NoSchedule { .. }) => {}
-            Err(other) => panic!("at {length}: {other}"),
+            Err(CaptureError::NoSchedule { .. }) => assert!(between, "at {length}"),
+            Err(error) => {
+                assert!(!between && error.to_string().contains("the file ends early"), "at {length}: {error}")
+            }
         }
     }
     assert!(partly > 0);
@@ -168,4 +170,14 @@ fn contradictions_are_named_with_their_byte() {
     assert!(cpu.contains("CPU 1099511627776"), "{cpu}");
     let nothing = read(&tree()).unwrap_err().to_string();
     assert!(nothing.contains("linux.ftrace"), "{nothing}");
+}
+
+#[test]
+fn a_file_that_ends_before_the_first_event_of_the_scheduler_ends_early() {
+    let whole = [tree(), bundles().concat()].concat();
+    let cut = &whole[..tree().len() + 20];
+    let error = read(cut).unwrap_err();
+    assert!(matches!(error, CaptureError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains("the file ends early"), "{error}");
+    assert!(matches!(read(&tree()).unwrap_err(), CaptureError::NoSchedule { .. }));
 }
