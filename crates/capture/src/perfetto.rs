@@ -140,7 +140,7 @@ impl PerfettoReader {
                 }
             }
             if let Some(text) = said.filter(|_| is_machine) {
-                self.recording.machine = Some(text_of(text.bytes()).into());
+                self.recording.machine = Some(text_of(text.bytes()));
             }
         }
         Ok(())

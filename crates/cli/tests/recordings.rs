@@ -94,6 +94,44 @@ fn a_perfetto_export_has_all_tasks_also_the_one_whose_thread_is_number_2() {
     assert!(told.contains("pong-0 (2)") || told.contains("ping-1 (2)"), "{told}");
 }
 
+/// All that a workload says but the numbers of threads, which an export makes up anew.
+fn without_thread_numbers(document: &serde_json::Value, found: &mut Vec<String>) {
+    let without = |text: &str| text.chars().filter(|letter| !letter.is_ascii_digit()).collect::<String>();
+    match document {
+        serde_json::Value::Object(object) => {
+            for (key, value) in object {
+                found.push(without(key));
+                without_thread_numbers(value, found);
+            }
+        }
+        serde_json::Value::Array(array) => array.iter().for_each(|value| without_thread_numbers(value, found)),
+        serde_json::Value::String(text) => found.push(without(text)),
+        other => found.push(other.to_string()),
+    }
+}
+
+#[test]
+fn a_run_and_its_perfetto_export_have_the_same_replay() {
+    // Workers wake the messenger while its CPU is busy, timers go off while threads run, and threads run at the end.
+    for workload in ["schbench:-m1,-t4,-r300ms", "spin:-n8,-d50ms"] {
+        let scratch = Scratch::new();
+        let words = "sim -m 1s1n1l4c1t@genoa96 --scheduler eevdf --trace full --out run -w";
+        scratch.run(&format!("{words} {workload}")).exits_with(0);
+        scratch.run("report run --perfetto run.pftrace").exits_with(0);
+        let replay = |of: &str| {
+            let told = scratch.run(&format!("replay {of} --out {of}.json")).exits_with(0).error;
+            assert!(!told.contains("is not recorded") && !told.contains("machine is"), "{workload}: {told}");
+            let mut found = Vec::new();
+            let text = std::fs::read_to_string(scratch.path(&format!("{of}.json"))).unwrap();
+            without_thread_numbers(&serde_json::from_str(&text).unwrap(), &mut found);
+            found
+        };
+        let (run, export) = (replay("run"), replay("run.pftrace"));
+        let differ = run.iter().zip(&export).find(|(run, export)| run != export);
+        assert!(run == export, "{workload}: {differ:?}");
+    }
+}
+
 /// Every list of measured times in a workload file, in order.
 fn measured_times(document: &serde_json::Value, found: &mut Vec<Vec<f64>>) {
     match document {

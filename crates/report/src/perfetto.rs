@@ -3,29 +3,33 @@
 //! Switches and wakings are `CompactSched`, so the standard tables (`sched_slice`, `thread_state`) and queries work; migrations,
 //! forks and first wakeups are plain ftrace events in the same bundles, one bundle per CPU. Runnable tasks per CPU and per LLC, the
 //! run's own counters and what the scheduler ranks the first [`MOST_SCORED`] tasks by are counter tracks; decisions are instants with
-//! task, CPU, LLC and value; the topology, which Perfetto's own `CpuInfo` cannot say, is JSON in one instant at the start. Source: `protos/perfetto/trace` of Perfetto.
+//! task, CPU, LLC and value; the topology, which Perfetto's own `CpuInfo` cannot say, is JSON in one instant at the start, next to the
+//! machine's file. Source: `protos/perfetto/trace` of Perfetto.
 //!
 //! Times are nanoseconds on the boot clock, which begins with the run; a `ClockSnapshot` says so. Threads and processes of a recording have
 //! the numbers that they had, those beside the run's tasks too; else thread ids are task ids plus 1, because 0 is the idle thread. Priorities are 120 throughout: events do not tell nice values. No affinities, no kernel time.
 
+mod pending;
 mod proto;
 #[cfg(test)]
 mod tests;
+mod topology;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use serde::Serialize;
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{DecisionKind, Event, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
 
 use crate::others::Others;
 use crate::throttled::Throttled;
+use pending::Pending;
 use proto::{
-    Clock, ClockSnapshot, CompactSched, CounterDescriptor, DebugAnnotation, FtraceEvent, FtraceEventBundle, Process,
-    ProcessTree, SchedMigrateTask, SchedWakeupNew, SchedWaking, SystemInfo, TaskNewtask, Thread, TracePacket,
+    Clock, ClockSnapshot, CounterDescriptor, DebugAnnotation, FtraceEvent, FtraceEventBundle, Process, ProcessTree,
+    SchedMigrateTask, SchedWakeup, SchedWakeupNew, SchedWaking, SystemInfo, TaskNewtask, Thread, TracePacket,
     TrackDescriptor, TrackEvent, Utsname,
 };
+pub use topology::topology_json;
 
 /// The boot clock among Perfetto's built-in clocks.
 const BOOTTIME: u32 = 6;
@@ -37,8 +41,12 @@ const PRIORITY: i32 = 120;
 const RELEASE: &str = "6.18.0";
 /// `TASK_REPORT_MAX` of that kernel: the thread was preempted while runnable (`R+`).
 const PREEMPTED: i64 = 0x100;
+/// `TRACE_FLAG_HARDIRQ`: an interrupt made the event, and not the thread that ran.
+const INTERRUPT: u32 = 8;
 /// The kernel's flag of `clone` for a thread of the same process.
 const CLONE_THREAD: u64 = 0x10000;
+/// Name of the annotation with the machine as TOML, which `warmcore` reads back.
+const MACHINE: &str = "machine.toml";
 /// Tracks of our own.
 const ROOT: u64 = 1;
 const TOPOLOGY: u64 = 2;
@@ -55,64 +63,6 @@ const FIRST_COUNTER: u64 = 3 << 32;
 const FIRST_SCORE: u64 = 4 << 32;
 /// Tasks whose scores have tracks: the interface has no use for thousands.
 pub const MOST_SCORED: usize = 256;
-
-/// The topology as it is embedded, and as it is written beside the trace. Columns by CPU.
-#[must_use]
-pub fn topology_json(machine: &Machine) -> String {
-    #[derive(Serialize)]
-    struct Topology<'a> {
-        schema: &'static str,
-        machine: &'a str,
-        /// The system's numbers, where these are not 0, 1, 2, ….
-        #[serde(skip_serializing_if = "Vec::is_empty")]
-        cpu: Vec<u32>,
-        core: Vec<u32>,
-        llc: Vec<u32>,
-        node: Vec<u32>,
-        socket: Vec<u32>,
-        capacity: Vec<u32>,
-    }
-    let column = |value: &dyn Fn(CpuId) -> u32| machine.cpus().map(value).collect();
-    let topology = Topology {
-        schema: "warmcore-topology-1",
-        machine: machine.name(),
-        cpu: if machine.has_dense_numbers() { Vec::new() } else { column(&|cpu| machine.os_index(cpu)) },
-        core: column(&|cpu| machine.core_of(cpu).0),
-        llc: column(&|cpu| machine.llc_of(cpu).0),
-        node: column(&|cpu| machine.node_os_index(machine.node_of(cpu))),
-        socket: column(&|cpu| machine.socket_os_index(machine.socket_of(cpu))),
-        capacity: column(&|cpu| machine.capacity(cpu)),
-    };
-    // Strings, numbers and lists of them can always be written.
-    serde_json::to_string(&topology).unwrap_or_default()
-}
-
-/// What a CPU has not written yet.
-#[derive(Default)]
-struct Pending {
-    compact: CompactSched,
-    events: Vec<FtraceEvent>,
-    last_switch_ns: u64,
-    last_waking_ns: u64,
-    names: BTreeMap<i32, u32>,
-    /// Whether a switch was written before.
-    began: bool,
-}
-
-impl Pending {
-    fn len(&self) -> usize {
-        self.compact.switch_timestamp.len() + self.compact.waking_timestamp.len() + self.events.len()
-    }
-
-    /// The number of a thread's name in this bundle's table.
-    fn name(&mut self, thread: i32, name: &str) -> u32 {
-        let table = &mut self.compact.intern_table;
-        *self.names.entry(thread).or_insert_with(|| {
-            table.push(name.to_owned());
-            (table.len() - 1) as u32
-        })
-    }
-}
 
 /// Writes a trace. [`PerfettoWriter::finish`] writes what is left.
 pub struct PerfettoWriter<'a, W> {
@@ -136,6 +86,8 @@ pub struct PerfettoWriter<'a, W> {
     counters: BTreeMap<(u32, u32), u64>,
     /// Tracks of scores that were described.
     scored: BTreeSet<u64>,
+    /// Tasks that were created or woken, until their wakeup.
+    announced: BTreeSet<TaskId>,
     buffer: Vec<u8>,
 }
 
@@ -172,6 +124,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             per_llc: vec![0; machine.llc_count()],
             counters: BTreeMap::new(),
             scored: BTreeSet::new(),
+            announced: BTreeSet::new(),
             buffer: Vec::new(),
         };
         writer.header(machine)?;
@@ -221,7 +174,8 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
             self.track(FIRST_LLC + u64::from(llc.0), Some(PER_LLC), &format!("{llc} runnable"), true)?;
         }
         let topology = text("topology", topology_json(machine));
-        self.instant(0, TOPOLOGY, "topology", vec![topology])
+        let file = text(MACHINE, warmcore_topology::to_toml(machine));
+        self.instant(0, TOPOLOGY, "topology", vec![topology, file])
     }
 
     fn process_tree(&self) -> ProcessTree {
@@ -318,8 +272,11 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                     self.place(time_ns, next, Some(cpu))?;
                 }
             }
-            EventKind::Waking { task, target_cpu, .. } => {
+            EventKind::Waking { task, target_cpu, waker } => {
+                self.announced.insert(task);
                 let (name, id, target) = (self.name(task), self.thread_id(task), self.number(target_cpu) as i32);
+                // What runs next to the run's tasks may have made it.
+                let is_interrupt = waker.is_idle() && self.others.thread_on(cpu).is_none();
                 let pending = &mut self.pending[cpu.index()];
                 let index = pending.name(id, &name);
                 let compact = &mut pending.compact;
@@ -329,8 +286,13 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                 compact.waking_target_cpu.push(target);
                 compact.waking_prio.push(PRIORITY);
                 compact.waking_comm_index.push(index);
+                compact.waking_common_flags.push(if is_interrupt { INTERRUPT } else { 0 });
             }
             EventKind::Wakeup { task, .. } => {
+                // Its waking, or its creation, says it already, if it was recorded.
+                if !self.announced.remove(&task) {
+                    self.wakeup(time_ns, cpu, task);
+                }
                 if self.queued_on.get(task.index()).copied().flatten().is_none() {
                     self.place(time_ns, task, Some(cpu))?;
                 }
@@ -391,10 +353,11 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     /// Of equal times readers take the compact switch before the compact waking, but plain events before both. So wakings at
     /// the time of the switch that follows them become plain events.
     fn waking_first(&mut self, time_ns: u64, cpu: CpuId) {
-        while self.pending[cpu.index()].last_waking_ns == time_ns {
-            let pending = &mut self.pending[cpu.index()];
+        let mut wakings = Vec::new();
+        let pending = &mut self.pending[cpu.index()];
+        while pending.last_waking_ns == time_ns {
             let compact = &mut pending.compact;
-            let Some(since_ns) = compact.waking_timestamp.pop() else { return };
+            let Some(since_ns) = compact.waking_timestamp.pop() else { break };
             pending.last_waking_ns -= since_ns;
             let name =
                 compact.waking_comm_index.pop().and_then(|index| compact.intern_table.get(index as usize).cloned());
@@ -405,7 +368,11 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                 success: Some(1),
                 target_cpu: compact.waking_target_cpu.pop(),
             };
-            self.plain(time_ns, cpu, FtraceEvent { sched_waking: Some(waking), ..FtraceEvent::default() });
+            let common_flags = compact.waking_common_flags.pop();
+            wakings.push(FtraceEvent { common_flags, sched_waking: Some(waking), ..FtraceEvent::default() });
+        }
+        for waking in wakings.into_iter().rev() {
+            self.plain(time_ns, cpu, waking);
         }
     }
 
@@ -468,6 +435,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     /// the thread that sent the event, without it a process of its own. The launcher is in no process, so what it adds to one
     /// is sent by that process's first thread. `sched_wakeup_new` follows, as in the kernel.
     fn fork(&mut self, time_ns: u64, cpu: CpuId, parent: TaskId, child: TaskId) {
+        self.announced.insert(child);
         let process = |task: TaskId| self.tasks.get(task.index()).map(|task| task.process);
         let leader = |task| process(task).and_then(|process| self.leaders.get(&process)).copied();
         let (own, above) = (leader(child).unwrap_or(child), leader(parent));
@@ -484,6 +452,18 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         self.sent_by(sender, time_ns, cpu, FtraceEvent { task_newtask: Some(new), ..FtraceEvent::default() });
         let wakeup = SchedWakeupNew { comm, pid, prio: Some(PRIORITY), target_cpu: Some(self.number(cpu) as i32) };
         self.plain(time_ns, cpu, FtraceEvent { sched_wakeup_new: Some(wakeup), ..FtraceEvent::default() });
+    }
+
+    /// A wakeup whose waking was not recorded: who made it is not known.
+    fn wakeup(&mut self, time_ns: u64, cpu: CpuId, task: TaskId) {
+        let wakeup = SchedWakeup {
+            comm: Some(self.name(task)),
+            pid: Some(self.thread_id(task)),
+            prio: Some(PRIORITY),
+            success: Some(1),
+            target_cpu: Some(self.number(cpu) as i32),
+        };
+        self.plain(time_ns, cpu, FtraceEvent { sched_wakeup: Some(wakeup), ..FtraceEvent::default() });
     }
 
     /// An event of the thread that is on the CPU.
@@ -567,14 +547,20 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
         Ok(())
     }
 
-    /// Writes what is left, and when the run ended: a trace has no length of its own, and what ran at the end has no other.
+    /// Writes what is left, and when the run ended: a trace has no length of its own, and what ran at the end has no other. So every CPU goes
+    /// idle then, from a thread that would have run on.
     /// The names of processes come last: readers begin a second thread where one that they know is created.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn finish(mut self, end_ns: u64) -> io::Result<W> {
-        for cpu in 0..self.pending.len() {
-            self.flush(CpuId::from_index(cpu))?;
+        for cpu in (0..self.pending.len()).map(CpuId::from_index) {
+            if self.pending[cpu.index()].began {
+                let is_idle = self.running[cpu.index()].is_idle() && self.others.thread_on(cpu).is_none();
+                let prev_state = if is_idle { PrevState::Idle } else { PrevState::Runnable };
+                self.switch_to(end_ns.max(self.pending[cpu.index()].last_switch_ns), cpu, prev_state, (0, "swapper"));
+            }
+            self.flush(cpu)?;
         }
         let tree = self.process_tree();
         self.packet(TracePacket { timestamp: Some(end_ns), process_tree: Some(tree), ..TracePacket::default() })?;

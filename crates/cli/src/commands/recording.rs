@@ -66,7 +66,9 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
             return Err(Failure::usage("warmcore::recording", "--scheduler is about run directories")
                 .help("leave it out: a file holds one recording"));
         }
-        (of_file(path)?, None, true, None)
+        let recording = of_file(path)?;
+        let machine = own_machine(path, &recording, console);
+        (recording, None, true, machine)
     };
     recording.notes.iter().for_each(|note| console.warn(note));
     if !recording.has_wakers() {
@@ -275,13 +277,19 @@ pub fn import(
 pub struct Imported(PathBuf);
 
 impl Imported {
-    /// Makes one. Nothing is known of the machine but how many CPUs it has.
+    /// Makes one. Of most recordings nothing is known of the machine but how many CPUs it has.
     pub fn new(file: &Path, number: usize, signals: &Signals, console: &Console) -> Result<Self, Failure> {
         let arguments =
             RecordingArguments { recording: file.to_owned(), only: Vec::new(), scheduler: None, recorded_on: None };
         let loaded = load(&arguments, console)?;
-        let machine = load::machine(&format!("1s1n1l{}c1t", loaded.recording.cpus.max(1)))?;
-        console.warn(&format!("{}: the machine is unknown, all CPUs are drawn as those of one LLC", file.display()));
+        let machine = match &loaded.machine {
+            Some(machine) => Named { source: machine.name().to_owned(), value: machine.clone() },
+            None => {
+                let unknown = "the machine is unknown, all CPUs are drawn as those of one LLC";
+                console.warn(&format!("{}: {unknown}", file.display()));
+                load::machine(&format!("1s1n1l{}c1t", loaded.recording.cpus.max(1)))?
+            }
+        };
         let path = std::env::temp_dir().join(format!("warmcore-import-{}-{number}", std::process::id()));
         let imported = Self(path);
         let directory = RunDirectory::create(&imported.0, Existing::Refuse).map_err(directory_failure)?;
@@ -308,6 +316,20 @@ pub fn whole(pages: Option<&PagedRecords>) -> Result<(), Failure> {
         Some(reason) => Err(Failure::failed("warmcore::recording", format!("the recording was changed: {reason}"))
             .help("leave its file alone while it is read")),
     }
+}
+
+/// The machine that a recording describes itself, if it has all CPUs of the recording.
+fn own_machine(path: &Path, recording: &Recording, console: &Console) -> Option<Machine> {
+    let of_text = |text: &str| {
+        let machine = warmcore_topology::from_toml(text).map_err(|error| error.to_string())?;
+        let cpus = machine.cpus().map(|cpu| machine.os_index(cpu) + 1).max().unwrap_or(0);
+        match recording.cpus <= cpus {
+            true => Ok(machine),
+            false => Err(format!("CPU {} is none of its CPUs", recording.cpus - 1)),
+        }
+    };
+    let warn = |reason: String| console.warn(&format!("{}: its machine is not used: {reason}", path.display()));
+    of_text(recording.machine.as_deref()?).map_err(warn).ok()
 }
 
 fn of_file(path: &Path) -> Result<Recording, Failure> {

@@ -88,12 +88,17 @@ messages! {
         waking_target_cpu: Vec<i32> = (int32, repeated, packed = "true") "9",
         waking_prio: Vec<i32> = (int32, repeated, packed = "true") "10",
         waking_comm_index: Vec<u32> = (uint32, repeated, packed = "true") "11",
+        /// As `common_flags`.
+        waking_common_flags: Vec<u32> = (uint32, repeated, packed = "true") "12",
     }
 
     FtraceEvent {
         timestamp: Option<u64> = (uint64, optional) "1",
         /// Thread on the CPU at the time.
         pid: Option<u32> = (uint32, optional) "2",
+        /// 8: an interrupt.
+        common_flags: Option<u32> = (uint32, optional) "5",
+        sched_wakeup: Option<SchedWakeup> = (message, optional) "17",
         sched_waking: Option<SchedWaking> = (message, optional) "20",
         sched_wakeup_new: Option<SchedWakeupNew> = (message, optional) "114",
         task_newtask: Option<TaskNewtask> = (message, optional) "235",
@@ -101,6 +106,14 @@ messages! {
     }
 
     SchedWaking {
+        comm: Option<String> = (string, optional) "1",
+        pid: Option<i32> = (int32, optional) "2",
+        prio: Option<i32> = (int32, optional) "3",
+        success: Option<i32> = (int32, optional) "4",
+        target_cpu: Option<i32> = (int32, optional) "5",
+    }
+
+    SchedWakeup {
         comm: Option<String> = (string, optional) "1",
         pid: Option<i32> = (int32, optional) "2",
         prio: Option<i32> = (int32, optional) "3",

@@ -75,12 +75,12 @@ fn switches_and_wakings_are_columns_with_differences_of_time() {
         .collect();
     assert_eq!(bundles.iter().map(|bundle| bundle.cpu.unwrap()).collect::<Vec<_>>(), [0, 1]);
     let compact = bundles[0].compact_sched.clone().unwrap();
-    assert_eq!(compact.switch_timestamp, [0, 10, 80], "every CPU begins idle");
-    assert_eq!(compact.switch_next_pid, [0, 1, 0]);
-    assert_eq!(compact.switch_prev_state, [0, 0, 1]);
+    assert_eq!(compact.switch_timestamp, [0, 10, 80, 10], "every CPU begins idle, and goes idle when the run ends");
+    assert_eq!(compact.switch_next_pid, [0, 1, 0, 0]);
+    assert_eq!(compact.switch_prev_state, [0, 0, 1, 0]);
     assert_eq!((compact.waking_timestamp, compact.waking_pid, compact.waking_target_cpu), (vec![30], vec![2], vec![1]));
     assert_eq!(compact.intern_table[compact.switch_next_comm_index[1] as usize], "t0");
-    assert_eq!(bundles[1].compact_sched.clone().unwrap().switch_prev_state, [0, 0, 16]);
+    assert_eq!(bundles[1].compact_sched.clone().unwrap().switch_prev_state, [0, 0, 16, 0]);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_waking_at_the_time_of_the_switch_after_it_comes_first() {
     let waking = bundles[0].event[0].sched_waking.as_ref().unwrap();
     assert_eq!((bundles[0].event[0].timestamp, waking.pid, waking.target_cpu), (Some(30), Some(2), Some(1)));
     let compact = bundles[1].compact_sched.as_ref().unwrap();
-    assert_eq!((&compact.waking_timestamp, &compact.switch_timestamp), (&vec![20], &vec![0, 10, 20]));
+    assert_eq!((&compact.waking_timestamp, &compact.switch_timestamp), (&vec![20], &vec![0, 10, 20, 10]));
 }
 
 /// Threads and processes as Perfetto's trace processor makes them (v55, `ftrace_parser.cc`, `ParseTaskNewTask`, and
@@ -229,8 +229,60 @@ fn what_is_written_is_a_recording_that_can_be_read() {
             (45, 1, 0, switch(0, PrevState::Runnable, 2)),
             (90, 0, 1, switch(1, PrevState::Sleeping, 0)),
             (95, 1, 2, switch(2, PrevState::Dead, 0)),
+            (100, 0, 0, switch(0, PrevState::Runnable, 0)),
+            (100, 1, 0, switch(0, PrevState::Runnable, 0)),
         ]
     );
     assert_eq!((recording.threads[&2].name.as_str(), recording.threads[&2].process), ("t1", Some(1)));
     assert_eq!((recording.lost.len(), recording.cpus), (0, 2));
+}
+
+/// What is read back of events.
+fn read_back(events: &[Event], end_ns: u64) -> warmcore_capture::Recording {
+    let (machine, tables, tasks) = run();
+    let mut writer = PerfettoWriter::new(Vec::new(), &machine, &tables, &tasks).unwrap();
+    writer.events(events).unwrap();
+    warmcore_capture::read(&writer.finish(end_ns).unwrap()).unwrap()
+}
+
+#[test]
+fn what_runs_at_the_end_runs_until_then_and_the_machine_is_there() {
+    let switch = EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Idle, next: TaskId(0) };
+    let recording = read_back(&[event(10, 0, switch)], 5000);
+    assert_eq!(recording.span_ns(), (10, 5000));
+    let machine = warmcore_topology::from_toml(recording.machine.as_deref().unwrap()).unwrap();
+    assert_eq!(machine, run().0);
+}
+
+#[test]
+fn a_wakeup_without_its_waking_is_written() {
+    use warmcore_capture::What;
+    let wakeup = |time_ns| event(time_ns, 1, EventKind::Wakeup { task: TaskId(0), reason: None });
+    let waking = EventKind::Waking { task: TaskId(0), target_cpu: CpuId(0), waker: TaskId(1) };
+    let recording = read_back(&[wakeup(10), event(20, 0, waking), wakeup(20), wakeup(30)], 40);
+    let woken = recording.records.iter().filter(|record| matches!(record.what, What::Wakeup { .. }));
+    assert_eq!(woken.map(|record| (record.time_ns, record.cpu)).collect::<Vec<_>>(), [(10, 1), (30, 1)]);
+}
+
+#[test]
+fn an_interrupt_is_no_waker_and_wakings_of_one_instant_keep_their_order() {
+    use warmcore_capture::{Context, What};
+    let switch = |prev, next| EventKind::Switch { prev, prev_state: PrevState::Sleeping, next };
+    let waking = |task, waker| EventKind::Waking { task: TaskId(task), target_cpu: CpuId(1), waker };
+    for at_ns in [20, 30] {
+        let events = [
+            event(10, 0, switch(TaskId::IDLE, TaskId(0))),
+            event(at_ns, 0, waking(1, TaskId(0))),
+            event(at_ns, 0, waking(0, TaskId::IDLE)),
+            event(30, 0, switch(TaskId(0), TaskId::IDLE)),
+        ];
+        let recording = read_back(&events, 40);
+        let wakings = recording.records.iter().filter_map(|record| match record.what {
+            What::Waking { thread, .. } => Some((thread, record.context, record.waker())),
+            _ => None,
+        });
+        let expected = [(2, Context::Thread, Some(1)), (1, Context::HardInterrupt, None)];
+        assert_eq!(wakings.collect::<Vec<_>>(), expected);
+        assert!(recording.notes.is_empty(), "{:?}", recording.notes);
+    }
 }
