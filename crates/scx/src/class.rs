@@ -3,7 +3,9 @@
 //! Source: `docs/spec/sched-ext.md` sections 3, 5 and 11. Where the order is not ours, it is the engine's: see
 //! [`Scheduler`](warmcore_kernel::Scheduler).
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, Hook, Scheduler, SchedulerThread, ThreadStep, Utilisation, WakeFlags};
+use warmcore_kernel::{
+    Core, Dequeue, Enqueue, Hook, LeftWakeups, Scheduler, SchedulerThread, ThreadStep, Utilisation, WakeFlags,
+};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{PrevState, SearchStart, SearchStep, TaskId};
 use warmcore_workload::Policy;
@@ -239,6 +241,12 @@ impl Ext {
 impl Scheduler for Ext {
     fn name(&self) -> &'static str {
         self.state.table.name
+    }
+
+    /// `scx_allow_ttwu_queue`.
+    fn left_wakeups(&self, _task: TaskId) -> LeftWakeups {
+        let allowed = self.wants(OperationFlags::ALLOW_QUEUED_WAKEUP);
+        if allowed { LeftWakeups::OtherCachesAndIdle } else { LeftWakeups::None }
     }
 
     fn init(&mut self, core: &mut Core<'_>) {

@@ -61,6 +61,8 @@ bits! {
         SWITCH_PARTIAL = 3;
         /// Tasks that have disabled migration are enqueued by the program too. Without it they go to the local queue of their CPU.
         ENQ_MIGRATION_DISABLED = 4;
+        /// Wakeups may be left to the CPU that they are for, whose interrupt calls `enqueue` then (since 6.15; before, none was).
+        ALLOW_QUEUED_WAKEUP = 5;
         /// The built-in idle masks are those of nodes.
         BUILTIN_IDLE_PER_NODE = 6;
         /// Every insertion into a local queue is one with [`EnqueueFlags::IMMED`].
