@@ -183,6 +183,8 @@ fn idle_cpus_queue_the_woken_themselves_as_far_as_the_kernel_leaves_it_to_them()
         ("ule:profile=paper-port", false, true),
         ("ule", false, false),
         ("ule:profile=modern", false, false),
+        // `scx_allow_ttwu_queue`: a program without SCX_OPS_ALLOW_QUEUED_WAKEUP.
+        ("scx-native:policy=fifo", false, false),
         ("eevdf:ttwu_queue=0", false, false),
         ("cfs:kernel=4.9,ttwu_queue=0", false, false),
     ] {
