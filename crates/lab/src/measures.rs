@@ -8,7 +8,7 @@ use warmcore_schedulers::fair::weights::{NICE_0_WEIGHT, weight_of};
 use warmcore_statistics::Better;
 use warmcore_trace::metrics::{METRICS, Metrics};
 use warmcore_trace::{Outcome, TaskOutcome};
-use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload};
+use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload, as_measure_name};
 
 use crate::jobs::JOBS;
 use crate::trial::{Trial, TrialEnd};

@@ -528,8 +528,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     }
 
     fn flush(&mut self, cpu: CpuId) -> io::Result<()> {
-        let empty = Pending { began: self.pending[cpu.index()].began, ..Pending::default() };
-        let pending = std::mem::replace(&mut self.pending[cpu.index()], empty);
+        let pending = self.pending[cpu.index()].take();
         if pending.len() == 0 {
             return Ok(());
         }

@@ -19,7 +19,7 @@ use warmcore_memory::{HierarchyError, Profile, library};
 use warmcore_schedulers::{SchedulerSpec, SpecError};
 use warmcore_statistics::Better;
 use warmcore_topology::{CpuId, CpuSet, Machine, format_cpu_list};
-use warmcore_workload::{Affinity, Program, Step, Workload};
+use warmcore_workload::{Affinity, Drawn, Program, Step, Workload};
 
 use crate::placement::{Found, Goal, Problem, Thread};
 use crate::threads::{Unrolled, unroll};

@@ -147,7 +147,8 @@ impl ThreadsWriter<'_> {
     /// by the template where that has one instance, else by the template and a number.
     fn copy(&mut self, id: TaskTemplateId) -> TaskTemplateId {
         let source = &self.source.tasks[id.index()];
-        let number = std::mem::replace(&mut self.made[id.index()], self.made[id.index()] + 1);
+        let number = self.made[id.index()];
+        self.made[id.index()] += 1;
         let name = match (source.instances, number) {
             (1, 0) => source.name.clone(),
             _ => format!("{}-{number}", source.name),

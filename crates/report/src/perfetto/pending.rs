@@ -17,6 +17,12 @@ pub(super) struct Pending {
 }
 
 impl Pending {
+    /// Takes what is there; that something was written before stays known.
+    pub fn take(&mut self) -> Self {
+        let empty = Self { began: self.began, ..Self::default() };
+        std::mem::replace(self, empty)
+    }
+
     pub fn len(&self) -> usize {
         self.compact.switch_timestamp.len() + self.compact.waking_timestamp.len() + self.events.len()
     }
