@@ -112,23 +112,32 @@ fn without_thread_numbers(document: &serde_json::Value, found: &mut Vec<String>)
 
 #[test]
 fn a_run_and_its_perfetto_export_have_the_same_replay() {
-    // Workers wake the messenger while its CPU is busy, timers go off while threads run, and threads run at the end.
-    for workload in ["schbench:-m1,-t4,-r300ms", "spin:-n8,-d50ms"] {
-        let scratch = Scratch::new();
-        let words = "sim -m 1s1n1l4c1t@genoa96 --scheduler eevdf --trace full --out run -w";
-        scratch.run(&format!("{words} {workload}")).exits_with(0);
-        scratch.run("report run --perfetto run.pftrace").exits_with(0);
-        let replay = |of: &str| {
-            let told = scratch.run(&format!("replay {of} --out {of}.json")).exits_with(0).error;
-            assert!(!told.contains("is not recorded") && !told.contains("machine is"), "{workload}: {told}");
-            let mut found = Vec::new();
-            let text = std::fs::read_to_string(scratch.path(&format!("{of}.json"))).unwrap();
-            without_thread_numbers(&serde_json::from_str(&text).unwrap(), &mut found);
-            found
-        };
-        let (run, export) = (replay("run"), replay("run.pftrace"));
-        let differ = run.iter().zip(&export).find(|(run, export)| run != export);
-        assert!(run == export, "{workload}: {differ:?}");
+    let scratch = Scratch::new();
+    let export = |workload: &str, out: &str| {
+        let words = "sim -m 1s1n1l4c1t@genoa96 --scheduler eevdf --trace full --out";
+        scratch.run(&format!("{words} {out} -w {workload}")).exits_with(0);
+        scratch.run(&format!("report {out} --perfetto {out}.pftrace")).exits_with(0);
+    };
+    let replay = |of: &str| scratch.run(&format!("replay {of} --out {of}.json")).exits_with(0).error;
+    // Workers wake the messenger while its CPU is busy, and timers go off while threads run.
+    export("schbench:-m1,-t4,-r300ms", "run");
+    let [run, exported] = ["run", "run.pftrace"].map(|of| {
+        let told = replay(of);
+        assert!(!told.contains("is not recorded") && !told.contains("machine is"), "{told}");
+        let mut found = Vec::new();
+        let text = std::fs::read_to_string(scratch.path(&format!("{of}.json"))).unwrap();
+        without_thread_numbers(&serde_json::from_str(&text).unwrap(), &mut found);
+        found
+    });
+    let differ = run.iter().zip(&exported).find(|(run, exported)| run != exported);
+    assert!(run == exported, "{differ:?}");
+    // Threads that run at the end are in the export until then, those that began last too.
+    export("spin:-n8,-d50ms", "spins");
+    for of in ["spins", "spins.pftrace"] {
+        let told = replay(of);
+        assert!(told.contains("8 threads, 100.0 % of the CPU time"), "{told}");
+        let text = std::fs::read_to_string(scratch.path(&format!("{of}.json"))).unwrap();
+        assert!(text.contains("\"spin-7\": {") && text.contains("\"run\": 24130 }"), "{text}");
     }
 }
 

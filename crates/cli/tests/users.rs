@@ -90,7 +90,7 @@ fn the_replay_of_a_service_answers_as_the_service_itself_for_shared_data_and_for
         let (measure, truth, of_truth) = answer(&compare("service", &profiles));
         assert_eq!((measure.as_str(), truth.as_str()), ("recorder_request_p99_ns", wanted), "{data}: {of_truth:?}");
         let (measure, found, of_replay) = answer(&compare("replay", &profiles));
-        assert_eq!((measure.as_str(), found.as_str()), ("response_p99_ns", wanted), "{data}: {of_replay:?}");
+        assert_eq!((measure.as_str(), found.as_str()), ("recorder_request_p99_ns", wanted), "{data}: {of_replay:?}");
     }
 }
 

@@ -70,6 +70,8 @@ pub static STUDIES: &[Packaged] = studies![
     "answers/ule-scimark",
     "answers/underloaded-stays",
     "answers/video-two-sockets",
+    "answers/wasted-cores-group-imbalance",
+    "answers/wasted-cores-two-hops",
     "answers/yield-of-two",
     "harness/four-configurations",
     "papers/cache-aware-slides",
