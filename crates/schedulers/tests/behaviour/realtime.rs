@@ -300,7 +300,7 @@ fn more_deadline_bandwidth_than_there_is_and_bound_deadline_tasks_are_refused() 
     scene.workload.tasks[0].instances = 10;
     let refused = Setup::new(&machine, &scene.workload, 1).err().expect("ten tenths are too many");
     assert!(matches!(refused, SetupError::DeadlineBandwidth { .. }), "{refused}");
-    assert!(refused.to_string().contains("reserve 1.00000 CPUs together, and 0.95000 can be"), "{refused}");
+    assert!(refused.to_string().contains("reserve 0.99999 CPUs together, and 0.95000 can be"), "{refused}");
     assert!(Setup::new(&two, &scene.workload, 1).is_ok());
     scene.workload.tasks[0].affinity = on_cpu(1);
     let refused = Setup::new(&two, &scene.workload, 1).err().expect("bound");
