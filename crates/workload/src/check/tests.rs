@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, CpuMax, Distribution, Drawn, Group,
+    Affinity, BarrierId, BarrierWait, ChannelId, ChannelKind, ConditionId, CpuMax, Distribution, Drawn, Group, GroupId,
     KernelStep, Latch, LatchKind, LockId, ProcessId, ProgramBuilder, RecorderId, SemaphoreId, Task,
 };
 
@@ -234,6 +234,9 @@ fn tasks_that_fork_each_other_at_one_instant_are_refused() {
 #[test]
 fn what_is_measured_is_told_apart_by_name() {
     let mut workload = with_steps(&[RUN]);
+    let other = Task { name: "other".into(), group: Some(GroupId(1)), ..workload.tasks[0].clone() };
+    workload.add_task(other);
+    workload.tasks[0].group = Some(GroupId(0));
     workload.groups = ["/o/i", "/o_i"].map(Group::new).to_vec();
     workload.groups[0].cpu_max = CpuMax::new(20_000, 100_000, 0).ok();
     assert_eq!(workload.check(), Ok(()), "only groups with a quota have measures");
@@ -241,6 +244,7 @@ fn what_is_measured_is_told_apart_by_name() {
     let text = workload.check().unwrap_err().to_string();
     assert!(text.contains("\"/o/i\" and \"/o_i\" would be \"o_i\" in the names of measures"), "{text}");
     workload.groups.clear();
+    workload.tasks.iter_mut().for_each(|task| task.group = None);
     workload.recorders = ["req-1", "req_1"].map(str::to_owned).to_vec();
     assert!(matches!(problem(&workload), CheckProblem::MeasuredAlike { what: "recorders", .. }));
 }
