@@ -54,7 +54,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if on_cpu_ns > 0 && prev != this_cpu {
             // Its CPU is still switching away from it (`p->on_cpu`), and queues it again (`ttwu_queue_wakelist` before
             // `select_task_rq`) or, if it shares the waker's LLC and runs another task by now, is waited for. Older kernels wait always.
-            if self.scheduler.left_wakeups(task) == LeftWakeups::OtherCachesAndIdle && self.leaves_wakeup(task, prev) {
+            if self.scheduler.left_wakeups() == LeftWakeups::OtherCachesAndIdle && self.leaves_wakeup(task, prev) {
                 self.tell_place(task, SearchStep::StillSwitching);
                 let ipi_ns = self.core.machine.costs().ipi_ns[self.core.machine.relation(this_cpu, prev)];
                 self.queue_by_interrupt(task, (prev, prev), ipi_ns.max(on_cpu_ns));
@@ -102,7 +102,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let machine = self.core.machine;
         let other_cache = machine.llc_of(cpu) != machine.llc_of(self.core.this_cpu);
         self.core.parameters.ttwu_queue
-            && match self.scheduler.left_wakeups(task) {
+            && self.scheduler.allows_left_wakeups(task)
+            && match self.scheduler.left_wakeups() {
                 LeftWakeups::None => false,
                 LeftWakeups::OtherCaches => other_cache,
                 LeftWakeups::OtherCachesAndIdle => other_cache || self.core.curr_is_idle(cpu),

@@ -110,8 +110,8 @@ macro_rules! flags {
 flags!(Enqueue, Dequeue);
 
 /// Wakeups for another CPU that the waker leaves to that CPU, which queues the task when an interrupt reaches it (feature `TTWU_QUEUE`).
-/// Meanwhile the task is in no queue. Those of a kernel that leaves fewer are less.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// Meanwhile the task is in no queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LeftWakeups {
     /// None: the waker itself adds the task, under the lock of the queue (`sched_add`, `tdq_add` of FreeBSD).
     None,
@@ -205,9 +205,14 @@ pub trait Scheduler {
     /// A CPU passes a place that the policy watches ([`Core::watch`]), in the name of what runs there.
     fn hook(&mut self, _core: &mut Core<'_>, _cpu: CpuId, _hook: Hook) {}
 
-    /// Wakeups of a task that are left to its CPU, where the kernel has [`KernelParameters::ttwu_queue`](crate::KernelParameters).
-    fn left_wakeups(&self, _task: TaskId) -> LeftWakeups {
+    /// Wakeups that this kernel leaves to the task's CPU, where it has [`KernelParameters::ttwu_queue`](crate::KernelParameters).
+    fn left_wakeups(&self) -> LeftWakeups {
         LeftWakeups::OtherCachesAndIdle
+    }
+
+    /// Whether the task's class lets them be left (`scx_allow_ttwu_queue`, which asks for tasks of the class `ext` only).
+    fn allows_left_wakeups(&self, _task: TaskId) -> bool {
+        true
     }
 
     /// A queued wakeup was sent to the CPU or has arrived there: [`Core::ttwu_pending`] changed.
@@ -328,8 +333,12 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         (**self).holds(task)
     }
 
-    fn left_wakeups(&self, task: TaskId) -> LeftWakeups {
-        (**self).left_wakeups(task)
+    fn left_wakeups(&self) -> LeftWakeups {
+        (**self).left_wakeups()
+    }
+
+    fn allows_left_wakeups(&self, task: TaskId) -> bool {
+        (**self).allows_left_wakeups(task)
     }
 
     fn utilisation(&self, core: &Core<'_>, cpu: CpuId) -> Utilisation {

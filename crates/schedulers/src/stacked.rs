@@ -329,11 +329,15 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
         in_both!(self, core, ttwu_pending_changed(cpu));
     }
 
-    /// The kernel is the lower's; the upper may leave less.
-    fn left_wakeups(&self, task: TaskId) -> LeftWakeups {
+    /// The kernel is the lower's.
+    fn left_wakeups(&self) -> LeftWakeups {
+        self.lower.left_wakeups()
+    }
+
+    fn allows_left_wakeups(&self, task: TaskId) -> bool {
         match self.level(task) {
-            Level::Upper => self.upper.left_wakeups(task).min(self.lower.left_wakeups(task)),
-            Level::Lower => self.lower.left_wakeups(task),
+            Level::Upper => self.upper.allows_left_wakeups(task),
+            Level::Lower => self.lower.allows_left_wakeups(task),
         }
     }
 

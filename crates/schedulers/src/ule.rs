@@ -400,7 +400,7 @@ impl Scheduler for Ule {
     }
 
     /// `tdq_add` raises load and `tdq_lowpri` at once, under the queue's lock. The port is Linux 4.9 but for its class.
-    fn left_wakeups(&self, _task: TaskId) -> LeftWakeups {
+    fn left_wakeups(&self) -> LeftWakeups {
         if self.tunables.profile() == Reading::PaperPort { LeftWakeups::OtherCaches } else { LeftWakeups::None }
     }
 

@@ -3,16 +3,14 @@
 //! Source: `docs/spec/sched-ext.md` sections 3, 5 and 11. Where the order is not ours, it is the engine's: see
 //! [`Scheduler`](warmcore_kernel::Scheduler).
 
-use warmcore_kernel::{
-    Core, Dequeue, Enqueue, Hook, LeftWakeups, Scheduler, SchedulerThread, ThreadStep, Utilisation, WakeFlags,
-};
+use warmcore_kernel::{Core, Dequeue, Enqueue, Hook, Scheduler, SchedulerThread, ThreadStep, Utilisation, WakeFlags};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{PrevState, SearchStart, SearchStep, TaskId};
 use warmcore_workload::Policy;
 
 use crate::decisions::ExtDecisions;
 use crate::entities::Entities;
-use crate::exit::{ExitInfo, ExitKind};
+use crate::exit::ExitKind;
 use crate::kfuncs::Kfuncs;
 use crate::operations::{DequeueFlags, EnqueueFlags, Kick, Operation, OperationFlags, Operations, SLICE_DEFAULT_NS};
 use crate::queues::DsqId;
@@ -36,11 +34,6 @@ pub struct Ext {
     finished: bool,
     /// The watchdog's timer is under way.
     watched: bool,
-}
-
-/// Where a program's slices and virtual times lie.
-fn entities_of(program: &dyn Operations) -> Entities {
-    program.entities().map_or_else(Entities::default, Entities::Shared)
 }
 
 /// Calls an operation in a context.
@@ -78,7 +71,7 @@ mod tasks;
 impl Ext {
     /// The class with a program on a machine. `weight_of` is the kernel's table of weights, 1024 for nice 0.
     pub fn new(program: impl Operations + 'static, machine: &Machine, weight_of: fn(Policy, i8) -> u32) -> Self {
-        let state = State::new(program.table(), machine, entities_of(&program), program.lock_use());
+        let state = State::new(program.table(), machine, Entities::of(&program), program.lock_use());
         Self {
             program: Box::new(program),
             state,
@@ -88,11 +81,6 @@ impl Ext {
             finished: false,
             watched: false,
         }
-    }
-
-    /// Why the program ended, if it has.
-    pub fn exit_info(&self) -> Option<&ExitInfo> {
-        self.state.exit.as_ref()
     }
 
     /// Whether the program wants tasks of `SCHED_EXT` only, and stands below the fair class (`SCX_OPS_SWITCH_PARTIAL`).
@@ -230,12 +218,6 @@ impl Ext {
         }
         self.state.kicks.push((cpu, Kick::Plain));
     }
-
-    /// Starts the watchdog's timer.
-    fn watch(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        self.watched = true;
-        core.start_timer(cpu, self.state.timeout_ns() / 2, WATCHDOG);
-    }
 }
 
 impl Scheduler for Ext {
@@ -244,9 +226,8 @@ impl Scheduler for Ext {
     }
 
     /// `scx_allow_ttwu_queue`.
-    fn left_wakeups(&self, _task: TaskId) -> LeftWakeups {
-        let allowed = self.wants(OperationFlags::ALLOW_QUEUED_WAKEUP);
-        if allowed { LeftWakeups::OtherCachesAndIdle } else { LeftWakeups::None }
+    fn allows_left_wakeups(&self, _task: TaskId) -> bool {
+        self.wants(OperationFlags::ALLOW_QUEUED_WAKEUP)
     }
 
     fn init(&mut self, core: &mut Core<'_>) {

@@ -2,7 +2,7 @@
 
 use warmcore_trace::TaskId;
 
-use crate::operations::SLICE_DEFAULT_NS;
+use crate::operations::{Operations, SLICE_DEFAULT_NS};
 
 /// Where the members lie that class and program share. Only this crate makes one: whoever does must keep the memory mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +62,11 @@ impl EntityLayout {
 }
 
 impl Entities {
+    /// Where a program's slices and virtual times lie.
+    pub(crate) fn of(program: &dyn Operations) -> Self {
+        program.entities().map_or_else(Self::default, Self::Shared)
+    }
+
     /// Whether programs see them.
     pub(crate) fn are_shared(&self) -> bool {
         matches!(self, Entities::Shared(_))

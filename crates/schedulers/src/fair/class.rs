@@ -271,7 +271,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         }
     }
 
-    fn left_wakeups(&self, _task: TaskId) -> LeftWakeups {
+    fn left_wakeups(&self) -> LeftWakeups {
         if self.parameters.rules_of_4_9 { LeftWakeups::OtherCaches } else { LeftWakeups::OtherCachesAndIdle }
     }
 

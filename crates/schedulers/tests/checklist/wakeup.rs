@@ -1,7 +1,7 @@
 //! Items 17 to 21: choosing a CPU at wakeup and fork.
 
 use warmcore_trace::{Event, EventKind, MigrationKind, OverheadKind};
-use warmcore_workload::{Affinity, BarrierWait, ChannelId, ChannelKind, ProgramBuilder, SemaphoreId, Step};
+use warmcore_workload::{Affinity, BarrierWait, ChannelId, ChannelKind, Policy, ProgramBuilder, SemaphoreId, Step};
 
 use crate::support::*;
 
@@ -158,11 +158,12 @@ fn older_kernels_and_freebsd_wait_for_the_switch_under_another_llc_too() {
     }
 }
 
-/// Time from the waker's call until a task that sleeps on `cpu` is in a queue; the waker is on CPU 0.
-fn queued_after_ns(scheduler: &str, cpu: u32) -> u64 {
+/// Time from the waker's call until a task of that policy that sleeps on `cpu` is in a queue; the waker is on CPU 0.
+fn queued_after_ns(scheduler: &str, policy: Policy, cpu: u32) -> u64 {
     let mut scene = Scene::new();
     let channel = scene.workload.add_channel("pipe", ChannelKind::Pipe, 65_536);
-    scene.task("wakee", once([receive(channel), run_for(MS)])).affinity = on_cpu(cpu);
+    let wakee = scene.task("wakee", once([receive(channel), run_for(MS)]));
+    (wakee.affinity, wakee.policy) = (on_cpu(cpu), policy);
     scene.task("waker", once([run_for(10 * MS), send(channel), run_for(MS)])).affinity = on_cpu(0);
     let run = scene.run(TWO_LLCS_OF_8, scheduler);
     let wakee = run.id("wakee");
@@ -188,9 +189,12 @@ fn idle_cpus_queue_the_woken_themselves_as_far_as_the_kernel_leaves_it_to_them()
         ("eevdf:ttwu_queue=0", false, false),
         ("cfs:kernel=4.9,ttwu_queue=0", false, false),
     ] {
-        let left = [1, 8].map(|cpu| queued_after_ns(scheduler, cpu) > 0);
+        let left = [1, 8].map(|cpu| queued_after_ns(scheduler, Policy::Normal, cpu) > 0);
         assert_eq!(left, [same_llc, other_llc], "{scheduler}");
     }
+    // It asks for tasks of the class `ext` only; those of the classes above are of the same kernel.
+    let left = [1, 8].map(|cpu| queued_after_ns("scx-native:policy=fifo", Policy::Fifo { priority: 1 }, cpu) > 0);
+    assert_eq!(left, [true, true], "real-time tasks above a program");
 }
 
 /// A dispatcher on CPU 0 first wakes two others in turn `flips` times. 24 workers in LLC 1 wake each of their `partners` once

@@ -4,14 +4,21 @@ use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
-use crate::class::{Ext, entities_of};
+use crate::class::Ext;
 use crate::dump::{Dump, tasks_of};
+use crate::entities::Entities;
 use crate::exit::{ExitInfo, ExitKind};
 use crate::kfuncs::Kfuncs;
 use crate::operations::Operation;
-use crate::state::{Context, State};
+use crate::state::{Context, State, WATCHDOG};
 
 impl Ext {
+    /// Starts the watchdog's timer.
+    pub(super) fn watch(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.watched = true;
+        core.start_timer(cpu, self.state.timeout_ns() / 2, WATCHDOG);
+    }
+
     /// The program is told why it ends, once, and adds to the dump.
     pub(super) fn finish(&mut self, core: &mut Core<'_>) {
         let Some(info) = self.state.exit.clone().filter(|_| !self.finished) else { return };
@@ -39,6 +46,11 @@ impl Ext {
         self.program.ended(&mut Kfuncs { core: &mut *core, state: &mut self.state }, asks_for_restart);
     }
 
+    /// Why the program ended, if it has.
+    pub fn exit_info(&self) -> Option<&ExitInfo> {
+        self.state.exit.as_ref()
+    }
+
     /// Whether the program was told that it has ended.
     pub fn has_ended(&self) -> bool {
         self.finished
@@ -56,7 +68,7 @@ impl Ext {
             return false;
         }
         let mut state =
-            State::new(self.program.table(), core.machine(), entities_of(&*self.program), self.program.lock_use());
+            State::new(self.program.table(), core.machine(), Entities::of(&*self.program), self.program.lock_use());
         state.decisions = self.state.decisions;
         (state.locks_cost, state.counts) = (self.state.locks_cost, self.state.counts);
         (self.state, self.finished, self.gives_way) = (state, false, false);
