@@ -241,10 +241,10 @@ fn unequal_parts(workload: &Workload, threads: &[usize]) -> Option<Vec<f64>> {
     if !programs().all(|program| program.steps.iter().all(computes)) {
         return None;
     }
-    let works: Vec<f64> = programs().map(|program| program.work_ns() as f64).collect();
-    let mean_ns = works.iter().sum::<f64>() / works.len() as f64;
-    let differ = works.iter().any(|work_ns| (work_ns - mean_ns).abs() > 0.01 * mean_ns);
-    differ.then(|| works.iter().map(|work_ns| work_ns / mean_ns).collect())
+    let works: Vec<u64> = programs().map(Program::work_ns).collect();
+    let mean_ns = works.iter().map(|work_ns| *work_ns as f64).sum::<f64>() / works.len() as f64;
+    let differ = works.iter().any(|work_ns| *work_ns != works[0]);
+    differ.then(|| works.iter().map(|work_ns| *work_ns as f64 / mean_ns).collect())
 }
 
 /// What each thread works between barriers, in parts of the mean of those that meet; 1 of all others. Where some of them never end, the mean is
