@@ -11,6 +11,7 @@ mod commands;
 mod common;
 mod documents;
 mod explain;
+mod exports;
 mod foreign_input;
 mod gate;
 mod guests;
