@@ -555,9 +555,9 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
     pub fn finish(mut self, end_ns: u64) -> io::Result<W> {
         for cpu in (0..self.pending.len()).map(CpuId::from_index) {
             if self.pending[cpu.index()].began {
-                let is_idle = self.running[cpu.index()].is_idle() && self.others.thread_on(cpu).is_none();
-                let prev_state = if is_idle { PrevState::Idle } else { PrevState::Runnable };
-                self.switch_to(end_ns.max(self.pending[cpu.index()].last_switch_ns), cpu, prev_state, (0, "swapper"));
+                // No bit of a state: what ran would run on, and nothing preempts it.
+                let at_ns = end_ns.max(self.pending[cpu.index()].last_switch_ns);
+                self.switch_to(at_ns, cpu, PrevState::Idle, (0, "swapper"));
             }
             self.flush(cpu)?;
         }
