@@ -230,6 +230,9 @@ fn what_a_run_and_a_kernel_counted_of_domains_is_shown_side_by_side() {
     let document: serde_json::Value = serde_json::from_str(&scratch.run(words).exits_with(0).out).unwrap();
     assert_eq!(document["columns"][0]["cpus"]["run_delay"], 7, "{document}");
     scratch.run("explain schedstat:perf.data:after").exits_with(2).complains("has both readings");
+    scratch.write("later", &kernel(9).replace("timestamp 9", "timestamp 10"));
+    scratch.run("explain schedstat:before:later").exits_with(0);
+    scratch.run("explain schedstat:later:before").exits_with(2).complains("name them as before:later");
     scratch.run("replay perf.data").exits_with(2).complains("schedstat:FILE");
     scratch.run("explain schedstat:none").exits_with(2).complains("none");
     scratch.run("explain schedstat:before --task x").exits_with(2).complains("has no --task");

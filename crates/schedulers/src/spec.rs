@@ -293,6 +293,14 @@ impl SchedulerSpec {
         }
     }
 
+    /// A setting that decides nothing beside the others, and the setting that it needs.
+    #[must_use]
+    pub fn without_effect(&self) -> Option<(&'static str, &'static str)> {
+        let kernel = self.kernel();
+        let idle = kernel.rate_limit_us > 0 && kernel.governor != Governor::Schedutil;
+        idle.then_some(("rate_limit_us", "governor=schedutil"))
+    }
+
     /// A setup in the kernel that the tunables say.
     ///
     /// # Errors

@@ -292,7 +292,7 @@ impl Planner {
                     Some(group) => *group,
                     None => {
                         let made = machine_of(study, &machine_text, &key.machine)
-                            .map_err(|found| error(machine, found.to_string()))?;
+                            .map_err(|found| error(machine, beside_own(&found, &machine_text, &study.machines)))?;
                         let made = match &background {
                             Some((at, text)) => load::background(made, &beside(study, text))
                                 .map_err(|found| error(at, found.to_string()))?,
@@ -303,7 +303,7 @@ impl Planner {
                             None => made,
                         };
                         let load = workload_of(study, &made.value, (&workload_text, &key.workload), profiles)
-                            .map_err(|found| error(workload, found.to_string()))?;
+                            .map_err(|found| error(workload, beside_own(&found, &workload_text, &study.workloads)))?;
                         let told = load.value.warnings.iter().map(verdict::describe_warning);
                         self.notes.extend(told.map(|words| format!("{}: {words}", study.name)));
                         self.groups.push(ExperimentDraft {
@@ -485,6 +485,16 @@ fn unknown_placeholder(study: &Study, at: usize, name: &str, bindings: &BTreeMap
 fn own_text(all: &[crate::file::Inline], name: &str, bindings: &BTreeMap<String, String>) -> String {
     let own = all.iter().find(|inline| put_known(inline.name.get_ref(), bindings) == name);
     own.map_or_else(|| name.to_owned(), |inline| put_known(&inline.text, bindings))
+}
+
+/// Why there is no machine or workload of a name, and the names of the study's own if this is none of them.
+fn beside_own(found: &LoadError, name: &str, all: &[crate::file::Inline]) -> String {
+    let own: Vec<String> = all.iter().map(|inline| format!("`{}`", inline.name.get_ref())).collect();
+    let is_own = all.iter().any(|inline| inline.name.get_ref() == name);
+    if own.is_empty() || is_own {
+        return found.to_string();
+    }
+    format!("{found}; the study's own are {}", own.join(", "))
 }
 
 fn machine_of(study: &Study, name: &str, text: &str) -> Result<Named<Machine>, LoadError> {

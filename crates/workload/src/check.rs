@@ -280,13 +280,15 @@ pub enum CheckProblem {
     /// The root group with bounds of utilisation.
     #[error("the root group has no \"cpu_uclamp_min\" and \"cpu_uclamp_max\"; give them to a group below it")]
     ClampOfRoot,
-    /// A quota that limits nobody.
+    /// A weight, a quota or bounds of utilisation that are of nobody.
     #[error(
-        "task group \"{group}\" has a \"cpu_max\", but no task is in it or in a group below it; name it as \"taskgroup\" of a task"
+        "task group \"{group}\" has {what}, but no task is in it or in a group below it; name it as \"taskgroup\" of a task"
     )]
-    QuotaOfNobody {
+    GroupOfNobody {
         /// The group.
         group: String,
+        /// What is stated.
+        what: &'static str,
     },
     /// Too many groups inside each other.
     #[error("task group \"{group}\" lies too deep; at most {MAX_GROUP_DEPTH} inside each other are possible")]

@@ -97,10 +97,16 @@ impl Workload {
         if groups.iter().any(|group| group.is_root() && !group.clamp.is_default()) {
             return Some(CheckProblem::ClampOfRoot);
         }
-        if let Some(group) =
-            (0..groups.len()).find(|&index| groups[index].cpu_max.is_some() && !self.has_tasks_in(index))
-        {
-            return Some(CheckProblem::QuotaOfNobody { group: named(&groups[group]) });
+        for (index, group) in groups.iter().enumerate() {
+            let stated = [
+                ("a weight", group.shares != Group::DEFAULT_SHARES),
+                ("a \"cpu_max\"", group.cpu_max.is_some()),
+                ("bounds of utilisation", !group.clamp.is_default()),
+            ];
+            let of_nobody = stated.iter().find(|(_, is_stated)| *is_stated && !self.has_tasks_in(index));
+            if let Some((what, _)) = of_nobody {
+                return Some(CheckProblem::GroupOfNobody { group: named(group), what });
+            }
         }
         let too_deep = groups.iter().find(|group| 1 + above(group).count() > MAX_GROUP_DEPTH)?;
         Some(CheckProblem::GroupTooDeep { group: named(too_deep) })
@@ -110,6 +116,7 @@ impl Workload {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ClampPercent;
 
     #[test]
     fn a_path_says_in_which_group_a_group_lies() {
@@ -140,6 +147,21 @@ mod tests {
         workload.groups[outer.index()].parent = Some(GroupId(7));
         let unknown = CheckProblem::UnknownId { what: "task group", index: 7, count: 3 };
         assert_eq!(workload.group_problem(), Some(unknown));
+    }
+
+    /// A name that tasks spell otherwise would leave them with the default weight.
+    #[test]
+    fn what_is_stated_of_a_group_is_of_tasks() {
+        let with = |change: fn(&mut Group)| {
+            let mut workload = Workload::empty("test");
+            let group = workload.add_group("/web").index();
+            change(&mut workload.groups[group]);
+            workload.group_problem()
+        };
+        let of_nobody = |what| Some(CheckProblem::GroupOfNobody { group: "/web".into(), what });
+        assert_eq!(with(|_| {}), None, "nothing is stated");
+        assert_eq!(with(|group| group.shares = 100), of_nobody("a weight"));
+        assert_eq!(with(|group| group.clamp.min = ClampPercent::WHOLE), of_nobody("bounds of utilisation"));
     }
 
     #[test]

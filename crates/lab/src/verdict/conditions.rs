@@ -22,6 +22,7 @@ pub(super) fn of_simulations(experiment: &Experiment, document: &mut ComparisonD
     document.conditions.extend(shared_cores(machine));
     document.conditions.extend(crate::load::warnings_of_machine(machine).cloned());
     document.conditions.extend(background(machine));
+    document.conditions.extend(experiment.schedulers.iter().filter_map(without_effect));
     for (spec, note) in unkept(experiment) {
         let of_trials = format!("{spec}: {note} (");
         document.warnings.retain(|warning| !warning.starts_with(&of_trials));
@@ -136,6 +137,11 @@ fn unkept(experiment: &Experiment) -> impl Iterator<Item = (&SchedulerSpec, Stri
         let note = sim::note_on_groups(&experiment.workload_of(number).value, spec.info().knows_groups)?;
         Some((spec, note))
     })
+}
+
+fn without_effect(spec: &SchedulerSpec) -> Option<String> {
+    let (setting, needed) = spec.without_effect()?;
+    Some(format!("of {spec}, {setting} decides nothing without {needed}"))
 }
 
 /// What columns have of their own: the sentence of each says what it differs in beside its scheduler.

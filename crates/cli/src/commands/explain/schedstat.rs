@@ -53,7 +53,17 @@ pub fn run(wanted: &str, arguments: &ExplainArguments, console: &Console) -> Res
     let mut columns: Vec<(String, Schedstat)> = Vec::new();
     for item in wanted.split(',') {
         if let Some((before, after)) = item.split_once(':') {
-            columns.push((item.to_owned(), of_file(after, false)?.since(&of_file(before, false)?)));
+            let (earlier, later) = (of_file(before, false)?, of_file(after, false)?);
+            if later.timestamp < earlier.timestamp {
+                let message = format!(
+                    "{after} was read before {before}: its timestamp is {}, the other's {}",
+                    later.timestamp, earlier.timestamp
+                );
+                return Err(
+                    Failure::usage("warmcore::schedstat", message).help(format!("name them as {after}:{before}"))
+                );
+            }
+            columns.push((item.to_owned(), later.since(&earlier)));
         } else if Path::new(item).is_dir() {
             columns.extend(of_run(Path::new(item), scheduler.as_deref(), &signals)?);
         } else {
