@@ -347,9 +347,9 @@ fn bad_studies_are_told_with_their_place() {
         scratch.run("study run --dry-run it.toml").exits_with(2).complains(words);
     }
     // Its own workloads are where a name may have been looked for.
-    let own = "[[workload]]\nname = \"spinners\"\ntext = '''{ \"tasks\": { \"a\": { \"loop\": 1, \"run\": 10 } } }'''\n[[expect]]";
-    scratch.write("it.toml", &good.replace("spin:-n{n}", "spiners").replacen("[[expect]]", own, 1));
-    scratch.run("study run --dry-run it.toml").exits_with(2).complains("the study's own are `spinners`");
+    let own = "[[workload]]\nname = \"spinners-{n}\"\ntext = '''{ \"tasks\": { \"a\": { \"loop\": 1, \"run\": 10 } } }'''\n[[expect]]";
+    scratch.write("it.toml", &good.replace("spin:-n{n}", "spiners-{n}").replacen("[[expect]]", own, 1));
+    scratch.run("study run --dry-run it.toml").exits_with(2).complains("the study's own are `spinners-{n}`");
     // Its figures have a place, too, and what would not run is not shown either.
     let several = good.replace("[[expect]]", "[[figure]]\nname = \"several\"\nof = \"cpu_time_ns[two]\"\n[[expect]]");
     scratch.write("several.toml", &several);
