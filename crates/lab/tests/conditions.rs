@@ -149,7 +149,11 @@ fn a_verdict_says_which_scheduler_keeps_no_quota_and_what_the_workload_says_of_i
 fn a_setting_of_the_governor_is_named_where_there_is_none() {
     let told = |scheduler| {
         let document = compared_under(["eevdf", scheduler], "adl12", CONSTANT, None).unwrap();
-        document.conditions.into_iter().filter(|condition| condition.contains("decides nothing")).collect::<Vec<_>>()
+        document
+            .conditions
+            .into_iter()
+            .filter(|condition| condition.contains("rate_limit_us decides"))
+            .collect::<Vec<_>>()
     };
     let expected = "of eevdf:rate_limit_us=500, rate_limit_us decides nothing without governor=schedutil";
     assert_eq!(told("eevdf:rate_limit_us=500"), [expected]);
