@@ -99,7 +99,7 @@ impl Workload {
         }
         for (index, group) in groups.iter().enumerate() {
             let stated = [
-                ("a weight", group.shares != Group::DEFAULT_SHARES),
+                ("a weight", group.shares != Group::DEFAULT_SHARES && !group.is_root()),
                 ("a \"cpu_max\"", group.cpu_max.is_some()),
                 ("bounds of utilisation", !group.clamp.is_default()),
             ];

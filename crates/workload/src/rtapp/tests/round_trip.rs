@@ -299,8 +299,9 @@ fn workload() -> impl Strategy<Value = Workload> {
     let rest = (any::<bool>(), prop::option::of(duration()), 0..3_usize, any::<bool>(), 0..OBJECTS);
     (tasks, programs, rest).prop_map(|(tasks, programs, (shared, duration_ns, style, warned, group))| {
         let mut tasks = vec![tasks.0, tasks.1, tasks.2];
-        // Data needs somebody who works on it.
+        // Data needs somebody who works on it, and a weight somebody who has it.
         tasks[1].data_groups = (0..OBJECTS).map(DataGroupId).collect();
+        tasks[1].group = Some(GroupId(2));
         if shared {
             tasks[2].program = ProgramId(0);
         }
