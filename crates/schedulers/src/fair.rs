@@ -383,7 +383,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Load of a CPU (`cpu_load`), as last brought up to date.
     #[inline]
     pub(crate) fn cpu_load(&self, cpu: CpuId) -> u64 {
-        self.queues[cpu.index()].pelt.load as u64
+        self.queues[cpu.index()].whole_load()
     }
 
     /// `cpu_runnable`.
@@ -404,19 +404,25 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.cpu_util(cpu).max(self.cpu_runnable(cpu)).min(1024)
     }
 
-    /// Load of a task as it counts at the root of its CPU (`task_h_load`).
+    /// Load of a task as it counts at the root of its CPU, in whole numbers (`task_h_load`).
     pub(crate) fn task_h_load(&self, task: TaskId) -> u64 {
-        let index = self.task_entity(task);
-        let [mut load, ..] = self.contribution(index);
-        let mut queue = self.entities[index as usize].queue;
-        loop {
-            let CfsRq { group_entity, pelt, .. } = &self.queues[queue as usize];
-            if *group_entity == NONE {
-                return load as u64;
-            }
-            load *= self.contribution(*group_entity)[0] / (pelt.load + 1.0);
-            queue = self.entities[*group_entity as usize].queue;
-        }
+        self.part_of_root(self.task_entity(task))
+    }
+
+    /// What of the root's load is an entity's (`update_cfs_rq_h_load`).
+    fn part_of_root(&self, index: u32) -> u64 {
+        let queue = &self.queues[self.entities[index as usize].queue as usize];
+        let queue_load = queue.whole_load();
+        let of_root = if queue.group_entity == NONE { queue_load } else { self.part_of_root(queue.group_entity) };
+        self.whole_load(index) * of_root / (queue_load + 1)
+    }
+
+    /// An entity's load as the kernel's integers have it: the sum of an entity that is always on its queue stays a little below the largest
+    /// one, and what it is multiplied with and divided by is rounded down (`___update_load_sum`, `___update_load_avg`). A queue's sum has
+    /// the weight in it, and loses next to nothing.
+    fn whole_load(&self, index: u32) -> u64 {
+        const KEPT: f64 = 1.0 - 1.0 / 2048.0;
+        (self.contribution(index)[0] * KEPT) as u64
     }
 
     /// `task_util_est`.

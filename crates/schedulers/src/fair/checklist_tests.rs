@@ -218,6 +218,31 @@ fn util_of_cpu_0(workload: &Workload, times_ns: Vec<u64>) -> Vec<f64> {
     })
 }
 
+/// The kernel's integers give an entity that is always on its queue these averages in 95 of 100 updates at random times, and its queue its
+/// whole weight: 3 has 2, so a lone SCHED_IDLE task counts for half of its queue (2 · 3 / 4 rounded down).
+#[test]
+fn item_15_loads_are_whole_numbers() {
+    for (nice, policy, own, of_root) in [
+        (0, warmcore_workload::Policy::Normal, 1023, 1022),
+        (8, warmcore_workload::Policy::Normal, 171, 170),
+        (19, warmcore_workload::Policy::Normal, 14, 13),
+        (0, warmcore_workload::Policy::Idle, 2, 1),
+    ] {
+        let mut workload = scene(S);
+        let task = add(&mut workload, 0, spin());
+        (task.nice, task.policy) = (nice, policy);
+        let loads = observe("1s1n1l8c1t", eevdf, &workload, vec![900 * MS], |fair, core, moment| {
+            if moment != Moment::Time {
+                return None;
+            }
+            let entity = fair.task_entity(TaskId(0));
+            fair.update_load_avg(core.now_ns(), entity);
+            Some((fair.whole_load(entity), fair.task_h_load(TaskId(0))))
+        });
+        assert_eq!(loads, [(own, of_root)], "nice {nice}");
+    }
+}
+
 /// A spinner and a task of nice 19 that sleeps 100 µs after each 100 µs of work, so always when it has had more than its
 /// share. Exact but for rounding.
 #[test]

@@ -234,8 +234,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let GroupState { shares, runnable, .. } = self.groups[group];
         let mode = self.parameters.cgroup_mode;
         let (divided, most) = mode.divides(shares, (runnable / 1024.0) as u32, self.online_cpus as u32);
-        // Loads are whole, as the kernel's.
-        let load = scale_load_down(cfs.load_weight).max(cfs.pelt.load as i64);
+        let load = scale_load_down(cfs.load_weight).max(cfs.whole_load() as i64);
         let total = (self.groups[group].load_avg - cfs.tg_load_contribution) as i64 + load;
         let divided = divided as f64;
         let weight = if total > 0 && mode != CgroupMode::Up { divided * load as f64 / total as f64 } else { divided };
@@ -255,7 +254,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if now_ns < cfs.tg_load_published_ns + PUBLISH_INTERVAL_NS || !core.active().contains(CpuId(cfs.cpu)) {
             return;
         }
-        let change = cfs.pelt.load - cfs.tg_load_contribution;
+        let change = cfs.whole_load() as f64 - cfs.tg_load_contribution;
         let waits = cfs.pelt.runnable - cfs.tg_runnable_contribution;
         let counts =
             self.parameters.cgroup_mode == CgroupMode::Concur && waits.abs() * 64.0 > cfs.tg_runnable_contribution;
@@ -263,7 +262,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             self.groups[group].load_avg = (self.groups[group].load_avg + change).max(0.0);
             self.groups[group].runnable = (self.groups[group].runnable + waits).max(0.0);
             cfs.tg_runnable_contribution = cfs.pelt.runnable;
-            cfs.tg_load_contribution = cfs.pelt.load;
+            cfs.tg_load_contribution += change;
             cfs.tg_load_published_ns = now_ns;
         }
     }

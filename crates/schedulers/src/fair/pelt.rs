@@ -4,7 +4,8 @@
 //! which is exactly 2^25 ns. Between two events the state is constant, so the average has a closed form,
 //! `a ← x + (a − x)·2^(−Δt / 2^25 ns)`, and is brought up to date only when something reads or changes it.
 //!
-//! Differs from the kernel: no accumulation in steps of 1024 ns and no truncation of sums (within ±2 units of 1024).
+//! Differs from the kernel: no accumulation in steps of 1024 ns and no truncation of sums (within ±2 units of 1024). Loads are rounded where they
+//! are read (`whole_load`): of a task of weight 3 the truncation takes a third.
 //! Arithmetic is IEEE double addition and multiplication in a fixed order, hence the same on every machine.
 
 /// Half-life of all signals in nanoseconds: 32 periods of 1024 × 1024 ns.

@@ -152,6 +152,13 @@ pub(super) struct Speed {
 }
 
 impl CfsRq {
+    /// Its load as the kernel's integers have it: the sum has the weight in it and loses next to nothing by rounding, so that a load which
+    /// has come close is whole (`cfs_rq_load_avg`).
+    #[inline]
+    pub(super) fn whole_load(&self) -> u64 {
+        (self.pelt.load + 1.0 / 1024.0) as u64
+    }
+
     /// Notes what joined or left, for the group's entity (`add_tg_cfs_propagate`).
     #[inline]
     pub(super) fn tell(&mut self, change: [f64; 3]) {
