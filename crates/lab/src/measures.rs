@@ -471,6 +471,14 @@ fn tail(measure: &str) -> Option<(&str, f64)> {
     }
 }
 
+/// Name of the mean of what a measure is any percentile of.
+#[must_use]
+pub(crate) fn mean_of_percentile(measure: &str) -> Option<String> {
+    let (of, percentile) = measure.strip_suffix("_ns")?.rsplit_once('_')?;
+    let number = percentile.strip_prefix('p')?;
+    number.bytes().all(|digit| digit.is_ascii_digit()).then(|| format!("{of}_mean_ns"))
+}
+
 /// Name of the mean of what a measure is a high percentile of; nothing for other measures.
 #[must_use]
 pub fn mean_beside(measure: &str) -> Option<String> {

@@ -17,7 +17,7 @@ use warmcore_statistics::Sample;
 use super::carries::few_events;
 use super::{Finding, SchedulerResult};
 use crate::experiment::{Experiment, ExperimentRecord};
-use crate::measures::{Measure, NEVER_RAN_AGAIN, Unit};
+use crate::measures::{self, Measure, NEVER_RAN_AGAIN, Unit};
 use crate::trial::Trial;
 
 /// Changes findings where a comparison with the baseline cannot answer; `primary` is the verdict's measure, `unkept` are the labels of
@@ -42,9 +42,20 @@ pub(super) fn judge(
         let left = left_waiting(scheduler);
         let starves = starves(base_left, left);
         let unanswered = without_caches && (base_gathers || acts_on_caches(index, scheduler));
-        for measure in catalogue {
+        // Percentiles are edges of buckets: equal ones are of equal runs only if the means are equal too.
+        let means_differ: Vec<bool> = catalogue
+            .iter()
+            .map(|measure| {
+                let mean = measures::mean_of_percentile(&measure.name).and_then(|mean| scheduler.measures.get(&mean));
+                mean.is_some_and(|mean| mean.finding != Some(Finding::Identical))
+            })
+            .collect();
+        for (measure, means_differ) in catalogue.iter().zip(means_differ) {
             let Some(result) = scheduler.measures.get_mut(&measure.name) else { continue };
             let Some(finding) = &mut result.finding else { continue };
+            if *finding == Finding::Identical && means_differ {
+                *finding = Finding::Tied;
+            }
             let is_primary = measure.name == primary.name;
             let unended =
                 || [baseline, index].iter().all(|of| trials[*of].iter().any(|trial| measure.is_unended(trial)));

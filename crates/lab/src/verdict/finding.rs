@@ -20,7 +20,7 @@ pub enum Finding {
     /// The whole interval of the ratio lies inside the margin, and no more trials than by chance lie beyond it on one side: if they differ, it
     /// does not matter.
     Tied,
-    /// The same value in every trial.
+    /// The same value in every trial; of a percentile, which is an edge of a bucket, also the same mean.
     Identical,
     /// No difference is shown, or one whose ratio is within the margin while its interval is not, or while many trials are not.
     Unclear,

@@ -181,6 +181,23 @@ fn a_candidate_that_is_nearly_zero_is_better_without_a_ratio() {
 }
 
 #[test]
+fn percentiles_of_one_bucket_are_identical_only_with_their_means() {
+    let finding = |mean_ns: f64| {
+        let side = |label: &str, mean_ns: f64| -> Vec<Trial> {
+            let measures =
+                [("wakeup_p50_ns", 900.0), ("wakeup_p99_ns", 9e3), ("wakeup_mean_ns", mean_ns), ("wakeups", 1e4)];
+            let measures = measures.map(|(name, value)| (name, Some(value)));
+            (0..10).map(|number| trial(label, number, &measures)).collect()
+        };
+        let record = ExperimentRecord { metric: Some("wakeup_p99_ns".into()), ..record(&["eevdf", "cfs"], 10) };
+        let document = conclude(&record, &[side("eevdf", 1000.0), side("cfs", mean_ns)]).unwrap();
+        ["wakeup_p50_ns", "wakeup_p99_ns"].map(|name| document.schedulers[1].measures[name].finding)
+    };
+    assert_eq!(finding(1000.0), [Some(Finding::Identical); 2]);
+    assert_eq!(finding(1001.0), [Some(Finding::Tied); 2]);
+}
+
+#[test]
 fn a_scheduler_that_leaves_more_tasks_waiting_for_ever_is_never_better() {
     let side = |label: &str, wait_ns: f64, left: f64| -> Vec<Trial> {
         let measures = [("wakeup_mean_ns", Some(wait_ns)), ("never_ran_again", Some(left))];
