@@ -6,7 +6,7 @@ use warmcore_workload::{ConditionId, LockId};
 
 use crate::engine::Engine;
 use crate::hooks::{ALL, word_of_resume};
-use crate::interpreter::{BY_TASK, Done};
+use crate::interpreter::Done;
 use crate::memory::Memory;
 use crate::scheduler::Scheduler;
 use crate::task::{Stage, WaitReason};
@@ -20,33 +20,46 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         lock: LockId,
         signal: bool,
     ) -> Done {
-        if self.stage(id) == Stage::Woken {
-            if self.try_lock(cpu, id, lock) {
+        if self.stage(id) == Stage::Begin {
+            if !self.give_up_lock(cpu, id, lock) {
                 return Done::Next;
             }
-            let state = &mut self.objects.locks[lock.index()];
-            state.contended = true;
-            state.waiters.push_back(id);
-            return self.block(id, WaitReason::Lock(lock.0));
+            let shown = self.show_release(cpu, lock) && !self.objects.locks[lock.index()].wakes_all;
+            if !shown && self.calls_after_release(lock) {
+                self.wake_lock_waiters(lock);
+            }
+            if signal && !self.objects.conditions[condition.index()].is_empty() {
+                self.wake_waiters(condition, 1);
+            }
+            // From here on it can be signalled; the call in which it begins to sleep comes after that.
+            self.objects.conditions[condition.index()].push_back(id);
+            if self.pay(id, self.futex_ns()) {
+                return Done::Busy;
+            }
         }
-        if self.pay(id, self.futex_ns()) {
-            return Done::Busy;
+        if self.stage(id) == Stage::Effect && self.objects.conditions[condition.index()].contains(&id) {
+            return self.block(id, WaitReason::Condition(condition.0));
         }
-        if !self.give_up_lock(cpu, id, lock) {
+        // Woken, or signalled before it slept: the word had another value, so the call returned at once.
+        self.core.tasks[id.index()].stage = Stage::Woken;
+        if self.try_lock(cpu, id, lock) {
             return Done::Next;
         }
-        let shown = self.show_release(cpu, lock) && !self.objects.locks[lock.index()].wakes_all;
-        if !shown && self.calls_after_release(lock) {
-            self.wake_lock_waiters(lock);
-        }
-        if signal && let Some(waiter) = self.objects.conditions[condition.index()].pop_front() {
-            self.in_futex_wake(self.word_of(WaitReason::Condition(condition.0)), 1, |engine| {
-                engine.wake(waiter, BY_TASK);
-                1
-            });
-        }
-        self.objects.conditions[condition.index()].push_back(id);
-        self.block(id, WaitReason::Condition(condition.0))
+        let state = &mut self.objects.locks[lock.index()];
+        state.contended = true;
+        state.waiters.push_back(id);
+        self.block(id, WaitReason::Lock(lock.0))
+    }
+
+    /// Signals the first of those who wait, at most so many. Who does not sleep yet is not woken: it will not sleep.
+    fn wake_waiters(&mut self, condition: ConditionId, most: usize) {
+        let waiters = &mut self.objects.conditions[condition.index()];
+        let count = waiters.len().min(most);
+        let reason = WaitReason::Condition(condition.0);
+        let tasks = &self.core.tasks;
+        let signalled = waiters.drain(..count);
+        self.objects.to_wake.extend(signalled.filter(|waiter| tasks[waiter.index()].waiting_for == reason));
+        self.in_futex_wake(self.word_of(reason), if most == 1 { 1 } else { ALL }, Self::wake_collected);
     }
 
     pub(super) fn signal_step(&mut self, id: TaskId, condition: ConditionId, all: bool) -> Done {
@@ -56,11 +69,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if self.pay(id, self.futex_ns()) {
             return Done::Busy;
         }
-        let waiters = &mut self.objects.conditions[condition.index()];
-        let count = if all { waiters.len() } else { waiters.len().min(1) };
-        self.objects.to_wake.extend(waiters.drain(..count));
-        let word = self.word_of(WaitReason::Condition(condition.0));
-        self.in_futex_wake(word, if all { ALL } else { 1 }, Self::wake_collected);
+        self.wake_waiters(condition, if all { usize::MAX } else { 1 });
         Done::Next
     }
 
