@@ -431,9 +431,11 @@ impl Scheduler for Realtime {
         if state.reservation().is_some() {
             let left_ns = state.entity.runtime_ns.max(0) as u64;
             core.start_hrtick(cpu, left_ns.max(HRTICK_MIN_NS));
+            // One of fixed priority that it preempts stays, until a CPU asks for it (`set_next_task_dl`, `set_next_task_rt`).
+            self.push_deadline(core, cpu);
+        } else {
+            self.push_fixed(core, cpu);
         }
-        self.push_deadline(core, cpu);
-        self.push_fixed(core, cpu);
     }
 
     fn enter_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
