@@ -105,6 +105,18 @@ fn a_verdict_on_an_edge_is_told_by_its_neighbours() {
     for (variation, threads) in variations.iter().zip([8, 6]) {
         assert_eq!(variation["schedulers"][0]["ratio"], own(&ratio(threads, "")), "{threads}");
     }
+    // One core less is the machine without it, not one with an idle core.
+    let crowded = |machine: &str, more: &str| -> Value {
+        let words = format!("compare -m {machine} -w pingpong:-n8,-d20ms -s eevdf,scx-native:policy=fifo -n 2");
+        let metric = "--metric recorder_round_trip_per_s";
+        let json = scratch.run(&format!("{words} {metric} --keep nothing --json {more}")).exits_with(0).out;
+        serde_json::from_str(&json).unwrap()
+    };
+    let smaller = crowded("1s1n1l4c1t", "");
+    let varied = crowded("1s1n1l5c1t", "--sensitivity=neighbours");
+    let less = varied["sensitivity"]["variations"].as_array().unwrap().last().unwrap();
+    let ratio = &smaller["schedulers"][1]["measures"]["recorder_round_trip_per_s"]["comparison"]["ratio"];
+    assert_eq!((less["cost"].as_str(), &less["schedulers"][0]["ratio"]), (Some("one core less"), ratio), "{less}");
     let fixed = "compare -m 1s1n1l2c1t -w hackbench:-T,-p,-f1,-g1,-l5 -s cfs,eevdf -n 1 --keep nothing --sensitivity=neighbours";
     let told = scratch.run(fixed).exits_with(0).out.replace('\n', " ");
     assert!(told.contains("one task more was not tried: task"), "{told}");

@@ -297,6 +297,9 @@ fn turned_in_words(unchanged: &ComparisonDocument, scheduler: &VariedScheduler) 
     };
     let was =
         words(before.and_then(|before| before.finding), before.and_then(|before| before.comparison.as_ref()?.ratio));
+    if scheduler.finding == Some(Finding::Starves) {
+        return format!("{} starves tasks instead of being {was}", scheduler.label);
+    }
     format!("{} is {} instead of {was}", scheduler.label, words(scheduler.finding, scheduler.ratio))
 }
 

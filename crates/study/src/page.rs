@@ -125,7 +125,8 @@ fn section(study: &StudyResult) -> String {
         ));
     }
     for of in &study.expectations {
-        if let Some(outside) = &of.outside {
+        // What was known of an answer that has become right is no reason any more.
+        if let Some(outside) = of.outside.as_ref().filter(|_| of.judgement != Judgement::Right) {
             text.push_str(&format!(
                 "\n**Why {} is {}, as far as known.** {}\n\n**What would settle it.** {}\n",
                 of.name, outside.verdict, outside.why, outside.settle

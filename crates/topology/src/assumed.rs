@@ -3,10 +3,12 @@
 //! Figures that only make sense together, such as the latencies of memory by distance, are one [`Assumption`]. A figure belongs to one
 //! if its origin is `assumed` or `recalled`, or if it is derived by an assumed rule, as the cost of a migration is.
 
+use std::collections::BTreeSet;
+
 use crate::cache_entries::cache_entries;
 use crate::fields::{Quantity, Unit, each_value};
 use crate::figures::check_figures;
-use crate::{Basis, CacheKind, Costs, Machine, Origin, Performance, Relation};
+use crate::{Basis, CacheKind, Costs, CpuSet, Machine, Origin, Performance, Relation};
 
 /// Name for people, and the names of the values that belong together; one that ends with a point stands for a table.
 const GROUPS: [(&str, &[&str]); 21] = [
@@ -193,6 +195,19 @@ pub fn changed(machine: &Machine, change: &str) -> Result<Option<Machine>, Strin
     let factor = factor.ok_or_else(|| format!("`{change}`: a factor is a number from 0.01 to 100"))?;
     let found = assumptions(machine).into_iter().find(|assumption| assumption.name == name);
     found.map(|assumption| assumption.scaled(machine, factor)).transpose()
+}
+
+/// A machine with these CPUs alone online.
+///
+/// # Errors
+/// When its description names the others beside its shape: those of listed layouts, of capacities and of background threads.
+pub fn keep_cpus(machine: &Machine, cpus: &CpuSet) -> Result<Machine, String> {
+    let mut file: toml::Table = crate::to_toml(machine).parse().map_err(|error: toml::de::Error| error.to_string())?;
+    let left_out = machine.cpus().filter(|cpu| !cpus.contains(*cpu)).map(|cpu| machine.os_index(cpu));
+    let offline: BTreeSet<u32> = left_out.chain(machine.offline_cpus().iter().copied()).collect();
+    let layout = file.get_mut("topology").and_then(toml::Value::as_table_mut);
+    layout.ok_or("it has no CPUs")?.insert("offline".into(), crate::format_cpu_list(offline).into());
+    crate::from_toml(&file.to_string()).map_err(|error| error.to_string())
 }
 
 /// A number times a factor, in whole units.

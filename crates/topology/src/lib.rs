@@ -64,7 +64,7 @@ mod toml_write;
 mod units;
 mod virtual_llc;
 
-pub use assumed::{Assumption, assumptions, changed, changes};
+pub use assumed::{Assumption, assumptions, changed, changes, keep_cpus};
 pub use background::*;
 pub use background_toml::background_from_toml;
 pub use base::{

@@ -329,3 +329,17 @@ fn core_kinds_that_cannot_be_are_refused() {
         assert_refused(&file(rest), wanted);
     }
 }
+
+/// Of a machine with siblings the last core has two numbers that are far apart.
+#[test]
+fn a_machine_keeps_some_of_its_cpus_and_what_their_description_says() {
+    let machine = warmcore_topology::resolve("1s1n2l4c2t@milan64").unwrap();
+    let all: Vec<_> = machine.cpus().collect();
+    let last = machine.core_of(all[3]);
+    let kept: warmcore_topology::CpuSet = all.iter().copied().filter(|cpu| machine.core_of(*cpu) != last).collect();
+    let less = warmcore_topology::keep_cpus(&machine, &kept).unwrap();
+    assert_eq!((less.cpu_count(), less.core_count(), less.llc_count()), (14, 7, 2));
+    assert_eq!(less.costs(), machine.costs());
+    assert_eq!(less.offline_cpus().len(), 2);
+    assert!(warmcore_topology::keep_cpus(&machine, &std::iter::empty().collect()).is_err());
+}

@@ -9,8 +9,8 @@ use warmcore_lab::sensitivity::{Asked, Sensitivity, Variation, VariationOutcome,
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict::{ComparisonDocument, VerdictError, conclude};
 use warmcore_places::place::PlaceKind;
-use warmcore_topology::assumptions;
-use warmcore_workload::{Workload, load_text};
+use warmcore_topology::{assumptions, keep_cpus};
+use warmcore_workload::{Affinity, Workload, load_text};
 
 use crate::plan::PlannedExperiment;
 use crate::run::{self, Means, StudyError};
@@ -168,7 +168,7 @@ fn neighbours(experiment: &Experiment, read: Read<'_>) -> [(&'static str, Result
     [("one task more", task(true)), ("one task less", task(false)), ("one core less", one_core_less(experiment))]
 }
 
-/// The experiment with all tasks kept from the last core, by affinity.
+/// The experiment on the machine without its last core. Tasks that are bound keep to what is left of their CPUs.
 fn one_core_less(experiment: &Experiment) -> Result<Experiment, String> {
     let machine = &experiment.machine.value;
     let last = machine.cpus().last().ok_or_else(|| "the machine has no CPU".to_owned())?;
@@ -179,9 +179,16 @@ fn one_core_less(experiment: &Experiment) -> Result<Experiment, String> {
     }
     let mut changed = experiment.clone();
     let own = changed.columns.values_mut().filter_map(|own| own.workload.as_mut());
-    for workload in std::iter::once(&mut changed.workload).chain(own) {
-        bind(&mut workload.value, machine, &cpus)?;
+    for workload in std::iter::once(&mut changed.workload).chain(own).map(|named| &mut named.value) {
+        if !workload.hotplug.is_empty() {
+            return Err("the workload takes CPUs offline itself".to_owned());
+        }
+        let free: Vec<usize> =
+            (0..workload.tasks.len()).filter(|task| workload.tasks[*task].affinity == Affinity::All).collect();
+        bind(workload, machine, &cpus)?;
+        free.into_iter().for_each(|task| workload.tasks[task].affinity = Affinity::All);
     }
+    changed.machine.value = keep_cpus(machine, &cpus)?;
     Ok(changed)
 }
 
