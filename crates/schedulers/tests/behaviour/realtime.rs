@@ -197,6 +197,28 @@ fn a_cpu_that_runs_out_of_real_time_tasks_gets_one_that_waits_elsewhere() {
 }
 
 /// By hand: 10 ms of each 100 however greedy it is, so ten periods end after 910 ms.
+/// By hand: 2 ms of each 10 for the deadline task, by turns on both CPUs. Whom it preempts stays there (`set_next_task_dl` pushes no task of
+/// fixed priority), so the two others lose a tenth each, and no CPU idles beside a task that waits.
+#[test]
+fn a_task_of_fixed_priority_that_a_deadline_task_preempts_stays() {
+    for policy in [fifo(10), Policy::RoundRobin { priority: 10 }] {
+        for beside in [false, true] {
+            let mut scene = Scene::lasting(2 * S);
+            scene.task("fixed", spin()).policy = policy;
+            scene.task("deadline", spin()).policy = deadline(2, 10, 10);
+            if beside {
+                scene.task("fair", spin());
+            }
+            let run = scene.run("1s1n1l2c1t", "eevdf");
+            assert_near("deadline", used_ms(&run, "deadline", 0, 2_000), 400.0, 0.01);
+            assert_near("fixed", used_ms(&run, "fixed", 0, 2_000), 1_800.0, 0.01);
+            if beside {
+                assert_near("fair", used_ms(&run, "fair", 0, 2_000), 1_800.0, 0.01);
+            }
+        }
+    }
+}
+
 #[test]
 fn a_greedy_deadline_task_has_its_reservation_and_no_more() {
     for scheduler in BELOW {
