@@ -149,7 +149,7 @@ impl From<BuildError> for Failure {
             BuildError::Baseline(_) => "warmcore::baseline",
             BuildError::Memory(_) | BuildError::ExactMemory(_) | BuildError::NoSets(_) => "warmcore::memory",
             BuildError::WarmUpTooLong { .. } | BuildError::WarmUpOfCommand => "warmcore::warm_up",
-            BuildError::Endless { .. } => "warmcore::workload",
+            BuildError::Endless { .. } | BuildError::Unknown { .. } => "warmcore::workload",
             BuildError::ScoresWithoutTables | BuildError::SmtElsewhere | BuildError::SmtSlowdown(_) => {
                 "warmcore::usage"
             }

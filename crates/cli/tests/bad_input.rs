@@ -141,6 +141,24 @@ fn what_is_not_modelled_is_a_warning_and_with_strict_an_error() {
     let words = format!("sim -m {MACHINE} -w schbench:-m1,-t2,-r1 -s eevdf");
     scratch.run(&words).exits_with(0).complains("warning:").complains("is not modelled");
     scratch.run(&format!("{words} --strict")).exits_with(2).complains("not modelled").complains("--strict");
+    // A scheduler that knows no task groups, and one that knows them.
+    let limited = r#"{ "tasks": { "a": { "instance": 0 } }, "warmcore": { "groups": [ { "name": "/g", "cpu_max": "20000" } ],
+        "tasks": { "a": { "instances": 2, "taskgroup": "/g", "program": [ { "run_ns": 30000000 } ] } } } }"#;
+    scratch.write("limited.json", limited);
+    let sim = format!("sim -m {MACHINE} -w limited.json");
+    scratch.run(&format!("{sim} -s ule")).exits_with(0).complains("warning: it knows no task groups");
+    for words in [
+        format!("{sim} -s ule"),
+        format!("compare -m {MACHINE} -w limited.json -s eevdf,ule -n 1 --keep nothing"),
+        format!("sweep -m {MACHINE} -w limited.json -s eevdf,ule -n 1"),
+    ] {
+        scratch
+            .run(&format!("{words} --strict"))
+            .exits_with(2)
+            .complains("of ule, it knows no task groups")
+            .complains("/g");
+    }
+    scratch.run(&format!("{sim} -s eevdf --strict")).exits_with(0);
 }
 
 #[test]

@@ -341,6 +341,35 @@ fn a_metric_that_is_zero_under_the_baseline_gives_no_ratio_anywhere_and_another_
     }
 }
 
+/// The sleeper runs as soon as it wakes under `cfs` and `ule`; in `rr` the task that only runs has its turn first.
+#[test]
+fn waits_that_only_one_scheduler_has_are_worse_without_a_ratio_and_a_sweep_says_where_another_metric_stands() {
+    let scratch = Scratch::new();
+    let sleeper = r#"{ "tasks": { "hog": { "loop": -1, "run": 100000 }, "sleeper": { "loop": -1, "run": 500, "sleep": 20000 } },
+        "global": { "duration": 8 } }"#;
+    scratch.write("sleeper.json", sleeper);
+    let said = |command: &str| {
+        let ran = scratch.run(&format!("{command} -m 1s1n1l1c1t -w sleeper.json -n 8")).exits_with(0);
+        ran.out.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let compared = said("compare -s cfs,rr --keep nothing");
+    assert!(compared.contains(" - worse "), "{compared}");
+    assert!(compared.contains("is worse: wakeup p99 is 9.95 ms, which has no ratio to that of cfs"), "{compared}");
+    let swept = said("sweep -s cfs,rr");
+    assert!(swept.contains("wakeup_p99_ns 700 ns - worse"), "{swept}");
+    let lost = "0 of 0 gains are losses of more than 2 %; 1 more cell worse without a ratio; the worst: - rr `sleeper.json` on 1s1n1l1c1t: worse";
+    assert!(swept.ends_with(lost), "{swept}");
+    let swept = said("sweep -s cfs,ule --out kept");
+    let why = "Gains of another metric than the workload's own: - `sleeper.json` on 1s1n1l1c1t: wakeup p99 is not measurable here: it is nearly \
+               zero under cfs (700 ns under cfs, 700 ns under ule), so the verdict is about work done";
+    assert!(swept.contains("work_ns") && swept.contains(why), "{swept}");
+    let [json, page] =
+        ["json", "md"].map(|kind| fs::read_to_string(scratch.path(&format!("kept/sweep.{kind}"))).unwrap());
+    assert!(page.contains("nearly zero under cfs (700 ns under cfs"), "{page}");
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(document["rows"][0]["replaced"]["metric"], "wakeup_p99_ns");
+}
+
 #[test]
 fn a_metric_that_no_trial_has_a_value_of_is_replaced_and_no_error_after_the_run() {
     let scratch = Scratch::new();

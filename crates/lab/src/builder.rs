@@ -43,6 +43,7 @@ pub struct ExperimentBuilder {
     observations: Vec<Observation>,
     advised: bool,
     background_chosen: bool,
+    strict: bool,
     place: Arc<dyn Place>,
 }
 
@@ -99,6 +100,14 @@ pub enum BuildError {
         /// The first such task.
         task: String,
     },
+    /// A scheduler does not know what its workload asks for, and strict reading was asked for.
+    #[error("not modelled, and strict reading was asked for: of {scheduler}, {what}")]
+    Unknown {
+        /// The first such scheduler.
+        scheduler: String,
+        /// What it does not know, and what tasks then do.
+        what: String,
+    },
     /// Scores are about the event tables, which are not written.
     #[error("scores are about the event tables, which are not written")]
     ScoresWithoutTables,
@@ -135,6 +144,7 @@ impl BuildError {
                 "say how often it loops (\"loop\": 1000; without it rt-app's default is for ever), give the workload a \"duration\" in \"global\", \
                  or end the run with --max-time",
             ),
+            Self::Unknown { .. } => Some("without --strict this is a warning"),
             Self::ScoresWithoutTables => Some("add --trace full"),
             Self::Place(error) => Some(error.advice),
             Self::SmtElsewhere => Some("leave out --smt-slowdown, or run it with --on sim"),
@@ -165,6 +175,7 @@ impl ExperimentBuilder {
             observations: Vec::new(),
             advised: false,
             background_chosen: false,
+            strict: false,
             place: Arc::new(Sim),
         }
     }
@@ -262,6 +273,12 @@ impl ExperimentBuilder {
         Self { background_chosen, ..self }
     }
 
+    /// Refuses a workload that asks for what a scheduler does not know ([`check_known`]).
+    #[must_use]
+    pub fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
+    }
+
     /// Runs in this place; in the simulator unless another one is named.
     #[must_use]
     pub fn place(self, place: Arc<dyn Place>) -> Self {
@@ -348,6 +365,9 @@ impl ExperimentBuilder {
             kept_programs: None,
         };
         check(&experiment)?;
+        if self.strict {
+            check_known(&experiment)?;
+        }
         Ok(Built { experiment, warnings })
     }
 
@@ -416,6 +436,17 @@ fn check_machines(columns: &BTreeMap<usize, Column>, memory: MemoryChoice) -> Re
         }
     }
     Ok(())
+}
+
+/// Checks that the schedulers know what their workloads ask for. Where they do not, it is a condition of the verdict otherwise.
+///
+/// # Errors
+/// With the first that does not.
+pub fn check_known(experiment: &Experiment) -> Result<(), BuildError> {
+    match experiment.unknown().next() {
+        Some((scheduler, what)) => Err(BuildError::Unknown { scheduler: scheduler.to_string(), what }),
+        None => Ok(()),
+    }
 }
 
 /// Checks what can be known before anything runs or is written.

@@ -138,6 +138,10 @@ impl DirectoryError {
     #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
+            Self::Exists(path) | Self::NotARun(path) if is_only_begun(path).unwrap_or(false) => {
+                "a run was ended there before it could be continued: let --force replace it, or choose another --out"
+            }
+            Self::Exists(path) if !holds_a_run(path) => "choose another --out",
             Self::Exists(_) => {
                 "choose another --out, let --force replace the run in it, or continue that run with --resume"
             }
@@ -402,6 +406,11 @@ mod tests {
         fs::write(parent.path().join("precious"), "x").unwrap();
         let error = RunDirectory::create(parent.path(), Existing::Refuse).unwrap_err();
         assert!(matches!(error, DirectoryError::Exists(_)), "{error}");
+        assert_eq!(error.advice(), "choose another --out");
+        let run = RunDirectory::create(&parent.path().join("run"), Existing::Refuse).unwrap();
+        run.write(EXPERIMENT, b"schema = \"warmcore-experiment-2\"").unwrap();
+        let error = RunDirectory::create(run.path(), Existing::Refuse).unwrap_err();
+        assert!(error.advice().contains("--force") && error.advice().contains("--resume"), "{}", error.advice());
     }
 
     #[test]
@@ -468,7 +477,11 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("run");
         let begun = RunDirectory::create(&path, Existing::Refuse).unwrap();
-        RunDirectory::create(&path, Existing::Refuse).unwrap_err();
+        // It cannot be gone on with, so nothing says so.
+        for refused in [RunDirectory::create(&path, Existing::Refuse), RunDirectory::open(&path)] {
+            let advice = refused.unwrap_err().advice();
+            assert!(advice.contains("--force") && !advice.contains("--resume"), "{advice}");
+        }
         RunDirectory::create(&path, Existing::Replace).unwrap();
         begun.abandon();
         assert!(!path.exists());

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use warmcore_options::RunOptions;
 use warmcore_places::place::Place;
+use warmcore_places::sim;
 use warmcore_schedulers::{SchedulerSpec, ScxProgram, TunableInfo, TunableKind};
 use warmcore_statistics::Design;
 use warmcore_topology::{Machine, SPLIT_MIX_STEP, split_mix};
@@ -153,6 +154,16 @@ impl Experiment {
     #[must_use]
     pub fn scheduler_of(&self, scheduler: usize) -> &SchedulerSpec {
         self.columns.get(&scheduler).map_or(&self.schedulers[scheduler], |column| &column.scheduler)
+    }
+
+    /// What simulated schedulers do not know of what their workloads ask for, and what tasks then do.
+    pub fn unknown(&self) -> impl Iterator<Item = (&SchedulerSpec, String)> {
+        let simulated = self.place.kind().simulated;
+        let schedulers = self.schedulers.iter().enumerate().filter(move |_| simulated);
+        schedulers.flat_map(move |(number, spec)| {
+            let unknown = sim::unknown_to(spec, &self.workload_of(number).value);
+            unknown.into_iter().map(move |what| (spec, what))
+        })
     }
 
     /// How long after its start nothing of a run counts. It belongs to the workload, as its duration does, so that every place knows it.

@@ -140,6 +140,9 @@ pub fn machine_with(text: &str, background_text: Option<&str>) -> Result<Named<M
     }
 }
 
+/// Between a machine and its background, in what an experiment calls the two.
+const WITH_BACKGROUND: &str = " with background ";
+
 /// The machine with the kernel threads that a text names: one of the backgrounds that come with the program, a file, or `none`.
 ///
 /// # Errors
@@ -150,7 +153,7 @@ pub fn background(machine: Named<Machine>, text: &str) -> Result<Named<Machine>,
         return Ok(machine);
     }
     let value = machine.value.with_background(background).map_err(|error| LoadError::Background(error.to_string()))?;
-    Ok(Named { source: format!("{} with background {text}", machine.source), value })
+    Ok(Named { source: format!("{}{WITH_BACKGROUND}{text}", machine.source), value })
 }
 
 /// The kernel threads beside which sched_ext programs are simulated unless others, or none, are asked for: those of the guests in which
@@ -190,11 +193,12 @@ fn fitted(machine: Machine, model: Option<&str>) -> Machine {
     warmcore_topology::with_figures_of(machine.clone(), known.preset, &why).unwrap_or(machine)
 }
 
-/// What is to be known of a machine whose costs are those of no CPU model.
+/// What is to be known of a machine whose costs are those of no CPU model. What can be typed is its text alone, without what it has besides.
 #[must_use]
 pub(crate) fn generic_costs(Named { source, value }: &Named<Machine>) -> Option<String> {
+    let typed = source.split_once(WITH_BACKGROUND).map_or(source.as_str(), |(typed, _)| typed);
     warmcore_topology::has_generic_costs(value)
-        .then(|| format!("costs of {source} are generic, not those of a CPU model: `{source}@PRESET` takes a preset's"))
+        .then(|| format!("costs of {typed} are generic, not those of a CPU model: `{typed}@PRESET` takes a preset's"))
 }
 
 /// The machine that a text describes, and the name of its CPU model where that is said.
@@ -403,6 +407,14 @@ mod tests {
     #[test]
     fn an_empty_part_stays_to_be_refused() {
         assert_eq!(split_schedulers("cfs,,rr"), ["cfs", "", "rr"]);
+    }
+
+    #[test]
+    fn a_machine_of_generic_costs_is_named_as_it_can_be_typed_with_a_preset() {
+        let warning = generic_costs(&machine_with("1s1n2l4c1t", Some("guest-7.2")).unwrap()).unwrap();
+        assert!(warning.contains("`1s1n2l4c1t@PRESET`") && !warning.contains("background"), "{warning}");
+        let known = machine_with("1s1n2l4c1t@genoa96", Some("guest-7.2")).unwrap();
+        assert_eq!(generic_costs(&known), None);
     }
 
     /// An export of hwloc names the CPU model or does not; figures come with it, and `@PRESET` is stronger.

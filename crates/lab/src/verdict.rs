@@ -435,11 +435,19 @@ fn find(
         Finding::Identical
     } else if judged && all_nothing(base) && all_nothing(own) {
         Finding::Tied
-    } else if nothing(base) {
+    } else if nothing(base) && !stands_out(own, measure) {
         if judged { Finding::NotMeasurable } else { Finding::TooFewTrials }
     } else {
         Finding::of(comparison, margin)
     }
+}
+
+/// Of the least value that can be told from zero, how many times as much is clearly not.
+const CLEARLY: f64 = 10.0;
+
+/// Whether a side is so far above zero that one of nearly zero is less, however much: whether the trials show it needs no ratio.
+fn stands_out(summary: &Summary, measure: &Measure) -> bool {
+    summary.median.is_some_and(|median| median >= CLEARLY * measure.least)
 }
 
 /// A ratio below this, to a value that can be told from zero, is one of nearly zero if the value cannot.

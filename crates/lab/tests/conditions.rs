@@ -126,6 +126,22 @@ fn a_verdict_says_where_requests_are_late_because_who_adds_them_waits_for_a_cpu(
     assert!(said("") && !said(r#""policy": { "SCHED_FIFO": 1 },"#));
 }
 
+/// FreeBSD has other real-time classes, and what runs above its model are Linux's.
+#[test]
+fn a_verdict_says_whose_classes_real_time_tasks_have_under_a_scheduler_of_another_kernel() {
+    let said = |scheduler: &str, policy: &str| {
+        let workload =
+            format!(r#"{{ "tasks": {{ "a": {{ "instance": 2, "loop": 2, "run": 300, {policy} "sleep": 100 }} }} }}"#);
+        let document = compared_under(["eevdf", scheduler], "1s1n1l2c1t", &workload, None).unwrap();
+        document.conditions.into_iter().find(|condition| condition.contains("docs/models/realtime.md"))
+    };
+    let fifo = r#""policy": "SCHED_FIFO", "priority": 5,"#;
+    let told = said("ule", fifo).expect("it says so");
+    assert!(told.starts_with("real-time and deadline tasks run above ule in the classes of Linux 7.2"), "{told}");
+    assert_eq!(said("cache-aware", fifo), None, "its kernel has those classes");
+    assert_eq!(said("ule", ""), None, "there are no such tasks");
+}
+
 const LIMITED: &str = r#"{ "tasks": { "a": { "instance": 0 } }, "warmcore": { "notes": ["its source is a guess"],
     "groups": [ { "name": "/g", "cpu_max": "20000" } ], "tasks": { "a": { "instances": 2, "taskgroup": "/g",
     "program": [ { "run_ns": 30000000 } ] } } } }"#;

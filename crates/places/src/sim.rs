@@ -107,7 +107,7 @@ fn one(
             Some(_) => programs::run(request.scheduler, files, &setup, sink)?,
         };
         let mut notes = notes(report.outcome.memory_solutions);
-        notes.extend(note_on_groups(request.workload, request.scheduler.info().knows_groups));
+        notes.extend(unknown_to(request.scheduler, request.workload));
         notes.extend(note_on_clamps(&setup, request.scheduler));
         notes.extend(programs::note(request.scheduler));
         notes.extend(report.outcome.kernel_log.iter().cloned());
@@ -124,9 +124,21 @@ fn notes((_, unsettled): (u64, u64)) -> Vec<String> {
     (unsettled > 0).then(note).into_iter().collect()
 }
 
-/// What to know of a workload's task groups under a scheduler that knows them or not.
+/// What a scheduler does not know of what a workload asks for, and what tasks then do: task groups, utilisation clamps.
 #[must_use]
-pub fn note_on_groups(workload: &Workload, known: bool) -> Option<String> {
+pub fn unknown_to(scheduler: &SchedulerSpec, workload: &Workload) -> Vec<String> {
+    let groups = note_on_groups(workload, scheduler.info().knows_groups);
+    let clamps = (workload.has_util_clamps() && !knows_clamps(scheduler))
+        .then(|| "it knows no utilisation clamps, so tasks run as if they asked for none".to_owned());
+    groups.into_iter().chain(clamps).collect()
+}
+
+fn knows_clamps(scheduler: &SchedulerSpec) -> bool {
+    scheduler.info().knows_clamps || scheduler.program().is_some()
+}
+
+/// What to know of a workload's task groups under a scheduler that knows them or not.
+fn note_on_groups(workload: &Workload, known: bool) -> Option<String> {
     let grouped = workload.groups.iter().any(|group| !group.is_root());
     let limited = workload.groups.iter().find(|group| group.cpu_max.is_some());
     let quota =
@@ -134,13 +146,10 @@ pub fn note_on_groups(workload: &Workload, known: bool) -> Option<String> {
     (grouped && !known).then(|| format!("it knows no task groups, so tasks share CPUs as if there were none{quota}"))
 }
 
-/// What to know of a workload's utilisation clamps where they change nothing.
+/// What to know of a workload's utilisation clamps where they change nothing although the scheduler knows them.
 fn note_on_clamps(setup: &Setup<'_>, scheduler: &SchedulerSpec) -> Option<String> {
-    if !setup.workload().has_util_clamps() {
+    if !setup.workload().has_util_clamps() || !knows_clamps(scheduler) {
         return None;
-    }
-    if !scheduler.info().knows_clamps && scheduler.program().is_none() {
-        return Some("it knows no utilisation clamps, so tasks run as if they asked for none".to_owned());
     }
     let heeded = scheduler.kernel().governor == Governor::Schedutil || setup.machine().is_asymmetric();
     (!heeded).then(|| {

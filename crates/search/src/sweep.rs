@@ -1,10 +1,13 @@
 //! Many experiments as one table: every machine × every workload, each under the same schedulers.
 //!
 //! A cell is a *gain*: by which factor a scheduler improves the workload's own metric over the baseline, whichever direction of
-//! that metric is better; 1.1 is 10 % better, 0.9 is 10 % worse. Gains of one metric are averaged geometrically over workloads and machines;
-//! those of different metrics have no mean. The worst of those that the trials show are listed, because an average hides them.
+//! that metric is better; 1.1 is 10 % better, 0.9 is 10 % worse. Where that metric cannot be measured it is another one, and the row says why.
+//!
+//! Gains of one metric are averaged geometrically over workloads and machines; those of different metrics have no mean. The worst of those that
+//! the trials show are listed, because an average hides them.
 //!
 //! A scheduler that leaves tasks waiting for ever that run under the baseline has no gain there, and is in no mean: its cell is a loss, the worst.
+//! So is one that is worse without a ratio, as where the baseline's metric is nearly zero.
 
 use serde::Serialize;
 use warmcore_statistics::{Better, Interval, geometric_mean};
@@ -12,7 +15,7 @@ use warmcore_statistics::{Better, Interval, geometric_mean};
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::headroom::LEAST_HEADROOM;
 use warmcore_lab::units::with_unit;
-use warmcore_lab::verdict::{ComparisonDocument, Finding};
+use warmcore_lab::verdict::{ComparisonDocument, Finding, Replaced};
 use warmcore_memory::math::ln;
 
 /// Version of the document.
@@ -46,7 +49,7 @@ pub struct SweepDocument {
     /// Of what the oracle wins, the part that each candidate wins, by workload, and over all of them last; empty where nobody asked the oracle.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub won: Vec<SweepWon>,
-    /// Cells without a gain because tasks wait for ever, then gains below [`REGRESSION`] that the trials show, worst first.
+    /// Losses without a gain, because tasks wait for ever or there is no ratio, then gains below [`REGRESSION`] that the trials show, worst first.
     pub regressions: Vec<Regression>,
     /// Gains below [`REGRESSION`] that the trials do not show: too few, or too different among themselves.
     pub not_shown: usize,
@@ -61,6 +64,9 @@ pub struct SweepRow {
     pub workload: String,
     /// The metric that is compared.
     pub metric: String,
+    /// Why it is not the workload's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<Replaced>,
     /// Its median under the baseline, in the metric's unit.
     pub baseline: Option<f64>,
     /// That with its unit, in words.
@@ -76,7 +82,7 @@ pub struct SweepRow {
 /// A candidate against the baseline.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Gain {
-    /// Factor of improvement; absent where a trial has no value, and where tasks wait for ever that run under the baseline.
+    /// Factor of improvement; absent where a trial has no value, where tasks wait for ever that run under the baseline, and over nearly zero.
     pub gain: Option<f64>,
     /// Its 95 % interval, from 8 trials on.
     pub interval: Option<Interval>,
@@ -132,8 +138,10 @@ pub struct Regression {
     pub machine: String,
     /// The workload.
     pub workload: String,
-    /// The factor; absent where tasks wait for ever that run under the baseline.
+    /// The factor; absent where tasks wait for ever that run under the baseline, and where there is no ratio.
     pub gain: Option<f64>,
+    /// Whether tasks wait for ever that run under the baseline.
+    pub starves: bool,
 }
 
 impl SweepRow {
@@ -167,6 +175,7 @@ impl SweepRow {
             machine: document.experiment.machine.source.clone(),
             workload: document.experiment.workload.source.clone(),
             metric: document.primary.clone(),
+            replaced: document.replaced.clone(),
             baseline,
             baseline_in_words: baseline.zip(unit).map_or_else(|| "-".into(), |(value, unit)| with_unit(value, unit)),
             gains: gains.collect(),
@@ -209,12 +218,14 @@ impl SweepDocument {
                 .flat_map(|row| row.gains.iter().zip(&candidates).map(move |(gain, name)| (row, gain, name)))
                 .filter_map(move |(row, gain, candidate)| {
                     let starves = gain.finding == Some(Finding::Starves);
-                    if !starves && gain.gain.is_none_or(|gain| gain >= REGRESSION) {
+                    let is_worse = starves || gain.finding == Some(Finding::Worse);
+                    if gain.gain.map_or(!is_worse, |gain| !starves && gain >= REGRESSION) {
                         return None;
                     }
                     let (machine, workload) = (row.machine.clone(), row.workload.clone());
-                    let regression = Regression { candidate: candidate.clone(), machine, workload, gain: gain.gain };
-                    ((starves || gain.finding == Some(Finding::Worse)) == shown).then_some(regression)
+                    let candidate = candidate.clone();
+                    let regression = Regression { candidate, machine, workload, gain: gain.gain, starves };
+                    (is_worse == shown).then_some(regression)
                 })
         };
         let mut regressions: Vec<Regression> = losses(true).collect();
@@ -248,6 +259,7 @@ mod tests {
             machine: machine.into(),
             workload: workload.into(),
             metric: "m".into(),
+            replaced: None,
             baseline: None,
             baseline_in_words: String::new(),
             gains: gains.iter().map(gain).collect(),
@@ -298,6 +310,19 @@ mod tests {
         assert_eq!(losses, [("x", "w", None), ("x", "v", Some(0.5))]);
         assert_eq!(document.not_shown, 0);
         assert_eq!(document.by_metric[0].means[0], Some(0.5), "what starves is in no mean");
+    }
+
+    #[test]
+    fn who_is_worse_without_a_ratio_is_a_loss_and_who_is_better_or_open_is_none() {
+        let mut rows = vec![row("a", "v", &[0.5, 2.0, 1.0]), row("a", "w", &[0.9, 3.0, 1.0])];
+        for (gain, finding) in rows[1].gains.iter_mut().zip([Finding::Worse, Finding::Better, Finding::NotMeasurable]) {
+            *gain = Gain { gain: None, interval: None, finding: Some(finding) };
+        }
+        let document = SweepDocument::new("base".into(), vec!["x".into(), "y".into(), "z".into()], 8, rows);
+        let losses: Vec<_> =
+            document.regressions.iter().map(|loss| (&*loss.candidate, loss.gain, loss.starves)).collect();
+        assert_eq!(losses, [("x", None, false), ("x", Some(0.5), false)]);
+        assert_eq!(document.not_shown, 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use warmcore_lab::builder::{Built, ExperimentBuilder};
+use warmcore_lab::builder::{Built, ExperimentBuilder, check_known};
 use warmcore_lab::directory::{DirectoryError, ORACLE, RunDirectory, SENSITIVITY};
 use warmcore_lab::experiment::{Experiment, Named, Observation, trial_seeds};
 use warmcore_lab::headroom::{self, Headroom, OracleRun};
@@ -166,6 +166,7 @@ pub fn experiment(arguments: &CompareArguments, console: &Console) -> Result<Bui
         .trace(arguments.trace.map(|trace| trace.level))
         .kept(arguments.keep != Keep::Nothing)
         .advised(arguments.schedulers.is_empty())
+        .strict(console.strict())
         .margin(arguments.margin)
         .observations(arguments.virtual_llcs.map(|cores| Observation::VirtualLlcs { cores }).into_iter().collect())
         .build()?;
@@ -223,9 +224,12 @@ fn begin(arguments: &CompareArguments, console: &Console) -> Result<(Experiment,
 fn resume(path: &Path, console: &Console) -> Result<(Experiment, Option<RunDirectory>), Failure> {
     let directory = RunDirectory::open(path).map_err(directory_failure)?;
     let mut experiment = session::experiment_of(&directory).map_err(resume_failure)?;
-    if console.strict() && !experiment.workload.value.warnings.is_empty() {
-        return Err(Failure::usage("warmcore::workload", "the workload has parts that are not modelled")
-            .help("without --strict these are warnings"));
+    if console.strict() {
+        if !experiment.workload.value.warnings.is_empty() {
+            return Err(Failure::usage("warmcore::workload", "the workload has parts that are not modelled")
+                .help("without --strict these are warnings"));
+        }
+        check_known(&experiment)?;
     }
     experiment.place = experiment.place.reopen().map_err(|error| load::place_failure(error, None))?;
     for missing in session::reopen(&directory, &experiment).map_err(resume_failure)? {

@@ -63,6 +63,7 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
         .inputs(inputs)
         .options(arguments.run.options(Some(arguments.trace)))
         .trace(Some(arguments.trace.level))
+        .strict(console.strict())
         .build()?;
     built.warnings.iter().for_each(|warning| console.warn(warning));
     let experiment = built.experiment;

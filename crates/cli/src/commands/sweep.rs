@@ -121,7 +121,8 @@ fn experiment(arguments: &SweepArguments, (machine, text): (&str, &str), console
         columns::Manner { workload: Some(text), profiles: &arguments.profiles, aggregate: &[], background: None };
     let schedulers = load::schedulers(&arguments.schedulers)?;
     let inputs = columns::inputs(&schedulers, (&machine, &workload), &[], &manner, &asked, console)?;
-    Ok(asked(machine, workload).schedulers(schedulers).inputs(inputs).margin(arguments.margin).build()?)
+    let builder = asked(machine, workload).schedulers(schedulers).inputs(inputs).margin(arguments.margin);
+    Ok(builder.strict(console.strict()).build()?)
 }
 
 fn machines(lists: &[String]) -> Result<Vec<String>, Failure> {
@@ -221,7 +222,7 @@ fn text(document: &SweepDocument, console: &Console) -> String {
         won.row([of.name.clone(), factor(of.oracle)].into_iter().chain(of.parts.iter().map(|part| share(*part))));
     }
     let won = if asked(document) { format!("{}\n", console.table(&won)) } else { String::new() };
-    format!("{}\n{}\n{won}{}", console.table(&table), console.table(&means), losses(document))
+    format!("{}\n{}\n{won}{}{}", console.table(&table), console.table(&means), replaced(document), losses(document))
 }
 
 /// Whether an oracle was asked for any cell.
@@ -277,7 +278,20 @@ fn markdown(document: &SweepDocument) -> String {
             row.machine, row.workload, row.metric, row.baseline_in_words
         ));
     }
-    format!("{text}\n{}", losses(document))
+    format!("{text}\n{}{}", replaced(document), losses(document))
+}
+
+/// The cells whose gains are of another metric than the workload's own, and why; nothing if there are none.
+fn replaced(document: &SweepDocument) -> String {
+    let cells: String = document
+        .rows
+        .iter()
+        .filter_map(|row| {
+            let reason = &row.replaced.as_ref()?.reason;
+            Some(format!("- `{}` on {}: {reason}\n", row.workload, row.machine))
+        })
+        .collect();
+    if cells.is_empty() { cells } else { format!("Gains of another metric than the workload's own:\n\n{cells}\n") }
 }
 
 fn headings(document: &SweepDocument, first: [&str; 2]) -> Vec<String> {
@@ -294,14 +308,17 @@ const LOSSES: usize = 12;
 
 fn losses(document: &SweepDocument) -> String {
     let share = 100.0 * (1.0 - REGRESSION);
-    let (starving, lost): (Vec<_>, Vec<_>) = document.regressions.iter().partition(|loss| loss.gain.is_none());
     let count = document.regressions.len();
+    let lost = document.regressions.iter().filter(|loss| loss.gain.is_some()).count();
+    let without_gain = |starves: bool| {
+        document.regressions.iter().filter(|loss| loss.gain.is_none() && loss.starves == starves).count()
+    };
     // Cells without an answer have no gain.
     let gains = document.rows.iter().flat_map(|row| &row.gains).filter(|gain| gain.gain.is_some()).count();
-    let mut text = format!("{} of {gains} gains are losses of more than {share:.0} %", lost.len());
-    if !starving.is_empty() {
-        let cells = if starving.len() == 1 { "cell" } else { "cells" };
-        text.push_str(&format!("; {} more {cells} with tasks that wait for ever", starving.len()));
+    let mut text = format!("{lost} of {gains} gains are losses of more than {share:.0} %");
+    let more = [(without_gain(true), "with tasks that wait for ever"), (without_gain(false), "worse without a ratio")];
+    for (cells, how) in more.into_iter().filter(|(cells, _)| *cells > 0) {
+        text.push_str(&format!("; {cells} more cell{} {how}", if cells == 1 { "" } else { "s" }));
     }
     if document.not_shown > 0 {
         text.push_str(&format!(
@@ -316,12 +333,13 @@ fn losses(document: &SweepDocument) -> String {
     }
     text.push_str(if count == 0 { ".\n" } else { "; the worst:\n\n" });
     for loss in document.regressions.iter().take(LOSSES) {
+        let finding = if loss.starves { Finding::Starves } else { Finding::Worse };
         text.push_str(&format!(
             "- {} `{}` on {}: {}\n",
             loss.candidate,
             loss.workload,
             loss.machine,
-            loss.gain.map_or_else(|| Finding::Starves.words().to_owned(), decimal)
+            loss.gain.map_or_else(|| finding.words().to_owned(), decimal)
         ));
     }
     text
@@ -334,7 +352,8 @@ fn factor(gain: Option<f64>) -> String {
 /// A factor with its interval, and what it is where that is no difference.
 fn with_interval(gain: &Gain) -> String {
     let finding = match gain.finding {
-        Some(Finding::Better | Finding::Worse | Finding::Different | Finding::TooFewTrials) | None => String::new(),
+        Some(Finding::Better | Finding::Worse | Finding::Different) if gain.gain.is_some() => String::new(),
+        Some(Finding::TooFewTrials) | None => String::new(),
         Some(finding) => format!(" {}", finding.words()),
     };
     match gain.finding {

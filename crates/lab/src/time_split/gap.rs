@@ -183,9 +183,9 @@ fn nothing_shown(finding: Option<Finding>) -> Option<&'static str> {
         Finding::Identical => "are identical",
         Finding::Tied => "are tied",
         Finding::Unclear | Finding::NotMeasurable | Finding::Null => "are not shown to differ by more than the margin",
+        Finding::TooFewTrials => "are not shown to differ",
         Finding::NotAnswerable | Finding::Starves => "cannot be compared",
-        // One trial is what it is, and the sentence names it.
-        Finding::Better | Finding::Worse | Finding::Different | Finding::TooFewTrials => return None,
+        Finding::Better | Finding::Worse | Finding::Different => return None,
     })
 }
 
@@ -426,6 +426,23 @@ fn until_last_exit(trial: &Trial) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_difference_between_too_few_trials_is_not_explained() {
+        let times = |compute: f64| -> Vec<f64> {
+            CAUSES.iter().map(|cause| if cause.name == "compute" { compute } else { 0.0 }).collect()
+        };
+        let (own, base) = (times(1.5), times(1.0));
+        let gap = |finding: Finding| {
+            let how = TaskTime { works: true, is_metric: false };
+            let about = Some(("wakeup p99", Some(finding)));
+            of_task_time(("cfs", own.as_slice()), ("eevdf", base.as_slice()), about, true, how)
+        };
+        let few = gap(Finding::TooFewTrials);
+        let expected = "cfs and eevdf are not shown to differ in wakeup p99: there is no difference to explain";
+        assert_eq!((few.sentence.as_str(), few.explains()), (expected, false));
+        assert!(gap(Finding::Worse).explains());
+    }
 
     #[test]
     fn a_small_gap_between_large_causes_is_told_in_times_without_shares() {

@@ -1,15 +1,15 @@
 //! Which measure carries a verdict: the one asked for, or the workload's own, unless it cannot tell schedulers apart.
 //!
-//! It cannot where the baseline's value is nearly zero or no trial has one; where it is a percentile of so few events that it is one of the
-//! longest of them, whatever the percentile; and where it is an elapsed time that timers and sleeps of the workload set. Then the verdict is about the
-//! next measure that can, and says so.
+//! It cannot where the baseline's value is nearly zero and no other's is clearly more, or no trial has one; where it is a percentile of so few
+//! events that it is one of the longest of them, whatever the percentile; and where it is an elapsed time that timers and sleeps of the workload
+//! set. Then the verdict is about the next measure that can, and says so.
 //!
-//! What is fixed is read from the workload and from the baseline alone, and of the others only how many events they have, so that no candidate's
-//! result chooses the measure.
+//! What is fixed is read from the workload and from the baseline alone, and of the others only how many events they have. Their results do no
+//! more than keep the measure that was asked for: one clearly above a baseline of nearly zero is compared with it, without a ratio.
 
 use warmcore_workload::Workload;
 
-use super::{Replaced, SchedulerResult};
+use super::{Replaced, SchedulerResult, stands_out};
 use crate::measures::{self, ELAPSED, Measure};
 use crate::trial::Trial;
 use crate::units::{duration, with_unit};
@@ -72,7 +72,10 @@ impl<'a> Candidates<'a, '_> {
         if self.schedulers.iter().all(|scheduler| median(scheduler).is_none()) {
             return Some(format!("{} is not measurable here: no trial has a value of it", measure.title));
         }
-        if median(base).is_none_or(|median| median >= measure.least) {
+        let differs = |scheduler: &SchedulerResult| {
+            scheduler.measures.get(&measure.name).is_some_and(|result| stands_out(&result.summary, measure))
+        };
+        if median(base).is_none_or(|median| median >= measure.least) || self.schedulers.iter().any(differs) {
             return None;
         }
         let value = |scheduler: &SchedulerResult| {

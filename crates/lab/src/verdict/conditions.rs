@@ -2,7 +2,6 @@
 
 use warmcore_memory::{Class, library};
 use warmcore_options::MemoryChoice;
-use warmcore_places::sim;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 use warmcore_workload::{Drawn, ResultStyle, Step, Task, Workload};
@@ -23,7 +22,8 @@ pub(super) fn of_simulations(experiment: &Experiment, document: &mut ComparisonD
     document.conditions.extend(crate::load::warnings_of_machine(machine).cloned());
     document.conditions.extend(background(machine));
     document.conditions.extend(experiment.schedulers.iter().filter_map(without_effect));
-    for (spec, note) in unkept(experiment) {
+    document.conditions.extend(classes_above(experiment));
+    for (spec, note) in experiment.unknown() {
         let of_trials = format!("{spec}: {note} (");
         document.warnings.retain(|warning| !warning.starts_with(&of_trials));
         document.conditions.push(format!("of {spec}, {note}"));
@@ -131,11 +131,19 @@ fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
     })
 }
 
-/// What schedulers do not keep of what the workload asks, so that they do other work than those that do.
-fn unkept(experiment: &Experiment) -> impl Iterator<Item = (&SchedulerSpec, String)> {
-    experiment.schedulers.iter().enumerate().filter_map(|(number, spec)| {
-        let note = sim::note_on_groups(&experiment.workload_of(number).value, spec.info().knows_groups)?;
-        Some((spec, note))
+/// Real-time and deadline tasks under schedulers that no present Linux kernel has: the classes above them are Linux's all the same.
+fn classes_above(experiment: &Experiment) -> Option<String> {
+    let is_foreign = |(number, spec): &(usize, &SchedulerSpec)| {
+        spec.info().linux.is_none() && experiment.workload_of(*number).value.has_realtime()
+    };
+    let foreign = experiment.schedulers.iter().enumerate().filter(is_foreign);
+    let names: Vec<String> = foreign.map(|(_, spec)| spec.to_string()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "real-time and deadline tasks run above {} in the classes of Linux 7.2, with their server, also where a scheduler's own kernel has \
+             others (docs/models/realtime.md)",
+            names.join(", ")
+        )
     })
 }
 

@@ -11,9 +11,9 @@ pub const DEFAULT_MARGIN: f64 = 0.01;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finding {
-    /// Better than the baseline, by more than the margin.
+    /// Better than the baseline, by more than the margin; without a ratio where one of them is nearly zero and the other clearly is not.
     Better,
-    /// Worse than the baseline, by more than the margin.
+    /// Worse than the baseline, alike.
     Worse,
     /// Different by more than the margin, on a measure without a better direction.
     Different,
@@ -26,8 +26,8 @@ pub enum Finding {
     Unclear,
     /// Too few trials to judge.
     TooFewTrials,
-    /// The measure is zero or nearly so under the baseline, so that there is no ratio to it; or it is a percentile of few events, or a time until
-    /// an end that came under neither.
+    /// The measure is zero or nearly so under the baseline, and not clearly above that under the other; or it is a percentile of few events, or a
+    /// time until an end that came under neither.
     NotMeasurable,
     /// The baseline against itself: by so much others must differ at least.
     Null,

@@ -154,10 +154,10 @@ fn a_shown_difference_that_may_be_smaller_than_the_margin_is_unclear() {
 
 #[test]
 fn a_baseline_that_is_nearly_zero_is_replaced_by_another_metric_and_that_is_said() {
-    let document = of_values("wakeup_p99_ns", |_| 4.0, |number| 2e6 + number as f64);
+    let document = of_values("wakeup_p99_ns", |_| 4.0, |_| 5e3);
     assert_eq!(document.primary, "elapsed_ns");
     assert_eq!(document.replaced.as_ref().map(|replaced| replaced.metric.as_str()), Some("wakeup_p99_ns"));
-    let expected = "wakeup p99 is not measurable here: it is nearly zero under cfs (4 ns under cfs, 2 ms under eevdf), so \
+    let expected = "wakeup p99 is not measurable here: it is nearly zero under cfs (4 ns under cfs, 5 us under eevdf), so \
                     the verdict is about elapsed time. cfs is best; eevdf is worse: elapsed time 1.087 times that of cfs";
     assert!(document.verdict.sentence.starts_with(expected), "{}", document.verdict.sentence);
     let result = &document.schedulers[1].measures["wakeup_p99_ns"];
@@ -166,6 +166,40 @@ fn a_baseline_that_is_nearly_zero_is_replaced_by_another_metric_and_that_is_said
         result.comparison.as_ref().map(|comparison| (comparison.ratio, comparison.interval)),
         Some((None, None))
     );
+}
+
+#[test]
+fn a_candidate_clearly_above_a_baseline_of_nearly_zero_is_worse_without_a_ratio() {
+    for base in [0.0, 4.0, 700.0] {
+        let document = of_values("wakeup_p99_ns", |_| base, |number| 2e6 + number as f64);
+        assert_eq!((document.primary.as_str(), document.replaced.is_none()), ("wakeup_p99_ns", true), "{base}");
+        assert_eq!(document.verdict.best.as_deref(), Some("cfs"));
+        let expected = "cfs is best; eevdf is worse: wakeup p99 is 2 ms, which has no ratio to that of cfs, as one of them is nearly zero";
+        assert!(document.verdict.sentence.starts_with(expected), "{}", document.verdict.sentence);
+        let result = &document.schedulers[1].measures["wakeup_p99_ns"];
+        assert_eq!(result.finding, Some(Finding::Worse));
+        let comparison = result.comparison.as_ref().unwrap();
+        assert_eq!((comparison.ratio, comparison.interval, comparison.smallest_effect), (None, None, None));
+    }
+    let more = of_values("work_ns", |_| 0.0, |_| 5e6);
+    assert_eq!(more.schedulers[1].measures["work_ns"].finding, Some(Finding::Better), "more work is better");
+    // Most trials are clearly above, the others below: that may be chance.
+    let some = of_values("wakeup_p99_ns", |_| 4.0, |number| if number < 6 { 2e6 } else { 0.0 });
+    assert_eq!(some.schedulers[1].measures["wakeup_p99_ns"].finding, Some(Finding::Unclear));
+}
+
+#[test]
+fn what_is_nearly_zero_as_the_baseline_is_stays_tied_next_to_one_that_is_not() {
+    let side = |label: &str, p99_ns: f64| -> Vec<Trial> {
+        (0..10).map(|number| trial(label, number, &[("wakeup_p99_ns", Some(p99_ns))])).collect()
+    };
+    let record = ExperimentRecord { metric: Some("wakeup_p99_ns".into()), ..record(&["cfs", "ule", "rr"], 10) };
+    let document = conclude(&record, &[side("cfs", 700.0), side("ule", 900.0), side("rr", 1e7)]).unwrap();
+    let finding = |index: usize| document.schedulers[index].measures["wakeup_p99_ns"].finding;
+    assert_eq!([finding(1), finding(2)], [Some(Finding::Tied), Some(Finding::Worse)]);
+    assert_eq!(document.verdict.best, None);
+    let expected = "ule and cfs are tied in wakeup p99, which is nearly zero under both; rr, a yardstick";
+    assert!(document.verdict.sentence.starts_with(expected), "{}", document.verdict.sentence);
 }
 
 #[test]

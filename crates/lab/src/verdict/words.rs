@@ -128,6 +128,9 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
             format!("{few} too few to judge {label}: {}", relation(primary, other, base))
         }
         Finding::Identical => format!("{label} and {base} are identical in {title}"),
+        Finding::Tied if comparison.ratio.is_none() => {
+            format!("{label} and {base} are tied in {title}, which is nearly zero under both")
+        }
         Finding::Tied => {
             format!(
                 "{label} and {base} are tied in {title}, within the margin of {}{}",
@@ -182,10 +185,16 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
     }
 }
 
-/// A number that is smaller for a better comparison; what has no ratio although it is better is nearly zero.
+/// A number that is smaller for a better comparison. What is better without a ratio is nearly zero, or the baseline is: then there are no
+/// ratios, and values are compared.
 fn gain(contender: &Contender<'_>) -> f64 {
-    let Some(ratio) = contender.comparison.ratio else { return f64::NEG_INFINITY };
-    if contender.comparison.better == Better::Higher { -ratio } else { ratio }
+    let is_higher = contender.comparison.better == Better::Higher;
+    match contender.comparison.ratio {
+        Some(ratio) if is_higher => -ratio,
+        Some(ratio) => ratio,
+        None if is_higher => -contender.result.summary.median.unwrap_or(0.0),
+        None => f64::NEG_INFINITY,
+    }
 }
 
 /// `elapsed time 0.83 times that of cfs (95 % interval 0.81 to 0.85)`.

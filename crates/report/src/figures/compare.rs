@@ -30,9 +30,13 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
         baseline.and_then(|s| s.measures.get(primary)).map_or(Vec::new(), |r| r.points.clone());
     let design = document.experiment.design;
     let middle_of_base = baseline.and_then(|s| s.measures.get(primary)).and_then(|result| result.summary.median);
-    let base_of = |trial: usize| match design {
-        Design::Paired | Design::Blocked => base.get(trial).copied().flatten(),
-        Design::Unpaired => middle_of_base,
+    // Nothing has a ratio to nearly zero.
+    let base_of = |trial: usize| {
+        let value = match design {
+            Design::Paired | Design::Blocked => base.get(trial).copied().flatten(),
+            Design::Unpaired => middle_of_base,
+        };
+        value.filter(|value| measure.is_none_or(|measure| *value >= measure.least))
     };
     let mut csv =
         Csv::new(&["scheduler", "trial", "ratio", "median_ratio", "interval_low", "interval_high", "finding"]);
