@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use warmcore_fidelity::validate::book::{BookError, BookExperiment};
 use warmcore_fidelity::validate::costs::{StoredCost, measured_costs};
-use warmcore_fidelity::validate::judge::Agreement;
+use warmcore_fidelity::validate::judge::{Agreement, Of};
 use warmcore_fidelity::validate::page::{CHAPTERS, accepted, chapter, counts, summary};
 use warmcore_fidelity::validate::plots::Plots;
 use warmcore_fidelity::validate::run::{self, Chapter, ValidateError};
@@ -263,8 +263,14 @@ fn table(chapters: &[Chapter]) -> Table {
     let number = |value: Option<f64>| value.map_or_else(|| "-".into(), |value| format!("{value:.4}"));
     for chapter in chapters {
         for line in &chapter.lines {
-            let (label, sim, vm) =
-                line.judgement.worst().map_or(("-".into(), None, None), |pair| (pair.label.clone(), pair.sim, pair.vm));
+            let worst = line.judgement.worst();
+            let (sim, vm) = worst.map_or((None, None), |pair| (pair.sim, pair.vm));
+            let label = match worst {
+                None => "-".into(),
+                // Its error is no difference of the two medians.
+                Some(pair) if pair.of == Of::Distribution => format!("{} (distribution)", pair.label),
+                Some(pair) => pair.label.clone(),
+            };
             table.row([
                 chapter.name.clone(),
                 line.scheduler.clone(),

@@ -17,7 +17,7 @@
 //! | `bind` | `{ tasks = NAME, ... }`: the tasks of a template or a process that exist then may run on `cpus = "0-3,8"` (the machine's numbers, or `"all"`) only; or on the LLC (`llc_of = NAME`) or the node (`node_of = NAME`) where tasks of that name used most CPU time in the 100 ms before |
 //! | `set` | `{ tunable = NAME, value = NUMBER }`: a tunable that every scheduler of the experiment lets change in a run |
 //! | `[outside]` | of comparisons outside their bounds: `why`, as far as it is known, and what would `settle` it |
-//! | `[[check]]` | `metric`, a bound, and what the metric needs (`at_ms`, `within`); the keys below |
+//! | `[[check]]` | `metric`, a bound, and what the metric needs (`at_ms` before the run's end, `within`); the keys below |
 //! | `relative`, `absolute`, `counts` | the bound, one of them: a share of the real value; in the metric's unit; or for numbers of migrations per task, in units of the square root of one more than the real number in the whole run, which is what chance alone makes of such a number |
 //! | `expect` | what both places must have, within the bound: places that are both wrong are then no agreement |
 //! | `only` | a template or a process: the metric is of its tasks alone |
@@ -50,6 +50,9 @@ const USUAL: &str = "launchers";
 
 /// An hour.
 const LONGEST_MS: u64 = 3_600_000;
+
+/// The largest trace buffer of a CPU: a GiB, as `--guest trace-buffer` allows.
+const MOST_BUFFER_KIB: u32 = 1 << 20;
 
 /// Why an experiment cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -367,6 +370,9 @@ impl BookExperiment {
                 document.from_ms, document.duration_ms
             ));
         }
+        if !(1..=MOST_BUFFER_KIB).contains(&document.buffer_kib) {
+            return Err(format!("`buffer_kib` is {}, not 1 to {MOST_BUFFER_KIB}", document.buffer_kib));
+        }
         let workload = workload(&document.workload, document.duration_ms)?;
         let spec = |text: &String| SchedulerSpec::parse(text).map_err(|error| error.to_string());
         let schedulers: Vec<SchedulerSpec> = document.schedulers.iter().map(spec).collect::<Result<_, _>>()?;
@@ -396,6 +402,12 @@ impl BookExperiment {
             }
             if check.metric.needs_instants() && check.at_ms.is_empty() {
                 return wrong("it needs `at_ms`");
+            }
+            if let Some(at) = check.at_ms.iter().find(|at| **at >= document.duration_ms) {
+                return wrong(&format!("`at_ms`, {at}, is not before the end of the run, {} ms", document.duration_ms));
+            }
+            if check.expect.is_some_and(|expected| !expected.is_finite()) {
+                return wrong("`expect` is a number");
             }
             let known = |name: &String| {
                 workload.tasks.iter().any(|task| task.name == *name)

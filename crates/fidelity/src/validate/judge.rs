@@ -79,7 +79,7 @@ pub struct Pair {
 pub struct LineJudgement {
     /// Values by label.
     pub pairs: Vec<Pair>,
-    /// The largest error; infinite where only one place has a value.
+    /// The error of the values that decide ([`Self::worst`]); infinite where only one place has a value.
     pub error: Option<f64>,
     /// Half the range over boots, in the bound's terms.
     pub spread: Option<f64>,
@@ -97,10 +97,11 @@ impl LineJudgement {
         if self.reason.is_empty() { name.to_owned() } else { format!("{name}: {}", self.reason) }
     }
 
-    /// The values that decide.
+    /// The values that decide, whose error is that of the comparison: those furthest beyond the bound; where none is beyond it, those of which
+    /// nothing can be said; else those furthest apart.
     #[must_use]
     pub fn worst(&self) -> Option<&Pair> {
-        self.pairs.iter().max_by(|a, b| a.error.unwrap_or(-1.0).total_cmp(&b.error.unwrap_or(-1.0)))
+        self.pairs.iter().rev().find(|pair| pair.error == self.error)
     }
 }
 
@@ -160,7 +161,8 @@ pub fn judge(
         (true, true) => Agreement::Outside,
         (true, false) => Agreement::Inside,
     };
-    LineJudgement { error: error.or(undecided), pairs, spread, verdict, reason }
+    let error = if outside { error } else { undecided.or(error) };
+    LineJudgement { pairs, error, spread, verdict, reason }
 }
 
 /// A label's values of both places.
@@ -371,6 +373,27 @@ mod tests {
         );
         let few = judged(&two_ways, &[1.0, 1.0, 1.0, 1.0]);
         assert_eq!((few.verdict, few.reason.as_str()), (Agreement::NotMeasured, "runs spread too much to say"));
+    }
+
+    #[test]
+    fn name_values_and_error_of_a_comparison_are_of_the_same_values() {
+        let both = |values: [f64; 4], far: [f64; 4]| -> Vec<Measured> {
+            let run = |(own, far): (&f64, &f64)| Measured {
+                values: vec![("near".into(), Some(*own)), ("far".into(), Some(*far))],
+                ..Measured::default()
+            };
+            values.iter().zip(&far).map(run).collect()
+        };
+        let judged = |near: f64| {
+            let (sim, vm) = (both([near; 4], [0.0, 1.0, 0.0, 1.0]), both([0.5; 4], [1.0; 4]));
+            let judgement = judge(Bound::Absolute(0.3), None, &sim, &vm, None);
+            let worst = judgement.worst().unwrap();
+            assert_eq!(worst.error, judgement.error);
+            (judgement.verdict, worst.label.clone(), worst.error)
+        };
+        // What spreads too much hides that the others agree, and not that they differ.
+        assert_eq!(judged(0.5), (Agreement::NotMeasured, "far".into(), Some(0.5)));
+        assert_eq!(judged(0.9), (Agreement::Outside, "near".into(), Some(0.4)));
     }
 
     #[test]

@@ -282,7 +282,7 @@ fn mean(values: &[u64]) -> Option<f64> {
 }
 
 fn at_instant(profile: &RunProfile, at_ms: u64) -> Option<&Vec<u32>> {
-    profile.counts.get((at_ms * 1_000_000 / STEP_NS) as usize)
+    profile.counts.get((at_ms / (STEP_NS / 1_000_000)) as usize)
 }
 
 /// Counts of LLCs, by their numbers.

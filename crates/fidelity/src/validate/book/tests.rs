@@ -86,6 +86,29 @@ fn a_check_may_be_of_a_part_of_the_run_and_of_some_tasks() {
     assert!(BookExperiment::parse(Path::new("x"), &instants).unwrap_err().contains("needs `at_ms`"));
 }
 
+/// A run is looked at while it lasts; an instant after its end, however far, is a mistake in the file.
+#[test]
+fn numbers_that_no_run_can_have_are_refused_where_the_file_is_read() {
+    let with = |keys: &str| {
+        let text = TEXT.replace("cpu_share", "llc_counts").replace("relative = 0.01", keys);
+        BookExperiment::parse(Path::new("x"), &text).map(|experiment| experiment.checks[0].detail.at_ms.clone())
+    };
+    assert_eq!(with("absolute = 0.1\nat_ms = [0, 499]"), Ok(vec![0, 499]));
+    for late in ["500", "99999999999", "18446744073709551615"] {
+        let refusal = with(&format!("absolute = 0.1\nat_ms = [100, {late}]")).unwrap_err();
+        assert_eq!(refusal, format!("check of llc_counts: `at_ms`, {late}, is not before the end of the run, 500 ms"));
+    }
+    for expected in ["nan", "inf"] {
+        let refusal = with(&format!("absolute = 0.1\nat_ms = [0]\nexpect = {expected}")).unwrap_err();
+        assert!(refusal.contains("`expect` is a number"), "{refusal}");
+    }
+    for kib in ["0", "4294967295"] {
+        let text = TEXT.replace("duration_ms", &format!("buffer_kib = {kib}\n    duration_ms"));
+        let refusal = BookExperiment::parse(Path::new("x"), &text).unwrap_err();
+        assert_eq!(refusal, format!("`buffer_kib` is {kib}, not 1 to 1048576"));
+    }
+}
+
 #[test]
 fn what_is_done_from_outside_is_read_and_checked_before_the_run() {
     let with = |keys: &str| {
