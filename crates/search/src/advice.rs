@@ -22,7 +22,7 @@ pub fn candidates(machine: &Machine, workload: &Workload, caches: bool) -> Resul
     let eevdf = scheduler("eevdf")?;
     let slice =
         eevdf.effective(machine.cpu_count()).iter().find(|(name, _)| *name == "base_slice_ns").map(|(_, ns)| *ns);
-    let threads = unroll(workload).threads.len();
+    let threads = unroll(workload, machine).threads.len();
     let (llcs, sockets) = (machine.llc_count(), machine.socket_count());
     let of_llc = machine.largest_llc().map_or(0, |llc| machine.cpus_of_llc(llc).len());
     let of_socket = machine.largest_socket().map_or(0, |socket| machine.cpus_of_socket(socket).len());

@@ -165,11 +165,11 @@ fn choose(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<ChosenPlacem
     if metric.better == Better::Neither {
         return Err(OracleError::NoDirection(metric.name));
     }
-    let unrolled = unroll(workload);
+    let machine = &experiment.machine.value;
+    let unrolled = unroll(workload, machine);
     if unrolled.threads.is_empty() {
         return Err(OracleError::NoThreads(workload.name.clone()));
     }
-    let machine = &experiment.machine.value;
     let found = problem(machine, &unrolled).search()?;
     let mut rehearsals = Vec::new();
     let mut best: Option<(f64, CandidatePlacement)> = None;
@@ -378,7 +378,8 @@ mod tests {
     use super::*;
 
     fn shares_of(text: &str) -> Vec<f64> {
-        let unrolled = unroll(&from_generator(text).unwrap());
+        let machine = warmcore_topology::resolve("1s1n1l4c1t").unwrap();
+        let unrolled = unroll(&from_generator(text).unwrap(), &machine);
         shares(&unrolled.workload, &unrolled.threads)
     }
 
@@ -406,7 +407,7 @@ mod tests {
                 workload.add_task(warmcore_workload::Task::new(format!("of-{work_ms}"), process, program));
             }
             let machine = warmcore_topology::resolve(machine).unwrap();
-            problem(&machine, &unroll(&workload)).search().unwrap().cpus
+            problem(&machine, &unroll(&workload, &machine)).search().unwrap().cpus
         };
         let works = [50, 40, 30, 30, 30];
         let cpus = placed("1s1n1l2c1t", &works);
@@ -415,7 +416,7 @@ mod tests {
         let cpus = placed("1s1n1l2c2t", &[100, 120, 150, 300]);
         let machine = warmcore_topology::resolve("1s1n1l2c2t").unwrap();
         assert!((0..3).all(|other| machine.core_of(cpus[other]) != machine.core_of(cpus[3])), "{cpus:?}");
-        let equal = unroll(&from_generator("spin:-n4,-d1s").unwrap());
+        let equal = unroll(&from_generator("spin:-n4,-d1s").unwrap(), &machine);
         assert_eq!(unequal_parts(&equal.workload, &equal.threads), None);
     }
 
@@ -423,7 +424,7 @@ mod tests {
     #[test]
     fn the_longest_thread_shares_a_cpu_with_the_shortest() {
         let machine = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
-        let unrolled = unroll(&from_generator("forkjoin:-n4,-i200,-w1ms,-m100").unwrap());
+        let unrolled = unroll(&from_generator("forkjoin:-n4,-i200,-w1ms,-m100").unwrap(), &machine);
         let cpus = problem(&machine, &unrolled).search().unwrap().cpus;
         assert!(cpus[0] == cpus[3] && cpus[1] == cpus[2] && cpus[0] != cpus[1], "{cpus:?}");
     }

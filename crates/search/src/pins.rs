@@ -66,7 +66,7 @@ pub fn pinned(experiment: &Experiment, text: &str, conduct: &Conduct<'_>) -> Res
     let value = if text == "oracle" {
         oracle::placed(experiment, conduct)?
     } else {
-        let unrolled = unroll(&workload.value);
+        let unrolled = unroll(&workload.value, machine);
         if unrolled.threads.is_empty() {
             return Err(PinError::NoThreads(workload.value.name.clone()));
         }

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use warmcore_workload::{Affinity, Drawn, Program, Step, Task, TaskTemplateId, Workload};
+use warmcore_topology::Machine;
+use warmcore_workload::{Drawn, Program, Step, Task, TaskTemplateId, Workload};
 
 /// Most long-lived threads: more are not written out.
 pub(crate) const MAX_THREADS: usize = 1024;
@@ -20,9 +21,9 @@ pub struct Unrolled {
     pub threads: Vec<usize>,
 }
 
-/// Writes the long-lived threads of a workload out.
+/// Writes the long-lived threads of a workload out that a machine leaves to its scheduler.
 #[must_use]
-pub fn unroll(workload: &Workload) -> Unrolled {
+pub fn unroll(workload: &Workload, machine: &Machine) -> Unrolled {
     let kept = kept_as_they_are(workload);
     let mut writer = ThreadsWriter {
         source: workload,
@@ -50,12 +51,12 @@ pub fn unroll(workload: &Workload) -> Unrolled {
     }
     let ThreadsWriter { out, mut threads, .. } = writer;
     threads.sort_unstable();
-    threads.retain(|thread| is_placed(&out, *thread));
+    threads.retain(|thread| is_placed(&out, machine, *thread));
     Unrolled { workload: out, threads }
 }
 
-/// Whether a thread is worth a place and has none of its own.
-fn is_placed(workload: &Workload, thread: usize) -> bool {
+/// Whether a thread is worth a place and has none of its own. A mask of every CPU of the machine is no place.
+fn is_placed(workload: &Workload, machine: &Machine, thread: usize) -> bool {
     let task = &workload.tasks[thread];
     let steps = &workload.programs[task.program.index()].steps;
     let bound = steps.iter().any(|step| matches!(step, Step::SetAffinity(_)));
@@ -76,7 +77,8 @@ fn is_placed(workload: &Workload, thread: usize) -> bool {
                 | Step::Stop
         )
     };
-    task.affinity == Affinity::All && task.release_ns.is_none() && !bound && steps.iter().any(works)
+    let anywhere = task.affinity.on(machine).len() == machine.cpu_count();
+    anywhere && task.release_ns.is_none() && !bound && steps.iter().any(works)
 }
 
 /// Templates that are not written out: forked where other things happen again and again, or by such, or resumed by template.
@@ -213,12 +215,17 @@ impl ThreadsWriter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use warmcore_workload::from_generator;
+    use warmcore_workload::{Affinity, from_generator};
 
     use super::*;
 
+    /// Of 8 CPUs.
+    fn machine() -> Machine {
+        warmcore_topology::resolve("1s1n2l4c1t").unwrap()
+    }
+
     fn names(text: &str) -> Vec<String> {
-        let unrolled = unroll(&from_generator(text).unwrap());
+        let unrolled = unroll(&from_generator(text).unwrap(), &machine());
         unrolled.workload.check().unwrap();
         unrolled.threads.iter().map(|thread| unrolled.workload.tasks[*thread].name.clone()).collect()
     }
@@ -246,7 +253,7 @@ mod tests {
     #[test]
     fn threads_of_a_pool_that_come_and_go_are_left_alone() {
         let workload = from_generator("transcode:-j2,-n4,-i25,-w10ms").unwrap();
-        let unrolled = unroll(&workload);
+        let unrolled = unroll(&workload, &machine());
         assert!(unrolled.workload.tasks.len() <= workload.tasks.len() + 1);
         let forked = |step: &Step| matches!(step, Step::Fork(id) if unrolled.threads.contains(&id.index()));
         assert!(!unrolled.workload.programs.iter().flat_map(|program| &program.steps).any(forked));
@@ -256,5 +263,15 @@ mod tests {
     fn what_the_workload_binds_itself_is_not_placed() {
         assert_eq!(names("spin:-n8,-p0,-u100ms,-d1s").len(), 0);
         assert_eq!(names("spin:-n8,-d1s").len(), 8);
+    }
+
+    #[test]
+    fn a_mask_of_every_cpu_of_the_machine_binds_nobody() {
+        let placed = |cpus: u32| {
+            let mut workload = from_generator("spin:-n3,-d1s").unwrap();
+            workload.tasks[0].affinity = Affinity::OsCpus((0..cpus).collect());
+            unroll(&workload, &machine()).threads.len()
+        };
+        assert_eq!([7, 8, 24].map(placed), [0, 3, 3]);
     }
 }
