@@ -157,7 +157,8 @@ impl HostPlan {
         let planned = |scheduler: &SchedulerSpec| {
             let wanted = host.wanted(machine, scheduler)?;
             wanted.check(machine, Path::new(ROOT))?;
-            Ok(PlannedChanges { configuration: scheduler.to_string(), changes: wanted.in_words(machine) })
+            let changes = wanted.in_words(machine, Path::new(ROOT));
+            Ok(PlannedChanges { configuration: scheduler.to_string(), changes })
         };
         let configurations = schedulers.iter().map(planned).collect::<Result<_, PlaceError>>()?;
         Ok(Self {

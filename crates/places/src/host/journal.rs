@@ -265,6 +265,11 @@ impl Drop for Journal {
     }
 }
 
+/// Whether a file below a root has a value, so that [`Journal::set`] would not write it.
+pub(super) fn has(root: &Path, path: &str, value: &str) -> bool {
+    current(&root.join(path), value).is_ok_and(|found| is_same(&found, value))
+}
+
 /// Undoes what an experiment left that did not come to its end. With `dry_run` only tells what it left.
 ///
 /// # Errors

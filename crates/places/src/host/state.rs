@@ -10,7 +10,7 @@ use warmcore_schedulers::ScxProgram;
 use warmcore_topology::{CpuSet, Machine, format_cpu_list};
 
 use super::displaced::{self, Displaced, ENABLE, LOOK};
-use super::journal::{Journal, JournalError};
+use super::journal::{self, Journal, JournalError};
 use crate::files::find_program;
 
 /// Files, below the root.
@@ -150,24 +150,43 @@ impl Wanted {
         Ok(Established { bounds: Bounds { affinity, group }, program })
     }
 
-    /// The changes in words, a line each.
+    /// What [`establish`](Self::establish) would change of this computer as it is now, in words, a line each; and what it would leave as it is.
     #[must_use]
-    pub fn in_words(&self, machine: &Machine) -> Vec<String> {
+    pub fn in_words(&self, machine: &Machine, root: &Path) -> Vec<String> {
         let list = |cpus: &mut dyn Iterator<Item = warmcore_topology::CpuId>| {
             format_cpu_list(cpus.map(|cpu| machine.os_index(cpu)))
         };
         let mut lines = Vec::new();
         if self.replace {
-            lines.push("a sched_ext scheduler that is at work is ended, and started again afterwards".to_owned());
+            lines.push(match displaced::is_at_work(root) {
+                true => "the sched_ext scheduler that is at work is ended, and started again afterwards".to_owned(),
+                false => "no sched_ext scheduler is at work, so none is ended".to_owned(),
+            });
         }
         if let Some(cpus) = &self.cpus {
             lines.push(match self.means {
                 Means::Affinity => format!("the command is bound to CPUs {}", list(&mut cpus.iter())),
+                Means::Partition if self.partitioned(machine).is_none() => "all CPUs are no partition".to_owned(),
                 Means::Partition => format!("the command has CPUs {} for itself", list(&mut cpus.iter())),
+                Means::Offline if self.offline(machine).next().is_none() => "no CPU is taken offline".to_owned(),
                 Means::Offline => format!("CPUs {} are taken offline", list(&mut self.offline(machine))),
             });
         }
-        lines.extend(self.settings.iter().map(|setting| format!("{} becomes {}", setting.path, setting.value)));
+        for (position, setting) in self.settings.iter().enumerate() {
+            let Setting { path, value, .. } = setting;
+            let is_first = !self.settings[..position].iter().any(|before| before.path == *path);
+            lines.push(match root.join(below(setting)).try_exists() {
+                Ok(true) if is_first && journal::has(root, below(setting), value) => {
+                    format!("{path} is {value} already")
+                }
+                Ok(true) => format!("{path} becomes {value}"),
+                Ok(false) => format!("{path} is not there, and nothing is written"),
+                Err(error) => format!("{path} is left as it is: {error}"),
+            });
+        }
+        if self.partitioned(machine).is_some() {
+            lines.push(format!("/{CGROUP}/cgroup.subtree_control becomes +cpuset, and /{GROUP} is made"));
+        }
         lines.extend(self.program.iter().map(|scx| format!("{} is loaded", scx.program)));
         lines
     }
@@ -342,6 +361,46 @@ mod tests {
         let established = wanted.establish(&machine, root.path(), &mut journal).unwrap();
         assert_eq!(established.bounds, Bounds { affinity: vec![2, 3], group: None });
         assert!(journal.undo().is_empty());
+    }
+
+    #[test]
+    fn a_dry_run_lists_what_would_be_written_and_names_what_is_not_there() {
+        let (root, kept) = (computer(), tempfile::tempdir().unwrap());
+        let machine = warmcore_topology::resolve("1s1n2l2c1t").unwrap();
+        let value = |name: &str| fs::read_to_string(root.path().join("proc").join(name)).unwrap().trim().to_owned();
+        fs::create_dir_all(root.path().join("proc")).unwrap();
+        for name in ["numa_balancing", "swappiness"] {
+            fs::write(root.path().join("proc").join(name), "1\n").unwrap();
+        }
+        let setting = |path: &str, value: &str| Setting { path: path.into(), value: value.into(), required: false };
+        let settings = vec![
+            setting("/sys/llc_balancing/enabled", "0"),
+            setting("/proc/numa_balancing", "1"),
+            setting("/proc/swappiness", "10"),
+            setting("/proc/swappiness", "1"),
+        ];
+        let wanted_of = |cpus: &[u32], means| Wanted { settings: settings.clone(), ..wanted(Some(cpus), means) };
+        let lines = |cpus: &[u32], means| wanted_of(cpus, means).in_words(&machine, root.path());
+        let files = [
+            "/sys/llc_balancing/enabled is not there, and nothing is written",
+            "/proc/numa_balancing is 1 already",
+            "/proc/swappiness becomes 10",
+            "/proc/swappiness becomes 1",
+        ];
+        assert_eq!(lines(&[0], Means::Affinity)[1..], files);
+        assert_eq!(lines(&[0, 1], Means::Offline)[0], "CPUs 2-3 are taken offline");
+        assert_eq!(lines(&[0, 1, 2, 3], Means::Offline)[0], "no CPU is taken offline");
+        let partition = "/sys/fs/cgroup/cgroup.subtree_control becomes +cpuset, and /sys/fs/cgroup/warmcore is made";
+        assert_eq!(lines(&[0, 1], Means::Partition).last().unwrap(), partition);
+        assert_eq!(lines(&[0, 1, 2, 3], Means::Partition)[1..], files, "all CPUs are the root's own");
+        let replace = Wanted { replace: true, ..wanted(None, Means::Affinity) };
+        assert_eq!(replace.in_words(&machine, root.path()), ["no sched_ext scheduler is at work, so none is ended"]);
+        // As it is done.
+        let mut journal = Journal::begin(kept.path(), root.path()).unwrap();
+        wanted_of(&[0], Means::Affinity).establish(&machine, root.path(), &mut journal).unwrap();
+        assert_eq!((value("numa_balancing"), value("swappiness")), ("1".to_owned(), "1".to_owned()));
+        let changed: Vec<String> = journal.undo().iter().map(|change| format!("{change:?}")).collect();
+        assert!(!changed.is_empty() && changed.iter().all(|change| change.contains("swappiness")), "{changed:?}");
     }
 
     #[test]

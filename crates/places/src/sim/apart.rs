@@ -22,6 +22,7 @@ use crate::place::{OperationUse, PlaceError, Report, Sequence, Trouble};
 const EVENTS: u8 = 1;
 const RESULT: u8 = 2;
 const PROGRAMS: u8 = 3;
+const BEGUN: u8 = 4;
 
 /// Events that are sent at once, in bytes.
 const BATCH_BYTES: usize = 64 << 10;
@@ -86,6 +87,7 @@ impl Apart<'_> {
         let wants_events = sink.is_some();
         let work = |outbox: &mut Outbox| {
             let report = begin(outbox).and_then(|begun| {
+                outbox.send(BEGUN, &[1]).map_err(SimulationError::Sink)?;
                 let mut sender = Sender { outbox, bytes: Vec::new() };
                 let report = run(begun, wants_events.then_some(&mut sender as &mut dyn Sink));
                 sender.flush().map_err(SimulationError::Sink)?;
@@ -93,7 +95,7 @@ impl Apart<'_> {
             });
             outbox.send(RESULT, &serde_json::to_vec(&report.map(SentResult::new).map_err(Wrong::new))?)
         };
-        let (mut result, mut trouble, mut programs) = (None, None, Vec::new());
+        let (mut result, mut trouble, mut programs, mut is_loaded) = (None, None, Vec::new(), false);
         let mut events = Vec::new();
         let mut take = |kind: u8, message: &[u8]| {
             let taken = match (kind, &mut sink) {
@@ -103,6 +105,10 @@ impl Apart<'_> {
                 },
                 (PROGRAMS, _) => {
                     programs = serde_json::from_slice(message).unwrap_or_default();
+                    Ok(())
+                }
+                (BEGUN, _) => {
+                    is_loaded = true;
                     Ok(())
                 }
                 (RESULT, _) => {
@@ -118,7 +124,8 @@ impl Apart<'_> {
         match (trouble, worked, result) {
             (Some(error), ..) => Err(error),
             (None, Err(WorkerError::Interrupted), _) => Err(PlaceError::interrupted()),
-            (None, Err(error), _) => Err(failed(&self.scheduler, &error, &programs)),
+            (None, Err(error), _) if is_loaded => Err(failed(&self.scheduler, &error, &programs)),
+            (None, Err(error), _) => Err(failed_to_load(&self.scheduler, &error, &programs)),
             (None, Ok(()), Some(result)) => result.map(SentResult::report).map_err(Wrong::error),
             (None, Ok(()), None) => Err(failed(&self.scheduler, &WorkerError::Garbled, &[])),
         }
@@ -156,7 +163,7 @@ pub fn survey<T: Serialize + for<'a> Deserialize<'a>>(
     match (worked, result) {
         (Ok(()), Some(result)) => result.map_err(Wrong::error),
         (Ok(()), None) => Err(failed(scheduler, &WorkerError::Garbled, &[])),
-        (Err(error), _) => Err(failed(scheduler, &error, &[])),
+        (Err(error), _) => Err(failed_to_load(scheduler, &error, &[])),
     }
 }
 
@@ -189,6 +196,18 @@ fn failed(scheduler: &str, error: &WorkerError, programs: &[(u64, String)]) -> P
         _ => (format!("{scheduler}: {error}"), OUR_FAULT),
     };
     PlaceError::new(Trouble::Scheduler, "warmcore::scheduler", message, advice)
+}
+
+/// What ended a process before the scheduler in it was attached: the workload had no part in that.
+fn failed_to_load(scheduler: &str, error: &WorkerError, programs: &[(u64, String)]) -> PlaceError {
+    match error {
+        WorkerError::Memory { .. } | WorkerError::Cpu { .. } => {
+            let message = format!("{scheduler} cannot be loaded and translated: {error}");
+            let advice = "whatever the workload, that is as much as loading may take: give it smaller programs or maps";
+            PlaceError::new(Trouble::Scheduler, "warmcore::scheduler", message, advice)
+        }
+        _ => failed(scheduler, error, programs),
+    }
 }
 
 const OUR_FAULT: &str = "this is a fault of this program: please report it with the command line and the seed";
@@ -274,6 +293,25 @@ fn kept(text: String) -> &'static str {
             let text = Box::leak(text.into_boxed_str());
             all.insert(text);
             text
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_loading_is_said_to_be_one_and_not_the_workloads_fault() {
+        for (error, limit) in [
+            (WorkerError::Memory { limit_bytes: LOADING.memory_bytes }, "more than 1024 MiB of memory"),
+            (WorkerError::Cpu { seconds: LOADING.cpu.as_secs() }, "has taken 8 s of CPU time"),
+        ] {
+            let loading = failed_to_load("`scx_own`", &error, &[]);
+            let message = loading.to_string();
+            assert!(message.starts_with("`scx_own` cannot be loaded") && message.contains(limit), "{message}");
+            assert!(loading.advice.contains("whatever the workload"), "{}", loading.advice);
+            assert!(failed("`scx_own`", &error, &[]).advice.contains("workload"), "in a run it is");
         }
     }
 }
