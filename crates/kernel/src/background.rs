@@ -265,23 +265,23 @@ impl Core<'_> {
 
     /// A task by the name that tells it from all others: its template's, with a number if there are several of it.
     pub fn task_name(&self, task: TaskId) -> String {
-        let comm = self.comm(task);
         let Some(state) = self.tasks.get(task.index()).filter(|_| !self.is_kernel_thread(task)) else {
-            return comm.to_owned();
+            return self.comm(task).to_owned();
         };
         match self.templates.get(state.template.index()) {
-            Some(template) if template.instances == 1 => comm.to_owned(),
-            _ => format!("{comm}-{}", state.instance),
+            Some(template) if template.instances == 1 => template.name.clone(),
+            Some(template) => format!("{}-{}", template.name, state.instance),
+            None => format!("{}-{}", self.comm(task), state.instance),
         }
     }
 
     /// What a task calls itself (`comm`, which a kernel cuts to 15 bytes): a thread of the kernel as it is known, such as `kworker/3`, one of the
-    /// workload as its template, as threads of a guest do; all of a template have one name. The idle task is the `swapper`.
+    /// workload as its template says, as threads of a guest do; all of a template have one name. The idle task is the `swapper`.
     pub fn comm(&self, task: TaskId) -> &str {
         let Some(state) = self.tasks.get(task.index()) else { return "swapper" };
         match (self.visitors.get(task.index()), self.templates.get(state.template.index())) {
             (Some(visitor), _) => visitor.name.as_str(),
-            (None, Some(template)) => template.name.as_str(),
+            (None, Some(template)) => template.comm(),
             (None, None) => match self.thread_number(task) {
                 Some(number) => &self.thread_names[number as usize],
                 None => "launcher",

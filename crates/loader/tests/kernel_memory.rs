@@ -125,6 +125,9 @@ const TASKS: &str = r#"{"tasks": {
         "b": {"loop": 1, "run": 20000, "cpus": [2], "policy": "SCHED_OTHER", "priority": 5}}},
     "other": {"loop": 1, "run": 60000, "cpus": [0]}}}"#;
 
+/// A task of a recording: threads are called as they were, and tasks have names of their own.
+const NAMED: &str = r#"{"tasks": {"python3-23831": {"loop": 1, "run": 20000}}, "warmcore": {"tasks": {"python3-23831": {"comm": "python3"}}}}"#;
+
 /// One task that may use all CPUs and stays on the one it has while it sleeps.
 const HELD: &str = r#"{"tasks": {"held": {"instance": 0}}, "warmcore": {"tasks": {"held": {"instances": 1, "program": [
     "migrate_disable", {"run_ns": 1000000}, {"sleep_ns": 1000000}, {"run_ns": 1000000}, "migrate_enable", {"run_ns": 1000000}]}}}}"#;
@@ -205,6 +208,7 @@ fn ejection_with(
         let text = match name {
             _ if name.ends_with("held.json") => HELD,
             _ if name.ends_with("lock.json") => LOCK,
+            _ if name.ends_with("named.json") => NAMED,
             _ => TASKS,
         };
         Ok(text.to_owned())
@@ -248,6 +252,7 @@ fn a_task_has_the_name_of_its_template_cut_as_a_kernel_does_whoever_created_it()
     assert_eq!(comm_of(1000, "tasks.json"), "launcher");
     assert_eq!(comm_of(1001, "tasks.json"), "kept-with-a-lon");
     assert_eq!(comm_of(1002, "tasks.json"), "other");
+    assert_eq!(comm_of(1001, "named.json"), "python3");
     let forks = "hackbench:-f2,-g1,-l5";
     let workload = warmcore_workload::resolve(forks, &Options::default(), |_| unreachable!()).unwrap();
     let names: Vec<&str> = workload.tasks.iter().map(|task| &task.name[..task.name.len().min(15)]).collect();

@@ -50,7 +50,7 @@ pub(crate) fn spawn(shared: &Arc<Shared>, template: TaskTemplateId, creator: Cre
     };
     let running = shared.alive.fetch_add(1, Ordering::AcqRel);
     let order = shared.creations.fetch_add(1, Ordering::Relaxed);
-    let name: String = task.name.chars().map(|c| if c == '\0' { '?' } else { c }).collect();
+    let name: String = task.comm().chars().map(|c| if c == '\0' { '?' } else { c }).collect();
     let place = Arc::clone(shared);
     let (same_process, line, parent) = match creator {
         Creator::Launcher { same_process, line } => (same_process, line, None),

@@ -143,6 +143,7 @@ impl Roles {
     fn add(&mut self, task: &str, name: &str, process: ProcessId, role: Role) {
         let described = |task: &str, program| Task {
             role: name.to_owned(),
+            comm: Some(name.to_owned()),
             timer_slack_ns: Some(TIMER_SLACK_NS),
             ..Task::new(task, process, program)
         };

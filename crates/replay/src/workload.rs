@@ -138,9 +138,10 @@ impl Maker {
         let program = self.program(thread, history);
         let program: ProgramId = self.workload.add_program(program);
         let name = if history.name.is_empty() { "thread" } else { &history.name };
-        let role = name.to_owned();
         self.workload.add_task(Task {
-            role,
+            role: name.to_owned(),
+            // Of several threads of one name the tasks' differ.
+            comm: Some(name.to_owned()),
             instances: u32::from(!history.forked),
             start_ns: if history.forked { 0 } else { history.start_ns },
             timer_slack_ns: Some(TIMER_SLACK_NS),
@@ -363,6 +364,13 @@ mod tests {
         assert_eq!(steps(&made, 1), [Step::SemWait(there), Step::Run { work_ns: 7 }, Step::SemPost(back)]);
         assert!(made.workload.check().is_ok());
         assert_eq!((made.fidelity.waits, made.fidelity.by_thread), (2, 2));
+    }
+
+    #[test]
+    fn threads_of_one_name_are_tasks_of_different_names_and_still_called_as_they_were() {
+        let made = made(vec![(23831, thread(vec![run(9)])), (23832, thread(vec![run(9)]))], Overheads::default());
+        let names: Vec<_> = made.workload.tasks.iter().map(|task| (task.name.as_str(), task.comm())).collect();
+        assert_eq!(names, [("worker-23831", "worker"), ("worker-23832", "worker")]);
     }
 
     #[test]

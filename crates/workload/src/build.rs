@@ -253,7 +253,14 @@ impl Task {
             start_cpu: None,
             profile: None,
             phase_profiles: Vec::new(),
+            comm: None,
         }
+    }
+
+    /// What its threads call themselves (`comm`), of which a kernel keeps 15 bytes.
+    #[must_use]
+    pub fn comm(&self) -> &str {
+        self.comm.as_deref().unwrap_or(&self.name)
     }
 }
 

@@ -415,6 +415,8 @@ pub struct Task {
     pub phase_profiles: Vec<(u32, String)>,
     /// Role in reports, such as `sender`; the name by default.
     pub role: String,
+    /// What its threads call themselves, where that is not its name ([`Task::comm`]): names of tasks differ, those of recorded threads need not.
+    pub comm: Option<String>,
 }
 
 /// A program: steps in order. Loops nest at most [`Program::MAX_LOOP_DEPTH`] deep.

@@ -59,7 +59,7 @@
 //! (the default) or `"group:NAME"`. `groups` lists names of groups; a process, task group or data group gives its name to one
 //! too. What says more about a task wins: data, then task group, then process.
 //!
-//! An entry of `warmcore.tasks` may have `process`, `role`, `profile` (the name of a
+//! An entry of `warmcore.tasks` may have `process`, `role`, `comm` (what its threads call themselves), `profile` (the name of a
 //! memory profile, or one in place), `phase_profiles` (the same by phase: what the task does to memory from the beginning of
 //! that phase to that of the next), `data` (data groups),
 //! `start_cpu` (dense id), `start_ns`, `release_ns`, `slice_ns`, `util_min`, `util_max`, `nice`, `policy`, `instances`, `affinity` (`"all"`,

@@ -79,7 +79,7 @@ fn threads(workload: &Workload, name: &str) -> Result<Vec<ThreadsOf>, String> {
         let process = workload.tasks[template].process.0;
         launches.iter().position(|launch| launch.processes.contains(&process)).unwrap_or(0) as u32
     };
-    let of = |template: usize| ThreadsOf { launch: launch_of(template), name: kept(&workload.tasks[template].name) };
+    let of = |template: usize| ThreadsOf { launch: launch_of(template), name: kept(workload.tasks[template].comm()) };
     let wanted: Vec<usize> = workload.templates_called(name).into_iter().map(|template| template as usize).collect();
     let threads: Vec<ThreadsOf> = wanted.iter().map(|template| of(*template)).collect();
     let other =
@@ -103,5 +103,8 @@ mod tests {
         let workload = from_rtapp("three", text, &Options::default()).unwrap();
         assert_eq!(threads(&workload, "a-very-long-name-one"), Err("a-very-long-name-two".into()));
         assert_eq!(threads(&workload, "short"), Ok(vec![ThreadsOf { launch: 0, name: "short".into() }]));
+        let mut renamed = workload.clone();
+        renamed.tasks[2].comm = Some("python3".into());
+        assert_eq!(threads(&renamed, "short"), Ok(vec![ThreadsOf { launch: 0, name: "python3".into() }]));
     }
 }

@@ -46,9 +46,10 @@ const KEYS: [&str; 26] = [
     "warnings",
 ];
 
-const TASK_KEYS: [&str; 18] = [
+const TASK_KEYS: [&str; 19] = [
     "process",
     "role",
+    "comm",
     "profile",
     "phase_profiles",
     "data",
@@ -247,6 +248,7 @@ pub(super) fn apply_to_task(node: &Node<'_>, names: &mut Names, task: &mut Task)
         match key {
             "process" => task.process = names.process(&value)?,
             "role" => task.role = value.text("a role")?.to_owned(),
+            "comm" => task.comm = Some(value.text("the name of its threads")?.to_owned()),
             "profile" => task.profile = Some(profiles::read_use(&value, names, &task.name)?),
             "phase_profiles" => task.phase_profiles = read_phase_profiles(&value, names, &task.name)?,
             "data" => {

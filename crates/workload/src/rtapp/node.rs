@@ -140,9 +140,15 @@ impl<'a> Node<'a> {
         Ok(self.integer("a whole number of nanoseconds", 0, crate::MAX_DURATION_NS.into())? as u64)
     }
 
-    /// One of a list of words.
+    /// One of a list of words. What is no text is refused with the words, where `expected` does not name them.
     pub(super) fn word<T: Copy>(&self, expected: &str, words: &[(&str, T)]) -> Read<T> {
-        let text = self.text(expected)?;
+        let Json::Text(text) = self.value else {
+            let all: Vec<String> = words.iter().map(|(word, _)| format!("{word:?}")).collect();
+            return Err(match words.iter().all(|(word, _)| expected.contains(*word)) {
+                true => self.expected(expected),
+                false => self.expected(format!("{expected} ({})", all.join(" or "))),
+            });
+        };
         words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
             self.error(DocumentProblem::UnknownWord {
                 word: text.to_owned(),

@@ -105,7 +105,7 @@ fn read_class(node: &Node<'_>, write_fraction: f64) -> Read<Class> {
         Json::Integer(bytes) => bytes.to_string(),
         _ => size.text("a size such as \"1.5MiB\", or a number of bytes")?.to_owned(),
     };
-    let word = |key, default| node.get(key).map_or(Ok(default), |value| value.text("a word"));
+    let word = |key, default, words: &str| node.get(key).map_or(Ok(default), |value| value.text(words));
     let number = |key, default| node.get(key).map_or(Ok(default), |value| value.number());
     let code = match node.get("code").map(|code| (code.value, code)) {
         None | Some((Json::Bool(false), _)) => false,
@@ -124,18 +124,18 @@ fn read_class(node: &Node<'_>, write_fraction: f64) -> Read<Class> {
         },
     };
     Ok(Class {
-        name: word("name", &size_text)?.to_owned(),
+        name: word("name", &size_text, "a name")?.to_owned(),
         bytes: parse_size(&size_text).map_err(|message| size.other(message))?,
         touches_per_instruction: node
             .require("touches_per_ki", "state the line touches per 1000 instructions")?
             .number()?
             / 1e3,
         write_fraction: number("write_fraction", if code { 0.0 } else { write_fraction })?,
-        sharing: Sharing::parse(word("sharing", Sharing::default_text(code))?)
+        sharing: Sharing::parse(word("sharing", Sharing::default_text(code), "private, process, data or data:NAME")?)
             .map_err(|message| of("sharing", message))?,
         home,
         exposure: number("exposure", 1.0)?,
-        kind: ClassKind::parse(word("kind", "random")?).map_err(|message| of("kind", message))?,
+        kind: ClassKind::parse(word("kind", "random", "random or scan")?).map_err(|message| of("kind", message))?,
         code,
     })
 }

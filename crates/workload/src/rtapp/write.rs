@@ -234,6 +234,9 @@ fn description(workload: &Workload, task: &Task, own_program: bool) -> Entries {
     if task.role != task.name {
         add("role", Json::Text(task.role.clone()));
     }
+    if let Some(comm) = &task.comm {
+        add("comm", Json::Text(comm.clone()));
+    }
     if let Some(profile) = &task.profile {
         add("profile", Json::Text(profile.clone()));
     }

@@ -111,6 +111,10 @@ fn a_latch_that_sleeps_for_a_time_spins_before() {
     assert_says(&latch(r#", "sleep_ns": 1000"#), &["warmcore.latches[0]", "needs \"spin_ns\""]);
     assert_says(&latch(r#", "spin_ns": 5, "sleep_ns": -1"#), &["warmcore.latches[0].sleep_ns", "out of range"]);
     assert_says(&latch(r#", "kind": "mutx""#), &["warmcore.latches[0].kind", "\"mutex\"?"]);
+    let wakes = "expected whom a release wakes (\"one\" or \"all\"), found 1";
+    assert_says(&latch(r#", "wakes": 1"#), &["warmcore.latches[0].wakes", wakes]);
+    let kinds = "expected a kind (\"latch\" or \"mutex\" or \"rwsem\"), found true";
+    assert_says(&latch(r#", "kind": true"#), &["warmcore.latches[0].kind", kinds]);
     for kind in ["mutex", "rwsem"] {
         for key in [r#""spin_ns": 5"#, r#""poll_ns": 5"#, r#""wakes": "one""#, r#""sleep_ns": 5"#] {
             let said = latch(&format!(r#", "kind": "{kind}", {key}"#));
@@ -293,6 +297,8 @@ fn memory_profiles_that_cannot_be_are_refused() {
     assert_says(&class(r#""write_fraction": -0.1"#), &["write_fraction is -0.1", "0 to 1"]);
     assert_says(&class(r#""exposure": "all""#), &["profiles[0].classes[0].exposure", "expected a number"]);
     assert_says(&class(r#""sharing": "proces""#), &["classes[0].sharing", "private, process, data"]);
+    assert_says(&class(r#""sharing": 1"#), &["classes[0].sharing", "expected private, process, data or data:NAME"]);
+    assert_says(&class(r#""kind": 1"#), &["classes[0].kind", "expected random or scan, found 1"]);
     assert_says(&class(r#""colour": 1"#), &["key \"colour\"", "touches_per_ki"]);
     assert_says(&refused(r#""tasks": { "t": { "profile": "hackbensh" } }"#), &["tasks.t.profile", "\"hackbench\"?"]);
     assert_says(&refused(r#""profiles": [ { "name": "p", "mlp": 1, "classes": [] } ]"#), &["\"cpi0\" is missing"]);

@@ -224,6 +224,7 @@ fn task(index: u32) -> impl Strategy<Value = Task> {
         prop::option::of("(spin|hackbench|own)"),
         "(worker|task 0|)",
         of_phases,
+        prop::option::of("(python3|task 0|)"),
     );
     (scheduling, times, data, 1_u32..4, 0..OBJECTS, prop::option::of(util_clamp())).prop_map(
         move |(
@@ -252,6 +253,7 @@ fn task(index: u32) -> impl Strategy<Value = Task> {
             profile: data.1,
             phase_profiles: data.3.into_iter().collect(),
             role: data.2,
+            comm: data.4,
         },
     )
 }
