@@ -199,6 +199,9 @@ fn advice_binds_the_groups_of_one_process_by_thread_and_says_what_gathering_the_
         assert!(told.contains(command), "{told}");
     }
     assert!(told.contains("would mix them on one LLC"), "{told}");
+    let told = scratch.run("group pairs.txt -m 1s1n1l8c1t --trials 1").exits_with(0).out;
+    assert!(told.contains("All CPUs of 1s1n1l8c1t share one LLC: there is nothing to choose"), "{told}");
+    assert!(!told.contains("taskset") && !told.contains("mix them"), "{told}");
     let without: String = pairs_of_one_process(2)
         .lines()
         .filter(|line| !line.contains("waking"))

@@ -135,7 +135,8 @@ pub fn run(arguments: &GroupArguments, console: &Console) -> Result<(), Failure>
     let on = machine.as_ref().map(|machine| machine.name().to_owned());
     let on = on.or_else(|| loaded.machine.as_ref().map(|_| "the machine that it was recorded on".to_owned()));
     let lists = acted_on.map(|machine| cpu_lists(machine, &members)).unwrap_or_default();
-    text.push_str(&advice::how_to_act(&loaded, &groups, on.as_deref(), &lists));
+    let on = on.as_deref().zip(acted_on.map(Machine::llc_count));
+    text.push_str(&advice::how_to_act(&loaded, &groups, on, &lists));
     Ok(console.out_words(&text)?)
 }
 

@@ -10,11 +10,11 @@ use crate::commands::recording::Loaded;
 /// Groups that commands are printed for.
 const MOST_SHOWN: usize = 6;
 
-/// The commands, with the CPUs of each group where they are known (`lists`, on the machine of that name), and what they do.
+/// The commands, with the CPUs of each group where they are known (`lists`, on the machine of that name and number of LLCs), and what they do.
 pub(super) fn how_to_act(
     loaded: &Loaded,
     groups: &Groups,
-    machine: Option<&str>,
+    machine: Option<(&str, usize)>,
     lists: &BTreeMap<usize, String>,
 ) -> String {
     if !loaded.recording.has_wakers() {
@@ -27,9 +27,16 @@ pub(super) fn how_to_act(
         "\nTo act on it (nothing was changed):\n  \
          warmcore group RECORDING --out groups.json    a workload in which cache-aware schedulers keep each group together\n",
     );
-    if loaded.numbered {
-        bind(&mut text, groups, machine, lists);
-        gather(&mut text, loaded, groups);
+    match machine {
+        Some((machine, 1)) => {
+            let _ =
+                writeln!(text, "All CPUs of {machine} share one LLC: there is nothing to choose, and nothing to bind.");
+        }
+        _ if loaded.numbered => {
+            bind(&mut text, groups, machine.map(|(machine, _)| machine), lists);
+            gather(&mut text, loaded, groups);
+        }
+        _ => {}
     }
     text
 }
