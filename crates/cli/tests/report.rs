@@ -170,7 +170,7 @@ fn the_ratios_of_the_figure_are_those_of_the_verdict() {
 fn where_the_time_went_is_drawn_cause_by_cause_with_the_run_s_own_shares_and_gaps() {
     let scratch = Scratch::new();
     let workload = "hackbench:-T,-p,-f4,-g2,-l20";
-    scratch.run(&format!("compare -m 2s1n2l4c1t -w {workload} -s cfs,rr --trials 2 --out run")).exits_with(0);
+    scratch.run(&format!("compare -m 2s1n2l4c1t -w {workload} -s cfs,rr --trials 8 --out run")).exits_with(0);
     scratch.run("report run --svg figures").exits_with(0);
     let verdict: Value = serde_json::from_str(&read(&scratch, "run/verdict.json")).unwrap();
     let split = &verdict["time_split"];

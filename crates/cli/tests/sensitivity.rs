@@ -100,7 +100,9 @@ fn a_verdict_on_an_edge_is_told_by_its_neighbours() {
     let found = ratio(7, "--sensitivity=neighbours");
     let sentence = found["sensitivity"]["sentence"].as_str().unwrap();
     assert!(sentence.starts_with("The verdict is on an edge: with one task more, cache-aware is "), "{sentence}");
-    assert!(sentence.ends_with("the verdict is the same with one task less, one core less."), "{sentence}");
+    // Without the last core the other cache has seven cores, and seven threads are too many for that one.
+    assert!(sentence.contains("; with one core less, cache-aware is "), "{sentence}");
+    assert!(sentence.ends_with("the verdict is the same with one task less."), "{sentence}");
     let variations = found["sensitivity"]["variations"].as_array().unwrap();
     for (variation, threads) in variations.iter().zip([8, 6]) {
         assert_eq!(variation["schedulers"][0]["ratio"], own(&ratio(threads, "")), "{threads}");
