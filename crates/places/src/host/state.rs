@@ -150,7 +150,7 @@ impl Wanted {
         Ok(Established { bounds: Bounds { affinity, group }, program })
     }
 
-    /// What [`establish`](Self::establish) would change of this computer as it is now, in words, a line each; and what it would leave as it is.
+    /// What would be changed of this computer as it is now, in words, a line each; and what would be left as it is.
     #[must_use]
     pub fn in_words(&self, machine: &Machine, root: &Path) -> Vec<String> {
         let list = |cpus: &mut dyn Iterator<Item = warmcore_topology::CpuId>| {

@@ -1,4 +1,5 @@
-//! Active waits for a latch that are interrupted: no release is lost, as a word is read whenever its reader runs.
+//! Active waits for a latch that are interrupted, or that end before its last owner sleeps: no release and no signal is lost, as a word is read
+//! whenever its reader runs.
 
 use warmcore_workload::{CpuMax, Latch, Policy, Step};
 
@@ -73,5 +74,25 @@ fn whatever_its_patience_is_no_poller_sleeps_beside_a_free_latch() {
         let run = scene.run("1s1n1l1c1t", "eevdf");
         let end_ns = (0..3).map(|index| exit_ns(&run, &format!("task-{index}"))).max().unwrap();
         assert!(end_ns < 100 * MS, "{spin_ns}: {end_ns}");
+    }
+}
+
+/// The lock is given back before the call in which the waiter begins to sleep: who polls for it signals meanwhile, and the waiter never sleeps.
+/// It signals in turn, and that one has slept by then.
+#[test]
+fn a_signal_that_comes_before_the_waiter_sleeps_is_not_lost() {
+    for scheduler in ["eevdf", "cfs", "rr"] {
+        let mut scene = Scene::new();
+        let lock = scene.workload.add_latch("latch", Latch { spin_ns: 100 * MS, ..Latch::default() });
+        let condition = scene.workload.add_condition("condition");
+        let [take, give] = [Step::Lock(lock), Step::Unlock(lock)];
+        let [wait, exchange] = [Step::Wait { condition, lock }, Step::SignalAndWait { condition, lock }];
+        let waits = [take.clone(), run_for(5 * MS), wait, Step::Signal(condition), give.clone(), run_for(10 * US)];
+        scene.task("waiter", once(waits)).affinity = on_cpu(0);
+        let signals = [run_for(MS), take, exchange, give, run_for(10 * US)];
+        scene.task("signaller", once(signals)).affinity = on_cpu(1);
+        let run = scene.run("1s1n1l2c1t", scheduler);
+        assert!(run.outcome.tasks.iter().all(|task| task.exited_ns.is_some()), "{scheduler}: both end");
+        assert_eq!(["waiter", "signaller"].map(|name| run.wakeups(name).len()), [0, 1], "{scheduler}");
     }
 }

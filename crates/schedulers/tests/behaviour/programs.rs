@@ -93,26 +93,6 @@ fn a_condition_wakes_one_or_all() {
     }
 }
 
-/// The lock is given back before the call in which the waiter begins to sleep: who polls for it signals meanwhile, and the waiter never sleeps.
-/// It signals in turn, and that one has slept by then.
-#[test]
-fn a_signal_that_comes_before_the_waiter_sleeps_is_not_lost() {
-    for scheduler in ALL {
-        let mut scene = Scene::new();
-        let lock = scene.workload.add_latch("latch", Latch { spin_ns: 100 * MS, ..Latch::default() });
-        let condition = scene.workload.add_condition("condition");
-        let [take, give] = [Step::Lock(lock), Step::Unlock(lock)];
-        let [wait, exchange] = [Step::Wait { condition, lock }, Step::SignalAndWait { condition, lock }];
-        let waits = [take.clone(), run_for(5 * MS), wait, Step::Signal(condition), give.clone(), run_for(10 * US)];
-        scene.task("waiter", once(waits)).affinity = on_cpu(0);
-        let signals = [run_for(MS), take, exchange, give, run_for(10 * US)];
-        scene.task("signaller", once(signals)).affinity = on_cpu(1);
-        let run = scene.run("1s1n1l2c1t", scheduler);
-        assert!(run.outcome.tasks.iter().all(|task| task.exited_ns.is_some()), "{scheduler}: both end");
-        assert_eq!(["waiter", "signaller"].map(|name| run.wakeups(name).len()), [0, 1], "{scheduler}");
-    }
-}
-
 /// `sync` of rt-app: signal and wait in turn.
 #[test]
 fn signal_and_wait_hands_the_turn_over() {
