@@ -1,7 +1,6 @@
 //! The part of the simulated kernel that a scheduler sees: clock, CPUs, tasks, and the commands it may issue.
 //!
-//! Commands that make no sense (moving a running task, a CPU the task may not use) are remembered as the run's error
-//! and end it; see [`Core::fail`]. What a scheduler cannot do here, it cannot do.
+//! Commands that make no sense (moving a running task, a CPU the task may not use) are the run's error and end it ([`Core::fail`]).
 
 use std::collections::BTreeMap;
 

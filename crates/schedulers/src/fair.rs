@@ -417,9 +417,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.whole_load(index) * of_root / (queue_load + 1)
     }
 
-    /// An entity's load as the kernel's integers have it: the sum of an entity that is always on its queue stays a little below the largest
-    /// one, and what it is multiplied with and divided by is rounded down (`___update_load_sum`, `___update_load_avg`). A queue's sum has
-    /// the weight in it, and loses next to nothing.
+    /// An entity's load as the kernel's integers have it: with updates at ticks of 250 Hz the sum of an entity that is always on its queue stays a
+    /// few units below the largest one, which is some 47 000, and the quotient is rounded down (`___update_load_sum`,
+    /// `___update_load_avg`). Updates each millisecond reach it half of the time; when a kernel updates is not followed so closely here.
     fn whole_load(&self, index: u32) -> u64 {
         const KEPT: f64 = 1.0 - 1.0 / 2048.0;
         (self.contribution(index)[0] * KEPT) as u64

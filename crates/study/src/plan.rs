@@ -291,8 +291,9 @@ impl Planner {
                 let group = match self.known.get(&key) {
                     Some(group) => *group,
                     None => {
-                        let made = machine_of(study, &machine_text, &key.machine)
-                            .map_err(|found| error(machine, beside_own(&found, &machine_text, &study.machines)))?;
+                        let made = machine_of(study, &machine_text, &key.machine).map_err(|found| {
+                            error(machine, beside_own(study, &found, (&machine_text, &key.machine), &study.machines))
+                        })?;
                         let made = match &background {
                             Some((at, text)) => load::background(made, &beside(study, text))
                                 .map_err(|found| error(at, found.to_string()))?,
@@ -302,8 +303,14 @@ impl Planner {
                             Some(at) => with_assumed(made, &assumed).map_err(|words| error(at, words))?,
                             None => made,
                         };
-                        let load = workload_of(study, &made.value, (&workload_text, &key.workload), profiles)
-                            .map_err(|found| error(workload, beside_own(&found, &workload_text, &study.workloads)))?;
+                        let load = workload_of(study, &made.value, (&workload_text, &key.workload), profiles).map_err(
+                            |found| {
+                                error(
+                                    workload,
+                                    beside_own(study, &found, (&workload_text, &key.workload), &study.workloads),
+                                )
+                            },
+                        )?;
                         let told = load.value.warnings.iter().map(verdict::describe_warning);
                         self.notes.extend(told.map(|words| format!("{}: {words}", study.name)));
                         self.groups.push(ExperimentDraft {
@@ -487,13 +494,13 @@ fn own_text(all: &[crate::file::Inline], name: &str, bindings: &BTreeMap<String,
     own.map_or_else(|| name.to_owned(), |inline| put_known(&inline.text, bindings))
 }
 
-/// Why there is no machine or workload of a name, and the names of the study's own if this is none of them.
-fn beside_own(found: &LoadError, name: &str, all: &[crate::file::Inline]) -> String {
-    let own: Vec<String> = all.iter().map(|inline| format!("`{}`", inline.name.get_ref())).collect();
-    let is_own = all.iter().any(|inline| inline.name.get_ref() == name);
-    if own.is_empty() || is_own {
+/// Why there is no machine or workload. Where it was asked for by a name alone, which is none of the study's own, theirs are said, too.
+fn beside_own(study: &Study, found: &LoadError, (name, text): (&str, &str), all: &[crate::file::Inline]) -> String {
+    let is_name = name == text && !name.contains(':') && !Path::new(&beside(study, name)).is_file();
+    if all.is_empty() || !is_name {
         return found.to_string();
     }
+    let own: Vec<String> = all.iter().map(|inline| format!("`{}`", inline.name.get_ref())).collect();
     format!("{found}; the study's own are {}", own.join(", "))
 }
 

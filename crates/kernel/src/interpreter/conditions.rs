@@ -37,7 +37,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 return Done::Busy;
             }
         }
-        if self.stage(id) == Stage::Effect && self.objects.conditions[condition.index()].contains(&id) {
+        // It is among the last that came, so a crowd of waiters is not looked through.
+        let is_waiting = || self.objects.conditions[condition.index()].iter().rev().any(|waiter| *waiter == id);
+        if self.stage(id) == Stage::Effect && is_waiting() {
             return self.block(id, WaitReason::Condition(condition.0));
         }
         // Woken, or signalled before it slept: the word had another value, so the call returned at once.

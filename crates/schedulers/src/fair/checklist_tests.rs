@@ -218,8 +218,28 @@ fn util_of_cpu_0(workload: &Workload, times_ns: Vec<u64>) -> Vec<f64> {
     })
 }
 
-/// The kernel's integers give an entity that is always on its queue these averages in 95 of 100 updates at random times, and its queue its
-/// whole weight: 3 has 2, so a lone SCHED_IDLE task counts for half of its queue (2 · 3 / 4 rounded down).
+/// `___update_load_sum` and `___update_load_avg` with the kernel's integers, for an entity that is always on its queue: its average after 2 s of
+/// updates so far apart, in units of 1024 ns.
+fn load_by_integers(weight: u64, apart: u64) -> u64 {
+    /// Largest sum (`LOAD_AVG_MAX`).
+    const MOST: u64 = 47_742;
+    let decay = |sum: u64, periods: u64| {
+        let factor = ((-(periods as f64 % 32.0) / 32.0).exp2() * 4_294_967_295.0) as u64;
+        (sum >> (periods / 32)) * factor >> 32
+    };
+    let (mut sum, mut within) = (MOST - 1024, 0);
+    for _ in 0..2_000_000 / apart {
+        let (periods, rest) = ((within + apart) / 1024, (within + apart) % 1024);
+        sum = match periods {
+            0 => sum + apart,
+            _ => decay(sum, periods) + decay(1024 - within, periods) + (MOST - decay(MOST, periods) - 1024) + rest,
+        };
+        within = rest;
+    }
+    weight * sum / (MOST - 1024 + within)
+}
+
+/// A lone `SCHED_IDLE` task counts for half of its queue, whose load is its weight (2 · 3 / 4 rounded down).
 #[test]
 fn item_15_loads_are_whole_numbers() {
     for (nice, policy, own, of_root) in [
@@ -237,9 +257,12 @@ fn item_15_loads_are_whole_numbers() {
             }
             let entity = fair.task_entity(TaskId(0));
             fair.update_load_avg(core.now_ns(), entity);
-            Some((fair.whole_load(entity), fair.task_h_load(TaskId(0))))
+            let weight = u64::from(fair.entities[entity as usize].weight) >> 10;
+            // Ticks of 250 Hz, to both sides.
+            let by_integers = [3906, 3907].map(|apart| load_by_integers(weight, apart));
+            Some((fair.whole_load(entity), fair.task_h_load(TaskId(0)), by_integers))
         });
-        assert_eq!(loads, [(own, of_root)], "nice {nice}");
+        assert_eq!(loads, [(own, of_root, [own; 2])], "nice {nice}");
     }
 }
 

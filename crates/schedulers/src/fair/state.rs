@@ -152,8 +152,8 @@ pub(super) struct Speed {
 }
 
 impl CfsRq {
-    /// Its load as the kernel's integers have it: the sum has the weight in it and loses next to nothing by rounding, so that a load which
-    /// has come close is whole (`cfs_rq_load_avg`).
+    /// Its load as the kernel's integers have it (`cfs_rq_load_avg`): the sum has the weight in it and loses next to nothing by rounding, so
+    /// that a load which has come close is whole. With a tick each 4 ms and nothing else it would be one less.
     #[inline]
     pub(super) fn whole_load(&self) -> u64 {
         (self.pelt.load + 1.0 / 1024.0) as u64
