@@ -350,6 +350,12 @@ fn bad_studies_are_told_with_their_place() {
     let own = "[[workload]]\nname = \"spinners-{n}\"\ntext = '''{ \"tasks\": { \"a\": { \"loop\": 1, \"run\": 10 } } }'''\n[[expect]]";
     scratch.write("it.toml", &good.replace("spin:-n{n}", "spiners-{n}").replacen("[[expect]]", own, 1));
     scratch.run("study run --dry-run it.toml").exits_with(2).complains("the study's own are `spinners-{n}`");
+    // One of them that cannot be read, and a generator's wrong flag, are no unknown names.
+    for (name, text) in [("spinners-{n}", own.replace("10", "ten")), ("spin:-x{n}", own.to_owned())] {
+        scratch.write("it.toml", &good.replace("spin:-n{n},-d20ms", name).replacen("[[expect]]", &text, 1));
+        let ran = scratch.run("study run --dry-run it.toml").exits_with(2);
+        assert!(!ran.error.contains("the study's own are"), "{}", ran.error);
+    }
     // Its figures have a place, too, and what would not run is not shown either.
     let several = good.replace("[[expect]]", "[[figure]]\nname = \"several\"\nof = \"cpu_time_ns[two]\"\n[[expect]]");
     scratch.write("several.toml", &several);
