@@ -225,7 +225,7 @@ fn load_by_integers(weight: u64, apart: u64) -> u64 {
     const MOST: u64 = 47_742;
     let decay = |sum: u64, periods: u64| {
         let factor = ((-(periods as f64 % 32.0) / 32.0).exp2() * 4_294_967_295.0) as u64;
-        (sum >> (periods / 32)) * factor >> 32
+        ((sum >> (periods / 32)) * factor) >> 32
     };
     let (mut sum, mut within) = (MOST - 1024, 0);
     for _ in 0..2_000_000 / apart {
