@@ -40,8 +40,9 @@ install: ## copy what `make build` built to PREFIX (/usr/local), below DESTDIR i
 dist: build ## archive, Debian package, list of components and checksums in target/dist
 	scripts/dist $(PROGRAMS) $(DIST)
 
-wheel: build ## a wheel with the Python package and the program in target/wheels; pip installs it without a compiler
-	scripts/wheel $(PROGRAMS) $(PROFILE)
+wheel: ## a wheel with the Python package and the program in target/wheels; pip installs it without a compiler
+	@$(MAKE) build PROFILE=wheel
+	scripts/wheel $(PROGRAMS:/$(PROFILE)=/wheel) wheel
 
 python: wheel ## run the Python package's tests with the wheel
 	scripts/python-tests target/wheels/warmcore-*.whl

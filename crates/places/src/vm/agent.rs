@@ -2,7 +2,8 @@
 
 use super::VmError;
 
-const AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent"));
+// A constant would be embedded once for each unit of code that names it.
+static AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/agent"));
 const REASON: &str = include_str!(concat!(env!("OUT_DIR"), "/agent-reason"));
 
 /// The program, statically linked.
