@@ -65,6 +65,9 @@ pub struct DomainParameters {
     pub same_reclaim_distance: bool,
     /// Whether clusters of cores are a level (`CONFIG_SCHED_CLUSTER`, since 5.16).
     pub clusters: bool,
+    /// Whether levels of nodes are made of the firmware's distances on all CPUs, as before 6.18, and not of
+    /// [`Machine::scheduling_distances`].
+    pub firmware_distances: bool,
 }
 
 impl Default for DomainParameters {
@@ -78,6 +81,7 @@ impl Default for DomainParameters {
             smt_gain: None,
             same_reclaim_distance: false,
             clusters: true,
+            firmware_distances: false,
         }
     }
 }
@@ -89,7 +93,7 @@ pub enum Level {
     Smt,
     /// Cores that share an L2 cache.
     Cls,
-    /// CPUs that share the last-level cache.
+    /// CPUs that share the last-level cache, or what stands for it ([`Machine::coregroup`]).
     Mc,
     /// CPUs of a node, in spite of its name.
     Pkg,
@@ -254,10 +258,11 @@ pub struct Domains {
 }
 
 impl Domains {
-    /// Domains that are built in a run begin at a jiffy (`sd_init`), and nobody knows of idle cores yet.
-    pub fn begin_at(&mut self, jiffies: u64) {
+    /// Domains that are built in a run begin at a jiffy and an instant (`sd_init`), and nobody knows of idle cores yet.
+    pub fn begin_at(&mut self, jiffies: u64, now_ns: u64) {
         for domain in &mut self.all {
             (domain.last_balance, domain.last_decay_max_lb_cost) = (jiffies as i64, jiffies);
+            domain.newidle_stamp_ns = now_ns;
         }
         for shared in &mut self.shared {
             (shared.has_idle_cores, shared.nr_idle_scan) = (false, 0);

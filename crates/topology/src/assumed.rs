@@ -5,10 +5,13 @@
 
 use std::collections::BTreeSet;
 
+use crate::build::DISTANCES;
 use crate::cache_entries::cache_entries;
 use crate::fields::{Quantity, Unit, each_value};
 use crate::figures::check_figures;
-use crate::{Basis, CacheKind, Costs, CpuSet, Machine, Origin, Performance, Relation};
+use crate::{
+    Basis, CacheKind, Costs, CpuSet, LOCAL_DISTANCE, MAX_DISTANCE, Machine, NodeId, Origin, Performance, Relation,
+};
 
 /// Name for people, and the names of the values that belong together; one that ends with a point stands for a table.
 const GROUPS: [(&str, &[&str]); 21] = [
@@ -52,6 +55,9 @@ const GROUPS: [(&str, &[&str]); 21] = [
 /// Name of the latencies of caches, which stand in no section of named values.
 const CACHE_LATENCY: &str = "cache latency";
 
+/// Name of the node distances, which are one table.
+const NODE_DISTANCE: &str = "node distance";
+
 /// A table that is the core-to-core latencies, and no assumption where those are none.
 const LINE_TRANSFER: &str = "costs.line_transfer_ns.";
 
@@ -92,12 +98,57 @@ pub fn assumptions(machine: &Machine) -> Vec<Assumption> {
     let of_caches = latencies.filter(|entry| rests_on_nothing(&entry.latency_origin));
     let values = of_caches.map(|entry| format!("{}.latency_ns", entry.value_name())).collect();
     found.push(Assumption { name: CACHE_LATENCY, values });
+    if rests_on_distances(machine) {
+        found.push(Assumption { name: NODE_DISTANCE, values: vec![DISTANCES.to_owned()] });
+    }
     found.retain(|assumption| !assumption.values.is_empty());
     found
 }
 
 fn rests_on_nothing(origin: &Origin) -> bool {
     matches!(origin.basis, Basis::Assumed | Basis::Recalled)
+}
+
+/// Whether the distances between sockets were assumed, and decide something: a kernel for which no other node is near does the same at any
+/// distance, and nodes of one socket are near on all machines.
+fn rests_on_distances(machine: &Machine) -> bool {
+    let unknown = machine.origin(DISTANCES).is_none_or(rests_on_nothing);
+    unknown && machine.reclaim_distance() > LOCAL_DISTANCE && distances_between_sockets(machine).next().is_some()
+}
+
+/// The distances of nodes whose CPUs are in different sockets.
+fn distances_between_sockets(machine: &Machine) -> impl Iterator<Item = u32> {
+    let pairs = machine.nodes().flat_map(move |from| machine.nodes().map(move |to| (from, to)));
+    let apart = move |(from, to): &(NodeId, NodeId)| {
+        let cpus = (machine.cpus_of_node(*from).first(), machine.cpus_of_node(*to).first());
+        matches!(cpus, (Some(from), Some(to)) if machine.socket_of(from) != machine.socket_of(to))
+    };
+    pairs.filter(apart).map(move |(from, to)| machine.node_distance(from, to))
+}
+
+/// Node distances times a factor, in what they exceed the local one by, and on the other side of the reclaim distance: sockets are within it
+/// with a factor below 1, and beyond it with one above. A node that is farther than another stays so, as far as whole numbers allow.
+fn scaled_distances(machine: &Machine, factor: f64) -> Vec<u32> {
+    let local = f64::from(LOCAL_DISTANCE);
+    let reclaim = f64::from(machine.reclaim_distance());
+    let nearest = distances_between_sockets(machine).min().map_or(local, f64::from);
+    let farthest = distances_between_sockets(machine).max().map_or(local, f64::from);
+    let (factor, shift) = if factor < 1.0 {
+        (factor.min((reclaim - local) / (farthest - local).max(1.0)), 0.0)
+    } else {
+        (factor, (reclaim + 1.0 - (local + (nearest - local) * factor)).max(0.0))
+    };
+    let least = f64::from(LOCAL_DISTANCE + 1);
+    let changed = |distance: u32| {
+        let distance = f64::from(distance);
+        let shift = if distance < nearest { 0.0 } else { shift };
+        (local + (distance - local) * factor + shift).round().clamp(least, f64::from(MAX_DISTANCE)) as u32
+    };
+    machine
+        .distances
+        .iter()
+        .map(|&distance| if distance > LOCAL_DISTANCE { changed(distance) } else { distance })
+        .collect()
 }
 
 fn is_assumed(machine: &Machine, name: &str) -> bool {
@@ -119,7 +170,8 @@ fn is_assumed(machine: &Machine, name: &str) -> bool {
 
 impl Assumption {
     /// The machine with these figures times a factor; the others are as they were. Whole numbers are rounded, shares are at most 100 %,
-    /// and a farther CPU is never nearer than a near one.
+    /// and a farther CPU is never nearer than a near one. Sockets are within the reclaim distance with a factor below 1, and beyond it with
+    /// one above.
     ///
     /// # Errors
     /// When the machine would be impossible, such as with memory that is faster than a cache; the reason names both figures.
@@ -146,6 +198,9 @@ impl Assumption {
                 cache.latency_ps =
                     cache.latency_ps.map(|latency| times(latency, factor).clamp(1, Unit::Picoseconds.most()));
             }
+        }
+        if self.name == NODE_DISTANCE {
+            machine.set_distances(scaled_distances(&machine, factor));
         }
         let note = Origin::new(Basis::Given, format!("times {factor}"));
         machine.origins.extend(self.values.iter().map(|name| (name.clone(), note.clone())));
@@ -184,7 +239,7 @@ pub fn changed(machine: &Machine, change: &str) -> Result<Option<Machine>, Strin
         file.insert("core_to_core_ns".into(), table);
         return crate::from_toml(&file.to_string()).map(Some).map_err(|error| error.to_string());
     }
-    let known = || GROUPS.iter().map(|(name, _)| *name).chain([CACHE_LATENCY]);
+    let known = || GROUPS.iter().map(|(name, _)| *name).chain([CACHE_LATENCY, NODE_DISTANCE]);
     let (name, factor) =
         change.rsplit_once(" x ").ok_or_else(|| format!("`{change}` is no change; write `wakeup x 1.3`"))?;
     if !known().any(|of| of == name) {
@@ -197,17 +252,77 @@ pub fn changed(machine: &Machine, change: &str) -> Result<Option<Machine>, Strin
     found.map(|assumption| assumption.scaled(machine, factor)).transpose()
 }
 
-/// A machine with these CPUs alone online.
+/// A machine with these CPUs alone online. All nodes stay, with their memory and distances. A group, a cache, a kind of cores or a background
+/// thread that has none of these CPUs goes.
 ///
 /// # Errors
-/// When its description names the others beside its shape: those of listed layouts, of capacities and of background threads.
+/// When there are none, or none of the biggest ones is among them.
 pub fn keep_cpus(machine: &Machine, cpus: &CpuSet) -> Result<Machine, String> {
     let mut file: toml::Table = crate::to_toml(machine).parse().map_err(|error: toml::de::Error| error.to_string())?;
     let left_out = machine.cpus().filter(|cpu| !cpus.contains(*cpu)).map(|cpu| machine.os_index(cpu));
-    let offline: BTreeSet<u32> = left_out.chain(machine.offline_cpus().iter().copied()).collect();
-    let layout = file.get_mut("topology").and_then(toml::Value::as_table_mut);
-    layout.ok_or("it has no CPUs")?.insert("offline".into(), crate::format_cpu_list(offline).into());
+    let left_out: BTreeSet<u32> = left_out.collect();
+    for name in ["cache", "core_kind"] {
+        take_out(&mut file, name, "cpus", &left_out);
+    }
+    if let Some(background) = file.get_mut("background").and_then(toml::Value::as_table_mut) {
+        for name in ["thread", "interrupt"] {
+            take_out(background, name, "on", &left_out);
+        }
+    }
+    let topology = file.get_mut("topology").and_then(toml::Value::as_table_mut).ok_or("it has no CPUs")?;
+    for name in ["sockets", "llcs", "clusters", "cores", "coregroups", "capacities"] {
+        take_out(topology, name, "cpus", &left_out);
+    }
+    for node in topology.get_mut("nodes").and_then(toml::Value::as_array_mut).into_iter().flatten() {
+        if let Some(list) = node.as_table_mut().and_then(|node| node.get_mut("cpus")) {
+            has_others(list, &left_out);
+        }
+    }
+    state_distances(machine, cpus, topology);
+    let offline = left_out.iter().chain(machine.offline_cpus()).copied();
+    topology.insert("offline".into(), crate::format_cpu_list(offline).into());
     crate::from_toml(&file.to_string()).map_err(|error| error.to_string())
+}
+
+/// Takes CPUs out of the entries of a list in a machine file, and entries out that are of no others. An entry is a list of CPUs, or a table
+/// with one under `key`; a table without it is of all CPUs.
+fn take_out(table: &mut toml::Table, name: &str, key: &str, left_out: &BTreeSet<u32>) {
+    let Some(toml::Value::Array(entries)) = table.get_mut(name) else { return };
+    entries.retain_mut(|entry| match entry {
+        toml::Value::Table(entry) => entry.get_mut(key).is_none_or(|list| has_others(list, left_out)),
+        list => has_others(list, left_out),
+    });
+    if entries.is_empty() {
+        table.remove(name);
+    }
+}
+
+/// Takes CPUs out of a text that lists some. Whether it lists others, or is no list but a word such as `each-cpu`.
+fn has_others(list: &mut toml::Value, left_out: &BTreeSet<u32>) -> bool {
+    let toml::Value::String(text) = list else { return true };
+    let Ok(cpus) = crate::parse_cpu_list(text) else { return true };
+    *text = crate::format_cpu_list(cpus.difference(left_out).copied());
+    !text.is_empty()
+}
+
+/// Writes the distances of a machine out where a node loses its last CPU of a socket: nothing says that it is near the socket's others then.
+fn state_distances(machine: &Machine, kept: &CpuSet, topology: &mut toml::Table) {
+    let sockets = |cpus: &CpuSet| cpus.iter().map(|cpu| machine.socket_of(cpu)).collect::<BTreeSet<crate::SocketId>>();
+    let is_moved = |node: NodeId| {
+        let cpus = machine.cpus_of_node(node);
+        sockets(cpus) != sockets(&cpus.intersection(kept))
+    };
+    if topology.contains_key("distances") || !machine.nodes().any(is_moved) {
+        return;
+    }
+    let row = |from: NodeId| -> toml::Value {
+        machine.nodes().map(|to| i64::from(machine.node_distance(from, to))).collect::<Vec<i64>>().into()
+    };
+    topology.remove("distance");
+    topology.insert("distances".into(), machine.nodes().map(row).collect::<Vec<toml::Value>>().into());
+    if machine.origin(DISTANCES).is_none() {
+        topology.insert("distances_origin".into(), "assumed".into());
+    }
 }
 
 /// A number times a factor, in whole units.
@@ -296,6 +411,47 @@ mod tests {
         );
         // Each is a machine, or says why not.
         all.iter().for_each(|change| assert!(!matches!(named_(change), Ok(None)), "{change}"));
+    }
+
+    /// Linux places tasks on another socket up to the reclaim distance only, so an assumed distance is tried on both sides of it.
+    #[test]
+    fn assumed_distances_between_sockets_are_tried_on_both_sides_of_the_reclaim_distance() {
+        let machines = [
+            resolve("hygon384").unwrap(),
+            resolve("genoa96").unwrap(),
+            resolve("opteron32").unwrap(),
+            resolve("2s2n1l4c1t").unwrap(),
+            from_toml("[topology]\nshape = \"2s1n1l2c1t\"").unwrap(),
+            from_toml("base = \"genoa96\"\n[topology]\nshape = \"2s1n1l2c\"\ndistance = { other_socket = 90 }\ndistances_origin = \"assumed\"")
+                .unwrap(),
+        ];
+        for machine in machines {
+            let (name, reclaim) = (machine.name(), machine.reclaim_distance());
+            let distances = named(&machine, NODE_DISTANCE).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(distances.values, [DISTANCES]);
+            for factor in [0.7, 0.99, 1.0, 1.3] {
+                let changed = distances.scaled(&machine, factor).unwrap();
+                let far = |distance| distance > reclaim;
+                assert!(distances_between_sockets(&changed).all(|d| far(d) == (factor >= 1.0)), "{name} x {factor}");
+                assert!(from_toml(&to_toml(&changed)).unwrap() == changed, "{name} x {factor}");
+                let mut both: Vec<(u32, u32)> =
+                    machine.distances.iter().copied().zip(changed.distances.clone()).collect();
+                both.sort_unstable();
+                assert!(both.is_sorted_by_key(|(_, after)| *after), "{name} x {factor}: {both:?}");
+            }
+        }
+        let change = changed(&resolve("hygon384").unwrap(), "node distance x 1.3").unwrap().unwrap();
+        assert!(distances_between_sockets(&change).all(|distance| distance > 30));
+        // What has a source, nodes of one socket, and POWER, for which every other node is far, are none.
+        let power = format!("{}\n[processor]\nvendor = \"power\"\n", to_toml(&resolve("2s1n1l2c1t").unwrap()));
+        for machine in [
+            resolve("grace144").unwrap(),
+            resolve("naples32").unwrap(),
+            resolve("1s2n1l4c1t").unwrap(),
+            from_toml(&power).unwrap(),
+        ] {
+            assert_eq!(named(&machine, NODE_DISTANCE), None, "{}", machine.name());
+        }
     }
 
     #[test]

@@ -43,6 +43,7 @@ impl MachineDescription {
         self.check_cpus()?;
         self.check_nesting()?;
         let distances = self.flat_distances()?;
+        let coregroup_keys = self.checked_coregroups()?;
         self.check_reclaim_distance()?;
         self.check_caches()?;
 
@@ -70,15 +71,19 @@ impl MachineDescription {
         let socket_cpus = members(&places, socket_numbers.len(), |place| place.socket.index());
         let core_cpus = members(&places, cores.len(), |place| place.core.index());
         let smt_width = core_cpus.iter().map(CpuSet::len).max().unwrap_or(1);
-        let node_relations = node_relations(&node_cpus, &places, &distances);
+        let node_relations = node_relations(&node_cpus.iter().collect::<Vec<_>>(), &places, &distances);
         let caches = dense_caches(self.caches, &places);
+        let llc_cpus = members(&places, llcs.len(), |place| place.llc.index());
+        let (coregroups, coregroup_of) = dense_coregroups(&coregroup_keys, &places, &llc_cpus);
         let distances_stated = self.distances.is_some();
         let mut machine = Machine {
             name: self.name,
             summary: self.summary,
             all: CpuSet::with_all(places.len()),
             cluster_cpus: members(&places, clusters.len(), |place| place.cluster.index()),
-            llc_cpus: members(&places, llcs.len(), |place| place.llc.index()),
+            llc_cpus,
+            coregroups,
+            coregroup_of,
             core_cpus,
             nodes: (self.nodes.iter().zip(node_cpus))
                 .map(|(node, cpus)| Node {
@@ -228,6 +233,36 @@ impl MachineDescription {
         Ok(())
     }
 
+    /// The key of each CPU's group that stands for a last-level cache; empty where the LLCs do. Groups have each CPU once and whole cores,
+    /// lie in one node and one socket, and contain clusters or lie in them.
+    fn checked_coregroups(&self) -> Result<BTreeMap<u32, u32>> {
+        let mut group_of = BTreeMap::new();
+        for (group, cpus) in (0..).zip(&self.coregroups) {
+            for cpu in cpus {
+                if self.cpus.binary_search_by_key(cpu, |cpu| cpu.os_index).is_err() {
+                    return Err(self.impossible(format!("a coregroup lists CPU {cpu}, which is not online")));
+                }
+                if group_of.insert(*cpu, group).is_some() {
+                    return Err(self.impossible(format!("CPU {cpu} is in two coregroups")));
+                }
+            }
+        }
+        if group_of.is_empty() {
+            return Ok(group_of);
+        }
+        if let Some(cpu) = self.cpus.iter().find(|cpu| !group_of.contains_key(&cpu.os_index)) {
+            return Err(self.impossible(format!("CPU {} is in none of the coregroups", cpu.os_index)));
+        }
+        let group = |cpu: &CpuDescription| group_of[&cpu.os_index];
+        self.check_inside("a core", |cpu| cpu.core, "coregroups", group)?;
+        self.check_inside("a coregroup", group, "NUMA nodes", |cpu| cpu.node)?;
+        self.check_inside("a coregroup", group, "sockets", |cpu| cpu.socket)?;
+        if self.check_inside("a cluster", |cpu| cpu.cluster, "coregroups", group).is_err() {
+            self.check_inside("a coregroup", group, "clusters", |cpu| cpu.cluster)?;
+        }
+        Ok(group_of)
+    }
+
     /// The checked distance matrix by rows.
     fn flat_distances(&self) -> Result<Vec<u32>> {
         let count = self.nodes.len();
@@ -312,10 +347,19 @@ impl MachineDescription {
 
 /// Name of the origin of [`Machine::processor`].
 pub(crate) const PROCESSOR: &str = "processor";
+/// Name of the origin of [`Machine::node_distance`].
+pub(crate) const DISTANCES: &str = "topology.distances";
 /// Name of the origin of [`Machine::reclaim_distance`].
 pub(crate) const STATED_RECLAIM_DISTANCE: &str = "topology.reclaim_distance";
 
 impl Machine {
+    /// Takes other node distances, by rows; they must be possible ones.
+    pub(crate) fn set_distances(&mut self, distances: Vec<u32>) {
+        let node_cpus: Vec<&CpuSet> = self.nodes.iter().map(|node| &node.cpus).collect();
+        self.node_relations = node_relations(&node_cpus, &self.places, &distances);
+        self.distances = distances;
+    }
+
     /// The reclaim distance that follows from the make of the CPUs.
     pub(crate) fn derive_reclaim_distance(&mut self) {
         let (distance, origin) = reclaim_distance(self.processor);
@@ -348,7 +392,7 @@ impl Machine {
 fn add_missing_origins(machine: &mut Machine, distances_stated: bool) {
     let mut names = vec!["topology".to_owned()];
     if distances_stated {
-        names.push("topology.distances".to_owned());
+        names.push(DISTANCES.to_owned());
     }
     names.push(STATED_RECLAIM_DISTANCE.to_owned());
     if machine.processor.is_some() {
@@ -416,12 +460,23 @@ fn members(places: &[CpuPlace], count: usize, group: impl Fn(&CpuPlace) -> usize
     sets
 }
 
+/// The groups that stand for last-level caches and each CPU's, by their lowest CPU; nothing where they are the LLCs.
+fn dense_coregroups(keys: &BTreeMap<u32, u32>, places: &[CpuPlace], llc_cpus: &[CpuSet]) -> (Vec<CpuSet>, Vec<u32>) {
+    let key = |place: &CpuPlace| keys.get(&place.os_index).copied().unwrap_or(0);
+    let ids = GroupIds::in_order(places.iter().map(key));
+    let groups = members(places, ids.len(), |place| ids.id(key(place)) as usize);
+    if keys.is_empty() || groups == llc_cpus {
+        return (Vec::new(), Vec::new());
+    }
+    (groups, places.iter().map(|place| ids.id(key(place))).collect())
+}
+
 fn distinct<T: Ord>(ids: impl Iterator<Item = T>) -> Vec<T> {
     ids.collect::<BTreeSet<T>>().into_iter().collect()
 }
 
 /// For each pair of nodes how CPUs of different sockets in them stand to each other.
-fn node_relations(node_cpus: &[CpuSet], places: &[CpuPlace], distances: &[u32]) -> Vec<Relation> {
+fn node_relations(node_cpus: &[&CpuSet], places: &[CpuPlace], distances: &[u32]) -> Vec<Relation> {
     let count = node_cpus.len();
     let sockets: Vec<BTreeSet<SocketId>> =
         node_cpus.iter().map(|cpus| cpus.iter().map(|cpu| places[cpu.index()].socket).collect()).collect();

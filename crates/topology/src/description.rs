@@ -61,6 +61,8 @@ pub struct MachineDescription {
     /// Node distances in SLIT units, rows and columns in the order of `nodes`; `None` fills in 10 for local, 12
     /// inside a socket and 20 between sockets.
     pub distances: Option<Vec<Vec<u32>>>,
+    /// The CPUs of each group that stands for a last-level cache in scheduling domains (`cpu_coregroup_mask`); empty where the LLCs do.
+    pub coregroups: Vec<BTreeSet<u32>>,
     /// The make of the CPUs, when known.
     pub processor: Option<Processor>,
     /// The distance up to which the kernel counts nodes as near; `None` leaves it to the make of the CPUs.
@@ -92,6 +94,7 @@ impl MachineDescription {
             offline: BTreeSet::new(),
             nodes: Vec::new(),
             distances: None,
+            coregroups: Vec::new(),
             processor: None,
             reclaim_distance: None,
             caches: Vec::new(),

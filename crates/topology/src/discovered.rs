@@ -4,13 +4,14 @@
 //!
 //! - the LLC of a CPU is its highest data or unified cache, cut at borders of NUMA nodes and sockets as Linux's
 //!   scheduler does with sub-NUMA clustering, into parts of whole sets; without any cache, all CPUs of a node in a socket;
-//! - the cluster is the group of cores that share an L2, or that the operating system calls a cluster.
+//! - the cluster is the group of cores that share an L2, or that the operating system calls a cluster;
+//! - a cluster that is larger than the LLCs in it stands for one in scheduling domains.
 //!
 //! Contradictions that leave a usable machine become notes; the others are refused by the builder.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::build::{PROCESSOR, STATED_RECLAIM_DISTANCE};
+use crate::build::{DISTANCES, PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::{
     Basis, CacheDescription, CacheKind, CpuDescription, LOCAL_DISTANCE, MAX_DISTANCE, Machine, MachineDescription,
@@ -41,6 +42,8 @@ pub(crate) struct Found {
     pub(crate) caches: Vec<CacheDescription>,
     /// Key of the operating system's cluster, where it names one.
     pub(crate) clusters: BTreeMap<u32, u32>,
+    /// Groups that stand for LLCs in scheduling domains, where the source states them.
+    pub(crate) coregroups: Vec<BTreeSet<u32>>,
     /// The make of the CPUs, where the source names one that is known.
     pub(crate) processor: Option<Processor>,
     /// A reclaim distance that the source states.
@@ -49,6 +52,8 @@ pub(crate) struct Found {
     pub(crate) llc_level: Option<u8>,
     /// What kinds of cores the source tells of, such as `IntelAtom`, and the CPUs of each.
     pub(crate) core_types: BTreeMap<String, BTreeSet<u32>>,
+    /// What the source says of each CPU's highest speed, in any unit, by the source's name for it.
+    pub(crate) top_speeds: BTreeMap<&'static str, BTreeMap<u32, u64>>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -57,8 +62,12 @@ impl Found {
     pub(crate) fn into_machine(mut self, name: &str, summary: &str, origin: &str) -> Result<Machine> {
         self.keep_known_cpus();
         self.note_core_types();
+        self.note_unequal_cpus();
         self.keep_possible_distances();
         let llcs = self.llcs();
+        if self.coregroups.is_empty() {
+            self.find_coregroups(&llcs);
+        }
         let clusters = self.clusters(&llcs);
         let biggest = self.cpus.values().map(|cpu| cpu.capacity).max().unwrap_or(0).max(1);
         let scale = u64::from(crate::CAPACITY_SCALE);
@@ -77,7 +86,7 @@ impl Found {
         description.cpus = cpus.collect();
         description.origins.insert("topology".to_owned(), read.clone());
         if self.distances.is_some() {
-            description.origins.insert("topology.distances".to_owned(), read.clone());
+            description.origins.insert(DISTANCES.to_owned(), read.clone());
         }
         if self.processor.is_some() {
             description.origins.insert(PROCESSOR.to_owned(), read.clone());
@@ -89,6 +98,7 @@ impl Found {
         description.offline = self.offline;
         description.nodes = self.nodes;
         description.distances = self.distances;
+        description.coregroups = self.coregroups;
         description.caches = self.caches;
         description.notes = self.notes;
         let mut machine = description.build()?;
@@ -114,9 +124,63 @@ impl Found {
         }
     }
 
+    /// Says so where the source shows that CPUs are unequal, but not how fast each is.
+    fn note_unequal_cpus(&mut self) {
+        let capacities: BTreeSet<u32> = self.cpus.values().map(|cpu| cpu.capacity).collect();
+        let known_kinds = self.core_types.values().filter(|cpus| cpus.iter().any(|cpu| self.cpus.contains_key(cpu)));
+        // Kinds of cores have a note of their own.
+        if capacities.len() > 1 || known_kinds.count() > 1 {
+            return;
+        }
+        let differences: Vec<String> = self.unequal_speeds().into_iter().chain(self.unequal_caches()).collect();
+        if !differences.is_empty() {
+            self.notes.push(format!(
+                "CPUs of unequal speed are counted as equal: {}; `capacities` in a machine file says how fast each is",
+                differences.join("; ")
+            ));
+        }
+    }
+
+    /// Highest speeds that differ by more than turbo frequencies of cores of one kind do: by a quarter.
+    fn unequal_speeds(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (name, speeds) in &self.top_speeds {
+            let online: Vec<(u32, u64)> = speeds
+                .iter()
+                .filter(|(cpu, _)| self.cpus.contains_key(*cpu))
+                .map(|(cpu, speed)| (*cpu, *speed))
+                .collect();
+            let highest = online.iter().map(|(_, speed)| *speed).max().unwrap_or(0);
+            let is_slow = |speed: u64| u128::from(speed) * 4 < u128::from(highest) * 3;
+            let slow: Vec<(u32, u64)> = online.into_iter().filter(|(_, speed)| is_slow(*speed)).collect();
+            if let Some(best) = slow.iter().map(|(_, speed)| *speed).max() {
+                let list = crate::format_cpu_list(slow.iter().map(|(cpu, _)| *cpu));
+                found.push(format!("{name} of CPUs {list} is at most {best}, of others up to {highest}"));
+            }
+        }
+        found
+    }
+
+    /// Sizes of the caches of cores, where they differ.
+    fn unequal_caches(&self) -> Vec<String> {
+        let mut sizes: BTreeMap<String, BTreeMap<u64, BTreeSet<u32>>> = BTreeMap::new();
+        for CacheDescription { cache, cpus } in self.caches.iter().filter(|description| description.cache.level <= 2) {
+            if cache.size_bytes > 0 {
+                sizes.entry(cache.name()).or_default().entry(cache.size_bytes).or_default().extend(cpus);
+            }
+        }
+        let each = |(size, cpus): (&u64, &BTreeSet<u32>)| {
+            format!("{} on CPUs {}", crate::format_size(*size), crate::format_cpu_list(cpus.iter().copied()))
+        };
+        let differing = sizes.iter().filter(|(_, sizes)| sizes.len() > 1);
+        differing
+            .map(|(name, sizes)| format!("the {name} has {}", sizes.iter().map(each).collect::<Vec<_>>().join(", ")))
+            .collect()
+    }
+
     /// Takes the make of the CPUs as a source names it, if it names any.
-    pub(crate) fn read_processor(&mut self, vendor: Option<&str>, family: Option<&str>) {
-        match vendor.map(|vendor| Processor::read(vendor, family)) {
+    pub(crate) fn read_processor(&mut self, vendor: Option<&str>, family: Option<&str>, model: Option<&str>) {
+        match vendor.map(|vendor| Processor::read(vendor, family, model)) {
             Some(Ok(processor)) => self.processor = Some(processor),
             Some(Err(note)) => self.notes.push(note),
             None => {}
@@ -129,6 +193,11 @@ impl Found {
             cache.cpus.retain(|cpu| self.cpus.contains_key(cpu));
         }
         self.caches.retain(|cache| !cache.cpus.is_empty());
+        self.clusters.retain(|cpu, _| self.cpus.contains_key(cpu));
+        for group in &mut self.coregroups {
+            group.retain(|cpu| self.cpus.contains_key(cpu));
+        }
+        self.coregroups.retain(|group| !group.is_empty());
         self.offline.retain(|cpu| !self.cpus.contains_key(cpu));
     }
 
@@ -152,19 +221,7 @@ impl Found {
             self.distances = None;
             return;
         }
-        let stated = rows.clone();
-        let mut differing = 0;
-        for (from, row) in rows.iter_mut().enumerate() {
-            for (to, distance) in row.iter_mut().enumerate() {
-                let back = stated[to][from];
-                differing += usize::from(from < to && *distance != back);
-                *distance = (*distance).max(back);
-            }
-        }
-        if differing > 0 {
-            let pairs = if differing == 1 { "1 pair of nodes" } else { &format!("{differing} pairs of nodes") };
-            self.notes.push(format!("the distances of {pairs} depend on the direction: the longer one counts"));
-        }
+        self.notes.extend(take_longer_way(rows));
     }
 
     /// Key of the last-level cache of each CPU.
@@ -226,6 +283,39 @@ impl Found {
         }
     }
 
+    /// Groups of CPUs that stand for LLCs: the operating system's clusters, where they are larger than the LLCs in them. Linux has it so where
+    /// firmware describes the CPUs (`cpu_coregroup_mask` of `drivers/base/arch_topology.c`, since 5.18), and they are no clusters then
+    /// (`cpu_clustergroup_mask` there, since 6.0).
+    fn find_coregroups(&mut self, llcs: &BTreeMap<u32, u32>) {
+        let (mut clusters, mut llc_cpus) = (BTreeMap::new(), BTreeMap::new());
+        for (cpu, llc) in llcs {
+            llc_cpus.entry(*llc).or_insert_with(BTreeSet::new).insert(*cpu);
+            if let Some(cluster) = self.clusters.get(cpu) {
+                clusters.entry(*cluster).or_insert_with(BTreeSet::new).insert(*cpu);
+            }
+        }
+        let is_larger = |cpus: &BTreeSet<u32>| {
+            let inside: BTreeSet<u32> = cpus.iter().map(|cpu| llcs[cpu]).collect();
+            let places: BTreeSet<(u32, u32)> =
+                cpus.iter().map(|cpu| (self.cpus[cpu].node, self.cpus[cpu].socket)).collect();
+            inside.len() > 1 && places.len() == 1 && inside.iter().all(|llc| llc_cpus[llc].is_subset(cpus))
+        };
+        let mut groups: Vec<BTreeSet<u32>> = clusters.into_values().filter(is_larger).collect();
+        if groups.is_empty() {
+            return;
+        }
+        let covered: BTreeSet<u32> = groups.iter().flatten().copied().collect();
+        groups.extend(llc_cpus.into_values().filter(|cpus| cpus.is_disjoint(&covered)));
+        if covered.len() == self.cpus.len() {
+            self.clusters.clear();
+        } else {
+            // Clusters have the numbers of CPUs as keys: those of cores are beyond them.
+            self.clusters.extend(covered.iter().map(|cpu| (*cpu, 1 << 31 | self.cpus[cpu].core)));
+        }
+        self.notes.push("the operating system's clusters are larger than the caches that their CPUs share: scheduling domains take them for LLCs, as Linux's do".to_owned());
+        self.coregroups = groups;
+    }
+
     /// Key of the cluster of each CPU.
     fn clusters(&mut self, llcs: &BTreeMap<u32, u32>) -> BTreeMap<u32, u32> {
         let mut second_level: BTreeMap<u32, u32> = BTreeMap::new();
@@ -250,6 +340,24 @@ impl Found {
         }
         by_core
     }
+}
+
+/// How the note ends that a reader adds where the distances of two nodes depend on the direction.
+pub const LONGER_WAY_NOTE: &str = "depend on the direction: the longer one counts";
+
+/// Makes both directions between two nodes as far as the longer one, since one distance is modelled; says so where they differ.
+pub(crate) fn take_longer_way(rows: &mut [Vec<u32>]) -> Option<String> {
+    let stated = rows.to_vec();
+    let mut differing = 0;
+    for (from, row) in rows.iter_mut().enumerate() {
+        for (to, distance) in row.iter_mut().enumerate() {
+            let back = stated.get(to).and_then(|row| row.get(from)).copied().unwrap_or(*distance);
+            differing += usize::from(from < to && *distance != back);
+            *distance = (*distance).max(back);
+        }
+    }
+    let pairs = if differing == 1 { "1 pair of nodes" } else { &format!("{differing} pairs of nodes") };
+    (differing > 0).then(|| format!("the distances of {pairs} {LONGER_WAY_NOTE}"))
 }
 
 /// Whether every group of `inner` lies in one group of `outer`.

@@ -1,8 +1,9 @@
 //! Reading hwloc XML of versions 2 and 3.
 //!
 //! Source: "Importing and exporting topologies from/to XML files" in the hwloc 2 manual, its `hwloc2.dtd`, and files
-//! written by `lstopo` 2.9. Read are packages, cores, PUs, caches, NUMA nodes, distances between NUMA nodes and CPU
-//! kinds. I/O devices, groups, dies and memory-side caches have no meaning here.
+//! written by `lstopo` 2.9. Read are packages, cores, PUs, caches, NUMA nodes, distances between NUMA nodes, CPU
+//! kinds, and of groups those that are Linux's clusters (`HWLOC_GROUP_KIND_LINUX_CLUSTER` of `include/private/misc.h`). I/O devices,
+//! other groups, dies and memory-side caches have no meaning here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::discovered::{Found, FoundCpu};
 use crate::hwloc_bitmap::parse_bitmap;
 use crate::{
     Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, Location, Machine, NodeDescription, Result, Vendor,
-    Ways,
+    Ways, parse_cpu_list,
 };
 
 pub(crate) const FORMAT: &str = "hwloc XML";
@@ -25,18 +26,30 @@ pub(crate) const INFO_LLC_LEVEL: &str = "WarmcoreLlcLevel";
 pub(crate) const INFO_EXCLUSIVE: &str = "WarmcoreExclusive";
 /// See [`INFO_NAME`].
 pub(crate) const INFO_RECLAIM_DISTANCE: &str = "WarmcoreReclaimDistance";
+/// See [`INFO_NAME`]; lists of CPUs with blanks between them.
+pub(crate) const INFO_COREGROUPS: &str = "WarmcoreCoregroups";
 /// hwloc's own names for the make of CPUs: of x86, and of Arm.
 pub(crate) const INFO_VENDOR: &str = "CPUVendor";
 /// See [`INFO_VENDOR`].
 pub(crate) const INFO_FAMILY: &str = "CPUFamilyNumber";
+/// See [`INFO_VENDOR`].
+pub(crate) const INFO_MODEL_NUMBER: &str = "CPUModelNumber";
 /// See [`INFO_VENDOR`].
 pub(crate) const INFO_IMPLEMENTER: &str = "CPUImplementer";
 /// See [`INFO_VENDOR`]; of POWER it begins with that word.
 pub(crate) const INFO_MODEL: &str = "CPUModel";
 /// hwloc's own name for the kind of a hybrid CPU's core: `IntelAtom`, `IntelCore`.
 const INFO_CORE_TYPE: &str = "CoreType";
+/// hwloc's own name for the highest frequency of a kind of CPUs.
+const INFO_HIGHEST_FREQUENCY: &str = "FrequencyMaxMHz";
+/// hwloc's own rank of a kind of CPUs, where what it runs on gives one: 0 is the slowest.
+const FORCED_EFFICIENCY: &str = "forced_efficiency";
 /// hwloc's own name for a CPU's capacity under Linux.
 pub(crate) const INFO_CAPACITY: &str = "LinuxCapacity";
+/// hwloc's own subtype of groups that are Linux's clusters.
+pub(crate) const CLUSTER_SUBTYPE: &str = "Cluster";
+/// See [`CLUSTER_SUBTYPE`]: their kind.
+pub(crate) const CLUSTER_KIND: &str = "222";
 
 /// Builds a machine from hwloc XML.
 ///
@@ -108,7 +121,12 @@ impl HwlocReader<'_, '_> {
         }
         let mut found = Found::default();
         let mut nodes = self.read_objects(root, &mut found)?;
+        settle_memory(&mut nodes, info(root, INFO_NAME).is_some());
         self.keep_allowed(root, &mut nodes, &mut found)?;
+        self.read_clusters(root, &mut found)?;
+        for list in info(root, INFO_COREGROUPS).unwrap_or_default().split_whitespace() {
+            found.coregroups.push(parse_cpu_list(list).map_err(|error| self.fail(root, error.to_string()))?);
+        }
         self.assign_nodes(nodes, &mut found)?;
         let complete = self.cpu_set(root, "complete_cpuset")?.unwrap_or_default();
         found.offline = complete.into_iter().filter(|cpu| !found.cpus.contains_key(cpu)).collect();
@@ -151,11 +169,11 @@ impl HwlocReader<'_, '_> {
         let first = |name: &str| topology.descendants().find_map(|element| info(element, name));
         let power = Vendor::Power.cpuid_name();
         if let Some(vendor) = first(INFO_VENDOR) {
-            found.read_processor(Some(vendor), first(INFO_FAMILY));
+            found.read_processor(Some(vendor), first(INFO_FAMILY), first(INFO_MODEL_NUMBER));
         } else if first(INFO_IMPLEMENTER).is_some() {
-            found.read_processor(Some(Vendor::Arm.cpuid_name()), None);
+            found.read_processor(Some(Vendor::Arm.cpuid_name()), None, None);
         } else if first(INFO_MODEL).is_some_and(|model| model.starts_with(power)) {
-            found.read_processor(Some(power), None);
+            found.read_processor(Some(power), None, None);
         }
     }
 
@@ -179,11 +197,14 @@ impl HwlocReader<'_, '_> {
                 "PU" => self.read_pu(object, inside, found)?,
                 "NUMANode" => nodes.push(XmlNode {
                     os_index: self.number(object, "os_index")?.unwrap_or(nodes.len() as u32),
-                    memory_bytes: self.number(object, "local_memory")?.filter(|bytes| *bytes > 0),
+                    memory_bytes: self.number(object, "local_memory")?,
                     cpus: self.cpu_set(object, "cpuset")?.unwrap_or_default(),
                 }),
                 _ => {
                     if let Some((level, kind)) = cache_type(kind) {
+                        // A data cache of a higher level, as on Itanium, has the name of a unified one.
+                        let is_data = kind == CacheKind::Unified && object.attribute("cache_type") == Some("1");
+                        let kind = if is_data { CacheKind::Data } else { kind };
                         found.caches.push(self.read_cache(object, level, kind)?);
                     }
                 }
@@ -192,6 +213,30 @@ impl HwlocReader<'_, '_> {
             stack.extend(children.into_iter().rev().map(|child| (child, inside)));
         }
         Ok(nodes)
+    }
+
+    /// Linux's clusters. hwloc leaves out those that another object has the CPUs of: CPUs in none are in one with those of their L2, or else
+    /// with their core alone.
+    fn read_clusters(&self, root: Node<'_, '_>, found: &mut Found) -> Result<()> {
+        for group in root.descendants().filter(|element| is_cluster(*element)) {
+            let cpus = self.cpu_set(group, "cpuset")?.unwrap_or_default();
+            let Some(lowest) = cpus.first().copied() else { continue };
+            let present = cpus.into_iter().filter(|cpu| found.cpus.contains_key(cpu));
+            found.clusters.extend(present.map(|cpu| (cpu, lowest)));
+        }
+        if found.clusters.is_empty() {
+            return Ok(());
+        }
+        let (mut lowest_of_l2, mut lowest_of_core) = (BTreeMap::new(), BTreeMap::new());
+        let holds_data = |cache: &Cache| cache.level == 2 && cache.kind != CacheKind::Instruction;
+        for CacheDescription { cpus, .. } in found.caches.iter().filter(|description| holds_data(&description.cache)) {
+            lowest_of_l2.extend(cpus.iter().filter_map(|cpu| Some((*cpu, *cpus.first()?))));
+        }
+        for (cpu, place) in &found.cpus {
+            let lowest = *lowest_of_core.entry(place.core).or_insert(*cpu);
+            found.clusters.entry(*cpu).or_insert_with(|| lowest_of_l2.get(cpu).copied().unwrap_or(lowest));
+        }
+        Ok(())
     }
 
     fn read_pu(&self, object: Node<'_, '_>, inside: Enclosing, found: &mut Found) -> Result<()> {
@@ -308,6 +353,15 @@ impl HwlocReader<'_, '_> {
             let kind = kind.chars().filter(|letter| !letter.is_control()).take(40).collect();
             found.core_types.entry(kind).or_default().extend(&cpus);
         }
+        let speeds = [
+            (INFO_HIGHEST_FREQUENCY, info(element, INFO_HIGHEST_FREQUENCY)),
+            (FORCED_EFFICIENCY, element.attribute(FORCED_EFFICIENCY)),
+        ];
+        for (name, speed) in speeds {
+            if let Some(speed) = speed.and_then(|speed| speed.parse::<u64>().ok()) {
+                found.top_speeds.entry(name).or_default().extend(cpus.iter().map(|cpu| (*cpu, speed)));
+            }
+        }
         let Some(capacity) = info(element, INFO_CAPACITY) else { return Ok(()) };
         let Ok(capacity) = capacity.parse() else {
             return Err(self.fail(element, format!("`{INFO_CAPACITY}` is not a number")));
@@ -329,6 +383,25 @@ impl HwlocReader<'_, '_> {
     fn cpu_set(&self, object: Node<'_, '_>, name: &str) -> Result<Option<BTreeSet<u32>>> {
         let text = object.attribute(name);
         text.map(|text| parse_bitmap(text).map_err(|reason| self.fail(object, format!("{name}: {reason}")))).transpose()
+    }
+}
+
+/// Whether an element is a group of CPUs that Linux calls a cluster.
+fn is_cluster(element: Node<'_, '_>) -> bool {
+    let says = |name: &str, value: &str| element.attribute(name) == Some(value);
+    says("type", "Group") && (says("subtype", CLUSTER_SUBTYPE) || says("kind", CLUSTER_KIND))
+}
+
+/// hwloc writes the memory of the nodes that have some: in its files the others have none, unless no node is said to have any. In our own
+/// files, what is not written is not known.
+fn settle_memory(nodes: &mut [XmlNode], is_ours: bool) {
+    let is_known = nodes.iter().any(|node| node.memory_bytes.is_some_and(|bytes| bytes > 0));
+    for node in nodes {
+        node.memory_bytes = match node.memory_bytes {
+            _ if !is_known => None,
+            None if !is_ours => Some(0),
+            stated => stated,
+        };
     }
 }
 

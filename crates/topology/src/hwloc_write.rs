@@ -2,16 +2,16 @@
 //!
 //! hwloc's tree is strict: the CPUs of two objects are disjoint, or one contains the other. Machines whose caches do
 //! not nest like that cannot be written. Figures (latencies, bandwidths, costs) have no place in hwloc XML and are
-//! left out; the machine's name, a level of LLCs that is not the highest cache and a stated reclaim distance go into `info`
-//! elements of our own.
+//! left out; the machine's name, a level of LLCs that is not the highest cache, groups that stand for LLCs and a stated reclaim
+//! distance go into `info` elements of our own.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::hwloc_bitmap::format_bitmap;
 use crate::hwloc_read::{
-    FORMAT, INFO_CAPACITY, INFO_EXCLUSIVE, INFO_FAMILY, INFO_IMPLEMENTER, INFO_LLC_LEVEL, INFO_MODEL, INFO_NAME,
-    INFO_RECLAIM_DISTANCE, INFO_VENDOR,
+    CLUSTER_KIND, CLUSTER_SUBTYPE, FORMAT, INFO_CAPACITY, INFO_COREGROUPS, INFO_EXCLUSIVE, INFO_FAMILY,
+    INFO_IMPLEMENTER, INFO_LLC_LEVEL, INFO_MODEL, INFO_MODEL_NUMBER, INFO_NAME, INFO_RECLAIM_DISTANCE, INFO_VENDOR,
 };
 use crate::{Cache, CacheKind, CpuSet, Error, Inclusion, LlcId, Machine, NodeId, Processor, Result, Vendor, Ways};
 
@@ -76,6 +76,8 @@ enum ObjectKind<'a> {
     Machine,
     Package(u32),
     Group,
+    /// Cores that the firmware groups.
+    Cluster,
     Cache(&'a Cache),
     Core(u32),
     Pu(u32),
@@ -83,12 +85,13 @@ enum ObjectKind<'a> {
 
 impl ObjectKind<'_> {
     /// Outer objects have lower ranks. Of the caches, higher levels are outer, and data caches enclose instruction
-    /// caches.
+    /// caches. Clusters stand between the third level and the second.
     fn rank(self) -> (u8, u8, CacheKind) {
         match self {
             ObjectKind::Machine => (0, 0, CacheKind::Data),
             ObjectKind::Package(_) => (1, 0, CacheKind::Data),
             ObjectKind::Group => (2, 0, CacheKind::Data),
+            ObjectKind::Cluster => (3, u8::MAX - 2, CacheKind::Data),
             ObjectKind::Cache(cache) => (3, u8::MAX - cache.level, cache.kind),
             ObjectKind::Core(_) => (4, 0, CacheKind::Data),
             ObjectKind::Pu(_) => (5, 0, CacheKind::Data),
@@ -113,6 +116,7 @@ fn tree(machine: &Machine) -> Result<HwlocObject<'_>, String> {
             objects.push((ObjectKind::Group, cpus.clone()));
         }
     }
+    objects.extend(clusters_of_their_own(machine).map(|cpus| (ObjectKind::Cluster, cpus.clone())));
     // Larger objects first, so that what encloses an object is in the tree before it.
     objects.sort_by_cached_key(|(kind, cpus)| (std::cmp::Reverse(cpus.len()), kind.rank(), cpus.first()));
     let new = |kind, cpus| HwlocObject { kind, cpus, nodes: Vec::new(), children: Vec::new() };
@@ -125,6 +129,15 @@ fn tree(machine: &Machine) -> Result<HwlocObject<'_>, String> {
         attach(&mut root, node, machine.cpus_of_node(node));
     }
     Ok(root)
+}
+
+/// The clusters of several cores that are no shared L2, which the reader takes for one.
+fn clusters_of_their_own(machine: &Machine) -> impl Iterator<Item = &CpuSet> {
+    let is_l2 = move |cpus: &CpuSet| {
+        let mut caches = machine.caches().iter();
+        caches.any(|cache| cache.level == 2 && cache.kind != CacheKind::Instruction && cache.cpus == *cpus)
+    };
+    machine.cluster_cpus.iter().filter(move |cpus| !machine.core_cpus.contains(cpus) && !is_l2(cpus))
 }
 
 /// Puts an object below the innermost one that encloses it.
@@ -212,7 +225,7 @@ impl HwlocWriter<'_> {
         let (kind, os_index) = match object.kind {
             ObjectKind::Machine => ("Machine".to_owned(), Some(0)),
             ObjectKind::Package(os_index) => ("Package".to_owned(), Some(os_index)),
-            ObjectKind::Group => ("Group".to_owned(), None),
+            ObjectKind::Group | ObjectKind::Cluster => ("Group".to_owned(), None),
             ObjectKind::Cache(cache) => {
                 let suffix = if cache.kind == CacheKind::Instruction { "i" } else { "" };
                 (format!("L{}{suffix}Cache", cache.level), None)
@@ -247,9 +260,13 @@ impl HwlocWriter<'_> {
                 cache.size_bytes, cache.level, cache.line_bytes
             );
         }
-        if let ObjectKind::Group = object.kind {
+        match object.kind {
             // Kind 0 is a group made by the user: hwloc keeps it.
-            text.push_str(" kind=\"0\" subkind=\"0\"");
+            ObjectKind::Group => text.push_str(" kind=\"0\" subkind=\"0\""),
+            ObjectKind::Cluster => {
+                let _ = write!(text, " subtype=\"{CLUSTER_SUBTYPE}\" kind=\"{CLUSTER_KIND}\" subkind=\"0\"");
+            }
+            _ => {}
         }
         text
     }
@@ -282,7 +299,9 @@ impl HwlocWriter<'_> {
                 let level = llc_level.map(|level| (INFO_LLC_LEVEL, level.to_string()));
                 let stated = (!self.machine.derives_reclaim_distance())
                     .then(|| (INFO_RECLAIM_DISTANCE, self.machine.reclaim_distance().to_string()));
-                [(INFO_NAME, self.machine.name().to_owned())].into_iter().chain(level).chain(stated).collect()
+                let groups = self.machine.has_coregroups().then(|| (INFO_COREGROUPS, self.coregroups()));
+                let name = (INFO_NAME, self.machine.name().to_owned());
+                [name].into_iter().chain(level).chain(stated).chain(groups).collect()
             }
             ObjectKind::Package(_) => self.machine.processor().map_or(Vec::new(), make),
             ObjectKind::Cache(cache) => match cache.inclusion {
@@ -295,15 +314,18 @@ impl HwlocWriter<'_> {
         }
     }
 
+    fn coregroups(&self) -> String {
+        let list = |cpus: &CpuSet| crate::format_cpu_list(self.os_numbers(cpus));
+        self.machine.coregroups.iter().map(list).collect::<Vec<_>>().join(" ")
+    }
+
     fn numa_node(&mut self, node: NodeId, depth: usize) {
         let cpus = self.os_numbers(self.machine.cpus_of_node(node));
         let os_index = self.machine.node_os_index(node);
         let sets = self.sets(&cpus, &cpus, &BTreeSet::from([os_index]), false);
-        let memory = self.machine.node_memory_bytes(node).unwrap_or(0);
-        self.line(
-            depth,
-            &format!("<object type=\"NUMANode\" os_index=\"{os_index}\"{sets} local_memory=\"{memory}\"/>"),
-        );
+        let memory = self.machine.node_memory_bytes(node);
+        let memory = memory.map_or_else(String::new, |bytes| format!(" local_memory=\"{bytes}\""));
+        self.line(depth, &format!("<object type=\"NUMANode\" os_index=\"{os_index}\"{sets}{memory}/>"));
     }
 
     fn distances(&mut self) {
@@ -354,7 +376,8 @@ fn make(processor: Processor) -> Vec<(&'static str, String)> {
         Vendor::Power => vec![(INFO_MODEL, vendor.cpuid_name().to_owned())],
         Vendor::Amd | Vendor::Hygon | Vendor::Intel => {
             let family = processor.family().map(|family| (INFO_FAMILY, family.to_string()));
-            [(INFO_VENDOR, vendor.cpuid_name().to_owned())].into_iter().chain(family).collect()
+            let model = processor.model().map(|model| (INFO_MODEL_NUMBER, model.to_string()));
+            [(INFO_VENDOR, vendor.cpuid_name().to_owned())].into_iter().chain(family).chain(model).collect()
         }
     }
 }

@@ -49,6 +49,9 @@ pub struct Machine {
     pub(crate) core_cpus: Vec<CpuSet>,
     pub(crate) cluster_cpus: Vec<CpuSet>,
     pub(crate) llc_cpus: Vec<CpuSet>,
+    /// Groups of CPUs that stand for LLCs in scheduling domains, and each CPU's; empty where the LLCs do.
+    pub(crate) coregroups: Vec<CpuSet>,
+    pub(crate) coregroup_of: Vec<u32>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) cpu_by_os_index: BTreeMap<u32, CpuId>,
@@ -261,6 +264,18 @@ impl Machine {
     /// Memory of a node in bytes, when known.
     pub fn node_memory_bytes(&self, node: NodeId) -> Option<u64> {
         self.nodes[node.index()].memory_bytes
+    }
+
+    /// Whether pages can be on a node: everywhere but on nodes that are stated to have no memory.
+    pub fn node_has_memory(&self, node: NodeId) -> bool {
+        self.node_memory_bytes(node) != Some(0)
+    }
+
+    /// The node whose memory a CPU of a node gets: its own, or the nearest that has some (`build_zonelists`).
+    pub fn allocation_node(&self, node: NodeId) -> NodeId {
+        let with_memory = self.nodes().filter(|other| self.node_has_memory(*other));
+        let nearest = with_memory.min_by_key(|other| (*other != node, self.node_distance(node, *other), *other));
+        nearest.unwrap_or(node)
     }
 
     /// How two CPUs stand to each other. Symmetric.

@@ -1,6 +1,7 @@
 //! Who made a machine's CPUs, and of which family they are: what a kernel's own constants depend on.
 //!
-//! One constant does so far: `node_reclaim_distance`, beyond which the fair class neither places tasks at fork and exec nor pulls
+//! Two do so far. The node distances of scheduling domains are one ([`Machine::scheduling_distances`](crate::Machine::scheduling_distances)).
+//! The other is `node_reclaim_distance`, beyond which the fair class neither places tasks at fork and exec nor pulls
 //! wakees. Sources: Linux `include/linux/topology.h` (`RECLAIM_DISTANCE` 30), `arch/powerpc/include/asm/topology.h` (10), and
 //! `arch/x86/kernel/cpu/amd.c`, whose `init_amd_zen_common` (`init_amd_zn` before 6.8) raises it to 32 since 5.4.
 //! `arch/x86/kernel/cpu/hygon.c` does not, although it takes its CPUs for Zen otherwise; a kernel that does so is a machine
@@ -18,6 +19,12 @@ const RECLAIM_DISTANCE_ZEN: u32 = 32;
 const RECLAIM_DISTANCE_POWER: u32 = 10;
 /// The family of the first Zen in CPUID; those of later ones are larger.
 const FIRST_ZEN_FAMILY: u32 = 0x17;
+
+/// The family of Intel's processors since the Pentium Pro.
+const INTEL_FAMILY: u32 = 6;
+/// Its models whose distances between packages are averaged: `INTEL_GRANITERAPIDS_X` and `INTEL_ATOM_DARKMONT_X` of
+/// `arch/x86/include/asm/intel-family.h`.
+const AVERAGED_MODELS: [u32; 2] = [0xad, 0xdd];
 
 /// A maker of CPUs, as kernels tell them apart.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -67,6 +74,7 @@ impl Vendor {
 pub struct Processor {
     vendor: Vendor,
     family: Option<u32>,
+    model: Option<u32>,
 }
 
 impl Processor {
@@ -87,7 +95,24 @@ impl Processor {
             Some(family) if family > LARGEST_FAMILY => {
                 Err(format!("family = {family} is more than the {LARGEST_FAMILY} that CPUID can say"))
             }
-            _ => Ok(Self { vendor, family }),
+            _ => Ok(Self { vendor, family, model: None }),
+        }
+    }
+
+    /// The same CPUs of a model, as `/proc/cpuinfo` counts it (the basic and the extended one together).
+    ///
+    /// # Errors
+    /// With a reason, for a model of CPUs without families, or one larger than CPUID can say.
+    pub fn with_model(self, model: Option<u32>) -> Result<Self, String> {
+        const LARGEST_MODEL: u32 = 0xff;
+        match model {
+            Some(model) if !self.vendor.has_families() => {
+                Err(format!("model = {model}: CPUs of vendor `{}` have no model", self.vendor.name()))
+            }
+            Some(model) if model > LARGEST_MODEL => {
+                Err(format!("model = {model} is more than the {LARGEST_MODEL} that CPUID can say"))
+            }
+            _ => Ok(Self { model, ..self }),
         }
     }
 
@@ -103,17 +128,32 @@ impl Processor {
         self.family
     }
 
-    /// From `vendor_id` and `cpu family` as `/proc/cpuinfo` and hwloc have them.
+    /// The model in its family, as `/proc/cpuinfo` counts it, when known.
+    #[must_use]
+    pub fn model(self) -> Option<u32> {
+        self.model
+    }
+
+    /// Whether Linux averages node distances between packages for its scheduling domains (`arch_sched_node_distance` in
+    /// `arch/x86/kernel/smpboot.c`).
+    pub(crate) fn averages_distances(self) -> bool {
+        let is_listed = self.model.is_some_and(|model| AVERAGED_MODELS.contains(&model));
+        self.vendor == Vendor::Intel && self.family == Some(INTEL_FAMILY) && is_listed
+    }
+
+    /// From `vendor_id`, `cpu family` and `model` as `/proc/cpuinfo` and hwloc have them.
     ///
     /// # Errors
     /// With what cannot be used of them and what that means.
-    pub(crate) fn read(vendor: &str, family: Option<&str>) -> Result<Self, String> {
+    pub(crate) fn read(vendor: &str, family: Option<&str>, model: Option<&str>) -> Result<Self, String> {
         let Some((vendor, ..)) = Vendor::NAMED.into_iter().find(|(_, _, cpuid)| *cpuid == vendor.trim()) else {
             let shown: String = vendor.trim().chars().take(40).collect();
             return Err(format!("nothing is known of CPUs of the vendor `{shown}`: the kernel's usual constants hold"));
         };
-        let family = family.filter(|_| vendor.has_families()).and_then(|family| family.trim().parse().ok());
-        Self::new(vendor, family).map_err(|reason| format!("the make of the CPUs is not used: {reason}"))
+        let number =
+            |text: Option<&str>| text.filter(|_| vendor.has_families()).and_then(|text| text.trim().parse().ok());
+        let read = Self::new(vendor, number(family)).and_then(|read| read.with_model(number(model)));
+        read.map_err(|reason| format!("the make of the CPUs is not used: {reason}"))
     }
 }
 
@@ -169,10 +209,15 @@ mod tests {
 
     #[test]
     fn a_make_that_cannot_be_used_says_why() {
-        assert!(Processor::read("CentaurHauls", Some("6")).unwrap_err().contains("CentaurHauls"));
-        assert!(Processor::read("AuthenticAMD", None).unwrap_err().contains("needs the `family`"));
-        assert!(Processor::read("AuthenticAMD", Some("9999")).unwrap_err().contains("more than the 270"));
-        assert_eq!(Processor::read("AuthenticAMD", Some("25")), Processor::new(Vendor::Amd, Some(25)));
+        let read = Processor::read;
+        assert!(read("CentaurHauls", Some("6"), None).unwrap_err().contains("CentaurHauls"));
+        assert!(read("AuthenticAMD", None, None).unwrap_err().contains("needs the `family`"));
+        assert!(read("AuthenticAMD", Some("9999"), None).unwrap_err().contains("more than the 270"));
+        assert!(read("AuthenticAMD", Some("25"), Some("999")).unwrap_err().contains("more than the 255"));
+        assert_eq!(read("AuthenticAMD", Some("25"), None), Processor::new(Vendor::Amd, Some(25)));
+        assert_eq!(read("AuthenticAMD", Some("25"), Some("17")).unwrap().model(), Some(17));
         assert!(Processor::new(Vendor::Arm, Some(8)).unwrap_err().contains("no family"));
+        let arm = Processor::new(Vendor::Arm, None).unwrap();
+        assert!(arm.with_model(Some(8)).unwrap_err().contains("no model") && arm.with_model(None) == Ok(arm));
     }
 }

@@ -3,9 +3,10 @@
 //! Whatever repeats is drawn once: LLCs of a node that are alike become a first box and a count, nodes and sockets
 //! that are alike become one line that names their CPUs.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::build::{PROCESSOR, STATED_RECLAIM_DISTANCE};
+use crate::build::{DISTANCES, PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::template::CacheScope;
 use crate::units::{decimal, format_size_rounded};
@@ -90,6 +91,11 @@ fn header(machine: &Machine, text: &mut String) {
     if let Some(processor) = machine.processor() {
         let origin = machine.origin(PROCESSOR).map_or(String::new(), |origin| format!(" ({origin})"));
         let _ = writeln!(text, "{}", shorten(&format!("CPUs by {processor}{origin}"), WIDTH));
+    }
+    let sizes: BTreeSet<usize> = machine.coregroups.iter().map(CpuSet::len).collect();
+    if let (Some(least), Some(most)) = (sizes.first(), sizes.last()) {
+        let range = if least == most { least.to_string() } else { format!("{least} to {most}") };
+        let _ = writeln!(text, "scheduling domains take groups of {range} CPUs for LLCs");
     }
 }
 
@@ -285,7 +291,7 @@ fn distances(machine: &Machine, text: &mut String) {
     if count < 2 {
         return;
     }
-    let origin = machine.origin("topology.distances").map_or("assumed".to_owned(), |origin| origin.to_string());
+    let origin = machine.origin(DISTANCES).map_or("assumed".to_owned(), |origin| origin.to_string());
     let _ = writeln!(text, "\n{}", shorten(&format!("node distances ({origin})"), WIDTH));
     let distance = machine.reclaim_distance();
     let origin = machine.origin(STATED_RECLAIM_DISTANCE).map_or(String::new(), |origin| format!(" ({origin})"));

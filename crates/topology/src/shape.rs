@@ -15,6 +15,7 @@
 //! Other machines are numbered as Linux numbers x86 machines: the first threads of all cores, then the second threads
 //! of all cores ([`SmtNumbering::Split`]).
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
@@ -95,6 +96,17 @@ impl Shape {
             }
         };
         (0..cores).flat_map(|core| (0..self.threads_per_core).map(move |thread| cpu(core, thread))).collect()
+    }
+
+    /// The CPUs in groups of `cores` cores of one node, the last one of a node maybe of fewer.
+    pub(crate) fn coregroups(&self, numbering: SmtNumbering, cores: u32) -> Vec<BTreeSet<u32>> {
+        let cores_per_node = self.llcs_per_node * self.cores_per_llc;
+        let mut groups: BTreeMap<(u32, u32), BTreeSet<u32>> = BTreeMap::new();
+        for cpu in self.cpus(numbering, 1) {
+            let group = cpu.core % cores_per_node / cores;
+            groups.entry((cpu.node, group)).or_default().insert(cpu.os_index);
+        }
+        groups.into_values().collect()
     }
 
     /// The NUMA nodes of the machine.

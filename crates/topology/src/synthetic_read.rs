@@ -2,8 +2,8 @@
 //!
 //! Source: "Synthetic topologies" in the hwloc 2 manual, and the behaviour of `lstopo` 2.9 for the order of
 //! `indexes`. Each level gives the number of its objects under each object of the level before. `[NUMANode]` attaches
-//! a NUMA node to each object of the level before; `NUMANode:2` as a level is a group with a node attached. Levels
-//! without a type (`2 3 4`), I/O objects and tiers of memory are not read.
+//! a NUMA node to each object of the level before; `NUMANode:2` as a level is a group with a node attached. A `Group` inside of the
+//! last-level caches and NUMA nodes is a cluster of cores. Levels without a type (`2 3 4`), I/O objects and tiers of memory are not read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +41,8 @@ struct ReadLevel {
 struct MemoryLevel {
     /// Objects of the level it is attached to.
     width: usize,
+    /// Levels outside of it.
+    depth: usize,
     memory_bytes: Option<u64>,
     indexes: Option<String>,
 }
@@ -64,16 +66,12 @@ pub fn from_synthetic(text: &str) -> Result<Machine> {
         None => vec![0],
     };
 
-    let memory = match memories.as_slice() {
-        [] => MemoryLevel { width: 1, memory_bytes: None, indexes: None },
-        [_] => memories.into_iter().next().unwrap_or(MemoryLevel { width: 1, memory_bytes: None, indexes: None }),
-        _ => {
-            return Err(fail(
-                "only one level can have NUMA nodes",
-                "machines with several kinds of memory need hwloc XML",
-            ));
-        }
-    };
+    if memories.len() > 1 {
+        let hint = "machines with several kinds of memory need hwloc XML";
+        return Err(fail("only one level can have NUMA nodes", hint));
+    }
+    let whole = MemoryLevel { width: 1, depth: 0, memory_bytes: None, indexes: None };
+    let memory = memories.into_iter().next().unwrap_or(whole);
     let node_indexes = os_indexes_below(&levels, memory.width, memory.indexes.as_deref())?;
     let mut found = Found {
         nodes: node_indexes
@@ -110,7 +108,24 @@ pub fn from_synthetic(text: &str) -> Result<Machine> {
         };
         found.caches.extend(members.into_values().map(|cpus| CacheDescription { cache: cache.clone(), cpus }));
     }
+    if let Some(clusters) = cluster_level(&levels, memory.depth) {
+        found.clusters =
+            os_indexes.iter().enumerate().map(|(position, cpu)| (*cpu, group(clusters.width, position))).collect();
+    }
     found.into_machine("synthetic", text.trim(), "hwloc synthetic")
+}
+
+/// The innermost groups of several cores inside of the last-level caches and of the NUMA nodes, which are `memory_depth` levels in.
+fn cluster_level(levels: &[ReadLevel], memory_depth: usize) -> Option<&ReadLevel> {
+    let data_level = |level: &ReadLevel| match level.level_type {
+        LevelType::Cache(cache_level, kind) if kind != CacheKind::Instruction => Some(cache_level),
+        _ => None,
+    };
+    let (_, llc) = (levels.iter().enumerate())
+        .filter_map(|(position, level)| Some((data_level(level)?, position)))
+        .max_by_key(|(cache_level, _)| *cache_level)?;
+    let inside = levels.get(memory_depth.max(llc + 1)..)?;
+    inside.iter().rfind(|level| level.level_type == LevelType::Group)
 }
 
 /// hwloc's sizes for caches without `size`.
@@ -138,7 +153,8 @@ fn read_levels(text: &str) -> Result<(Vec<ReadLevel>, Vec<MemoryLevel>, Vec<Stri
                 return Err(fail(format!("`[{name}]` is not a kind of memory that is read"), "only `[NUMANode]` is"));
             }
             let attributes = read_attributes(attributes)?;
-            memories.push(MemoryLevel { width, memory_bytes: attributes.memory_bytes, indexes: attributes.indexes });
+            let ObjectAttributes { memory_bytes, indexes, .. } = attributes;
+            memories.push(MemoryLevel { width, depth: levels.len(), memory_bytes, indexes });
             continue;
         }
         let (head, attributes) = split_attributes(part)?;
@@ -164,7 +180,7 @@ fn read_levels(text: &str) -> Result<(Vec<ReadLevel>, Vec<MemoryLevel>, Vec<Stri
         }
         let ObjectAttributes { size_bytes, memory_bytes, indexes } = read_attributes(attributes)?;
         if kind == LevelType::NumaNode {
-            memories.push(MemoryLevel { width, memory_bytes, indexes: indexes.clone() });
+            memories.push(MemoryLevel { width, depth: levels.len() + 1, memory_bytes, indexes: indexes.clone() });
         } else if memory_bytes.is_some() {
             // So does hwloc 2, which then puts one node over everything.
             notes.push(format!(

@@ -3,7 +3,8 @@
 //! Such a description is a tree in which all objects of a level are alike. It cannot say offline CPUs, unequal groups
 //! or caches, nodes without CPUs or of different size, capacities, or which cache level is the LLC: those are errors.
 //! It cannot say associativity, line sizes, node distances and figures either; they are left out, and
-//! [`synthetic_losses`] names what a machine loses that way.
+//! [`synthetic_losses`] names what a machine loses that way. Clusters that share no L2 are groups inside of the last-level caches, where all
+//! are alike.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -54,6 +55,12 @@ pub fn synthetic_losses(machine: &Machine) -> Vec<&'static str> {
     if machine.processor().is_some() || !machine.derives_reclaim_distance() {
         losses.push("the make of CPUs, with the reclaim distance");
     }
+    if machine.has_coregroups() {
+        losses.push("the groups that scheduling domains take for LLCs");
+    }
+    if clusters_of_their_own(machine).is_some() && cluster_level(machine).is_none() {
+        losses.push("clusters of cores");
+    }
     if machine.caches().iter().any(|cache| cache.ways != Ways::Unknown) {
         losses.push("associativity of caches");
     }
@@ -93,6 +100,7 @@ fn levels(machine: &Machine) -> Result<Vec<WrittenLevel>, String> {
         groups: machine.sockets.iter().map(|socket| socket.cpus.clone()).collect(),
     }];
     levels.extend(cache_levels(machine)?);
+    levels.extend(cluster_level(machine));
     levels.push(WrittenLevel { name: "Core".to_owned(), attributes: Vec::new(), groups: machine.core_cpus.clone() });
     levels.push(WrittenLevel {
         name: "PU".to_owned(),
@@ -108,6 +116,29 @@ fn levels(machine: &Machine) -> Result<Vec<WrittenLevel>, String> {
         check_nested(&pair[0], &pair[1])?;
     }
     Ok(levels)
+}
+
+/// The clusters, where some have several cores and no L2 stands for them.
+fn clusters_of_their_own(machine: &Machine) -> Option<&[CpuSet]> {
+    let second = machine.caches().iter().filter(|cache| cache.level == 2 && cache.kind != CacheKind::Instruction);
+    let second: Vec<CpuSet> = second.map(|cache| cache.cpus.clone()).collect();
+    let has_own = machine.cluster_count() != machine.core_count() && !same_groups(&second, &machine.cluster_cpus);
+    has_own.then_some(machine.cluster_cpus.as_slice())
+}
+
+/// The level of clusters that the reader takes for such: of equal ones, inside of caches.
+fn cluster_level(machine: &Machine) -> Option<WrittenLevel> {
+    let clusters = clusters_of_their_own(machine)?;
+    let level = |name: &str, groups: &[CpuSet]| WrittenLevel {
+        name: name.to_owned(),
+        attributes: Vec::new(),
+        groups: groups.to_vec(),
+    };
+    let own = level("Group", clusters);
+    let llcs = level("LLC", &machine.llc_cpus);
+    let cores = level("Core", &machine.core_cpus);
+    let is_regular = check_nested(&llcs, &own).is_ok() && check_nested(&own, &cores).is_ok();
+    (is_regular && !machine.caches().is_empty()).then_some(own)
 }
 
 fn node_groups(machine: &Machine) -> Vec<CpuSet> {

@@ -1,7 +1,7 @@
 //! Reading a Linux `/sys` tree, live or a snapshot of it, below a root directory given by the caller.
 //!
 //! Source: the kernel's `Documentation/ABI/{stable,testing}/sysfs-devices-system-cpu` and `...-node`. Read are
-//! `cpu/{possible,present,online}`, `cpu*/topology`, `cpu*/cache/index*`, `cpu*/cpu_capacity` and
+//! `cpu/{possible,present,online}`, `cpu*/topology`, `cpu*/cache/index*`, `cpu*/cpu_capacity`, `cpu*/acpi_cppc/highest_perf` and
 //! `node*/{cpumap,cpulist,distance,meminfo}`, the kinds of hybrid cores (`../cpu_{core,atom,lowpower}/cpus`,
 //! `...-bus-event_source-devices`), and the make of the CPUs in `/proc/cpuinfo` beside the tree; what a kernel does not provide is noted and replaced by the plainest
 //! assumption.
@@ -43,6 +43,11 @@ pub(crate) const CORE_TYPE_FILES: [(&str, &str); 3] = [
     ("../cpu_lowpower/cpus", "of kind cpu_lowpower"),
 ];
 
+/// The highest performance of a CPU, in a unit of the firmware's, below the CPU's directory (`Documentation/admin-guide/acpi/cppc_sysfs.rst`).
+pub(crate) const HIGHEST_PERF_FILE: &str = "acpi_cppc/highest_perf";
+/// The last part of its name.
+const HIGHEST_PERF: &str = "highest_perf";
+
 /// No file that is read here is longer: a distance row of 1024 nodes has 4 KiB, a list of 8192 CPUs at worst 40 KiB.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
@@ -75,8 +80,8 @@ pub fn from_sysfs(root: &Path) -> Result<Machine> {
         }
     }
     let cpu_info = CpuInfo::read(root);
-    let (vendor, family) = cpu_info.make();
-    found.read_processor(vendor, family);
+    let (vendor, family, model) = cpu_info.make();
+    found.read_processor(vendor, family, model);
     found.into_machine("detected", "read from a /sys tree", FORMAT)
 }
 
@@ -107,10 +112,10 @@ impl CpuInfo {
         found.map(|(_, value)| value.trim())
     }
 
-    /// Vendor and family: of x86 as CPUID has them, of other architectures their own name.
-    fn make(&self) -> (Option<&str>, Option<&str>) {
+    /// Vendor, family and model: of x86 as CPUID has them, of other architectures their own name.
+    fn make(&self) -> (Option<&str>, Option<&str>, Option<&str>) {
         if let Some(vendor) = self.value("vendor_id") {
-            return (Some(vendor), self.value("cpu family"));
+            return (Some(vendor), self.value("cpu family"), self.value("model"));
         }
         let is_power = self.value("cpu").is_some_and(|cpu| cpu.starts_with(Vendor::Power.cpuid_name()));
         let vendor = match (self.value("CPU implementer"), is_power) {
@@ -118,12 +123,13 @@ impl CpuInfo {
             (None, true) => Some(Vendor::Power),
             (None, false) => None,
         };
-        (vendor.map(Vendor::cpuid_name), None)
+        (vendor.map(Vendor::cpuid_name), None, None)
     }
 }
 
 /// The keys of `/proc/cpuinfo` that are read here.
-pub(crate) const CPU_INFO_KEYS: [&str; 5] = ["vendor_id", "cpu family", "model name", "CPU implementer", "cpu"];
+pub(crate) const CPU_INFO_KEYS: [&str; 6] =
+    ["vendor_id", "cpu family", "model", "model name", "CPU implementer", "cpu"];
 
 /// The directory `sys/devices/system`.
 pub(crate) struct SysTree {
@@ -325,6 +331,11 @@ impl SysTree {
                 capacity: u32::try_from(capacity.unwrap_or(i64::from(crate::CAPACITY_SCALE))).unwrap_or(u32::MAX),
             };
             found.cpus.insert(cpu, found_cpu);
+            // It only warns: one that cannot be read is as one that is not there.
+            let highest = self.number(&format!("cpu/cpu{cpu}/{HIGHEST_PERF_FILE}")).ok().flatten();
+            if let Some(highest) = highest.and_then(|highest| u64::try_from(highest).ok()).filter(|perf| *perf > 0) {
+                found.top_speeds.entry(HIGHEST_PERF).or_default().insert(cpu, highest);
+            }
         }
         if !alone.is_empty() {
             found

@@ -8,8 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::sysfs::{
-    CACHE_CPU_FILES, CLUSTER_FILES, CORE_FILES, CORE_TYPE_FILES, CPU_INFO_KEYS, CpuInfo, NODE_CPU_FILES, PACKAGE_FILES,
-    SysTree,
+    CACHE_CPU_FILES, CLUSTER_FILES, CORE_FILES, CORE_TYPE_FILES, CPU_INFO_KEYS, CpuInfo, HIGHEST_PERF_FILE,
+    NODE_CPU_FILES, PACKAGE_FILES, SysTree,
 };
 use crate::{Cache, CacheKind, CpuSet, Error, Machine, Result, Vendor, Ways, format_cpu_list};
 
@@ -37,6 +37,7 @@ pub fn write_sysfs_snapshot(root: &Path, out: &Path) -> Result<usize> {
             writer.copy(&tree, &format!("cpu/cpu{cpu}/topology/{file}"))?;
         }
         writer.copy(&tree, &format!("cpu/cpu{cpu}/cpu_capacity"))?;
+        writer.copy(&tree, &format!("cpu/cpu{cpu}/{HIGHEST_PERF_FILE}"))?;
         for index in tree.numbered(&format!("cpu/cpu{cpu}/cache"), "index")? {
             for file in CACHE_FILES.iter().chain(&CACHE_CPU_FILES) {
                 writer.copy(&tree, &format!("cpu/cpu{cpu}/cache/index{index}/{file}"))?;
@@ -81,7 +82,11 @@ pub fn write_sysfs_tree(machine: &Machine, out: &Path) -> Result<usize> {
         let siblings = list(machine.cpus_of_core(machine.core_of(cpu)));
         writer.write(&format!("{directory}/topology/core_cpus_list"), &siblings)?;
         writer.write(&format!("{directory}/topology/core_id"), &machine.core_of(cpu).0.to_string())?;
-        let cluster = list(machine.cpus_of_cluster(machine.cluster_of(cpu)));
+        // Firmware calls a group a cluster that is larger than the LLCs in it.
+        let (llc, group) = (machine.cpus_of_llc(machine.llc_of(cpu)), machine.coregroup(cpu));
+        let stands_for_llcs = group.len() > llc.len() && llc.is_subset(group);
+        let own = machine.cpus_of_cluster(machine.cluster_of(cpu));
+        let cluster = list(if stands_for_llcs { group } else { own });
         writer.write(&format!("{directory}/topology/cluster_cpus_list"), &cluster)?;
         let package = machine.socket_os_index(machine.socket_of(cpu));
         writer.write(&format!("{directory}/topology/physical_package_id"), &package.to_string())?;
@@ -109,7 +114,8 @@ pub fn write_sysfs_tree(machine: &Machine, out: &Path) -> Result<usize> {
         (vendor @ Vendor::Power, _) => vec![format!("cpu\t: {}", vendor.cpuid_name())],
         (vendor, family) => {
             let family = family.map(|family| format!("cpu family\t: {family}"));
-            [format!("vendor_id\t: {}", vendor.cpuid_name())].into_iter().chain(family).collect()
+            let model = processor.model().map(|model| format!("model\t\t: {model}"));
+            [format!("vendor_id\t: {}", vendor.cpuid_name())].into_iter().chain(family).chain(model).collect()
         }
     });
     writer.write_cpu_info(lines)?;

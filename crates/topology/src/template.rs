@@ -6,8 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::build::{PROCESSOR, STATED_RECLAIM_DISTANCE};
+use crate::build::{DISTANCES, PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
+use crate::discovered::take_longer_way;
 use crate::fields::{Quantity, each_value};
 use crate::figures::{check_figures, default_costs};
 use crate::{
@@ -132,8 +133,8 @@ impl Layout {
 /// Node distances.
 #[derive(Clone, Debug)]
 pub(crate) enum Distances {
-    /// By what two nodes share.
-    Classes { same_socket: u32, other_socket: u32 },
+    /// By what two nodes share; a class that is not stated is the usual one.
+    Classes { same_socket: Option<u32>, other_socket: Option<u32> },
     /// Each, in the order of the node numbers.
     Matrix(Vec<Vec<u32>>),
 }
@@ -150,6 +151,10 @@ pub(crate) struct Template {
     pub(crate) layout_origin: Option<Origin>,
     pub(crate) distances: Option<Distances>,
     pub(crate) distances_origin: Option<Origin>,
+    /// Groups of CPUs that stand for LLCs in scheduling domains, in the operating system's numbers.
+    pub(crate) coregroups: Vec<BTreeSet<u32>>,
+    /// Cores of each of them, where they are stated so: another shape has groups of as many.
+    pub(crate) cores_per_coregroup: Option<u32>,
     pub(crate) processor: Option<(Processor, Origin)>,
     pub(crate) reclaim_distance: Option<(u32, Origin)>,
     pub(crate) offline: BTreeSet<u32>,
@@ -195,6 +200,10 @@ impl Template {
             reclaim_distance: self.reclaim_distance.or(base.reclaim_distance.filter(|_| self.processor.is_none())),
             processor: self.processor.or(base.processor),
             offline: self.offline.into_iter().chain(base.offline).collect(),
+            cores_per_coregroup: self
+                .cores_per_coregroup
+                .or(base.cores_per_coregroup.filter(|_| self.coregroups.is_empty())),
+            coregroups: if self.coregroups.is_empty() { base.coregroups } else { self.coregroups },
             capacities: if self.capacities.is_empty() { base.capacities } else { self.capacities },
             node_memory_bytes: self.node_memory_bytes.or(base.node_memory_bytes),
             caches: kept.chain(self.caches).collect(),
@@ -210,6 +219,7 @@ impl Template {
 
     /// What is left of a machine when its CPUs are replaced by those of `new`: everything that is not tied to CPU or node
     /// numbers. A matrix of distances stays where both have the same nodes in the same sockets, and shrinks to its classes elsewhere.
+    /// Groups that stand for LLCs have as many cores in another shape.
     pub(crate) fn without_layout(mut self, new: &Layout) -> Template {
         if let (Some(Distances::Matrix(rows)), Some(old)) = (&self.distances, &self.layout)
             && old.sockets_of_nodes() != new.sockets_of_nodes()
@@ -220,6 +230,10 @@ impl Template {
         self.layout_origin = None;
         self.offline.clear();
         self.capacities.clear();
+        self.coregroups = match (self.cores_per_coregroup, new) {
+            (Some(cores), Layout::Regular { form, .. }) => form.shape.coregroups(form.smt_numbering, cores),
+            _ => Vec::new(),
+        };
         // Kinds that list their CPUs say nothing of others.
         if self.core_kinds.iter().any(|kind| kind.cpus.is_some()) {
             self.core_kinds.clear();
@@ -228,9 +242,12 @@ impl Template {
     }
 
     /// The machine.
-    pub(crate) fn realise(self) -> Result<Machine> {
+    pub(crate) fn realise(mut self) -> Result<Machine> {
         let (cpus, nodes) = self.cpus_and_nodes()?;
-        let distances = self.distance_matrix(&cpus, &nodes);
+        let (mut distances, distances_origin) = self.distance_matrix(&cpus, &nodes).unzip();
+        self.notes.extend(distances.as_mut().and_then(|rows| take_longer_way(rows)));
+        let online = |group: &BTreeSet<u32>| group.difference(&self.offline).copied().collect::<BTreeSet<u32>>();
+        let coregroups = self.coregroups.iter().map(online).filter(|group| !group.is_empty()).collect();
         let caches = instantiate(&self.caches, &cpus).map_err(|reason| self.impossible(reason, ""))?;
         let values = self.chosen_values()?;
         let mut performance = Performance {
@@ -242,6 +259,7 @@ impl Template {
         let (mut costs, mut origins) = default_costs(&performance);
         set_values(&mut performance, Some(&mut costs), &values);
         origins.extend(self.origins(&values));
+        origins.extend(distances_origin.map(|origin| (DISTANCES.to_owned(), origin)));
         check_figures(&performance, &costs, &self.caches).map_err(|reason| self.impossible(reason, ""))?;
         let description = MachineDescription {
             name: self.name.unwrap_or_else(|| UNNAMED.to_owned()),
@@ -250,6 +268,7 @@ impl Template {
             offline: self.offline,
             nodes,
             distances,
+            coregroups,
             processor: self.processor.map(|(processor, _)| processor),
             reclaim_distance: self.reclaim_distance.map(|(distance, _)| distance),
             caches,
@@ -299,19 +318,34 @@ impl Template {
         Ok((cpus.into_values().collect(), nodes))
     }
 
-    fn distance_matrix(&self, cpus: &[CpuDescription], nodes: &[NodeDescription]) -> Option<Vec<Vec<u32>>> {
-        match self.distances.as_ref()? {
-            Distances::Matrix(rows) => Some(rows.clone()),
-            Distances::Classes { same_socket, other_socket } => {
-                let sockets = sockets_of_nodes(cpus, nodes);
-                let distance = |from: usize, to: usize| match (from == to, sockets[from].is_disjoint(&sockets[to])) {
-                    (true, _) => LOCAL_DISTANCE,
-                    (false, false) => *same_socket,
-                    (false, true) => *other_socket,
-                };
-                Some((0..nodes.len()).map(|from| (0..nodes.len()).map(|to| distance(from, to)).collect()).collect())
+    /// The node distances and what they rest on; nothing where no class that these nodes have is stated.
+    fn distance_matrix(&self, cpus: &[CpuDescription], nodes: &[NodeDescription]) -> Option<(Vec<Vec<u32>>, Origin)> {
+        let stated = self.distances_origin.clone().unwrap_or_else(|| Origin::new(Basis::Given, ""));
+        let (same_socket, other_socket) = match self.distances.as_ref()? {
+            Distances::Matrix(rows) => return Some((rows.clone(), stated)),
+            Distances::Classes { same_socket, other_socket } => (*same_socket, *other_socket),
+        };
+        let sockets = sockets_of_nodes(cpus, nodes);
+        let is_apart = |from: usize, to: usize| sockets[from].is_disjoint(&sockets[to]);
+        let has_pair = |apart: bool| (0..nodes.len()).any(|from| (0..from).any(|to| is_apart(from, to) == apart));
+        let origin = match ([has_pair(false), has_pair(true)], same_socket, other_socket) {
+            ([true, true], Some(_), None) => {
+                Origin::new(Basis::Assumed, format!("between sockets; inside one {stated}"))
             }
-        }
+            ([true, true], None, Some(_)) => {
+                let own = if stated.note.is_empty() { String::new() } else { format!("{}; ", stated.note) };
+                Origin { note: format!("{own}inside a socket assumed"), ..stated }
+            }
+            ([true, _], None, _) | ([_, true], _, None) => return None,
+            _ => stated,
+        };
+        let distance = |from: usize, to: usize| match (from == to, is_apart(from, to)) {
+            (true, _) => LOCAL_DISTANCE,
+            (false, false) => same_socket.unwrap_or(DEFAULT_SAME_SOCKET_DISTANCE),
+            (false, true) => other_socket.unwrap_or(DEFAULT_REMOTE_DISTANCE),
+        };
+        let row = |from: usize| -> Vec<u32> { (0..nodes.len()).map(|to| distance(from, to)).collect() };
+        Some(((0..nodes.len()).map(row).collect(), origin))
     }
 
     /// The stated values with the chosen core-to-core variant in place.
@@ -338,9 +372,6 @@ impl Template {
             values.iter().map(|(name, stated)| (name.clone(), stated.origin.clone())).collect();
         let given = || Origin::new(Basis::Given, "");
         origins.insert("topology".to_owned(), self.layout_origin.clone().unwrap_or_else(given));
-        if self.distances.is_some() {
-            origins.insert("topology.distances".to_owned(), self.distances_origin.clone().unwrap_or_else(given));
-        }
         if let Some((_, origin)) = &self.processor {
             origins.insert(PROCESSOR.to_owned(), origin.clone());
         }
@@ -397,7 +428,7 @@ fn sockets_of_nodes(cpus: &[CpuDescription], nodes: &[NodeDescription]) -> Vec<B
     nodes.iter().map(|node| sockets.get(&node.os_index).cloned().unwrap_or_default()).collect()
 }
 
-/// The smallest distances inside a socket and between sockets.
+/// The smallest distances inside a socket and between sockets, where there are any.
 fn classes_of(rows: &[Vec<u32>], layout: &Layout) -> Distances {
     let sockets = layout.sockets_of_nodes();
     let smallest = |between_sockets: bool| {
@@ -409,10 +440,7 @@ fn classes_of(rows: &[Vec<u32>], layout: &Layout) -> Distances {
         });
         wanted.map(|(_, _, distance)| distance).min()
     };
-    Distances::Classes {
-        same_socket: smallest(false).unwrap_or(DEFAULT_SAME_SOCKET_DISTANCE),
-        other_socket: smallest(true).unwrap_or(DEFAULT_REMOTE_DISTANCE),
-    }
+    Distances::Classes { same_socket: smallest(false), other_socket: smallest(true) }
 }
 
 /// Five levels of data and instruction caches for every CPU.

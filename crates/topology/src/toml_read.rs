@@ -12,7 +12,7 @@ use crate::core_kinds_toml::RawCoreKind;
 use crate::fields::{Quantity, Unit, VALUE_SECTIONS, known_values};
 use crate::nearest::nearest;
 use crate::template::{CacheScope, CacheTemplate, Distances, Stated, Template};
-use crate::toml_topology::RawTopology;
+use crate::toml_topology::{RawDistance, RawTopology};
 use crate::units::{SizeValue, scaled};
 use crate::{
     Basis, Cache, CacheKind, CoreKind, CoreToCoreVariant, CpuSet, Error, Inclusion, LoadedLatencyCurve, Location,
@@ -74,6 +74,7 @@ struct RawFile {
 struct RawProcessor {
     vendor: String,
     family: Option<u32>,
+    model: Option<u32>,
     #[serde(default, deserialize_with = "optional_origin")]
     origin: Option<Origin>,
 }
@@ -308,7 +309,8 @@ impl TomlReader<'_> {
             let hint = format!("vendors are {}; leave [processor] out for others", names.join(", "));
             return Err(Error::invalid_with_hint(self.place(position), reason, hint));
         };
-        let processor = Processor::new(vendor, raw.family).map_err(|reason| self.fail(position, reason))?;
+        let processor = Processor::new(vendor, raw.family).and_then(|processor| processor.with_model(raw.model));
+        let processor = processor.map_err(|reason| self.fail(position, reason))?;
         Ok((processor, raw.origin.unwrap_or_else(given)))
     }
 
@@ -540,10 +542,10 @@ impl RawTopology {
             (Some(_), Some(_)) => Err("`distance` and `distances` exclude each other".to_owned()),
             (None, Some(rows)) => Ok(Some(Distances::Matrix(rows.clone()))),
             (None, None) => Ok(None),
-            (Some(classes), None) => Ok(Some(Distances::Classes {
-                same_socket: classes.same_socket.unwrap_or(crate::DEFAULT_SAME_SOCKET_DISTANCE),
-                other_socket: classes.other_socket.unwrap_or(crate::DEFAULT_REMOTE_DISTANCE),
-            })),
+            (Some(classes), None) => {
+                let RawDistance { same_socket, other_socket } = *classes;
+                Ok(Some(Distances::Classes { same_socket, other_socket }))
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ pub(crate) struct RawTopology {
     shape: Option<String>,
     smt_numbering: Option<SmtNumbering>,
     cores_per_cluster: Option<u32>,
+    cores_per_coregroup: Option<u32>,
     pub(crate) distance: Option<RawDistance>,
     pub(crate) distances: Option<Vec<Vec<u32>>>,
     #[serde(default, deserialize_with = "optional_origin")]
@@ -36,6 +37,8 @@ pub(crate) struct RawTopology {
     clusters: Vec<String>,
     #[serde(default)]
     cores: Vec<String>,
+    #[serde(default)]
+    coregroups: Vec<String>,
     #[serde(default)]
     capacities: Vec<RawCapacity>,
 }
@@ -99,6 +102,8 @@ impl RawTopology {
         if self.shape.is_none() && (self.smt_numbering.is_some() || self.cores_per_cluster.is_some()) {
             return Err("`smt_numbering` and `cores_per_cluster` belong to a `shape`".to_owned());
         }
+        template.coregroups = self.coregroups(template.layout.as_ref())?;
+        template.cores_per_coregroup = self.cores_per_coregroup;
         template.layout_origin = template.layout.is_some().then(|| self.origin.take().unwrap_or_else(given));
         Ok(())
     }
@@ -114,6 +119,22 @@ impl RawTopology {
             ));
         }
         Ok(Layout::Regular { form, cores_per_cluster })
+    }
+
+    /// The groups of CPUs that stand for LLCs in scheduling domains: listed, or so many cores of a node each.
+    fn coregroups(&self, layout: Option<&Layout>) -> Result<Vec<BTreeSet<u32>>, String> {
+        match (self.cores_per_coregroup, layout) {
+            (None, _) => {
+                let lists = self.coregroups.iter().map(|list| parse_cpu_list(list).map_err(|error| error.to_string()));
+                lists.collect()
+            }
+            (Some(_), _) if !self.coregroups.is_empty() => {
+                Err("`coregroups` and `cores_per_coregroup` exclude each other".to_owned())
+            }
+            (Some(0), _) => Err("cores_per_coregroup = 0: a group has at least 1 core".to_owned()),
+            (Some(cores), Some(Layout::Regular { form, .. })) => Ok(form.shape.coregroups(form.smt_numbering, cores)),
+            (Some(_), _) => Err("`cores_per_coregroup` belongs to a `shape`".to_owned()),
+        }
     }
 
     fn listed(&self) -> Result<Layout, String> {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::background_toml::background_table;
-use crate::build::{PROCESSOR, STATED_RECLAIM_DISTANCE};
+use crate::build::{DISTANCES, PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::core_kinds_toml::core_kind_tables;
 use crate::fields::{Quantity, Slot, Unit, VALUE_SECTIONS, each_value};
@@ -93,6 +93,9 @@ fn processor(machine: &Machine) -> String {
     if let Some(family) = processor.family() {
         let _ = writeln!(text, "family = {family}");
     }
+    if let Some(model) = processor.model() {
+        let _ = writeln!(text, "model = {model}");
+    }
     if let Some(origin) = machine.origin(PROCESSOR) {
         push_origin(&mut text, origin);
     }
@@ -119,9 +122,13 @@ fn topology(machine: &Machine) -> String {
         }
         None => text.push_str(&listed(machine)),
     }
+    if machine.has_coregroups() {
+        let list = |cpus: &CpuSet| quote(&crate::format_cpu_list(cpus.iter().map(|cpu| machine.os_index(cpu))));
+        push_list(&mut text, "coregroups", machine.coregroups.iter().map(list).collect());
+    }
     text.push_str(&capacities(machine));
     text.push_str(&distances(machine));
-    if let Some(own) = machine.origin("topology.distances").filter(|own| *own != origin) {
+    if let Some(own) = machine.origin(DISTANCES).filter(|own| *own != origin) {
         let _ = writeln!(text, "distances_origin = {}", quote(&own.to_string()));
     }
     if !machine.derives_reclaim_distance() {
@@ -205,7 +212,7 @@ fn capacities(machine: &Machine) -> String {
 /// Distances by class where that says them all, otherwise the matrix; nothing when they are what a reader assumes.
 fn distances(machine: &Machine) -> String {
     let mut text = String::new();
-    let stated = machine.origin("topology.distances").is_some();
+    let stated = machine.origin(DISTANCES).is_some();
     let between = |from: NodeId, to: NodeId| machine.node_distance(from, to);
     let pairs =
         || machine.nodes().flat_map(|from| machine.nodes().map(move |to| (from, to))).filter(|(from, to)| from != to);

@@ -1,6 +1,9 @@
 //! The built-in machines: what they are, that their data is complete, and the texts that name them.
 
-use warmcore_topology::{Bandwidth, Basis, CpuId, Relation, Shape, Vendor, presets, render, resolve};
+use warmcore_topology::{
+    Bandwidth, Basis, CpuId, LlcId, Machine, NodeId, Relation, Shape, Vendor, assumptions, from_toml, presets, render,
+    resolve, to_toml,
+};
 
 /// Name, short form and number of CPUs of every preset that reproduces a machine of a publication or a measurement.
 const MACHINES: [(&str, &str, usize); 21] = [
@@ -50,6 +53,58 @@ fn names_used_for_published_results_are_aliases() {
         ("turin-2s-16llc", "turin128"),
     ] {
         assert_eq!(resolve(alias).unwrap().name(), name);
+    }
+}
+
+/// What `numactl -H` and `lstopo` show of such machines, by the sources that the presets name.
+#[test]
+fn presets_of_arm_servers_have_the_distances_and_groups_of_their_machines() {
+    let between = |name: &str| resolve(name).unwrap().node_distance(NodeId(0), NodeId(1));
+    assert_eq!(["grace144", "altra80", "kunpeng64"].map(between), [40, 20, 12]);
+    let grace = resolve("grace144").unwrap();
+    assert_eq!(grace.llc_cache(LlcId(0)).unwrap().size_bytes, 119_537_664);
+    assert!(grace.node_distance(NodeId(0), NodeId(1)) > grace.reclaim_distance());
+    let kunpeng = resolve("kunpeng64").unwrap();
+    assert_eq!((kunpeng.cluster_count(), kunpeng.relation(CpuId(0), CpuId(3))), (16, Relation::SameCluster));
+    assert_eq!(kunpeng.relation(CpuId(3), CpuId(4)), Relation::SameLlc);
+    let altra = resolve("altra80").unwrap();
+    assert_eq!((altra.coregroup(CpuId(3)).to_string(), altra.coregroup(CpuId(159)).len()), ("2-3".to_owned(), 2));
+}
+
+/// A preset's clusters and groups are of its part, on however many of its cores, and so are the distances that its file states.
+#[test]
+fn other_shapes_of_a_preset_have_its_groups_and_the_distances_that_it_states() {
+    let file =
+        |base: &str, shape: &str| from_toml(&format!("base = \"{base}\"\n[topology]\nshape = \"{shape}\"\n")).unwrap();
+    for machine in [resolve("1s1n1l5c1t@altra80").unwrap(), file("altra80", "1s1n1l5c1t")] {
+        let groups = [0, 1, 2, 4].map(|cpu| machine.coregroup(CpuId(cpu)).to_string());
+        assert_eq!(groups, ["0-1", "0-1", "2-3", "4"], "{}", machine.name());
+        assert!(from_toml(&to_toml(&machine)).unwrap() == machine);
+    }
+    // Who states the groups, or lists the CPUs, states all of them.
+    assert!(
+        !from_toml("base = \"altra80\"\n[topology]\nnodes = [{ id = 0, cpus = \"0-3\" }]\n").unwrap().has_coregroups()
+    );
+    let own = from_toml("base = \"altra80\"\n[topology]\nshape = \"1s1n1l8c1t\"\ncores_per_coregroup = 4\n").unwrap();
+    assert_eq!(own.coregroup(CpuId(2)).to_string(), "0-3");
+
+    // Kunpeng's file states 12 inside a socket, Altra's 20 between two.
+    let origin = |machine: &Machine| machine.origin("topology.distances").map(ToString::to_string);
+    for (base, shape, distance, expected) in [
+        ("kunpeng64", "1s2n1l2c1t", 12, Some("S31")),
+        ("kunpeng64", "2s1n1l2c1t", 20, None),
+        ("kunpeng64", "2s2n1l2c1t", 12, Some("assumed: between sockets; inside one S31")),
+        ("altra80", "2s1n1l2c1t", 20, Some("S29")),
+        ("altra80", "1s2n1l2c1t", 12, None),
+        ("altra80", "2s2n1l2c1t", 12, Some("S29: inside a socket assumed")),
+    ] {
+        for machine in [resolve(&format!("{shape}@{base}")).unwrap(), file(base, shape)] {
+            assert_eq!(machine.node_distance(NodeId(0), NodeId(1)), distance, "{shape}@{base}");
+            assert_eq!(origin(&machine).as_deref(), expected, "{shape}@{base}");
+            let varied = assumptions(&machine).iter().any(|assumption| assumption.name == "node distance");
+            assert_eq!(varied, base == "kunpeng64" && machine.socket_count() == 2, "{shape}@{base}");
+            assert!(from_toml(&to_toml(&machine)).unwrap() == machine, "{shape}@{base}");
+        }
     }
 }
 

@@ -61,12 +61,39 @@ fn cores_and_llcs_must_nest() {
 #[test]
 fn impossible_distances_are_refused() {
     let file = |distances: &str| format!("[topology]\nshape = \"2s1n1l1c\"\ndistances = {distances}");
-    assert_refused(&file("[[10, 20], [21, 10]]"), "0 to 1 is 20, but 21 the other way; distances are symmetric");
     assert_refused(&file("[[9, 20], [20, 10]]"), "0 to 0 is 9, not 10");
     assert_refused(&file("[[10, 9], [9, 10]]"), "0 to 1 is 9, not 10 to 255");
     assert_refused(&file("[[10, 256], [256, 10]]"), "not 10 to 255");
     assert_refused(&file("[[10]]"), "the distance matrix is not 2 x 2");
     assert_refused(&file("[[10, 20], [20]]"), "the distance matrix is not 2 x 2");
+}
+
+/// As of a `/sys` tree, the longer way counts.
+#[test]
+fn distances_that_depend_on_the_direction_are_noted() {
+    let machine = from_toml("[topology]\nshape = \"2s1n1l1c\"\ndistances = [[10, 20], [21, 10]]").unwrap();
+    let node = warmcore_topology::NodeId;
+    assert_eq!((machine.node_distance(node(0), node(1)), machine.node_distance(node(1), node(0))), (21, 21));
+    assert_eq!(machine.notes(), ["the distances of 1 pair of nodes depend on the direction: the longer one counts"]);
+    assert!(from_toml(&warmcore_topology::to_toml(&machine)).unwrap() == machine);
+}
+
+#[test]
+fn groups_that_stand_for_llcs_have_every_cpu_once_and_whole_cores() {
+    let file = |groups: &str| format!("[topology]\nshape = \"2s1n1l4c2t\"\ncores_per_cluster = 2\n{groups}");
+    assert_refused(&file("coregroups = [\"0-1,8-9\"]"), "CPU 2 is in none of the coregroups");
+    assert_refused(&file("coregroups = [\"0-7\", \"7-15\"]"), "CPU 7 is in two coregroups");
+    assert_refused(&file("coregroups = [\"0-7\", \"8-15\"]"), "share a core but lie in different coregroups");
+    assert_refused(&file("coregroups = [\"0-15\"]"), "share a coregroup but lie in different NUMA nodes");
+    assert_refused(&file("coregroups = [\"0-16\"]"), "lists CPU 16, which is not online");
+    let across = "coregroups = [\"0,8\", \"1-2,9-10\", \"3,11\", \"4-7,12-15\"]";
+    assert_refused(&file(across), "share a coregroup but lie in different clusters");
+    assert_refused(&file("cores_per_coregroup = 0"), "at least 1 core");
+    assert_refused(&file("cores_per_coregroup = 1\ncoregroups = [\"0-7\"]"), "exclude each other");
+    assert_refused("base = \"generic\"\n[topology]\ncores_per_coregroup = 2", "belongs to a `shape`");
+    let pairs = from_toml(&file("cores_per_coregroup = 2\noffline = \"1,9\"")).unwrap();
+    assert!(pairs.has_coregroups() && from_toml(&warmcore_topology::to_toml(&pairs)).unwrap() == pairs);
+    assert!(!from_toml(&file("cores_per_coregroup = 4")).unwrap().has_coregroups(), "those are the LLCs");
 }
 
 #[test]

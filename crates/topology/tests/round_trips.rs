@@ -6,8 +6,8 @@ use crate::support::{CacheDetail, difference, first_difference, irregular_machin
 use proptest::prelude::*;
 use warmcore_topology::{
     CpuId, CpuSet, Machine, Shape, ShortForm, SmtNumbering, format_cpu_list, from_hwloc_xml, from_synthetic,
-    from_sysfs, from_toml, parse_cpu_list, presets, resolve, to_hwloc_xml, to_synthetic, to_toml, write_sysfs_snapshot,
-    write_sysfs_tree,
+    from_sysfs, from_toml, keep_cpus, parse_cpu_list, presets, resolve, synthetic_losses, to_hwloc_xml, to_synthetic,
+    to_toml, write_sysfs_snapshot, write_sysfs_tree,
 };
 
 /// Reads a machine back from its own `/sys` tree.
@@ -89,6 +89,167 @@ fn figures_of_another_machine_survive_toml() {
     assert!(from_toml(&to_toml(&machine)).unwrap() == machine);
 }
 
+/// Itanium has two L2s per core, of which hwloc calls that for data `L2Cache`, with `cache_type="1"`.
+#[test]
+fn separate_l2_caches_survive_xml() {
+    let cache = |kind: &str, size: &str| format!("[[cache]]\nlevel = 2\nkind = \"{kind}\"\nsize = \"{size}\"\n");
+    let caches = cache("data", "256KiB") + &cache("instruction", "1MiB") + "[[cache]]\nlevel = 3\nsize = \"9MiB\"\n";
+    let machine = from_toml(&format!("[topology]\nshape = \"2s1n2l1c1t\"\n{caches}")).unwrap();
+    let read = from_hwloc_xml(&to_hwloc_xml(&machine).unwrap()).unwrap();
+    assert_eq!(difference(&read, &machine, CacheDetail::Everything), None);
+}
+
+/// Such a description has groups and no clusters: those inside of an LLC are clusters, those around LLCs or NUMA nodes are not.
+#[test]
+fn clusters_that_share_no_l2_are_groups_in_a_synthetic_description() {
+    let lost = |machine: &Machine| synthetic_losses(machine).contains(&"clusters of cores");
+    for name in ["kunpeng64", "2s1n1l4c1t@kunpeng64", "2s2n2l8c1t@kunpeng64"] {
+        let machine = resolve(name).unwrap();
+        let text = to_synthetic(&machine).unwrap();
+        let read = from_synthetic(&text).unwrap();
+        let cluster = |of: &Machine, cpu| of.cpus_of_cluster(of.cluster_of(cpu)).to_string();
+        for cpu in machine.cpus() {
+            assert_eq!(cluster(&read, cpu), cluster(&machine, cpu), "{text}");
+        }
+        assert!(!lost(&machine) && cluster(&machine, CpuId(0)) == "0-3", "{name}");
+    }
+    // Unequal clusters cannot be said, and neither can those of a machine without caches.
+    let uneven = resolve("1s1n2l6c1t@kunpeng64").unwrap();
+    let bare = from_toml("[topology]\nshape = \"1s1n1l4c1t\"\ncores_per_cluster = 2\n").unwrap();
+    for machine in [uneven, bare] {
+        let text = to_synthetic(&machine).unwrap();
+        assert!(!text.contains("Group") && lost(&machine), "{text}");
+    }
+    for name in ["altra80", "genoa96", "2s2n1l4c2t"] {
+        assert!(!lost(&resolve(name).unwrap()), "{name}");
+    }
+    for text in [
+        "Package:1 Group:2 L3Cache:1 Core:4 PU:1",
+        "Package:1 L3Cache:1 Group:2 [NUMANode] Core:4 PU:1",
+        "Package:1 L3Cache:1 NUMANode:2 Core:4 PU:1",
+        "Package:1 Group:2 Core:4 PU:1",
+    ] {
+        assert_eq!(from_synthetic(text).unwrap().cluster_count(), 8, "{text}");
+    }
+}
+
+/// Takes the last core out of a machine, and compares where its other CPUs are.
+fn check_without_its_last_core(machine: &Machine) {
+    let last = machine.core_of(machine.cpus().next_back().unwrap());
+    let kept: CpuSet = machine.cpus().filter(|cpu| machine.core_of(*cpu) != last).collect();
+    let less = match keep_cpus(machine, &kept) {
+        Ok(less) => less,
+        Err(reason) => {
+            let has_biggest = kept.iter().any(|cpu| machine.capacity(cpu) == 1024);
+            assert!(!has_biggest, "{}: {reason}", machine.name());
+            return;
+        }
+    };
+    let numbers: BTreeSet<u32> = kept.iter().map(|cpu| machine.os_index(cpu)).collect();
+    let places = |of: &Machine| -> Vec<String> {
+        let list = |cpus: &CpuSet| {
+            format_cpu_list(cpus.iter().map(|cpu| of.os_index(cpu)).filter(|number| numbers.contains(number)))
+        };
+        let place = |number: &u32| {
+            let cpu = of.cpu_by_os_index(*number).unwrap();
+            let sharing = [
+                list(of.cpus_of_core(of.core_of(cpu))),
+                list(of.cpus_of_cluster(of.cluster_of(cpu))),
+                list(of.cpus_of_llc(of.llc_of(cpu))),
+                list(of.coregroup(cpu)),
+            ];
+            let caches: Vec<(String, u64)> = (of.caches().iter().filter(|cache| cache.cpus.contains(cpu)))
+                .map(|cache| (cache.name(), cache.size_bytes))
+                .collect();
+            let (node, socket) = (of.node_os_index(of.node_of(cpu)), of.socket_os_index(of.socket_of(cpu)));
+            let kind = of.core_kind_of(cpu).map(|kind| of.core_kinds()[kind].name.clone());
+            let capacity = of.capacity(cpu);
+            format!("CPU {number} {sharing:?} {caches:?} node {node} socket {socket} capacity {capacity} {kind:?}")
+        };
+        numbers.iter().map(place).collect()
+    };
+    assert_eq!(first_difference(&places(&less), &places(machine)), None, "{}", machine.name());
+    let nodes = |of: &Machine| -> Vec<(u32, Option<u64>, Vec<u32>)> {
+        let row = |from| of.nodes().map(|to| of.node_distance(from, to)).collect();
+        of.nodes().map(|node| (of.node_os_index(node), of.node_memory_bytes(node), row(node))).collect()
+    };
+    assert_eq!(nodes(&less), nodes(machine), "{}", machine.name());
+    assert_eq!(less.offline_cpus().len(), machine.offline_cpus().len() + machine.cpus_of_core(last).len());
+    assert_eq!((less.costs(), less.performance()), (machine.costs(), machine.performance()), "{}", machine.name());
+}
+
+#[test]
+fn a_preset_loses_its_last_core_and_nothing_else() {
+    for preset in presets() {
+        check_without_its_last_core(&resolve(&preset.name).unwrap());
+    }
+    for name in ["1s2n1l1c2t", "1s1n1l6c1t@altra80", "2s2n1l4c1t@kunpeng64"] {
+        check_without_its_last_core(&resolve(name).unwrap());
+    }
+}
+
+/// Every list of a machine file, and a last core that is all of its cluster, LLC, node, socket, caches, kind and capacity.
+#[test]
+fn a_machine_whose_lists_name_its_last_core_loses_it() {
+    let text = r#"
+        [topology]
+        nodes = [{ id = 0, cpus = "0-5", memory = "16GiB" }, { id = 1, cpus = "7" }, { id = 2, memory = "64GiB" }]
+        sockets = [{ id = 0, cpus = "0-5" }, { id = 3, cpus = "7" }]
+        llcs = ["0-3", "4-5", "7"]
+        clusters = ["0-1", "2-3", "4-5", "7"]
+        coregroups = ["0-1", "2-3", "4-5", "7"]
+        offline = "6"
+        capacities = [{ cpus = "4-5", capacity = 600 }, { cpus = "7", capacity = 500 }]
+        [[cache]]
+        level = 1
+        cpus = "0-5"
+        size = "32KiB"
+        [[cache]]
+        level = 1
+        cpus = "7"
+        size = "64KiB"
+        [[cache]]
+        level = 3
+        shared_by = "machine"
+        size = "8MiB"
+        [[core_kind]]
+        name = "a"
+        cpus = "0-5"
+        min_mhz = 800
+        max_mhz = 1000
+        [[core_kind]]
+        name = "b"
+        cpus = "7"
+        min_mhz = 800
+        max_mhz = 900
+        [background]
+        name = "threads"
+        [[background.thread]]
+        name = "two"
+        on = "5,7"
+        interval_us = [1000]
+        run_us = [10]
+        [[background.thread]]
+        name = "one"
+        on = "7"
+        interval_us = [1000]
+        run_us = [10]
+        [[background.thread]]
+        name = "each"
+        on = "each-cpu"
+        interval_us = [1000]
+        run_us = [10]
+    "#;
+    let machine = from_toml(text).unwrap();
+    check_without_its_last_core(&machine);
+    let kept: CpuSet = machine.cpus().filter(|cpu| machine.os_index(*cpu) != 7).collect();
+    let less = keep_cpus(&machine, &kept).unwrap();
+    let names: Vec<&str> = less.background().threads.iter().map(|thread| thread.name.as_str()).collect();
+    assert_eq!((names, less.core_kinds().len(), less.socket_count()), (vec!["two", "each"], 1, 1));
+    let none = keep_cpus(&machine, &CpuSet::new()).unwrap_err();
+    assert!(none.contains("it has no online CPU"), "{none}");
+}
+
 fn shape() -> impl Strategy<Value = Shape> {
     (1_u32..4, 1_u32..4, 1_u32..4, 1_u32..5, 1_u32..4).prop_map(
         |(sockets, nodes_per_socket, llcs_per_node, cores_per_llc, threads_per_core)| Shape {
@@ -131,6 +292,11 @@ proptest! {
     fn irregular_machines_survive_toml(machine in irregular_machine()) {
         let text = to_toml(&machine);
         prop_assert!(from_toml(&text).unwrap() == machine, "{}", text);
+    }
+
+    #[test]
+    fn irregular_machines_lose_their_last_core_and_nothing_else(machine in irregular_machine()) {
+        check_without_its_last_core(&machine);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Domains {
             false => machine.reclaim_distance(),
         };
         let mut spans = Spans::default();
-        let levels = topology_levels(machine, active, &mut spans, parameters.clusters);
+        let levels = topology_levels(machine, active, &mut spans, parameters);
         let mut drafts: Vec<Vec<Draft>> = machine
             .cpus()
             .map(|cpu| match active.contains(cpu) {
@@ -135,17 +135,17 @@ impl Domains {
             smt_active,
         };
         domains.clusters_active = domains.all.iter().any(|domain| domain.has(flags::CLUSTER));
-        domains.fill_places(machine, active);
+        domains.fill_places(machine, active, parameters);
         domains
     }
 
     /// The per-CPU shortcuts (`update_top_cache_domain`).
-    fn fill_places(&mut self, machine: &Machine, active: &CpuSet) {
+    fn fill_places(&mut self, machine: &Machine, active: &CpuSet, parameters: &DomainParameters) {
         let mut ids = BTreeMap::new();
         let mut members: Vec<Vec<u32>> = Vec::new();
         let capacities = capacities_of(machine, active);
         for cpu in machine.cpus() {
-            let llc = *ids.entry((machine.llc_of(cpu), machine.node_of(cpu))).or_insert(members.len());
+            let llc = *ids.entry(llc_key(machine, cpu, parameters)).or_insert(members.len());
             if llc == members.len() {
                 members.push(Vec::new());
             }
@@ -199,18 +199,41 @@ fn capacity(machine: &Machine, cpu: CpuId, smt_gain: Option<u32>) -> u32 {
     }
 }
 
+/// What CPUs of one last-level cache have in common, in the order of their first CPUs; an LLC that spans nodes is split at the border. Of a
+/// machine with groups that stand for LLCs, kernels without clusters see the caches alone, and none that is not on the CPUs' side.
+fn llc_key(machine: &Machine, cpu: CpuId, parameters: &DomainParameters) -> (Option<CpuId>, NodeId) {
+    let (llc, group) = (machine.cpus_of_llc(machine.llc_of(cpu)), machine.coregroup(cpu));
+    let cpus = match (parameters.clusters, llc.is_subset(group)) {
+        (true, _) => group,
+        (false, true) => llc,
+        (false, false) => machine.cpus_of_core(machine.core_of(cpu)),
+    };
+    (cpus.first(), machine.node_of(cpu))
+}
+
+/// What CPUs of one cluster have in common. A cluster that is no smaller than what stands for the LLC is none (`cpu_clustergroup_mask`).
+fn cluster_key(machine: &Machine, cpu: CpuId) -> Option<CpuId> {
+    let cluster = machine.cpus_of_cluster(machine.cluster_of(cpu));
+    let is_none = machine.has_coregroups() && machine.coregroup(cpu).is_subset(cluster);
+    if is_none { machine.cpus_of_core(machine.core_of(cpu)).first() } else { cluster.first() }
+}
+
 /// The levels of the machine, bottom up (`build_sched_topology`, `sched_init_numa`).
-fn topology_levels(machine: &Machine, active: &CpuSet, spans: &mut Spans, clusters: bool) -> Vec<TopologyLevel> {
+fn topology_levels(
+    machine: &Machine,
+    active: &CpuSet,
+    spans: &mut Spans,
+    parameters: &DomainParameters,
+) -> Vec<TopologyLevel> {
     let mut levels = Vec::new();
     let mut push = |level, distance, span_of| levels.push(TopologyLevel { level, distance, span_of });
     if machine.smt_width() > 1 {
         push(Level::Smt, 0, spans.by_key(machine, active, |cpu| machine.core_of(cpu)));
     }
-    if clusters {
-        push(Level::Cls, 0, spans.by_key(machine, active, |cpu| machine.cluster_of(cpu)));
+    if parameters.clusters {
+        push(Level::Cls, 0, spans.by_key(machine, active, |cpu| cluster_key(machine, cpu)));
     }
-    // An LLC that spans nodes is split at the border.
-    push(Level::Mc, 0, spans.by_key(machine, active, |cpu| (machine.llc_of(cpu), machine.node_of(cpu))));
+    push(Level::Mc, 0, spans.by_key(machine, active, |cpu| llc_key(machine, cpu, parameters)));
     let numa_in_package = machine.sockets().any(|socket| machine.nodes_of_socket(socket).len() > 1);
     if !numa_in_package {
         push(Level::Pkg, 0, spans.by_key(machine, active, |cpu| machine.node_of(cpu)));
@@ -218,12 +241,17 @@ fn topology_levels(machine: &Machine, active: &CpuSet, spans: &mut Spans, cluste
 
     let nodes: Vec<NodeId> = machine.nodes().filter(|&node| machine.cpus_of_node(node).intersects(active)).collect();
     let pairs = nodes.iter().flat_map(|&from| nodes.iter().map(move |&to| (from, to)));
-    let distances: BTreeSet<u32> = pairs.map(|(from, to)| machine.node_distance(from, to)).collect();
+    let table = (!parameters.firmware_distances).then(|| machine.scheduling_distances());
+    let distance = |from: NodeId, to: NodeId| match &table {
+        Some(table) => table[from.index() * machine.node_count() + to.index()],
+        None => machine.node_distance(from, to),
+    };
+    let distances: BTreeSet<u32> = pairs.map(|(from, to)| distance(from, to)).collect();
     // Nodes that are no farther from each other than from themselves are one to the scheduler.
-    for (position, &distance) in distances.iter().enumerate() {
+    for (position, &reach) in distances.iter().enumerate() {
         let mut span_of_node = BTreeMap::new();
         for &node in &nodes {
-            let near = nodes.iter().filter(|&&other| other == node || machine.node_distance(node, other) <= distance);
+            let near = nodes.iter().filter(|&&other| other == node || distance(node, other) <= reach);
             let mut cpus: Vec<u32> = near
                 .flat_map(|&other| {
                     machine.cpus_of_node(other).intersection(active).iter().map(|cpu| cpu.0).collect::<Vec<_>>()
@@ -232,9 +260,9 @@ fn topology_levels(machine: &Machine, active: &CpuSet, spans: &mut Spans, cluste
             cpus.sort_unstable();
             span_of_node.insert(node, spans.intern(cpus));
         }
-        let (level, distance) = if position == 0 { (Level::Node, 0) } else { (Level::Numa, distance) };
+        let (level, reach) = if position == 0 { (Level::Node, 0) } else { (Level::Numa, reach) };
         let span_of = |cpu| span_of_node.get(&machine.node_of(cpu)).copied().unwrap_or(NO_SPAN);
-        push(level, distance, machine.cpus().map(span_of).collect());
+        push(level, reach, machine.cpus().map(span_of).collect());
     }
     levels
 }

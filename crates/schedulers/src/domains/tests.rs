@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use warmcore_topology::{
     CpuId, CpuSet, Machine, MachineDescription, Performance, Processor, ShortForm, Vendor, resolve,
 };
@@ -18,6 +20,7 @@ fn description(spec: &str, cores_per_cluster: u32) -> MachineDescription {
         offline: Default::default(),
         nodes: form.shape.nodes(),
         distances: None,
+        coregroups: Vec::new(),
         processor: None,
         reclaim_distance: None,
         caches: Vec::new(),
@@ -205,6 +208,52 @@ fn clusters_stand_between_core_and_llc() {
     assert_eq!(levels(&domains, 0), ["CLS 4 4-8 0", "MC 8 8-16 0"]);
     assert!(domains.clusters_active());
     assert_eq!(domains.sd_share_id(CpuId(7)), 4);
+}
+
+/// A two-socket Altra, as the commit says that extended `cpu_coregroup_mask`: pairs of cores that share no cache on their side. Before that
+/// one, and without clusters, there is no such level.
+#[test]
+fn groups_that_stand_for_llcs_are_the_lowest_level_above_the_core() {
+    let pairs: Vec<BTreeSet<u32>> = (0..8).map(|pair| BTreeSet::from([2 * pair, 2 * pair + 1])).collect();
+    let [own_caches, one_cache] = ["2s1n8l1c1t", "2s1n1l8c1t"]
+        .map(|spec| MachineDescription { coregroups: pairs.clone(), ..description(spec, 1) }.build().unwrap());
+    for machine in [&own_caches, &one_cache, &resolve("altra80").unwrap()] {
+        let domains = build(machine);
+        let node = machine.cpu_count() as u32 / 2;
+        let names: Vec<_> = domains.of(CpuId(3)).iter().map(|domain| (domain.level, domain.span_weight)).collect();
+        assert_eq!(names, [(Level::Mc, 2), (Level::Pkg, node), (Level::Numa, 2 * node)]);
+        assert_eq!((domains.llc_count(), domains.sd_llc_size(CpuId(3))), (node as usize, 2));
+        assert!(domains.cpus_share_cache(CpuId(2), CpuId(3)) && !domains.cpus_share_cache(CpuId(1), CpuId(2)));
+        assert_eq!(domains.llc_cpus(domains.sd_llc_id(CpuId(3))), [2, 3]);
+        let without = Domains::build(machine, &DomainParameters { clusters: false, ..DomainParameters::default() });
+        let names: Vec<_> = without.of(CpuId(3)).iter().map(|domain| domain.level).collect();
+        assert_eq!((names, without.sd_llc_size(CpuId(3))), (vec![Level::Pkg, Level::Numa], 1));
+    }
+    // A cluster of the firmware's that is the whole group is no level of its own.
+    let clustered = MachineDescription { coregroups: pairs, ..description("2s1n1l8c1t", 2) }.build().unwrap();
+    assert_eq!(build(&clustered).of(CpuId(0))[0].level, Level::Mc);
+}
+
+/// Granite Rapids with three nodes per package: the distances between packages are one, where the firmware has five.
+#[test]
+fn packages_of_three_nodes_are_one_level_apart_on_granite_rapids() {
+    let rows = [[10, 15, 17, 21, 28, 26], [15, 10, 15, 28, 26, 23], [17, 15, 10, 26, 23, 21]];
+    let mirrored = [[21, 28, 26, 10, 15, 17], [28, 26, 23, 15, 10, 15], [26, 23, 21, 17, 15, 10]];
+    let distances: Vec<Vec<u32>> = rows.iter().chain(&mirrored).map(|row| row.to_vec()).collect();
+    let spans = |model: Option<u32>, parameters: DomainParameters| {
+        let processor = Processor::new(Vendor::Intel, Some(6)).and_then(|intel| intel.with_model(model)).unwrap();
+        let description = description("2s3n1l2c1t", 1);
+        let machine =
+            MachineDescription { distances: Some(distances.clone()), processor: Some(processor), ..description };
+        let domains = Domains::build(&machine.build().unwrap(), &parameters);
+        [0, 2, 8].map(|cpu| domains.of(CpuId(cpu)).iter().map(|domain| domain.span_weight).collect::<Vec<_>>())
+    };
+    let averaged = spans(Some(0xad), DomainParameters::default());
+    assert_eq!(averaged, [vec![2, 4, 6, 12], vec![2, 6, 12], vec![2, 6, 12]]);
+    let before = DomainParameters { firmware_distances: true, ..DomainParameters::default() };
+    for stated in [spans(Some(0xad), before), spans(Some(0x8f), DomainParameters::default())] {
+        assert!(stated[0].len() > averaged[0].len(), "{stated:?}");
+    }
 }
 
 #[test]

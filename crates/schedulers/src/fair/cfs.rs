@@ -187,6 +187,7 @@ impl Policy for Cfs {
                 clusters: !rules_of_4_9,
                 smt_gain: rules_of_4_9.then_some(SMT_GAIN),
                 same_reclaim_distance: rules_of_4_9,
+                firmware_distances: rules_of_4_9,
                 ..DomainParameters::default()
             },
             load_only_balance: rules_of_4_9 || tunables.balance_by_load != 0,

@@ -19,8 +19,21 @@ fn nodes_used(machine: &Machine, scheduler: &str) -> BTreeSet<NodeId> {
         _ => None,
     });
     let used: BTreeSet<_> = switched.collect();
-    assert!(used.len() >= spinners * 99 / 100, "{scheduler} on {}: {} CPUs for {spinners}", machine.name(), used.len());
+    // Beyond the reclaim distance balancing alone reaches, in more time than this.
+    let reaches = machine.socket_count() == 1 || another_socket_is_near(machine);
+    assert!(
+        !reaches || used.len() >= spinners * 99 / 100,
+        "{scheduler} on {}: {} CPUs for {spinners}",
+        machine.name(),
+        used.len()
+    );
     used.into_iter().map(|cpu| machine.node_of(cpu)).collect()
+}
+
+fn another_socket_is_near(machine: &Machine) -> bool {
+    let first = |node| machine.cpus_of_node(node).first().map(|cpu| machine.socket_of(cpu));
+    let near = |a, b| first(a) != first(b) && machine.node_distance(a, b) <= machine.reclaim_distance();
+    machine.nodes().any(|a| machine.nodes().any(|b| near(a, b)))
 }
 
 /// Half of a machine is idle where its sockets count as out of reach and do not.
@@ -43,6 +56,7 @@ fn no_machine_leaves_a_node_idle_that_is_near_while_spinners_share_cpus() {
 #[test]
 fn every_policy_of_the_fair_class_reaches_the_other_socket_of_an_epyc() {
     let machine = resolve("naples32").unwrap();
+    assert!(another_socket_is_near(&machine) && !another_socket_is_near(&resolve("grace144").unwrap()));
     for scheduler in ["cfs", "cache-aware", "topology-aware"] {
         assert_eq!(nodes_used(&machine, scheduler).len(), 8, "{scheduler}");
     }

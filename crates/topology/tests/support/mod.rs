@@ -34,11 +34,12 @@ pub fn structure(machine: &Machine, detail: CacheDetail) -> Vec<String> {
     };
     for cpu in machine.cpus() {
         lines.push(format!(
-            "cpu {} core {} cluster {} llc {} node {} socket {} capacity {}",
+            "cpu {} core {} cluster {} llc {} coregroup {} node {} socket {} capacity {}",
             machine.os_index(cpu),
             list(machine.cpus_of_core(machine.core_of(cpu))),
             list(machine.cpus_of_cluster(machine.cluster_of(cpu))),
             list(machine.cpus_of_llc(machine.llc_of(cpu))),
+            list(machine.coregroup(cpu)),
             machine.node_os_index(machine.node_of(cpu)),
             machine.socket_os_index(machine.socket_of(cpu)),
             machine.capacity(cpu)
@@ -106,21 +107,23 @@ pub fn irregular_machine() -> impl Strategy<Value = Machine> {
     let numbers = Just((0..200_u32).collect::<Vec<_>>()).prop_shuffle();
     let distances = prop::collection::vec(10_u32..=255, 64);
     let makes = [
-        (Vendor::Amd, Some(25)),
-        (Vendor::Amd, Some(16)),
-        (Vendor::Intel, Some(6)),
-        (Vendor::Arm, None),
-        (Vendor::Power, None),
+        (Vendor::Amd, Some(25), None),
+        (Vendor::Amd, Some(16), Some(9)),
+        (Vendor::Intel, Some(6), Some(0xad)),
+        (Vendor::Arm, None, None),
+        (Vendor::Power, None, None),
     ];
     let make = prop::option::of(prop::sample::select(makes.to_vec()));
     (plan(), numbers, 0_usize..4, 0_usize..2, prop::option::of(distances), any::<bool>(), make).prop_map(
         |(plan, numbers, offline, memory_nodes, distances, with_memory, make)| {
             let mut description = describe(&plan, &numbers, with_memory);
-            description.processor = make.map(|(vendor, family)| Processor::new(vendor, family).unwrap());
+            let of = |(vendor, family, model)| Processor::new(vendor, family).unwrap().with_model(model).unwrap();
+            description.processor = make.map(of);
             description.offline = numbers.iter().rev().take(offline).copied().collect();
             let highest = description.nodes.iter().map(|node| node.os_index).max().unwrap();
             for extra in 1..=memory_nodes as u32 {
-                let memory_bytes = with_memory.then_some(1 << 32);
+                // Accelerators have memory, and expanders that are not in use have none.
+                let memory_bytes = with_memory.then_some(u64::from(numbers[0] % 2) << 32);
                 description.nodes.push(NodeDescription { os_index: highest + 7 * extra, memory_bytes });
             }
             let count = description.nodes.len();
