@@ -8,7 +8,7 @@
 //! `sched_waking` to `sched_switch`: the wakeup takes its time, an idle CPU leaves its idle state, and only then the CPU
 //! switches; to another CPU the interrupt's way comes on top.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use warmcore_topology::CpuId;
 use warmcore_trace::{DecisionTable, EventKind, Histogram, OverheadKind, PrevState, Sink, TaskId};
@@ -29,10 +29,11 @@ use crate::hint_faults::HomeChange;
 use crate::hooks::{Hook, SOFTIRQ_EXIT, Watched};
 use crate::interrupts::INTERRUPT;
 use crate::launching::Launcher;
+use crate::lifecycle::LeftWakeup;
 use crate::memory::{ConstantMemory, Memory};
 use crate::memory_samples::MemorySamples;
 use crate::pages::Pages;
-use crate::scheduler::{Enqueue, Scheduler, WakeFlags};
+use crate::scheduler::{Scheduler, WakeFlags};
 use crate::scheduler_threads::{CHANGES, SchedulerThreads, WAKES};
 use crate::score_samples::ScoreSamples;
 use crate::setup::Setup;
@@ -81,6 +82,8 @@ pub(crate) struct Engine<'a, S, M> {
     pub memory: M,
     /// By CPU the other hardware threads of its core.
     pub siblings: Vec<Vec<CpuId>>,
+    /// By CPU the wakeups that others have left to it and it has not made yet (its `call_single_queue`).
+    pub left_wakeups: Vec<VecDeque<LeftWakeup>>,
     /// CPUs to settle, between two questions to the memory.
     due: Vec<CpuId>,
     /// What each CPU's memory counters were when they were last sampled.
@@ -197,9 +200,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             process_threads: vec![0; setup.workload.processes.len() + own_processes],
             task_groups: TaskGroup::all(setup.workload),
             application_count: setup.workload.applications.len(),
-            pages: (setup.machine.node_count() > 1)
-                .then(|| Pages::new(setup.workload, setup.machine.node_count()))
-                .flatten(),
+            pages: (setup.machine.node_count() > 1).then(|| Pages::new(setup.workload, setup.machine)).flatten(),
             touches: Vec::new(),
             home_changes: Vec::new(),
             memory_modelled: M::MODELLED,
@@ -218,6 +219,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             workload: setup.workload,
             memory,
             siblings: Cpu::siblings(setup.machine),
+            left_wakeups: vec![VecDeque::new(); setup.machine.cpu_count()],
             due: Vec::new(),
             samples: MemorySamples::default(),
             scores: ScoreSamples::of(setup, traced),
@@ -338,13 +340,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
                 sleeper.slept_ns += self.core.now_ns - sleeper.slept_from_ns;
                 self.wake(task, WakeFlags::default());
             }
-            Class::WakeIpi => {
-                self.core.cpus[cpu.index()].ttwu_pending -= 1;
-                self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
-                let flags = Enqueue::WAKEUP | Enqueue::MIGRATED.only_if(event.generation != 0);
-                self.activate(cpu, TaskId(event.payload), flags, WakeFlags::default());
-                self.leave_forbidden_cpu(TaskId(event.payload));
-            }
+            Class::WakeIpi => self.take_left_wakeups(cpu),
             Class::ReschedIpi => {
                 if self.core.cpus[cpu.index()].need_resched == NeedResched::No {
                     return false;

@@ -197,15 +197,16 @@ impl Core<'_> {
     /// (`migrate_misplaced_folio`), as far as they are still where they were; the rest stays. The task's time for both is owed; see
     /// [`Core::charge_hint_faults`].
     pub fn answer_hint_fault(&mut self, cpu: CpuId, task: TaskId, fault: &HintFault, moved: f64) {
+        let here = self.machine.node_of(cpu);
+        let moved = if self.machine.node_has_memory(here) { moved } else { 0.0 };
         let touches = &mut self.touches[task.index()];
         touches.owed_ns += fault.pages * FAULT_NS + moved * MOVE_PAGE_NS;
         if moved <= 0.0 {
             return;
         }
-        let here = self.machine.node_of(cpu).0;
         let pages = self.pages.as_mut().expect("a fault has pages");
         let used = pages.uses(task.index())[fault.position];
-        pages.migrate(task.index(), fault.region, fault.home, here, moved);
+        pages.migrate(task.index(), fault.region, fault.home, here.0, moved);
         if self.memory_modelled {
             self.home_changes.push(HomeChange { task, region: fault.region, classes: used.classes });
         }
@@ -257,11 +258,17 @@ impl Core<'_> {
         }
     }
 
-    /// A task begins to run for the first time: its pages get homes.
+    /// A task begins to run for the first time: its pages get homes. A kernel gives them when they are touched, so that a task which goes
+    /// elsewhere before it works takes them along: `from` is where it was.
     #[cold]
-    pub(crate) fn touch_pages_first(&mut self, cpu: CpuId, task: TaskId) {
+    pub(crate) fn touch_pages_first(&mut self, from: Option<CpuId>, cpu: CpuId, task: TaskId) {
         let Some(pages) = &mut self.pages else { return };
-        pages.first_touch(task.index(), self.machine.node_of(cpu).0);
+        let machine = self.machine;
+        let node_for = |cpu| machine.allocation_node(machine.node_of(cpu)).0;
+        match from {
+            None => pages.first_touch(task.index(), node_for(cpu)),
+            Some(from) => pages.touch_elsewhere(task.index(), node_for(from), node_for(cpu)),
+        }
         if self.memory_modelled {
             let uses = pages.uses(task.index()).iter();
             self.home_changes.extend(uses.map(|&Use { region, classes, .. }| HomeChange { task, region, classes }));

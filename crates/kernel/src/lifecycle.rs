@@ -22,6 +22,17 @@ const RUN_QUEUE_LINES: u32 = 5;
 /// Lines of a request to another CPU to queue the task itself (assumed). What that CPU needs is in `ipi_ns`.
 const REQUEST_LINES: u32 = 2;
 
+/// A wakeup that is left to the task's CPU.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LeftWakeup {
+    task: TaskId,
+    /// From when on that CPU can make it: it was sent, and the CPU has switched away from the task.
+    sent_ns: u64,
+    /// When an interrupt that is sent for it alone is answered, no earlier.
+    arrives_ns: u64,
+    migrated: bool,
+}
+
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// `try_to_wake_up` from the present CPU. What it takes comes after the task is queued: rest of the call, return from the
     /// interrupt and way into `schedule()` are time that a preempted task still uses, beside one that is placed already. This CPU
@@ -83,8 +94,36 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.core.cpus[cpu.index()].ttwu_pending += 1;
         self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
         self.scheduler.wakeup_sent(&mut self.core, cpu, task);
-        let at = self.core.now_ns + self.core.wakeup_so_far_ns() + delay_ns;
-        self.core.queue.push(at, Class::WakeIpi, cpu, task.0, u32::from(cpu != prev));
+        let so_far_ns = self.core.now_ns + self.core.wakeup_so_far_ns();
+        let gone_ns = if cpu == prev { self.core.tasks[task.index()].on_cpu_until_ns } else { 0 };
+        let sent_ns = so_far_ns.max(gone_ns);
+        let arrives_ns = sent_ns.max(so_far_ns + delay_ns);
+        let list = &mut self.left_wakeups[cpu.index()];
+        // An interrupt that is under way takes this one along.
+        if list.is_empty() {
+            self.core.queue.push(arrives_ns, Class::WakeIpi, cpu, 0, 0);
+        }
+        list.push_back(LeftWakeup { task, sent_ns, arrives_ns, migrated: cpu != prev });
+    }
+
+    /// `sched_ttwu_pending`: the CPU queues all tasks whose wakeup has been left to it by now, in order, and looks then whom to run.
+    pub(crate) fn take_left_wakeups(&mut self, cpu: CpuId) {
+        let now_ns = self.core.now_ns;
+        for _ in 0..self.left_wakeups[cpu.index()].len() {
+            let Some(left) = self.left_wakeups[cpu.index()].pop_front() else { break };
+            if left.sent_ns > now_ns {
+                self.left_wakeups[cpu.index()].push_back(left);
+                continue;
+            }
+            self.core.cpus[cpu.index()].ttwu_pending -= 1;
+            self.scheduler.ttwu_pending_changed(&mut self.core, cpu);
+            let flags = Enqueue::WAKEUP | Enqueue::MIGRATED.only_if(left.migrated);
+            self.activate(cpu, left.task, flags, WakeFlags::default());
+            self.leave_forbidden_cpu(left.task);
+        }
+        if let Some(next_ns) = self.left_wakeups[cpu.index()].iter().map(|left| left.arrives_ns).min() {
+            self.core.queue.push(next_ns.max(now_ns), Class::WakeIpi, cpu, 0, 0);
+        }
     }
 
     /// Charges a waker with the lines that `try_to_wake_up` needs and others wrote last: those of the task, from where it slept,
@@ -100,7 +139,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// `ttwu_queue_cond`: whether the waker leaves it to another CPU to queue the task, as it does if that is of another LLC or idle.
     fn leaves_wakeup(&self, task: TaskId, cpu: CpuId) -> bool {
         let machine = self.core.machine;
-        let other_cache = machine.llc_of(cpu) != machine.llc_of(self.core.this_cpu);
+        let other_cache = !machine.coregroup(cpu).contains(self.core.this_cpu);
         self.core.parameters.ttwu_queue
             && self.scheduler.allows_left_wakeups(task)
             && match self.scheduler.left_wakeups() {

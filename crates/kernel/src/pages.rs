@@ -12,6 +12,7 @@
 
 use warmcore_memory::math::exp;
 use warmcore_memory::{ClassKind, Home, NOMINAL_INSTRUCTIONS_PER_NS, Sharing};
+use warmcore_topology::Machine;
 use warmcore_workload::{Task, TaskTemplateId, Workload};
 
 /// Bytes of a page.
@@ -99,6 +100,8 @@ pub struct LastTouch {
 #[derive(Clone, Debug)]
 pub(crate) struct Pages {
     nodes: usize,
+    /// By node: whether pages can be there.
+    has_memory: Vec<bool>,
     pub regions: Vec<Region>,
     /// By region, then node: pages there, and how many of those are marked.
     homes: Vec<f64>,
@@ -127,11 +130,12 @@ struct Need {
 }
 
 impl Pages {
-    /// Nothing yet, for a workload on a machine with so many nodes; `None` if no task says what memory it uses.
-    pub fn new(workload: &Workload, nodes: usize) -> Option<Self> {
+    /// Nothing yet, for a workload on a machine; `None` if no task says what memory it uses.
+    pub fn new(workload: &Workload, machine: &Machine) -> Option<Self> {
         let templates: Vec<Vec<Need>> = workload.tasks.iter().map(|task| needs_of(workload, task)).collect();
         templates.iter().any(|needs| !needs.is_empty()).then(|| Self {
-            nodes,
+            nodes: machine.node_count(),
+            has_memory: machine.nodes().map(|node| machine.node_has_memory(node)).collect(),
             regions: Vec::new(),
             homes: Vec::new(),
             marked: Vec::new(),
@@ -171,7 +175,11 @@ impl Pages {
         let mut homes = vec![0.0; self.nodes];
         match &need.home {
             Home::FirstTouch => {}
-            Home::Interleave => homes.fill(size / self.nodes as f64),
+            Home::Interleave => {
+                let with = homes.iter_mut().zip(&self.has_memory).filter(|(_, has)| **has);
+                let count = self.has_memory.iter().filter(|has| **has).count();
+                with.for_each(|(pages, _)| *pages = size / count as f64);
+            }
             Home::Shares(shares) => homes.iter_mut().zip(shares).for_each(|(pages, share)| *pages = size * share),
         }
         let placed = need.home != Home::FirstTouch;
@@ -308,6 +316,28 @@ impl Pages {
             self.shares[start + node as usize] += 1.0 / (before + 1.0);
         }
         self.private_shares[task * self.nodes + node as usize] = 1.0;
+    }
+
+    /// A task that has done no work yet goes on on another node: nothing of what [`Self::first_touch`] brought was touched where it was.
+    pub fn touch_elsewhere(&mut self, task: usize, from: u32, to: u32) {
+        let (from, to) = (from as usize, to as usize);
+        for used in &self.uses[task] {
+            let region = &mut self.regions[used.region.index()];
+            if region.placed {
+                continue;
+            }
+            let start = used.region.index() * self.nodes;
+            for (table, all) in [(&mut self.homes, region.size), (&mut self.shares, 1.0)] {
+                let part = (all / f64::from(region.touched_by)).min(table[start + from]);
+                table[start + from] -= part;
+                table[start + to] += part;
+            }
+            let too_many = (self.marked[start + from] - self.homes[start + from]).max(0.0);
+            self.marked[start + from] -= too_many;
+            region.marked -= too_many;
+        }
+        let own = task * self.nodes;
+        self.private_shares.swap(own + from, own + to);
     }
 
     /// Whether the kernel may sample and move a region's pages: it leaves those with a policy of their own alone.
@@ -465,6 +495,7 @@ pub(crate) const NO_NODE: u32 = u32::MAX;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use warmcore_topology::resolve;
     use warmcore_workload::{Program, ProgramId, Workload};
 
     const MIB: u64 = 1 << 20;
@@ -481,7 +512,7 @@ mod tests {
             task.data_groups = groups;
             workload.add_task(task);
         }
-        let mut pages = Pages::new(&workload, 2).unwrap();
+        let mut pages = Pages::new(&workload, &resolve("2s1n1l1c1t").unwrap()).unwrap();
         for template in 0..2 {
             pages.task_created(TaskTemplateId(template), 0);
         }
@@ -500,6 +531,24 @@ mod tests {
         pages.first_touch(1, 1);
         assert_eq!(pages.homes(RegionId(0)), [512.0, 512.0]);
         assert_eq!(pages.resident(0), 1280.0);
+    }
+
+    #[test]
+    fn who_goes_on_elsewhere_before_it_works_takes_its_part_along() {
+        let mut pages = two_tasks();
+        pages.first_touch(0, 0);
+        pages.first_touch(1, 0);
+        pages.touch_elsewhere(1, 0, 1);
+        assert_eq!(
+            (pages.homes(RegionId(0)), pages.shares(RegionId(0))),
+            ([512.0, 512.0].as_slice(), [0.5, 0.5].as_slice())
+        );
+        pages.touch_elsewhere(0, 0, 1);
+        assert_eq!(
+            (pages.homes(RegionId(0)), pages.homes(RegionId(1))),
+            ([0.0, 1024.0].as_slice(), [0.0, 256.0].as_slice())
+        );
+        assert_eq!(pages.private_shares(0), [0.0, 1.0]);
     }
 
     #[test]

@@ -186,9 +186,15 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         task.state = State::Running;
         task.switched_in_ns = now_ns;
         let last_ran = task.last_ran.replace(cpu);
+        let has_worked = task.progress_ns > 0;
         if last_ran.is_none() {
             task.began_ns = now_ns;
-            self.core.touch_pages_first(cpu, next);
+        }
+        let machine = self.core.machine;
+        let is_first =
+            last_ran.is_none_or(|from| !has_worked && from != cpu && machine.node_of(from) != machine.node_of(cpu));
+        if is_first {
+            self.core.touch_pages_first(last_ran, cpu, next);
         }
         self.core.charge(cpu, self.core.machine.costs().context_switch_ns, OverheadKind::Switch);
         if let Some(from) = last_ran
@@ -204,7 +210,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.memory.switch_in(now_ns, cpu, next);
         }
         if M::MODELLED {
-            if last_ran.is_none() {
+            if is_first {
                 self.tell_homes();
             }
             if self.core.tasks[next.index()].is_spinning() {

@@ -72,6 +72,8 @@ pub struct Hierarchy {
     pub transfer_ns: PerRelation<f64>,
     /// Idle latency of memory by the core's node, then the home node.
     pub memory_ns: Vec<Vec<f64>>,
+    /// Shares of interleaved pages by node: equal ones of the nodes that have memory (`mpol_set_nodemask`).
+    pub interleaved: Vec<f64>,
     /// Highest read bandwidth of each node in bytes per nanosecond; infinite if never the limit.
     pub node_bandwidth: Vec<f64>,
     /// The same with one line written back per line read.
@@ -133,9 +135,10 @@ impl Hierarchy {
             // Since Skylake-SP the L3 is filled by evictions although it is not strictly exclusive.
             Inclusion::Exclusive | Inclusion::NonInclusive | Inclusion::Unknown => Fill::Victim,
         };
+        // A node without CPUs is farther than one with, by its distance, and has as much less bandwidth than a socket.
         let nodes_of = |node: NodeId| -> f64 {
             let socket = machine.cpus_of_node(node).first().map(|cpu| machine.socket_of(cpu));
-            socket.map_or(1.0, |socket| machine.nodes_of_socket(socket).len() as f64)
+            socket.map_or_else(|| distance_ratio(machine, node), |socket| machine.nodes_of_socket(socket).len() as f64)
         };
         let per_node = |figure: f64| machine.nodes().map(|node| figure / nodes_of(node)).collect::<Vec<f64>>();
         let read = memory.socket_read.map_or_else(
@@ -156,6 +159,7 @@ impl Hierarchy {
             fill: machine.llcs().map(fill).collect(),
             transfer_ns: PerRelation::from_fn(|relation| machine.costs().line_transfer_ns[relation] as f64),
             memory_ns,
+            interleaved: interleaved(machine),
             node_bandwidth: per_node(read),
             node_mixed_bandwidth: per_node(mixed),
             socket_link: memory.socket_link.map_or(0.4 * read, bytes_per_ns),
@@ -169,6 +173,23 @@ impl Hierarchy {
         })
     }
 }
+
+/// Equal shares of the nodes that have memory.
+fn interleaved(machine: &Machine) -> Vec<f64> {
+    let has: Vec<bool> = machine.nodes().map(|node| machine.node_has_memory(node)).collect();
+    let share = 1.0 / has.iter().filter(|has| **has).count().max(1) as f64;
+    has.into_iter().map(|has| if has { share } else { 0.0 }).collect()
+}
+
+/// How far a node is from the nearest one with CPUs, by the distances of the machine: 1 is local.
+fn distance_ratio(machine: &Machine, node: NodeId) -> f64 {
+    let with_cpus = machine.nodes().filter(|from| !machine.cpus_of_node(*from).is_empty());
+    let nearest = with_cpus.map(|from| machine.node_distance(from, node)).min();
+    nearest.map_or(1.0, |distance| f64::from(distance) / f64::from(LOCAL_DISTANCE))
+}
+
+/// The distance of a node from itself, in SLIT units.
+const LOCAL_DISTANCE: u32 = 10;
 
 /// Shortest line of the machine's data caches.
 fn line_bytes(machine: &Machine) -> Result<u32, HierarchyError> {
@@ -352,12 +373,20 @@ impl HierarchyReader<'_> {
         };
         let far = ns(figures.far_socket_ns).unwrap_or(other_socket + other_socket / 3);
         let machine = self.machine;
+        for node in machine.nodes().filter(|node| machine.cpus_of_node(*node).is_empty()) {
+            if machine.node_has_memory(node) {
+                let ratio = distance_ratio(machine, node);
+                self.assumed.push(format!("memory of node{}, which has no CPUs: {ratio} times the local latency by its distance, and as much less bandwidth than a socket's", machine.node_os_index(node)));
+            }
+        }
         let of = |from: NodeId, to: NodeId| {
             if from == to {
                 return local;
             }
             let cpus = (machine.cpus_of_node(from).first(), machine.cpus_of_node(to).first());
-            let (Some(from), Some(to)) = cpus else { return other_socket };
+            let (Some(from), Some(to)) = cpus else {
+                return local * machine.node_distance(from, to) / LOCAL_DISTANCE;
+            };
             match machine.relation(from, to) {
                 Relation::OtherSocket => other_socket,
                 Relation::FarSocket => far,
@@ -381,6 +410,38 @@ mod tests {
             assert_eq!(hierarchy.llc.len(), machine.llc_count(), "{}", preset.name);
             assert!(hierarchy.memory_ns.iter().flatten().all(|ns| *ns > 10.0), "{}", preset.name);
         }
+    }
+
+    fn with_nodes(llcs: &str, nodes: &str) -> Machine {
+        let text = format!(
+            "name = \"m\"\nbase = \"xeon60\"\n[topology]\nllcs = [{llcs}]\nnodes = [{nodes}]\ndistances = [[10, 14], [14, 10]]\n"
+        );
+        warmcore_topology::from_toml(&text).unwrap()
+    }
+
+    /// By its distance of 14 a line comes in 1.4 times the time, and 1/1.4 of them in the same time.
+    #[test]
+    fn a_node_without_cpus_is_as_far_as_its_distance_says() {
+        let local = Hierarchy::new(&resolve("xeon60").unwrap()).unwrap();
+        let with = "{ id = 0, cpus = \"0-59\" }, { id = 4, memory = \"256GiB\" }";
+        let hierarchy = Hierarchy::new(&with_nodes("\"0-59\"", with)).unwrap();
+        let ratio = |a: f64, b: f64| (a / b * 100.0).round();
+        assert_eq!(ratio(hierarchy.memory_ns[0][1], local.memory_ns[0][0]), 140.0);
+        assert_eq!(ratio(hierarchy.node_bandwidth[0], hierarchy.node_bandwidth[1]), 140.0);
+        assert!(
+            hierarchy.assumed.iter().any(|said| said.contains("node4, which has no CPUs")),
+            "{:?}",
+            hierarchy.assumed
+        );
+        assert_eq!(hierarchy.interleaved, [0.5, 0.5]);
+    }
+
+    #[test]
+    fn a_node_without_memory_has_no_interleaved_pages() {
+        let nodes = "{ id = 0, cpus = \"0-29\", memory = \"8GiB\" }, { id = 1, cpus = \"30-59\", memory = \"0B\" }";
+        let machine = with_nodes("\"0-29\", \"30-59\"", nodes);
+        assert_eq!(Hierarchy::new(&machine).unwrap().interleaved, [1.0, 0.0]);
+        assert_eq!(machine.allocation_node(NodeId(1)), NodeId(0));
     }
 
     fn with_llc(cache: &str) -> Result<Hierarchy, HierarchyError> {

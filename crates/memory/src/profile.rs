@@ -295,15 +295,20 @@ impl Profile {
         })
     }
 
-    /// The profile as a machine shows it: without classes of code where not every core has an L1 for instructions. Classes keep their
-    /// numbers, as those of code come last.
+    /// The profile as a machine shows it: without classes of code where not every core has an L1 for instructions (classes keep their
+    /// numbers, as those of code come last), and interleaved over the nodes that have memory.
     pub fn on(&self, hierarchy: &Hierarchy) -> Cow<'_, Profile> {
-        if !hierarchy.l1i.is_empty() || !self.has_code() {
-            return Cow::Borrowed(self);
+        let mut shown = Cow::Borrowed(self);
+        if hierarchy.l1i.is_empty() && self.has_code() {
+            shown.to_mut().classes.retain(|class| !class.code);
         }
-        let mut data = self.clone();
-        data.classes.retain(|class| !class.code);
-        Cow::Owned(data)
+        let some_have_none = hierarchy.interleaved.contains(&0.0);
+        if some_have_none && self.classes.iter().any(|class| class.home == Home::Interleave) {
+            for class in shown.to_mut().classes.iter_mut().filter(|class| class.home == Home::Interleave) {
+                class.home = Home::Shares(hierarchy.interleaved.clone());
+            }
+        }
+        shown
     }
 
     /// Whether any class is code.

@@ -80,6 +80,11 @@ impl Lock {
         if self.state.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return Ok(());
         }
+        self.lock_again(stop)
+    }
+
+    /// Takes it as one who has waited: others may wait too (`__pthread_mutex_cond_lock` after a condition).
+    pub(crate) fn lock_again(&self, stop: &Stop) -> Result<(), Stopped> {
         while self.state.swap(2, Ordering::Acquire) != 0 {
             wait(&self.state, 2);
             stop.check()?;

@@ -490,7 +490,7 @@ impl<'a> ThreadInterpreter<'a> {
         let ticket = condition.enter(&self.parker);
         objects.locks[lock].unlock();
         condition.park(&self.parker, ticket, stop)?;
-        objects.locks[lock].lock(stop)?;
+        objects.locks[lock].lock_again(stop)?;
         Ok(())
     }
 

@@ -118,7 +118,7 @@ impl IdleMasks {
         {
             return found;
         }
-        let (llc, node) = (machine.cpus_of_llc(machine.llc_of(prev)), machine.cpus_of_node(machine.node_of(prev)));
+        let (llc, node) = (machine.coregroup(prev), machine.cpus_of_node(machine.node_of(prev)));
         let llc_step = (llc.len() < machine.cpu_count()).then_some(llc);
         let node_step = (node.len() < machine.cpu_count() && node.len() != llc.len()).then_some(node);
         // Each step's CPUs, of which there are none where an earlier step has the same; all CPUs come last.
@@ -157,7 +157,7 @@ impl IdleMasks {
     fn select_for_sync(&mut self, machine: &Machine, search: &Search<'_>, sync: Sync) -> Option<(CpuId, SearchStep)> {
         let Search { here, prev, allowed, .. } = *search;
         let whole = machine.smt_width() == 1 || self.cores.contains(prev);
-        let shares_cache = machine.llc_of(here) == machine.llc_of(prev);
+        let shares_cache = machine.coregroup(prev).contains(here);
         if shares_cache && allowed.contains(prev) && whole && self.test_and_clear(machine, prev) {
             return Some((prev, SearchStep::SyncPrevious));
         }

@@ -42,13 +42,14 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if self.stage(id) == Stage::Effect && is_waiting() {
             return self.block(id, WaitReason::Condition(condition.0));
         }
-        // Woken, or signalled before it slept: the word had another value, so the call returned at once.
+        // Woken, or signalled before it slept: the word had another value, so the call returned at once. It takes the mutex as one who has
+        // waited for it, since others may (`__pthread_mutex_cond_lock`): its release wakes them.
         self.core.tasks[id.index()].stage = Stage::Woken;
+        self.objects.locks[lock.index()].contended = true;
         if self.try_lock(cpu, id, lock) {
             return Done::Next;
         }
         let state = &mut self.objects.locks[lock.index()];
-        state.contended = true;
         state.waiters.push_back(id);
         self.block(id, WaitReason::Lock(lock.0))
     }

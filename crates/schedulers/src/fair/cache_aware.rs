@@ -41,6 +41,7 @@ use super::state::NONE;
 use crate::domains::Domains;
 
 pub(crate) use self::decisions::{ApartDecisions, CacheAwareDecisions};
+pub(in crate::fair) use self::scan::Seen;
 pub use self::tunables::CacheAwareTunables;
 
 /// Threads that are kept together: a cache group of the kernel's ([`Task::cache_group`](warmcore_kernel::Task::cache_group)).

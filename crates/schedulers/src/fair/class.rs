@@ -371,7 +371,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         let policy_changes = self.entities[index as usize].idle_policy != (policy == warmcore_workload::Policy::Idle);
         let slice_changes = self.entities[index as usize].custom_slice || slice_ns != 0;
         let moves = group_changes || policy_changes;
-        let requeue = queued && (moves || slice_changes || core.clamp_changes(task));
+        let old_weight = self.entities[index as usize].weight;
+        let reweighted = weight != old_weight && !self.parameters.rules_of_4_9;
+        let requeue = queued && (moves || slice_changes || reweighted || core.clamp_changes(task));
         if requeue {
             self.dequeue(core, cpu, task, Dequeue::SAVE | Dequeue::MOVE.only_if(moves));
             if runs {
@@ -396,9 +398,9 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
                 self.set_next_task(core, cpu, task, false);
             }
         }
-        // `sched_move_task`, later than 4.9. `prio_changed_fair` does so too for a task that becomes nicer, which is left out: with it a task whose
-        // nice value changes often has less of the CPU than in a guest (`book/nice-changes-often.toml`).
-        if runs && group_changes && !self.parameters.rules_of_4_9 {
+        // `sched_move_task`, and `prio_changed_fair` for a task that becomes nicer; later than 4.9.
+        let gives_way = group_changes || reweighted && weight < old_weight && !self.is_alone_in_root(cpu);
+        if runs && gives_way && !self.parameters.rules_of_4_9 {
             core.resched_full(cpu);
         }
     }
@@ -467,6 +469,12 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
 }
 
 impl<P: Policy, G: Gathering> Fair<P, G> {
+    /// Whether the CPU's root queue has a single entity. A single session, which autogroup would have made a group, counts as one.
+    fn is_alone_in_root(&self, cpu: CpuId) -> bool {
+        let one_session = self.policy.autogroup() && self.autogroup_base.is_none() && self.groups.is_empty();
+        one_session || self.queues[cpu.index()].nr_queued == 1
+    }
+
     /// `set_next_task_fair`. A task that is picked (`first`) has its slice protected and the high-resolution tick set; one that was taken out of its
     /// queue to be changed, and runs on, has what is left of both.
     fn set_next_task(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, first: bool) {

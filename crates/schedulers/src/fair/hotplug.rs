@@ -47,7 +47,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let mut parameters = self.parameters.domains;
         parameters.clusters &= core.parameters().sched_cluster;
         let mut domains = Domains::build_of(core.machine(), core.active(), &parameters);
-        domains.begin_at(core.jiffies());
+        domains.begin_at(core.jiffies(), core.now_ns());
         for cpu in core.active().iter() {
             if self.rqs[cpu.index()].nr_running >= 2 {
                 domains.count_crowded(cpu, true);

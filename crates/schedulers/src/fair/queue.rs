@@ -180,10 +180,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     }
 
     /// Adds a task's averages to its queue, which must be up to date (`attach_entity_load_avg`). Queues above learn of it when the group's
-    /// entity is brought up to date.
+    /// entity is brought up to date. The sum behind a load is made anew of its whole part: a `SCHED_IDLE` task of 2.99 goes on with 2.
     pub(crate) fn attach_load(&mut self, index: u32) {
         let [load, runnable, util] = self.contribution(index);
-        let entity = &self.entities[index as usize];
+        let load = load.floor();
+        let entity = &mut self.entities[index as usize];
+        entity.pelt.load = load * 1024.0 / scale_load_down(u64::from(entity.weight)) as f64;
         let cfs = &mut self.queues[entity.queue as usize];
         cfs.pelt.change(load, runnable, util);
         cfs.tell([entity.pelt.load, runnable, util]);
@@ -198,7 +200,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         cfs.tell([-entity.pelt.load, -runnable, -util]);
     }
 
-    /// A sleeping task leaves for another CPU: its averages stay on the old queue until that is updated
+    /// A sleeping task leaves for another CPU: its averages, the whole part of its load, stay on the old queue until that is updated
     /// (`remove_entity_load_avg`).
     pub(crate) fn remove_load(&mut self, now_ns: u64, index: u32) {
         let entity = &self.entities[index as usize];
@@ -207,7 +209,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if entity.pelt.last_update_ns < queue_updated_ns {
             self.update_entity_avg(queue_updated_ns, index);
         }
-        let amounts = self.contribution(index);
+        let [load, runnable, util] = self.contribution(index);
+        let amounts = [load.floor(), runnable, util];
         let cfs = &mut self.queues[queue as usize];
         cfs.any_removed = true;
         cfs.removed.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);

@@ -28,3 +28,4 @@ mod random;
 mod reach;
 mod realtime;
 mod step_programs;
+mod wakeups;

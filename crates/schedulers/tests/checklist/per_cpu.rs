@@ -245,14 +245,11 @@ fn item_12_a_lazy_preemption_from_the_same_llc_waits_for_the_tick() {
     assert_near("mean latency in ms", mean(latencies) / MS as f64, 2.0, 0.05);
 }
 
-/// With HRTICK on, queueing a second task arms the timer (1.11), so the spinner's deadline may come before its tick. Alone it
-/// renews its deadline of 2.8 ms at each tick, and the wakeup renews one that has passed: woken u after a tick, the wait is
-/// 2.8 − u, or 4 − u for u > 2.8; 1.16 ms in the mean (± 5 %).
+/// With HRTICK on, queueing a second task arms the timer of the task's CPU by an interrupt (1.11), at whose end the lazy request takes effect.
 #[test]
-fn item_12_with_hrtick_the_running_tasks_deadline_may_end_the_wait_earlier() {
+fn item_12_with_hrtick_the_interrupt_that_arms_it_ends_the_wait() {
     let latencies = preempting_wakeups(0, "eevdf");
-    assert!(latencies.iter().all(|&latency| latency <= 2_800 * US));
-    assert_near("mean latency in ms", mean(latencies) / MS as f64, 1.16, 0.05);
+    assert!(latencies.iter().all(|&latency| latency < 20 * US), "{:?}", latencies.iter().max());
 }
 
 /// From another LLC the wakeup is an interrupt on the task's own CPU, and the request takes effect at its end.

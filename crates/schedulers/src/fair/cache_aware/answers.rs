@@ -120,11 +120,7 @@ impl Gathering for CacheAware {
     fn scan<P: Policy>(fair: &mut Fair<P, Self>, core: &mut Core<'_>, task: TaskId) {
         let nodes = fair.numa_scan_cpus(core, task, fair.gathering.preferred_cpu(task));
         let Fair { gathering, domains, rqs, task_base, .. } = fair;
-        let seen = |cpu: u32| {
-            let rq = &rqs[cpu as usize];
-            let running = (rq.curr_task != NONE).then(|| rq.curr_task - *task_base);
-            Seen { running, tasks: rq.nr_running }
-        };
+        let seen = |cpu: u32| Seen::of(&rqs[cpu as usize], *task_base);
         gathering.scan_llcs(core, domains, task, seen, nodes.as_ref());
     }
 

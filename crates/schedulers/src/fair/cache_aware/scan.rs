@@ -7,15 +7,23 @@ use warmcore_trace::{OverheadKind, TaskId};
 use super::CacheAware;
 use super::admission::Refusal;
 use crate::domains::Domains;
-use crate::fair::state::NONE;
+use crate::fair::state::{NONE, Rq};
 
 /// What a scan sees of a CPU.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seen {
+pub(in crate::fair) struct Seen {
     /// The task on it.
-    pub running: Option<u32>,
+    running: Option<u32>,
     /// Tasks queued there, that one included.
-    pub tasks: u32,
+    tasks: u32,
+}
+
+impl Seen {
+    /// The CPU of these queues; tasks are entities from `task_base` on.
+    pub(in crate::fair) fn of(rq: &Rq, task_base: u32) -> Self {
+        let running = (rq.curr_task != NONE).then(|| rq.curr_task - task_base);
+        Self { running, tasks: rq.nr_running }
+    }
 }
 
 /// What a scan found.
@@ -99,12 +107,31 @@ impl CacheAware {
             self.choose(core, group, task, findings.best.1);
         }
         let (apart, alone) = findings.apart;
-        if apart > 0 && apart == alone && self.preferred_llc(group) != NONE {
-            core.decide(self.apart.left_apart, task, i64::from(self.preferred_llc(group)));
+        if apart > 0 && apart == alone {
+            self.tell_apart(core, group, task);
         }
         let divisor = self.llcs[llc as usize].divisor;
         let state = &mut self.groups[group as usize];
         state.nr_running_avg += (findings.running - state.nr_running_avg) / divisor;
+    }
+
+    /// Tells that threads of a group are elsewhere and that balancing takes none of them, if there is an LLC to come to.
+    pub(in crate::fair) fn tell_apart(&self, core: &mut Core<'_>, group: u32, task: TaskId) {
+        let preferred = self.preferred_llc(group);
+        if preferred != NONE {
+            core.decide(self.apart.left_apart, task, i64::from(preferred));
+        }
+    }
+
+    /// Whether threads of a group are on CPUs of an LLC, and if so whether it is one with no task beside it.
+    pub(in crate::fair) fn runs_alone(&self, cpus: &[u32], group: u32, seen: impl Fn(u32) -> Seen) -> Option<bool> {
+        let (mut ours, mut tasks) = (0, 0);
+        for &cpu in cpus {
+            let Seen { running, tasks: queued } = seen(cpu);
+            ours += u32::from(running.is_some_and(|task| self.tasks[task as usize].group == group));
+            tasks += queued;
+        }
+        (ours > 0).then_some(tasks == 1)
     }
 
     /// Sums up a group's occupancy by LLC.

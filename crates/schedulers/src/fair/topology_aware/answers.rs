@@ -9,6 +9,7 @@ use super::permission::{LlcStanding, ScopeView};
 use super::scope::Scope;
 use super::{TopologyAware, group_llcs};
 use crate::domains::Domains;
+use crate::fair::cache_aware::Seen;
 use crate::fair::decisions::FairDecisions;
 use crate::fair::gathering::{Charge, Gathering, Move, Permission, Push, PushPermission};
 use crate::fair::state::NONE;
@@ -22,7 +23,7 @@ const N1: u64 = 1;
 
 impl TopologyAware {
     /// Whether an LLC is in a group's scope, given its home.
-    fn in_scope(&self, group: u32, home: u32, llc: u32) -> bool {
+    pub(super) fn in_scope(&self, group: u32, home: u32, llc: u32) -> bool {
         self.position(group, home, llc) < self.scopes[group as usize].size
     }
 
@@ -148,11 +149,12 @@ impl Gathering for TopologyAware {
     }
 
     fn scan<P: Policy>(fair: &mut Fair<P, Self>, core: &mut Core<'_>, task: TaskId) {
-        let Fair { gathering, domains, queues, rqs, numa, .. } = fair;
+        let Fair { gathering, domains, queues, rqs, numa, task_base, .. } = fair;
         let Some((group, _)) = gathering.base.begin_scan(core, task) else { return };
         gathering.count_memory(group, numa.as_deref());
         let util = |cpu: u32| cpu_util(&queues[cpu as usize], &rqs[cpu as usize]);
         gathering.scan_scope(core, domains, group, task, util);
+        gathering.tell_apart(core, domains, group, task, |cpu| Seen::of(&rqs[cpu as usize], *task_base));
     }
 
     fn push_waiting<P: Policy>(fair: &mut Fair<P, Self>, core: &mut Core<'_>, cpu: CpuId) {

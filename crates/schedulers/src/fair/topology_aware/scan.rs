@@ -6,7 +6,7 @@ use warmcore_trace::TaskId;
 use super::TopologyAware;
 use super::sequence::Reach;
 use crate::domains::Domains;
-use crate::fair::cache_aware::CacheAware;
+use crate::fair::cache_aware::{CacheAware, Seen};
 use crate::fair::state::NONE;
 
 /// An LLC as a scan found it; utilisations are 1024 per CPU.
@@ -127,6 +127,26 @@ impl TopologyAware {
             self.tell_scope(core, home, task, old, new);
         }
         CacheAware::pay_for_scan(core, task, self.base.llc_of.len() as u64);
+    }
+
+    /// Tells, as a scan of the base does, that every thread outside of the scope runs alone in its LLC. It changes nothing.
+    pub(super) fn tell_apart(
+        &self,
+        core: &mut Core<'_>,
+        domains: &Domains,
+        group: u32,
+        task: TaskId,
+        seen: impl Fn(u32) -> Seen,
+    ) {
+        let home = self.base.preferred_llc(group);
+        if home == NONE {
+            return;
+        }
+        let outside = (0..domains.llc_count() as u32).filter(|&llc| !self.in_scope(group, home, llc));
+        let mut apart = outside.filter_map(|llc| self.base.runs_alone(domains.llc_cpus(llc), group, &seen)).peekable();
+        if apart.peek().is_some() && apart.all(|alone| alone) {
+            self.base.tell_apart(core, group, task);
+        }
     }
 
     /// Puts a change of the scope into the trace: its direction with the new number of LLCs, and the level it reaches if that changed.
