@@ -93,7 +93,7 @@ pub fn warn_unmodelled(workload: &Workload, console: &Console) {
 
 /// Says what the reader of a machine found odd.
 pub fn warn_of_machine(machine: &Machine, console: &Console) {
-    load::warnings_of_machine(machine).for_each(|note| console.warn(note));
+    load::warnings_of_machine(machine).for_each(|note| console.warn(&note));
 }
 
 /// For the lines that say what is run.

@@ -52,8 +52,8 @@ fn wants_json() -> bool {
 }
 
 fn run(command: Command, console: &Console) -> Result<(), Failure> {
-    if console.strict() && matches!(command, Command::Study(_) | Command::Validate(_)) {
-        let message = "--strict: what is not modelled of the workloads of studies and of the book is a note";
+    if console.strict() && matches!(command, Command::Study(_) | Command::Tune(_) | Command::Validate(_)) {
+        let message = "--strict: what is not modelled of the workloads of studies, of `tune` and of the book is a note";
         return Err(Failure::usage("warmcore::usage", message).help("leave it out, or `warmcore workload show` one"));
     }
     match command {

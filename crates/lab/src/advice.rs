@@ -18,7 +18,8 @@ use warmcore_workload::Workload;
 use crate::experiment::Experiment;
 use crate::headroom::{as_commands, bound_tasks};
 use crate::load::HOST;
-use crate::verdict::{ComparisonDocument, Finding, decimal};
+use crate::trial::Trial;
+use crate::verdict::{ComparisonDocument, Finding, decimal, gathered_without_profile};
 
 /// What a comparison of a kernel's settings says to whoever runs the workload.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -51,9 +52,9 @@ pub struct AdvisedSetting {
 const EVERYTHING: Abilities = Abilities { hz: None, cache_aware: true, sched_ext: true, numa_balancing: true };
 
 impl Advice {
-    /// The advice of a comparison that is finished. `root` is where this computer's files are.
+    /// The advice of a comparison that is finished, with its trials by scheduler. `root` is where this computer's files are.
     #[must_use]
-    pub fn of(experiment: &Experiment, document: &ComparisonDocument, root: &Path) -> Self {
+    pub fn of(experiment: &Experiment, document: &ComparisonDocument, trials: &[Vec<Trial>], root: &Path) -> Self {
         let better = document.measures.iter().find(|measure| measure.name == document.primary);
         let better = better.map_or(Better::Lower, |measure| measure.better);
         let others = document.schedulers.iter().enumerate().filter(|(_, scheduler)| !scheduler.is_baseline);
@@ -80,10 +81,12 @@ impl Advice {
         let gain = |setting: &AdvisedSetting| match (setting.ratio, better) {
             (Some(ratio), Better::Higher) => -ratio,
             (Some(ratio), _) => ratio,
+            // It is clearly apart from next to nothing: further than any ratio says.
+            (None, _) if rank(setting) == 0 => f64::NEG_INFINITY,
             (None, _) => f64::INFINITY,
         };
         settings.sort_by(|a, b| rank(a).cmp(&rank(b)).then(gain(a).total_cmp(&gain(b))));
-        Self { settings, unknown: unknown(experiment) }
+        Self { settings, unknown: unknown(experiment, &trials[experiment.baseline]) }
     }
 
     /// Whether a condition says of a setting's column what its commands say already.
@@ -192,16 +195,21 @@ fn lacking(experiment: &Experiment, files: &[String], root: &Path) -> Option<Str
     missing.filter(|_| is_here).map(|file| format!("there is no {file} (another kernel, or debugfs is not mounted)"))
 }
 
-/// What the verdict does not rest on.
-fn unknown(experiment: &Experiment) -> Vec<String> {
+/// What the verdict does not rest on; `trials` are the baseline's.
+fn unknown(experiment: &Experiment, trials: &[Trial]) -> Vec<String> {
     let mut unknown = Vec::new();
+    let unprofiled = gathered_without_profile(&experiment.workload.value, trials).filter(|of| of.decides());
+    const HOW: &str = "`warmcore workload fit COUNTERS.toml` makes a memory profile from counters, `--assume-profile NAME` takes one of the program's";
     if experiment.options.memory == MemoryChoice::None {
-        unknown.push(
+        unknown.push(format!(
             "what the tasks do to caches: memory has constant speed here, so no place near others was tried and cache-aware scheduling is not \
-             judged (`warmcore workload fit COUNTERS.toml` makes a memory profile from counters, `--assume-profile NAME` takes one of the \
-             program's)"
-                .to_owned(),
-        );
+             judged ({HOW})"
+        ));
+    } else if let Some(of) = unprofiled {
+        unknown.push(format!(
+            "what threads of {} do to caches: they have no memory profile, so cache-aware scheduling is not judged ({HOW})",
+            of.process
+        ));
     }
     let assumed = assumptions(&experiment.machine.value).len();
     if assumed > 0 {

@@ -306,7 +306,7 @@ impl ExperimentBuilder {
             }
         }
         self.workload.value.warm_up_ns = self.warm_up(&self.workload.value)?;
-        let mut warnings: Vec<String> = load::warnings_of_machine(&self.machine.value).cloned().collect();
+        let mut warnings: Vec<String> = load::warnings_of_machine(&self.machine.value).collect();
         let memory = self.memory_model(&mut warnings)?;
         let baseline = match &self.baseline {
             None => 0,
@@ -337,7 +337,7 @@ impl ExperimentBuilder {
             if let Some(own) = &mut inputs.workload {
                 own.value.warm_up_ns = self.warm_up(&own.value)?;
             }
-            warnings.extend(inputs.machine.iter().flat_map(|own| load::warnings_of_machine(&own.value)).cloned());
+            warnings.extend(inputs.machine.iter().flat_map(|own| load::warnings_of_machine(&own.value)));
             columns.insert(index, column::column(spec, inputs, (&self.machine, &self.workload), &*self.place)?);
         }
         check_machines(&columns, memory)?;

@@ -12,7 +12,8 @@ use crate::measures::{Measure, Unit};
 /// Name of the measure.
 pub(crate) const JOBS: &str = "jobs_elapsed_ns";
 
-/// The jobs of a workload: tasks that work, create no others and end, where all that never end only compute, and nothing is recorded.
+/// The jobs of a workload: tasks that work, create no others and end, where all that never end only compute, and nothing is recorded but by
+/// tasks that end and neither sleep nor have timers, as a fork-join program records its rounds: a latency is not what is asked there.
 pub(crate) fn of(workload: &Workload) -> Vec<&Task> {
     let steps_of = |task: &Task| &workload.programs[task.program.index()].steps;
     let forks = |step: &Step| matches!(step, Step::Fork(_));
@@ -23,12 +24,23 @@ pub(crate) fn of(workload: &Workload) -> Vec<&Task> {
         program.is_endless() || program.least_time_ns().max(program.work_ns()) > lasts_ns
     });
     let only_compute = |task: &&Task| !steps_of(task).iter().any(|step| step.blocks() || forks(step));
-    if endless.is_empty() || !endless.iter().all(only_compute) || !workload.recorders.is_empty() {
+    let records = |task: &&Task| steps_of(task).iter().any(is_recording);
+    let by_the_clock = |task: &&Task| workload.programs[task.program.index()].least_time_ns() > 0;
+    let asks_for_latency = endless.iter().any(records) || ending.iter().filter(|task| records(task)).any(by_the_clock);
+    if endless.is_empty() || !endless.iter().all(only_compute) || asks_for_latency {
         return Vec::new();
     }
     let works = |task: &Task| !workload.programs[task.program.index()].is_idle();
     let leads = |step: &Step| forks(step) || *step == Step::Stop;
     ending.into_iter().filter(|task| works(task) && !steps_of(task).iter().any(leads)).collect()
+}
+
+fn is_recording(step: &Step) -> bool {
+    match step {
+        Step::Enlist { recorder, .. } | Step::Work { recorder, .. } => recorder.is_some(),
+        Step::RecordClock { .. } | Step::RecordSince { .. } => true,
+        _ => false,
+    }
 }
 
 /// The measure, of workloads that have jobs.
@@ -69,6 +81,16 @@ mod tests {
         let jobs: Vec<String> = of(&workload).into_iter().map(|task| task.name.clone()).collect();
         assert_eq!(primary(&workload) == "jobs_elapsed_ns", !jobs.is_empty());
         jobs
+    }
+
+    /// Its recorder of rounds is no latency that somebody asks for.
+    #[test]
+    fn a_fork_join_program_is_a_job_beside_endless_tasks() {
+        let primary_of = |text: &str| primary(&warmcore_workload::from_generator(text).unwrap());
+        assert_eq!(primary_of("forkjoin:-n3,-i60,-w2ms+spin:-n2,-d10s"), "jobs_elapsed_ns");
+        assert_eq!(primary_of("forkjoin:-n1,-i60,-w2ms+spin:-n2,-d10s"), "jobs_elapsed_ns");
+        assert_eq!(primary_of("schbench:-m1,-t2,-r1+spin:-n2,-d1s"), "recorder_wakeup_latency_p99_ns");
+        assert_eq!(primary_of("pingpong:-n2,-d1s+spin:-n2,-d1s"), "wakeup_p99_ns");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! - [`runner`]: all trials, skipping those that are finished.
 //! - [`trial`], [`measures`], [`results`]: what a trial holds; which of it is compared, in which direction; what the
 //!   imitated program would have printed.
+//! - [`gathering`]: how far a cache-aware scheduler gathers threads.
 //! - [`scores`]: what schedulers rank tasks by, in words.
 //! - [`time_split`]: where the time went, and what explains the difference between two schedulers.
 //! - [`headroom`]: how far the schedulers are from the best static placement that is known.
@@ -26,6 +27,7 @@ pub mod directory;
 pub mod environment;
 pub mod experiment;
 pub mod gathered;
+pub mod gathering;
 mod group_measures;
 pub mod headroom;
 mod host_measures;
@@ -45,6 +47,7 @@ pub mod scores;
 pub mod sensitivity;
 pub mod session;
 pub mod soak;
+mod starvation;
 pub mod table;
 pub mod time_split;
 pub mod trial;

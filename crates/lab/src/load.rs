@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use warmcore_memory::{Profile, profiles_from_toml};
 use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::{Background, Basis, Machine};
+use warmcore_topology::{Background, Basis, LONGER_WAY_NOTE, Machine, format_cpu_list};
 use warmcore_workload::{Options, Workload, WorkloadError};
 
 use crate::experiment::Named;
@@ -140,9 +140,6 @@ pub fn machine_with(text: &str, background_text: Option<&str>) -> Result<Named<M
     }
 }
 
-/// Between a machine and its background, in what an experiment calls the two.
-const WITH_BACKGROUND: &str = " with background ";
-
 /// The machine with the kernel threads that a text names: one of the backgrounds that come with the program, a file, or `none`.
 ///
 /// # Errors
@@ -153,7 +150,7 @@ pub fn background(machine: Named<Machine>, text: &str) -> Result<Named<Machine>,
         return Ok(machine);
     }
     let value = machine.value.with_background(background).map_err(|error| LoadError::Background(error.to_string()))?;
-    Ok(Named { source: format!("{}{WITH_BACKGROUND}{text}", machine.source), value })
+    Ok(Named { source: format!("{} with background {text}", machine.source), value })
 }
 
 /// The kernel threads beside which sched_ext programs are simulated unless others, or none, are asked for: those of the guests in which
@@ -193,10 +190,11 @@ fn fitted(machine: Machine, model: Option<&str>) -> Machine {
     warmcore_topology::with_figures_of(machine.clone(), known.preset, &why).unwrap_or(machine)
 }
 
-/// What is to be known of a machine whose costs are those of no CPU model. What can be typed is its text alone, without what it has besides.
+/// What is to be known of a machine whose costs are those of no CPU model. What can be typed is its text alone, without what it has
+/// besides: a background, a study's change of what is assumed.
 #[must_use]
 pub(crate) fn generic_costs(Named { source, value }: &Named<Machine>) -> Option<String> {
-    let typed = source.split_once(WITH_BACKGROUND).map_or(source.as_str(), |(typed, _)| typed);
+    let typed = source.split_once(" with ").map_or(source.as_str(), |(typed, _)| typed);
     warmcore_topology::has_generic_costs(value)
         .then(|| format!("costs of {typed} are generic, not those of a CPU model: `{typed}@PRESET` takes a preset's"))
 }
@@ -258,11 +256,22 @@ fn bad_machine_file(error: warmcore_topology::Error, path: &Path) -> LoadError {
     LoadError::Machine(format!("{file}{message}"))
 }
 
-/// What the reader of a machine found odd in another system's description. What presets and files of our own say
-/// about themselves is no warning.
-pub fn warnings_of_machine(machine: &Machine) -> impl Iterator<Item = &String> {
+/// What the reader of a machine found odd in another system's description, and what is assumed of memory that no CPU is near. What presets
+/// and files of our own say about themselves is no warning; that one of their distances does not count is.
+pub fn warnings_of_machine(machine: &Machine) -> impl Iterator<Item = String> {
     let read = machine.origin("topology").is_some_and(|origin| origin.basis == Basis::Read);
-    machine.notes().iter().filter(move |_| read)
+    let alone = machine.nodes().filter(|node| machine.cpus_of_node(*node).is_empty() && machine.node_has_memory(*node));
+    let alone: Vec<u32> = alone.map(|node| machine.node_os_index(node)).collect();
+    let (nodes, have, distance) = match alone.as_slice() {
+        [node] => (format!("node{node}"), "has", "its distance"),
+        nodes => (format!("nodes {}", format_cpu_list(nodes.iter().copied())), "have", "their distances"),
+    };
+    let assumed = format!(
+        "latency and bandwidth of {nodes}, which {have} no CPUs, are assumed: those of a node with CPUs, worse by {distance}"
+    );
+    let assumed = Some(assumed).filter(|_| !alone.is_empty());
+    let counts = move |note: &&String| read || note.ends_with(LONGER_WAY_NOTE);
+    machine.notes().iter().filter(counts).cloned().chain(assumed)
 }
 
 /// A workload from a file, a generator with its flags, `-`, or several of them joined by `+`.
@@ -410,9 +419,27 @@ mod tests {
     }
 
     #[test]
+    fn warnings_name_nodes_without_cpus_by_their_numbers_and_distances_that_do_not_count() {
+        let warnings = |nodes: &str, distances: &str| {
+            let nodes = format!("nodes = [{{ id = 0, cpus = \"0-1\" }}, {nodes}]");
+            let machine = format!("notes = [\"its own\"]\n[topology]\n{nodes}\ndistances = {distances}\n");
+            let machine = warmcore_topology::from_toml(&machine).unwrap();
+            warnings_of_machine(&machine).collect::<Vec<String>>()
+        };
+        let one = warnings("{ id = 4 }", "[[10, 14], [14, 10]]");
+        assert!(one.len() == 1 && one[0].starts_with("latency and bandwidth of node4, which has no CPUs"), "{one:?}");
+        let two = warnings("{ id = 4 }, { id = 6 }", "[[10, 14, 16], [14, 10, 16], [17, 16, 10]]");
+        let [direction, alone] = two.as_slice() else { panic!("{two:?}") };
+        assert_eq!(direction, "the distances of 1 pair of nodes depend on the direction: the longer one counts");
+        assert!(alone.starts_with("latency and bandwidth of nodes 4,6, which have no CPUs"), "{alone}");
+    }
+
+    #[test]
     fn a_machine_of_generic_costs_is_named_as_it_can_be_typed_with_a_preset() {
         let warning = generic_costs(&machine_with("1s1n2l4c1t", Some("guest-7.2")).unwrap()).unwrap();
         assert!(warning.contains("`1s1n2l4c1t@PRESET`") && !warning.contains("background"), "{warning}");
+        let varied = Named { source: "2s1n2l4c1t with smt_slowdown=0".to_owned(), ..machine("2s1n2l4c1t").unwrap() };
+        assert!(generic_costs(&varied).unwrap().ends_with("`2s1n2l4c1t@PRESET` takes a preset's"));
         let known = machine_with("1s1n2l4c1t@genoa96", Some("guest-7.2")).unwrap();
         assert_eq!(generic_costs(&known), None);
     }

@@ -17,6 +17,7 @@ use warmcore_trace::{
 use crate::directory::{OUTPUTS, RunDirectory};
 use crate::experiment::{Experiment, ExperimentRecord, TOOL_VERSION};
 use crate::files::{At as _, FileError};
+use crate::gathering::Gathering;
 use crate::host_measures;
 use crate::jobs;
 use crate::measures;
@@ -119,7 +120,9 @@ pub(crate) fn make(
     let mut observer =
         (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, machine, warm_up_ns));
     let new_counters = || Counters::new(machine, tables, Start::Idle { time_ns: 0 }).with_warm_up(warm_up_ns);
-    let mut paths = CriticalPaths::default();
+    let workload = &experiment.workload_of(scheduler).value;
+    let gathering = Gathering::new(machine, workload, tables, warm_up_ns);
+    let mut followed = Tee::new(CriticalPaths::default(), gathering);
     let kept =
         directory.filter(|_| experiment.options.trace == TraceLevel::Full || starts_a_program(experiment, scheduler));
     let (report, counters) = match (experiment.options.trace, kept) {
@@ -128,7 +131,7 @@ pub(crate) fn make(
             (run.send(sink)?, None)
         }
         (TraceLevel::Counters | TraceLevel::Full, None) => {
-            let mut sink = Tee::new(new_counters(), Tee::new(observer.as_mut(), &mut paths));
+            let mut sink = Tee::new(new_counters(), Tee::new(observer.as_mut(), &mut followed));
             (run.send(Some(&mut sink))?, Some(sink.first))
         }
         (trace, Some(directory)) => {
@@ -137,7 +140,7 @@ pub(crate) fn make(
             let store = Store::create(&path, machine, tables, &store_info(&name, experiment), StoreOptions::default())?;
             let left = if trace == TraceLevel::Full { u64::MAX } else { KEPT_EVENTS };
             let store = Bounded { store: Some(store), left };
-            let mut sink = Tee::new(Tee::new(new_counters(), Tee::new(observer.as_mut(), &mut paths)), store);
+            let mut sink = Tee::new(Tee::new(new_counters(), Tee::new(observer.as_mut(), &mut followed)), store);
             let report = run.send(Some(&mut sink))?;
             match sink.second.store {
                 Some(store) => store.finish(report.outcome.elapsed_ns, &task_infos(&report.outcome))?,
@@ -159,9 +162,7 @@ pub(crate) fn make(
     let metrics = counters.map(|counters| counters.metrics(outcome.elapsed_ns, tables, &task_infos(outcome)));
     let observed = observer.map(|observer| observer.measures(outcome.elapsed_ns)).unwrap_or_default();
     let mut trial = trial_of(experiment, record, scheduler, number, &report, metrics.as_ref());
-    if let Some(last) = &mut trial.last_thread {
-        last.path = paths.of(outcome);
-    }
+    add_followed(&mut trial, followed, outcome);
     trial.measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
     trial.measures.extend(report.measured.iter().map(|(name, value)| ((*name).to_owned(), Some(*value))));
     if let Some(output) = &report.output {
@@ -174,6 +175,14 @@ pub(crate) fn make(
         keep_output(directory, &trial_name(scheduler, number), output)?;
     }
     Ok(trial)
+}
+
+/// Adds what was followed through the events of a trial's run.
+fn add_followed(trial: &mut Trial, followed: Tee<CriticalPaths, Gathering<'_>>, outcome: &Outcome) {
+    if let Some(last) = &mut trial.last_thread {
+        last.path = followed.first.of(outcome);
+    }
+    trial.gathering = followed.second.row(outcome);
 }
 
 /// Keeps what was printed in a trial, or what one that failed has left to look at.
@@ -249,19 +258,22 @@ pub fn rerun_trial<S: Sink + Send>(
         let tables = run.tables.clone();
         let machine = &experiment.machine_of(scheduler).value;
         let counters = Counters::new(machine, &tables, Start::Idle { time_ns: 0 });
-        let counters = counters.with_warm_up(experiment.warm_up_ns(scheduler));
-        let mut both = Tee::new(Tee::new(counters, CriticalPaths::default()), sink);
+        let warm_up_ns = experiment.warm_up_ns(scheduler);
+        let counters = counters.with_warm_up(warm_up_ns);
+        let gathering = Gathering::new(machine, &experiment.workload_of(scheduler).value, &tables, warm_up_ns);
+        let mut both = Tee::new(Tee::new(counters, Tee::new(CriticalPaths::default(), gathering)), sink);
         let mut report = run.send(Some(&mut both))?;
         let domain_counters = std::mem::take(&mut report.outcome.domain_counters);
         let tasks = task_infos(&report.outcome);
-        let metrics = both.first.first.metrics(report.outcome.elapsed_ns, &tables, &tasks);
+        let Tee { first: Tee { first: counters, second: followed }, second: sink } = both;
+        let metrics = counters.metrics(report.outcome.elapsed_ns, &tables, &tasks);
         // What the experiment did not record is not in its trials either.
         let recorded = experiment.options.wants_events().then_some(&metrics);
         let mut trial = trial_of(experiment, record, scheduler, number, &report, recorded);
-        if let Some(last) = &mut trial.last_thread {
-            last.path = both.first.second.of(&report.outcome);
+        if recorded.is_some() {
+            add_followed(&mut trial, followed, &report.outcome);
         }
-        Ok(Rerun { trial, metrics, tables, tasks, domain_counters, sink: both.second })
+        Ok(Rerun { trial, metrics, tables, tasks, domain_counters, sink })
     };
     // A place calls back from its own threads, and knows nothing of what is made there.
     let sink = Mutex::new(Some(sink));
@@ -305,6 +317,7 @@ fn trial_of(
         measures: measures::of_run(workload, outcome, end, metrics),
         time_ns: time_split::of_run(outcome, metrics),
         last_thread: ended.then(|| time_split::last_thread(outcome, metrics)).flatten(),
+        gathering: None,
         decisions: metrics.map(|metrics| metrics.totals.decisions.clone()).unwrap_or_default(),
         operations: report.operations.iter().map(operation_row).collect(),
         applications: outcome.applications.iter().map(application_row).collect(),
@@ -321,7 +334,7 @@ fn trial_of(
 /// Which tasks never ran again, by what they are called without their numbers.
 fn note_on_waiting(outcome: &Outcome, metrics: &Metrics) -> Option<String> {
     let mut of_each: BTreeMap<&str, usize> = BTreeMap::new();
-    for (id, _) in metrics.never_ran_again() {
+    for (id, _) in metrics.never_ran_again(|_| 1.0) {
         let name = outcome.tasks.iter().find(|task| task.id == id.0).map_or("a task", |task| task.name.as_str());
         let family = name.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('-');
         *of_each.entry(family).or_default() += 1;

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
-use warmcore_schedulers::fair::weights::{NICE_0_WEIGHT, weight_of};
 use warmcore_statistics::Better;
 use warmcore_trace::metrics::{METRICS, Metrics};
 use warmcore_trace::{Outcome, TaskOutcome};
 use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload, as_measure_name};
 
 use crate::jobs::JOBS;
+use crate::starvation::{tasks_left, weight_of_task};
 use crate::trial::{Trial, TrialEnd};
 use crate::{group_measures, host_measures, jobs, memory_measures, observe, placement_measures};
 
@@ -132,7 +132,7 @@ fn least_of(unit: Unit) -> f64 {
 }
 
 /// Name of the measure of energy.
-const ENERGY: &str = "energy_j";
+pub(crate) const ENERGY: &str = "energy_j";
 
 /// Only of runs with a governor on a machine with an energy model.
 fn energy() -> Measure {
@@ -318,7 +318,7 @@ fn recorder_measure(name: &str, what: &str) -> String {
 
 /// The measure that a verdict on this workload is about. It follows from the workload alone:
 ///
-/// - schbench: the p99 of the wakeup latencies that it records itself;
+/// - schbench: the p99 of the wakeup latencies that it records itself; that of its requests where their rate is given;
 /// - hackbench: the time it prints;
 /// - sysbench: transactions per second; the p99 of their latencies where their rate is given;
 /// - a file whose requests come by themselves and are recorded: the p99 of what is recorded;
@@ -330,7 +330,11 @@ fn recorder_measure(name: &str, what: &str) -> String {
 #[must_use]
 pub fn primary(workload: &Workload) -> String {
     match &workload.style {
-        ResultStyle::Schbench { wakeup, .. } => return recorder_p99(workload, *wakeup),
+        // With `-R` it records no wakeups.
+        ResultStyle::Schbench { wakeup, request } => {
+            let of = if workload.is_recorded(*wakeup) { wakeup } else { request };
+            return recorder_p99(workload, *of);
+        }
         ResultStyle::Hackbench { .. } if workload.recorders.iter().any(|name| name == HACKBENCH_TIME) => {
             return HACKBENCH.into();
         }
@@ -360,12 +364,15 @@ pub fn primary(workload: &Workload) -> String {
     }
 }
 
-/// A second measure that belongs beside the primary one: schbench's request latencies; sysbench's latencies, or whether a given rate was kept; how evenly CPU time was given to
+/// A second measure that belongs beside the primary one: schbench's request latencies, or the kernel's wakeup latency beside those; sysbench's latencies, or whether a given rate was kept; how evenly CPU time was given to
 /// tasks that only compute.
 #[must_use]
 pub fn secondary(workload: &Workload) -> Option<String> {
     match &workload.style {
-        ResultStyle::Schbench { request, .. } => Some(recorder_p99(workload, *request)),
+        ResultStyle::Schbench { wakeup, request } if workload.is_recorded(*wakeup) => {
+            Some(recorder_p99(workload, *request))
+        }
+        ResultStyle::Schbench { .. } => Some("wakeup_p99_ns".into()),
         ResultStyle::Sysbench { transaction } if workload.has_arrivals() => {
             Some(recorder_measure(recorder_name(workload, *transaction), "per_s"))
         }
@@ -431,6 +438,7 @@ pub fn of_run(
     }
     if let Some(metrics) = metrics {
         values.extend(METRICS.iter().map(|metric| (metric.name.to_owned(), (metric.value)(metrics))));
+        values.insert(NEVER_RAN_AGAIN.into(), Some(tasks_left(workload, outcome, metrics) as f64));
         let seconds = metrics.window_ns as f64 / 1e9;
         for (name, counted, _) in RATES {
             let count = values.get(counted).copied().flatten();
@@ -451,7 +459,7 @@ pub fn instead(workload: &Workload) -> [&'static str; 2] {
     if workload.duration_ns.is_none() { [ELAPSED, WORK] } else { [WORK, ELAPSED] }
 }
 
-/// Latencies that a verdict on a workload is about whose elapsed time its arrivals fix: those that it records itself, then from waking to sleep, then
+/// Latencies that a verdict on a workload is about whose elapsed time, or whose work, its arrivals fix: those that it records itself, then from waking to sleep, then
 /// to the first run.
 #[must_use]
 pub fn latencies(workload: &Workload) -> Vec<String> {
@@ -477,6 +485,12 @@ pub(crate) fn mean_of_percentile(measure: &str) -> Option<String> {
     let (of, percentile) = measure.strip_suffix("_ns")?.rsplit_once('_')?;
     let number = percentile.strip_prefix('p')?;
     number.bytes().all(|digit| digit.is_ascii_digit()).then(|| format!("{of}_mean_ns"))
+}
+
+/// Whether a measure is a time of one event among many: a percentile, a mean, the longest.
+#[must_use]
+pub(crate) fn is_of_each(measure: &str) -> bool {
+    mean_of_percentile(measure).is_some() || ["_mean_ns", "_max_ns"].iter().any(|ending| measure.ends_with(ending))
 }
 
 /// Name of the mean of what a measure is a high percentile of; nothing for other measures.
@@ -519,9 +533,7 @@ struct Sharer {
 fn share_deviation(workload: &Workload, outcome: &Outcome) -> Option<f64> {
     let mut roles: BTreeMap<(u32, &str), Vec<Sharer>> = BTreeMap::new();
     for task in &outcome.tasks {
-        let name = workload.template_name(&task.name);
-        let template = workload.tasks.iter().find(|template| template.name == name);
-        let weight = template.map_or(NICE_0_WEIGHT, |template| weight_of(template.policy, template.nice));
+        let weight = weight_of_task(workload, task);
         let lifetime = outcome.lifetime_ns(task);
         let (got, lifetime) = (task.cpu_time_ns as f64, lifetime as f64);
         roles.entry((task.application, &task.role)).or_default().push(Sharer {

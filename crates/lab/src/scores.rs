@@ -28,7 +28,8 @@ pub const SCORES: [ScoreInfo; 6] = [
     ScoreInfo {
         name: "vruntime_ns",
         title: "Virtual runtime",
-        meaning: "the task's virtual runtime minus the smallest of its queue; the task with the smallest runs",
+        meaning: "the task's virtual runtime minus min_vruntime of its queue, which never goes back: a task that slept is below 0; the task \
+                  with the smallest runs",
     },
     ScoreInfo {
         name: "position",

@@ -1,4 +1,4 @@
-//! What could turn the verdict: the same trials with every figure of the machine that nobody measured made smaller and larger, and with one
+//! What could turn the verdict: the same trials with every figure of the machine, and cost of a scheduler, that nobody measured made smaller and larger, and with one
 //! task more, one less, or one core less (the comparison's *neighbours*).
 //!
 //! What is run is a matter of `warmcore_study::sensitivity::comparison`; here is what came of it, and what it means. A verdict turns when
@@ -39,7 +39,7 @@ pub struct Sensitivity {
 pub struct Variation {
     /// What was changed, for people: `migration`, `one task more`.
     pub cost: String,
-    /// The values by their names in the machine's file; empty of a neighbour.
+    /// The values by their names in the machine's file, a scheduler's tunable as `ule:visit_ns`; empty of a neighbour.
     pub values: Vec<String>,
     /// What they were multiplied by; none of a neighbour.
     pub factor: Option<f64>,
@@ -135,10 +135,12 @@ pub fn varied(unchanged: &ComparisonDocument, changed: &ComparisonDocument) -> V
     let pairs = unchanged.schedulers.iter().zip(&changed.schedulers).filter(|(before, _)| !before.is_baseline);
     pairs
         .filter_map(|(before, after)| {
+            // What is changed may be a setting of the scheduler, which its own label says.
+            let label = before.label.clone();
             let (before, result) = (before.measures.get(&unchanged.primary)?, after.measures.get(&unchanged.primary)?);
             let comparison = result.comparison.as_ref();
             Some(VariedScheduler {
-                label: after.label.clone(),
+                label,
                 ratio: comparison.and_then(|comparison| comparison.ratio),
                 interval: comparison.and_then(|comparison| comparison.interval),
                 finding: result.finding,
@@ -178,6 +180,11 @@ impl Variation {
         self.schedulers.iter().any(|scheduler| scheduler.turns)
     }
 
+    /// Whether it is a scheduler's cost that is changed.
+    fn is_of_scheduler(&self) -> bool {
+        self.values.first().is_some_and(|name| name.contains(':'))
+    }
+
     /// The largest change of a ratio, as a fraction of what it was.
     #[must_use]
     pub fn largest_change(&self, unchanged: &ComparisonDocument) -> Option<f64> {
@@ -202,7 +209,7 @@ impl Variation {
 /// What is tried.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Asked {
-    /// What every assumed figure of the machine is multiplied by.
+    /// What every assumed figure of the machine and of schedulers is multiplied by.
     pub factors: Vec<f64>,
     /// Whether the neighbours are tried.
     pub neighbours: bool,
@@ -246,6 +253,8 @@ fn costs_in_words(unchanged: &ComparisonDocument, factors: &[f64], all: &[Variat
     if all == 0 {
         return "No cost of the machine is assumed, so none could turn the verdict.".into();
     }
+    let of_schedulers = variations.iter().any(|variation| variation.is_of_scheduler());
+    let whose = if of_schedulers { "the machine and its schedulers" } else { "the machine" };
     let by: Vec<String> = factors.iter().map(|factor| format!("\u{d7} {}", decimal(*factor))).collect();
     let by = by.join(" and ");
     let turning = costs(&Variation::turns);
@@ -273,9 +282,9 @@ fn costs_in_words(unchanged: &ComparisonDocument, factors: &[f64], all: &[Variat
         .count();
     let idle = if idle == 0 { String::new() } else { format!("; {idle} of them have no effect here") };
     match turning.len() {
-        0 => format!("None of {all} assumed costs of the machine, each {by}, turns the verdict: {largest}{idle}."),
+        0 => format!("None of {all} assumed costs of {whose}, each {by}, turns the verdict: {largest}{idle}."),
         turning => format!(
-            "{turning} of {all} assumed costs of the machine, each {by}, could turn the verdict: {}; {largest}{idle}.",
+            "{turning} of {all} assumed costs of {whose}, each {by}, could turn the verdict: {}; {largest}{idle}.",
             told.join("; ")
         ),
     }

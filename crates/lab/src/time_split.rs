@@ -46,7 +46,7 @@ const fn cause(name: &'static str, title: &'static str) -> Cause {
 }
 
 /// All causes, in the order of tables: on the CPU, then off it.
-pub const CAUSES: [Cause; 20] = [
+pub const CAUSES: [Cause; 21] = [
     cause("compute", "computing"),
     cause("smt", "sharing the core with a sibling thread"),
     cause("l2", "L2 hits"),
@@ -60,7 +60,8 @@ pub const CAUSES: [Cause; 20] = [
     cause("page_walks", "walking page tables"),
     cause("cold_caches", "cold caches after migrations (constant cost)"),
     cause("syscalls", "system calls and page faults"),
-    cause("scheduler", "switches, ticks, wakeups and balancing"),
+    cause("scheduler", "switches, ticks, wakeups, balancing and interrupts"),
+    cause(NUMA, "NUMA balancing: hint faults, moving pages"),
     cause("spinning", "waiting actively for other tasks"),
     cause("run_queue", "waiting for a CPU"),
     cause("throttled", "throttled by a quota or reservation"),
@@ -72,10 +73,13 @@ pub const CAUSES: [Cause; 20] = [
 /// What the thread that ended last, or the path that leads to its end, spent time on beside [`CAUSES`].
 pub const LAST_THREAD_CAUSES: [Cause; 4] = [
     cause(ON_CPU, "running, and the kernel meanwhile"),
-    cause("kernel", "system calls, switches, ticks and cold caches"),
+    cause("kernel", "system calls, switches, ticks, interrupts and cold caches"),
     cause("not_created", "not being created yet"),
     cause("uncounted", "what the metric does not count"),
 ];
+
+/// Time that NUMA balancing takes of tasks: where it is on, on a machine of several nodes.
+const NUMA: &str = "numa";
 
 /// Time of a path on CPUs.
 const ON_CPU: &str = "on_cpu";
@@ -111,18 +115,35 @@ pub fn of_run(outcome: &Outcome, metrics: Option<&Metrics>) -> BTreeMap<String, 
             }
         }
     }
-    // Of the kernel's time on the tasks' CPUs, system calls and cold caches are known; the rest is the scheduler's.
-    let overhead =
-        |kind: OverheadKind| outcome.cpus.iter().map(|cpu| cpu.overhead_ns[kind as usize] as f64).sum::<f64>();
+    // Of the kernel's time on the tasks' CPUs, system calls, cold caches and NUMA balancing are known; the rest is the scheduler's and
+    // interrupts, both of which idle CPUs have too.
     let kernel = (kernel - transfers).max(0.0);
-    let syscalls = (overhead(OverheadKind::Syscall) - transfers).clamp(0.0, kernel);
-    let cold = overhead(OverheadKind::Migration).min(kernel - syscalls);
+    let syscalls = (overhead(outcome, OverheadKind::Syscall) - transfers).clamp(0.0, kernel);
+    let cold = overhead(outcome, OverheadKind::Migration).min(kernel - syscalls);
+    let numa = overhead(outcome, OverheadKind::Numa).min(kernel - syscalls - cold);
     add("syscalls", syscalls);
     add("cold_caches", cold);
-    add("scheduler", kernel - syscalls - cold);
-    // Only where addresses are translated, and where there are quotas or reservations.
-    sums.retain(|name, ns| ![TimeShare::PageWalks.name(), "throttled"].contains(&name.as_str()) || *ns > 0.0);
+    add(NUMA, numa);
+    add("scheduler", kernel - syscalls - cold - numa);
+    // Only where addresses are translated, where there are quotas or reservations, and where NUMA balancing works.
+    sums.retain(|name, ns| ![TimeShare::PageWalks.name(), "throttled", NUMA].contains(&name.as_str()) || *ns > 0.0);
     sums
+}
+
+/// Kernel time of a kind on all CPUs, in nanoseconds.
+fn overhead(outcome: &Outcome, kind: OverheadKind) -> f64 {
+    outcome.cpus.iter().map(|cpu| cpu.overhead_ns[kind as usize] as f64).sum()
+}
+
+/// What NUMA balancing has of the kernel's time on the tasks' CPUs, 0 to 1.
+fn share_of_numa(outcome: &Outcome) -> f64 {
+    let of_task = |task: &TaskOutcome| {
+        let own = own_program(task, &mut |_: &str, _: f64| {});
+        let transfers = task.memory.map_or(0.0, |memory| memory.transfer_ns);
+        (task.cpu_time_ns as f64 - own - task.spin_ns as f64).max(0.0) - transfers
+    };
+    let kernel: f64 = outcome.tasks.iter().map(of_task).sum();
+    if kernel > 0.0 { (overhead(outcome, OverheadKind::Numa) / kernel).min(1.0) } else { 0.0 }
 }
 
 /// Adds the time of a task's own program; returns it, without that of messages' lines, which the kernel counts too.
@@ -198,7 +219,11 @@ pub fn last_thread(outcome: &Outcome, metrics: Option<&Metrics>) -> Option<LastT
     add("spinning", task.spin_ns as f64);
     // Lines of messages are time of the memory above and of the kernel's calls: counted once.
     let transfers = task.memory.map_or(0.0, |memory| memory.transfer_ns);
-    add("kernel", task.cpu_time_ns as f64 - own - transfers - task.spin_ns as f64);
+    // How much of the kernel's time is NUMA balancing's is known of all threads together.
+    let kernel = task.cpu_time_ns as f64 - own - transfers - task.spin_ns as f64;
+    let numa = kernel * share_of_numa(outcome);
+    add("kernel", kernel - numa);
+    add(NUMA, numa);
     add("run_queue", queued as f64);
     add("throttled", throttled as f64);
     add("sleeping", slept as f64);
@@ -264,8 +289,10 @@ fn split(
     let (explains, gaps) = verdict.and_then(explained).unwrap_or_else(|| {
         let side = |index: usize| (schedulers[index].label.as_str(), per_work[index].as_slice());
         let about = |index: usize| {
-            verdict.map(|(metric, results, _)| {
-                (metric.title.as_str(), results.get(index).and_then(|result| result.finding))
+            verdict.map(|(metric, results, _)| gap::About {
+                metric: &metric.title,
+                finding: results.get(index).and_then(|result| result.finding),
+                lacks: [index, baseline].iter().any(|of| results.get(*of).is_some_and(|result| result.summary.n == 0)),
             })
         };
         let how = gap::TaskTime {
@@ -381,6 +408,30 @@ mod tests {
         assert_eq!(sentence(chance), "no difference in task time is shown between b and a");
         let twice = chance.map(|cpu_us| 2.0 * cpu_us);
         assert!(sentence(twice).contains(" more task time than a, of which 100 % is computing"), "{}", sentence(twice));
+    }
+
+    #[test]
+    fn numa_balancing_is_a_cause_of_its_own_and_not_the_scheduler_s() {
+        let mut outcome = Outcome::new(warmcore_trace::End::AllExited, 100);
+        let mut task = TaskOutcome::new(0, "t".into(), "t".into(), 100);
+        (task.progress_ns, task.exited_ns) = (60, Some(100));
+        outcome.tasks.push(task);
+        let mut overhead_ns = [0; warmcore_trace::OVERHEAD_KINDS];
+        overhead_ns[OverheadKind::Numa as usize] = 30;
+        outcome.cpus.push(warmcore_trace::CpuOutcome {
+            idle_ns: 0,
+            offline_ns: 0,
+            busy_ns: 100,
+            background_ns: 0,
+            overhead_ns,
+            memory: None,
+            frequency_ghz: 1.0,
+        });
+        let times = of_run(&outcome, None);
+        assert_eq!([times["compute"], times[NUMA], times["scheduler"]], [60.0, 30.0, 10.0]);
+        assert_eq!(share_of_numa(&outcome), 0.75, "of the kernel's 40 ns");
+        outcome.cpus[0].overhead_ns = [0; warmcore_trace::OVERHEAD_KINDS];
+        assert!(!of_run(&outcome, None).contains_key(NUMA), "only where it works");
     }
 
     #[test]

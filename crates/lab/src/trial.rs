@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use warmcore_trace::metrics::PlacedCount;
 use warmcore_trace::{BackgroundOutcome, DecisionCounts};
 
+use crate::gathering::GatheringRow;
 use crate::time_split::CriticalPath;
 
 /// Version of this document. Part of a trial's hash: a change makes older files run again.
@@ -67,6 +68,9 @@ pub struct Trial {
     /// The task that ended last, whose end was the run's. Absent where the run did not end by itself, or no events tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_thread: Option<LastThread>,
+    /// How far a cache-aware scheduler gathered threads. Absent where no process preferred an LLC, or nothing is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gathering: Option<GatheringRow>,
     /// Applications, in the workload's order.
     pub applications: Vec<ApplicationRow>,
     /// Tasks, in order of creation.
@@ -208,6 +212,7 @@ pub(crate) mod tests {
             operations: Vec::new(),
             time_ns: BTreeMap::new(),
             last_thread: None,
+            gathering: None,
             applications: Vec::new(),
             tasks: Vec::new(),
             background: Vec::new(),

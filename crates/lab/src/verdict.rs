@@ -9,7 +9,7 @@ use std::path::Path;
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use warmcore_options::TraceLevel;
+use warmcore_options::{MemoryChoice, TraceLevel};
 use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
@@ -36,6 +36,7 @@ mod finding;
 mod numbers;
 mod words;
 
+pub(crate) use answerable::gathered_without_profile;
 pub use answerable::{starves, tasks_left};
 pub use carries::few_events;
 use finding::spread;
@@ -235,10 +236,18 @@ fn concluded(
     };
     let unkept: Vec<String> = labels.iter().enumerate().filter(is_unkept).map(|(_, label)| label.clone()).collect();
     answerable::judge(experiment, record, &unkept, (&catalogue, primary), &mut schedulers, (baseline, trials));
+    let unprofiled = |index: usize| {
+        let of = gathered_without_profile(&experiment.workload_of(index).value, &trials[baseline])?;
+        of.decides().then_some(of.process)
+    };
     let basis = words::Basis {
         primary,
         replaced: replaced.as_ref(),
         unkept: &unkept,
+        unprofiled: match record.options.memory {
+            MemoryChoice::None => None,
+            _ => (0..record.schedulers.len()).find_map(unprofiled),
+        },
         margin: record.margin,
         design: record.design,
         trials: record.seeds.len(),
@@ -259,7 +268,7 @@ fn concluded(
         measures: catalogue.clone(),
         time_split,
         replaced,
-        conditions: conditions::of_record(record, workload, &schedulers, primary),
+        conditions: conditions::of_record(experiment, record, (&schedulers, trials), primary),
         headroom: None,
         advice: None,
         sensitivity: None,
@@ -287,7 +296,7 @@ pub fn conclude(
         conditions::of_simulations(experiment, &mut document);
     }
     document.conditions.extend(conditions::of_columns(experiment));
-    document.advice = experiment.advised.then(|| Advice::of(experiment, &document, Path::new("/")));
+    document.advice = experiment.advised.then(|| Advice::of(experiment, &document, trials, Path::new("/")));
     Ok(document)
 }
 
@@ -431,7 +440,10 @@ fn find(
     let judged = comparison.interval.is_some();
     let nothing = |summary: &Summary| summary.median.is_some_and(|median| median < measure.least);
     let all_nothing = |summary: &Summary| summary.max.is_some_and(|max| max < measure.least);
-    if same && judged {
+    if base.n == 0 || own.n == 0 {
+        // More trials would have none either.
+        Finding::NotMeasurable
+    } else if same && judged {
         Finding::Identical
     } else if judged && all_nothing(base) && all_nothing(own) {
         Finding::Tied
@@ -510,13 +522,13 @@ fn warnings(
             "{count} trials cannot show a difference from the baseline for any of {compared}, however clear it is: use at least {needed}"
         ));
     }
-    let counts = if primary.until_end { "their time counts as infinite" } else { "what they did until then counts" };
-    for scheduler in schedulers.iter().filter(|scheduler| scheduler.unfinished > 0) {
+    for (scheduler, trials) in schedulers.iter().zip(trials).filter(|(scheduler, _)| scheduler.unfinished > 0) {
         warnings.push(format!(
-            "{} of {count} trial{} of {} reached the largest time before the workload's end; {counts}",
+            "{} of {count} trial{} of {} reached the largest time before the workload's end; {}",
             scheduler.unfinished,
             if count == 1 { "" } else { "s" },
-            scheduler.label
+            scheduler.label,
+            what_counts(primary, trials)
         ));
     }
     for (scheduler, trials) in schedulers.iter().zip(trials) {
@@ -544,6 +556,19 @@ fn warnings(
         warnings.extend(notes.iter().map(|(note, of)| format!("{}: {note} ({of} of {count} trials)", scheduler.label)));
     }
     warnings
+}
+
+/// What counts of the trials that reached the largest time. Time until the end of some tasks may be over before.
+fn what_counts(primary: &Measure, trials: &[Trial]) -> String {
+    let cut = || trials.iter().filter(|trial| trial.end == TrialEnd::TimeLimit);
+    match (cut().filter(|trial| primary.is_unended(trial)).count(), cut().count()) {
+        (0, _) if primary.until_end => "their time had ended before".to_owned(),
+        (0, _) => "what they did until then counts".to_owned(),
+        (unended, all) if unended == all => "their time counts as infinite".to_owned(),
+        (unended, _) => {
+            format!("the time of {unended} of them counts as infinite, that of the others had ended before")
+        }
+    }
 }
 
 /// A warning of the workload as a line.

@@ -8,6 +8,7 @@ use warmcore_lab::builder::BuildError;
 use warmcore_lab::experiment::{Experiment, Named, trial_seeds};
 use warmcore_lab::runner::{self, Conduct};
 use warmcore_lab::verdict::{self, ComparisonDocument, Finding};
+use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_workload::{Options, resolve};
 
@@ -26,10 +27,13 @@ fn built(schedulers: &[&str], machine: &str, workload: &str, metric: Option<&str
 }
 
 fn compared(schedulers: &[&str], machine: &str, workload: &str, metric: Option<&str>) -> ComparisonDocument {
-    let experiment = built(schedulers, machine, workload, metric).unwrap();
+    run(&built(schedulers, machine, workload, metric).unwrap())
+}
+
+fn run(experiment: &Experiment) -> ComparisonDocument {
     let stop = Arc::new(AtomicBool::new(false));
-    let finished = runner::run(&experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
-    verdict::conclude(&experiment, &experiment.record(), &finished.trials).unwrap()
+    let finished = runner::run(experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
+    verdict::conclude(experiment, &experiment.record(), &finished.trials).unwrap()
 }
 
 fn finding(document: &ComparisonDocument, scheduler: usize) -> Finding {
@@ -116,6 +120,81 @@ fn cache_aware_scheduling_without_caches_has_no_answer_before_any_number() {
     assert!(with.conditions.iter().any(|words| words == "analytic memory, with the profile verilator"));
 }
 
+/// Beside a thousandth of the time of threads with a profile, threads without one are a condition; as the verdict's subject they are no answer.
+#[test]
+fn threads_without_a_profile_that_run_for_a_small_part_of_the_time_decide_nothing() {
+    let workload = |helper_us: u32| {
+        format!(
+            r#"{{ "tasks": {{ "solver": {{ "instance": 3, "loop": 20, "run": 2000, "barrier": "s" }},
+            "helper": {{ "instance": 2, "loop": 10, "run": {helper_us}, "sleep": 2000 }} }},
+            "warmcore": {{ "applications": ["a"], "processes": [ {{ "name": "p1", "application": "a" }}, {{ "name": "p2", "application": "a" }} ],
+            "tasks": {{ "solver": {{ "process": "p1", "profile": "verilator" }}, "helper": {{ "process": "p2" }} }} }} }}"#
+        )
+    };
+    let small = compared(&["eevdf", "cache-aware"], "1s1n2l4c1t", &workload(5), None);
+    assert_ne!(finding(&small, 1), Finding::NotAnswerable, "{}", small.verdict.sentence);
+    let said = "what threads of p2 do to caches is not known, as they have no memory profile: they and others like them had 0.";
+    assert!(small.conditions.iter().any(|words| words.starts_with(said)), "{:?}", small.conditions);
+    let large = compared(&["eevdf", "cache-aware"], "1s1n2l4c1t", &workload(2000), None);
+    assert_eq!(finding(&large, 1), Finding::NotAnswerable);
+    assert!(large.verdict.sentence.contains("no memory profile says what threads of p2 do to them"));
+    assert!(!large.conditions.iter().any(|words| words.contains("others like them")), "{:?}", large.conditions);
+}
+
+#[test]
+fn cache_aware_scheduling_that_is_off_is_what_it_is_without_and_is_answered() {
+    let workload = r#"{ "tasks": { "w": { "instance": 3, "loop": 1, "run": 50000 } } }"#;
+    let off = compared(&["eevdf", "cache-aware:enabled=0"], "1s1n2l4c1t", workload, None);
+    assert_eq!(finding(&off, 1), Finding::Identical, "{}", off.verdict.sentence);
+}
+
+/// By hand: of equal shares of two CPUs eight tasks have a turn every few slices, whatever their weight; in turns of 10 s two of them keep both.
+#[test]
+fn who_waits_for_ever_beside_equals_starves_however_light_and_who_is_lighter_than_others_does_not() {
+    let under =
+        |schedulers: [&str; 2], workload: &str| finding(&compared(&schedulers, "1s1n1l2c1t", workload, None), 1);
+    let in_turns = |workload: &str| under(["eevdf", "fifo:slice_ns=10s"], workload);
+    for nice in ["0", "19", "-20"] {
+        assert_eq!(in_turns(&format!("spin:-n8,-N{nice},-d300ms")), Finding::Starves, "nice {nice}");
+    }
+    // A heavy task that hardly runs makes nobody else wait.
+    let beside = r#"{ "global": { "duration": 1 }, "tasks": { "hog": { "instance": 6, "loop": -1, "run": 20000 },
+        "heavy": { "instance": 1, "loop": -1, "priority": -20, "run": 20, "sleep": 20000 } } }"#;
+    let left = compared(&["eevdf", "fifo:slice_ns=10s"], "1s1n1l2c1t", beside, None).schedulers;
+    let left = [0, 1].map(|of: usize| left[of].measures["never_ran_again"].summary.median.unwrap());
+    assert!(left[0] == 0.0 && left[1] >= 4.0, "two of six hogs ran: {left:?}");
+    let groups = |a: u32, b: u32| {
+        format!(
+            r#"{{ "global": {{ "duration": 1 }}, "tasks": {{ "hog": {{ "instance": 4, "run": 1000, "taskgroup": "/a" }},
+            "n": {{ "instance": 2, "run": 1000, "taskgroup": "/b" }} }},
+            "warmcore": {{ "groups": [ {{ "name": "/a", "shares": {a} }}, {{ "name": "/b", "shares": {b} }} ] }} }}"#
+        )
+    };
+    assert_ne!(under(["rr", "eevdf"], &groups(262_144, 2)), Finding::Starves, "its turn comes after a day");
+    assert_eq!(in_turns(&groups(1024, 1024)), Finding::Starves);
+    assert_eq!(in_turns(&groups(2, 2)), Finding::Starves, "both are light");
+}
+
+/// A profile of a task that nobody gathers says nothing of those that are.
+#[test]
+fn cache_aware_scheduling_of_threads_without_a_profile_has_no_answer_whatever_others_have() {
+    let unprofiled = "pingpong:-n4,-w200us,-d100ms,-T";
+    for beside in ["spin:-n1,-d100ms", "verilator:-t3,-C50"] {
+        let document = compared(&["eevdf", "cache-aware"], "1s1n2l4c1t", &format!("{unprofiled}+{beside}"), None);
+        assert_eq!(finding(&document, 1), Finding::NotAnswerable, "{beside}");
+        let said = "no memory profile says what threads of pingpong do to them";
+        assert!(document.verdict.sentence.contains(said), "{}", document.verdict.sentence);
+    }
+    let document = compared(&["eevdf", "cache-aware"], "1s1n2l4c1t", "verilator:-t3,-C50+spin:-n1,-d100ms", None);
+    assert_ne!(finding(&document, 1), Finding::NotAnswerable);
+    // Nobody is gathered of processes of one thread each.
+    let lone = r#"{ "tasks": { "w": { "instance": 0 } }, "warmcore": { "tasks": {
+        "w": { "instances": 1, "program": [ { "run_ns": 50000000 } ] } } } }"#;
+    let mut experiment = built(&["eevdf", "cache-aware"], "1s1n2l4c1t", lone, None).unwrap();
+    experiment.options.memory = MemoryChoice::Analytic;
+    assert_ne!(finding(&run(&experiment), 1), Finding::NotAnswerable);
+}
+
 /// Closed loops: transactions per second are connections over the mean latency, whatever the program's warm-up took.
 #[test]
 fn transactions_per_second_are_of_the_time_in_which_there_were_transactions() {
@@ -162,6 +241,22 @@ fn transactions_that_come_by_themselves_are_judged_by_their_latency() {
     assert!(elapsed.verdict.sentence.starts_with(said), "{}", elapsed.verdict.sentence);
     let few = compared(&["eevdf", "cfs"], "1s1n1l2c1t", "sysbench:--rate=4000,--events=50", None);
     assert_eq!(few.primary, "recorder_transaction_latency_mean_ns");
+}
+
+/// Whatever the scheduler, as many requests are done as come.
+#[test]
+fn requests_at_a_given_rate_are_judged_by_a_latency_and_not_by_the_work_done() {
+    let document = compared(&["eevdf", "rr"], "1s1n1l4c1t", "schbench:-m1,-t16,-R150,-r3,-L", None);
+    assert_eq!((document.primary.as_str(), &document.replaced), ("recorder_request_latency_p99_ns", &None));
+    assert_eq!(document.secondary.as_deref(), Some("wakeup_p99_ns"));
+    assert_ne!(finding(&document, 1), Finding::Identical);
+    let asked = Some("recorder_wakeup_latency_p99_ns");
+    let asked = compared(&["eevdf", "rr"], "1s1n1l4c1t", "schbench:-m1,-t16,-R150,-r3,-L", asked);
+    assert_eq!(asked.primary, "recorder_request_latency_p99_ns", "{}", asked.verdict.sentence);
+    let few = compared(&["eevdf", "rr"], "1s1n1l4c1t", "schbench:-m1,-t4,-R20,-r3,-L", None);
+    assert_eq!(few.primary, "recorder_request_latency_mean_ns", "a percentile of few requests");
+    let closed = compared(&["eevdf", "rr"], "1s1n1l4c1t", "schbench:-m1,-t8,-r2,-L", None);
+    assert_eq!(closed.primary, "recorder_wakeup_latency_p99_ns");
 }
 
 #[test]

@@ -85,6 +85,83 @@ fn a_verdict_says_that_an_llc_was_chosen_and_nobody_could_be_pulled_there() {
     }
     assert_eq!(said(4, "cache-aware"), None, "the pair is balanced from, and the others follow");
     assert_eq!(said(3, "cache-aware:enabled=0"), None, "nothing is chosen");
+    let extended = said(3, "topology-aware").expect("balancing is the same there");
+    assert!(extended.contains("topology-aware chose a preferred LLC"), "{extended}");
+    // Where masks keep the threads apart, balancing is not why.
+    let bound: Vec<String> =
+        (0..3).map(|llc| format!(r#""a{llc}": {{ "loop": 1, "run": 500000, "cpus": [{}] }}"#, 4 * llc)).collect();
+    let bound = format!(r#"{{ "tasks": {{ {} }} }}"#, bound.join(", "));
+    let conditions = compared_under(["eevdf", "cache-aware"], "1s1n3l4c1t", &bound, None).unwrap().conditions;
+    let apart = ["could be pulled there", "outside of the LLC"];
+    let is_told = |condition: &String| apart.iter().any(|words| condition.contains(words));
+    assert!(!conditions.iter().any(is_told), "{conditions:?}");
+}
+
+/// Eight threads that run are more than 80 % of four cores.
+#[test]
+fn a_verdict_says_that_a_process_was_refused_and_which_tunable_decides() {
+    let said = |scheduler| {
+        let workload = r#"{ "tasks": { "a": { "instance": 8, "loop": 1, "run": 300000 } } }"#;
+        let document = compared_under(["eevdf", scheduler], "1s1n2l4c1t", workload, None).unwrap();
+        document.conditions.into_iter().find(|condition| condition.contains("refused to gather a process"))
+    };
+    let told = said("cache-aware").expect("it says so");
+    for part in ["cache-aware refused", "in 3 of 3 trials", "more of its threads ran than aggr_tolerance allows"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert_eq!(said("cache-aware:aggr_tolerance=100"), None, "there is no limit");
+}
+
+/// Twelve of 24 threads have to come from the other socket, and few do in the time of the run.
+#[test]
+fn a_verdict_says_that_a_process_was_not_gathered_when_the_run_ended() {
+    let said = |machine: &str, workload: &str| {
+        let named = Named { source: machine.into(), value: warmcore_topology::resolve(machine).unwrap() };
+        let value = warmcore_workload::from_generator(workload).unwrap();
+        let built = Experiment::builder(named, Named { source: workload.into(), value })
+            .schedulers(["eevdf", "cache-aware"].map(|text| SchedulerSpec::parse(text).unwrap()).to_vec())
+            .seeds(trial_seeds(1, 2))
+            .build()
+            .unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let finished = runner::run(&built.experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
+        let of_eevdf = &finished.trials[0];
+        assert!(of_eevdf.iter().all(|trial| trial.gathering.is_none()), "it gathers nobody");
+        let document = verdict::conclude(&built.experiment, &built.experiment.record(), &finished.trials).unwrap();
+        let outside = "of their time outside of the LLC that their process preferred";
+        document.conditions.into_iter().find(|condition| condition.contains(outside))
+    };
+    let told = said("gnr72", "verilator:-t24,-C300").expect("it says so");
+    assert!(told.starts_with("in 2 of 2 trials of cache-aware threads ran "), "{told}");
+    assert_eq!(said("2s1n1l8c1t", "verilator:-t5,-C500"), None, "all have come");
+}
+
+/// Two fast cores of two threads and two slow ones of one, as in hybrid processors of Intel.
+#[test]
+fn a_verdict_says_that_linux_has_priorities_of_fast_cpus_where_cores_have_several_threads() {
+    let said = |scheduler: &str, cores: &str| {
+        let text = format!(
+            "[topology]\nnodes = [{{ id = 0, cpus = \"0-5\" }}]\nllcs = [\"0-5\"]\ncores = [{cores}]\n\
+             capacities = [{{ cpus = \"4-5\", capacity = 600 }}]\n"
+        );
+        let machine = Named { source: "hybrid".into(), value: warmcore_topology::from_toml(&text).unwrap() };
+        let value = from_rtapp("test", CONSTANT, &Options::default()).unwrap();
+        let built = Experiment::builder(machine, Named { source: "test".into(), value })
+            .schedulers([scheduler, "rr"].map(|text| SchedulerSpec::parse(text).unwrap()).to_vec())
+            .seeds(trial_seeds(1, 2))
+            .metric(Some("elapsed_ns".into()))
+            .build()
+            .unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let finished = runner::run(&built.experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
+        let document = verdict::conclude(&built.experiment, &built.experiment.record(), &finished.trials).unwrap();
+        document.conditions.into_iter().find(|condition| condition.contains("SD_ASYM_PACKING"))
+    };
+    const THREADS: &str = r#""0-1", "2-3", "4", "5""#;
+    let told = said("eevdf", THREADS).expect("it says so");
+    assert!(told.starts_with("tasks under eevdf may stay on slow CPUs"), "{told}");
+    assert_eq!(said("ule", THREADS), None, "it is not of Linux");
+    assert_eq!(said("eevdf", r#""0", "1", "2", "3", "4", "5""#), None, "without threads there are capacities");
 }
 
 #[test]
@@ -158,6 +235,62 @@ fn a_verdict_says_which_scheduler_keeps_no_quota_and_what_the_workload_says_of_i
     assert!(!sentence.contains("ule is best") && sentence.contains("ule"), "{sentence}");
     let kept = said(["eevdf", "cfs"]);
     assert!(!kept.iter().any(|condition| condition.contains("quota")), "{kept:?}");
+}
+
+#[test]
+fn columns_with_and_without_frequencies_are_told_apart() {
+    let told = |schedulers: [&str; 2]| {
+        let document = compared_under(schedulers, "hikey960", CONSTANT, None).unwrap();
+        document.conditions.into_iter().find(|condition| condition.contains("governor=performance has both"))
+    };
+    let said = told(["eevdf", "eevdf:governor=schedutil"]).expect("it says so");
+    let expected = "no frequencies and idle states are simulated under eevdf, whose CPUs run at the reference frequency, as they are under \
+                    eevdf:governor=schedutil";
+    assert!(said.starts_with(expected), "{said}");
+    assert_eq!(told(["eevdf:governor=performance", "eevdf:governor=schedutil"]), None);
+    assert_eq!(told(["eevdf", "cfs"]), None);
+}
+
+/// In a fixed time a slow CPU does less, and needs less energy for it.
+#[test]
+fn energy_of_another_amount_of_work_is_told_with_that_amount() {
+    let told = |workload: &str| {
+        let value = warmcore_workload::from_generator(workload).unwrap();
+        let machine = Named { source: "hikey960".into(), value: warmcore_topology::resolve("hikey960").unwrap() };
+        let schedulers = ["eevdf:governor=performance", "eevdf:governor=schedutil"];
+        let built = Experiment::builder(machine, Named { source: workload.into(), value })
+            .schedulers(schedulers.map(|text| SchedulerSpec::parse(text).unwrap()).to_vec())
+            .seeds(trial_seeds(1, 3))
+            .metric(Some("energy_j".into()))
+            .build()
+            .unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let finished = runner::run(&built.experiment, None, &Conduct { jobs: 1, stop, progress: &|_| {} }).unwrap();
+        let document = verdict::conclude(&built.experiment, &built.experiment.record(), &finished.trials).unwrap();
+        document.conditions.into_iter().find(|condition| condition.contains("its energy per work is"))
+    };
+    let said = told("periodic:-n4,-r2ms,-s8ms,-d1s").expect("it says so");
+    assert!(
+        said.starts_with("eevdf:governor=schedutil does 0.7")
+            && said.contains("the work of eevdf:governor=performance")
+    );
+    assert_eq!(told("forkjoin:-n2,-i3,-w10ms"), None, "it is the same work");
+}
+
+#[test]
+fn a_verdict_says_which_scheduler_knows_no_nice_values() {
+    let said = |workload: &str| {
+        let conditions = compared_under(["eevdf", "fifo"], "1s1n1l2c1t", workload, None).unwrap().conditions;
+        let unknown = "of fifo, it knows neither nice values nor SCHED_IDLE, so all tasks count the same";
+        conditions.iter().any(|condition| condition == unknown)
+    };
+    let tasks = |how: &str| {
+        format!(
+            r#"{{ "tasks": {{ "a": {{ "instance": 4, "loop": 1, "run": 300 {how} }}, "b": {{ "loop": 1, "run": 300 }} }} }}"#
+        )
+    };
+    assert!(said(&tasks(r#", "priority": 5"#)) && said(&tasks(r#", "policy": "SCHED_IDLE""#)));
+    assert!(!said(&tasks("")));
 }
 
 /// A sweep of it would be flat without a word.

@@ -104,6 +104,17 @@ fn pages_that_numa_balancing_moves_are_local_from_then_on() {
     println!("moving {:?}\nstaying {:?}", moving.time_ns, staying.time_ns);
     assert!(moving.time_ns["dram_remote"] < 0.4 * staying.time_ns["dram_remote"]);
     assert!(moving.time_ns["dram_local"] > 10.0 * staying.time_ns["dram_local"]);
+    // Its faults and moved pages are a cause of their own, of the only thread too.
+    let measured = moving.measure("overhead_numa_ns").unwrap();
+    let of_thread = moving.last_thread.as_ref().unwrap().spent_ns["numa"];
+    for counted in [moving.time_ns["numa"], of_thread] {
+        assert!(measured > 0.0 && (counted / measured - 1.0).abs() < 0.01, "{counted} of {measured} ns");
+    }
+    assert!(!staying.time_ns.contains_key("numa"));
+    let labels = ["staying".to_owned(), "moving".to_owned()];
+    let split = time_split::of_trials(&labels, 0, &[vec![staying.clone()], vec![moving.clone()]]).unwrap();
+    let cause = split.causes.iter().find(|cause| cause.name == "numa").expect("it is in the table");
+    assert!(cause.title.starts_with("NUMA balancing"), "{}", cause.title);
     assert!(moving.elapsed_ns < staying.elapsed_ns);
 }
 

@@ -169,8 +169,12 @@ fn check_gap(gap: &Gap, (explains, margin): (Explains, f64), finding: Finding, r
         assert!(!over || gap.sentence.contains("offset by"), "{what}: {}", gap.sentence);
     }
     let shown = matches!(finding, Finding::Better | Finding::Worse | Finding::Different);
+    let ends = match finding {
+        Finding::TooFewTrials => "too few trials to say; the table has the difference of these",
+        _ => "there is no difference to explain",
+    };
     assert!(
-        shown || gap.sentence.ends_with("there is no difference to explain") && shares.is_empty(),
+        shown || gap.sentence.ends_with(ends) && shares.is_empty(),
         "{what}: nothing is explained that is not shown: {}",
         gap.sentence
     );

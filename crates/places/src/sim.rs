@@ -124,13 +124,15 @@ fn notes((_, unsettled): (u64, u64)) -> Vec<String> {
     (unsettled > 0).then(note).into_iter().collect()
 }
 
-/// What a scheduler does not know of what a workload asks for, and what tasks then do: task groups, utilisation clamps.
+/// What a scheduler does not know of what a workload asks for, and what tasks then do: task groups, nice values, utilisation clamps.
 #[must_use]
 pub fn unknown_to(scheduler: &SchedulerSpec, workload: &Workload) -> Vec<String> {
     let groups = note_on_groups(workload, scheduler.info().knows_groups);
+    let nice = (workload.has_weights() && !scheduler.info().knows_nice)
+        .then(|| "it knows neither nice values nor SCHED_IDLE, so all tasks count the same".to_owned());
     let clamps = (workload.has_util_clamps() && !knows_clamps(scheduler))
         .then(|| "it knows no utilisation clamps, so tasks run as if they asked for none".to_owned());
-    groups.into_iter().chain(clamps).collect()
+    groups.into_iter().chain(nice).chain(clamps).collect()
 }
 
 fn knows_clamps(scheduler: &SchedulerSpec) -> bool {

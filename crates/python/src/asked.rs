@@ -133,7 +133,7 @@ impl Asked {
                 pin: &|experiment, text| Ok::<_, Trouble>(pins::pinned(experiment, text, conduct)?),
             },
         )?;
-        Ok(self.builder(machine, workload).schedulers(schedulers).inputs(inputs))
+        Ok(self.builder(machine, workload).schedulers(schedulers).inputs(inputs).strict(self.workload.strict()))
     }
 }
 

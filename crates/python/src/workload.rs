@@ -42,6 +42,11 @@ impl WorkloadText {
         self.assume_profile.as_deref()
     }
 
+    /// Whether what is not modelled, by the workload or by a scheduler, is an error.
+    pub fn strict(&self) -> bool {
+        self.strict
+    }
+
     /// Another workload read as this one is, or this one by its own text.
     pub fn read(&self, machine: Option<&Machine>, text: &str) -> Result<Named<Work>, Trouble> {
         let profiles = self.profiles.as_deref().map(load::profiles).transpose()?.unwrap_or_default();

@@ -47,6 +47,18 @@ def test_columns_have_machines_workloads_and_cpus_of_their_own():
     assert here.json() == printed("compare", *words)
 
 
+def test_strict_reading_refuses_what_a_scheduler_does_not_know(tmp_path):
+    path = tmp_path / "limited.json"
+    task = {"instances": 2, "taskgroup": "/g", "program": [{"run_ns": 30_000_000}]}
+    own = {"groups": [{"name": "/g", "cpu_max": "20000"}], "tasks": {"a": task}}
+    path.write_text(json.dumps({"tasks": {"a": {"instance": 0}}, "warmcore": own}))
+    limited = warmcore.Workload(path, strict=True)
+    assert warmcore.simulate(MACHINE, limited, "eevdf").elapsed_ns > 0
+    for asked in (lambda: warmcore.simulate(MACHINE, limited, "ule"), lambda: warmcore.compare(MACHINE, limited, ["eevdf", "ule"])):
+        with pytest.raises(warmcore.WarmcoreError, match="of ule, it knows no task groups"):
+            asked()
+
+
 def test_one_run_is_that_of_the_command_line_byte_for_byte():
     simulation = warmcore.simulate(warmcore.Machine(MACHINE), warmcore.Workload(WORKLOAD), "ule", seed=7)
     assert simulation.json() == printed("sim", "-m", MACHINE, "-w", WORKLOAD, "-s", "ule", "--seed", "7", "--json")

@@ -150,7 +150,7 @@ impl Fidelity {
 
     fn facts(&self) -> Vec<String> {
         let mut lines = vec![format!(
-            "{} threads, {:.1} % of the CPU time of the recording; {} waits, of which {:.1} % for a signal of a known thread, {:.1} % until \
+            "{} threads, {:.1} % of the CPU time used in the recording; {} waits, of which {:.1} % for a signal of a known thread, {:.1} % until \
              a time, {:.1} % for a duration",
             self.threads,
             percent(self.cpu_ns, self.cpu_ns + self.other_cpu_ns),

@@ -23,6 +23,7 @@ pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     summary: "a queue per CPU, first come first served: the worked example",
     source: "textbooks",
     sets: &[FifoTunables::TABLE],
+    knows_nice: false,
     no_hotplug: None,
     simulate: Some(|spec, setup, sink| run_boxed(setup, Box::new(Fifo::new(spec.tunables(), &setup.boot())), sink)),
     ..SchedulerInfo::PLAIN

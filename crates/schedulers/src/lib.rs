@@ -4,6 +4,7 @@
 //! [`stacked`] puts one of them above another. [`domains`] is what all of them may know of a machine's CPUs. [`contention`] holds placements against
 //! contention for caches, which need no kernel. [`soak`] looks for stalls and lost tasks. [`list`] names them, [`SchedulerSpec`] is a scheduler with its settings as typed by a user, [`simulate`] runs one.
 
+mod assumed;
 mod circumstances;
 pub mod contention;
 pub mod domains;

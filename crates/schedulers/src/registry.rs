@@ -50,6 +50,8 @@ pub struct SchedulerInfo {
     pub changeable: &'static [&'static str],
     /// Tunables that a setting of another one gives a least value to. A text that sets less is refused; one that is not set is raised.
     pub(crate) floors: &'static [Floor],
+    /// Names of the tunables whose defaults are costs that nobody measured.
+    pub(crate) assumed: &'static [&'static str],
     /// Registers the kinds of decisions that it puts into the trace, as its `init` does.
     pub register_decisions: fn(&mut DecisionTable),
     /// Whether it needs to know which cache sets tasks use, which only exact memory records.
@@ -62,6 +64,8 @@ pub struct SchedulerInfo {
     pub shares_equally: bool,
     /// Whether it shares CPUs between task groups; one that does not shares them between tasks.
     pub knows_groups: bool,
+    /// Whether tasks get CPU time by their nice values and policies; without, `SCHED_IDLE` is as `SCHED_OTHER`.
+    pub knows_nice: bool,
     /// Whether it heeds utilisation clamps.
     pub knows_clamps: bool,
     /// Whether it is a yardstick, not a kernel's scheduler: something that no kernel could afford or know. It is compared like any other
@@ -114,12 +118,14 @@ impl SchedulerInfo {
         sets: &[],
         changeable: &[],
         floors: &[],
+        assumed: &[],
         register_decisions: |_| {},
         needs_sets: false,
         scores: &[],
         is_cache_aware: false,
         shares_equally: true,
         knows_groups: false,
+        knows_nice: true,
         knows_clamps: false,
         is_yardstick: false,
         preempt: Preempt::Lazy,

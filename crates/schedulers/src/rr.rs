@@ -35,6 +35,7 @@ pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     source: "textbooks",
     sets: &[RoundRobinTunables::TABLE],
     scores: RoundRobin::SCORES,
+    knows_nice: false,
     is_yardstick: true,
     no_hotplug: None,
     simulate: Some(|spec, setup, sink| {

@@ -415,7 +415,7 @@ pub fn decisions(spec: &SchedulerSpec) -> Vec<DecisionKind> {
 /// |---|---|---|
 /// | `vlag_ns` | EEVDF and those built on it | average virtual runtime of the task's queue minus the task's: what it is owed, in nanoseconds of a nice-0 task; eligible from 0 on |
 /// | `deadline_ns` | the same | virtual deadline minus that average: of the eligible tasks the earliest runs |
-/// | `vruntime_ns` | CFS | virtual runtime minus the smallest of its queue: the smallest runs |
+/// | `vruntime_ns` | CFS | virtual runtime minus `min_vruntime` of its queue, below 0 after a sleep: the smallest runs |
 /// | `position` | round robin | place in the global queue, the running task having 0 |
 pub fn scores(spec: &SchedulerSpec) -> &'static [&'static str] {
     spec.info.scores

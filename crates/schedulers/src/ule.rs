@@ -77,6 +77,7 @@ pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     summary: "FreeBSD's ULE: interactive threads first, batch threads in a calendar",
     source: "sys/kern/sched_ule.c of FreeBSD 11 and 14, and its port to Linux 4.9 (USENIX ATC 2018)",
     sets: &[UleTunables::TABLE],
+    assumed: &["visit_ns"],
     scores: Ule::SCORES,
     register_decisions: |table| {
         UleDecisions::register(table);

@@ -16,6 +16,12 @@ const CLOSE: f64 = 0.005;
 /// A level counts as out of reach if the closest busy share is this far from it.
 const FAR: f64 = 0.05;
 
+/// A busy share is not that of a level if it is this many times it, or the other way round: nothing comes closer.
+const TOO_FAR: f64 = 1.5;
+
+/// Part of a level by which the busy share may miss it without a word.
+const NEAR: f64 = 0.1;
+
 /// Twice the load must make at least this many times the busy share; otherwise more load makes nothing busier.
 const GROWTH: f64 = 1.02;
 
@@ -28,14 +34,22 @@ pub struct Loaded {
     pub utilisation: f64,
 }
 
+impl Loaded {
+    /// Whether the busy share misses a level by more than a tenth of it, in either direction, so that it is to be told.
+    #[must_use]
+    pub fn misses(&self, level: f64) -> bool {
+        (self.utilisation - level).abs() > NEAR * level
+    }
+}
+
 /// Why there is no such number.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum LevelError {
     /// More does not make the machine busier.
     #[error(
-        "{} {counts} keep {} of the machine busy, and more do not make it {}",
-        .closest.count, share(.closest.utilisation), share(*.level)
+        "{} {} of the machine busy, and more do not make it {}",
+        keeping(.closest.count, .counts), share(.closest.utilisation), share(*.level)
     )]
     OutOfReach {
         /// The share asked for, 0..1.
@@ -43,17 +57,51 @@ pub enum LevelError {
         closest: Loaded,
         counts: &'static str,
     },
-    /// The least is too much already.
-    #[error(
-        "the least there can be ({counts}: {}) keeps {} of the machine busy, which is too much for {}",
-        .least.count, share(.least.utilisation), share(*.level)
-    )]
+    /// One less is too little, or none at all, and one more too much.
+    #[error("{}", coarse(*.level, *.below, *.above, .counts))]
     TooCoarse {
         /// The share asked for, 0..1.
         level: f64,
-        least: Loaded,
+        /// The most that keeps less busy, if there is such.
+        below: Option<Loaded>,
+        /// The least that keeps more busy.
+        above: Loaded,
         counts: &'static str,
     },
+}
+
+fn coarse(level: f64, below: Option<Loaded>, above: Loaded, counts: &str) -> String {
+    let keeps = share(above.utilisation);
+    let level = share(level);
+    match below {
+        Some(below) => format!(
+            "{} {} of the machine busy and {} keep {keeps}: nothing that was tried comes closer to {level}",
+            keeping(below.count, counts),
+            share(below.utilisation),
+            above.count
+        ),
+        None if above.count == 1 => {
+            format!(
+                "the least there can be ({counts}: 1) keeps {keeps} of the machine busy, which is too much for {level}"
+            )
+        }
+        None => format!(
+            "{} {counts}, the least that was tried, keep {keeps} of the machine busy, which is too much for {level}",
+            above.count
+        ),
+    }
+}
+
+/// `3 tasks`, `1 task`: `counts` is the plural of a word, or begins with it (`requests per second`).
+#[must_use]
+pub fn counted(count: u64, counts: &str) -> String {
+    let (what, per) = counts.split_at(counts.find(' ').unwrap_or(counts.len()));
+    let what = if count == 1 { what.strip_suffix('s').unwrap_or(what) } else { what };
+    format!("{count} {what}{per}")
+}
+
+fn keeping(count: u64, counts: &str) -> String {
+    format!("{} {}", counted(count, counts), if count == 1 { "keeps" } else { "keep" })
 }
 
 impl LevelError {
@@ -64,7 +112,7 @@ impl LevelError {
             Self::OutOfReach { .. } => {
                 "ask for less, or take what holds the workload back: CPUs it is bound to, locks, too few workers for the rate"
             }
-            Self::TooCoarse { .. } => "ask for more, or take a larger machine or smaller tasks",
+            Self::TooCoarse { .. } => "ask for what one of them makes, or take a larger machine or smaller tasks",
         }
     }
 }
@@ -103,11 +151,17 @@ pub fn find<E>(
     let found = known.iter().map(|(count, utilisation)| Loaded { count: *count, utilisation: *utilisation });
     let away = |loaded: &Loaded| (loaded.utilisation - level).abs();
     let closest = found.min_by(|a, b| away(a).total_cmp(&away(b))).unwrap_or(Loaded { count: 0, utilisation: 0.0 });
-    if closest.utilisation < level - FAR && !known.values().any(|utilisation| *utilisation >= level) {
+    let off = (closest.utilisation / level).max(level / closest.utilisation);
+    let reached = known.values().any(|utilisation| *utilisation >= level);
+    // Of a low level less than FAR is much.
+    if !reached && (closest.utilisation < level - FAR || off > TOO_FAR) {
         return Ok(Err(LevelError::OutOfReach { level, closest, counts }));
     }
-    if closest.utilisation > 2.0 * level {
-        return Ok(Err(LevelError::TooCoarse { level, least: closest, counts }));
+    let of = |(count, utilisation): (&u64, &f64)| Loaded { count: *count, utilisation: *utilisation };
+    let below = known.iter().rev().find(|(_, utilisation)| **utilisation < level).map(of);
+    let above = known.iter().find(|(_, utilisation)| **utilisation >= level).map(of);
+    if let Some(above) = above.filter(|_| off > TOO_FAR) {
+        return Ok(Err(LevelError::TooCoarse { level, below, above, counts }));
     }
     Ok(Ok(closest))
 }
@@ -192,6 +246,8 @@ mod tests {
         let quarters = |count: u64| (count as f64 / 4.0).min(1.0);
         assert_eq!(tried(0.3, 4, quarters).0.unwrap(), Loaded { count: 1, utilisation: 0.25 });
         assert_eq!(tried(0.9, 1, quarters).0.unwrap().count, 4);
+        let missed = |level: f64| tried(level, 4, quarters).0.unwrap().misses(level);
+        assert!(missed(0.3) && missed(0.22) && !missed(0.27) && !missed(0.5));
     }
 
     #[test]
@@ -208,8 +264,27 @@ mod tests {
             error,
             "the least there can be (tasks: 1) keeps 50.0 % of the machine busy, which is too much for 10.0 %"
         );
+        // Two keep a tenth busy, and three nearly everything.
+        let steep = |count: u64| if count < 3 { count as f64 / 20.0 } else { 0.982 };
+        let error = tried(0.5, 3, steep).0.unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "2 tasks keep 10.0 % of the machine busy and 3 keep 98.2 %: nothing that was tried comes closer to 50.0 %"
+        );
         let found = find(0.5, (1, 1), "tasks", &mut BTreeMap::new(), |_| Ok::<f64, ()>(0.1));
-        assert!(matches!(found, Ok(Err(LevelError::OutOfReach { .. }))));
+        let error = found.unwrap().unwrap_err().to_string();
+        assert_eq!(error, "1 task keeps 10.0 % of the machine busy, and more do not make it 50.0 %");
+        // The levels are as near to each other as to nothing.
+        let (found, _) = tried(0.04, 4, |count| (count as f64 / 100.0).min(0.01));
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains("tasks keep 1.0 % of the machine busy, and more do not make it 4.0 %"), "{error}");
+        assert_eq!(tried(0.04, 4, |_| 0.035).0.unwrap().utilisation, 0.035, "near enough, if nothing comes nearer");
+    }
+
+    #[test]
+    fn one_is_told_as_one() {
+        assert_eq!(keeping(1, "requests per second"), "1 request per second keeps");
+        assert_eq!([keeping(1, "threads"), keeping(2, "threads")], ["1 thread keeps", "2 threads keep"]);
     }
 
     #[test]

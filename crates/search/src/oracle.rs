@@ -22,7 +22,7 @@ use warmcore_topology::{CpuId, CpuSet, Machine, format_cpu_list};
 use warmcore_workload::{Affinity, Drawn, Program, Step, Workload};
 
 use crate::placement::{Found, Goal, Problem, Thread};
-use crate::threads::{Unrolled, unroll};
+use crate::threads::{Unrolled, unroll, why_none};
 
 /// The kernel under which threads are pinned.
 const KERNEL: &str = "eevdf";
@@ -37,8 +37,13 @@ pub enum OracleError {
     #[error("headroom is found in a memory model, and `{0}` does not simulate")]
     NotSimulated(&'static str),
     /// Nothing to place.
-    #[error("workload `{0}` has no long-lived threads that are not bound already, so there is nothing to place")]
-    NoThreads(String),
+    #[error("there is nothing to place in workload `{workload}`: {why}")]
+    NoThreads {
+        /// The workload.
+        workload: String,
+        /// Why not.
+        why: &'static str,
+    },
     /// The metric has no better direction.
     #[error("metric `{0}` has no better direction, so no placement is the best")]
     NoDirection(String),
@@ -62,7 +67,7 @@ impl OracleError {
     pub fn advice(&self) -> &'static str {
         match self {
             Self::NotSimulated(_) => "leave out --on, or --headroom",
-            Self::NoThreads(_) | Self::NoDirection(_) | Self::Metric(_) => "leave out --headroom",
+            Self::NoThreads { .. } | Self::NoDirection(_) | Self::Metric(_) => "leave out --headroom",
             Self::Machine(_) => "give the machine caches (`[[cache]]`), or name a preset as its `base`",
             Self::Kernel(_) | Self::Run(_) => "the run without --headroom may say more",
         }
@@ -168,7 +173,7 @@ fn choose(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<ChosenPlacem
     let machine = &experiment.machine.value;
     let unrolled = unroll(workload, machine);
     if unrolled.threads.is_empty() {
-        return Err(OracleError::NoThreads(workload.name.clone()));
+        return Err(nothing_to_place(workload));
     }
     let found = problem(machine, &unrolled).search()?;
     let mut rehearsals = Vec::new();
@@ -191,8 +196,12 @@ fn choose(experiment: &Experiment, conduct: &Conduct<'_>) -> Result<ChosenPlacem
     }
     match best {
         Some((_, chosen)) => Ok(ChosenPlacements { metric, unrolled, found, rehearsals, chosen }),
-        None => Err(OracleError::NoThreads(workload.name.clone())),
+        None => Err(nothing_to_place(workload)),
     }
+}
+
+fn nothing_to_place(workload: &Workload) -> OracleError {
+    OracleError::NoThreads { workload: workload.name.clone(), why: why_none(workload) }
 }
 
 /// What the search is told of a workload.

@@ -15,7 +15,7 @@ use warmcore_topology::{CpuSet, Machine, parse_cpu_list};
 use warmcore_workload::Workload;
 
 use crate::oracle::{self, OracleError, bound, problem};
-use crate::threads::{Unrolled, unroll};
+use crate::threads::{Unrolled, unroll, why_none};
 
 /// Placements that have a name.
 const NAMED: [&str; 2] = ["spread", "gathered"];
@@ -24,8 +24,13 @@ const NAMED: [&str; 2] = ["spread", "gathered"];
 #[derive(Debug, thiserror::Error)]
 pub enum PinError {
     /// There is nobody to bind.
-    #[error("workload `{0}` has no long-lived threads that are not bound already, so there is nothing to pin")]
-    NoThreads(String),
+    #[error("there is nothing to pin in workload `{workload}`: {why}")]
+    NoThreads {
+        /// The workload.
+        workload: String,
+        /// Why not.
+        why: &'static str,
+    },
     /// It is no placement.
     #[error("pin={text}: {reason}; there are spread, gathered, oracle, and files such as an oracle.json")]
     File {
@@ -44,7 +49,7 @@ impl PinError {
     #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
-            Self::NoThreads(_) => "leave out pin=, or bind the whole with cpus=",
+            Self::NoThreads { .. } => "leave out pin=, or bind the whole with cpus=",
             Self::File { .. } => "`warmcore compare --headroom` writes an oracle.json into its run directory",
             Self::Oracle(error) => error.advice(),
         }
@@ -68,7 +73,8 @@ pub fn pinned(experiment: &Experiment, text: &str, conduct: &Conduct<'_>) -> Res
     } else {
         let unrolled = unroll(&workload.value, machine);
         if unrolled.threads.is_empty() {
-            return Err(PinError::NoThreads(workload.value.name.clone()));
+            let workload = &workload.value;
+            return Err(PinError::NoThreads { workload: workload.name.clone(), why: why_none(workload) });
         }
         let pins = match NAMED.contains(&text) {
             true => named(machine, &unrolled, text),

@@ -60,6 +60,12 @@ fn is_placed(workload: &Workload, machine: &Machine, thread: usize) -> bool {
     let task = &workload.tasks[thread];
     let steps = &workload.programs[task.program.index()].steps;
     let bound = steps.iter().any(|step| matches!(step, Step::SetAffinity(_)));
+    let anywhere = task.affinity.on(machine).len() == machine.cpu_count();
+    anywhere && task.release_ns.is_none() && !bound && works(workload, thread)
+}
+
+/// Whether a thread does more than fork, wait for exits and sleep.
+fn works(workload: &Workload, thread: usize) -> bool {
     let works = |step: &Step| {
         !matches!(
             step,
@@ -77,8 +83,20 @@ fn is_placed(workload: &Workload, machine: &Machine, thread: usize) -> bool {
                 | Step::Stop
         )
     };
-    let anywhere = task.affinity.on(machine).len() == machine.cpu_count();
-    anywhere && task.release_ns.is_none() && !bound && steps.iter().any(works)
+    workload.programs[workload.tasks[thread].program.index()].steps.iter().any(works)
+}
+
+/// Why no thread of a workload is placed, as the end of a sentence.
+pub(crate) fn why_none(workload: &Workload) -> &'static str {
+    let kept = kept_as_they_are(workload);
+    let working: Vec<usize> = (0..workload.tasks.len()).filter(|thread| works(workload, *thread)).collect();
+    let is_kept = |thread: &usize| kept.contains(&TaskTemplateId(*thread as u32));
+    match working.iter().filter(|thread| is_kept(thread)).count() {
+        _ if working.is_empty() => "its threads do no more than fork, wait and sleep",
+        0 => "its threads are bound already",
+        short if short == working.len() => "its threads are forked again and again, and none lives as long as it does",
+        _ => "its threads are bound already, or forked again and again",
+    }
 }
 
 /// Templates that are not written out: forked where other things happen again and again, or by such, or resumed by template.
@@ -239,6 +257,17 @@ mod tests {
         let all = names("hackbench:-T,-p,-f4,-g1,-l10");
         assert_eq!(all.iter().filter(|name| name.starts_with("sender")).count(), 4);
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "names differ: {all:?}");
+    }
+
+    #[test]
+    fn where_no_thread_is_placed_it_is_said_why() {
+        let why = |text: &str| {
+            let workload = from_generator(text).unwrap();
+            assert!(unroll(&workload, &machine()).threads.is_empty(), "{text}");
+            why_none(&workload)
+        };
+        assert!(why("transcode:-j2,-n3,-i5,-w1ms").contains("forked again and again, and none lives"));
+        assert_eq!(why("spin:-n2,-p0,-d1s"), "its threads are bound already");
     }
 
     #[test]

@@ -16,7 +16,7 @@ use warmcore_lab::files;
 use warmcore_lab::verdict::{Finding, ratio_with_interval, starves};
 use warmcore_statistics::{Better, Comparison, Design, StatisticsError, compare_trials, judge};
 
-use crate::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
+use crate::document::{CellResult, ExpectationResult, StudyDocument, StudyResult, decimal};
 use crate::file::{BaselineFile, Expectation, FormError, Problem, Study};
 use crate::judge::Judgement;
 use crate::plan::{Plan, PlannedCell};
@@ -119,11 +119,19 @@ fn check(plan: &Plan, index: usize, earlier: &StudyResult) -> Result<(), String>
     let mut other = Vec::new();
     for cell in plan.cells[index].iter().filter(|cell| cell.wrong.is_none()) {
         let (name, setting) = (cell.name(study), setting(plan, cell));
-        let mut same_name = earlier.cells.iter().filter(|of| of.name == name).peekable();
-        if same_name.peek().is_none() {
+        let same_name: Vec<&CellResult> = earlier.cells.iter().filter(|of| of.name == name).collect();
+        let Some(first) = same_name.first() else {
             other.push(format!("it lacks the cell `{name}`"));
-        } else if !setting.is_empty() && same_name.all(|of| of.setting != setting) {
+            continue;
+        };
+        if setting.is_empty() {
+            continue;
+        }
+        if same_name.iter().all(|of| of.setting != setting) {
             other.push(format!("its cell `{name}` ran something else"));
+        } else if same_name.iter().all(|of| of.trials != cell.trials) {
+            let (before, now) = (first.trials, cell.trials);
+            other.push(format!("its cell `{name}` has {before} trials, and the study's has {now}"));
         }
     }
     let known: Vec<String> = plan.cells[index].iter().map(|cell| cell.name(study)).collect();
@@ -148,7 +156,7 @@ fn check(plan: &Plan, index: usize, earlier: &StudyResult) -> Result<(), String>
     }
 }
 
-/// A hash of what a cell's runs depend on besides the scheduler; empty where it is not run.
+/// A hash of what each of a cell's runs depends on besides the scheduler; empty where it is not run.
 pub(crate) fn setting(plan: &Plan, cell: &PlannedCell) -> String {
     let Ok((experiment, _)) = cell.runs else { return String::new() };
     let experiment: &Experiment = &plan.experiments[experiment].experiment;

@@ -1,6 +1,6 @@
 //! What no scheduler changes: the time that tasks take by their timers and sleeps, or their work, alone, and tasks that never end.
 
-use crate::{Drawn, Program, SemaphoreId, Step, Task, Workload};
+use crate::{Drawn, Program, RecorderId, SemaphoreId, Step, Task, Workload};
 
 impl Program {
     /// Nanoseconds from a task's start to its end that its timers, or its sleeps, take alone, whichever are more; work and waiting for others
@@ -77,6 +77,25 @@ impl Program {
         open.into_iter().fold(0, |sum, (_, once)| sum.saturating_add(once))
     }
 
+    /// Whether a step takes CPU time by itself, or hands a message over.
+    fn works(&self) -> bool {
+        self.steps.iter().any(|step| {
+            matches!(
+                step,
+                Step::Run { .. }
+                    | Step::RunTime { .. }
+                    | Step::Memory { .. }
+                    | Step::Chase { .. }
+                    | Step::FirstTouch { .. }
+                    | Step::IoRun { .. }
+                    | Step::Send { .. }
+                    | Step::Receive { .. }
+                    | Step::Work { .. }
+                    | Step::Draw { what: Drawn::Work | Drawn::CpuTime, .. }
+            )
+        })
+    }
+
     /// Whether it has a loop without end that no exit leaves.
     #[must_use]
     pub fn is_endless(&self) -> bool {
@@ -118,6 +137,49 @@ impl Workload {
     pub fn has_arrivals(&self) -> bool {
         let arrives = |step: &Step| matches!(step, Step::Draw { what: Drawn::Arrival { .. }, .. });
         self.programs.iter().flat_map(|program| &program.steps).any(arrives)
+    }
+
+    /// Whether timers and arrivals alone say how much there is to do in a time: each task that works for ever does so by a timer or an arrival,
+    /// or takes from a semaphore what such tasks add. Then no scheduler does more of it, unless the machine cannot keep up.
+    #[must_use]
+    pub fn has_fixed_rate(&self) -> bool {
+        let is_clock =
+            |step: &Step| matches!(step, Step::Timer { .. } | Step::Draw { what: Drawn::Arrival { .. }, .. });
+        let adds_to = |program: &Program, queue: SemaphoreId| {
+            program.steps.iter().any(|step| match step {
+                Step::SemPost(semaphore) | Step::Submit { semaphore, .. } => *semaphore == queue,
+                _ => false,
+            })
+        };
+        let used: Vec<&Program> = self.tasks.iter().map(|task| &self.programs[task.program.index()]).collect();
+        let is_paced = |program: &Program| program.steps.iter().any(is_clock);
+        let feeds = |queue: SemaphoreId| {
+            let mut adding = used.iter().filter(|program| adds_to(program, queue)).peekable();
+            adding.peek().is_some() && adding.all(|program| is_paced(program))
+        };
+        let is_fixed = |program: &Program| {
+            !program.is_endless()
+                || !program.works()
+                || is_paced(program)
+                || program.steps.iter().any(|step| match step {
+                    Step::SemWait(semaphore) | Step::SemTake { semaphore, .. } | Step::Work { semaphore, .. } => {
+                        feeds(*semaphore)
+                    }
+                    _ => false,
+                })
+        };
+        used.iter().any(|program| program.is_endless() && is_paced(program))
+            && used.iter().all(|program| is_fixed(program))
+    }
+
+    /// Whether a step of a task writes to a recorder.
+    #[must_use]
+    pub fn is_recorded(&self, of: RecorderId) -> bool {
+        self.programs.iter().flat_map(|program| &program.steps).any(|step| match step {
+            Step::Enlist { recorder, .. } | Step::Work { recorder, .. } => *recorder == Some(of),
+            Step::RecordClock { recorder, .. } | Step::RecordSince { recorder, .. } => *recorder == of,
+            _ => false,
+        })
     }
 
     /// A task because of which the workload never ends: it loops for ever, and nothing else ends the workload, neither its duration nor a
@@ -169,6 +231,20 @@ mod tests {
             r#"{ "a": { "run": 10, "barrier": "b", "run1": 30, "barrier1": "d" }, "c": { "run": 20, "barrier": "b", "barrier1": "d" } }"#,
         );
         assert_eq!(endless.programs[0].met_work_ns(), Some(20_000));
+    }
+
+    #[test]
+    fn timers_and_arrivals_fix_the_rate_unless_a_task_works_without_them() {
+        let fixed = |text: &str| from_generator(text).unwrap().has_fixed_rate();
+        for text in ["schbench:-m2,-t4,-R150", "schbench:-m1,-t4,-R150+schbench:-m1,-t2,-R9"] {
+            assert!(fixed(text), "{text}");
+        }
+        for text in ["schbench:-m2,-t4", "schbench:-m2,-t4,-R150+spin:-n1", "periodic:-n3", "spin", "forkjoin:-n3"] {
+            assert!(!fixed(text), "{text}");
+        }
+        let timer = r#""run": 10, "timer": { "ref": "t", "period": 100 }"#;
+        assert!(made(&format!(r#"{{ "a": {{ {timer} }}, "b": {{ "loop": 5, "run": 5 }} }}"#)).has_fixed_rate());
+        assert!(!made(&format!(r#"{{ "a": {{ {timer} }}, "b": {{ "run": 5 }} }}"#)).has_fixed_rate());
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //!
 //! Ranges: Linux 7.2, `__checkparam_dl` in `kernel/sched/deadline.c` and `__sched_setscheduler` in `kernel/sched/syscalls.c`.
 
+use std::collections::BTreeSet;
+
 use crate::{Step, Task, Workload, format_duration};
 
 /// Scheduling policy of a task.
@@ -165,5 +167,58 @@ impl Workload {
     #[must_use]
     pub fn has_realtime(&self) -> bool {
         self.tasks.iter().any(|task| self.policies_of(task).any(Policy::is_realtime))
+    }
+
+    /// Whether there are tasks that ask for more or less CPU time than others, or than they did before: of two nice values, or of `SCHED_IDLE`
+    /// beside others. Real-time and deadline tasks ask otherwise.
+    #[must_use]
+    pub fn has_weights(&self) -> bool {
+        // The nice value; none where it is no weight.
+        let mut weights: BTreeSet<Option<i8>> = BTreeSet::new();
+        for task in &self.tasks {
+            let later = self.programs[task.program.index()].steps.iter().filter_map(|step| match step {
+                Step::SetNice(nice) => Some(*nice),
+                _ => None,
+            });
+            let values: Vec<Option<i8>> = std::iter::once(task.nice).chain(later).map(Some).collect();
+            for policy in self.policies_of(task).filter(|policy| !policy.is_realtime()) {
+                match policy {
+                    Policy::Idle => _ = weights.insert(None),
+                    _ => weights.extend(&values),
+                }
+            }
+        }
+        weights.len() > 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Options, from_generator, from_rtapp};
+
+    #[test]
+    fn equal_tasks_have_no_weights_and_unequal_ones_or_a_change_do() {
+        let tasks = |text: &str| {
+            from_rtapp("test", &format!(r#"{{ "tasks": {{ {text} }} }}"#), &Options::default()).unwrap().has_weights()
+        };
+        let beside = r#""b": { "loop": 1, "run": 5 }"#;
+        let nice = r#""a": { "instance": 4, "priority": 5, "loop": 1, "run": 5 }"#;
+        let idle = r#""a": { "instance": 4, "policy": "SCHED_IDLE", "loop": 1, "run": 5 }"#;
+        for text in [beside, nice, idle] {
+            assert!(!tasks(text), "{text}");
+        }
+        assert!(tasks(&format!("{nice}, {beside}")) && tasks(&format!("{idle}, {beside}")));
+        let above = r#""a": { "policy": "SCHED_FIFO", "priority": 50, "loop": 1, "run": 5 }"#;
+        assert!(!tasks(&format!("{above}, {beside}")), "it is above all weights");
+        assert!(from_generator("spin:-n2,-N0:5,-d1ms").unwrap().has_weights());
+        assert!(!from_generator("spin:-n2,-N5,-d1ms").unwrap().has_weights());
+        let renices = |to: i8| {
+            let text = format!(
+                r#"{{ "tasks": {{ "a": {{ "instance": 0 }} }}, "warmcore": {{ "tasks": {{ "a": {{ "instances": 1,
+                "program": [ {{ "run_ns": 5 }}, {{ "nice": {to} }}, {{ "run_ns": 5 }} ] }} }} }} }}"#
+            );
+            from_rtapp("test", &text, &Options::default()).unwrap().has_weights()
+        };
+        assert!(renices(5) && !renices(0), "to the value that it has");
     }
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
+use warmcore_places::recorded;
 use warmcore_report::explain::{Migration, MigrationRecord, Migrations, in_words};
 use warmcore_report::history::Form;
 use warmcore_report::placement::{LastPlacement, Placement, PlacementRecord, last_place_in_words};
@@ -105,6 +106,8 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
     }
     let mut document =
         ExplainDocument { schema: "warmcore-explanation-1", tool_version: TOOL_VERSION, schedulers: Vec::new() };
+    // The scheduler of a recording is whichever its kernel had.
+    let is_recorded = run.disk.experiment.place.kind().name == recorded::KIND.name;
     for index in chosen {
         let scene = &run.scenes[index];
         let machine = &run.disk.experiment.machine_of(index).value;
@@ -118,7 +121,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         let shown = nearest(found, arguments.at, arguments.count);
         if console.json() {
             document.schedulers.push(SchedulerDocument {
-                scheduler: scene.scheduler.clone(),
+                scheduler: if is_recorded { recorded::KIND.name.to_owned() } else { scene.scheduler.clone() },
                 trial: scene.trial,
                 count: all,
                 migrations: shown
@@ -132,7 +135,8 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
             });
             continue;
         }
-        let mut text = format!("under {}: {} of {all} migrations", scene.scheduler, shown.len());
+        let under = if is_recorded { "as recorded".to_owned() } else { format!("under {}", scene.scheduler) };
+        let mut text = format!("{under}: {} of {all} migrations", shown.len());
         if let Some(name) = &arguments.task {
             let _ = write!(text, " of {name}");
         }

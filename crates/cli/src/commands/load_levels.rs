@@ -80,7 +80,9 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
             continue;
         }
         console.note(&format!("looking for a load of {}", percent(level)));
-        found.push((level, find(&mut arguments, &scale, (level, &first), &mut known, signals, console)?));
+        let loaded = find(&mut arguments, &scale, (level, &first), &mut known, signals, console)?;
+        warn_of_miss(level, &loaded, scale.counts(), console);
+        found.push((level, loaded));
     }
     let kept = arguments.keep != Keep::Nothing;
     // Those that were compared before are made anew if that is asked for, whichever levels they were.
@@ -171,13 +173,24 @@ fn find(
     })
 }
 
+/// Says which load was found where it is not the one asked for.
+fn warn_of_miss(level: f64, loaded: &Loaded, counts: &str, console: &Console) {
+    if loaded.misses(level) {
+        console.warn(&format!(
+            "no number makes a load of {}: the closest found, {}, keeps {} busy",
+            percent(level),
+            search::counted(loaded.count, counts),
+            percent(loaded.utilisation)
+        ));
+    }
+}
+
 /// What was scaled, and what was measured.
 fn line(level: &LevelDocument, document: &LoadsDocument) -> String {
     format!(
-        "load {}: {} {}; {} of the machine's CPU time is busy under {} ({})",
+        "load {}: {}; {} of the machine's CPU time is busy under {} ({})",
         percent(level.load),
-        level.count,
-        document.scaled,
+        search::counted(level.count, document.scaled),
         percent(level.utilisation),
         document.baseline,
         level.workload

@@ -47,7 +47,8 @@ pub struct Loaded {
     pub machine: Option<Machine>,
 }
 
-/// The scheduler that a recording is said to be of: a kernel's own. A recording does not tell.
+/// The scheduler that a recording is kept under, where a run has one, and that tries its replay. A recording does not tell its own, and
+/// `explain` does not say that it was this one.
 const KERNEL: &str = "eevdf";
 
 /// Core-to-core latencies of no machine in particular, ns: what generic costs are derived from.

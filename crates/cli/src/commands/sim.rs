@@ -11,7 +11,6 @@ use warmcore_lab::trial::{Trial, TrialEnd};
 use warmcore_options::TraceLevel;
 use warmcore_report::trial_text;
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_workload::Workload;
 
 use crate::args::SimArguments;
 use crate::commands::compare::{directory_failure, run_failure, session_failure, unix_seconds};
@@ -94,7 +93,7 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
         session::finish(directory, &experiment, &finished.trials, None, &environment).map_err(session_failure)?;
     }
     for trial in finished.trials.iter().flatten() {
-        print(trial, &experiment.workload_of(0).value, console)?;
+        print(trial, &experiment, console)?;
     }
     if let Some(directory) = &directory {
         console.note(&format!("run directory: {}", directory.path().display()));
@@ -114,11 +113,18 @@ fn configuration(arguments: &SimArguments) -> Result<SchedulerSpec, Failure> {
     }
 }
 
-fn print(trial: &Trial, workload: &Workload, console: &Console) -> Result<(), Failure> {
+fn print(trial: &Trial, experiment: &Experiment, console: &Console) -> Result<(), Failure> {
+    let workload = &experiment.workload_of(0).value;
     if trial.events_lost > 0 {
         console.warn(&format!("{} events were lost: counts are too low", trial.events_lost));
     }
-    trial.notes.iter().for_each(|note| console.warn(note));
+    let unknown: Vec<(&SchedulerSpec, String)> = experiment.unknown().collect();
+    for note in &trial.notes {
+        match unknown.iter().find(|(_, what)| what == note) {
+            Some((spec, what)) => console.warn(&format!("of {spec}, {what}")),
+            None => console.warn(note),
+        }
+    }
     if trial.end == TrialEnd::TimeLimit {
         console.warn("the largest time was reached before the workload's end");
     }

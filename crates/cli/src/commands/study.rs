@@ -68,7 +68,10 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     let all = chosen.len();
     chosen.retain(|study| !arguments.short || study.cost == Cost::Short);
     if chosen.len() < all {
-        console.note(&format!("{} studies that take long are left out", all - chosen.len()));
+        match all - chosen.len() {
+            1 => console.note("one study that takes long is left out"),
+            several => console.note(&format!("{several} studies that take long are left out")),
+        }
     }
     if !arguments.sensitivity.is_empty() {
         let all = chosen.len();
@@ -191,7 +194,9 @@ fn run_plan(
     signals: &Signals,
     console: &Console,
 ) -> Result<Vec<Vec<Vec<warmcore_lab::trial::Trial>>>, Failure> {
-    let what = format!("{} studies, {} experiments", plan.studies.len(), plan.experiments.len());
+    let many = |count: usize, one: &str, several: &str| format!("{count} {}", if count == 1 { one } else { several });
+    let studies = many(plan.studies.len(), "study", "studies");
+    let what = format!("{studies}, {}", many(plan.experiments.len(), "experiment", "experiments"));
     each(&what, &plan.experiments, out, signals, console, &mut |done, _| {
         done.keep(None).map_err(session_failure)?;
         Ok(done.finished.trials)

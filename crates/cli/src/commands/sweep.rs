@@ -89,10 +89,13 @@ fn experiments(arguments: &SweepArguments, console: &Console) -> Result<Vec<Plan
             let built = experiment(arguments, (&machine, workload), console)?;
             let (experiment, number) = (built.experiment, found.len() + 1);
             let directory = Some(format!("experiments/{number:03}-{}", slug(&experiment.machine.source)).into());
+            // Those of a workload come with each machine.
+            let unknown = experiment.unknown().map(|(spec, what)| format!("{workload}: of {spec}, {what}"));
+            let unknown: Vec<String> = unknown.collect();
             found.push(PlannedExperiment { experiment, study: format!("{machine}: {workload}"), directory });
             // Those of a machine come with each of its workloads.
             let told = built.warnings.into_iter().map(|warning| format!("{machine}: {warning}"));
-            told.for_each(|warning| {
+            told.chain(unknown).for_each(|warning| {
                 if !warnings.contains(&warning) {
                     warnings.push(warning)
                 }
@@ -184,7 +187,7 @@ fn row(done: &Done<'_>, headroom: bool, jobs: usize, signals: &Signals) -> Resul
 fn ask_oracle(experiment: &Experiment, conduct: &Conduct<'_>, signals: &Signals) -> Result<Option<OracleRun>, Failure> {
     match oracle::run(experiment, conduct) {
         Ok(oracle) => Ok(Some(oracle)),
-        Err(OracleError::NoThreads(_)) => Ok(None),
+        Err(OracleError::NoThreads { .. }) => Ok(None),
         Err(error) => Err(oracle_failure(error, None, signals)),
     }
 }

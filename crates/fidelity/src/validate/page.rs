@@ -221,11 +221,13 @@ fn targets(text: &mut String, chapters: &[Chapter]) {
     }
 }
 
-/// The values that decide a line: all of a few, else the worst.
-fn deciding(line: &Line) -> Vec<&Pair> {
+/// The values of a line that its table shows: all of a few, else those that decide and the furthest apart beside them.
+fn shown_pairs(line: &Line) -> Vec<&Pair> {
     let mut pairs: Vec<&Pair> = line.judgement.pairs.iter().collect();
     if pairs.len() > 4 {
-        pairs.sort_by(|a, b| b.error.unwrap_or(0.0).total_cmp(&a.error.unwrap_or(0.0)));
+        let decides = |pair: &Pair| line.judgement.worst().is_some_and(|worst| std::ptr::eq(worst, pair));
+        let error = |pair: &Pair| if decides(pair) { f64::INFINITY } else { pair.error.unwrap_or(0.0) };
+        pairs.sort_by(|a, b| error(b).total_cmp(&error(a)));
         pairs.truncate(2);
     }
     pairs
@@ -248,7 +250,7 @@ fn describe(text: &mut String, chapter: &Chapter) {
     for line in &chapter.lines {
         let judgement = &line.judgement;
         let verdict = judgement.words();
-        for pair in deciding(line) {
+        for pair in shown_pairs(line) {
             let error = pair.error.map_or_else(|| "-".into(), |error| shown_error(error, &line.bound));
             let _ = writeln!(
                 text,

@@ -6,7 +6,8 @@
 //! an interrupt wakes has slept on its own path. What is left at the end is the path of the thread that ended last, and it has no waiting
 //! for other threads in it: that is what those did meanwhile.
 //!
-//! Time on a CPU is not divided further, as events do not tell what it was. A thread that waits actively is on its CPU.
+//! Time on a CPU is not divided further, as events do not tell what it was; how much of it is the last thread's own, since the last handover, is
+//! kept. A thread that waits actively is on its CPU.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,12 +24,22 @@ pub struct CriticalPath {
     /// Nanoseconds by cause, from the start of the run to the end: `on_cpu`, `run_queue`, `throttled`, `sleeping` and
     /// `not_created`.
     pub spent_ns: BTreeMap<String, f64>,
+    /// Nanoseconds of `on_cpu` after the last handover, so of the thread that ended last itself.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    pub own_cpu_ns: f64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's form
+fn is_nothing(ns: &f64) -> bool {
+    *ns == 0.0
 }
 
 /// What a path went to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct PathTimes {
     on_cpu_ns: u64,
+    /// Of these since the last handover.
+    own_cpu_ns: u64,
     queued_ns: u64,
     throttled_ns: u64,
     slept_ns: u64,
@@ -56,7 +67,15 @@ struct Path {
 }
 
 const UNBORN: Path = Path {
-    times: PathTimes { on_cpu_ns: 0, queued_ns: 0, throttled_ns: 0, slept_ns: 0, not_created_ns: 0, handovers: 0 },
+    times: PathTimes {
+        on_cpu_ns: 0,
+        own_cpu_ns: 0,
+        queued_ns: 0,
+        throttled_ns: 0,
+        slept_ns: 0,
+        not_created_ns: 0,
+        handovers: 0,
+    },
     doing: PathState::Unborn,
     since_ns: 0,
 };
@@ -69,7 +88,10 @@ impl Path {
             PathState::Unborn => self.times.not_created_ns += passed_ns,
             PathState::Queued => self.times.queued_ns += passed_ns,
             PathState::Throttled => self.times.throttled_ns += passed_ns,
-            PathState::Running => self.times.on_cpu_ns += passed_ns,
+            PathState::Running => {
+                self.times.on_cpu_ns += passed_ns;
+                self.times.own_cpu_ns += passed_ns;
+            }
             PathState::Off => self.times.slept_ns += passed_ns,
             PathState::Ended => return,
         }
@@ -98,7 +120,7 @@ impl CriticalPaths {
         ];
         let spent = spent.into_iter().filter(|(_, ns)| *ns > 0);
         let spent_ns = spent.map(|(name, ns)| (name.to_owned(), ns as f64)).collect();
-        Some(CriticalPath { handovers: times.handovers, spent_ns })
+        Some(CriticalPath { handovers: times.handovers, spent_ns, own_cpu_ns: times.own_cpu_ns as f64 })
     }
 
     fn path(&mut self, task: TaskId) -> &mut Path {
@@ -112,7 +134,7 @@ impl CriticalPaths {
     fn hand_over(&mut self, from: TaskId, to: TaskId, now_ns: u64) {
         let giver = self.path(from);
         giver.go_on(now_ns, giver.doing);
-        let times = PathTimes { handovers: giver.times.handovers + 1, ..giver.times };
+        let times = PathTimes { handovers: giver.times.handovers + 1, own_cpu_ns: 0, ..giver.times };
         *self.path(to) = Path { times, doing: PathState::Queued, since_ns: now_ns };
     }
 
@@ -205,11 +227,18 @@ mod tests {
         let events = events.map(|(time_ns, kind)| Event { time_ns, cpu: CpuId(0), kind });
         paths.events(&events).unwrap();
         let times = |task: TaskId| paths.paths[task.index()].times;
-        let of_a =
-            PathTimes { on_cpu_ns: 100 + 125, queued_ns: 10, slept_ns: 100, not_created_ns: 5, ..PathTimes::default() };
+        let of_a = PathTimes {
+            on_cpu_ns: 100 + 125,
+            own_cpu_ns: 100 + 125,
+            queued_ns: 10,
+            slept_ns: 100,
+            not_created_ns: 5,
+            ..PathTimes::default()
+        };
         assert_eq!(times(a), of_a);
         let of_b = PathTimes {
             on_cpu_ns: 100 + 85 + 20,
+            own_cpu_ns: 20,
             queued_ns: 10 + 30,
             throttled_ns: 0,
             slept_ns: 100,
@@ -234,7 +263,8 @@ mod tests {
         ];
         let mut paths = CriticalPaths::default();
         paths.events(&events.map(|(time_ns, kind)| Event { time_ns, cpu: CpuId(0), kind })).unwrap();
-        let expected = PathTimes { on_cpu_ns: 20 + 7, queued_ns: 3, throttled_ns: 80, ..PathTimes::default() };
+        let expected =
+            PathTimes { on_cpu_ns: 20 + 7, own_cpu_ns: 20 + 7, queued_ns: 3, throttled_ns: 80, ..PathTimes::default() };
         assert_eq!(paths.paths[0].times, expected);
     }
 }

@@ -1,8 +1,8 @@
 //! What explains the difference of a scheduler to the baseline: the number that the verdict is about, cause by cause.
 //!
 //! - An elapsed time is that of the thread that ended last, from the start of the run to its exit. Where it waited for other threads, the
-//!   causes are those of the path that leads to its end across threads ([`CriticalPath`]), whose time on CPUs is divided as that of all
-//!   threads is; where it depended on none, its own.
+//!   causes are those of the path that leads to its end across threads ([`CriticalPath`]): since the last handover its time on CPUs is that of
+//!   the thread itself and divided as this thread's is, before that as that of all threads is; where it depended on none, its own.
 //! - Work done is explained by task time per work of all threads, every cause counted: where each thread lives as long as the run,
 //!   more work is less task time per work.
 //! - Other metrics are no sums of times. Task time per work stands beside them, and the sentence says that it does not explain them;
@@ -15,10 +15,12 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use warmcore_statistics::{Better, Design, compare_trials};
 
-use super::{CAUSES, CONSEQUENCES, Cause, LAST_THREAD_CAUSES, NO_GAP, OFF_CPU, ON_CPU, SchedulerSplit, per_work};
+use super::{
+    CAUSES, CONSEQUENCES, Cause, CriticalPath, LAST_THREAD_CAUSES, NO_GAP, OFF_CPU, ON_CPU, SchedulerSplit, per_work,
+};
 use crate::jobs::JOBS;
 use crate::measures::{ELAPSED, HACKBENCH, Measure, WORK};
-use crate::trial::{Trial, TrialEnd};
+use crate::trial::{LastThread, Trial, TrialEnd};
 use crate::units::duration;
 use crate::verdict::{Finding, MeasureResult, percent};
 
@@ -117,14 +119,15 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
     let (base_value, own_value) = (judged.base.points[of_base]?, judged.own.points[of_own]?);
     let ratio = own_value / base_value;
     let next_to_nothing = (ratio - 1.0).abs() <= NO_GAP;
-    let tie = nothing_shown(judged.own.finding).or_else(|| next_to_nothing.then_some("differ by next to nothing"));
+    let tie =
+        nothing_shown(judged.own.finding, false).or_else(|| next_to_nothing.then_some("differ by next to nothing"));
     let (causes, difference) = match explains {
         Explains::LastThread | Explains::CriticalPath => {
             let uncounted = [(base, base_value), (own, own_value)].map(|(trial, value)| until_last_exit(trial) - value);
             let spent = |trial: &'a Trial| {
                 let last = trial.last_thread.as_ref()?;
                 Some(match explains {
-                    Explains::CriticalPath => divided(&last.path.as_ref()?.spent_ns, trial),
+                    Explains::CriticalPath => divided(last.path.as_ref()?, last, trial),
                     _ => last.spent_ns.clone(),
                 })
             };
@@ -142,15 +145,16 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
         false => format!("in trial {of_own}, the middle one, compared with trial {of_base} of {base_label}"),
     };
     let sentence = match (tie, explains) {
-        (Some(tie), _) => format!("{label} and {base_label} {tie} in {title}: there is no difference to explain"),
+        (Some(tie), _) => format!("{label} and {base_label} {tie} in {title}: {}", why_unexplained(judged.own.finding)),
         (None, Explains::LastThread | Explains::CriticalPath) => {
             let (own, base) = (own.last_thread.as_ref()?, base.last_thread.as_ref()?);
             let whose = match (&own.path, &base.path) {
                 (Some(own), Some(base)) if explains == Explains::CriticalPath => format!(
-                    "Following the critical path back to the start, over {} handover{} (under {base_label} {}), of the difference",
+                    "Following the critical path back to the start, over {} handover{} (under {base_label} {}){}, of the difference",
                     own.handovers,
                     if own.handovers == 1 { "" } else { "s" },
-                    base.handovers
+                    base.handovers,
+                    if is_average([own, base], &lines) { AVERAGED } else { "" }
                 ),
                 _ => "Of the difference in its time".into(),
             };
@@ -177,9 +181,10 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
     Some(Gap { label: label.clone(), trials: Some([of_base, of_own]), ratio: Some(ratio), difference, lines, sentence })
 }
 
-/// How schedulers compare between whom no difference is shown: what is not shown is not explained.
-fn nothing_shown(finding: Option<Finding>) -> Option<&'static str> {
+/// How schedulers compare between whom no difference is shown: what is not shown is not explained. `lacks`: one of the two has no value.
+fn nothing_shown(finding: Option<Finding>, lacks: bool) -> Option<&'static str> {
     Some(match finding? {
+        Finding::NotMeasurable if lacks => "cannot be compared",
         Finding::Identical => "are identical",
         Finding::Tied => "are tied",
         Finding::Unclear | Finding::NotMeasurable | Finding::Null => "are not shown to differ by more than the margin",
@@ -187,6 +192,14 @@ fn nothing_shown(finding: Option<Finding>) -> Option<&'static str> {
         Finding::NotAnswerable | Finding::Starves => "cannot be compared",
         Finding::Better | Finding::Worse | Finding::Different => return None,
     })
+}
+
+/// Why a difference that is not shown is not explained.
+fn why_unexplained(finding: Option<Finding>) -> &'static str {
+    match finding {
+        Some(Finding::TooFewTrials) => "too few trials to say; the table has the difference of these",
+        _ => "there is no difference to explain",
+    }
 }
 
 /// Numbers of the trials whose ratio is nearest to the middle one of all, the baseline's first.
@@ -221,23 +234,59 @@ fn middle(judged: &Judged<'_>) -> Option<[usize; 2]> {
     }
 }
 
-/// The times of a path, its time on CPUs by cause as all threads of the trial divide theirs: events do not tell what a thread did in
-/// a part of its time.
-fn divided(path_ns: &BTreeMap<String, f64>, trial: &Trial) -> BTreeMap<String, f64> {
-    let mut divided_ns = path_ns.clone();
-    let of_cpu = || CAUSES.iter().filter(|cause| !OFF_CPU.contains(&cause.name));
-    let all_ns: f64 = of_cpu().filter_map(|cause| trial.time_of(cause.name)).sum();
-    if all_ns <= 0.0 {
+/// The times of a path, its time on CPUs by cause: what came after the last handover as the thread itself divides its own, the rest as all
+/// threads of the trial divide theirs, since events do not tell what a thread did in a part of its time.
+fn divided(path: &CriticalPath, last: &LastThread, trial: &Trial) -> BTreeMap<String, f64> {
+    let mut divided_ns = path.spent_ns.clone();
+    let on_cpu = |(name, ns): &(&str, f64)| is_on_cpu(name) && *ns > 0.0;
+    let all = CAUSES.iter().map(|cause| (cause.name, trial.time_of(cause.name).unwrap_or(0.0)));
+    let all: Vec<(&str, f64)> = all.filter(on_cpu).collect();
+    if all.is_empty() {
         return divided_ns;
     }
+    // What the kernel's part of a thread's time was is known of all threads together.
+    let kernel: Vec<(&str, f64)> = all.iter().copied().filter(|(name, _)| OF_KERNEL.contains(name)).collect();
+    let kernel_ns: f64 = kernel.iter().map(|(_, ns)| ns).sum();
+    let own = last.spent_ns.iter().map(|(name, ns)| (name.as_str(), *ns)).filter(on_cpu);
+    let own: Vec<(&str, f64)> = own
+        .flat_map(|(name, ns)| match name == "kernel" && kernel_ns > 0.0 {
+            true => kernel.iter().map(|(part, of)| (*part, ns * of / kernel_ns)).collect::<Vec<_>>(),
+            false => vec![(name, ns)],
+        })
+        .collect();
     let on_cpu_ns = divided_ns.remove(ON_CPU).unwrap_or(0.0);
-    for cause in of_cpu() {
-        let part = trial.time_of(cause.name).unwrap_or(0.0) / all_ns;
-        if part > 0.0 {
-            *divided_ns.entry(cause.name.to_owned()).or_default() += on_cpu_ns * part;
+    let own_ns = if own.is_empty() { 0.0 } else { path.own_cpu_ns.min(on_cpu_ns) };
+    for (part_ns, of) in [(own_ns, own), (on_cpu_ns - own_ns, all)] {
+        let sum: f64 = of.iter().map(|(_, ns)| ns).sum();
+        for (name, ns) in of.into_iter().filter(|_| part_ns > 0.0) {
+            *divided_ns.entry(name.to_owned()).or_default() += part_ns * ns / sum;
         }
     }
     divided_ns
+}
+
+/// Causes that are the `kernel` of one thread.
+const OF_KERNEL: [&str; 3] = ["cold_caches", "syscalls", "scheduler"];
+
+/// Whether a cause is time on a CPU.
+fn is_on_cpu(name: &str) -> bool {
+    !OFF_CPU.contains(&name) && !["not_created", "uncounted"].contains(&name)
+}
+
+/// Part of a path's time on CPUs that is the last thread's own where what the others do on theirs hardly matters.
+const MOSTLY_OWN: f64 = 0.95;
+
+/// What a sentence says of a path whose time on CPUs is for the most part divided as that of all threads.
+const AVERAGED: &str = " and with its CPU time divided as that of all threads is on average";
+
+/// Whether a cause on a CPU is among those that explain, and the path's time there is not for the most part the last thread's own.
+fn is_average(paths: [&CriticalPath; 2], lines: &[GapLine]) -> bool {
+    let is_of_others = |path: &CriticalPath| {
+        let on_cpu_ns = path.spent_ns.get(ON_CPU).copied().unwrap_or(0.0);
+        path.own_cpu_ns < MOSTLY_OWN * on_cpu_ns
+    };
+    let is_told = |line: &GapLine| is_on_cpu(line.name) && line.share.is_some_and(|share| share.abs() >= LEAST_SHARE);
+    paths.into_iter().any(is_of_others) && lines.iter().any(is_told)
 }
 
 /// Differences of what the way to the end was spent on, and their sum: that of the metric, which may begin after the run does.
@@ -322,18 +371,18 @@ fn listed(lines: &[GapLine], told: GapTerm) -> String {
 
 /// How the sum over all threads goes with the end of the last one.
 fn over_all_threads(pair: &Pair<'_>, less: bool) -> String {
-    let (own, base) = match pair.own.per_work.zip(pair.base.per_work) {
-        Some(per_work) => per_work,
-        None => (pair.own.task_time_ns, pair.base.task_time_ns),
+    let (own, base, per) = match pair.own.per_work.zip(pair.base.per_work) {
+        Some((own, base)) => (own, base, " per work"),
+        None => (pair.own.task_time_ns, pair.base.task_time_ns, ""),
     };
     let ratio = own / base;
     if (ratio - 1.0).abs() <= NO_GAP {
-        return "All threads together need the same task time".into();
+        return format!("All threads together need the same task time{per}");
     }
     let way = if ratio < 1.0 { "less" } else { "more" };
     let although =
         if (ratio < 1.0) == less { "All threads together also need" } else { "All threads together, however, need" };
-    format!("{although} {} {way} task time (mean of the trials)", percent((ratio - 1.0).abs()))
+    format!("{although} {} {way} task time{per} (mean of the trials)", percent((ratio - 1.0).abs()))
 }
 
 /// Where lifetimes differ, they too make a difference in work.
@@ -378,16 +427,26 @@ pub(super) struct TaskTime {
     pub is_metric: bool,
 }
 
+/// What the verdict is about, and what it says of a scheduler.
+#[derive(Clone, Copy)]
+pub(super) struct About<'a> {
+    /// The metric, in words.
+    pub metric: &'a str,
+    pub finding: Option<Finding>,
+    /// Whether the scheduler or the baseline has no value of it.
+    pub lacks: bool,
+}
+
 /// The gap in task time per work (or per run), the mean over the trials: of `about` it explains nothing. `shown`: the trials show one.
 pub(super) fn of_task_time(
     (label, own): (&str, &[f64]),
     (base_label, base): (&str, &[f64]),
-    about: Option<(&str, Option<Finding>)>,
+    about: Option<About<'_>>,
     shown: bool,
     TaskTime { works, is_metric }: TaskTime,
 ) -> Gap {
     let (base_sum, difference) = (of_own(base), of_own(own) - of_own(base));
-    let unshown = about.and_then(|(metric, finding)| Some((metric, nothing_shown(finding)?)));
+    let unshown = about.and_then(|about| Some((about, nothing_shown(about.finding, about.lacks)?)));
     let next_to_nothing = difference.abs() <= NO_GAP * base_sum;
     let differs = !next_to_nothing && shown && unshown.is_none();
     let (causes, _) = of_causes(CAUSES.iter().zip(own.iter().zip(base).map(|(own, base)| own - base)));
@@ -406,10 +465,12 @@ pub(super) fn of_task_time(
         format!("no difference in {per} is shown between {label} and {base_label}")
     };
     let sentence = match (unshown, about) {
-        (Some((metric, how)), _) => {
-            format!("{label} and {base_label} {how} in {metric}: there is no difference to explain")
+        (Some((About { metric, finding, .. }, how)), _) => {
+            format!("{label} and {base_label} {how} in {metric}: {}", why_unexplained(finding))
         }
-        (None, Some((metric, _))) if !is_metric => format!("Task time, which does not explain {metric}: {text}"),
+        (None, Some(About { metric, .. })) if !is_metric => {
+            format!("Task time, which does not explain {metric}: {text}")
+        }
         (None, _) => text,
     };
     Gap { label: label.to_owned(), trials: None, ratio: None, difference, lines, sentence }
@@ -433,15 +494,19 @@ mod tests {
             CAUSES.iter().map(|cause| if cause.name == "compute" { compute } else { 0.0 }).collect()
         };
         let (own, base) = (times(1.5), times(1.0));
-        let gap = |finding: Finding| {
+        let gap_of = |finding: Finding, lacks: bool| {
             let how = TaskTime { works: true, is_metric: false };
-            let about = Some(("wakeup p99", Some(finding)));
+            let about = Some(About { metric: "wakeup p99", finding: Some(finding), lacks });
             of_task_time(("cfs", own.as_slice()), ("eevdf", base.as_slice()), about, true, how)
         };
+        let gap = |finding: Finding| gap_of(finding, false);
         let few = gap(Finding::TooFewTrials);
-        let expected = "cfs and eevdf are not shown to differ in wakeup p99: there is no difference to explain";
+        let expected = "cfs and eevdf are not shown to differ in wakeup p99: too few trials to say; the table has the difference of these";
         assert_eq!((few.sentence.as_str(), few.explains()), (expected, false));
+        assert!(gap(Finding::Tied).sentence.ends_with("are tied in wakeup p99: there is no difference to explain"));
         assert!(gap(Finding::Worse).explains());
+        let lacking = gap_of(Finding::NotMeasurable, true).sentence;
+        assert_eq!(lacking, "cfs and eevdf cannot be compared in wakeup p99: there is no difference to explain");
     }
 
     #[test]

@@ -1,21 +1,26 @@
 //! Where numbers are no answer, whatever their interval: what a scheduler acts on is not in the run, tasks starved, or a percentile is one of
 //! few events.
 //!
-//! - Cache-aware scheduling keeps threads together for what caches hold. Where memory has constant speed it pays for that with waiting and can win
-//!   nothing, so neither a gain nor a loss of time says anything about it. Where threads are, and what the kernel does, is answered, and on a
-//!   machine with one LLC, where it is off, everything is.
+//! - Cache-aware scheduling keeps threads together for what caches hold. Where memory has constant speed for them, in the whole run or because
+//!   they have no profile, it pays for that with waiting and can win nothing, so neither a gain nor a loss of time says anything about it. Where
+//!   threads are, and what the kernel does, is answered, and where it is off, as on a machine with one LLC, everything is. Threads without a
+//!   profile that ran for a small part of the time are a condition and no more.
 //! - A task that waits for ever ends no wait. Whatever improves by leaving tasks out is no improvement.
 //! - A scheduler that keeps no quota does the work that the others may not.
 //! - The 99th percentile of twenty waits is the longest of them.
 //!
 //! The verdict's own measure is never of few events: see [`carries`](super::carries).
 
+use std::collections::BTreeMap;
+
+use warmcore_memory::Profile;
 use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::Sample;
+use warmcore_workload::{Aggregate, Task, Workload};
 
 use super::carries::few_events;
-use super::{Finding, SchedulerResult};
+use super::{Finding, SchedulerResult, percent};
 use crate::experiment::{Experiment, ExperimentRecord};
 use crate::measures::{self, Measure, NEVER_RAN_AGAIN, Unit};
 use crate::trial::Trial;
@@ -31,17 +36,19 @@ pub(super) fn judge(
     (baseline, trials): (usize, &[Vec<Trial>]),
 ) {
     let base_left = left_waiting(&schedulers[baseline]);
-    let without_caches = record.options.memory == MemoryChoice::None && experiment.place.kind().simulated;
-    let acts_on_caches = |index: usize, scheduler: &SchedulerResult| {
-        gathers(scheduler) && experiment.machine_of(index).value.llc_count() > 1
+    let simulated = experiment.place.kind().simulated;
+    let base_gathers = acts_on_caches(experiment, baseline, &schedulers[baseline]);
+    let without_caches = |index: usize| {
+        let unprofiled = || gathered_without_profile(&experiment.workload_of(index).value, &trials[baseline]);
+        simulated && (record.options.memory == MemoryChoice::None || unprofiled().is_some_and(|of| of.decides()))
     };
-    let base_gathers = acts_on_caches(baseline, &schedulers[baseline]);
+    let base_unanswered = base_gathers && without_caches(baseline);
     let base_unlimited = unkept.contains(&schedulers[baseline].label);
     for (index, scheduler) in schedulers.iter_mut().enumerate() {
         let differs = unkept.contains(&scheduler.label) != base_unlimited;
         let left = left_waiting(scheduler);
         let starves = starves(base_left, left);
-        let unanswered = without_caches && (base_gathers || acts_on_caches(index, scheduler));
+        let unanswered = base_unanswered || acts_on_caches(experiment, index, scheduler) && without_caches(index);
         // Percentiles are edges of buckets: equal ones are of equal runs only if the means are equal too.
         let means_differ: Vec<bool> = catalogue
             .iter()
@@ -97,14 +104,118 @@ pub(super) fn keeps_quotas(label: &str) -> bool {
     SchedulerSpec::parse(label).is_ok_and(|spec| spec.info().knows_groups || spec.program().is_some())
 }
 
+/// Threads that cache-aware scheduling keeps together, and whether a profile says what any of them does to caches.
+struct Kept<'a> {
+    process: &'a str,
+    templates: Vec<&'a str>,
+    threads: u32,
+    works: bool,
+    has_profile: bool,
+}
+
+/// Processes whose threads are kept together and of which no memory profile says what they do to caches.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Unprofiled<'a> {
+    /// The one that ran longest, or the first process of its group.
+    pub process: &'a str,
+    /// Part of all tasks' CPU time that the tasks of all of them had.
+    pub share: f64,
+}
+
+/// Of all CPU time so much may be of threads without a profile: the rest is what is compared.
+const SMALL: f64 = 0.05;
+
+impl Unprofiled<'_> {
+    /// Whether they ran so long that times say nothing about keeping threads together.
+    pub fn decides(&self) -> bool {
+        self.share > SMALL
+    }
+}
+
+/// Processes, or groups of the workload's own choice, of several threads that work and of which no memory profile says what they do to caches:
+/// keeping them together wins nothing, whatever other tasks have. How long they ran is that of `trials`; of trials without tasks nothing is
+/// known, and they count as all.
+pub(crate) fn gathered_without_profile<'a>(workload: &'a Workload, trials: &[Trial]) -> Option<Unprofiled<'a>> {
+    let mut kept: BTreeMap<(bool, u32), Kept<'a>> = BTreeMap::new();
+    for task in &workload.tasks {
+        let key = match workload.aggregation.of(task.process, task.group, &task.data_groups) {
+            Aggregate::Off => continue,
+            Aggregate::Process => (false, task.process.0),
+            Aggregate::Group(group) => (true, group),
+        };
+        let process = workload.processes.get(task.process.index()).map_or("", |process| process.name.as_str());
+        let none = Kept { process, templates: Vec::new(), threads: 0, works: false, has_profile: false };
+        let own = kept.entry(key).or_insert(none);
+        own.templates.push(&task.name);
+        // What a step forks may be several.
+        own.threads = own.threads.saturating_add(if task.instances == 0 { 2 } else { task.instances });
+        own.works |= !workload.programs[task.program.index()].is_idle();
+        own.has_profile |= touches_memory(workload, task);
+    }
+    let without: Vec<Kept<'a>> =
+        kept.into_values().filter(|kept| kept.threads > 1 && kept.works && !kept.has_profile).collect();
+    if without.is_empty() {
+        return None;
+    }
+    let of_each = |(index, kept): (usize, &Kept<'a>)| -> Vec<(&'a str, usize)> {
+        kept.templates.iter().map(|name| (*name, index)).collect()
+    };
+    let owners: BTreeMap<&str, usize> = without.iter().enumerate().flat_map(of_each).collect();
+    let (mut own_ns, mut all_ns) = (vec![0; without.len()], 0);
+    for task in trials.iter().flat_map(|trial| &trial.tasks) {
+        all_ns += task.cpu_time_ns;
+        if let Some(index) = owners.get(workload.template_name(&task.name)) {
+            own_ns[*index] += task.cpu_time_ns;
+        }
+    }
+    // The first one of equals.
+    let longest = (0..without.len()).rev().max_by_key(|index| own_ns[*index])?;
+    let share = if all_ns > 0 { own_ns.iter().sum::<u64>() as f64 / all_ns as f64 } else { 1.0 };
+    Some(Unprofiled { process: without[longest].process, share })
+}
+
+/// Threads without a profile that are too few to decide, where a scheduler keeps them together.
+pub(super) fn small_part_without_profile(
+    experiment: &Experiment,
+    record: &ExperimentRecord,
+    schedulers: &[SchedulerResult],
+    trials: &[Vec<Trial>],
+) -> Option<String> {
+    if !experiment.place.kind().simulated || record.options.memory == MemoryChoice::None {
+        return None;
+    }
+    let base = trials.get(record.baseline_index().unwrap_or(0))?;
+    let acting = schedulers.iter().enumerate().filter(|(index, of)| acts_on_caches(experiment, *index, of));
+    let mut unprofiled =
+        acting.filter_map(|(index, _)| gathered_without_profile(&experiment.workload_of(index).value, base));
+    unprofiled.find(|of| !of.decides()).map(|of| {
+        format!(
+            "what threads of {} do to caches is not known, as they have no memory profile: they and others like them had {} of the CPU time",
+            of.process,
+            percent(of.share)
+        )
+    })
+}
+
+fn touches_memory(workload: &Workload, task: &Task) -> bool {
+    let of_phases = task.phase_profiles.iter().filter_map(|(_, name)| workload.profile_called(name));
+    workload.profile_of(task).into_iter().chain(of_phases).any(Profile::touches_memory)
+}
+
 /// Tasks that were left waiting in the middle trial.
 pub(super) fn left_waiting(scheduler: &SchedulerResult) -> f64 {
     scheduler.measures.get(NEVER_RAN_AGAIN).and_then(|result| result.summary.median).unwrap_or(0.0)
 }
 
-fn gathers(scheduler: &SchedulerResult) -> bool {
-    SchedulerSpec::parse(&scheduler.label).is_ok_and(|spec| spec.info().is_cache_aware)
+/// Whether a scheduler keeps threads together on the machine of its column: cache-aware scheduling that is on, and has LLCs to choose between.
+fn acts_on_caches(experiment: &Experiment, index: usize, scheduler: &SchedulerResult) -> bool {
+    let is_on = |spec: &SchedulerSpec| spec.resolved().iter().all(|(name, value)| *name != ENABLED || *value != 0);
+    let gathers = SchedulerSpec::parse(&scheduler.label).is_ok_and(|spec| spec.info().is_cache_aware && is_on(&spec));
+    gathers && experiment.machine_of(index).value.llc_count() > 1
 }
+
+/// The tunable that turns cache-aware scheduling off (Linux 7.2, debugfs `sched/llc_balancing/enabled`).
+const ENABLED: &str = "enabled";
 
 /// What measures begin with that are times of the kernel's, or of CPUs.
 const NOT_OF_TASKS: [&str; 4] = ["overhead_", "violation_", "idle_", "placement_"];

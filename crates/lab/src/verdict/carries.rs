@@ -2,7 +2,7 @@
 //!
 //! It cannot where the baseline's value is nearly zero and no other's is clearly more, or no trial has one; where it is a percentile of so few
 //! events that it is one of the longest of them, whatever the percentile; and where it is an elapsed time that timers and sleeps of the workload
-//! set. Then the verdict is about the next measure that can, and says so.
+//! set. Then the verdict is about the next measure that can, a latency before the work done where that is as much as arrives, and says so.
 //!
 //! What is fixed is read from the workload and from the baseline alone, and of the others only how many events they have. Their results do no
 //! more than keep the measure that was asked for: one clearly above a baseline of nearly zero is compared with it, without a ratio.
@@ -47,7 +47,9 @@ impl<'a> Candidates<'a, '_> {
         }
         let Some(because) = self.objection(asked) else { return (asked, None) };
         let mean = measures::mean_beside(&asked.name).into_iter();
-        let latencies = if asked.name == ELAPSED { measures::latencies(self.workload) } else { Vec::new() };
+        // Work that arrivals fix is the same under all schedulers.
+        let fixed = asked.name == ELAPSED || self.workload.has_fixed_rate();
+        let latencies = if fixed { measures::latencies(self.workload) } else { Vec::new() };
         let others = mean.chain(latencies).chain(measures::instead(self.workload).map(str::to_owned));
         let known = |name: String| self.catalogue.iter().find(|measure| measure.name == name && name != asked.name);
         match others.filter_map(known).find(|measure| self.objection(measure).is_none()) {
@@ -70,7 +72,11 @@ impl<'a> Candidates<'a, '_> {
         let median = |scheduler: &SchedulerResult| scheduler.measures.get(&measure.name)?.summary.median;
         let base = &self.schedulers[self.baseline];
         if self.schedulers.iter().all(|scheduler| median(scheduler).is_none()) {
-            return Some(format!("{} is not measurable here: no trial has a value of it", measure.title));
+            return Some(format!(
+                "{} is not measurable here: no trial has a value of it{}",
+                measure.title,
+                measure.needs()
+            ));
         }
         let differs = |scheduler: &SchedulerResult| {
             scheduler.measures.get(&measure.name).is_some_and(|result| stands_out(&result.summary, measure))

@@ -1,15 +1,21 @@
-//! What a verdict holds for beside what was asked: what a machine's description leaves open, memory, NUMA balancing, siblings, kernel threads, the warm-up, trials in lockstep.
+//! What a verdict holds for beside what was asked: what a machine's description leaves open, memory, NUMA balancing, siblings, kernel threads,
+//! the warm-up, trials in lockstep, and threads that a cache-aware scheduler refused to gather or left apart.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use warmcore_memory::{Class, library};
 use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::Machine;
-use warmcore_workload::{Drawn, ResultStyle, Step, Task, Workload};
+use warmcore_topology::{LlcId, Machine};
+use warmcore_workload::{Drawn, ProcessId, ResultStyle, Step, Task, Workload};
 
-use super::{ComparisonDocument, SchedulerResult, decimal};
+use super::answerable::small_part_without_profile;
+use super::{ComparisonDocument, Finding, SchedulerResult, decimal, percent, within};
 use crate::experiment::{Experiment, ExperimentRecord};
+use crate::gathering::GatheringRow;
 use crate::headroom::{as_commands, bound_tasks};
-use crate::measures::Measure;
+use crate::measures::{ELAPSED, ENERGY, Measure, Unit, WORK, is_of_each};
+use crate::trial::Trial;
 use crate::units::duration;
 
 /// Adds what simulations of an experiment assume.
@@ -19,9 +25,13 @@ pub(super) fn of_simulations(experiment: &Experiment, document: &mut ComparisonD
     document.conditions.extend(bounced_lines(experiment));
     document.conditions.extend(numa_balancing(experiment));
     document.conditions.extend(shared_cores(machine));
-    document.conditions.extend(crate::load::warnings_of_machine(machine).cloned());
+    document.conditions.extend(asymmetric_packing(experiment));
+    document.conditions.extend(crate::load::warnings_of_machine(machine));
     document.conditions.extend(background(machine));
     document.conditions.extend(experiment.schedulers.iter().filter_map(without_effect));
+    document.conditions.extend(without_frequencies(experiment));
+    document.conditions.extend(energy_of_other_work(document));
+    document.conditions.extend(assumed_searches(document));
     document.conditions.extend(classes_above(experiment));
     for (spec, note) in experiment.unknown() {
         let of_trials = format!("{spec}: {note} (");
@@ -58,15 +68,25 @@ pub(super) fn lockstep(schedulers: &[SchedulerResult], measure: &Measure) -> Vec
 
 /// What follows from the experiment's record, from what the workload says of itself, and from what schedulers decided.
 pub(super) fn of_record(
+    experiment: &Experiment,
     record: &ExperimentRecord,
-    workload: &Workload,
-    schedulers: &[SchedulerResult],
+    (schedulers, trials): (&[SchedulerResult], &[Vec<Trial>]),
     measure: &Measure,
 ) -> Vec<String> {
     let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
-    let of_schedulers =
-        schedulers.iter().flat_map(|scheduler| left_apart(scheduler).into_iter().chain(unsettled(scheduler)));
+    let workload = &experiment.workload.value;
+    let of_schedulers = schedulers.iter().zip(trials).enumerate().flat_map(|(index, (scheduler, trials))| {
+        let by_masks = apart_by_masks(experiment, index);
+        let apart = if by_masks || are_together(trials) { None } else { left_apart(scheduler) };
+        let unsettled = unsettled(scheduler);
+        let half = match apart {
+            None if !by_masks => half_gathered(&scheduler.label, trials, unsettled.is_some()),
+            _ => None,
+        };
+        refused(scheduler).into_iter().chain(apart).chain(half).chain(unsettled).collect::<Vec<_>>()
+    });
     let of_workload = workload.notes.iter().cloned().chain(own_latency(measure)).chain(late_arrivals(workload));
+    let of_workload = of_workload.chain(small_part_without_profile(experiment, record, schedulers, trials));
     of_workload.chain(record.options.warm_up_ns.map(warm_up)).chain(of_schedulers).collect()
 }
 
@@ -112,16 +132,21 @@ fn unsettled(scheduler: &SchedulerResult) -> Option<String> {
 }
 
 /// Cache-aware scheduling that chose an LLC and could gather nobody there, by its own count: in half of the trials or more, scans found every
-/// thread of the program that was elsewhere alone in its LLC, and none was ever pulled.
+/// thread of the program that was elsewhere alone in its LLC, and none was ever pulled. Not where scans refused to gather as often: that is why.
 fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
     let points = |what: &str| scheduler.decisions.iter().find(|decision| decision.what == what).map(|d| &d.points);
     let apart = points("threads left apart")?;
     let pulled = points("task pulled");
-    let held = |(trial, count): &(usize, &u64)| **count > 0 && pulled.is_none_or(|pulled| pulled[*trial] == 0);
+    let refused = |trial: usize| -> u64 {
+        let refusals = scheduler.decisions.iter().filter(|decision| decision.what == "aggregation refused");
+        refusals.map(|decision| decision.points[trial]).sum()
+    };
+    let held =
+        |(trial, count): &(usize, &u64)| **count > refused(*trial) && pulled.is_none_or(|pulled| pulled[*trial] == 0);
     let trials: Vec<u64> = apart.iter().enumerate().filter(held).map(|(_, count)| *count).collect();
     (2 * trials.len() >= apart.len()).then(|| {
         format!(
-            "{} chose a preferred LLC and no thread could be pulled there in {} of {} trials: at up to {} scans of a trial each \
+            "{} chose a preferred LLC and no thread could be pulled there in {} of {} trials: at scans (up to {} in a trial) each \
              thread elsewhere ran alone in its LLC, from which balancing takes none (docs/models/cache-aware.md)",
             scheduler.label,
             trials.len(),
@@ -129,6 +154,82 @@ fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
             trials.iter().max().copied().unwrap_or(0)
         )
     })
+}
+
+/// Whether masks may be why threads of a process stay apart: not all of them may run under the same LLCs, or one changes its mask.
+fn apart_by_masks(experiment: &Experiment, scheduler: usize) -> bool {
+    let (machine, workload) = (&experiment.machine_of(scheduler).value, &experiment.workload_of(scheduler).value);
+    let mut allowed: BTreeMap<ProcessId, BTreeSet<LlcId>> = BTreeMap::new();
+    let differs = workload.tasks.iter().any(|task| {
+        let own: BTreeSet<LlcId> = task.affinity.on(machine).iter().map(|cpu| machine.llc_of(cpu)).collect();
+        *allowed.entry(task.process).or_insert_with(|| own.clone()) != own
+    });
+    let changes = |step: &Step| matches!(step, Step::SetAffinity(_));
+    differs || workload.programs.iter().flat_map(|program| &program.steps).any(changes)
+}
+
+/// What cache-aware scheduling refuses, and why: reasons of its decision.
+const REFUSALS: [(&str, &str); 2] = [
+    ("more threads than cores", "more of its threads ran than aggr_tolerance allows for the cores of an LLC"),
+    ("footprint exceeds the LLC", "its footprint is larger than aggr_tolerance allows for the size of an LLC"),
+];
+
+/// Cache-aware scheduling that refused to gather a process in half of the trials or more, by its own count.
+fn refused(scheduler: &SchedulerResult) -> Vec<String> {
+    let of_reason = |(reason, meaning): (&str, &str)| {
+        let mut decisions = scheduler.decisions.iter();
+        let points = &decisions.find(|told| told.what == "aggregation refused" && told.why == reason)?.points;
+        let refusing = points.iter().filter(|count| **count > 0).count();
+        (2 * refusing >= points.len()).then(|| {
+            format!(
+                "{} refused to gather a process in {refusing} of {} trials, at scans (up to {} in a trial): {meaning} (docs/models/cache-aware.md)",
+                scheduler.label,
+                points.len(),
+                points.iter().max().copied().unwrap_or(0)
+            )
+        })
+    };
+    REFUSALS.into_iter().filter_map(of_reason).collect()
+}
+
+/// From this part of the threads' time outside of preferred LLCs on, they are not gathered. Gathering that succeeds leaves less than a tenth,
+/// in runs of seconds.
+const HALF_GATHERED: f64 = 0.25;
+
+/// Whether threads ran where their process preferred it all the same, as wakeups bring them together, in half of the trials or more.
+fn are_together(trials: &[Trial]) -> bool {
+    let rows = trials.iter().filter_map(|trial| trial.gathering);
+    2 * rows.filter(|row| row.outside() < HALF_GATHERED).count() >= trials.len()
+}
+
+/// Cache-aware scheduling that began to gather threads and had not ended, or stopped on the way, in half of the trials or more. Where
+/// threads are pulled more than twice each they come and go, as they would in a longer run. `told`: another condition says that placement still
+/// changed.
+fn half_gathered(label: &str, trials: &[Trial], told: bool) -> Option<String> {
+    let of_trial = |trial: &Trial| {
+        let row = trial.gathering?;
+        let all_ns: u64 = trial.tasks.iter().map(|task| task.cpu_time_ns).sum();
+        // Most of the time there was an LLC to come to.
+        let had_one = 2 * (row.inside_ns + row.outside_ns) >= all_ns;
+        (had_one && row.outside() >= HALF_GATHERED && row.pulled <= 2 * row.threads).then_some(row)
+    };
+    let mut rows: Vec<GatheringRow> = trials.iter().filter_map(of_trial).collect();
+    if rows.is_empty() || 2 * rows.len() < trials.len() {
+        return None;
+    }
+    let goes_on = 2 * rows.iter().filter(|row| row.pulled_late > 0).count() > rows.len();
+    rows.sort_by(|a, b| a.outside().total_cmp(&b.outside()));
+    let ending = match goes_on {
+        true if told => return None,
+        true => "they were still being pulled there in the last quarter, and a longer run may say something else",
+        false => "in the last quarter none was pulled there (docs/models/cache-aware.md)",
+    };
+    Some(format!(
+        "in {} of {} trials of {label} threads ran {} of their time outside of the LLC that their process preferred: {ending}",
+        rows.len(),
+        trials.len(),
+        percent(rows[rows.len() / 2].outside())
+    ))
 }
 
 /// Real-time and deadline tasks under schedulers that no present Linux kernel has: the classes above them are Linux's all the same.
@@ -145,6 +246,104 @@ fn classes_above(experiment: &Experiment) -> Option<String> {
             names.join(", ")
         )
     })
+}
+
+/// Kernel time of choosing CPUs that is so many times the other side's is no chance.
+const SEARCHES_MORE: f64 = 1.1;
+
+/// Of the verdict's difference, the part that one of kernel time must be to have to do with it.
+const MATTERS: f64 = 0.1;
+
+/// Whether kernel time that one side spends more, of each wakeup and of all, ns, is enough to be a part of the verdict's difference. Of what is
+/// no time and no rate nobody can say.
+fn matters(measure: &Measure, [own, other]: [&SchedulerResult; 2], [of_each, of_all]: [f64; 2]) -> bool {
+    let median = |of: &SchedulerResult, name: &str| of.measures.get(name)?.summary.median;
+    let Some((value, other)) = median(own, &measure.name).zip(median(other, &measure.name)) else { return true };
+    match (measure.unit, median(own, ELAPSED)) {
+        (Unit::Ns, _) if is_of_each(&measure.name) => of_each >= MATTERS * (value - other).abs(),
+        (Unit::Ns, _) => of_all >= MATTERS * (value - other).abs(),
+        (Unit::PerS, Some(elapsed_ns)) => of_all / elapsed_ns >= MATTERS * (value / other - 1.0).abs(),
+        _ => true,
+    }
+}
+
+/// Costs of a scheduler that nobody measured, where it differs from the baseline, and one of the two spends so much more kernel time on choosing
+/// CPUs that this may be why.
+fn assumed_searches(document: &ComparisonDocument) -> Vec<String> {
+    let Some(base) = document.schedulers.iter().find(|scheduler| scheduler.is_baseline) else { return Vec::new() };
+    let spent_ns = |scheduler: &SchedulerResult| {
+        let median = |name: &str| scheduler.measures.get(name)?.summary.median;
+        let wakeups = median("wakeups").filter(|wakeups| *wakeups > 0.0)?;
+        Some([median("overhead_wakeup_ns")? / wakeups, median("overhead_balance_ns")? / wakeups])
+    };
+    let all_ns = |scheduler: &SchedulerResult| {
+        let median = |name: &str| scheduler.measures.get(name)?.summary.median;
+        Some(median("overhead_wakeup_ns")? + median("overhead_balance_ns")?)
+    };
+    let measure = document.measures.iter().find(|measure| measure.name == document.primary);
+    let said = |[own, other]: [&SchedulerResult; 2]| {
+        let (own_ns, other_ns) = (spent_ns(own)?, spent_ns(other)?);
+        let more = |own: f64, other: f64| own >= SEARCHES_MORE * other;
+        let is_more = more(own_ns[0], other_ns[0]) || more(own_ns.iter().sum(), other_ns.iter().sum());
+        // A wakeup may search more and balancing less, or the other way round.
+        let of_each = (own_ns[0] - other_ns[0]).max(own_ns.iter().sum::<f64>() - other_ns.iter().sum::<f64>());
+        let differences = [of_each, all_ns(own)? - all_ns(other)?];
+        let is_more = is_more && measure.is_none_or(|measure| matters(measure, [own, other], differences));
+        let (name, value) = SchedulerSpec::parse(&own.label).ok()?.assumed().into_iter().next().filter(|_| is_more)?;
+        Some(format!(
+            "the time that {} takes to search is assumed ({name}={value} for each look): the kernel's part of a wakeup is {} under it and {} \
+             under {}, and balancing takes {} and {} for each; {name}=0 compares without it",
+            own.label,
+            duration(own_ns[0]),
+            duration(other_ns[0]),
+            other.label,
+            duration(own_ns[1]),
+            duration(other_ns[1])
+        ))
+    };
+    let differs = |scheduler: &&SchedulerResult| {
+        let finding = scheduler.measures.get(&document.primary).and_then(|result| result.finding);
+        matches!(finding, Some(Finding::Better | Finding::Worse | Finding::Different))
+    };
+    let pairs = document.schedulers.iter().filter(differs).flat_map(|own| [[own, base], [base, own]]);
+    pairs.filter_map(said).collect()
+}
+
+/// Columns whose kernel has no governor next to such whose kernel has one: only the latter have frequencies and idle states.
+fn without_frequencies(experiment: &Experiment) -> Option<String> {
+    let is_fixed =
+        |spec: &&SchedulerSpec| spec.resolved().iter().all(|(name, value)| *name != "governor" || *value == 0);
+    let (fixed, governed): (Vec<&SchedulerSpec>, Vec<&SchedulerSpec>) =
+        experiment.schedulers.iter().partition(is_fixed);
+    let listed = |specs: &[&SchedulerSpec]| specs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    (!fixed.is_empty() && !governed.is_empty()).then(|| {
+        format!(
+            "no frequencies and idle states are simulated under {}, whose CPUs run at the reference frequency, as they are under {}: of a \
+             difference between them that is a part (governor=performance has both; docs/models/frequency.md)",
+            listed(&fixed),
+            listed(&governed)
+        )
+    })
+}
+
+/// Energy over runs in which one scheduler's tasks did another amount of work than the baseline's.
+fn energy_of_other_work(document: &ComparisonDocument) -> Vec<String> {
+    if document.primary != ENERGY {
+        return Vec::new();
+    }
+    let base = document.schedulers.iter().find(|scheduler| scheduler.is_baseline);
+    let base = base.map_or("", |base| base.label.as_str());
+    let of = |scheduler: &SchedulerResult| {
+        let ratio = |name: &str| scheduler.measures.get(name)?.comparison.as_ref()?.ratio;
+        let work = ratio(WORK).filter(|work| !within(*work, document.experiment.margin))?;
+        Some(format!(
+            "{} does {} times the work of {base}: its energy per work is {} times as much",
+            scheduler.label,
+            decimal(work),
+            decimal(ratio(ENERGY)? / work)
+        ))
+    };
+    document.schedulers.iter().filter_map(of).collect()
 }
 
 fn without_effect(spec: &SchedulerSpec) -> Option<String> {
@@ -236,6 +435,35 @@ fn numa_balancing(experiment: &Experiment) -> Option<String> {
         .then(|| format!("NUMA balancing is on under {} ({NUMA_BALANCING}=0 turns it off)", names.join(", ")))
 }
 
+/// What a machine notes whose CPUs differ although no capacities are stated.
+const COUNTED_AS_EQUAL: &str = "CPUs of unequal speed are counted as equal";
+
+/// Hybrid processors of Intel with several threads per core: Linux prefers their fast CPUs by priorities (ITMT), which no scheduler here knows.
+fn asymmetric_packing(experiment: &Experiment) -> Option<String> {
+    let machine = &experiment.machine.value;
+    let is_fair =
+        |spec: &&SchedulerSpec| spec.effective(machine.cpu_count()).iter().any(|(name, _)| *name == NUMA_BALANCING);
+    let names: Vec<String> = experiment.schedulers.iter().filter(is_fair).map(ToString::to_string).collect();
+    let where_to = where_tasks_go(machine.is_asymmetric(), machine.notes())?;
+    (machine.smt_width() > 1 && !names.is_empty()).then(|| {
+        format!(
+            "tasks under {} {where_to}: with several threads per core Linux prefers fast CPUs by ITMT priorities (SD_ASYM_PACKING), which are \
+             not modelled (docs/limitations.md)",
+            names.join(", ")
+        )
+    })
+}
+
+/// What tasks do without such priorities, on a machine with these notes whose CPUs differ by what it states or not; none if nothing says that
+/// they differ.
+fn where_tasks_go(is_asymmetric: bool, notes: &[String]) -> Option<&'static str> {
+    if is_asymmetric {
+        return Some("may stay on slow CPUs while fast ones are idle");
+    }
+    let counted_as_equal = notes.iter().any(|note| note.contains(COUNTED_AS_EQUAL));
+    counted_as_equal.then_some("go to any CPU, as all count as equally fast")
+}
+
 /// The tunable of the fair class that lets pages follow tasks.
 const NUMA_BALANCING: &str = "numa_balancing";
 
@@ -261,4 +489,59 @@ fn shared_cores(machine: &Machine) -> Option<String> {
     (machine.smt_width() > 1).then(|| {
         format!("work next to a busy sibling takes {} times as long ({origin}--smt-slowdown)", decimal(1.0 + slowdown))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decisions::DecisionCount;
+    use crate::trial::tests::trial;
+    use crate::verdict::tests::{conclude, record};
+
+    #[test]
+    fn threads_that_a_scheduler_refuses_to_gather_are_not_apart_because_each_is_alone() {
+        let decision = |what: &str, count: u64| {
+            let (what, why) = (what.to_owned(), String::new());
+            DecisionCount { what, why, points: vec![count; 4], median: count as f64 }
+        };
+        let said = |refused: u64, apart: u64| {
+            left_apart(&SchedulerResult {
+                label: "cache-aware".into(),
+                resolved: "cache-aware".into(),
+                is_baseline: false,
+                is_yardstick: false,
+                unfinished: 0,
+                measures: BTreeMap::new(),
+                decisions: vec![decision("aggregation refused", refused), decision("threads left apart", apart)],
+                operations: Vec::new(),
+            })
+        };
+        assert_eq!(said(48, 4), None);
+        assert!(said(3, 40).is_some_and(|said| said.contains("in 4 of 4 trials")));
+    }
+    /// 2 us more of kernel time for each of 1000 wakeups, 2 ms in all, of what is asked about.
+    #[test]
+    fn an_assumed_search_is_told_where_it_may_be_a_tenth_of_the_difference() {
+        let said = |metric: &str, [base, own]: [f64; 2]| {
+            let side = |label: &str, value: f64, kernel_ns: f64| -> Vec<Trial> {
+                let kernel = [("overhead_wakeup_ns", Some(kernel_ns)), ("overhead_balance_ns", Some(0.0))];
+                let measures = [("wakeups", Some(1e3)), kernel[0], kernel[1], (metric, Some(value))];
+                (0..10).map(|number| trial(label, number, &measures)).collect()
+            };
+            let record = ExperimentRecord { metric: Some(metric.into()), ..record(&["eevdf", "ule"], 10) };
+            let document = conclude(&record, &[side("eevdf", base, 1e6), side("ule", own, 3e6)]).unwrap();
+            assert_eq!(document.primary, metric);
+            !assumed_searches(&document).is_empty()
+        };
+        assert!(said("elapsed_ns", [1e9, 1.015e9]) && !said("elapsed_ns", [1e9, 1.1e9]));
+        assert!(said("wakeup_mean_ns", [1e4, 2.5e4]) && !said("wakeup_mean_ns", [1e4, 1e6]));
+    }
+
+    #[test]
+    fn cpus_that_differ_are_told_from_capacities_or_from_what_the_machine_notes() {
+        let notes = ["CPUs of unequal speed are counted as equal: no capacities are stated".to_owned()];
+        assert!(where_tasks_go(true, &[]).is_some_and(|said| said.contains("while fast ones are idle")));
+        assert!(where_tasks_go(false, &notes).is_some_and(|said| said.contains("all count as equally fast")));
+        assert_eq!(where_tasks_go(false, &[]), None);
+    }
 }

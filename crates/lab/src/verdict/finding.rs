@@ -26,8 +26,8 @@ pub enum Finding {
     Unclear,
     /// Too few trials to judge.
     TooFewTrials,
-    /// The measure is zero or nearly so under the baseline, and not clearly above that under the other; or it is a percentile of few events, or a
-    /// time until an end that came under neither.
+    /// The measure is zero or nearly so under the baseline, and not clearly above that under the other; or one of them has no value of it; or it is
+    /// a percentile of few events, or a time until an end that came under neither.
     NotMeasurable,
     /// The baseline against itself: by so much others must differ at least.
     Null,

@@ -1,9 +1,10 @@
 use super::*;
 use crate::experiment::Named;
 use crate::experiment::{SchedulerRecord, SubjectRecord};
+use crate::gathering::GatheringRow;
 use crate::trial::tests::trial;
 use warmcore_options::RunOptions;
-use warmcore_statistics::Interval;
+use warmcore_statistics::{Better, Interval};
 
 pub(super) fn record(schedulers: &[&str], trials: usize) -> ExperimentRecord {
     let subject = || SubjectRecord { source: "x".into(), sha256: "0".into() };
@@ -274,6 +275,65 @@ fn runs_that_ended_while_tasks_still_found_their_llcs_are_named() {
     }
 }
 
+/// Conditions of a comparison of `cache-aware`, whose trials are these, with `eevdf`.
+fn conditions_of(own: Vec<Trial>) -> Vec<String> {
+    let base = (0..own.len()).map(|number| trial("eevdf", number, &[("elapsed_ns", Some(1e6))])).collect();
+    conclude(&record(&["eevdf", "cache-aware"], own.len()), &[base, own]).unwrap().conditions
+}
+
+#[test]
+fn a_process_that_was_refused_in_half_of_the_trials_is_told_with_the_reason() {
+    let said = |refusing: usize| {
+        let of = |number: usize| {
+            let reasons = [("footprint exceeds the LLC".to_owned(), if number < refusing { 7 } else { 0 })];
+            let decisions = [("aggregation refused".to_owned(), reasons.into_iter().collect())].into_iter().collect();
+            Trial { decisions, ..trial("cache-aware", number, &[("elapsed_ns", Some(1e6))]) }
+        };
+        let conditions = conditions_of((0..10).map(of).collect());
+        conditions.into_iter().find(|words| words.contains("refused to gather a process"))
+    };
+    let expected = "cache-aware refused to gather a process in 5 of 10 trials, at scans (up to 7 in a trial): its footprint is larger than \
+                    aggr_tolerance allows for the size of an LLC (docs/models/cache-aware.md)";
+    assert_eq!((said(5).as_deref(), said(4)), (Some(expected), None));
+}
+
+#[test]
+fn threads_that_ran_outside_of_the_llc_of_their_process_are_told_with_whether_more_still_came() {
+    let row = |outside_ns: u64, pulled_late: u64| GatheringRow {
+        threads: 4,
+        inside_ns: 100 - outside_ns,
+        outside_ns,
+        pulled: 3,
+        pulled_late,
+    };
+    let said = |row: GatheringRow| {
+        let of = |number| Trial { gathering: Some(row), ..trial("cache-aware", number, &[("elapsed_ns", Some(1e6))]) };
+        let conditions = conditions_of((0..10).map(of).collect());
+        conditions.into_iter().find(|words| words.contains("outside of the LLC that their process preferred"))
+    };
+    let expected = "in 10 of 10 trials of cache-aware threads ran 40 % of their time outside of the LLC that their process preferred: in the \
+                    last quarter none was pulled there (docs/models/cache-aware.md)";
+    assert_eq!(said(row(40, 0)).as_deref(), Some(expected));
+    assert!(said(row(40, 2)).is_some_and(|told| told.contains("a longer run may say something else")));
+    assert_eq!(said(row(20, 0)), None, "most of the time they were there");
+    assert_eq!(said(GatheringRow { pulled: 9, ..row(40, 2) }), None, "they come and go");
+}
+
+#[test]
+fn threads_that_wakeups_bring_together_are_not_left_apart() {
+    let said = |outside_ns: u64| {
+        let of = |number| {
+            let reasons = [("each runs alone in its LLC, from which nobody pulls".to_owned(), 5)];
+            let decisions = [("threads left apart".to_owned(), reasons.into_iter().collect())].into_iter().collect();
+            let row = GatheringRow { threads: 2, inside_ns: 100 - outside_ns, outside_ns, pulled: 0, pulled_late: 0 };
+            Trial { decisions, gathering: Some(row), ..trial("cache-aware", number, &[("elapsed_ns", Some(1e6))]) }
+        };
+        let conditions = conditions_of((0..10).map(of).collect());
+        conditions.iter().any(|words| words.contains("no thread could be pulled there"))
+    };
+    assert!(said(80) && !said(0));
+}
+
 #[test]
 fn schedulers_as_good_as_the_best_are_named_beside_it() {
     let document = document(&[("cfs", 1.0), ("eevdf", 0.8), ("ule", 0.805)], 10);
@@ -325,12 +385,50 @@ fn runs_that_do_not_end_are_not_identical_in_the_time_of_their_end() {
 /// More trials would not help.
 #[test]
 fn a_column_without_any_value_is_not_said_to_have_too_few_trials() {
-    let of = |name: &str, energy: &[(&str, Option<f64>)]| (0..10).map(|number| trial(name, number, energy)).collect();
+    let of = |name: &str, energy: &[(&str, Option<f64>)]| -> Vec<Trial> {
+        (0..10).map(|number| trial(name, number, energy)).collect()
+    };
     let record = ExperimentRecord { metric: Some("energy_j".into()), ..record(&["cfs", "eevdf"], 10) };
-    let trials: [Vec<Trial>; 2] = [of("cfs", &[("energy_j", Some(2.0))]), of("eevdf", &[])];
-    let sentence = conclude(&record, &trials).unwrap().verdict.sentence;
-    let expected = "eevdf has no value of it, which needs a governor (`eevdf:governor=schedutil`)";
-    assert!(sentence.contains(expected) && !sentence.contains("too few"), "{sentence}");
+    let with = |name: &str| of(name, &[("energy_j", Some(2.0))]);
+    let without = |name: &str| of(name, &[]);
+    for (trials, lacks) in [([with("cfs"), without("eevdf")], "eevdf"), ([without("cfs"), with("eevdf")], "cfs")] {
+        let document = conclude(&record, &trials).unwrap();
+        let sentence = &document.verdict.sentence;
+        let expected = format!("{lacks} has no value of it, which needs a governor (`eevdf:governor=schedutil`)");
+        assert!(sentence.contains(&expected) && !sentence.contains("too few"), "{sentence}");
+        assert_eq!(document.schedulers[1].measures["energy_j"].finding, Some(Finding::NotMeasurable));
+    }
+}
+
+#[test]
+fn a_metric_that_no_column_has_is_replaced_with_what_it_needs() {
+    let side = |name: &str| -> Vec<Trial> {
+        (0..10).map(|number| trial(name, number, &[("elapsed_ns", Some(1e6))])).collect()
+    };
+    let record = ExperimentRecord { metric: Some("energy_j".into()), ..record(&["cfs", "eevdf"], 10) };
+    let sentence = conclude(&record, &[side("cfs"), side("eevdf")]).unwrap().verdict.sentence;
+    let expected = "energy of the cores is not measurable here: no trial has a value of it, which needs a governor \
+                    (`eevdf:governor=schedutil`), so the verdict is about elapsed time";
+    assert!(sentence.starts_with(expected), "{sentence}");
+}
+
+/// Of a workload that goes on, the time of a part that ended is over.
+#[test]
+fn only_times_without_an_end_count_as_infinite_at_the_largest_time() {
+    let jobs =
+        Measure { until_end: true, ..Measure::of_outcome("jobs", "jobs", measures::Unit::Ns, Better::Lower, "") };
+    let cut = |ended: [bool; 2]| {
+        let of = |ended: bool| Trial { end: TrialEnd::TimeLimit, ..trial("s", 0, &[("jobs", ended.then_some(5e6))]) };
+        what_counts(&jobs, &ended.map(of))
+    };
+    assert_eq!(cut([true, true]), "their time had ended before");
+    assert_eq!(cut([false, false]), "their time counts as infinite");
+    assert_eq!(cut([true, false]), "the time of 1 of them counts as infinite, that of the others had ended before");
+    let work = Measure { until_end: false, ..jobs.clone() };
+    assert_eq!(
+        what_counts(&work, &[Trial { end: TrialEnd::TimeLimit, ..trial("s", 0, &[]) }]),
+        "what they did until then counts"
+    );
 }
 
 #[test]

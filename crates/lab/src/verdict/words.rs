@@ -14,6 +14,8 @@ pub(super) struct Basis<'a> {
     pub replaced: Option<&'a Replaced>,
     /// Labels of schedulers under which quotas of their workload do not hold.
     pub unkept: &'a [String],
+    /// A process whose threads are gathered for what no memory profile says, if memory is modelled at all.
+    pub unprofiled: Option<&'a str>,
     pub margin: f64,
     pub design: Design,
     pub trials: usize,
@@ -24,6 +26,8 @@ struct Contender<'a> {
     label: &'a str,
     /// Tasks that never ran again in the middle trial.
     left_waiting: f64,
+    /// Trials of the baseline that have a value.
+    base_values: usize,
     result: &'a MeasureResult,
     comparison: &'a Comparison,
     finding: Finding,
@@ -33,13 +37,15 @@ struct Contender<'a> {
 /// The verdict on the primary measure.
 pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], baseline: usize) -> Conclusion {
     let (primary, base) = (basis.primary, &schedulers[baseline].label);
+    let base_values = schedulers[baseline].measures[&primary.name].summary.n;
     let others: Vec<Contender<'_>> = schedulers
         .iter()
         .filter_map(|scheduler| {
             let result = &scheduler.measures[&primary.name];
             let (comparison, finding) = (result.comparison.as_ref()?, result.finding?);
             let (label, is_yardstick) = (&scheduler.label, scheduler.is_yardstick);
-            Some(Contender { label, left_waiting: left_waiting(scheduler), result, comparison, finding, is_yardstick })
+            let left_waiting = left_waiting(scheduler);
+            Some(Contender { label, left_waiting, base_values, result, comparison, finding, is_yardstick })
         })
         .collect();
     if others.is_empty() {
@@ -100,9 +106,13 @@ fn not_answerable(basis: &Basis<'_>, others: &[Contender<'_>], base: &str, for_q
             "how {who} and {base} compare in {title} is not answerable here: the workload's quotas do not hold under {without}"
         ));
     }
+    let why = match basis.unprofiled {
+        Some(process) => format!("no memory profile says what threads of {process} do to them"),
+        None => "this run's memory has constant speed".to_owned(),
+    };
     Some(format!(
         "how {who} and {base} compare in {title} is not answerable here: cache-aware scheduling keeps threads together for what caches hold, \
-         and this run's memory has constant speed. With memory profiles it is (--assume-profile NAME, or --profiles FILE)"
+         and {why}. With memory profiles it is (--assume-profile NAME, or --profiles FILE)"
     ))
 }
 
@@ -116,12 +126,13 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
     let title = &primary.title;
     let yardstick = if is_yardstick { ", a yardstick and no kernel's scheduler," } else { "" };
     match other.finding {
-        Finding::TooFewTrials if comparison.candidate_n == 0 || comparison.baseline_n == 0 => {
-            let without = if comparison.candidate_n == 0 { label } else { base };
-            format!(
-                "{label} cannot be compared with {base} in {title}: {without} has no value of it{}",
-                primary.needs()
-            )
+        Finding::NotMeasurable if other.base_values == 0 || other.result.summary.n == 0 => {
+            let lacks = match (other.base_values, other.result.summary.n) {
+                (0, 0) => "neither has a".to_owned(),
+                (0, _) => format!("{base} has no"),
+                _ => format!("{label} has no"),
+            };
+            format!("{label} cannot be compared with {base} in {title}: {lacks} value of it{}", primary.needs())
         }
         Finding::TooFewTrials => {
             let few = if trials == 1 { "1 trial is".to_owned() } else { format!("{trials} trials are") };

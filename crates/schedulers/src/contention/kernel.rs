@@ -152,6 +152,8 @@ pub static RANDOM: SchedulerInfo = SchedulerInfo {
 const PLACEMENT: SchedulerInfo = SchedulerInfo {
     source: "baselines of docs/spec/cdf-dio.md",
     sets: &[PlacementTunables::TABLE],
+    assumed: &["look_ns"],
+    knows_nice: false,
     register_decisions: |table| {
         PlacementDecisions::register(table);
     },

@@ -1,4 +1,4 @@
-//! What could turn a comparison's verdict: the experiment again with each assumed cost of the machine changed, or with one task or core more
+//! What could turn a comparison's verdict: the experiment again with each assumed cost of the machine or of a scheduler changed, or with one task or core more
 //! or less, under the same seeds.
 //!
 //! A cost that the first trial under every scheduler does not feel is not looked at further: it does not enter the workload at all.
@@ -9,6 +9,7 @@ use warmcore_lab::sensitivity::{Asked, Sensitivity, Variation, VariationOutcome,
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict::{ComparisonDocument, VerdictError, conclude};
 use warmcore_places::place::PlaceKind;
+use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::{assumptions, keep_cpus};
 use warmcore_workload::{Affinity, Workload, load_text};
 
@@ -50,12 +51,13 @@ impl SensitivityError {
 /// How many simulations there are at most: less are made where a cost has no effect.
 #[must_use]
 pub fn most_simulations(experiment: &Experiment, asked: &Asked) -> usize {
-    let costs = if asked.factors.is_empty() { 0 } else { assumptions(&experiment.machine.value).len() };
+    let all = assumptions(&experiment.machine.value).len() + assumed_of_schedulers(experiment).len();
+    let costs = if asked.factors.is_empty() { 0 } else { all };
     let changes = costs * asked.factors.len() + if asked.neighbours { NEIGHBOURS } else { 0 };
     changes * (experiment.trial_count() + experiment.schedulers.len())
 }
 
-/// Compares again with every assumed cost of the machine times every factor, and with the neighbours, as far as they are asked for. `trials`
+/// Compares again with every assumed cost of the machine and of schedulers times every factor, and with the neighbours, as far as they are asked for. `trials`
 /// and `unchanged` are those of the experiment as it is; `read` makes a workload of a text as the experiment's own was made.
 ///
 /// # Errors
@@ -116,11 +118,41 @@ fn changes(experiment: &Experiment, asked: &Asked, read: Read<'_>) -> Vec<(Varia
             changes.push((variation, changed));
         }
     }
+    for (scheduler, tunable) in assumed_of_schedulers(experiment) {
+        let name = format!("{scheduler}:{tunable}");
+        changes.extend(asked.factors.iter().map(|factor| {
+            let variation = variation(&name, vec![name.clone()], Some(*factor));
+            (variation, with_scaled(experiment, (scheduler, tunable), *factor))
+        }));
+    }
     if asked.neighbours {
         let neighbours = neighbours(experiment, read);
         changes.extend(neighbours.into_iter().map(|(name, changed)| (variation(name, Vec::new(), None), changed)));
     }
     changes
+}
+
+/// Costs of schedulers that nobody measured: scheduler and tunable, each once.
+fn assumed_of_schedulers(experiment: &Experiment) -> Vec<(&'static str, &'static str)> {
+    let mut found: Vec<(&str, &str)> = Vec::new();
+    for spec in &experiment.schedulers {
+        let own = spec.assumed().into_iter().map(|(tunable, _)| (spec.name(), tunable));
+        found.extend(own.filter(|one| !found.contains(one)).collect::<Vec<_>>());
+    }
+    found
+}
+
+/// The experiment with a scheduler's cost times a factor, in all columns in which that cost is assumed.
+fn with_scaled(experiment: &Experiment, (scheduler, tunable): (&str, &str), factor: f64) -> Result<Experiment, String> {
+    let mut changed = experiment.clone();
+    let of_columns = changed.columns.values_mut().map(|own| &mut own.scheduler);
+    let is_assumed = |spec: &SchedulerSpec| spec.assumed().iter().any(|(name, _)| *name == tunable);
+    for spec in changed.schedulers.iter_mut().chain(of_columns) {
+        if spec.name() == scheduler && is_assumed(spec) {
+            *spec = spec.scaled(tunable, factor).map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(changed)
 }
 
 /// A changed experiment, which is judged by the measure of the unchanged one, whatever it was that the unchanged machine could not measure.
