@@ -41,6 +41,11 @@ export function count(value: number): string {
   return `${digits(value / 1e9)}G`;
 }
 
+/** `1 slice`, `12 slices`. */
+export function many(value: number, what: string): string {
+  return `${count(value)} ${what}${value === 1 ? '' : 's'}`;
+}
+
 /** `12.3 %`. */
 export function percent(share: number): string {
   return `${digits(share * 100)} %`;

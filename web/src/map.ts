@@ -1,10 +1,13 @@
 // The machine's map follows the timeline's span: load of every CPU, migrations between LLCs, where cache lines came from.
 
 import { element } from './dom';
-import { count, duration, percent } from './format';
+import { count, duration, many, percent } from './format';
 import { lazily } from './lazily';
 import type { Scene } from './scene';
 import type { RunState } from './state';
+
+/** Counters of cache lines that miss the L2, by where they come from. */
+const SOURCES = ['c2c_same_llc', 'c2c_other_llc', 'c2c_other_socket', 'dram_local', 'dram_remote'];
 
 /** A line between two places, and how many tasks moved along it. */
 interface Edge {
@@ -18,7 +21,7 @@ function thicken(edges: Edge[]): number {
   for (const { line, migrations } of edges) {
     line.setAttribute('class', migrations > 0 ? `traffic w${Math.round(1 + (6 * migrations) / most)}` : 'traffic none');
     const title = line.querySelector('title');
-    if (title) title.textContent = `${line.dataset.names}: ${migrations} migrations`;
+    if (title) title.textContent = `${line.dataset.names}: ${many(migrations, 'migration')}`;
   }
   return most;
 }
@@ -35,6 +38,12 @@ export class MachineMap {
     this.figures = state.scenes.map((_, index) => section?.querySelector<SVGSVGElement>(`figure[data-figure^="machine-${index}-"] svg`) ?? null);
     this.note.setAttribute('role', 'status');
     box.append(this.note);
+    // The note of the whole trial's scales gives way to that of the span's.
+    if (state.scenes.every((scene) => scene.exact)) {
+      for (const words of section?.querySelectorAll('.set > .note') ?? []) {
+        words.textContent = (words.textContent ?? '').replace(/ All schedulers have the same scales; .*$/, '');
+      }
+    }
     const wanted = lazily('map', section ?? box, () => this.draw());
     state.listen(() => {
       this.show();
@@ -54,19 +63,33 @@ export class MachineMap {
 
   private draw(): void {
     const { from, to } = this.state;
+    const shown = this.state.scenes.filter((_, index) => this.figures[index] && this.state.shown.has(index));
+    const longest = Math.max(0, ...shown.map((scene) => this.mostFetched(scene)));
+    const bars = this.figures.some((svg) => svg?.querySelector('rect.source'));
     const whole = this.state.scenes.every((scene) => scene.exact) ? '' : ' Single slices are not in the page: edges show the whole run.';
     const edges: Edge[] = [];
     this.state.scenes.forEach((scene, index) => {
       const svg = this.figures[index];
       if (!svg || !this.state.shown.has(index)) return;
-      this.sources(svg, scene);
+      this.sources(svg, scene, longest);
       this.load(svg, scene);
       this.residents(svg, scene);
       if (scene.exact) edges.push(...this.traffic(svg, scene));
     });
     const most = thicken(edges);
-    const thickest = most > 0 ? ` The thickest edge: ${count(most)} ${most === 1 ? 'migration' : 'migrations'}.` : '';
-    this.note.textContent = `From ${duration(from)} to ${duration(to)}, the timeline's span.${thickest}${whole}`;
+    // Edges of the whole run keep their scale.
+    const scales = [
+      ...(most > 0 ? [`thickest edge: ${many(most, 'migration')}`] : []),
+      ...(bars && longest > 0 ? [`longest bar: ${count(longest)} cache lines/s`] : []),
+    ].join(', ');
+    if (whole === '') {
+      for (const svg of this.figures) {
+        const words = svg?.querySelector('text.scale');
+        if (words) words.textContent = scales;
+      }
+    }
+    const told = scales ? ` All maps have one scale; ${scales}.` : '';
+    this.note.textContent = `From ${duration(from)} to ${duration(to)}, the timeline's span.${told}${whole}`;
   }
 
   /** How busy each CPU was, or on large machines the CPUs of each LLC: the filled part of its place. */
@@ -119,32 +142,39 @@ export class MachineMap {
     }
   }
 
-  /** The bars of an LLC: as long as its rate, relative to the LLC that fetched most in the span. */
-  private sources(svg: SVGSVGElement, scene: Scene): void {
-    const bars = [...svg.querySelectorAll<SVGRectElement>('rect.source')];
-    if (bars.length === 0) return;
+  /** Cache lines per second that an LLC fetched in the span, from where a counter says. */
+  private fetched(scene: Scene, counter: string, llc: number): number {
     const { from, to } = this.state;
-    const found = bars.map((bar) => {
-      const counter = scene.header.counters.indexOf(bar.dataset.counter ?? '');
-      return counter < 0 ? 0 : scene.countedIn(counter, Number(bar.dataset.llc), from, to);
-    });
-    const sums = new Map<string, number>();
-    bars.forEach((bar, i) => sums.set(bar.dataset.llc ?? '', (sums.get(bar.dataset.llc ?? '') ?? 0) + found[i]));
-    const most = Math.max(1, ...sums.values());
+    const index = scene.header.counters.indexOf(counter);
+    if (index < 0) return 0;
     // Whole stretches of time are counted: the rate is over those.
     const stretch = scene.header.end_ns / scene.header.counter_bins;
-    const seconds = ((Math.ceil(to / stretch) - Math.floor(from / stretch)) * stretch) / 1e9;
+    const stretches = Math.min(scene.header.counter_bins, Math.ceil(to / stretch)) - Math.floor(from / stretch);
+    return stretches > 0 ? scene.countedIn(index, llc, from, to) / ((stretches * stretch) / 1e9) : 0;
+  }
+
+  /** The cache lines per second of the LLC that fetched most in the span. */
+  private mostFetched(scene: Scene): number {
+    const rate = (llc: number): number => SOURCES.reduce((sum, counter) => sum + this.fetched(scene, counter, llc), 0);
+    return Math.max(0, ...Array.from({ length: this.llcs }, (_, llc) => rate(llc)));
+  }
+
+  /** The bars of an LLC: as long as its rate, relative to the LLC that fetched most in the span under any scheduler. */
+  private sources(svg: SVGSVGElement, scene: Scene, most: number): void {
+    const bars = [...svg.querySelectorAll<SVGRectElement>('rect.source')];
+    if (bars.length === 0) return;
+    const found = bars.map((bar) => this.fetched(scene, bar.dataset.counter ?? '', Number(bar.dataset.llc)));
     const ends = new Map<string, number>();
     bars.forEach((bar, i) => {
       const llc = bar.dataset.llc ?? '';
       const x = ends.get(llc) ?? Number(bar.dataset.x);
-      const width = (found[i] / most) * Number(bar.dataset.width);
+      const width = (found[i] / Math.max(1, most)) * Number(bar.dataset.width);
       bar.setAttribute('x', x.toFixed(1));
       bar.setAttribute('width', width.toFixed(1));
       ends.set(llc, x + width);
       const title = bar.querySelector('title');
       const words = title?.textContent?.split(' cache lines/s ')[1] ?? '';
-      if (title) title.textContent = `llc${llc}: ${count(found[i] / seconds)} cache lines/s ${words}`;
+      if (title) title.textContent = `llc${llc}: ${count(found[i])} cache lines/s ${words}`;
     });
   }
 

@@ -49,7 +49,11 @@ interface Header {
   decisions: string[];
   decision_values: string[];
   decisions_total: number;
-  /** Consecutive slices of one task on different CPUs, as in the tables. */
+  /** Slices that end after the warm-up. */
+  slices_measured: number;
+  /** Decisions after the warm-up. */
+  decisions_measured: number;
+  /** Consecutive slices of one task on different CPUs after the warm-up, as in the tables. */
   migrations_ran: number;
   wakes_total: number;
   move_kinds: string[];

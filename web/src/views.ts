@@ -8,10 +8,19 @@ import { loadScene, runs, type Scene } from './scene';
 import { RunState } from './state';
 import { Timeline } from './timeline/timeline';
 
+/** Tells whoever waits for it that the views of a run are there, or that it has none. */
+function ready(index: number): void {
+  performance.mark('warmcore ready');
+  document.documentElement.dataset.ready = String(index + 1);
+}
+
 export function installViews(): void {
   runs().forEach((run, index) => {
     const boxes = [...document.querySelectorAll<HTMLElement>(`.view[data-run="${index}"]`)];
-    if (boxes.length === 0 || run.scenes.length === 0) return;
+    if (boxes.length === 0 || run.scenes.length === 0) {
+      ready(index);
+      return;
+    }
     const notes = boxes.map((box) => {
       const note = element('p', 'loading', 'Unpacking the trial…');
       box.replaceChildren(note);
@@ -29,8 +38,7 @@ export function installViews(): void {
           if (box.dataset.view === 'heatmap') new Heatmap(box, state);
           if (box.dataset.view === 'map') new MachineMap(box, state);
         }
-        performance.mark('warmcore ready');
-        document.documentElement.dataset.ready = String(index + 1);
+        ready(index);
       })
       .catch((error: unknown) => {
         // Whatever is wrong with the data, the words and tables stay; and the reader is told.

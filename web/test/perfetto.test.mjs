@@ -114,7 +114,7 @@ async function traced(t, words) {
   const csv = readFileSync(work.join(`figures/thread-cpu-0-${trial.scheduler}.csv`), 'utf8').trim().split('\n').slice(1);
   const cpus = work.json('trace.topology.json').llc.length;
   const name = { cfs: 'score-0-cfs-vruntime-ns', eevdf: 'score-0-eevdf-vlag-ns' }[trial.scheduler];
-  const scores = readFileSync(work.join(`figures/${name}.csv`), 'utf8').trim().split('\n').slice(1).map((line) => line.split(',').slice(-3));
+  const scores = readFileSync(work.join(`figures/${name}.csv`), 'utf8').trim().split('\n').slice(1).map((line) => line.split(',').slice(-5));
   return { scores, cpus, processor: await TraceProcessor.open(readFileSync(work.join('trace.pftrace'))), measures: trial.measures, trial, csv };
 }
 
@@ -180,14 +180,15 @@ for (const words of [
     assert.equal(migrations.events, measures.migrations_event);
     assert.equal(migrations.ran, measures.migrations_ran);
 
-    // What tasks are ranked by: the figure keeps one sample of each stretch of time, the trace all of them.
+    // What tasks are ranked by: the figure keeps the range of the samples of each stretch of time, the trace all of them.
     const drawn = new Map();
-    for (const [task, , value] of scores) drawn.set(task, [...(drawn.get(task) ?? []), Number(value)]);
+    for (const [task, , low, , high] of scores) drawn.set(task, [...(drawn.get(task) ?? []), [Number(low), Number(high)]]);
     const ranked = new Map(processor.query(SCORES).map((row) => [row.track.split(' ')[1], row]));
     assert.deepEqual([...ranked.keys()].sort(), [...drawn.keys()].sort());
-    for (const [task, values] of drawn) {
+    for (const [task, ranges] of drawn) {
       const { samples, least, most } = ranked.get(task);
-      assert.ok(samples >= values.length && least <= Math.min(...values) && most >= Math.max(...values), task);
+      assert.ok(samples >= ranges.length, task);
+      assert.ok(least <= Math.min(...ranges.map(([low]) => low)) && most >= Math.max(...ranges.map(([, high]) => high)), task);
     }
 
     const counters = processor.query(COUNTERS);

@@ -241,6 +241,27 @@ test('the map says how busy each CPU was and where the tasks of each role ran, i
   assert.deepEqual(faults, []);
 });
 
+test('what is counted begins after the warm-up, as the tables do, and maps share a scale', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(`compare -m ${MACHINE} -w spin:-n24,-p0,-u5ms,-d60ms -s cfs,rr --warm-up 20ms --trials 1 --out run`);
+  const { page, faults } = await open(await browser(t), work.join('run/report.html'));
+  const headings = await page.$$eval('.view[data-view="timeline"] .pane h3 small', (found) => found.map((small) => small.textContent));
+  assert.equal(headings.length, 2);
+  const number = (text) => Number(/^([0-9.]+) slices?, /.exec(text)?.[1]);
+  for (const text of headings) assert.match(text, /^[0-9.]+k? slices?, [0-9.]+k? migrations?(, .*)?$/);
+  assert.ok(headings.every((text) => !text.includes('warm-up')), headings.join(' | '));
+  const note = await page.$eval('#timeline-0 > .note', (found) => found.textContent);
+  assert.match(note, / Counts are after the warm-up of 20 ms\.$/);
+  const measured = await page.$eval('tr[data-measure="slices"] td.n', (cell) => Number(cell.dataset.value));
+  if (measured < 1000) assert.equal(number(headings[0]), measured);
+  await page.locator('#machine-0').scrollIntoViewIfNeeded();
+  const scales = await page.$$eval('#machine-0 text.scale', (found) => found.map((text) => text.textContent));
+  assert.ok(new Set(scales).size <= 1, scales.join(' | '));
+  const notes = await page.$$eval('#machine-0 .note', (found) => found.map((one) => one.textContent));
+  assert.ok(!notes.some((text) => text.includes('in the whole trial')), notes.join(' | '));
+  assert.deepEqual(faults, []);
+});
+
 test('the address of a page is a link to the moment that it shows', { skip }, async (t) => {
   const work = scratch(t);
   work.run(SPIN);
@@ -312,7 +333,7 @@ test('what tasks are ranked by is drawn for every scheduler, with its data', { s
   const download = page.waitForEvent('download');
   await page.locator('figure[data-figure="score-0-eevdf-vlag-ns"]').getByRole('button', { name: 'CSV' }).click();
   const csv = readFileSync(await (await download).path(), 'utf8').split('\n');
-  assert.equal(csv[0], 'row,task,name,time_ns,vlag_ns');
+  assert.equal(csv[0], 'row,task,name,time_ns,least,last,most');
   assert.ok(csv.length > 200, `${csv.length} samples`);
   assert.deepEqual(faults, []);
 });

@@ -152,13 +152,34 @@ test('a lesson begins with the answer, and can be read on a small screen', { ski
   const made = await browser(t);
   const page = await (await made.newContext({ viewport: { width: 390, height: 844 } })).newPage();
   await page.goto(`file://${work.join('lesson.html')}`);
-  assert.match(await page.textContent('h1'), /^editor waits up to 19\.9 ms under rr, 1\.\d+ ms under eevdf$/);
+  assert.match(await page.textContent('h1'), /^editor waits up to 19\.9 ms under rr, up to 1\.\d+ ms under eevdf$/);
   const charts = await page.$$eval('.drawing svg', (found) => found.map((svg) => [svg.getBoundingClientRect(), svg.viewBox.baseVal].map((box) => [box.width, box.height])));
   for (const [[width, height], [wide, high]] of charts) {
     assert.ok(Math.abs(width / height / (wide / high) - 1) < 0.05, 'nothing empty above and below a chart');
     assert.ok((24 * width) / wide >= 12, `letters of ${(24 * width) / wide} pixels`);
   }
   assert.ok((await page.evaluate(() => document.documentElement.scrollWidth)) <= 390);
+});
+
+test('a lesson of three schedulers fits a small screen without scrolling, and tells who starves', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run('compare -m 1s1n1l1c1t -w lesson/three-tasks -s rr,fifo,eevdf --max-time 90ms --trials 1 --out run');
+  work.run('report run --lesson lesson.html');
+  const made = await browser(t);
+  const page = await (await made.newContext({ viewport: { width: 390, height: 844 } })).newPage();
+  await page.goto(`file://${work.join('lesson.html')}`);
+  const charts = await page.$$eval('.drawing svg', (found) => found.map((svg) => [svg.getBoundingClientRect().width, svg.viewBox.baseVal.width]));
+  assert.equal(charts.length, 3);
+  for (const [width, wide] of charts) assert.ok(width <= 390 && (24 * width) / wide >= 12, `${width} of ${wide} pixels`);
+  // The mark at the end of the axis is whole.
+  const cut = await page.$$eval('.drawing svg', (found) => found.map((svg) => {
+    const right = svg.getBoundingClientRect().right;
+    return Math.max(...[...svg.querySelectorAll('text')].map((text) => text.getBoundingClientRect().right)) - right;
+  }));
+  assert.ok(Math.max(...cut) <= 0.5, cut.join());
+  await page.setViewportSize({ width: 1400, height: 900 });
+  assert.match(await page.textContent('h1'), /^\S+ waits at least \S+ ms \(not over\) under fifo, /);
+  await isForAClass(page);
 });
 
 test('a lesson on two LLCs shows tasks in their colours, and their data following them', { skip }, async (t) => {

@@ -10,14 +10,15 @@ pub const SERIES: [&str; 8] = ["#0072b2", "#d55e00", "#00876a", "#b8579a", "#8a6
 
 /// Colours of the causes of where the time went, in their order: computing in blues, the memory hierarchy from yellow to
 /// dark red with the distance, the kernel in greens, waiting for a CPU or for a quota in violet, what follows from others in greys.
-pub const CAUSES: [&str; 20] = [
+pub const CAUSES: [&str; 21] = [
     "#2c77b5", "#5493cd", "#9a8c00", "#bd7800", "#d9622b", "#b8400c", "#b6455e", "#c42d61", "#d0718a", "#ac419f",
-    "#a55d35", "#849336", "#299b6e", "#227a5c", "#a37dce", "#8759c0", "#b06ab3", "#848f9b", "#6a7787", "#8a8578",
+    "#a55d35", "#849336", "#299b6e", "#227a5c", "#33857b", "#a37dce", "#8759c0", "#b06ab3", "#848f9b", "#6a7787",
+    "#8a8578",
 ];
 
 /// The kinds of a scheduler's time beside switches, which have its own colour: class and fill.
-const KINDS: [(&str, &str); 5] =
-    [("wakeup", "#359e5f"), ("tick", "#5f872d"), ("balance", "#5ea04d"), ("numa", "#33857b"), ("interrupt", "#7d8a1f")];
+const KINDS: [(&str, &str); 4] =
+    [("wakeup", "#359e5f"), ("tick", "#5f872d"), ("balance", "#5ea04d"), ("interrupt", "#7d8a1f")];
 
 /// Classes of the scale of magnitude.
 pub const STEPS: usize = 24;

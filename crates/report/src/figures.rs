@@ -123,6 +123,14 @@ pub struct Axes {
     pub most_moves: u64,
     /// The most moves from any virtual LLC to another one.
     pub most_virtual_moves: u64,
+    /// Width of the widest number of moves between two LLCs, and between two virtual ones, as they are written in cells.
+    pub widest_moves: f64,
+    /// See [`Axes::widest_moves`].
+    pub widest_virtual_moves: f64,
+    /// The most moves into any LLC.
+    pub most_into: u64,
+    /// The most moves into any virtual LLC.
+    pub most_into_virtual: u64,
     /// Tasks up to which each has a line of its own.
     pub most_lines: usize,
 }
@@ -133,13 +141,18 @@ impl Axes {
     pub fn of(scenes: &[Scene]) -> Self {
         let tasks = scenes.iter().flat_map(|scene| &scene.record.cpu_run_ns);
         let lengths = scenes.iter().flat_map(|scene| scene.record.lengths.iter().copied());
-        let virtual_moves = scenes.iter().filter_map(|scene| scene.record.virtual_transitions.as_ref()).flatten();
+        let moves = || scenes.iter().map(|scene| scene.record.transitions.as_slice());
+        let virtual_moves = || scenes.iter().filter_map(|scene| scene.record.virtual_transitions.as_deref());
         Self {
             end_ns: scenes.iter().map(|scene| scene.end_ns).max().unwrap_or(0),
             longest_run_ns: tasks.map(|cpus| cpus.iter().map(|(_, ns)| ns).sum()).max().unwrap_or(0),
             most_tasks: lengths.fold(1.0, f32::max),
-            most_moves: scenes.iter().flat_map(|scene| &scene.record.transitions).copied().max().unwrap_or(0).max(1),
-            most_virtual_moves: virtual_moves.copied().max().unwrap_or(0).max(1),
+            most_moves: moves().flatten().copied().max().unwrap_or(0).max(1),
+            most_virtual_moves: virtual_moves().flatten().copied().max().unwrap_or(0).max(1),
+            widest_moves: moves().flatten().map(matrix::width_in_cell).fold(0.0, f64::max),
+            widest_virtual_moves: virtual_moves().flatten().map(matrix::width_in_cell).fold(0.0, f64::max),
+            most_into: moves().flat_map(matrix::moves_into).max().unwrap_or(0).max(1),
+            most_into_virtual: virtual_moves().flat_map(matrix::moves_into).max().unwrap_or(0).max(1),
             most_lines: MOST_LINES,
         }
     }
@@ -189,8 +202,10 @@ pub(crate) fn with_data_up_to(run: &Run, wide: f64, most: usize) -> Vec<Figure> 
     figures.extend(matrix::crossings(run, wide));
     let axes = Axes::of(&run.scenes);
     let virtual_llcs = run.disk.virtual_llcs();
+    let machine_of = |index: usize| &run.disk.experiment.machine_of(index).value;
+    let scales = map::MapScales::of(run.scenes.iter().enumerate().map(|(index, scene)| (scene, machine_of(index))));
     for (index, scene) in run.scenes.iter().enumerate() {
-        let machine = &run.disk.experiment.machine_of(index).value;
+        let machine = machine_of(index);
         figures.extend(time::cpus(index, scene, machine, (wide, most)));
         figures.extend(time::tasks(index, scene, machine, (wide, most)));
         figures.push(time::threads_per_cpu(index, scene, machine, &axes));
@@ -200,7 +215,7 @@ pub(crate) fn with_data_up_to(run: &Run, wide: f64, most: usize) -> Vec<Figure> 
         figures.push(matrix::residency(index, scene, machine));
         figures.extend(matrix::transitions(index, scene, machine, &axes));
         figures.extend(matrix::virtual_transitions(index, scene, virtual_llcs.as_ref(), &axes));
-        figures.push(map::machine(index, scene, machine));
+        figures.push(map::machine(index, scene, machine, scales));
         figures.extend(counters::over_time(index, scene, machine));
     }
     figures
@@ -208,13 +223,21 @@ pub(crate) fn with_data_up_to(run: &Run, wide: f64, most: usize) -> Vec<Figure> 
 
 impl Figure {
     /// The one value that its data has throughout, if it has no other: such a figure says it in a word. Always a column of its own, the
-    /// last one of the data.
+    /// last one of the data; where that is the most of something, the least and the one between them are before it.
     #[must_use]
     pub fn constant(&self) -> Option<&str> {
-        let mut values = self.csv.lines().skip(1).filter_map(|line| line.rsplit(',').next());
+        let mut lines = self.csv.lines();
+        let columns = if lines.next()?.ends_with(",most") { 3 } else { 1 };
+        let mut values = lines.flat_map(|line| line.rsplit(',').take(columns));
         let first = values.next()?;
         values.all(|value| value == first).then_some(first)
     }
+}
+
+/// What captions of figures of measures say where trials have a warm-up: measures begin after it. Else nothing.
+fn after_warm_up(run: &Run) -> &'static str {
+    let any = run.disk.trials.iter().flatten().any(|trial| trial.warm_up_ns > 0);
+    if any { " The warm-up is left out." } else { "" }
 }
 
 /// Lines of comma-separated values (RFC 4180).
@@ -343,6 +366,8 @@ mod tests {
         assert_eq!(of("from,to,moves\n0,1,0\n1,0,0\n").constant(), Some("0"));
         assert_eq!(of("from,to,moves\n0,1,0\n1,0,2\n").constant(), None);
         assert_eq!(of("from,to,moves\n").constant(), None, "no data is no value");
+        assert_eq!(of("row,least,last,most\na,0,0,0\nb,0,0,0\n").constant(), Some("0"));
+        assert_eq!(of("row,least,last,most\na,0,0,5\nb,3,5,5\n").constant(), None);
     }
 
     #[test]

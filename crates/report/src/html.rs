@@ -85,8 +85,7 @@ pub fn page(runs: &[Run]) -> String {
         figures.extend(for_small_screens.map(|figure| Figure { id: figure.id + rows::NARROW, ..figure }));
         sections::run(&mut body, index, runs.len(), run, &figures);
         // The views that can be moved about in show one machine, side by side for all schedulers.
-        let shown =
-            if run.disk.experiment.columns.values().any(|own| own.machine.is_some()) { 0 } else { run.scenes.len() };
+        let shown = if run.has_columns_of_other_machines() { 0 } else { run.scenes.len() };
         let scenes: Vec<String> = (0..shown).map(|scene| format!("scene-{index}-{scene}")).collect();
         for (id, scene) in scenes.iter().zip(&run.scenes) {
             let packed = packed::scene(scene, &run.disk.experiment.machine.value);

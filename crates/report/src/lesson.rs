@@ -3,6 +3,8 @@
 
 mod chart;
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::scores;
 use warmcore_topology::{CpuId, LlcId, Machine};
-use warmcore_trace::{Event, EventKind, PrevState, Sink, SliceEnd, TaskId};
+use warmcore_trace::{Event, EventKind, PrevState, Sink, SliceEnd, TaskId, Tee};
 
 use crate::colour::{group, hex};
 use crate::html::{policy_hash, style};
@@ -19,6 +21,7 @@ use crate::run::{ReportError, Run};
 use crate::scene::Scene;
 use crate::svg::escape;
 use crate::units::duration;
+use crate::waits::{Wait, Waits};
 
 /// Tasks that a lesson can hold.
 pub(crate) const MOST_TASKS: usize = 8;
@@ -50,6 +53,7 @@ pub enum LessonError {
 #[derive(Clone, PartialEq, Debug)]
 struct PlacementChoice {
     time_ns: u64,
+    cpu: CpuId,
     chosen: TaskId,
     before: TaskId,
     left: PrevState,
@@ -70,6 +74,70 @@ impl Sink for FirstEvents {
     }
 }
 
+/// What a lesson shows of one scheduler.
+struct Part<'a> {
+    scene: &'a Scene,
+    machine: &'a Machine,
+    /// The first events, [`MOST_EVENTS`] of them at most.
+    events: Vec<Event>,
+    /// Waits for a CPU that had not ended when the run did.
+    open: Vec<Wait>,
+}
+
+impl<'a> Part<'a> {
+    fn new(run: &'a Run, index: usize, stop: &Arc<AtomicBool>) -> Result<Self, ReportError> {
+        let scene = &run.scenes[index];
+        let machine = &run.disk.experiment.machine_of(index).value;
+        let tasks: BTreeSet<TaskId> = (0..scene.tasks.len()).map(|task| TaskId(task as u32)).collect();
+        // Of each task one wait at most is open at the end, and one may end right there: these lie closest to it.
+        let most = 2 * tasks.len();
+        let waits = Waits::new(machine.cpu_count()).keeping(tasks, Some(scene.end_ns), most);
+        let both = run.events_into_with(index, Some(1), Tee::new(FirstEvents(Vec::new()), waits), stop)?;
+        let open = both.second.finish(scene.end_ns).1.into_iter().filter(|wait| !wait.ran).collect();
+        Ok(Self { scene, machine, events: both.first.0, open })
+    }
+
+    /// The longest wait of a task for a CPU. One that has not ended counts up to the end of the run. Nothing of a task that was never
+    /// runnable.
+    fn longest(&self, task: TaskId) -> Option<LongestWait> {
+        let slices = || self.scene.record.slices.iter().flatten().filter(|slice| slice.task == task);
+        let ended_ns = slices().filter_map(|slice| slice.run_delay_ns).max().unwrap_or(0);
+        let open = self.open.iter().filter(|wait| wait.task == task).map(|wait| wait.to_ns - wait.from_ns).max();
+        let never_ran = slices().next().is_none();
+        (!never_ran || open.is_some()).then(|| LongestWait {
+            never_ran,
+            length_ns: ended_ns.max(open.unwrap_or(0)),
+            open: open.is_some_and(|open_ns| open_ns >= ended_ns),
+        })
+    }
+}
+
+/// The longest wait of a task under a scheduler. In order: of two, the greater one is worse.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct LongestWait {
+    /// The task waited and never ran, which is worse than any length.
+    never_ran: bool,
+    length_ns: u64,
+    /// The run ended before the wait did.
+    open: bool,
+}
+
+impl LongestWait {
+    fn in_words(self) -> String {
+        let length = duration(self.length_ns as f64);
+        if self.open { format!("at least {length} (not over)") } else { length }
+    }
+
+    /// How long the task waits, in words.
+    fn at_most(self) -> String {
+        match self {
+            Self { open: true, .. } => self.in_words(),
+            Self { length_ns: 0, .. } => "never".to_owned(),
+            _ => format!("up to {}", self.in_words()),
+        }
+    }
+}
+
 /// The page of a run.
 ///
 /// # Errors
@@ -81,17 +149,17 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
     }
     let machine = &run.disk.experiment.machine_of(0).value;
     let about = format!("{} tasks on {}", first.tasks.len(), cpus_in_words(machine));
-    let title = answer(&run.scenes).unwrap_or_else(|| format!("{about}: who runs, and why"));
-    let mut body =
-        format!("<h1>{}</h1>\n<p>{}. {}</p>\n", escape(&title), escape(&about), words_of_charts(&run.scenes, machine));
-    let sheet = Sheet::new(run.scenes.len(), first.tasks.len(), run.scenes.iter().map(|scene| scene.end_ns).max());
+    let parts = (0..run.scenes.len()).map(|index| Part::new(run, index, stop)).collect::<Result<Vec<_>, _>>()?;
+    let title = answer(&parts).unwrap_or_else(|| format!("{about}: who runs, and why"));
+    let words = format!("{}. {} {}", escape(&about), escape(&span(&run.scenes)), words_of_charts(&run.scenes, machine));
+    let mut body = format!("<h1>{}</h1>\n<p>{words}</p>\n", escape(&title));
+    let end_ns = run.scenes.iter().map(|scene| scene.end_ns).max();
+    let sheet = Sheet::new(run.scenes.len(), first.tasks.len(), end_ns, height_of_words(&title, &words));
     let _ = writeln!(body, "<div class=\"{}\">", if sheet.columns > 1 { "two" } else { "whole" });
-    for (index, scene) in run.scenes.iter().enumerate() {
-        let spec = &run.disk.experiment.schedulers[index];
-        let machine = &run.disk.experiment.machine_of(index).value;
-        let events = run.events_into_with(index, Some(1), FirstEvents(Vec::new()), stop)?.0;
-        let choices = choices(scene, &events);
-        let chart = chart::draw(scene, machine, &events, &sheet);
+    for (index, part) in parts.iter().enumerate() {
+        let (scene, spec) = (part.scene, &run.disk.experiment.schedulers[index]);
+        let choices = choices(scene, &part.events);
+        let chart = chart::draw(part, &sheet);
         let name = format!("Who runs under {}", scene.scheduler);
         let _ = writeln!(
             body,
@@ -99,11 +167,11 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
              </details></section>",
             escape(&scene.scheduler),
             chart.inline(&name),
-            escape(&longest_wait(scene)),
+            escape(&longest_wait(part)),
             escape(&sentence(spec.info().summary)),
             rules(scene),
-            table(scene, &choices),
-            escape(&outcome(scene)),
+            table(part, &choices),
+            escape(&outcome(part)),
         );
     }
     body.push_str("</div>\n");
@@ -122,12 +190,13 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
 /// What the page's style sheet lacks: sizes for a projector.
 const STYLE: &str = "\
 main.lesson{max-width:1400px;padding:0 30px;font-size:24px;line-height:1.25}.lesson h1{font-size:32px}.lesson h2{font-size:26px;margin:0}\
-.lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:24px;max-width:none}.lesson section{border:0;padding:0;margin:0;min-width:0}\
+.lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:24px;max-width:none}.lesson th,.lesson td{padding:5px 12px 5px 0}\
+.unbroken{white-space:nowrap}.lesson section{border:0;padding:0;margin:0;min-width:0}\
 .lesson .t{font-size:24px}.lesson svg{max-width:none;width:100%}.two{display:grid;grid-template-columns:1fr 1fr;gap:0 24px}\
 .lesson .drawing{overflow:visible}.lesson .key{width:20px;height:20px;margin:0 6px 0 14px}.waiting{fill-opacity:.3}\
 .moved{stroke:var(--ink);stroke-width:3}.lesson .k{stroke-width:3}td.chosen{font-weight:700}.lesson .drawing svg{height:auto}\
 @media(max-width:800px){main.lesson{padding:0 14px}.lesson h1{font-size:24px}.lesson h2{font-size:20px}.two{grid-template-columns:1fr}\
-.lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:17px}.lesson .drawing{overflow-x:auto}main.lesson .drawing svg[class]{min-width:900px}}\
+.lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:17px}.lesson .drawing{overflow-x:auto}main.lesson .whole svg[class]{min-width:680px}main.lesson .two svg[class]{min-width:0}}\
 @media print{.lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:9.5pt}.lesson h1{font-size:17pt}.lesson h2{font-size:13pt}\
 .lesson .drawing{overflow:visible}main.lesson .drawing svg[class]{min-width:0}.lesson td,.lesson th{overflow-wrap:normal}}";
 
@@ -146,12 +215,13 @@ pub(crate) struct Sheet {
 }
 
 impl Sheet {
-    fn new(schedulers: usize, tasks: usize, longest_ns: Option<u64>) -> Self {
-        // What the screen leaves for charts after the heading and its two lines, and each chart's own heading, axis and last line.
-        const CHARTS: f64 = 720.0;
+    /// `words`: height of the heading and of the lines below it, pixels.
+    fn new(schedulers: usize, tasks: usize, longest_ns: Option<u64>, words: f64) -> Self {
+        // What the screen leaves for words and charts, and each chart's own heading, axis and last line.
+        const SCREEN: f64 = 820.0;
         const AROUND: f64 = 128.0;
         let columns = if schedulers > 2 { 2 } else { 1 };
-        let room = CHARTS / schedulers.div_ceil(columns).max(1) as f64 - AROUND;
+        let room = (SCREEN - words) / schedulers.div_ceil(columns).max(1) as f64 - AROUND;
         let row = (room * 0.6 / tasks.max(1) as f64).clamp(28.0, 44.0);
         let values = room - row * tasks as f64;
         Self {
@@ -162,6 +232,32 @@ impl Sheet {
             end_ns: longest_ns.unwrap_or(0).clamp(1, WINDOW_NS),
         }
     }
+}
+
+/// Height of a title and of the words below it, HTML, each in letters of their size on lines of 1340 pixels.
+fn height_of_words(title: &str, words: &str) -> f64 {
+    let mut in_tag = false;
+    let shown = words.chars().filter(|sign| {
+        let shown = !in_tag && *sign != '<';
+        in_tag = (in_tag || *sign == '<') && *sign != '>';
+        shown
+    });
+    let lines = |letters: usize, of_line: usize| letters.div_ceil(of_line).max(1) as f64;
+    40.0 * lines(title.chars().count(), 70) + 30.0 * lines(shown.count(), 95).max(2.0)
+}
+
+/// Which span the page is about.
+fn span(scenes: &[Scene]) -> String {
+    let end_ns = scenes.iter().map(|scene| scene.end_ns).max().unwrap_or(0);
+    let warm_up_ns = scenes.iter().map(|scene| scene.window_from_ns).max().unwrap_or(0);
+    let mut text = format!("One run of {}", duration(end_ns as f64));
+    if warm_up_ns > 0 {
+        let _ = write!(text, " with its warm-up of {}, which the verdict leaves out", duration(warm_up_ns as f64));
+    }
+    if end_ns > WINDOW_NS {
+        let _ = write!(text, ". Drawn: the first {}", duration(WINDOW_NS as f64));
+    }
+    text + "."
 }
 
 fn cpus_in_words(machine: &Machine) -> String {
@@ -177,22 +273,15 @@ fn words_of_charts(scenes: &[Scene], machine: &Machine) -> String {
     let mut text = String::from("Full: runs. Pale: waits. Nothing: sleeps.");
     if machine.llc_count() > 1 {
         text.push_str(" A stroke: runs in another LLC than before, and its data have to follow.");
-        let ran = |cpu: CpuId| {
-            let mut stays = scenes.iter().flat_map(|scene| scene.record.cpu_run_ns.iter().flatten());
-            stays.any(|(other, run_ns)| *other == cpu.0 && *run_ns > 0)
-        };
-        let used = |llc: &LlcId| machine.cpus_of_llc(*llc).iter().any(ran);
-        for llc in machine.llcs().filter(used) {
+        let used: BTreeSet<LlcId> = scenes.iter().flat_map(|scene| scene.used_llcs(machine)).collect();
+        for llc in used {
             let _ = write!(
                 text,
-                "<svg class=\"key\" viewBox=\"0 0 20 20\" aria-hidden=\"true\"><rect width=\"20\" height=\"20\" fill=\"{}\"/></svg>{llc}",
+                " <span class=\"unbroken\"><svg class=\"key\" viewBox=\"0 0 20 20\" aria-hidden=\"true\"><rect width=\"20\" height=\"20\" \
+                 fill=\"{}\"/></svg>{llc}</span>",
                 hex(group(llc.index()))
             );
         }
-    } else {
-        let end_ns = scenes.first().map_or(0, |scene| scene.end_ns);
-        let window = duration(end_ns.min(WINDOW_NS) as f64);
-        let _ = write!(text, " The first {window} of one run.");
     }
     text
 }
@@ -238,6 +327,7 @@ fn choices(scene: &Scene, events: &[Event]) -> Vec<PlacementChoice> {
                 let reasons = if told.0 == event.time_ns { std::mem::take(&mut told.1) } else { Vec::new() };
                 found.push(PlacementChoice {
                     time_ns: event.time_ns,
+                    cpu: event.cpu,
                     chosen: next,
                     before: prev,
                     left: prev_state,
@@ -265,39 +355,46 @@ fn choices(scene: &Scene, events: &[Event]) -> Vec<PlacementChoice> {
 }
 
 /// Who was chosen and on what grounds.
-fn table(scene: &Scene, choices: &[PlacementChoice]) -> String {
-    let mut out = String::from(
-        "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>time</th><th>chosen</th><th>before it</th>",
+fn table(Part { scene, machine, .. }: &Part<'_>, choices: &[PlacementChoice]) -> String {
+    let several = machine.cpu_count() > 1;
+    let told = choices.iter().any(|choice| !choice.reasons.is_empty());
+    let name = |task: TaskId| format!("<span class=\"unbroken\">{}</span>", escape(scene.task_name(task)));
+    let mut out = format!(
+        "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>{}</th><th>chosen</th><th>before it</th>",
+        if several { "time, CPU" } else { "time" }
     );
     for name in &scene.tables.scores {
         let title = scores::score(name).map_or(name.as_str(), |info| info.title);
         let _ = write!(out, "<th>{}</th>", escape(title));
     }
-    out.push_str("<th>the scheduler says</th></tr></thead><tbody>\n");
+    out.push_str(if told { "<th>the scheduler says</th></tr></thead><tbody>\n" } else { "</tr></thead><tbody>\n" });
     for choice in choices {
         let before = match (choice.before.is_idle(), choice.left) {
             (true, _) => "nobody ran".to_owned(),
-            (_, PrevState::Sleeping) => format!("{} went to sleep", scene.task_name(choice.before)),
-            (_, PrevState::Dead) => format!("{} ended", scene.task_name(choice.before)),
-            _ => format!("{} had to leave", scene.task_name(choice.before)),
+            (_, PrevState::Sleeping) => format!("{} went to sleep", name(choice.before)),
+            (_, PrevState::Dead) => format!("{} ended", name(choice.before)),
+            _ => format!("{} had to leave", name(choice.before)),
         };
+        let cpu = if several { format!(", {}", machine.os_cpu(choice.cpu)) } else { String::new() };
         let _ = write!(
             out,
-            "<tr><td class=\"n\">{}</td><td class=\"chosen\">{}</td><td>{}</td>",
+            "<tr><td class=\"n\">{}{cpu}</td><td class=\"chosen\">{}</td><td>{before}</td>",
             escape(&duration(choice.time_ns as f64)),
-            escape(scene.task_name(choice.chosen)),
-            escape(&before)
+            name(choice.chosen)
         );
-        for (score, name) in scene.tables.scores.iter().enumerate() {
+        for (score, score_name) in scene.tables.scores.iter().enumerate() {
             let mut of_score: Vec<_> = choice.values.iter().filter(|(other, ..)| *other == score).collect();
             of_score.sort_by_key(|(_, task, _)| *task != choice.chosen);
             let values: Vec<String> = of_score
                 .into_iter()
-                .map(|(_, task, value)| format!("{} {}", scene.task_name(*task), value_in_words(name, *value)))
+                .map(|(_, task, value)| format!("{} {}", name(*task), escape(&value_in_words(score_name, *value))))
                 .collect();
-            let _ = write!(out, "<td>{}</td>", escape(&values.join("; ")));
+            let _ = write!(out, "<td>{}</td>", values.join("; "));
         }
-        let _ = writeln!(out, "<td>{}</td></tr>", escape(&choice.reasons.join("; ")));
+        if told {
+            let _ = write!(out, "<td>{}</td>", escape(&choice.reasons.join("; ")));
+        }
+        out.push_str("</tr>\n");
     }
     out.push_str("</tbody></table></div>\n");
     out
@@ -308,37 +405,41 @@ fn value_in_words(name: &str, value: i64) -> String {
 }
 
 /// The task whose longest waits differ most between schedulers, with the shortest and the longest of them; nothing where no task waits
-/// twice as long under one scheduler as under another.
-fn answer(scenes: &[Scene]) -> Option<String> {
-    let longest = |scene: &Scene, task: usize| {
-        let of_task = scene.record.slices.iter().flatten().filter(|slice| slice.task.index() == task);
-        of_task.filter_map(|slice| slice.run_delay_ns).max().unwrap_or(0)
+/// twice as long under one scheduler as under another, and a thousandth of the run longer. A task that never runs under a scheduler that
+/// others run comes first.
+fn answer<'a>(parts: &[Part<'a>]) -> Option<String> {
+    let tasks = &parts.first()?.scene.tasks;
+    let end_ns = parts.iter().map(|part| part.scene.end_ns).max().unwrap_or(0);
+    let least_ns = (end_ns / 1000).max(1);
+    let found = |task: usize| {
+        let of = |part: &Part<'a>| Some((part.longest(TaskId(task as u32))?, part.scene.scheduler.as_str()));
+        let waits = parts.iter().map(of).collect::<Option<Vec<_>>>()?;
+        // Of equal ones the first.
+        let worst = *waits.iter().min_by_key(|wait| Reverse(wait.0))?;
+        let best = *waits.iter().min_by_key(|wait| wait.0)?;
+        let starved = worst.0.never_ran && !best.0.never_ran;
+        let difference_ns = worst.0.length_ns.saturating_sub(best.0.length_ns);
+        let differs = difference_ns >= least_ns && worst.0.length_ns >= 2 * best.0.length_ns;
+        (starved || differs).then_some(((starved, difference_ns), task, worst, best))
     };
-    let tasks = &scenes.first()?.tasks;
-    let (difference_ns, task, worst, best) = (0..tasks.len())
-        .filter_map(|task| {
-            let waits = || scenes.iter().map(|scene| (longest(scene, task), scene.scheduler.as_str()));
-            let (worst, best) = (waits().max_by_key(|wait| wait.0)?, waits().min_by_key(|wait| wait.0)?);
-            (worst.0 >= 2 * best.0).then_some((worst.0 - best.0, task, worst, best))
-        })
-        .max_by_key(|(difference_ns, ..)| *difference_ns)?;
-    let words = |(wait_ns, scheduler): (u64, &str)| format!("{} under {scheduler}", duration(wait_ns as f64));
-    (difference_ns > 0).then(|| format!("{} waits up to {}, {}", tasks[task].name, words(worst), words(best)))
+    let (_, task, (worst, under), (best, other)) = (0..tasks.len()).filter_map(found).max_by_key(|found| found.0)?;
+    let name = &tasks[task].name;
+    Some(format!("{name} waits {} under {under}, {} under {other}", worst.at_most(), best.at_most()))
 }
 
 /// The longest wait for a CPU, in words.
-fn longest_wait(scene: &Scene) -> String {
-    let slices = scene.record.slices.iter().flatten();
-    let longest =
-        slices.filter_map(|slice| Some((slice.run_delay_ns?, slice.task))).max_by_key(|(delay_ns, _)| *delay_ns);
-    longest.map_or_else(
-        || "No task waited for a CPU".to_owned(),
-        |(delay_ns, task)| format!("Longest wait: {} ({})", duration(delay_ns as f64), scene.task_name(task)),
-    )
+fn longest_wait(part: &Part<'_>) -> String {
+    let tasks = (0..part.scene.tasks.len()).map(|task| TaskId(task as u32));
+    let waits = tasks.filter_map(|task| Some((part.longest(task)?, task)));
+    match waits.min_by_key(|(wait, _)| Reverse(*wait)).filter(|(wait, _)| wait.length_ns > 0) {
+        None => "No task waited for a CPU".to_owned(),
+        Some((wait, task)) if wait.open => format!("{} waits {}", part.scene.task_name(task), wait.in_words()),
+        Some((wait, task)) => format!("Longest wait: {} ({})", wait.in_words(), part.scene.task_name(task)),
+    }
 }
 
 /// What came of it, over the whole run.
-fn outcome(scene: &Scene) -> String {
+fn outcome(Part { scene, machine, .. }: &Part<'_>) -> String {
     let slices = || scene.record.slices.iter().flatten();
     let part = |task: usize| {
         let run_ns: u64 =
@@ -348,5 +449,34 @@ fn outcome(scene: &Scene) -> String {
     let parts: Vec<String> =
         scene.tasks.iter().enumerate().map(|(task, info)| format!("{} {:.0} %", info.name, part(task))).collect();
     let preempted = slices().filter(|slice| slice.end == SliceEnd::Runnable).count();
-    format!("CPU time: {}. {preempted} times a task had to leave while it could have gone on.", parts.join(", "))
+    let had_to_leave = match preempted {
+        0 => "Never did a task have".to_owned(),
+        1 => "Once a task had".to_owned(),
+        times => format!("{times} times a task had"),
+    };
+    let whole = if machine.cpu_count() > 1 { ", 100 % being one CPU" } else { "" };
+    format!("CPU time{whole}: {}. {had_to_leave} to leave while it could have gone on.", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_never_ran_waits_worst_and_an_open_wait_is_named_as_one() {
+        let of = |never_ran, length_ns, open| LongestWait { never_ran, length_ns, open };
+        let mut waits = [of(true, 1_000_000, true), of(false, 9_000_000, true), of(false, 2_000_000, false)];
+        waits.sort_unstable();
+        assert_eq!(waits.map(|wait| wait.length_ns), [2_000_000, 9_000_000, 1_000_000]);
+        assert_eq!(waits.map(LongestWait::in_words), ["2 ms", "at least 9 ms (not over)", "at least 1 ms (not over)"]);
+        let told = [of(false, 0, false), of(false, 2_000_000, false), of(true, 1_000_000, true)];
+        assert_eq!(told.map(LongestWait::at_most), ["never", "up to 2 ms", "at least 1 ms (not over)"]);
+    }
+
+    #[test]
+    fn words_leave_charts_less_room_the_more_lines_they_take() {
+        let of = |title: usize, words: &str| height_of_words(&"t".repeat(title), words);
+        assert_eq!(of(10, "<svg class=\"key\"></svg>llc0"), 100.0, "what is no text takes no room");
+        assert_eq!(of(71, &"w".repeat(191)), 170.0);
+    }
 }

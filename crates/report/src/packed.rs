@@ -55,6 +55,9 @@ struct PackedHeader<'a> {
     /// What their values are, in words; empty for a number of what the name says.
     decision_values: Vec<&'static str>,
     decisions_total: u64,
+    /// Slices as the metrics count them, and decisions that fall after the warm-up.
+    slices_measured: u64,
+    decisions_measured: u64,
     migrations_ran: u64,
     wakes_total: u64,
     move_kinds: Vec<&'static str>,
@@ -108,6 +111,8 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         decisions: scene.tables.decisions.iter().map(DecisionKind::name).collect(),
         decision_values: scene.tables.decisions.iter().map(value_in_words).collect(),
         decisions_total: scene.record.decisions.total,
+        slices_measured: scene.metrics.totals.slice.histogram.count(),
+        decisions_measured: decisions_measured(scene),
         migrations_ran: scene.metrics.totals.migrations_ran.count,
         wakes_total: scene.record.wakes.total,
         move_kinds: MigrationKind::ALL.iter().map(|kind| kind.name()).collect(),
@@ -127,6 +132,13 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         bytes.extend(&column.0);
     }
     base64(&gzip(&bytes))
+}
+
+/// Decisions after the warm-up. Those that are not kept are later than those that are.
+fn decisions_measured(scene: &Scene) -> u64 {
+    let decisions = &scene.record.decisions;
+    let before = decisions.kept.iter().take_while(|decision| decision.time_ns < scene.window_from_ns).count();
+    decisions.total - before as u64
 }
 
 fn columns(scene: &Scene, machine: &Machine) -> BTreeMap<&'static str, Column> {

@@ -169,6 +169,12 @@ impl Run {
         self.disk.experiment.place.kind().name == "recorded"
     }
 
+    /// Whether columns run on machines of their own.
+    #[must_use]
+    pub fn has_columns_of_other_machines(&self) -> bool {
+        self.disk.experiment.columns.values().any(|own| own.machine.is_some())
+    }
+
     /// Writes the trial of a scheduler as a Perfetto trace, streamed from its stored events or from simulating it once more.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //! [`MAX_MARKS`] of each kind, and how many there were is always counted. Definitions of metrics are the trace crate's;
 //! nothing is measured here.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::mem;
 
@@ -148,6 +149,16 @@ pub struct Scene {
 }
 
 impl Scene {
+    /// LLCs of a machine in which tasks of the run ran.
+    #[must_use]
+    pub fn used_llcs(&self, machine: &Machine) -> Vec<LlcId> {
+        // Side by side there may be runs on machines with fewer CPUs.
+        let is_there = |cpu: u32| (cpu as usize) < machine.cpu_count();
+        let stays = self.record.cpu_run_ns.iter().flatten().filter(|(cpu, run_ns)| *run_ns > 0 && is_there(*cpu));
+        let used: BTreeSet<LlcId> = stays.map(|(cpu, _)| machine.llc_of(CpuId(*cpu))).collect();
+        used.into_iter().collect()
+    }
+
     /// Name of a task, `idle` for none.
     #[must_use]
     pub fn task_name(&self, task: TaskId) -> &str {

@@ -1,29 +1,38 @@
-//! What the scheduler ranked tasks by, kept while samples stream by: the last sample of every task in each of equal
-//! stretches of time.
+//! What the scheduler ranked tasks by, kept while samples stream by: the last, the least and the greatest sample of every task in each of
+//! equal stretches of time.
 //!
 //! Between two samples of a task that stayed runnable its score is taken to have changed evenly. A task that sleeps has no
 //! score: its line ends there and another one begins when it is runnable again.
 
 use warmcore_trace::TaskId;
 
-/// Stretches of time of which one sample is kept.
+/// Stretches of time of which one value and its range are kept.
 pub(crate) const SCORE_BINS: usize = 200;
+/// Intervals between samples in each. Pauses are one interval to two, so about four samples are taken: one would show a value that goes up
+/// and down several times as if it stood still.
+const INTERVALS_OF_BIN: u64 = 6;
 
-/// A kept sample.
+/// What is kept of a task's samples in a stretch of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
     /// Stretch of time.
     pub bin: u16,
     /// Whether the task slept since its sample before, or this is its first.
     pub begins: bool,
-    /// Value.
+    /// The last value.
     pub value: i64,
+    /// The least value.
+    pub least: i64,
+    /// The greatest value.
+    pub most: i64,
 }
 
 /// Samples by score and task.
 #[derive(Clone, Debug)]
 pub struct ScoreTracks {
     end_ns: u64,
+    /// Samples that were added.
+    taken: u64,
     tracks: Vec<Vec<Vec<Sample>>>,
     /// Whether each task slept since its last sample.
     slept: Vec<bool>,
@@ -33,13 +42,20 @@ impl ScoreTracks {
     /// No samples yet, in a run that ends at `end_ns`.
     #[must_use]
     pub fn new(end_ns: u64) -> Self {
-        Self { end_ns: end_ns.max(1), tracks: Vec::new(), slept: Vec::new() }
+        Self { end_ns: end_ns.max(1), taken: 0, tracks: Vec::new(), slept: Vec::new() }
+    }
+
+    /// Samples of a task in a stretch of time, the mean of those where it has any.
+    #[must_use]
+    pub fn samples_of_bin(&self) -> u64 {
+        let kept = self.tracks.iter().flatten().map(|track| track.len() as u64).sum::<u64>().max(1);
+        (self.taken + kept / 2) / kept
     }
 
     /// How far apart samples need to be for a run that ends at `end_ns`.
     #[must_use]
     pub fn interval_ns(end_ns: u64) -> u64 {
-        (end_ns / SCORE_BINS as u64).max(1)
+        (end_ns / (SCORE_BINS as u64 * INTERVALS_OF_BIN)).max(1)
     }
 
     /// Adds a sample. `IDLE` has no score.
@@ -49,6 +65,7 @@ impl ScoreTracks {
         }
         let bin =
             (u128::from(time_ns) * SCORE_BINS as u128 / u128::from(self.end_ns)).min(SCORE_BINS as u128 - 1) as u16;
+        self.taken += 1;
         if score >= self.tracks.len() {
             self.tracks.resize(score + 1, Vec::new());
         }
@@ -59,8 +76,10 @@ impl ScoreTracks {
         let track = &mut of_score[task.index()];
         let begins = track.is_empty() || self.slept.get(task.index()).copied().unwrap_or(false);
         match track.last_mut() {
-            Some(last) if last.bin == bin => last.value = value,
-            _ => track.push(Sample { bin, begins, value }),
+            Some(last) if last.bin == bin => {
+                *last = Sample { value, least: last.least.min(value), most: last.most.max(value), ..*last };
+            }
+            _ => track.push(Sample { bin, begins, value, least: value, most: value }),
         }
         if score + 1 == self.tracks.len()
             && let Some(slept) = self.slept.get_mut(task.index())
@@ -97,21 +116,28 @@ impl ScoreTracks {
         self.of(score, task).chunk_by(|_, next| !next.begins)
     }
 
-    /// The value of a task in every stretch of time; nothing where it slept.
+    /// The last value of a task in every stretch of time; nothing where it slept.
     #[must_use]
     pub fn values(&self, score: usize, task: usize) -> Vec<Option<f64>> {
+        self.values_of(score, task, |sample| sample.value)
+    }
+
+    /// One of the values that are kept of every stretch of time, likewise.
+    #[must_use]
+    pub fn values_of(&self, score: usize, task: usize, of: fn(&Sample) -> i64) -> Vec<Option<f64>> {
         let mut values = vec![None; SCORE_BINS];
         for stay in self.stays(score, task) {
             for pair in stay.windows(2) {
                 let (from, to) = (pair[0], pair[1]);
                 let (first, steps) = (usize::from(from.bin), usize::from(to.bin - from.bin));
+                let (from, to) = (of(&from) as f64, of(&to) as f64);
                 for step in 0..steps {
                     let share = step as f64 / steps as f64;
-                    values[first + step] = Some(from.value as f64 + (to.value as f64 - from.value as f64) * share);
+                    values[first + step] = Some(from + (to - from) * share);
                 }
             }
             if let Some(last) = stay.last() {
-                values[usize::from(last.bin)] = Some(last.value as f64);
+                values[usize::from(last.bin)] = Some(of(last) as f64);
             }
         }
         values
@@ -148,6 +174,20 @@ mod tests {
         assert_eq!((stays(0), stays(1)), (vec![2, 1], vec![2, 1]), "for every score");
         assert_eq!(tracks.values(1, 1)[4], Some(-50.0));
         assert!(tracks.values(0, 0).iter().all(Option::is_none) && tracks.of(5, 5).is_empty());
+    }
+
+    #[test]
+    fn a_stretch_of_time_keeps_the_range_of_a_value_that_goes_up_and_down_in_it() {
+        let end_ns = SCORE_BINS as u64 * 100;
+        let mut tracks = ScoreTracks::new(end_ns);
+        assert_eq!(ScoreTracks::interval_ns(end_ns), 16, "pauses of 16 to 32 ns: about four in 100 ns");
+        for (time_ns, value) in [(0, 0), (25, 2), (50, -1), (75, 0)] {
+            tracks.add(time_ns, 0, TaskId(0), value);
+        }
+        let kept = tracks.of(0, 0);
+        assert_eq!(kept, [Sample { bin: 0, begins: true, value: 0, least: -1, most: 2 }]);
+        assert_eq!(tracks.samples_of_bin(), 4);
+        assert_eq!(tracks.values_of(0, 0, |sample| sample.most)[0], Some(2.0));
     }
 
     #[test]

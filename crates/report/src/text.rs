@@ -5,12 +5,13 @@
 
 use std::fmt::Write as _;
 
-use warmcore_lab::measures::Measure;
+use warmcore_lab::measures::{Measure, Unit};
 use warmcore_lab::placement_measures;
 use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal, ratio_with_interval, trials_in_words};
 use warmcore_statistics::{Better, Sample};
 
 use crate::figures::compare::direction;
+use crate::figures::distribution::LEAST_OF_P99;
 use crate::figures::shortened_scheduler;
 use crate::printable::printable;
 use crate::run::Run;
@@ -69,13 +70,16 @@ pub fn headline(run: &Run) -> String {
         let value = base.and_then(of).map_or_else(|| "-".into(), |result| value(run, &document.primary, &result));
         let told = |name: &str| Some(self::value(run, name, base?.measures.get(name)?)).filter(|text| text != "-");
         let mut parts = vec![format!("{title} {value}")];
-        parts.extend(told("wakeup_p99_ns").map(|value| format!("p99 wakeup latency {value}")));
+        // Of fewer wakeups a p99 is no more than the longest latency.
+        let wakeups = base.and_then(|base| base.measures.get("wakeups")?.summary.median);
+        let p99 = told("wakeup_p99_ns").filter(|_| wakeups.is_none_or(|wakeups| wakeups >= LEAST_OF_P99 as f64));
+        parts.extend(p99.map(|value| format!("p99 wakeup latency {value}")));
         let busy = base.and_then(|base| base.measures.get("busy_share")?.summary.median);
         parts.extend(busy.map(|share| {
             let percent = three_digits(share * 100.0);
             // Who else kept the CPUs busy is not in a recording of some threads.
             if run.is_recording() {
-                format!("its threads used {percent} % of the CPU time")
+                format!("its threads used {percent} % of the CPUs' time, idle time included")
             } else {
                 format!("CPUs busy {percent} %")
             }
@@ -85,7 +89,7 @@ pub fn headline(run: &Run) -> String {
             of = &run.disk.record.workload.source;
             parts.rotate_left(1);
         }
-        return format!("{of}: {}", parts.join(", "));
+        return with_fixed_units(&format!("{of}: {}", parts.join(", ")));
     }
     let name = |scheduler: &SchedulerResult| shortened_scheduler(&scheduler.label, 36);
     let base_label = base.map_or_else(String::new, name);
@@ -102,33 +106,67 @@ pub fn headline(run: &Run) -> String {
             _ => {}
         }
     }
-    let mut parts: Vec<(f64, String)> = Vec::new();
+    let better = measure(run, &document.primary).map_or(Better::Neither, |measure| measure.better);
+    let mut parts: Vec<([f64; 2], String)> = Vec::new();
+    if base.is_some() && document.verdict.best.as_deref() == base.map(|base| base.label.as_str()) {
+        parts.push(([0.0; 2], format!("{base_label} is best")));
+    }
     for scheduler in others {
         let Some(result) = of(scheduler) else { continue };
         let label = name(scheduler);
         let ratio =
             result.comparison.as_ref().and_then(|comparison| comparison.ratio).filter(|ratio| ratio.is_finite());
         let best = if document.verdict.best.as_deref() == Some(&scheduler.label) { " is best" } else { "" };
-        let (rank, text) = match (result.finding, ratio) {
-            (Some(Finding::Better | Finding::Worse | Finding::Different), Some(ratio)) => {
-                let rank = if result.finding == Some(Finding::Worse) { 2.0 } else { 1.0 };
-                (
-                    rank - f64::from(u8::from(!best.is_empty())),
-                    format!("{label}{best}: {}", effect(ratio, title, &base_label)),
-                )
+        let (rank, words) = match (result.finding, ratio) {
+            (Some(finding @ (Finding::Better | Finding::Worse | Finding::Different)), ratio) => {
+                // Nearly nothing has no ratio, and is less all the same.
+                let values = || {
+                    let base =
+                        base.and_then(of).map_or_else(|| "-".into(), |base| value(run, &document.primary, &base));
+                    format!("{title} {}, not {base}", value(run, &document.primary, &result))
+                };
+                let words = ratio.map_or_else(values, |ratio| effect(ratio, title, &base_label));
+                (if finding == Finding::Worse { 2.0 } else { 1.0 }, words)
             }
-            (finding, _) => (3.0, format!("{label}{best}: {}", finding.map_or("-", Finding::words))),
+            (finding, _) => (3.0, finding.map_or("-", Finding::words).to_owned()),
         };
-        parts.push((rank, text));
+        let rank = if best.is_empty() { rank } else { 0.0 };
+        parts.push(([rank, distance(better, result.summary.median)], format!("{label}{best}: {words}")));
     }
     // The sort is stable: equals stay in the experiment's order.
-    parts.sort_by(|a, b| a.0.total_cmp(&b.0));
+    parts.sort_by(|(a, _), (b, _)| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
     let mut parts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
     if document.advice.is_some() {
         // What the other settings do stands below, with what to type.
         parts.truncate(1);
     }
-    parts.join("; ")
+    with_fixed_units(&parts.join("; "))
+}
+
+/// A median as a distance: the less, the better. No median is the worst; where no direction is better all are equal.
+fn distance(better: Better, median: Option<f64>) -> f64 {
+    match (better, median) {
+        (Better::Neither, _) => 0.0,
+        (_, None) => f64::INFINITY,
+        (Better::Lower, Some(median)) => median,
+        (Better::Higher, Some(median)) => -median,
+    }
+}
+
+/// A text whose lines do not end between a number and its unit: these have a no-break space between them.
+fn with_fixed_units(text: &str) -> String {
+    const UNITS: [&str; 6] = ["%", "ns", "us", "ms", "s", "J"];
+    let mut words = text.split(' ');
+    let mut before = words.next().unwrap_or_default();
+    let mut out = before.to_owned();
+    for word in words {
+        let number = before.trim_start_matches('-').parse::<f64>().is_ok();
+        let unit = UNITS.contains(&word.trim_end_matches([',', ';', ':', '.']));
+        out.push(if number && unit { '\u{a0}' } else { ' ' });
+        out.push_str(word);
+        before = word;
+    }
+    out
 }
 
 /// `4 % more work done than cfs`.
@@ -285,6 +323,12 @@ pub fn value(run: &Run, name: &str, result: &MeasureResult) -> String {
     }
 }
 
+/// Whether a value is printed as 0: no ratio to it is shown.
+#[must_use]
+pub(crate) fn is_printed_as_nothing(value: f64, unit: Unit) -> bool {
+    value.is_finite() && !with_unit(value, unit).chars().any(|c| matches!(c, '1'..='9'))
+}
+
 /// Ratio with its interval, and the finding in words.
 #[must_use]
 pub fn judged(result: &MeasureResult) -> (String, &'static str) {
@@ -311,4 +355,33 @@ fn markdown_text(text: &str) -> String {
         }
         out
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_of_a_headline_ends_between_a_number_and_its_unit() {
+        let fixed = with_fixed_units("ule is best: wakeup latency 700 ns, not 19.9 ms; a s: 4 % more, 2 schedulers");
+        assert_eq!(
+            fixed,
+            "ule is best: wakeup latency 700\u{a0}ns, not 19.9\u{a0}ms; a s: 4\u{a0}% more, 2 schedulers"
+        );
+    }
+
+    #[test]
+    fn a_median_is_the_better_the_less_far_it_is() {
+        assert!(distance(Better::Higher, Some(3.0)) < distance(Better::Higher, Some(2.0)));
+        assert!(distance(Better::Lower, Some(2.0)) < distance(Better::Lower, Some(3.0)));
+        assert!(distance(Better::Lower, Some(2.0)) < distance(Better::Lower, None));
+        assert_eq!(distance(Better::Neither, Some(2.0)), distance(Better::Neither, None));
+    }
+
+    #[test]
+    fn what_a_reader_sees_as_0_is_nothing() {
+        let of = |values: [f64; 4], unit| values.map(|value| is_printed_as_nothing(value, unit));
+        assert_eq!(of([0.0, 4e-4, 6e-4, 3.0], Unit::One), [true, true, false, false]);
+        assert_eq!(of([0.0, 4e-4, 700.0, f64::INFINITY], Unit::Ns), [true, true, false, false]);
+    }
 }

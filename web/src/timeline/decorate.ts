@@ -54,7 +54,8 @@ export function drawLabels(view: View, context: CanvasRenderingContext2D, first:
   const byTask = view.settings.rowsBy === 'task';
   const room = view.gutter - 7;
   for (let row = 0; row < rows; row++) {
-    const y = (row + 0.5) * view.rowHeight;
+    // A row lower than its letters does not cut the first label.
+    const y = Math.max(7, (row + 0.5) * view.rowHeight);
     if (!byTask) {
       const cpu = view.settings.rowsBy === 'cpu' ? view.state.cpus[first + row] : view.llcs[first + row][0];
       context.fillStyle = css(group(view.settings.rowsBy === 'cpu' ? llc[cpu] : node[cpu]));

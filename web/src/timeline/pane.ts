@@ -1,7 +1,7 @@
 // One scheduler's pane: a canvas that scrolls with its neighbours, and what pointer and keyboard do in it.
 
 import { element, showTip, themeColour } from '../dom';
-import { count } from '../format';
+import { many } from '../format';
 import { newRow, type PixelRow } from '../raster';
 import type { Scene } from '../scene';
 import type { RunState } from '../state';
@@ -25,9 +25,10 @@ export class Pane extends View {
   constructor(host: Host, state: RunState, scene: Scene, index: number) {
     super(host, state, scene);
     const title = element('h3', '', scene.header.scheduler);
-    const { slice_count, migrations_ran, decisions_total } = scene.header;
-    const decisions = decisions_total > 0 ? `, ${count(decisions_total)} decisions` : '';
-    this.heading.textContent = `${count(slice_count)} slices, ${count(migrations_ran)} migrations${decisions}`;
+    const { slices_measured, migrations_ran, decisions_measured } = scene.header;
+    const counts = [many(slices_measured, 'slice'), many(migrations_ran, 'migration')];
+    if (decisions_measured > 0) counts.push(many(decisions_measured, 'decision'));
+    this.heading.textContent = counts.join(', ');
     title.append(this.heading);
     this.canvas.tabIndex = 0;
     this.canvas.dataset.scheduler = String(index);

@@ -1,7 +1,7 @@
 // The timeline: CPUs or tasks over time, one pane per scheduler, all showing the same span.
 
 import { css, group, magnitude } from '../colour';
-import { button, choice, element, toggle } from '../dom';
+import { button, choice, element, showTip, toggle } from '../dom';
 import { count, duration, instant } from '../format';
 import { placeName } from '../scene';
 import { FEW_TASKS, type RunState } from '../state';
@@ -125,6 +125,7 @@ export class Timeline implements Host {
     input.type = 'search';
     input.placeholder = 'name';
     const change = (): void => {
+      showTip('');
       this.state.sought = input.value.trim().toLowerCase();
       this.state.changed();
     };
@@ -139,6 +140,8 @@ export class Timeline implements Host {
   /** Shows the next slice, after the middle of the span, of a task that is looked for. */
   private next(): void {
     if (!this.state.sought) return;
+    // What lies under the pointer is another slice then.
+    showTip('');
     const middle = (this.state.from + this.state.to) / 2;
     for (const [index, pane] of this.panes.entries()) {
       const { scene } = pane;

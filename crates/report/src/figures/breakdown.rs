@@ -6,7 +6,8 @@
 use warmcore_lab::time_split::{CAUSES, Cause, Explains, Gap, TimeSplit, cause_title};
 use warmcore_lab::trial::Trial;
 
-use super::{Csv, Figure, RowFrame, shortened, shortened_scheduler};
+use super::labels::{Key, fitting};
+use super::{Csv, Figure, RowFrame, after_warm_up, scheduler_name, shortened};
 use crate::run::Run;
 use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::svg::{Anchor, Svg};
@@ -58,11 +59,12 @@ pub fn task_time(run: &Run, wide: f64) -> Option<Figure> {
         title: "Where the tasks' time went".into(),
         caption: format!(
             "From its creation to its exit a task is on a CPU, waits for one, or is blocked. All tasks together, mean of all \
-             trials{}. Grey: what follows from other tasks and the clock.{}",
+             trials{}.{} Grey: what follows from other tasks and the clock.{}",
             if per_work { ", per work done" } else { "" },
+            after_warm_up(run),
             stacked.small_in_words()
         ),
-        svg: stacked.draw(wide, 2),
+        svg: stacked.draw(wide),
         csv: csv.finish(),
     })
 }
@@ -104,21 +106,23 @@ impl StackedBars<'_> {
         if names.is_empty() { String::new() } else { format!(" White, each below 1 %: {}.", names.join(", ")) }
     }
 
-    /// The figure; its key has so many columns at most.
-    fn draw(&self, wide: f64, most_columns: usize) -> Svg {
+    /// The figure.
+    fn draw(&self, wide: f64) -> Svg {
+        const KEY: f64 = 7.0;
         let frame = RowFrame::new(wide, LEFT, RIGHT);
         let (seen, small) = self.seen_and_small();
-        let mut key: Vec<(&str, &str)> =
-            seen.iter().map(|part| (self.parts[*part].0, self.parts[*part].1.as_str())).collect();
+        let entry = |class: &str, words: &str| (format!(r#"class="{class}""#), words.to_owned());
+        let mut entries: Vec<(String, String)> =
+            seen.iter().map(|part| entry(self.parts[*part].1.as_str(), self.parts[*part].0)).collect();
         let together = match small.as_slice() {
             [only] => format!("{}, below 1 %", self.parts[*only].0),
             several => format!("{} others, each below 1 %", several.len()),
         };
         if !small.is_empty() {
-            key.push((&together, SMALL_CLASS));
+            entries.push(entry(SMALL_CLASS, &together));
         }
-        let (columns, apart) = frame.key(most_columns);
-        let top = 24.0 + 20.0 * key.len().div_ceil(columns) as f64;
+        let key = Key::new(entries, (12.0, wide - 12.0));
+        let top = KEY + key.height() + 17.0;
         let each = ROW + frame.above;
         let bottom = top + each * self.bars.len() as f64;
         let mut svg = Svg::new(wide, bottom + 44.0);
@@ -128,11 +132,7 @@ impl StackedBars<'_> {
             frame.upright(&mut svg, scale.at(value), rows, frame.above + 7.0, "grid");
             svg.text(scale.at(value), bottom + 17.0, Anchor::Middle, "m", &text);
         }
-        for (index, (name, class)) in key.into_iter().enumerate() {
-            let (x, y) = (12.0 + (index % columns) as f64 * apart, 16.0 + (index / columns) as f64 * 20.0);
-            svg.rect(x, y - 9.0, 11.0, 11.0, class, "");
-            svg.text(x + 17.0, y, Anchor::Start, "s", name);
-        }
+        key.draw(&mut svg, KEY);
         for (row, (bar, label)) in self.bars.iter().zip(&self.labels).enumerate() {
             let y = top + each * row as f64 + frame.above + 7.0;
             let whole = self.wholes[row];
@@ -236,8 +236,8 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
     }
     let mut y = 8.0;
     for (gap, lines) in &drawn {
-        let top = y;
-        svg.text(12.0, y + 14.0, Anchor::Start, "b", &shortened_scheduler(&gap.label, 40));
+        let name = fitting(&scheduler_name(&gap.label), "b", wide - 24.0);
+        svg.text(12.0, y + 14.0, Anchor::Start, "b", &name);
         y += 26.0;
         for DrawnGap { title, class, difference, share } in lines {
             let (a, b) = (scale.at(0.0), scale.at(*difference));
@@ -247,6 +247,8 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
                 svg.text(NAMES, y + 12.0, Anchor::End, "s", &shortened(title, 52));
             }
             y += frame.above;
+            // The line of zero leaves out the names, which are above the bars of a narrow figure.
+            svg.line(scale.at(0.0), y, scale.at(0.0), y + bar_height - frame.above, "axis");
             let of_gap = share.map_or_else(
                 || ", which explains nothing".to_owned(),
                 |share| format!(", {} of the gap", share_of_gap(share)),
@@ -260,7 +262,6 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
             }
             y += bar_height - frame.above;
         }
-        svg.line(scale.at(0.0), top + 22.0, scale.at(0.0), y, "axis");
         y += 8.0;
     }
     svg.text(scale.at(0.0), height - 8.0, Anchor::Middle, "m", &unit_of_gaps(split));
@@ -359,7 +360,7 @@ const PARTS: [(&str, &str, &str, From); 21] = [
     ("wakeup", "wakeups", "scheduler", From::Measure("overhead_wakeup_ns")),
     ("tick", "ticks", "scheduler", From::Measure("overhead_tick_ns")),
     ("balance", "load balancing", "scheduler", From::Measure("overhead_balance_ns")),
-    ("numa", "NUMA balancing", "scheduler", From::Measure("overhead_numa_ns")),
+    ("numa", "NUMA balancing", "numa", From::Measure("overhead_numa_ns")),
     ("interrupt", "interrupts", "scheduler", From::Measure("overhead_interrupt_ns")),
     ("foreign", "other processes and kernel threads", "off_cpu", From::Measure("foreign_ns")),
 ];
@@ -391,7 +392,7 @@ pub fn cpu_time(run: &Run, wide: f64) -> Option<Figure> {
     let bars: Vec<Vec<f64>> = run.disk.trials.iter().map(|trials| cpu_parts(trials)).collect::<Option<_>>()?;
     // The parts of the scheduler share its colour, each paler than the one before.
     let class = |name: &str, cause: &str| match cause {
-        "scheduler" => format!("q12 {name}"),
+        "scheduler" => format!("{} {name}", cause_class(cause)),
         _ => cause_class(cause),
     };
     let files: Vec<String> = PARTS.iter().map(|part| part.0).chain([REST.0]).map(|name| format!("{name}_ns")).collect();
@@ -416,11 +417,12 @@ pub fn cpu_time(run: &Run, wide: f64) -> Option<Figure> {
         id: "cpu-time".into(),
         title: "Where the machine's CPU time went".into(),
         caption: format!(
-            "All CPU time of the machine from the start to the end of the run, mean of all trials. Kernel time that fell \
-             on an idle CPU is shown with its kind.{}",
+            "All CPU time of the machine until the end of the run, mean of all trials.{} Kernel time that fell on an idle CPU \
+             is shown with its kind.{}",
+            after_warm_up(run),
             stacked.small_in_words()
         ),
-        svg: stacked.draw(wide, 3),
+        svg: stacked.draw(wide),
         csv: csv.finish(),
     })
 }
@@ -447,13 +449,13 @@ mod tests {
         // 2 % in one bar is seen; 0.9 % of the longest bar is not, though it is 1.8 % of its own bar.
         let of = stacked(&[[98.0, 0.1, 2.0, 0.0], [50.0, 0.9, 0.0, 0.0]]);
         assert_eq!(of.seen_and_small(), (vec![0, 2], vec![1]));
-        let drawn = of.draw(760.0, 2).inline("");
+        let drawn = of.draw(760.0).inline("");
         assert!(drawn.contains(">system calls, below 1 %</text>") && drawn.contains(">cold caches</text>"), "{drawn}");
         assert!(!drawn.contains("page walks"), "what does not occur is nowhere");
         assert!(drawn.contains("<title>cfs: system calls 1.77 % (0.9)</title>"), "{drawn}");
         assert_eq!(of.small_in_words(), " White, each below 1 %: system calls.");
         let of = stacked(&[[99.0, 0.2, 0.3, 0.4], [99.0, 0.2, 0.3, 0.4]]);
-        assert!(of.draw(760.0, 2).inline("").contains(">3 others, each below 1 %</text>"));
+        assert!(of.draw(760.0).inline("").contains(">3 others, each below 1 %</text>"));
         assert!(stacked(&[[1.0, 1.0, 1.0, 1.0]; 2]).small_in_words().is_empty());
     }
 
@@ -482,7 +484,7 @@ mod tests {
         for (wide, label) in [(360.0, "eevdf"), (360.0, long), (760.0, "eevdf"), (760.0, long)] {
             let mut of = stacked(&[[60.0, 20.0, 10.0, 0.1]; 2]);
             of.labels[0] = label;
-            let faults = super::super::overlap::faults(&of.draw(wide, 3));
+            let faults = super::super::overlap::faults(&of.draw(wide));
             assert!(faults.is_empty(), "{wide}: {faults:?}");
         }
     }

@@ -44,11 +44,12 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
     let (mut low, mut high) = (0.98_f64, 1.02_f64);
     for (index, scheduler) in document.schedulers.iter().enumerate() {
         let Some(result) = scheduler.measures.get(primary) else { continue };
-        let points: Vec<Option<f64>> =
-            result.points.iter().enumerate().map(|(trial, value)| ratio((*value)?, base_of(trial)?)).collect();
         let comparison = result.comparison.as_ref();
         let interval = comparison.and_then(|comparison| comparison.interval);
         let middle = if scheduler.is_baseline { Some(1.0) } else { comparison.and_then(|comparison| comparison.ratio) };
+        // Where the whole has no ratio, no single trial has one either.
+        let point = |(trial, value): (usize, &Option<f64>)| middle.and(ratio((*value)?, base_of(trial)?));
+        let points: Vec<Option<f64>> = result.points.iter().enumerate().map(point).collect();
         let drawn = points.iter().flatten().copied().chain(middle);
         let drawn = drawn.chain(interval.iter().flat_map(|i| [i.low, i.high]));
         for value in drawn.filter(|value| value.is_finite()) {
@@ -67,7 +68,9 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
                 finding.map_or("baseline", Finding::words).to_owned(),
             ]);
         }
-        rows.push((index, scheduler.label.as_str(), points, middle, interval, finding));
+        let value =
+            result.summary.median.zip(measure).map_or_else(String::new, |(median, m)| with_unit(median, m.unit));
+        rows.push((index, scheduler.label.as_str(), points, (middle, value), interval, finding));
     }
     let margin = (high - low) * 0.05;
     let (low, high) = ((low - margin).max(0.0), high + margin);
@@ -77,13 +80,17 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
     let ticks: Vec<_> = scale.ticks(6).iter().map(|tick| (*tick, decimal(*tick))).collect();
     axis(&mut svg, frame, &scale, rows.len(), &ticks);
     frame.upright(&mut svg, scale.at(1.0), (TOP, rows.len(), ROW + frame.above), frame.above, "one");
-    for (position, (index, label, points, middle, interval, finding)) in rows.into_iter().enumerate() {
+    for (position, (index, label, points, (middle, value), interval, finding)) in rows.into_iter().enumerate() {
         let top = TOP + (ROW + frame.above) * position as f64 + frame.above;
         let y = top + ROW / 2.0;
-        let words = finding.map_or("baseline", Finding::words);
-        let numbers = middle.map_or_else(String::new, |middle| ratio_with_interval(middle, interval));
+        let mut words = finding.map_or("baseline", Finding::words).to_owned();
+        // What has no ratio, being nearly nothing or next to it, has its value.
+        let numbers = middle.map_or(value, |middle| ratio_with_interval(middle, interval));
+        if middle.is_none() && matches!(finding, Some(Finding::Better | Finding::Worse | Finding::Different)) {
+            words.push_str(", no ratio");
+        }
         let both = format!("{numbers} {words}");
-        frame.name(&mut svg, (top, ROW), "b", label, if middle.is_some() { &both } else { "" });
+        frame.name(&mut svg, (top, ROW), "b", label, &both);
         for (trial, point) in points.iter().enumerate() {
             if let Some(point) = point {
                 let hover = format!("{label}, trial {trial}: {} of the baseline", decimal(*point));
@@ -96,12 +103,12 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
         }
         if let Some(middle) = middle {
             svg.line(scale.at(middle), y - 11.0, scale.at(middle), y + 11.0, "median");
-            if frame.is_narrow() {
-                svg.text(frame.right, top - 4.0, Anchor::End, "s", &both);
-            } else {
-                svg.text(frame.right + 16.0, y - 1.0, Anchor::Start, "b", &numbers);
-                svg.text(frame.right + 16.0, y + 13.0, Anchor::Start, "m s", words);
-            }
+        }
+        if frame.is_narrow() {
+            svg.text(frame.right, top - 4.0, Anchor::End, "s", &both);
+        } else {
+            svg.text(frame.right + 16.0, y - 1.0, Anchor::Start, "b", &numbers);
+            svg.text(frame.right + 16.0, y + 13.0, Anchor::Start, "m s", &words);
         }
     }
     svg.text(

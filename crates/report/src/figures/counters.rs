@@ -2,6 +2,7 @@
 
 use warmcore_topology::Machine;
 
+use super::labels::{Key, LINE, lines_within};
 use super::{Csv, Figure, PANEL, file_name};
 use crate::colour::{group, hex};
 use crate::counters::COUNTER_BINS;
@@ -10,8 +11,12 @@ use crate::scene::Scene;
 use crate::svg::{Anchor, Svg};
 use crate::units::count;
 
-const TOP: f64 = 34.0;
-const HEIGHT: f64 = 112.0;
+/// Upper end of the key.
+const KEY: f64 = 8.0;
+/// Height of a counter's part: its title, on two lines where it is long, its plot, and its axis.
+const HEIGHT: f64 = HEAD + PLOT + 34.0;
+const HEAD: f64 = 30.0;
+const PLOT: f64 = 60.0;
 
 /// What every LLC's CPUs counted, per second, over time. `None` when the trial has no counters.
 #[must_use]
@@ -21,16 +26,12 @@ pub fn over_time(index: usize, scene: &Scene, machine: &Machine) -> Option<Figur
     if counters.is_empty() {
         return None;
     }
-    let llcs = machine.llc_count();
     let rows = counters.len().div_ceil(2);
-    let mut svg = Svg::new(PANEL, TOP + HEIGHT * rows as f64 + 10.0);
+    let key = Key::of_llcs(scene, machine, "", (44.0, PANEL - 16.0));
+    let plots = KEY + key.height() + 10.0;
+    let mut svg = Svg::new(PANEL, plots + HEIGHT * rows as f64 + 10.0);
     let mut csv = Csv::new(&["counter", "llc", "start_ns", "end_ns", "counted"]);
-    let shown = llcs.min(12);
-    for llc in 0..shown {
-        let x = 44.0 + llc as f64 * ((PANEL - 60.0) / shown as f64).min(70.0);
-        svg.rect_with(x, 8.0, 11.0, 11.0, &format!(r#"fill="{}""#, hex(group(llc))), "");
-        svg.text(x + 15.0, 17.5, Anchor::Start, "s", &format!("llc{llc}"));
-    }
+    key.draw(&mut svg, KEY);
     for (position, counter) in counters.iter().enumerate() {
         let name = &scene.tables.counters[*counter];
         let of_llc: Vec<Vec<u64>> = machine
@@ -45,8 +46,8 @@ pub fn over_time(index: usize, scene: &Scene, machine: &Machine) -> Option<Figur
         }
         let left = 44.0 + (position % 2) as f64 * (PANEL / 2.0);
         let right = left + PANEL / 2.0 - 56.0;
-        let top = TOP + HEIGHT * (position / 2) as f64 + 18.0;
-        let bottom = top + HEIGHT - 52.0;
+        let top = plots + HEIGHT * (position / 2) as f64 + HEAD;
+        let bottom = top + PLOT;
         plot(&mut svg, scene, name, &of_llc, (left, right, top, bottom));
     }
     Some(Figure {
@@ -73,14 +74,19 @@ fn plot(
     let most = of_llc.iter().flatten().copied().max().unwrap_or(0);
     let x = Scale::linear(0.0, scene.end_ns as f64, left, right);
     let y = Scale::linear(0.0, rate(most), bottom, top);
-    svg.text(left - 14.0, top - 6.0, Anchor::Start, "b s", &format!("{name} per second"));
+    let title = lines_within(&format!("{name} per second"), "b s", right - left + 14.0);
+    for (at, line) in title.iter().rev().enumerate() {
+        svg.text(left - 14.0, top - 10.0 - LINE * at as f64, Anchor::Start, "b s", line);
+    }
     for tick in y.ticks(3) {
         svg.line(left, y.at(tick), right, y.at(tick), "grid");
         svg.text(left - 6.0, y.at(tick) + 4.0, Anchor::End, "m s", &count(tick));
     }
-    for (ns, text) in time_ticks(&x, 2) {
+    // One mark alone shows no scale.
+    let marks = (2..=4).map(|count| time_ticks(&x, count)).find(|marks| marks.len() > 1).unwrap_or_default();
+    for (ns, text) in marks {
         svg.line(x.at(ns), bottom, x.at(ns), bottom + 3.0, "axis");
-        svg.text(x.at(ns), bottom + 14.0, Anchor::Middle, "m s", &text);
+        svg.text(x.at(ns).min(PANEL - 20.0), bottom + 14.0, Anchor::Middle, "m s", &text);
     }
     svg.line(left, bottom, right, bottom, "axis");
     for (llc, values) in of_llc.iter().enumerate().filter(|(_, values)| values.iter().any(|value| *value > 0)) {

@@ -9,7 +9,10 @@ use crate::run::Run;
 use crate::scale::Scale;
 use crate::scene::Scene;
 use crate::svg::{Anchor, Svg};
-use crate::units::duration;
+use crate::units::{count, duration};
+
+/// Letters of a name that has room beside its numbers.
+const MOST_BESIDE: usize = 6;
 
 /// Where a distribution is among a run's totals.
 type Select = fn(&Totals) -> &Histogram;
@@ -51,7 +54,7 @@ fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select
     let x = Scale::logarithmic(low, high.max(low * 2.0), LEFT, PANEL - RIGHT);
     let y = Scale::logarithmic((1.0 / least).max(1e-5), 1.0, BOTTOM, TOP);
     // Long names have a line of their own.
-    let line = if histograms.iter().any(|(_, label, _)| label.chars().count() > 13) { 32.0 } else { 17.0 };
+    let line = if histograms.iter().any(|(_, label, _)| label.chars().count() > MOST_BESIDE) { 32.0 } else { 17.0 };
     let mut svg = Svg::new(PANEL, BOTTOM + 46.0 + line * histograms.len() as f64);
     for tick in x.ticks(5) {
         svg.line(x.at(tick), TOP, x.at(tick), BOTTOM, "grid");
@@ -81,9 +84,9 @@ fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select
         svg.rect(LEFT, at - 9.0, 11.0, 11.0, &format!("c{}", series(*index)), "");
         svg.text(LEFT + 16.0, at, Anchor::Start, "b", &shortened(label, 36));
         let below = at + line - 17.0;
-        let quantile = |q: f64| histogram.quantile(q).map_or_else(|| "-".into(), |ns| duration(ns as f64));
-        svg.text(PANEL - RIGHT - 88.0, below, Anchor::End, "m s", &format!("p50 {}", quantile(0.5)));
-        svg.text(PANEL - RIGHT, below, Anchor::End, "m s", &format!("p99 {}", quantile(0.99)));
+        svg.text(PANEL - RIGHT - 164.0, below, Anchor::End, "m s", &format!("n {}", count(whole as f64)));
+        svg.text(PANEL - RIGHT - 82.0, below, Anchor::End, "m s", &format!("p50 {}", quantile(histogram, 0.5)));
+        svg.text(PANEL - RIGHT, below, Anchor::End, "m s", &format!("p99 {}", quantile(histogram, 0.99)));
     }
     svg.line(LEFT, BOTTOM, PANEL - RIGHT, BOTTOM, "axis");
     svg.line(LEFT, TOP, LEFT, BOTTOM, "axis");
@@ -94,14 +97,38 @@ fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select
         title: title.into(),
         caption: format!(
             "Share of cases that are longer than a time: {meaning}. Both axes are logarithmic. From one trial of each \
-             scheduler, in buckets about 1.6 % wide."
+             scheduler{}, in buckets about 1.6 % wide; n: so many cases. A p99 needs {LEAST_OF_P99}.",
+            if scenes.iter().any(|scene| scene.window_from_ns > 0) { " after its warm-up" } else { "" }
         ),
         svg,
         csv: csv.finish(),
     }
 }
 
+/// Cases below which a p99 is no more than the largest.
+pub(crate) const LEAST_OF_P99: u64 = 100;
+
+/// A quantile in words; `-` where a p99 would be one of few cases.
+fn quantile(histogram: &Histogram, q: f64) -> String {
+    let enough = q < 0.9 || histogram.count() >= LEAST_OF_P99;
+    histogram.quantile(q).filter(|_| enough).map_or_else(|| "-".into(), |ns| duration(ns as f64))
+}
+
 fn share(value: f64) -> String {
     let percent = value * 100.0;
     if percent >= 1.0 { format!("{percent:.0} %") } else { format!("{percent} %") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_p99_of_few_cases_is_not_told() {
+        let mut histogram = Histogram::new();
+        (0..99).for_each(|_| histogram.record(1000));
+        assert_eq!([0.5, 0.99].map(|q| quantile(&histogram, q) == "-"), [false, true]);
+        histogram.record(1000);
+        assert_ne!(quantile(&histogram, 0.99), "-");
+    }
 }

@@ -1,5 +1,7 @@
 //! What a study expects and what came out: a row for each expectation, on a scale of its own.
 
+use warmcore_lab::verdict::decimals_of_small;
+
 use super::labels::{Labels, fitting};
 use super::{Csv, Figure, NARROW};
 use crate::scale::Scale;
@@ -49,6 +51,17 @@ impl Expected {
     }
 }
 
+/// A number with the digits that it has in a study's tables.
+fn short(value: f64) -> String {
+    let size = value.abs();
+    if size >= 0.1 || size == 0.0 {
+        return three_digits(value);
+    }
+    let decimals = if size >= 0.001 { 4 } else { decimals_of_small(size) };
+    let text = format!("{value:.decimals$}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 /// The figure, so wide. `None` where nothing is expected.
 #[must_use]
 pub fn figure(study: &str, rows: &[Expected], wide: f64) -> Option<Figure> {
@@ -60,7 +73,7 @@ pub fn figure(study: &str, rows: &[Expected], wide: f64) -> Option<Figure> {
         return None;
     }
     let narrow = wide < NARROW;
-    let shown = |row: &Expected| row.value.map_or_else(|| row.judgement.clone(), three_digits);
+    let shown = |row: &Expected| row.value.map_or_else(|| row.judgement.clone(), short);
     // At the right end of a row, or of its name.
     let room = rows.iter().map(|row| text_width("s b", &shown(row))).fold(0.0, f64::max).min(ROOM) + 10.0;
     let names: Vec<String> = rows.iter().map(|row| row.name.clone()).collect();
@@ -109,7 +122,7 @@ pub fn figure(study: &str, rows: &[Expected], wide: f64) -> Option<Figure> {
             svg.line(x.at(smallest), middle, x.at(largest), middle, "bar");
         }
         if let Some(value) = row.value.filter(|value| value.is_finite()) {
-            let hover = format!("{}: {} ({})", row.name, three_digits(value), row.judgement);
+            let hover = format!("{}: {} ({})", row.name, short(value), row.judgement);
             svg.circle(x.at(value), middle, 4.5, if row.right { "c0" } else { "hollow" }, &hover);
         }
     }
@@ -137,6 +150,13 @@ mod tests {
             let drawn = figure("s", &[row], 760.0).unwrap();
             assert_eq!(drawn.svg.inline("").matches("hollow").count(), if inside { 1 } else { 2 }, "the key has one");
         }
+    }
+
+    #[test]
+    fn values_have_the_digits_that_matter() {
+        let all = [0.0, 0.018, 0.035_24, 0.5, 3.614, 50_868.4, -0.25, 0.000_035_2, -0.000_43];
+        let said = ["0", "0.018", "0.0352", "0.5", "3.61", "50868", "-0.25", "0.000035", "-0.00043"];
+        assert_eq!(all.map(short), said);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! Names that are whole: on several lines where one is too short. Names of rows are beside the rows, or above them in a column of a paper.
 
+use warmcore_topology::{LlcId, Machine};
+
 use super::{NARROW, shortened_within};
+use crate::colour::{group, hex};
+use crate::scene::Scene;
 use crate::svg::{Anchor, Svg, text_width};
 
 /// Height of a line of small text.
@@ -103,9 +107,70 @@ impl Labels {
     }
 }
 
+/// What colours stand for: a square and words for each, one after the other on as many lines as that takes.
+pub(super) struct Key {
+    /// Attributes of the square, words, left end and line.
+    entries: Vec<(String, String, f64, usize)>,
+}
+
+impl Key {
+    /// Height of a line.
+    const LINE: f64 = 16.0;
+
+    /// Entries from one edge to the other: attributes of the square, escaped, and words.
+    pub fn new(entries: impl IntoIterator<Item = (String, String)>, (left, right): (f64, f64)) -> Self {
+        let (mut x, mut line) = (left, 0);
+        let place = |(attributes, words): (String, String)| {
+            let words = fitting(&words, CLASS, right - left - 15.0);
+            let width = 15.0 + text_width(CLASS, &words);
+            if x > left && x + width > right {
+                (x, line) = (left, line + 1);
+            }
+            let at = x;
+            x += width + 14.0;
+            (attributes, words, at, line)
+        };
+        Self { entries: entries.into_iter().map(place).collect() }
+    }
+
+    /// The LLCs where something ran, in their colours; what the key is of stands before the first.
+    pub fn of_llcs(scene: &Scene, machine: &Machine, what: &str, edges: (f64, f64)) -> Self {
+        let fill = |llc: &LlcId| format!(r#"fill="{}""#, hex(group(llc.index())));
+        let used = scene.used_llcs(machine);
+        let name = |(at, llc): (usize, &LlcId)| if at == 0 { format!("{what}{llc}") } else { llc.to_string() };
+        Self::new(used.iter().enumerate().map(|(at, llc)| (fill(llc), name((at, llc)))), edges)
+    }
+
+    /// Height of all lines.
+    pub fn height(&self) -> f64 {
+        self.entries.last().map_or(0.0, |(.., line)| Self::LINE * (line + 1) as f64)
+    }
+
+    /// Draws it from `top` on.
+    pub fn draw(&self, svg: &mut Svg, top: f64) {
+        for (attributes, words, x, line) in &self.entries {
+            let y = top + Self::LINE * *line as f64;
+            svg.rect_with(*x, y, 11.0, 11.0, attributes, words);
+            svg.text(x + 15.0, y + 9.5, Anchor::Start, CLASS, words);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_names_everything_on_as_many_lines_as_that_takes() {
+        let entries = (0..24).map(|llc| (format!(r##"fill="#{llc:06}""##), format!("llc{llc}")));
+        let key = Key::new(entries, (110.0, 336.0));
+        let mut svg = Svg::new(360.0, key.height());
+        key.draw(&mut svg, 0.0);
+        let drawn = svg.inline("");
+        assert!((0..24).all(|llc| drawn.contains(&format!(">llc{llc}</text>"))), "{drawn}");
+        assert!(super::super::overlap::faults(&svg).is_empty(), "{:?}", super::super::overlap::faults(&svg));
+        assert_eq!(Key::new([], (0.0, 100.0)).height(), 0.0);
+    }
 
     #[test]
     fn a_name_is_broken_after_its_signs_and_no_letter_is_lost() {

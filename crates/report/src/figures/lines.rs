@@ -10,7 +10,7 @@ use crate::colour::series;
 use crate::rows::groups_at_most;
 use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::scene::{Scene, spread};
-use crate::scores::SCORE_BINS;
+use crate::scores::{SCORE_BINS, Sample};
 use crate::svg::{Anchor, Svg};
 
 /// Points of a line.
@@ -43,7 +43,9 @@ impl Plot {
             svg.line(x.at(ns), TOP, x.at(ns), BOTTOM, "grid");
             svg.text(x.at(ns), BOTTOM + 17.0, Anchor::Middle, "m", &text);
         }
-        let ticks = if time { time_ticks(&y, 5) } else { number_ticks(&y, 5) };
+        let mut ticks = if time { time_ticks(&y, 5) } else { number_ticks(&y, 5) };
+        // What is no time is a place or a level: a whole number.
+        ticks.retain(|(value, _)| time || value.fract() == 0.0);
         for (value, text) in ticks {
             let class = if value == 0.0 && low < 0.0 { "axis" } else { "grid" };
             svg.line(LEFT, y.at(value), RIGHT, y.at(value), class);
@@ -70,14 +72,14 @@ impl Plot {
         }
     }
 
-    /// The range and the median of a group: points without values interrupt them.
+    /// The median of a group and, with an `area`, its range: points without values interrupt them.
     fn band(
         &mut self,
         at: usize,
         label: &str,
         points: &[Option<Spread>],
         time_ns: &dyn Fn(usize) -> f64,
-        tasks: usize,
+        has_area: bool,
     ) {
         let colour = series(at);
         let mut first = 0;
@@ -88,7 +90,7 @@ impl Plot {
             };
             let (mut area, median) = (line(&|spread| spread.least), line(&|spread| spread.median));
             area.extend(line(&|spread| spread.most).into_iter().rev());
-            if tasks > 1 && median.len() > 1 {
+            if has_area && median.len() > 1 {
                 self.svg.polygon(&area, &format!("area c{colour}"), label);
             }
             match median.as_slice() {
@@ -203,7 +205,7 @@ pub fn cumulative(index: usize, scene: &Scene, axes: &Axes) -> Option<Figure> {
                 plot.svg.polyline(&line, &format!("k thin k{}", series(at)), &scene.tasks[*task].name);
             }
         }
-        plot.band(at, &row.label, &points, &time_ns, row.tasks.len());
+        plot.band(at, &row.label, &points, &time_ns, row.tasks.len() > 1);
         plot.key(at, &row.label);
     }
     Some(Figure {
@@ -227,8 +229,9 @@ pub fn scores(index: usize, scene: &Scene, axes: &Axes) -> Vec<Figure> {
 fn one_score(index: usize, scene: &Scene, axes: &Axes, (score, name): (usize, &str)) -> Option<Figure> {
     let tracks = &scene.record.scores;
     let tasks = 0..scene.tasks.len();
-    let samples = || tasks.clone().flat_map(|task| tracks.of(score, task)).map(|sample| sample.value as f64);
-    let (low, high) = (samples().reduce(f64::min)?, samples().reduce(f64::max)?);
+    let samples = || tasks.clone().flat_map(|task| tracks.of(score, task));
+    let low = samples().map(|sample| sample.least as f64).reduce(f64::min)?;
+    let high = samples().map(|sample| sample.most as f64).reduce(f64::max)?;
     let info = scores::score(name);
     let (title, meaning) = info.map_or((name, "as the scheduler defines it"), |info| (info.title, info.meaning));
     let (low, high) = (low.min(0.0), high.max(0.0));
@@ -236,27 +239,33 @@ fn one_score(index: usize, scene: &Scene, axes: &Axes, (score, name): (usize, &s
     let time_ns = |bin: usize| tracks.time_ns(bin) as f64;
     let each = scene.tasks.len() <= axes.most_lines;
     let mut csv = if each {
-        Csv::new(&["row", "task", "name", "time_ns", name])
+        Csv::new(&["row", "task", "name", "time_ns", "least", "last", "most"])
     } else {
         Csv::new(&["row", "runnable_tasks", "time_ns", "least", "median", "most"])
     };
     for (at, row) in groups_at_most(&scene.tasks, MOST_BANDS).iter().enumerate() {
         let colour = series(at);
-        let values: Vec<Vec<Option<f64>>> = row.tasks.iter().map(|task| tracks.values(score, *task)).collect();
-        let of_bin = |bin: usize| values.iter().filter_map(|values| values[bin]).collect();
-        let points: Vec<Option<Spread>> = (0..SCORE_BINS).map(|bin| Spread::of(of_bin(bin))).collect();
+        let values = |of: fn(&Sample) -> i64| -> Vec<Vec<Option<f64>>> {
+            row.tasks.iter().map(|task| tracks.values_of(score, *task, of)).collect()
+        };
+        let kept = [values(|sample| sample.least), values(|sample| sample.value), values(|sample| sample.most)];
+        let point = |bin: usize| {
+            let spread = |of: &Vec<Vec<Option<f64>>>| Spread::of(of.iter().filter_map(|values| values[bin]).collect());
+            let [least, last, most] = [spread(&kept[0])?, spread(&kept[1])?, spread(&kept[2])?];
+            Some(Spread { least: least.least, most: most.most, ..last })
+        };
+        let points: Vec<Option<Spread>> = (0..SCORE_BINS).map(point).collect();
         if each {
             for task in &row.tasks {
                 let text = &scene.tasks[*task].name;
                 for sample in tracks.of(score, *task) {
-                    let cells =
-                        [task.to_string(), tracks.time_ns(sample.bin.into()).to_string(), sample.value.to_string()];
-                    csv.row(&[&row.label, &cells[0], text, &cells[1], &cells[2]]);
+                    let (task, time_ns) = (task.to_string(), tracks.time_ns(sample.bin.into()).to_string());
+                    let [least, last, most] = [sample.least, sample.value, sample.most].map(|value| value.to_string());
+                    csv.row(&[&row.label, &task, text, &time_ns, &least, &last, &most]);
                 }
                 if row.tasks.len() > 1 {
                     for stay in tracks.stays(score, *task) {
-                        let at =
-                            |sample: &crate::scores::Sample| plot.at(time_ns(sample.bin.into()), sample.value as f64);
+                        let at = |sample: &Sample| plot.at(time_ns(sample.bin.into()), sample.value as f64);
                         let line: Vec<_> = stay.iter().map(at).collect();
                         match line.as_slice() {
                             [(x, y)] => plot.svg.line(*x, *y, *x + 1.5, *y, &format!("k thin k{colour}")),
@@ -273,13 +282,19 @@ fn one_score(index: usize, scene: &Scene, axes: &Axes, (score, name): (usize, &s
                 csv.row(&[&row.label, &count, &time, &numbers[0], &numbers[1], &numbers[2]]);
             }
         }
-        plot.band(at, &row.label, &points, &time_ns, row.tasks.len());
+        plot.band(at, &row.label, &points, &time_ns, true);
         plot.key(at, &row.label);
     }
+    let samples = tracks.samples_of_bin();
     Some(Figure {
         id: format!("score-{index}-{}-{}", file_name(&scene.scheduler), file_name(name)),
         title: format!("{title} under {}", scene.scheduler),
-        caption: format!("{}{}.", meaning[..1].to_uppercase(), &meaning[1..]),
+        caption: format!(
+            "{}{}. The area is from the least to the greatest of about {samples} sample{} in each of {SCORE_BINS} parts of the run.",
+            meaning[..1].to_uppercase(),
+            &meaning[1..],
+            if samples == 1 { "" } else { "s" }
+        ),
         svg: plot.svg,
         csv: csv.finish(),
     })

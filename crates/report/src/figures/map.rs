@@ -39,9 +39,45 @@ fn colour_of(machine: &Machine, llc: LlcId) -> String {
     hex(group(if own { llc.index() } else { machine.node_of_llc(llc).index() }))
 }
 
+/// What is drawn largest on any of some maps that stand side by side.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct MapScales {
+    /// Migrations along an edge, in the whole trial.
+    most_moved: u64,
+    /// Cache lines per second that an LLC fetched from elsewhere; 0 where none are known.
+    most_fetched_per_s: f64,
+}
+
+impl MapScales {
+    /// Those of scenes on their machines.
+    #[must_use]
+    pub fn of<'a>(maps: impl Iterator<Item = (&'a Scene, &'a Machine)>) -> Self {
+        let mut scales = Self { most_moved: 0, most_fetched_per_s: 0.0 };
+        for (scene, machine) in maps {
+            scales.most_moved = moved(scene, machine).into_values().fold(scales.most_moved, u64::max);
+            let rates = machine.llcs().map(|llc| fetched_per_s(scene, machine, llc).iter().sum::<f64>());
+            scales.most_fetched_per_s = rates.fold(scales.most_fetched_per_s, f64::max);
+        }
+        scales
+    }
+
+    /// What the largest marks of maps stand for, with or without bars of cache lines; nothing where there are none.
+    fn in_words(self, bars: bool) -> String {
+        let edge = (self.most_moved > 0).then(|| format!("thickest edge: {}", migrations(self.most_moved)));
+        let bar = (bars && self.most_fetched_per_s > 0.0)
+            .then(|| format!("longest bar: {} cache lines/s", count(self.most_fetched_per_s)));
+        edge.into_iter().chain(bar).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A number of migrations in words.
+fn migrations(number: u64) -> String {
+    format!("{} migration{}", count(number as f64), if number == 1 { "" } else { "s" })
+}
+
 /// The machine with the share of time each CPU was busy, edges for migrations between LLCs, and where the tasks ran.
 #[must_use]
-pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
+pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales) -> Figure {
     const TOP: f64 = 4.0;
     let mut svg = Svg::new(PANEL, 0.0);
     let mut csv = Csv::new(&["cpu", "core", "llc", "node", "socket", "busy_share"]);
@@ -80,7 +116,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
                 let mut tallest = 0.0_f64;
                 for (column, llc) in line.iter().enumerate() {
                     let at = Area { x: 58.0 + width * column as f64, y, width: width - 6.0, height: 0.0 };
-                    let height = draw_llc(&mut svg, scene, machine, *llc, (at, compact), &busy);
+                    let height = draw_llc(&mut svg, scene, machine, *llc, (at, compact, scales), &busy);
                     boxes[llc.index()] = Area { height, ..at };
                     tallest = tallest.max(height);
                 }
@@ -90,13 +126,18 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
         svg.rect(8.0, start, PANEL - 16.0, y - start, "frame", "");
         y += 8.0;
     }
-    edges(&mut svg, scene, machine, &boxes);
+    edges(&mut svg, scene, machine, &boxes, scales);
     svg.height = y;
     let fetched = |name: &str| machine.llcs().any(|llc| counted(scene, machine, llc, name) > 0);
     for (_, class, words) in SOURCES.iter().filter(|(name, ..)| !compact && fetched(name)) {
         svg.height += 15.0;
         svg.rect(14.0, svg.height - 8.0, 10.0, 10.0, class, "");
         svg.text(30.0, svg.height, Anchor::Start, "s", &format!("cache lines from {words}"));
+    }
+    let scale = scales.in_words(!compact);
+    if !scale.is_empty() {
+        svg.height += 15.0;
+        svg.text(14.0, svg.height, Anchor::Start, "m s scale", &scale);
     }
     svg.height += 4.0;
     if machine.llc_count() > 1 {
@@ -110,12 +151,18 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine) -> Figure {
         id: format!("machine-{index}-{}", file_name(&scene.scheduler)),
         title: format!("{} under {}", machine.name(), scene.scheduler),
         caption: format!(
-            "The filled part of {place}: its share of time with a task.{}",
+            "The filled part of {place}: its share of time with a task{}.{}",
+            if scene.window_from_ns > 0 { " after the warm-up" } else { "" },
             if machine.llc_count() > 1 {
                 format!(
                     " Edges: migrations between LLCs; at most {MOST_EDGES}, none below {} % of the thickest. Bars, in the colours of \
-                     the {colours}s: where the tasks of each group ran, in parts of their run time.",
-                    three_digits(LEAST_EDGE * 100.0)
+                     the {colours}s: where the tasks of each group ran, in parts of their run time.{}",
+                    three_digits(LEAST_EDGE * 100.0),
+                    if scale.is_empty() {
+                        String::new()
+                    } else {
+                        format!(" All schedulers have the same scales; in the whole trial, {scale}.")
+                    }
                 )
             } else {
                 String::new()
@@ -146,7 +193,7 @@ fn draw_llc(
     scene: &Scene,
     machine: &Machine,
     llc: LlcId,
-    (at, compact): (Area, bool),
+    (at, compact, scales): (Area, bool, MapScales),
     busy: &dyn Fn(CpuId) -> f64,
 ) -> f64 {
     let Area { x, y, width, .. } = at;
@@ -173,7 +220,7 @@ fn draw_llc(
     svg.rect(x, y, width, height, "box", "");
     svg.rect_with(x + 5.0, y + 5.0, 10.0, 10.0, &format!(r#"fill="{colour}""#), "");
     svg.text(x + 20.0, y + 14.0, Anchor::Start, "s", &llc.to_string());
-    sources(svg, scene, machine, llc, (x + 60.0, y + 6.0, width - 66.0));
+    sources(svg, scene, machine, llc, (x + 60.0, y + 6.0, width - 66.0), scales);
     for (position, core) in cores.iter().enumerate() {
         let left = x + 5.0 + cell * (position % per_line) as f64;
         let top = y + 21.0 + (CELL + 4.0) * (position / per_line) as f64;
@@ -243,18 +290,29 @@ fn counted(scene: &Scene, machine: &Machine, llc: LlcId, name: &str) -> u64 {
     counter.map_or(0, |counter| scene.record.counters.of_cpus(counter, cpus).iter().sum())
 }
 
-/// A bar in an LLC's box: where the cache lines came from that it fetched. As wide as the LLC that fetched most.
-fn sources(svg: &mut Svg, scene: &Scene, machine: &Machine, llc: LlcId, (x, y, width): (f64, f64, f64)) {
-    let of = |llc: LlcId| SOURCES.map(|(name, ..)| counted(scene, machine, llc, name));
-    let most = machine.llcs().map(|llc| of(llc).iter().sum::<u64>()).max().unwrap_or(0);
-    if most == 0 || width < 20.0 {
+/// Cache lines per second that an LLC fetched from each of [`SOURCES`], over the whole trial.
+fn fetched_per_s(scene: &Scene, machine: &Machine, llc: LlcId) -> [f64; SOURCES.len()] {
+    let seconds = scene.end_ns.max(1) as f64 / 1e9;
+    SOURCES.map(|(name, ..)| counted(scene, machine, llc, name) as f64 / seconds)
+}
+
+/// A bar in an LLC's box: where the cache lines came from that it fetched. That of the LLC that fetched most, under any scheduler, fills its
+/// place.
+fn sources(
+    svg: &mut Svg,
+    scene: &Scene,
+    machine: &Machine,
+    llc: LlcId,
+    (x, y, width): (f64, f64, f64),
+    scales: MapScales,
+) {
+    if scales.most_fetched_per_s <= 0.0 || width < 20.0 {
         return;
     }
-    let seconds = scene.end_ns as f64 / 1e9;
     let mut from = x;
-    for ((name, class, words), lines) in SOURCES.iter().zip(of(llc)) {
-        let part = lines as f64 / most as f64 * width;
-        let hover = format!("{llc}: {} cache lines/s from {words}", count(lines as f64 / seconds));
+    for ((name, class, words), per_s) in SOURCES.iter().zip(fetched_per_s(scene, machine, llc)) {
+        let part = per_s / scales.most_fetched_per_s * width;
+        let hover = format!("{llc}: {} cache lines/s from {words}", count(per_s));
         let attributes = format!(
             r#"class="{class} source" data-llc="{}" data-counter="{name}" data-width="{}" data-x="{}""#,
             llc.0,
@@ -266,8 +324,11 @@ fn sources(svg: &mut Svg, scene: &Scene, machine: &Machine, llc: LlcId, (x, y, w
     }
 }
 
-/// Edges between the boxes of LLCs for the migrations in both directions; on machines of many LLCs those between two nodes are one.
-fn edges(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Area]) {
+/// The LLCs at both ends of an edge.
+type Ends = (Vec<usize>, Vec<usize>);
+
+/// Migrations between LLCs in both directions; on machines of many LLCs those between two nodes are one.
+fn moved(scene: &Scene, machine: &Machine) -> BTreeMap<Ends, u64> {
     let llcs = machine.llc_count();
     let bundled = llcs > MOST_UNBUNDLED;
     let end = |llc: usize, other: usize| -> Vec<usize> {
@@ -277,15 +338,21 @@ fn edges(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Area]) {
         }
         machine.llcs_of_node(node(llc)).iter().map(|llc| llc.index()).collect()
     };
-    let mut moved: BTreeMap<(Vec<usize>, Vec<usize>), u64> = BTreeMap::new();
+    let mut moved: BTreeMap<Ends, u64> = BTreeMap::new();
     for (a, b) in (0..llcs).flat_map(|a| (a + 1..llcs).map(move |b| (a, b))) {
         let count = scene.record.transitions[a * llcs + b] + scene.record.transitions[b * llcs + a];
         if count > 0 {
             *moved.entry((end(a, b), end(b, a))).or_default() += count;
         }
     }
-    let most = moved.values().copied().max().unwrap_or(1) as f64;
-    let mut drawn: Vec<_> = moved.into_iter().filter(|(_, count)| *count as f64 >= LEAST_EDGE * most).collect();
+    moved
+}
+
+/// Edges between the boxes of LLCs, as thick as they have migrations.
+fn edges(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Area], scales: MapScales) {
+    let most = scales.most_moved.max(1) as f64;
+    let mut drawn: Vec<_> =
+        moved(scene, machine).into_iter().filter(|(_, count)| *count as f64 >= LEAST_EDGE * most).collect();
     drawn.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     drawn.truncate(MOST_EDGES);
     let around = |of: &[usize]| {
@@ -313,7 +380,7 @@ fn edges(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Area]) {
             vec![(middle(from), start), ((middle(from) + middle(to)) / 2.0, start.max(end) + 8.0), (middle(to), end)]
         };
         let (name_a, name_b) = (named(&a), named(&b));
-        let hover = format!("{name_a} and {name_b}: {} migrations", count(count_of as f64));
+        let hover = format!("{name_a} and {name_b}: {}", migrations(count_of));
         let class = width.round() as u32;
         let attributes = format!(
             r#"class="traffic w{class}" data-llcs="{} {}" data-names="{name_a} and {name_b}""#,

@@ -1,17 +1,19 @@
 //! Who ran where: migrations by distance, tasks × CPUs, tasks × LLCs, and moves between LLCs.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use warmcore_lab::experiment::virtual_llc_histogram;
 use warmcore_topology::{CpuId, Machine, Relation, VirtualLlcs, format_cpu_list};
 
-use super::{Axes, Csv, Figure, NARROW, PANEL, RowFrame, file_name, shortened, shortened_group};
+use super::labels::Key;
+use super::{Axes, Csv, Figure, NARROW, PANEL, RowFrame, after_warm_up, file_name, shortened, shortened_group};
 use crate::colour::{group, hex, series, step};
 use crate::rows::{Row, cpu_order, rows};
 use crate::run::{Run, median};
 use crate::scale::Scale;
 use crate::scene::Scene;
-use crate::svg::{Anchor, Svg};
+use crate::svg::{Anchor, Svg, text_width};
 use crate::units::{count, duration, three_digits};
 
 /// Rows of a heatmap before tasks share rows.
@@ -44,7 +46,10 @@ pub fn migrations(run: &Run, wide: f64) -> Option<Figure> {
     let words = BarWords {
         id: "migrations",
         title: "Migrations by distance",
-        caption: "Consecutive slices of one task on different CPUs, by the closest thing the two CPUs share.".into(),
+        caption: format!(
+            "Consecutive slices of one task on different CPUs, by the closest thing the two CPUs share.{}",
+            after_warm_up(run)
+        ),
         heading: ["relation", "scheduler", "migrations_ran_median"],
         counted: "migrations",
         axis: "migrations (ran) per run, median of the trials",
@@ -62,7 +67,8 @@ pub fn crossings(run: &Run, wide: f64) -> Option<Figure> {
         id: "crossings",
         title: "Transitions between virtual LLCs",
         caption: format!(
-            "How many tasks ran next in another virtual LLC (LLCs divided by {cores} cores) than before, by how often they did."
+            "How many tasks ran next in another virtual LLC (LLCs divided by {cores} cores) than before, by how often they did.{}",
+            after_warm_up(run)
         ),
         heading: ["transitions", "scheduler", "tasks_median"],
         counted: "tasks",
@@ -254,7 +260,7 @@ pub fn thread_cpu(
     colour_bar(
         &mut svg,
         (left.min(70.0), TOP + body + 34.0),
-        "0 %",
+        (0.0, "0 %"),
         &format!("{} %", three_digits(most * 100.0)),
         "of the row's run time",
     );
@@ -319,35 +325,35 @@ fn virtual_llc_lines(
     }
 }
 
-/// The scale of magnitude with its ends.
-pub(super) fn colour_bar(svg: &mut Svg, (x, y): (f64, f64), low: &str, high: &str, meaning: &str) {
+/// The scale of magnitude with its ends; `from`: the magnitude of the low one. Where it has no name there is one colour only.
+pub(super) fn colour_bar(svg: &mut Svg, (x, y): (f64, f64), (from, low): (f64, &str), high: &str, meaning: &str) {
     const STEPS: usize = 64;
-    svg.text(x - 8.0, y + 9.0, Anchor::End, "m s", low);
-    svg.magnitudes([x, y, 80.0, 10.0], (STEPS, 1), |column, _| Some(column as f64 / (STEPS - 1) as f64));
-    svg.text(x + 88.0, y + 9.0, Anchor::Start, "m s", &format!("{high}  {meaning}"));
+    if !low.is_empty() {
+        svg.text(x - 8.0, y + 9.0, Anchor::End, "m s", low);
+    }
+    let magnitude = |column: usize| from + (1.0 - from) * column as f64 / (STEPS - 1) as f64;
+    svg.magnitudes([x, y, 80.0, 10.0], (STEPS, 1), |column, _| Some(magnitude(column)));
+    svg.text(x + 88.0, y + 9.0, Anchor::Start, "m s", format!("{high}  {meaning}").trim_end());
 }
 
 /// Tasks × LLCs as stacked bars.
 #[must_use]
 pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
     const LEFT: f64 = 126.0;
-    const TOP: f64 = 26.0;
+    const KEY: f64 = 4.0;
     let rows = rows(&scene.tasks, MOST_ROWS);
     let llcs = machine.llc_count();
     let heat = Heat::new(scene, &rows, llcs, |cpu| machine.llc_of(cpu).index());
     let each = heat.row_height(220.0).min(11.0);
     let body = each * rows.len() as f64;
     let width = PANEL - LEFT - 16.0;
-    let mut svg = Svg::new(PANEL, TOP + body + 24.0);
+    let key = Key::of_llcs(scene, machine, "", (LEFT, LEFT + width));
+    let top = KEY + key.height() + 6.0;
+    let mut svg = Svg::new(PANEL, top + body + 24.0);
     let mut csv = Csv::new(&["row", "llc", "run_ns", "share_of_row"]);
-    let shown = llcs.min(12);
-    for llc in 0..shown {
-        let x = LEFT + llc as f64 * (width / shown as f64);
-        svg.rect_with(x, 4.0, 10.0, 10.0, &format!(r#"fill="{}""#, hex(group(llc))), &format!("llc{llc}"));
-        svg.text(x + 13.0, 13.0, Anchor::Start, "s", &if shown <= 7 { format!("llc{llc}") } else { llc.to_string() });
-    }
+    key.draw(&mut svg, KEY);
     for (row, entry) in rows.iter().enumerate() {
-        let y = TOP + each * row as f64;
+        let y = top + each * row as f64;
         let mut from = 0.0;
         for llc in 0..llcs {
             let (share, run_ns) = (heat.share(row, llc), heat.of_row(row)[llc]);
@@ -367,8 +373,8 @@ pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
             from += share;
         }
     }
-    heat.label_rows(&mut svg, (LEFT, TOP), each);
-    svg.text(LEFT + width / 2.0, TOP + body + 16.0, Anchor::Middle, "m", "share of the row's run time, 0 to 100 %");
+    heat.label_rows(&mut svg, (LEFT, top), each);
+    svg.text(LEFT + width / 2.0, top + body + 16.0, Anchor::Middle, "m", "share of the row's run time, 0 to 100 %");
     Figure {
         id: format!("residency-{index}-{}", file_name(&scene.scheduler)),
         title: format!("LLC residency under {}", scene.scheduler),
@@ -385,6 +391,8 @@ pub fn transitions(index: usize, scene: &Scene, machine: &Machine, axes: &Axes) 
         count: machine.llc_count(),
         moves: &scene.record.transitions,
         most: axes.most_moves,
+        widest: axes.widest_moves,
+        most_into: axes.most_into,
         name: "llc",
         words: "LLC",
         id: "transitions",
@@ -404,6 +412,8 @@ pub fn virtual_transitions(
         count: virtual_llcs?.count(),
         moves: scene.record.virtual_transitions.as_ref()?,
         most: axes.most_virtual_moves,
+        widest: axes.widest_virtual_moves,
+        most_into: axes.most_into_virtual,
         name: "vllc",
         words: "virtual LLC",
         id: "virtual-transitions",
@@ -418,6 +428,10 @@ struct CpuGroups<'a> {
     moves: &'a [u64],
     /// The most from one to another in any figure that stands beside.
     most: u64,
+    /// Width of the widest number in a cell, likewise.
+    widest: f64,
+    /// The most into any, likewise.
+    most_into: u64,
     /// What each is called, before its number.
     name: &'a str,
     /// What one is.
@@ -432,21 +446,60 @@ impl CpuGroups<'_> {
     }
 }
 
+/// Of moves from each of some groups to each other: how many came into each.
+pub(super) fn moves_into(moves: &[u64]) -> impl Iterator<Item = u64> {
+    let count = moves.len().isqrt();
+    (0..count).map(move |to| (0..count).map(|from| moves[from * count + to]).sum())
+}
+
+/// Width of a number of moves on a cell; 0 of none, which is not written.
+pub(super) fn width_in_cell(moves: &u64) -> f64 {
+    if *moves == 0 { 0.0 } else { text_width("s b", &count(*moves as f64)) }
+}
+
+/// Bars of moves into groups: all of few groups; of many those with moves, the most of them where they are many.
+fn bars_into(groups: &CpuGroups<'_>) -> Vec<(usize, u64)> {
+    const FEW: usize = 12;
+    const MOST: usize = 24;
+    let mut bars: Vec<(usize, u64)> = moves_into(groups.moves).enumerate().collect();
+    if groups.count > FEW {
+        bars.retain(|(_, moves)| *moves > 0);
+        bars.sort_by_key(|(_, moves)| Reverse(*moves));
+        bars.truncate(MOST);
+        bars.sort_unstable();
+    }
+    bars
+}
+
+/// Room that bars with their numbers need at least.
+const LEAST_BARS: f64 = 84.0;
+
+/// Shares of the most moves up to which a cell is so pale, on light ground, that dark numbers are read best.
+const PALE: f64 = 0.13;
+
 fn moves_between(groups: &CpuGroups<'_>, index: usize, scene: &Scene) -> Figure {
     const TOP: f64 = 36.0;
     const LEFT: f64 = 66.0;
-    let &CpuGroups { count: groups_count, most, name, words, .. } = groups;
+    let &CpuGroups { count: groups_count, most, widest, name, words, .. } = groups;
     let cell = (132.0 / groups_count as f64).clamp(3.0, 34.0);
     let side = cell * groups_count as f64;
-    let height = TOP + side.max(70.0) + 12.0;
-    let mut svg = Svg::new(PANEL, height);
+    let bars = bars_into(groups);
+    // Without numbers in the cells there is a scale of their colours.
+    let numbered = cell >= 33.0 && widest <= cell - 3.0;
+    let scale = TOP + side + 14.0;
+    let room_of_column = if groups_count <= 10 { 14.0 } else { 28.0 };
+    // Bars are beside the cells, or below where these leave no room.
+    let beside = PANEL - (LEFT + side + 52.0) >= LEAST_BARS;
+    let (bars_left, bars_top) = if beside { (LEFT + side + 52.0, TOP) } else { (LEFT, scale + 48.0) };
+    let lowest = (TOP + side.max(70.0)).max(bars_top + bar_height(&bars) * bars.len() as f64) + 12.0;
+    let mut svg = Svg::new(PANEL, lowest.max(if numbered { 0.0 } else { scale + 18.0 }));
     let mut csv = Csv::new(&[&format!("from_{name}"), &format!("to_{name}"), "migrations_ran"]);
     for from in 0..groups_count {
         let y = TOP + cell * from as f64;
         if cell >= 11.0 || from % 4 == 0 {
             svg.text(LEFT - 8.0, y + cell / 2.0 + 4.0, Anchor::End, "s", &format!("{name}{from}"));
         }
-        if cell >= 28.0 || from % 4 == 0 {
+        if cell >= room_of_column || from % 4 == 0 {
             svg.text(LEFT + cell * (from as f64 + 0.5), TOP - 6.0, Anchor::Middle, "s", &format!("{from}"));
         }
         for to in 0..groups_count {
@@ -460,47 +513,85 @@ fn moves_between(groups: &CpuGroups<'_>, index: usize, scene: &Scene) -> Figure 
             let fill = if value == 0 { r#"class="empty""#.to_owned() } else { format!(r#"class="g{}""#, step(share)) };
             let hover = format!("{name}{from} to {name}{to}: {value}");
             svg.rect_with(x + 0.5, y + 0.5, cell - 1.0, cell - 1.0, &fill, &hover);
-            if cell >= 33.0 && value > 0 {
-                svg.text(x + cell / 2.0, y + cell / 2.0 + 4.0, Anchor::Middle, "s on-cell", &count(value as f64));
+            if numbered && value > 0 {
+                let class = if share < PALE { "s on-pale" } else { "s on-cell" };
+                svg.text(x + cell / 2.0, y + cell / 2.0 + 4.0, Anchor::Middle, class, &count(value as f64));
             }
         }
     }
     svg.text(LEFT + side / 2.0, TOP - 20.0, Anchor::Middle, "m", &format!("to {words}"));
     svg.text_upwards(18.0, TOP + side / 2.0, "m", &format!("from {words}"));
-    histogram(&mut svg, groups, (LEFT + side + 52.0, TOP));
+    if !numbered {
+        let (low, meaning) = if most == 1 { ("", "migration") } else { ("1", "migrations") };
+        colour_bar(&mut svg, (LEFT, scale), (1.0 / most as f64, low), &count(most as f64), meaning);
+    }
+    histogram(&mut svg, groups, &bars, (bars_left, bars_top));
     Figure {
         id: format!("{}-{index}-{}", groups.id, file_name(&scene.scheduler)),
         title: format!("Migrations between {words}s under {}", scene.scheduler),
         caption: format!(
-            "Consecutive slices of one task in different {words}s, in one trial of {}. Left by pair, right by the {words} that was \
-             entered.",
-            duration(scene.end_ns as f64)
+            "Consecutive slices of one task in different {words}s, in one trial of {}: by pair, and by the {words} that was \
+             entered, {}. The scales of all schedulers are the same.",
+            duration(scene.end_ns as f64),
+            which_bars(groups, bars.len())
         ),
         svg,
         csv: csv.finish(),
     }
 }
 
-/// Migrations into each group as bars.
-fn histogram(svg: &mut Svg, groups: &CpuGroups<'_>, (left, top): (f64, f64)) {
-    let &CpuGroups { count: groups_count, name, .. } = groups;
-    let into: Vec<u64> =
-        (0..groups_count).map(|to| (0..groups_count).map(|from| groups.moved(from, to)).sum()).collect();
-    let most = into.iter().copied().max().unwrap_or(0).max(1);
+/// Which groups have so many bars, in words.
+fn which_bars(groups: &CpuGroups<'_>, bars: usize) -> String {
+    if bars == groups.count {
+        "all of them".to_owned()
+    } else if moves_into(groups.moves).filter(|moves| *moves > 0).count() > bars {
+        format!("the {bars} with most")
+    } else {
+        "those that were entered".to_owned()
+    }
+}
+
+fn bar_height(bars: &[(usize, u64)]) -> f64 {
+    (132.0 / bars.len().max(1) as f64).clamp(12.0, 24.0)
+}
+
+/// Migrations into groups as bars.
+fn histogram(svg: &mut Svg, groups: &CpuGroups<'_>, bars: &[(usize, u64)], (left, top): (f64, f64)) {
+    let &CpuGroups { most_into: most, name, .. } = groups;
     let width = PANEL - left - 44.0;
-    if width < 40.0 {
-        return;
-    }
-    let bar = (132.0 / groups_count as f64).clamp(4.0, 24.0);
-    for (index, moves) in into.iter().enumerate() {
-        let y = top + bar * index as f64;
+    let bar = bar_height(bars);
+    for (position, (index, moves)) in bars.iter().enumerate() {
+        let y = top + bar * position as f64;
         let length = *moves as f64 / most as f64 * width;
-        let fill = format!(r#"fill="{}""#, hex(group(index)));
+        let fill = format!(r#"fill="{}""#, hex(group(*index)));
         svg.rect_with(left, y, length, bar - 2.0, &fill, &format!("into {name}{index}: {moves}"));
-        if bar >= 11.0 {
-            svg.text(left - 6.0, y + bar / 2.0 + 3.0, Anchor::End, "s", &format!("{name}{index}"));
-            svg.text(left + length + 5.0, y + bar / 2.0 + 3.0, Anchor::Start, "m s", &count(*moves as f64));
-        }
+        svg.text(left - 6.0, y + bar / 2.0 + 3.0, Anchor::End, "s", &format!("{name}{index}"));
+        svg.text(left + length + 5.0, y + bar / 2.0 + 3.0, Anchor::Start, "m s", &count(*moves as f64));
     }
-    svg.text(left, top - 20.0, Anchor::Start, "m", &format!("into each {}", groups.words));
+    if !bars.is_empty() {
+        svg.text(left, top - 20.0, Anchor::Start, "m", &format!("into each {}", groups.words));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_many_groups_those_that_were_entered_have_a_bar_and_of_few_all() {
+        fn groups(count: usize, moves: &[u64]) -> CpuGroups<'_> {
+            let (name, words, id) = ("llc", "LLC", "transitions");
+            CpuGroups { count, moves, most: 9, widest: 7.0, most_into: 9, name, words, id }
+        }
+        let bars = |count: usize, moves: &[u64]| bars_into(&groups(count, moves));
+        assert_eq!(bars(2, &[0, 3, 0, 0]), [(0, 0), (1, 3)]);
+        let mut many = vec![0; 40 * 40];
+        (many[7], many[80 + 7], many[39]) = (2, 4, 9);
+        assert_eq!(bars(40, &many), [(7, 6), (39, 9)]);
+        assert_eq!(which_bars(&groups(40, &many), 2), "those that were entered");
+        many.iter_mut().for_each(|moves| *moves = 1);
+        assert_eq!(bars(40, &many).len(), 24);
+        assert_eq!(which_bars(&groups(40, &many), 24), "the 24 with most");
+        assert_eq!(which_bars(&groups(2, &[0, 3, 0, 0]), 2), "all of them");
+    }
 }

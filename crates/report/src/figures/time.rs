@@ -1,14 +1,17 @@
 //! What happened when: CPUs and tasks over time, tasks per CPU over time.
 
+use std::cmp::Reverse;
+
 use warmcore_topology::Machine;
 use warmcore_trace::Slice;
 
+use super::labels::Key;
 use super::matrix::colour_bar;
 use super::{Axes, Csv, Figure, NARROW, PANEL, file_name, shortened_group};
 use crate::colour::{group, hex};
 use crate::others::{OFFLINE, Stay, with_others};
 use crate::pack::Pixels;
-use crate::rows::{cpu_order, groups, rows};
+use crate::rows::{Row, cpu_order, groups, rows};
 use crate::scale::{Scale, time_ticks};
 use crate::scene::{LENGTH_BINS, OVERVIEW_BINS, Scene, spread};
 use crate::svg::{Anchor, Svg};
@@ -20,17 +23,20 @@ const BINS: usize = 1024;
 const MOST_ROWS: usize = 64;
 const LEFT: f64 = 150.0;
 const RIGHT: f64 = 24.0;
-const TOP: f64 = 34.0;
+/// Upper end of the keys of timelines.
+const TOP: f64 = 8.0;
+/// Groups that a key names: as many as there are colours.
+const MOST_KEYS: usize = 24;
 
-/// A time axis below a plot that begins at [`TOP`].
-fn time_axis(svg: &mut Svg, scene: &Scene, bottom: f64, left: f64) {
+/// A time axis below a plot from `top` to `bottom`.
+fn time_axis(svg: &mut Svg, scene: &Scene, (top, bottom): (f64, f64), left: f64) {
     let right = svg.width - RIGHT;
     let scale = Scale::linear(0.0, scene.end_ns as f64, left, right);
     for (ns, text) in time_ticks(&scale, ((right - left) / 80.0) as usize) {
         svg.line(scale.at(ns), bottom, scale.at(ns), bottom + 4.0, "axis");
         svg.text(scale.at(ns), bottom + 17.0, Anchor::Middle, "m", &text);
     }
-    svg.rect(left, TOP, right - left, bottom - TOP, "frame", "");
+    svg.rect(left, top, right - left, bottom - top, "frame", "");
     svg.text((left + right) / 2.0, bottom + 34.0, Anchor::Middle, "m", scene.clock);
 }
 
@@ -109,15 +115,19 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, 
             rle(&mut csv, &machine.os_index(*cpu).to_string(), &columns, scene);
         }
     }
+    let edges = (left, wide - RIGHT);
+    let of_groups = if by_group { keys_of_groups(&groups, scene) } else { Vec::new() };
+    let keys = [Key::new(of_groups, edges), Key::of_llcs(scene, machine, "stripe: ", edges)];
+    let top = TOP + keys.iter().map(Key::height).sum::<f64>() + 4.0;
     let body = (order.len() as f64 * 12.0).clamp(48.0, 420.0);
-    let bottom = TOP + body;
+    let bottom = top + body;
     let mut svg = Svg::new(wide, bottom + 46.0);
-    svg.image(left, TOP, wide - RIGHT - left, body, &pixels.png());
+    svg.image(left, top, wide - RIGHT - left, body, &pixels.png());
     let step = body / order.len() as f64;
     for (row, cpu) in order.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
         svg.text(
             left - 14.0,
-            TOP + step * (row as f64 + 0.5) + 4.0,
+            top + step * (row as f64 + 0.5) + 4.0,
             Anchor::End,
             "s",
             &machine.os_cpu(*cpu).to_string(),
@@ -126,16 +136,11 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, 
     for (row, cpu) in order.iter().enumerate() {
         let llc = machine.llc_of(*cpu);
         let fill = format!(r#"fill="{}""#, hex(group(llc.index())));
-        svg.rect_with(left - 9.0, TOP + step * row as f64, 5.0, step, &fill, &llc.to_string());
+        svg.rect_with(left - 9.0, top + step * row as f64, 5.0, step, &fill, &llc.to_string());
     }
-    if by_group {
-        for (at, row) in groups.iter().take(((wide - left) / 118.0) as usize).enumerate() {
-            let x = left + at as f64 * 118.0;
-            svg.rect_with(x, 10.0, 11.0, 11.0, &format!(r#"fill="{}""#, hex(group(row.group))), &row.label);
-            svg.text(x + 16.0, 19.5, Anchor::Start, "s", &shortened_group(&row.label, 15));
-        }
-    }
-    time_axis(&mut svg, scene, bottom, left);
+    keys[0].draw(&mut svg, TOP);
+    keys[1].draw(&mut svg, TOP + keys[0].height());
+    time_axis(&mut svg, scene, (top, bottom), left);
     Some(Figure {
         id: format!("timeline-cpus-{index}-{}", file_name(&scene.scheduler)),
         title: format!("CPUs over time under {}", scene.scheduler),
@@ -147,6 +152,28 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, 
         svg,
         csv: csv.finish(),
     })
+}
+
+/// Colour and name of each group that ran, of many those that ran most, in their order.
+fn keys_of_groups(groups: &[Row], scene: &Scene) -> Vec<(String, String)> {
+    // Of others beside the run there are stays only.
+    let mut by_task = vec![0_u64; scene.tasks.len()];
+    let mut add = |task: usize, run_ns: u64| by_task.get_mut(task).into_iter().for_each(|sum| *sum += run_ns);
+    match &scene.record.slices {
+        Some(slices) => slices.iter().for_each(|slice| add(slice.task.index(), slice.end_ns - slice.start_ns)),
+        None => scene.record.cpu_run_ns.iter().enumerate().for_each(|(task, stays)| {
+            add(task, stays.iter().map(|(_, run_ns)| run_ns).sum());
+        }),
+    }
+    let run_ns = |row: &Row| -> u64 { row.tasks.iter().map(|task| by_task[*task]).sum() };
+    let mut ran: Vec<(usize, u64)> = groups.iter().map(run_ns).enumerate().filter(|(_, run_ns)| *run_ns > 0).collect();
+    ran.sort_by_key(|(_, run_ns)| Reverse(*run_ns));
+    ran.truncate(MOST_KEYS);
+    ran.sort_unstable();
+    let key = |(at, _): (usize, u64)| {
+        (format!(r#"fill="{}""#, hex(group(groups[at].group))), shortened_group(&groups[at].label, 26))
+    };
+    ran.into_iter().map(key).collect()
 }
 
 /// Every stay of a task on a CPU, in order of CPUs and time. It ends where it becomes longer than `most` bytes.
@@ -223,27 +250,24 @@ pub fn tasks(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64,
             }
         }
     }
+    let key = Key::of_llcs(scene, machine, "", (left, wide - RIGHT));
+    let top = TOP + key.height() + 4.0;
     let body = (rows.len() as f64 * 12.0).clamp(24.0, 420.0);
-    let bottom = TOP + body;
+    let bottom = top + body;
     let mut svg = Svg::new(wide, bottom + 46.0);
-    svg.image(left, TOP, wide - RIGHT - left, body, &pixels.png());
+    svg.image(left, top, wide - RIGHT - left, body, &pixels.png());
     let step = body / rows.len() as f64;
     for (at, row) in rows.iter().enumerate().step_by((12.0 / step).ceil() as usize) {
         svg.text(
             left - 8.0,
-            TOP + step * (at as f64 + 0.5) + 4.0,
+            top + step * (at as f64 + 0.5) + 4.0,
             Anchor::End,
             "s",
             &shortened_group(&row.label, (left / 6.4) as usize),
         );
     }
-    let shown = llcs.min(((wide - left - RIGHT) / 48.0) as usize);
-    for llc in 0..shown {
-        let x = left + llc as f64 * ((wide - RIGHT - left) / shown as f64).min(70.0);
-        svg.rect_with(x, 10.0, 11.0, 11.0, &format!(r#"fill="{}""#, hex(group(llc))), "");
-        svg.text(x + 15.0, 19.5, Anchor::Start, "s", &format!("llc{llc}"));
-    }
-    time_axis(&mut svg, scene, bottom, left);
+    key.draw(&mut svg, TOP);
+    time_axis(&mut svg, scene, (top, bottom), left);
     Some(Figure {
         id: format!("timeline-tasks-{index}-{}", file_name(&scene.scheduler)),
         title: format!("Tasks over time under {}", scene.scheduler),
@@ -320,7 +344,7 @@ pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine, axes: &Ax
     svg.rect(LEFT, TOP, PANEL - RIGHT - LEFT, body, "frame", "");
     svg.text((LEFT + PANEL - RIGHT) / 2.0, bottom + 33.0, Anchor::Middle, "m", scene.clock);
     let meaning = if logarithmic { "runnable tasks (logarithmic)" } else { "runnable tasks" };
-    colour_bar(&mut svg, (LEFT, bottom + 44.0), "0", &three_digits(f64::from(most)), meaning);
+    colour_bar(&mut svg, (LEFT, bottom + 44.0), (0.0, "0"), &three_digits(f64::from(most)), meaning);
     Figure {
         id: format!("threads-per-cpu-{index}-{}", file_name(&scene.scheduler)),
         title: format!("Tasks per CPU over time under {}", scene.scheduler),

@@ -9,7 +9,7 @@ use warmcore_statistics::{Better, Design, compare_trials};
 use super::sections::{definition, number};
 use crate::run::Run;
 use crate::svg::escape;
-use crate::text::{BESIDE, measure, scheduler, value};
+use crate::text::{BESIDE, is_printed_as_nothing, measure, scheduler, value};
 use crate::units::duration;
 
 /// Schedulers that several runs have in common, side by side.
@@ -77,7 +77,8 @@ fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
     let comparison = comparison.ok();
     // Over nearly nothing, or with an end that did not come, there is no ratio.
     let least = of.map_or(f64::MIN_POSITIVE, |measure| measure.least);
-    let real = base.summary.median.is_some_and(|median| median >= least && median.is_finite());
+    let printed = |median: f64| of.is_none_or(|measure| !is_printed_as_nothing(median, measure.unit));
+    let real = base.summary.median.is_some_and(|median| median >= least && median.is_finite() && printed(median));
     let comparison = comparison.filter(|comparison| real && comparison.ratio.is_some_and(f64::is_finite));
     let ratio = comparison.as_ref().and_then(|comparison| comparison.ratio);
     let interval = comparison.as_ref().and_then(|comparison| comparison.interval);

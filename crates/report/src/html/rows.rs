@@ -65,8 +65,8 @@ pub(super) fn scores(out: &mut String, figures: &[Figure]) {
     }
     out.push_str(
         "<div class=\"set\"><h3 class=\"title\">What tasks are ranked by</h3><p class=\"note\">The median of the runnable tasks of each \
-         application and role as a strong line, their range as an area, single tasks as thin lines where they are few; nothing where they \
-         sleep.</p>\n<div class=\"figures several panels\">\n",
+         application and role as a strong line, their range as an area, single tasks as thin lines where they are few; nothing where no \
+         sample found one of them runnable.</p>\n<div class=\"figures several panels\">\n",
     );
     all().filter(|found| folded(found).is_none()).for_each(|found| figure(out, found, None, 4));
     out.push_str("</div></div>\n");
@@ -81,16 +81,18 @@ fn of_one_thing(out: &mut String, title: &str, set: &[(&str, &Figure)]) {
         return word(out, title, value);
     }
     let Some((_, first)) = set.first() else { return };
+    let shared = set.iter().all(|(_, found)| found.caption == first.caption);
+    let note = if shared { format!("<p class=\"note\">{}</p>", escape(&first.caption)) } else { String::new() };
     let _ = writeln!(
         out,
-        "<div class=\"set\"><h3 class=\"title\">{}</h3><p class=\"note\">{}</p>\n<div class=\"figures several panels\">",
+        "<div class=\"set\"><h3 class=\"title\">{}</h3>{note}\n<div class=\"figures several panels\">",
         escape(title),
-        escape(&first.caption)
     );
     for (scheduler, found) in set {
+        let own = if shared { String::new() } else { format!("<p>{}</p>", escape(&found.caption)) };
         let _ = writeln!(
             out,
-            "<figure id=\"figure-{id}\" data-figure=\"{id}\"><figcaption><h4 class=\"title\">{}</h4></figcaption>\n\
+            "<figure id=\"figure-{id}\" data-figure=\"{id}\"><figcaption><h4 class=\"title\">{}</h4>{own}</figcaption>\n\
              <div class=\"drawing\">{svg}</div></figure>",
             escape(&scheduler_name(scheduler)),
             id = found.id,

@@ -14,8 +14,8 @@ use crate::figures::compare::direction;
 use crate::figures::{Csv, Figure, scheduler_name};
 use crate::run::Run;
 use crate::svg::escape;
-use crate::text::{command, judged, measure};
-use crate::units::{bytes, with_unit};
+use crate::text::{command, is_printed_as_nothing, judged, measure};
+use crate::units::{bytes, duration, with_unit};
 
 /// The bar at the top.
 pub fn header(runs: &[Run]) -> String {
@@ -226,14 +226,27 @@ fn timeline(out: &mut String, index: usize, run: &Run) {
     if run.scenes.is_empty() {
         return;
     }
+    // The views that can be moved about in show one machine.
+    if run.has_columns_of_other_machines() {
+        let _ = writeln!(
+            out,
+            "<section id=\"timeline-{index}\">\n<h2>Timeline</h2>\n<p class=\"note\">No timeline: the columns run on different \
+             machines.</p>\n</section>"
+        );
+        return;
+    }
     let (trial, seed) = (run.scenes[0].trial, run.scenes[0].seed);
-    let which = if run.is_recording() {
+    let mut words = if run.is_recording() {
         String::new()
     } else {
-        format!(
-            "<p class=\"note\">Trial {trial} (seed {seed}) under every scheduler: the trial closest to all medians.</p>\n"
-        )
+        format!("Trial {trial} (seed {seed}) under every scheduler: the trial closest to all medians.")
     };
+    let warm_up_ns = run.scenes.iter().map(|scene| scene.window_from_ns).max().unwrap_or(0);
+    if warm_up_ns > 0 {
+        let _ = write!(words, " Counts are after the warm-up of {}.", duration(warm_up_ns as f64));
+    }
+    let which =
+        if words.is_empty() { String::new() } else { format!("<p class=\"note\">{}</p>\n", escape(words.trim())) };
     let _ = writeln!(
         out,
         "<section id=\"timeline-{index}\">\n<h2>Timeline</h2>\n{which}<div class=\"view\" data-view=\"timeline\" data-run=\"{index}\">\
@@ -375,6 +388,9 @@ fn measure_row(out: &mut String, measure: &Measure, results: &[Option<&MeasureRe
         title = escape(&measure.title),
         unit = measure.unit.name(),
     );
+    let base = results.iter().flatten().find(|result| result.comparison.is_none());
+    let next_to_nothing =
+        base.and_then(|base| base.summary.median).is_some_and(|median| is_printed_as_nothing(median, measure.unit));
     for result in results {
         let median = result.and_then(|result| result.summary.median);
         let tone = match result.and_then(|result| result.finding) {
@@ -382,7 +398,7 @@ fn measure_row(out: &mut String, measure: &Measure, results: &[Option<&MeasureRe
             Some(Finding::Worse) => " bad",
             _ => "",
         };
-        let compared = result.filter(|result| result.comparison.is_some());
+        let compared = result.filter(|result| result.comparison.is_some() && !next_to_nothing);
         let ratio = compared.map_or_else(String::new, |result| judged(result).0);
         let _ = write!(
             out,
