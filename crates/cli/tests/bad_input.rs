@@ -141,12 +141,31 @@ fn what_is_not_modelled_is_a_warning_and_with_strict_an_error() {
     let words = format!("sim -m {MACHINE} -w schbench:-m1,-t2,-r1 -s eevdf");
     scratch.run(&words).exits_with(0).complains("warning:").complains("is not modelled");
     scratch.run(&format!("{words} --strict")).exits_with(2).complains("not modelled").complains("--strict");
+    // A scheduler that knows no nice values, and ones that know them.
+    let compare = |schedulers: &str, nice: &str| {
+        let words = format!("compare -m {MACHINE} -w spin:-n2,-N{nice},-d20ms -n 1 --keep nothing");
+        scratch.run(&format!("{words} -s {schedulers} --strict"))
+    };
+    for other in ["fifo", "rr", "random"] {
+        let refused = compare(&format!("eevdf,{other}"), "0:5").exits_with(2);
+        refused.complains(&format!("of {other}, it knows neither nice values nor SCHED_IDLE"));
+    }
+    compare("eevdf,cfs,ule", "0:5").exits_with(0);
+    compare("eevdf,rr", "0:0").exits_with(0);
     // A scheduler that knows no task groups, and one that knows them.
     let limited = r#"{ "tasks": { "a": { "instance": 0 } }, "warmcore": { "groups": [ { "name": "/g", "cpu_max": "20000" } ],
         "tasks": { "a": { "instances": 2, "taskgroup": "/g", "program": [ { "run_ns": 30000000 } ] } } } }"#;
     scratch.write("limited.json", limited);
     let sim = format!("sim -m {MACHINE} -w limited.json");
-    scratch.run(&format!("{sim} -s ule")).exits_with(0).complains("warning: it knows no task groups");
+    scratch.run(&format!("{sim} -s ule")).exits_with(0).complains("warning: of ule, it knows no task groups");
+    let sweep =
+        format!("sweep -m {MACHINE},1s1n1l4c1t -w limited.json -w spin:-n2,-N0:5,-d20ms -s eevdf,ule,fifo -n 1");
+    let said = scratch.run(&sweep).exits_with(0).error.split_whitespace().collect::<Vec<_>>().join(" ");
+    for told in
+        ["limited.json: of ule, it knows no task groups", "of fifo, it knows neither nice values nor SCHED_IDLE"]
+    {
+        assert_eq!(said.matches(told).count(), 1, "once for all machines: {said}");
+    }
     for words in [
         format!("{sim} -s ule"),
         format!("compare -m {MACHINE} -w limited.json -s eevdf,ule -n 1 --keep nothing"),
@@ -340,6 +359,7 @@ fn nothing_that_is_typed_is_ignored() {
         ("memory -m spr32 --task spin@0 --caches llc=lru2".to_owned(), "it is one of lru, tree-plru"),
         ("memory -m spr32 --task spin@0 --pages page=4KiB,page=8KiB".to_owned(), "page is set twice"),
         ("study run answers/cpu-quota --strict".to_owned(), "--strict"),
+        ("tune form.toml --strict".to_owned(), "--strict"),
         ("list machines spin:-n1".to_owned(), "only the list of metrics takes a workload"),
         ("reference completions bash --out x".to_owned(), "--out"),
         ("doctor host --fetch-kernel".to_owned(), "--fetch-kernel"),

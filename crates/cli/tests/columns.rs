@@ -37,6 +37,39 @@ fn work_machine_and_hardware_threads_are_what_a_calculation_says() {
     assert!(is_near(found[0], 2.0 / 1.65), "{found:?}");
 }
 
+/// One thread ends last, without a profile and 50 ms later, next to three that stream through memory: the difference is its own computing, and
+/// none of it what the others do.
+#[test]
+fn the_difference_on_a_path_that_is_one_threads_is_divided_as_that_threads_time_is() {
+    let scratch = Scratch::new();
+    // Who works: the thread that ends last, or the one that it waits for.
+    for (name, before_ms, ms) in
+        [("short", 1, 100), ("long", 1, 150), ("short-before", 100, 1), ("long-before", 150, 1)]
+    {
+        let text = format!(
+            r#"{{ "tasks": {{ "starter": {{ "instance": 0 }}, "last": {{ "instance": 0 }}, "others": {{ "instance": 0 }} }},
+                "warmcore": {{ "tasks": {{
+                    "starter": {{ "instances": 1, "program": [ {{ "run_ns": {before_ms}000000 }}, {{ "sem_post": "go" }} ] }},
+                    "last": {{ "instances": 1, "program": [ {{ "sem_wait": "go" }}, {{ "run_ns": {ms}000000 }} ] }},
+                    "others": {{ "instances": 3, "profile": "canneal", "program": [ {{ "run_ns": 60000000 }} ] }} }} }} }}"#
+        );
+        scratch.write(&format!("{name}.json"), &text);
+    }
+    let compared = |which: &str| {
+        let columns = format!("-w short{which}.json -s eevdf,eevdf@workload=long{which}.json -n 8 --keep nothing");
+        let ran = scratch.run(&format!("compare -m 1s1n1l8c1t@i7-3770 {columns}")).exits_with(0);
+        ran.out.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let said = compared("");
+    assert!(said.contains("over 1 handover (under eevdf 1), of the difference"), "{said}");
+    assert!(said.contains("(100 %) is computing") && !said.contains("on average"), "{said}");
+    assert!(said.contains("need 0.7 % less task time per work (mean of the trials)"), "{said}");
+    let said = compared("-before");
+    let averaged =
+        "(under eevdf 1) and with its CPU time divided as that of all threads is on average, of the difference";
+    assert!(said.contains(averaged), "{said}");
+}
+
 /// A profile's `run` is time on the machine of the experiment. By hand for 3 MiB touched at random 50 times in 1000 instructions, at 1 GHz:
 /// with an LLC of 2 MiB 1/12 of the touches take 5 ns, 7/12 take 20 and 1/3 take 100, so an instruction takes 3.27 ns; with 8 MiB 11/12
 /// take 20, and an instruction 1.94.

@@ -158,6 +158,12 @@ fn each_thread_of_a_recording_has_a_row_and_its_waits_name_who_had_the_cpu() {
     scratch.write("two.txt", &text);
 
     let told = scratch.run("explain two.txt").exits_with(0).out;
+    assert!(
+        told.starts_with("as recorded: 0 of 0 migrations, trial 0\n"),
+        "whose scheduler it was is not known: {told}"
+    );
+    let json = scratch.run("explain two.txt --json").exits_with(0).out;
+    assert!(json.contains("\"scheduler\": \"recorded\""), "{json}");
     let row = |name: &str| {
         let line = told.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {told}"));
         line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()

@@ -88,6 +88,27 @@ fn what_leaves_tasks_waiting_for_ever_is_not_better() {
     assert_eq!(verdicts(&scratch, &starving, 0), ["identical", "identical"]);
 }
 
+/// A third of a hundredth of the weight has a turn after a second; who waits for that is not starved, who waits as long with all of it is.
+#[test]
+fn a_light_task_that_waits_as_long_as_its_weight_says_is_not_starved() {
+    let scratch = Scratch::new();
+    let hogs = |policy: &str| {
+        format!(
+            r#"{{ "global": {{ "duration": 2 }}, "tasks": {{ "hi": {{ "instance": 2, "loop": -1, "run": 20000 }},
+            "lo": {{ "instance": 2, "loop": -1, "policy": "{policy}", "run": 20000 }} }} }}"#
+        )
+    };
+    let compared = |policy: &str, other: &str| {
+        scratch.write("hogs.json", &hogs(policy));
+        scratch
+            .run(&format!("compare -m 1s1n1l2c1t -w hogs.json -s eevdf,{other} -n 8 --warm-up 667ms --keep nothing"))
+            .exits_with(0)
+    };
+    let idle = compared("SCHED_IDLE", "cfs").complains("never ran again, which no latency shows");
+    assert!(!idle.out.contains("starves"), "{}", idle.out);
+    assert!(compared("SCHED_OTHER", "fifo:slice_ns=10s").out.contains("fifo starves tasks"));
+}
+
 #[test]
 fn a_difference_inside_the_margin_does_not_count() {
     let scratch = with_baseline(12);
@@ -148,6 +169,7 @@ fn a_baseline_of_something_else_is_refused_by_name_before_anything_runs() {
         ("[4, 6]", "[4]", "its cell `wakeups, n=6` is none of the study"),
         ("1s1n1l2c1t", "1s1n1l3c1t", "its cell `wakeups, n=4` ran something else"),
         ("trials = 3", "trials = 3\nseed = 2", "its cell `wakeups, n=4` ran something else"),
+        ("trials = 3", "trials = 5", "its cell `wakeups, n=4` has 3 trials, and the study's has 5"),
         ("-r300us", "-r301us", "its cell `wakeups, n=4` ran something else"),
         ("wakeup_p99_ns[wakeups] / 1000", "wakeup_p99_ns[wakeups]", "its `p99 beside 4` is `("),
     ] {

@@ -59,7 +59,7 @@ fn what_has_no_threads_to_place_is_refused_and_an_empty_cell_of_a_sweep() {
     scratch
         .run("compare -m 2s1n1l2c1t -w spin:-n4,-p0,-u10ms,-d20ms -s eevdf --trials 1 --keep nothing --headroom")
         .exits_with(2)
-        .complains("no long-lived threads");
+        .complains("there is nothing to place in workload `spin:-n4,-p0,-u10ms,-d20ms`: its threads are bound already");
     let sweep =
         "sweep -m 2s1n1l2c1t -w spin:-n4,-p0,-u10ms,-d20ms -w spin:-n2,-d20ms -s eevdf,cfs -n 1 --headroom --json";
     let document: Value = serde_json::from_str(&scratch.run(sweep).exits_with(0).out).unwrap();

@@ -112,6 +112,19 @@ fn a_files_tasks_are_as_many_as_the_load_needs_and_the_text_runs_by_itself() {
     }
 }
 
+/// Tasks that never sleep keep one CPU of eight busy each.
+#[test]
+fn a_load_that_is_missed_by_more_than_a_tenth_is_told_and_one_that_is_missed_by_half_is_refused() {
+    let scratch = Scratch::new();
+    let at = |load: &str| {
+        let words = "compare -m 1s1n2l4c1t -w spin:-n1,-d20ms -s eevdf,rr --trials 1 --keep nothing --load";
+        scratch.run(&format!("{words} {load}"))
+    };
+    at("31").exits_with(0).complains("no number makes a load of 31 %: the closest found, 2 ");
+    assert!(!at("26").exits_with(0).error.contains("no number makes"), "a twenty-fifth is near");
+    at("8").exits_with(2).complains("the least there can be");
+}
+
 #[test]
 fn what_cannot_be_scaled_or_reached_is_refused_with_what_can() {
     let scratch = Scratch::new();

@@ -80,6 +80,36 @@ fn page_tables_are_walked_counted_and_charged_in_memory_run_and_in_whole_experim
     assert!(split("exact-paged-by-address").0 > 0.02);
 }
 
+/// A kernel puts pages where they are touched: a task that is bound by its first call has them on that node, wherever it made the call.
+#[test]
+fn pages_are_on_the_node_where_a_task_first_works_not_where_it_was_bound() {
+    let scratch = Scratch::new();
+    let bound = |where_: &str, phase: &str| {
+        format!(
+            r#"{{ "tasks": {{ "s": {{ "instance": 1, "loop": 1{where_}, "phases": {{ "a": {{ "loop": 1, "run": 20000{phase} }} }} }} }},
+            "warmcore": {{ "profiles": [ {{ "name": "st", "cpi0": 0.5, "mlp": 2,
+            "classes": [ {{ "size": "1GiB", "touches_per_ki": 20, "write_fraction": 0.3 }} ] }} ], "tasks": {{ "s": {{ "profile": "st" }} }} }} }}"#
+        )
+    };
+    scratch.write("task.json", &bound(r#", "cpus": [0]"#, ""));
+    scratch.write("phase.json", &bound("", r#", "cpus": [0]"#));
+    for memory in ["analytic", "exact"] {
+        for seed in 1..=3 {
+            let elapsed = |file: &str| {
+                let words = format!(
+                    "sim -m 2s1n1l30c1t@xeon60 -w {file} -s eevdf:numa_balancing=0 --memory {memory} --seed {seed} --json"
+                );
+                json(&scratch.run(&words).exits_with(0).out)["elapsed_ns"].as_f64().unwrap()
+            };
+            let (task, phase) = (elapsed("task.json"), elapsed("phase.json"));
+            assert!(
+                (phase / task - 1.0).abs() < 0.02,
+                "{memory}, seed {seed}: {phase} ns, bound from the start {task} ns"
+            );
+        }
+    }
+}
+
 #[test]
 fn impossible_pages_and_memory_that_is_full_are_refused_with_what_to_try() {
     let scratch = Scratch::new();

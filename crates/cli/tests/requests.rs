@@ -1,6 +1,6 @@
 //! Latencies of requests: what a recording of a service and its replay tell.
 
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use crate::common::{Scratch, can_record};
 use warmcore_testing::skip;
@@ -106,14 +106,38 @@ while (@took < 400) {
 @took = sort { $a <=> $b } @took; printf "%d %d\n", 1e9 * $took[199], 1e9 * $took[395];
 "#;
 
+/// A recording of the server, and what the client printed. Once more where the computer was so busy that all 32 connections waited for an
+/// answer at a time: the client waits then, too, which makes it another one.
+fn record_undisturbed(scratch: &Scratch) -> (Output, String) {
+    const QUEUES_NS: f64 = 32e6;
+    let once = || {
+        let perl = |program| ["-e", program];
+        let client =
+            Command::new("perl").args(perl(CLIENT)).current_dir(scratch.path("")).stdout(Stdio::piped()).spawn();
+        let client = client.unwrap();
+        let ran =
+            scratch.command("record --calls --json --out asked --").arg("perl").args(perl(SERVER)).output().unwrap();
+        (ran, String::from_utf8(client.wait_with_output().unwrap().stdout).unwrap())
+    };
+    for _ in 0..4 {
+        let (ran, client) = once();
+        let p99_ns: Option<f64> = client.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+        if !ran.status.success() || p99_ns.is_some_and(|ns| ns < QUEUES_NS) {
+            return (ran, client);
+        }
+        for left in ["port", "asked"] {
+            let path = scratch.path(left);
+            let _ = if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) };
+        }
+    }
+    once()
+}
+
 #[test]
 fn requests_of_clients_that_are_not_recorded_come_by_themselves_and_queue() {
     let scratch = Scratch::new();
     skip!(unless can_record());
-    let client = Command::new("perl").args(["-e", CLIENT]).current_dir(scratch.path("")).stdout(Stdio::piped()).spawn();
-    let client = client.unwrap();
-    let ran = scratch.command("record --calls --json --out asked --").args(["perl", "-e", SERVER]).output().unwrap();
-    let client = String::from_utf8(client.wait_with_output().unwrap().stdout).unwrap();
+    let (ran, client) = record_undisturbed(&scratch);
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     if String::from_utf8_lossy(&ran.stderr).contains("CONFIG_FTRACE_SYSCALLS") {
         skip!("this kernel traces no system calls (CONFIG_FTRACE_SYSCALLS)");

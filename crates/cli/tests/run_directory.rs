@@ -149,7 +149,7 @@ fn tables_of_runs_with_different_workloads_machines_and_traces_are_one_table() {
             assert!(text("tunables").starts_with(&text("scheduler")) && !text("tunables").contains("base_slice_ns=0"));
             runs.insert(text("run"));
             let times = row.get_column_iter().filter(|(column, _)| column.starts_with("time_")).count();
-            assert_eq!(times, 20);
+            assert_eq!(times, 21);
         }
     }
     let trial = |file: &str| -> f64 {

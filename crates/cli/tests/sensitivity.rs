@@ -63,6 +63,37 @@ fn what_turns_the_verdict_is_told_in_table_sentence_json_and_page() {
     assert!(!again.error.contains("comparing again") && again.out == ran.out, "{}", again.error);
 }
 
+/// Under ULE every wakeup on a machine of 32 CPUs looks at many of them, at a cost that nobody measured.
+#[test]
+fn an_assumed_cost_of_a_scheduler_is_varied_and_the_verdict_names_it() {
+    let scratch = Scratch::new();
+    let words = "compare -m 1s1n4l8c1t -w periodic:-n4,-j10,-d300ms -s cfs,ule -n 8 --keep nothing --json";
+    let found = |more: &str| -> Value {
+        serde_json::from_str(&scratch.run(&format!("{words} {more}")).exits_with(0).out).unwrap()
+    };
+    let document = found("--sensitivity=0.5");
+    let ule = |document: &Value, of: usize| {
+        document["schedulers"][of]["measures"]["wakeup_p99_ns"]["comparison"]["ratio"].clone()
+    };
+    assert_eq!(document["schedulers"][1]["measures"]["wakeup_p99_ns"]["finding"], "worse");
+    let variations = document["sensitivity"]["variations"].as_array().unwrap();
+    let visit = variations.iter().find(|variation| variation["cost"] == "ule:visit_ns").unwrap();
+    assert_eq!((&visit["factor"], &visit["schedulers"][0]["label"]), (&0.5.into(), &"ule".into()));
+    let sentence = document["sensitivity"]["sentence"].as_str().unwrap();
+    assert!(sentence.contains("assumed costs of the machine and its schedulers"), "{sentence}");
+    let names = |document: &Value| {
+        let conditions = document["conditions"].as_array().unwrap().clone();
+        conditions
+            .iter()
+            .any(|said| said.as_str().unwrap().starts_with("the time that ule takes to search is assumed (visit_ns=50"))
+    };
+    assert!(names(&document), "{}", document["conditions"]);
+    let words = words.replace("cfs,ule", "cfs,ule:visit_ns=25");
+    let halved: Value = serde_json::from_str(&scratch.run(&words).exits_with(0).out).unwrap();
+    assert_eq!(visit["schedulers"][0]["ratio"], ule(&halved, 1));
+    assert!(!names(&halved), "what the user gives is not assumed: {}", halved["conditions"]);
+}
+
 #[test]
 fn a_place_that_does_not_simulate_has_no_assumed_costs_and_no_load_to_find() {
     let scratch = Scratch::new();
