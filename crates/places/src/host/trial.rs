@@ -376,8 +376,10 @@ mod tests {
         let command = [OsString::from("sh"), "-c".into(), "setsid sleep 41.25 >/dev/null & sleep 0.1".into()];
         let left = go(&command, Duration::from_secs(60)).unwrap().left_behind;
         let named: Vec<&str> = left.iter().map(|(name, _)| name.as_str()).collect();
-        for pid in left.iter().filter_map(|(_, pid)| Pid::from_raw(*pid)) {
-            // Of another test's process that ended meanwhile nothing is left to kill.
+        // Commands of other tests are named, too, and live on.
+        let is_own =
+            |pid: &i32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line == b"sleep\x0041.25\0");
+        for pid in left.iter().map(|(_, pid)| *pid).filter(is_own).filter_map(Pid::from_raw) {
             let _ = kill_process(pid, Signal::KILL);
         }
         assert!(named.contains(&"sleep"), "{named:?}");
