@@ -401,28 +401,6 @@ impl<'a> Core<'a> {
         self.cpus[cpu.index()].polls_until_ns = self.now_ns.saturating_add(for_ns);
     }
 
-    /// Arms the CPU's high-resolution tick `delay_ns` from now, replacing an armed one (`hrtick_start`). Another CPU is sent an interrupt to do
-    /// it, on whose way back to user mode a lazy request takes effect.
-    pub fn start_hrtick(&mut self, cpu: CpuId, delay_ns: u64) {
-        self.queue.set(Slot::HrTick, cpu, self.now_ns + delay_ns + self.machine.costs().timer_late_ns);
-        if cpu != self.this_cpu {
-            let arrives_ns = self.now_ns + self.wakeup_so_far_ns() + self.ipi_delay(cpu);
-            self.queue.push(arrives_ns, Class::ReschedIpi, cpu, 0, 0);
-        }
-    }
-
-    /// Disarms the CPU's high-resolution tick.
-    #[inline]
-    pub fn cancel_hrtick(&mut self, cpu: CpuId) {
-        self.queue.clear(Slot::HrTick, cpu);
-    }
-
-    /// When the CPU's high-resolution tick will fire, if it is armed.
-    #[inline]
-    pub fn hrtick_at_ns(&self, cpu: CpuId) -> Option<u64> {
-        self.queue.slot_time_ns(Slot::HrTick, cpu)
-    }
-
     /// Asks for [`Scheduler::softirq`](crate::Scheduler::softirq) on the CPU when its present interrupt is over.
     pub fn raise_softirq(&mut self, cpu: CpuId) {
         self.cpus[cpu.index()].softirq_raised = true;

@@ -1,7 +1,12 @@
 //! Timers of a scheduler's own: 64 bits each, and they can be cancelled.
 //!
 //! An event carries the number of a place in this table and the generation in which the place was taken; a cancelled timer's event
-//! finds another generation there and is skipped.
+//! finds another generation there and is skipped. And the high-resolution tick, of which each CPU has one.
+
+use warmcore_topology::CpuId;
+
+use crate::core::Core;
+use crate::event_queue::{Class, Slot};
 
 /// A timer that was started, for cancelling it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -93,6 +98,30 @@ impl ClassPath {
 
     pub fn from_bits(bits: u32) -> Self {
         Self { bits: bits as u8, depth: (bits >> 8) as u8 }
+    }
+}
+
+impl Core<'_> {
+    /// Arms the CPU's high-resolution tick `delay_ns` from now, replacing an armed one (`hrtick_start`). Another CPU is sent an interrupt to do
+    /// it, on whose way back to user mode a lazy request takes effect.
+    pub fn start_hrtick(&mut self, cpu: CpuId, delay_ns: u64) {
+        self.queue.set(Slot::HrTick, cpu, self.now_ns + delay_ns + self.machine.costs().timer_late_ns);
+        if cpu != self.this_cpu {
+            let arrives_ns = self.now_ns + self.wakeup_so_far_ns() + self.ipi_delay(cpu);
+            self.queue.push(arrives_ns, Class::ReschedIpi, cpu, 0, 0);
+        }
+    }
+
+    /// Disarms the CPU's high-resolution tick.
+    #[inline]
+    pub fn cancel_hrtick(&mut self, cpu: CpuId) {
+        self.queue.clear(Slot::HrTick, cpu);
+    }
+
+    /// When the CPU's high-resolution tick will fire, if it is armed.
+    #[inline]
+    pub fn hrtick_at_ns(&self, cpu: CpuId) -> Option<u64> {
+        self.queue.slot_time_ns(Slot::HrTick, cpu)
     }
 }
 

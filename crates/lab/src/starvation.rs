@@ -53,6 +53,9 @@ fn heaviest(weights: &BTreeMap<u32, f64>, metrics: &Metrics) -> Option<f64> {
 /// How many tasks were left waiting for a CPU: of the wait of one that is lighter than the heaviest that compete, so much counts as its weight
 /// is of theirs.
 pub(crate) fn tasks_left(workload: &Workload, outcome: &Outcome, metrics: &Metrics) -> usize {
+    if metrics.never_ran_again(|_| 1.0).next().is_none() {
+        return 0;
+    }
     let of_task = |task: &TaskOutcome| Some((task.id, weight_in_groups(workload, task)?));
     let weights: BTreeMap<u32, f64> = outcome.tasks.iter().filter_map(of_task).collect();
     let heaviest = heaviest(&weights, metrics);

@@ -10,7 +10,7 @@
 //!
 //! Not here: what counts behind a warm-up ([`Counters::with_warm_up`](warmcore_trace::Counters::with_warm_up)).
 
-use warmcore_workload::{Drawn, Program, Step, Workload};
+use warmcore_workload::{Program, Step, Workload};
 
 use crate::measures::{self, PERCENTILES};
 
@@ -51,20 +51,6 @@ fn is_about_a_task_that_ends(workload: &Workload, metric: &str) -> bool {
             matches!(step, Step::RecordClock { recorder, .. } | Step::RecordSince { recorder, .. } if recorder.index() == of)
         })
     };
-    let works = |step: &Step| {
-        matches!(
-            step,
-            Step::Run { .. }
-                | Step::RunTime { .. }
-                | Step::Chase { .. }
-                | Step::FirstTouch { .. }
-                | Step::IoRun { .. }
-                | Step::Send { .. }
-                | Step::Receive { .. }
-                | Step::Work { .. }
-                | Step::Draw { what: Drawn::Work | Drawn::CpuTime, .. }
-        )
-    };
     let mut to_look_at: Vec<usize> =
         (0..workload.tasks.len()).filter(|&task| workload.tasks[task].instances > 0).collect();
     let mut seen = vec![false; workload.tasks.len()];
@@ -73,7 +59,7 @@ fn is_about_a_task_that_ends(workload: &Workload, metric: &str) -> bool {
         if std::mem::replace(&mut seen[task], true) || loops_for_ever(program) {
             continue;
         }
-        if program.steps.iter().any(works) && program.steps.iter().any(counts) {
+        if program.steps.iter().any(Step::works) && program.steps.iter().any(counts) {
             return true;
         }
         let forked = program.steps.iter().filter_map(|step| match step {

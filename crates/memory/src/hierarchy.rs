@@ -442,6 +442,9 @@ mod tests {
         let machine = with_nodes("\"0-29\", \"30-59\"", nodes);
         assert_eq!(Hierarchy::new(&machine).unwrap().interleaved, [1.0, 0.0]);
         assert_eq!(machine.allocation_node(NodeId(1)), NodeId(0));
+        let none = with_nodes("\"0-29\", \"30-59\"", &nodes.replace("8GiB", "0B"));
+        assert_eq!(Hierarchy::new(&none).unwrap().interleaved, [0.5, 0.5], "it says nothing of where memory is");
+        assert_eq!(none.allocation_node(NodeId(1)), NodeId(1));
     }
 
     fn with_llc(cache: &str) -> Result<Hierarchy, HierarchyError> {

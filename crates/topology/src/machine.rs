@@ -266,9 +266,10 @@ impl Machine {
         self.nodes[node.index()].memory_bytes
     }
 
-    /// Whether pages can be on a node: everywhere but on nodes that are stated to have no memory.
+    /// Whether pages can be on a node: everywhere but on nodes that are stated to have no memory. A description in which none has any says
+    /// nothing of where it is.
     pub fn node_has_memory(&self, node: NodeId) -> bool {
-        self.node_memory_bytes(node) != Some(0)
+        self.node_memory_bytes(node) != Some(0) || self.nodes.iter().all(|node| node.memory_bytes == Some(0))
     }
 
     /// The node whose memory a CPU of a node gets: its own, or the nearest that has some (`build_zonelists`).

@@ -77,25 +77,6 @@ impl Program {
         open.into_iter().fold(0, |sum, (_, once)| sum.saturating_add(once))
     }
 
-    /// Whether a step takes CPU time by itself, or hands a message over.
-    fn works(&self) -> bool {
-        self.steps.iter().any(|step| {
-            matches!(
-                step,
-                Step::Run { .. }
-                    | Step::RunTime { .. }
-                    | Step::Memory { .. }
-                    | Step::Chase { .. }
-                    | Step::FirstTouch { .. }
-                    | Step::IoRun { .. }
-                    | Step::Send { .. }
-                    | Step::Receive { .. }
-                    | Step::Work { .. }
-                    | Step::Draw { what: Drawn::Work | Drawn::CpuTime, .. }
-            )
-        })
-    }
-
     /// Whether it has a loop without end that no exit leaves.
     #[must_use]
     pub fn is_endless(&self) -> bool {
@@ -159,7 +140,7 @@ impl Workload {
         };
         let is_fixed = |program: &Program| {
             !program.is_endless()
-                || !program.works()
+                || !program.steps.iter().any(Step::works)
                 || is_paced(program)
                 || program.steps.iter().any(|step| match step {
                     Step::SemWait(semaphore) | Step::SemTake { semaphore, .. } | Step::Work { semaphore, .. } => {

@@ -58,6 +58,24 @@ impl Step {
         }
     }
 
+    /// Whether the step takes CPU time by itself, or hands a message over.
+    #[must_use]
+    pub const fn works(&self) -> bool {
+        matches!(
+            self,
+            Step::Run { .. }
+                | Step::RunTime { .. }
+                | Step::Memory { .. }
+                | Step::Chase { .. }
+                | Step::FirstTouch { .. }
+                | Step::IoRun { .. }
+                | Step::Send { .. }
+                | Step::Receive { .. }
+                | Step::Work { .. }
+                | Step::Draw { what: Drawn::Work | Drawn::CpuTime, .. }
+        )
+    }
+
     /// Whether the step takes time of its own, may block, or ends the task. The others can follow each other without
     /// end at one instant.
     pub(crate) const fn lets_time_pass(&self) -> bool {

@@ -179,8 +179,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         [entity.pelt.load * weight / 1024.0, entity.pelt.runnable, entity.pelt.util]
     }
 
-    /// Adds a task's averages to its queue, which must be up to date (`attach_entity_load_avg`). Queues above learn of it when the group's
-    /// entity is brought up to date. The sum behind a load is made anew of its whole part: a `SCHED_IDLE` task of 2.99 goes on with 2.
+    /// Adds a task's averages to its queue, which is up to date, and for those above (`attach_entity_load_avg`). The sum behind a load is
+    /// made anew of its whole part: a `SCHED_IDLE` task of 2.99 goes on with 2.
     pub(crate) fn attach_load(&mut self, index: u32) {
         let [load, runnable, util] = self.contribution(index);
         let load = load.floor();
@@ -200,8 +200,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         cfs.tell([-entity.pelt.load, -runnable, -util]);
     }
 
-    /// A sleeping task leaves for another CPU: its averages, the whole part of its load, stay on the old queue until that is updated
-    /// (`remove_entity_load_avg`).
+    /// A sleeping task leaves for another CPU: of its load the whole part stays until the old queue is updated (`remove_entity_load_avg`).
     pub(crate) fn remove_load(&mut self, now_ns: u64, index: u32) {
         let entity = &self.entities[index as usize];
         let queue = entity.queue;
@@ -209,8 +208,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if entity.pelt.last_update_ns < queue_updated_ns {
             self.update_entity_avg(queue_updated_ns, index);
         }
-        let [load, runnable, util] = self.contribution(index);
-        let amounts = [load.floor(), runnable, util];
+        let mut amounts = self.contribution(index);
+        amounts[0] = amounts[0].floor();
         let cfs = &mut self.queues[queue as usize];
         cfs.any_removed = true;
         cfs.removed.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
@@ -228,10 +227,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let cpu = cfs.cpu;
         if entity.my_queue == NONE {
             self.list_add_head(cpu, index);
-            let delayed = self.entities[index as usize].delayed;
-            self.gathering.enqueued(CpuId(cpu), TaskId(index - self.task_base), delayed);
+            let task = TaskId(index - self.task_base);
+            self.gathering.enqueued(CpuId(cpu), task, self.entities[index as usize].delayed);
             if let Some(numa) = &mut self.numa {
-                numa.enqueued(CpuId(cpu), TaskId(index - self.task_base));
+                numa.enqueued(CpuId(cpu), task);
             }
         }
     }
@@ -246,10 +245,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let cpu = cfs.cpu;
         if entity.my_queue == NONE {
             self.list_remove(cpu, index);
-            let delayed = self.entities[index as usize].delayed;
-            self.gathering.dequeued(CpuId(cpu), TaskId(index - self.task_base), delayed);
+            let task = TaskId(index - self.task_base);
+            self.gathering.dequeued(CpuId(cpu), task, self.entities[index as usize].delayed);
             if let Some(numa) = &mut self.numa {
-                numa.dequeued(CpuId(cpu), TaskId(index - self.task_base));
+                numa.dequeued(CpuId(cpu), task);
             }
         }
     }
@@ -590,14 +589,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         const MARGIN: u32 = 10;
         let entity = &mut self.entities[index as usize];
         let util = entity.pelt.util as u32;
-        if util >= entity.util_est {
+        let difference = entity.util_est.saturating_sub(util);
+        if difference == 0 {
             entity.util_est = util;
-            return;
+        } else if difference >= MARGIN && util + MARGIN >= entity.pelt.runnable as u32 {
+            entity.util_est -= difference / 4;
         }
-        let difference = entity.util_est - util;
-        if difference < MARGIN || util + MARGIN < entity.pelt.runnable as u32 {
-            return;
-        }
-        entity.util_est -= difference / 4;
     }
 }
