@@ -6,7 +6,8 @@
 //! `scx_fifo_llc`, `scx_vtime`) that loads it and stays until it is interrupted, so `scx:scx_fifo` is a scheduler in a guest and in the simulator.
 //!
 //! `scx_load OBJECT` does the same for the object of another one, such as `front`, that of the manual's tutorial on sched_ext, and `counted`, one queue in the
-//! order of weighted instructions, for which it opens a counter of each CPU.
+//! order of weighted instructions, for which it opens a counter of each CPU. Programs of an object at tracepoints (`tp_btf/`, `tp/`) and at samples
+//! (`perf_event`, each CPU's clock every millisecond) run as long as its scheduler; `traced` has some.
 //!
 //! [`recorder`] is a program of another kind: it records what the scheduler does, for `warmcore record --backend bpf`.
 //!

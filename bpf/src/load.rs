@@ -19,6 +19,7 @@ use crate::system::{self, Map, Of, Program};
 pub(crate) const TYPES: &str = "/sys/kernel/btf/vmlinux";
 const STATE: &str = "/sys/kernel/sched_ext/state";
 const CPUS: &str = "/sys/devices/system/cpu";
+const TRACEPOINTS: &str = "/sys/kernel/tracing/events";
 /// The variable in which a program keeps the code with which it ends (`programs/sched.h`).
 const EXIT_CODE: &str = "exit_code";
 
@@ -153,12 +154,13 @@ pub fn attach(scheduler: &Scheduler<'_>) -> Result<Attached, LoadError> {
     };
     let map = map.create().map_err(refused("the map of operations"))?;
     system::write(&map, &table).map_err(refused("the table of operations"))?;
-    let tracing = load_tracing(&object, &types, (&maps, own))?;
+    let mut tracing = load_tracing(&object, &types, (&maps, own))?;
+    tracing.extend(load_for_events(&object, &types, (&maps, own))?);
     let link = system::attach(&map).map_err(refused("to attach the scheduler"))?;
     maps.push(map);
     let place = object.variable(EXIT_CODE);
     let exit_code = place.map(|(section, at)| (section, object.variables[section].bytes.len(), at));
-    let programs = programs.into_values().chain(tracing.into_iter().flatten()).collect();
+    let programs = programs.into_values().chain(tracing).collect();
     Ok(Attached { _link: link, maps, _programs: programs, _counters: counters, exit_code })
 }
 
@@ -235,7 +237,7 @@ fn load_programs(object: &Bytecode, types: &Btf, maps: Maps<'_>) -> Result<BTree
 }
 
 /// Programs at tracepoints, each with its link; they run as long as both live.
-fn load_tracing(object: &Bytecode, types: &Btf, maps: Maps<'_>) -> Result<Vec<[OwnedFd; 2]>, LoadError> {
+fn load_tracing(object: &Bytecode, types: &Btf, maps: Maps<'_>) -> Result<Vec<OwnedFd>, LoadError> {
     let licence = CString::new(object.licence.as_str()).unwrap_or_default();
     let attach = |operation: &Operation| {
         let its_type = find(types, TypeKind::Typedef, &format!("btf_trace_{}", operation.member))?;
@@ -243,7 +245,39 @@ fn load_tracing(object: &Bytecode, types: &Btf, maps: Maps<'_>) -> Result<Vec<[O
         let link = system::attach_typed(&program).map_err(refused(format!("tracepoint `{}`", operation.member)))?;
         Ok([program, link])
     };
-    object.tracing.iter().map(attach).collect()
+    Ok(object.tracing.iter().map(attach).collect::<Result<Vec<_>, LoadError>>()?.into_iter().flatten().collect())
+}
+
+/// Programs for records of tracepoints, and those for samples of each CPU's clock, each with its events and links, as above.
+fn load_for_events(object: &Bytecode, types: &Btf, maps: Maps<'_>) -> Result<Vec<OwnedFd>, LoadError> {
+    const BETWEEN_SAMPLES_NS: u32 = 1_000_000;
+    let licence = CString::new(object.licence.as_str()).unwrap_or_default();
+    let mut kept = Vec::new();
+    let mut attach = |program: &OwnedFd, event: OwnedFd, what: &str| {
+        let link = system::attach_to_event(program, &event).map_err(refused(what))?;
+        kept.extend([event, link]);
+        Ok::<(), LoadError>(())
+    };
+    let mut programs = Vec::new();
+    for operation in &object.tracepoints {
+        let what = format!("tracepoint `{}`", operation.member);
+        let number = read(&format!("{TRACEPOINTS}/{}/id", operation.member))?;
+        let number = String::from_utf8_lossy(&number).trim().parse::<u32>();
+        let number = number.map_err(|_| LoadError::Lacks { what: what.clone() })?;
+        let program = load(operation, types, maps, &licence, Of::Records)?;
+        attach(&program, system::passes(number).map_err(refused(what.as_str()))?, &what)?;
+        programs.push(program);
+    }
+    for operation in &object.samples {
+        let program = load(operation, types, maps, &licence, Of::Samples)?;
+        for cpu in 0..possible_cpus()? as u32 {
+            let what = format!("samples of CPU {cpu}");
+            attach(&program, system::samples(cpu, BETWEEN_SAMPLES_NS).map_err(refused(what.as_str()))?, &what)?;
+        }
+        programs.push(program);
+    }
+    kept.extend(programs);
+    Ok(kept)
 }
 
 fn load(

@@ -15,9 +15,12 @@ use warmcore_bpf::btf::{Btf, TypeKind};
 
 /// Where the table of operations stands.
 const TABLE: &str = ".struct_ops.link";
-/// Where programs for raw tracepoints stand, those for tracepoints that know types, and a map of the object's own.
+/// Where programs for raw tracepoints stand, those for tracepoints that know types, those for records of tracepoints, those for samples, and a map of the
+/// object's own.
 const RAW_TRACEPOINT: &str = "raw_tp/";
 const TYPED_TRACEPOINT: &str = "tp_btf/";
+const TRACEPOINT: &str = "tp/";
+const SAMPLES: &str = "perf_event";
 const MAPS: &str = ".maps";
 /// The map that a scheduler may have: an array with a counter of instructions of each CPU.
 pub(crate) const INSTRUCTIONS: &str = "instructions";
@@ -94,6 +97,10 @@ pub struct Bytecode {
     pub operations: Vec<Operation>,
     /// Programs for tracepoints, by whose name [`Operation::member`] is, beside those of the table.
     pub tracing: Vec<Operation>,
+    /// Programs for the records of tracepoints, by whose system and name (`sched/sched_switch`) [`Operation::member`] is.
+    pub tracepoints: Vec<Operation>,
+    /// Programs for samples of each CPU's clock.
+    pub samples: Vec<Operation>,
     /// Members of the table that are no programs, with the bytes they have.
     pub values: Vec<(String, Vec<u8>)>,
     /// Variables.
@@ -153,11 +160,15 @@ impl Bytecode {
         let extra = data(".BTF.ext").unwrap_or_default();
         let members = members_by_section(&extra, &types)?;
         let (operations, values) = programs(&file, &types, &variables, &members)?;
-        let tracing = probes(&file, TYPED_TRACEPOINT, &variables, &members)?;
+        let [tracing, tracepoints, samples] = [
+            probes(&file, TYPED_TRACEPOINT, &variables, &members)?,
+            probes(&file, TRACEPOINT, &variables, &members)?,
+            probes(&file, SAMPLES, &variables, &members)?,
+        ];
         let licence = data("license").ok_or_else(|| wrong("states no licence"))?;
         let licence = String::from_utf8_lossy(licence.strip_suffix(&[0]).unwrap_or(&licence)).into_owned();
         let variables = variables.into_iter().map(|(_, variables)| variables).collect();
-        Ok(Self { operations, tracing, values, variables, licence })
+        Ok(Self { operations, tracing, tracepoints, samples, values, variables, licence })
     }
 
     /// The scheduler's name, as the kernel gets it.
@@ -173,7 +184,8 @@ impl Bytecode {
     /// Whether a program reads counters of instructions.
     pub fn counts_instructions(&self) -> bool {
         let of = |(_, patch): &(usize, Patch)| matches!(patch, Patch::Map(map) if map == INSTRUCTIONS);
-        self.operations.iter().chain(&self.tracing).any(|operation| operation.patches.iter().any(of))
+        let all = [&self.operations, &self.tracing, &self.tracepoints, &self.samples];
+        all.into_iter().flatten().any(|operation| operation.patches.iter().any(of))
     }
 
     /// Section and place of a variable.

@@ -13,11 +13,14 @@ const BTF_LOAD: i64 = 18;
 const MAP_FREEZE: i64 = 22;
 const LINK_CREATE: i64 = 28;
 
+const PROG_TYPE_TRACEPOINT: u32 = 5;
+const PROG_TYPE_PERF_EVENT: u32 = 7;
 const PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const PROG_TYPE_TRACING: u32 = 26;
 const PROG_TYPE_STRUCT_OPS: u32 = 27;
 const MAP_TYPE_RINGBUF: u32 = 27;
 const MAP_TYPE_PERF_EVENT_ARRAY: u32 = 4;
+const ATTACH_PERF_EVENT: u32 = 41;
 const ATTACH_STRUCT_OPS: u32 = 44;
 const TRACE_RAW_TRACEPOINT: u32 = 23;
 const PROG_SLEEPABLE: u32 = 1 << 4;
@@ -117,6 +120,10 @@ pub enum Of {
     Table(u32, u32),
     /// Of a tracepoint, by the type of that.
     Tracepoint(u32),
+    /// Of a tracepoint's records.
+    Records,
+    /// Of samples.
+    Samples,
 }
 
 /// A program for the scheduler.
@@ -134,6 +141,8 @@ impl Program<'_> {
         let (kind, attach_type, of_type) = match self.of {
             Of::Table(table_type, member) => (PROG_TYPE_STRUCT_OPS, member, table_type),
             Of::Tracepoint(its_type) => (PROG_TYPE_TRACING, TRACE_RAW_TRACEPOINT, its_type),
+            Of::Records => (PROG_TYPE_TRACEPOINT, 0, 0),
+            Of::Samples => (PROG_TYPE_PERF_EVENT, 0, 0),
         };
         let attributes = Attributes::new()
             .u32(0, kind)
@@ -167,17 +176,42 @@ pub fn counters(count: u32) -> io::Result<OwnedFd> {
     attributes.name(28, "instructions").descriptor(MAP_CREATE)
 }
 
-/// A counter of a CPU's instructions, those of the kernel left out (`perf_event_open(2)`).
+/// A counter of a CPU's instructions, those of the kernel left out.
 pub fn instructions(cpu: u32) -> io::Result<OwnedFd> {
     const HARDWARE: u32 = 0;
     const INSTRUCTIONS: u32 = 1;
     const EXCLUDE_KERNEL: u32 = 1 << 5;
-    let attributes = Attributes::new().u32(0, HARDWARE).u32(4, 64).u32(8, INSTRUCTIONS).u32(40, EXCLUDE_KERNEL);
+    event(Attributes::new().u32(0, HARDWARE).u32(8, INSTRUCTIONS).u32(40, EXCLUDE_KERNEL), cpu)
+}
+
+/// The passes of a tracepoint on all CPUs, by its number in tracefs.
+pub fn passes(number: u32) -> io::Result<OwnedFd> {
+    const TRACEPOINT: u32 = 2;
+    event(Attributes::new().u32(0, TRACEPOINT).u32(8, number), 0)
+}
+
+/// Samples of a CPU's clock, so many nanoseconds apart.
+pub fn samples(cpu: u32, period_ns: u32) -> io::Result<OwnedFd> {
+    const SOFTWARE: u32 = 1;
+    event(Attributes::new().u32(0, SOFTWARE).u32(16, period_ns), cpu)
+}
+
+/// Opens an event of a CPU (`perf_event_open(2)`), whatever runs there.
+fn event(attributes: Attributes, cpu: u32) -> io::Result<OwnedFd> {
+    /// `PERF_ATTR_SIZE_VER0`.
+    const BYTES: u32 = 64;
+    let attributes = attributes.u32(4, BYTES);
     // SAFETY: the structure is as long as it says, and lives until the call returns; what is got is owned.
     unsafe {
         let descriptor = libc::syscall(libc::SYS_perf_event_open, attributes.0.as_ptr(), -1, cpu, -1, 0);
         if descriptor < 0 { Err(io::Error::last_os_error()) } else { Ok(OwnedFd::from_raw_fd(descriptor as i32)) }
     }
+}
+
+/// Runs a program at each pass or sample of an event until the descriptor is closed.
+pub fn attach_to_event(program: &OwnedFd, event: &OwnedFd) -> io::Result<OwnedFd> {
+    let attributes = Attributes::new().u32(0, program.as_raw_fd() as u32).u32(4, event.as_raw_fd() as u32);
+    attributes.u32(8, ATTACH_PERF_EVENT).descriptor(LINK_CREATE)
 }
 
 /// Puts a counter into an array.

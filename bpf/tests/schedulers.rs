@@ -229,6 +229,60 @@ fn a_program_at_the_tracepoint_of_switches_gets_back_who_waits_behind_a_real_tim
     assert_eq!(capture.missing().next(), None);
 }
 
+/// Two tasks on a CPU that both run at once: one 30 ms in slices of 20, one 10. The loader has the clock sampled every millisecond, so that each turn has one
+/// sample more or less than milliseconds.
+#[test]
+fn a_program_in_c_reads_records_of_switches_and_samples_who_runs() {
+    skip!(unless can_load());
+    let text = r#"{"tasks": {"long": {"instance": 1, "loop": 1, "run": 30000}, "short": {"instance": 1, "loop": 1, "run": 10000}}}"#;
+    let workload = warmcore_workload::from_rtapp("two", text, &Options::default()).unwrap();
+    let machine = machine("1s1n1l1c1t");
+    let capture = programs::capture(&program_of(&object("traced")), &machine).unwrap();
+    assert_eq!(capture.missing().next(), None);
+    let needs: Vec<String> = capture.needs.iter().map(ToString::to_string).collect();
+    for need in [
+        "traced_switch at tracepoint sched/sched_switch",
+        "traced_new at tracepoint sched/sched_wakeup_new",
+        "traced_sample at samples of cpu-clock",
+    ] {
+        assert!(needs.iter().any(|known| *known == format!("program {need}")), "{need} in {needs:?}");
+    }
+    let setup = Setup::new(&machine, &workload, 7).unwrap();
+    let trial = || {
+        let program = Bytecode::new(&capture.object, setup.seed, false).unwrap();
+        let usage = program.usage();
+        let mut events: Vec<Event> = Vec::new();
+        bytecode_trial(program, &setup, Some(&mut events)).unwrap();
+        let printed = usage.printed().to_owned();
+        (events, printed)
+    };
+    let (events, printed) = trial();
+    let numbers = |line: &str| -> Vec<i64> {
+        let words = line.split(|letter: char| !letter.is_ascii_digit());
+        words.filter_map(|word| word.parse().ok()).collect()
+    };
+    let said = |what: &str| -> Vec<Vec<i64>> {
+        printed.lines().filter_map(|line| line.split_once(what)).map(|(_, rest)| numbers(rest)).collect()
+    };
+    let switches = said("switch from ");
+    let happened = events.iter().filter(|event| matches!(event.kind, EventKind::Switch { .. })).count();
+    assert_eq!(switches.len(), happened, "{printed}");
+    // Whoever comes leaves at the next switch, and all have the priority of a nice value of 0.
+    assert!(switches.windows(2).all(|pair| pair[0][1] == pair[1][0]), "{printed}");
+    assert!(switches.iter().all(|switch| switch[2] == 120), "{printed}");
+    // Both come on the only CPU, and each exits in its own name.
+    let (new, mut ended) = (said("new is "), said("exit of "));
+    assert!(new.len() == 2 && new.iter().all(|task| task[1..] == [0, 120]), "{printed}");
+    ended.sort_unstable();
+    assert_eq!(ended, new.iter().map(|task| vec![task[0]]).collect::<Vec<_>>(), "{printed}");
+    let samples = said("sample of ");
+    assert!(samples.iter().all(|sample| sample[1] == 1_000_000), "{printed}");
+    let first = switches.iter().map(|switch| switch[1]).find(|pid| *pid > 0).expect("one runs");
+    let of = |mine: bool| samples.iter().filter(|sample| sample[0] > 0 && (sample[0] == first) == mine).count();
+    assert!((28..=32).contains(&of(true)) && (9..=11).contains(&of(false)), "{printed}");
+    assert_eq!(trial().1, printed, "and again");
+}
+
 fn program_of(scheduler: &str) -> SchedulerSpec {
     SchedulerSpec::parse(scheduler).unwrap()
 }

@@ -128,7 +128,7 @@ fn clamp(path: &str, [min, max]: &[String; 2]) -> Result<(), String> {
 /// What the kernel counts of a group's quota (`cpu.stat`).
 fn counters(path: &str) -> Result<GroupCounters, String> {
     let file = format!("{path}/cpu.stat");
-    parse_counters(&files::read(&file)?).ok_or_else(|| format!("{file} does not tell of a quota"))
+    parse_counters(&files::read(&file)?).ok_or_else(|| format!("{file} does not report a quota"))
 }
 
 fn parse_counters(text: &str) -> Option<GroupCounters> {

@@ -1,15 +1,20 @@
-//! What the guest found when it came up.
+//! What the guest found when it came up, and what it forgets before a run.
 
 use rustix::system::uname;
 use rustix::time::{ClockId, clock_gettime};
 use warmcore_agent::PROTOCOL;
+use warmcore_agent::plan::Setting;
 use warmcore_agent::report::Hello;
 
 use crate::btf;
+use crate::settings::{self, Changed};
 use warmcore_agent::files;
 
 /// Directory of the scheduler's knobs.
 pub const SCHED: &str = "/sys/kernel/debug/sched";
+
+/// Directory of the CPUs.
+const CPUS: &str = "/sys/devices/system/cpu";
 
 /// Looks around.
 pub fn hello() -> Result<Hello, String> {
@@ -61,6 +66,48 @@ fn domains() -> Vec<String> {
     .unwrap_or_default()
 }
 
+/// Has the kernel build its scheduling domains anew, by taking the last CPU offline and back. New domains know of no earlier run: neither how often
+/// new-idle passes found a task (`newidle_call`, `newidle_success` and `newidle_ratio`) nor what they took at most. One CPU alone has no domains.
+///
+/// The kernel keeps domains whose CPUs stay the same (`partition_sched_domains`), so of each change it rebuilds all. It also moves interrupts off that
+/// CPU, parks its own threads there and lets them go on. Masks of threads stay: the cpuset controller is on in no group below the root, and no
+/// thread is bound to that CPU yet. A sched_ext scheduler may end at such a change, so this comes before one is loaded, and before settings, which
+/// may be a domain's. The first CPU of x86 cannot go offline.
+///
+/// Source: Linux 7.2 `kernel/sched/topology.c` (`sd_init`), `kernel/sched/core.c` (`sched_cpu_deactivate`, `sched_cpu_activate`).
+///
+/// # Errors
+/// When none of several CPUs can go offline, or the kernel refuses.
+pub fn rebuild_domains() -> Result<(), String> {
+    let Some(path) = switch_of_last_cpu(CPUS)? else { return Ok(()) };
+    let set = |value: &str| Setting { path: path.clone(), value: value.to_owned(), required: true };
+    let done = settings::apply(&[set("0"), set("1")], &mut Changed::default());
+    done.map(drop).map_err(|reason| format!("cannot make the kernel rebuild its scheduling domains: {reason}"))
+}
+
+/// The file that takes the last CPU offline, by number; `None` where one CPU is online. The first one is left alone, also where it could go.
+fn switch_of_last_cpu(cpus: &str) -> Result<Option<String>, String> {
+    let number = |name: &String| name.strip_prefix("cpu")?.parse::<u32>().ok();
+    let file = |cpu: u32| format!("{cpus}/cpu{cpu}/online");
+    let (mut online, mut last) = (0, None);
+    for cpu in files::names(cpus).iter().filter_map(number) {
+        let state = files::read(&file(cpu));
+        // One that cannot go offline has no such file.
+        online += u32::from(state.as_deref().is_ok_and(|state| state == "1") || state.is_err());
+        if cpu > 0 && state.is_ok_and(|state| state == "1") {
+            last = last.max(Some(cpu));
+        }
+    }
+    match last {
+        _ if online <= 1 => Ok(None),
+        Some(cpu) => Ok(Some(file(cpu))),
+        None => Err(format!(
+            "none of the {online} CPUs in {cpus} can go offline, so the kernel cannot be made to forget what new-idle balancing counted in earlier \
+             runs; boot one with CONFIG_HOTPLUG_CPU"
+        )),
+    }
+}
+
 /// Has every CPU's domains forget what a new-idle pass took at most (`max_newidle_lb_cost`). One CPU alone has no domains.
 ///
 /// # Errors
@@ -80,8 +127,8 @@ fn forget_in(domains: &str, cpus: usize) -> Result<(), String> {
     }
     if found == 0 && cpus > 1 {
         return Err(format!(
-            "the kernel lists no scheduling domain of its {cpus} CPUs in {domains}, so it cannot be made to forget what \
-             balancing passes took while it booted, which on emulated CPUs keeps later passes from being made; boot one that \
+            "the kernel lists no scheduling domain of its {cpus} CPUs in {domains}, so it cannot be made to forget how long \
+             balancing passes took while it booted. On emulated CPUs that time prevents later passes. Boot a kernel that \
              balances between its CPUs and has max_newidle_lb_cost there"
         ));
     }
@@ -126,6 +173,51 @@ fn memory_bytes() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A directory of CPUs with these contents of `online`; `None` has no such file.
+    fn cpus(name: &str, all: &[(u32, Option<&str>)]) -> String {
+        let root = std::env::temp_dir().join(format!("warmcore-{name}-{}", std::process::id()));
+        for (cpu, online) in all {
+            let directory = root.join(format!("cpu{cpu}"));
+            std::fs::create_dir_all(&directory).unwrap();
+            if let Some(online) = online {
+                std::fs::write(directory.join("online"), format!("{online}\n")).unwrap();
+            }
+        }
+        for other in ["cpufreq", "cpuidle", "hotplug"] {
+            std::fs::create_dir_all(root.join(other)).unwrap();
+        }
+        root.display().to_string()
+    }
+
+    #[test]
+    fn domains_are_built_anew_by_the_online_cpu_of_the_highest_number_and_never_by_the_first() {
+        /// CPUs with what their switches say, and which one of them goes offline.
+        type Case<'a> = (&'a [(u32, Option<&'a str>)], Option<u32>);
+        let cases: [Case<'_>; 5] = [
+            (&[(0, None)], None),
+            (&[(0, None), (1, Some("1"))], Some(1)),
+            (&[(0, None), (2, Some("1")), (9, Some("1")), (10, Some("1"))], Some(10)),
+            (&[(0, Some("1")), (1, Some("1")), (2, Some("0"))], Some(1)),
+            (&[(0, Some("1")), (1, Some("0"))], None),
+        ];
+        for (number, (all, expected)) in cases.into_iter().enumerate() {
+            let root = cpus(&format!("cpus-{number}"), all);
+            let found = switch_of_last_cpu(&root).unwrap();
+            assert_eq!(found, expected.map(|cpu| format!("{root}/cpu{cpu}/online")), "{all:?}");
+            std::fs::remove_dir_all(&root).unwrap();
+        }
+    }
+
+    #[test]
+    fn several_cpus_of_which_none_can_go_offline_are_an_error() {
+        for (number, first) in [None, Some("1")].into_iter().enumerate() {
+            let root = cpus(&format!("fixed-cpus-{number}"), &[(0, first), (1, None), (2, None)]);
+            let reason = switch_of_last_cpu(&root).unwrap_err();
+            assert!(reason.contains("none of the 3 CPUs") && reason.contains("CONFIG_HOTPLUG_CPU"), "{reason}");
+            std::fs::remove_dir_all(&root).unwrap();
+        }
+    }
 
     #[test]
     fn every_domain_of_every_cpu_forgets_what_passes_took() {

@@ -108,7 +108,7 @@ pub fn read_frame(channel: &mut impl Read) -> io::Result<Option<Frame>> {
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let invalid = |reason: String| io::Error::new(io::ErrorKind::InvalidData, reason);
     let kind = FrameKind::ALL.into_iter().find(|kind| *kind as u32 == word(0));
-    let kind = kind.ok_or_else(|| invalid(format!("{:#x} is no kind of frame", word(0))))?;
+    let kind = kind.ok_or_else(|| invalid(format!("{:#x} is not a kind of frame", word(0))))?;
     let length = word(4);
     if length > MAX_PAYLOAD {
         return Err(invalid(format!("a frame of {length} bytes is longer than any frame is")));
@@ -334,6 +334,6 @@ mod tests {
         assert!(read_frame(&mut &stream[..stream.len() - 1]).is_err(), "it ends inside a frame");
         stream[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
         assert!(read_frame(&mut stream.as_slice()).unwrap_err().to_string().contains("longer"));
-        assert!(read_frame(&mut &b"console text"[..]).unwrap_err().to_string().contains("no kind"));
+        assert!(read_frame(&mut &b"console text"[..]).unwrap_err().to_string().contains("not a kind"));
     }
 }

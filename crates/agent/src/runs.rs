@@ -16,7 +16,7 @@ use warmcore_options::Observe;
 
 use crate::actions::Actor;
 use crate::cgroups::Groups;
-use crate::facts::{forget_pass_costs, monotonic_ns};
+use crate::facts::{forget_pass_costs, monotonic_ns, rebuild_domains};
 use crate::observer::{Observer, Seen};
 use crate::recorder;
 use crate::scx::{Scx, Watch};
@@ -94,6 +94,7 @@ pub fn run_all(plan: &Plan, channel: &mut File) -> Result<(), Failed> {
     let speed = calibrate().iterations_per_ms;
     for (index, run) in plan.runs.iter().enumerate() {
         let in_run = |reason: String| Failed { run: Some(index), reason, scheduler_ejected: false };
+        rebuild_domains().map_err(in_run)?;
         let mut changed = Changed::default();
         let values = settings::apply(&run.settings, &mut changed).map_err(in_run)?;
         let mut scx = match &run.scx {
@@ -132,7 +133,7 @@ fn one_run(
         expect_ready(worker).map_err(|reason| sessions.died(&reason))?;
     }
     if run.forget_pass_costs {
-        // Before the rest: listing domains leaves kernel threads with something to clean up.
+        // The start of the workers made passes in the new domains. Before the rest: listing domains leaves kernel threads with something to clean up.
         forget_pass_costs()?;
     }
     come_to_rest()?;

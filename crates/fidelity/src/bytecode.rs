@@ -60,13 +60,11 @@ pub struct Difference {
 }
 
 /// The programs of a judgement: every form and so many drawn ones.
-#[must_use]
 pub fn programs(seed: u64, count: u64) -> Vec<Drawn> {
     forms().into_iter().chain((0..count).map(|number| draw(seed, number))).collect()
 }
 
 /// The same as a guest gets them.
-#[must_use]
 pub fn for_guest(programs: &[Drawn]) -> Programs {
     Programs { value: initial_value(), programs: programs.iter().map(|program| program.code.concat()).collect() }
 }

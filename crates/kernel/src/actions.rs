@@ -6,7 +6,9 @@
 //!
 //! Not modelled: the time that the actor itself needs, on a CPU of its own.
 
-use warmcore_topology::{CpuId, CpuSet};
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::Rng;
+use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::TaskId;
 use warmcore_workload::{Action, Deed, Destination, LOOK_NS, LOOKS, Task};
 
@@ -87,7 +89,7 @@ impl Planned {
         let mut tasks = templates.iter().map(|template| &workload.tasks[*template as usize]);
         // `dl_task_check_affinity`.
         match tasks.find(is_deadline).filter(|_| binds) {
-            Some(task) => Err(SetupError::BoundDeadline { task: task.name.clone() }),
+            Some(task) => Err(SetupError::BoundDeadline { task: task.name.clone(), errno: "EBUSY" }),
             None => Ok(Self { action: action.clone(), what }),
         }
     }
@@ -96,13 +98,44 @@ impl Planned {
 /// What is remembered between looks and actions.
 pub(crate) struct Actions {
     looks: Vec<Looks>,
-    /// By CPU: where who runs there sent the last task (`distribute_cpu_mask_prev`).
-    distributed: Vec<u32>,
+    distributed: Distributed,
 }
 
 impl Actions {
-    pub(crate) fn new(cpus: usize) -> Self {
-        Self { looks: Vec::new(), distributed: vec![0; cpus] }
+    pub(crate) fn new(distributed: Distributed) -> Self {
+        Self { looks: Vec::new(), distributed }
+    }
+}
+
+/// By CPU: where who runs there sent the last task that may not stay where it is (`distribute_cpu_mask_prev`).
+#[derive(Clone, Debug)]
+pub(crate) struct Distributed(Vec<CpuId>);
+
+impl Distributed {
+    /// As a kernel begins, from the first CPU; where a launcher is, from one by lot, as after programs that it started before.
+    pub(crate) fn new(cpus: usize, launchers: impl Iterator<Item = CpuId>, seed: u64) -> Self {
+        /// Keeps this stream apart from others with the same seed; any odd constant does.
+        const STREAM: u64 = 0x6469_7374_7269_6275;
+        let mut random = Pcg32::new(seed, STREAM);
+        let mut last = vec![CpuId(0); cpus];
+        for launcher in launchers {
+            // The remainder is not exactly even, by less than one in a million.
+            last[launcher.index()] = CpuId(random.next_u32() % cpus as u32);
+        }
+        Self(last)
+    }
+
+    /// The next CPU of `allowed`, as the kernel numbers them, behind the one that `caller` gave last; `None` if there is none
+    /// (`cpumask_any_and_distribute`).
+    pub(crate) fn next(&mut self, machine: &Machine, caller: CpuId, allowed: &CpuSet) -> Option<CpuId> {
+        let last = &mut self.0[caller.index()];
+        let before = machine.os_index(*last);
+        let next = allowed.iter().min_by_key(|cpu| {
+            let number = machine.os_index(*cpu);
+            (number <= before, number)
+        })?;
+        *last = next;
+        Some(next)
     }
 }
 
@@ -227,11 +260,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if !self.core.active.contains(from) {
             return self.fallback_cpu(task, from);
         }
-        let allowed = self.core.allowed(task);
-        let distributed = &mut self.actions.distributed[caller.index()];
-        let next = allowed.next_from(CpuId(*distributed + 1)).or_else(|| allowed.first());
-        let cpu = next.expect("restrictions are never empty");
-        *distributed = cpu.0;
-        cpu
+        let next = self.actions.distributed.next(self.core.machine, caller, self.core.allowed(task));
+        next.expect("restrictions are never empty")
     }
 }

@@ -2,13 +2,14 @@
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
-use warmcore_workload::{BarrierId, BarrierWait};
+use warmcore_workload::{BarrierId, BarrierWait, Policy};
 
 use crate::engine::Engine;
 use crate::hooks::ALL;
 use crate::interpreter::{BY_TASK, Done};
 use crate::memory::Memory;
 use crate::scheduler::{Scheduler, WakeFlags};
+use crate::sync::futex_rank;
 use crate::task::{Activity, Stage, State, WaitReason};
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
@@ -74,6 +75,13 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if sync {
             // add_wait_queue puts who polls at the head.
             waiters.reverse();
+        } else if self.objects.realtime {
+            // Who spins sees the flag whatever its priority.
+            let tasks = &self.core.tasks;
+            waiters.sort_by_key(|waiter| {
+                let task = &tasks[waiter.index()];
+                if task.state == State::Blocked { futex_rank(task.policy) } else { futex_rank(Policy::Normal) }
+            });
         }
         let word = if blocked { self.word_of(WaitReason::Barrier(barrier.0)) } else { 0 };
         self.in_futex_wake(word, ALL, |engine| {

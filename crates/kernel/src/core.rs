@@ -17,7 +17,7 @@ use crate::counters::Readings;
 use crate::error::SimulationError;
 use crate::event_queue::{Class, EventQueue, Slot};
 use crate::hint_faults::{HomeChange, Touches};
-use crate::hooks::Watched;
+use crate::hooks::{Hook, Watched};
 use crate::pages::Pages;
 use crate::parameters::KernelParameters;
 use crate::scheduler_threads::ThreadSets;
@@ -142,13 +142,15 @@ pub struct Core<'a> {
     /// CPU of the launcher while it creates a task.
     pub(crate) launcher: Option<CpuId>,
     /// During a wakeup: what wakeups had taken of the waker's CPU before it.
-    pub(crate) waking_since_ns: Option<u64>,
+    pub(crate) waking_since: Option<(CpuId, u64)>,
     /// Frequencies and idle states, if the kernel has a governor.
     pub(crate) clocks: Option<Clocks<'a>>,
     /// Utilisation clamps, if the workload asks for some.
     pub(crate) clamps: Option<Box<Clamps>>,
     /// What programs of tracing are called for.
     pub(crate) watched: Watched,
+    /// Moves that such programs have not been called for yet.
+    pub(crate) moves: Vec<Hook>,
 }
 
 impl<'a> Core<'a> {
@@ -355,8 +357,8 @@ impl<'a> Core<'a> {
     /// What the wakeup that is being made has taken so far; 0 if none is.
     #[inline]
     pub(crate) fn wakeup_so_far_ns(&self) -> u64 {
-        let Some(before_ns) = self.waking_since_ns else { return 0 };
-        self.cpus[self.this_cpu.index()].overhead_ns[OverheadKind::Wakeup as usize] - before_ns
+        let Some((waker, before_ns)) = self.waking_since else { return 0 };
+        self.cpus[waker.index()].overhead_ns[OverheadKind::Wakeup as usize] - before_ns
     }
 
     /// Requests a lazy reschedule (`resched_curr_lazy`): at the CPU's next return to user mode. An idle CPU is
@@ -476,6 +478,9 @@ impl<'a> Core<'a> {
         }
         self.tasks[task.index()].cpu = cpu;
         self.emit(EventKind::Migrate { task, from, to: cpu, kind });
+        if self.watched.moves {
+            self.moves.push(Hook::SchedMigrateTask { task, from, to: cpu });
+        }
     }
 
     /// Charges a CPU with time spent in the kernel. Whatever runs there makes no progress for so long.

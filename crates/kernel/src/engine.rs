@@ -200,17 +200,20 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             process_threads: vec![0; setup.workload.processes.len() + own_processes],
             task_groups: TaskGroup::all(setup.workload),
             application_count: setup.workload.applications.len(),
-            pages: (setup.machine.node_count() > 1).then(|| Pages::new(setup.workload, setup.machine)).flatten(),
+            pages: (setup.machine.node_count() > 1 || scheduler.reads_resident_pages())
+                .then(|| Pages::new(setup.workload, setup.machine))
+                .flatten(),
             touches: Vec::new(),
             home_changes: Vec::new(),
             memory_modelled: M::MODELLED,
             readings: Readings::default(),
             recordable_sets: memory.recordable_sets(),
             launcher: None,
-            waking_since_ns: None,
+            waking_since: None,
             clocks: Clocks::new(setup.machine, &parameters),
             clamps: Clamps::new(setup.workload, setup.machine.cpu_count()),
             watched: Watched::default(),
+            moves: Vec::new(),
         };
         Self {
             core,
@@ -228,7 +231,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             background: BackgroundState::new(setup.machine, &setup.visitors.all, setup.seed),
             launchers,
             scheduler_threads: SchedulerThreads::default(),
-            actions: Actions::new(setup.machine.cpu_count()),
+            actions: Actions::new(setup.distributed.clone()),
             kernel_log: Vec::new(),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
             recorders_since_ns: vec![u64::MAX; setup.workload.recorders.len()],
@@ -258,6 +261,8 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         }
         self.core.this_cpu = CpuId(0);
         self.scheduler.begin(&mut self.core);
+        // As with all other places, what is passed before the run is not told.
+        self.core.moves.clear();
         self.begin_live_counters();
         let appear = if self.setup.launchers_are_tasks { &[][..] } else { &self.setup.starts };
         for (index, start) in appear.iter().enumerate() {
@@ -296,6 +301,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         }
         self.engine_events += 1;
         self.after_event(event.class().is_of_the_cpu_itself());
+        self.pass_moves();
         if M::SPEEDS_VARY {
             self.ask_memory();
         }

@@ -29,12 +29,15 @@ pub enum SetupError {
     },
     /// A deadline task that may not use every CPU.
     #[error(
-        "task `{task}` is of SCHED_DEADLINE and bound to some of the CPUs: the kernel would refuse that with EPERM, as its \
+        "task `{task}` is of SCHED_DEADLINE and bound to some of the CPUs: the kernel would refuse that with {errno}, as its \
          reservations are of the whole machine; leave its CPUs out, or use SCHED_FIFO"
     )]
     BoundDeadline {
         /// Name of the task.
         task: String,
+        /// The kernel's error: `EPERM` of a bound task that becomes one (`sched_setattr`), `EBUSY` of one that is bound later
+        /// (`sched_setaffinity`).
+        errno: &'static str,
     },
     /// More deadline bandwidth than there is.
     #[error(
@@ -151,7 +154,7 @@ pub enum SimulationError {
         waits: Vec<String>,
     },
     /// A program goes on without ever letting time pass.
-    #[error("task `{task}` executed {steps} steps at {} ms without letting time pass: its program loops for ever", *.time_ns as f64 / 1e6)]
+    #[error("task `{task}` executed {steps} steps at {} ms without letting time pass: its program loops without end", *.time_ns as f64 / 1e6)]
     NoProgress {
         /// Name of the task.
         task: String,

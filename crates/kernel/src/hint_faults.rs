@@ -74,7 +74,7 @@ impl Core<'_> {
     /// Whether pages have homes to choose from and are known: the machine has several nodes, and some task of the workload says what
     /// memory it uses. If not, there is no region, and nothing faults.
     pub fn knows_pages(&self) -> bool {
-        self.pages.is_some()
+        self.pages.is_some() && self.machine.node_count() > 1
     }
 
     /// Regions created so far.
@@ -103,7 +103,8 @@ impl Core<'_> {
         self.known_pages().uses(task.index()).iter().any(|used| used.region == region)
     }
 
-    /// Pages of a process that have a home (its resident set, `get_mm_rss`).
+    /// Pages of a process that have a home (its resident set, `get_mm_rss`); 0 on a machine of one node, unless the policy says that it
+    /// reads them ([`Scheduler::reads_resident_pages`](crate::Scheduler::reads_resident_pages)).
     pub fn resident_pages(&self, process: u32) -> f64 {
         self.pages.as_ref().map_or(0.0, |pages| pages.resident(process))
     }
@@ -269,7 +270,8 @@ impl Core<'_> {
             None => pages.first_touch(task.index(), node_for(cpu)),
             Some(from) => pages.touch_elsewhere(task.index(), node_for(from), node_for(cpu)),
         }
-        if self.memory_modelled {
+        // On one node there is nothing to tell.
+        if self.memory_modelled && machine.node_count() > 1 {
             let uses = pages.uses(task.index()).iter();
             self.home_changes.extend(uses.map(|&Use { region, classes, .. }| HomeChange { task, region, classes }));
         }

@@ -9,7 +9,10 @@
 //! (ticks, requests of other CPUs) have vectors of their own and pass no handler's tracepoint. Of other softirqs there is the scheduler's; those of timers
 //! and RCU are part of what a tick takes, and pass nothing.
 //!
-//! Source: Linux 7.2 `kernel/sched/core.c` (`sched_tick`), `kernel/futex/waitwake.c`, `kernel/irq/handle.c` (`__handle_irq_event_percpu`), `kernel/softirq.c` (`handle_softirqs`).
+//! A move from CPU to CPU is told when the scheduler's call that made it is over, or the wakeup has chosen the CPU; a kernel tells it right before.
+//!
+//! Source: Linux 7.2 `kernel/sched/core.c` (`sched_tick`), `kernel/futex/waitwake.c`, `kernel/irq/handle.c` (`__handle_irq_event_percpu`), `kernel/softirq.c` (`handle_softirqs`),
+//! `kernel/sched/core.c` (`try_to_wake_up`, `ttwu_do_wakeup`, `wake_up_new_task`, `set_task_cpu`), `kernel/fork.c` (`kernel_clone`), `kernel/exit.c` (`do_exit`).
 
 use warmcore_topology::{CpuId, ThreadPlace};
 use warmcore_trace::TaskId;
@@ -75,14 +78,40 @@ pub enum Hook {
     SoftirqEntry { vector: u32 },
     /// It ends (`softirq_exit`).
     SoftirqExit { vector: u32 },
+    /// A task begins to be woken on the CPU of its waker: by the running task, else in an interrupt (`sched_waking`).
+    SchedWaking { task: TaskId, by_task: bool },
+    /// It is queued (`sched_wakeup`), by its waker or in an interrupt of its CPU to which the waker has left it.
+    SchedWakeup { task: TaskId, by_task: bool },
+    /// A new task is queued (`sched_wakeup_new`).
+    SchedWakeupNew { task: TaskId },
+    /// A task that does not run gets another CPU (`sched_migrate_task`).
+    SchedMigrateTask { task: TaskId, from: CpuId, to: CpuId },
+    /// The running task has created another, which is not queued yet (`sched_process_fork`). What a launcher creates that is no task has the idle
+    /// task as its parent.
+    SchedProcessFork { parent: TaskId, child: TaskId },
+    /// The running task begins to exit (`sched_process_exit`), as the last of its process or not.
+    SchedProcessExit { task: TaskId, group_dead: bool },
 }
 
 impl Hook {
-    /// Whether it is about a futex, else about an interrupt or tick.
+    /// Whether it is about a futex.
     #[must_use]
     pub const fn is_of_futex(self) -> bool {
         use Hook::{FutexWait, FutexWaitReturn, FutexWake, FutexWakeReturn};
         matches!(self, FutexWait { .. } | FutexWaitReturn { .. } | FutexWake { .. } | FutexWakeReturn { .. })
+    }
+
+    /// Whether it is passed in an interrupt or tick, else in the name of the running task.
+    #[must_use]
+    pub const fn is_in_interrupt(self) -> bool {
+        use Hook::{IrqHandlerEntry, IrqHandlerExit, SchedWakeup, SchedWaking, SoftirqEntry, SoftirqExit, Tick};
+        match self {
+            SchedWaking { by_task, .. } | SchedWakeup { by_task, .. } => !by_task,
+            _ => matches!(
+                self,
+                IrqHandlerEntry { .. } | IrqHandlerExit { .. } | Tick | SoftirqEntry { .. } | SoftirqExit { .. }
+            ),
+        }
     }
 
     /// Whether it is about the scheduler's own softirq, which balances.
@@ -101,6 +130,12 @@ pub struct Watched {
     pub interrupts: bool,
     /// That of ticks.
     pub ticks: bool,
+    /// Those of wakeups.
+    pub wakeups: bool,
+    /// That of moves from CPU to CPU.
+    pub moves: bool,
+    /// Those of creation and exit.
+    pub processes: bool,
 }
 
 impl Core<'_> {
@@ -164,7 +199,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// The running task has made the call to sleep, and got what it wants before it slept.
     #[inline]
     pub(crate) fn futex_had_changed(&mut self, cpu: CpuId, id: TaskId, reason: WaitReason) {
-        if !self.core.watched.futexes || self.stage(id) != Stage::Effect {
+        if !self.core.watched.futexes || !matches!(self.stage(id), Stage::Effect | Stage::Relock) {
             return;
         }
         let Some((word, value)) = self.futex_of(id, reason) else { return };
@@ -212,6 +247,23 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             engine.wake(task, BY_TASK);
             1
         });
+    }
+
+    /// The CPU of the present event passes a place that is watched.
+    #[cold]
+    pub(crate) fn pass(&mut self, hook: Hook) {
+        let cpu = self.core.this_cpu;
+        self.scheduler.hook(&mut self.core, cpu, hook);
+    }
+
+    /// The same for each move since the last call.
+    #[inline]
+    pub(crate) fn pass_moves(&mut self) {
+        while !self.core.moves.is_empty() {
+            for hook in std::mem::take(&mut self.core.moves) {
+                self.pass(hook);
+            }
+        }
     }
 
     /// The tick of a CPU comes to where programs of tracing may be.

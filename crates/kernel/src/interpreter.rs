@@ -7,6 +7,7 @@
 //! Serving a list wakes its tasks at one instant, after the time of all the wake calls.
 
 mod conditions;
+mod group_changes;
 
 use warmcore_memory::dependent_load::dependent_load_ps;
 use warmcore_topology::CpuId;
@@ -20,6 +21,8 @@ use crate::event_queue::Class;
 use crate::memory::{self, Memory, Side};
 use crate::scheduler::{Scheduler, WakeFlags};
 use crate::task::{Activity, Stage, WaitReason};
+
+pub(crate) use group_changes::GroupChange;
 
 /// Steps at one instant after which a program is taken to loop for ever.
 const STEP_LIMIT: u32 = 1_000_000;
@@ -66,7 +69,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 if self.has_returned(cpu, id) {
                     continue;
                 }
-                return Now::Leaves(Leave::Exited);
+                return match self.exit_step(id) {
+                    Done::Leaves(leave) => Now::Leaves(leave),
+                    _ => Now::Busy,
+                };
             };
             let was = task.stage;
             match self.execute(cpu, id, step) {
@@ -202,24 +208,21 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             Step::IoWait => Done::Next,
             Step::Kernel(step) => self.kernel_step(cpu, id, *step),
             Step::SetUtilClamp(clamp) => self.clamp_step(cpu, id, *clamp),
-            Step::SetNice(_) | Step::SetPolicy(_) | Step::SetSlice { .. } | Step::SetGroup(_) => {
+            Step::SetGroup(group) => self.group_change_step(cpu, id, *group),
+            Step::SetNice(_) | Step::SetPolicy(_) | Step::SetSlice { .. } => {
                 if self.pay(id, costs.syscall_ns) {
                     return Done::Busy;
                 }
                 let task = &mut self.core.tasks[id.index()];
-                let before = (task.nice, task.policy, task.slice_ns, task.group);
+                let before = (task.nice, task.policy, task.slice_ns);
                 match step {
                     Step::SetNice(nice) => task.nice = *nice,
                     Step::SetPolicy(policy) => task.policy = *policy,
                     Step::SetSlice { slice_ns } => task.slice_ns = *slice_ns,
-                    Step::SetGroup(group) => {
-                        task.group = (!self.workload.groups[group.index()].is_root()).then_some(group.0);
-                        task.cache_group = self.cache_groups.of(task.template, task.process, task.group);
-                    }
                     _ => {}
                 }
-                // What stays as it is takes nobody off its queue (`__sched_setscheduler`, `set_user_nice`, `sched_move_task`).
-                if before != (task.nice, task.policy, task.slice_ns, task.group) {
+                // What stays as it is takes nobody off its queue (`__sched_setscheduler`, `set_user_nice`).
+                if before != (task.nice, task.policy, task.slice_ns) {
                     self.settle(cpu);
                     self.scheduler.attributes_changed(&mut self.core, id);
                 }
@@ -273,10 +276,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 }
                 Done::Jumped
             }
-            Step::Exit => match self.pay(id, costs.exit_ns) {
-                true => Done::Busy,
-                false => Done::Leaves(Leave::Exited),
-            },
+            Step::Exit => self.exit_step(id),
             Step::Stop => {
                 self.ended = Some(warmcore_trace::End::Stopped);
                 Done::Next
@@ -285,6 +285,14 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 self.program_error(id, format!("step {other:?} is not one of the task's own"));
                 Done::Next
             }
+        }
+    }
+
+    /// The running task exits: by a step that says so, or at the end of its program.
+    fn exit_step(&mut self, id: TaskId) -> Done {
+        match self.pay(id, self.core.machine.costs().exit_ns) {
+            true => Done::Busy,
+            false => Done::Leaves(Leave::Exited),
         }
     }
 

@@ -4,10 +4,10 @@
 //! ([`Preempt`]) says: the return to user mode, a `cond_resched`, the end of a part with preemption disabled. The task may also block,
 //! as in user mode.
 //!
-//! Only what a program puts between `kernel_enter` and `kernel_exit`, and faults of its first touches, are kernel mode. Not modelled: the kernel time of other steps
-//! (system calls, messages, interrupts), during which a task is preempted as in user mode; a stopper or a hotplug that has to wait for kernel code
-//! that may not be preempted; the time of a `cond_resched` that has nothing to do. A fault takes as long on every CPU; locks of the address space, and
-//! interrupts to its other threads when pages are given back, are not in it.
+//! Only what a program puts between `kernel_enter` and `kernel_exit`, faults of its first touches, and changes of its task group are kernel mode.
+//! Not modelled: the kernel time of other steps (system calls, messages, interrupts), during which a task is preempted as in user mode; a stopper
+//! or a hotplug that has to wait for kernel code that may not be preempted; the time of a `cond_resched` that has nothing to do. A fault takes as
+//! long on every CPU; locks of the address space, and interrupts to its other threads when pages are given back, are not in it.
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
@@ -15,7 +15,7 @@ use warmcore_workload::{KernelStep, LockId};
 
 use crate::core::{Core, NeedResched};
 use crate::engine::{Engine, Leave};
-use crate::interpreter::Done;
+use crate::interpreter::{Done, GroupChange};
 use crate::memory::Memory;
 use crate::pages::PAGE_BYTES;
 use crate::parameters::Preempt;
@@ -33,6 +33,8 @@ pub(crate) struct KernelMode {
     pub spins_on: Option<LockId>,
     /// Pages that the present [`Step::FirstTouch`](warmcore_workload::Step::FirstTouch) has still to touch.
     pub pages_left: u64,
+    /// How far the present [`Step::SetGroup`](warmcore_workload::Step::SetGroup) has got.
+    pub group_change: GroupChange,
     /// What the scheduler's timer is to be called with at the return to user mode, and which class's.
     pub work: Option<(u64, ClassPath)>,
 }
@@ -114,7 +116,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     /// The running task leaves the kernel.
-    fn return_to_user(&mut self, cpu: CpuId, id: TaskId) {
+    pub(crate) fn return_to_user(&mut self, cpu: CpuId, id: TaskId) {
         let kernel = &mut self.core.tasks[id.index()].kernel;
         kernel.within = false;
         if let Some((payload, class)) = kernel.work.take() {
@@ -125,14 +127,16 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.entered_kernel = true;
     }
 
-    fn give_way(&self, cpu: CpuId, gives_way: bool) -> Done {
+    /// Whether a pending request to reschedule acts after a step over which the task has gone.
+    pub(crate) fn give_way(&self, cpu: CpuId, gives_way: bool) -> Done {
         match gives_way && self.core.need_resched(cpu) != NeedResched::No {
             true => Done::Leaves(Leave::Preempted),
             false => Done::Jumped,
         }
     }
 
-    /// The running task touches new memory: a fault in kernel mode for each page, and back to user mode after each (`exc_page_fault`).
+    /// The running task touches new memory: a fault in kernel mode for each page, and back to user mode after each (`exc_page_fault`). Giving
+    /// pages back is a part of each fault here; a thread gives 4 MiB back in one call (`crates/native/src/task/memory_steps.rs`).
     pub(crate) fn first_touch_step(&mut self, cpu: CpuId, id: TaskId, bytes: u64) -> Done {
         // Where it costs nothing a loop would not end.
         let fault_ns = self.core.machine.costs().page_fault_ns.max(1);

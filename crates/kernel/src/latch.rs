@@ -2,7 +2,8 @@
 //! before they sleep: until a release, or for a time, as PostgreSQL's spinlocks (`s_lock`) do, whose release is a store and wakes nobody.
 //!
 //! Nothing is handed over: a waiter that is woken, or sees a release, competes again. One that has lost its CPU reads the word when it runs
-//! again, and a call that sleeps compares it first (`futex_wait_setup`, kernel/futex/waitwake.c): no release is lost.
+//! again, and a call that sleeps compares it first (`futex_wait_setup`, kernel/futex/waitwake.c): no release is lost. Those who sleep are woken
+//! in the order of a futex ([`queue_in_futex`]); those who look see a release in the order in which they came.
 //!
 //! Where memory is modelled, taking a latch costs the transfer of its word and of the data behind it from the last owner's
 //! CPU, and the queue of looks: whenever the word changes, each of those who look fetches it again, one after the other. The
@@ -12,7 +13,7 @@
 //! waiters and their distance, as measured for spin locks that do not queue (S. Boyd-Wickizer et al., "Non-scalable
 //! locks are dangerous", 2012). A release is seen at the first of the lookers' next looks.
 //!
-//! Not modelled: looks at a word that others write too, priorities, time limits, fairness of hardware between lookers.
+//! Not modelled: looks at a word that others write too, priority inheritance, time limits, fairness of hardware between lookers.
 
 use warmcore_memory::analytic::queue_wait_ns;
 use warmcore_topology::CpuId;
@@ -24,13 +25,18 @@ use crate::hooks::ALL;
 use crate::interpreter::{BY_TASK, Done};
 use crate::memory::Memory;
 use crate::scheduler::Scheduler;
-use crate::sync::Lock;
+use crate::sync::queue_in_futex;
 use crate::task::{Activity, Stage, State, WaitReason};
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// Whether a task sleeps until a mutex is released. One that waits actively does not, with or without a CPU.
     fn sleeps(&self, waiter: TaskId) -> bool {
         !self.core.tasks[waiter.index()].is_spinning()
+    }
+
+    /// Whether some task sleeps until a mutex is released.
+    pub(crate) fn has_sleepers(&self, lock: LockId) -> bool {
+        self.objects.locks[lock.index()].waiters.iter().any(|waiter| self.sleeps(*waiter))
     }
 
     /// Whether a task waits actively, on a CPU.
@@ -109,7 +115,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if self.pay(id, self.futex_ns()) {
             return Done::Busy;
         }
-        self.objects.locks[lock.index()].waiters.push_back(id);
+        queue_in_futex(&self.core.tasks, &mut self.objects.locks[lock.index()].waiters, id);
         self.block(id, WaitReason::Lock(lock.0))
     }
 
@@ -149,12 +155,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         true
     }
 
-    /// Lets those who sleep try a mutex that has been released: the one that has waited longest, or all.
+    /// Lets those who sleep try a mutex that has been released: the first in the order of the futex, or all.
     pub(crate) fn wake_lock_waiters(&mut self, lock: LockId) {
-        let Lock { waiters, wakes_all, .. } = &self.objects.locks[lock.index()];
-        let calls = waiters.iter().any(|waiter| self.sleeps(*waiter));
-        let most = if *wakes_all { ALL } else { 1 };
-        let word = if calls { self.word_of(WaitReason::Lock(lock.0)) } else { 0 };
+        let most = if self.objects.locks[lock.index()].wakes_all { ALL } else { 1 };
+        let word = if self.has_sleepers(lock) { self.word_of(WaitReason::Lock(lock.0)) } else { 0 };
         self.in_futex_wake(word, most, |engine| engine.let_sleepers_try(lock));
     }
 
@@ -207,6 +211,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if state.sleep_ns == 0 {
             state.contended = true;
             self.core.tasks[id.index()].activity = Activity::Advance;
+            if self.objects.realtime {
+                // Those who look have no order; those who sleep are in the futex's.
+                let waiters = &mut self.objects.locks[lock.index()].waiters;
+                waiters.retain(|waiter| *waiter != id);
+                queue_in_futex(&self.core.tasks, waiters, id);
+            }
         } else {
             let sleep_ns = state.sleep_ns;
             state.waiters.retain(|waiter| *waiter != id);
@@ -230,7 +240,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 return Done::Next;
             }
         }
-        if self.objects.locks[lock.index()].waiters.iter().any(|waiter| self.sleeps(*waiter)) {
+        if self.has_sleepers(lock) {
             if self.pay(id, self.futex_ns()) {
                 return Done::Busy;
             }

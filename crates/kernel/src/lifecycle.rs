@@ -8,6 +8,7 @@ use warmcore_workload::{Draws, TaskTemplateId, UtilClamp};
 use crate::engine::{Engine, Leave};
 use crate::error::SimulationError;
 use crate::event_queue::Class;
+use crate::hooks::Hook;
 use crate::memory::Memory;
 use crate::scheduler::{Dequeue, Enqueue, LeftWakeups, Scheduler, WakeFlags};
 use crate::task::{State, Task, WaitReason};
@@ -39,10 +40,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     /// reschedules when it is over; an interrupt to another CPU is sent when what is known of it so far is.
     pub(crate) fn wake(&mut self, task: TaskId, flags: WakeFlags) {
         let this_cpu = self.core.this_cpu;
-        self.core.waking_since_ns = Some(self.core.cpus[this_cpu.index()].overhead_ns[OverheadKind::Wakeup as usize]);
+        self.core.waking_since =
+            Some((this_cpu, self.core.cpus[this_cpu.index()].overhead_ns[OverheadKind::Wakeup as usize]));
         self.queue_wakee(task, flags);
         let duration_ns = self.core.wakeup_so_far_ns();
-        self.core.waking_since_ns = None;
+        self.core.waking_since = None;
         self.core.advance_clock_task(duration_ns);
     }
 
@@ -53,6 +55,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let this_cpu = self.core.this_cpu;
         let waker = if flags.by_task { self.core.cpus[this_cpu.index()].curr } else { TaskId::IDLE };
         self.core.emit(EventKind::Waking { task, target_cpu: prev, waker });
+        if self.core.watched.wakeups {
+            self.pass(Hook::SchedWaking { task, by_task: flags.by_task });
+        }
         self.core.charge(this_cpu, self.core.machine.costs().wakeup_ns, OverheadKind::Wakeup);
         if self.scheduler.holds(task) {
             // Still queued where it slept: no CPU selection (`ttwu_runnable`).
@@ -75,6 +80,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         let cpu = self.select_cpu(task, prev, flags);
         self.core.set_task_cpu(task, cpu, MigrationKind::Wakeup);
+        self.pass_moves();
         if cpu != this_cpu && self.leaves_wakeup(task, cpu) {
             self.queue_by_interrupt(task, (prev, cpu), self.core.ipi_delay(cpu));
             return;
@@ -195,7 +201,12 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         self.scheduler.enqueue(&mut self.core, cpu, task, enqueue);
         self.update_frequency(cpu);
         self.core.emit_on(cpu, EventKind::Wakeup { task, reason });
+        if self.core.watched.wakeups {
+            let by_task = flags.by_task;
+            self.pass(if flags.fork { Hook::SchedWakeupNew { task } } else { Hook::SchedWakeup { task, by_task } });
+        }
         self.scheduler.check_preempt(&mut self.core, cpu, task, flags);
+        self.pass_moves();
     }
 
     /// The launcher creates a task.
@@ -246,6 +257,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.core.emit(EventKind::Affinity { task, restriction });
         }
         self.scheduler.task_fork(&mut self.core, task, parent);
+        if self.core.watched.processes {
+            let parent = parent.or(launcher).unwrap_or(TaskId::IDLE);
+            self.pass(Hook::SchedProcessFork { parent, child: task });
+        }
         let flags = WakeFlags { fork: true, sync: false, by_task: parent.is_some() };
         let target = self.select_cpu(task, cpu, flags);
         self.core.tasks[task.index()].cpu = target;
@@ -293,6 +308,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     /// The running task ends (`do_exit`).
     pub(crate) fn exit(&mut self, cpu: CpuId, task: TaskId) {
+        if self.core.watched.processes {
+            let group_dead = self.core.process_threads(self.core.tasks[task.index()].process) == 1;
+            self.pass(Hook::SchedProcessExit { task, group_dead });
+        }
         self.scheduler.dequeue(&mut self.core, cpu, task, Dequeue::SLEEP | Dequeue::SPECIAL);
         if M::MODELLED {
             self.sample_task(cpu, task);
@@ -346,6 +365,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     pub(crate) fn place_moved(&mut self, task: TaskId, to: CpuId) {
         self.core.tasks[task.index()].state = State::Queued;
         self.core.set_task_cpu(task, to, MigrationKind::Affinity);
+        self.pass_moves();
         self.scheduler.enqueue(&mut self.core, to, task, Enqueue::MIGRATED);
         self.scheduler.check_preempt(&mut self.core, to, task, WakeFlags::default());
     }

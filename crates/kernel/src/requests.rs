@@ -1,7 +1,7 @@
 //! Semaphores, and requests: programs that whoever takes them from a semaphore carries out.
 //!
 //! A task that carries one out remembers where it was and goes on there when the request's program ends. Requests are taken in the order in
-//! which they were added. A waiter that is woken competes with tasks that come by, as with futexes.
+//! which they were added. Waiters are woken in the order of a futex ([`queue_in_futex`]), and one that is woken competes with tasks that come by.
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
@@ -12,6 +12,7 @@ use crate::hooks::ALL;
 use crate::interpreter::{BY_TASK, Done};
 use crate::memory::Memory;
 use crate::scheduler::Scheduler;
+use crate::sync::queue_in_futex;
 use crate::task::{Stage, WaitReason};
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
@@ -48,7 +49,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if self.pay(id, self.futex_ns()) {
             return Done::Busy;
         }
-        self.objects.semaphores[semaphore].waiters.push_back(id);
+        queue_in_futex(&self.core.tasks, &mut self.objects.semaphores[semaphore].waiters, id);
         self.block(id, WaitReason::Semaphore(semaphore as u32))
     }
 

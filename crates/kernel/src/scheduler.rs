@@ -143,6 +143,12 @@ pub trait Scheduler {
         false
     }
 
+    /// Whether it reads how many pages of a process are resident ([`Core::resident_pages`]): pages are known then on a machine of one node
+    /// too.
+    fn reads_resident_pages(&self) -> bool {
+        false
+    }
+
     /// Threads of its own in user space, which exist as tasks that sleep when the run begins. What it says of one may change during the run
     /// ([`Core::change_thread`]), their number does not.
     fn threads(&self) -> &[SchedulerThread] {
@@ -323,6 +329,10 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
 
     fn looks_at_parents(&self) -> bool {
         (**self).looks_at_parents()
+    }
+
+    fn reads_resident_pages(&self) -> bool {
+        (**self).reads_resident_pages()
     }
 
     fn threads(&self) -> &[SchedulerThread] {

@@ -10,7 +10,7 @@ use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{DecisionKind, RecordedThread, RunTables};
 use warmcore_workload::{Action, Affinity, Launch, Policy, Reservation, Step, TaskTemplateId, Workload};
 
-use crate::actions::Planned;
+use crate::actions::{Distributed, Planned};
 use crate::background::Visitors;
 use crate::error::SetupError;
 use crate::hotplug::Epoch;
@@ -87,6 +87,8 @@ pub struct Setup<'a> {
     pub(crate) actions: Vec<Planned>,
     /// What each CPU that goes offline or comes online changes.
     pub(crate) epochs: Vec<Epoch>,
+    /// Where each CPU goes on to look for one for a task that may not stay where it is.
+    pub(crate) distributed: Distributed,
 }
 
 impl<'a> Setup<'a> {
@@ -109,7 +111,8 @@ impl<'a> Setup<'a> {
         let launchers = launchers(machine, workload, seed);
         let sets = workload.tasks.iter().map(|task| resolve(machine, &task.name, &task.affinity));
         let sets: Vec<CpuSet> = sets.collect::<Result<_, _>>()?;
-        let template_cpus = template_cpus(machine, workload, &launchers, &sets)?;
+        let mut distributed = Distributed::new(machine.cpu_count(), launchers.iter().map(|(_, cpu)| *cpu), seed);
+        let template_cpus = template_cpus(machine, workload, &launchers, &sets, &mut distributed)?;
         let template_restrictions: Vec<u32> = sets.into_iter().map(&mut intern).collect();
         let mut step_restrictions = Vec::new();
         for (index, program) in workload.programs.iter().enumerate() {
@@ -156,6 +159,7 @@ impl<'a> Setup<'a> {
             thread_sets: ThreadSets::default(),
             actions: Vec::new(),
             epochs: Vec::new(),
+            distributed,
         };
         admit_deadline_tasks(&setup, machine.all_cpus())?;
         setup.set_actions(&[])?;
@@ -284,7 +288,9 @@ pub(crate) fn admit_deadline_tasks(setup: &Setup<'_>, active: &CpuSet) -> Result
         let Some(most) = reserved.max() else { continue };
         let binds = |&to: &u32| to != 0 && to != u32::MAX;
         if restriction != 0 || step_restrictions[task.program.index()].iter().any(binds) {
-            return Err(SetupError::BoundDeadline { task: task.name.clone() });
+            let is_bound_later = restriction == 0 && task.policy.is_deadline();
+            let errno = if is_bound_later { "EBUSY" } else { "EPERM" };
+            return Err(SetupError::BoundDeadline { task: task.name.clone(), errno });
         }
         asked = asked.saturating_add(most.saturating_mul(u64::from(task.instances.max(1))));
     }
@@ -319,6 +325,7 @@ fn template_cpus(
     workload: &Workload,
     launchers: &[(Launch, CpuId)],
     sets: &[CpuSet],
+    distributed: &mut Distributed,
 ) -> Result<Vec<CpuId>, SetupError> {
     let mut cpus = vec![CpuId(0); sets.len()];
     for (launch, first) in launchers {
@@ -330,7 +337,7 @@ fn template_cpus(
             let (task, set) = (&workload.tasks[template], &sets[template]);
             cpus[template] = match task.start_cpu {
                 None if set.contains(cpu) => cpu,
-                None => displaced(machine, set),
+                None => distributed.next(machine, cpu, set).expect("a resolved set is not empty"),
                 Some(cpu) if set.contains(CpuId(cpu)) => CpuId(cpu),
                 Some(cpu) => return Err(SetupError::BadStartCpu { task: task.name.clone(), cpu }),
             };
@@ -340,13 +347,6 @@ fn template_cpus(
         }
     }
     Ok(cpus)
-}
-
-/// Where a thread goes that binds itself to CPUs without its own: to the next behind CPU 0, as nobody has asked before
-/// (`cpumask_any_and_distribute`).
-fn displaced(machine: &Machine, set: &CpuSet) -> CpuId {
-    let behind = set.iter().filter(|cpu| machine.os_index(*cpu) != 0).min_by_key(|cpu| machine.os_index(*cpu));
-    behind.or(set.first()).expect("a resolved set is not empty")
 }
 
 /// Each launcher creates its tasks one after the other; each takes the machine's time of a fork. Launchers begin a nanosecond apart,
@@ -392,6 +392,8 @@ pub(crate) fn resolve(machine: &Machine, task: &str, affinity: &Affinity) -> Res
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use warmcore_topology::resolve;
     use warmcore_workload::{Options, from_rtapp};
@@ -403,12 +405,17 @@ mod tests {
                                  "only": {"run": 5, "cpus": [0]}},
             "warmcore": {"tasks": {"low": {"start_ns": 10}, "free": {"start_ns": 20}, "only": {"start_ns": 30}}}}"#;
         let workload = from_rtapp("bound", text, &Options::default()).unwrap();
-        for seed in 0..50 {
+        let mut seen = BTreeSet::new();
+        for seed in 0..400 {
             let setup = Setup::new(&machine, &workload, seed).unwrap();
             let first = setup.launchers()[0].1;
-            let early = if first == CpuId(7) { CpuId(7) } else { CpuId(6) };
-            assert_eq!(setup.template_cpus, [CpuId(1), CpuId(1), early, CpuId(0)], "from {first}");
+            let [low, free, early, only] = setup.template_cpus[..] else { panic!("four templates") };
+            assert!(low.0 < 2 && [6, 7].contains(&early.0), "{low} {early}");
+            assert!(first.0 < 6 || early == first, "from {first} to {early}");
+            assert_eq!((free, only), (low, CpuId(0)), "from {first}");
+            seen.insert((low, early));
         }
+        assert_eq!(seen.len(), 4, "to any of them, as the seed says: {seen:?}");
     }
 
     #[test]

@@ -242,9 +242,10 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     #[cold]
     pub(crate) fn owner_left(&mut self, cpu: CpuId, id: TaskId) {
         let workload = self.workload;
-        for latch in &workload.latches {
-            if latch.kind.is_of_kernel() && self.objects.locks[latch.lock.index()].owner == Some(id) {
-                self.end_spins(cpu, latch.lock);
+        let of_workload = workload.latches.iter().filter(|latch| latch.kind.is_of_kernel()).map(|latch| latch.lock);
+        for lock in of_workload.chain([self.objects.group_lock]) {
+            if self.objects.locks[lock.index()].owner == Some(id) {
+                self.end_spins(cpu, lock);
             }
         }
     }

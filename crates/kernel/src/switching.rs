@@ -87,6 +87,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
         let before_ns = self.core.cpus[cpu.index()].stolen_ns;
         let next = self.scheduler.pick_next(&mut self.core, cpu, runnable.then_some(prev));
+        self.pass_moves();
         if leave == Leave::Blocked {
             let picking_ns = self.core.cpus[cpu.index()].stolen_ns - before_ns;
             let switch_ns = self.core.machine.costs().context_switch_ns;

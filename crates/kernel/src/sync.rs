@@ -6,9 +6,10 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
-use warmcore_workload::{ProgramId, SemaphoreId, TimerId, Workload};
+use warmcore_workload::{LatchKind, LockId, Policy, ProgramId, SemaphoreId, TimerId, Workload};
 
 use crate::sleeping_lock::SleepingLock;
+use crate::task::Task;
 
 /// A mutex. Woken waiters compete for it again, as with futexes: whoever comes first takes it.
 #[derive(Default)]
@@ -193,9 +194,37 @@ impl Timer {
     }
 }
 
+/// Rank of a waiter in a futex: who has a lower one is woken first (`min(normal_prio, MAX_RT_PRIO)` in `__futex_queue`, Linux 7.2
+/// `kernel/futex/core.c`). Deadline tasks come before real-time ones, those by priority, and all others are equal.
+pub(crate) fn futex_rank(policy: Policy) -> u8 {
+    match policy {
+        Policy::Deadline(_) => 0,
+        Policy::Fifo { priority } | Policy::RoundRobin { priority } => 100 - priority.min(99),
+        Policy::Normal | Policy::Batch | Policy::Idle | Policy::Ext => 100,
+    }
+}
+
+/// Puts a task that is about to sleep in a futex among those who sleep there: by rank, behind its equals. Others than real-time tasks are
+/// last, and nobody is looked at. A sleeper's policy does not change, as only its own steps change it.
+pub(crate) fn queue_in_futex(tasks: &[Task], waiters: &mut VecDeque<TaskId>, id: TaskId) {
+    let policy = tasks[id.index()].policy;
+    if !policy.is_realtime() {
+        return waiters.push_back(id);
+    }
+    let goes_before = |waiter: &TaskId| {
+        let task = &tasks[waiter.index()];
+        !task.is_spinning() && futex_rank(task.policy) <= futex_rank(policy)
+    };
+    let position = waiters.iter().rposition(goes_before).map_or(0, |last| last + 1);
+    waiters.insert(position, id);
+}
+
 /// All objects of a run.
 pub(crate) struct Objects {
+    /// The workload's, and behind them the one of [`Self::group_lock`].
     pub locks: Vec<Lock>,
+    /// The machine's mutex that every change of a task group takes (`cgroup_mutex`).
+    pub group_lock: LockId,
     pub conditions: Vec<VecDeque<TaskId>>,
     pub barriers: Vec<Barrier>,
     pub semaphores: Vec<Semaphore>,
@@ -206,6 +235,8 @@ pub(crate) struct Objects {
     pub suspended: Vec<TaskId>,
     /// Scratch for waking several tasks.
     pub to_wake: Vec<TaskId>,
+    /// Whether any task may be of a real-time policy: then futexes do not wake in the order of arrival alone.
+    pub realtime: bool,
 }
 
 impl Objects {
@@ -221,8 +252,11 @@ impl Objects {
             lock.sleep_ns = latch.sleep_ns;
             lock.kernel = latch.kind.is_of_kernel().then(|| Box::new(SleepingLock::new(latch.kind)));
         }
+        let group_lock = LockId(locks.len() as u32);
+        locks.push(Lock { kernel: Some(Box::new(SleepingLock::new(LatchKind::Mutex))), ..Lock::default() });
         Self {
             locks,
+            group_lock,
             conditions: several(workload.conditions.len()),
             barriers: several(workload.barriers.len()),
             semaphores: (0..)
@@ -245,6 +279,7 @@ impl Objects {
                 .collect(),
             suspended: Vec::new(),
             to_wake: Vec::new(),
+            realtime: workload.has_realtime(),
         }
     }
 }

@@ -51,6 +51,8 @@ pub(crate) enum Stage {
     Effect,
     /// It blocked; what happens next depends on the step.
     Woken,
+    /// It has waited for a condition and found the mutex taken: the call that sleeps until a release is paid too.
+    Relock,
 }
 
 /// What a blocked task waits for, for messages.

@@ -9,7 +9,8 @@ use warmcore_options::MemoryChoice;
 use warmcore_topology::{CpuId, Machine, resolve};
 use warmcore_trace::{Counters, Event, EventKind, MigrationKind, Outcome, OverheadKind, Sink, Start, TaskId};
 use warmcore_workload::{
-    Affinity, BarrierWait, ChannelKind, GroupId, ProcessId, ProgramBuilder, Step, Task, TimerMode, Workload,
+    Affinity, BarrierWait, ChannelKind, GroupId, ProcessId, ProgramBuilder, ProgramId, SemaphoreId, Step, Task,
+    TaskTemplateId, TimerMode, Workload,
 };
 
 use crate::events::Events;
@@ -205,6 +206,36 @@ fn a_task_runs_where_it_may_and_leaves_a_cpu_that_it_may_no_longer_use() {
     assert_eq!(cpus, [2, 3]);
 }
 
+#[test]
+fn a_task_pays_once_for_its_exit_whether_a_step_says_so_or_its_program_ends() {
+    let machine = machine();
+    let costs = machine.costs();
+    let calls_ns = |workload: &Workload| {
+        let (outcome, events) = run_scene(workload);
+        let spent: u64 = outcome.cpus.iter().map(|cpu| cpu.overhead_ns[OverheadKind::Syscall as usize]).sum();
+        (spent, outcome.elapsed_ns, events)
+    };
+    let at_the_end = calls_ns(&scene(&[&[WORK]]));
+    assert_eq!(at_the_end.0, costs.exit_ns);
+    assert!(at_the_end.1 >= MS + costs.exit_ns, "{}", at_the_end.1);
+    assert_eq!(at_the_end, calls_ns(&scene(&[&[WORK, Step::Exit]])));
+    // The end comes right behind a wait.
+    let asleep = calls_ns(&scene(&[&[WORK, Step::Sleep { duration_ns: MS }]]));
+    assert_eq!(asleep.0, costs.timer_ns + costs.exit_ns);
+
+    let mut family = scene(&[&[Step::Fork(TaskTemplateId(1)), Step::Join { count: 1 }], &[WORK]]);
+    family.tasks[1].instances = 0;
+    assert_eq!(calls_ns(&family).0, costs.fork_ns + costs.syscall_ns + 2 * costs.exit_ns);
+
+    // The end of a request is none of the thread that carries it out.
+    let (semaphore, request) = (SemaphoreId(0), ProgramId(2));
+    let submit = Step::Submit { semaphore, program: request };
+    let mut pool = scene(&[&[submit], &[WORK, Step::Work { semaphore, requests: 1, recorder: None }]]);
+    pool.add_semaphore("requests", 0);
+    pool.add_program(ProgramBuilder::new().step(WORK).finish());
+    assert_eq!(calls_ns(&pool).0, 2 * costs.exit_ns);
+}
+
 type Act = Box<dyn FnMut(&mut Core<'_>, CpuId, Option<TaskId>)>;
 
 /// Does something at every tick, and is first come first served otherwise.
@@ -355,6 +386,34 @@ fn a_policy_learns_from_the_kernel_to_whom_a_task_belongs() {
         ],
         "task, process, application, task group, cache group; restricted"
     );
+}
+
+/// By hand: a change holds the machine's mutex for 75 system calls after the one that enters the kernel. Of two at one moment the second begins to
+/// hold it when the first gives it back; two changes of nice values end at one moment.
+#[test]
+fn of_two_tasks_that_change_their_groups_at_one_moment_the_second_waits_for_the_first() {
+    let ends = |tasks: usize, step: Step| {
+        let mut workload = scene(&[]);
+        let group = workload.add_group("/web");
+        assert_eq!(group, GroupId(0));
+        let barrier = workload.add_barrier("start", tasks as u32, BarrierWait::Spin);
+        for number in 0..tasks {
+            let program = [WORK, Step::Barrier(barrier), step.clone()];
+            let program =
+                workload.add_program(program.into_iter().fold(ProgramBuilder::new(), ProgramBuilder::step).finish());
+            workload.add_task(Task::new(format!("task {number}"), ProcessId(0), program));
+        }
+        let mut ends = exits(&run_scene(&workload).0);
+        ends.sort_unstable();
+        ends
+    };
+    let (plain, change) = (Step::SetNice(1), Step::SetGroup(GroupId(0)));
+    let held_ns = 75 * machine().costs().syscall_ns;
+    let is_held = |ns: u64| (held_ns..held_ns + 2 * US).contains(&ns);
+    assert!(is_held(ends(1, change.clone())[0] - ends(1, plain.clone())[0]));
+    let [together, apart] = [plain, change].map(|step| ends(2, step));
+    assert!(together[1] - together[0] < US, "{together:?}");
+    assert!(is_held(apart[1] - apart[0]), "{apart:?}");
 }
 
 #[test]

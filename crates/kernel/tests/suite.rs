@@ -7,5 +7,6 @@ mod drawn_times;
 mod events;
 #[path = "support/fifo.rs"]
 mod fifo;
+mod futexes;
 mod launchers;
 mod shared_cores;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use warmcore_bpf::btf::TypeKind;
-use warmcore_scx::bytecode::Object;
+use warmcore_scx::bytecode::{Object, Tracepoint};
 use warmcore_topology::{CacheKind, Machine, format_cpu_list, write_sysfs_tree};
 
 use crate::kernel::TargetKernel;
@@ -136,7 +136,14 @@ fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io::Result<()
     for directory in ["sys/fs/cgroup", "sys/fs/bpf"] {
         fs::create_dir_all(root.join(directory))?;
     }
-    write("sys/kernel/tracing/available_events", "")?;
+    let name = |tracepoint: &Tracepoint| format!("{}:{}\n", tracepoint.system, tracepoint.name);
+    let events: String = Tracepoint::all().iter().map(name).collect();
+    write("sys/kernel/tracing/available_events", &events)?;
+    for tracepoint in Tracepoint::all() {
+        let directory = format!("sys/kernel/tracing/events/{}/{}", tracepoint.system, tracepoint.name);
+        write(&format!("{directory}/id"), &format!("{}\n", tracepoint.number()))?;
+        write(&format!("{directory}/format"), &tracepoint.format())?;
+    }
     let tracers = if kernel.traces_functions() { "function nop\n" } else { "nop\n" };
     write("sys/kernel/tracing/available_tracers", tracers)?;
     write("proc/kallsyms", &symbols(kernel))?;

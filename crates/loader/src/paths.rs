@@ -126,7 +126,7 @@ pub fn serve(process: &Process, call: &Call, files: &Files<'_>) -> io::Result<bo
             | libc::SYS_fchownat
     );
     let first = usize::from(at);
-    let path = process.text(call, call.arguments[first])?;
+    let path = call.text(call.arguments[first])?;
     let arguments = &call.arguments[first + 1..];
     if path.starts_with(STATISTICS) {
         process.answer(

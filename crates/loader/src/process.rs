@@ -61,6 +61,24 @@ impl Call {
         if read == bytes { Ok(buffer) } else { Err(io::Error::from_raw_os_error(libc::EFAULT)) }
     }
 
+    /// Text of the caller that ends with a zero.
+    pub fn text(&self, address: u64) -> io::Result<String> {
+        const PAGE: u64 = 4096;
+        let mut bytes = Vec::new();
+        let mut at = address;
+        while bytes.len() < 4096 {
+            let mut chunk = vec![0; (PAGE - at % PAGE) as usize];
+            let read = transfer(self.thread, at, &mut chunk, false)?;
+            let end = chunk[..read].iter().position(|&byte| byte == 0);
+            bytes.extend_from_slice(&chunk[..end.unwrap_or(read)]);
+            if end.is_some() {
+                break;
+            }
+            at += read as u64;
+        }
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
     /// Writes to memory of the caller.
     pub fn write(&self, address: u64, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() {
@@ -385,24 +403,6 @@ impl Process {
         // SAFETY: the kernel writes a number.
         unsafe { libc::prctl(libc::PR_GET_CHILD_SUBREAPER, &raw mut keeps) };
         if keeps != 0 { children_of(std::process::id()) } else { vec![self.child.id()] }
-    }
-
-    /// Text of the process that ends with a zero.
-    pub fn text(&self, call: &Call, address: u64) -> io::Result<String> {
-        const PAGE: u64 = 4096;
-        let mut bytes = Vec::new();
-        let mut at = address;
-        while bytes.len() < 4096 {
-            let mut chunk = vec![0; (PAGE - at % PAGE) as usize];
-            let read = transfer(call.thread, at, &mut chunk, false)?;
-            let end = chunk[..read].iter().position(|&byte| byte == 0);
-            bytes.extend_from_slice(&chunk[..end.unwrap_or(read)]);
-            if end.is_some() {
-                break;
-            }
-            at += read as u64;
-        }
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// A descriptor of the caller's, as one of ours.

@@ -9,6 +9,7 @@ mod counters;
 mod maps;
 pub(crate) mod messages;
 mod programs;
+mod things;
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -21,9 +22,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use warmcore_bpf::btf::Btf;
 use warmcore_kernel::SchedulerThread;
-use warmcore_scx::bytecode::{Host, Moment, Need, Object, ObjectError, ProgramId, Programs, Site};
+use warmcore_scx::bytecode::{CalledWith, Host, Moment, Need, Object, ObjectError, ProgramId, Programs, Site};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 
 use crate::capture::{Capture, CaptureRequest, LoaderError, Paths};
@@ -37,6 +37,8 @@ use crate::process::{Call, Next, Process, SpawnError};
 use crate::rings::{self, Rings};
 use crate::threads::{self, Positions, Threads};
 use crate::waits::{self, Waits};
+use commands::Failure;
+use things::{Reply, Thing};
 
 const BPF: i64 = libc::SYS_bpf;
 
@@ -49,35 +51,6 @@ const HELD_LOOKED_AT: Duration = Duration::from_millis(5);
 /// How long a loader may do nothing at all before it attaches: what it waits for does not come.
 const LONGEST_REST: Duration = Duration::from_secs(5);
 
-/// A thing behind a descriptor.
-enum Thing {
-    /// A map, by handle, and of a table of operations the value.
-    Map { handle: u64, value: Vec<u8> },
-    /// A program, with the place of tracing that it is for; without `id` one that is only probed with or never run.
-    /// Where no task passes that place it is idle.
-    Program { name: String, kind: u32, id: Option<ProgramId>, site: Option<Site>, is_idle: bool },
-    /// Type information.
-    Btf(Arc<Btf>),
-    /// The link that keeps the scheduler attached.
-    Scheduler,
-    /// A counter of performance events.
-    Counter(counters::Opened),
-    /// Another link, or an event that never happens.
-    Other,
-}
-
-/// What a command gives.
-enum Reply {
-    Value(i64),
-    Error(i32),
-    /// A descriptor for a new thing, behind this file or one of its own.
-    New(Thing, Option<Arc<OwnedFd>>),
-    /// The scheduler is attached.
-    Attached(Box<Capture>),
-    /// It is detached.
-    Detached,
-}
-
 /// The kernel's side of `bpf(2)`: what was made by it, and what its commands give.
 struct Answers {
     machine: Machine,
@@ -88,7 +61,7 @@ struct Answers {
     /// What was asked for beside calls and operations: kinds of maps, and programs that are attached elsewhere.
     needs: BTreeSet<Need>,
     /// Programs of tracing that were attached since a scheduler was.
-    at: Vec<(Site, ProgramId)>,
+    at: Vec<(Site, CalledWith, ProgramId)>,
     sched_ext: SchedExt,
     /// The CPU that the thread is on whose call is answered.
     cpu: CpuId,
@@ -358,10 +331,11 @@ impl Server {
                 // What is waited for there never comes.
                 _ => Ok(self.answer_if_ours(call, call.arguments[2] as u32)),
             },
-            libc::SYS_ioctl => {
-                let done = self.answers.request(host, call, self.waits.now_ns());
-                done.map(|result| result.map(|result| self.process.answer(call, result)).is_some())
-            }
+            libc::SYS_ioctl => match self.answers.request(host, call, self.waits.now_ns()) {
+                Ok(result) => Ok(result.map(|result| self.process.answer(call, result)).is_some()),
+                Err(Failure::Memory) => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+                Err(Failure::Object(error)) => return Err(error),
+            },
             _ => {
                 let files = paths::Files {
                     root: &self.root,

@@ -39,7 +39,7 @@ pub struct Limits {
 #[allow(missing_docs)] // messages have the fields
 pub enum WorkerError {
     /// There is no process for it.
-    #[error("no process can be had for it: cannot {what}: {source}")]
+    #[error("no process could be started for it: cannot {what}: {source}")]
     Start { what: &'static str, source: io::Error },
     /// Its code did what the processor refuses.
     #[error("its process was ended by {signal} at address 0x{at:x}{}", and_said(.said))]

@@ -7,17 +7,12 @@ mod loaders;
 mod types;
 
 use std::fs::File;
-use std::io::{Error, Read as _};
-use std::os::fd::{AsRawFd as _, FromRawFd as _};
-use std::rc::Rc;
+use std::os::fd::AsRawFd as _;
 use std::time::Duration;
 
 use assembler::*;
 use loaders::*;
-use warmcore_kernel::Setup;
-use warmcore_loader::{CaptureRequest, MachineFiles, Paths, TargetKernel, start};
 use warmcore_options::MemoryChoice;
-use warmcore_schedulers::{Bytecode, bytecode_trial};
 use warmcore_testing::skip;
 use warmcore_trace::{Event, Outcome};
 
@@ -47,48 +42,15 @@ fn open(event_type: u32, config: u64, pid: i32, cpu: i32, disabled: bool) -> Res
     // Times enabled and running.
     put(&mut attributes, 32, &3_u64.to_le_bytes());
     put(&mut attributes, 40, &u64::from(disabled).to_le_bytes());
-    // SAFETY: the kernel, or who stands for it, reads the structure; what is got is owned.
-    unsafe {
-        let descriptor = libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), pid, cpu, -1, 0);
-        if descriptor < 0 {
-            Err(Error::last_os_error().raw_os_error().unwrap())
-        } else {
-            Ok(File::from_raw_fd(descriptor as i32))
-        }
-    }
+    perf_event(&attributes, pid, cpu)
 }
 
 fn on_each_cpu(event_type: u32, config: u64, disabled: bool) -> Vec<File> {
     (0..CPUS as i32).map(|cpu| open(event_type, config, -1, cpu, disabled).unwrap()).collect()
 }
 
-/// Count, time enabled, time running.
-fn read(mut counter: &File) -> [u64; 3] {
-    let mut bytes = [0; 24];
-    assert_eq!(counter.read(&mut bytes).unwrap(), 24);
-    [0, 8, 16].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()))
-}
-
 fn sum(counters: &[File]) -> u64 {
-    counters.iter().map(|counter| read(counter)[0]).sum()
-}
-
-fn request(counters: &[File], request: u64) {
-    for counter in counters {
-        // SAFETY: a request without an argument.
-        assert_eq!(unsafe { libc::ioctl(counter.as_raw_fd(), request, 0) }, 0);
-    }
-}
-
-fn map_of(dst: u8, map: i64) -> [[u8; 8]; 2] {
-    [code(0x18, dst, 1, 0, map as i32), code(0, 0, 0, 0, 0)]
-}
-
-/// `r0 = bpf_map_lookup_elem(map, the word at r10 - 4)`; the program ends if there is nothing.
-fn look_up(map: i64) -> Vec<[u8; 8]> {
-    let mut program = map_of(1, map).to_vec();
-    program.extend([mov(2, 10), add_imm(2, -4), helper(1), code(0x55, 0, 0, 1, 0), exit()]);
-    program
+    counters.iter().map(|counter| read_event(counter)[0]).sum()
 }
 
 /// `r6` = the counter of this CPU, by `bpf_perf_event_read_value`; the program ends if there is an error.
@@ -159,12 +121,6 @@ fn init_that_reads(counters: i64, found: i64) -> (usize, &'static str, Vec<[u8; 
     (24, "init", program)
 }
 
-fn value(map: i64, index: u32) -> u64 {
-    let mut value = [0; 8];
-    assert_eq!(element(1, map, &index.to_le_bytes(), &mut value), 0);
-    u64::from_le_bytes(value)
-}
-
 #[test]
 #[ignore = "a loader that the other tests start"]
 fn loader_that_counts() {
@@ -196,7 +152,7 @@ fn loader_that_counts() {
     request(&window, DISABLE);
     let passed = sum(&counters) - before;
     std::thread::sleep(800 * MS);
-    let [in_window, enabled_ns, running_ns] = read(&window[0]);
+    let [in_window, enabled_ns, running_ns] = read_event(&window[0]);
     assert!((100_000_000..101_000_000).contains(&enabled_ns) && enabled_ns == running_ns, "{enabled_ns}");
     assert!(in_window > 0);
     eprintln!("window {} passed {passed}", sum(&window));
@@ -234,9 +190,9 @@ fn loader_on_a_machine_without_counters() {
     assert_eq!(open(HARDWARE, INSTRUCTIONS, -1, 0, false).unwrap_err(), libc::ENOENT);
     let (clock, switches) = (open(SOFTWARE, TASK_CLOCK, -1, 0, false).unwrap(), on_each_cpu(SOFTWARE, SWITCHES, false));
     attach(&[init(), select_cpu(), enqueue(), dispatch()]);
-    let [before, ..] = read(&clock);
+    let [before, ..] = read_event(&clock);
     std::thread::sleep(2000 * MS);
-    let [after, enabled_ns, _] = read(&clock);
+    let [after, enabled_ns, _] = read_event(&clock);
     assert!((2_000_000_000..2_001_000_000).contains(&(after - before)) && enabled_ns == after, "{before} {after}");
     eprintln!("switches {}", sum(&switches));
     loop {
@@ -248,40 +204,7 @@ fn loader_on_a_machine_without_counters() {
 const WORKLOAD: &str = r#"{"tasks": {"worker": {"instance": 12, "loop": 25, "run": 10000, "sleep": 1000}, "sleeper": {"loop": 1, "sleep": 1200000}}}"#;
 
 fn trial(loader: &str, memory: MemoryChoice) -> (Outcome, Vec<Event>, String) {
-    let kernel = TargetKernel::new("7.2.0-test", "CONFIG_HZ=250\n", &types::kernel(&FUNCTIONS).0).unwrap();
-    let (program, arguments, machine) = (std::env::current_exe().unwrap(), arguments_for(loader), machine());
-    let workload = warmcore_workload::from_rtapp("work", WORKLOAD, &warmcore_workload::Options::default()).unwrap();
-    let files = MachineFiles::new(&machine, &kernel).unwrap();
-    let attached = start(
-        &CaptureRequest {
-            program: &program,
-            arguments: &arguments,
-            machine: &machine,
-            kernel: &kernel,
-            timeout: Duration::from_secs(60),
-            files: files.path(),
-            paths: Paths::default(),
-            counts_memory: memory != MemoryChoice::None,
-        },
-        || Ok(()),
-    )
-    .unwrap_or_else(|error| panic!("{error}"));
-    let output = Rc::clone(&attached.output);
-    let scheduler = Bytecode::live(&attached.capture.object, attached.host, Box::new(attached.loader), 7, false);
-    let mut setup = Setup::new(&machine, &workload, 7).unwrap();
-    setup.options.memory = memory;
-    let mut events: Vec<Event> = Vec::new();
-    let result = bytecode_trial(scheduler, &setup, Some(&mut events));
-    let words = output.borrow_mut().text();
-    let (outcome, _) = result.unwrap_or_else(|error| panic!("{error}\n{words}"));
-    (outcome, events, words)
-}
-
-/// The numbers that follow a word in what was printed.
-fn numbers(words: &str, word: &str) -> Vec<f64> {
-    let at = words.find(&format!("{word} ")).unwrap_or_else(|| panic!("{word} in {words}"));
-    let rest = words[at + word.len()..].lines().next().unwrap();
-    rest.split_whitespace().map_while(|number| number.parse().ok()).collect()
+    run_live(loader, WORKLOAD, memory)
 }
 
 /// Instructions per ns, by hand: those without memory take 0.3 cycles each.

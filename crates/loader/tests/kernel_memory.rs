@@ -14,7 +14,7 @@ use warmcore_bpf::btf::Btf;
 use warmcore_bpf::{MapKind, MapSpec};
 use warmcore_kernel::{Setup, SimulationError};
 use warmcore_schedulers::{Bytecode, bytecode_trial};
-use warmcore_scx::bytecode::{Attached, Host, Layout, ProgramSource, Programs, Site};
+use warmcore_scx::bytecode::{Attached, CalledWith, Host, Layout, ProgramSource, Programs, Site};
 use warmcore_workload::Options;
 
 /// Kernel functions that programs here call; kernels have the last one from 7.0 on.
@@ -197,7 +197,7 @@ fn ejection_with(
         let source = ProgramSource { name, bytes: &program.concat(), functions: &[0], maps: &maps, types: None };
         let id = loaded.load(&mut host, &source).unwrap_or_else(|error| panic!("{name}: {error}"));
         match site_of(name) {
-            Some(site) => attached.at.push((site, id)),
+            Some(site) => attached.at.push((site, CalledWith::Arguments, id)),
             None => drop(attached.programs.insert((*name).to_owned(), id)),
         }
     }

@@ -54,16 +54,7 @@ fn profile(shared: f64) -> Profile {
     if shared > 0.0 {
         classes.push(Class { sharing: Sharing::Process, ..Class::new("shared", 1 << 20, 0.1 * shared, 0.25) });
     }
-    Profile {
-        name: "mix".into(),
-        summary: String::new(),
-        origin: "docs/spec/memory-model.md section 3.3".into(),
-        cpi0: 0.4,
-        mlp: 4.0,
-        ipc_ceiling: None,
-        message_lines: None,
-        classes,
-    }
+    Profile { origin: "docs/spec/memory-model.md section 3.3".into(), ..Profile::new("mix", 0.4, 4.0, classes) }
 }
 
 /// CPU time of this thread so far: what else runs on the host takes caches and memory from it, but no time.

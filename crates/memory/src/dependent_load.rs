@@ -14,7 +14,6 @@ pub(crate) const ASSUMED_LLC: (u32, u32) = (32 * 1_024, 30_000);
 pub(crate) const ASSUMED_MEMORY_NS: u32 = 100;
 
 /// Picoseconds from one load to the next that needs it, on the CPU, in a region of so many bytes.
-#[must_use]
 pub fn dependent_load_ps(machine: &Machine, cpu: CpuId, region_bytes: u64) -> u64 {
     let llc = machine.llc_cache(machine.llc_of(cpu));
     let middle = (llc.is_none_or(|llc| llc.level > 2)).then(|| (machine.data_cache(cpu, 2), ASSUMED_L2));

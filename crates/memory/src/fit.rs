@@ -133,19 +133,14 @@ pub struct Counters {
 #[derive(Clone, PartialEq, Debug, Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum FitError {
-    /// A number out of its range.
     #[error("{field} is {value}; it must be {allowed}")]
     Range { field: String, value: f64, allowed: &'static str },
-    /// Too few cache sizes.
     #[error("{count} cache sizes are too few; give misses at two or more, such as those of the L1, the L2 and the LLC")]
     TooFewPoints { count: usize },
-    /// A capacity that is not sets × ways × line.
     #[error("{capacity} bytes are not a whole number of sets of {ways} lines of {line} bytes; mend capacity or ways")]
     NoCache { capacity: u64, ways: u32, line: u32 },
-    /// One size twice.
     #[error("the capacity of {capacity} bytes appears twice; keep one of the points, or their mean")]
     DuplicateCapacity { capacity: u64 },
-    /// More misses with more cache.
     #[error(
         "{more} misses per 1000 instructions with {larger} bytes, but {less} with {smaller}: a larger cache that misses \
          more cannot be described; were both measured with the same work?"
@@ -153,44 +148,26 @@ pub enum FitError {
     NotFalling { smaller: u64, less: f64, larger: u64, more: f64 },
     #[error("{mpki} misses per 1000 instructions of {touches} touches; touches_per_ki must be larger")]
     MoreMissesThanTouches { mpki: f64, touches: f64 },
-    /// No time is left for the core.
     #[error(
         "{stall} of {cycles} cycles per 1000 instructions are stalls, which leaves less than 0.05 cycles per instruction"
     )]
     AllStalls { stall: f64, cycles: f64 },
-    /// Sharing whose write fraction cannot be told.
     #[error(
         "the splits do not say how many of the shared touches write: state sharing.write_fraction, cross_read_mpki, or \
          a split in other proportions"
     )]
     WritesUnknown,
-    /// Sharing without any measurement.
     #[error("sharing has no splits; give at least one [[sharing.split]]")]
     NoSplits,
-    /// Classes were found, but not such that the points come out.
     #[error(
         "the nearest profile has {fitted:.4} misses per 1000 instructions in a cache of {capacity} bytes, where \
          {measured:.4} were measured; check this point, add points, or leave out what is not cache misses of one phase"
     )]
-    Poor {
-        /// The point's capacity in bytes.
-        capacity: u64,
-        /// Misses per 1000 instructions as measured.
-        measured: f64,
-        /// The same of the fitted profile.
-        fitted: f64,
-    },
-    /// More touches of shared data than there are touches.
+    Poor { capacity: u64, measured: f64, fitted: f64 },
     #[error(
         "the splits need {shared:.1} touches of shared data per 1000 instructions, and touches_per_ki is {touches:.1}"
     )]
-    MoreSharedThanTouches {
-        /// What the splits say.
-        shared: f64,
-        /// All touches.
-        touches: f64,
-    },
-    /// What came out is no profile.
+    MoreSharedThanTouches { shared: f64, touches: f64 },
     #[error("the fitted profile is impossible: {0}")]
     Profile(#[from] ProfileError),
 }
@@ -383,7 +360,7 @@ fn core(timing: &Timing, notes: &mut Vec<String>) -> Result<(f64, f64), FitError
 fn overlap(waited: f64, stall: f64, notes: &mut Vec<String>) -> f64 {
     let (least, most) = MLP_BOUNDS;
     if stall == 0.0 {
-        notes.push(format!("no stall cycles, so nothing tells mlp: {most} is taken, the most that it can be"));
+        notes.push(format!("no stall cycles, so mlp is unknown: its maximum, {most}, is used"));
         return most;
     }
     let (computed, shares) = (waited / stall, format!("{waited} cycles of latency in {stall} of stalls"));

@@ -169,33 +169,25 @@ pub struct ProfileError {
 #[derive(Clone, PartialEq, Debug, Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum ProfileProblem {
-    /// A number outside of its range, NaN included.
     #[error("{field} is {value}, but must be {allowed}")]
     Range { field: &'static str, value: f64, allowed: &'static str },
-    /// Home shares that are not shares of one whole.
     #[error("the home shares sum to {sum}, not to 1")]
     HomeSum { sum: f64 },
     /// Home shares for nodes that the machine lacks, or not for all that it has.
     #[error("it has home shares for {given} nodes, but the machine has {nodes}")]
     HomeNodes { given: usize, nodes: usize },
-    /// More touches than instructions.
     #[error("its classes touch {sum} lines per instruction in all; at most 1 is possible")]
     TouchSum { sum: f64 },
     #[error("it has {count} classes, at most {MAX_CLASSES} are possible; merge similar ones")]
     TooManyClasses { count: usize },
-    /// No class at all.
     #[error("it has no classes of data; a task without memory accesses has one tiny class")]
     NoClasses,
-    /// A class of data after one of code.
     #[error("it follows a class of code; put classes of data first")]
     DataAfterCode,
-    /// Two classes of one name.
     #[error("the name is used by two classes; names must differ")]
     DuplicateClass,
-    /// Two profiles of one name.
     #[error("the name is used by two profiles; names must differ")]
     DuplicateProfile,
-    /// A scan of shared lines.
     #[error(
         "a shared class cannot be a scan; the coherence model knows independent touches only; write sharing = \"private\""
     )]
@@ -206,6 +198,20 @@ pub enum ProfileProblem {
 const SHARE_TOLERANCE: f64 = 1e-6;
 
 impl Profile {
+    /// A profile with the core's cycles per instruction, the misses in flight and the classes alone.
+    pub fn new(name: impl Into<String>, cpi0: f64, mlp: f64, classes: Vec<Class>) -> Self {
+        Self {
+            name: name.into(),
+            summary: String::new(),
+            origin: String::new(),
+            cpi0,
+            mlp,
+            ipc_ceiling: None,
+            message_lines: None,
+            classes,
+        }
+    }
+
     /// Whether it has classes of lines to touch. Profiles without are made by
     /// [`library::computing`](crate::library::computing) alone; [`Profile::check`] refuses them.
     pub fn touches_memory(&self) -> bool {
@@ -337,16 +343,7 @@ mod tests {
     use super::*;
 
     fn profile(classes: Vec<Class>) -> Profile {
-        Profile {
-            name: "p".into(),
-            summary: String::new(),
-            origin: String::new(),
-            cpi0: 0.5,
-            mlp: 2.0,
-            ipc_ceiling: None,
-            message_lines: None,
-            classes,
-        }
+        Profile::new("p", 0.5, 2.0, classes)
     }
 
     fn problem(change: impl FnOnce(&mut Profile)) -> ProfileProblem {

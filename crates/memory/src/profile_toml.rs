@@ -28,6 +28,7 @@ use crate::profile::{Class, ClassKind, Home, Profile, ProfileError, ProfileProbl
 
 /// A file of profiles that cannot be used.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ProfileFileError {
     /// Not TOML, or not of this form. The message has line and column.
     #[error("{0}")]
@@ -38,7 +39,6 @@ pub enum ProfileFileError {
     /// A value that is none of its field's.
     #[error("memory profile `{profile}`, class {class}: {reason}")]
     Value {
-        /// The profile.
         profile: String,
         /// Which of its classes, from 1.
         class: usize,

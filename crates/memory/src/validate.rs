@@ -134,6 +134,7 @@ impl SuiteOutcome {
 
 /// Why an experiment could not be run.
 #[derive(Clone, PartialEq, Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum SuiteError {
     /// The exact level refused.
     #[error("exact level: {0}")]
@@ -141,7 +142,6 @@ pub enum SuiteError {
     /// The analytic level refused.
     #[error("analytic level: {0}")]
     Analytic(#[from] HierarchyError),
-    /// A machine of the suite is not one.
     #[error("machine of the suite: {0}")]
     Machine(String),
 }

@@ -1,11 +1,11 @@
 //! Accesses, hit rates and writes that miss, as performance counters count them: by hand, and line by line against in the mean.
 
-use warmcore_memory::analytic::{Counters, MemoryEvent, Player, TaskSpec};
-use warmcore_memory::exact::{Live, LiveSpec, Options, Share};
-use warmcore_memory::{Class, Profile, Sharing};
-use warmcore_topology::{CpuId, Machine, from_toml};
+mod levels;
 
-const MS: u64 = 1_000_000;
+use levels::{LEVELS, MS, close};
+use warmcore_memory::analytic::{Counters, MemoryEvent};
+use warmcore_memory::{Class, Profile, Sharing};
+use warmcore_topology::{Machine, from_toml};
 
 /// Two sockets of two cores: 32 KiB of L1, 256 KiB of L2, and 2 MiB of L3 for each socket.
 fn machine() -> Machine {
@@ -20,63 +20,11 @@ fn machine() -> Machine {
 }
 
 fn profile(classes: Vec<Class>) -> Profile {
-    Profile {
-        name: "p".into(),
-        summary: String::new(),
-        origin: String::new(),
-        cpi0: 0.5,
-        mlp: 4.0,
-        ipc_ceiling: None,
-        message_lines: None,
-        classes,
-    }
-}
-
-/// Counters of a task on each of the CPUs, all of one process, over the last `run_ns`.
-fn in_the_mean(machine: &Machine, profile: &Profile, cpus: &[u32], warm_ns: u64, run_ns: u64) -> Vec<Counters> {
-    let mut player = Player::new(machine, std::slice::from_ref(profile)).unwrap();
-    for (task, cpu) in cpus.iter().enumerate() {
-        player.add_task(&TaskSpec { profile: 0, process: 0, data: &[] });
-        player.switch_in(CpuId(*cpu), task as u32);
-    }
-    let now = |player: &Player| (0..cpus.len()).map(|task| player.counters(task as u32)).collect::<Vec<_>>();
-    player.advance(warm_ns);
-    let before = now(&player);
-    player.advance(warm_ns + run_ns);
-    now(&player).iter().zip(&before).map(|(now, before)| now.since(before)).collect()
-}
-
-/// The same, line by line.
-fn line_by_line(machine: &Machine, profile: &Profile, cpus: &[u32], warm_ns: u64, run_ns: u64) -> Vec<Counters> {
-    let options = Options { quantum_ns: 2_000, ..Options::default() };
-    let mut live = Live::new(machine, options, std::slice::from_ref(profile)).unwrap();
-    for cpu in cpus {
-        let task = live.add_task(&LiveSpec { profile: 0, others: &[], process: 0, data: &[] }).unwrap();
-        live.switch_in(CpuId(*cpu), task);
-    }
-    let mut until_ns = 0;
-    let mut run = |live: &mut Live, ns: u64| {
-        until_ns += ns;
-        for cpu in cpus {
-            live.allot(CpuId(*cpu), Share { idle_ns: 0, useful_ns: ns, instructions: f64::INFINITY });
-        }
-        live.advance(until_ns).unwrap();
-        for cpu in cpus {
-            live.done(CpuId(*cpu));
-        }
-        (0..cpus.len()).map(|task| live.counters(task as u32)).collect::<Vec<_>>()
-    };
-    let before = run(&mut live, warm_ns);
-    run(&mut live, run_ns).iter().zip(&before).map(|(now, before)| now.since(before)).collect()
+    Profile::new("p", 0.5, 4.0, classes)
 }
 
 fn of(counters: &Counters, event: MemoryEvent) -> f64 {
     counters.per_kilo_instruction(event)
-}
-
-#[track_caller]
-fn close(value: f64, expected: f64, part: f64) {
-    assert!((value - expected).abs() <= part * expected, "{value}, not {expected} within {part}");
 }
 
 /// Uniform references hit a cache of C lines with C / W: of 100 touches per 1000 instructions of 32 MiB an L1 of 32 KiB serves 0.1,
@@ -84,8 +32,8 @@ fn close(value: f64, expected: f64, part: f64) {
 #[test]
 fn writes_that_memory_serves_are_rfo_misses_on_one_socket() {
     let profile = profile(vec![Class::new("all", 32 << 20, 0.1, 0.3)]);
-    for level in [in_the_mean, line_by_line] {
-        let counters = level(&machine(), &profile, &[0], 40 * MS, 10 * MS)[0];
+    for level in LEVELS {
+        let counters = level(&machine(), &profile, &[(0, 0)], 40 * MS, 10 * MS)[0];
         close(of(&counters, MemoryEvent::L2Access), 99.9, 0.01);
         close(of(&counters, MemoryEvent::L3Access), 99.2, 0.01);
         close(of(&counters, MemoryEvent::DramLocal), 93.75, 0.02);
@@ -99,8 +47,8 @@ fn writes_that_memory_serves_are_rfo_misses_on_one_socket() {
 #[test]
 fn a_set_that_fits_the_l2_asks_no_llc() {
     let profile = profile(vec![Class::new("all", 64 << 10, 0.1, 0.3)]);
-    for level in [in_the_mean, line_by_line] {
-        let counters = level(&machine(), &profile, &[0], 40 * MS, 10 * MS)[0];
+    for level in LEVELS {
+        let counters = level(&machine(), &profile, &[(0, 0)], 40 * MS, 10 * MS)[0];
         // Half of it is in the L1.
         close(of(&counters, MemoryEvent::L2Access), 50.0, 0.03);
         assert!(of(&counters, MemoryEvent::L3Access) < 0.1, "{}", of(&counters, MemoryEvent::L3Access));
@@ -120,8 +68,8 @@ fn without_an_l2_the_llc_gets_what_the_l1_misses() {
     )
     .unwrap();
     let profile = profile(vec![Class::new("all", 1 << 20, 0.1, 0.3)]);
-    for level in [in_the_mean, line_by_line] {
-        let counters = level(&machine, &profile, &[0], 40 * MS, 10 * MS)[0];
+    for level in LEVELS {
+        let counters = level(&machine, &profile, &[(0, 0)], 40 * MS, 10 * MS)[0];
         assert_eq!((of(&counters, MemoryEvent::L2Access), counters.l2_hit_rate()), (0.0, None));
         close(of(&counters, MemoryEvent::L3Access), of(&counters, MemoryEvent::L1Miss), 0.001);
         close(of(&counters, MemoryEvent::L3Access), 100.0 * 31.0 / 32.0, 0.01);
@@ -142,7 +90,7 @@ fn both_levels_count_alike_and_no_cache_misses_more_than_it_is_asked() {
     let profile = profile(classes);
     for cpus in [[0, 1], [0, 2]] {
         let [mean, lines] =
-            [in_the_mean, line_by_line].map(|level| level(&machine(), &profile, &cpus, 40 * MS, 10 * MS));
+            LEVELS.map(|level| level(&machine(), &profile, &cpus.map(|cpu| (cpu, 0)), 40 * MS, 10 * MS));
         for (mean, lines) in mean.iter().zip(&lines) {
             for (event, part) in
                 [(MemoryEvent::L2Access, 0.05), (MemoryEvent::L3Access, 0.05), (MemoryEvent::L3RfoMiss, 0.05)]

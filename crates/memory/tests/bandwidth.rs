@@ -26,16 +26,7 @@ fn machine(limits: &str) -> Machine {
 
 /// Reads from memory and nothing else; one alone reads some 13 GB/s.
 fn stream() -> Profile {
-    Profile {
-        name: "stream".into(),
-        summary: String::new(),
-        origin: String::new(),
-        cpi0: 0.5,
-        mlp: 30.0,
-        ipc_ceiling: None,
-        message_lines: None,
-        classes: vec![Class::new("array", 300 << 20, 0.1, 0.0)],
-    }
+    Profile::new("stream", 0.5, 30.0, vec![Class::new("array", 300 << 20, 0.1, 0.0)])
 }
 
 /// GB/s that each of the streams on these CPUs reads, when caches and loads have settled.

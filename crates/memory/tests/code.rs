@@ -1,11 +1,12 @@
 //! Instructions: what the L1 for instructions misses, by hand, at both levels.
 
+mod levels;
+
+use levels::{LEVELS, MS, close, run};
 use warmcore_memory::analytic::{Counters, MemoryEvent, Player, TaskSpec, TimeShare};
-use warmcore_memory::exact::{Live, LiveSpec, Options, Share};
+use warmcore_memory::exact::{Live, LiveSpec, Options};
 use warmcore_memory::{Analytic, Class, ClassKind, Profile, Sharing};
 use warmcore_topology::{CpuId, Machine, from_toml};
-
-const MS: u64 = 1_000_000;
 
 /// L1 caches for instructions: one set, in which every line pushes out the oldest of all, and sets of usual size.
 const ONE_SET: &str = "[[cache]]\nlevel = 1\nkind = \"instruction\"\nsize = \"1KiB\"\nways = 16\n";
@@ -25,16 +26,7 @@ fn machine(shape: &str, l1i: &str) -> Machine {
 
 /// A program with 8 KiB of data, which fit the L1, and this code.
 fn program(code: Class) -> Profile {
-    Profile {
-        name: "p".into(),
-        summary: String::new(),
-        origin: String::new(),
-        cpi0: 0.5,
-        mlp: 4.0,
-        ipc_ceiling: None,
-        message_lines: None,
-        classes: vec![Class::new("data", 8 << 10, 0.1, 0.3), code],
-    }
+    Profile::new("p", 0.5, 4.0, vec![Class::new("data", 8 << 10, 0.1, 0.3), code])
 }
 
 fn code(kib: u64) -> Class {
@@ -46,64 +38,8 @@ fn walked(lines: u64) -> Class {
     Class { kind: ClassKind::Scan, sharing: Sharing::Private, ..Class::of_code("loop", lines * 64, 0.05) }
 }
 
-/// Counters of a task of each process on each of the CPUs over `run_ns`, after `warm_ns`.
-type Level = fn(&Machine, &Profile, &[(u32, u32)], u64, u64) -> Vec<Counters>;
-
-fn in_the_mean(machine: &Machine, profile: &Profile, tasks: &[(u32, u32)], warm_ns: u64, run_ns: u64) -> Vec<Counters> {
-    let mut player = Player::new(machine, std::slice::from_ref(profile)).unwrap();
-    for (task, (cpu, process)) in tasks.iter().enumerate() {
-        player.add_task(&TaskSpec { profile: 0, process: *process, data: &[] });
-        player.switch_in(CpuId(*cpu), task as u32);
-    }
-    let now = |player: &Player| (0..tasks.len()).map(|task| player.counters(task as u32)).collect::<Vec<_>>();
-    player.advance(warm_ns);
-    let before = now(&player);
-    player.advance(warm_ns + run_ns);
-    now(&player).iter().zip(&before).map(|(now, before)| now.since(before)).collect()
-}
-
-/// Lets what is on the CPUs run; the time reached.
-fn run(live: &mut Live, cpus: &[u32], from_ns: u64, ns: u64) -> u64 {
-    for cpu in cpus {
-        live.allot(CpuId(*cpu), Share { idle_ns: 0, useful_ns: ns, instructions: f64::INFINITY });
-    }
-    live.advance(from_ns + ns).unwrap();
-    for cpu in cpus {
-        live.done(CpuId(*cpu));
-    }
-    from_ns + ns
-}
-
-fn line_by_line(
-    machine: &Machine,
-    profile: &Profile,
-    tasks: &[(u32, u32)],
-    warm_ns: u64,
-    run_ns: u64,
-) -> Vec<Counters> {
-    let options = Options { quantum_ns: 2_000, ..Options::default() };
-    let mut live = Live::new(machine, options, std::slice::from_ref(profile)).unwrap();
-    for (cpu, process) in tasks {
-        let task = live.add_task(&LiveSpec { profile: 0, others: &[], process: *process, data: &[] }).unwrap();
-        live.switch_in(CpuId(*cpu), task);
-    }
-    let cpus: Vec<u32> = tasks.iter().map(|(cpu, _)| *cpu).collect();
-    let now = |live: &Live| (0..tasks.len()).map(|task| live.counters(task as u32)).collect::<Vec<_>>();
-    let until = run(&mut live, &cpus, 0, warm_ns);
-    let before = now(&live);
-    run(&mut live, &cpus, until, run_ns);
-    now(&live).iter().zip(&before).map(|(now, before)| now.since(before)).collect()
-}
-
-const LEVELS: [Level; 2] = [in_the_mean, line_by_line];
-
 fn l1i(counters: &Counters) -> f64 {
     counters.per_kilo_instruction(MemoryEvent::L1iMiss)
-}
-
-#[track_caller]
-fn close(value: f64, expected: f64, part: f64) {
-    assert!((value - expected).abs() <= part * expected, "{value}, not {expected} within {part}");
 }
 
 /// A loop longer than a cache that gives up the oldest line misses all of its lines, a shorter one none: 50 fetches per 1000

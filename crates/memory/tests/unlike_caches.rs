@@ -45,16 +45,7 @@ fn profile() -> Profile {
         Class::new("shared", 64 << 10, 0.01, 0.3),
     ];
     classes[3].sharing = warmcore_memory::Sharing::Process;
-    Profile {
-        name: "mix".into(),
-        summary: String::new(),
-        origin: String::new(),
-        cpi0: 0.5,
-        mlp: 4.0,
-        ipc_ceiling: None,
-        message_lines: None,
-        classes,
-    }
+    Profile::new("mix", 0.5, 4.0, classes)
 }
 
 /// Instructions and lines from memory of two tasks on the second pair.

@@ -2,8 +2,13 @@
 
 use warmcore_topology::{SPLIT_MIX_STEP, split_mix};
 
+use crate::spin::pause;
+
 /// Bytes of a cache line, and of a link.
 const LINE: usize = 64;
+
+/// Links that are laid out between two pauses.
+const LINKS_BETWEEN_PAUSES: usize = 1_024;
 
 /// One link to a cache line.
 #[derive(Clone, Copy, Default)]
@@ -27,6 +32,9 @@ impl Chain {
         for last in (1..lines).rev() {
             state = state.wrapping_add(SPLIT_MIX_STEP);
             links.swap(last, (split_mix(state) % last as u64) as usize);
+            if last.is_multiple_of(LINKS_BETWEEN_PAUSES) {
+                pause();
+            }
         }
         Self { links, at: 0 }
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use warmcore_memory::{Home, Sharing};
 use warmcore_workload::{Task, Workload};
 
+use crate::spin::pause;
 use crate::sync::locked;
 
 const PAGE: usize = 4096;
@@ -135,6 +136,7 @@ impl SharedMemory {
         };
         for _ in 0..memory.private.len().div_ceil(PAGE) {
             memory.touch();
+            pause();
         }
         Some(memory)
     }

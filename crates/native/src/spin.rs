@@ -32,9 +32,15 @@ pub fn calibrate() -> Calibration {
     Calibration { iterations_per_ms: SAMPLE * 1_000_000 / fastest_ns.max(1) }
 }
 
-/// How often using CPU time pauses. On a real CPU a pause is nothing; an emulator that runs all CPUs in one thread (QEMU
-/// before 8.1) gives the turn to the next CPU at a pause, and otherwise after 100 ms only.
+/// How often using CPU time pauses ([`pause`]).
 const TURN_NS: u64 = 5_000;
+
+/// Lets an emulator's other CPUs go on. On a real CPU a pause is nothing; an emulator that runs all CPUs in one thread (QEMU
+/// before 8.1) gives the turn to the next CPU at a pause, and otherwise after 100 ms only. So whatever computes, or uses memory, for long pauses
+/// every few microseconds.
+pub(crate) fn pause() {
+    std::hint::spin_loop();
+}
 
 /// Shortest piece of computing between two looks at the clock.
 const LEAST_NS: u64 = 500;
@@ -82,7 +88,7 @@ impl Calibration {
             let iterations = self.piece(cpu_ns - used);
             compute(iterations);
             touch();
-            std::hint::spin_loop();
+            pause();
             stop.check()?;
             used += meter.lap(iterations);
         }
@@ -106,7 +112,7 @@ impl Calibration {
                 }
                 compute(self.piece(until - now));
                 touch();
-                std::hint::spin_loop();
+                pause();
                 stop.check()?;
             }
         }

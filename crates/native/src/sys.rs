@@ -7,6 +7,8 @@ use rustix::io::Errno;
 use rustix::thread::gettid;
 use warmcore_workload::{Policy, UtilClamp};
 
+use crate::spin::pause;
+
 /// Scheduling attributes of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Attributes {
@@ -186,18 +188,27 @@ impl FreshMemory {
         }
     }
 
-    /// Writes to each page of the first so many bytes, at most all, and gives them back.
-    pub fn touch(&mut self, bytes: usize) -> std::io::Result<()> {
-        let bytes = bytes.min(self.bytes);
+    /// Writes to a page, by its number, and pauses ([`pause`]): a thread is back in user mode after each fault.
+    ///
+    /// # Panics
+    /// When there is no such page.
+    pub fn touch_page(&mut self, page: usize) {
+        let offset = page * PAGE_BYTES;
+        assert!(offset < self.bytes, "page {page} of {} bytes", self.bytes);
         // SAFETY: within the mapping, which is this value's own.
         unsafe {
-            for offset in (0..bytes).step_by(PAGE_BYTES) {
-                self.address.cast::<u8>().add(offset).write_volatile(1);
-            }
-            match libc::madvise(self.address, bytes.next_multiple_of(PAGE_BYTES), libc::MADV_DONTNEED) {
-                0 => Ok(()),
-                _ => Err(std::io::Error::last_os_error()),
-            }
+            self.address.cast::<u8>().add(offset).write_volatile(1);
+        }
+        pause();
+    }
+
+    /// Gives the first so many pages back, at most all, in one call.
+    pub fn give_back(&mut self, pages: usize) -> std::io::Result<()> {
+        let bytes = (pages * PAGE_BYTES).min(self.bytes.next_multiple_of(PAGE_BYTES));
+        // SAFETY: within the mapping, which is this value's own.
+        match unsafe { libc::madvise(self.address, bytes, libc::MADV_DONTNEED) } {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
         }
     }
 }
@@ -320,6 +331,31 @@ mod tests {
         assert!(own > 0 && own <= clock_ns);
         assert!(cpu_ns_of(1).is_some(), "process 1 is always there");
         assert_eq!(cpu_ns_of(0x7f_ffff), None, "the kernel gives no such number");
+    }
+
+    /// Where pages have 4 KiB.
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn fresh_memory_comes_page_after_page_and_is_given_back() {
+        /// Which pages are in memory (`mincore`).
+        fn there(memory: &FreshMemory) -> [bool; 4] {
+            let mut pages = [0_u8; 4];
+            // SAFETY: a byte for each page of the mapping; the call writes nothing else.
+            let result = unsafe { libc::mincore(memory.address, 4 * PAGE_BYTES, pages.as_mut_ptr()) };
+            assert_eq!(result, 0);
+            pages.map(|page| page & 1 == 1)
+        }
+        let mut memory = FreshMemory::new(4 * PAGE_BYTES).unwrap();
+        assert_eq!(there(&memory), [false; 4]);
+        memory.touch_page(0);
+        assert_eq!(there(&memory), [true, false, false, false]);
+        memory.touch_page(1);
+        memory.touch_page(3);
+        assert_eq!(there(&memory), [true, true, false, true]);
+        memory.give_back(2).unwrap();
+        assert_eq!(there(&memory), [false, false, false, true]);
+        memory.give_back(usize::MAX / PAGE_BYTES).unwrap();
+        assert_eq!(there(&memory), [false; 4], "at most all");
     }
 
     #[test]

@@ -41,7 +41,6 @@ pub struct RunOptions {
 
 impl RunOptions {
     /// Whether anything is made of events. Where they are recorded from outside, recording takes time from the run.
-    #[must_use]
     pub fn wants_events(&self) -> bool {
         self.trace != TraceLevel::None
     }

@@ -112,7 +112,7 @@ mod tests {
             ("exact:page=4KiB", "has no settings"),
             ("exact-paged:", "a setting is missing"),
             ("exact-paged:tbl=4", "did you mean `tlb`?"),
-            ("exact-paged:tlb=-4", "no number of 0"),
+            ("exact-paged:tlb=-4", "not a number from 0"),
             ("exact-paged:tlb=4,tlb=8", "tlb is set twice"),
             ("exact-paged:page=6KiB", "power of two"),
         ] {

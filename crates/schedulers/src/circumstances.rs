@@ -53,7 +53,7 @@ pub fn kernel_file(text: &str) -> Result<(String, String), String> {
     if kernels && !path.split('/').any(|part| part == "..") {
         Ok((path.to_owned(), value.to_owned()))
     } else {
-        Err(format!("set={text}: {path} is no setting of the kernel: those are below /sys and /proc/sys"))
+        Err(format!("set={text}: {path} is not a setting of the kernel: those are below /sys and /proc/sys"))
     }
 }
 

@@ -6,7 +6,7 @@
 //! between them by index. Does not balance and does not select CPUs; the fair class's `balance` and `select` do.
 //!
 //! Source: Linux 7.2 `kernel/sched/topology.c` and `arch/x86/kernel/smpboot.c`, as specified in
-//! `docs/spec/linux-fair.md` section 3. Not modelled: asymmetric packing, `split_llc`. A CPU that
+//! `docs/spec/linux-fair.md` section 3. Not modelled: `split_llc`. A CPU that
 //! goes offline or comes online has all of them built anew ([`Domains::build_of`]).
 
 mod build;
@@ -44,6 +44,8 @@ pub mod flags {
     pub(crate) const PREFER_SIBLING: u32 = 1 << 9;
     /// Members have unequal capacities (`SD_ASYM_CPUCAPACITY`).
     pub(crate) const ASYM_CPUCAPACITY: u32 = 1 << 10;
+    /// Tasks are packed onto the members of highest priority (`SD_ASYM_PACKING`).
+    pub(crate) const ASYM_PACKING: u32 = 1 << 11;
 }
 
 /// What differs between kernels in the domains they build.
@@ -204,6 +206,8 @@ pub struct SchedGroup {
     pub flags: u32,
     /// Sum of the CPUs' capacities, as last brought up to date.
     pub capacity: u32,
+    /// Highest priority of its CPUs, that of `asym_prefer_cpu`; 0 where priorities do not count.
+    pub priority: u32,
     /// A pass inside the group left an imbalance because of affinity (`sgc->imbalance`).
     pub imbalance: bool,
 }
@@ -249,6 +253,8 @@ pub struct Domains {
     places: Vec<CpuPosition>,
     /// By CPU: its capacity (`rq->cpu_capacity`).
     capacities: Vec<u32>,
+    /// By CPU: its priority (`arch_asym_cpu_priority`); empty where priorities do not count.
+    priorities: Vec<u32>,
     /// CPUs of LLC `l`: `llc_cpus[llc_first[l]..llc_first[l + 1]]`.
     llc_cpus: Vec<u32>,
     llc_first: Vec<u32>,
@@ -295,6 +301,22 @@ impl Domains {
     /// Other classes leave a CPU more or less than before.
     pub(crate) fn set_capacity(&mut self, cpu: CpuId, capacity: u32) {
         self.capacities[cpu.index()] = capacity;
+    }
+
+    /// Whether tasks are packed onto CPUs of high priority.
+    pub(crate) fn packs(&self) -> bool {
+        !self.priorities.is_empty()
+    }
+
+    /// Priority of a CPU, by which tasks are packed; 0 where priorities do not count.
+    #[inline]
+    pub(crate) fn priority_of(&self, cpu: CpuId) -> u32 {
+        self.priorities.get(cpu.index()).copied().unwrap_or(0)
+    }
+
+    /// Index of a CPU's highest domain in which tasks are packed (`sd_asym_packing`).
+    pub(crate) fn sd_asym_packing(&self, cpu: CpuId) -> Option<usize> {
+        self.range(cpu).rev().find(|&index| self.all[index].has(flags::ASYM_PACKING))
     }
 
     /// Number of groups of all domains together.

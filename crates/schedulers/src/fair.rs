@@ -25,6 +25,7 @@ mod hotplug;
 mod idle;
 mod list;
 pub mod numa;
+mod packing;
 pub mod pelt;
 mod pressure;
 pub mod queue;
@@ -272,6 +273,8 @@ pub struct Fair<P, G = NoGathering> {
     speeds: Vec<Speed>,
     /// CPUs have unequal capacities, which decisions heed (`sched_asym_cpucap_active`).
     asymmetric: bool,
+    /// Tasks are packed onto CPUs of high priority.
+    packing: bool,
     /// CPUs have different capacities and frequencies of known power: averages follow them closely enough to place by energy.
     by_energy_model: bool,
     /// Placement by energy, where the kernel has it.
@@ -337,6 +340,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             name: features.name.unwrap_or(P::NAME),
             by_energy_model: has_unequal_cpus(machine, &boot.kernel),
             asymmetric,
+            packing: domains.packs() && !parameters.load_only_balance,
             energy,
             pressure: Pressure::new(boot, domains.capacities(), domains.group_count(), speeds_count),
             gathering,

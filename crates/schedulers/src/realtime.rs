@@ -12,6 +12,7 @@
 mod balance;
 mod bandwidth;
 mod entity;
+mod fit;
 mod fixed;
 mod server;
 mod stack;
@@ -125,6 +126,8 @@ pub struct Realtime {
     chosen: Vec<u32>,
     /// CPUs among which one is sought.
     candidates: CpuSet,
+    /// CPUs have unequal capacities, which decisions heed.
+    unequal: bool,
 }
 
 impl Realtime {
@@ -139,6 +142,7 @@ impl Realtime {
             reserved: Vec::new(),
             chosen: vec![0; cpus],
             candidates: CpuSet::new(),
+            unequal: Self::heeds_capacities(boot.machine),
         }
     }
 
@@ -345,19 +349,21 @@ impl Scheduler for Realtime {
     }
 
     fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, _flags: WakeFlags) -> CpuId {
-        let Some(curr) = self.running(core, prev) else { return prev };
-        let [own, other] = [task, curr].map(|task| self.tasks[task.index()]);
-        let curr_stays = core.allowed(curr).len() < 2;
-        match (own.reservation(), other.reservation()) {
-            (Some(_), Some(_)) if curr_stays || own.entity.deadline_ns >= other.entity.deadline_ns => {
-                self.later_cpu(core, task, prev).unwrap_or(prev)
-            }
-            (None, None) if curr_stays || other.priority() >= own.priority() => {
-                let lowest = self.lowest_cpu(core, task, prev);
-                lowest.filter(|cpu| self.queues[cpu.index()].fixed.highest() < own.priority()).unwrap_or(prev)
-            }
-            _ => prev,
+        let own = self.tasks[task.index()];
+        let other = self.running(core, prev).map(|curr| (self.tasks[curr.index()], core.allowed(curr).len() < 2));
+        let waits = other.is_some_and(|(other, stays)| match (own.reservation(), other.reservation()) {
+            (Some(_), Some(_)) => stays || own.entity.deadline_ns >= other.entity.deadline_ns,
+            (None, None) => stays || other.priority() >= own.priority(),
+            _ => false,
+        });
+        if !waits && self.fits(core, task, prev) {
+            return prev;
         }
+        if own.reservation().is_some() {
+            return self.later_cpu(core, task, prev).unwrap_or(prev);
+        }
+        let lowest = self.lowest_cpu(core, task, prev).filter(|&cpu| waits || self.fits(core, task, cpu));
+        lowest.filter(|cpu| self.queues[cpu.index()].fixed.highest() < own.priority()).unwrap_or(prev)
     }
 
     /// Who blocks is gone.

@@ -47,7 +47,7 @@ pub enum SpecError {
     Twice { name: &'static str, spec: String },
     /// A tunable that another one leaves no room for.
     #[error(
-        "`{name}={value}` cannot be had with `{of}` in `{spec}`: it is {least} at least there, which it has without being set"
+        "`{name}={value}` does not go with `{of}` in `{spec}`: the least value is {least} there, which is the default"
     )]
     TooLittle {
         name: &'static str,
@@ -59,13 +59,13 @@ pub enum SpecError {
         spec: String,
     },
     /// What stands behind ` @ ` is none of the circumstances.
-    #[error("`{word}` in `{spec}` is no circumstance, or stands there twice: there are {WORDS}")]
+    #[error("`{word}` in `{spec}` is not a circumstance, or is there twice: there are {WORDS}")]
     Circumstance { word: String, spec: String },
     /// `scx:` without a program.
     #[error("`scx:` needs the path of a program, as in `scx:/usr/bin/scx_lavd --performance`")]
     NoProgram,
     /// A setting stands behind a program, which would take it for its own.
-    #[error("`{setting}` in `{spec}` stands behind the program: write `scx:{setting} {program}`")]
+    #[error("`{setting}` in `{spec}` comes after the program: write `scx:{setting} {program}`")]
     Behind { setting: String, spec: String, program: String },
     /// A tunable could not be set.
     #[error(transparent)]
@@ -546,10 +546,10 @@ mod tests {
     #[test]
     fn a_value_that_a_kernel_does_not_have_is_refused_not_raised() {
         for (bad, least) in
-            [("imbalance_pct=110", "125 at least"), ("imbalance_pct=117", "125"), ("busy_factor=8", "32 at least")]
+            [("imbalance_pct=110", "is 125 there"), ("imbalance_pct=117", "125"), ("busy_factor=8", "is 32 there")]
         {
             let message = SchedulerSpec::parse(&format!("cfs:{bad},kernel=4.9")).unwrap_err().to_string();
-            assert!(message.contains(&format!("`{bad}` cannot be had with `kernel=4.9`")), "{message}");
+            assert!(message.contains(&format!("`{bad}` does not go with `kernel=4.9`")), "{message}");
             assert!(message.contains(least), "{message}");
         }
         let of_4_9 = SchedulerSpec::parse("cfs:kernel=4.9").unwrap().effective(4);
@@ -570,10 +570,12 @@ mod tests {
         assert_eq!(spec.kernel(), KernelParameters { hz: 1000, ..KernelParameters::default() });
     }
 
-    /// Names and defaults of `/sys/kernel/debug/sched/llc_balancing/`. The period's 0 is hz / 100: 2 jiffies at 250 Hz.
+    /// Names and defaults of `/sys/kernel/debug/sched/llc_balancing/`, to which `footprint` is added. The period's 0 is hz / 100: 2 jiffies
+    /// at 250 Hz.
     #[test]
     fn item_30_cache_aware_tunables_are_the_kernels() {
-        let set: Vec<_> = CacheAwareTunables::TABLE.iter().map(|tunable| (tunable.name, tunable.default)).collect();
+        let files = CacheAwareTunables::TABLE.iter().filter(|tunable| tunable.name != "footprint");
+        let set: Vec<_> = files.map(|tunable| (tunable.name, tunable.default)).collect();
         let kernels = [
             ("enabled", 1),
             ("aggr_tolerance", 1),
@@ -585,5 +587,8 @@ mod tests {
         assert_eq!(set, kernels);
         let periods = [100, 250, 300, 1000].map(|hz| CacheAwareTunables::default().epoch_jiffies(hz));
         assert_eq!(periods, [1, 2, 3, 10]);
+        let footprint = |text: &str| SchedulerSpec::parse(text).unwrap().tunables::<CacheAwareTunables>().footprint;
+        let texts = ["cache-aware", "cache-aware:footprint=numa-faults", "cache-aware:footprint=resident-pages"];
+        assert_eq!(texts.map(footprint), [0, 0, 1]);
     }
 }

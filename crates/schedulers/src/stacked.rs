@@ -374,6 +374,10 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
         self.upper.looks_at_parents() || self.lower.looks_at_parents()
     }
 
+    fn reads_resident_pages(&self) -> bool {
+        self.upper.reads_resident_pages() || self.lower.reads_resident_pages()
+    }
+
     /// One of the two has some.
     fn threads(&self) -> &[SchedulerThread] {
         let upper = self.upper.threads();

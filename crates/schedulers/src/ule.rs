@@ -11,7 +11,8 @@
 //! | `run_queue`, `threads` | buckets, calendar, slices, preemption | 5 to 8, 12 |
 //! | `groups` | tree of CPUs, search in it | 9.1, 9.2 |
 //! | `pick_cpu` | where a thread runs | 9 |
-//! | `idle_spin` | idle CPUs that wait in a loop | |
+//! | `idle_thread` | idle CPUs: when they loop, and look for work again | 10 |
+//! | `processes` | who receives the run time of threads that end | 4 |
 //! | `balance` | stealing by idle CPUs, the periodic balancer | 10, 11 |
 //!
 //! `vectors` compares the rules with what FreeBSD's own functions answered.
@@ -19,15 +20,17 @@
 //! The kernel's tick is the accounting tick (`stathz`); lengths of sleep are measured by the profile's own clock.
 //!
 //! Differs from the original: a thread adopts a new priority when it is switched in and when its slice ends, not at every system
-//! call; interrupt threads, kernel priorities, lent priorities and realtime classes do not exist; queues are read by other CPUs as they
-//! are, never stale; FreeBSD's accounting ticks come at the same phase as the kernel's other ticks.
+//! call; interrupt threads, kernel priorities, lent priorities and FreeBSD's realtime classes do not exist: of a real-time task, which is of a
+//! class of Linux above, it counts that it runs; queues are read by other CPUs as they are, never stale; nothing wakes an idle CPU but a
+//! thread and the timer; FreeBSD's accounting ticks come at the same phase as the kernel's other ticks.
 
 mod balance;
 mod decisions;
 mod groups;
-mod idle_spin;
+mod idle_thread;
 mod interactivity;
 mod pick_cpu;
+mod processes;
 mod profile;
 mod run_queue;
 mod threads;
@@ -36,18 +39,19 @@ mod usage;
 #[cfg(test)]
 mod vectors;
 
-use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, LeftWakeups, Scheduler, WakeFlags};
+use warmcore_kernel::{Boot, Core, Dequeue, Enqueue, LeftWakeups, Scheduler, State, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
-use warmcore_trace::TaskId;
+use warmcore_trace::{PrevState, TaskId};
 use warmcore_workload::Policy;
 
 use self::decisions::UleDecisions;
 pub(crate) use self::groups::Chance;
 use self::groups::Groups;
-use self::idle_spin::Switches;
+use self::idle_thread::{IdleThread, LookTimer};
 use self::interactivity::{Clock, History};
+use self::processes::Processes;
 use self::profile::{Model, Reading};
-use self::threads::{IDLE, IDLE_CLASS, Position, Queues, Thread};
+use self::threads::{IDLE, IDLE_CLASS, Position, Queues, REALTIME, Thread};
 use self::usage::Usage;
 use crate::realtime::run;
 use crate::registry::SchedulerInfo;
@@ -97,9 +101,12 @@ pub struct Ule {
     /// By CPU.
     asked: Vec<Asked>,
     /// By CPU.
-    switches: Vec<Switches>,
-    /// By process: its first thread, which receives the run time of those that end.
-    first_threads: Vec<Option<TaskId>>,
+    idle_threads: Vec<IdleThread>,
+    /// By CPU.
+    look_timers: Vec<LookTimer>,
+    /// CPUs that have become idle, or have looked for work in vain, and whose next look has no timer yet.
+    without_timer: CpuSet,
+    processes: Processes,
     /// A timer at which idle CPUs look for work is armed.
     retry_armed: bool,
     /// CPUs looked at in searches, to be charged to the CPU that searches.
@@ -119,22 +126,24 @@ impl Ule {
     pub fn new(tunables: UleTunables, boot: &Boot<'_>) -> Self {
         let machine = boot.machine;
         let mut model = Model::new(tunables.profile(), boot.kernel.hz);
+        model.counts_classes_above &= boot.realtime;
         if tunables.slice > 0 {
             model.slice_max_ticks = tunables.slice as u32;
-            model.slice_min_ticks = tunables.slice as u32 / 6;
         }
         if tunables.slice_min > 0 {
             model.slice_min_ticks = tunables.slice_min as u32;
         }
         Self {
             tunables,
+            groups: Groups::new(machine, model.groups_nodes),
             model,
-            groups: Groups::new(machine),
             queues: Queues::new(machine.cpu_count()),
             chance: Chance::new(boot.seed),
             asked: vec![Asked::Not; machine.cpu_count()],
-            switches: vec![Switches::default(); machine.cpu_count()],
-            first_threads: Vec::new(),
+            idle_threads: vec![IdleThread::default(); machine.cpu_count()],
+            look_timers: vec![None; machine.cpu_count()],
+            without_timer: CpuSet::new(),
+            processes: Processes::default(),
             retry_armed: false,
             visited: 0,
             decisions: UleDecisions::default(),
@@ -203,11 +212,20 @@ impl Ule {
 
     /// Best priority of a CPU as other CPUs know it.
     fn lowpri(&self, cpu: CpuId) -> u32 {
-        self.queues.cpus[cpu.index()].lowpri
+        self.queues.cpus[cpu.index()].seen_lowpri()
     }
 
+    /// Threads of a CPU as other CPUs know them.
     fn load(&self, cpu: CpuId) -> u32 {
-        self.queues.cpus[cpu.index()].load
+        self.queues.cpus[cpu.index()].seen_load()
+    }
+
+    /// Priority of what runs on a CPU.
+    fn running_priority(&self, core: &Core<'_>, cpu: CpuId) -> u32 {
+        match self.queues.cpus[cpu.index()].runs_above {
+            true => REALTIME,
+            false => self.queues.threads[core.curr(cpu).index()].priority,
+        }
     }
 
     /// Asks the running thread of a CPU to leave.
@@ -272,11 +290,8 @@ impl Ule {
         let own = self.queues.threads[task.index()].user_priority;
         let active = parent.map_or(own, |parent| self.queues.threads[parent.index()].priority);
         self.queues.thread(task).priority = active;
-        let process = core.task(task).process() as usize;
-        if self.first_threads.len() <= process {
-            self.first_threads.resize(process + 1, None);
-        }
-        self.first_threads[process].get_or_insert(task);
+        let maker = parent.map(|parent| core.task(parent).process());
+        self.processes.begin(task, core.task(task).process(), maker);
     }
 
     /// A woken thread: its sleep counts (`sched_wakeup`). It is queued with the priority it went to sleep with.
@@ -287,20 +302,6 @@ impl Ule {
         thread.usage.update(now, false, clock);
         thread.slice_ticks = 0;
         self.compute_priority(core, task);
-    }
-
-    /// An idle CPU that has switched often waits in a loop for a while (`sched_idletd`).
-    fn spin_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        if !self.model.spins_idle || self.groups.group(self.groups.leaf(cpu)).smt {
-            return;
-        }
-        let threshold = match self.tunables.idlespinthresh {
-            0 => idle_spin::default_threshold(self.clock()),
-            switches => switches as u32,
-        };
-        let recent = self.switches[cpu.index()].recent(core.now_ns() / core.tick_ns());
-        let turns = if recent > threshold { self.tunables.idlespins } else { 0 };
-        core.poll_idle(cpu, turns * idle_spin::TURN_NS);
     }
 
     /// Charges the CPU that searched with the CPUs it looked at.
@@ -343,13 +344,11 @@ impl Scheduler for Ule {
     }
 
     fn task_dead(&mut self, core: &mut Core<'_>, task: TaskId) {
-        // The parent's first thread, or that of its own process, receives its run time, but not its sleep (`sched_exit`).
-        let process = core.task(task).process() as usize;
+        // The heir receives its run time, but not its sleep (`sched_exit_thread`).
+        let has_ended = |thread| core.task(thread).state() == State::Dead;
+        let heir = self.processes.end(core.task(task).process(), self.model.parents_inherit, has_ended);
         let run = self.queues.thread(task).history.run;
-        let heir = self.first_threads[process].filter(|&heir| heir != task);
-        if let Some(heir) = heir
-            && core.task(heir).state() != warmcore_kernel::State::Dead
-        {
+        if let Some(heir) = heir {
             let clock = self.clock();
             self.queues.thread(heir).history.charge(run, clock);
             self.compute_priority(core, heir);
@@ -380,6 +379,7 @@ impl Scheduler for Ule {
         }
         self.queues.add(&self.model, cpu, task, Position::Tail);
         self.arm_retry(core);
+        self.arm_looks(core);
     }
 
     fn dequeue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: Dequeue) {
@@ -415,7 +415,7 @@ impl Scheduler for Ule {
         }
         self.asked[cpu.index()] = Asked::Not;
         if self.queues.cpus[cpu.index()].transferable == 0 && self.tunables.steal_idle == 1 {
-            self.steal(core, cpu);
+            self.steal(core, cpu, false);
         }
         let next = self.queues.cpus[cpu.index()].first();
         if let Some(next) = next {
@@ -428,7 +428,7 @@ impl Scheduler for Ule {
 
     fn put_prev(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, runnable: bool) {
         let (clock, now) = (self.clock(), self.now(core));
-        self.switches[cpu.index()].count();
+        self.idle_threads[cpu.index()].count();
         if self.tunables.exact_charging == 1 {
             self.charge_exactly(core, task);
         }
@@ -439,6 +439,8 @@ impl Scheduler for Ule {
         if runnable && thread.waits == threads::Waits::Nowhere {
             self.requeue(core, cpu, task);
         }
+        // It waits although none has joined: a class above took its CPU.
+        self.arm_looks(core);
     }
 
     fn set_next(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
@@ -449,18 +451,43 @@ impl Scheduler for Ule {
         // It returns to user mode (`sched_userret`).
         thread.priority = thread.user_priority;
         let priority = thread.priority;
-        self.queues.cpus[cpu.index()].lowpri = priority;
+        let queue = &mut self.queues.cpus[cpu.index()];
+        (queue.lowpri, queue.runs_above) = (priority, false);
     }
 
     fn enter_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        self.spin_idle(core, cpu);
+        self.begin_idle(core, cpu);
         self.arm_retry(core);
+    }
+
+    fn exit_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        self.end_idle(core, cpu);
+    }
+
+    fn sched_switch(&mut self, core: &mut Core<'_>, cpu: CpuId, _prev: (TaskId, PrevState), next: TaskId) {
+        if self.model.counts_classes_above {
+            let runs_above = !next.is_idle() && core.task(next).policy().is_realtime();
+            self.queues.cpus[cpu.index()].runs_above = runs_above;
+        }
+    }
+
+    /// A task that may be running goes to a class above.
+    fn switched_from(&mut self, core: &mut Core<'_>, task: TaskId) {
+        let cpu = core.task(task).cpu();
+        if self.model.counts_classes_above && core.curr(cpu) == task {
+            self.queues.cpus[cpu.index()].runs_above = true;
+        }
     }
 
     fn tick(&mut self, core: &mut Core<'_>, cpu: CpuId, curr: Option<TaskId>) {
         let queue = &mut self.queues.cpus[cpu.index()];
         queue.timeshare.tick();
-        self.switches[cpu.index()].tick(core.now_ns() / core.tick_ns(), queue.load);
+        // FreeBSD's idle CPUs skip their ticks.
+        if !core.curr_is_idle(cpu) {
+            let load = queue.seen_load();
+            let rules = self.idle_rules(core.tick_ns());
+            self.idle_threads[cpu.index()].account(&rules, core.now_ns(), load);
+        }
         let Some(curr) = curr else { return };
         let (clock, now) = (self.clock(), self.now(core));
         let slice = self.queues.cpus[cpu.index()].slice_ticks(&self.model);
@@ -482,9 +509,10 @@ impl Scheduler for Ule {
         }
     }
 
-    fn timer(&mut self, core: &mut Core<'_>, _cpu: CpuId, payload: u64) {
+    fn timer(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u64) {
         match payload {
             balance::PERIODIC => self.balance(core),
+            idle_thread::LOOK => self.look(core, cpu),
             _ => self.retry_stealing(core),
         }
     }
@@ -515,6 +543,6 @@ impl Scheduler for Ule {
     }
 
     fn runnable_on(&self, cpu: CpuId) -> usize {
-        self.load(cpu) as usize
+        self.queues.cpus[cpu.index()].load as usize
     }
 }

@@ -1,5 +1,7 @@
 //! The list of `docs/spec/ule.md` section 17, as far as whole runs show it; rules without a run are tested beside their code.
 
+mod idle_threads;
+
 use std::collections::BTreeSet;
 
 use crate::support::*;
@@ -35,6 +37,35 @@ fn ule_17_2_an_ending_child_leaves_its_run_time() {
     };
     assert!(class_after([run_for(3 * S)]), "three seconds of run time outweigh its sleep");
     assert!(!class_after([sleep(3 * S)]));
+}
+
+/// By hand: the shell sleeps for 0.1 s and the 2 s that its compiler runs, and has 0.5 s of sleep from before. Charged with 2 s its score is
+/// 50 · 2 / 2.6 = 38, batch; otherwise 0. A process that ends charges the parent process's first thread, a thread that of its own process; if
+/// that has ended, the next. With another thread before itself the shell is not charged, as in files whose tasks are all one process.
+#[test]
+fn ule_17_2_an_ending_process_charges_the_first_thread_of_its_parent() {
+    let batch = |profile: &str, own_process: bool, first_ms: u64| {
+        let mut scene = Scene::new();
+        let compiler = scene.template("compiler", once([run_for(2 * S)]));
+        if own_process {
+            scene.workload.tasks[compiler.index()].process = scene.workload.add_process("compiler");
+        }
+        let first = scene.task("first", once([sleep(first_ms.max(1) * MS)]));
+        first.instances = u32::from(first_ms > 0);
+        let shell = once([sleep(100 * MS), Step::Fork(compiler), Step::Join { count: 1 }, run_for(20 * MS)]);
+        scene.task("shell", shell);
+        let run = scene.run("1s1n1l1c1t", &format!("ule:profile={profile},hz=127"));
+        let shell = run.id("shell");
+        decided(&run, "thread is batch").iter().any(|(_, task, _)| *task == shell)
+    };
+    for profile in ["freebsd11", "modern"] {
+        for own_process in [false, true] {
+            assert!(batch(profile, own_process, 0), "{profile}: the shell is first");
+            assert!(batch(profile, own_process, 50), "{profile}: the first one has ended");
+            assert!(!batch(profile, own_process, 5_000), "{profile}: another is first");
+        }
+    }
+    assert!(batch("paper-port", false, 0) && !batch("paper-port", true, 0), "the port knows no parents");
 }
 
 /// The port charges who makes a thread with a tick, and cuts the thread's history: 128 threads cost a master its interactivity. In FreeBSD
@@ -303,7 +334,8 @@ fn lone_threads_leave_a_core_that_they_share_in_modern() {
 /// With `steal_idle=0` nobody looks.
 #[test]
 fn modern_pays_for_looking_twice() {
-    let mut scene = Scene::lasting(2 * S);
+    // The idle CPUs' own looks begin after a second.
+    let mut scene = Scene::lasting(900 * MS);
     let pinned = scene.task("pinned", spin());
     (pinned.instances, pinned.affinity) = (2, on_cpu(0));
     scene.task("sleeper", forever([run_for(100 * US), sleep(10 * MS)])).affinity = on_cpu(7);
@@ -437,18 +469,23 @@ fn slice_min_is_the_slice_of_a_crowd() {
     assert_eq!((ticks(""), ticks(",slice_min=5")), (BTreeSet::from([2]), BTreeSet::from([5])));
 }
 
-/// Threads that are released behind a running one: only idle CPUs that look again find them, as long as nothing runs there.
+/// `kern.sched.slice` is the longest slice alone: of 24 ticks two threads have 24, and eight the 2 of the shortest.
 #[test]
-fn idle_cpus_look_again_only_with_always_steal() {
-    let run = |spec: &str| released(3, 5 * S, S).run("1s1n1l4c1t", &format!("ule:hz=127,balance=0{spec}"));
-    assert_eq!(run("").tasks_per_cpu(5_900 * MS), [3, 0, 0, 0]);
-    assert_eq!(run(",always_steal=1").tasks_per_cpu(5_900 * MS).iter().max(), Some(&1));
+fn slice_leaves_the_shortest_slice() {
+    let ticks = |hogs: u32| -> BTreeSet<u64> {
+        let mut scene = Scene::lasting(20 * S);
+        scene.task("hog", spin()).instances = hogs;
+        let run = scene.run("1s1n1l1c1t", "ule:hz=127,slice=24");
+        run.stays_from("hog-0", 10 * S).iter().map(|stay| (stay.length_ns() * 127 + S / 2) / S).collect()
+    };
+    assert_eq!((ticks(2), ticks(8)), (BTreeSet::from([24]), BTreeSet::from([2])));
 }
 
 /// Without a look before the idle thread `modern` looks as often as `freebsd11` less one level.
 #[test]
 fn trysteal_limit_is_how_far_a_cpu_looks_before_it_is_idle() {
-    let mut scene = Scene::lasting(2 * S);
+    // The idle CPUs' own looks begin after a second.
+    let mut scene = Scene::lasting(900 * MS);
     let pinned = scene.task("pinned", spin());
     (pinned.instances, pinned.affinity) = (2, on_cpu(0));
     scene.task("sleeper", forever([run_for(100 * US), sleep(10 * MS)])).affinity = on_cpu(7);

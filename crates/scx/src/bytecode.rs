@@ -22,12 +22,14 @@ mod needs;
 mod object;
 mod operations;
 mod prices;
+mod samples;
 mod sites;
 mod strings;
 #[cfg(test)]
 mod tests;
 mod text;
 mod timers;
+mod tracepoints;
 mod user_space;
 
 pub use counters::{Counted, CounterId, CounterReading, CounterSpec, name_of_event};
@@ -36,6 +38,8 @@ pub use layout::{Layout, LayoutError};
 pub use needs::{Need, NeedKind};
 pub use object::{Attached, Object, ObjectError, ProgramId, ProgramSource, Programs};
 pub use operations::{Bytecode, Usage};
-pub use sites::{AttachType, Site};
+pub use samples::Sampling;
+pub use sites::{AttachType, CalledWith, Site};
+pub use tracepoints::Tracepoint;
 pub use user_space::{ATTACHED_NS, Course, Moment, UserSpace};
 pub use warmcore_bpf::MemoryError;

@@ -192,16 +192,19 @@ pub enum Operation {
     Futex,
     Interrupt,
     KernelTick,
+    SchedWakeup,
+    SchedMigrateTask,
+    SchedProcess,
 }
 
 impl Operation {
     /// How many there are.
-    pub const COUNT: usize = Operation::KernelTick as usize + 1;
+    pub const COUNT: usize = Operation::SchedProcess as usize + 1;
 
     /// Whether a CPU that is in it takes interrupts: it may sleep, is a timer's callback or belongs to a system call. Others hold a run queue's or a task's lock.
     pub(crate) const fn has_interrupts_on(self) -> bool {
-        use Operation::{CgroupInit, CpuOffline, CpuOnline, Exit, Futex, Init, InitTask, Timer};
-        matches!(self, Init | Exit | InitTask | CgroupInit | CpuOffline | CpuOnline | Timer | Futex)
+        use Operation::{CgroupInit, CpuOffline, CpuOnline, Exit, Futex, Init, InitTask, SchedProcess, Timer};
+        matches!(self, Init | Exit | InitTask | CgroupInit | CpuOffline | CpuOnline | Timer | Futex | SchedProcess)
     }
 
     /// What the time in it counts as.
@@ -209,7 +212,9 @@ impl Operation {
         match self {
             Operation::Tick | Operation::KernelTick => OverheadKind::Tick,
             Operation::SelectCpu | Operation::Enqueue | Operation::Runnable => OverheadKind::Wakeup,
-            Operation::Futex => OverheadKind::Syscall,
+            // Most moves are those of wakeups.
+            Operation::SchedWakeup | Operation::SchedMigrateTask => OverheadKind::Wakeup,
+            Operation::Futex | Operation::SchedProcess => OverheadKind::Syscall,
             Operation::Interrupt => OverheadKind::Interrupt,
             _ => OverheadKind::Switch,
         }
@@ -217,8 +222,13 @@ impl Operation {
 
     /// Whether it is a member of `struct sched_ext_ops`. Timers and programs at functions and tracepoints are none.
     pub(crate) const fn is_member(self) -> bool {
-        use Operation::{Futex, Interrupt, KernelTick, SchedSwitch, Timer};
-        !matches!(self, Timer | SchedSwitch | Futex | Interrupt | KernelTick)
+        use Operation::{
+            Futex, Interrupt, KernelTick, SchedMigrateTask, SchedProcess, SchedSwitch, SchedWakeup, Timer,
+        };
+        !matches!(
+            self,
+            Timer | SchedSwitch | Futex | Interrupt | KernelTick | SchedWakeup | SchedMigrateTask | SchedProcess
+        )
     }
 
     /// All of them, with the names that members have in `struct sched_ext_ops`.
@@ -255,12 +265,15 @@ impl Operation {
         ("futex", Self::Futex),
         ("interrupt", Self::Interrupt),
         ("kernel_tick", Self::KernelTick),
+        ("sched_wakeup", Self::SchedWakeup),
+        ("sched_migrate_task", Self::SchedMigrateTask),
+        ("sched_process", Self::SchedProcess),
     ];
 
     /// As a bit of [`OperationTable::present`].
     #[must_use]
-    pub const fn bit(self) -> u32 {
-        1 << self as u32
+    pub const fn bit(self) -> u64 {
+        1 << self as u64
     }
 }
 
@@ -271,7 +284,7 @@ pub struct OperationTable {
     pub name: &'static str,
     /// The operations it has, as [bits](Operation::bit). Another one is never called; for `select_cpu`, `enqueue`, `dispatch` and `yield`
     /// the class then does what the contract says.
-    pub present: u32,
+    pub present: u64,
     /// What it wants.
     pub flags: OperationFlags,
     /// Longest time that a runnable task may wait for a CPU (`timeout_ms`), at most 30 000 ms.
@@ -438,7 +451,7 @@ pub trait Operations {
     fn sched_switch(&mut self, kernel: &mut Kfuncs<'_, '_>, prev: (TaskId, PrevState), next: TaskId) {}
 
     /// The CPU of the call has passed another place where programs are ([`Operation::Futex`], [`Operation::Interrupt`],
-    /// [`Operation::KernelTick`]).
+    /// [`Operation::KernelTick`], [`Operation::SchedWakeup`], [`Operation::SchedMigrateTask`], [`Operation::SchedProcess`]).
     fn hook(&mut self, kernel: &mut Kfuncs<'_, '_>, hook: Hook) {}
 
     /// Other CPUs than before are online: called before both, whether the program has them or not.

@@ -77,7 +77,6 @@ pub struct Assumption {
 }
 
 /// Everything of a machine's figures that nobody measured.
-#[must_use]
 pub fn assumptions(machine: &Machine) -> Vec<Assumption> {
     let (mut performance, mut costs) = (machine.performance.clone(), machine.costs.clone());
     let mut assumed: Vec<String> = Vec::new();
@@ -215,7 +214,6 @@ const TABLE: &str = "core-to-core table ";
 
 /// Every change of what of a machine rests on nothing, as [`changed`] reads it: its other core-to-core tables, and every assumption times
 /// each factor.
-#[must_use]
 pub fn changes(machine: &Machine, factors: &[f64]) -> Vec<String> {
     let tables = machine.performance.core_to_core_variants.iter().map(|variant| format!("{TABLE}{}", variant.name));
     let scaled = |factor: &f64| {
@@ -241,7 +239,7 @@ pub fn changed(machine: &Machine, change: &str) -> Result<Option<Machine>, Strin
     }
     let known = || GROUPS.iter().map(|(name, _)| *name).chain([CACHE_LATENCY, NODE_DISTANCE]);
     let (name, factor) =
-        change.rsplit_once(" x ").ok_or_else(|| format!("`{change}` is no change; write `wakeup x 1.3`"))?;
+        change.rsplit_once(" x ").ok_or_else(|| format!("`{change}` is not a change; write `wakeup x 1.3`"))?;
     if !known().any(|of| of == name) {
         let near = crate::nearest(name, known()).map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
         return Err(format!("nothing that is assumed is called `{name}`{near}"));
@@ -270,7 +268,7 @@ pub fn keep_cpus(machine: &Machine, cpus: &CpuSet) -> Result<Machine, String> {
         }
     }
     let topology = file.get_mut("topology").and_then(toml::Value::as_table_mut).ok_or("it has no CPUs")?;
-    for name in ["sockets", "llcs", "clusters", "cores", "coregroups", "capacities"] {
+    for name in ["sockets", "llcs", "clusters", "cores", "coregroups", "capacities", "priorities"] {
         take_out(topology, name, "cpus", &left_out);
     }
     for node in topology.get_mut("nodes").and_then(toml::Value::as_array_mut).into_iter().flatten() {
@@ -400,7 +398,7 @@ mod tests {
         assert_eq!(named_("core-to-core table venice"), Ok(None));
         assert_eq!(changed(&resolve("genoa96").unwrap(), "cache latency x 2"), Ok(None), "it was measured");
         for (change, words) in
-            [("wakeups x 2", "did you mean `wakeup`?"), ("wakeup x fast", "a factor is"), ("wakeup", "is no change")]
+            [("wakeups x 2", "did you mean `wakeup`?"), ("wakeup x fast", "a factor is"), ("wakeup", "is not a change")]
         {
             assert!(named_(change).unwrap_err().contains(words), "{change}: {:?}", named_(change));
         }

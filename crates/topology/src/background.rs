@@ -113,7 +113,6 @@ pub enum Wakes {
 
 impl Wakes {
     /// Mean interval in ns.
-    #[must_use]
     pub fn mean_ns(&self) -> u64 {
         match self {
             Self::Intervals(values) => mean(values),
@@ -124,7 +123,6 @@ impl Wakes {
 
 impl KernelThread {
     /// Mean time on a CPU after a wakeup, in ns.
-    #[must_use]
     pub fn mean_run_ns(&self) -> u64 {
         mean(&self.run_ns)
     }
@@ -174,7 +172,6 @@ impl Background {
     }
 
     /// Whether there is nothing.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty() && self.interrupts.is_empty() && !self.launchers
     }
@@ -238,7 +235,6 @@ impl KernelThread {
 
 impl Interrupt {
     /// Mean time that one takes, in ns.
-    #[must_use]
     pub fn mean_run_ns(&self) -> u64 {
         mean(&self.run_ns)
     }

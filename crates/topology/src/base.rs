@@ -55,7 +55,6 @@ const fn known(pattern: &'static str, preset: &'static str) -> KnownModel {
 }
 
 /// The preset with the figures of a CPU model, as `/proc/cpuinfo` and hwloc name it.
-#[must_use]
 pub fn preset_of_model(model: &str) -> Option<KnownModel> {
     MODELS.into_iter().find(|known| contains(model, known.pattern))
 }
@@ -160,7 +159,7 @@ pub fn with_measured_values(mut machine: Machine, values: &[MeasuredValue], note
         }
     });
     if let Some(name) = unknown.first() {
-        return Err(refused(format!("{name} is no value of a machine")));
+        return Err(refused(format!("{name} is not a value of a machine")));
     }
     check_figures(&performance, &costs, &[]).map_err(refused)?;
     for value in values {
@@ -172,7 +171,6 @@ pub fn with_measured_values(mut machine: Machine, values: &[MeasuredValue], note
 }
 
 /// Whether the costs of a machine are no model's: those of a machine of which nothing is known, or of [`DEFAULT_BASE`].
-#[must_use]
 pub fn has_generic_costs(machine: &Machine) -> bool {
     let unknown = default_costs(&Performance::default()).0;
     let generic = crate::resolve(DEFAULT_BASE).is_ok_and(|generic| *generic.costs() == machine.costs);

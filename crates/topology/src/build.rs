@@ -23,6 +23,9 @@ pub(crate) const MAX_NODES: usize = 1024;
 /// The computing power of the biggest CPU.
 pub const CAPACITY_SCALE: u32 = 1024;
 
+/// The highest priority of a CPU: the kernel has it as a signed number.
+pub const MAX_PRIORITY: u32 = i32::MAX as u32;
+
 /// Distance of a node to itself.
 pub const LOCAL_DISTANCE: u32 = 10;
 /// Assumed distance of two nodes of one socket when nothing is said.
@@ -45,6 +48,7 @@ impl MachineDescription {
         let distances = self.flat_distances()?;
         let coregroup_keys = self.checked_coregroups()?;
         self.check_reclaim_distance()?;
+        self.check_priorities()?;
         self.check_caches()?;
 
         let cores = GroupIds::by_lowest_cpu(&self.cpus, |cpu| cpu.core);
@@ -76,6 +80,7 @@ impl MachineDescription {
         let llc_cpus = members(&places, llcs.len(), |place| place.llc.index());
         let (coregroups, coregroup_of) = dense_coregroups(&coregroup_keys, &places, &llc_cpus);
         let distances_stated = self.distances.is_some();
+        let priorities = dense_priorities(&self.priorities, &places);
         let mut machine = Machine {
             name: self.name,
             summary: self.summary,
@@ -84,6 +89,7 @@ impl MachineDescription {
             llc_cpus,
             coregroups,
             coregroup_of,
+            priorities,
             core_cpus,
             nodes: (self.nodes.iter().zip(node_cpus))
                 .map(|(node, cpus)| Node {
@@ -319,6 +325,18 @@ impl MachineDescription {
         }
     }
 
+    fn check_priorities(&self) -> Result<()> {
+        for (cpu, priority) in &self.priorities {
+            if self.cpus.binary_search_by_key(cpu, |cpu| cpu.os_index).is_err() {
+                return Err(self.impossible(format!("priority given for CPU {cpu}, which is not online")));
+            }
+            if *priority > MAX_PRIORITY {
+                return Err(self.impossible(format!("CPU {cpu} has priority {priority}, not 0 to {MAX_PRIORITY}")));
+            }
+        }
+        Ok(())
+    }
+
     fn check_caches(&self) -> Result<()> {
         let mut taken: BTreeMap<(u8, crate::CacheKind, u32), usize> = BTreeMap::new();
         for (position, CacheDescription { cache, cpus }) in self.caches.iter().enumerate() {
@@ -351,6 +369,8 @@ pub(crate) const PROCESSOR: &str = "processor";
 pub(crate) const DISTANCES: &str = "topology.distances";
 /// Name of the origin of [`Machine::reclaim_distance`].
 pub(crate) const STATED_RECLAIM_DISTANCE: &str = "topology.reclaim_distance";
+/// Name of the origin of [`Machine::priority`].
+pub(crate) const PRIORITIES: &str = "topology.priorities";
 
 impl Machine {
     /// Takes other node distances, by rows; they must be possible ones.
@@ -395,6 +415,11 @@ fn add_missing_origins(machine: &mut Machine, distances_stated: bool) {
         names.push(DISTANCES.to_owned());
     }
     names.push(STATED_RECLAIM_DISTANCE.to_owned());
+    if machine.has_priorities() {
+        names.push(PRIORITIES.to_owned());
+    } else {
+        machine.origins.remove(PRIORITIES);
+    }
     if machine.processor.is_some() {
         names.push(PROCESSOR.to_owned());
     }
@@ -469,6 +494,13 @@ fn dense_coregroups(keys: &BTreeMap<u32, u32>, places: &[CpuPlace], llc_cpus: &[
         return (Vec::new(), Vec::new());
     }
     (groups, places.iter().map(|place| ids.id(key(place))).collect())
+}
+
+/// The priority of each CPU; nothing where all have the same, by which nobody can go.
+fn dense_priorities(stated: &BTreeMap<u32, u32>, places: &[CpuPlace]) -> Vec<u32> {
+    let priority = |place: &CpuPlace| stated.get(&place.os_index).copied().unwrap_or(0);
+    let priorities: Vec<u32> = places.iter().map(priority).collect();
+    if priorities.iter().all(|priority| *priority == priorities[0]) { Vec::new() } else { priorities }
 }
 
 fn distinct<T: Ord>(ids: impl Iterator<Item = T>) -> Vec<T> {

@@ -51,8 +51,7 @@ fn entries_of_kind(machine: &Machine, members: &[&Cache]) -> Vec<CacheTemplate> 
     };
     // Groups of several levels may be the same CPUs: an outer cache is an LLC's rather than a core's.
     let preferred = if members[0].level >= 3 { CacheScope::Llc } else { CacheScope::Core };
-    let others = CacheScope::NAMED.iter().map(|(scope, _)| *scope);
-    match [preferred].into_iter().chain(others).find(|scope| fits(*scope)) {
+    match [preferred].into_iter().chain(CacheScope::ALL).find(|scope| fits(*scope)) {
         Some(scope) => vec![entry(scope, &all)],
         None => members.iter().map(|cache| entry(CacheScope::Cpus, &cache.cpus)).collect(),
     }

@@ -11,33 +11,22 @@ use crate::{CpuId, Error, Machine, Origin, Result, format_cpu_list};
 /// Highest number of frequencies of a kind of core.
 const MAX_STATES: usize = 512;
 
-/// Which CPUs have one clock: a cpufreq policy's `related_cpus`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ClockScope {
-    /// Those of a core.
-    Core,
-    /// Those of a cluster.
-    Cluster,
-    /// Those of an LLC.
-    Llc,
-    /// Those of a socket.
-    Socket,
+crate::worded! {
+    /// Which CPUs have one clock: a cpufreq policy's `related_cpus`.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum ClockScope: name {
+        /// Those of a core.
+        Core = "core",
+        /// Those of a cluster.
+        Cluster = "cluster",
+        /// Those of an LLC.
+        Llc = "llc",
+        /// Those of a socket.
+        Socket = "socket",
+    }
 }
 
 impl ClockScope {
-    pub(crate) const NAMED: [(ClockScope, &'static str); 4] = [
-        (ClockScope::Core, "core"),
-        (ClockScope::Cluster, "cluster"),
-        (ClockScope::Llc, "llc"),
-        (ClockScope::Socket, "socket"),
-    ];
-
-    /// The name in machine files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        Self::NAMED[self as usize].1
-    }
-
     /// Number of a CPU's group among those of this scope.
     fn group(self, machine: &Machine, cpu: CpuId) -> u32 {
         match self {
@@ -93,13 +82,11 @@ pub struct CoreKind {
 
 impl CoreKind {
     /// Whether energy can be computed.
-    #[must_use]
     pub fn has_energy_model(&self) -> bool {
         !self.power_uw.is_empty()
     }
 
     /// Power of a busy core at a frequency, in µW; 0 without a model.
-    #[must_use]
     pub fn busy_power_uw(&self, mhz: u32) -> u64 {
         let above = self.power_uw.partition_point(|(at, _)| *at < mhz);
         let Some(&(high_mhz, high)) = self.power_uw.get(above) else {
@@ -112,26 +99,22 @@ impl CoreKind {
     }
 
     /// The highest frequency while so many cores of the socket are active.
-    #[must_use]
     pub fn limit_mhz(&self, active_cores: u32) -> u32 {
         let held = self.turbo.iter().find(|(cores, _)| active_cores <= *cores).or(self.turbo.last());
         held.map_or(self.highest_mhz(), |(_, mhz)| *mhz)
     }
 
     /// The lowest frequency.
-    #[must_use]
     pub fn lowest_mhz(&self) -> u32 {
         self.frequencies_mhz[0]
     }
 
     /// The highest frequency.
-    #[must_use]
     pub fn highest_mhz(&self) -> u32 {
         *self.frequencies_mhz.last().expect("a checked kind has frequencies")
     }
 
     /// The lowest frequency at or above one, or the highest (`CPUFREQ_RELATION_L`).
-    #[must_use]
     pub fn resolve_mhz(&self, mhz: u32) -> u32 {
         let position = self.frequencies_mhz.partition_point(|state| *state < mhz);
         self.frequencies_mhz.get(position).copied().unwrap_or_else(|| self.highest_mhz())
@@ -216,27 +199,23 @@ impl CoreKind {
 
 impl Machine {
     /// Kinds of its cores; none where the machine does not state frequencies to choose from. Otherwise each CPU is of one.
-    #[must_use]
     pub fn core_kinds(&self) -> &[CoreKind] {
         &self.core_kinds
     }
 
     /// Index of the kind that a CPU is of, where there are kinds.
-    #[must_use]
     pub fn core_kind_of(&self, cpu: CpuId) -> Option<usize> {
         let os_index = self.os_index(cpu);
         self.core_kinds.iter().position(|kind| kind.cpus.as_ref().is_none_or(|cpus| cpus.contains(&os_index)))
     }
 
     /// Number of a CPU's clock: those with the same number have one frequency. Numbers are in no order and may have gaps.
-    #[must_use]
     pub fn clock_of(&self, cpu: CpuId) -> Option<(usize, u32)> {
         let kind = self.core_kind_of(cpu)?;
         Some((kind, self.core_kinds[kind].clock.group(self, cpu)))
     }
 
     /// Whether energy can be computed: all kinds of cores have a model.
-    #[must_use]
     pub fn has_energy_model(&self) -> bool {
         !self.core_kinds.is_empty() && self.core_kinds.iter().all(CoreKind::has_energy_model)
     }
@@ -270,8 +249,8 @@ impl Machine {
             let without = self.cpus().filter(|cpu| of(*cpu).is_empty()).map(|cpu| self.os_index(cpu));
             let without = format_cpu_list(without);
             if !without.is_empty() {
-                let hint = "each CPU of a machine with core kinds is of one; a kind without `cpus` has all";
-                return Err(impossible(format!("CPUs {without} are of no core kind"), hint));
+                let hint = "each CPU of a machine with core kinds has one; a kind without `cpus` has all";
+                return Err(impossible(format!("CPUs {without} have no core kind"), hint));
             }
         }
         for cpu in self.cpus().filter(|_| !kinds.is_empty()) {

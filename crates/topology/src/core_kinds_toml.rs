@@ -93,10 +93,8 @@ impl RawCoreKind {
 
     fn clock(&self) -> Result<ClockScope, String> {
         let Some(wanted) = self.clock_shared_by.as_deref() else { return Ok(ClockScope::Core) };
-        let known = ClockScope::NAMED.into_iter().find(|(_, name)| *name == wanted);
-        known.map(|(scope, _)| scope).ok_or_else(|| {
-            let names: Vec<&str> = ClockScope::NAMED.iter().map(|(_, name)| *name).collect();
-            format!("unknown `clock_shared_by = \"{wanted}\"`; it is one of {}", names.join(", "))
+        ClockScope::ALL.into_iter().find(|scope| scope.name() == wanted).ok_or_else(|| {
+            format!("unknown `clock_shared_by = \"{wanted}\"`; it is one of {}", ClockScope::WORDS.join(", "))
         })
     }
 

@@ -99,16 +99,15 @@ impl CpuSet {
         self.bits.ones().map(CpuId::from_index)
     }
 
-    /// Every member once: those from `start` upwards, then those below it (the kernel's `for_each_cpu_wrap`).
-    pub fn iter_wrapping_from(&self, start: CpuId) -> impl Iterator<Item = CpuId> + '_ {
-        ones_from(&self.bits, start.index())
-            .chain(self.bits.ones().take_while(move |&index| index < start.index()))
-            .map(CpuId::from_index)
-    }
-
     /// The lowest member that is at least `start`.
     pub fn next_from(&self, start: CpuId) -> Option<CpuId> {
-        ones_from(&self.bits, start.index()).next().map(CpuId::from_index)
+        const BITS: usize = Block::BITS as usize;
+        let (first_block, below) = (start.index() / BITS, start.index() % BITS);
+        // Whole blocks below `start` are skipped, so the cost does not depend on them.
+        self.bits.as_slice().iter().enumerate().skip(first_block).find_map(|(position, &block)| {
+            let rest = if position == first_block { block & (Block::MAX << below) } else { block };
+            (rest != 0).then(|| CpuId::from_index(position * BITS + rest.trailing_zeros() as usize))
+        })
     }
 
     /// Whether the sets share a member.
@@ -133,13 +132,6 @@ impl CpuSet {
         self.bits.intersection_count(&other.bits)
     }
 
-    /// Members of either set.
-    pub fn union(&self, other: &CpuSet) -> CpuSet {
-        let mut result = self.clone();
-        result.union_with(other);
-        result
-    }
-
     /// Adds all members of `other`.
     pub fn union_with(&mut self, other: &CpuSet) {
         self.bits.union_with(&other.bits);
@@ -159,14 +151,12 @@ impl CpuSet {
 
     /// How many [words](CpuSet::word) can have members.
     #[inline]
-    #[must_use]
     pub fn word_count(&self) -> usize {
         self.bits.len().div_ceil(64)
     }
 
     /// Members `64 * index` to `64 * index + 63` as bits, the lowest in bit 0.
     #[inline]
-    #[must_use]
     pub fn word(&self, index: usize) -> u64 {
         let blocks = self.bits.as_slice();
         let block = |part: usize| blocks.get(index * BLOCKS_PER_WORD + part).map_or(0, |&block| block as u64);
@@ -202,23 +192,6 @@ impl CpuSet {
         let used = blocks.iter().rposition(|&block| block != 0).map_or(0, |last| last + 1);
         &blocks[..used]
     }
-}
-
-/// Set bits at `start` and above. Whole blocks below `start` are skipped, so the cost does not depend on them.
-fn ones_from(bits: &FixedBitSet, start: usize) -> impl Iterator<Item = usize> + '_ {
-    const BITS: usize = Block::BITS as usize;
-    let first_block = start / BITS;
-    bits.as_slice().iter().enumerate().skip(first_block).flat_map(move |(position, &block)| {
-        let mut rest = if position == first_block { block & (Block::MAX << (start % BITS)) } else { block };
-        std::iter::from_fn(move || {
-            if rest == 0 {
-                return None;
-            }
-            let bit = rest.trailing_zeros() as usize;
-            rest &= rest - 1;
-            Some(position * BITS + bit)
-        })
-    })
 }
 
 impl PartialEq for CpuSet {
@@ -314,16 +287,6 @@ mod tests {
         copy.insert(CpuId(5));
         copy.assign_words(|index| set.word(index));
         assert_eq!(copy.to_string(), "1,63-64", "what was there is gone, and 70 has no room");
-    }
-
-    #[test]
-    fn wrapping_iteration_visits_every_member_once_from_the_start() {
-        let set = CpuSet::parse_list("1,5,64-66,200").unwrap();
-        let visited = |start| set.iter_wrapping_from(CpuId(start)).map(|cpu| cpu.0).collect::<Vec<_>>();
-        assert_eq!(visited(0), [1, 5, 64, 65, 66, 200]);
-        assert_eq!(visited(65), [65, 66, 200, 1, 5, 64]);
-        assert_eq!(visited(5), [5, 64, 65, 66, 200, 1]);
-        assert_eq!(visited(5000), [1, 5, 64, 65, 66, 200]);
     }
 
     #[test]

@@ -63,6 +63,9 @@ pub struct MachineDescription {
     pub distances: Option<Vec<Vec<u32>>>,
     /// The CPUs of each group that stands for a last-level cache in scheduling domains (`cpu_coregroup_mask`); empty where the LLCs do.
     pub coregroups: Vec<BTreeSet<u32>>,
+    /// Priorities of CPUs by the operating system's numbers, 0 to [`MAX_PRIORITY`](crate::MAX_PRIORITY); a CPU without one has 0. Empty, or all
+    /// equal, where the kernel does not go by them.
+    pub priorities: BTreeMap<u32, u32>,
     /// The make of the CPUs, when known.
     pub processor: Option<Processor>,
     /// The distance up to which the kernel counts nodes as near; `None` leaves it to the make of the CPUs.
@@ -95,6 +98,7 @@ impl MachineDescription {
             nodes: Vec::new(),
             distances: None,
             coregroups: Vec::new(),
+            priorities: BTreeMap::new(),
             processor: None,
             reclaim_distance: None,
             caches: Vec::new(),

@@ -11,7 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::build::{DISTANCES, PROCESSOR, STATED_RECLAIM_DISTANCE};
+use crate::build::{DISTANCES, PRIORITIES, PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::{
     Basis, CacheDescription, CacheKind, CpuDescription, LOCAL_DISTANCE, MAX_DISTANCE, Machine, MachineDescription,
@@ -44,6 +44,8 @@ pub(crate) struct Found {
     pub(crate) clusters: BTreeMap<u32, u32>,
     /// Groups that stand for LLCs in scheduling domains, where the source states them.
     pub(crate) coregroups: Vec<BTreeSet<u32>>,
+    /// Priorities of CPUs, where the kernel goes by them and the source has them.
+    pub(crate) priorities: BTreeMap<u32, u32>,
     /// The make of the CPUs, where the source names one that is known.
     pub(crate) processor: Option<Processor>,
     /// A reclaim distance that the source states.
@@ -94,11 +96,15 @@ impl Found {
         if self.reclaim_distance.is_some() {
             description.origins.insert(STATED_RECLAIM_DISTANCE.to_owned(), read.clone());
         }
+        if !self.priorities.is_empty() {
+            description.origins.insert(PRIORITIES.to_owned(), read.clone());
+        }
         (description.processor, description.reclaim_distance) = (self.processor, self.reclaim_distance);
         description.offline = self.offline;
         description.nodes = self.nodes;
         description.distances = self.distances;
         description.coregroups = self.coregroups;
+        description.priorities = self.priorities;
         description.caches = self.caches;
         description.notes = self.notes;
         let mut machine = description.build()?;

@@ -15,36 +15,21 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// A file or directory could not be read.
     #[error("cannot read {}: {source}", path.display())]
-    Read {
-        /// What was to be read.
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// A file or directory could not be written.
     #[error("cannot write {}: {source}", path.display())]
-    Write {
-        /// What was to be written.
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    Write { path: PathBuf, source: std::io::Error },
     /// A file was read, but its text is not what the format asks for.
     #[error("{place}: {reason}{}", Hint(hint))]
     Invalid {
         /// Format or file and, where known, line.
         place: Location,
         reason: String,
-        /// What to try; may be empty.
         hint: String,
     },
     /// The description is well formed, but no machine can look like that.
     #[error("machine `{machine}` is impossible: {reason}{}", Hint(hint))]
-    Impossible {
-        /// The name of the machine.
-        machine: String,
-        reason: String,
-        /// What to try; may be empty.
-        hint: String,
-    },
+    Impossible { machine: String, reason: String, hint: String },
     /// No preset has that name, and the text is no other kind of machine specification either.
     #[error("unknown machine `{spec}`{}", Hint(hint))]
     Unknown {
@@ -61,15 +46,7 @@ pub enum Error {
     },
     /// The machine exists, but the target format has no words for it.
     #[error("{format} cannot describe machine `{machine}`: {}{}", reasons.join("; "), Hint(hint))]
-    Inexpressible {
-        format: &'static str,
-        /// The name of the machine.
-        machine: String,
-        /// Everything that cannot be said.
-        reasons: Vec<String>,
-        /// Which format can say it.
-        hint: String,
-    },
+    Inexpressible { format: &'static str, machine: String, reasons: Vec<String>, hint: String },
 }
 
 impl Error {

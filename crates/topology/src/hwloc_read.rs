@@ -28,6 +28,8 @@ pub(crate) const INFO_EXCLUSIVE: &str = "WarmcoreExclusive";
 pub(crate) const INFO_RECLAIM_DISTANCE: &str = "WarmcoreReclaimDistance";
 /// See [`INFO_NAME`]; lists of CPUs with blanks between them.
 pub(crate) const INFO_COREGROUPS: &str = "WarmcoreCoregroups";
+/// See [`INFO_NAME`].
+pub(crate) const INFO_PRIORITY: &str = "WarmcorePriority";
 /// hwloc's own names for the make of CPUs: of x86, and of Arm.
 pub(crate) const INFO_VENDOR: &str = "CPUVendor";
 /// See [`INFO_VENDOR`].
@@ -77,7 +79,6 @@ pub fn from_hwloc_xml(text: &str) -> Result<Machine> {
 }
 
 /// The name of the CPU model in hwloc XML that can be read; `None` where nothing names it.
-#[must_use]
 pub fn hwloc_cpu_model(text: &str) -> Option<String> {
     let options = ParsingOptions { allow_dtd: true, nodes_limit: 2_000_000, ..ParsingOptions::default() };
     let document = Document::parse_with_options(text, options).ok()?;
@@ -361,6 +362,12 @@ impl HwlocReader<'_, '_> {
             if let Some(speed) = speed.and_then(|speed| speed.parse::<u64>().ok()) {
                 found.top_speeds.entry(name).or_default().extend(cpus.iter().map(|cpu| (*cpu, speed)));
             }
+        }
+        if let Some(priority) = info(element, INFO_PRIORITY) {
+            let not_a_number = |_| self.fail(element, format!("`{INFO_PRIORITY}` is not a number"));
+            let priority: u32 = priority.parse().map_err(not_a_number)?;
+            let known = cpus.iter().filter(|cpu| found.cpus.contains_key(*cpu));
+            found.priorities.extend(known.map(|cpu| (*cpu, priority)));
         }
         let Some(capacity) = info(element, INFO_CAPACITY) else { return Ok(()) };
         let Ok(capacity) = capacity.parse() else {

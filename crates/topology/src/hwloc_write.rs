@@ -2,8 +2,8 @@
 //!
 //! hwloc's tree is strict: the CPUs of two objects are disjoint, or one contains the other. Machines whose caches do
 //! not nest like that cannot be written. Figures (latencies, bandwidths, costs) have no place in hwloc XML and are
-//! left out; the machine's name, a level of LLCs that is not the highest cache, groups that stand for LLCs and a stated reclaim
-//! distance go into `info` elements of our own.
+//! left out; the machine's name, a level of LLCs that is not the highest cache, groups that stand for LLCs, priorities of CPUs and a
+//! stated reclaim distance go into `info` elements of our own.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -11,9 +11,12 @@ use std::fmt::Write as _;
 use crate::hwloc_bitmap::format_bitmap;
 use crate::hwloc_read::{
     CLUSTER_KIND, CLUSTER_SUBTYPE, FORMAT, INFO_CAPACITY, INFO_COREGROUPS, INFO_EXCLUSIVE, INFO_FAMILY,
-    INFO_IMPLEMENTER, INFO_LLC_LEVEL, INFO_MODEL, INFO_MODEL_NUMBER, INFO_NAME, INFO_RECLAIM_DISTANCE, INFO_VENDOR,
+    INFO_IMPLEMENTER, INFO_LLC_LEVEL, INFO_MODEL, INFO_MODEL_NUMBER, INFO_NAME, INFO_PRIORITY, INFO_RECLAIM_DISTANCE,
+    INFO_VENDOR,
 };
-use crate::{Cache, CacheKind, CpuSet, Error, Inclusion, LlcId, Machine, NodeId, Processor, Result, Vendor, Ways};
+use crate::{
+    Cache, CacheKind, CpuId, CpuSet, Error, Inclusion, LlcId, Machine, NodeId, Processor, Result, Vendor, Ways,
+};
 
 /// Prints a machine as hwloc XML.
 ///
@@ -347,18 +350,21 @@ impl HwlocWriter<'_> {
 
     fn cpu_kinds(&mut self) {
         let machine = self.machine;
-        if !machine.is_asymmetric() {
+        if !machine.is_asymmetric() && !machine.has_priorities() {
             return;
         }
-        let capacities: BTreeSet<u32> = machine.cpus().map(|cpu| machine.capacity(cpu)).collect();
-        for capacity in capacities {
-            let cpus: BTreeSet<u32> = machine
-                .cpus()
-                .filter(|cpu| machine.capacity(*cpu) == capacity)
-                .map(|cpu| machine.os_index(cpu))
-                .collect();
+        let kind = |cpu: CpuId| (machine.capacity(cpu), machine.priority(cpu));
+        let kinds: BTreeSet<(u32, u32)> = machine.cpus().map(kind).collect();
+        for (capacity, priority) in kinds {
+            let members = machine.cpus().filter(|cpu| kind(*cpu) == (capacity, priority));
+            let cpus: BTreeSet<u32> = members.map(|cpu| machine.os_index(cpu)).collect();
             self.line(1, &format!("<cpukind cpuset=\"{}\">", format_bitmap(&cpus)));
-            self.line(2, &format!("<info name=\"{INFO_CAPACITY}\" value=\"{capacity}\"/>"));
+            if machine.is_asymmetric() {
+                self.line(2, &format!("<info name=\"{INFO_CAPACITY}\" value=\"{capacity}\"/>"));
+            }
+            if machine.has_priorities() {
+                self.line(2, &format!("<info name=\"{INFO_PRIORITY}\" value=\"{priority}\"/>"));
+            }
             self.line(1, "</cpukind>");
         }
     }

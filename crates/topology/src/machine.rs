@@ -52,6 +52,8 @@ pub struct Machine {
     /// Groups of CPUs that stand for LLCs in scheduling domains, and each CPU's; empty where the LLCs do.
     pub(crate) coregroups: Vec<CpuSet>,
     pub(crate) coregroup_of: Vec<u32>,
+    /// By CPU; empty where there are none.
+    pub(crate) priorities: Vec<u32>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) sockets: Vec<Socket>,
     pub(crate) cpu_by_os_index: BTreeMap<u32, CpuId>,
@@ -348,6 +350,17 @@ impl Machine {
     /// Whether CPUs differ in computing power.
     pub fn is_asymmetric(&self) -> bool {
         self.places.iter().any(|place| place.capacity != self.places[0].capacity)
+    }
+
+    /// The priority of a CPU by which Linux on x86 packs tasks (ITMT, `arch_asym_cpu_priority`): the higher, the sooner it has one. 0 where CPUs
+    /// have none.
+    pub fn priority(&self, cpu: CpuId) -> u32 {
+        self.priorities.get(cpu.index()).copied().unwrap_or(0)
+    }
+
+    /// Whether CPUs have priorities. They differ then.
+    pub fn has_priorities(&self) -> bool {
+        !self.priorities.is_empty()
     }
 
     /// The largest number of hardware threads of a core.

@@ -7,10 +7,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::Deserialize;
+
 use crate::{CpuSet, PerRelation};
 
 /// What a cache holds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum CacheKind {
     /// Data only.
     Data,
@@ -32,9 +35,11 @@ pub enum Ways {
 }
 
 /// Whether a cache holds what smaller caches hold.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Inclusion {
     /// Not known.
+    #[serde(skip)]
     Unknown,
     /// Everything in a smaller cache is also here.
     Inclusive,

@@ -66,12 +66,12 @@ pub fn resolve(spec: &str) -> Result<Machine> {
     let (form, base) = spec.split_once('@').unwrap_or((spec, DEFAULT_BASE));
     if spec.contains('@') && !form.starts_with(|first: char| first.is_ascii_digit()) {
         let own = if preset_template(form).is_ok() {
-            format!("the preset `{form}` has figures of its own; ")
+            format!("the preset `{form}` has its own figures; ")
         } else {
             String::new()
         };
         let hint = format!(
-            "{own}before @PRESET stands a short form such as `2s4l8c2t`, a machine file, a directory with a tree of /sys, an hwloc synthetic \
+            "{own}before @PRESET goes a short form such as `2s4l8c2t`, a machine file, a directory with a tree of /sys, an hwloc synthetic \
              description or `host`"
         );
         return Err(Error::Unknown { spec: spec.to_owned(), hint });

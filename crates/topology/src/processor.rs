@@ -52,13 +52,11 @@ impl Vendor {
     ];
 
     /// The name in machine files.
-    #[must_use]
     pub fn name(self) -> &'static str {
         Self::NAMED[self as usize].1
     }
 
     /// The name in CPUID (`vendor_id` of `/proc/cpuinfo`).
-    #[must_use]
     pub(crate) fn cpuid_name(self) -> &'static str {
         Self::NAMED[self as usize].2
     }
@@ -117,19 +115,16 @@ impl Processor {
     }
 
     /// Who made them.
-    #[must_use]
     pub fn vendor(self) -> Vendor {
         self.vendor
     }
 
     /// The family, as `/proc/cpuinfo` counts it; `None` where there are no families.
-    #[must_use]
     pub fn family(self) -> Option<u32> {
         self.family
     }
 
     /// The model in its family, as `/proc/cpuinfo` counts it, when known.
-    #[must_use]
     pub fn model(self) -> Option<u32> {
         self.model
     }

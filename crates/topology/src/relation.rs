@@ -5,59 +5,32 @@ use std::ops::{Index, IndexMut};
 
 use serde::{Deserialize, Serialize};
 
-/// The closest thing two CPUs share. The order of the variants is part of the meaning: later is farther.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[repr(u8)]
-pub enum Relation {
-    /// One and the same CPU.
-    SameCpu,
-    /// Two hardware threads of one core.
-    SmtSibling,
-    /// Two cores of one cluster (shared L2). Never found on machines whose cluster is the core.
-    SameCluster,
-    /// Two clusters under one last-level cache.
-    SameLlc,
-    /// Two LLCs of one NUMA node.
-    SameNode,
-    /// Two NUMA nodes of one socket.
-    SameSocket,
-    /// Two sockets whose nodes have the smallest distance found between sockets: one hop.
-    OtherSocket,
-    /// Two sockets whose nodes are farther apart than that: more than one hop.
-    FarSocket,
+crate::worded! {
+    /// The closest thing two CPUs share. The order of the variants is part of the meaning: later is farther.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    #[repr(u8)]
+    pub enum Relation: name {
+        /// One and the same CPU.
+        SameCpu = "same_cpu",
+        /// Two hardware threads of one core.
+        SmtSibling = "smt_sibling",
+        /// Two cores of one cluster (shared L2). Never found on machines whose cluster is the core.
+        SameCluster = "same_cluster",
+        /// Two clusters under one last-level cache.
+        SameLlc = "same_llc",
+        /// Two LLCs of one NUMA node.
+        SameNode = "same_node",
+        /// Two NUMA nodes of one socket.
+        SameSocket = "same_socket",
+        /// Two sockets whose nodes have the smallest distance found between sockets: one hop.
+        OtherSocket = "other_socket",
+        /// Two sockets whose nodes are farther apart than that: more than one hop.
+        FarSocket = "far_socket",
+    }
 }
 
 impl Relation {
-    /// The number of relations.
-    pub const COUNT: usize = 8;
-
-    /// All relations, nearest first.
-    pub const ALL: [Relation; Self::COUNT] = [
-        Relation::SameCpu,
-        Relation::SmtSibling,
-        Relation::SameCluster,
-        Relation::SameLlc,
-        Relation::SameNode,
-        Relation::SameSocket,
-        Relation::OtherSocket,
-        Relation::FarSocket,
-    ];
-
-    /// The name used in files: `same_llc`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Relation::SameCpu => "same_cpu",
-            Relation::SmtSibling => "smt_sibling",
-            Relation::SameCluster => "same_cluster",
-            Relation::SameLlc => "same_llc",
-            Relation::SameNode => "same_node",
-            Relation::SameSocket => "same_socket",
-            Relation::OtherSocket => "other_socket",
-            Relation::FarSocket => "far_socket",
-        }
-    }
-
     /// The name used in text for people: `other LLC, same node`.
     pub const fn description(self) -> &'static str {
         match self {

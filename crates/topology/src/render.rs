@@ -1,4 +1,4 @@
-//! Drawing a machine as text, at most 120 columns wide.
+//! Drawing a machine as text, at most 120 columns wide or as wide as a terminal.
 //!
 //! Whatever repeats is drawn once: LLCs of a node that are alike become a first box and a count, nodes and sockets
 //! that are alike become one line that names their CPUs.
@@ -14,8 +14,12 @@ use crate::{
     Bandwidth, Cache, CoreKind, CpuSet, Inclusion, LlcId, Machine, NodeId, Origin, SocketId, Ways, format_cpu_list,
 };
 
-/// Columns of the page.
+/// Columns of the page where nothing narrower is asked for.
 const WIDTH: usize = 120;
+/// Least columns: a box and its indentation.
+const LEAST_WIDTH: usize = BOX_INDENT + BOX_WIDTH + 4;
+/// Columns before a box.
+const BOX_INDENT: usize = 4;
 /// Columns of the text in a box.
 const BOX_WIDTH: usize = 34;
 /// A blank at which lines are not broken.
@@ -25,7 +29,12 @@ const MATRIX_NODES: usize = 24;
 
 /// Draws a machine: a header, its sockets, nodes and LLCs, its caches, distances and costs with their origins.
 pub fn render(machine: &Machine) -> String {
-    let mut text = String::new();
+    render_within(machine, WIDTH)
+}
+
+/// The same in lines of at most so many columns, from 42 on; more than 120 are not used.
+pub fn render_within(machine: &Machine, columns: usize) -> String {
+    let mut text = Page { text: String::new(), width: columns.clamp(LEAST_WIDTH, WIDTH) };
     header(machine, &mut text);
     for group in alike(machine.sockets().collect(), |socket| socket_signature(machine, *socket)) {
         sockets(machine, &group, &mut text);
@@ -45,8 +54,45 @@ pub fn render(machine: &Machine) -> String {
     for note in machine.notes() {
         wrapped(&mut text, "\nnote", note);
     }
-    text
+    text.text
 }
+
+/// What is drawn.
+struct Page {
+    text: String,
+    /// Most columns of a line.
+    width: usize,
+}
+
+impl std::fmt::Write for Page {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.text.push_str(text);
+        Ok(())
+    }
+}
+
+impl Page {
+    /// A line that is cut where it is too long.
+    fn cut(&mut self, line: &str) {
+        let line = shorten(line, self.width);
+        let _ = writeln!(self, "{line}");
+    }
+
+    /// A row of a table, with an origin as its last cell: below the others where they leave no room on a narrow page.
+    fn row(&mut self, cells: &str, origin: &str) {
+        let line = format!("{cells}{origin}");
+        if line.chars().count() <= self.width || self.width == WIDTH {
+            return self.cut(line.trim_end());
+        }
+        self.cut(cells.trim_end());
+        for line in wrap(origin, self.width - ORIGIN_INDENT) {
+            let _ = writeln!(self, "{:ORIGIN_INDENT$}{line}", "");
+        }
+    }
+}
+
+/// Columns before an origin that has a line of its own.
+const ORIGIN_INDENT: usize = 6;
 
 /// `2 sockets`, `1 core`.
 fn count(number: usize, one: &str) -> String {
@@ -57,7 +103,7 @@ fn count(number: usize, one: &str) -> String {
     if number == 1 { format!("1 {one}") } else { format!("{number} {plural}") }
 }
 
-fn header(machine: &Machine, text: &mut String) {
+fn header(machine: &Machine, text: &mut Page) {
     let per = |number: usize, of: usize| (of > 0 && number.is_multiple_of(of)).then_some(number / of);
     let nodes = per(machine.node_count(), machine.socket_count());
     let shape = match (nodes, crate::Shape::of(machine)) {
@@ -82,15 +128,17 @@ fn header(machine: &Machine, text: &mut String) {
             parts.join(", ")
         }
     };
-    let _ = writeln!(text, "{}: {shape}", shorten(machine.name(), 60));
+    for line in wrap(&format!("{}: {shape}", shorten(machine.name(), 60)), text.width) {
+        let _ = writeln!(text, "{line}");
+    }
     if !machine.summary().is_empty() {
-        for line in wrap(machine.summary(), WIDTH) {
+        for line in wrap(machine.summary(), text.width) {
             let _ = writeln!(text, "{line}");
         }
     }
     if let Some(processor) = machine.processor() {
         let origin = machine.origin(PROCESSOR).map_or(String::new(), |origin| format!(" ({origin})"));
-        let _ = writeln!(text, "{}", shorten(&format!("CPUs by {processor}{origin}"), WIDTH));
+        text.cut(&format!("CPUs by {processor}{origin}"));
     }
     let sizes: BTreeSet<usize> = machine.coregroups.iter().map(CpuSet::len).collect();
     if let (Some(least), Some(most)) = (sizes.first(), sizes.last()) {
@@ -112,8 +160,8 @@ fn alike<T, S: PartialEq>(members: Vec<T>, signature: impl Fn(&T) -> S) -> Vec<V
     groups.into_iter().map(|(_, group)| group).collect()
 }
 
-/// What is drawn of an LLC but for numbers: cores, threads per core, clusters, capacities, its cache.
-type LlcSignature = (Vec<(usize, u32, u32)>, Option<(u8, u64, Ways)>);
+/// What is drawn of an LLC but for numbers: cores (threads, cluster, capacity, priority), its cache.
+type LlcSignature = (Vec<(usize, u32, u32, u32)>, Option<(u8, u64, Ways)>);
 
 fn llc_signature(machine: &Machine, llc: LlcId) -> LlcSignature {
     let cpus = machine.cpus_of_llc(llc);
@@ -122,7 +170,8 @@ fn llc_signature(machine: &Machine, llc: LlcId) -> LlcSignature {
     for cpu in cpus.iter() {
         let core = machine.cpus_of_core(machine.core_of(cpu));
         if core.first() == Some(cpu) {
-            cores.push((core.len(), machine.cluster_of(cpu).0 - first_cluster, machine.capacity(cpu)));
+            let cluster = machine.cluster_of(cpu).0 - first_cluster;
+            cores.push((core.len(), cluster, machine.capacity(cpu), machine.priority(cpu)));
         }
     }
     (cores, machine.llc_cache(llc).map(|cache| (cache.level, cache.size_bytes, cache.ways)))
@@ -151,10 +200,11 @@ fn memory_of(machine: &Machine, node: NodeId) -> String {
     machine.node_memory_bytes(node).map(|bytes| format!(", memory {}", format_size_rounded(bytes))).unwrap_or_default()
 }
 
-fn sockets(machine: &Machine, group: &[SocketId], text: &mut String) {
+fn sockets(machine: &Machine, group: &[SocketId], text: &mut Page) {
     let Some((first, others)) = group.split_first() else { return };
     let cpus = os_list(machine, machine.cpus_of_socket(*first));
-    let _ = writeln!(text, "\nsocket {}  CPUs {}", machine.socket_os_index(*first), shorten(&cpus, WIDTH - 20));
+    let cpus = shorten(&cpus, text.width - 20);
+    let _ = writeln!(text, "\nsocket {}  CPUs {cpus}", machine.socket_os_index(*first));
     let nodes = machine.nodes_of_socket(*first).to_vec();
     for group in alike(nodes, |node| node_signature(machine, *node, *first)) {
         self::nodes(machine, &group, *first, text);
@@ -169,15 +219,15 @@ fn sockets(machine: &Machine, group: &[SocketId], text: &mut String) {
             machine.socket_os_index(*other),
             machine.socket_os_index(*first)
         );
-        let _ = writeln!(text, "{}", shorten(&line, WIDTH));
+        text.cut(&line);
     }
 }
 
-fn nodes(machine: &Machine, group: &[NodeId], socket: SocketId, text: &mut String) {
+fn nodes(machine: &Machine, group: &[NodeId], socket: SocketId, text: &mut Page) {
     let Some((first, others)) = group.split_first() else { return };
     let cpus = os_list(machine, machine.cpus_of_node(*first));
     let line = format!("  node {}  CPUs {cpus}{}", machine.node_os_index(*first), memory_of(machine, *first));
-    let _ = writeln!(text, "{}", shorten(&line, WIDTH));
+    text.cut(&line);
     for group in alike(llcs_in(machine, *first, socket), |llc| llc_signature(machine, *llc)) {
         llc_boxes(machine, &group, text);
     }
@@ -185,17 +235,29 @@ fn nodes(machine: &Machine, group: &[NodeId], socket: SocketId, text: &mut Strin
         let cpus = os_list(machine, machine.cpus_of_node(*other));
         let (number, like) = (machine.node_os_index(*other), machine.node_os_index(*first));
         let line = format!("  node {number}  like node {like}: CPUs {cpus}{}", memory_of(machine, *other));
-        let _ = writeln!(text, "{}", shorten(&line, WIDTH));
+        text.cut(&line);
     }
 }
 
 /// Boxes of LLCs that are alike: up to three side by side, of more the first, a count and the last.
-fn llc_boxes(machine: &Machine, group: &[LlcId], text: &mut String) {
+fn llc_boxes(machine: &Machine, group: &[LlcId], text: &mut Page) {
     const SIDE_BY_SIDE: usize = 3;
     let folded = group.len() > SIDE_BY_SIDE;
     let shown: Vec<LlcId> = if folded { vec![group[0], group[group.len() - 1]] } else { group.to_vec() };
     let boxes: Vec<Vec<String>> = shown.iter().map(|llc| llc_box(machine, *llc)).collect();
     let middle = format!(" ... {} more alike ... ", group.len() - shown.len());
+    let gaps = (boxes.len() - 1) * if folded { middle.chars().count() } else { 1 };
+    if BOX_INDENT + boxes.len() * (BOX_WIDTH + 4) + gaps > text.width {
+        for (position, drawn) in boxes.iter().enumerate() {
+            if folded && position > 0 {
+                let _ = writeln!(text, "{:BOX_INDENT$}{}", "", middle.trim());
+            }
+            for line in drawn {
+                let _ = writeln!(text, "{:BOX_INDENT$}{line}", "");
+            }
+        }
+        return;
+    }
     let height = boxes.iter().map(Vec::len).max().unwrap_or(0);
     let gap = if folded { middle.chars().count() } else { 1 };
     let separator = |row: usize| match folded {
@@ -216,13 +278,14 @@ fn llc_box(machine: &Machine, llc: LlcId) -> Vec<String> {
     if let Some(cache) = machine.llc_cache(llc) {
         lines.push(format!("{} {}", cache.name(), size(cache)));
     }
-    let clusters = cores.iter().map(|(_, cluster, _)| cluster).collect::<std::collections::BTreeSet<_>>().len();
+    let clusters = cores.iter().map(|(_, cluster, ..)| cluster).collect::<std::collections::BTreeSet<_>>().len();
     let in_clusters =
         if clusters < cores.len() { format!(" in {}", count(clusters, "cluster")) } else { String::new() };
-    for group in alike(cores, |(threads, _, capacity)| (*threads, *capacity)) {
-        let Some((threads, _, capacity)) = group.first() else { continue };
+    for group in alike(cores, |(threads, _, capacity, priority)| (*threads, *capacity, *priority)) {
+        let Some((threads, _, capacity, priority)) = group.first() else { continue };
         let power = if *capacity == crate::CAPACITY_SCALE { String::new() } else { format!(", capacity {capacity}") };
-        lines.push(format!("{} × {}{power}", count(group.len(), "core"), count(*threads, "thread")));
+        let rank = if *priority == 0 { String::new() } else { format!(", priority {priority}") };
+        lines.push(format!("{} × {}{power}{rank}", count(group.len(), "core"), count(*threads, "thread")));
     }
     lines.push(format!("cores {}{in_clusters}", format_cpu_list(core_numbers)));
     lines.push(format!("CPUs {}", os_list(machine, cpus)));
@@ -233,12 +296,12 @@ fn llc_box(machine: &Machine, llc: LlcId) -> Vec<String> {
     drawn
 }
 
-fn caches(machine: &Machine, text: &mut String) {
+fn caches(machine: &Machine, text: &mut Page) {
     let entries = cache_entries(machine);
     if entries.is_empty() {
         return;
     }
-    text.push_str("\ncaches\n");
+    let _ = writeln!(text, "\ncaches");
     for entry in entries {
         let cache = &entry.cache;
         let latency = cache.latency_ps.map(|latency| format!("{} ns", decimal(latency, 3))).unwrap_or_default();
@@ -251,15 +314,15 @@ fn caches(machine: &Machine, text: &mut String) {
         if cache.latency_ps.is_some() && entry.latency_origin != entry.origin {
             let _ = write!(origin, "; latency {}", entry.latency_origin);
         }
-        let line = format!(
-            "  {:<4} {:>10}  {:<10} {:<14} {:>9}  {shared:<12} {origin}",
+        let cells = format!(
+            "  {:<4} {:>10}  {:<10} {:<14} {:>9}  {shared:<12} ",
             cache.name(),
             size(cache),
             ways(cache),
             line_and_inclusion(cache),
             latency,
         );
-        let _ = writeln!(text, "{}", shorten(line.trim_end(), WIDTH));
+        text.row(&cells, &origin);
     }
 }
 
@@ -286,17 +349,18 @@ fn line_and_inclusion(cache: &Cache) -> String {
     format!("{} B{inclusion}", cache.line_bytes)
 }
 
-fn distances(machine: &Machine, text: &mut String) {
+fn distances(machine: &Machine, text: &mut Page) {
     let count = machine.node_count();
     if count < 2 {
         return;
     }
     let origin = machine.origin(DISTANCES).map_or("assumed".to_owned(), |origin| origin.to_string());
-    let _ = writeln!(text, "\n{}", shorten(&format!("node distances ({origin})"), WIDTH));
+    let _ = writeln!(text);
+    text.cut(&format!("node distances ({origin})"));
     let distance = machine.reclaim_distance();
     let origin = machine.origin(STATED_RECLAIM_DISTANCE).map_or(String::new(), |origin| format!(" ({origin})"));
-    let _ = writeln!(text, "{}", shorten(&format!("reclaim distance {distance}{origin}"), WIDTH));
-    if count > MATRIX_NODES {
+    text.cut(&format!("reclaim distance {distance}{origin}"));
+    if count > MATRIX_NODES || 6 + 4 * count > text.width {
         let mut distinct: std::collections::BTreeMap<u32, usize> = std::collections::BTreeMap::new();
         for from in machine.nodes() {
             for to in machine.nodes() {
@@ -317,30 +381,28 @@ fn distances(machine: &Machine, text: &mut String) {
 }
 
 /// One line per relation: what crosses it and at what cost.
-fn relations(machine: &Machine, text: &mut String) {
+fn relations(machine: &Machine, text: &mut Page) {
     let costs = machine.costs();
     if machine.cpu_count() == 1 {
         return;
     }
-    let _ = writeln!(
-        text,
-        "\n{:<26}{:>13}{:>10}{:>13}   origin of the line's latency",
-        "relation", "line", "interrupt", "migration"
-    );
+    let cells = format!("{:<26}{:>13}{:>10}{:>13}   ", "relation", "line", "interrupt", "migration");
+    let _ = writeln!(text);
+    text.row(&cells, "origin of the line's latency");
     for relation in machine.relations().into_iter().skip(1) {
         let name = format!("core_to_core_ns.{}", relation.name());
         let origin = match machine.origin(&name) {
             Some(origin) => spread_and_origin(origin),
             None => "assumed: typical".to_owned(),
         };
-        let line = format!(
-            "  {:<24}{:>10} ns{:>7} ns{:>10} ns   {origin}",
+        let cells = format!(
+            "  {:<24}{:>10} ns{:>7} ns{:>10} ns   ",
             relation.description(),
             costs.line_transfer_ns[relation],
             costs.ipi_ns[relation],
             costs.migration_ns[relation],
         );
-        let _ = writeln!(text, "{}", shorten(&line, WIDTH));
+        text.row(&cells, &origin);
     }
     let variants: Vec<&str> =
         machine.performance().core_to_core_variants.iter().map(|variant| variant.name.as_str()).collect();
@@ -357,7 +419,7 @@ fn spread_and_origin(origin: &Origin) -> String {
 }
 
 /// Frequencies, memory and costs that do not depend on the relation.
-fn figures(machine: &Machine, text: &mut String) {
+fn figures(machine: &Machine, text: &mut Page) {
     let performance = machine.performance();
     let mhz = |value: Option<u32>| value.map(|mhz| format!("{mhz} MHz"));
     let frequency = &performance.frequency;
@@ -412,12 +474,13 @@ fn figures(machine: &Machine, text: &mut String) {
 }
 
 /// A kind of cores: its frequencies, power and idle states.
-fn core_kind(kind: &CoreKind, text: &mut String) {
+fn core_kind(kind: &CoreKind, text: &mut Page) {
     let cpus = kind
         .cpus
         .as_ref()
         .map_or("all CPUs".to_owned(), |cpus| format!("CPUs {}", crate::format_cpu_list(cpus.iter().copied())));
-    let _ = writeln!(text, "\ncore kind {} ({cpus}; {})", kind.name, kind.origin.short());
+    let _ = writeln!(text);
+    text.cut(&format!("core kind {} ({cpus}; {})", kind.name, kind.origin.short()));
     let (lowest, highest) = (kind.lowest_mhz(), kind.highest_mhz());
     let count = kind.frequencies_mhz.len();
     let mut parts = vec![
@@ -448,7 +511,7 @@ fn core_kind(kind: &CoreKind, text: &mut String) {
 }
 
 /// Values of a section as (label, key, value). The origin that most have stands in front, others with their value.
-fn with_origins(machine: &Machine, section: &str, values: &[(&str, &str, Option<String>)], text: &mut String) {
+fn with_origins(machine: &Machine, section: &str, values: &[(&str, &str, Option<String>)], text: &mut Page) {
     let origin = |key: &str| machine.origin(&format!("{section}.{key}")).map(Origin::short).unwrap_or_default();
     let stated: Vec<(&str, &String, String)> =
         values.iter().filter_map(|(label, key, value)| Some((*label, value.as_ref()?, origin(key)))).collect();
@@ -469,9 +532,9 @@ fn with_origins(machine: &Machine, section: &str, values: &[(&str, &str, Option<
     wrapped(text, &head, &parts.join(", "));
 }
 
-fn sources(machine: &Machine, text: &mut String) {
+fn sources(machine: &Machine, text: &mut Page) {
     if !machine.sources().is_empty() {
-        text.push_str("\nsources\n");
+        let _ = writeln!(text, "\nsources");
     }
     let mut sources: Vec<_> = machine.sources().iter().collect();
     sources.sort_by_key(|(tag, _)| (tag.len(), *tag));
@@ -481,14 +544,14 @@ fn sources(machine: &Machine, text: &mut String) {
 }
 
 /// `head: text`, continued on indented lines.
-fn wrapped(text: &mut String, head: &str, body: &str) {
+fn wrapped(text: &mut Page, head: &str, body: &str) {
     let indent = 4;
     let first = head.trim_start_matches('\n');
     if first.len() < head.len() {
-        text.push('\n');
+        let _ = writeln!(text);
     }
     let all = format!("{first}: {body}");
-    for (number, line) in wrap(&all, WIDTH - indent).into_iter().enumerate() {
+    for (number, line) in wrap(&all, text.width - indent).into_iter().enumerate() {
         let _ = writeln!(text, "{}{}", if number == 0 { "" } else { "    " }, line.replace(NO_BREAK, " "));
     }
 }

@@ -32,7 +32,7 @@ pub fn pairs<'a>(text: &'a str, repeatable: &[&str]) -> Result<Vec<(&'a str, Opt
 pub fn number(key: &str, text: &str, least: u32, most: u32) -> Result<u32, String> {
     match text.parse() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => Err(format!("{key}={text}: it is no number of {least} to {most}")),
+        _ => Err(format!("{key}={text}: it is not a number from {least} to {most}")),
     }
 }
 
@@ -49,7 +49,6 @@ pub fn word<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, St
 }
 
 /// Why a setting is none of what has these keys.
-#[must_use]
 pub fn refusal(of: &str, key: &str, value: Option<&str>, keys: &[&str]) -> String {
     match (keys.contains(&key), value) {
         (true, None) => format!("{key} needs a value: {key}=…"),

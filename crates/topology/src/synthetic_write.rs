@@ -1,7 +1,7 @@
 //! Writing hwloc synthetic descriptions.
 //!
 //! Such a description is a tree in which all objects of a level are alike. It cannot say offline CPUs, unequal groups
-//! or caches, nodes without CPUs or of different size, capacities, or which cache level is the LLC: those are errors.
+//! or caches, nodes without CPUs or of different size, capacities, priorities, or which cache level is the LLC: those are errors.
 //! It cannot say associativity, line sizes, node distances and figures either; they are left out, and
 //! [`synthetic_losses`] names what a machine loses that way. Clusters that share no L2 are groups inside of the last-level caches, where all
 //! are alike.
@@ -79,6 +79,9 @@ fn irregularities(machine: &Machine) -> Vec<String> {
     }
     if machine.is_asymmetric() {
         reasons.push("CPUs differ in capacity".to_owned());
+    }
+    if machine.has_priorities() {
+        reasons.push("CPUs differ in priority".to_owned());
     }
     if let Some(node) = machine.nodes().find(|node| machine.cpus_of_node(*node).is_empty()) {
         reasons.push(format!("node {} has no CPUs", machine.node_os_index(node)));

@@ -1,7 +1,7 @@
 //! Reading a Linux `/sys` tree, live or a snapshot of it, below a root directory given by the caller.
 //!
 //! Source: the kernel's `Documentation/ABI/{stable,testing}/sysfs-devices-system-cpu` and `...-node`. Read are
-//! `cpu/{possible,present,online}`, `cpu*/topology`, `cpu*/cache/index*`, `cpu*/cpu_capacity`, `cpu*/acpi_cppc/highest_perf` and
+//! `cpu/{possible,present,online}`, `cpu*/topology`, `cpu*/cache/index*`, `cpu*/cpu_capacity`, `cpu*/acpi_cppc/highest_perf`, whether tasks are packed by that (`sysfs_priorities`), and
 //! `node*/{cpumap,cpulist,distance,meminfo}`, the kinds of hybrid cores (`../cpu_{core,atom,lowpower}/cpus`,
 //! `...-bus-event_source-devices`), and the make of the CPUs in `/proc/cpuinfo` beside the tree; what a kernel does not provide is noted and replaced by the plainest
 //! assumption.
@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use crate::discovered::{Found, FoundCpu};
 use crate::hwloc_bitmap::parse_bitmap;
+use crate::sysfs_priorities::read_priorities;
 use crate::{
     Cache, CacheDescription, CacheKind, CpuSet, Error, Inclusion, Location, MAX_CPUS, Machine, NodeDescription, Result,
     Vendor, Ways, parse_cpu_list,
@@ -46,7 +47,7 @@ pub(crate) const CORE_TYPE_FILES: [(&str, &str); 3] = [
 /// The highest performance of a CPU, in a unit of the firmware's, below the CPU's directory (`Documentation/admin-guide/acpi/cppc_sysfs.rst`).
 pub(crate) const HIGHEST_PERF_FILE: &str = "acpi_cppc/highest_perf";
 /// The last part of its name.
-const HIGHEST_PERF: &str = "highest_perf";
+pub(crate) const HIGHEST_PERF: &str = "highest_perf";
 
 /// No file that is read here is longer: a distance row of 1024 nodes has 4 KiB, a list of 8192 CPUs at worst 40 KiB.
 const MAX_FILE_BYTES: u64 = 1 << 20;
@@ -79,6 +80,7 @@ pub fn from_sysfs(root: &Path) -> Result<Machine> {
             found.core_types.insert(kind.to_owned(), cpus);
         }
     }
+    read_priorities(&tree, &mut found);
     let cpu_info = CpuInfo::read(root);
     let (vendor, family, model) = cpu_info.make();
     found.read_processor(vendor, family, model);
@@ -89,7 +91,6 @@ pub fn from_sysfs(root: &Path) -> Result<Machine> {
 const CPU_INFO: &str = "proc/cpuinfo";
 
 /// The name of the CPU model of the computer, or of the snapshot, whose `/sys` lies below `root`; `None` where nothing names it.
-#[must_use]
 pub fn cpu_model(root: &Path) -> Option<String> {
     CpuInfo::read(root).value("model name").map(str::to_owned)
 }
@@ -331,7 +332,7 @@ impl SysTree {
                 capacity: u32::try_from(capacity.unwrap_or(i64::from(crate::CAPACITY_SCALE))).unwrap_or(u32::MAX),
             };
             found.cpus.insert(cpu, found_cpu);
-            // It only warns: one that cannot be read is as one that is not there.
+            // One that cannot be read is as one that is not there.
             let highest = self.number(&format!("cpu/cpu{cpu}/{HIGHEST_PERF_FILE}")).ok().flatten();
             if let Some(highest) = highest.and_then(|highest| u64::try_from(highest).ok()).filter(|perf| *perf > 0) {
                 found.top_speeds.entry(HIGHEST_PERF).or_default().insert(cpu, highest);
@@ -462,7 +463,7 @@ fn assume_packages(unpackaged: &BTreeMap<u32, u32>, found: &mut Found) {
         for (cpu, of) in &mut found.cpus {
             of.socket = unpackaged[cpu];
         }
-        found.notes.push("packages have no numbers: CPUs that are said to share one count as a socket".to_owned());
+        found.notes.push("packages have no numbers: CPUs reported to share one count as a socket".to_owned());
         return;
     }
     found.cpus.values_mut().for_each(|cpu| cpu.socket = cpu.node);

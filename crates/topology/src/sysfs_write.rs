@@ -11,6 +11,7 @@ use crate::sysfs::{
     CACHE_CPU_FILES, CLUSTER_FILES, CORE_FILES, CORE_TYPE_FILES, CPU_INFO_KEYS, CpuInfo, HIGHEST_PERF_FILE,
     NODE_CPU_FILES, PACKAGE_FILES, SysTree,
 };
+use crate::sysfs_priorities::{ITMT_FILES, ITMT_SYSCTL};
 use crate::{Cache, CacheKind, CpuSet, Error, Machine, Result, Vendor, Ways, format_cpu_list};
 
 /// What the CPUs are, as seen from `sys/devices/system`.
@@ -56,6 +57,12 @@ pub fn write_sysfs_snapshot(root: &Path, out: &Path) -> Result<usize> {
         writer.copy(&tree, &format!("node/node{node}/distance"))?;
         writer.copy_total_memory(&tree, node)?;
     }
+    for (file, _) in ITMT_FILES {
+        // One that only root may read is as one that is not there, as for the reader.
+        if let Some(text) = tree.text(file).ok().flatten() {
+            writer.write(file, &text)?;
+        }
+    }
     let cpu_info = CpuInfo::read(root);
     let lines = CPU_INFO_KEYS.iter().filter_map(|key| Some(format!("{key}\t: {}", cpu_info.value(key)?)));
     writer.write_cpu_info(lines.collect())?;
@@ -93,9 +100,15 @@ pub fn write_sysfs_tree(machine: &Machine, out: &Path) -> Result<usize> {
         if machine.is_asymmetric() {
             writer.write(&format!("{directory}/cpu_capacity"), &machine.capacity(cpu).to_string())?;
         }
+        if machine.has_priorities() {
+            writer.write(&format!("{directory}/{HIGHEST_PERF_FILE}"), &machine.priority(cpu).to_string())?;
+        }
         for (index, cache) in machine.caches().iter().filter(|cache| cache.cpus.contains(cpu)).enumerate() {
             writer.write_cache(&format!("{directory}/cache/index{index}"), cache, &list(&cache.cpus))?;
         }
+    }
+    if machine.has_priorities() {
+        writer.write(ITMT_SYSCTL, "1")?;
     }
     let nodes = machine.nodes().map(|node| machine.node_os_index(node));
     writer.write("node/online", &format_cpu_list(nodes))?;

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::build::{DISTANCES, PROCESSOR, STATED_RECLAIM_DISTANCE};
+use serde::Deserialize;
+
+use crate::build::{DISTANCES, PRIORITIES, PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::discovered::take_longer_way;
 use crate::fields::{Quantity, each_value};
@@ -24,35 +26,23 @@ pub(crate) struct Stated {
     pub(crate) origin: Origin,
 }
 
-/// Which CPUs share one cache.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum CacheScope {
-    Core,
-    Cluster,
-    Llc,
-    Node,
-    Socket,
-    Machine,
-    /// Exactly the CPUs that are listed.
-    Cpus,
+crate::worded! {
+    /// Which CPUs share one cache, from the smallest group to the largest.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub(crate) enum CacheScope: name {
+        Core = "core",
+        Cluster = "cluster",
+        Llc = "llc",
+        Node = "node",
+        Socket = "socket",
+        Machine = "machine",
+        /// Exactly the CPUs that are listed.
+        Cpus = "cpus",
+    }
 }
 
 impl CacheScope {
-    /// From the smallest group to the largest, with the names used in files.
-    pub(crate) const NAMED: [(CacheScope, &'static str); 7] = [
-        (CacheScope::Core, "core"),
-        (CacheScope::Cluster, "cluster"),
-        (CacheScope::Llc, "llc"),
-        (CacheScope::Node, "node"),
-        (CacheScope::Socket, "socket"),
-        (CacheScope::Machine, "machine"),
-        (CacheScope::Cpus, "cpus"),
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        Self::NAMED.iter().find(|(scope, _)| *scope == self).map_or("cpus", |(_, name)| name)
-    }
-
     /// Key of the group of this scope that a CPU belongs to.
     fn group(self, cpu: &CpuDescription) -> u32 {
         match self {
@@ -159,6 +149,9 @@ pub(crate) struct Template {
     pub(crate) reclaim_distance: Option<(u32, Origin)>,
     pub(crate) offline: BTreeSet<u32>,
     pub(crate) capacities: Vec<(BTreeSet<u32>, u32)>,
+    /// By CPU, in the operating system's numbers.
+    pub(crate) priorities: BTreeMap<u32, u32>,
+    pub(crate) priorities_origin: Option<Origin>,
     pub(crate) node_memory_bytes: Option<u64>,
     pub(crate) caches: Vec<CacheTemplate>,
     pub(crate) values: BTreeMap<String, Stated>,
@@ -205,6 +198,8 @@ impl Template {
                 .or(base.cores_per_coregroup.filter(|_| self.coregroups.is_empty())),
             coregroups: if self.coregroups.is_empty() { base.coregroups } else { self.coregroups },
             capacities: if self.capacities.is_empty() { base.capacities } else { self.capacities },
+            priorities_origin: if self.priorities.is_empty() { base.priorities_origin } else { self.priorities_origin },
+            priorities: if self.priorities.is_empty() { base.priorities } else { self.priorities },
             node_memory_bytes: self.node_memory_bytes.or(base.node_memory_bytes),
             caches: kept.chain(self.caches).collect(),
             values,
@@ -230,6 +225,7 @@ impl Template {
         self.layout_origin = None;
         self.offline.clear();
         self.capacities.clear();
+        self.priorities.clear();
         self.coregroups = match (self.cores_per_coregroup, new) {
             (Some(cores), Layout::Regular { form, .. }) => form.shape.coregroups(form.smt_numbering, cores),
             _ => Vec::new(),
@@ -269,6 +265,7 @@ impl Template {
             nodes,
             distances,
             coregroups,
+            priorities: self.priorities,
             processor: self.processor.map(|(processor, _)| processor),
             reclaim_distance: self.reclaim_distance.map(|(distance, _)| distance),
             caches,
@@ -378,6 +375,7 @@ impl Template {
         if let Some((_, origin)) = &self.reclaim_distance {
             origins.insert(STATED_RECLAIM_DISTANCE.to_owned(), origin.clone());
         }
+        origins.extend(self.priorities_origin.clone().map(|origin| (PRIORITIES.to_owned(), origin)));
         origins
     }
 

@@ -83,46 +83,18 @@ struct RawProcessor {
 #[serde(deny_unknown_fields)]
 struct RawCache {
     level: u8,
-    kind: Option<RawKind>,
-    shared_by: Option<RawScope>,
+    kind: Option<CacheKind>,
+    shared_by: Option<CacheScope>,
     cpus: Option<String>,
     size: Option<SizeValue>,
     line: Option<u32>,
     ways: Option<RawWays>,
-    inclusion: Option<RawInclusion>,
+    inclusion: Option<Inclusion>,
     latency_ns: Option<f64>,
     #[serde(default, deserialize_with = "optional_origin")]
     origin: Option<Origin>,
     #[serde(default, deserialize_with = "optional_origin")]
     latency_origin: Option<Origin>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum RawKind {
-    Data,
-    Instruction,
-    Unified,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum RawScope {
-    Core,
-    Cluster,
-    Llc,
-    Node,
-    Socket,
-    Machine,
-    Cpus,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum RawInclusion {
-    Inclusive,
-    Exclusive,
-    NonInclusive,
 }
 
 /// A number of ways or `"full"`.
@@ -329,22 +301,14 @@ impl TomlReader<'_> {
         let fail = |reason: String| self.fail(position, reason);
         self.check_origin(position, raw.origin.as_ref())?;
         self.check_origin(position, raw.latency_origin.as_ref())?;
-        let kind = match raw.kind {
-            Some(RawKind::Data) => CacheKind::Data,
-            Some(RawKind::Instruction) => CacheKind::Instruction,
-            Some(RawKind::Unified) => CacheKind::Unified,
-            None if raw.level == 1 => CacheKind::Data,
-            None => CacheKind::Unified,
+        let usual_kind = if raw.level == 1 { CacheKind::Data } else { CacheKind::Unified };
+        let usual_scope = match raw.level {
+            1 => CacheScope::Core,
+            2 => CacheScope::Cluster,
+            _ => CacheScope::Llc,
         };
-        let shared_by = match (raw.shared_by, raw.level) {
-            (Some(RawScope::Core), _) | (None, 1) => CacheScope::Core,
-            (Some(RawScope::Cluster), _) | (None, 2) => CacheScope::Cluster,
-            (Some(RawScope::Llc), _) | (None, _) => CacheScope::Llc,
-            (Some(RawScope::Node), _) => CacheScope::Node,
-            (Some(RawScope::Socket), _) => CacheScope::Socket,
-            (Some(RawScope::Machine), _) => CacheScope::Machine,
-            (Some(RawScope::Cpus), _) => CacheScope::Cpus,
-        };
+        let kind = raw.kind.unwrap_or(usual_kind);
+        let shared_by = raw.shared_by.unwrap_or(usual_scope);
         let cpus = raw.cpus.as_deref().map(parse_cpu_list).transpose().map_err(|error| fail(error.to_string()))?;
         if shared_by == CacheScope::Cpus && cpus.is_none() {
             return Err(fail("a cache with `shared_by = \"cpus\"` needs `cpus`".to_owned()));
@@ -368,12 +332,7 @@ impl TomlReader<'_> {
                 size_bytes: raw.size.as_ref().map(SizeValue::bytes).transpose().map_err(fail)?.unwrap_or(0),
                 line_bytes: raw.line.unwrap_or(64),
                 ways: raw.ways.map_or(Ways::Unknown, |ways| ways.0),
-                inclusion: match raw.inclusion {
-                    None => Inclusion::Unknown,
-                    Some(RawInclusion::Inclusive) => Inclusion::Inclusive,
-                    Some(RawInclusion::Exclusive) => Inclusion::Exclusive,
-                    Some(RawInclusion::NonInclusive) => Inclusion::NonInclusive,
-                },
+                inclusion: raw.inclusion.unwrap_or(Inclusion::Unknown),
                 latency_ps,
                 cpus: CpuSet::new(),
             },

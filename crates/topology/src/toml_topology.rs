@@ -41,6 +41,10 @@ pub(crate) struct RawTopology {
     coregroups: Vec<String>,
     #[serde(default)]
     capacities: Vec<RawCapacity>,
+    #[serde(default)]
+    priorities: Vec<RawPriority>,
+    #[serde(default, deserialize_with = "optional_origin")]
+    priorities_origin: Option<Origin>,
 }
 
 #[derive(Deserialize)]
@@ -73,6 +77,13 @@ struct RawCapacity {
     capacity: u32,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPriority {
+    cpus: String,
+    priority: u32,
+}
+
 impl RawTopology {
     /// Puts what the table says into a template. Fails with a reason.
     pub(crate) fn read(mut self, template: &mut Template) -> Result<(), String> {
@@ -87,6 +98,14 @@ impl RawTopology {
         for RawCapacity { cpus, capacity } in &self.capacities {
             template.capacities.push((parse_cpu_list(cpus).map_err(|error| error.to_string())?, *capacity));
         }
+        for RawPriority { cpus, priority } in &self.priorities {
+            let cpus = parse_cpu_list(cpus).map_err(|error| error.to_string())?;
+            template.priorities.extend(cpus.into_iter().map(|cpu| (cpu, *priority)));
+        }
+        template.priorities_origin = match self.priorities_origin.take() {
+            None if !self.priorities.is_empty() => self.origin.clone(),
+            stated => stated,
+        };
         let lists_given =
             !(self.sockets.is_empty() && self.llcs.is_empty() && self.clusters.is_empty() && self.cores.is_empty());
         template.layout = match (&self.shape, self.nodes.is_empty()) {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::background_toml::background_table;
-use crate::build::{DISTANCES, PROCESSOR, STATED_RECLAIM_DISTANCE};
+use crate::build::{DISTANCES, PRIORITIES, PROCESSOR, STATED_RECLAIM_DISTANCE};
 use crate::cache_entries::cache_entries;
 use crate::core_kinds_toml::core_kind_tables;
 use crate::fields::{Quantity, Slot, Unit, VALUE_SECTIONS, each_value};
@@ -127,6 +127,10 @@ fn topology(machine: &Machine) -> String {
         push_list(&mut text, "coregroups", machine.coregroups.iter().map(list).collect());
     }
     text.push_str(&capacities(machine));
+    text.push_str(&priorities(machine));
+    if let Some(own) = machine.origin(PRIORITIES).filter(|own| *own != origin) {
+        let _ = writeln!(text, "priorities_origin = {}", quote(&own.to_string()));
+    }
     text.push_str(&distances(machine));
     if let Some(own) = machine.origin(DISTANCES).filter(|own| *own != origin) {
         let _ = writeln!(text, "distances_origin = {}", quote(&own.to_string()));
@@ -205,6 +209,19 @@ fn capacities(machine: &Machine) -> String {
             format!("{{ cpus = \"{}\", capacity = {capacity} }}", crate::format_cpu_list(cpus))
         });
         push_list(&mut text, "capacities", items.collect());
+    }
+    text
+}
+
+fn priorities(machine: &Machine) -> String {
+    let mut text = String::new();
+    let distinct: BTreeSet<u32> = machine.priorities.iter().copied().filter(|priority| *priority > 0).collect();
+    let items = distinct.into_iter().map(|priority| {
+        let cpus = machine.cpus().filter(|cpu| machine.priority(*cpu) == priority).map(|cpu| machine.os_index(cpu));
+        format!("{{ cpus = \"{}\", priority = {priority} }}", crate::format_cpu_list(cpus))
+    });
+    if machine.has_priorities() {
+        push_list(&mut text, "priorities", items.collect());
     }
     text
 }

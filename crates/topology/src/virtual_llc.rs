@@ -29,7 +29,6 @@ pub struct VirtualLlcSizeError(String);
 
 impl VirtualLlcSize {
     /// Virtual LLCs of `cores` cores.
-    #[must_use]
     pub const fn exactly(cores: NonZeroU32) -> Self {
         Self { least: cores.get(), most: cores.get() }
     }
@@ -86,7 +85,6 @@ pub struct VirtualLlcs {
 impl VirtualLlcs {
     /// Divides each LLC, cores of different capacity apart, in the order of cores. Hardware threads of a core stay together; the
     /// last virtual LLC takes the cores that are left over.
-    #[must_use]
     pub fn divide(machine: &Machine, size: VirtualLlcSize) -> Self {
         let mut of_cpu = vec![0; machine.cpu_count()];
         let mut count = 0_u32;
@@ -115,13 +113,11 @@ impl VirtualLlcs {
 
     /// The virtual LLC of a CPU: a number from 0 on, ascending with the LLCs.
     #[inline]
-    #[must_use]
     pub fn of(&self, cpu: CpuId) -> usize {
         self.of_cpu[cpu.index()] as usize
     }
 
     /// Number of virtual LLCs.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.count
     }

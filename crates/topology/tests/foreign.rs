@@ -178,6 +178,42 @@ fn cpus_that_differ_without_a_capacity_are_counted_as_equal_with_a_note() {
     }
 }
 
+/// The kernel's switch decides, else a driver that turns it on; the firmware's numbers are the priorities, and 255 is none.
+#[test]
+fn priorities_are_read_where_the_kernel_goes_by_them() {
+    let directory = scratch();
+    let (tree, copy) = (directory.path().join("tree"), directory.path().join("copy"));
+    write_sysfs_tree(&resolve("1s1n1l4c1t").unwrap(), &tree).unwrap();
+    let state = |file: &str, text: &str| {
+        let path = tree.join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let highest = |cpu: u32| format!("sys/devices/system/cpu/cpu{cpu}/acpi_cppc/highest_perf");
+    let read = || {
+        let machine = from_sysfs(&tree).unwrap();
+        machine.cpus().map(|cpu| machine.priority(cpu)).collect::<Vec<u32>>()
+    };
+    for (cpu, perf) in (0..).zip(["67\n", "67\n", "40\n", "40\n"]) {
+        state(&highest(cpu), perf);
+    }
+    let known = [67, 67, 40, 40];
+    assert_eq!(read(), [0; 4], "nothing says that the kernel goes by them");
+    for (word, priorities) in [("off\n", [0; 4]), ("passive\n", known), ("active\n", known)] {
+        state("sys/devices/system/cpu/intel_pstate/status", word);
+        assert_eq!(read(), priorities, "{word}");
+    }
+    state("proc/sys/kernel/sched_itmt_enabled", "0\n");
+    assert_eq!(read(), [0; 4], "it is switched off");
+    state("sys/kernel/debug/x86/sched_itmt_enabled", "Y\n");
+    assert_eq!(read(), known);
+    write_sysfs_snapshot(&tree, &copy).unwrap();
+    assert!(from_sysfs(&copy).unwrap() == from_sysfs(&tree).unwrap(), "a snapshot keeps what says it");
+    state(&highest(1), "255\n");
+    let unknown = from_sysfs(&tree).unwrap();
+    assert!(!unknown.has_priorities() && noted(&unknown, "high priority (ITMT)"), "{:?}", unknown.notes());
+}
+
 /// A hybrid CPU's kinds in both formats: what says no more than that is a machine with a warning.
 #[test]
 fn kinds_of_cores_without_a_capacity_are_noted_and_those_with_one_are_not() {

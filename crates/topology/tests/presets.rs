@@ -2,7 +2,7 @@
 
 use warmcore_topology::{
     Bandwidth, Basis, CpuId, LlcId, Machine, NodeId, Relation, Shape, Vendor, assumptions, from_toml, presets, render,
-    resolve, to_toml,
+    render_within, resolve, to_toml,
 };
 
 /// Name, short form and number of CPUs of every preset that reproduces a machine of a publication or a measurement.
@@ -293,6 +293,9 @@ fn drawings_fit_a_page() {
         let drawing = render(&resolve(&spec).unwrap());
         let widest = drawing.lines().map(|line| line.chars().count()).max().unwrap();
         assert!(widest <= 120, "{spec} is {widest} wide");
+        let narrow = render_within(&resolve(&spec).unwrap(), 80);
+        let widest = narrow.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 80, "{spec} is {widest} wide on a terminal of 80 columns:\n{narrow}");
         // 64 sockets have a line each; everything else fits on a screen or two.
         assert!(drawing.lines().count() <= 140, "{spec} is {} long", drawing.lines().count());
     }
@@ -322,7 +325,7 @@ fn the_format_description_names_every_value() {
 #[test]
 fn a_preset_on_another_s_figures_is_refused_with_what_can_stand_there() {
     let message = |spec: &str| resolve(spec).unwrap_err().to_string();
-    for words in ["unknown machine `genoa96@gnr72`", "the preset `genoa96` has figures of its own", "a machine file"] {
+    for words in ["unknown machine `genoa96@gnr72`", "the preset `genoa96` has its own figures", "a machine file"] {
         assert!(message("genoa96@gnr72").contains(words), "{}", message("genoa96@gnr72"));
     }
     assert!(!message("nothing@gnr72").contains("of its own"));

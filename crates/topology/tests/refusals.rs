@@ -112,6 +112,13 @@ fn capacities_are_relative_to_the_biggest_cpu() {
 }
 
 #[test]
+fn priorities_are_of_online_cpus_and_below_two_to_the_31() {
+    let file = |priorities: &str| format!("[topology]\nshape = \"2c\"\npriorities = [{priorities}]");
+    assert_refused(&file("{ cpus = \"7\", priority = 40 }"), "priority given for CPU 7, which is not online");
+    assert_refused(&file("{ cpus = \"1\", priority = 2147483648 }"), "priority 2147483648, not 0 to 2147483647");
+}
+
+#[test]
 fn offline_cpus_must_exist_and_be_offline() {
     assert_refused(
         "[topology]\nshape = \"2c\"\noffline = \"2\"",
@@ -341,7 +348,7 @@ fn core_kinds_that_cannot_be_are_refused() {
             "idle states are out of order: `C6` before `C1`",
         ),
         ("min_mhz = 800\nmax_mhz = 1000\ntransition_us = -1", "transition_us = -1 is not 0 to 1000000"),
-        ("min_mhz = 800\nmax_mhz = 1000\ncpus = \"0-1\"", "CPUs 2-3 are of no core kind"),
+        ("min_mhz = 800\nmax_mhz = 1000\ncpus = \"0-1\"", "CPUs 2-3 have no core kind"),
         ("min_mhz = 800\nmax_mhz = 1000\ncpus = \"0-7\"", "lists CPU 4, which is not online"),
         ("min_mhz = 800\nmax_mhz = 1000\n[[core_kind]]\nmin_mhz = 1\nmax_mhz = 1", "two core kinds are called `core`"),
         (

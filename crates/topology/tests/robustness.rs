@@ -88,7 +88,8 @@ fn valid_toml() -> Vec<String> {
     let listed = concat!(
         "[topology]\nnodes = [{ id = 0, cpus = \"0-3,8\", memory = \"4GiB\" }, { id = 2 }]\n",
         "llcs = [\"0-1\", \"2-3,8\"]\ncores = [\"0-1\", \"2\", \"3\", \"8\"]\noffline = \"4-7\"\n",
-        "capacities = [{ cpus = \"8\", capacity = 300 }]\ndistances = [[10, 20], [20, 10]]\n",
+        "capacities = [{ cpus = \"8\", capacity = 300 }]\npriorities = [{ cpus = \"0-1\", priority = 9 }]\n",
+        "distances = [[10, 20], [20, 10]]\n",
         "[[cache]]\nlevel = 3\nsize = \"1MiB\"\nlatency_ns = 5.5\nways = \"full\"",
     );
     let on_base = "base = \"hygon384\"\ncore_to_core_variant = \"genoa\"\n[costs]\ntick_ns = 5\nipi_ns.same_llc = 7";

@@ -22,52 +22,38 @@ pub struct DecisionKind {
 
 impl DecisionKind {
     /// A kind that a module declares.
-    #[must_use]
     pub const fn new(subject: &'static str, reason: &'static str, value: DecisionValue) -> Self {
         Self { subject: Cow::Borrowed(subject), reason: Cow::Borrowed(reason), value }
     }
 
     /// Subject, colon, reason: one text for people, as in the column `name` of stored traces. Nothing reads it back.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{}: {}", self.subject, self.reason)
     }
 }
 
-/// What the value of a decision's events means.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DecisionValue {
-    /// The dense number of an LLC as the scheduler sees them.
-    Llc,
-    /// The dense number of a NUMA node.
-    Node,
-    /// The dense number of a CPU.
-    Cpu,
-    /// A number of what the reason says.
-    Count,
-    /// A number of LLCs.
-    LlcCount,
-    /// A number of pages.
-    PageCount,
+warmcore_topology::worded! {
+    /// What the value of a decision's events means.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum DecisionValue: in_words {
+        /// The dense number of an LLC as the scheduler sees them.
+        Llc = "LLC",
+        /// The dense number of a NUMA node.
+        Node = "node",
+        /// The dense number of a CPU.
+        Cpu = "CPU",
+        /// A number of what the reason says.
+        Count = "number",
+        /// A number of LLCs.
+        LlcCount = "number of LLCs",
+        /// A number of pages.
+        PageCount = "number of pages",
+    }
 }
 
 impl DecisionValue {
-    /// In words: `LLC`, `number of pages`.
-    #[must_use]
-    pub const fn in_words(self) -> &'static str {
-        match self {
-            DecisionValue::Llc => "LLC",
-            DecisionValue::Node => "node",
-            DecisionValue::Cpu => "CPU",
-            DecisionValue::Count => "number",
-            DecisionValue::LlcCount => "number of LLCs",
-            DecisionValue::PageCount => "number of pages",
-        }
-    }
-
     /// A value as users know it: CPUs and nodes have the machine's own numbers there.
-    #[must_use]
     pub fn for_users(self, value: i64, machine: &Machine) -> i64 {
         let dense = u32::try_from(value).ok();
         let shown = match self {
@@ -111,13 +97,11 @@ impl DecisionTable {
     }
 
     /// Whether a number was given.
-    #[must_use]
     pub fn contains(&self, id: DecisionId) -> bool {
         (id.0 as usize) < self.kinds.len()
     }
 
     /// All kinds, in the order of their numbers.
-    #[must_use]
     pub fn into_kinds(self) -> Vec<DecisionKind> {
         self.kinds
     }

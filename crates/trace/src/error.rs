@@ -11,30 +11,13 @@ use crate::{Event, TaskId};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum EventError {
-    /// Time ran backwards.
     #[error("event out of order: {event:?} comes after an event at {previous_ns} ns; sort the trace by time first")]
-    OutOfOrder {
-        event: Event,
-        /// Time of the event before it.
-        previous_ns: u64,
-    },
-    /// A CPU the machine does not have.
+    OutOfOrder { event: Event, previous_ns: u64 },
     #[error("{event:?} names {cpu}, but the machine has {cpus} CPUs; was the trace made on another machine?")]
-    UnknownCpu {
-        event: Event,
-        cpu: CpuId,
-        /// Number of CPUs of the machine.
-        cpus: usize,
-    },
+    UnknownCpu { event: Event, cpu: CpuId, cpus: usize },
     /// The idle task where a task is needed, or a number far beyond any run's.
     #[error("{event:?} is about {task:?}, which is no task (ids are dense and below {limit})")]
-    NoTask {
-        event: Event,
-        task: TaskId,
-        /// First id that is too large.
-        limit: u32,
-    },
-    /// An index outside of one of the run's tables.
+    NoTask { event: Event, task: TaskId, limit: u32 },
     #[error("{event:?} refers to entry {index} of the run's {table}, which has {length}; pass the run's own tables")]
     UnknownEntry { event: Event, table: &'static str, index: u32, length: usize },
 }

@@ -28,72 +28,50 @@ impl TaskId {
     }
 }
 
-/// Why the previous task left the CPU (`prev_state` of `sched_switch`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum PrevState {
-    /// Still runnable: preempted or yielded (`R+`). An involuntary switch unless it yielded.
-    Runnable = 0,
-    /// Asleep (`S`). A voluntary switch.
-    Sleeping = 1,
-    /// Dead (`X`).
-    Dead = 2,
-    /// The previous task was idle.
-    Idle = 3,
+warmcore_topology::worded! {
+    /// Why the previous task left the CPU (`prev_state` of `sched_switch`).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[repr(u8)]
+    pub enum PrevState: letter {
+        /// Still runnable: preempted or yielded (`R+`). An involuntary switch unless it yielded.
+        Runnable = "R",
+        /// Asleep (`S`). A voluntary switch.
+        Sleeping = "S",
+        /// Dead (`X`).
+        Dead = "X",
+        /// The previous task was idle.
+        Idle = "I",
+    }
 }
 
-/// Why a task changed its CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum MigrationKind {
-    /// Placed elsewhere at wakeup.
-    Wakeup = 0,
-    /// Placed elsewhere at fork.
-    Fork = 1,
-    /// Moved while queued by periodic, idle or new-idle balancing.
-    Balance = 2,
-    /// Moved off the CPU it was running on by active balancing (stopper).
-    Active = 3,
-    /// Taken by an idle CPU outside of a balancer (work stealing).
-    Steal = 4,
-    /// Affinity no longer allowed the old CPU, or that went offline.
-    Affinity = 5,
-    /// NUMA balancing.
-    Numa = 6,
-    /// Placed elsewhere as it starts another program (`sched_exec`); recordings only, the simulator has no exec.
-    Exec = 7,
+warmcore_topology::worded! {
+    /// Why a task changed its CPU.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[repr(u8)]
+    pub enum MigrationKind: name {
+        /// Placed elsewhere at wakeup.
+        Wakeup = "wakeup",
+        /// Placed elsewhere at fork.
+        Fork = "fork",
+        /// Moved while queued by periodic, idle or new-idle balancing.
+        Balance = "balance",
+        /// Moved off the CPU it was running on by active balancing (stopper).
+        Active = "active",
+        /// Taken by an idle CPU outside of a balancer (work stealing).
+        Steal = "steal",
+        /// Affinity no longer allowed the old CPU, or that went offline.
+        Affinity = "affinity",
+        /// NUMA balancing.
+        Numa = "numa",
+        /// Placed elsewhere as it starts another program (`sched_exec`); recordings only, the simulator has no exec.
+        Exec = "exec",
+    }
 }
 
 /// Number of [`MigrationKind`]s.
-pub const MIGRATION_KINDS: usize = 8;
+pub const MIGRATION_KINDS: usize = MigrationKind::COUNT;
 
 impl MigrationKind {
-    /// All kinds, in order of their discriminants.
-    pub const ALL: [MigrationKind; MIGRATION_KINDS] = [
-        MigrationKind::Wakeup,
-        MigrationKind::Fork,
-        MigrationKind::Balance,
-        MigrationKind::Active,
-        MigrationKind::Steal,
-        MigrationKind::Affinity,
-        MigrationKind::Numa,
-        MigrationKind::Exec,
-    ];
-
-    /// The name used in files and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            MigrationKind::Wakeup => "wakeup",
-            MigrationKind::Fork => "fork",
-            MigrationKind::Balance => "balance",
-            MigrationKind::Active => "active",
-            MigrationKind::Steal => "steal",
-            MigrationKind::Affinity => "affinity",
-            MigrationKind::Numa => "numa",
-            MigrationKind::Exec => "exec",
-        }
-    }
-
     /// Who decides such a move, and why, in words.
     pub const fn reason(self) -> &'static str {
         match self {
@@ -107,21 +85,6 @@ impl MigrationKind {
             MigrationKind::Affinity => "its affinity no longer allowed the old CPU, or that went offline",
             MigrationKind::Numa => "moved towards the node that holds its memory",
             MigrationKind::Exec => "placed on another CPU as it started another program",
-        }
-    }
-}
-
-impl PrevState {
-    /// All states, in order of their discriminants.
-    pub const ALL: [PrevState; 4] = [PrevState::Runnable, PrevState::Sleeping, PrevState::Dead, PrevState::Idle];
-
-    /// The letter of `perf sched` for it: `R`, `S`, `X`, and `I` for idle.
-    pub const fn letter(self) -> &'static str {
-        match self {
-            PrevState::Runnable => "R",
-            PrevState::Sleeping => "S",
-            PrevState::Dead => "X",
-            PrevState::Idle => "I",
         }
     }
 }
@@ -270,7 +233,6 @@ pub enum Throttler {
 
 impl Throttler {
     /// As files have it: 0 for a task that may run.
-    #[must_use]
     pub const fn number(throttled: Option<Self>) -> u8 {
         match throttled {
             None => 0,
@@ -279,7 +241,6 @@ impl Throttler {
     }
 
     /// What a number in a file stands for; an unknown one is none.
-    #[must_use]
     pub const fn of_number(number: usize) -> Option<Self> {
         match number {
             1 => Some(Self::Quota),
@@ -289,58 +250,32 @@ impl Throttler {
     }
 }
 
-/// What CPU time outside of tasks' programs goes to.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum OverheadKind {
-    /// Context switches.
-    Switch = 0,
-    /// Timer ticks, ordinary and high-resolution.
-    Tick = 1,
-    /// Wakeups: placement and enqueueing, interrupts between CPUs.
-    Wakeup = 2,
-    /// Load balancing.
-    Balance = 3,
-    /// First run after a migration: what cold caches cost a task without a memory model.
-    Migration = 4,
-    /// System calls of the program itself: messages, locks, forks.
-    Syscall = 5,
-    /// NUMA balancing: sampling memory, hint faults, moving pages.
-    Numa = 6,
-    /// Interrupts that the machine's background has: of devices, and requests of other CPUs that no scheduler makes.
-    Interrupt = 7,
+warmcore_topology::worded! {
+    /// What CPU time outside of tasks' programs goes to.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[repr(u8)]
+    pub enum OverheadKind: name {
+        /// Context switches.
+        Switch = "switch",
+        /// Timer ticks, ordinary and high-resolution.
+        Tick = "tick",
+        /// Wakeups: placement and enqueueing, interrupts between CPUs.
+        Wakeup = "wakeup",
+        /// Load balancing.
+        Balance = "balance",
+        /// First run after a migration: what cold caches cost a task without a memory model.
+        Migration = "migration",
+        /// System calls of the program itself: messages, locks, forks.
+        Syscall = "syscall",
+        /// NUMA balancing: sampling memory, hint faults, moving pages.
+        Numa = "numa",
+        /// Interrupts that the machine's background has: of devices, and requests of other CPUs that no scheduler makes.
+        Interrupt = "interrupt",
+    }
 }
 
 /// Number of [`OverheadKind`]s.
-pub const OVERHEAD_KINDS: usize = 8;
-
-impl OverheadKind {
-    /// All kinds, in order of their discriminants.
-    pub const ALL: [OverheadKind; OVERHEAD_KINDS] = [
-        OverheadKind::Switch,
-        OverheadKind::Tick,
-        OverheadKind::Wakeup,
-        OverheadKind::Balance,
-        OverheadKind::Migration,
-        OverheadKind::Syscall,
-        OverheadKind::Numa,
-        OverheadKind::Interrupt,
-    ];
-
-    /// The name used in files and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            OverheadKind::Switch => "switch",
-            OverheadKind::Tick => "tick",
-            OverheadKind::Wakeup => "wakeup",
-            OverheadKind::Balance => "balance",
-            OverheadKind::Migration => "migration",
-            OverheadKind::Syscall => "syscall",
-            OverheadKind::Numa => "numa",
-            OverheadKind::Interrupt => "interrupt",
-        }
-    }
-}
+pub const OVERHEAD_KINDS: usize = OverheadKind::COUNT;
 
 /// One event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

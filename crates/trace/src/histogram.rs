@@ -121,6 +121,13 @@ impl Histogram {
         Some(self.max)
     }
 
+    /// How many values the quantile `q` (clamped to 0..=1) must be one of so that one of them lies beyond it: 1/(1 - q), as 2 for the median
+    /// and 100 for 0.99. Of fewer it is the largest value, or next to it. For 1, which is the largest of any number, it is 1.
+    pub fn fewest_for(q: f64) -> u64 {
+        let beyond = 1.0 - q.clamp(0.0, 1.0);
+        if beyond > 0.0 { (1.0 / beyond).round() as u64 } else { 1 }
+    }
+
     /// The buckets that hold values, ascending: lowest value, highest value, number of values.
     pub fn buckets(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
         let filled = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
@@ -268,6 +275,12 @@ mod tests {
         assert_eq!(histogram.quantile(0.5), Some(3));
         assert_eq!(histogram.quantile(0.0), Some(1));
         assert_eq!(histogram.quantile(1.0), Some(100));
+    }
+
+    #[test]
+    fn a_quantile_is_one_of_so_many_values_that_one_lies_beyond_it() {
+        let fewest = [0.0, 0.5, 0.9, 0.95, 0.99, 0.999, 1.0].map(Histogram::fewest_for);
+        assert_eq!(fewest, [1, 2, 10, 20, 100, 1000, 1]);
     }
 
     #[test]

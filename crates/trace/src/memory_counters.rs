@@ -4,143 +4,69 @@ use std::ops::AddAssign;
 
 use serde::{Deserialize, Serialize};
 
-/// What the time of running instructions goes to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum TimeShare {
-    /// The core itself, with everything in L1.
-    Compute = 0,
-    /// The sibling hardware thread: shared issue slots and miss buffers.
-    Smt = 1,
-    /// Hits in the L2.
-    L2 = 2,
-    /// Hits in the last-level cache, and lines from other cores under it.
-    Llc = 3,
-    /// Lines from another LLC of the same socket.
-    OtherLlc = 4,
-    /// Lines from another socket's caches.
-    OtherSocket = 5,
-    /// Memory of the CPU's own node, as fast as when idle.
-    DramLocal = 6,
-    /// Memory of other nodes, as fast as when idle.
-    DramRemote = 7,
-    /// Memory being slower because it is loaded.
-    Bandwidth = 8,
-    /// Waiting for one's turn at a line that several tasks want at once.
-    HotLines = 9,
-    /// Walking page tables, where addresses are translated.
-    PageWalks = 10,
-}
-
-impl TimeShare {
-    /// Number of shares.
-    pub const COUNT: usize = 11;
-
-    /// All shares, in order.
-    pub const ALL: [TimeShare; Self::COUNT] = [
-        TimeShare::Compute,
-        TimeShare::Smt,
-        TimeShare::L2,
-        TimeShare::Llc,
-        TimeShare::OtherLlc,
-        TimeShare::OtherSocket,
-        TimeShare::DramLocal,
-        TimeShare::DramRemote,
-        TimeShare::Bandwidth,
-        TimeShare::HotLines,
-        TimeShare::PageWalks,
-    ];
-
-    /// Name in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            TimeShare::Compute => "compute",
-            TimeShare::Smt => "smt",
-            TimeShare::L2 => "l2",
-            TimeShare::Llc => "llc",
-            TimeShare::OtherLlc => "other_llc",
-            TimeShare::OtherSocket => "other_socket",
-            TimeShare::DramLocal => "dram_local",
-            TimeShare::DramRemote => "dram_remote",
-            TimeShare::Bandwidth => "bandwidth",
-            TimeShare::HotLines => "hot_lines",
-            TimeShare::PageWalks => "page_walks",
-        }
+warmcore_topology::worded! {
+    /// What the time of running instructions goes to.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    #[repr(u8)]
+    pub enum TimeShare: name {
+        /// The core itself, with everything in L1.
+        Compute = "compute",
+        /// The sibling hardware thread: shared issue slots and miss buffers.
+        Smt = "smt",
+        /// Hits in the L2.
+        L2 = "l2",
+        /// Hits in the last-level cache, and lines from other cores under it.
+        Llc = "llc",
+        /// Lines from another LLC of the same socket.
+        OtherLlc = "other_llc",
+        /// Lines from another socket's caches.
+        OtherSocket = "other_socket",
+        /// Memory of the CPU's own node, as fast as when idle.
+        DramLocal = "dram_local",
+        /// Memory of other nodes, as fast as when idle.
+        DramRemote = "dram_remote",
+        /// Memory being slower because it is loaded.
+        Bandwidth = "bandwidth",
+        /// Waiting for one's turn at a line that several tasks want at once.
+        HotLines = "hot_lines",
+        /// Walking page tables, where addresses are translated.
+        PageWalks = "page_walks",
     }
 }
 
-/// Accesses by where they were served. Counts of lines.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub enum MemoryEvent {
-    /// Misses of the L1 data cache.
-    L1Miss = 0,
-    /// Misses of the L2 (of the L1 where there is no L2).
-    L2Miss = 1,
-    /// Lines the LLC did not have: from memory or, for reads, from another LLC.
-    L3Miss = 2,
-    /// Writes that needed a line, or the right to write it, from another LLC.
-    L3RfoOtherLlc = 3,
-    /// Lines from the CPU's own node's memory.
-    DramLocal = 4,
-    /// Lines from other nodes' memory.
-    DramRemote = 5,
-    /// Lines from another core under the same LLC.
-    C2cSameLlc = 6,
-    /// Lines from another LLC of the socket.
-    C2cOtherLlc = 7,
-    /// Lines from another socket's caches.
-    C2cOtherSocket = 8,
-    /// Writes that the LLC could not serve, as `perf` counts them (Intel's `OCR.DEMAND_RFO.L3_MISS`, demand requests for
-    /// ownership that no cache of the LLC's domain supplied): those of [`MemoryEvent::L3RfoOtherLlc`] and those whose line
-    /// came from memory.
-    L3RfoMiss = 9,
-    /// Requests that an L2 got: the misses of the L1 caches in front of it. 0 where there is no L2.
-    L2Access = 10,
-    /// Requests that an LLC got: the misses of the caches in front of it. Lines that are written back are no requests.
-    L3Access = 11,
-    /// Lines of instructions that the L1 for instructions did not have. 0 where profiles have no code, or cores no such cache.
-    L1iMiss = 12,
-}
-
-impl MemoryEvent {
-    /// Number of kinds.
-    pub const COUNT: usize = 13;
-
-    /// All kinds, in order.
-    pub const ALL: [MemoryEvent; Self::COUNT] = [
-        MemoryEvent::L1Miss,
-        MemoryEvent::L2Miss,
-        MemoryEvent::L3Miss,
-        MemoryEvent::L3RfoOtherLlc,
-        MemoryEvent::DramLocal,
-        MemoryEvent::DramRemote,
-        MemoryEvent::C2cSameLlc,
-        MemoryEvent::C2cOtherLlc,
-        MemoryEvent::C2cOtherSocket,
-        MemoryEvent::L3RfoMiss,
-        MemoryEvent::L2Access,
-        MemoryEvent::L3Access,
-        MemoryEvent::L1iMiss,
-    ];
-
-    /// Name in files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            MemoryEvent::L1Miss => "l1_misses",
-            MemoryEvent::L2Miss => "l2_misses",
-            MemoryEvent::L3Miss => "l3_misses",
-            MemoryEvent::L3RfoOtherLlc => "l3_rfo_other_llc",
-            MemoryEvent::DramLocal => "dram_local",
-            MemoryEvent::DramRemote => "dram_remote",
-            MemoryEvent::C2cSameLlc => "c2c_same_llc",
-            MemoryEvent::C2cOtherLlc => "c2c_other_llc",
-            MemoryEvent::C2cOtherSocket => "c2c_other_socket",
-            MemoryEvent::L3RfoMiss => "l3_rfo_misses",
-            MemoryEvent::L2Access => "l2_accesses",
-            MemoryEvent::L3Access => "l3_accesses",
-            MemoryEvent::L1iMiss => "l1i_misses",
-        }
+warmcore_topology::worded! {
+    /// Accesses by where they were served. Counts of lines.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+    #[repr(u8)]
+    pub enum MemoryEvent: name {
+        /// Misses of the L1 data cache.
+        L1Miss = "l1_misses",
+        /// Misses of the L2 (of the L1 where there is no L2).
+        L2Miss = "l2_misses",
+        /// Lines the LLC did not have: from memory or, for reads, from another LLC.
+        L3Miss = "l3_misses",
+        /// Writes that needed a line, or the right to write it, from another LLC.
+        L3RfoOtherLlc = "l3_rfo_other_llc",
+        /// Lines from the CPU's own node's memory.
+        DramLocal = "dram_local",
+        /// Lines from other nodes' memory.
+        DramRemote = "dram_remote",
+        /// Lines from another core under the same LLC.
+        C2cSameLlc = "c2c_same_llc",
+        /// Lines from another LLC of the socket.
+        C2cOtherLlc = "c2c_other_llc",
+        /// Lines from another socket's caches.
+        C2cOtherSocket = "c2c_other_socket",
+        /// Writes that the LLC could not serve, as `perf` counts them (Intel's `OCR.DEMAND_RFO.L3_MISS`, demand requests for
+        /// ownership that no cache of the LLC's domain supplied): those of [`MemoryEvent::L3RfoOtherLlc`] and those whose line
+        /// came from memory.
+        L3RfoMiss = "l3_rfo_misses",
+        /// Requests that an L2 got: the misses of the L1 caches in front of it. 0 where there is no L2.
+        L2Access = "l2_accesses",
+        /// Requests that an LLC got: the misses of the caches in front of it. Lines that are written back are no requests.
+        L3Access = "l3_accesses",
+        /// Lines of instructions that the L1 for instructions did not have. 0 where profiles have no code, or cores no such cache.
+        L1iMiss = "l1i_misses",
     }
 }
 
@@ -170,7 +96,6 @@ impl MemoryCounters {
     }
 
     /// What was counted since an earlier state of the same counters.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             instructions: self.instructions - earlier.instructions,

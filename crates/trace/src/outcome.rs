@@ -24,7 +24,7 @@ pub enum End {
 }
 
 /// A task of the run.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct TaskOutcome {
     /// Dense number, in order of creation.
     pub id: u32,
@@ -63,24 +63,8 @@ pub struct TaskOutcome {
 
 impl TaskOutcome {
     /// A task of a real kernel, which says no more than its CPU time: that is its progress.
-    #[must_use]
-    pub const fn new(id: u32, name: String, role: String, cpu_time_ns: u64) -> Self {
-        Self {
-            id,
-            name,
-            role,
-            application: 0,
-            process: 0,
-            started_ns: 0,
-            exited_ns: None,
-            cpu_time_ns,
-            progress_ns: cpu_time_ns,
-            spin_ns: 0,
-            smt_ns: 0,
-            pace_ns: 0,
-            slept_ns: 0,
-            memory: None,
-        }
+    pub fn new(id: u32, name: String, role: String, cpu_time_ns: u64) -> Self {
+        Self { id, name, role, cpu_time_ns, progress_ns: cpu_time_ns, ..Self::default() }
     }
 }
 
@@ -248,7 +232,6 @@ fn is_zero(value: &u64) -> bool {
 
 impl Outcome {
     /// A run of which no more than its end is known.
-    #[must_use]
     pub const fn new(end: End, elapsed_ns: u64) -> Self {
         Self {
             end,
@@ -272,20 +255,17 @@ impl Outcome {
 
     /// The time in which a recorder collected: the window, or from the beginning of its first sample of all where that is later, to the run's end.
     /// A program's own warm-up may be longer than the one that was asked for.
-    #[must_use]
     pub fn recorder_window_ns(&self, recorder: usize) -> u64 {
         let since_ns = self.recorders_since_ns.get(recorder).copied().unwrap_or(0);
         self.elapsed_ns.saturating_sub(since_ns.max(self.warm_up_ns))
     }
 
     /// Length of the window that accounts are of: the run, or what came after its warm-up; 0 for a run that ended before.
-    #[must_use]
     pub fn window_ns(&self) -> u64 {
         self.elapsed_ns.saturating_sub(self.warm_up_ns)
     }
 
     /// How long a task existed in the window.
-    #[must_use]
     pub fn lifetime_ns(&self, task: &TaskOutcome) -> u64 {
         let end_ns = task.exited_ns.unwrap_or(self.elapsed_ns);
         end_ns.saturating_sub(task.started_ns.max(self.warm_up_ns))

@@ -27,13 +27,11 @@ macro_rules! reasons {
             pub const WORDS: &'static [&'static str] = &[$($word),*];
 
             /// The word used in files and tables.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 Self::WORDS[self as usize]
             }
 
             /// For people, as a clause.
-            #[must_use]
             pub const fn in_words(self) -> &'static str {
                 match self {
                     $($name::$variant => $phrase,)*
@@ -41,7 +39,6 @@ macro_rules! reasons {
             }
 
             /// Which CPU it means: what is said is wrong if the CPU is another one.
-            #[must_use]
             pub const fn side(self) -> Side {
                 match self {
                     $($name::$variant => Side::$side,)*
@@ -93,7 +90,7 @@ reasons! {
         OnlyCpu(Any): "only_cpu", "its affinity leaves it this CPU only";
         StillQueued(Previous): "still_queued", "it was still in the queue of its CPU, as its sleep was delayed";
         StillSwitching(Previous): "still_switching", "its CPU was still switching away from it and queues it again";
-        FallbackCpu(Any): "fallback_cpu", "the policy's CPU is none that it may use, so the first that it may took it";
+        FallbackCpu(Any): "fallback_cpu", "the task may not use the policy's CPU, so the first CPU that it may use took it";
         // Linux, fair class, wakeups.
         TargetIdle(Target): "target_idle", "that CPU was idle";
         PreviousIdle(Previous): "previous_idle", "the search found the previous CPU idle, which shares the cache";
@@ -173,13 +170,11 @@ pub struct PlaceReason {
 
 impl PlaceReason {
     /// The kernel asked no policy.
-    #[must_use]
     pub const fn without_search(step: SearchStep) -> Self {
         Self { start: SearchStart::Nowhere, step }
     }
 
     /// A clause for people.
-    #[must_use]
     pub fn in_words(self) -> String {
         match self.start {
             SearchStart::Nowhere => self.step.in_words().to_owned(),

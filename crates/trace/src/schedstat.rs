@@ -68,7 +68,6 @@ const OTHER_FIELDS: [&str; 12] = [
 pub const DOMAIN_COUNTERS: usize = IDLE_TYPES.len() * BALANCE_FIELDS.len() + OTHER_FIELDS.len();
 
 /// Name of a counter of a domain, by its place.
-#[must_use]
 pub fn domain_field(place: usize) -> String {
     match place.checked_sub(IDLE_TYPES.len() * BALANCE_FIELDS.len()) {
         Some(other) => OTHER_FIELDS[other].to_owned(),
@@ -79,13 +78,11 @@ pub fn domain_field(place: usize) -> String {
 }
 
 /// Place of a counter of balancing: state of the CPU (0 busy, 1 idle, 2 about to be idle), and which counter.
-#[must_use]
 pub const fn balance_place(idle_type: usize, field: usize) -> usize {
     idle_type * BALANCE_FIELDS.len() + field
 }
 
 /// Place of a counter by its name.
-#[must_use]
 pub fn domain_place(name: &str) -> Option<usize> {
     (0..DOMAIN_COUNTERS).find(|place| domain_field(*place) == name)
 }
@@ -123,8 +120,8 @@ pub struct Schedstat {
 
 /// Why a text is none.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum SchedstatError {
-    /// Another version.
     #[error("schedstat version {0} is none of 15, 16 and 17")]
     Version(u32),
     /// A line that does not fit.
@@ -132,10 +129,8 @@ pub enum SchedstatError {
     Line {
         /// Which, from 1 on.
         line: usize,
-        /// What is wrong with it.
         problem: &'static str,
     },
-    /// Neither form.
     #[error(
         "it begins neither with `version` and `timestamp`, as /proc/schedstat does, nor is it what `perf sched stats report` prints"
     )]
@@ -159,7 +154,6 @@ impl Schedstat {
     }
 
     /// What was counted since an earlier state: CPUs and domains that are in both.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let cpus = self.cpus.iter().filter_map(|cpu| {
             let at = earlier.cpus.binary_search_by_key(&cpu.cpu, |before| before.cpu).ok()?;
@@ -180,7 +174,6 @@ impl Schedstat {
     }
 
     /// Sums over CPUs by level of domains: name, or `domainN` where the kernel does not tell, and counters; in the order in which they occur.
-    #[must_use]
     pub fn by_level(&self) -> Vec<(String, [Option<u64>; DOMAIN_COUNTERS])> {
         let mut levels: Vec<(String, [Option<u64>; DOMAIN_COUNTERS])> = Vec::new();
         let mut places = BTreeMap::new();
@@ -200,7 +193,6 @@ impl Schedstat {
     }
 
     /// Sums of the CPUs' own counters, in the order of [`CPU_FIELDS`].
-    #[must_use]
     pub fn totals(&self) -> [u64; CPU_FIELDS.len()] {
         let mut sums = [0_u64; CPU_FIELDS.len()];
         for cpu in &self.cpus {
@@ -344,7 +336,6 @@ fn put_line(read: &mut Schedstat, line: &str, version: u32) -> Result<(), &'stat
 }
 
 /// How many counters a domain has in a version.
-#[must_use]
 pub const fn counters_of(version: u32) -> usize {
     let sums = if version >= 17 { 0 } else { IMBALANCES.end - IMBALANCES.start - 1 };
     IDLE_TYPES.len() * (BALANCE_FIELDS.len() - sums) + OTHER_FIELDS.len()
@@ -453,7 +444,6 @@ pub struct CpuLines {
 
 impl CpuLines {
     /// For a run on this machine.
-    #[must_use]
     pub fn new(machine: &Machine) -> Self {
         let cpus = machine.cpu_count();
         Self {

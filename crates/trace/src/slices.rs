@@ -11,32 +11,19 @@ use crate::{Event, EventError, EventKind, PlaceReason, PrevState, TaskId, Thrott
 /// First task id that is refused: far above any run, low enough not to exhaust memory on a damaged trace.
 pub(crate) const TASK_LIMIT: u32 = 1 << 22;
 
-/// Why a slice ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum SliceEnd {
-    /// The task left still runnable: preempted or yielding.
-    Runnable = 0,
-    /// It fell asleep.
-    Sleeping = 1,
-    /// It died.
-    Dead = 2,
-    /// It did not end: the window closed.
-    Open = 3,
-}
-
-impl SliceEnd {
-    /// All reasons, in order of their discriminants.
-    pub const ALL: [SliceEnd; 4] = [SliceEnd::Runnable, SliceEnd::Sleeping, SliceEnd::Dead, SliceEnd::Open];
-
-    /// The name used in files and tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            SliceEnd::Runnable => "runnable",
-            SliceEnd::Sleeping => "sleeping",
-            SliceEnd::Dead => "dead",
-            SliceEnd::Open => "open",
-        }
+warmcore_topology::worded! {
+    /// Why a slice ended.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[repr(u8)]
+    pub enum SliceEnd: name {
+        /// The task left still runnable: preempted or yielding.
+        Runnable = "runnable",
+        /// It fell asleep.
+        Sleeping = "sleeping",
+        /// It died.
+        Dead = "dead",
+        /// It did not end: the window closed.
+        Open = "open",
     }
 }
 

@@ -51,7 +51,6 @@ pub struct RecordedThread {
 
 impl RecordedThread {
     /// Name and number, as recorders write them.
-    #[must_use]
     pub fn label(&self) -> String {
         format!("{}-{}", if self.name.is_empty() { "thread" } else { &self.name }, self.thread)
     }

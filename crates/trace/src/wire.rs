@@ -38,7 +38,6 @@ pub fn encode(event: &Event, out: &mut Vec<u8>) {
 }
 
 /// Reads an event; `None` if the bytes are none.
-#[must_use]
 pub fn decode(bytes: &[u8; EVENT_BYTES]) -> Option<Event> {
     let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;

@@ -113,7 +113,6 @@ impl fmt::Display for Action {
 
 impl Workload {
     /// Indices of the templates that a name stands for: those of this name, and those of a process of this name.
-    #[must_use]
     pub fn templates_called(&self, name: &str) -> Vec<u32> {
         let called = |task: &crate::Task| task.name == name || self.processes[task.process.index()].name == name;
         (0..).zip(&self.tasks).filter(|(_, task)| called(task)).map(|(index, _)| index).collect()

@@ -20,7 +20,6 @@ pub enum Affinity {
 
 impl Affinity {
     /// The CPUs of a machine that it allows; none if the machine has none of them.
-    #[must_use]
     pub fn on(&self, machine: &Machine) -> CpuSet {
         match self {
             Self::All => machine.all_cpus().clone(),

@@ -37,12 +37,10 @@ pub struct Aggregation {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum AggregateError {
-    /// Not of the form that the command line takes.
     #[error(
         "\"{text}\" is not of the form process:NAME=CHOICE, taskgroup:PATH=CHOICE or data:NAME=CHOICE with off, process or group:NAME as the choice"
     )]
     Form { text: String },
-    /// Nothing has that name.
     #[error("there is no {kind} called \"{name}\"{suggestion}")]
     Unknown {
         kind: &'static str,
@@ -50,7 +48,6 @@ pub enum AggregateError {
         /// The nearest name as the end of a sentence, or nothing.
         suggestion: String,
     },
-    /// Not a choice.
     #[error("\"{choice}\" is not off, process or group:NAME")]
     Choice { choice: String },
 }

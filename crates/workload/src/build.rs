@@ -2,8 +2,8 @@
 
 use crate::{
     Affinity, Barrier, BarrierId, BarrierWait, Channel, ChannelId, ChannelKind, ConditionId, DataGroup, DataGroupId,
-    Group, Latch, ListId, LockId, Policy, Process, ProcessId, Program, ProgramId, RecorderId, ResultStyle, Semaphore,
-    SemaphoreId, Step, Task, TaskTemplateId, TimerId, UtilClamp, Warning, Workload,
+    Group, Latch, ListId, LockId, Policy, Process, ProcessId, Program, ProgramId, RecorderId, Semaphore, SemaphoreId,
+    Step, Task, TaskTemplateId, TimerId, UtilClamp, Warning, Workload,
 };
 
 impl Workload {
@@ -65,7 +65,6 @@ impl Workload {
     }
 
     /// Name of a running task's template: `spinner-3` is the fourth task of template `spinner`, unless it is a template of its own.
-    #[must_use]
     pub fn template_name<'a>(&self, task: &'a str) -> &'a str {
         if self.tasks.iter().any(|template| template.name == task) {
             return task;
@@ -75,34 +74,7 @@ impl Workload {
 
     /// A workload with one application, called like the workload itself, and nothing else.
     pub fn empty(name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            applications: vec![name.to_owned()],
-            processes: Vec::new(),
-            tasks: Vec::new(),
-            programs: Vec::new(),
-            groups: Vec::new(),
-            data_groups: Vec::new(),
-            profiles: Vec::new(),
-            aggregation: Default::default(),
-            locks: Vec::new(),
-            latches: Vec::new(),
-            conditions: Vec::new(),
-            barriers: Vec::new(),
-            semaphores: Vec::new(),
-            channels: Vec::new(),
-            lists: Vec::new(),
-            timers: Vec::new(),
-            recorders: Vec::new(),
-            phases: Vec::new(),
-            style: ResultStyle::Plain,
-            duration_ns: None,
-            warm_up_ns: None,
-            hotplug: Vec::new(),
-            command: Vec::new(),
-            notes: Vec::new(),
-            warnings: Vec::new(),
-        }
+        Self { name: name.to_owned(), applications: vec![name.to_owned()], ..Self::default() }
     }
 
     /// A program of this computer with its arguments, the first word being its path or name. What its threads do is not known.
@@ -258,7 +230,6 @@ impl Task {
     }
 
     /// What its threads call themselves (`comm`), of which a kernel keeps 15 bytes.
-    #[must_use]
     pub fn comm(&self) -> &str {
         self.comm.as_deref().unwrap_or(&self.name)
     }

@@ -23,24 +23,18 @@ pub struct CpuMax {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum CpuMaxError {
-    /// No quota and period.
     #[error(
         "cpu.max is \"QUOTA PERIOD\" in microseconds, such as \"200000 100000\" for two CPUs, or \"max\"; \"{text}\" is not"
     )]
     Form { text: String },
-    /// A quota of nearly nothing.
     #[error("a quota of {us} us is less than the kernel's least, {LEAST_US} us; write \"max\" for a group without one")]
     Quota { us: u64 },
-    /// A period that no kernel has.
     #[error("a period of {us} us is not one of {LEAST_US} to {LONGEST_PERIOD_US} us")]
     Period { us: u64 },
-    /// More burst than quota.
     #[error("a burst of {burst_us} us is more than the quota of {quota_us} us; the kernel takes none that is")]
     Burst { burst_us: u64, quota_us: u64 },
-    /// Burst without a quota.
     #[error("a burst of {burst_us} us is for a group with a quota; say it in \"cpu_max\"")]
     BurstOfNothing { burst_us: u64 },
-    /// More than the kernel can count.
     #[error("quota and burst make {us} us, more than the kernel's {LARGEST_US} us")]
     Large { us: u64 },
 }
@@ -92,25 +86,21 @@ impl CpuMax {
     }
 
     /// CPU time that comes with each period, of all CPUs together.
-    #[must_use]
     pub fn quota_ns(self) -> u64 {
         self.quota_ns
     }
 
     /// Length of a period.
-    #[must_use]
     pub fn period_ns(self) -> u64 {
         self.period_ns
     }
 
     /// What may be kept of earlier periods beside a quota.
-    #[must_use]
     pub fn burst_ns(self) -> u64 {
         self.burst_ns
     }
 
     /// `cpu.max.burst`.
-    #[must_use]
     pub fn burst_us(self) -> u64 {
         self.burst_ns / NS_PER_US
     }

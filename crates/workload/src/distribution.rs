@@ -69,16 +69,12 @@ pub enum Distribution {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum DistributionError {
-    /// A time is too long.
     #[error("{name} of {ns} ns is longer than an hour, {LONGEST_NS} ns")]
     TooLong { name: &'static str, ns: u64 },
-    /// Nothing lies between the two.
     #[error("from_ns of {from_ns} is above to_ns of {to_ns}: swap them")]
     Swapped { from_ns: u64, to_ns: u64 },
-    /// The parameter has to be above 0.
     #[error("{name} of 0 draws nothing but 0: use a constant")]
     Zero { name: &'static str },
-    /// The 99th percentile is below the median.
     #[error("p99_ns of {p99_ns} is below median_ns of {median_ns}")]
     BelowMedian { median_ns: u64, p99_ns: u64 },
     /// There are no values, or too many.
@@ -127,7 +123,6 @@ impl Distribution {
     }
 
     /// The same distribution with all times so many times as long, [`LONGEST_NS`] at most.
-    #[must_use]
     pub fn times(&self, factor: u64) -> Self {
         let times = |ns: &u64| ns.saturating_mul(factor).min(LONGEST_NS);
         match self {
@@ -143,7 +138,6 @@ impl Distribution {
     }
 
     /// The mean of its draws, in nanoseconds, without what is cut off.
-    #[must_use]
     pub fn mean_ns(&self) -> f64 {
         match self {
             Self::Constant { ns } => *ns as f64,
@@ -188,7 +182,6 @@ pub struct Draws {
 
 impl Draws {
     /// The stream of the task of this number among those of its template, in a run of this seed.
-    #[must_use]
     pub fn new(seed: u64, template: u32, number: u32) -> Self {
         /// Keeps these streams apart from others with the same seed; any constant does.
         const STREAM: u64 = 0x6472_6177_7320_6e73;

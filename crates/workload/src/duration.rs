@@ -31,17 +31,14 @@ pub struct DurationError {
 
 /// What is wrong with a duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum DurationProblem {
-    /// It does not start with a decimal number.
     #[error("it does not start with a number")]
     NoNumber,
-    /// Nothing follows the number.
     #[error("it has no unit")]
     NoUnit,
-    /// What follows the number is no known unit.
     #[error("its unit is not known")]
     UnknownUnit,
-    /// A fraction of a nanosecond.
     #[error("it is not a whole number of nanoseconds")]
     TooPrecise,
     /// Beyond [`MAX_DURATION_NS`].

@@ -12,19 +12,13 @@ pub enum WorkloadError {
     /// The JSON is no rt-app workload.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// The workload cannot be run.
     #[error("the workload cannot be run: {0}")]
     Check(#[from] CheckError),
-    /// Something is accepted but not modelled, and strict reading was asked for.
     #[error("not modelled, and strict reading was asked for: {}", list(warnings))]
-    Strict {
-        /// What would have been warnings.
-        warnings: Vec<Warning>,
-    },
+    Strict { warnings: Vec<Warning> },
     /// A generator's text is wrong.
     #[error(transparent)]
     Generator(#[from] GeneratorError),
-    /// Neither a generator nor a file.
     #[error("\"{spec}\" is neither a generator nor a file{suggestion}; generators are {generators}")]
     Unknown {
         spec: String,
@@ -38,12 +32,10 @@ pub enum WorkloadError {
          of the same kind"
     )]
     Fixed { task: String, what: &'static str },
-    /// A memory profile was to be assumed, and no task lacks one.
     #[error(
         "every task of the workload has a memory profile of its own or no work, so there is nothing to assume \"{profile}\" of"
     )]
     NothingToAssume { profile: String },
-    /// A file could not be read.
     #[error("cannot read workload file {path}: {source}")]
     Read { path: String, source: std::io::Error },
 }
@@ -85,13 +77,11 @@ pub enum DocumentProblem {
     /// A value of the wrong kind.
     #[error("expected {expected}, found {found}")]
     Kind { expected: String, found: String },
-    /// A value that is too small or too large.
     #[error("{value} is out of range; {allowed}")]
     Range { value: String, allowed: String },
     /// A required key is not there.
     #[error("\"{key}\" is missing; {advice}")]
     Missing { key: &'static str, advice: String },
-    /// A key that has no meaning at this place.
     #[error("key \"{key}\" is not known here{suggestion}; known are {known}")]
     UnknownKey {
         key: String,
@@ -99,7 +89,6 @@ pub enum DocumentProblem {
         suggestion: String,
         known: String,
     },
-    /// A name nothing has.
     #[error("there is no {kind} called \"{name}\"{suggestion}")]
     UnknownName {
         kind: &'static str,
@@ -107,7 +96,6 @@ pub enum DocumentProblem {
         /// The nearest name as the end of a sentence, or nothing.
         suggestion: String,
     },
-    /// A word outside its list.
     #[error("\"{word}\" is not known{suggestion}; possible are {known}")]
     UnknownWord {
         word: String,
@@ -115,7 +103,6 @@ pub enum DocumentProblem {
         suggestion: String,
         known: String,
     },
-    /// Two things with one name.
     #[error("the name \"{name}\" is used twice; names must differ")]
     Duplicate { name: String },
     /// Anything else, in words.
@@ -149,34 +136,20 @@ pub enum GeneratorProblem {
         /// The nearest flag as the end of a sentence, or nothing.
         suggestion: String,
     },
-    /// A word that is no flag.
     #[error("\"{word}\" is no flag; flags begin with - and are separated by commas")]
     StrayWord { word: String },
-    /// A flag without its value.
     #[error("flag \"{flag}\" needs a value: {expected}")]
     NoValue { flag: String, expected: String },
-    /// A flag that takes no value got one.
     #[error("flag \"{flag}\" takes no value, found \"{value}\"")]
     UnexpectedValue { flag: String, value: String },
     /// A value that is not what the flag needs.
     #[error("flag \"{flag}\": \"{value}\" is not {expected}")]
-    BadValue {
-        flag: String,
-        value: String,
-        /// What the value must be.
-        expected: String,
-    },
+    BadValue { flag: String, value: String, expected: String },
     /// A duration that is none.
     #[error("flag \"{flag}\": {error}")]
     BadDuration { flag: String, error: DurationError },
-    /// A flag that must be given is not there.
     #[error("flag \"{flag}\" must be given: {why}")]
-    MissingFlag {
-        flag: &'static str,
-        /// Why there is no default.
-        why: &'static str,
-    },
-    /// A flag of the imitated program that cannot be imitated.
+    MissingFlag { flag: &'static str, why: &'static str },
     #[error("flag \"{flag}\" is not supported: {why}")]
     Unsupported { flag: &'static str, why: &'static str },
     /// Values that do not go together.

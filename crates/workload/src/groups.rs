@@ -52,7 +52,6 @@ impl Workload {
     }
 
     /// Whether a task asks for utilisation clamps, now or later, or a group bounds them.
-    #[must_use]
     pub fn has_util_clamps(&self) -> bool {
         let step = |step: &Step| matches!(step, Step::SetUtilClamp(_));
         self.tasks.iter().any(|task| !task.util_clamp.is_none())

@@ -22,7 +22,6 @@ type Object = (&'static str, u32);
 
 impl Workload {
     /// The launchers, in the order of their first processes.
-    #[must_use]
     pub fn launches(&self) -> Vec<Launch> {
         // By process, the least process that it is joined with, as far as is known.
         let mut joined: Vec<u32> = (0..self.processes.len() as u32).collect();
@@ -58,7 +57,6 @@ impl Workload {
     }
 
     /// The workload with the tasks of one launcher. Tables keep their indices: other tasks stay as templates that nobody creates.
-    #[must_use]
     pub fn part(&self, launch: &Launch) -> Workload {
         let mut part = self.clone();
         let nothing = ProgramId(part.programs.len() as u32);
@@ -71,7 +69,6 @@ impl Workload {
     }
 
     /// Whether a task says what memory it uses: a profile with memory in it, or data.
-    #[must_use]
     pub fn uses_memory(&self) -> bool {
         let says = |task: &crate::Task| {
             self.profile_of(task).is_some_and(|profile| !profile.classes.is_empty()) || !task.data_groups.is_empty()

@@ -46,8 +46,8 @@ const fn text(name: &'static str, summary: &'static str, text: &'static str, ori
 }
 
 /// NAS benchmarks on 32 threads: iterations as in class C of NPB 3.3, seconds in all assumed.
-const NAS: &str = "NPB 3.3, class C: number of iterations; barriers that spin for 100 ms and then sleep from the paper; time of an \
-                   iteration assumed";
+const NAS: &str = "number of iterations from NPB 3.3, class C, barriers that spin for 100 ms and then sleep from the paper; time of \
+                   an iteration assumed";
 /// PARSEC's programs.
 const PARSEC: &str = "Bienia et al., The PARSEC Benchmark Suite, PACT 2008: how threads share the work; times assumed";
 /// Programs that are one computation.
@@ -56,10 +56,10 @@ const ONE: &str = "one thread that computes; time assumed";
 /// All of them, by paper and in that paper's order.
 pub static LIBRARY: [NamedWorkload; 46] = [
     file!("lesson/three-tasks", "two tasks that compute and one that runs briefly and sleeps"),
-    file!("ule-cfs/fibo-sysbench", "one core: fibo alone for 7 s, then sysbench and MySQL beside it"),
+    file!("ule-cfs/fibo-sysbench", "one core: fibo alone for 7 s, then sysbench and MySQL next to it"),
     file!("ule-cfs/fibo-to-the-end", "the same until fibo is done: what its work costs in CPU time"),
     file!("ule-cfs/sysbench-128", "one core: a busy master makes 128 database threads"),
-    file!("ule-cfs/scimark", "one core: a Java thread computes beside threads of its virtual machine"),
+    file!("ule-cfs/scimark", "one core: a Java thread computes next to threads of its virtual machine"),
     file!("ule-cfs/apache-ab", "one core: ab keeps 100 requests open at 100 threads of Apache"),
     text(
         "ule-cfs/unpin-512",
@@ -67,13 +67,13 @@ pub static LIBRARY: [NamedWorkload; 46] = [
         "spin:-n512,-p0,-u14.5s,-d270s",
         "number, core and 14.5 s from the paper; 270 s hold ULE's 240 s",
     ),
-    file!("ule-cfs/c-ray", "512 threads behind a cascading barrier"),
+    file!("ule-cfs/c-ray", "512 threads at a cascading barrier"),
     file!("ule-cfs/kernel-noise", "short kernel threads on each of 32 CPUs"),
     text(
         "ule-cfs/nas-mg",
-        "NAS MG on 32 threads, with kernel threads beside it",
+        "NAS MG on 32 threads, with kernel threads next to it",
         "forkjoin:-n32,-i200,-w10ms,-bspin-then-block:100ms,--profile=nas-mg+ule-cfs/kernel-noise",
-        "20 iterations of class C with some 10 barriers each; spinning for 100 ms from the paper; 10 ms between barriers assumed",
+        "20 iterations of class C with some 10 barriers each, spinning for 100 ms from the paper; 10 ms between barriers assumed",
     ),
     file!("ule-cfs/sysbench-32", "32 cores: database threads that run and sleep briefly"),
     text(
@@ -178,18 +178,17 @@ pub static LIBRARY: [NamedWorkload; 46] = [
     text("ule-cfs/swaptions", "PARSEC swaptions: independent simulations", "forkjoin:-n32,-i1,-w2s", PARSEC),
     text("ule-cfs/vips", "PARSEC vips: a pool of threads over tiles", "forkjoin:-n32,-i1000,-w2ms,-m20%", PARSEC),
     text("ule-cfs/x264", "PARSEC x264: frames that follow each other", "pipeline:-s32,-w5ms,-n400", PARSEC),
-    text("ule-cfs/c-ray-ep", "c-ray beside NAS EP", "ule-cfs/c-ray+ule-cfs/ep", "both parts"),
+    text("ule-cfs/c-ray-ep", "c-ray next to NAS EP", "ule-cfs/c-ray+ule-cfs/ep", "both parts"),
     text(
         "ule-cfs/blackscholes-ferret",
         "blackscholes beside ferret",
         "ule-cfs/blackscholes+ule-cfs/ferret",
         "both parts",
     ),
-    file!("ule-cfs/apache-sysbench-32", "32 cores: Apache and ab beside database threads"),
+    file!("ule-cfs/apache-sysbench-32", "32 cores: Apache and ab next to database threads"),
 ];
 
 /// A named workload.
-#[must_use]
 pub fn named(name: &str) -> Option<&'static NamedWorkload> {
     LIBRARY.iter().find(|entry| entry.name == name)
 }

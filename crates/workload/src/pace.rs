@@ -5,7 +5,6 @@ use crate::{Drawn, Program, RecorderId, SemaphoreId, Step, Task, Workload};
 impl Program {
     /// Nanoseconds from a task's start to its end that its timers, or its sleeps, take alone, whichever are more; work and waiting for others
     /// come on top, and sleeps that are drawn count with their mean. `u64::MAX` if they stand in a loop without end.
-    #[must_use]
     pub fn least_time_ns(&self) -> u64 {
         let timers = self.sum(|step| match step {
             Step::Timer { period_ns, .. } => *period_ns,
@@ -20,7 +19,6 @@ impl Program {
     }
 
     /// Nanoseconds of CPU time that its own steps take at nominal speed, drawn ones in the mean. `u64::MAX` if they stand in a loop without end.
-    #[must_use]
     pub fn work_ns(&self) -> u64 {
         self.sum(|step| match step {
             Step::Run { work_ns } => *work_ns,
@@ -32,7 +30,6 @@ impl Program {
 
     /// Nanoseconds of CPU time from its first meeting at a barrier on, with the loop around it, as [`Program::work_ns`] counts them: what the others
     /// of that barrier wait for. In a loop without end that of a round of it from one barrier to the next. `None` if it comes to no barrier.
-    #[must_use]
     pub fn met_work_ns(&self) -> Option<u64> {
         let first = self.steps.iter().position(|step| matches!(step, Step::Barrier(_)))?;
         let encloses =
@@ -78,7 +75,6 @@ impl Program {
     }
 
     /// Whether it has a loop without end that no exit leaves.
-    #[must_use]
     pub fn is_endless(&self) -> bool {
         let mut open: Vec<bool> = Vec::new();
         for step in &self.steps {
@@ -96,7 +92,6 @@ impl Program {
 
 impl Workload {
     /// Whether a step asks when what it takes from this semaphore was added ([`Step::SemTake`]).
-    #[must_use]
     pub fn is_timed(&self, semaphore: SemaphoreId) -> bool {
         self.programs.iter().flat_map(|program| &program.steps).any(|step| match step {
             Step::SemTake { semaphore: taken, .. } | Step::Work { semaphore: taken, recorder: Some(_), .. } => {
@@ -107,14 +102,12 @@ impl Workload {
     }
 
     /// Whether a task group has a quota.
-    #[must_use]
     pub fn has_quotas(&self) -> bool {
         self.groups.iter().any(|group| group.cpu_max.is_some())
     }
 
     /// Whether requests arrive by themselves, at drawn times, and not when earlier ones are done ([`Drawn::Arrival`]): then their rate is
     /// no scheduler's doing.
-    #[must_use]
     pub fn has_arrivals(&self) -> bool {
         let arrives = |step: &Step| matches!(step, Step::Draw { what: Drawn::Arrival { .. }, .. });
         self.programs.iter().flat_map(|program| &program.steps).any(arrives)
@@ -122,7 +115,6 @@ impl Workload {
 
     /// Whether timers and arrivals alone say how much there is to do in a time: each task that works for ever does so by a timer or an arrival,
     /// or takes from a semaphore what such tasks add. Then no scheduler does more of it, unless the machine cannot keep up.
-    #[must_use]
     pub fn has_fixed_rate(&self) -> bool {
         let is_clock =
             |step: &Step| matches!(step, Step::Timer { .. } | Step::Draw { what: Drawn::Arrival { .. }, .. });
@@ -154,7 +146,6 @@ impl Workload {
     }
 
     /// Whether a step of a task writes to a recorder.
-    #[must_use]
     pub fn is_recorded(&self, of: RecorderId) -> bool {
         self.programs.iter().flat_map(|program| &program.steps).any(|step| match step {
             Step::Enlist { recorder, .. } | Step::Work { recorder, .. } => *recorder == Some(of),
@@ -165,7 +156,6 @@ impl Workload {
 
     /// A task because of which the workload never ends: it loops for ever, and nothing else ends the workload, neither its duration nor a
     /// task's [`Step::Stop`].
-    #[must_use]
     pub fn endless_task(&self) -> Option<&Task> {
         let stops = |program: &Program| program.steps.contains(&Step::Stop);
         if self.duration_ns.is_some() || self.programs.iter().any(stops) {

@@ -45,56 +45,41 @@ pub struct Reservation {
 
 /// What no kernel would accept as a policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum PolicyError {
-    /// A real-time priority that there is none of.
     #[error("priority {priority} is out of range 1..=99 of SCHED_FIFO and SCHED_RR; 1 is the lowest, 99 the highest")]
-    Priority {
-        /// The priority.
-        priority: u8,
-    },
-    /// A reservation in the wrong order.
+    Priority { priority: u8 },
     #[error(
         "SCHED_DEADLINE needs runtime ≤ deadline ≤ period, not {} ≤ {} ≤ {}; without a deadline it is the period",
         format_duration(.0.runtime_ns), format_duration(.0.deadline_ns), format_duration(.0.period_ns)
     )]
     Order(Reservation),
-    /// Too little to be accounted for.
     #[error(
         "a SCHED_DEADLINE task needs a runtime of {} ns at least, not {runtime_ns} ns; state \"dl-runtime\" in microseconds",
         Reservation::LEAST_RUNTIME_NS
     )]
-    Runtime {
-        /// The runtime.
-        runtime_ns: u64,
-    },
-    /// A period that the kernel refuses.
+    Runtime { runtime_ns: u64 },
     #[error(
         "a SCHED_DEADLINE task's period is {} to {}, not {}", format_duration(Reservation::LEAST_PERIOD_NS),
         format_duration(Reservation::LONGEST_PERIOD_NS), format_duration(*period_ns)
     )]
-    Period {
-        /// The period.
-        period_ns: u64,
-    },
+    Period { period_ns: u64 },
 }
 
 impl Policy {
     /// Whether it is above every fair policy: `SCHED_FIFO`, `SCHED_RR` and `SCHED_DEADLINE`.
     #[inline]
-    #[must_use]
     pub const fn is_realtime(self) -> bool {
         matches!(self, Policy::Fifo { .. } | Policy::RoundRobin { .. } | Policy::Deadline(_))
     }
 
     /// Whether it is [`Policy::Deadline`].
     #[inline]
-    #[must_use]
     pub const fn is_deadline(self) -> bool {
         matches!(self, Policy::Deadline(_))
     }
 
     /// The kernel's name.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Policy::Normal => "SCHED_OTHER",
@@ -133,7 +118,6 @@ impl Reservation {
     pub const WHOLE_CPU: u64 = 1 << 20;
 
     /// Share of a CPU, in units of 1/1048576 (`to_ratio`).
-    #[must_use]
     pub const fn bandwidth(self) -> u64 {
         (self.runtime_ns << 20) / self.period_ns
     }
@@ -164,14 +148,12 @@ impl Workload {
     }
 
     /// Whether there are tasks of `SCHED_FIFO`, `SCHED_RR` or `SCHED_DEADLINE`, now or later.
-    #[must_use]
     pub fn has_realtime(&self) -> bool {
         self.tasks.iter().any(|task| self.policies_of(task).any(Policy::is_realtime))
     }
 
     /// Whether there are tasks that ask for more or less CPU time than others, or than they did before: of two nice values, or of `SCHED_IDLE`
     /// beside others. Real-time and deadline tasks ask otherwise.
-    #[must_use]
     pub fn has_weights(&self) -> bool {
         // The nice value; none where it is no weight.
         let mut weights: BTreeSet<Option<i8>> = BTreeSet::new();

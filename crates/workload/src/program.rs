@@ -293,22 +293,24 @@ pub enum Step {
     Stop,
 }
 
-/// What a [`Step::Kernel`] does. From [`KernelStep::Enter`] to [`KernelStep::Exit`] a task runs in kernel mode, as in a system call or a
-/// page fault: when another task may take its CPU from it is up to the kernel's preemption model.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum KernelStep {
-    /// Enter the kernel.
-    Enter,
-    /// Return to user mode.
-    Exit,
-    /// Nobody may preempt until the matching [`KernelStep::PreemptEnable`], as while a spinlock is held; calls nest (`preempt_disable`).
-    PreemptDisable,
-    /// Undo one [`KernelStep::PreemptDisable`].
-    PreemptEnable,
-    /// Give way if that was asked for, in kernels without full or lazy preemption (`cond_resched`).
-    CondResched,
-    /// The same with voluntary preemption only (`might_sleep`).
-    MightSleep,
+warmcore_topology::worded! {
+    /// What a [`Step::Kernel`] does. From [`KernelStep::Enter`] to [`KernelStep::Exit`] a task runs in kernel mode, as in a system call or a
+    /// page fault: when another task may take its CPU from it is up to the kernel's preemption model.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum KernelStep: name {
+        /// Enter the kernel.
+        Enter = "kernel_enter",
+        /// Return to user mode.
+        Exit = "kernel_exit",
+        /// Nobody may preempt until the matching [`KernelStep::PreemptEnable`], as while a spinlock is held; calls nest (`preempt_disable`).
+        PreemptDisable = "preempt_disable",
+        /// Undo one [`KernelStep::PreemptDisable`].
+        PreemptEnable = "preempt_enable",
+        /// Give way if that was asked for, in kernels without full or lazy preemption (`cond_resched`).
+        CondResched = "cond_resched",
+        /// The same with voluntary preemption only (`might_sleep`).
+        MightSleep = "might_sleep",
+    }
 }
 
 /// What a [`Step::Draw`] does for the time that it draws.
@@ -428,7 +430,6 @@ pub struct Program {
 
 impl Program {
     /// Whether no step is work, or of any concern to another task.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         let is_idle = |step: &Step| {
             matches!(
@@ -464,9 +465,10 @@ impl Program {
 }
 
 /// What the result lines of a workload look like, and from what they are made.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub enum ResultStyle {
     /// Nothing but the common metrics.
+    #[default]
     Plain,
     /// hackbench's lines: `Running in … mode with …`, then `Time: 0.123`.
     Hackbench {
@@ -500,7 +502,7 @@ pub struct Warning {
 }
 
 /// Everything that runs in one experiment.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Workload {
     /// Name: the file's stem or the generator's text.
     pub name: String,

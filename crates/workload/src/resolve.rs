@@ -91,7 +91,6 @@ fn from_file(path: &str, text: &str, options: &Options<'_>) -> Result<Workload, 
 
 /// The name of the workload that [`resolve`] makes of `spec`: of a file its stem, of everything else the text itself. With
 /// it, a file that [`to_rtapp`](crate::to_rtapp) wrote is read back as the same workload.
-#[must_use]
 pub fn workload_name(spec: &str) -> &str {
     let spec = spec.trim();
     if is_generator(spec) || parts(spec).len() > 1 || named(spec).is_some() { spec } else { stem(spec) }

@@ -12,7 +12,6 @@ pub use schbench::{SchbenchReport, SchbenchSection, parse_schbench, schbench_tex
 pub use sysbench::{SysbenchReport, sysbench_text};
 
 /// A text as part of a measure's name: ASCII letters and digits stay, what lies between them becomes one `_`.
-#[must_use]
 pub fn as_measure_name(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("_")

@@ -1,195 +1,124 @@
 //! Facts about single steps that several parts need: their names, what they refer to, and whether they let time pass.
 
-use crate::{Affinity, Distribution, Drawn, KernelStep, Step};
+use crate::{Affinity, Distribution, Drawn, Step};
+
+/// What is known of a step by its kind.
+struct Facts {
+    name: &'static str,
+    works: bool,
+    lets_time_pass: bool,
+    blocks: bool,
+}
+
+impl Facts {
+    /// A step that is done at once.
+    const fn instant(name: &'static str) -> Self {
+        Self { name, works: false, lets_time_pass: false, blocks: false }
+    }
+
+    /// A step that takes CPU time, if there is any to take.
+    const fn work(name: &'static str, lets_time_pass: bool) -> Self {
+        Self { name, works: true, lets_time_pass, blocks: false }
+    }
+
+    /// A step in which the task may leave its CPU and come back later.
+    const fn wait(name: &'static str, lets_time_pass: bool) -> Self {
+        Self { name, works: false, lets_time_pass, blocks: true }
+    }
+
+    /// A step that hands something over and may wait for that.
+    const fn transfer(name: &'static str) -> Self {
+        Self { name, works: true, lets_time_pass: true, blocks: true }
+    }
+
+    /// A step after which there is none.
+    const fn end(name: &'static str) -> Self {
+        Self { name, works: false, lets_time_pass: true, blocks: false }
+    }
+}
 
 impl Step {
-    /// The step's word in messages and in step lists: rt-app's event name where there is one.
-    pub const fn name(&self) -> &'static str {
+    const fn facts(&self) -> Facts {
         match self {
-            Step::Run { .. } => "run",
-            Step::RunTime { .. } => "runtime",
-            Step::Sleep { .. } => "sleep",
-            Step::Timer { .. } => "timer",
-            Step::Lock(_) | Step::LockShared(_) => "lock",
-            Step::Unlock(_) => "unlock",
-            Step::Wait { .. } => "wait",
-            Step::Signal(_) => "signal",
-            Step::Broadcast(_) => "broad",
-            Step::SignalAndWait { .. } => "sync",
-            Step::Barrier(_) => "barrier",
-            Step::Suspend => "suspend",
-            Step::Resume(_) => "resume",
-            Step::SemPost(_) => "sem_post",
-            Step::SemWait(_) | Step::SemTake { .. } => "sem_wait",
-            Step::Submit { .. } => "submit",
-            Step::Work { .. } => "work",
-            Step::Send { .. } => "send",
-            Step::Receive { .. } => "receive",
-            Step::Enlist { .. } => "enlist",
-            Step::Serve(_) => "serve",
-            Step::Fork(_) => "fork",
-            Step::Join { .. } => "join",
-            Step::Yield => "yield",
-            Step::SetAffinity(_) => "affinity",
-            Step::MigrateDisable => "migrate_disable",
-            Step::MigrateEnable => "migrate_enable",
-            Step::IoWait => "iowait",
-            Step::Kernel(step) => step.name(),
-            Step::SetNice(_) => "nice",
-            Step::SetPolicy(_) => "policy",
-            Step::SetSlice { .. } => "slice",
-            Step::SetUtilClamp(_) => "util_min, util_max",
-            Step::SetGroup(_) => "taskgroup",
-            Step::Memory { .. } => "memory",
-            Step::Chase { .. } => "chase",
-            Step::FirstTouch { .. } => "first_touch_bytes",
-            Step::IoRun { .. } => "iorun",
-            Step::StartClock { .. } => "start_clock",
-            Step::RecordClock { .. } => "record_clock",
-            Step::RecordSince { .. } => "record_since_ns",
-            Step::Phase(_) => "phase",
-            Step::LoopStart { .. } => "loop",
-            Step::LoopEnd { .. } => "end of loop",
-            Step::Draw { what: Drawn::Work, .. } => "run",
-            Step::Draw { what: Drawn::CpuTime, .. } => "runtime",
-            Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. } => "sleep",
-            Step::Exit => "exit",
-            Step::Stop => "stop",
+            Step::Run { work_ns } => Facts::work("run", *work_ns > 0),
+            Step::RunTime { cpu_ns } => Facts::work("runtime", *cpu_ns > 0),
+            Step::Sleep { duration_ns } => Facts::wait("sleep", *duration_ns > 0),
+            Step::Timer { period_ns, .. } => Facts::wait("timer", *period_ns > 0),
+            Step::Lock(_) | Step::LockShared(_) => Facts::wait("lock", false),
+            Step::Unlock(_) => Facts::instant("unlock"),
+            Step::Wait { .. } => Facts::wait("wait", true),
+            Step::Signal(_) => Facts::instant("signal"),
+            Step::Broadcast(_) => Facts::instant("broad"),
+            Step::SignalAndWait { .. } => Facts::wait("sync", true),
+            Step::Barrier(_) => Facts::wait("barrier", true),
+            Step::Suspend => Facts::wait("suspend", true),
+            Step::Resume(_) => Facts::instant("resume"),
+            Step::SemPost(_) => Facts::instant("sem_post"),
+            Step::SemWait(_) | Step::SemTake { .. } => Facts::wait("sem_wait", true),
+            Step::Submit { .. } => Facts::instant("submit"),
+            Step::Work { .. } => Facts::transfer("work"),
+            Step::Send { .. } => Facts::transfer("send"),
+            Step::Receive { .. } => Facts::transfer("receive"),
+            Step::Enlist { .. } => Facts::wait("enlist", true),
+            Step::Serve(_) => Facts::wait("serve", true),
+            Step::Fork(_) => Facts::instant("fork"),
+            Step::Join { .. } => Facts::wait("join", true),
+            Step::Yield => Facts::instant("yield"),
+            Step::SetAffinity(_) => Facts::instant("affinity"),
+            Step::MigrateDisable => Facts::instant("migrate_disable"),
+            Step::MigrateEnable => Facts::instant("migrate_enable"),
+            Step::IoWait => Facts::instant("iowait"),
+            Step::Kernel(step) => Facts::instant(step.name()),
+            Step::SetNice(_) => Facts::instant("nice"),
+            Step::SetPolicy(_) => Facts::instant("policy"),
+            Step::SetSlice { .. } => Facts::instant("slice"),
+            Step::SetUtilClamp(_) => Facts::instant("util_min, util_max"),
+            Step::SetGroup(_) => Facts::instant("taskgroup"),
+            Step::Memory { .. } => Facts::work("memory", false),
+            Step::Chase { hops, .. } => Facts::work("chase", *hops > 0),
+            Step::FirstTouch { bytes } => Facts::work("first_touch_bytes", *bytes > 0),
+            Step::IoRun { bytes } => Facts::work("iorun", *bytes > 0),
+            Step::StartClock { .. } => Facts::instant("start_clock"),
+            Step::RecordClock { .. } => Facts::instant("record_clock"),
+            Step::RecordSince { .. } => Facts::instant("record_since_ns"),
+            Step::Phase(_) => Facts::instant("phase"),
+            Step::LoopStart { .. } => Facts::instant("loop"),
+            Step::LoopEnd { .. } => Facts::instant("end of loop"),
+            Step::Draw { what, from } => {
+                let takes_time = match from {
+                    Distribution::Constant { ns } | Distribution::Uniform { to_ns: ns, .. } => *ns > 0,
+                    _ => true,
+                };
+                match what {
+                    Drawn::Work => Facts::work("run", takes_time),
+                    Drawn::CpuTime => Facts::work("runtime", takes_time),
+                    Drawn::Sleep | Drawn::Arrival { .. } => Facts::wait("sleep", takes_time),
+                }
+            }
+            Step::Exit => Facts::end("exit"),
+            Step::Stop => Facts::end("stop"),
         }
     }
 
+    /// The step's word in messages and in step lists: rt-app's event name where there is one.
+    pub const fn name(&self) -> &'static str {
+        self.facts().name
+    }
+
     /// Whether the step takes CPU time by itself, or hands a message over.
-    #[must_use]
     pub const fn works(&self) -> bool {
-        matches!(
-            self,
-            Step::Run { .. }
-                | Step::RunTime { .. }
-                | Step::Memory { .. }
-                | Step::Chase { .. }
-                | Step::FirstTouch { .. }
-                | Step::IoRun { .. }
-                | Step::Send { .. }
-                | Step::Receive { .. }
-                | Step::Work { .. }
-                | Step::Draw { what: Drawn::Work | Drawn::CpuTime, .. }
-        )
+        self.facts().works
     }
 
     /// Whether the step takes time of its own, may block, or ends the task. The others can follow each other without
     /// end at one instant.
     pub(crate) const fn lets_time_pass(&self) -> bool {
-        match self {
-            Step::Run { work_ns: ns }
-            | Step::RunTime { cpu_ns: ns }
-            | Step::Sleep { duration_ns: ns }
-            | Step::Timer { period_ns: ns, .. }
-            | Step::Chase { hops: ns, .. }
-            | Step::FirstTouch { bytes: ns }
-            | Step::IoRun { bytes: ns }
-            | Step::Draw { from: Distribution::Constant { ns } | Distribution::Uniform { to_ns: ns, .. }, .. } => {
-                *ns > 0
-            }
-            Step::Lock(_)
-            | Step::LockShared(_)
-            | Step::Unlock(_)
-            | Step::Signal(_)
-            | Step::Broadcast(_)
-            | Step::Resume(_)
-            | Step::SemPost(_)
-            | Step::Submit { .. }
-            | Step::Fork(_)
-            | Step::Yield
-            | Step::SetAffinity(_)
-            | Step::MigrateDisable
-            | Step::MigrateEnable
-            | Step::IoWait
-            | Step::Kernel(_)
-            | Step::SetNice(_)
-            | Step::SetPolicy(_)
-            | Step::SetSlice { .. }
-            | Step::SetUtilClamp(_)
-            | Step::SetGroup(_)
-            | Step::Memory { .. }
-            | Step::StartClock { .. }
-            | Step::RecordClock { .. }
-            | Step::RecordSince { .. }
-            | Step::Phase(_)
-            | Step::LoopStart { .. }
-            | Step::LoopEnd { .. } => false,
-            Step::Wait { .. }
-            | Step::SignalAndWait { .. }
-            | Step::Barrier(_)
-            | Step::Suspend
-            | Step::SemWait(_)
-            | Step::SemTake { .. }
-            | Step::Work { .. }
-            | Step::Send { .. }
-            | Step::Receive { .. }
-            | Step::Enlist { .. }
-            | Step::Serve(_)
-            | Step::Join { .. }
-            | Step::Draw { .. }
-            | Step::Exit
-            | Step::Stop => true,
-        }
+        self.facts().lets_time_pass
     }
 
     /// Whether a task may leave its CPU in the step and come back later, other than by preemption or yielding.
-    #[must_use]
     pub const fn blocks(&self) -> bool {
-        match self {
-            Step::Sleep { .. }
-            | Step::Draw { what: Drawn::Sleep | Drawn::Arrival { .. }, .. }
-            | Step::Timer { .. }
-            | Step::Lock(_)
-            | Step::LockShared(_)
-            | Step::Wait { .. }
-            | Step::SignalAndWait { .. }
-            | Step::Barrier(_)
-            | Step::Suspend
-            | Step::SemWait(_)
-            | Step::SemTake { .. }
-            | Step::Work { .. }
-            | Step::Send { .. }
-            | Step::Receive { .. }
-            | Step::Enlist { .. }
-            | Step::Serve(_)
-            | Step::Join { .. } => true,
-            Step::Run { .. }
-            | Step::RunTime { .. }
-            | Step::Draw { .. }
-            | Step::Unlock(_)
-            | Step::Signal(_)
-            | Step::Broadcast(_)
-            | Step::Resume(_)
-            | Step::SemPost(_)
-            | Step::Submit { .. }
-            | Step::Fork(_)
-            | Step::Yield
-            | Step::SetAffinity(_)
-            | Step::MigrateDisable
-            | Step::MigrateEnable
-            | Step::IoWait
-            | Step::Kernel(_)
-            | Step::SetNice(_)
-            | Step::SetPolicy(_)
-            | Step::SetSlice { .. }
-            | Step::SetUtilClamp(_)
-            | Step::SetGroup(_)
-            | Step::Memory { .. }
-            | Step::Chase { .. }
-            | Step::FirstTouch { .. }
-            | Step::IoRun { .. }
-            | Step::StartClock { .. }
-            | Step::RecordClock { .. }
-            | Step::RecordSince { .. }
-            | Step::Phase(_)
-            | Step::LoopStart { .. }
-            | Step::LoopEnd { .. }
-            | Step::Exit
-            | Step::Stop => false,
-        }
+        self.facts().blocks
     }
 
     /// Whether the step may be a wait for I/O: a sleep, or a wait for another task that does the device's part.
@@ -214,24 +143,6 @@ impl Step {
             | Step::Timer { period_ns: ns, .. }
             | Step::SetSlice { slice_ns: ns } => *ns,
             _ => 0,
-        }
-    }
-}
-
-impl KernelStep {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Enter, Self::Exit, Self::PreemptDisable, Self::PreemptEnable, Self::CondResched, Self::MightSleep];
-
-    /// Its word in step lists.
-    pub const fn name(self) -> &'static str {
-        match self {
-            KernelStep::Enter => "kernel_enter",
-            KernelStep::Exit => "kernel_exit",
-            KernelStep::PreemptDisable => "preempt_disable",
-            KernelStep::PreemptEnable => "preempt_enable",
-            KernelStep::CondResched => "cond_resched",
-            KernelStep::MightSleep => "might_sleep",
         }
     }
 }

@@ -17,23 +17,12 @@ pub struct UtilClamp {
 
 /// A request that the kernel refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum UtilClampError {
-    /// A utilisation that no CPU has.
     #[error("{key} is a utilisation of 0 to {WHOLE}, of which {WHOLE} is the whole of the biggest CPU, not {value}")]
-    Range {
-        /// Which of the two.
-        key: &'static str,
-        /// The value.
-        value: i64,
-    },
-    /// More at least than at most.
+    Range { key: &'static str, value: i64 },
     #[error("util_min {min} is above util_max {max}, which no kernel accepts; state both, the smaller one as util_min")]
-    Order {
-        /// At least.
-        min: u16,
-        /// At most.
-        max: u16,
-    },
+    Order { min: u16, max: u16 },
 }
 
 impl UtilClamp {
@@ -71,19 +60,16 @@ impl UtilClamp {
     }
 
     /// Utilisation asked for at least.
-    #[must_use]
     pub const fn min(self) -> Option<u16> {
         self.min
     }
 
     /// Utilisation asked for at most.
-    #[must_use]
     pub const fn max(self) -> Option<u16> {
         self.max
     }
 
     /// Whether it asks for nothing.
-    #[must_use]
     pub fn is_none(self) -> bool {
         self == Self::NONE
     }
@@ -109,15 +95,12 @@ pub struct ClampPercent(u16);
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum ClampPercentError {
-    /// Not what the kernel reads.
     #[error(
         "cpu.uclamp.min and cpu.uclamp.max are percentages with at most two decimals, such as \"37.5\", or \"max\"; \"{text}\" is not"
     )]
     Form { text: String },
-    /// More than a CPU.
     #[error("\"{text}\" is above 100, the whole of the biggest CPU; write \"max\" for no limit")]
     Large { text: String },
-    /// A protection above the limit.
     #[error("cpu.uclamp.min {min} is above cpu.uclamp.max {max}, at which the kernel would cut it off; lower it")]
     Order { min: ClampPercent, max: ClampPercent },
 }
@@ -150,7 +133,6 @@ impl ClampPercent {
     }
 
     /// The utilisation, to the nearest (`capacity_from_percent`).
-    #[must_use]
     pub fn utilisation(self) -> u16 {
         let whole = u32::from(Self::WHOLE.0);
         ((u32::from(self.0) * u32::from(WHOLE) + whole / 2) / whole) as u16
@@ -192,13 +174,11 @@ impl GroupClamp {
     }
 
     /// Whether it bounds nothing.
-    #[must_use]
     pub fn is_default(self) -> bool {
         self == Self::default()
     }
 
     /// Both as utilisations.
-    #[must_use]
     pub fn utilisations(self) -> [u16; 2] {
         [self.min.utilisation(), self.max.utilisation()]
     }

@@ -141,7 +141,7 @@ fn a_task_that_never_does_any_work_is_refused_with_what_may_have_been_meant() {
         |text: &'static str| warmcore_workload::resolve("x.json", &Options::default(), move |_| Ok(text.to_owned()));
     let refused = |text| file(text).unwrap_err().to_string();
     let slip = refused(r#"{ "tasks": { "a": { "rnu": 1000, "sleep": 1000 } } }"#);
-    let expected = "tasks.a: it never does any work, and \"rnu\" is no event (did you mean \"run\"?); give it one such as \"run\": 1000";
+    let expected = "tasks.a: it never does any work, and \"rnu\" is not an event (did you mean \"run\"?); give it one such as \"run\": 1000";
     assert_eq!(slip, expected);
     let nothing = refused(r#"{ "tasks": { "a": { "sleep": 1000, "loop": 3 } } }"#);
     assert_eq!(nothing, "tasks.a: it never does any work; give it an event such as \"run\": 1000");

@@ -56,18 +56,14 @@ const MOST_BUFFER_KIB: u32 = 1 << 20;
 
 /// Why an experiment cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum BookError {
     /// The file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
     /// It is not what it should be.
     #[error("{path}: {reason}", path = path.display())]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Invalid { path: PathBuf, reason: String },
 }
 
 /// The file.
@@ -194,7 +190,6 @@ impl fmt::Display for Bound {
 
 impl Bound {
     /// The distance of two values in the bound's terms.
-    #[must_use]
     pub fn error(self, value: f64, reference: f64) -> f64 {
         let distance = (value - reference).abs();
         match self {
@@ -213,7 +208,6 @@ impl Bound {
     }
 
     /// The largest error that is inside.
-    #[must_use]
     pub fn limit(self) -> f64 {
         let (Self::Relative(limit) | Self::Absolute(limit) | Self::Counts { limit, .. }) = self;
         limit
@@ -239,7 +233,6 @@ pub struct Check {
 
 impl Check {
     /// Its name within the experiment: the metric, and what part of the run it is of where that is not the experiment's.
-    #[must_use]
     pub fn key(&self, schedulers: &[SchedulerSpec]) -> String {
         let mut key = self.metric.to_string();
         if let Some(only) = &self.view.only {
@@ -255,7 +248,6 @@ impl Check {
     }
 
     /// The metric of a run.
-    #[must_use]
     pub fn measure(&self, machine: &Machine, events: &[Event], outcome: &Outcome, workload: &Workload) -> Measured {
         self.metric.of(&self.view.profile(machine, events, outcome, workload), &self.detail)
     }
@@ -317,13 +309,11 @@ pub struct BookExperiment {
 
 impl BookExperiment {
     /// Whether some of its schedulers are sched_ext programs, which need not be there: `scx:PROGRAM`.
-    #[must_use]
     pub fn has_programs(&self) -> bool {
         self.schedulers.iter().any(|scheduler| scheduler.program().is_some())
     }
 
     /// Of those programs the ones that are neither beside this program nor in `PATH`: without them it cannot be run.
-    #[must_use]
     pub fn absent_programs(&self) -> Vec<&str> {
         let programs = self.schedulers.iter().filter_map(|scheduler| scheduler.program());
         let names = programs.map(|program| program.program.as_str());
@@ -331,7 +321,6 @@ impl BookExperiment {
     }
 
     /// What is to be noted of its programs.
-    #[must_use]
     pub fn observe(&self) -> Observe {
         if self.checks.iter().any(|check| check.metric.needs_calls()) {
             Observe::Calls
@@ -416,6 +405,14 @@ impl BookExperiment {
             if let Some(name) = check.only.as_ref().filter(|name| !known(name)) {
                 return wrong(&format!("no task and no process is called `{name}`"));
             }
+            let alone = check.only.as_ref().is_some_and(|name| {
+                let of_process = |process: usize| workload.processes[process].name == *name;
+                let seen = workload.tasks.iter().filter(|task| task.name == *name || of_process(task.process.index()));
+                seen.count() == 1
+            });
+            if check.metric == Metric::CpuShare && alone {
+                return wrong("the share of one template alone is always 1; leave `only` out");
+            }
             let (from_ns, to_ns) = match check.window_ms.as_deref() {
                 None => (from_ns, u64::MAX),
                 Some([from, to]) if from < to && *to <= document.duration_ms => (from * 1_000_000, to * 1_000_000),
@@ -495,7 +492,6 @@ impl BookExperiment {
     }
 
     /// Name of the background that its simulated runs have, if they have one.
-    #[must_use]
     pub fn background(&self) -> Option<&str> {
         let background = self.simulated.background();
         (!background.is_empty()).then_some(background.name.as_str())

@@ -39,7 +39,6 @@ const WITHOUT_EFFECT: [&str; 4] = ["put_idle_cpumask", "put_cpumask", "cpuperf_s
 const FEWEST_CALLS: f64 = 20.0;
 
 /// How often each sequence was met in a run.
-#[must_use]
 pub fn call_sequences(sequences: &[Sequence]) -> Measured {
     let is_called =
         |sequence: &&Sequence| !sequence.functions.is_empty() && OPERATIONS.contains(&sequence.operation.as_str());
@@ -75,7 +74,6 @@ fn counts(runs: &[Measured]) -> CallSums<'_> {
 /// Compares what was called: of [`Metric::CallSequences`] the error is the share of an operation's calls, in the place where that is larger, whose
 /// sequence the other place never had; of [`Metric::CallFrequencies`] the share of its calls that would have to have another sequence for both places to
 /// be equal (total variation). The values of a pair are the shares of calls whose sequence the other place has too.
-#[must_use]
 pub fn judge(metric: Metric, bound: Bound, sim: &[Measured], vm: &[Measured], flaw: Option<&str>) -> LineJudgement {
     let (ours, theirs) = (counts(sim), counts(vm));
     let operations: BTreeSet<&str> = ours.keys().chain(theirs.keys()).copied().collect();

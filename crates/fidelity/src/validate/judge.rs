@@ -33,7 +33,6 @@ pub enum Agreement {
 
 impl Agreement {
     /// In words.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Inside => "inside",
@@ -91,7 +90,6 @@ pub struct LineJudgement {
 
 impl LineJudgement {
     /// The verdict in words, and why nothing can be said.
-    #[must_use]
     pub fn words(&self) -> String {
         let name = self.verdict.name();
         if self.reason.is_empty() { name.to_owned() } else { format!("{name}: {}", self.reason) }
@@ -99,14 +97,12 @@ impl LineJudgement {
 
     /// The values that decide, whose error is that of the comparison: those furthest beyond the bound; where none is beyond it, those of which
     /// nothing can be said; else those furthest apart.
-    #[must_use]
     pub fn worst(&self) -> Option<&Pair> {
         self.pairs.iter().rev().find(|pair| pair.error == self.error)
     }
 }
 
 /// Compares seeds with boots. With `flaw`, why the boots' runs say nothing, nothing can be said.
-#[must_use]
 pub fn judge(
     bound: Bound,
     expect: Option<f64>,

@@ -77,7 +77,6 @@ const OPERATIONS: [&str; 9] =
 const FEWEST_CALLS: u64 = 20;
 
 /// [`Metric::OperationsPerS`] of what was counted in a run.
-#[must_use]
 pub(crate) fn operations_per_s(counts: &[OperationUse], elapsed_ns: u64) -> Measured {
     let count = |name: &str| counts.iter().find(|known| known.name == name).map(|known| known.calls);
     let counted: Vec<(&str, u64)> = OPERATIONS
@@ -161,25 +160,21 @@ impl fmt::Display for Metric {
 
 impl Metric {
     /// Whether its values are numbers of events divided by the number of tasks.
-    #[must_use]
     pub(crate) fn counts_per_task(self) -> bool {
         matches!(self, Self::MigrationsByKind | Self::MigrationsByDistance)
     }
 
     /// Whether it is of what programs call, which a place notes only if it is asked to.
-    #[must_use]
     pub(crate) fn needs_calls(self) -> bool {
         matches!(self, Self::CallSequences | Self::CallFrequencies)
     }
 
     /// Whether it is of instants that a check must name.
-    #[must_use]
     pub(crate) fn needs_instants(self) -> bool {
         matches!(self, Self::LlcCounts | Self::CpuCounts | Self::InOneLlc | Self::HomeChanged)
     }
 
     /// The metric of a run.
-    #[must_use]
     pub fn of(self, profile: &RunProfile, detail: &Detail) -> Measured {
         let seconds = profile.window_ns as f64 / 1e9;
         match self {

@@ -45,14 +45,12 @@ pub struct Model {
 
 impl Model {
     /// What is wrong with it, if something is.
-    #[must_use]
     pub fn wrong(&self) -> Option<&str> {
         (self.kind != Kind::Right).then_some(&self.name)
     }
 }
 
 /// An experiment itself, under one of its schedulers.
-#[must_use]
 pub fn right(experiment: &BookExperiment, of: usize) -> Model {
     Model {
         of,
@@ -65,7 +63,6 @@ pub fn right(experiment: &BookExperiment, of: usize) -> Model {
 }
 
 /// The models of an experiment under all of its schedulers, itself first.
-#[must_use]
 pub fn models(experiment: &BookExperiment) -> Vec<Model> {
     let mut models: Vec<Model> = (0..experiment.schedulers.len()).flat_map(|of| models_under(experiment, of)).collect();
     models.sort_by_key(|model| model.kind != Kind::Right);
@@ -94,7 +91,7 @@ fn models_under(experiment: &BookExperiment, of: usize) -> Vec<Model> {
     let others = [
         under("round robin", "rr"),
         under("first come, first served", "fifo"),
-        under("every wakeup on a CPU by lot", "random"),
+        under("every wakeup on a random CPU", "random"),
         gathering,
     ];
     models.extend(others.into_iter().flatten());

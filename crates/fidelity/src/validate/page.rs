@@ -10,18 +10,19 @@ use super::run::{Chapter, Line};
 const HEAD: &str = "\
 # Fidelity: the simulator against a real kernel
 
-Made by `warmcore validate --stored --page docs/fidelity.md book/*.toml`; do not edit. The experiments, their bounds and the
-causes of what is outside are the files in `book/`; what the real kernel gave is in `book/results/`, and what was simulated under sched_ext
-programs, which need not be there; `book/pages/` has a chapter for each experiment. `warmcore validate --guest virtual-time=1 --store book/*.toml` runs the kernel again. What a virtual machine can and
+Made by `warmcore validate --stored --page docs/fidelity.md book/*.toml`; do not edit. The files in `book/` have the experiments, their
+bounds and the causes of what is outside. `book/results/` has what the real kernel gave, and what was simulated under sched_ext
+programs, which need not be there. `book/pages/` has a chapter for each experiment. `warmcore validate --guest virtual-time=1 --store book/*.toml` runs the kernel again. What a virtual machine can and
 cannot show: [vm](models/vm.md).
 
 **inside**: the error of the simulator's median over seeds against the median over boots is within the bound. **outside**: it is not. Where half
 the range of a place's runs is beyond the bound, chance decides there: the two *distributions* are compared, by the mean distance of their quantiles
 and a permutation test (`crates/fidelity/src/validate/judge.rs`), and the ranges are shown. **not measured**: too few events, lost events, a run that
-was not carried out as asked, or distributions that spread too much for so few runs. Seeds and boots start with programs' main threads on the same CPUs, drawn by lot. A **control** is a deliberately wrong
-model: the experiment must reject it. A check **without power** rejects neither a control nor one of eight models that are wrong for every experiment (round
-robin; first come, first served; every wakeup on a CPU by lot; cache-aware scheduling switched; everything on one CPU; tasks that run longer at a time; tasks that
-wander between the halves of the machine; templates kept in different halves): what it says of the simulator is worth nothing.
+was not carried out as asked, or distributions that spread too much for so few runs. Seeds and boots start with programs' main threads on the same CPUs, drawn at random. A **control** is a deliberately wrong
+model: the experiment must reject it. A check **without power** rejects neither a control nor one of eight models that are wrong for every experiment: its
+agreement says nothing about the simulator. Four of these models are round robin, first come first served, cache-aware scheduling switched, and everything on one CPU.
+The others place every wakeup on a random CPU, let tasks run longer at a time, let tasks wander between the halves of the machine, or keep templates in
+different halves.
 ";
 
 /// Head of a chapter, after its title.
@@ -50,7 +51,6 @@ const PROGRAM_TARGETS: [(&str, &[&str], f64); 3] = [
 
 /// The summary: numbers of all experiments, a table of them, and what is outside with its causes. `book` is the directory of an experiment's
 /// file, which has [`CHAPTERS`] and `results` in it. Pages of the manual link to no file outside of it, so files are named.
-#[must_use]
 pub fn summary(chapters: &[Chapter], book: &dyn Fn(&Chapter) -> String) -> String {
     let mut text = String::from(HEAD);
     targets(&mut text, chapters);
@@ -67,7 +67,6 @@ pub fn summary(chapters: &[Chapter], book: &dyn Fn(&Chapter) -> String) -> Strin
 }
 
 /// The chapter of one experiment.
-#[must_use]
 pub fn chapter(chapter: &Chapter) -> String {
     let mut text = format!("# {}\n\n{CHAPTER}\n\n", chapter.name);
     describe(&mut text, chapter);
@@ -79,7 +78,6 @@ fn lines(chapters: &[Chapter]) -> impl Iterator<Item = &Line> {
 }
 
 /// Numbers of each verdict: inside, outside, not measured.
-#[must_use]
 pub fn counts(chapters: &[Chapter]) -> [usize; 3] {
     [Agreement::Inside, Agreement::Outside, Agreement::NotMeasured]
         .map(|wanted| lines(chapters).filter(|line| line.judgement.verdict == wanted).count())
@@ -239,7 +237,7 @@ fn describe(text: &mut String, chapter: &Chapter) {
     let items = if items.is_empty() { String::new() } else { format!("; checklist {}", items.join(", ")) };
     let beside = match chapter.background.as_str() {
         "" => String::new(),
-        name => format!("; simulated beside `{name}`"),
+        name => format!("; simulated with `{name}`"),
     };
     let _ = write!(
         text,

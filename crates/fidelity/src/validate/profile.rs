@@ -88,34 +88,22 @@ pub struct RunProfile {
     pub from_ns: u64,
 }
 
-/// How far a migration went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Distance {
-    /// To the other thread of the core.
-    SameCore,
-    /// To another core of the LLC.
-    SameLlc,
-    /// To another LLC of the node.
-    SameNode,
-    /// To another node.
-    OtherNode,
+warmcore_topology::worded! {
+    /// How far a migration went.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Distance: name {
+        /// To the other thread of the core.
+        SameCore = "same core",
+        /// To another core of the LLC.
+        SameLlc = "same LLC",
+        /// To another LLC of the node.
+        SameNode = "same node",
+        /// To another node.
+        OtherNode = "other node",
+    }
 }
 
 impl Distance {
-    /// All, nearest first.
-    pub const ALL: [Distance; 4] = [Self::SameCore, Self::SameLlc, Self::SameNode, Self::OtherNode];
-
-    /// In words.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SameCore => "same core",
-            Self::SameLlc => "same LLC",
-            Self::SameNode => "same node",
-            Self::OtherNode => "other node",
-        }
-    }
-
     fn of(machine: &Machine, from: CpuId, to: CpuId) -> Self {
         match machine.relation(from, to) {
             Relation::SameCpu | Relation::SmtSibling => Self::SameCore,
@@ -145,7 +133,6 @@ impl Default for View {
 
 impl View {
     /// The profile of a run's events.
-    #[must_use]
     pub fn profile(&self, machine: &Machine, events: &[Event], outcome: &Outcome, workload: &Workload) -> RunProfile {
         let seen = |task: &warmcore_trace::TaskOutcome| match &self.only {
             None => true,

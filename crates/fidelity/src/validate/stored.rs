@@ -68,7 +68,6 @@ pub struct StoredResult {
 
 impl StoredResult {
     /// Whether its boots are of that place: its kernel, QEMU and execution.
-    #[must_use]
     pub fn is_from(&self, place: &dyn Place) -> bool {
         let facts = place.facts();
         let is = |name: &str, value: &String| facts.iter().any(|(known, fact)| *known == name && fact == value);
@@ -76,7 +75,6 @@ impl StoredResult {
     }
 
     /// Whether its simulated runs are of another background than the experiment has now, so that they are not to be compared.
-    #[must_use]
     pub fn is_beside_another(&self, experiment: &BookExperiment) -> bool {
         !self.simulated.is_empty() && self.simulated_beside.as_deref() != experiment.background()
     }

@@ -32,7 +32,8 @@ pub(super) mod command {
     pub(crate) const PROG_ASSOC_STRUCT_OPS: u64 = 38;
 }
 
-/// Attach type of a struct_ops link.
+/// Attach types of links: to the event behind another descriptor, and of a struct_ops.
+const ATTACH_PERF_EVENT: u32 = 41;
 const ATTACH_STRUCT_OPS: u32 = 44;
 
 /// Numbers in a structure of a system call. What lies behind its end is zero, as the kernel has it.
@@ -113,14 +114,15 @@ impl Answers {
                     Err(_) => Reply::Error(libc::EINVAL),
                 }
             }
-            command::RAW_TRACEPOINT_OPEN => self.link(call, fields.u32(8)),
-            command::LINK_CREATE => {
-                if fields.u32(8) == ATTACH_STRUCT_OPS {
-                    self.attach(host, call, fields.u32(0))?
-                } else {
-                    self.link(call, fields.u32(0))
-                }
-            }
+            command::RAW_TRACEPOINT_OPEN => self.open_raw_tracepoint(host, call, fields)?,
+            command::LINK_CREATE => match fields.u32(8) {
+                ATTACH_STRUCT_OPS => self.attach(host, call, fields.u32(0))?,
+                ATTACH_PERF_EVENT => match self.attach_to_event(host, call, fields.u32(0), fields.u32(4))? {
+                    Ok(()) => Reply::New(Thing::Other, None),
+                    Err(error) => Reply::Error(error),
+                },
+                _ => self.link(call, fields.u32(0)),
+            },
             command::LINK_DETACH => match self.find(call, fields.u32(0)) {
                 Some(Thing::Scheduler) => Reply::Detached,
                 Some(_) => Reply::Error(libc::EOPNOTSUPP),
@@ -169,7 +171,7 @@ impl Answers {
                 put(4, number);
             }
             Thing::Btf(_) => put(16, number),
-            Thing::Scheduler | Thing::Counter(_) | Thing::Other => {}
+            Thing::Scheduler | Thing::Counter(_) | Thing::Tracepoint(_) | Thing::Other => {}
         }
         call.write(at, &info)?;
         Ok(Reply::Value(0))

@@ -1,14 +1,18 @@
-//! `perf_event_open` and what is done with its descriptors: counters of CPUs, and places at which nothing happens here.
+//! `perf_event_open` and what is done with its descriptors: counters of CPUs, tracepoints, and probes at which nothing happens here.
 //!
-//! Events that the model counts are opened; any other is refused as by a kernel that does not have it, and named among what is missing. Source: Linux
-//! 7.2 `kernel/events/core.c` (`perf_event_open`, `perf_read`, `_perf_ioctl`), `include/uapi/linux/perf_event.h`.
+//! Events that the model counts are opened; any other is refused as by a kernel that does not have it, and named among what is missing. So are programs
+//! at samples that are not modelled, which are never called. Source: Linux 7.2 `kernel/events/core.c` (`perf_event_open`, `perf_read`, `_perf_ioctl`,
+//! `perf_event_set_bpf_prog`), `kernel/trace/bpf_trace.c` (`perf_event_attach_bpf_prog`), `include/uapi/linux/perf_event.h`.
 
 use std::io;
 
-use warmcore_scx::bytecode::{Counted, CounterId, CounterSpec, Host, Need, NeedKind, name_of_event};
+use warmcore_scx::bytecode::{
+    CalledWith, Counted, CounterId, CounterSpec, Host, Need, NeedKind, Sampling, Tracepoint, name_of_event,
+};
 use warmcore_topology::CpuId;
 
-use super::commands::Fields;
+use super::commands::{Failure, Fields};
+use super::programs::program_type;
 use super::{Answers, Reply, Thing};
 use crate::process::Call;
 
@@ -39,6 +43,13 @@ const OUTPUT: (u32, u64) = (1, 10);
 const DISABLED: u64 = 1;
 const INHERIT: u64 = 1 << 1;
 const EXCLUDE_USER: u64 = 1 << 4;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_IDLE: u64 = 1 << 7;
+/// Samples are asked for by frequency, else by period.
+const FREQUENCY: u64 = 1 << 10;
+
+/// Samples a second that may be asked for (`perf_event_max_sample_rate`).
+const MOST_SAMPLES: u64 = 100_000;
 
 /// What is read besides the count (`PERF_FORMAT_*`).
 const TIME_ENABLED: u64 = 1;
@@ -53,6 +64,8 @@ pub(super) struct Opened {
     pub id: CounterId,
     /// What a read gives.
     format: u64,
+    /// Type and number of its event.
+    event: (u32, u64),
 }
 
 impl Answers {
@@ -62,8 +75,22 @@ impl Answers {
         const KNOWN_BYTES: usize = 64;
         let fields = Fields(call.read(attributes, KNOWN_BYTES)?);
         let (event_type, config, format, flags) = (fields.u32(0), fields.u64(8), fields.u64(32), fields.u64(40));
-        if event_type == TRACEPOINT || event_type >= FIRST_DYNAMIC || (event_type, config) == OUTPUT {
+        if event_type == TRACEPOINT {
+            return Ok(match Tracepoint::find(config) {
+                Some(tracepoint) => Reply::New(Thing::Tracepoint(tracepoint), None),
+                None => {
+                    self.needs.insert(Need::new(NeedKind::Event, format!("tracepoint {config}"), false));
+                    Reply::Error(libc::EINVAL)
+                }
+            });
+        }
+        if event_type >= FIRST_DYNAMIC || (event_type, config) == OUTPUT {
             return Ok(Reply::New(Thing::Other, None));
+        }
+        let (samples, is_frequency) = (fields.u64(16), flags & FREQUENCY != 0);
+        let most = if is_frequency { MOST_SAMPLES } else { i64::MAX as u64 };
+        if samples > most {
+            return Ok(Reply::Error(libc::EINVAL));
         }
         let (pid, cpu, group) = (pid as i32, cpu as i32, group as i32);
         if pid == -1 && cpu == -1 {
@@ -93,11 +120,17 @@ impl Answers {
             return Ok(Reply::Error(libc::EINVAL));
         };
         self.needs.insert(Need::new(NeedKind::Event, name, true));
-        let id = host.open_counter(CounterSpec { counted, cpu, is_inherited: flags & INHERIT != 0 });
+        let sampling = Sampling::of(counted, samples, is_frequency).map(|sampling| Sampling {
+            excludes_user: flags & EXCLUDE_USER != 0,
+            excludes_kernel: flags & EXCLUDE_KERNEL != 0,
+            excludes_idle: flags & EXCLUDE_IDLE != 0,
+            ..sampling
+        });
+        let id = host.open_counter(CounterSpec { counted, cpu, is_inherited: flags & INHERIT != 0, sampling });
         if flags & DISABLED == 0 {
             host.enable_counter(id, now_ns);
         }
-        Ok(Reply::New(Thing::Counter(Opened { id, format }), None))
+        Ok(Reply::New(Thing::Counter(Opened { id, format, event: (event_type, config) }), None))
     }
 
     /// An `ioctl` on a descriptor; `None` if it is not one of ours.
@@ -106,7 +139,7 @@ impl Answers {
         host: &mut Host,
         call: &Call,
         now_ns: u64,
-    ) -> io::Result<Option<Result<i64, i32>>> {
+    ) -> Result<Option<Result<i64, i32>>, Failure> {
         let [descriptor, request, argument, ..] = call.arguments;
         let (descriptor, request) = (descriptor as u32, request as u32);
         let opened = match self.find(call, descriptor) {
@@ -115,7 +148,7 @@ impl Answers {
             Some(_) => None,
         };
         if request == request::SET_BPF {
-            return Ok(Some(self.attach_to_event(call, argument as u32, opened.is_some())));
+            return Ok(Some(self.attach_to_event(host, call, argument as u32, descriptor)?.map(|()| 0)));
         }
         let Some(Opened { id, .. }) = opened else { return Ok(Some(Ok(0))) };
         match request {
@@ -127,19 +160,61 @@ impl Answers {
         Ok(Some(Ok(0)))
     }
 
-    /// A program for each sample of a counter, or for a tracepoint: it is never called here.
-    fn attach_to_event(&mut self, call: &Call, program: u32, is_counter: bool) -> Result<i64, i32> {
-        let Some(Thing::Program { name, .. }) = self.find(call, program) else { return Err(libc::EBADF) };
-        let place = if is_counter { "samples of a counter" } else { "a tracepoint or probe" };
-        let text = format!("{name} at {place}");
-        self.needs.insert(Need::new(NeedKind::Program, text, false));
-        Ok(0)
+    /// A program for each sample of a counter, each pass of a tracepoint, or a probe, where it is never called. Or the number of the error.
+    pub(super) fn attach_to_event(
+        &mut self,
+        host: &mut Host,
+        call: &Call,
+        program: u32,
+        event: u32,
+    ) -> Result<Result<(), i32>, Failure> {
+        let (text, is_modelled) = match self.find(call, event) {
+            Some(&Thing::Tracepoint(tracepoint)) => {
+                let (name, id) = match self.attached_program(host, call, program, program_type::TRACEPOINT)? {
+                    Ok(program) => program,
+                    Err(error) => return Ok(Err(error)),
+                };
+                // A program is at a tracepoint once, and called there on whatever CPU that is passed.
+                let with = CalledWith::Record;
+                if self.at.contains(&(tracepoint.site, with, id)) {
+                    return Ok(Err(libc::EEXIST));
+                }
+                if let Err(error) = self.call_at(Some(tracepoint.site), with, id) {
+                    return Ok(Err(error));
+                }
+                (format!("{name} at tracepoint {}/{}", tracepoint.system, tracepoint.name), true)
+            }
+            Some(&Thing::Counter(Opened { id: counter, event: (event_type, config), .. })) => {
+                let (name, id) = match self.attached_program(host, call, program, program_type::PERF_EVENT)? {
+                    Ok(program) => program,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let is_sampled = host.takes_samples(counter);
+                // What is attached to a scheduler that runs comes too late for it.
+                if is_sampled && self.sched_ext.is_attached() {
+                    return Ok(Err(libc::EOPNOTSUPP));
+                }
+                if is_sampled && !host.call_at_samples(counter, id) {
+                    return Ok(Err(libc::EEXIST));
+                }
+                (format!("{name} at samples of {}", name_of_event(event_type, config)), is_sampled)
+            }
+            Some(_) => match self.find(call, program) {
+                Some(Thing::Program { name, .. }) => (format!("{name} at a probe"), false),
+                _ => return Ok(Err(libc::EBADF)),
+            },
+            None => return Ok(Err(libc::EBADF)),
+        };
+        self.needs.insert(Need::new(NeedKind::Program, text, is_modelled));
+        Ok(Ok(()))
     }
 
     /// `read` of a descriptor; `None` if it is not a counter's.
     pub(super) fn read_event(&mut self, host: &Host, call: &Call, now_ns: u64) -> io::Result<Option<Result<i64, i32>>> {
         let [descriptor, buffer, room, ..] = call.arguments;
-        let Some(&Thing::Counter(Opened { id, format })) = self.find(call, descriptor as u32) else { return Ok(None) };
+        let Some(&Thing::Counter(Opened { id, format, .. })) = self.find(call, descriptor as u32) else {
+            return Ok(None);
+        };
         let Some(reading) = host.read_counter(id, now_ns) else { return Ok(Some(Err(libc::EBADF))) };
         let identity = self.identity(call, descriptor as u32);
         let parts = [

@@ -4,20 +4,26 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use warmcore_bpf::MapKind;
-use warmcore_scx::bytecode::{Attached, Host, Need, NeedKind, ProgramId, ProgramSource, Site};
+use warmcore_scx::bytecode::{AttachType, Attached, CalledWith, Host, Need, NeedKind, ProgramId, Site};
 
 use super::commands::{Failure, Fields};
+use super::things::Text;
 use super::{Answers, Reply, Thing};
 use crate::capture::Capture;
 use crate::process::Call;
 
 /// Types of programs that are looked at (`enum bpf_prog_type`).
-mod program_type {
+pub(super) mod program_type {
     pub(crate) const TRACEPOINT: u32 = 5;
+    pub(crate) const PERF_EVENT: u32 = 7;
+    pub(crate) const RAW_TRACEPOINT: u32 = 17;
     pub(crate) const TRACING: u32 = 26;
     pub(crate) const STRUCT_OPS: u32 = 27;
     pub(crate) const SYSCALL: u32 = 31;
 }
+
+/// `ENOTSUPP`, which no header of user space has.
+const NOT_SUPPORTED: i32 = 524;
 
 /// The function that registers a scheduler, by the name that programs at its entry give.
 const REGISTRATION: &str = "bpf_scx_reg";
@@ -82,20 +88,76 @@ impl Answers {
             program_type::TRACING => target == REGISTRATION || site.is_some(),
             _ => false,
         };
-        let id = if is_run {
-            let types = match self.find(call, fields.u32(72)) {
-                Some(Thing::Btf(types)) => Some(types),
-                _ => None,
-            };
-            let types = types.cloned();
-            let source =
-                ProgramSource { name: &name, bytes: &bytes, functions: &functions, maps: &maps, types: types.as_ref() };
-            Some(self.programs.load(host, &source)?)
-        } else {
-            None
+        let is_run_when_attached =
+            [program_type::TRACEPOINT, program_type::PERF_EVENT, program_type::RAW_TRACEPOINT].contains(&kind);
+        let types = match self.find(call, fields.u32(72)) {
+            Some(Thing::Btf(types)) => Some(Arc::clone(types)),
+            _ => None,
         };
+        let text = Text { bytes, functions, maps, types };
+        let id = if is_run { Some(self.programs.load(host, &text.source(&name))?) } else { None };
+        let text = is_run_when_attached.then_some(text);
         let name = if target.is_empty() { name } else { format!("{name} ({target})") };
-        Ok(Reply::New(Thing::Program { name, kind, id, site, is_idle }, None))
+        Ok(Reply::New(Thing::Program { name, kind, id, site, is_idle, text }, None))
+    }
+
+    /// Name and number of a program of one of the kinds that are translated when they are attached, or the number of the error.
+    pub(super) fn attached_program(
+        &mut self,
+        host: &mut Host,
+        call: &Call,
+        descriptor: u32,
+        wanted: u32,
+    ) -> Result<Result<(String, ProgramId), i32>, Failure> {
+        let Some(inode) = call.inode(descriptor) else { return Ok(Err(libc::EBADF)) };
+        let Some((Thing::Program { name, kind, id, text, .. }, _)) = self.things.get_mut(&inode) else {
+            return Ok(Err(libc::EBADF));
+        };
+        let number = match (&id, &text) {
+            _ if *kind != wanted => return Ok(Err(libc::EINVAL)),
+            (Some(id), _) => *id,
+            (None, Some(text)) => self.programs.load(host, &text.source(name))?,
+            (None, None) => return Ok(Err(libc::EINVAL)),
+        };
+        (*id, *text) = (Some(number), None);
+        Ok(Ok((name.clone(), number)))
+    }
+
+    /// Has a program called at a place of tracing; at none it never is. An error where it comes too late for the scheduler that runs.
+    pub(super) fn call_at(&mut self, site: Option<Site>, with: CalledWith, id: ProgramId) -> Result<(), i32> {
+        let Some(site) = site else { return Ok(()) };
+        if self.sched_ext.is_attached() {
+            return Err(libc::EOPNOTSUPP);
+        }
+        self.at.push((site, with, id));
+        Ok(())
+    }
+
+    /// A program is attached to a tracepoint by that one's name, or by what it was loaded for.
+    pub(super) fn open_raw_tracepoint(
+        &mut self,
+        host: &mut Host,
+        call: &Call,
+        fields: &Fields,
+    ) -> Result<Reply, Failure> {
+        let (address, descriptor) = (fields.u64(0), fields.u32(8));
+        if !matches!(self.find(call, descriptor), Some(Thing::Program { kind: program_type::RAW_TRACEPOINT, .. })) {
+            return Ok(self.link(call, descriptor));
+        }
+        let tracepoint = call.text(address)?;
+        let (name, id) = match self.attached_program(host, call, descriptor, program_type::RAW_TRACEPOINT)? {
+            Ok(program) => program,
+            Err(error) => return Ok(Reply::Error(error)),
+        };
+        let target = format!("btf_trace_{tracepoint}");
+        let how = AttachType::RawTracepoint as u32;
+        let site = Site::find(how, &target);
+        if let Err(error) = self.call_at(site, CalledWith::Arguments, id) {
+            return Ok(Reply::Error(error));
+        }
+        let is_modelled = site.is_some() || Site::is_passed_by_nobody(how, &target);
+        self.needs.insert(Need::new(NeedKind::Program, format!("{name} at raw tracepoint {tracepoint}"), is_modelled));
+        Ok(Reply::New(Thing::Other, None))
     }
 
     pub(super) fn test_run(
@@ -106,10 +168,13 @@ impl Answers {
         fields: &Fields,
     ) -> Result<Reply, Failure> {
         const RETURN_VALUE: u64 = 4;
-        let Some(Thing::Program { id: Some(id), .. }) = self.find(call, fields.u32(0)) else {
+        let Some(&Thing::Program { id, kind, .. }) = self.find(call, fields.u32(0)) else {
             return Ok(Reply::Error(libc::EINVAL));
         };
-        let id = *id;
+        if [program_type::TRACEPOINT, program_type::PERF_EVENT].contains(&kind) {
+            return Ok(Reply::Error(NOT_SUPPORTED));
+        }
+        let Some(id) = id else { return Ok(Reply::Error(libc::EINVAL)) };
         let (bytes, at) = (fields.u32(40) as usize, fields.u64(48));
         let mut context = if bytes == 0 { Vec::new() } else { call.read(at, bytes.min(65_536))? };
         let result = self.programs.run(host, id, &mut context, self.cpu)?;
@@ -120,21 +185,15 @@ impl Answers {
 
     /// A program is attached to a tracepoint or a function. Those that no [`Site`] is happen nowhere here.
     pub(super) fn link(&mut self, call: &Call, descriptor: u32) -> Reply {
-        if let Some(&Thing::Program { id: Some(id), site: Some(site), .. }) = self.find(call, descriptor) {
-            // What is attached to a scheduler that runs comes too late for it.
-            if self.sched_ext.is_attached() {
-                return Reply::Error(libc::EOPNOTSUPP);
-            }
-            self.at.push((site, id));
+        if let Some(&Thing::Program { id: Some(id), site: site @ Some(_), .. }) = self.find(call, descriptor)
+            && let Err(error) = self.call_at(site, CalledWith::Arguments, id)
+        {
+            return Reply::Error(error);
         }
-        if let Some(Thing::Program { name, kind, id, site, is_idle }) = self.find(call, descriptor)
+        if let Some(Thing::Program { name, kind, id, site, is_idle, .. }) = self.find(call, descriptor)
             && (id.is_none() || site.is_some())
         {
-            let text = match *kind {
-                program_type::TRACEPOINT => format!("{name} at a tracepoint"),
-                program_type::TRACING => format!("{name} for tracing"),
-                _ => name.clone(),
-            };
+            let text = if *kind == program_type::TRACING { format!("{name} for tracing") } else { name.clone() };
             self.needs.insert(Need::new(NeedKind::Program, text, site.is_some() || *is_idle));
         }
         Reply::New(Thing::Other, None)

@@ -3,14 +3,21 @@
 // Each test that includes this uses some of it.
 #![allow(dead_code)]
 
-use std::os::fd::{FromRawFd as _, OwnedFd};
+use std::fs::File;
+use std::io::Read as _;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::rc::Rc;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use super::assembler::{self, *};
 use super::types;
-use warmcore_loader::{Capture, CaptureRequest, LoaderError, MachineFiles, Paths, TargetKernel, capture};
+use warmcore_kernel::Setup;
+use warmcore_loader::{Capture, CaptureRequest, LoaderError, MachineFiles, Paths, TargetKernel, capture, start};
+use warmcore_options::MemoryChoice;
+use warmcore_schedulers::{Bytecode, bytecode_trial};
 use warmcore_topology::Machine;
+use warmcore_trace::{Event, Outcome};
 use warmcore_workload::{Options, Workload};
 
 /// Kernel functions that programs here call, numbered by the type information.
@@ -73,6 +80,53 @@ pub fn load_program(kind: u32, name: &str, program: &[[u8; 8]]) -> i64 {
     put(&mut attributes, 8, &(bytes.as_ptr() as u64).to_le_bytes());
     put(&mut attributes, 48, name.as_bytes());
     bpf(5, &attributes)
+}
+
+/// `dst = a map`.
+pub fn map_of(dst: u8, map: i64) -> [[u8; 8]; 2] {
+    [code(0x18, dst, 1, 0, map as i32), code(0, 0, 0, 0, 0)]
+}
+
+/// `r0 = bpf_map_lookup_elem(map, the word at r10 - 4)`; the program ends if there is nothing.
+pub fn look_up(map: i64) -> Vec<[u8; 8]> {
+    let mut program = map_of(1, map).to_vec();
+    program.extend([mov(2, 10), add_imm(2, -4), helper(1), code(0x55, 0, 0, 1, 0), exit()]);
+    program
+}
+
+/// A number of a map.
+pub fn value(map: i64, index: u32) -> u64 {
+    let mut value = [0; 8];
+    assert_eq!(element(1, map, &index.to_le_bytes(), &mut value), 0);
+    u64::from_le_bytes(value)
+}
+
+/// Opens an event of performance, without a group.
+pub fn perf_event(attributes: &[u8; 128], pid: i32, cpu: i32) -> Result<File, i32> {
+    // SAFETY: the kernel, or who stands for it, reads the structure; what is got is owned.
+    unsafe {
+        let descriptor = libc::syscall(libc::SYS_perf_event_open, attributes.as_ptr(), pid, cpu, -1, 0);
+        if descriptor < 0 {
+            Err(std::io::Error::last_os_error().raw_os_error().unwrap())
+        } else {
+            Ok(File::from_raw_fd(descriptor as i32))
+        }
+    }
+}
+
+/// Asks something of each event.
+pub fn request(events: &[File], request: u64) {
+    for event in events {
+        // SAFETY: a request without an argument.
+        assert_eq!(unsafe { libc::ioctl(event.as_raw_fd(), request, 0) }, 0);
+    }
+}
+
+/// Count, time enabled, time running.
+pub fn read_event(mut event: &File) -> [u64; 3] {
+    let mut bytes = [0; 24];
+    assert_eq!(event.read(&mut bytes).unwrap(), 24);
+    [0, 8, 16].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()))
 }
 
 /// Attaches a scheduler of these programs.
@@ -189,6 +243,44 @@ pub fn run_loader_with(loader: &str, timeout: Duration, paths: Paths) -> Result<
         paths,
         counts_memory: true,
     })
+}
+
+/// Runs a workload under the scheduler of a loader that goes on, in no time of its own: the outcome, the events, and what it printed.
+pub fn run_live(loader: &str, workload: &str, memory: MemoryChoice) -> (Outcome, Vec<Event>, String) {
+    let kernel = TargetKernel::new("7.2.0-test", "CONFIG_HZ=250\n", &types::kernel(&FUNCTIONS).0).unwrap();
+    let (program, arguments, machine) = (std::env::current_exe().unwrap(), arguments_for(loader), machine());
+    let workload = warmcore_workload::from_rtapp("work", workload, &Options::default()).unwrap();
+    let files = MachineFiles::new(&machine, &kernel).unwrap();
+    let attached = start(
+        &CaptureRequest {
+            program: &program,
+            arguments: &arguments,
+            machine: &machine,
+            kernel: &kernel,
+            timeout: Duration::from_secs(60),
+            files: files.path(),
+            paths: Paths::default(),
+            counts_memory: memory != MemoryChoice::None,
+        },
+        || Ok(()),
+    )
+    .unwrap_or_else(|error| panic!("{error}"));
+    let output = Rc::clone(&attached.output);
+    let scheduler = Bytecode::live(&attached.capture.object, attached.host, Box::new(attached.loader), 7, false);
+    let mut setup = Setup::new(&machine, &workload, 7).unwrap();
+    setup.options.memory = memory;
+    let mut events: Vec<Event> = Vec::new();
+    let result = bytecode_trial(scheduler, &setup, Some(&mut events));
+    let words = output.borrow_mut().text();
+    let (outcome, _) = result.unwrap_or_else(|error| panic!("{error}\n{words}"));
+    (outcome, events, words)
+}
+
+/// The numbers that follow a word in what was printed.
+pub fn numbers(words: &str, word: &str) -> Vec<f64> {
+    let at = words.find(&format!("{word} ")).unwrap_or_else(|| panic!("{word} in {words}"));
+    let rest = words[at + word.len()..].lines().next().unwrap();
+    rest.split_whitespace().map_while(|number| number.parse().ok()).collect()
 }
 
 /// Whether this computer lets system calls be answered, or why not; a container may forbid it.

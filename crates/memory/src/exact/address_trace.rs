@@ -60,17 +60,15 @@ pub enum TraceFormat {
 
 /// A trace that cannot be read.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum TraceError {
-    /// The input failed.
     #[error("cannot read the trace: {0}")]
     Read(#[from] io::Error),
-    /// The beginning is none that is known.
     #[error(
         "this is no address trace: it begins neither with `warmcore-address-trace`, nor with `WARMADDR`, nor like \
          Valgrind's lackey"
     )]
     UnknownFormat,
-    /// Another version.
     #[error("the trace has version {0}; version 1 can be read")]
     Version(String),
     /// A line or record that is not one.
@@ -78,10 +76,8 @@ pub enum TraceError {
     Record {
         /// `line 12` or `record 12`.
         place: String,
-        /// What is wrong.
         reason: String,
     },
-    /// Fewer or more records than announced, or a last one that is not whole.
     #[error("the trace is cut short: {0}")]
     CutShort(String),
 }
@@ -278,7 +274,7 @@ impl<R: BufRead> TraceReader<R> {
             other => return Err(TraceError::Version(other.unwrap_or("(none)").to_owned())),
         }
         if let Some(word) = words.next() {
-            let Ok(count) = word.parse() else { return self.refuse(format!("`{word}` is no number of records")) };
+            let Ok(count) = word.parse() else { return self.refuse(format!("`{word}` is not a number of records")) };
             self.announced = Some(count);
         }
         Ok(())
@@ -309,13 +305,13 @@ impl<R: BufRead> TraceReader<R> {
             [thread, kind, address, size] => (thread, kind, address, size),
             _ => return self.refuse(format!("`{content}` is not `THREAD KIND ADDRESS [SIZE]`")),
         };
-        let Ok(thread) = thread.parse() else { return self.refuse(format!("`{thread}` is no thread number")) };
+        let Ok(thread) = thread.parse() else { return self.refuse(format!("`{thread}` is not a thread number")) };
         let access = if kind.len() == 1 { access_of(kind.as_bytes()[0]) } else { None };
         let Some(access) = access else { return self.refuse(format!("`{kind}` is not R, W, M or I")) };
         let Some(address) = hexadecimal(address.trim_start_matches("0x").as_bytes()) else {
-            return self.refuse(format!("`{address}` is no hexadecimal address of up to 64 bits"));
+            return self.refuse(format!("`{address}` is not a hexadecimal address of up to 64 bits"));
         };
-        let Ok(size) = size.parse() else { return self.refuse(format!("`{size}` is no size in bytes")) };
+        let Ok(size) = size.parse() else { return self.refuse(format!("`{size}` is not a size in bytes")) };
         Ok(Some(Record { thread, access, address, size }))
     }
 
@@ -336,7 +332,7 @@ impl<R: BufRead> TraceReader<R> {
         let size = numbers.next().and_then(|size| std::str::from_utf8(size).ok()?.parse().ok());
         let (Some(access), Some(address), Some(size)) = (access, address, size) else {
             return self.refuse(format!(
-                "`{}` is no line of lackey; the program's own output goes elsewhere with --log-file=FILE",
+                "`{}` is not a line of lackey; the program's own output goes elsewhere with --log-file=FILE",
                 String::from_utf8_lossy(&line[..line.len().min(60)])
             ));
         };
@@ -456,12 +452,12 @@ mod tests {
         let text = |line: &str| message(format!("warmcore-address-trace 1\n0 R 40\n{line}\n").as_bytes());
         assert!(text("0 R 1001 8").contains("line 3: address 0x1001 is not aligned to its size, 8 bytes"));
         assert!(text("0 X 40").contains("line 3: `X` is not R, W, M or I"));
-        assert!(text("0 R 4g").contains("`4g` is no hexadecimal address"));
-        assert!(text("70000 R 40").contains("`70000` is no thread number"));
+        assert!(text("0 R 4g").contains("`4g` is not a hexadecimal address"));
+        assert!(text("70000 R 40").contains("`70000` is not a thread number"));
         assert!(text("0 R 40 0").contains("a size of 0 bytes"));
         assert!(text("0 R ffffffffffffffff 2").contains("beyond the address space"));
         assert!(text("0 R").contains("is not `THREAD KIND ADDRESS [SIZE]`"));
-        assert!(message(b" L 1000,8\nhello world\n").contains("line 2: `hello world` is no line of lackey"));
+        assert!(message(b" L 1000,8\nhello world\n").contains("line 2: `hello world` is not a line of lackey"));
         assert!(message(b"warmcore-address-trace 2\n").contains("version 2"));
         assert!(message(b"%!PS").contains("no address trace"));
         let mut binary = to_binary(&some_records());

@@ -60,8 +60,8 @@ pub(crate) fn domains(
     if lines >> options.sampling_shift > MAX_CACHE_LINES {
         let room = (MAX_CACHE_LINES * u64::from(hierarchy.line_bytes)) >> 30;
         let reason = format!(
-            "{lines} lines in all caches; the exact level has room for {MAX_CACHE_LINES}, which is {room} GiB; state smaller \
-             caches, or sample lines"
+            "all caches have {lines} lines, and the exact level has room for {MAX_CACHE_LINES}, which is {room} GiB; state \
+             smaller caches, or sample lines"
         );
         return Err(ExactError::Cache { cache: "caches".to_owned(), reason });
     }

@@ -81,13 +81,11 @@ impl ClassCounters {
     }
 
     /// Sum with another.
-    #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         self.each(other, |a, b| a + b)
     }
 
     /// What was counted since `earlier`, an older state of the same counters.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         self.each(earlier, |a, b| a - b)
     }
@@ -123,7 +121,6 @@ impl TaskCounters {
     }
 
     /// What was counted since `earlier`, an older state of the same task's counters.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut classes = self.classes;
         for (class, before) in classes.iter_mut().zip(&earlier.classes) {

@@ -22,67 +22,51 @@ pub enum ExactError {
         /// What about it, and what to try.
         reason: String,
     },
-    /// More domains than the home directory has bits.
     #[error("the machine has {0} last-level caches; the exact level simulates at most 64")]
     TooManyDomains(usize),
-    /// Too many lines for the tags.
-    #[error("the classes have {lines} lines in all, at most {most} can be told apart; make them smaller or sample")]
+    #[error("the classes have {lines} lines in all, at most {most} can be distinguished; make them smaller or sample")]
     TooManyLines { lines: u64, most: u64 },
-    /// Too many lines for the directories of a run whose tasks come and go.
     #[error(
         "the tasks' memory has {lines} lines, whose directories would take {gib} GiB of the host's memory where {most_gib} are allowed; \
          give the tasks less memory, or run fewer of them, or use the analytic level"
     )]
     Room { lines: u64, gib: u64, most_gib: u64 },
-    /// A page size that page tables cannot have.
     #[error(
         "pages of {page_bytes} bytes cannot be translated; write a power of two of at least {least}, which a table fills"
     )]
     TranslatedPage { page_bytes: u64, least: u64 },
-    /// A page that does not fit into the memory.
     #[error(
         "a page of {page_bytes} bytes does not fit into the {memory_bytes} bytes of a node's memory; make pages smaller or memory larger"
     )]
     PageBeyondMemory { page_bytes: u64, memory_bytes: u64 },
-    /// A translation buffer that cannot be built.
     #[error(
         "a translation buffer of {entries} entries is impossible; write 0 for none, or a power of two up to {most}"
     )]
     TlbEntries { entries: u32, most: u32 },
-    /// Page tables where only some lines are simulated.
     #[error(
         "addresses are translated only where all lines are simulated; simulate every line, or leave page tables out"
     )]
     PagedSample,
-    /// More is touched than there is memory.
     #[error(
         "the memory of all {nodes} nodes is full: there is no frame of {page_bytes} bytes left; give the machine more memory or the tasks less"
     )]
     MemoryFull { nodes: usize, page_bytes: u64 },
     #[error("there are no tasks; name at least one")]
     NoTasks,
-    /// Members of a group disagree about it.
     #[error("shared class `{class}`: {reason}; all who share it must agree")]
     Group { class: String, reason: String },
-    /// A shared class whose group is not named.
     #[error("class `{class}` of task {task} belongs to a data group, but the task is in none")]
     NoGroup { class: String, task: usize },
-    /// Home shares for another number of nodes.
     #[error("class `{class}` has home shares for {given} nodes, but the machine has {nodes}")]
     HomeNodes { class: String, given: usize, nodes: usize },
-    /// A task on a core that is not its own.
     #[error("task {task} moves to another core, but its private lines are not followed; set `follow_migrations`")]
     NotFollowed { task: usize },
-    /// Two tasks on one CPU.
     #[error("CPU {cpu} is taken by task {other}; task {task} cannot run there")]
     Occupied { cpu: u32, other: usize, task: usize },
-    /// No such CPU.
     #[error("the machine has no CPU {cpu}; its {count} CPUs are numbered from 0")]
     NoCpu { cpu: u32, count: usize },
-    /// A thread of a trace that was not placed.
     #[error("the trace has a thread {thread}, but only {known} threads have a CPU")]
     NoThread { thread: usize, known: usize },
-    /// An impossible page size.
     #[error("pages of {page_bytes} bytes are impossible; write a power of two of at least {line_bytes}, a line")]
     PageSize { page_bytes: u64, line_bytes: u64 },
 }

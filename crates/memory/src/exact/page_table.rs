@@ -57,7 +57,6 @@ pub struct PageTable {
 
 impl PageTable {
     /// A table without pages, whose root is in this frame.
-    #[must_use]
     pub fn new(root: u32) -> Self {
         Self { tables: vec![Table::new(root)] }
     }
@@ -95,7 +94,6 @@ impl PageTable {
     }
 
     /// The frame of a page, if it has one.
-    #[must_use]
     pub fn frame(&self, page: u64) -> Option<u32> {
         self.leaf(page).map(|(table, index)| self.tables[table].entries[index]).filter(|frame| *frame != NONE)
     }

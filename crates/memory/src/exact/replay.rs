@@ -18,7 +18,7 @@ use super::home::{Home, HomeEntry};
 use super::lanes::{DIRTY, MAX_LINES, WRITABLE};
 use super::options::Options;
 use super::stream::{Stream, StreamClass};
-use super::task::{ClassCosts, CodeMisses, KINDS, Task};
+use super::task::{ClassCosts, KINDS, Task};
 use crate::hierarchy::{CacheShape, Hierarchy};
 
 /// Default frame size.
@@ -267,27 +267,10 @@ fn thread_task(id: u32, seat: Seat, slot: u16, coherent: bool) -> Task {
     let clean = if coherent { 0 } else { WRITABLE as u8 };
     (fill[0], fill[1]) = (clean, clean | DIRTY as u8);
     Task {
-        id,
         core: seat.core as u16,
         slot,
-        stream: Stream::new(0, &[class]),
-        code: 0,
-        code_misses: CodeMisses::default(),
-        fill,
         costs: [ClassCosts { scale: 1, ..ClassCosts::default() }; KINDS],
-        touch_fs: 0,
-        touch_alone_fs: 0,
-        clock_fs: 0,
-        stall_fs: 0,
-        busy_fs: 0,
-        share_fs: Default::default(),
-        touches: 0,
-        touches_wanted: u64::MAX,
-        counters: [ClassCounters::default(); KINDS],
-        history: None,
-        table_fs: 0,
-        page_walks: 0,
-        page_faults: 0,
+        ..Task::new(id, Stream::new(0, &[class]), fill)
     }
 }
 

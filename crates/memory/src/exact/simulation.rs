@@ -11,7 +11,6 @@ use std::borrow::Cow;
 
 use rayon::prelude::*;
 use warmcore_topology::{CpuId, LlcId, Machine};
-use warmcore_trace::TimeShare;
 
 use super::build::{Seat, add_instruction_caches, domains, home};
 use super::counters::NodeTraffic;
@@ -27,7 +26,7 @@ use super::paging::Paging;
 use super::ports::Ports;
 use super::space::{COHERENT_ROOM, Space, TaskSpec};
 use super::stream::{Stream, StreamClass};
-use super::task::{ClassCosts, CodeMisses, EXPOSED_BITS, KINDS, MemoryLatency, TABLES, Task};
+use super::task::{ClassCosts, EXPOSED_BITS, KINDS, MemoryLatency, TABLES, Task};
 use crate::hierarchy::Hierarchy;
 use crate::profile::{ClassKind, Profile};
 
@@ -189,27 +188,9 @@ impl Simulation {
         }
         let (stream, fill) = self.stream(index, &spec.profile);
         let task = Task {
-            id: index as u32,
-            core: NO_CORE,
-            slot: 0,
-            stream,
             code: code_of(&spec.profile),
-            code_misses: CodeMisses::default(),
-            fill,
-            costs: [ClassCosts::default(); KINDS],
-            touch_fs: 0,
-            touch_alone_fs: 0,
-            clock_fs: 0,
-            stall_fs: 0,
-            busy_fs: 0,
-            share_fs: [0; TimeShare::COUNT],
-            touches: 0,
-            touches_wanted: u64::MAX,
-            counters: Default::default(),
-            table_fs: 0,
-            page_walks: 0,
-            page_faults: 0,
             history: self.history.map(|spec| Box::new(History::new(spec))),
+            ..Task::new(index as u32, stream, fill)
         };
         self.tasks.push(TaskState {
             spec,

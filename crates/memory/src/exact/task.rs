@@ -3,6 +3,7 @@
 use warmcore_trace::TimeShare;
 
 use super::counters::ClassCounters;
+use super::domain::NO_CORE;
 use super::history::History;
 use super::stream::Stream;
 use crate::profile::MAX_CLASSES;
@@ -79,6 +80,33 @@ pub(crate) struct Task {
 }
 
 impl Task {
+    /// A task on no core that has done nothing yet, and whose touches cost nothing.
+    pub(crate) fn new(id: u32, stream: Stream, fill: [u8; 2 * KINDS]) -> Self {
+        Self {
+            id,
+            core: NO_CORE,
+            slot: 0,
+            stream,
+            code: 0,
+            code_misses: CodeMisses::default(),
+            fill,
+            costs: [ClassCosts::default(); KINDS],
+            touch_fs: 0,
+            touch_alone_fs: 0,
+            clock_fs: 0,
+            stall_fs: 0,
+            busy_fs: 0,
+            share_fs: [0; TimeShare::COUNT],
+            touches: 0,
+            touches_wanted: u64::MAX,
+            counters: [ClassCounters::default(); KINDS],
+            table_fs: 0,
+            page_walks: 0,
+            page_faults: 0,
+            history: None,
+        }
+    }
+
     /// Misses of the L1 for instructions.
     pub(crate) fn l1i_misses(&self) -> u64 {
         let of_code = (0..MAX_CLASSES).filter(|class| self.code >> class & 1 != 0);

@@ -8,18 +8,14 @@ use super::{CachePoint, Counters, Level, SharedData, Split, Timing};
 
 /// A file of counters that cannot be read.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum FitFileError {
     /// Not TOML, or not of this form. The message has line and column.
     #[error("{0}")]
     Syntax(#[from] toml::de::Error),
     /// A size that is none.
     #[error("{field}: {reason}")]
-    Size {
-        /// Where.
-        field: String,
-        /// What is wrong.
-        reason: String,
-    },
+    Size { field: String, reason: String },
 }
 
 #[derive(Deserialize)]

@@ -128,7 +128,7 @@ pub(super) fn solve(
     }
     if parameters.len() > points.len() {
         notes.push(format!(
-            "{} points do not determine sizes and rates of {} classes: others would meet them as well, and more points would tell",
+            "{} points do not determine sizes and rates of {} classes: other values fit as well, and more points are needed",
             points.len(),
             parameters.len() / 2
         ));

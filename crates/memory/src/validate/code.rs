@@ -59,10 +59,15 @@ pub(super) fn sizes(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
         compare(&mut outcome, &at, ["miss ratio moved", "speed moved"], &exact[last][0], &analytic[last][0]);
     }
     outcome.demand_worst("L1I miss ratio alone, largest difference", "miss ratio alone", 0.01, Point::difference);
-    outcome.demand_worst("L1I miss ratio beside a thread of the process", "miss ratio beside", 0.02, Point::difference);
+    outcome.demand_worst(
+        "L1I miss ratio next to a thread of the process",
+        "miss ratio beside",
+        0.02,
+        Point::difference,
+    );
     outcome.demand_worst("L1I miss ratio in the ms after a migration", "miss ratio moved", 0.02, Point::difference);
     outcome.demand_worst("speed alone, largest relative", "speed alone", 0.03, Point::relative);
-    outcome.demand_worst("speed beside, largest relative", "speed beside", 0.10, Point::relative);
+    outcome.demand_worst("speed next to it, largest relative", "speed beside", 0.10, Point::relative);
     outcome.demand_worst("speed moved, largest relative", "speed moved", 0.05, Point::relative);
     Ok(outcome)
 }

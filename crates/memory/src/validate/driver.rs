@@ -59,14 +59,8 @@ pub(super) fn profile(name: &str, classes: &[(f64, f64, f64)]) -> Profile {
         Class::new(format!("c{index}"), (kib * 1024.0) as u64, per_ki / 1e3, *writes)
     };
     Profile {
-        name: name.to_owned(),
-        summary: String::new(),
         origin: "given".to_owned(),
-        cpi0: 0.5,
-        mlp: 2.0,
-        ipc_ceiling: None,
-        message_lines: None,
-        classes: classes.iter().enumerate().map(class).collect(),
+        ..Profile::new(name, 0.5, 2.0, classes.iter().enumerate().map(class).collect())
     }
 }
 

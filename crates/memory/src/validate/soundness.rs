@@ -116,7 +116,7 @@ pub(super) fn conservation(effort: Effort) -> Result<SuiteOutcome, SuiteError> {
         // A write that takes clean copies away may get its data from memory as well.
         rfos_from_memory += total.cross_rfos();
     }
-    outcome.demand("L1 misses that nobody served", 0.0, false, lost as f64);
+    outcome.demand("L1 misses that no cache or memory served", 0.0, false, lost as f64);
     let traffic: u64 = simulation.node_traffic().iter().map(|node| node.reads).sum();
     let beyond = if traffic < reads { reads - traffic } else { (traffic - reads).saturating_sub(rfos_from_memory) };
     outcome.demand("lines read from memory for no miss, or not read", 0.0, false, beyond as f64);

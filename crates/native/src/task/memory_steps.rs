@@ -7,21 +7,22 @@ use crate::chain::Chain;
 use crate::channel::Failed;
 use crate::clock::thread_cpu_ns;
 use crate::preemption::Watch;
-use crate::spin::Meter;
-use crate::sys::FreshMemory;
+use crate::spin::{Meter, pause};
+use crate::sys::{FreshMemory, PAGE_BYTES};
 
 /// Largest region that memory steps touch.
 const LARGEST_REGION: u64 = 256 << 20;
 /// Distance of the bytes that memory steps touch: one per cache line.
 const LINE: usize = 64;
-/// Lines that are touched between two looks at the time and at whether the run has ended; and a guess of how many in a millisecond.
+/// Lines that are touched between two looks at the time and at whether the run has ended, each with a pause; and a guess of how many in a
+/// millisecond.
 const LINES_BETWEEN_CHECKS: u64 = 4_096;
 const LINES_PER_MS: u64 = 500_000;
 /// Size of a write of `iorun`: rt-app's default buffer.
 const IO_BYTES: usize = 4 << 20;
 /// Bytes that [`Step::FirstTouch`](warmcore_workload::Step::FirstTouch) touches before it gives them back.
 const FIRST_TOUCH_PIECE: u64 = 4 << 20;
-/// Dependent loads between two looks at whether the run has ended.
+/// Dependent loads between two looks at whether the run has ended, each with a pause.
 const HOPS_BETWEEN_CHECKS: u64 = 4_096;
 
 impl ThreadInterpreter<'_> {
@@ -49,6 +50,7 @@ impl ThreadInterpreter<'_> {
             if next >= size {
                 next = 0;
             }
+            pause();
             used_ns += meter.as_mut().map_or(0, |meter| meter.lap(some));
             self.shared.stop.check()?;
         }
@@ -69,12 +71,15 @@ impl ThreadInterpreter<'_> {
             let now = left.min(HOPS_BETWEEN_CHECKS);
             chain.follow(now);
             left -= now;
+            pause();
             self.shared.stop.check()?;
         }
         Ok(())
     }
 
-    /// Touches so many bytes of new memory, piece by piece: a look at whether the run has ended needs no more than that.
+    /// Touches so many bytes of new memory, the last page whole, and pauses after each page, with a look at whether the run has ended: as in the
+    /// simulated step (`first_touch_step` in `crates/kernel/src/kernel_mode.rs`) others get their turn page by page. Only giving back, which the
+    /// simulated step spreads over the pages, is one call for each piece.
     pub(super) fn first_touch(&mut self, bytes: u64) -> Result<(), ExitCause> {
         let failed = |call: &'static str| {
             move |error: std::io::Error| Failed::Call(call, Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))
@@ -88,10 +93,14 @@ impl ThreadInterpreter<'_> {
                     .map_err(failed("mmap"))
                     .map_err(|why| self.failed(why))?,
             };
-            memory.touch(now as usize).map_err(failed("madvise")).map_err(|why| self.failed(why))?;
+            let pages = (now as usize).div_ceil(PAGE_BYTES);
+            for page in 0..pages {
+                memory.touch_page(page);
+                self.shared.stop.check()?;
+            }
+            memory.give_back(pages).map_err(failed("madvise")).map_err(|why| self.failed(why))?;
             self.fresh = Some(memory);
             left -= now;
-            self.shared.stop.check()?;
         }
         Ok(())
     }

@@ -97,7 +97,7 @@ impl CdfTunables {
 /// The row of `cdf`.
 pub static CDF: SchedulerInfo = SchedulerInfo {
     name: "cdf",
-    summary: "a queue per LLC; a task joins one whose tasks used other cache sets lately; needs exact memory",
+    summary: "a queue per LLC: a task joins one whose tasks used other cache sets lately; needs exact memory",
     source: "Nolasco, Penna, Freitas, SSCAD 2025, in the two readings of docs/spec/cdf-dio.md",
     sets: &[CdfTunables::TABLE, PlacementTunables::TABLE],
     needs_sets: true,
@@ -141,7 +141,7 @@ pub(crate) static FEWEST_TASKS: SchedulerInfo = SchedulerInfo {
 /// The row of `random`.
 pub static RANDOM: SchedulerInfo = SchedulerInfo {
     name: "random",
-    summary: "a queue per LLC; a task that becomes runnable joins that of a CPU drawn by chance",
+    summary: "a queue per LLC; a task that becomes runnable joins that of a CPU drawn at random",
     simulate: Some(|spec, setup, sink| {
         run_boxed(setup, Box::new(Placement::new("random", Rule::Random, spec.tunables(), &setup.boot())), sink)
     }),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use warmcore_topology::{CpuId, CpuSet, Machine, NodeId, RECLAIM_DISTANCE};
+use warmcore_topology::{CAPACITY_SCALE, CpuId, CpuSet, Machine, NodeId, RECLAIM_DISTANCE};
 
 use super::{CpuPosition, Domain, DomainParameters, Domains, Level, LlcShared, NO_DOMAIN, SchedGroup, flags};
 
@@ -94,13 +94,19 @@ impl Domains {
             .collect();
         let smt_active = machine.smt_width() > 1
             && active.iter().any(|cpu| machine.cpus_of_core(machine.core_of(cpu)).intersection_len(active) > 1);
+        let packs = packs_by_priority(machine, smt_active);
         for chain in &mut drafts {
-            mark_asymmetry(chain, &spans, machine, smt_active);
+            match packs {
+                true => mark_packing(chain, &levels),
+                false => mark_asymmetry(chain, &spans, machine, smt_active),
+            }
             set_imb_numa_nr(chain, &levels, &spans);
         }
         let attached: Vec<Vec<Draft>> = drafts.iter().map(|chain| degenerate(chain, &spans)).collect();
-        let capacities: Vec<u32> = machine.cpus().map(|cpu| capacity(machine, cpu, parameters.smt_gain)).collect();
-        let mut builder = GroupBuilder::new(machine, &spans, &drafts, &attached, &capacities);
+        let capacity = |cpu| capacity(machine, cpu, parameters.smt_gain, packs);
+        let capacities: Vec<u32> = machine.cpus().map(capacity).collect();
+        let priorities: Vec<u32> = machine.cpus().filter(|_| packs).map(|cpu| machine.priority(cpu)).collect();
+        let mut builder = GroupBuilder::new(machine, &spans, &drafts, &attached, &capacities, &priorities);
         let mut all = Vec::new();
         let mut first = Vec::with_capacity(machine.cpu_count() + 1);
         for cpu in machine.cpus() {
@@ -128,6 +134,7 @@ impl Domains {
             cpu_lists,
             places: Vec::new(),
             capacities,
+            priorities,
             llc_cpus: Vec::new(),
             llc_first: Vec::new(),
             shared: Vec::new(),
@@ -190,12 +197,28 @@ fn capacities_of(machine: &Machine, cpus: &CpuSet) -> BTreeSet<u32> {
 }
 
 /// Capacity of a CPU: its core's, or an equal part of what the core has with all of its hardware threads at work
-/// (`arch_scale_cpu_capacity` before 5.0).
-fn capacity(machine: &Machine, cpu: CpuId, smt_gain: Option<u32>) -> u32 {
+/// (`arch_scale_cpu_capacity` before 5.0). A kernel that goes by priorities knows of no other.
+fn capacity(machine: &Machine, cpu: CpuId, smt_gain: Option<u32>, packs: bool) -> u32 {
     let threads = machine.cpus_of_core(machine.core_of(cpu)).len() as u32;
+    let own = if packs { CAPACITY_SCALE } else { machine.capacity(cpu) };
     match smt_gain {
-        Some(gain) if threads > 1 => machine.capacity(cpu) * (gain / threads) / 1024,
-        _ => machine.capacity(cpu),
+        Some(gain) if threads > 1 => own * (gain / threads) / 1024,
+        _ => own,
+    }
+}
+
+/// Whether the kernel goes by priorities of CPUs (`sched_set_itmt_support`). Where no core has several threads it takes unequal capacities
+/// instead (`hybrid_init_cpu_capacity_scaling`).
+fn packs_by_priority(machine: &Machine, smt_active: bool) -> bool {
+    machine.has_priorities() && (smt_active || !machine.is_asymmetric())
+}
+
+/// Levels between the hardware threads of a core and nodes prefer CPUs of high priority (`x86_sched_itmt_flags`).
+fn mark_packing(chain: &mut [Draft], levels: &[TopologyLevel]) {
+    for draft in chain {
+        if matches!(levels[draft.level].level, Level::Cls | Level::Mc | Level::Pkg) {
+            draft.flags |= flags::ASYM_PACKING;
+        }
     }
 }
 
@@ -400,6 +423,8 @@ struct GroupBuilder<'a> {
     attached: &'a [Vec<Draft>],
     /// By CPU.
     capacities: &'a [u32],
+    /// By CPU; empty where they do not count.
+    priorities: &'a [u32],
     groups: Vec<SchedGroup>,
     /// Groups by level, CPUs (a span, or the complement of a CPU's number for a lone CPU) and depth of the domain
     /// they were taken from.
@@ -417,6 +442,7 @@ impl<'a> GroupBuilder<'a> {
         drafts: &'a [Vec<Draft>],
         attached: &'a [Vec<Draft>],
         capacities: &'a [u32],
+        priorities: &'a [u32],
     ) -> Self {
         Self {
             machine,
@@ -424,6 +450,7 @@ impl<'a> GroupBuilder<'a> {
             drafts,
             attached,
             capacities,
+            priorities,
             groups: Vec::new(),
             group_index: BTreeMap::new(),
             rings: Vec::new(),
@@ -527,6 +554,11 @@ impl<'a> GroupBuilder<'a> {
             cores: cores.len() as u32,
             flags: child_domain.map_or(0, |draft| draft.flags),
             capacity: cpus.iter().map(|&member| self.capacities[member as usize]).sum(),
+            priority: cpus
+                .iter()
+                .filter_map(|&member| self.priorities.get(member as usize).copied())
+                .max()
+                .unwrap_or(0),
             imbalance: false,
         });
         let group = self.groups.len() as u32 - 1;

@@ -21,6 +21,7 @@ fn description(spec: &str, cores_per_cluster: u32) -> MachineDescription {
         nodes: form.shape.nodes(),
         distances: None,
         coregroups: Vec::new(),
+        priorities: Default::default(),
         processor: None,
         reclaim_distance: None,
         caches: Vec::new(),
@@ -254,6 +255,41 @@ fn packages_of_three_nodes_are_one_level_apart_on_granite_rapids() {
     for stated in [spans(Some(0xad), before), spans(Some(0x8f), DomainParameters::default())] {
         assert!(stated[0].len() > averaged[0].len(), "{stated:?}");
     }
+}
+
+/// Two sockets of a fast core with two threads and two slow cores in a cluster.
+#[test]
+fn levels_between_hardware_threads_and_nodes_pack_by_priority() {
+    let file = |keys: &str| {
+        let text = format!(
+            "[topology]\nnodes = [{{ id = 0, cpus = \"0-3\" }}, {{ id = 1, cpus = \"4-7\" }}]\n\
+             sockets = [{{ id = 0, cpus = \"0-3\" }}, {{ id = 1, cpus = \"4-7\" }}]\nclusters = [\"0-1\", \"2-3\", \"4-5\", \"6-7\"]\n\
+             {keys}\n"
+        );
+        warmcore_topology::from_toml(&text).unwrap()
+    };
+    let cores = "cores = [\"0-1\", \"2\", \"3\", \"4-5\", \"6\", \"7\"]";
+    let stated = "priorities = [{ cpus = \"0-1,4-5\", priority = 67 }, { cpus = \"2-3,6-7\", priority = 40 }]\n\
+                  capacities = [{ cpus = \"2-3,6-7\", capacity = 600 }]";
+    let marked = |domains: &Domains, cpu| {
+        let levels = domains.of(CpuId(cpu)).iter();
+        levels.map(|domain| (domain.level, domain.has(flags::ASYM_PACKING))).collect::<Vec<_>>()
+    };
+    let hybrid = build(&file(&format!("{cores}\n{stated}")));
+    assert_eq!(marked(&hybrid, 0), [(Level::Smt, false), (Level::Mc, true), (Level::Numa, false)]);
+    assert_eq!(marked(&hybrid, 2), [(Level::Cls, true), (Level::Mc, true), (Level::Numa, false)]);
+    let priorities = |domains: &Domains, cpu, level: usize| {
+        let groups = domains.groups(&domains.of(CpuId(cpu))[level]);
+        groups.map(|group| domains.group(group).priority).collect::<Vec<_>>()
+    };
+    assert_eq!((priorities(&hybrid, 0, 1), priorities(&hybrid, 2, 1)), (vec![67, 40], vec![40, 67]));
+    assert_eq!(hybrid.sd_asym_packing(CpuId(0)), Some(hybrid.range(CpuId(0)).start + 1));
+    // The kernel knows of no capacities then; without hardware threads it has those instead, and without priorities nothing of the kind.
+    assert!(hybrid.capacities().iter().all(|capacity| *capacity == 1024) && !hybrid.is_asymmetric());
+    let cores_of_one = build(&file(stated));
+    assert!(!cores_of_one.packs() && cores_of_one.is_asymmetric() && cores_of_one.capacities().contains(&600));
+    let plain = build(&file(cores));
+    assert!(!plain.packs() && plain.sd_asym_packing(CpuId(0)).is_none() && priorities(&plain, 0, 1) == [0, 0]);
 }
 
 #[test]

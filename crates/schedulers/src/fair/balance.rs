@@ -3,7 +3,8 @@
 //! | module | kernel functions |
 //! |---|---|
 //! | here | `sched_balance_trigger`, `sched_balance_softirq`, `sched_balance_domains` |
-//! | `stats` | `update_sg_lb_stats`, `update_sd_pick_busiest`, `calculate_imbalance`, `sched_balance_find_src_group`, `…_src_rq` |
+//! | `stats` | `update_sg_lb_stats`, `update_sd_pick_busiest`, `calculate_imbalance`, `sched_balance_find_src_group` |
+//! | `source` | `sched_balance_find_src_rq` |
 //! | `load_only` | the same as they were from Linux 4.9 to 5.4 |
 //! | `tick_loads` | `cpu_load_update_active`, `source_load`, `target_load` of 4.9 |
 //! | `pass` | `should_we_balance`, `sched_balance_rq` |
@@ -13,10 +14,10 @@
 //! | `newidle` | `sched_balance_newidle` |
 //! | `nohz` | `nohz_balancer_kick`, `nohz_idle_balance` and the set of idle CPUs without tick |
 //!
-//! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `docs/spec/linux-fair.md` sections 1.16 and 5. Not
-//! modelled: asymmetric packing.
+//! Source: Linux 7.2 `kernel/sched/fair.c`, as specified in `docs/spec/linux-fair.md` sections 1.16 and 5.
 //!
-//! What keeping threads together adds is asked through `gathering`, what NUMA balancing adds in [`numa`](super::numa).
+//! What keeping threads together adds is asked through `gathering`, what NUMA balancing adds in [`numa`](super::numa), and what priorities of
+//! CPUs add in `packing`.
 //!
 //! A pass takes no simulated time by itself: its cost is charged to the CPU that runs it, and the same figure is what
 //! the kernel would have measured.
@@ -28,6 +29,7 @@ pub(crate) mod move_tasks;
 pub(crate) mod newidle;
 pub(crate) mod nohz;
 pub(crate) mod pass;
+mod source;
 pub(crate) mod stats;
 #[cfg(test)]
 mod tests;

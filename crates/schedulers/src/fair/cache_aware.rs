@@ -18,7 +18,8 @@
 //! Integer divisions truncate as the kernel's do: the latch and the odd thresholds of the thread average follow from that.
 //!
 //! Differs from the kernel: groups of threads need not be processes (`grouping`); a scan costs its CPU
-//! `balance_per_cpu_ns` for each CPU examined; the footprint comes from NUMA balancing's model, without which it is 0.
+//! `balance_per_cpu_ns` for each CPU examined; the footprint comes from NUMA balancing's model, without which it is 0, or, as an option
+//! that 7.2 does not have, from the resident pages.
 
 mod admission;
 mod answers;
@@ -40,7 +41,7 @@ use self::permission::{Limits, Snapshot};
 use super::state::NONE;
 use crate::domains::Domains;
 
-pub(crate) use self::decisions::{ApartDecisions, CacheAwareDecisions};
+pub(crate) use self::decisions::{ApartDecisions, CacheAwareDecisions, RefusalDecisions};
 pub(in crate::fair) use self::scan::Seen;
 pub use self::tunables::CacheAwareTunables;
 
@@ -59,11 +60,21 @@ pub(crate) struct ThreadGroup {
     pub footprint_pages: i64,
     /// Living threads.
     pub threads: u32,
+    /// Processes of which they are, each with how many: one, unless somebody has formed the group.
+    pub processes: Vec<(u32, u32)>,
 }
 
 impl Default for ThreadGroup {
     fn default() -> Self {
-        Self { cpu: NONE, epoch: 0, next_scan: 0, nr_running_avg: 0, footprint_pages: 0, threads: 0 }
+        Self {
+            cpu: NONE,
+            epoch: 0,
+            next_scan: 0,
+            nr_running_avg: 0,
+            footprint_pages: 0,
+            threads: 0,
+            processes: Vec::new(),
+        }
     }
 }
 
@@ -98,6 +109,8 @@ pub(crate) struct CpuState {
 pub(crate) struct TaskState {
     /// Its group; [`NONE`] if it takes no part.
     pub group: u32,
+    /// Its process.
+    pub process: u32,
     /// LLC it prefers, or [`NONE`]. Outlives the group's preference while the task does not run.
     pub preferred_llc: u32,
     /// It was on that LLC when it was queued (`pref_llc_queued`).
@@ -125,6 +138,7 @@ pub(crate) struct Llc {
 pub(crate) struct CacheAware {
     pub(crate) decisions: CacheAwareDecisions,
     apart: ApartDecisions,
+    refusals: RefusalDecisions,
     pub(crate) tunables: CacheAwareTunables,
     pub(crate) limits: Limits,
     /// Groups with more threads than an LLC has cores are refused.
@@ -172,6 +186,7 @@ impl CacheAware {
         Some(Self {
             decisions: CacheAwareDecisions::default(),
             apart: ApartDecisions::default(),
+            refusals: RefusalDecisions::default(),
             limits: tunables.limits(machine.smt_width()),
             limits_threads: true,
             smt_width: machine.smt_width() as u64,
@@ -186,6 +201,17 @@ impl CacheAware {
             llcs,
             tasks: Vec::new(),
         })
+    }
+
+    /// A group that had so much of each CPU's run time, in nanoseconds of 1000.
+    #[cfg(test)]
+    pub(in crate::fair) fn add_group_that_ran(&mut self, runtimes_ns: &[u64]) {
+        self.groups.push(ThreadGroup::default());
+        let ran = |&runtime_ns: &u64| Slot { runtime_ns, epoch: 0 };
+        self.slots.extend(runtimes_ns.iter().map(ran));
+        for cpu in &mut self.cpus {
+            cpu.runtime_ns = 1000;
+        }
     }
 
     /// LLC that a group prefers, or [`NONE`].

@@ -67,6 +67,10 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         self.plug_in(core, cpu);
     }
 
+    fn reads_resident_pages(&self) -> bool {
+        self.gathering.reads_resident_pages()
+    }
+
     fn init(&mut self, core: &mut Core<'_>) {
         self.create_groups(core);
         let decisions = FairDecisions::register(core.decision_table());

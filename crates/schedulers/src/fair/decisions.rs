@@ -2,9 +2,9 @@
 
 use warmcore_trace::DecisionTable;
 
-use super::cache_aware::{ApartDecisions, CacheAwareDecisions};
+use super::cache_aware::{ApartDecisions, CacheAwareDecisions, RefusalDecisions};
 use super::numa::NumaDecisions;
-use super::topology_aware::TopologyAwareDecisions;
+use super::topology_aware::{HomeDecisions, TopologyAwareDecisions};
 
 /// The decisions of all parts, whether they are on or not: a kind has one number under every scheduler of the class.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,6 +13,8 @@ pub struct FairDecisions {
     pub(crate) topology_aware: TopologyAwareDecisions,
     pub(crate) numa: NumaDecisions,
     pub(crate) apart: ApartDecisions,
+    pub(crate) refusals: RefusalDecisions,
+    pub(crate) home: HomeDecisions,
 }
 
 impl FairDecisions {
@@ -23,6 +25,8 @@ impl FairDecisions {
             topology_aware: TopologyAwareDecisions::register(table),
             numa: NumaDecisions::register(table),
             apart: ApartDecisions::register(table),
+            refusals: RefusalDecisions::register(table),
+            home: HomeDecisions::register(table),
         }
     }
 }
@@ -43,10 +47,16 @@ mod tests {
             (told.topology_aware.pushed_in_scope, 25, "task pushed: it waits, the scope has an idle CPU"),
             (told.numa.preferred_chosen, 26, "preferred node chosen: most hint faults"),
             (told.numa.pages_moved, 34, "scan moved pages: to the node whose CPUs touch them"),
-            (told.apart.left_apart, 35, "threads left apart: each runs alone in its LLC, from which nobody pulls"),
+            (
+                told.apart.left_apart,
+                35,
+                "threads left apart: each runs alone in its LLC, from which no other CPU pulls",
+            ),
+            (told.refusals.one_thread, 36, "aggregation refused: one thread"),
+            (told.home.pulled, 40, "task pulled: nearer to its preferred LLC"),
         ];
         let kinds = table.into_kinds();
-        assert_eq!(kinds.len(), 36);
+        assert_eq!(kinds.len(), 41);
         for (id, number, name) in numbers {
             assert_eq!((id.0, kinds[id.0 as usize].name().as_str()), (number, name));
         }

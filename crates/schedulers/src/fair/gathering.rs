@@ -39,7 +39,7 @@ pub enum PushPermission {
     Free,
     /// The CPU is left alone.
     Vetoed,
-    /// The [permission](Gathering::permission) of the running task decides.
+    /// The running task decides ([`Gathering::forbids_push`]).
     AskTask,
 }
 
@@ -54,7 +54,7 @@ pub struct Move {
     pub dst: CpuId,
     /// Utilisation to count where it goes (`task_util`).
     pub util: u64,
-    /// It waits where no CPU of its LLC is idle, and the destination is idle.
+    /// It waits where no CPU of its LLC is idle, and the destination is idle. Only a scope that is one pool heeds it.
     pub waits: bool,
 }
 
@@ -80,7 +80,7 @@ pub struct Push {
     pub src: CpuId,
     /// Runnable tasks of the source.
     pub h_nr_runnable: u32,
-    /// The source has one task.
+    /// The source has one task, of whatever class.
     pub alone: bool,
     /// The task would leave a core whose other threads are busy for an idle one.
     pub gains_core: bool,
@@ -93,6 +93,11 @@ pub trait Gathering: Sized {
 
     /// The run begins; `told` are the numbers of the decisions it may tell.
     fn init(&mut self, _told: &FairDecisions) {}
+
+    /// Whether it asks for resident pages of processes.
+    fn reads_resident_pages(&self) -> bool {
+        false
+    }
 
     /// A task exists. Tasks come in the order of their ids.
     #[inline]
@@ -158,9 +163,16 @@ pub trait Gathering: Sized {
     #[inline]
     fn record_llc(&self, _cpu: CpuId, _util: u64, _capacity: u64) {}
     /// What is gained by moving tasks of a domain's group to the LLC of `dst`, in tasks or weights, and whether that makes the group
-    /// a source. `patient`: the domain has not failed too often.
+    /// a source. `patient`: the domain has not failed too often. CPUs that are `left_out` of the pass count for nothing.
     #[inline]
-    fn group_gain(&self, _domains: &Domains, _group: u32, _dst: CpuId, _patient: bool) -> (u32, bool) {
+    fn group_gain(
+        &self,
+        _domains: &Domains,
+        _group: u32,
+        _dst: CpuId,
+        _patient: bool,
+        _left_out: impl Fn(u32) -> bool,
+    ) -> (u32, bool) {
         (0, false)
     }
     /// The same for the tasks queued on a CPU.
@@ -192,6 +204,11 @@ pub trait Gathering: Sized {
     #[inline]
     fn push_permission(&self, _push: Push) -> PushPermission {
         PushPermission::Free
+    }
+    /// Whether the push of a CPU's running task, perhaps the idle one, is forbidden where [`PushPermission::AskTask`] was the answer.
+    #[inline]
+    fn forbids_push(&mut self, core: &mut Core<'_>, wanted: Move) -> bool {
+        !wanted.task.is_idle() && self.permission(core, wanted).0 == Permission::Forbid
     }
     /// Tells that the push of a task to an LLC was vetoed.
     fn tell_veto(&self, _core: &mut Core<'_>, _task: TaskId, _llc: u32) {}
@@ -288,7 +305,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             return (0, false);
         }
         let patient = domain.nr_balance_failed < domain.cache_nice_tries + 1;
-        self.gathering.group_gain(&self.domains, group, pass.dst, patient)
+        let left_out = |cpu| self.balance.is_excluded(cpu);
+        self.gathering.group_gain(&self.domains, group, pass.dst, patient, left_out)
     }
 
     /// Whether a task prefers the destination of a pass; if not, why.
@@ -333,17 +351,19 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let permission = self.gathering.push_permission(Push {
             src,
             h_nr_runnable: self.queues[src.index()].h_nr_runnable,
-            alone: self.rqs[src.index()].nr_running <= 1,
+            alone: self.rqs[src.index()].nr_running + self.above(src) <= 1,
             gains_core: !self.is_core_idle(src) && self.is_core_idle(pass.dst),
         });
-        let curr = core.curr(src);
         match permission {
             PushPermission::Vetoed => true,
-            PushPermission::AskTask if !curr.is_idle() => {
-                let wanted = Move { task: curr, src, dst: pass.dst, util: self.task_util(curr), waits: false };
-                self.gathering.permission(core, wanted).0 == Permission::Forbid
+            PushPermission::AskTask => {
+                let task = core.curr(src);
+                // A task of another class has no utilisation here.
+                let is_fair = !task.is_idle() && self.entities[self.task_entity(task) as usize].on_rq;
+                let util = if is_fair { self.task_util(task) } else { 0 };
+                self.gathering.forbids_push(core, Move { task, src, dst: pass.dst, util, waits: false })
             }
-            PushPermission::AskTask | PushPermission::Free => false,
+            PushPermission::Free => false,
         }
     }
 

@@ -60,6 +60,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let wanted = self.parameters.energy_aware;
         self.energy = EnergyAware::new(wanted, core.machine(), core.active(), core.parameters(), &domains);
         self.asymmetric = domains.is_asymmetric() && !self.parameters.load_only_balance;
+        self.packing = domains.packs() && !self.parameters.load_only_balance;
         self.rqs.iter_mut().for_each(|rq| rq.misfit_task_load = 0);
         self.domains = domains;
         self.balance.domains_rebuilt();

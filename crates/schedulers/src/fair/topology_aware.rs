@@ -9,7 +9,7 @@
 //! |---|---|---|---|
 //! | `sequence` | order in which a home takes LLCs (8.4) | one LLC | idea \[P\] v2, keys \[O\] |
 //! | `scope` | demand, how many LLCs it needs (8.3, 8.5) | too many threads, the latch | smoothing \[P\] v2; growing, shrinking, ladder \[O\] |
-//! | `scan` | home node, home LLC, scope, once per epoch (8.3) | highest occupancy of all LLCs | two steps \[P\] v2, demand \[O\] |
+//! | `scan` | home node, home LLC, scope, once per epoch (8.3), of the nodes in view (8.8) | highest occupancy of all LLCs | two steps \[P\] v2, demand \[O\] |
 //! | `permission` | may a task move between two LLCs (8.6) | toward and away from one LLC | \[O\] |
 //! | `promotion`, `gain` | where to pull from: affinity promotion (8.7) | tasks that prefer the destination | form \[P\] v1, weights \[O\]; `gain=inverse` is v1's |
 //! | `answers` | what the fair class asks: forced at every level; core-aware veto; wakeup hint (8.7, 8.9) | rule of siblings, veto | no siblings \[P\] v1, rest \[O\] |
@@ -17,7 +17,7 @@
 //! | `conserve` | wakeups and ticks use idle CPUs of the whole scope; with 2, idle cores first | nothing | \[O\] |
 //!
 //! Tolerance 0 still refuses everybody; other tolerances do not limit threads, as the scope grows with them. The footprint is
-//! tested as in 7.2.
+//! tested as in 7.2, against one LLC, however many the scope has.
 //!
 //! Deviations from `docs/spec/linux-fair.md` section 8: utilisations in permissions are the snapshots of 6.8, as in
 //! 7.2; a batch of several tasks counts the utilisation it has moved; the wakeup hint's 16 ms count from the task's
@@ -36,6 +36,7 @@ pub(crate) mod sequence;
 mod tunables;
 
 use warmcore_kernel::Boot;
+use warmcore_topology::Machine;
 
 use self::promotion::Gain;
 use self::scope::{Patience, Scope};
@@ -43,7 +44,7 @@ use self::sequence::Sequences;
 use super::cache_aware::{CacheAware, CacheAwareTunables};
 use crate::domains::Domains;
 
-pub(crate) use self::decisions::TopologyAwareDecisions;
+pub(crate) use self::decisions::{HomeDecisions, TopologyAwareDecisions};
 pub use self::tunables::TopologyAwareTunables;
 
 /// Cache-aware scheduling with scopes of several LLCs.
@@ -51,6 +52,7 @@ pub(crate) struct TopologyAware {
     /// What it extends.
     pub(in crate::fair) base: CacheAware,
     pub(crate) decisions: TopologyAwareDecisions,
+    home_told: HomeDecisions,
     tunables: TopologyAwareTunables,
     gain: Gain,
     patience: Patience,
@@ -87,12 +89,13 @@ impl TopologyAware {
         if tunables.theta != 0 {
             base.limits.full_pct = tunables.theta;
         }
-        // A scope grows with its threads; tolerance 0 still means none.
-        base.limits_threads = base.tunables.aggr_tolerance == 0;
+        // A scope grows with its threads.
+        base.limits_threads = false;
         let llcs = domains.llc_count();
         Some(Self {
             base,
             decisions: TopologyAwareDecisions::default(),
+            home_told: HomeDecisions::default(),
             gain: if tunables.gain == 0 { Gain::Distance } else { Gain::Inverse },
             patience: Patience { below_pct: tunables.theta_c, hold: tunables.hold },
             sequences: Sequences::new(boot.machine, domains),
@@ -108,6 +111,13 @@ impl TopologyAware {
             tunables,
         })
     }
+}
+
+/// By LLC that a process prefers, numbered as by [`Domains::sd_llc_id`]: all LLCs in the order in which it takes them
+/// (`docs/spec/linux-fair.md` section 8.4). Where memory chooses (`numa_mode=N2`) a process may have another.
+pub fn llc_orders(machine: &Machine, domains: &Domains) -> Vec<Vec<u32>> {
+    let sequences = Sequences::new(machine, domains);
+    (0..domains.llc_count() as u32).map(|home| sequences.order(home).to_vec()).collect()
 }
 
 /// LLCs of each of the domains' groups.

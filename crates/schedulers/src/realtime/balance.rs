@@ -21,28 +21,40 @@ impl Realtime {
     /// Whether there is a CPU that a task may use where nothing is as urgent; the candidates are those where what is urgent is least
     /// (`cpupri_find`).
     pub(super) fn lower_priority(&mut self, core: &Core<'_>, task: TaskId) -> bool {
+        self.lower_priority_among(core, task, |_, _| true)
+    }
+
+    /// The same among those of its CPUs that `may` accepts.
+    fn lower_priority_among(&mut self, core: &Core<'_>, task: TaskId, may: impl Fn(&Self, CpuId) -> bool) -> bool {
         let own = self.tasks[task.index()].priority();
-        let allowed = core.allowed(task);
-        let Some(least) = allowed.iter().map(|cpu| self.level(cpu)).min().filter(|&least| least < own) else {
-            return false;
-        };
         let mut candidates = std::mem::take(&mut self.candidates);
         candidates.clear();
-        candidates.extend(allowed.iter().filter(|&cpu| self.level(cpu) == least));
+        let usable = core.allowed(task).iter().filter(|&cpu| may(self, cpu));
+        let least = usable.map(|cpu| self.level(cpu)).min().filter(|&least| least < own);
+        if let Some(least) = least {
+            let is_least = |cpu: &CpuId| self.level(*cpu) == least && may(self, *cpu);
+            candidates.extend(core.allowed(task).iter().filter(is_least));
+        }
         self.candidates = candidates;
-        true
+        least.is_some()
+    }
+
+    /// The same among CPUs that are big enough, or among all where no such CPU will do (`cpupri_find_fitness`).
+    fn lower_priority_fitting(&mut self, core: &Core<'_>, task: TaskId) -> bool {
+        let fits = |class: &Self, cpu| class.fits(core, task, cpu);
+        self.unequal && self.lower_priority_among(core, task, fits) || self.lower_priority(core, task)
     }
 
     /// The CPU where a task of fixed priority displaces the least (`find_lowest_rq`).
     pub(super) fn lowest_cpu(&mut self, core: &Core<'_>, task: TaskId, from: CpuId) -> Option<CpuId> {
-        if core.allowed(task).len() < 2 || !self.lower_priority(core, task) {
+        if core.allowed(task).len() < 2 || !self.lower_priority_fitting(core, task) {
             return None;
         }
         self.nearest_candidate(core, from)
     }
 
-    /// The CPU where a deadline task runs at once (`find_later_rq`, `dl_task_is_earliest_deadline`): one without deadline tasks, or else
-    /// the one whose earliest deadline is the latest.
+    /// The CPU where a deadline task runs at once (`find_later_rq`, `dl_task_is_earliest_deadline`): one without deadline tasks, if
+    /// there is such a one that is big enough (`cpudl_find`), or else the one whose earliest deadline is the latest.
     pub(super) fn later_cpu(&mut self, core: &Core<'_>, task: TaskId, from: CpuId) -> Option<CpuId> {
         let allowed = core.allowed(task);
         if allowed.len() < 2 {
@@ -54,6 +66,7 @@ impl Realtime {
         candidates.extend(allowed.iter().filter(free));
         self.candidates = candidates;
         if !self.candidates.is_empty() {
+            self.leave_fitting(core, task, from);
             return self.nearest_candidate(core, from);
         }
         let latest = core.machine().cpus().filter_map(|cpu| Some((self.earliest_ns(cpu)?, cpu)));

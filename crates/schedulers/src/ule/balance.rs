@@ -27,7 +27,7 @@ impl Ule {
             return;
         }
         let priority = self.queues.threads[task.index()].priority;
-        let running = self.queues.threads[core.curr(cpu).index()].priority;
+        let running = self.running_priority(core, cpu);
         let remote = cpu != core.this_cpu();
         let threshold = self.tunables.preempt_thresh as u32;
         let left = core.curr(cpu);
@@ -40,14 +40,15 @@ impl Ule {
         }
     }
 
-    /// The CPU has nothing to run and takes a thread from the most loaded one near it, then farther away.
-    pub(super) fn steal(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+    /// The CPU has nothing to run and takes a thread from the most loaded one near it, then farther away: from its idle thread, or before
+    /// that has the CPU.
+    pub(super) fn steal(&mut self, core: &mut Core<'_>, cpu: CpuId, idles: bool) {
         if self.queues.waiting == 0 || core.machine().cpu_count() == 1 {
             return;
         }
         let mut take = |ule: &mut Self, victim| ule.move_one(core, victim, cpu, MigrationKind::Steal);
         // First in the nearest levels, in FreeBSD 14, then from the idle thread in all.
-        let near = if self.model.tries_before_idle { self.tunables.trysteal_limit as u32 } else { 0 };
+        let near = if self.model.tries_before_idle && !idles { self.tunables.trysteal_limit as u32 } else { 0 };
         if !self.steal_within(cpu, near, &mut take) {
             self.steal_within(cpu, u32::MAX, &mut take);
         }
@@ -136,10 +137,10 @@ impl Ule {
         let queues = &self.queues.cpus;
         let mut search = Search {
             groups: &self.groups,
-            load: |cpu: CpuId| queues[cpu.index()].load,
+            load: |cpu: CpuId| queues[cpu.index()].seen_load(),
             admits: |cpu: CpuId| {
                 let queue = &queues[cpu.index()];
-                candidates.contains(cpu) && queue.load >= least && queue.transferable >= transferable
+                candidates.contains(cpu) && queue.seen_load() >= least && queue.transferable >= transferable
             },
             preferred: None,
             running: false,
@@ -222,7 +223,7 @@ impl Ule {
 
     /// The thread that runs alone on a CPU is to choose another for itself, as if its caches were cold.
     fn tell_to_choose(&mut self, core: &mut Core<'_>, cpu: CpuId) {
-        if !core.curr_is_idle(cpu) {
+        if !core.curr_is_idle(cpu) && !self.queues.cpus[cpu.index()].runs_above {
             core.queue_stopper(cpu, core.curr(cpu).0);
         }
     }
@@ -249,11 +250,11 @@ impl Ule {
     /// The least loaded CPU of those left whose load is below the giver's.
     fn receiver(&mut self, receivers: &CpuSet, giver: CpuId) -> Option<CpuId> {
         let queues = &self.queues.cpus;
-        let most = queues[giver.index()].load.saturating_sub(1);
+        let most = queues[giver.index()].seen_load().saturating_sub(1);
         let mut search = Search {
             groups: &self.groups,
-            load: |cpu: CpuId| queues[cpu.index()].load,
-            admits: |cpu: CpuId| receivers.contains(cpu) && queues[cpu.index()].load <= most,
+            load: |cpu: CpuId| queues[cpu.index()].seen_load(),
+            admits: |cpu: CpuId| receivers.contains(cpu) && queues[cpu.index()].seen_load() <= most,
             preferred: Some(giver),
             running: true,
             wanted: Wanted::Least,
@@ -280,7 +281,7 @@ impl Ule {
         if receiver == BALANCER {
             return true;
         }
-        let running = self.queues.threads[core.curr(receiver).index()].priority;
+        let running = self.running_priority(core, receiver);
         let best = self.lowpri(receiver);
         // FreeBSD 11.0 always interrupts the receiver, which switches if anything better waits (docs/spec/ule.md section 11);
         // later ones by the rules of preemption for the thread that has come, which is the best unless a better one waited.
@@ -298,9 +299,7 @@ impl Ule {
 
     /// Where idle CPUs look for work at their ticks: makes sure that there is a next time as long as anybody waits.
     pub(super) fn arm_retry(&mut self, core: &mut Core<'_>) {
-        let wanted = (self.model.steal_at_ticks || self.tunables.always_steal == 1)
-            && self.tunables.steal_idle == 1
-            && self.queues.waiting > 0;
+        let wanted = self.model.steal_at_ticks && self.tunables.steal_idle == 1 && self.queues.waiting > 0;
         if wanted && !self.retry_armed && core.machine().cpu_count() > 1 {
             self.retry_armed = true;
             core.start_timer(BALANCER, core.tick_ns(), RETRY);
@@ -314,14 +313,21 @@ impl Ule {
             if self.queues.waiting == 0 {
                 return;
             }
-            if core.curr_is_idle(cpu) && self.queues.cpus[cpu.index()].load == 0 && !core.ttwu_pending(cpu) {
-                self.steal(core, cpu);
-                if self.queues.cpus[cpu.index()].load > 0 {
-                    core.resched_full(cpu);
-                }
+            if core.curr_is_idle(cpu) {
+                self.steal_if_idle(core, cpu);
             }
         }
         self.arm_retry(core);
+    }
+
+    /// The idle thread of a CPU looks for work, unless some is on its way, and leaves the CPU to what it finds.
+    pub(super) fn steal_if_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        if self.queues.cpus[cpu.index()].load == 0 && !core.ttwu_pending(cpu) {
+            self.steal(core, cpu, true);
+            if self.queues.cpus[cpu.index()].load > 0 {
+                core.resched_full(cpu);
+            }
+        }
     }
 }
 

@@ -61,12 +61,17 @@ pub(crate) struct Groups {
 pub(crate) const ROOT: GroupId = 0;
 
 impl Groups {
-    /// The machine: below the root LLCs, then cores that share an L2, then the hardware threads of cores. A group that would equal the
-    /// one above it is left out, but for what its CPUs share.
-    pub fn new(machine: &Machine) -> Self {
+    /// The machine: below the root NUMA nodes, if `nodes`, then LLCs, then cores that share an L2, then the hardware threads of cores. A
+    /// group that would equal the one above it is left out, but for what its CPUs share.
+    pub fn new(machine: &Machine, nodes: bool) -> Self {
         let all: Vec<CpuId> = machine.cpus().collect();
         let root = CpuGroup { parent: None, children: Vec::new(), cpus: all, level: GroupLevel::None, smt: false };
         let mut groups = Self { groups: vec![root], leaf_of: vec![ROOT; machine.cpu_count()] };
+        if nodes {
+            let nodes = machine.nodes().map(|node| machine.cpus_of_node(node).clone());
+            let nodes: Vec<CpuSet> = nodes.filter(|cpus| !cpus.is_empty()).collect();
+            groups.add_below(&nodes, GroupLevel::None, false);
+        }
         let llcs: Vec<CpuSet> = machine.llcs().map(|llc| machine.cpus_of_llc(llc).clone()).collect();
         groups.add_below(&llcs, GroupLevel::L3, false);
         let clusters: Vec<CpuSet> =
@@ -260,7 +265,7 @@ mod tests {
     use super::*;
 
     fn groups(text: &str) -> Groups {
-        Groups::new(&warmcore_topology::resolve(text).unwrap())
+        Groups::new(&warmcore_topology::resolve(text).unwrap(), false)
     }
 
     fn shape(groups: &Groups) -> Vec<(GroupLevel, bool, usize)> {
@@ -282,11 +287,39 @@ mod tests {
         assert!(smt.group(smt.leaf(CpuId(0))).smt);
     }
 
+    /// `docs/spec/ule.md` section 16. Each of eight dies, which are nodes, has two LLCs of four cores: FreeBSD 14 looks at the die of 16 CPUs before
+    /// it looks everywhere, FreeBSD 11 has the 16 LLCs below the root. Nodes that are LLCs, or all, add nothing.
+    #[test]
+    fn nodes_are_groups_in_freebsd_14() {
+        let naples = warmcore_topology::resolve("naples32").unwrap();
+        let outward = |nodes: bool| {
+            let groups = Groups::new(&naples, nodes);
+            let sizes = groups.outward(groups.leaf(CpuId(0))).map(|group| groups.group(group).cpus.len());
+            (sizes.collect::<Vec<_>>(), groups.group(ROOT).children.len())
+        };
+        assert_eq!(outward(false), (vec![2, 8, 128], 16));
+        assert_eq!(outward(true), (vec![2, 8, 16, 128], 8));
+        for machine in ["1s1n2l4c2t", "2s1n1l4c2t"] {
+            let machine = warmcore_topology::resolve(machine).unwrap();
+            assert_eq!(shape(&Groups::new(&machine, true)), shape(&Groups::new(&machine, false)));
+        }
+    }
+
+    /// Two nodes of two LLCs of two CPUs. CPU 6 is idle, but its node has more threads than the other.
+    #[test]
+    fn a_search_descends_by_node() {
+        let machine = warmcore_topology::resolve("2s1n2l2c1t").unwrap();
+        let loads = [1, 1, 1, 1, 3, 3, 0, 1];
+        let found = |nodes: bool| search(&Groups::new(&machine, nodes), &loads, Wanted::Least, true, None);
+        assert_eq!(found(false), [6], "the LLC of CPUs 6 and 7 has a load of 1, the least");
+        assert_eq!(found(true), [0, 1, 2, 3], "the first node has 4, the second 7");
+    }
+
     /// CPUs in LLCs, all in one node.
     fn unequal(llcs: &str) -> Groups {
         let last = llcs.rsplit(['"', '-', ',']).find(|part| !part.is_empty()).unwrap();
         let text = format!("[topology]\nnodes = [{{ id = 0, cpus = \"0-{last}\" }}]\nllcs = [{llcs}]\n");
-        Groups::new(&warmcore_topology::from_toml(&text).unwrap())
+        Groups::new(&warmcore_topology::from_toml(&text).unwrap(), false)
     }
 
     /// FreeBSD leaves groups of one CPU out only where there are no others (`x86topo_add_sched_group`): a search looks at children alone.
@@ -309,7 +342,7 @@ mod tests {
     #[test]
     fn a_core_of_one_hardware_thread_is_a_group_next_to_larger_ones() {
         let text = "[topology]\nnodes = [{ id = 0, cpus = \"0-2\" }]\nllcs = [\"0-2\"]\ncores = [\"0-1\", \"2\"]\n";
-        let cores = Groups::new(&warmcore_topology::from_toml(text).unwrap());
+        let cores = Groups::new(&warmcore_topology::from_toml(text).unwrap(), false);
         let smt: Vec<(usize, bool)> = cores.groups.iter().map(|group| (group.cpus.len(), group.smt)).collect();
         assert_eq!(smt, [(3, false), (2, true), (1, false)]);
         assert_eq!(search(&cores, &[1, 1, 0], Wanted::Least, true, None), [2]);

@@ -123,9 +123,9 @@ impl Ule {
         let queues = &self.queues.cpus;
         let mut search = Search {
             groups: &self.groups,
-            load: |cpu: CpuId| queues[cpu.index()].load,
+            load: |cpu: CpuId| queues[cpu.index()].seen_load(),
             admits: |cpu: CpuId| {
-                let runs_first = |limit| queues[cpu.index()].lowpri > limit;
+                let runs_first = |limit| queues[cpu.index()].seen_lowpri() > limit;
                 // The best priority of its own CPU can be its own.
                 let asks = if own_counts_not && cpu == preferred { None } else { worse_than };
                 may(cpu) && asks.is_none_or(runs_first)

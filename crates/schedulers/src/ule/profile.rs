@@ -158,8 +158,16 @@ pub(crate) struct Model {
     pub steal_thresh_smt: Option<u32>,
     /// The batch thread that is next can be taken whenever no other can; before FreeBSD 14 only where the search came by it again.
     pub first_stolen_last: bool,
-    /// An idle CPU looks for work at its ticks; otherwise only when it becomes idle or something was switched there.
+    /// An idle CPU looks for work at its ticks; otherwise when its idle thread does.
     pub steal_at_ticks: bool,
+    /// Accounting ticks that an idle CPU has skipped are made up for one by one; from FreeBSD 13 on all in one.
+    pub ticks_made_up_singly: bool,
+    /// The last thread of a process leaves its run time to the parent process.
+    pub parents_inherit: bool,
+    /// NUMA nodes are groups.
+    pub groups_nodes: bool,
+    /// A thread of a class above that runs on a CPU counts there: FreeBSD has one queue for all classes.
+    pub counts_classes_above: bool,
     /// Least load of a CPU that the periodic balancer takes from.
     pub balance_donor_load: u32,
     /// The periodic balancer takes from donors, and interrupts receivers, by the rules of preemption.
@@ -200,6 +208,10 @@ impl Model {
             steal_thresh_smt: Some(1),
             first_stolen_last: false,
             steal_at_ticks: false,
+            ticks_made_up_singly: true,
+            parents_inherit: true,
+            groups_nodes: false,
+            counts_classes_above: true,
             balance_donor_load: 1,
             balance_asks_preemption: false,
             affinity_ticks: 1,
@@ -223,6 +235,8 @@ impl Model {
                 first_countdown_whole: true,
                 steal_thresh_smt: None,
                 first_stolen_last: true,
+                ticks_made_up_singly: false,
+                groups_nodes: true,
                 balance_asks_preemption: true,
                 ..freebsd
             },
@@ -239,6 +253,8 @@ impl Model {
                 search: SearchRules { by_group: false, ..freebsd.search },
                 steal_thresh_smt: None,
                 steal_at_ticks: true,
+                parents_inherit: false,
+                counts_classes_above: false,
                 spins_idle: false,
                 affinity_ticks: 100,
                 balance_interval_ticks: 128,
@@ -256,6 +272,8 @@ impl Model {
                 search: SearchRules { by_group: false, ..freebsd.search },
                 steal_thresh_smt: None,
                 steal_at_ticks: true,
+                parents_inherit: false,
+                counts_classes_above: false,
                 spins_idle: false,
                 ..freebsd
             },

@@ -15,6 +15,8 @@ use super::usage::Usage;
 pub(crate) const IDLE_CLASS: u32 = 224;
 /// Best priority of a CPU with nothing to run.
 pub(crate) const IDLE: u32 = 255;
+/// Worst priority of FreeBSD's real-time threads: what a task of a class above is taken to have.
+pub(crate) const REALTIME: u32 = 79;
 /// Other threads from which on slices are the shortest.
 const MOST_DIVIDED: u32 = 6;
 
@@ -77,8 +79,10 @@ pub(crate) struct CpuQueue {
     pub load: u32,
     /// Threads queued.
     pub transferable: u32,
-    /// Best priority here, as other CPUs know it (`tdq_lowpri`).
+    /// Best priority here (`tdq_lowpri`).
     pub lowpri: u32,
+    /// A task of a class above runs here, and is to be counted.
+    pub runs_above: bool,
 }
 
 impl Default for CpuQueue {
@@ -90,11 +94,22 @@ impl Default for CpuQueue {
             load: 0,
             transferable: 0,
             lowpri: IDLE,
+            runs_above: false,
         }
     }
 }
 
 impl CpuQueue {
+    /// Threads running and queued, as CPUs that search know them.
+    pub(crate) fn seen_load(&self) -> u32 {
+        self.load + u32::from(self.runs_above)
+    }
+
+    /// Best priority here, as CPUs that search know it.
+    pub(crate) fn seen_lowpri(&self) -> u32 {
+        if self.runs_above { REALTIME.min(self.lowpri) } else { self.lowpri }
+    }
+
     /// Queues a thread that has a priority, and lets others know of it.
     pub fn add(&mut self, links: &mut Links, model: &Model, task: TaskId, thread: &mut Thread, position: Position) {
         let priorities = &model.priorities;

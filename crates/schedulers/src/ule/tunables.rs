@@ -8,10 +8,10 @@ tunables! {
     pub struct UleTunables {
         /// Whose ULE: FreeBSD 11's sources, the port to Linux that the paper measured, the paper's text, or FreeBSD 14's sources.
         profile: choice "freebsd11" of ["freebsd11", "paper-port", "paper-text", "modern"],
-        /// Accounting ticks of the longest slice; 0 = the profile's own: a tenth of a second (12), 10 in the port. The shortest is a
-        /// sixth of a value that is given.
+        /// Accounting ticks of the longest slice; 0 = the profile's own: a tenth of a second (12), 10 in the port.
         slice: count 0 "ticks" in 0..=10_000,
-        /// Accounting ticks of the shortest slice; 0 = a sixth of the longest (2), 1 in the port.
+        /// Accounting ticks of the shortest slice; 0 = the profile's own: a sixth of a tenth of a second (2), 1 in the port. FreeBSD has no
+        /// such name: its `quantum` sets `slice`, and this to a sixth of that.
         slice_min: count 0 "ticks" in 0..=10_000,
         /// Score below which a thread is interactive.
         interact: count 30 "" in 0..=100,
@@ -28,8 +28,8 @@ tunables! {
         /// Levels of groups in which a CPU that runs out of threads looks for one before it switches to its idle thread, in FreeBSD 14;
         /// 0 = it does not.
         trysteal_limit: count 2 "levels" in 0..=64,
-        /// An idle CPU looks for a thread whenever its idle thread wakes, which is at every accounting tick here; otherwise only when
-        /// something was switched there. The port's idle CPUs always do.
+        /// An idle CPU looks for a thread whenever its idle thread wakes, every half second if nothing else wakes it; otherwise at half of
+        /// these wakes, as its counts of switches change. The port's idle CPUs do at every tick.
         always_steal: switch off,
         /// Turns of the loop in which an idle CPU that has switched often waits for a thread, so that none needs to interrupt it; a turn
         /// takes 20 ns (assumed). The port's idle CPUs, and hardware threads of a core, do not.

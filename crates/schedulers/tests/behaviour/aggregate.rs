@@ -81,3 +81,19 @@ fn a_task_that_changes_its_task_group_changes_with_whom_it_is_kept() {
         assert_eq!(split(&run, "spinner"), [4, 0], "{scheduler}: in the other group");
     }
 }
+
+/// Threads that go to and fro between a group and none, so that scans are asked for in one and due in the other.
+#[test]
+fn a_thread_that_has_left_its_group_does_not_scan_for_it() {
+    let mut scene = Scene::lasting(100 * MS);
+    let [apart, together] = ["/apart", "/together"].map(|name| scene.workload.add_group(name));
+    let turn = [Step::SetGroup(together), run_for(5 * US), Step::SetGroup(apart), run_for(5 * US)];
+    let wanderers = scene.task("wanderer", forever(turn));
+    (wanderers.instances, wanderers.group) = (4, Some(apart));
+    scene.workload.choose_aggregate("taskgroup:/apart=off").unwrap();
+    scene.workload.choose_aggregate("taskgroup:/together=group:/together").unwrap();
+    for scheduler in BOTH {
+        let run = scene.run(TWO_LLCS_OF_8, scheduler);
+        assert_eq!(run.outcome.elapsed_ns, 100 * MS, "{scheduler}");
+    }
+}

@@ -12,7 +12,7 @@ const SCHEDUTIL: &str = "eevdf:governor=schedutil";
 /// One core of 500 to 2000 MHz; times hold at 1000 MHz. What the kernel does takes no time.
 fn machine() -> Machine {
     let text = "[topology]\nshape = \"1s1n1l1c1t\"\n[costs]\ncontext_switch_ns = 0\nwakeup_ns = 1\ntick_ns = 0\nidle_exit_ns = 0\n\
-                syscall_ns = 0\n[[core_kind]]\nreference_mhz = 1000\nmin_mhz = 500\nmax_mhz = 2000\n";
+                exit_ns = 0\nsyscall_ns = 0\n[[core_kind]]\nreference_mhz = 1000\nmin_mhz = 500\nmax_mhz = 2000\n";
     from_toml(text).unwrap()
 }
 

@@ -28,7 +28,7 @@ fn machine(threads: u32, energy_model: bool) -> Machine {
     let [little, big] = if threads == 1 { ["0-1", "2-3"] } else { ["0-1,4-5", "2-3,6-7"] };
     let text = format!(
         "[topology]\nshape = \"1s1n2l2c{threads}t\"\ncapacities = [{{ cpus = \"{little}\", capacity = 512 }}]\n[costs]\n\
-         context_switch_ns = 0\nwakeup_ns = 1\ntick_ns = 0\nidle_exit_ns = 0\nsyscall_ns = 0\ntimer_ns = 0\n{}{}",
+         context_switch_ns = 0\nwakeup_ns = 1\ntick_ns = 0\nidle_exit_ns = 0\nexit_ns = 0\nsyscall_ns = 0\ntimer_ns = 0\n{}{}",
         kind("little", little, 500, 1000, [50, 150]),
         kind("big", big, 1000, 2000, [400, 1600]),
     );

@@ -12,7 +12,7 @@ use crate::support::*;
 fn machine(cores: u32, rest: &str) -> Machine {
     let text = format!(
         "[topology]\nshape = \"1s1n1l{cores}c1t\"\n[costs]\ncontext_switch_ns = 0\nwakeup_ns = 1\ntick_ns = 0\nidle_exit_ns = 0\n\
-         syscall_ns = 0\n[[core_kind]]\nreference_mhz = 1000\nmin_mhz = 500\nmax_mhz = 2000\n{rest}"
+         exit_ns = 0\nsyscall_ns = 0\n[[core_kind]]\nreference_mhz = 1000\nmin_mhz = 500\nmax_mhz = 2000\n{rest}"
     );
     from_toml(&text).unwrap()
 }

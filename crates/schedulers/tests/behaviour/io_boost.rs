@@ -8,7 +8,7 @@ use crate::support::*;
 /// One CPU; what the kernel does takes no time.
 fn machine() -> Machine {
     let text = "[topology]\nshape = \"1s1n1l1c1t\"\n[costs]\ncontext_switch_ns = 0\nwakeup_ns = 1\ntick_ns = 0\nidle_exit_ns = 0\n\
-                syscall_ns = 0\ntimer_ns = 0\n[[core_kind]]\nreference_mhz = 2000\nfrequencies_mhz = [100, 400, 700, 1300, 2000]\n";
+                exit_ns = 0\nsyscall_ns = 0\ntimer_ns = 0\n[[core_kind]]\nreference_mhz = 2000\nfrequencies_mhz = [100, 400, 700, 1300, 2000]\n";
     from_toml(text).unwrap()
 }
 

@@ -87,7 +87,8 @@ fn a_signal_that_comes_before_the_waiter_sleeps_is_not_lost() {
         let condition = scene.workload.add_condition("condition");
         let [take, give] = [Step::Lock(lock), Step::Unlock(lock)];
         let [wait, exchange] = [Step::Wait { condition, lock }, Step::SignalAndWait { condition, lock }];
-        let waits = [take.clone(), run_for(5 * MS), wait, Step::Signal(condition), give.clone(), run_for(10 * US)];
+        let signal = Step::Signal(condition);
+        let waits = [take.clone(), run_for(5 * MS), wait, run_for(10 * US), signal, give.clone(), run_for(10 * US)];
         scene.task("waiter", once(waits)).affinity = on_cpu(0);
         let signals = [run_for(MS), take, exchange, give, run_for(10 * US)];
         scene.task("signaller", once(signals)).affinity = on_cpu(1);

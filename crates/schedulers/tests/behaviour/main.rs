@@ -21,6 +21,7 @@ mod latches;
 mod launch;
 mod migration;
 mod numa;
+mod packing;
 mod preemption;
 mod programs;
 mod quotas;

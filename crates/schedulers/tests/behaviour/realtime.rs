@@ -2,7 +2,7 @@
 
 use warmcore_kernel::{Setup, SetupError};
 use warmcore_trace::MigrationKind;
-use warmcore_workload::{Affinity, Destination, Policy, Reservation, Step, TimerId, TimerMode};
+use warmcore_workload::{Affinity, Destination, Policy, Reservation, Step, TimerId, TimerMode, UtilClamp};
 
 use super::quotas::metrics;
 use crate::support::*;
@@ -327,6 +327,17 @@ fn more_deadline_bandwidth_than_there_is_and_bound_deadline_tasks_are_refused() 
     scene.workload.tasks[0].affinity = on_cpu(1);
     let refused = Setup::new(&two, &scene.workload, 1).err().expect("bound");
     assert!(refused.to_string().contains("task `tenth` is of SCHED_DEADLINE and bound"), "{refused}");
+    assert!(refused.to_string().contains("EPERM"), "{refused}");
+    // It gets another error if it binds itself when it is one, or becomes one when it has bound itself.
+    for (policy, steps, errno) in [
+        (deadline(1, 10, 10), [Step::SetAffinity(on_cpu(1)), run_for(MS)], "EBUSY"),
+        (Policy::Normal, [Step::SetAffinity(on_cpu(1)), Step::SetPolicy(deadline(1, 10, 10))], "EPERM"),
+    ] {
+        let mut scene = Scene::new();
+        scene.task("binds", once(steps)).policy = policy;
+        let refused = Setup::new(&two, &scene.workload, 1).err().expect("bound");
+        assert!(matches!(&refused, SetupError::BoundDeadline { errno: found, .. } if *found == errno), "{refused}");
+    }
     // Nor does anybody bind one later (`dl_task_check_affinity`), except to all CPUs.
     scene.workload.tasks[0].affinity = Affinity::All;
     let bind = |to: Affinity| {
@@ -334,14 +345,14 @@ fn more_deadline_bandwidth_than_there_is_and_bound_deadline_tasks_are_refused() 
         scene.bind(MS, "tenth", Destination::Cpus(to));
         Setup::new(&two, &scene.workload, 1).unwrap().set_actions(&scene.actions)
     };
-    assert!(matches!(bind(on_cpu(1)), Err(SetupError::BoundDeadline { .. })));
+    assert!(matches!(bind(on_cpu(1)), Err(SetupError::BoundDeadline { errno: "EBUSY", .. })));
     assert!(bind(on_cpus([0, 1])).is_ok() && bind(Affinity::All).is_ok());
 }
 
 /// One CPU of 500 to 2000 MHz; times hold at 1000 MHz. What the kernel does takes no time.
 fn with_frequencies() -> warmcore_topology::Machine {
     let text = "[topology]\nshape = \"1s1n1l1c1t\"\n[costs]\ncontext_switch_ns = 0\nwakeup_ns = 1\ntick_ns = 0\nidle_exit_ns = 0\n\
-                syscall_ns = 0\n[[core_kind]]\nreference_mhz = 1000\nmin_mhz = 500\nmax_mhz = 2000";
+                exit_ns = 0\nsyscall_ns = 0\n[[core_kind]]\nreference_mhz = 1000\nmin_mhz = 500\nmax_mhz = 2000";
     warmcore_topology::from_toml(text).unwrap()
 }
 
@@ -376,4 +387,91 @@ fn a_reservation_is_of_a_cpu_at_full_speed() {
         let run = scene.try_run_on(&with_frequencies(), &format!("eevdf:governor={governor}"), 1).unwrap();
         assert_near(governor, used_ms(&run, "greedy", 0, 2_000), expected_ms, 0.03);
     }
+}
+
+/// Of a phone: CPUs 0 to 3 have a capacity of 462, 4 to 7 one of 1024.
+fn phone(scene: &Scene, scheduler: &str) -> Run {
+    scene.try_run_on(&warmcore_topology::resolve("hikey960").unwrap(), scheduler, 1).unwrap()
+}
+
+/// CPUs that a task is on after 20 ms, in order.
+fn cpus_of(run: &Run, task: &str) -> Vec<u32> {
+    let mut cpus: Vec<u32> = run.stays_from(task, 20 * MS).into_iter().map(|stay| stay.cpu).collect();
+    cpus.sort_unstable();
+    cpus.dedup();
+    cpus
+}
+
+/// Begins on little CPU 1, and is free from its first sleep on.
+fn freed_on_a_little_cpu(scene: &mut Scene, policy: Policy, request: UtilClamp) {
+    let first = [run_for(MS), Step::SetAffinity(Affinity::All)];
+    let task = scene.task("wakes", then_forever(first, [sleep(7 * MS), run_for(MS)]));
+    (task.policy, task.affinity, task.util_clamp) = (policy, on_cpu(1), request);
+}
+
+/// By hand (`rt_task_fits_capacity`): a task of fixed priority needs the lower bound of its clamp, 1024 if it asks for nothing, so its wakeups
+/// go to a big CPU; 400 fit into 462, where nobody disturbs it, 500 do not.
+#[test]
+fn a_task_of_fixed_priority_wakes_on_a_cpu_as_big_as_its_clamp_asks_for() {
+    let asks = |least| UtilClamp::new(Some(least), None).unwrap();
+    for (request, is_big) in [(UtilClamp::NONE, true), (asks(500), true), (asks(400), false)] {
+        for scheduler in ["eevdf", "rr"] {
+            let mut scene = Scene::lasting(300 * MS);
+            freed_on_a_little_cpu(&mut scene, fifo(20), request);
+            let cpus = cpus_of(&phone(&scene, scheduler), "wakes");
+            let expected = if is_big { cpus.iter().all(|cpu| *cpu >= 4) } else { cpus == [1] };
+            assert!(!cpus.is_empty() && expected, "{scheduler}, {request}: {cpus:?}");
+        }
+    }
+}
+
+/// By hand (`cpupri_find_fitness`, `select_task_rq_rt`): no big CPU runs anything lower, so it stays where it can run at once; where it cannot,
+/// as a higher one has that CPU, it takes another little one.
+#[test]
+fn where_no_big_cpu_is_to_be_had_a_task_of_fixed_priority_takes_a_little_one() {
+    for (busy, expected) in [(4..8, &[1][..]), (1..8, &[0][..])] {
+        let mut scene = Scene::lasting(300 * MS);
+        freed_on_a_little_cpu(&mut scene, fifo(20), UtilClamp::NONE);
+        for cpu in busy {
+            let task = scene.task(&format!("hog{cpu}"), spin());
+            (task.policy, task.affinity, task.start_ns) = (fifo(50), on_cpu(cpu), 4 * MS);
+        }
+        assert_eq!(cpus_of(&phone(&scene, "eevdf"), "wakes"), expected);
+    }
+}
+
+/// By hand (`dl_task_fits_capacity`): 6 ms in 10 are 614 of 1024 and fit big CPUs only. Wherever it begins, it does its 5 ms of work in 5 ms and
+/// is never throttled, as it would be on a little CPU, where they take 11 ms.
+#[test]
+fn a_deadline_task_is_on_a_cpu_that_its_reservation_fits() {
+    for seed in 1..=4 {
+        let mut scene = Scene::lasting(300 * MS);
+        let timer = scene.workload.add_timer("grid");
+        let period = Step::Timer { timer, period_ns: 10 * MS, mode: TimerMode::Absolute };
+        scene.task("large", forever([run_for(5 * MS), period])).policy = deadline(6, 10, 10);
+        let run = scene.try_run_on(&warmcore_topology::resolve("hikey960").unwrap(), "eevdf", seed).unwrap();
+        let stays = run.stays_from("large", 20 * MS);
+        assert!(stays.len() >= 27 && stays.iter().all(|stay| stay.cpu >= 4), "{seed}: {stays:?}");
+        assert_near("jobs", run.cpu_time_between("large", 100 * MS, 200 * MS) as f64, 50.0 * MS as f64, 0.02);
+        assert_eq!(metrics(&run).tasks[run.id("large").index()].throttled_ns, 0, "{seed}");
+    }
+}
+
+/// By hand (`cpudl_find`): half a CPU fits the biggest of three alone. When that goes offline none fits, and it wakes on the bigger one of the
+/// two that are left.
+#[test]
+fn a_deadline_task_that_fits_no_cpu_is_on_the_biggest() {
+    let text = "[topology]\nshape = \"1s1n1l3c1t\"\ncapacities = [{ cpus = \"0\", capacity = 300 }, { cpus = \"1\", capacity = 500 }]";
+    let machine = warmcore_topology::from_toml(text).unwrap();
+    let mut scene = Scene::lasting(400 * MS);
+    scene.task("half", forever([run_for(MS), sleep(19 * MS)])).policy = deadline(10, 20, 20);
+    scene.unplug(200 * MS, 2);
+    let run = scene.try_run_on(&machine, "eevdf", 1).unwrap();
+    let on = |from_ms: u64, to_ms: u64| -> Vec<u32> {
+        let all = run.stays_from("half", from_ms * MS).into_iter().filter(|stay| stay.start_ns < to_ms * MS);
+        all.map(|stay| stay.cpu).collect()
+    };
+    let (before, after) = (on(40, 190), on(260, 400));
+    assert!(before.len() >= 5 && before.iter().all(|cpu| *cpu == 2), "{before:?}");
+    assert!(after.len() >= 5 && after.iter().all(|cpu| *cpu == 1), "{after:?}");
 }

@@ -116,3 +116,71 @@ fn mode_n2_takes_a_process_to_its_memory_and_n1_its_memory_to_the_process() {
         assert_eq!(run.tasks_per_llc(20 * S), [3, 0], "seed {seed}");
     }
 }
+
+/// One and a half times as much as the LLC has, without NUMA balancing: that the pages are resident lets the process go, that no faults are
+/// counted keeps it. 16 MiB are 4096 pages.
+#[test]
+fn item_44_a_process_whose_resident_pages_exceed_its_llc_is_let_go_without_numa_balancing() {
+    const RESIDENT: &str = "cache-aware:numa_balancing=0,footprint=resident-pages";
+    /// Whether a preferred LLC was chosen, and whether that was refused.
+    const GATHERED: (bool, bool) = (true, false);
+    const REFUSED: (bool, bool) = (false, true);
+    let of_four_threads = |bytes| {
+        let mut scene = Scene::lasting(S / 2);
+        let data = scene.workload.add_data_group("data", bytes);
+        let task = scene.task("thread", spin());
+        (task.instances, task.data_groups) = (4, vec![data]);
+        scene
+    };
+    let told = |bytes: u64, scheduler: &str| {
+        let run = of_four_threads(bytes).run(LLCS_OF_16_MB, scheduler);
+        let any = |name| !decided(&run, name).is_empty();
+        (any("preferred LLC chosen"), any("aggregation refused: footprint"))
+    };
+    assert_eq!(told(24 * MIB, RESIDENT), REFUSED);
+    assert_eq!(told(24 * MIB, "cache-aware:numa_balancing=0"), GATHERED);
+    assert_eq!(told(24 * MIB, &format!("{RESIDENT},aggr_tolerance=2")), GATHERED, "257 LLCs are enough");
+    assert_eq!(told(8 * MIB, RESIDENT), GATHERED);
+    // Sixteen CPUs and 16 MiB as well, and one node.
+    let on_one_node = |bytes| {
+        let machine = warmcore_topology::from_toml("base = \"hygon384\"\n[topology]\nshape = \"1s1n2l8c2t\"").unwrap();
+        let run = of_four_threads(bytes).try_run_on(&machine, RESIDENT, 1).unwrap();
+        let any = |name| !decided(&run, name).is_empty();
+        (any("preferred LLC chosen"), any("aggregation refused: footprint"))
+    };
+    assert_eq!([24, 8].map(|mib| on_one_node(mib * MIB)), [REFUSED, GATHERED]);
+    assert_eq!(told(12 * MIB, RESIDENT), GATHERED, "once, not 48 MiB with each thread that shares them");
+    assert_eq!(told(16 * MIB, RESIDENT), GATHERED, "4096 pages");
+    assert_eq!(told(16 * MIB + 1, RESIDENT), REFUSED, "4097 pages");
+
+    let mut scene = Scene::lasting(S / 2);
+    for n in 0..4 {
+        let data = scene.workload.add_data_group(format!("data {n}"), 5 * MIB);
+        scene.task(&format!("thread {n}"), spin()).data_groups = vec![data];
+    }
+    let run = scene.run(LLCS_OF_16_MB, RESIDENT);
+    assert!(!decided(&run, "aggregation refused: footprint").is_empty(), "20 MiB, 5 of each thread's own");
+}
+
+/// Two threads with 8 MiB are kept together until a third has run, with 16 more. The other process says nothing of its memory.
+#[test]
+fn resident_pages_count_when_they_are_touched_and_a_process_without_a_profile_has_none() {
+    const TOUCHED_NS: u64 = 300 * MS;
+    let mut scene = Scene::lasting(S / 2);
+    let other = scene.application("other");
+    let [small, large] = [8, 16].map(|mib| scene.workload.add_data_group(format!("{mib} MiB"), mib * MIB));
+    for n in 0..2 {
+        scene.task(&format!("small {n}"), spin()).data_groups = vec![small];
+        scene.task(&format!("other {n}"), spin()).process = other;
+    }
+    let task = scene.task("large", spin());
+    (task.start_ns, task.data_groups) = (TOUCHED_NS, vec![large]);
+    let run = scene.run(LLCS_OF_16_MB, "cache-aware:numa_balancing=0,footprint=resident-pages");
+    let dropped = decided(&run, "preferred LLC dropped: footprint");
+    assert_eq!(dropped.len(), 1, "{dropped:?}");
+    assert!((TOUCHED_NS..TOUCHED_NS + 5 * MS).contains(&dropped[0]), "within a tick: {dropped:?}");
+    let chosen = decided(&run, "preferred LLC chosen");
+    assert_eq!(chosen.len(), 2, "once for each process: {chosen:?}");
+    assert!(chosen.iter().all(|time_ns| *time_ns < 100 * MS), "{chosen:?}");
+    assert!(!decided(&run, "aggregation refused: footprint").is_empty());
+}

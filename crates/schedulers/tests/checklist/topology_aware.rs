@@ -2,7 +2,7 @@
 //! count as full) and on LLCs without SMT (three quarters do). Item 50 needs NUMA balancing.
 
 use warmcore_trace::{EventKind, PrevState};
-use warmcore_workload::Step;
+use warmcore_workload::{Policy, Step};
 
 use super::cache_aware::*;
 use crate::support::*;
@@ -108,6 +108,8 @@ fn spreading_leaves_tasks_within_the_scope_where_they_are() {
 fn tolerance_0_never_gathers() {
     let run = spinners(4, S).run(TWO_LLCS_OF_8, "topology-aware:aggr_tolerance=0");
     assert!(decided(&run, "preferred LLC chosen").is_empty());
+    assert!(!decided(&run, "aggregation refused: aggr_tolerance is 0").is_empty());
+    assert!(decided(&run, "aggregation refused: more threads").is_empty(), "that is not why");
     assert_eq!(split(&run, S), [2, 2]);
 }
 
@@ -191,6 +193,27 @@ fn no_cpu_of_the_scope_is_idle_while_a_thread_waits_for_longer_than_a_tick() {
         assert!(conserving <= 4 * MS, "seed {seed}: {} us beside an idle CPU", conserving / US);
     }
     assert!(longest_without > 4 * MS, "balancing alone is not that fast");
+}
+
+/// Five threads of a scope of eight CPUs, and one real-time task after the other, 40 ms on each CPU: there is always an idle CPU. Who is alone
+/// in a queue below a real-time task waits as anybody else.
+#[test]
+fn no_cpu_of_the_scope_is_idle_while_a_thread_waits_for_a_real_time_task() {
+    let mut scene = Scene::lasting(800 * MS);
+    scene.task("thread", spin()).instances = 5;
+    let other = scene.application("other");
+    for cpu in 0..8 {
+        let urgent = scene.task(&format!("urgent {cpu}"), once([run_for(40 * MS)]));
+        (urgent.process, urgent.affinity) = (other, on_cpu(cpu));
+        (urgent.policy, urgent.start_ns) = (Policy::Fifo { priority: 10 }, 300 * MS + u64::from(cpu) * 60 * MS);
+    }
+    for seed in 1..=3 {
+        let run = scene.run_with_seed("1s1n2l4c1t", "topology-aware", seed);
+        assert_eq!(decided(&run, "scope expanded").last().map(|(_, llcs)| *llcs), Some(2), "seed {seed}");
+        assert!(!decided(&run, "task pushed").is_empty(), "seed {seed}");
+        let longest = longest_wait_beside_idle(&run, 0..8, 300 * MS);
+        assert!(longest <= 5 * MS, "seed {seed}: {} us beside an idle CPU", longest / US);
+    }
 }
 
 /// How often an idle CPU began to run a task beside a busy sibling, from a time on.

@@ -3,7 +3,7 @@
 use warmcore_kernel::Hook;
 use warmcore_scx::Operation;
 use warmcore_topology::{Background, Basis, Interrupt, Origin, ThreadPlace, Wakes, resolve};
-use warmcore_trace::TaskId;
+use warmcore_trace::{EventKind, TaskId};
 use warmcore_workload::{Barrier, BarrierId, BarrierWait, ConditionId, LockId, Semaphore, SemaphoreId, Step};
 
 use super::program::Program;
@@ -164,6 +164,102 @@ fn a_program_that_is_nowhere_hears_nothing_and_changes_nothing() {
     let events = [&silent, &watching].map(|program| program.run(&scene, MACHINE).run.events);
     assert_eq!(events[0], events[1], "a program that takes no time");
     assert_eq!((silent.hooks.take().len(), watching.hooks.take().len()), (0, 4));
+}
+
+/// A pass of a tracepoint about a task, or an event: when, which, about whom, and who or what else.
+type Pass = (u64, &'static str, u32, u32);
+
+/// More tasks than CPUs, which move; one forks, and its child wakes it.
+fn moving() -> Scene {
+    let mut scene = Scene::new();
+    let child = scene.template("child", once([run_for(2 * MS), sleep(MS), run_for(2 * MS)]));
+    scene.task("parent", once([run_for(MS), Step::Fork(child), Step::Join { count: 1 }, run_for(MS)]));
+    for name in ["first", "second", "third"] {
+        scene.task(name, times(20, [run_for(300 * US), sleep(500 * US), run_for(700 * US)]));
+    }
+    scene
+}
+
+/// What the trace has is the expectation: by it every wakeup, move, fork and exit is passed, at its time and in the name of its waker.
+#[test]
+fn tracepoints_of_tasks_are_passed_at_each_event_of_the_trace_in_the_name_of_who_does_it() {
+    let mut program = Program::fifo();
+    program.table = program.table.with(&[Operation::SchedWakeup, Operation::SchedMigrateTask, Operation::SchedProcess]);
+    let result = program.run(&moving(), MACHINE);
+    assert_eq!(result.ejected, None);
+    let hooks = program.hooks.take();
+    let idle = TaskId::IDLE.0;
+    let between = |from: u32, to: u32| from << 8 | to;
+    let mut passed: Vec<Pass> = hooks
+        .iter()
+        .map(|&(now_ns, TaskId(running), hook)| match hook {
+            Hook::SchedWaking { task, by_task } => (now_ns, "waking", task.0, if by_task { running } else { idle }),
+            Hook::SchedWakeup { task, .. } => (now_ns, "wakeup", task.0, 0),
+            Hook::SchedWakeupNew { task } => (now_ns, "wakeup_new", task.0, 0),
+            Hook::SchedMigrateTask { task, from, to } => (now_ns, "migrate_task", task.0, between(from.0, to.0)),
+            Hook::SchedProcessFork { parent, child } => (now_ns, "process_fork", child.0, parent.0),
+            Hook::SchedProcessExit { task, .. } => (now_ns, "process_exit", task.0, running),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let mut known: Vec<TaskId> = Vec::new();
+    let mut expected: Vec<Pass> = Vec::new();
+    for event in &result.run.events {
+        let (what, task, more) = match event.kind {
+            EventKind::Waking { task, waker, .. } => ("waking", task, waker.0),
+            EventKind::Wakeup { task, .. } if known.contains(&task) => ("wakeup", task, 0),
+            EventKind::Wakeup { task, .. } => {
+                known.push(task);
+                ("wakeup_new", task, 0)
+            }
+            EventKind::Migrate { task, from, to, .. } => ("migrate_task", task, between(from.0, to.0)),
+            EventKind::Fork { parent, child } => ("process_fork", child, parent.0),
+            EventKind::Exit { task } => ("process_exit", task, task.0),
+            _ => continue,
+        };
+        expected.push((event.time_ns, what, task.0, more));
+    }
+    for what in ["waking", "wakeup", "wakeup_new", "migrate_task", "process_fork", "process_exit"] {
+        assert!(expected.iter().any(|event| event.1 == what), "no {what} in the scene");
+    }
+    assert!(expected.iter().any(|event| event.1 == "waking" && event.3 != idle), "a task wakes another");
+    let last = hooks.iter().rev().find_map(|(.., hook)| match hook {
+        Hook::SchedProcessExit { group_dead, .. } => Some(*group_dead),
+        _ => None,
+    });
+    let dead =
+        hooks.iter().filter(|(.., hook)| matches!(hook, Hook::SchedProcessExit { group_dead: true, .. })).count();
+    assert_eq!((last, dead), (Some(true), 1), "one process, whose last task ends it");
+    passed.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(passed, expected);
+    // Who watches takes no time and changes nothing; who does not hears nothing.
+    let silent = Program::fifo();
+    assert_eq!(silent.run(&moving(), MACHINE).run.events, result.run.events);
+    assert!(silent.hooks.take().is_empty());
+}
+
+/// A task that is told of is between creation and its first CPU, or still on the one that it leaves.
+#[test]
+fn a_move_is_told_before_the_task_is_queued_where_it_goes_and_a_fork_before_the_child_is() {
+    let mut program = Program::fifo();
+    program.table = program.table.with(&[Operation::SchedWakeup, Operation::SchedMigrateTask, Operation::SchedProcess]);
+    program.run(&moving(), MACHINE);
+    let hooks: Vec<Hook> = program.hooks.take().into_iter().map(|(.., hook)| hook).collect();
+    let mut waking = None;
+    let mut moved = 0;
+    let mut forked = None;
+    for hook in hooks {
+        match hook {
+            Hook::SchedWaking { task, .. } => waking = Some(task),
+            Hook::SchedMigrateTask { task, .. } => moved += u32::from(waking == Some(task)),
+            Hook::SchedWakeup { task, .. } => assert_eq!(waking.take(), Some(task), "its own wakeup began before"),
+            Hook::SchedProcessFork { child, .. } => forked = Some(child),
+            Hook::SchedWakeupNew { task } => assert_eq!(forked.take(), Some(task), "it has been created before"),
+            _ => {}
+        }
+    }
+    assert!(moved > 0, "a wakeup moves its task between both");
 }
 
 /// 250 ticks a second: 25 in 100 ms, one each 4 ms, the first within 4 ms of the start.

@@ -11,7 +11,7 @@ use crate::support::*;
 #[test]
 fn a_speed_that_a_program_asks_for_is_the_governors_at_once() {
     let machine = warmcore_topology::from_toml(
-        "[topology]\nshape = \"1s1n1l1c1t\"\n[costs]\ncontext_switch_ns = 0\nwakeup_ns = 1\ntick_ns = 0\nidle_exit_ns = 0\nsyscall_ns = 0\n\
+        "[topology]\nshape = \"1s1n1l1c1t\"\n[costs]\ncontext_switch_ns = 0\nwakeup_ns = 1\ntick_ns = 0\nidle_exit_ns = 0\nexit_ns = 0\nsyscall_ns = 0\n\
          [[core_kind]]\nreference_mhz = 1000\nmin_mhz = 500\nmax_mhz = 2000\n",
     );
     let mut scene = Scene::new();

@@ -2,8 +2,9 @@
 //!
 //! They count what the model of the memory counts of a CPU: tasks' own instructions and what these lead to, since the kernel's work passes without
 //! any there. Each is on its CPU for as long as it is enabled, so it runs as long. Programs read a counter on its own CPU only, as in a kernel.
+//! Programs at its samples: [`Sampling`].
 //!
-//! Not modelled: counters of threads, groups, samples and overflows, and every event that is not in [`Counted`].
+//! Not modelled: counters of threads, groups, samples of other things than clocks and cycles, and every event that is not in [`Counted`].
 //!
 //! Source: Linux 7.2 `kernel/events/core.c` (`perf_event_read_local`, `perf_read`), `kernel/trace/bpf_trace.c` (`bpf_perf_event_read_value`),
 //! `include/uapi/linux/perf_event.h` (numbers); codes of raw events: Intel SDM volume 3 table "Pre-Defined Architectural Performance Events", AMD PPR
@@ -16,6 +17,7 @@ use warmcore_trace::MemoryEvent;
 
 use crate::bytecode::helpers::{EINVAL, EOPNOTSUPP, error};
 use crate::bytecode::host::Host;
+use crate::bytecode::samples::Sampling;
 
 /// What a counter counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,6 +162,8 @@ pub struct CounterSpec {
     pub cpu: CpuId,
     /// Programs may not read one that children would have (`inherit`).
     pub is_inherited: bool,
+    /// The samples that it takes, if it takes some that are modelled.
+    pub sampling: Option<Sampling>,
 }
 
 /// Number of a counter of a [`Host`], above 0.
@@ -196,7 +200,7 @@ pub(super) struct Counter {
 
 impl Host {
     /// What a CPU has counted up to now, if counting has begun. Of a clock, which goes always, what it says.
-    fn counted(&self, spec: CounterSpec, now_ns: u64) -> Option<u64> {
+    pub(super) fn counted(&self, spec: CounterSpec, now_ns: u64) -> Option<u64> {
         if spec.counted == Counted::Time {
             return Some(now_ns);
         }
@@ -228,11 +232,17 @@ impl Host {
         self.kept.counters.get((id.0 as usize).checked_sub(1)?)
     }
 
+    /// What a counter is, and whether it is enabled.
+    pub(super) fn spec_of_counter(&self, id: CounterId) -> Option<(CounterSpec, bool)> {
+        self.counter(id).map(|counter| (counter.spec, counter.since.is_some()))
+    }
+
     /// Has a counter count from an instant of the clock on, in ns. Without effect if it does.
     pub fn enable_counter(&mut self, id: CounterId, now_ns: u64) {
         let Some(counter) = self.counter(id).filter(|counter| counter.since.is_none()) else { return };
         let since = Since { at_ns: now_ns, count: self.counted(counter.spec, now_ns) };
         self.kept.counters[id.0 as usize - 1].since = Some(since);
+        self.restart_samples_of(id);
     }
 
     /// Has it count no more. Without effect if it does not.
@@ -240,6 +250,7 @@ impl Host {
         let Some(sum) = self.read_counter(id, now_ns) else { return };
         let counter = &mut self.kept.counters[id.0 as usize - 1];
         (counter.sum, counter.since) = (sum, None);
+        self.restart_samples_of(id);
     }
 
     /// Begins to count at 0. Its times go on.
@@ -306,8 +317,19 @@ impl Host {
 
     /// `bpf_perf_event_read_value`: fills the structure, with zeros if there is an error.
     pub(super) fn perf_event_read_value(&mut self, map: u64, flags: u64, to: u64, bytes: u32) -> u64 {
+        let reading = self.read_for_program(map, flags);
+        self.give_reading(reading, to, bytes)
+    }
+
+    /// `bpf_perf_prog_read_value`: the same of the counter whose sample is taken.
+    pub(super) fn perf_prog_read_value(&mut self, to: u64, bytes: u32) -> u64 {
+        let reading = self.sampled.and_then(|id| self.read_counter(id, self.frame.now_ns));
+        self.give_reading(reading.ok_or(EINVAL), to, bytes)
+    }
+
+    fn give_reading(&mut self, reading: Result<CounterReading, i64>, to: u64, bytes: u32) -> u64 {
         const BYTES: u32 = 24;
-        let reading = if bytes == BYTES { self.read_for_program(map, flags) } else { Err(EINVAL) };
+        let reading = if bytes == BYTES { reading } else { Err(EINVAL) };
         match reading {
             Ok(CounterReading { value, enabled_ns, running_ns }) => {
                 for (place, number) in [(to, value), (to + 8, enabled_ns), (to + 16, running_ns)] {

@@ -97,6 +97,7 @@ fn lookup(number: i32) -> Option<(HostFunction, u8)> {
         45 | 114 | 115 => |host, to, bytes, from| host.probe_read_text(to, bytes as u32, from);
         22 => |host, map, flags| host.perf_event_read(map, flags);
         55 => |host, map, flags, to, bytes| host.perf_event_read_value(map, flags, to, bytes as u32);
+        56 => |host, context, to, bytes| host.perf_prog_read_value(to, bytes as u32);
         118 => |host| host.kernel().map_or(0, |kernel| clock_ns(kernel) / kernel.tick_ns());
         130 => |host, map, data, bytes| host.ring_output(map, data, bytes);
         131 => |host, map, bytes| host.maps.ring_reserve(map, bytes);
@@ -239,7 +240,7 @@ impl Host {
     }
 
     pub(super) fn current_task(&self) -> u64 {
-        let task = self.kernel().map(|kernel| kernel.runs_on(kernel.this_cpu()));
+        let task = self.leaves.or_else(|| self.kernel().map(|kernel| kernel.runs_on(kernel.this_cpu())));
         self.task_address(task.unwrap_or(warmcore_trace::TaskId::IDLE))
     }
 

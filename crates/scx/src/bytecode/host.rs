@@ -12,10 +12,11 @@ use warmcore_trace::TaskId;
 
 use crate::bytecode::cids::Cids;
 use crate::bytecode::collections::Collections;
-use crate::bytecode::counters::Counter;
+use crate::bytecode::counters::{Counter, CounterId};
 use crate::bytecode::helpers::ROOT_GROUP;
 use crate::bytecode::layout::Layout;
 use crate::bytecode::object::Loaded;
+use crate::bytecode::samples::Sampler;
 use crate::entities::EntityLayout;
 use crate::kfuncs::{Kfuncs, QueueIterator};
 
@@ -47,6 +48,9 @@ pub(super) fn clock_ns(kernel: &Kfuncs<'_, '_>) -> u64 {
 const HEAP_BYTES: u64 = 64 << 20;
 
 const SCRATCH_BYTES: u64 = 256 << 10;
+
+/// Priority of idle tasks, as of a nice value of 0 (`init_task`).
+const IDLE_PRIORITY: u32 = 120;
 
 /// `PF_IDLE | PF_KTHREAD`.
 const IDLE_FLAGS: u32 = 0x0000_0002 | 0x0020_0000;
@@ -114,6 +118,8 @@ pub(super) struct Kept {
     pub timer_at: BTreeMap<u64, u32>,
     /// Counters that the loader has opened.
     pub counters: Vec<Counter>,
+    /// Those whose samples a program is called at.
+    pub samplers: Vec<Sampler>,
 }
 
 /// A kernel for programs. Begins with the frame that translated code knows.
@@ -126,6 +132,10 @@ pub struct Host {
     pub(super) interrupts_off: bool,
     /// The timer whose callback runs.
     pub(super) running_timer: Option<u32>,
+    /// The task that leaves its CPU, while programs are told of that.
+    pub(super) leaves: Option<TaskId>,
+    /// The counter whose sample is taken, while its program runs.
+    pub(super) sampled: Option<CounterId>,
     /// The programs that it runs, while it does.
     pub(super) programs: *const [Loaded],
     /// The tasks that threads of the loader are.
@@ -193,6 +203,7 @@ impl Host {
             timers: Vec::new(),
             timer_at: BTreeMap::new(),
             counters: Vec::new(),
+            samplers: Vec::new(),
             layout,
             btf,
         };
@@ -227,6 +238,8 @@ impl Host {
             kernel: None,
             interrupts_off: false,
             running_timer: None,
+            leaves: None,
+            sampled: None,
             loader_tasks: 0..0,
             programs: &[],
             maps,
@@ -269,6 +282,8 @@ impl Host {
         }
         let idle_task = self.kept.tasks;
         self.store_u32(idle_task + layout.task_flags, IDLE_FLAGS);
+        self.store_u32(idle_task + layout.prio, IDLE_PRIORITY);
+        self.store_u32(idle_task + layout.static_prio, IDLE_PRIORITY);
         self.store_u64(idle_task + layout.cpus_ptr, idle_task + layout.cpus_mask);
         self.store_u64(idle_task + layout.real_parent, idle_task);
         self.store_u64(idle_task + layout.group_leader, idle_task);

@@ -14,7 +14,7 @@ use warmcore_topology::CpuId;
 
 use crate::bytecode::host::{Host, Kept, UPTIME_NS};
 use crate::bytecode::needs::{Need, NeedKind, name_of_helper};
-use crate::bytecode::sites::Site;
+use crate::bytecode::sites::{CalledWith, Site};
 use crate::bytecode::{helpers, kfuncs, prices};
 use crate::operations::{Operation, OperationFlags, OperationTable};
 
@@ -78,7 +78,7 @@ pub struct Attached {
     /// Other members by name.
     pub values: BTreeMap<String, u64>,
     /// Programs of tracing, in the order in which they were attached.
-    pub at: Vec<(Site, ProgramId)>,
+    pub at: Vec<(Site, CalledWith, ProgramId)>,
 }
 
 /// Everything a loader has loaded, at the moment it attached its scheduler. Any number of runs begin with it.
@@ -88,7 +88,7 @@ pub struct Object {
     pub(super) programs: Vec<Loaded>,
     pub(super) operations: [Option<ProgramId>; Operation::COUNT],
     /// Programs of tracing by place, in the order in which they were attached.
-    pub(super) at: [Vec<ProgramId>; Site::COUNT],
+    pub(super) at: [Vec<(ProgramId, CalledWith)>; Site::COUNT],
     pub(super) table: OperationTable,
     /// What it needs of the kernel, but for maps.
     needs: BTreeSet<Need>,
@@ -116,7 +116,7 @@ impl Resolver for Names<'_> {
     fn immediate(&mut self, load: Instruction, next: i32) -> Result<u64, String> {
         match load.src {
             1 | 2 => {
-                let handle = self.maps.get(&load.imm).ok_or_else(|| format!("descriptor {} is no map", load.imm))?;
+                let handle = self.maps.get(&load.imm).ok_or_else(|| format!("descriptor {} is not a map", load.imm))?;
                 let map = self.host.maps.get(*handle).ok_or("a map that is gone")?;
                 Ok(if load.src == 1 { *handle } else { map.address + u64::from(next as u32) })
             }
@@ -269,9 +269,9 @@ impl Programs {
             }
         }
         table.present |= Operation::Timer.bit() | Operation::InitTask.bit();
-        let mut at: [Vec<ProgramId>; Site::COUNT] = Default::default();
-        for &(site, program) in &attached.at {
-            at[site as usize].push(program);
+        let mut at: [Vec<(ProgramId, CalledWith)>; Site::COUNT] = Default::default();
+        for &(site, with, program) in &attached.at {
+            at[site as usize].push((program, with));
             table.present |= site.operation().bit();
         }
         let value = |name: &str| attached.values.get(name).copied().unwrap_or(0);
@@ -365,7 +365,7 @@ impl Attached {
                     let descriptor = number() as u32;
                     if descriptor != 0 {
                         let program = program_of(descriptor)
-                            .ok_or_else(|| broken(format!("member `{}` is no program", member.name)))?;
+                            .ok_or_else(|| broken(format!("member `{}` is not a program", member.name)))?;
                         attached.programs.insert(member.name.to_owned(), program);
                     }
                 }

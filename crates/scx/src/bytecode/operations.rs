@@ -14,7 +14,7 @@ use crate::bytecode::host::{Host, LOADED_BEFORE_NS, TASKS, clock_ns};
 use crate::bytecode::kfuncs::wake_flag_bits;
 use crate::bytecode::object::{Object, ProgramId};
 use crate::bytecode::prices::INSTRUCTION_PS;
-use crate::bytecode::sites::{Arguments, Site};
+use crate::bytecode::samples;
 use crate::bytecode::text::Printed;
 use crate::bytecode::user_space::{self, UserSpace};
 use crate::entities::EntityLayout;
@@ -43,7 +43,7 @@ pub struct Bytecode {
 }
 
 /// What the operations of a run have taken so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Usage {
     operations: [Cell<OfOperation>; Operation::COUNT],
     /// The locks of its queues.
@@ -52,6 +52,17 @@ pub struct Usage {
     printed: RefCell<Printed>,
     /// What calls of operations called, and how often it was that, if it is noted.
     sequences: RefCell<BTreeMap<(usize, Vec<&'static str>), u64>>,
+}
+
+impl Default for Usage {
+    fn default() -> Self {
+        Self {
+            operations: std::array::from_fn(|_| Cell::default()),
+            locks: Rc::default(),
+            printed: RefCell::default(),
+            sequences: RefCell::default(),
+        }
+    }
 }
 
 /// What the calls of an operation have taken.
@@ -229,9 +240,11 @@ impl Bytecode {
         result
     }
 
-    /// The task's structure, which is written before the next program is entered.
-    fn task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> u64 {
-        kernel.state.changes.note_task(task);
+    /// The task's structure, which is written before the next program is entered. That of the idle one stays as it is.
+    pub(super) fn task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> u64 {
+        if !task.is_idle() {
+            kernel.state.changes.note_task(task);
+        }
         self.host.task_address(task)
     }
 
@@ -303,6 +316,7 @@ impl Operations for Bytecode {
         }
         let result = self.call(kernel, Operation::Init, &[]);
         self.check(kernel, "init", result);
+        self.begin_samples(kernel);
         if self.user_space.is_some() {
             // It is told that it has attached when its programs have been.
             self.have_user_space_go_on(kernel, 1);
@@ -334,6 +348,7 @@ impl Operations for Bytecode {
 
     fn ended(&mut self, kernel: &mut Kfuncs<'_, '_>, asks_for_restart: bool) {
         self.host.stop_timers();
+        self.host.stop_samplers();
         if let Some(user_space) = self.user_space.as_mut().filter(|_| asks_for_restart) {
             user_space.asked_for_restart();
         } else if let Some(mut user_space) = self.user_space.take() {
@@ -458,7 +473,7 @@ impl Operations for Bytecode {
     }
 
     fn cpu_release(&mut self, kernel: &mut Kfuncs<'_, '_>, cpu: CpuId, reason: PreemptReason, task: TaskId) {
-        let task = if task.is_idle() { self.host.task_address(task) } else { self.task(kernel, task) };
+        let task = self.task(kernel, task);
         let arguments = self.structure(16);
         self.host.store_u32(arguments, reason as u32);
         self.host.store_u64(arguments + 8, task);
@@ -466,26 +481,12 @@ impl Operations for Bytecode {
         self.call(kernel, Operation::CpuRelease, &[cpu, arguments]);
     }
 
-    fn sched_switch(&mut self, kernel: &mut Kfuncs<'_, '_>, (prev, state): (TaskId, PrevState), next: TaskId) {
-        // `TASK_RUNNING`, `TASK_INTERRUPTIBLE`, `TASK_DEAD`. Nothing preempts within the kernel here, where the first argument says so.
-        let state = match state {
-            PrevState::Runnable | PrevState::Idle => 0,
-            PrevState::Sleeping => 1,
-            PrevState::Dead => 0x80,
-        };
-        let [prev, next] = [prev, next]
-            .map(|task| if task.is_idle() { self.host.task_address(task) } else { self.task(kernel, task) });
-        self.call_programs_at(kernel, Site::SchedSwitch, &[0, prev, next, state], None);
+    fn sched_switch(&mut self, kernel: &mut Kfuncs<'_, '_>, prev: (TaskId, PrevState), next: TaskId) {
+        self.pass_switch(kernel, prev, next);
     }
 
     fn hook(&mut self, kernel: &mut Kfuncs<'_, '_>, hook: Hook) {
-        let mut arguments = Arguments::of(hook);
-        if hook == Hook::Tick {
-            arguments.put(self.host.run_queue(kernel.this_cpu().0));
-        }
-        self.host.write_context(kernel.this_cpu(), !hook.is_of_futex());
-        self.call_programs_at(kernel, arguments.site, arguments.values(), arguments.result);
-        self.host.write_context(kernel.this_cpu(), false);
+        self.pass_hook(kernel, hook);
     }
 
     fn online_changed(&mut self, online: &CpuSet) {
@@ -575,6 +576,10 @@ impl Operations for Bytecode {
             if let Err(reason) = self.user_space_goes_on(kernel) {
                 kernel.fault(reason);
             }
+            return;
+        }
+        if payload & samples::SAMPLE != 0 {
+            self.sample(kernel, payload);
             return;
         }
         let Some(expiry) = self.host.timer_runs_out(payload) else { return };

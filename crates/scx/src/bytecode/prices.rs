@@ -22,7 +22,7 @@ pub(super) fn of_helper(number: i32) -> u64 {
         5 | 125 | 160 => 30_520,
         7 => 15_120,
         // A counter of the CPU: as policies in Rust pay for a look at one. Assumed.
-        22 | 55 => 1000 * READ_COUNTERS_NS,
+        22 | 55 | 56 => 1000 * READ_COUNTERS_NS,
         // This CPU, the addresses of its variables, what a traced function was given and gave: put into the code.
         8 | 153 | 154 | 183..=185 => 320,
         35 | 158 => 6_310,

@@ -1,15 +1,18 @@
 //! Where programs of tracing may be attached so that they are called: functions by their entry or return, and tracepoints.
 //!
 //! A program elsewhere is loaded and never called. Some places no task of a workload passes: its calls are others ([`Site::is_passed_by_nobody`]). Source of the arguments: the prototypes of Linux 7.2 (`kernel/futex/futex.h`, `kernel/sched/ext.h`,
-//! `include/trace/events/irq.h`); of their form: `docs/spec/bpf-runtime.md` section 6.
+//! `include/trace/events/irq.h`, `include/trace/events/sched.h`); of their form: `docs/spec/bpf-runtime.md` section 6.
 
 use std::sync::Arc;
 
 use warmcore_kernel::Hook;
+use warmcore_topology::CpuId;
+use warmcore_trace::{PrevState, TaskId};
 
 use crate::bytecode::helpers::{EINVAL, EOPNOTSUPP, error};
 use crate::bytecode::host::Host;
 use crate::bytecode::operations::Bytecode;
+use crate::bytecode::tracepoints::{Tracepoint, Value};
 use crate::kfuncs::Kfuncs;
 use crate::operations::Operation;
 
@@ -33,6 +36,15 @@ impl AttachType {
     }
 }
 
+/// What a program at a place is called with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CalledWith {
+    /// What the function or tracepoint is given, eight bytes each.
+    Arguments,
+    /// The tracepoint's record ([`Tracepoint`]).
+    Record,
+}
+
 /// A place at which programs are called.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)] // Their names are in the table.
@@ -46,6 +58,14 @@ pub enum Site {
     IrqHandlerExit,
     SoftirqEntry,
     SoftirqExit,
+    SchedWaking,
+    SchedWakeup,
+    SchedWakeupNew,
+    SchedMigrateTask,
+    SchedProcessFork,
+    SchedProcessExit,
+    /// No task passes it: a program that runs stays the same.
+    SchedProcessExec,
     Tick,
 }
 
@@ -64,6 +84,13 @@ impl Site {
         (AttachType::RawTracepoint, "btf_trace_irq_handler_exit", Self::IrqHandlerExit),
         (AttachType::RawTracepoint, "btf_trace_softirq_entry", Self::SoftirqEntry),
         (AttachType::RawTracepoint, "btf_trace_softirq_exit", Self::SoftirqExit),
+        (AttachType::RawTracepoint, "btf_trace_sched_waking", Self::SchedWaking),
+        (AttachType::RawTracepoint, "btf_trace_sched_wakeup", Self::SchedWakeup),
+        (AttachType::RawTracepoint, "btf_trace_sched_wakeup_new", Self::SchedWakeupNew),
+        (AttachType::RawTracepoint, "btf_trace_sched_migrate_task", Self::SchedMigrateTask),
+        (AttachType::RawTracepoint, "btf_trace_sched_process_fork", Self::SchedProcessFork),
+        (AttachType::RawTracepoint, "btf_trace_sched_process_exit", Self::SchedProcessExit),
+        (AttachType::RawTracepoint, "btf_trace_sched_process_exec", Self::SchedProcessExec),
         (AttachType::Entry, "scx_tick", Self::Tick),
     ];
 
@@ -95,18 +122,24 @@ impl Site {
             Self::IrqHandlerEntry | Self::IrqHandlerExit | Self::SoftirqEntry | Self::SoftirqExit => {
                 Operation::Interrupt
             }
+            Self::SchedWaking | Self::SchedWakeup | Self::SchedWakeupNew => Operation::SchedWakeup,
+            Self::SchedMigrateTask => Operation::SchedMigrateTask,
+            Self::SchedProcessFork | Self::SchedProcessExit | Self::SchedProcessExec => Operation::SchedProcess,
             Self::Tick => Operation::KernelTick,
         }
     }
 }
 
-/// What a program is called with at a place.
-pub(super) struct Arguments {
-    pub site: Site,
+/// What a handler gives that has found its device's interrupt.
+const IRQ_HANDLED: u64 = 1;
+
+/// What a function or tracepoint is given at a place.
+struct Arguments {
+    site: Site,
     values: [u64; 5],
     count: usize,
     /// What the function gives, at its return.
-    pub result: Option<u64>,
+    result: Option<u64>,
 }
 
 impl Arguments {
@@ -116,7 +149,8 @@ impl Arguments {
     /// `FUTEX_BITSET_MATCH_ANY`.
     const ANY: u64 = 0xffff_ffff;
 
-    pub fn of(hook: Hook) -> Self {
+    /// `first` and `second` are the addresses of the structures that it is about ([`Bytecode::structures_of`]).
+    fn of(hook: Hook, [first, second]: [u64; 2]) -> Self {
         let new = |site, values: &[u64], result: Option<u64>| {
             let mut all = [0; 5];
             all[..values.len()].copy_from_slice(values);
@@ -133,22 +167,22 @@ impl Arguments {
             Hook::FutexWakeReturn { word, most, woken } => {
                 new(Site::FutexWakeReturn, &wake(word, most), Some(woken.into()))
             }
-            // The interrupt's own description is not there; the handler says that it was its device's (`IRQ_HANDLED`).
+            // The interrupt's own description is not there; the handler says that it was its device's.
             Hook::IrqHandlerEntry { irq } => new(Site::IrqHandlerEntry, &[irq.into(), 0], None),
-            Hook::IrqHandlerExit { irq } => new(Site::IrqHandlerExit, &[irq.into(), 0, 1], None),
-            // The run queue, which is known where the program is called.
-            Hook::Tick => new(Site::Tick, &[0], None),
+            Hook::IrqHandlerExit { irq } => new(Site::IrqHandlerExit, &[irq.into(), 0, IRQ_HANDLED], None),
+            Hook::Tick => new(Site::Tick, &[first], None),
             Hook::SoftirqEntry { vector } => new(Site::SoftirqEntry, &[vector.into()], None),
             Hook::SoftirqExit { vector } => new(Site::SoftirqExit, &[vector.into()], None),
+            Hook::SchedWaking { .. } => new(Site::SchedWaking, &[first], None),
+            Hook::SchedWakeup { .. } => new(Site::SchedWakeup, &[first], None),
+            Hook::SchedWakeupNew { .. } => new(Site::SchedWakeupNew, &[first], None),
+            Hook::SchedMigrateTask { to, .. } => new(Site::SchedMigrateTask, &[first, to.0.into()], None),
+            Hook::SchedProcessFork { .. } => new(Site::SchedProcessFork, &[first, second], None),
+            Hook::SchedProcessExit { group_dead, .. } => new(Site::SchedProcessExit, &[first, group_dead.into()], None),
         }
     }
 
-    /// Sets the first one.
-    pub fn put(&mut self, value: u64) {
-        self.values[0] = value;
-    }
-
-    pub fn values(&self) -> &[u64] {
+    fn values(&self) -> &[u64] {
         &self.values[..self.count]
     }
 }
@@ -160,26 +194,182 @@ const PLACE: u64 = 1024;
 const COUNT: u64 = 8;
 const HAS_RESULT: u64 = 16;
 
+/// What a CPU passes.
+#[derive(Clone, Copy)]
+enum Passed {
+    Switch { prev: TaskId, state: PrevState, next: TaskId },
+    Hook(Hook),
+}
+
+/// What the function or tracepoint of a place is given, and what the function gives.
+type Given<'a> = (&'a [u64], Option<u64>);
+
 impl Bytecode {
-    /// Calls the programs at a place, with what a function gave if they are at its return.
-    pub(super) fn call_programs_at(
+    /// The CPU switches. Whoever leaves is the current task until that is done, and the run queue has the other already (`__schedule`).
+    pub(super) fn pass_switch(
+        &mut self,
+        kernel: &mut Kfuncs<'_, '_>,
+        (prev, state): (TaskId, PrevState),
+        next: TaskId,
+    ) {
+        // `TASK_RUNNING`, `TASK_INTERRUPTIBLE`, `TASK_DEAD`. Nothing preempts within the kernel here, where the first argument says so.
+        let number = match state {
+            PrevState::Runnable | PrevState::Idle => 0,
+            PrevState::Sleeping => 1,
+            PrevState::Dead => 0x80,
+        };
+        let [leaves, comes] = [prev, next].map(|task| self.task(kernel, task));
+        let passed = Passed::Switch { prev, state, next };
+        self.host.leaves = Some(prev);
+        self.call_programs_at(kernel, Site::SchedSwitch, (&[0, leaves, comes, number][..], None), passed);
+        self.host.leaves = None;
+    }
+
+    /// The CPU passes another place.
+    pub(super) fn pass_hook(&mut self, kernel: &mut Kfuncs<'_, '_>, hook: Hook) {
+        let arguments = Arguments::of(hook, self.structures_of(kernel, hook));
+        self.host.write_context(kernel.this_cpu(), hook.is_in_interrupt());
+        if let Hook::SchedMigrateTask { task, from, .. } = hook {
+            // It has not moved yet (`set_task_cpu`).
+            self.catch_up(kernel);
+            self.host.write_task_cpu(task, from);
+        }
+        self.call_programs_at(kernel, arguments.site, (arguments.values(), arguments.result), Passed::Hook(hook));
+        if let Hook::SchedMigrateTask { task, to, .. } = hook {
+            self.host.write_task_cpu(task, to);
+        }
+        self.host.write_context(kernel.this_cpu(), false);
+    }
+
+    /// Addresses of the structures that a pass is about, as its place is given them.
+    fn structures_of(&mut self, kernel: &mut Kfuncs<'_, '_>, hook: Hook) -> [u64; 2] {
+        match hook {
+            Hook::Tick => [self.host.run_queue(kernel.this_cpu().0), 0],
+            Hook::SchedWaking { task, .. }
+            | Hook::SchedWakeup { task, .. }
+            | Hook::SchedWakeupNew { task }
+            | Hook::SchedMigrateTask { task, .. }
+            | Hook::SchedProcessExit { task, .. } => [self.task(kernel, task), 0],
+            Hook::SchedProcessFork { parent, child } => [parent, child].map(|task| self.task(kernel, task)),
+            _ => [0; 2],
+        }
+    }
+
+    /// Writes down what has changed of what programs read.
+    fn catch_up(&mut self, kernel: &mut Kfuncs<'_, '_>) {
+        self.host.kernel = Some(std::ptr::from_mut(kernel).cast());
+        self.host.catch_up();
+        self.host.kernel = None;
+    }
+
+    fn call_programs_at(
         &mut self,
         kernel: &mut Kfuncs<'_, '_>,
         site: Site,
-        arguments: &[u64],
-        result: Option<u64>,
+        (arguments, result): Given<'_>,
+        passed: Passed,
     ) {
         let object = Arc::clone(&self.object);
-        for &program in &object.at[site as usize] {
-            let context = self.host.write_arguments(arguments, result);
+        for &(program, with) in &object.at[site as usize] {
+            let context = match (with, Tracepoint::at(site)) {
+                (CalledWith::Record, Some(tracepoint)) => self.record(kernel, tracepoint, passed),
+                _ => self.host.write_arguments(arguments, result),
+            };
             self.enter(kernel, site.operation(), (program.0 as usize, 0), [context, 0, 0, 0, 0]);
+        }
+    }
+
+    /// Writes the record that a pass leaves; gives where.
+    fn record(&mut self, kernel: &mut Kfuncs<'_, '_>, tracepoint: &Tracepoint, passed: Passed) -> u64 {
+        // It says of tasks what programs read of them.
+        self.catch_up(kernel);
+        match passed {
+            Passed::Switch { prev, state, next } => {
+                let state = self.host.state_in_record(prev, state);
+                let [prev, next] = [prev, next].map(|task| self.host.in_record(kernel, task));
+                let [prev_comm, next_comm] = [&prev, &next].map(|task| Value::Text(&task.0));
+                let [prev_pid, prev_prio] = [prev.1, prev.2].map(Value::Number);
+                let [next_pid, next_prio] = [next.1, next.2].map(Value::Number);
+                let values = [prev_comm, prev_pid, prev_prio, Value::Number(state), next_comm, next_pid, next_prio];
+                self.host.write_record(tracepoint, &values)
+            }
+            Passed::Hook(Hook::IrqHandlerEntry { irq }) => {
+                let interrupt = kernel.machine().background().interrupts.get(irq as usize);
+                let name = interrupt.map_or("", |interrupt| interrupt.name.as_str());
+                self.host.write_record(tracepoint, &[Value::Number(irq.into()), Value::Text(name)])
+            }
+            Passed::Hook(Hook::IrqHandlerExit { irq }) => {
+                self.host.write_record(tracepoint, &[Value::Number(irq.into()), Value::Number(IRQ_HANDLED)])
+            }
+            Passed::Hook(
+                Hook::SchedWaking { task, .. } | Hook::SchedWakeup { task, .. } | Hook::SchedWakeupNew { task },
+            ) => {
+                let cpu = kernel.task_cpu(task).0;
+                self.record_of_task(kernel, tracepoint, task, &[cpu.into()])
+            }
+            Passed::Hook(Hook::SchedMigrateTask { task, from, to }) => {
+                self.record_of_task(kernel, tracepoint, task, &[from.0.into(), to.0.into()])
+            }
+            Passed::Hook(Hook::SchedProcessExit { task, group_dead }) => {
+                self.record_of_task(kernel, tracepoint, task, &[group_dead.into()])
+            }
+            Passed::Hook(Hook::SchedProcessFork { parent, child }) => {
+                let [parent, child] = [parent, child].map(|task| self.host.in_record(kernel, task));
+                let [parent_comm, child_comm] = [&parent, &child].map(|task| Value::Text(&task.0));
+                let [parent_pid, child_pid] = [parent.1, child.1].map(Value::Number);
+                self.host.write_record(tracepoint, &[parent_comm, parent_pid, child_comm, child_pid])
+            }
+            // Softirqs: what the tracepoint is given.
+            Passed::Hook(hook) => {
+                let arguments = Arguments::of(hook, [0; 2]);
+                let values: Vec<Value<'_>> = arguments.values().iter().copied().map(Value::Number).collect();
+                self.host.write_record(tracepoint, &values)
+            }
         }
     }
 }
 
+impl Bytecode {
+    /// Writes a record that begins with name, number and priority of a task.
+    fn record_of_task(&mut self, kernel: &Kfuncs<'_, '_>, tracepoint: &Tracepoint, task: TaskId, more: &[u64]) -> u64 {
+        let (comm, pid, prio) = self.host.in_record(kernel, task);
+        let mut values = vec![Value::Text(&comm), Value::Number(pid), Value::Number(prio)];
+        values.extend(more.iter().copied().map(Value::Number));
+        self.host.write_record(tracepoint, &values)
+    }
+}
+
 impl Host {
+    /// Writes on which CPU a task is, for programs that read it.
+    fn write_task_cpu(&mut self, task: TaskId, cpu: CpuId) {
+        let at = self.task_address(task);
+        self.store_member(at, self.kept.layout.task_cpu, cpu.0);
+    }
+
+    /// Name, number and priority of a task, as records have them.
+    fn in_record(&self, kernel: &Kfuncs<'_, '_>, task: TaskId) -> (String, u64, u64) {
+        let (at, layout) = (self.task_address(task), &self.kept.layout);
+        let load = |member: u64| u64::from(self.maps.memory.load_u32(at + member));
+        // Each CPU has an idle task of its own.
+        let comm =
+            if task.is_idle() { format!("swapper/{}", kernel.this_cpu().0) } else { kernel.core.comm(task).to_owned() };
+        (comm, load(layout.pid), load(layout.prio))
+    }
+
+    /// The state in which a task leaves, as records have it (`__trace_sched_switch_state`): who is dead is `EXIT_DEAD` as a thread, and `EXIT_ZOMBIE` as
+    /// a process, for which its parent waits.
+    fn state_in_record(&self, task: TaskId, state: PrevState) -> u64 {
+        let at = self.task_address(task);
+        match state {
+            PrevState::Runnable | PrevState::Idle => 0,
+            PrevState::Sleeping => 1,
+            PrevState::Dead if self.maps.memory.load_u64(at + self.kept.layout.group_leader) == at => 0x20,
+            PrevState::Dead => 0x10,
+        }
+    }
+
     /// Writes what a program is called with; gives where.
-    pub(super) fn write_arguments(&mut self, arguments: &[u64], result: Option<u64>) -> u64 {
+    fn write_arguments(&mut self, arguments: &[u64], result: Option<u64>) -> u64 {
         let context = self.kept.scratch + PLACE;
         self.store_u64(context - COUNT, arguments.len() as u64);
         self.store_u64(context - HAS_RESULT, result.is_some().into());

@@ -14,6 +14,8 @@ use warmcore_bpf::{MapKind, MapSpec, Program, interpret};
 use warmcore_topology::CpuId;
 
 use super::object::{Names, check_table};
+use super::sites::Site;
+use super::tracepoints::{Tracepoint, Value};
 use super::{Attached, Host, Layout, Need, NeedKind, ProgramId, ProgramSource, Programs};
 
 /// Kernel functions that programs here call.
@@ -139,6 +141,37 @@ fn a_queue_gives_the_oldest_a_stack_the_newest_and_a_full_one_takes_no_more() {
         program.extend([code(0x27, 7, 0, 0, 100), code(0x1f, 7, 8, 0, 0), code(0x1f, 7, 0, 0, 0), mov(0, 7), exit()]);
         assert_eq!(run(&[spec(kind, 0, 8, 2)], &program), order * 100 + 7 + 2, "{kind:?}");
     }
+}
+
+/// By the files of tracefs: of a text of any length a field has the length, with its zero, and the place.
+#[test]
+fn a_record_has_fields_where_its_format_says_and_texts_of_any_length_behind_them() {
+    let mut host = host();
+    let tracepoint = Tracepoint::at(Site::IrqHandlerEntry).unwrap();
+    let record = host.write_record(tracepoint, &[Value::Number(7), Value::Text("virtio3-rx")]);
+    let bytes = host.maps.memory.read(record, 32).unwrap();
+    assert_eq!(bytes[..8], [0; 8]);
+    assert_eq!(bytes[8..12], 7_u32.to_le_bytes());
+    assert_eq!(bytes[12..16], (11_u32 << 16 | 16).to_le_bytes());
+    assert_eq!(bytes[16..28], *b"virtio3-rx\0\0");
+    let tracepoint = Tracepoint::at(Site::SchedProcessFork).unwrap();
+    let [parent, child] = [7, 8].map(Value::Number);
+    let record = host.write_record(tracepoint, &[Value::Text("sh"), parent, Value::Text("worker-0"), child]);
+    let bytes = host.maps.memory.read(record, 37).unwrap();
+    assert_eq!([bytes[12], bytes[20]], [7, 8]);
+    assert_eq!(bytes[8..12], (3_u32 << 16 | 24).to_le_bytes());
+    assert_eq!(bytes[16..20], (9_u32 << 16 | 27).to_le_bytes());
+    assert_eq!(bytes[24..37], *b"sh\0worker-0\0\0", "one text behind the other");
+    let tracepoint = Tracepoint::at(Site::SchedSwitch).unwrap();
+    let (leaves, comes) = (Value::Text("a-name-of-more-than-fifteen"), Value::Text("swapper/3"));
+    let [pid, priority, state] = [1005, 120, 1].map(Value::Number);
+    let values = [leaves, pid, priority, state, comes, Value::Number(0), Value::Number(u64::MAX)];
+    let record = host.write_record(tracepoint, &values);
+    let bytes = host.maps.memory.read(record, 64).unwrap();
+    assert_eq!(bytes[8..24], *b"a-name-of-more-\0");
+    assert_eq!([24, 28, 32, 36, 56].map(|at| bytes[at]), [0xed, 120, 1, 0, 0]);
+    assert_eq!(bytes[40..56], *b"swapper/3\0\0\0\0\0\0\0");
+    assert_eq!(bytes[60..64], [255; 4], "a deadline task's, -1");
 }
 
 #[test]

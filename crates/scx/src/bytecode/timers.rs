@@ -12,13 +12,16 @@ const EDEADLK: i64 = 35;
 const EOPNOTSUPP: i64 = 95;
 const ECANCELED: i64 = 125;
 
-/// Timers that there may be: the number of one and of its start are 32 bits together.
+/// Timers that there may be: the number of one and of its start are 31 bits together. The one above them marks samples.
 const TIMERS: usize = 1 << 12;
+
+/// Bits of the number of a start.
+const GENERATION_BITS: u32 = 19;
 
 /// Least time in which a timer comes, in ns: one that starts itself again at once does not stop the clock. No hardware timer is faster.
 const LEAST_TIMER_NS: u64 = 1_000;
 
-const GENERATION: u32 = 0x000f_ffff;
+const GENERATION: u32 = (1 << GENERATION_BITS) - 1;
 
 impl Timer {
     /// Whatever is under way is ignored; whether something was.
@@ -75,7 +78,7 @@ impl Host {
         }
         timer.stop();
         timer.is_armed = true;
-        let payload = number << 20 | timer.generation;
+        let payload = number << GENERATION_BITS | timer.generation;
         let delay_ns = if flags & ABSOLUTE != 0 { delay_ns.saturating_sub(clock_ns(kernel)) } else { delay_ns };
         kernel.start_timer(delay_ns.max(LEAST_TIMER_NS), payload);
         0
@@ -114,7 +117,7 @@ impl Host {
 
     /// A timer runs out; `None` if it was stopped meanwhile.
     pub(super) fn timer_runs_out(&mut self, payload: u32) -> Option<Expiry> {
-        let number = payload >> 20;
+        let number = payload >> GENERATION_BITS;
         let timer = self.kept.timers.get_mut(number as usize)?;
         if timer.generation != payload & GENERATION || timer.callback == 0 {
             return None;

@@ -10,20 +10,36 @@ use crate::state::Context;
 impl Ext {
     /// The kernel tells of those places at which the program is.
     pub(super) fn watch_places(&self, core: &mut Core<'_>) {
-        let places = [Operation::Futex, Operation::Interrupt, Operation::KernelTick];
-        let [futexes, interrupts, ticks] = places.map(|operation| self.state.has(operation));
-        core.watch(Watched { futexes, interrupts, ticks });
+        let has = |operation| self.state.has(operation);
+        core.watch(Watched {
+            futexes: has(Operation::Futex),
+            interrupts: has(Operation::Interrupt),
+            ticks: has(Operation::KernelTick),
+            wakeups: has(Operation::SchedWakeup),
+            moves: has(Operation::SchedMigrateTask),
+            processes: has(Operation::SchedProcess),
+        });
     }
 
     /// A CPU passes one of them.
     pub(super) fn tell_hook(&mut self, core: &mut Core<'_>, hook: Hook) {
-        if hook.is_of_futex() {
-            tell!(self, core, Futex, hook(hook));
-        } else if hook == Hook::Tick {
-            tell!(self, core, KernelTick, hook(hook));
-        } else if !hook.is_of_balancing() || self.is_partial() {
+        match hook {
+            _ if hook.is_of_futex() => tell!(self, core, Futex, hook(hook)),
+            Hook::Tick => tell!(self, core, KernelTick, hook(hook)),
+            Hook::SchedWaking { .. } | Hook::SchedWakeup { .. } | Hook::SchedWakeupNew { .. } => {
+                tell!(self, core, SchedWakeup, hook(hook));
+            }
+            Hook::SchedMigrateTask { .. } => {
+                tell!(self, core, SchedMigrateTask, hook(hook));
+                // A choice of the next task may be under way, which is still in its queue.
+                return;
+            }
+            Hook::SchedProcessFork { .. } | Hook::SchedProcessExit { .. } => {
+                tell!(self, core, SchedProcess, hook(hook));
+            }
             // A kernel in which all tasks are of this class does not balance (`scx_switched_all` in `sched_tick`).
-            tell!(self, core, Interrupt, hook(hook));
+            _ if hook.is_of_balancing() && !self.is_partial() => {}
+            _ => tell!(self, core, Interrupt, hook(hook)),
         }
         self.settle(core);
     }

@@ -140,7 +140,7 @@ metrics! {
     "longest_wait_ns", "ns", Lower, |m| maybe(longest_wait(m)),
         "longest wait for a CPU, those that had not ended when the window closed included";
     "never_ran_again", "tasks", Lower, |m| number(m.never_ran_again(|_| 1.0).count() as u64),
-        "tasks that waited for a CPU when the window closed, for more than a tenth of it and twice as long as any wait that ended; in experiments the wait of a task counts by its weight beside the heaviest that compete";
+        "tasks that waited for a CPU when the window closed, for more than a tenth of it and twice as long as any wait that ended; in experiments a wait counts by weight relative to the heaviest competing task";
     "off_cpu_mean_ns", "ns", Neither, |m| m.totals.off_cpu.mean_ns, "mean time from leaving a CPU to the next time on one, sleep included";
     "slice_p50_ns", "ns", Neither, |m| maybe(m.totals.slice.p50_ns), "median slice: one uninterrupted stay on a CPU";
     "slice_mean_ns", "ns", Neither, |m| m.totals.slice.mean_ns, "mean slice";
@@ -188,9 +188,9 @@ metrics! {
     "busy_share", "1", Neither, |m| of_cpu_time(m.totals.busy_ns, m), "share of observed CPU time online with a task on the CPU, 0..1";
     "cpus_used", "1", Neither, |m| number(cpus_used(m)), "CPUs that had a task on them for at least a hundredth of the window";
     "foreign_ns", "ns", Neither, |m| number(m.totals.foreign_ns),
-        "time with a thread of somebody else or of the kernel on the CPU, over all CPUs, as far as the trace tells";
-    "idle_ns", "ns", Neither, |m| number(m.totals.idle_ns), "time with nobody on the CPU while it is online, over all CPUs, as far as the trace tells";
-    "offline_ns", "ns", Neither, |m| number(m.totals.offline_ns).filter(|ns| *ns > 0.0), "time offline, over all CPUs, as far as the trace tells";
+        "time with a thread of another program or of the kernel on the CPU, over all CPUs, as far as the trace shows";
+    "idle_ns", "ns", Neither, |m| number(m.totals.idle_ns), "time with no thread on the CPU while it is online, over all CPUs, as far as the trace shows";
+    "offline_ns", "ns", Neither, |m| number(m.totals.offline_ns).filter(|ns| *ns > 0.0), "time offline, over all CPUs, as far as the trace shows";
     "overhead_ns", "ns", Lower, |m| maybe(overhead_sum(m)),
         "kernel time of all kinds over all CPUs; part of busy or idle time";
     "overhead_share", "1", Lower, |m| of_cpu_time(overhead_sum(m)?, m), "that time as a share of observed CPU time online, 0..1";

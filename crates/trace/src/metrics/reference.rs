@@ -374,6 +374,9 @@ fn check(
         prop_assert_eq!(task.run_ns, history.llc_ns.values().sum::<u64>());
         prop_assert_eq!(task.node_run_ns.values().sum::<u64>(), task.run_ns);
         prop_assert_eq!(task.wakeup_latency.sum_ns, history.wakeups.iter().sum::<u64>());
+        let (responses, longest) = (history.responses.len() as u64, history.responses.iter().max().copied());
+        let of_response = (task.response.count, task.response.sum_ns, task.response.max_ns);
+        prop_assert_eq!(of_response, (responses, history.responses.iter().sum::<u64>(), longest.unwrap_or(0)));
         prop_assert_eq!(task.preempt_wait.max_ns, history.preempts.iter().max().copied().unwrap_or(0));
         prop_assert_eq!(task.cross_llc_ran, history.ran.iter().filter(|r| **r >= Relation::SameNode).count() as u64);
         prop_assert_eq!(task.cross_node_ran, history.ran.iter().filter(|r| **r >= Relation::SameSocket).count() as u64);

@@ -154,12 +154,12 @@ pub struct Totals {
     pub dominant_llc_run_ns: u64,
     /// Time with a task on the CPU, over all CPUs.
     pub busy_ns: u64,
-    /// Time with a thread that is no task of the run, over all CPUs, as far as the trace tells.
+    /// Time with a thread that is no task of the run, over all CPUs, as far as the trace shows.
     #[serde(default)]
     pub foreign_ns: u64,
     /// Time without any thread that the trace tells of on CPUs that are online, over all CPUs.
     pub idle_ns: u64,
-    /// Time offline, over all CPUs, as far as the trace tells.
+    /// Time offline, over all CPUs, as far as the trace shows.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub offline_ns: u64,
     /// Time before CPUs' first events, over all CPUs: none of these.
@@ -200,7 +200,10 @@ pub struct TaskMetrics {
     pub wakeup_latency: Waits,
     /// Preempt waits.
     pub preempt_wait: Waits,
-    /// Run delay: sum of both, and what of a wait lies in the window that began before it. `/proc/PID/schedstat` field 2.
+    /// Response times.
+    #[serde(default)]
+    pub response: Waits,
+    /// Run delay: sum of both waits, and what of a wait lies in the window that began before it. `/proc/PID/schedstat` field 2.
     pub run_delay_ns: u64,
     /// The wait that had not ended.
     pub censored_wait_ns: Option<u64>,
@@ -276,7 +279,7 @@ pub struct CpuMetrics {
 }
 
 /// Sums over the tasks of one application.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ApplicationMetrics {
     /// Its number.
     pub application: u32,
@@ -437,6 +440,7 @@ impl Counters {
             slices: task.slices,
             wakeup_latency: task.wakeup,
             preempt_wait: task.preempt,
+            response: task.response,
             run_delay_ns: task.run_delay_ns(),
             censored_wait_ns: task.censored_wait(end_ns),
             throttled_ns: task.throttled_ns(end_ns),
@@ -519,22 +523,7 @@ fn applications(metrics: &[TaskMetrics], tasks: &[TaskInfo], window_ns: u64) -> 
 
 impl ApplicationMetrics {
     fn empty(info: &TaskInfo) -> Self {
-        Self {
-            application: info.application,
-            name: info.application_name.clone(),
-            tasks: 0,
-            run_ns: 0,
-            cpu_share: None,
-            wakeup_latency: Waits::default(),
-            preempt_wait: Waits::default(),
-            run_delay_ns: 0,
-            voluntary_switches: 0,
-            involuntary_switches: 0,
-            migrations_ran: 0,
-            cross_llc_ran: 0,
-            cross_node_ran: 0,
-            dominant_llc_share: None,
-        }
+        Self { application: info.application, name: info.application_name.clone(), ..Self::default() }
     }
 }
 

@@ -119,6 +119,7 @@ pub(crate) struct TaskState {
     /// What of it is wakeup latency too.
     pub(crate) throttled_wait_ns: u64,
     pub(crate) throttled_since_ns: u64,
+    pub(crate) response: Waits,
 }
 
 impl Default for TaskState {
@@ -152,6 +153,7 @@ impl Default for TaskState {
             throttled_ns: 0,
             throttled_wait_ns: 0,
             throttled_since_ns: 0,
+            response: Waits::default(),
         }
     }
 }
@@ -217,7 +219,9 @@ impl TaskState {
     #[inline]
     pub(crate) fn end_response(&mut self, now_ns: u64, counts_from_ns: u64) -> Option<u64> {
         let woken_ns = std::mem::replace(&mut self.woken_ns, NEVER);
-        (woken_ns != NEVER && woken_ns >= counts_from_ns).then(|| now_ns - woken_ns)
+        let took = (woken_ns != NEVER && woken_ns >= counts_from_ns).then(|| now_ns - woken_ns)?;
+        self.response.record(took);
+        Some(took)
     }
 
     /// **Slice**: one uninterrupted stay on a CPU. Returns its length if it counts.

@@ -20,19 +20,14 @@ pub enum StoreError {
         path: PathBuf,
         source: io::Error,
     },
-    /// Rows could not be written: most often the disk is full.
     #[error("cannot write {}: {source}; what was finished before stays readable", path.display())]
     Write { path: PathBuf, source: ParquetError },
-    /// The file is no Parquet file, or is damaged.
     #[error("cannot read {}: {reason}; it is damaged or no Parquet file", path.display())]
     Damaged { path: PathBuf, reason: String },
-    /// Nothing is ever overwritten.
     #[error("{} exists already; stores are never overwritten, choose an empty directory", path.display())]
     Exists { path: PathBuf },
-    /// The run that wrote the store did not finish it.
     #[error("{} was left unfinished by a run that was cut off; run it again", path.display())]
     Interrupted { path: PathBuf },
-    /// Written by a newer version of this program, with other meanings.
     #[error(
         "{} has schema version {found}, and this program reads up to {}; read it with the version that wrote it, or newer",
         path.display(), SCHEMA_MAJOR
@@ -44,13 +39,7 @@ pub enum StoreError {
     },
     /// A column that must be there is not, or holds something else.
     #[error("{}: column {column} {problem}", path.display())]
-    Column {
-        path: PathBuf,
-        column: &'static str,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// A value that cannot be.
+    Column { path: PathBuf, column: &'static str, problem: String },
     #[error("{}: row {row} of column {column} holds {value}, which is no possible value there", path.display())]
     Value {
         path: PathBuf,
@@ -59,10 +48,8 @@ pub enum StoreError {
         row: u64,
         value: String,
     },
-    /// A number beyond the range of its column (2^31 − 1 for ids).
     #[error("{value} does not fit column {column} of {}", path.display())]
     TooLarge { path: PathBuf, column: &'static str, value: String },
-    /// Events are missing: tables do not belong together, or one is incomplete.
     #[error("{}: event {missing} of {events} is in none of the tables; they do not belong together", path.display())]
     Gap {
         path: PathBuf,

@@ -39,7 +39,7 @@ impl StoreReader {
         let fact = |key: &str| facts.get(key).cloned().ok_or_else(|| problem(format!("{key} is missing")));
         let number = |key: &str| -> Result<u64, StoreError> {
             let text = fact(key)?;
-            text.parse().map_err(|_| problem(format!("{key} is {text:?}, which is no number")))
+            text.parse().map_err(|_| problem(format!("{key} is {text:?}, which is not a number")))
         };
         let tables = serde_json::from_str(&fact("tables")?).map_err(|error| problem(format!("tables: {error}")))?;
         let info = StoreInfo {

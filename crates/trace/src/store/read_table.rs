@@ -326,7 +326,7 @@ impl Cells {
 }
 
 fn text_of(cell: &ByteArray) -> Result<&str, String> {
-    std::str::from_utf8(cell.data()).map_err(|_| "bytes that are no UTF-8".to_owned())
+    std::str::from_utf8(cell.data()).map_err(|_| "bytes that are not UTF-8".to_owned())
 }
 
 /// The position of a word in its column's list.

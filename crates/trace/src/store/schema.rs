@@ -69,26 +69,6 @@ const TASK: Column = column("task", Kind::Id);
 const SEARCH_START: Column = column("search_start", Kind::LaterWord(SearchStart::WORDS));
 const SEARCH_STEP: Column = column("search_step", Kind::LaterWord(SearchStep::WORDS));
 
-const PREV_STATES: [&str; 4] = {
-    let [a, b, c, d] = PrevState::ALL;
-    [a.letter(), b.letter(), c.letter(), d.letter()]
-};
-
-const MIGRATIONS: [&str; 8] = {
-    let [a, b, c, d, e, f, g, h] = MigrationKind::ALL;
-    [a.name(), b.name(), c.name(), d.name(), e.name(), f.name(), g.name(), h.name()]
-};
-
-const OVERHEADS: [&str; 8] = {
-    let [a, b, c, d, e, f, g, h] = OverheadKind::ALL;
-    [a.name(), b.name(), c.name(), d.name(), e.name(), f.name(), g.name(), h.name()]
-};
-
-const SLICE_ENDS: [&str; 4] = {
-    let [a, b, c, d] = SliceEnd::ALL;
-    [a.name(), b.name(), c.name(), d.name()]
-};
-
 /// Words of the column `event` of `fork_exit`.
 pub(crate) const FORK: u8 = 0;
 pub(crate) const EXIT: u8 = 1;
@@ -101,7 +81,7 @@ pub(crate) const SWITCH: Table = Table {
         TIME,
         CPU,
         column("prev", Kind::Id),
-        column("prev_state", Kind::Word(&PREV_STATES)),
+        column("prev_state", Kind::Word(&PrevState::WORDS)),
         column("next", Kind::Id),
     ],
 };
@@ -123,7 +103,7 @@ pub(crate) const MIGRATE: Table = Table {
         TASK,
         column("from_cpu", Kind::Id),
         column("to_cpu", Kind::Id),
-        column("kind", Kind::Word(&MIGRATIONS)),
+        column("kind", Kind::Word(&MigrationKind::WORDS)),
     ],
 };
 
@@ -201,7 +181,13 @@ pub(crate) const THROTTLE: Table =
 
 pub(crate) const OVERHEAD: Table = Table {
     name: "overhead",
-    columns: &[SEQUENCE, TIME, CPU, column("kind", Kind::Word(&OVERHEADS)), column("duration_ns", Kind::Int64)],
+    columns: &[
+        SEQUENCE,
+        TIME,
+        CPU,
+        column("kind", Kind::Word(&OverheadKind::WORDS)),
+        column("duration_ns", Kind::Int64),
+    ],
 };
 
 pub(crate) const SLICES: Table = Table {
@@ -211,7 +197,7 @@ pub(crate) const SLICES: Table = Table {
         CPU,
         column("start_ns", Kind::Ascending),
         column("end_ns", Kind::Ascending),
-        column("end", Kind::Word(&SLICE_ENDS)),
+        column("end", Kind::Word(&SliceEnd::WORDS)),
         column("run_delay_ns", Kind::OptionalInt64),
         SEARCH_START,
         SEARCH_STEP,

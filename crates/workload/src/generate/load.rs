@@ -93,7 +93,6 @@ impl Part {
 
 impl LoadText {
     /// The text with one more or one less of what it counts; none where the number was not typed, is a rate or a percentage, or would be none.
-    #[must_use]
     pub fn beside(&self, more: bool) -> Option<String> {
         let [part] = self.parts.as_slice() else { return None };
         let typed = part.typed.filter(|_| part.flag.is_some() && !part.counts.contains("per second"))?;
@@ -102,7 +101,6 @@ impl LoadText {
     }
 
     /// What the number counts, such as `threads`; a percentage where several generators grow together.
-    #[must_use]
     pub fn counts(&self) -> &'static str {
         match self.parts.as_slice() {
             [part] => part.counts,
@@ -111,7 +109,6 @@ impl LoadText {
     }
 
     /// The largest number.
-    #[must_use]
     pub fn most(&self) -> u64 {
         match self.parts.as_slice() {
             [part] => part.most,
@@ -120,7 +117,6 @@ impl LoadText {
     }
 
     /// A number to try first, where so many tasks that never sleep would do.
-    #[must_use]
     pub fn first(&self, tasks: u64) -> u64 {
         match self.parts.as_slice() {
             [Part { flag: Some(_), .. }] => tasks,
@@ -134,7 +130,6 @@ impl LoadText {
     }
 
     /// The text with this number; everything else is as it was typed.
-    #[must_use]
     pub fn with(&self, count: u64) -> String {
         match self.parts.as_slice() {
             [part] => part.with(count),
@@ -145,11 +140,10 @@ impl LoadText {
 
 /// Why a workload has no load that can be changed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum LoadTextError {
-    /// One of several generators whose number is not typed.
     #[error("`{0}` does not say its number, and several generators at once grow in the proportion of theirs")]
     NoProportion(String),
-    /// A generator without such a number.
     #[error("{0} has no number that sets its load: it runs through its messages as fast as it can")]
     NoNumber(&'static str),
     /// The text cannot be read.
@@ -159,7 +153,6 @@ pub enum LoadTextError {
 
 impl LoadTextError {
     /// What can be scaled, as a sentence.
-    #[must_use]
     pub fn advice() -> String {
         let mut known: Vec<String> = Vec::new();
         for generator in &GENERATORS {

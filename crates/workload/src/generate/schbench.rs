@@ -27,7 +27,7 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
     summary: "message threads that wake workers; wakeup and request latencies",
     usage: "schbench:-tWORKERS[,-mMESSENGERS][,-rSECONDS][,-wSECONDS][,-nOPERATIONS][,-FKB][,-sUSEC][,-RRPS][,-L][,-C]",
     notes: "Without -L schbench holds a spinlock of its CPU while it works; that is not modelled (a warning). With -R \
-            every second starts at the first worker, requests in waiting are not limited to 128 per worker, and \
+            every second starts at the first worker. Requests in waiting are not limited to 128 per worker, and \
             wakeup latencies are not recorded. -w is honoured in every run; schbench itself ignores it below 30 s and with \
             -R. CPU lists of -M and -W have colons for commas.",
     flags: &[
@@ -127,7 +127,7 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
     if flags.is_set("warmuptime") {
         let warm_up_ns = flags.duration_or_number("warmuptime", 0, SECOND)?;
         if warm_up_ns >= runtime_ns {
-            return Err(flags.bad_value("warmuptime", "shorter than the runtime (-r), of which it is a part"));
+            return Err(flags.bad_value("warmuptime", "shorter than the runtime (-r), which includes it"));
         }
         workload.warm_up_ns = Some(warm_up_ns);
     }

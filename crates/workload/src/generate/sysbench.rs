@@ -40,8 +40,8 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
             [,--rate=NUMBER|,--think=DURATION][,--start=DURATION][,--warmup-time=SECONDS][,-cCPUS][,--profile=NAME]",
     notes: "Tests: oltp_point_select (one statement), oltp_delete (one statement, one log write), oltp_read_write (18 \
             statements, one log write). Not modelled: disk reads (the tables are in memory), sockets of TCP, the server's \
-            background threads; of --rate that idle threads look for work at intervals (here they are woken) and that a queue of \
-            100,000 ends the run (here it grows).",
+            background threads. With --rate, idle threads do not look for work at intervals (they are woken), and a queue of \
+            100,000 does not end the run (it grows).",
     flags: &[
         FlagInfo::new(None, "test", Some("NAME"), "which test (default oltp_point_select)"),
         FlagInfo::new(None, "threads", Some("COUNT"), "connections (default 1)"),

@@ -4,7 +4,7 @@
 //! depend on other events (a timer that one event declares absolute is absolute for all).
 
 use super::events::{DEFAULT_MEMORY_BYTES, MemoryKind};
-use super::json::Json;
+use super::json::{Json, object};
 use super::tasks::write_util_clamp;
 use crate::{Affinity, Policy, Step, Task, TimerMode, Workload};
 
@@ -230,10 +230,6 @@ pub(super) fn microseconds(ns: u64) -> Option<Json> {
 /// A list of CPU numbers.
 pub(super) fn cpu_list(list: &[u32]) -> Json {
     Json::Array(list.iter().map(|&cpu| Json::from(cpu)).collect())
-}
-
-fn object<const N: usize>(entries: [(&str, Json); N]) -> Json {
-    Json::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 fn memrun(kind: &str, region_bytes: u64, count: u64) -> Json {

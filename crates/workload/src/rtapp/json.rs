@@ -28,6 +28,11 @@ pub(crate) enum Json {
     Object(Vec<(String, Json)>),
 }
 
+/// An object of these keys and values.
+pub(super) fn object<const N: usize>(entries: [(&str, Json); N]) -> Json {
+    Json::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
+}
+
 impl Json {
     /// What the value is, for messages.
     pub(crate) fn kind(&self) -> String {
@@ -360,7 +365,7 @@ impl<'a> Strict<'a> {
         }
         let name: String = key.chars().take(40).collect();
         let message = format!(
-            "key \"{name}\" stands twice in one object, first at line {first_line}, column {first_column}; \
+            "key \"{name}\" is there twice in one object, first at line {first_line}, column {first_column}; \
              only events of a task may repeat"
         );
         Err(SyntaxError { line, column, message })
@@ -410,7 +415,7 @@ impl<'a> Strict<'a> {
                 None => return Err(self.syntax_error("the comment that begins here has no end; close it with */")),
             }
         } else {
-            return Err(self.syntax_error("a lone / is no JSON; a comment begins with /* or //"));
+            return Err(self.syntax_error("a lone / is not JSON; a comment begins with /* or //"));
         };
         rest[..length].bytes().for_each(|byte| self.pass(byte));
         self.edits.push((at, at + length));
@@ -467,7 +472,7 @@ mod tests {
         let error = parse("{\"tasks\": {\"a\": {\"loop\": 1,\n  \"run\": 10, \"run\": 5, \"loop\": 5}}}").unwrap_err();
         assert_eq!((error.line, error.column), (2, 24), "{error}");
         assert!(
-            error.message.contains("key \"loop\" stands twice in one object, first at line 1, column 18"),
+            error.message.contains("key \"loop\" is there twice in one object, first at line 1, column 18"),
             "{error}"
         );
         let error = parse(r#"{"tasks": {"a": 1}, /* again */ "tasks": {"b": 1}}"#).unwrap_err();
@@ -481,7 +486,7 @@ mod tests {
             r#"{"warmcore": [{"wait": 1, "wait": 2}]}"#,
             r#"{"tasks": {"a": {}, "\u0061": {}}}"#,
         ] {
-            assert!(parse(text).is_err_and(|error| error.message.contains("stands twice")), "{text}");
+            assert!(parse(text).is_err_and(|error| error.message.contains("is there twice")), "{text}");
         }
         // One object's keys are not another's, nor are values.
         assert!(parse(r#"{"a": {"loop": "loop"}, "loop": ["loop", "loop"], "b": [{"loop": 1}, {"loop": 2}]}"#).is_ok());

@@ -18,7 +18,6 @@ const CLASS_KEYS: [&str; 9] =
     ["name", "size", "touches_per_ki", "write_fraction", "sharing", "home", "exposure", "kind", "code"];
 
 /// Profiles as a JSON document: an object with the list `profiles`, as it stands under the `warmcore` key.
-#[must_use]
 pub fn profiles_to_json(profiles: &[Profile]) -> String {
     let list = Json::Array(profiles.iter().map(write).collect());
     print(&Json::Object(vec![("profiles".to_owned(), list)]))

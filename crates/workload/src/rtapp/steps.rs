@@ -2,7 +2,7 @@
 //! documentation of [`crate::rtapp`].
 
 use super::events::Compiler;
-use super::json::Json;
+use super::json::{Json, object};
 use super::list::{List, Value};
 use super::node::{Node, Read};
 use super::tasks::{POLICIES, PolicyName, read_util_clamp, write_util_clamp};
@@ -138,7 +138,7 @@ fn read_step(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
          preempt_disable, preempt_enable, cond_resched, might_sleep, exit, stop",
     )?;
     let Some((verb, value)) = entries.first() else {
-        return Err(node.other("an empty object is no step"));
+        return Err(node.other("an empty object is not a step"));
     };
     if *verb == "loop" {
         return read_loop(compiler, node, value);
@@ -432,10 +432,6 @@ pub(super) fn write_steps(workload: &Workload, steps: &[Step]) -> Json {
         }
     }
     Json::Steps(list)
-}
-
-fn object<const N: usize>(entries: [(&str, Json); N]) -> Json {
-    Json::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
 }
 
 fn write_step(workload: &Workload, step: &Step) -> Json {

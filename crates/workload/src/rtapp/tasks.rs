@@ -224,7 +224,7 @@ fn properties(compiler: &mut Compiler<'_>, current: Policy, node: &Node<'_>) -> 
         _ => &["dl-period", "dl-deadline"],
     };
     for key in idle.iter().filter(|key| node.get(key).is_some()) {
-        compiler.warn(format!("key \"{key}\""), "no effect with the policy beside it");
+        compiler.warn(format!("key \"{key}\""), "no effect with the policy next to it");
     }
     for (key, consequence) in [
         ("nodes_membind", "memory is placed by the memory model"),
@@ -301,7 +301,10 @@ fn loop_times(node: &Node<'_>, default: Option<u64>) -> Read<Option<u64>> {
     let Some(times) = node.get("loop") else { return Ok(default) };
     match times.integer("a number of repetitions", -1, u64::MAX.into())? {
         -1 => Ok(None),
-        0 => Err(times.other("0 is no number of repetitions; write -1 for ever, or leave the object out")),
+        0 => {
+            Err(times
+                .other("0 is not a number of repetitions; write -1 for a loop without end, or leave the object out"))
+        }
         times => Ok(Some(times as u64)),
     }
 }
@@ -341,7 +344,7 @@ fn no_events(node: &Node<'_>, unknown: &[&str]) -> crate::DocumentError {
 fn other_keys(compiler: &mut Compiler<'_>, node: &Node<'_>) -> Read<()> {
     for (key, _) in node.entries("an object with the task's events")? {
         if event_of(key).is_some() {
-            compiler.warn(format!("event \"{key}\" beside \"phases\""), "ignored, as rt-app does");
+            compiler.warn(format!("event \"{key}\" next to \"phases\""), "ignored, as rt-app does");
         } else if !TASK_KEYS.contains(&key) && !PROPERTY_KEYS.contains(&key) {
             warn_of_key(compiler, key);
         }
@@ -373,7 +376,7 @@ fn refuse_slip(node: &Node<'_>, program: &Program) -> Read<()> {
     }
     let near = unknown.iter().map(|key| suggestion(key, event_names())).find(|text| !text.is_empty());
     Err(node.other(format!(
-        "it never does any work, and \"{}\" is no event{}; give it one such as \"run\": 1000",
+        "it never does any work, and \"{}\" is not an event{}; give it one such as \"run\": 1000",
         unknown[0],
         near.unwrap_or_default()
     )))

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::express::{cpu_list, express, microseconds, policy_entries};
 use super::extension::VERSION;
-use super::json::Json;
+use super::json::{Json, object};
 use super::print::{print, prints};
 use super::read::{Options, from_rtapp, reads_back};
 use super::steps::{write_affinity, write_policy, write_steps};
@@ -22,13 +22,11 @@ use crate::{
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum WriteError {
-    /// It could not be run either.
     #[error("the workload cannot be run: {0}")]
     Check(#[from] CheckError),
     /// Two objects of one kind have the same name, which the file format uses to tell them apart.
     #[error("two {table} are called \"{name}\"; names in a file must differ")]
     DuplicateName { table: &'static str, name: String },
-    /// The text would not read back as the same workload.
     #[error("the workload \"{name}\" has no form in a file that would read back equal")]
     NoForm { name: String },
 }
@@ -69,7 +67,6 @@ pub fn to_rtapp(workload: &Workload) -> Result<String, WriteError> {
 /// Whether [`to_rtapp`] writes this text of a workload that [`from_rtapp`] has read from it, by the workload's name and no options.
 ///
 /// As it is known that the text reads back equal, most often it need not be read again.
-#[must_use]
 pub fn is_as_written(workload: &Workload, text: &str) -> bool {
     if workload.check().is_err() || unique_names(workload).is_err() {
         return false;
@@ -136,10 +133,6 @@ fn unique_names(workload: &Workload) -> Result<(), WriteError> {
 }
 
 type Entries = Vec<(String, Json)>;
-
-fn object<const N: usize>(entries: [(&str, Json); N]) -> Json {
-    Json::Object(entries.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
-}
 
 /// The file without a `warmcore` key, if every program has a form.
 fn plain(workload: &Workload) -> Option<Json> {

@@ -56,11 +56,11 @@ fn the_simulated_runs_have_the_background_of_the_file_or_the_one_asked_for_inste
 #[test]
 fn a_check_may_be_of_a_part_of_the_run_and_of_some_tasks() {
     let with = |keys: &str| {
-        let text = TEXT.replace("relative = 0.01", keys);
+        let text = TEXT.replace("cpu_share", "slices_per_s").replace("relative = 0.01", keys);
         BookExperiment::parse(Path::new("x"), &text).map(|experiment| experiment.checks[0].clone())
     };
     let check = with("relative = 0.01\nonly = \"spin\"\nwindow_ms = [100, 200]\nexpect = 0.5").unwrap();
-    assert_eq!(check.key(&[]), "cpu_share of spin from 100 to 200 ms");
+    assert_eq!(check.key(&[]), "slices_per_s of spin from 100 to 200 ms");
     assert_eq!((check.view.from_ns, check.view.to_ns, check.expect), (100_000_000, 200_000_000, Some(0.5)));
     assert!(with("relative = 0.01\nonly = \"nobody\"").unwrap_err().contains("`nobody`"));
     assert!(with("relative = 0.01\nwindow_ms = [200, 100]").unwrap_err().contains("[from, to]"));
@@ -82,6 +82,8 @@ fn a_check_may_be_of_a_part_of_the_run_and_of_some_tasks() {
             "{window}"
         );
     }
+    let alone = TEXT.replace("relative = 0.01", "relative = 0.01\nonly = \"spin\"");
+    assert!(BookExperiment::parse(Path::new("x"), &alone).unwrap_err().contains("always 1"));
     let instants = TEXT.replace("cpu_share", "in_one_llc");
     assert!(BookExperiment::parse(Path::new("x"), &instants).unwrap_err().contains("needs `at_ms`"));
 }

@@ -12,16 +12,7 @@ fn of_a_scan(lines: u64, level: HistoryLevel, window: u32, follow_migrations: bo
     let machine = tiny_machine("1s1n1l1c1t");
     let options = Options { index: SetIndex::LowBits, follow_migrations, ..Options::default() };
     let class = Class { kind: ClassKind::Scan, ..Class::new("scan", 64 * lines, 0.1, 0.0) };
-    let profile = Profile {
-        name: "scan".into(),
-        summary: String::new(),
-        origin: "given".into(),
-        cpi0: 1.0,
-        mlp: 1.0,
-        ipc_ceiling: None,
-        message_lines: None,
-        classes: vec![class],
-    };
+    let profile = Profile { origin: "given".into(), ..Profile::new("scan", 1.0, 1.0, vec![class]) };
     let spec = TaskSpec { profile, process: 0, data_group: None };
     let mut simulation = Simulation::new(&machine, options, vec![spec]).unwrap();
     simulation.record_sets(HistorySpec { level, window });

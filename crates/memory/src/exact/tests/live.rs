@@ -9,16 +9,7 @@ use crate::profile::{Class, Profile, Sharing};
 const MS: u64 = 1_000_000;
 
 fn profile(classes: Vec<Class>) -> Profile {
-    Profile {
-        name: "p".into(),
-        summary: String::new(),
-        origin: String::new(),
-        cpi0: 0.5,
-        mlp: 2.0,
-        ipc_ceiling: None,
-        message_lines: None,
-        classes,
-    }
+    Profile::new("p", 0.5, 2.0, classes)
 }
 
 fn spec(profile: usize) -> LiveSpec<'static> {

@@ -12,16 +12,7 @@ const MS: u64 = 1_000_000;
 const PAGE: u64 = 4096;
 
 fn profile(classes: Vec<Class>) -> Profile {
-    Profile {
-        name: "p".into(),
-        summary: String::new(),
-        origin: String::new(),
-        cpi0: 1.0,
-        mlp: 1.0,
-        ipc_ceiling: None,
-        message_lines: None,
-        classes,
-    }
+    Profile::new("p", 1.0, 1.0, classes)
 }
 
 fn scan(pages: u64) -> Class {

@@ -6,16 +6,7 @@ use crate::exact::{ExactError, LlcFill, Options, Simulation, TaskCounters, TaskS
 use crate::profile::{Class, ClassKind, Profile, Sharing};
 
 fn profile(classes: Vec<Class>) -> Profile {
-    Profile {
-        name: "p".into(),
-        summary: String::new(),
-        origin: String::new(),
-        cpi0: 0.5,
-        mlp: 2.0,
-        ipc_ceiling: None,
-        message_lines: None,
-        classes,
-    }
+    Profile::new("p", 0.5, 2.0, classes)
 }
 
 fn shared(name: &str, bytes: u64, touches: f64, writes: f64) -> Class {
@@ -188,7 +179,7 @@ fn impossible_tasks_are_refused() {
     let data = Class { sharing: Sharing::Data(None), ..Class::new("c", 64, 0.1, 0.0) };
     assert!(matches!(error(data), ExactError::NoGroup { .. }));
     let huge = Class::new("c", 100 << 30, 0.1, 0.0);
-    assert!(error(huge).to_string().contains("can be told apart"));
+    assert!(error(huge).to_string().contains("can be distinguished"));
     let homes = Class { home: crate::profile::Home::Shares(vec![0.5, 0.5]), ..Class::new("c", 64, 0.1, 0.0) };
     assert!(matches!(error(homes), ExactError::HomeNodes { given: 2, nodes: 1, .. }));
     let nan = Class::new("c", 64, f64::NAN, 0.0);

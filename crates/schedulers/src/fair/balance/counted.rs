@@ -1,7 +1,7 @@
 //! What passes come to, by domain, as `/proc/schedstat` has it; only where figures of balancing are asked for.
 //!
 //! Source: Linux 7.2 `kernel/sched/fair.c`: `schedstat_inc` and `schedstat_add` in `sched_balance_rq`, `detach_task`, `detach_tasks`,
-//! `detach_one_task`, `active_load_balance_cpu_stop`, `wake_affine`, and `update_lb_imbalance_stat`. Misfit tasks are not modelled.
+//! `detach_one_task`, `active_load_balance_cpu_stop`, `wake_affine`, and `update_lb_imbalance_stat`.
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;

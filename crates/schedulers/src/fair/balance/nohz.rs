@@ -106,7 +106,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 true => rq.misfit_task_load > 0,
                 false => llc_shared.is_some_and(|shared| shared.nr_busy_cpus > 1),
             };
-            if self.nr_running(cpu) >= 2 || other_reason || self.kicks_for_capacity(cpu) {
+            if self.nr_running(cpu) >= 2
+                || other_reason
+                || self.kicks_for_capacity(cpu)
+                || self.packing && self.kicks_for_priority(cpu)
+            {
                 wanted = if averages { kick::STATS | kick::BALANCE } else { kick::BALANCE };
             }
         }
@@ -114,6 +118,15 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             wanted |= kick::NEXT;
         }
         wanted
+    }
+
+    /// Whether an idle CPU without tick is to have this one's task.
+    #[cold]
+    fn kicks_for_priority(&self, cpu: CpuId) -> bool {
+        self.domains.sd_asym_packing(cpu).is_some_and(|index| {
+            let span = self.domains.span(self.domains.domain(index));
+            self.balance.nohz.idle_cpus.iter().any(|other| span.contains(other) && self.is_preferred(other, cpu))
+        })
     }
 
     /// Sends the request to the lowest-numbered idle CPU of the set (`kick_ilb`, `find_new_ilb`). 4.9 asks the first one of the set, or

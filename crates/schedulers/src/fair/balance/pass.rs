@@ -266,6 +266,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if pass.idle != IdleType::NewlyIdle
             || self.parameters.load_only_balance
             || self.asymmetric
+            || self.packing
             || self.pressure.is_some()
         {
             return false;
@@ -369,7 +370,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// The reasons for it.
     fn wants_active_balance(&self, pass: &Pass) -> bool {
-        if matches!(pass.migration, Migration::LlcTask | Migration::Misfit) || self.more_capacity_left(pass) {
+        if matches!(pass.migration, Migration::LlcTask | Migration::Misfit)
+            || self.packs_running_task(pass)
+            || self.more_capacity_left(pass)
+        {
             return true;
         }
         let domain = self.domains.domain(pass.domain);

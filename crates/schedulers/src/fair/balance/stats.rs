@@ -20,7 +20,7 @@ pub(crate) const SCHED_CAPACITY_SCALE: u64 = 1024;
 const CPU_SCALE: f64 = SCHED_CAPACITY_SCALE as f64;
 
 /// How a group stands, in order of how much it needs to give tasks away (`enum group_type`).
-/// The numbers are the kernel's order with a place kept for a type that is not modelled: 4 asymmetric packing.
+/// The numbers are the kernel's order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub(crate) enum GroupType {
@@ -32,6 +32,8 @@ pub(crate) enum GroupType {
     MisfitTask = 2,
     /// A core with several busy hardware threads, while the destination is idle.
     SmtBalance = 3,
+    /// The destination is idle and of higher priority than its CPUs.
+    AsymPacking = 4,
     /// A pass inside the group failed because of affinity.
     Imbalanced = 5,
     /// It has tasks that prefer the destination's LLC.
@@ -86,6 +88,8 @@ pub(crate) struct GroupStats {
     pub nr_pref_dst_llc: u32,
     /// The largest load of a task that needs a bigger CPU (`group_misfit_task_load`).
     pub misfit_task_load: u64,
+    /// Highest priority of a CPU (that of `asym_prefer_cpu`).
+    pub priority: u32,
     /// Classification.
     pub group_type: GroupType,
 }
@@ -107,6 +111,7 @@ impl GroupStats {
         avg_load: 0,
         nr_pref_dst_llc: 0,
         misfit_task_load: 0,
+        priority: 0,
         group_type: GroupType::HasSpare,
     };
 
@@ -229,6 +234,7 @@ pub(crate) fn is_busier(candidate: &GroupStats, busiest: Option<&GroupStats>) ->
         GroupType::LlcBalance => candidate.nr_pref_dst_llc > busiest.nr_pref_dst_llc,
         GroupType::Imbalanced => false,
         GroupType::MisfitTask => candidate.misfit_task_load > busiest.misfit_task_load,
+        GroupType::AsymPacking => candidate.priority < busiest.priority,
         GroupType::SmtBalance if candidate.idle_cpus != 0 || busiest.idle_cpus != 0 => {
             has_less_spare(candidate, busiest)
         }
@@ -277,8 +283,8 @@ pub(crate) fn find_imbalance(conditions: &Conditions, stats: &mut DomainStats) -
 /// The rules of `sched_balance_find_src_group` before the imbalance is computed.
 fn imbalance_matters(conditions: &Conditions, stats: &DomainStats) -> bool {
     let (local, busiest) = (&stats.local, &stats.busiest);
-    // Affinity makes averages meaningless, and a task that needs a bigger CPU is dealt with whatever they are.
-    if matches!(busiest.group_type, GroupType::Imbalanced | GroupType::MisfitTask) {
+    // Affinity makes averages meaningless, and a task that belongs on another CPU is dealt with whatever they are.
+    if matches!(busiest.group_type, GroupType::Imbalanced | GroupType::AsymPacking | GroupType::MisfitTask) {
         return true;
     }
     if local.group_type > busiest.group_type {
@@ -323,6 +329,9 @@ pub(crate) fn calculate_imbalance(conditions: &Conditions, stats: &mut DomainSta
             return Imbalance { amount: busiest.misfit_task_load as i64, migration: Migration::Load };
         }
         GroupType::MisfitTask => return Imbalance { amount: 1, migration: Migration::Misfit },
+        GroupType::AsymPacking => {
+            return Imbalance { amount: i64::from(busiest.h_nr_runnable), migration: Migration::Task };
+        }
         GroupType::SmtBalance | GroupType::Imbalanced => return Imbalance { amount: 1, migration: Migration::Task },
         _ => {}
     }
@@ -485,12 +494,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             avg_load: 0,
             nr_pref_dst_llc: 0,
             misfit_task_load: 0,
+            priority: group.priority,
             group_type: GroupType::HasSpare,
         };
         let overloaded = self.add_pressure(pass, is_local, stats) || sums.most > 1;
         let imbalance_pct = self.domains.domain(pass.domain).imbalance_pct;
         let smt_balance = !is_local && pass.idle != IdleType::NotIdle && stats.is_smt() && stats.h_nr_runnable > 1;
         stats.group_type = stats.classify(imbalance_pct, group.imbalance, smt_balance);
+        if !is_local && self.is_packing_level(pass) && self.is_preferred_to_group(pass, stats) {
+            stats.group_type = stats.group_type.max(GroupType::AsymPacking);
+        }
         if stats.group_type == GroupType::Overloaded {
             stats.avg_load = stats.load_per_capacity();
         } else if !is_local && G::GATHERS {
@@ -541,60 +554,5 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             let scan = nr_idle_scan(total_util, u64::from(llc_size), domain.imbalance_pct);
             self.domains.shared_mut(self.domains.sd_llc_id(pass.dst)).nr_idle_scan = scan;
         }
-    }
-
-    /// Finds the run queue in the group to pull from (`sched_balance_find_src_rq`).
-    pub(super) fn find_src_rq(&self, pass: &Pass, group: u32) -> Option<CpuId> {
-        let mut busiest = None;
-        let (mut busiest_load, mut busiest_capacity, mut busiest_util, mut busiest_nr) = (0, 1, 0, 0);
-        let (mut busiest_preferring, asymmetric) = (0, self.is_asymmetric_level(pass));
-        for &number in self.domains.group_cpus(self.domains.group(group)) {
-            let cpu = CpuId(number);
-            let down = asymmetric && self.would_push_down(pass, cpu);
-            let nr = if down { 0 } else { self.queues[cpu.index()].h_nr_runnable };
-            if nr == 0 || self.balance.is_excluded(number) || self.is_numa_protected(pass, number) {
-                continue;
-            }
-            let busier = match pass.migration {
-                Migration::Load => {
-                    let load = self.balance_load(cpu);
-                    let capacity = u64::from(self.domains.capacity_of(cpu));
-                    // One task whose load is more than is wanted cannot help.
-                    let helps = nr > 1 || load as i64 <= pass.imbalance || self.is_reduced(cpu, pass);
-                    let busier = helps && load * busiest_capacity > busiest_load * capacity;
-                    if busier {
-                        (busiest_load, busiest_capacity) = (load, capacity);
-                    }
-                    busier
-                }
-                Migration::Util => {
-                    let util = if nr > 1 { self.cpu_util_boost(cpu) } else { 0 };
-                    let busier = util > busiest_util;
-                    busiest_util = busiest_util.max(util);
-                    busier
-                }
-                Migration::Task => {
-                    let busier = nr > busiest_nr;
-                    busiest_nr = busiest_nr.max(nr);
-                    busier
-                }
-                Migration::Misfit => {
-                    let load = self.rqs[cpu.index()].misfit_task_load;
-                    let busier = load > busiest_load;
-                    busiest_load = busiest_load.max(load);
-                    busier
-                }
-                Migration::LlcTask => {
-                    let preferring = self.gathering.queue_gain(cpu, pass.dst);
-                    let busier = preferring > busiest_preferring;
-                    busiest_preferring = busiest_preferring.max(preferring);
-                    busier
-                }
-            };
-            if busier {
-                busiest = Some(cpu);
-            }
-        }
-        busiest
     }
 }

@@ -43,6 +43,7 @@ fn busy_group(nr: u32) -> GroupStats {
         avg_load: 0,
         nr_pref_dst_llc: 0,
         misfit_task_load: 0,
+        priority: 0,
         group_type: GroupType::HasSpare,
     };
     classify(&mut stats);
@@ -119,6 +120,7 @@ fn special_types_rank_below_overload_only() {
         GroupType::HasSpare,
         GroupType::FullyBusy,
         GroupType::SmtBalance,
+        GroupType::AsymPacking,
         GroupType::Imbalanced,
         GroupType::Overloaded,
     ];
@@ -232,6 +234,18 @@ fn a_busier_local_group_pulls_nothing() {
 fn affinity_trouble_forces_one_task_out() {
     let imbalanced = GroupStats { group_type: GroupType::Imbalanced, ..busy_group(2) };
     assert_eq!(find(pkg(IdleType::NotIdle), busy_group(12), imbalanced), tasks(1));
+}
+
+#[test]
+fn a_group_of_lower_priority_gives_all_tasks_the_lowest_first() {
+    let slow = |nr, priority| GroupStats { group_type: GroupType::AsymPacking, priority, ..busy_group(nr) };
+    // One running task has nobody waiting, and the local group may be as full.
+    assert_eq!(find(mc(IdleType::Idle), single(0), slow(1, 40)), tasks(1));
+    assert_eq!(find(pkg(IdleType::Idle), busy_group(12), slow(3, 40)), tasks(3));
+    assert!(is_busier(&slow(1, 39), Some(&slow(3, 40))));
+    assert!(!is_busier(&slow(3, 40), Some(&slow(1, 40))));
+    assert!(is_busier(&slow(1, 40), Some(&busy_group(8))));
+    assert!(!is_busier(&slow(1, 40), Some(&busy_group(9))));
 }
 
 #[test]

@@ -24,6 +24,12 @@ impl CacheAware {
         can_migrate_llc(self.limits, src.snapshot.get(), dst.snapshot.get(), util, direction)
     }
 
+    /// Whether something of utilisation `util` may not leave the LLC of the first CPU, which it prefers, for that of the second.
+    fn forbids_leaving(&self, (src, dst): (CpuId, CpuId), util: u64) -> bool {
+        let (src, dst) = (self.llc_of[src.index()], self.llc_of[dst.index()]);
+        self.llc_permission(src, dst, util, Direction::Away) == Permission::Forbid
+    }
+
     /// The group of a task that goes to another LLC, and the two LLCs, if the group has a preference to respect. Takes
     /// the preference of a group away that would be refused at the destination.
     pub(in crate::fair) fn crossing(&mut self, core: &mut Core<'_>, wanted: &Move) -> Option<(u32, u32, u32)> {
@@ -32,8 +38,8 @@ impl CacheAware {
         if group == NONE || src == dst || self.preferred_llc(group) == NONE {
             return None;
         }
-        if let Some(refusal) = self.refusal(group, dst) {
-            self.drop_preference(core, group, wanted.task, self.decisions.dropped(refusal));
+        if let Some(refusal) = self.refusal(core, group, dst) {
+            self.drop_preference(core, group, wanted.task, self.dropped(refusal));
             return None;
         }
         Some((group, src, dst))
@@ -48,7 +54,11 @@ impl CacheAware {
 
 impl Gathering for CacheAware {
     fn init(&mut self, told: &FairDecisions) {
-        (self.decisions, self.apart) = (told.cache_aware, told.apart);
+        (self.decisions, self.apart, self.refusals) = (told.cache_aware, told.apart, told.refusals);
+    }
+
+    fn reads_resident_pages(&self) -> bool {
+        self.tunables.counts_resident_pages()
     }
 
     fn set_tunable(&mut self, name: &str, value: u64) {
@@ -89,10 +99,8 @@ impl Gathering for CacheAware {
     }
 
     fn task_exited(&mut self, task: TaskId) {
-        let state = &mut self.tasks[task.index()];
-        state.scan_pending = false;
-        let group = state.group;
-        self.leave(group);
+        self.tasks[task.index()].scan_pending = false;
+        self.leave(task);
     }
 
     fn enqueued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {
@@ -129,10 +137,17 @@ impl Gathering for CacheAware {
     }
 
     /// The group is judged by the LLC of its first CPU, whatever it spans.
-    fn group_gain(&self, domains: &Domains, group: u32, dst: CpuId, patient: bool) -> (u32, bool) {
+    fn group_gain(
+        &self,
+        domains: &Domains,
+        group: u32,
+        dst: CpuId,
+        patient: bool,
+        left_out: impl Fn(u32) -> bool,
+    ) -> (u32, bool) {
         let cpus = domains.group_cpus(domains.group(group));
         let dst = self.llc_of[dst.index()];
-        let count = self.count_preferring(cpus, dst);
+        let count = self.count_preferring(cpus, dst, left_out);
         let src = self.llc_of[cpus[0] as usize];
         let wanted = count > 0 && patient && self.llc_permission(src, dst, 0, Direction::Toward) == Permission::Pull;
         (count, wanted)
@@ -170,6 +185,11 @@ impl Gathering for CacheAware {
         }
     }
 
+    /// The task leaves the LLC that all tasks of its CPU prefer, whatever its group prefers by now; no group is refused here.
+    fn forbids_push(&mut self, _core: &mut Core<'_>, wanted: Move) -> bool {
+        self.forbids_leaving((wanted.src, wanted.dst), wanted.util)
+    }
+
     fn tell_veto(&self, core: &mut Core<'_>, task: TaskId, llc: u32) {
         core.decide(self.decisions.push_leaves, task, i64::from(llc));
     }
@@ -194,6 +214,30 @@ impl Gathering for CacheAware {
     fn change_footprint(&mut self, task: TaskId, pages: i64) {
         if let Some(group) = self.groups.get_mut(self.tasks[task.index()].group as usize) {
             group.footprint_pages = (group.footprint_pages + pages).max(0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warmcore_kernel::Boot;
+    use warmcore_topology::resolve;
+
+    use super::*;
+    use crate::domains::DomainParameters;
+    use crate::fair::cache_aware::CacheAwareTunables;
+
+    /// LLCs of two CPUs without SMT are full at 75 % of 2048, 1536. With a task of 100: 1600 leave 1500, which fit; 1700 leave 1600, which
+    /// do not and are more than 1.2 times 1100, but not more than 1.2 times 1400. No group has a say, as none is there.
+    #[test]
+    fn a_push_is_judged_as_a_move_out_of_the_preferred_llc_whatever_the_group() {
+        let machine = resolve("1s1n2l2c1t").unwrap();
+        let domains = Domains::build(&machine, &DomainParameters::default());
+        let state = CacheAware::new(CacheAwareTunables::default(), &Boot::new(&machine), &domains).unwrap();
+        for (src, dst, forbidden) in [(1600, 1000, true), (1700, 1000, false), (1700, 1300, true)] {
+            state.record_llc(CpuId(0), src, 2048);
+            state.record_llc(CpuId(2), dst, 2048);
+            assert_eq!(state.forbids_leaving((CpuId(1), CpuId(3)), 100), forbidden, "from {src} to {dst}");
         }
     }
 }

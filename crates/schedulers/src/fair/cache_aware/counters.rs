@@ -59,13 +59,43 @@ impl CacheAware {
         self.llc_counts[llc as usize * self.llc_of.len() + cpu as usize]
     }
 
-    /// Tasks queued on CPUs outside an LLC that prefer it (`nr_pref_dst_llc`).
-    pub(crate) fn count_preferring(&self, cpus: &[u32], llc: u32) -> u32 {
+    /// Tasks queued on CPUs outside an LLC that prefer it (`nr_pref_dst_llc`), without CPUs that are left out.
+    pub(crate) fn count_preferring(&self, cpus: &[u32], llc: u32, left_out: impl Fn(u32) -> bool) -> u32 {
         if self.wanting[llc as usize] == 0 {
             return 0;
         }
         let counts = &self.llc_counts[llc as usize * self.llc_of.len()..][..self.llc_of.len()];
-        let outside = cpus.iter().filter(|&&cpu| self.llc_of[cpu as usize] != llc);
+        let outside = cpus.iter().filter(|&&cpu| self.llc_of[cpu as usize] != llc && !left_out(cpu));
         outside.map(|&cpu| counts[cpu as usize]).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warmcore_kernel::Boot;
+    use warmcore_topology::resolve;
+
+    use super::*;
+    use crate::domains::{DomainParameters, Domains};
+    use crate::fair::cache_aware::{CacheAwareTunables, TaskState};
+
+    /// Three tasks prefer LLC 1: those on CPUs 0 and 1 are outside of it, the one on CPU 3 is there.
+    #[test]
+    fn cpus_left_out_of_a_pass_count_for_nothing() {
+        let machine = resolve("1s1n2l2c1t").unwrap();
+        let domains = Domains::build(&machine, &DomainParameters::default());
+        let mut state = CacheAware::new(CacheAwareTunables::default(), &Boot::new(&machine), &domains).unwrap();
+        for (task, cpu) in [(0, 0), (1, 1), (2, 3)] {
+            state.tasks.push(TaskState {
+                group: NONE,
+                process: 0,
+                preferred_llc: 1,
+                queued_on_preferred: false,
+                scan_pending: false,
+            });
+            state.count_enqueued(CpuId(cpu), TaskId(task), false);
+        }
+        let count = |left_out: &[u32]| state.count_preferring(&[0, 1, 2, 3], 1, |cpu| left_out.contains(&cpu));
+        assert_eq!([count(&[]), count(&[1]), count(&[0, 1]), count(&[3])], [2, 1, 0, 2]);
     }
 }

@@ -2,7 +2,6 @@
 
 use warmcore_trace::{DecisionId, decisions};
 
-use super::admission::Refusal;
 use super::permission::Direction;
 
 decisions! {
@@ -27,20 +26,20 @@ decisions! {
 decisions! {
     /// What a scan finds of the group's threads. Numbered after the decisions of all parts, whose numbers stored traces have.
     pub(crate) struct ApartDecisions {
-        left_apart: "threads left apart", "each runs alone in its LLC, from which nobody pulls", Llc;
+        left_apart: "threads left apart", "each runs alone in its LLC, from which no other CPU pulls", Llc;
+    }
+}
+
+decisions! {
+    /// Refusals of groups that no number of threads and no footprint decides. Numbered after the decisions of all parts.
+    pub(crate) struct RefusalDecisions {
+        one_thread: "aggregation refused", "one thread", Llc;
+        no_tolerance: "aggregation refused", "aggr_tolerance is 0", Llc;
+        dropped_no_tolerance: "preferred LLC dropped", "aggr_tolerance is 0", Llc;
     }
 }
 
 impl CacheAwareDecisions {
-    /// How a preference ends.
-    pub(super) fn dropped(&self, why: Refusal) -> DecisionId {
-        match why {
-            Refusal::OneThread => self.dropped_one_thread,
-            Refusal::TooMany => self.dropped_too_many,
-            Refusal::TooBig => self.dropped_too_big,
-        }
-    }
-
     /// Why a move in that direction is refused.
     pub(super) fn move_refused(&self, direction: Direction) -> DecisionId {
         match direction {

@@ -75,8 +75,8 @@ impl CacheAware {
             self.drop_preference(core, group, task, self.decisions.dropped_timeout);
             return NONE;
         }
-        if let Some(refusal) = self.refusal(group, self.llc_of[cpu.index()]) {
-            self.drop_preference(core, group, task, self.decisions.dropped(refusal));
+        if let Some(refusal) = self.refusal(core, group, self.llc_of[cpu.index()]) {
+            self.drop_preference(core, group, task, self.dropped(refusal));
             return NONE;
         }
         // A task that NUMA balancing wants elsewhere has no use for this LLC.

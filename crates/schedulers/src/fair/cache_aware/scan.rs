@@ -2,10 +2,9 @@
 
 use warmcore_kernel::Core;
 use warmcore_topology::{CpuId, CpuSet};
-use warmcore_trace::{OverheadKind, TaskId};
+use warmcore_trace::{DecisionId, OverheadKind, TaskId};
 
 use super::CacheAware;
-use super::admission::Refusal;
 use crate::domains::Domains;
 use crate::fair::state::{NONE, Rq};
 
@@ -64,21 +63,17 @@ impl CacheAware {
         self.tasks[task.index()].scan_pending = false;
         let (group, cpu) = (self.tasks[task.index()].group, core.task(task).cpu());
         let jiffies = core.jiffies();
-        let state = &mut self.groups[group as usize];
+        // It may have left its group since the tick.
+        let state = self.groups.get_mut(group as usize)?;
         if jiffies < state.next_scan {
             return None;
         }
         state.next_scan = jiffies + self.epoch_jiffies;
         let llc = self.llc_of[cpu.index()];
-        if let Some(refusal) = self.refusal(group, llc) {
-            self.drop_preference(core, group, task, self.decisions.dropped(refusal));
-            let told = match refusal {
-                Refusal::OneThread => return None,
-                Refusal::TooMany => self.decisions.refused_too_many,
-                Refusal::TooBig => self.decisions.refused_too_big,
-            };
+        if let Some(refusal) = self.refusal(core, group, llc) {
+            self.drop_preference(core, group, task, self.dropped(refusal));
             // The average is not updated here: once it is too high it stays so.
-            core.decide(told, task, i64::from(llc));
+            core.decide(self.refused(refusal), task, i64::from(llc));
             return None;
         }
         Some((group, llc))
@@ -104,7 +99,7 @@ impl CacheAware {
         let findings = self.look_around(core.jiffies(), domains, group, seen, nodes);
         Self::pay_for_scan(core, task, findings.examined);
         if findings.best.0 > 2 * findings.current {
-            self.choose(core, group, task, findings.best.1);
+            self.choose(core, group, task, findings.best.1, self.decisions.changed);
         }
         let (apart, alone) = findings.apart;
         if apart > 0 && apart == alone {
@@ -147,6 +142,10 @@ impl CacheAware {
         let mut findings = Findings { best: (0, NONE), ..Findings::default() };
         for llc in 0..domains.llc_count() as u32 {
             let cpus = domains.llc_cpus(llc);
+            // A CPU that has its LLC to itself has no domain of it, and is passed over.
+            if !self.llcs[llc as usize].has_domain {
+                continue;
+            }
             if nodes.is_some_and(|nodes| !cpus.iter().any(|&cpu| nodes.contains(CpuId(cpu)))) {
                 continue;
             }
@@ -178,13 +177,49 @@ impl CacheAware {
         findings
     }
 
-    /// Makes a CPU the group's preferred one.
-    pub(in crate::fair) fn choose(&mut self, core: &mut Core<'_>, group: u32, task: TaskId, cpu: u32) {
+    /// Makes a CPU the group's preferred one. `changed` tells that it had another LLC before.
+    pub(in crate::fair) fn choose(
+        &mut self,
+        core: &mut Core<'_>,
+        group: u32,
+        task: TaskId,
+        cpu: u32,
+        changed: DecisionId,
+    ) {
         let (old, llc) = (self.preferred_llc(group), self.llc_of[cpu as usize]);
         self.groups[group as usize].cpu = cpu;
         if old != llc {
-            let decision = if old == NONE { self.decisions.chosen } else { self.decisions.changed };
+            let decision = if old == NONE { self.decisions.chosen } else { changed };
             core.decide(decision, task, i64::from(llc));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warmcore_kernel::Boot;
+    use warmcore_topology::resolve;
+
+    use super::*;
+    use crate::domains::DomainParameters;
+    use crate::fair::cache_aware::{CacheAwareTunables, Slot, ThreadGroup};
+
+    /// Three LLCs of two CPUs, of which the first has lost one. The group had 90 % of CPU 0, and 20 and 10 % of the CPUs of the second LLC:
+    /// ⌊2^20 · 200 / 1001⌋ + ⌊2^20 · 100 / 1001⌋ = 209,505 + 104,752.
+    #[test]
+    fn a_scan_passes_over_an_llc_of_one_cpu() {
+        let machine = resolve("1s1n3l2c1t").unwrap();
+        let active: CpuSet = machine.cpus().filter(|cpu| cpu.0 != 1).collect();
+        let domains = Domains::build_of(&machine, &active, &DomainParameters::default());
+        let mut state = CacheAware::new(CacheAwareTunables::default(), &Boot::new(&machine), &domains).unwrap();
+        state.groups.push(ThreadGroup::default());
+        state.slots = vec![Slot::default(); machine.cpu_count()];
+        for (cpu, runtime_ns) in [(0, 900), (2, 200), (3, 100)] {
+            state.slots[cpu].runtime_ns = runtime_ns;
+            state.cpus[cpu].runtime_ns = 1000;
+        }
+        let nobody = |_| Seen { running: None, tasks: 0 };
+        let findings = state.look_around(0, &domains, 0, nobody, None);
+        assert_eq!((findings.best, findings.examined), ((314_257, 2), 4));
     }
 }

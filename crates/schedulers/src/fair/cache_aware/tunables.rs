@@ -1,4 +1,4 @@
-//! Tunables of cache-aware scheduling: the files of `/sys/kernel/debug/sched/llc_balancing/`.
+//! Tunables of cache-aware scheduling: the files of `/sys/kernel/debug/sched/llc_balancing/`, and where the footprint comes from.
 
 use super::permission::Limits;
 use crate::tunables::tunables;
@@ -19,6 +19,9 @@ tunables! {
         overaggr_pct: share 50 in 0..=1000,
         /// How much fuller than the other LLC the preferred one may be.
         imb_pct: share 20 in 0..=1000,
+        /// A process's size, which is compared with its LLC's: the pages on which NUMA balancing sees it fault, as in 7.2, or its resident
+        /// pages, as in the patch before 7.2. A kernel has no such file.
+        footprint: choice "numa-faults" of ["numa-faults", "resident-pages"],
     }
 }
 
@@ -40,6 +43,11 @@ impl CacheAwareTunables {
     /// Whether the tests for threads and bytes are off.
     pub(crate) fn unlimited(&self) -> bool {
         self.aggr_tolerance >= UNLIMITED_TOLERANCE
+    }
+
+    /// Whether a process is as big as its resident pages, whatever NUMA balancing counts.
+    pub(crate) fn counts_resident_pages(&self) -> bool {
+        self.footprint != 0
     }
 
     /// Factor on an LLC's cores (`step` 1) or bytes (`step` 256) from `aggr_tolerance` (`get_sched_cache_scale`).

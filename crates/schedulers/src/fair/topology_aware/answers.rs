@@ -27,9 +27,9 @@ impl TopologyAware {
         self.position(group, home, llc) < self.scopes[group as usize].size
     }
 
-    /// Whether a task of a group with a home may move between two LLCs, and why not. `waits`: see [`ScopeView`].
-    fn scope_permission(&self, group: u32, (src, dst): (u32, u32), util: u64, waits: bool) -> (Permission, DecisionId) {
-        let base = &self.base;
+    /// Whether a task of a group with a home may move between two LLCs, and why not.
+    fn scope_permission(&self, group: u32, (src, dst): (u32, u32), wanted: &Move) -> (Permission, DecisionId) {
+        let (base, util) = (&self.base, wanted.util);
         let home = base.preferred_llc(group);
         let size = self.scopes[group as usize].size;
         let place = |llc: u32| LlcStanding {
@@ -47,7 +47,7 @@ impl TopologyAware {
             limits: base.limits,
             size,
             pack: self.tunables.fill == 0,
-            waits,
+            waits: self.heeds_waiting(wanted),
             has_room: leaves && self.order(group, home)[..size as usize].iter().any(fits),
         };
         let why = match (from.position < size, to.position < size) {
@@ -88,7 +88,11 @@ impl TopologyAware {
 impl Gathering for TopologyAware {
     fn init(&mut self, told: &FairDecisions) {
         self.base.init(told);
-        self.decisions = told.topology_aware;
+        (self.decisions, self.home_told) = (told.topology_aware, told.home);
+    }
+
+    fn reads_resident_pages(&self) -> bool {
+        self.base.reads_resident_pages()
     }
 
     fn domains_rebuilt(&mut self, machine: &Machine, domains: &Domains) {
@@ -149,16 +153,18 @@ impl Gathering for TopologyAware {
     }
 
     fn scan<P: Policy>(fair: &mut Fair<P, Self>, core: &mut Core<'_>, task: TaskId) {
+        let by_numa = fair.numa_scan_cpus(core, task, fair.gathering.preferred_cpu(task));
         let Fair { gathering, domains, queues, rqs, numa, task_base, .. } = fair;
         let Some((group, _)) = gathering.base.begin_scan(core, task) else { return };
         gathering.count_memory(group, numa.as_deref());
+        let cpus = if gathering.tunables.numa_mode < N1 { by_numa } else { gathering.cpus_to_scan(core, group) };
         let util = |cpu: u32| cpu_util(&queues[cpu as usize], &rqs[cpu as usize]);
-        gathering.scan_scope(core, domains, group, task, util);
+        gathering.scan_scope(core, domains, (group, task), cpus.as_ref(), util);
         gathering.tell_apart(core, domains, group, task, |cpu| Seen::of(&rqs[cpu as usize], *task_base));
     }
 
     fn push_waiting<P: Policy>(fair: &mut Fair<P, Self>, core: &mut Core<'_>, cpu: CpuId) {
-        if fair.queues[cpu.index()].h_nr_runnable > 1 {
+        if fair.has_waiting(core, cpu) {
             fair.push_to_scope(core, cpu);
         }
     }
@@ -217,8 +223,16 @@ impl Gathering for TopologyAware {
         self.base.record_llc(cpu, util, capacity);
     }
 
-    fn group_gain(&self, _domains: &Domains, group: u32, dst: CpuId, patient: bool) -> (u32, bool) {
-        self.group_score(group, self.base.llc_of[dst.index()], patient)
+    fn group_gain(
+        &self,
+        domains: &Domains,
+        group: u32,
+        dst: CpuId,
+        patient: bool,
+        left_out: impl Fn(u32) -> bool,
+    ) -> (u32, bool) {
+        let cpus = domains.group_cpus(domains.group(group)).iter().map(|&cpu| CpuId(cpu));
+        self.group_score(group, self.base.llc_of[dst.index()], patient, cpus.filter(|cpu| left_out(cpu.0)))
     }
 
     fn queue_gain(&self, src: CpuId, dst: CpuId) -> u32 {
@@ -241,7 +255,7 @@ impl Gathering for TopologyAware {
         }
         match self.permission(core, wanted) {
             (Permission::Pull, _) => Ok(()),
-            (Permission::Free, _) if wanted.waits => Ok(()),
+            (Permission::Free, _) if self.heeds_waiting(&wanted) => Ok(()),
             // In the scope, and nearer to home, but too full.
             (_, why) => Err(why),
         }
@@ -249,7 +263,7 @@ impl Gathering for TopologyAware {
 
     fn permission(&mut self, core: &mut Core<'_>, wanted: Move) -> (Permission, DecisionId) {
         match self.base.crossing(core, &wanted) {
-            Some((group, src, dst)) => self.scope_permission(group, (src, dst), wanted.util, wanted.waits),
+            Some((group, src, dst)) => self.scope_permission(group, (src, dst), &wanted),
             None => (Permission::Free, self.base.decisions.move_overfills),
         }
     }
@@ -265,7 +279,11 @@ impl Gathering for TopologyAware {
     }
 
     fn tell_pull(&self, core: &mut Core<'_>, task: TaskId, llc: u32) {
-        self.base.tell_pull(core, task, llc);
+        if llc == self.base.tasks[task.index()].preferred_llc {
+            self.base.tell_pull(core, task, llc);
+        } else {
+            core.decide(self.home_told.pulled, task, i64::from(llc));
+        }
     }
 
     fn note_push(&mut self, src: CpuId, preferring: bool) {
@@ -299,5 +317,39 @@ impl Gathering for TopologyAware {
 
     fn node_to_search(&self, task: TaskId, preferred: u32) -> u32 {
         self.first_node(task, preferred)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warmcore_kernel::Boot;
+    use warmcore_topology::resolve;
+
+    use super::*;
+    use crate::domains::DomainParameters;
+    use crate::fair::cache_aware::CacheAwareTunables;
+    use crate::fair::topology_aware::TopologyAwareTunables;
+
+    /// Two LLCs in a scope, full at 1536: the home has 300 and the other 100. A task of 100 that waits in the home may go on only where its
+    /// waiting counts; by the order of the scope it stays.
+    #[test]
+    fn balancing_heeds_who_waits_only_with_conserve() {
+        let machine = resolve("1s1n2l2c1t").unwrap();
+        let domains = Domains::build(&machine, &DomainParameters::default());
+        let permission = |conserve| {
+            let tunables = TopologyAwareTunables { conserve, ..TopologyAwareTunables::default() };
+            let boot = Boot::new(&machine);
+            let mut state = TopologyAware::new(tunables, CacheAwareTunables::default(), &boot, &domains).unwrap();
+            state.base.add_group_that_ran(&[0; 4]);
+            state.base.groups[0].cpu = 0;
+            state.follow_groups();
+            state.scopes[0].size = 2;
+            state.record_llc(CpuId(0), 300, 2048);
+            state.record_llc(CpuId(2), 100, 2048);
+            let wanted = Move { task: TaskId(0), src: CpuId(0), dst: CpuId(2), util: 100, waits: true };
+            (state.heeds_waiting(&wanted), state.scope_permission(0, (0, 1), &wanted).0)
+        };
+        let expected = [(false, Permission::Forbid), (true, Permission::Pull), (true, Permission::Pull)];
+        assert_eq!([0, 1, 2].map(permission), expected);
     }
 }

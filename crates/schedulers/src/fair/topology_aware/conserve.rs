@@ -6,12 +6,15 @@
 //! scope, so that nobody waits beside one for longer than a tick. Packing is for those that find room: what these two
 //! spread, later passes pull back while it fits.
 //!
-//! Neither RFC does this, as far as is known; `conserve=0` leaves wakeups and ticks alone.
+//! Balancing heeds waiting, too ([`TopologyAware::heeds_waiting`]).
+//!
+//! Neither RFC does this, as far as is known; `conserve=0` leaves wakeups, ticks and balancing alone.
 
 use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, State, WakeFlags};
 use warmcore_topology::CpuId;
 use warmcore_trace::{MigrationKind, OverheadKind, SearchStep, TaskId};
 
+use crate::fair::gathering::Move;
 use crate::fair::state::NONE;
 use crate::fair::topology_aware::TopologyAware;
 use crate::fair::topology_aware::sequence::Reach;
@@ -31,12 +34,18 @@ impl TopologyAware {
             home => self.scope(group, home),
         }
     }
+
+    /// Whether balancing lets a task's waiting beside an idle CPU outweigh the order of its scope (8.6).
+    pub(super) fn heeds_waiting(&self, wanted: &Move) -> bool {
+        wanted.waits && self.tunables.conserve > 0
+    }
 }
 
 impl<P: Policy> Fair<P, TopologyAware> {
-    /// An idle CPU of an idle core, or any idle CPU, of these LLCs.
+    /// An idle CPU of an idle core, or any idle CPU, of these LLCs, on which the task's group has time left.
     fn idle_cpu_among(&self, core: &Core<'_>, task: TaskId, llcs: &[u32], whole_core: bool) -> Option<CpuId> {
-        let usable = |&cpu: &CpuId| self.idle[cpu.index()] && core.may_run_on(task, cpu);
+        let usable =
+            |&cpu: &CpuId| self.idle[cpu.index()] && core.may_run_on(task, cpu) && !self.is_throttled_on(task, cpu);
         let fits = |&cpu: &CpuId| !whole_core || self.is_core_idle(cpu);
         let rooms = if whole_core { &self.llc_idle_cores } else { &self.llc_idle_cpus };
         let roomy = llcs.iter().filter(|&&llc| rooms[llc as usize] > 0);
@@ -77,6 +86,14 @@ impl<P: Policy> Fair<P, TopologyAware> {
         let Some(cpu) = target else { return found };
         core.decide(self.gathering.decisions.woken_in_scope, task, i64::from(self.domains.sd_llc_id(cpu)));
         (cpu, step)
+    }
+
+    /// Whether tasks wait on a CPU: more than the one that runs or, on an idle CPU, is about to. Beside a task of a higher class all of
+    /// them do.
+    pub(super) fn has_waiting(&self, core: &Core<'_>, cpu: CpuId) -> bool {
+        let curr = self.rqs[cpu.index()].curr_task;
+        let runs_one = core.curr_is_idle(cpu) || (curr != NONE && self.entities[curr as usize].on_rq);
+        self.queues[cpu.index()].h_nr_runnable > u32::from(runs_one)
     }
 
     /// Sends tasks that wait on a CPU to idle CPUs of their scope.

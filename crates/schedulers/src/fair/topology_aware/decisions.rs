@@ -20,3 +20,11 @@ decisions! {
         pushed_in_scope: "task pushed", "it waits, the scope has an idle CPU", Llc;
     }
 }
+
+decisions! {
+    /// What cache-aware scheduling tells in words that are not true of a scope. Numbered after the decisions of all parts.
+    pub(crate) struct HomeDecisions {
+        changed: "preferred LLC changed", "occupancy or memory beyond home_hyst", Llc;
+        pulled: "task pulled", "nearer to its preferred LLC", Llc;
+    }
+}

@@ -10,8 +10,15 @@ impl TopologyAware {
         self.gain.of(&self.sequences, src, dst, home)
     }
 
-    /// Sum over a group of CPUs of what moving its queued tasks to an LLC would gain, and whether the group is a source.
-    pub(super) fn group_score(&self, domain_group: u32, dst: u32, patient: bool) -> (u32, bool) {
+    /// Sum over a group of CPUs of what moving its queued tasks to an LLC would gain, and whether the group is a source. CPUs that are
+    /// left out of the pass count for nothing.
+    pub(super) fn group_score(
+        &self,
+        domain_group: u32,
+        dst: u32,
+        patient: bool,
+        left_out: impl Iterator<Item = CpuId>,
+    ) -> (u32, bool) {
         let base = &self.base;
         let llcs = base.llcs.len();
         let (mut score, mut weighted) = (0, 0);
@@ -21,6 +28,14 @@ impl TopologyAware {
             let gained: u64 = wanted.map(|(home, &count)| u64::from(count) * self.gain(src, dst, home as u32)).sum();
             score += gained;
             weighted += gained * base.llcs[src as usize].snapshot.get().util;
+        }
+        if score == 0 {
+            return (0, false);
+        }
+        for cpu in left_out.filter(|cpu| base.llc_of[cpu.index()] != dst) {
+            let gained = u64::from(self.queue_score(cpu, dst));
+            score -= gained;
+            weighted -= gained * base.llcs[base.llc_of[cpu.index()] as usize].snapshot.get().util;
         }
         if score == 0 {
             return (0, false);

@@ -24,7 +24,8 @@ pub(crate) struct ScopeView {
     pub pack: bool,
     /// Some LLC of the scope has room for the task.
     pub has_room: bool,
-    /// The task waits where no CPU of the LLC is idle, and one of the destination is: inside the scope that outweighs order.
+    /// The task waits where no CPU of the LLC is idle, and one of the destination is: inside the scope that outweighs order. Only with
+    /// `conserve`.
     pub waits: bool,
 }
 

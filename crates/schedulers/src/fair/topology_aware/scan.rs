@@ -1,6 +1,9 @@
 //! The scan of the extension: demand, home and scope of a process (`docs/spec/linux-fair.md` sections 8.3 to 8.5).
 
-use warmcore_kernel::Core;
+use std::collections::BTreeSet;
+
+use warmcore_kernel::{Core, State};
+use warmcore_topology::{CpuId, CpuSet, NodeId};
 use warmcore_trace::TaskId;
 
 use super::TopologyAware;
@@ -9,7 +12,7 @@ use crate::domains::Domains;
 use crate::fair::cache_aware::{CacheAware, Seen};
 use crate::fair::state::NONE;
 
-/// An LLC as a scan found it; utilisations are 1024 per CPU.
+/// An LLC as a scan found it; utilisations are 1024 per CPU of the biggest kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     /// Utilisation by the group: each CPU's times the group's share of its busy time.
@@ -83,21 +86,56 @@ impl TopologyAware {
         (old, scope.size)
     }
 
-    /// Chooses a group's home and scope. `util` gives a CPU's utilisation.
-    pub(super) fn scan_scope(
+    /// CPUs that a scan looks at with N1 and N2: those of the nodes in view (8.8). `None`: all.
+    pub(super) fn cpus_to_scan(&self, core: &Core<'_>, group: u32) -> Option<CpuSet> {
+        let machine = core.machine();
+        if machine.node_count() == 1 {
+            return None;
+        }
+        let node_of = |task: TaskId| {
+            let thread = core.task(task);
+            (thread.state() != State::Dead).then(|| machine.node_of(thread.cpu()).0)
+        };
+        let mut cpus = CpuSet::new();
+        for node in self.nodes_in_view(group, node_of) {
+            cpus.union_with(machine.cpus_of_node(NodeId(node)));
+        }
+        Some(cpus)
+    }
+
+    /// Nodes that a group's scope has LLCs in, and those that its threads are on or, asleep, were on last. `node_of` has nothing to say of
+    /// threads that are gone.
+    fn nodes_in_view(&self, group: u32, node_of: impl Fn(TaskId) -> Option<u32>) -> BTreeSet<u32> {
+        let home = self.base.preferred_llc(group);
+        let scope: &[u32] = if home == NONE { &[] } else { self.scope(group, home) };
+        let of_scope = scope.iter().map(|&llc| self.sequences.node(llc));
+        let tasks = (0..).zip(&self.base.tasks);
+        let of_threads = tasks.filter(|(_, state)| state.group == group).filter_map(|(id, _)| node_of(TaskId(id)));
+        of_scope.chain(of_threads).collect()
+    }
+
+    /// Looks at the LLCs that have some of these CPUs, or all. Of the others it is known what passes have recorded, and the group counts for
+    /// nothing there. Returns the group's utilisation and the number of CPUs looked at.
+    fn look_around(
         &mut self,
-        core: &mut Core<'_>,
+        jiffies: u64,
         domains: &Domains,
         group: u32,
-        task: TaskId,
+        cpus: Option<&CpuSet>,
         util: impl Fn(u32) -> u64,
-    ) {
-        let jiffies = core.jiffies();
-        let mut raw = 0;
+    ) -> (u64, u64) {
+        let (mut raw, mut examined) = (0, 0);
         for llc in 0..self.found.len() {
-            let cpus = domains.llc_cpus(llc as u32);
-            let mut found = Found { most: (0, NONE), ..Found::default() };
-            for &cpu in cpus {
+            let of_llc = domains.llc_cpus(llc as u32);
+            let capacity: u64 = of_llc.iter().map(|&cpu| u64::from(domains.capacity_of(CpuId(cpu)))).sum();
+            let limit = capacity * self.base.limits.full_pct / 100;
+            let mut found = Found { limit, most: (0, NONE), ..Found::default() };
+            if cpus.is_some_and(|cpus| !of_llc.iter().any(|&cpu| cpus.contains(CpuId(cpu)))) {
+                found.util = self.base.llcs[llc].snapshot.get().util;
+                self.found[llc] = found;
+                continue;
+            }
+            for &cpu in of_llc {
                 let util = util(cpu);
                 let own = (util * self.base.share(jiffies, group, cpu as usize)) >> 20;
                 found.util += util;
@@ -106,10 +144,23 @@ impl TopologyAware {
                     found.most = (own, cpu);
                 }
             }
-            found.limit = cpus.len() as u64 * 1024 * self.base.limits.full_pct / 100;
+            examined += of_llc.len() as u64;
             raw += found.own;
             self.found[llc] = found;
         }
+        (raw, examined)
+    }
+
+    /// Chooses a group's home and scope, in a scan by one of its threads. `cpus` are those to look at, or all; `util` gives a CPU's utilisation.
+    pub(super) fn scan_scope(
+        &mut self,
+        core: &mut Core<'_>,
+        domains: &Domains,
+        (group, task): (u32, TaskId),
+        cpus: Option<&CpuSet>,
+        util: impl Fn(u32) -> u64,
+    ) {
+        let (raw, examined) = self.look_around(core.jiffies(), domains, group, cpus, util);
         self.scopes[group as usize].observe(raw, u64::from(self.runnable[group as usize]));
         let demand = self.scopes[group as usize].demand(self.base.groups[group as usize].threads);
         let present = self.base.preferred_llc(group);
@@ -119,14 +170,14 @@ impl TopologyAware {
                 let ran_most = self.found[home as usize].most.1;
                 let ran_most = Some(ran_most).filter(|&cpu| cpu != NONE);
                 if let Some(cpu) = ran_most.or(domains.llc_cpus(home).first().copied()) {
-                    self.base.choose(core, group, task, cpu);
+                    self.base.choose(core, group, task, cpu, self.home_told.changed);
                 }
             }
             self.order_by_memory(group, home);
             let (old, new) = self.fit_scope(group, home, demand);
             self.tell_scope(core, home, task, old, new);
         }
-        CacheAware::pay_for_scan(core, task, self.base.llc_of.len() as u64);
+        CacheAware::pay_for_scan(core, task, examined);
     }
 
     /// Tells, as a scan of the base does, that every thread outside of the scope runs alone in its LLC. It changes nothing.
@@ -166,5 +217,82 @@ impl TopologyAware {
             };
             core.decide(level, task, i64::from(new));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use warmcore_kernel::Boot;
+    use warmcore_topology::resolve;
+
+    use super::*;
+    use crate::domains::DomainParameters;
+    use crate::fair::cache_aware::{CacheAwareTunables, TaskState};
+    use crate::fair::gathering::Gathering;
+    use crate::fair::topology_aware::TopologyAwareTunables;
+    use crate::fair::topology_aware::by_memory::OwnSequence;
+    use crate::fair::topology_aware::scope::Scope;
+
+    /// Two nodes of two LLCs of two CPUs, and a group that had 90 % of CPU 0 and 10 % of CPU 4.
+    fn two_nodes() -> (TopologyAware, Domains) {
+        let machine = resolve("2s1n2l2c1t").unwrap();
+        let domains = Domains::build(&machine, &DomainParameters::default());
+        let tunables = (TopologyAwareTunables::default(), CacheAwareTunables::default());
+        let mut state = TopologyAware::new(tunables.0, tunables.1, &Boot::new(&machine), &domains).unwrap();
+        state.base.add_group_that_ran(&[900, 0, 0, 0, 100, 0, 0, 0]);
+        state.scopes.push(Scope::default());
+        state.own_sequences.push(OwnSequence::default());
+        (state, domains)
+    }
+
+    const UTIL: [u64; 8] = [1000, 0, 200, 0, 400, 0, 0, 0];
+
+    /// 1000 · 900/1001 and 400 · 100/1001, rounded down.
+    #[test]
+    fn a_scan_pays_for_the_llcs_it_looks_at_and_counts_no_others() {
+        let (mut state, domains) = two_nodes();
+        let first: CpuSet = (0..4).map(CpuId).collect();
+        let mut look = |cpus| state.look_around(0, &domains, 0, cpus, |cpu| UTIL[cpu as usize]);
+        assert_eq!([look(None), look(Some(&first))], [(899 + 39, 8), (899, 4)]);
+    }
+
+    /// An LLC is full at 75 % of 2048, 1536. Others than the group leave 1536 − 101 in the first, 1336 in the second, and by the
+    /// recorded snapshot 836 in the third: 1435, 2771 and 3607.
+    #[test]
+    fn a_scope_grows_into_llcs_that_were_not_looked_at_by_what_passes_recorded() {
+        let (mut state, domains) = two_nodes();
+        state.base.record_llc(CpuId(4), 700, 2048);
+        let first: CpuSet = (0..4).map(CpuId).collect();
+        state.look_around(0, &domains, 0, Some(&first), |cpu| UTIL[cpu as usize]);
+        let sizes = [1435, 1436, 2772, 3607, 3608].map(|demand| state.fit_scope(0, 0, demand).1);
+        assert_eq!(sizes, [1, 2, 3, 3, 4]);
+    }
+
+    /// Half a CPU less is three quarters of that less room.
+    #[test]
+    fn an_llc_is_full_at_a_part_of_its_capacity() {
+        let (mut state, mut domains) = two_nodes();
+        domains.set_capacity(CpuId(1), 512);
+        state.look_around(0, &domains, 0, None, |_| 0);
+        assert_eq!([state.found[0].limit, state.found[1].limit], [1152, 1536]);
+    }
+
+    #[test]
+    fn in_view_are_the_nodes_of_the_scope_and_of_living_threads() {
+        let (mut state, _) = two_nodes();
+        for group in [0, 0, 1] {
+            state.base.tasks.push(TaskState {
+                group,
+                process: group,
+                preferred_llc: NONE,
+                queued_on_preferred: false,
+                scan_pending: false,
+            });
+        }
+        // Of the group are a thread on node 1 and one that is gone.
+        let node_of = |task: TaskId| [Some(1), None, Some(0)][task.index()];
+        assert_eq!(state.nodes_in_view(0, node_of), BTreeSet::from([1]));
+        (state.base.groups[0].cpu, state.scopes[0].size) = (0, 1);
+        assert_eq!(state.nodes_in_view(0, node_of), BTreeSet::from([0, 1]));
     }
 }

@@ -27,7 +27,7 @@ fn wrong_values_are_named_with_their_path() {
     assert_says(&refused(r#""t": { "run": 1, "cpus": [0, -1] }"#), &["tasks.t.cpus[1]"]);
     assert_says(&refused(r#""t": { "run": 1, "priority": 20 }"#), &["tasks.t.priority", "-20 to 19"]);
     assert_says(&refused(r#""t": { "run": 1, "taskgroup": "a" }"#), &["tasks.t.taskgroup", "\"/a\""]);
-    assert_says(&refused(r#""t": { "run": 1, "loop": 0 }"#), &["tasks.t.loop", "-1 for ever"]);
+    assert_says(&refused(r#""t": { "run": 1, "loop": 0 }"#), &["tasks.t.loop", "-1 for a loop without end"]);
     assert_says(&refused(r#""t": 5"#), &["tasks.t", "found 5"]);
     assert_says(&refused(r#""t": { "timer": { "ref": "x", "mode": "absolut" } }"#), &["mode", "\"absolute\"?"]);
 }
@@ -97,7 +97,7 @@ fn groups_that_are_nowhere_or_in_themselves_are_refused() {
     assert_says(&groups(r#"{ "name": "/a", "parent": 3 }"#), &["warmcore.groups[0].parent", "task group"]);
     let deep = format!(r#""t": {{ "run": 1, "taskgroup": "{}" }}"#, "/g".repeat(33));
     assert_says(&refused(&deep), &["lies too deep", "32"]);
-    assert_says(&refused(r#""t": { "run": 1, "taskgroup": "/a//b" }"#), &["\"/a//b\" is no path"]);
+    assert_says(&refused(r#""t": { "run": 1, "taskgroup": "/a//b" }"#), &["\"/a//b\" is not a path"]);
 }
 
 #[test]
@@ -145,9 +145,9 @@ fn unknown_names_are_named_with_the_nearest_one() {
     assert_says(&refused(r#""t": { "exec": 1, "period": 5 }"#), &["tasks.t", "grammar of rt-app before 2015"]);
     assert_says(&refused_document("{ \"task\": {} }").to_string(), &["\"tasks\" is missing"]);
     assert_says(&refused_document("[]").to_string(), &["expected an object"]);
-    assert_says(&refused(r#""t": { "run": 1 }, "t": { "run": 1 }"#), &["key \"t\" stands twice", "first at line 1"]);
+    assert_says(&refused(r#""t": { "run": 1 }, "t": { "run": 1 }"#), &["key \"t\" is there twice", "first at line 1"]);
     // A task may be called as an event is.
-    assert_says(&refused(r#""run": { "run": 1 }, "run": { "run": 1 }"#), &["key \"run\" stands twice"]);
+    assert_says(&refused(r#""run": { "run": 1 }, "run": { "run": 1 }"#), &["key \"run\" is there twice"]);
 }
 
 #[test]
