@@ -58,7 +58,6 @@ pub struct Against {
 
 impl Against {
     /// Whether it counts against the study.
-    #[must_use]
     pub fn fails(&self) -> bool {
         !matches!(self.finding, Finding::Identical | Finding::Tied | Finding::Unclear | Finding::Better)
     }
@@ -98,7 +97,8 @@ fn earlier(study: &Study, of: &BaselineFile) -> Result<Option<StudyResult>, Stri
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("it cannot be read: {error}")),
     };
-    let document = StudyDocument::from_json(&text).map_err(|reason| format!("it is no result of a study: {reason}"))?;
+    let document =
+        StudyDocument::from_json(&text).map_err(|reason| format!("it is not a result of a study: {reason}"))?;
     if document.tool_version != TOOL_VERSION {
         let made = document.tool_version;
         return Err(format!(
@@ -136,7 +136,7 @@ fn check(plan: &Plan, index: usize, earlier: &StudyResult) -> Result<(), String>
     }
     let known: Vec<String> = plan.cells[index].iter().map(|cell| cell.name(study)).collect();
     let gone = earlier.cells.iter().filter(|of| !study.is_partial() && !known.contains(&of.name));
-    other.extend(gone.map(|of| format!("its cell `{}` is none of the study", of.name)));
+    other.extend(gone.map(|of| format!("its cell `{}` does not belong to the study", of.name)));
     for of in study.expectations.iter().filter(|of| of.against.is_some()) {
         match earlier.expectations.iter().find(|before| before.name == of.name) {
             None => other.push(format!("it lacks the figure `{}`", of.name)),
@@ -244,13 +244,11 @@ fn of_trials(design: Design, before: &[f64], now: &[f64], better: Better) -> Res
 
 impl StudyResult {
     /// Whether its baseline is not there.
-    #[must_use]
     pub fn lacks_its_baseline(&self) -> bool {
         self.baseline.as_ref().is_some_and(|of| !of.found)
     }
 
     /// How its figures stand against the baseline, in a sentence; nothing without one.
-    #[must_use]
     pub fn against_the_baseline(&self) -> Option<String> {
         let file = &self.baseline.as_ref()?.file;
         if self.lacks_its_baseline() {
@@ -282,7 +280,6 @@ impl ExpectationResult {
         ["figure", ">baseline", ">here", ">ratio [95 %]", ">margin", "verdict"];
 
     /// Its row there, and whether it counts against the study; nothing if it is not compared.
-    #[must_use]
     pub fn against_row(&self) -> Option<([String; 6], bool)> {
         let of = self.against.as_ref()?;
         let (ratio, verdict) = of.words();
@@ -299,7 +296,7 @@ impl ExpectationResult {
             (Some(reason), ..) => format!(": here {reason}"),
             (None, None, _) => ": the baseline has no value".to_owned(),
             (.., Finding::TooFewTrials) => format!(
-                ", ratio {ratio}: {} trials are too few to tell for so many figures; give the cells more",
+                ", ratio {ratio}: {} trials are too few to judge so many figures; give the cells more",
                 self.trials.len()
             ),
             (.., Finding::Starves) => format!(

@@ -7,11 +7,10 @@ use crate::library;
 
 /// Why there is no such study, or nothing of it.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ChoiceError {
-    /// Nothing is called so.
     #[error("`{name}` is neither a study nor a file")]
     Unknown {
-        /// What was typed.
         name: String,
         /// The nearest name that there is.
         near: Option<String>,
@@ -22,10 +21,8 @@ pub enum ChoiceError {
     /// A file is none.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// No name has that part.
     #[error("nothing is expected under a name that contains `{part}`, and no drawing is called so")]
     NothingExpected {
-        /// The part.
         part: String,
         /// The names that there are.
         names: Vec<String>,
@@ -34,7 +31,6 @@ pub enum ChoiceError {
 
 impl ChoiceError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> Option<String> {
         match self {
             Self::Unknown { near, .. } => {
@@ -67,7 +63,8 @@ pub fn called(name: &str, others: &[&'static str]) -> Result<Vec<Study>, ChoiceE
     Ok(vec![Study::read(path)?])
 }
 
-/// Leaves what is expected under names that contain one of these texts, drawings that are called so, and studies that have such.
+/// Leaves what is expected under names that contain one of these texts, drawings that are called so, and studies that have such. Texts that
+/// make a part of a name with commas between them are that part, as names may have commas.
 ///
 /// # Errors
 /// With the first text that is part of no name.
@@ -77,6 +74,9 @@ pub fn keep_only(chosen: &mut Vec<Study>, wanted: &[String]) -> Result<(), Choic
         expected.chain(study.not_asked.iter().map(|of| of.name.clone())).collect::<Vec<_>>()
     };
     let mut names: Vec<String> = chosen.iter().flat_map(named).collect();
+    let whole = wanted.join(",");
+    let is_one = wanted.len() > 1 && names.iter().any(|name| name.contains(&whole));
+    let wanted = if is_one { std::slice::from_ref(&whole) } else { wanted };
     let drawn: Vec<String> = chosen.iter().flat_map(Study::drawn).map(str::to_owned).collect();
     let is_known = |text: &String| drawn.contains(text) || names.iter().any(|name| name.contains(text.as_str()));
     if let Some(part) = wanted.iter().find(|text| !is_known(text)).cloned() {
@@ -85,4 +85,18 @@ pub fn keep_only(chosen: &mut Vec<Study>, wanted: &[String]) -> Result<(), Choic
     }
     chosen.retain_mut(|study| study.keep_only(wanted));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_commas_is_one_name() {
+        let mut chosen = library::find("papers/cdf-dio").unwrap();
+        let wanted = ["L2 hit rate", " DIO over RR", " dispatcher with queues"].map(str::to_owned);
+        keep_only(&mut chosen, &wanted).unwrap();
+        let names: Vec<&str> = chosen[0].expectations.iter().map(|of| of.name.as_str()).collect();
+        assert_eq!(names, ["L2 hit rate, DIO over RR, dispatcher with queues"]);
+    }
 }

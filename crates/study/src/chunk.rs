@@ -52,10 +52,8 @@ pub struct Task {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum ChunkError {
-    /// The text is none.
     #[error("this is no chunk of a study: {0}")]
     Form(String),
-    /// Another version asks.
     #[error("version {asks} asks, and this is {TOOL_VERSION}: its results may differ")]
     Version { asks: String },
     /// The experiment cannot be had from its files.
@@ -73,13 +71,11 @@ pub enum GatherError {
     /// As in a run on one computer.
     #[error(transparent)]
     Study(#[from] StudyError),
-    /// A place whose trials differ between computers.
     #[error("{study}: trials in the place `{place}` depend on the computer; only simulated ones can run elsewhere")]
     Place { study: String, place: String },
     /// An experiment that has no files.
     #[error("{study}: {source}")]
     Files { study: String, source: SessionError },
-    /// Not as many trials as were asked for.
     #[error("{name}: {found} trials came back, not {asked}")]
     Count { name: String, found: usize, asked: usize },
     /// Not what was asked for.
@@ -89,7 +85,6 @@ pub enum GatherError {
 
 impl GatherError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Place { .. } => Some("run it without a cluster"),
@@ -150,7 +145,6 @@ pub fn carry_out(text: &str, jobs: usize, stop: &Arc<AtomicBool>) -> Result<Stri
 
 impl Chunk {
     /// Its text.
-    #[must_use]
     pub fn to_json(&self) -> String {
         let form = ChunkText { tool_version: TOOL_VERSION.to_owned(), files: &*self.files, positions: &self.positions };
         // Texts and numbers can always be written.
@@ -164,7 +158,6 @@ const MOST: usize = 32;
 const A_WORKER: usize = 8;
 
 /// How many trials a chunk has if so many are missing.
-#[must_use]
 pub fn size(missing: usize, workers: usize) -> usize {
     (missing / (workers.max(1) * A_WORKER)).clamp(1, MOST)
 }
@@ -216,7 +209,6 @@ impl Gathering {
     }
 
     /// How many trials are not there.
-    #[must_use]
     pub fn missing(&self, experiments: &[PlannedExperiment]) -> usize {
         let of = |(part, planned): (&Part, &PlannedExperiment)| match part {
             Part::Same(_) => 0,
@@ -226,7 +218,6 @@ impl Gathering {
     }
 
     /// What is missing, at most `size` trials of one scheduler a task. `name` says what the trials of a scheduler of an experiment are for.
-    #[must_use]
     pub fn tasks(
         &self,
         experiments: &[PlannedExperiment],
@@ -304,7 +295,6 @@ impl Gathering {
 
 impl Plan {
     /// What a scheduler's trials of an experiment are for: the study and its first cell that they belong to.
-    #[must_use]
     pub fn name_of(&self, experiment: usize, scheduler: usize) -> String {
         let of_study = |(study, cells): (&crate::file::Study, &Vec<crate::plan::PlannedCell>)| {
             let cell = cells.iter().find(|cell| cell.runs == Ok((experiment, scheduler)))?;

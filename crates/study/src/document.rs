@@ -99,6 +99,9 @@ pub struct ExpectationResult {
     /// What came out in each trial; one number where the figure is one of all trials.
     #[serde(default, skip_serializing_if = "Vec::is_empty", with = "warmcore_statistics::number::list")]
     pub trials: Vec<f64>,
+    /// How many trials the value is of, where `trials` does not tell: of a figure of all trials, or of a value that was kept without them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial_count: Option<usize>,
     /// The same against the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<Against>,
@@ -177,14 +180,12 @@ pub struct CellResult {
 
 impl StudyDocument {
     /// The document of a plan's trials; `baselines` are of those studies that are compared with one.
-    #[must_use]
     pub fn new(plan: &Plan, trials: &Trials, baselines: &[Option<Baseline>]) -> Self {
         let of = |study| StudyResult::new(plan, trials, study, baselines.get(study).and_then(Option::as_ref));
         Self::of((0..plan.studies.len()).map(of).collect())
     }
 
     /// The document of studies and of what was computed elsewhere: the value of each expectation, or why it has none.
-    #[must_use]
     pub fn of_values(
         studies: &[Study],
         value: &dyn Fn(&Study, &Expectation) -> Result<figure::Value, ValueError>,
@@ -193,7 +194,6 @@ impl StudyDocument {
     }
 
     /// The document of results.
-    #[must_use]
     pub fn of(studies: Vec<StudyResult>) -> Self {
         let mut counts = BTreeMap::new();
         for study in &studies {
@@ -237,13 +237,11 @@ impl StudyDocument {
     }
 
     /// Studies that were judged.
-    #[must_use]
     pub fn judged(&self) -> usize {
         self.studies.iter().filter(|study| study.is_judged()).count()
     }
 
     /// How the studies were judged, and how their figures that count, in sentences.
-    #[must_use]
     pub fn conclusion(&self) -> String {
         const ORDER: [Judgement; 7] = [
             Judgement::Right,
@@ -273,14 +271,13 @@ impl StudyDocument {
         let counted = if counted.is_empty() { counted } else { format!(" Their figures that count: {counted}.") };
         let (judged, of_the_size) = (self.judged(), self.of_the_size);
         format!(
-            "{} {questions}: {}. Of the {judged} that were judged {of_the_size} have the right sign, and are inside their band or within a factor of two in size.{counted}",
+            "{} {questions}: {}. {of_the_size} of the {judged} that were judged have the right sign, and are inside their band or within a factor of two in size.{counted}",
             self.studies.len(),
             said(&of_studies),
         )
     }
 
     /// What is not as the files say, one line each.
-    #[must_use]
     pub fn surprises(&self) -> Vec<String> {
         let mut lines = Vec::new();
         for study in &self.studies {
@@ -313,7 +310,6 @@ impl StudyDocument {
     pub const HEADINGS: [&'static str; 7] = ["study", "what", ">published", ">here", ">band", ">size", "judgement"];
 
     /// The table: a row for each expectation that is not compared with a baseline only, and for each study that has none.
-    #[must_use]
     pub fn rows(&self) -> Vec<[String; 7]> {
         let mut rows = Vec::new();
         for study in &self.studies {
@@ -357,7 +353,10 @@ impl StudyResult {
         let result = |of: &Expectation| {
             let judged = judge::judge(plan, trials, index, None, of);
             let never_ran_again = of.against.map_or(0.0, |_| judge::tasks_left(plan, trials, index, of));
-            ExpectationResult { never_ran_again, ..ExpectationResult::new(of, judged) }
+            // A figure of all trials is one number, whatever their number.
+            let trial_count =
+                Some(judge::trials_of(plan, trials, index, of)).filter(|count| judged.trials.len() == 1 && *count > 1);
+            ExpectationResult { never_ran_again, trial_count, ..ExpectationResult::new(of, judged) }
         };
         let mut expectations: Vec<ExpectationResult> = study.expectations.iter().map(result).collect();
         let earlier = baseline.and_then(|baseline| baseline.earlier.as_ref());
@@ -380,7 +379,7 @@ impl StudyResult {
                 .collect();
             // Where the model breaks the figure, it says nothing of the band.
             let outside = |(of, judged): &&(&Expectation, Judged)| {
-                matches!(judged.figure, Ok([middle, ..]) if !of.band.contains(middle))
+                matches!(judged.figure, Ok([middle, ..]) if !of.is_inside(middle))
             };
             WrongModelResult {
                 name: wrong.name.clone(),
@@ -439,7 +438,6 @@ impl StudyResult {
     }
 
     /// Whether its answer could be had, here and at all.
-    #[must_use]
     pub(crate) fn is_judged(&self) -> bool {
         matches!(self.judgement, Judgement::Right | Judgement::RightInSign | Judgement::Wrong)
     }
@@ -447,7 +445,6 @@ impl StudyResult {
 
 impl WrongModelResult {
     /// Whether it was tried and nothing rejects it.
-    #[must_use]
     pub(crate) fn is_accepted(&self) -> bool {
         self.tried && self.rejected_by.is_empty()
     }
@@ -471,6 +468,7 @@ impl ExpectationResult {
                 Err(error) => Some(error.to_string()),
             },
             trials: judged.trials,
+            trial_count: None,
             against: None,
             never_ran_again: 0.0,
             low: Some(of.band.low).filter(|low| low.is_finite()),
@@ -493,7 +491,6 @@ impl ExpectationResult {
     }
 
     /// Whether its value lies in its band, of an expectation that has a value.
-    #[must_use]
     pub fn is_inside(&self) -> bool {
         let Some(mark) = &self.mark else { return self.judgement == Judgement::Right };
         // No effect is not inside where the source claims one.
@@ -502,7 +499,6 @@ impl ExpectationResult {
     }
 
     /// How it is judged, in words, with its mark.
-    #[must_use]
     pub fn words(&self) -> String {
         match &self.mark {
             Some(mark) if self.judgement == Judgement::NotScored => {
@@ -519,7 +515,6 @@ impl ExpectationResult {
     }
 
     /// The band in words.
-    #[must_use]
     pub fn band(&self) -> String {
         match (self.low, self.high) {
             (Some(low), Some(high)) => format!("{} to {}", short(low), short(high)),
@@ -532,7 +527,6 @@ impl ExpectationResult {
 
 impl PlannedCell {
     /// The cell with the values of its axes.
-    #[must_use]
     pub fn name(&self, study: &Study) -> String {
         let values = self.bindings.iter().filter(|(key, _)| *key != crate::file::SCHEDULER);
         let values: Vec<String> = values.map(|(key, value)| format!(", {key}={value}")).collect();
@@ -556,7 +550,6 @@ impl CellResult {
 }
 
 /// A number in three digits that matter, or two of a small one; nothing for none.
-#[must_use]
 pub fn decimal(number: Option<f64>) -> String {
     number.map(short).unwrap_or_default()
 }

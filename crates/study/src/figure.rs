@@ -161,16 +161,13 @@ pub enum ParseProblem {
     /// Something else was expected.
     #[error("expected {expected}, found {found}")]
     Expected { expected: &'static str, found: String },
-    /// No function has this name.
     #[error("there is no function `{name}`{}", did_you_mean(.nearest.as_deref()))]
     Function { name: String, nearest: Option<String> },
     /// A function of another number of values.
     #[error("`{name}` takes {wanted} values, not {found}")]
     Arguments { name: String, wanted: usize, found: usize },
-    /// A quantile of no part of the trials.
     #[error("a quantile is that of a part from 0 to 1, not of {found}")]
     Probability { found: String },
-    /// It is too long or too deep.
     #[error("it is longer than {MOST_BYTES} bytes or nested more than {MOST_DEPTH} deep")]
     TooLarge,
 }

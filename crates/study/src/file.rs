@@ -287,7 +287,6 @@ impl Band {
     pub const ANYWHERE: Self = Self { low: f64::NEG_INFINITY, high: f64::INFINITY };
 
     /// Whether a figure lies inside.
-    #[must_use]
     pub fn contains(self, figure: f64) -> bool {
         self.low <= figure && figure <= self.high
     }
@@ -353,19 +352,14 @@ pub enum Problem {
     /// It is no TOML, or a value has the wrong type.
     #[error("{0}")]
     Syntax(String),
-    /// A key that is none.
     #[error("there is no key `{key}` here{}; known are {}", did_you_mean(.nearest.as_deref()), .known.join(", "))]
     UnknownKey { key: String, nearest: Option<String>, known: Vec<String> },
-    /// Another form.
     #[error("its schema is `{0}`; this version reads {SCHEMA}")]
     Schema(String),
-    /// Nothing to run or nothing expected.
     #[error("it has no [[{0}]]; a question that cannot be asked has [not_expressible] and nothing else")]
     Nothing(&'static str),
-    /// A question that cannot be asked, with cells.
     #[error("it is not expressible, and has [[{0}]]")]
     NotExpressible(&'static str),
-    /// A name twice.
     #[error("two of [[{kind}]] are called `{name}`")]
     Twice { kind: &'static str, name: String },
     /// A name that is none.
@@ -380,7 +374,6 @@ pub enum Problem {
     /// A figure that cannot be read.
     #[error("{0}")]
     Figure(ParseError),
-    /// Figures that name each other.
     #[error("figures name each other in a circle: {}", .0.join(" -> "))]
     Circle(Vec<String>),
 }
@@ -390,15 +383,11 @@ pub(crate) type At = (usize, Problem);
 
 /// Why a study cannot be had.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ReadError {
     /// Its file cannot be read.
     #[error("cannot read {path}: {source}", path = path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    Read { path: PathBuf, source: std::io::Error },
     /// It is not what it should be.
     #[error(transparent)]
     File(#[from] FormError),
@@ -500,14 +489,12 @@ impl Study {
     }
 
     /// An error at a place of its text.
-    #[must_use]
     pub(crate) fn error_at(&self, at: usize, problem: Problem) -> FormError {
         let (line, column) = line_and_column(&self.text, at);
         FormError { file: self.path.display().to_string(), line, column, problem }
     }
 
     /// An error about an expectation.
-    #[must_use]
     pub fn error_of(&self, expectation: &Expectation, problem: Problem) -> FormError {
         self.error_at(expectation.at, problem)
     }

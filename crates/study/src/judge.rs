@@ -1,7 +1,8 @@
 //! Figures against what was published.
 //!
-//! A figure inside its band is *right*. Outside it is *right in sign* if it lies on the published value's side of what is neutral (1 for
-//! ratios) by at least a twentieth of the published change, and *wrong* otherwise. Without a published number, or where that is neutral itself or nothing is, outside is wrong.
+//! A figure inside its band is *right*, unless the source claims an effect and the figure shows none: a change of less than a twentieth of the
+//! published one. Outside it is *right in sign* if it lies on the published value's side of what is neutral (1 for ratios) by at least such a
+//! twentieth, and *wrong* otherwise. Without a published number, or where that is neutral itself or nothing is, outside is wrong.
 //!
 //! The *size* is how large the change is in parts of the published one: by logarithms around a positive neutral value, as ratios are
 //! compared, by difference around zero, by ratio where nothing is neutral. Twice and half are *of the size*.
@@ -21,39 +22,25 @@ use crate::figure::{self, EACH, Expression, Lookup, NamedPart, Selection, Value,
 use crate::file::{Bar, Expectation, Mark, MarkKind, OutsideKind};
 use crate::plan::{CAUSE_PREFIX, CPU_TIME, Plan, SPEED, WORK};
 
-/// What becomes of an expectation, from good to bad, and what is none of both.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Judgement {
-    /// Inside the band.
-    Right,
-    /// Outside, on the right side.
-    RightInSign,
-    /// It needs what this computer lacks.
-    NotAnswerableHere,
-    /// Outside.
-    Wrong,
-    /// A parameter was fitted to it.
-    Fitted,
-    /// It has another mark.
-    NotScored,
-    /// This program cannot ask it.
-    NotExpressible,
-}
-
-impl Judgement {
-    /// In words.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Right => "right",
-            Self::RightInSign => "right in sign",
-            Self::Wrong => "wrong",
-            Self::NotAnswerableHere => "not answerable here",
-            Self::Fitted => "fitted, not scored",
-            Self::NotScored => "shown, not scored",
-            Self::NotExpressible => "not expressible",
-        }
+warmcore_topology::worded! {
+    /// What becomes of an expectation, from good to bad, and what is none of both.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Judgement: words {
+        /// Inside the band.
+        Right = "right",
+        /// Outside, on the right side.
+        RightInSign = "right in sign",
+        /// It needs what this computer lacks.
+        NotAnswerableHere = "not answerable here",
+        /// Outside.
+        Wrong = "wrong",
+        /// A parameter was fitted to it.
+        Fitted = "fitted, not scored",
+        /// It has another mark.
+        NotScored = "shown, not scored",
+        /// This program cannot ask it.
+        NotExpressible = "not expressible",
     }
 }
 
@@ -77,27 +64,56 @@ pub struct Judged {
 /// Trials by experiment and scheduler.
 pub type Trials = [Vec<Vec<Trial>>];
 
-/// A change of less than this part of the published one is none.
+/// A change of less than this part of the published one is none, inside a band and outside.
 const LEAST_SIZE: f64 = 0.05;
 
+/// Whether a figure shows no effect where one was published: no change in that direction, or hardly any.
+pub(crate) fn is_none_of(figure: f64, published: f64, neutral: f64) -> bool {
+    size(figure, published, Some(neutral)).is_none_or(|size| size < LEAST_SIZE)
+}
+
 /// Whether a size counts as the published one's.
-#[must_use]
 pub(crate) fn is_of_the_size(size: f64) -> bool {
     (0.5..=2.0).contains(&size)
 }
 
 /// Judges an expectation of a study, under a wrong model if one is named.
-#[must_use]
 pub fn judge(plan: &Plan, trials: &Trials, study: usize, wrong: Option<usize>, expectation: &Expectation) -> Judged {
     let lookup = InStudy { plan, trials, study, wrong, known: RefCell::default() };
     of_value(figure::evaluate(&expectation.figure, &lookup), expectation)
 }
 
 /// Of the cells that an expectation's figure names, how many tasks of one never ran again in the middle trial, at most.
-#[must_use]
 pub(crate) fn tasks_left(plan: &Plan, trials: &Trials, study: usize, expectation: &Expectation) -> f64 {
     let lookup = InStudy { plan, trials, study, wrong: None, known: RefCell::default() };
     lookup.tasks_left(&expectation.figure)
+}
+
+/// Of the cells that an expectation's figure names, the most trials of one.
+pub(crate) fn trials_of(plan: &Plan, trials: &Trials, study: usize, expectation: &Expectation) -> usize {
+    let lookup = InStudy { plan, trials, study, wrong: None, known: RefCell::default() };
+    lookup.trials_of(&expectation.figure)
+}
+
+/// Percentiles that figures of a study name and that are ones of few events in a trial, as they are written: the fewest events, and how many it
+/// takes to show one.
+pub fn few_events(plan: &Plan, trials: &Trials, study: usize) -> BTreeMap<String, (f64, f64)> {
+    let lookup = InStudy { plan, trials, study, wrong: None, known: RefCell::default() };
+    let own = &plan.studies[study];
+    let figures = own.figures.iter().map(|figure| &figure.of).chain(own.expectations.iter().map(|of| &of.figure));
+    let mut found = BTreeMap::new();
+    for figure in figures {
+        figure.each_name(&mut |part, _| {
+            if let NamedPart::Measure(selection) = part
+                && let Ok((experiment, trials)) = lookup.trials(selection)
+                && let Some(measure) = plan.measure(experiment, &selection.measure)
+                && let Some(few) = verdict::few_to_show(&measure, trials)
+            {
+                found.insert(selection.to_string(), few);
+            }
+        });
+    }
+    found
 }
 
 /// What a bar of a study's chart comes to: of all trials, and the smallest and largest of a trial.
@@ -117,7 +133,6 @@ fn middle_and_ends(value: &Value) -> Result<[f64; 3], ValueError> {
 }
 
 /// Judges a value of an expectation, or why there is none.
-#[must_use]
 pub(crate) fn of_value(value: Result<Value, ValueError>, expectation: &Expectation) -> Judged {
     let figure = value.clone().and_then(|value| middle_and_ends(&value));
     let trials = value.map_or_else(|_| Vec::new(), |value| value.numbers().to_vec());
@@ -136,15 +151,13 @@ fn of_figure(figure: Result<[f64; 3], ValueError>, expectation: &Expectation) ->
             };
             // An error of computation is never what was declared.
             let unexpected = here && expectation.counted;
-            return Judged { figure, trials: Vec::new(), judgement, sign_right: None, size: None, unexpected };
+            // What has no value has no direction, where the source claims one.
+            let sign_right = expectation.claimed_side().filter(|_| here).map(|_| false);
+            return Judged { figure, trials: Vec::new(), judgement, sign_right, size: None, unexpected };
         }
     };
     let size = expectation.published.and_then(|published| size(middle, published, expectation.neutral));
-    let sign_right = expectation.claimed_side().map(|side| match expectation.published {
-        _ if expectation.is_inside(middle) => true,
-        Some(_) => size.is_some_and(|size| size >= LEAST_SIZE),
-        None => expectation.neutral.is_some_and(|neutral| (middle - neutral) * side > 0.0),
-    });
+    let sign_right = expectation.claimed_side().map(|side| !expectation.is_no_effect(middle, side));
     let judgement = match &expectation.mark {
         Some(mark) => of_marked(mark),
         None if expectation.is_inside(middle) => Judgement::Right,
@@ -237,6 +250,23 @@ impl InStudy<'_> {
                 }
                 NamedPart::Figure(name) => {
                     figures.iter().find(|figure| figure.name == name).map_or(0.0, |figure| self.tasks_left(&figure.of))
+                }
+            });
+        });
+        most
+    }
+}
+
+impl InStudy<'_> {
+    /// The most trials of a cell that the expression names.
+    fn trials_of(&self, of: &Expression) -> usize {
+        let figures = &self.plan.studies[self.study].figures;
+        let mut most = 0;
+        of.each_name(&mut |part, _| {
+            most = most.max(match part {
+                NamedPart::Measure(selection) => self.trials(selection).map_or(0, |(_, trials)| trials.len()),
+                NamedPart::Figure(name) => {
+                    figures.iter().find(|figure| figure.name == name).map_or(0, |figure| self.trials_of(&figure.of))
                 }
             });
         });
@@ -373,8 +403,14 @@ mod tests {
         let sign = |figure: f64, of: &Expectation| of_figure(Ok([figure; 3]), of).sign_right;
         let to_neutral = expectation(0.978, 0.9, 1.0);
         assert_eq!(judged(1.0, &to_neutral), (Judgement::Wrong, true));
-        assert_eq!(judged(0.9995, &to_neutral), (Judgement::Right, false));
-        assert_eq!((sign(1.0, &to_neutral), sign(0.9995, &to_neutral)), (Some(false), Some(true)));
+        assert_eq!(judged(0.9985, &to_neutral), (Judgement::Right, false));
+        assert_eq!(
+            judged(0.9995, &to_neutral),
+            (Judgement::Wrong, true),
+            "a fiftieth of the change is none inside too"
+        );
+        let signs = [1.0, 0.9995, 0.9985].map(|figure| sign(figure, &to_neutral));
+        assert_eq!(signs, [Some(false), Some(false), Some(true)]);
         let alike = expectation(1.0, 0.97, 1.03);
         assert_eq!((judged(1.0, &alike), sign(1.0, &alike)), ((Judgement::Right, false), None));
         let large = expectation(1.3, 1.2, 1.4);
@@ -387,9 +423,9 @@ mod tests {
     fn a_figure_without_a_value_counts_against_the_study_unless_this_computer_lacks_it() {
         let of = |error| of_figure(Err(error), &expectation(1.3, 1.2, 1.4));
         let here = of(ValueError::DividesByZero("x".into()));
-        assert_eq!((here.judgement, here.unexpected), (Judgement::Wrong, true));
+        assert_eq!((here.judgement, here.unexpected, here.sign_right), (Judgement::Wrong, true, Some(false)));
         let there = of(ValueError::NotHere("no program".into()));
-        assert_eq!((there.judgement, there.unexpected), (Judgement::NotAnswerableHere, false));
+        assert_eq!((there.judgement, there.unexpected, there.sign_right), (Judgement::NotAnswerableHere, false, None));
         // One with a mark is not scored, and an error all the same.
         let mark = Some(Mark { kind: MarkKind::NotInSource, why: "asked here".into() });
         let marked = Expectation { mark, ..expectation(1.3, 1.2, 1.4) };

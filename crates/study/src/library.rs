@@ -111,13 +111,13 @@ const COLLECTIONS: [(&str, &str, &str); 2] = [
     (
         "papers",
         "Papers",
-        "Figures of papers, slides and patch letters beside those that are simulated. One file under `studies/papers` has a paper: what runs for each of its figures, \
+        "Figures of papers, slides and patch letters next to those that are simulated. One file under `studies/papers` has a paper: what runs for each of its figures, \
          what was published, and the band in which ours must lie, with the reason; bands were written before the runs. `docs/reproductions.md` has the rules of scoring, `docs/sources` what is known of those outside.",
     ),
     (
         "answers",
         "Known answers",
-        "What this program says to questions whose answer somebody measured elsewhere. One file under `studies/answers` has a question, what it runs, \
+        "The program's answers to questions whose answer was measured elsewhere. One file under `studies/answers` has a question, what it runs, \
      the measured answer with its source, and the band in which ours must lie, with the reason; bands were written before the runs. A wrong answer \
      stays in the list as wrong, with its cause; the tests run the short studies and fail when an answer changes. \
      `warmcore study run answers --page docs/answers.md` makes this page.",
@@ -125,7 +125,6 @@ const COLLECTIONS: [(&str, &str, &str); 2] = [
 ];
 
 /// Title and introduction of the page of what was asked for.
-#[must_use]
 pub fn heading(names: &[String]) -> (&'static str, &'static str) {
     let collection = |(name, ..): &&(&str, &str, &str)| {
         names.iter().all(|asked| asked == name || asked.starts_with(&format!("{name}/")))
@@ -137,7 +136,6 @@ pub fn heading(names: &[String]) -> (&'static str, &'static str) {
 }
 
 /// The same for a result.
-#[must_use]
 pub fn heading_of(document: &StudyDocument) -> (&'static str, &'static str) {
     let is_in = |collection: &str| {
         let known = |name: &str| STUDIES.iter().any(|packaged| packaged.name == format!("{collection}/{name}"));

@@ -14,11 +14,7 @@ const SECTIONS: [(Judgement, &str, &str); 7] = [
         "Right in sign",
         "The direction is the measured one; the size of at least one figure is outside of its band.",
     ),
-    (
-        Judgement::Wrong,
-        "Wrong",
-        "At least one figure has not even the measured direction, or none of the value that was expected.",
-    ),
+    (Judgement::Wrong, "Wrong", "At least one figure has the wrong direction, or lacks a value that was expected."),
     (
         Judgement::NotAnswerableHere,
         "Not answerable where this page was made",
@@ -34,7 +30,6 @@ const SECTIONS: [(Judgement, &str, &str); 7] = [
 ];
 
 /// The page; `data` is the name of the document's own file. Of studies that are compared with a baseline and nothing else, the table alone.
-#[must_use]
 pub fn page(document: &StudyDocument, title: &str, introduction: &str, data: Option<&str>) -> String {
     if document.rows().is_empty() {
         return document.studies.iter().map(|study| format!("## {}\n\n{}", study.title, against(study))).collect();
@@ -62,7 +57,7 @@ pub fn page(document: &StudyDocument, title: &str, introduction: &str, data: Opt
         text.push_str(&format!("\n{score}"));
     }
     text.push_str(
-        "\nOf a question with several figures the row has the worst, of equals the first. *Size* is the change here in parts of the measured one, by logarithms \
+        "\nThe row of a question with several figures has the worst, and among equals the first. *Size* is the change here in parts of the measured one, by logarithms \
          where the figure is a ratio; 0.5 to 2 counts as the same size.\n",
     );
     for (judgement, heading, words) in SECTIONS {
@@ -91,16 +86,13 @@ fn section(study: &StudyResult) -> String {
     }
     text.push_str("| figure | measured | here | trials | band | judgement |\n|---|--:|--:|--:|--:|---|\n");
     for of in &study.expectations {
-        let range = of.range.map_or_else(String::new, |[low, high]| match low == high {
-            true => "all equal".to_owned(),
-            false => format!("{} to {}", decimal(Some(low)), decimal(Some(high))),
-        });
         let value = of.no_value.clone().unwrap_or_else(|| decimal(of.value));
         let not_counted = if of.counted { "" } else { ", not counted" };
         text.push_str(&format!(
-            "| {} | {} | {value} | {range} | {} | {}{not_counted} |\n",
+            "| {} | {} | {value} | {} | {} | {}{not_counted} |\n",
             of.name,
             decimal(of.published),
+            of.trials_in_words(),
             of.band(),
             of.words()
         ));
@@ -161,6 +153,23 @@ fn against(study: &StudyResult) -> String {
          margin is shown.\n\n",
     );
     text
+}
+
+impl ExpectationResult {
+    /// How many trials its value is of, and the least and the most of a trial: `8: 1.1 to 1.3`. Nothing without a value.
+    pub fn trials_in_words(&self) -> String {
+        let count = match self.trial_count.unwrap_or(self.trials.len()) {
+            0 => return String::new(),
+            count => count,
+        };
+        // Of a figure of all trials the one number has no range.
+        let ranges = count > 1 && self.trials.len() != 1;
+        match self.range.filter(|_| ranges) {
+            None => count.to_string(),
+            Some([low, high]) if low == high => format!("{count}, all equal"),
+            Some([low, high]) => format!("{count}: {} to {}", decimal(Some(low)), decimal(Some(high))),
+        }
+    }
 }
 
 /// The anchor that readers of Markdown make of a heading.

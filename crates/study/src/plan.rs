@@ -88,7 +88,6 @@ pub enum PlanError {
     /// Something in its file.
     #[error(transparent)]
     File(#[from] FormError),
-    /// Too many cells.
     #[error("{study}: {count} cells; at most {MOST_CELLS} are planned at once")]
     TooMany { study: String, count: u128 },
     /// A place that fails, rather than not being there.
@@ -101,7 +100,6 @@ pub enum PlanError {
 
 impl PlanError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::File(_) => {
@@ -150,7 +148,6 @@ struct ExperimentDraft {
 }
 
 /// How many cells a study has, wrong models included.
-#[must_use]
 pub fn count(study: &Study) -> u128 {
     let of_cell = |cell: &Cell| {
         let values = cell.axes.iter().map(|axis| study.axes[*axis].values.len() as u128);
@@ -447,7 +444,6 @@ fn open(group: &ExperimentDraft, threads: &[String], note: &dyn Fn(&str)) -> Res
 
 impl Plan {
     /// Simulations in all.
-    #[must_use]
     pub fn simulations_in_all(&self) -> usize {
         self.experiments.iter().map(|one| one.experiment.trial_count()).sum()
     }
@@ -458,7 +454,6 @@ impl Plan {
     }
 
     /// The measures of an experiment, by which infinite times of runs that were cut off are known.
-    #[must_use]
     pub fn measure(&self, experiment: usize, name: &str) -> Option<Measure> {
         let workload = &self.experiments[experiment].experiment.workload.value;
         measures::of_workload(workload).into_iter().find(|measure| measure.name == name)

@@ -39,15 +39,11 @@ pub struct Means<'a> {
 
 /// Why a study was not finished.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum StudyError {
     /// A trial failed, or the caller asked to stop.
     #[error("{study}: {source}")]
-    Run {
-        /// The study.
-        study: String,
-        /// Why.
-        source: Box<RunError>,
-    },
+    Run { study: String, source: Box<RunError> },
     /// A directory cannot be used.
     #[error(transparent)]
     Directory(#[from] DirectoryError),
@@ -172,7 +168,6 @@ pub fn one<'a>(
 
 impl PlannedExperiment {
     /// Its run directory in a directory of many.
-    #[must_use]
     pub fn path(&self, out: &Path) -> PathBuf {
         match &self.directory {
             Some(own) => out.join(own),

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 use warmcore_lab::files;
 
 use crate::document::{ExpectationResult, StudyDocument, StudyResult};
-use crate::file::MarkKind;
+use crate::figure::{Value, ValueError};
+use crate::file::{Expectation, MarkKind, Study};
+use crate::judge::Judgement;
 
 /// How the rows of a source came out.
 ///
@@ -36,7 +38,6 @@ pub struct Score {
 
 impl Score {
     /// Of what was expected, and a number of rows that cannot be asked.
-    #[must_use]
     pub fn new(expectations: &[ExpectationResult], missing: usize) -> Self {
         let mut score = Self { missing, rows: missing, ..Self::default() };
         for of in expectations.iter().filter(|of| of.counted) {
@@ -46,7 +47,8 @@ impl Score {
                 continue;
             }
             score.rows += 1;
-            if of.value.is_none() {
+            // What was not run, or lacks a program, says nothing; a figure that is no number is wrong.
+            if of.value.is_none() && of.judgement == Judgement::NotAnswerableHere {
                 score.without_value += 1;
                 continue;
             }
@@ -59,7 +61,6 @@ impl Score {
     }
 
     /// Whether it says more than that all rows are scored.
-    #[must_use]
     pub(crate) fn is_of_a_source(&self) -> bool {
         !self.marked.is_empty() || self.missing > 0
     }
@@ -115,7 +116,6 @@ impl Score {
     }
 
     /// The table of those studies whose rows are not all scored, with a line of all if there are several.
-    #[must_use]
     pub fn table(document: &StudyDocument) -> Vec<[String; 13]> {
         let scores = |study: &StudyResult| Some((study.name.clone(), study.score.clone()?));
         let sources = document.studies.iter().filter_map(scores).filter(|(_, score)| score.is_of_a_source());
@@ -130,7 +130,6 @@ impl Score {
     }
 
     /// The same in Markdown.
-    #[must_use]
     pub fn markdown(document: &StudyDocument) -> String {
         let lines = Self::table(document);
         if lines.is_empty() {
@@ -145,7 +144,18 @@ impl Score {
 
 /// Values that came out earlier, by study and row.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Values(BTreeMap<(String, String), f64>);
+pub struct Values(BTreeMap<(String, String), Earlier>);
+
+/// A value that came out earlier.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Earlier {
+    /// The value.
+    pub value: f64,
+    /// How many trials it is of.
+    pub trials: usize,
+    /// The least and the most of a trial, if they were kept.
+    pub range: Option<[f64; 2]>,
+}
 
 /// Version of the table of values.
 const SCHEMA: &str = "warmcore-study-values-1";
@@ -165,15 +175,19 @@ struct ValueForm {
     name: String,
     value: f64,
     /// How many trials it is of.
-    #[serde(rename = "trials")]
-    _trials: u32,
+    trials: usize,
+    /// The least of a trial.
+    least: Option<f64>,
+    /// The most of a trial.
+    most: Option<f64>,
     /// Where it was computed.
     #[serde(rename = "from")]
     _from: String,
 }
 
 impl Values {
-    /// Those of a file: a result, or a table of `[[row]]` with `study`, `name`, `value`, `trials` and `from`.
+    /// Those of a file: a result, or a table of `[[row]]` with `study`, `name`, `value`, `trials`, `from`, and `least` and `most` of a trial
+    /// where they were kept.
     ///
     /// # Errors
     /// When it cannot be read or is neither.
@@ -189,7 +203,9 @@ impl Values {
         let mut values = BTreeMap::new();
         for row in form.row {
             let name = row.name.clone();
-            if values.insert((row.study, row.name), row.value).is_some() {
+            let range = row.least.zip(row.most).map(|(least, most)| [least, most]);
+            let earlier = Earlier { value: row.value, trials: row.trials, range };
+            if values.insert((row.study, row.name), earlier).is_some() {
                 return Err(format!("it has two values of `{name}`"));
             }
         }
@@ -198,20 +214,39 @@ impl Values {
 
     fn of(document: &StudyDocument) -> Self {
         let of_study = |study: &StudyResult| {
-            let rows = study.expectations.iter().filter_map(|of| Some((of.name.clone(), of.value?)));
+            let earlier = |of: &ExpectationResult| {
+                let trials = of.trial_count.unwrap_or(of.trials.len());
+                Some((of.name.clone(), Earlier { value: of.value?, trials, range: of.range }))
+            };
+            let rows = study.expectations.iter().filter_map(earlier);
             rows.map(|(row, value)| ((study.name.clone(), row), value)).collect::<Vec<_>>()
         };
         Self(document.studies.iter().flat_map(of_study).collect())
     }
 
     /// The value of a row.
-    #[must_use]
-    pub fn get(&self, study: &str, row: &str) -> Option<f64> {
+    pub fn get(&self, study: &str, row: &str) -> Option<Earlier> {
         self.0.get(&(study.to_owned(), row.to_owned())).copied()
     }
 
+    /// Studies judged by these values; `lacking` says why a row that has none was not run.
+    pub fn judged(&self, studies: &[Study], lacking: &str) -> StudyDocument {
+        let value = |study: &Study, of: &Expectation| {
+            let found = self.get(&study.name, &of.name).map(|earlier| Value::One(earlier.value));
+            found.ok_or_else(|| ValueError::NotHere(lacking.to_owned()))
+        };
+        let mut document = StudyDocument::of_values(studies, &value);
+        for study in &mut document.studies {
+            for of in &mut study.expectations {
+                if let Some(earlier) = self.get(&study.name, &of.name) {
+                    (of.trials, of.trial_count, of.range) = (Vec::new(), Some(earlier.trials), earlier.range);
+                }
+            }
+        }
+        document
+    }
+
     /// Rows of these studies that the studies do not have.
-    #[must_use]
     pub fn unknown(&self, document: &StudyDocument) -> Vec<String> {
         let studies: BTreeSet<&str> = document.studies.iter().map(|study| study.name.as_str()).collect();
         let has = |study: &str, row: &str| {
@@ -227,8 +262,6 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::figure::{Value, ValueError};
-    use crate::file::Study;
 
     /// Rows of every kind of one figure: a number each, and what marks them.
     fn study() -> Study {
@@ -283,6 +316,18 @@ mod tests {
     }
 
     #[test]
+    fn a_figure_that_is_no_number_counts_as_wrong() {
+        let value = |_: &Study, of: &Expectation| match of.name.as_str() {
+            "inside" => Err(ValueError::DividesByZero("x".into())),
+            "small" => Ok(Value::One(1.3)),
+            _ => Err(ValueError::NotHere("not run".into())),
+        };
+        let score = StudyDocument::of_values(&[study()], &value).studies[0].score.clone().unwrap();
+        assert_eq!((score.scored, score.inside, score.without_value), (2, 1, 3), "{score:?}");
+        assert_eq!((score.sign_right, score.directed), (1, 2));
+    }
+
+    #[test]
     fn values_are_a_table_with_where_they_are_from() {
         let read = |text: &str| {
             let path = std::env::temp_dir().join(format!("warmcore-values-{}.toml", std::process::id()));
@@ -293,8 +338,13 @@ mod tests {
         };
         let row = "[[row]]\nstudy = \"it\"\nname = \"inside\"\nvalue = 1.25\ntrials = 8\nfrom = \"results/x\"\n";
         let values = read(&format!("schema = \"warmcore-study-values-1\"\n{row}")).unwrap();
-        assert_eq!((values.get("it", "inside"), values.get("it", "small")), (Some(1.25), None));
+        let earlier = Earlier { value: 1.25, trials: 8, range: None };
+        assert_eq!((values.get("it", "inside"), values.get("it", "small")), (Some(earlier), None));
         assert!(values.unknown(&document(&[])).is_empty());
+        let words = |values: &Values| values.judged(&[study()], "not run").studies[0].expectations[0].trials_in_words();
+        assert_eq!(words(&values), "8");
+        let ends = row.replace("trials = 8", "trials = 8\nleast = 1.1\nmost = 1.4");
+        assert_eq!(words(&read(&format!("schema = \"warmcore-study-values-1\"\n{ends}")).unwrap()), "8: 1.1 to 1.4");
         assert!(read(&format!("schema = \"warmcore-study-values-1\"\n{row}{row}")).unwrap_err().contains("two values"));
         assert!(read("schema = \"warmcore-study-values-9\"\n").unwrap_err().contains("this version reads"));
         assert!(read(&row.replace("from", "form")).is_err());

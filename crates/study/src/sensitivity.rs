@@ -21,7 +21,6 @@ pub const SCHEMA: &str = "warmcore-study-sensitivity-1";
 const NO_SIDE: f64 = 0.02;
 
 /// Every change of the machines of a plan, and of those that are impossible why.
-#[must_use]
 pub fn changes(plan: &Plan, factors: &[f64]) -> (Vec<String>, Vec<String>) {
     let (mut found, mut impossible): (Vec<String>, Vec<String>) = Default::default();
     for planned in &plan.experiments {
@@ -96,7 +95,6 @@ pub struct ChangeResult {
 
 impl SensitivityDocument {
     /// Compares the results of a plan's studies with those of them under each change, which follow in the order of [`under`].
-    #[must_use]
     pub fn new(plan: &Plan, factors: &[f64], changes: &[String], results: &[StudyResult]) -> Self {
         let expectations = plan.studies.iter().flat_map(|study| &study.expectations);
         let ratios: Vec<bool> = expectations.map(|of| of.neutral == Some(1.0)).collect();

@@ -15,7 +15,6 @@ pub enum Value {
 
 impl Value {
     /// The numbers, one for each trial if there are several.
-    #[must_use]
     pub fn numbers(&self) -> &[f64] {
         match self {
             Self::One(number) => std::slice::from_ref(number),
@@ -26,25 +25,16 @@ impl Value {
 
 /// Why an expression has no value.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ValueError {
-    /// Something is divided by zero.
     #[error("it divides by zero: {0}")]
     DividesByZero(String),
-    /// A trial has no such value, such as a percentile of no samples.
     #[error("{0} has no value in a trial")]
     Missing(String),
-    /// Numbers of trials do not go together.
     #[error("{left} trials and {right} trials are not pairs; take a median of each")]
-    Trials {
-        /// Of the left side.
-        left: usize,
-        /// Of the right side.
-        right: usize,
-    },
-    /// What comes out is no number, such as the root of a negative one.
-    #[error("it is no number")]
+    Trials { left: usize, right: usize },
+    #[error("it is not a number")]
     NotANumber,
-    /// A list stands where a number should, or the other way round.
     #[error("a list is what `each=` chooses, and goes into `count_above` and `above_after` only")]
     List,
     /// What it needs cannot be had on this computer.
@@ -75,7 +65,6 @@ pub trait Lookup {
 
 impl Selection {
     /// Whether it is a list for each trial.
-    #[must_use]
     pub(crate) fn is_list(&self) -> bool {
         self.choices.iter().any(|(key, _)| key == EACH)
     }

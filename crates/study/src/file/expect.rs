@@ -186,7 +186,7 @@ impl Varied<'_> {
         };
         for value in 0..self.axes[axis].values.len() {
             *left = left.checked_sub(1).ok_or_else(|| {
-                let words = format!("a figure stands for at most {MOST_FOLDED} expressions over axes");
+                let words = format!("a figure covers at most {MOST_FOLDED} expressions over axes");
                 (at, Problem::Value(words))
             })?;
             let mut one = (**of).clone();
@@ -225,7 +225,7 @@ impl Varied<'_> {
             let values = 0..self.axes[axis].values.len();
             let count = combinations.len().saturating_mul(values.len());
             if count > MOST_EXPECTED {
-                let words = format!("{count} values of axes and more; one table stands for at most {MOST_EXPECTED}");
+                let words = format!("{count} values of axes and more; one table covers at most {MOST_EXPECTED}");
                 return Err((name.span().start, Problem::Value(words)));
             }
             let with = |chosen: &Vec<Chosen>| {

@@ -150,7 +150,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         ("drawing", form.drawing.is_empty()),
     ];
     if let (Some(trace), None) = (&form.trace, &form.program) {
-        let words = "a trace is for the tasks of a `program`; workloads of cells are no traces".to_owned();
+        let words = "a trace is for the tasks of a `program`; workloads of cells are not traces".to_owned();
         return Err((trace.span().start, Problem::Value(words)));
     }
     match &form.not_expressible {
@@ -209,6 +209,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         varied.expectations(form, &mut expectations)?;
     }
     mark::check_followed(&expectations)?;
+    mark::check_counted_once(&expectations)?;
     if let Some(of) = baseline.as_ref().filter(|_| expectations.iter().all(|of: &Expectation| of.against.is_none())) {
         return Err((of.at, Problem::Value("no [[expect]] says what is `better` than the baseline".into())));
     }
@@ -421,7 +422,7 @@ fn drawing(form: &DrawingForm, of: &Spanned<String>) -> Result<Drawing, At> {
     let at = of.span().start + 1;
     let parsed = figure::parse(of.get_ref()).map_err(|error| (at + error.at, Problem::Figure(error)))?;
     let figure::Node::Measure(of) = parsed.node else {
-        return Err((at, Problem::Value("a drawing is of one cell: `tasks_per_cpu[cell]`".into())));
+        return Err((at, Problem::Value("a drawing shows one cell: `tasks_per_cpu[cell]`".into())));
     };
     let name = file_name(&form.name)?;
     let kind = of.measure.split_once('.').map_or(of.measure.as_str(), |(kind, _)| kind);
@@ -444,7 +445,7 @@ fn file_name(name: &Spanned<String>) -> Result<String, At> {
     if name.get_ref().chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-') {
         return Ok(name.get_ref().clone());
     }
-    let words = format!("`{}` is no name of a file: letters, digits and `-`", name.get_ref());
+    let words = format!("`{}` is not a file name: letters, digits and `-`", name.get_ref());
     Err((name.span().start, Problem::Value(words)))
 }
 

@@ -3,10 +3,13 @@
 //! A row of a source counts once, and only for what the source says of its own experiment. What is true by definition, fitted, or computed from
 //! what counts already agrees for another reason than that the model is right, so it says what it is and counts in no score.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 use super::{At, Band, Expectation, Problem, known};
+use crate::judge;
 
 /// Why a row is not scored.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -18,44 +21,28 @@ pub struct Mark {
     pub why: String,
 }
 
-/// The rules.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MarkKind {
-    /// It cannot come out otherwise.
-    ByDefinition,
-    /// A parameter was fitted to it.
-    Fitted,
-    /// Something was done otherwise than in the source.
-    Protocol,
-    /// Its band allows that there is no effect, where the source claims one.
-    AllowsNoEffect,
-    /// It is the number of another row, or follows from it.
-    FollowsFrom,
-    /// It is this project's question, not the source's.
-    NotInSource,
+warmcore_topology::worded! {
+    /// The rules.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum MarkKind: words {
+        /// It cannot come out otherwise.
+        ByDefinition = "by definition",
+        /// A parameter was fitted to it.
+        Fitted = "fitted",
+        /// Something was done otherwise than in the source.
+        Protocol = "another protocol",
+        /// Its band allows that there is no effect, where the source claims one.
+        AllowsNoEffect = "allows no effect",
+        /// It is the number of another row, or follows from it.
+        FollowsFrom = "follows from a row",
+        /// It is this project's question, not the source's.
+        NotInSource = "not in the source",
+    }
 }
 
 impl MarkKind {
-    /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::ByDefinition, Self::Fitted, Self::Protocol, Self::AllowsNoEffect, Self::FollowsFrom, Self::NotInSource];
-
-    /// In words.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::ByDefinition => "by definition",
-            Self::Fitted => "fitted",
-            Self::Protocol => "another protocol",
-            Self::AllowsNoEffect => "allows no effect",
-            Self::FollowsFrom => "follows from a row",
-            Self::NotInSource => "not in the source",
-        }
-    }
-
     /// The key of a study's file.
-    #[must_use]
     pub const fn key(self) -> &'static str {
         match self {
             Self::ByDefinition => "by_definition",
@@ -68,7 +55,6 @@ impl MarkKind {
     }
 
     /// Whether what has it is a row of the source at all, which counts once.
-    #[must_use]
     pub(crate) const fn is_of_a_row(self) -> bool {
         !matches!(self, Self::FollowsFrom | Self::NotInSource)
     }
@@ -96,7 +82,6 @@ pub(super) fn one<'a>(
 
 impl Expectation {
     /// On which side of what is neutral the source has it, 1 above and -1 below; nothing where it claims no effect or nothing is neutral.
-    #[must_use]
     pub(crate) fn claimed_side(&self) -> Option<f64> {
         let neutral = self.neutral?;
         match self.published {
@@ -109,16 +94,47 @@ impl Expectation {
     }
 
     /// Whether a figure lies in the band; one that is no effect does not where the source claims one.
-    #[must_use]
     pub fn is_inside(&self, figure: f64) -> bool {
         let allows = self.mark.as_ref().is_some_and(|mark| mark.kind == MarkKind::AllowsNoEffect);
-        let may_be_neutral = allows || self.claimed_side().is_none();
-        self.band.contains(figure) && (may_be_neutral || Some(figure) != self.neutral)
+        let lacks_effect = self.claimed_side().is_some_and(|side| self.is_no_effect(figure, side));
+        self.band.contains(figure) && (allows || !lacks_effect)
+    }
+
+    /// Whether a figure is none of the effect that the source has on this [side](Self::claimed_side).
+    pub(crate) fn is_no_effect(&self, figure: f64, side: f64) -> bool {
+        let Some(neutral) = self.neutral else { return false };
+        match self.published {
+            Some(published) => judge::is_none_of(figure, published, neutral),
+            None => (figure - neutral) * side <= 0.0,
+        }
     }
 }
 
-/// Refuses a band around no effect, or on the other side of it, of a row that the source claims an effect for.
+/// Refuses a band around no effect, or on the other side of it, of a row that the source claims an effect for; and one without what was published.
 pub(super) fn check_effect(of: &Expectation, at: usize) -> Result<(), At> {
+    check_side(of, at)?;
+    let scored = of.counted && of.mark.is_none();
+    if let Some(published) = of.published.filter(|published| scored && !of.band.contains(*published)) {
+        let words = format!("the band is without {published}, which was published: the source itself would be wrong");
+        return Err((at, Problem::Value(words)));
+    }
+    Ok(())
+}
+
+/// Refuses scored rows that are the same figure twice: a row counts once.
+pub(super) fn check_counted_once(all: &[Expectation]) -> Result<(), At> {
+    let mut seen = BTreeMap::new();
+    for of in all.iter().filter(|of| of.counted && of.mark.is_none() && of.against.is_none()) {
+        if let Some(first) = seen.insert(of.figure.to_string(), &of.name) {
+            let words =
+                format!("`{first}` is the same figure, and a row counts once: say `follows_from = \"{first}\"`");
+            return Err((of.at, Problem::Value(words)));
+        }
+    }
+    Ok(())
+}
+
+fn check_side(of: &Expectation, at: usize) -> Result<(), At> {
     let Some(neutral) = of.neutral.filter(|_| of.counted && of.mark.is_none() && of.band != Band::ANYWHERE) else {
         return Ok(());
     };
@@ -128,7 +144,7 @@ pub(super) fn check_effect(of: &Expectation, at: usize) -> Result<(), At> {
     };
     if let Some(published) = of.published.filter(opposite) {
         let words = format!(
-            "the source has {published}, and the band lies on the other side of {neutral}, which is no effect: what would be right here would \
+            "the source has {published}, and the band lies on the other side of {neutral}, which means no effect: what would be right here would \
              be the opposite there"
         );
         return Err((at, Problem::Value(words)));
@@ -138,8 +154,8 @@ pub(super) fn check_effect(of: &Expectation, at: usize) -> Result<(), At> {
     }
     let claim = of.published.map_or("no number".to_owned(), |published| published.to_string());
     let words = format!(
-        "the band contains {neutral}, which is no effect, and the source has {claim}: let it end there, or say `published = {neutral}` if the \
-         source says that both are alike, or `neutral = \"none\"` if this is no change, or why it `allows_no_effect`, which is not scored"
+        "the band contains {neutral}, which means no effect, and the source has {claim}. Let it end there, or say `published = {neutral}` if the \
+         source says that both are alike, or `neutral = \"none\"` if this is not a change, or why it `allows_no_effect`, which is not scored"
     );
     Err((at, Problem::Value(words)))
 }
@@ -152,7 +168,7 @@ pub(super) fn check_followed(all: &[Expectation]) -> Result<(), At> {
         let row = known("expectation", &mark.why, all.iter().map(|of| of.name.as_str()));
         let row = &all[row.map_err(|problem| (of.mark_at, problem))?];
         if row.name == of.name || row.mark.as_ref().is_some_and(|mark| !mark.kind.is_of_a_row()) {
-            let words = format!("`follows_from` names a row that counts by itself, and `{}` does not", row.name);
+            let words = format!("`follows_from` names a row that counts on its own, and `{}` does not", row.name);
             return Err((of.mark_at, Problem::Value(words)));
         }
     }

@@ -38,7 +38,6 @@ impl Study {
     }
 
     /// Whether a drawing must be drawn: each of a whole study, those that were asked for of a part.
-    #[must_use]
     pub fn must_draw(&self, name: &str) -> bool {
         !self.partial || self.asked.iter().any(|asked| asked == name)
     }
@@ -48,7 +47,6 @@ impl Study {
     }
 
     /// Whether it was one.
-    #[must_use]
     pub fn is_partial(&self) -> bool {
         self.partial
     }

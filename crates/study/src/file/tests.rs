@@ -357,7 +357,7 @@ fn a_table_stands_for_as_many_expectations_as_there_are_cells_and_no_more() {
         "[[expect]]\nname = \"{n} {k}\"\neach = [\"n\", \"k\"]\nfigure = \"m[a]\"\nband = [0, 1]\nreason = \"r\"\n";
     let text = format!("{HEAD}{}{}{}{expected}", CELL.replace("-n{n}", "-n{n},-k{k}"), axis("n"), axis("k"));
     let error = parse(&text).map(|_| ()).unwrap_err().to_string();
-    assert!(error.contains("40000 values of axes and more; one table stands for at most 10000"), "{error}");
+    assert!(error.contains("40000 values of axes and more; one table covers at most 10000"), "{error}");
 }
 
 /// The rules of scoring, each refused where it is broken.
@@ -369,22 +369,32 @@ fn what_would_be_scored_and_should_not_is_refused_with_its_place() {
         (
             whole().replace("[1.5, 2]", "[0.9, 1.1]"),
             "16:8",
-            "the band contains 1, which is no effect, and the source has no number",
+            "the band contains 1, which means no effect, and the source has no number",
         ),
         (
             whole().replace("[1.5, 2]", "[0.9, 1.1]\npublished = 0.978"),
             "16:8",
-            "and the source has 0.978: let it end there, or say `published = 1`",
+            "and the source has 0.978. Let it end there, or say `published = 1`",
         ),
         (whole().replace("[1.5, 2]", "[-1, 4]\nneutral = 0\npublished = 1.5"), "16:8", "the band contains 0"),
+        (
+            whole().replace("[1.5, 2]", "[1.5, 2]\npublished = 2.5"),
+            "16:8",
+            "the band is without 2.5, which was published",
+        ),
+        (
+            expect(&of_the_first.replace("m[a, n=1]", "m[a, n=1] / m[a, n=2]")),
+            "20:10",
+            "`e` is the same figure, and a row counts once",
+        ),
         (expect("fitted = \" \"\n"), "18:10", "`fitted` says why"),
         (expect("fitted = \"p\"\nprotocol = \"q\"\n"), "19:12", "a row has one mark; this one has `fitted` already"),
         (expect("follows_from = \"g\"\n"), "18:16", "there is no expectation `g`; did you mean `e`?"),
-        (expect("follows_from = \"e\"\n"), "18:16", "names a row that counts by itself, and `e` does not"),
+        (expect("follows_from = \"e\"\n"), "18:16", "names a row that counts on its own, and `e` does not"),
         (
             expect(&format!("not_in_source = \"w\"\n{of_the_first}follows_from = \"e\"\n")),
             "24:16",
-            "names a row that counts by itself, and `e` does not",
+            "names a row that counts on its own, and `e` does not",
         ),
         (expect("program = \"p\"\n").replace("title =", "program = \"p\"\ntitle ="), "19:1", "no key `program`"),
         (whole().replace("title =", "program = \"p\"\ntitle ="), "2:11", "figures are those of a program or of cells"),

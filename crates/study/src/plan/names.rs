@@ -121,7 +121,9 @@ impl Plan {
         }
         match found[..] {
             [one] => Ok(one),
-            [] => Err(format!("{selection} is none of the cell's simulations: {}", self.simulations(study, selection))),
+            [] => {
+                Err(format!("{selection} is not one of the cell's simulations: {}", self.simulations(study, selection)))
+            }
             _ => Err(format!(
                 "{selection} is {} simulations; say which: {}",
                 found.len(),

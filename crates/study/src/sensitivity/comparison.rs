@@ -5,7 +5,7 @@
 
 use warmcore_lab::column::bind;
 use warmcore_lab::experiment::{Experiment, Named};
-use warmcore_lab::sensitivity::{Asked, Sensitivity, Variation, VariationOutcome, varied};
+use warmcore_lab::sensitivity::{Asked, Sensitivity, Variation, VariationOutcome, check as check_changed, varied};
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict::{ComparisonDocument, VerdictError, conclude};
 use warmcore_places::place::PlaceKind;
@@ -21,11 +21,10 @@ pub const FACTORS: [f64; 2] = [0.5, 2.0];
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum SensitivityError {
-    /// The place has costs of its own.
     #[error("assumed costs are the simulator's, and `{0}` does not simulate")]
     NotSimulated(&'static str),
-    /// There is more than one machine.
     #[error("`{0}` has a machine of its own, and assumed costs are changed on one")]
     Machines(String),
     /// A changed run failed.
@@ -38,18 +37,16 @@ pub enum SensitivityError {
 
 impl SensitivityError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
             Self::NotSimulated(_) => "leave out --on, or --sensitivity",
-            Self::Machines(_) => "compare on each machine by itself",
+            Self::Machines(_) => "compare on each machine separately",
             Self::Run(_) | Self::Verdict(_) => "the run without --sensitivity may say more",
         }
     }
 }
 
 /// How many simulations there are at most: less are made where a cost has no effect.
-#[must_use]
 pub fn most_simulations(experiment: &Experiment, asked: &Asked) -> usize {
     let all = assumptions(&experiment.machine.value).len() + assumed_of_schedulers(experiment).len();
     let costs = if asked.factors.is_empty() { 0 } else { all };
@@ -126,7 +123,9 @@ fn changes(experiment: &Experiment, asked: &Asked, read: Read<'_>) -> Vec<(Varia
         }));
     }
     if asked.neighbours {
-        let neighbours = neighbours(experiment, read);
+        let refused = |changed: &Experiment| check_changed(changed).map_err(|error| format!("refused, {error}"));
+        let admitted = |changed: Experiment| refused(&changed).map(|()| changed);
+        let neighbours = neighbours(experiment, read).map(|(name, changed)| (name, changed.and_then(admitted)));
         changes.extend(neighbours.into_iter().map(|(name, changed)| (variation(name, Vec::new(), None), changed)));
     }
     changes

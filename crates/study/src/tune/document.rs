@@ -226,20 +226,18 @@ impl TuningDocument {
         };
         for cell in self.cells.iter().filter(|cell| cell.starved > 0) {
             self.words.push_str(&format!(
-                " It leaves tasks waiting for ever that run under the default, in {} of {trials} trials of {} on {}.",
+                " It leaves tasks waiting without end that run under the default, in {} of {trials} trials of {} on {}.",
                 cell.starved, cell.workload, cell.machine
             ));
         }
     }
 
     /// The candidate, if it is shown to be better.
-    #[must_use]
     pub fn confirmed(&self) -> Option<&str> {
         self.scheduler.as_deref().filter(|_| self.answer == Answer::Better)
     }
 
     /// All in words, with the tables of knobs and cells.
-    #[must_use]
     pub fn text(&self, knobs: &str, cells: &str) -> String {
         let mut text = format!("{}\n\n{}\n", self.words, knobs.trim_end());
         if !self.cells.is_empty() {
@@ -256,7 +254,6 @@ impl TuningDocument {
     pub const HEADINGS: [&'static str; 5] = ["knob", "range", "default", "found", ">without it [95 %]"];
 
     /// Rows of the table of knobs.
-    #[must_use]
     pub fn rows(&self) -> Vec<[String; 5]> {
         let row = |knob: &KnobResult| {
             let found = knob.found.clone().unwrap_or_else(|| "-".to_owned());
@@ -270,7 +267,6 @@ impl TuningDocument {
     pub const CELL_HEADINGS: [&'static str; 5] = ["machine", "workload", "metric", "held out", ">ratio [95 %]"];
 
     /// Rows of the table of cells.
-    #[must_use]
     pub fn cell_rows(&self) -> Vec<[String; 5]> {
         let row = |cell: &CellResult| {
             let held_out = if cell.held_out { "yes" } else { "" }.to_owned();

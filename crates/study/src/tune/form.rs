@@ -51,22 +51,13 @@ pub enum TuneError {
     /// An experiment that makes no sense.
     #[error("{cell}: {source}")]
     Build { cell: String, source: Box<warmcore_lab::builder::BuildError> },
-    /// The default cannot be compared with anything.
     #[error("{cell}: {metric} has no value under the default, in the trial with seed {seed}")]
     NoValue { cell: String, metric: String, seed: u64 },
     /// A percentile of the default is one of so few events that it is one of the longest.
     #[error(
         "{cell}: {metric} is a percentile of {events:.0} events in the trial with seed {seed} under the default, fewer than {needed:.0}"
     )]
-    FewEvents {
-        cell: String,
-        metric: String,
-        seed: u64,
-        events: f64,
-        /// Events that it takes.
-        needed: f64,
-    },
-    /// The sampler does not know the space.
+    FewEvents { cell: String, metric: String, seed: u64, events: f64, needed: f64 },
     #[error("the sampler proposes `{value}` for `{knob}`: {reason}")]
     Proposal { knob: String, value: String, reason: String },
     /// Numbers that cannot be compared.
@@ -76,7 +67,6 @@ pub enum TuneError {
 
 impl TuneError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Read { .. } | Self::Form { .. } => Some("docs/how-to/tune.md has an example"),
@@ -144,7 +134,6 @@ pub struct Cell {
 
 impl Cell {
     /// What it is called.
-    #[must_use]
     pub fn name(&self) -> String {
         format!("{} on {}", self.workload.source, self.machine.source)
     }
@@ -266,7 +255,7 @@ impl Knob {
         };
         let default = default.as_ref().map(text_of).transpose()?;
         match (is_placeholder, &default) {
-            (true, None) => Err("what stands in braces needs a `default`, with which it is compared".to_owned()),
+            (true, None) => Err("a text in braces needs a `default`, with which it is compared".to_owned()),
             (false, Some(_)) => Err("a tunable has the scheduler's own `default`; leave it out".to_owned()),
             _ => Ok(Self { name: name.clone(), range, default }),
         }
