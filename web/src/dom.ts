@@ -1,5 +1,8 @@
 // Small helpers around the document.
 
+/** Width up to which a screen is small, in pixels, as in report.css. */
+export const SMALL_SCREEN = 640;
+
 /** A new element with a class and a text. */
 export function element<K extends keyof HTMLElementTagNameMap>(
   name: K,

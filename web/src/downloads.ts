@@ -44,5 +44,11 @@ function standalone(svg: SVGSVGElement): string {
     for (const property of classes) target.style.setProperty(property, style.getPropertyValue(property));
   });
   copy.setAttribute('xmlns', 'http://www.w3.org/2000/svg');
+  // The page may show a part only, and say the rest once for several drawings.
+  const { height } = svg.dataset;
+  if (height) {
+    copy.setAttribute('viewBox', `0 0 ${svg.viewBox.baseVal.width} ${height}`);
+    copy.setAttribute('height', height);
+  }
   return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(copy)}`;
 }

@@ -180,15 +180,32 @@ export class MachineMap {
 
   /** Edges between LLCs, or between the LLCs of two nodes. */
   private traffic(svg: SVGSVGElement, scene: Scene): Edge[] {
-    const edges = [...svg.querySelectorAll<SVGPolylineElement>('polyline[data-llcs]')];
-    if (edges.length === 0) return [];
+    const lines = [...svg.querySelectorAll<SVGPolylineElement>('polyline[data-llcs]')];
+    const words = svg.querySelector('text.spread');
+    if (lines.length === 0 && !words) return [];
     const moves = this.moves(scene);
-    return edges.map((line) => {
+    const edges = lines.map((line) => {
       const [one, other] = (line.dataset.llcs ?? '').split(' ').map((list) => list.split(',').map(Number));
       let sum = 0;
       for (const a of one) for (const b of other) sum += moves[a * this.llcs + b] + moves[b * this.llcs + a];
       return { line, migrations: sum };
     });
+    if (words) words.textContent = this.notDrawn(moves, edges);
+    return edges;
+  }
+
+  /** Of the span's migrations between LLCs, what edges do not show. */
+  private notDrawn(moves: Uint32Array, edges: Edge[]): string {
+    const { llcs } = this;
+    const total = moves.reduce((a, b) => a + b, 0);
+    const drawn = edges.reduce((sum, edge) => sum + edge.migrations, 0);
+    if (drawn === total) return '';
+    const all = many(total, 'migration');
+    if (edges.length > 0) return `edges: ${percent(drawn / total)} of ${all}`;
+    let used = 0;
+    for (let a = 0; a < llcs; a++) for (let b = a + 1; b < llcs; b++) if (moves[a * llcs + b] + moves[b * llcs + a] > 0) used++;
+    const pairs = (llcs * (llcs - 1)) / 2;
+    return `${all}, spread over ${used === pairs ? `all ${pairs}` : `${used} of ${pairs}`} pairs of LLCs`;
   }
 
   private get llcs(): number {

@@ -36,8 +36,8 @@ interface Header {
   scheduler: string;
   trial: number;
   seed: string;
-  /** End of the warm-up: the metrics are of what comes after it. */
-  window_from_ns: number;
+  /** Beginning of what the verdict's measure is of: the end of the warm-up, or a start signal. */
+  measured_from_ns: number;
   end_ns: number;
   slice_count: number;
   overview_bins: number;

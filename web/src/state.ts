@@ -17,8 +17,8 @@ export class RunState {
   from = 0;
   to: number;
   readonly end: number;
-  /** Beginning of what the metrics are of. */
-  readonly windowFrom: number;
+  /** Beginning of what the verdict's measure is of: the end of the warm-up, or a start signal. */
+  readonly measuredFrom: number;
   /** Tasks that the reader looks for: part of their names, in lower case. */
   sought = '';
   readonly shown: Set<number>;
@@ -36,8 +36,8 @@ export class RunState {
     readonly scenes: Scene[],
   ) {
     this.end = Math.max(1, ...scenes.map((scene) => scene.header.end_ns));
-    this.windowFrom = Math.min(...scenes.map((scene) => scene.header.window_from_ns), this.end - 1);
-    this.from = Math.max(0, this.windowFrom);
+    this.measuredFrom = Math.min(...scenes.map((scene) => scene.header.measured_from_ns), this.end - 1);
+    this.from = Math.max(0, this.measuredFrom);
     this.to = this.end;
     this.shown = new Set(scenes.keys());
     for (const scene of scenes) {

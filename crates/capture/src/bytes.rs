@@ -88,7 +88,7 @@ impl<'a> Bytes<'a> {
             return Err(self.damaged(format!("{what} has no end")));
         };
         let Ok(text) = std::str::from_utf8(&rest[..end]) else {
-            return Err(self.damaged(format!("{what} is no text")));
+            return Err(self.damaged(format!("{what} is not text")));
         };
         self.at += end + 1;
         Ok(text)

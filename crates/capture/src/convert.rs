@@ -74,7 +74,6 @@ impl Decoder {
     }
 
     /// A thread's name, as the last record told it.
-    #[must_use]
     pub fn name(&self, thread: i32) -> Option<&str> {
         self.names.of(thread)
     }
@@ -138,7 +137,6 @@ pub struct Converted {
 
 impl Converted {
     /// CPU time of threads that are not the workload's.
-    #[must_use]
     pub fn foreign_run_ns(&self) -> u64 {
         self.foreign.iter().map(Foreign::run_ns).sum()
     }

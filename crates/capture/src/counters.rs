@@ -61,7 +61,6 @@ impl Counted {
     const REST: i32 = -2;
 
     /// As a number in a file.
-    #[must_use]
     pub fn number(self) -> i32 {
         match self {
             Self::Thread(thread) => thread,
@@ -71,7 +70,6 @@ impl Counted {
     }
 
     /// Of a number in a file, or of the kernel's own.
-    #[must_use]
     pub fn of(number: i32) -> Self {
         match number {
             Self::REST => Self::Rest,
@@ -95,7 +93,6 @@ pub struct GroupReading {
 impl GroupReading {
     /// What was counted since an earlier reading, and for how long: nothing unless the group was on the processor all the while. While it
     /// is not it is not read either, so that such a stretch may hold stays of several threads.
-    #[must_use]
     pub fn stay(&self, before: &Self) -> Option<(u64, Vec<u64>)> {
         let enabled = self.enabled_ns.checked_sub(before.enabled_ns)?;
         let running = self.running_ns.checked_sub(before.running_ns)?;
@@ -124,7 +121,6 @@ pub struct CounterValue {
 
 impl CounterLog {
     /// Names of all counters, group by group.
-    #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.groups.iter().flatten().cloned().collect()
     }
@@ -163,7 +159,6 @@ impl CounterLog {
 
     /// Counts of threads, in order of time: of groups that took turns what a thread counted in its measured stays, times its time on CPUs
     /// over that of those stays. A thread that was never measured by a group has no counts of it.
-    #[must_use]
     pub fn estimated(&self) -> Vec<CounterValue> {
         let spans = self.spans();
         let mut first = Vec::new();
@@ -189,7 +184,6 @@ impl CounterLog {
     }
 
     /// Which part of threads' time on CPUs each group was on the processor and read, by group, 0 to 1; `None` where nothing ran.
-    #[must_use]
     pub fn measured_shares(&self) -> Vec<Option<f64>> {
         let mut sums = vec![0_u64; self.groups.len()];
         for ((_, group), span) in self.spans() {
@@ -202,7 +196,6 @@ impl CounterLog {
     }
 
     /// What a reader of the counters must know: how they were had, what is missing, what is an estimate.
-    #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let mut said = vec![format!("counters: {}", self.origin)];
         for (names, share) in self.groups.iter().zip(self.measured_shares()).skip(1) {
@@ -213,7 +206,10 @@ impl CounterLog {
             }
         }
         if self.lost > 0 {
-            said.push(format!("{} samples of counters were lost: what was counted around them is nobody's", self.lost));
+            said.push(format!(
+                "{} samples of counters were lost: the counts around them belong to no thread",
+                self.lost
+            ));
         }
         said.extend(self.notes.iter().cloned());
         said

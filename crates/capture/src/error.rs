@@ -27,7 +27,6 @@ const FORMATS: &str = "trace.dat of trace-cmd, perf.data of perf sched record, t
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum CaptureError {
-    /// The file ends too early, or contradicts itself.
     #[error("{format} is damaged at {place}: {reason}; copy the file again, or record again")]
     Damaged {
         /// Format of the file, such as `trace.dat`.
@@ -38,10 +37,8 @@ pub enum CaptureError {
     /// The file is whole, but says something that is not read.
     #[error("{format}, {place}: {what} cannot be read; {instead}")]
     Unsupported { format: &'static str, place: FilePosition, what: String, instead: &'static str },
-    /// The file is of no format that is read.
     #[error("this is no recording that can be read: {begins}; read are {FORMATS}")]
     Unknown { begins: String },
-    /// The file tells nothing about the scheduler.
     #[error("{format} has no event of the scheduler; record them: {command}")]
     NoSchedule {
         format: &'static str,

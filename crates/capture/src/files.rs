@@ -25,7 +25,6 @@ pub struct Socket {
 
 impl OpenFiles {
     /// Whether nothing was seen.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
@@ -39,7 +38,6 @@ impl OpenFiles {
     }
 
     /// The file that a number was at a time: the one seen last before it, or else first after it.
-    #[must_use]
     pub fn target(&self, process: i32, number: u64, time_ns: u64) -> Option<&str> {
         let known = self.found.get(&(process, number))?;
         let behind = known.partition_point(|(since, _)| *since <= time_ns);
@@ -47,7 +45,6 @@ impl OpenFiles {
     }
 
     /// Whether a process had this file or the other end of it open, ever.
-    #[must_use]
     pub fn reaches(&self, target: &str, process: i32) -> bool {
         let peer = self.sockets.get(target).and_then(|socket| socket.peer.as_deref());
         let of_process = self.found.range((process, 0)..=(process, u64::MAX));
@@ -55,7 +52,6 @@ impl OpenFiles {
     }
 
     /// A file and what is known of it, such as `socket:[12] (tcp 127.0.0.1:6379)`.
-    #[must_use]
     pub fn describe(&self, target: &str) -> String {
         match self.sockets.get(target) {
             Some(socket) if !socket.name.is_empty() => format!("{target} ({})", socket.name),

@@ -12,7 +12,6 @@ pub struct Field {
 
 impl Field {
     /// Its value in a record; `None` when the record is too short.
-    #[must_use]
     pub fn read(self, record: &[u8]) -> Option<i64> {
         let bytes = record.get(self.offset..self.offset + self.size)?;
         let unsigned = match *bytes {
@@ -26,13 +25,11 @@ impl Field {
     }
 
     /// Its length in bytes: 1, 2, 4 or 8.
-    #[must_use]
     pub fn size(self) -> usize {
         self.size
     }
 
     /// Where it begins.
-    #[must_use]
     pub fn offset(self) -> usize {
         self.offset
     }
@@ -47,7 +44,6 @@ pub struct TextField {
 
 impl TextField {
     /// Its text in a record, up to the first zero; `None` when the record is too short or it is no UTF-8.
-    #[must_use]
     pub fn read(self, record: &[u8]) -> Option<&str> {
         let bytes = record.get(self.offset..self.offset + self.size)?;
         let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
@@ -92,13 +88,11 @@ impl Format {
     }
 
     /// A text field, if there is one of this name.
-    #[must_use]
     pub fn text(&self, name: &str) -> Option<TextField> {
         self.texts.get(name).copied()
     }
 
     /// The mask of the states that `prev_state` can hold, and of those in which a task is dead: `x` is one in kernels before 4.14.
-    #[must_use]
     pub(crate) fn state_masks(&self) -> (i64, i64) {
         let all = self.states.iter().fold(0, |mask, (bit, _)| mask | bit);
         let dead = self.states.iter().filter(|(_, letter)| matches!(letter.as_str(), "X" | "Z" | "x"));
@@ -135,7 +129,7 @@ fn texts(text: &str) -> Result<BTreeMap<String, TextField>, String> {
 /// Hands every field to `take`: its declaration, the name in it, and where it is.
 fn declarations(text: &str, mut take: impl FnMut(&str, &str, Field)) -> Result<(), String> {
     for line in text.lines().map(str::trim).filter(|line| line.starts_with("field:")) {
-        let broken = || format!("`{line}` is no description of a field");
+        let broken = || format!("`{line}` is not a description of a field");
         let mut parts = line.split(';').map(str::trim);
         let declaration = parts.next().and_then(|part| part.strip_prefix("field:")).ok_or_else(broken)?.trim();
         let mut number = |key: &str| -> Result<usize, String> {

@@ -18,6 +18,7 @@ mod line;
 use std::collections::BTreeMap;
 
 use crate::error::{CaptureError, FilePosition};
+use crate::priorities::Priorities;
 use crate::record::{Birth, Context, MOST_CPUS, Record, What};
 use crate::recording::{Births, Loss, Recording};
 use crate::states::NumberedStates;
@@ -61,6 +62,7 @@ struct FtraceReader {
     waiting: BTreeMap<u32, usize>,
     states: NumberedStates,
     births: Births,
+    priorities: Priorities,
     /// Events that were written and are no more there.
     overwritten: u64,
     /// Whether an event of the scheduler came without flags.
@@ -84,7 +86,7 @@ impl FtraceReader {
                 Ok(())
             }
             Line::Strange if fields::names_an_event(text) => {
-                Err(format!("`{}` is no event as `TASK-PID [CPU] FLAGS TIME: EVENT: FIELDS`", text.trim()))
+                Err(format!("`{}` is not an event as `TASK-PID [CPU] FLAGS TIME: EVENT: FIELDS`", text.trim()))
             }
             Line::Strange => {
                 let first = if self.strange.0 == 0 { number } else { self.strange.1 };
@@ -112,6 +114,7 @@ impl FtraceReader {
             self.recording.name(event.by, event.task);
         }
         said.names.iter().flatten().for_each(|(thread, name)| self.recording.name(*thread, name));
+        said.priorities.iter().flatten().for_each(|(thread, priority)| self.priorities.take(*thread, *priority));
         if let Some((child, is_thread)) = said.born {
             self.births.take(event.time_ns, Birth { parent: event.by, child, is_thread });
         }
@@ -142,6 +145,7 @@ impl FtraceReader {
         }
         self.recording.source = FORMAT.into();
         self.births.apply(&mut self.recording);
+        self.priorities.apply(&mut self.recording);
         self.states.settle(&mut self.recording.records);
         let known = self.recording.lost.iter().filter_map(|loss| loss.events).fold(0, u64::saturating_add);
         if self.overwritten > known {
@@ -157,7 +161,7 @@ impl FtraceReader {
             let (count, first) = self.strange;
             self.recording
                 .notes
-                .push(format!("{count} lines are no events and are passed over, the first is line {first}"));
+                .push(format!("{count} lines are not events and are passed over, the first is line {first}"));
         }
         Ok(self.recording.finished())
     }

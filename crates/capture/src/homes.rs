@@ -44,13 +44,11 @@ pub struct ProcessHomes {
 
 impl PageHomes {
     /// Whether nothing was looked at.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes == 0
     }
 
     /// By process.
-    #[must_use]
     pub fn processes(&self) -> Vec<ProcessHomes> {
         let mut found: BTreeMap<i32, ProcessHomes> = BTreeMap::new();
         for sample in &self.samples {
@@ -68,7 +66,6 @@ impl PageHomes {
     }
 
     /// What a reader must know of them.
-    #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let mut said = Vec::new();
         if self.nodes == 1 {
@@ -98,7 +95,6 @@ impl PageHomes {
 /// (`kernelpagesize_kB=4`).
 ///
 /// Source: `numa(7)`.
-#[must_use]
 pub fn of_numa_maps(text: &str) -> BTreeMap<u32, u64> {
     let mut kib = BTreeMap::new();
     for line in text.lines() {

@@ -43,14 +43,12 @@ const NAMES: [&str; 29] = [
 const KTHREADD: (i32, &str) = (2, "kthreadd");
 
 /// Whether a thread of that name is one of the kernel's.
-#[must_use]
 pub fn is_kernel_name(name: &str) -> bool {
     NAMES.iter().any(|start| name.starts_with(start))
 }
 
 /// The kernel's threads of a recording: those with such names, and what `kthreadd` created. Thread 2 is `kthreadd` unless it has another
 /// name: recordings of simulated runs begin to count at 1.
-#[must_use]
 pub fn kernel_threads(recording: &Recording) -> BTreeSet<i32> {
     let known = |(id, thread): (&i32, &crate::Thread)| is_kernel_name(&thread.name).then_some(*id);
     let mut kernels: BTreeSet<i32> = recording.threads.iter().filter_map(known).collect();

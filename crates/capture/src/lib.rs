@@ -45,6 +45,8 @@ pub mod perf_data;
 #[cfg(feature = "files")]
 pub mod perfetto;
 #[cfg(feature = "files")]
+mod priorities;
+#[cfg(feature = "files")]
 pub mod read;
 pub mod record;
 pub mod recording;

@@ -77,8 +77,8 @@ pub(crate) fn put_in(recording: &mut Recording, seen: &SeenSwitches) {
         recording.switches_assumed += count;
         let all = count + seen.0.get(&cpu).map_or(0, |of_cpu| of_cpu.left_idle);
         recording.notes.push(format!(
-            "CPU {cpu} did not record {count} of {all} switches out of idle: they were put in where the thread was queued, so that its run time \
-             has the CPU's way out of idle in it, and its wakeup latency there is nothing"
+            "CPU {cpu} did not record {count} of {all} switches out of idle: they were put in where the thread was queued. Its run time \
+             includes the CPU's exit from idle; its wakeup latency counts as 0"
         ));
     }
     if !put_in.is_empty() {

@@ -99,13 +99,11 @@ impl PagedRecords {
     }
 
     /// What is known of all of them together.
-    #[must_use]
     pub fn tally(&self) -> Tally {
         self.0.tally
     }
 
     /// Why not all of them could be read again, if that ever was so: the file was changed, or its disk failed.
-    #[must_use]
     pub fn fault(&self) -> Option<&str> {
         self.0.fault.get().map(String::as_str)
     }

@@ -62,13 +62,11 @@ impl PageLayout {
     }
 
     /// Bytes of a `long` of the kernel that wrote the pages.
-    #[must_use]
     pub(crate) fn long_bytes(&self) -> usize {
         self.commit.size()
     }
 
     /// What is missing before the first record of a page.
-    #[must_use]
     pub fn missed(&self, page: &[u8]) -> Option<Missed> {
         let commit = self.commit.read(page)?;
         if commit & MISSED == 0 {

@@ -48,7 +48,6 @@ pub fn read(file: &[u8]) -> Result<Recording, CaptureError> {
 }
 
 /// Whether bytes begin as such a file, of whatever version.
-#[must_use]
 pub fn is_one(file: &[u8]) -> bool {
     MAGIC.iter().any(|magic| file.starts_with(magic))
 }
@@ -111,11 +110,11 @@ impl<'a> Source<'a> {
         let features: Vec<u64> = (0..4).map(|_| at.u64("the features")).collect::<Result<_, _>>()?;
         let whole = Bytes::new(FORMAT, file);
         if data.1 == 0 && data.0 < file.len() as u64 {
-            return Err(at.damaged("its header was never completed, so `perf record` did not end by itself"));
+            return Err(at.damaged("its header was never completed, so `perf record` did not end normally"));
         }
         let mut source = Self { origin: data.0 as usize, ..Self::default() };
         if stride < 16 + Attribute::LEAST_BYTES as u64 {
-            return Err(at.damaged(format!("{stride} is no length of attributes")));
+            return Err(at.damaged(format!("{stride} is not a length of attributes")));
         }
         let mut at = whole.seek(attributes.0)?;
         let mut ids_left = file.len() as u64 / 8;

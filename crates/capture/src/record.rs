@@ -167,7 +167,6 @@ pub enum Call {
 
 impl Call {
     /// Whether its object is the number of a file that it reads, writes or connects.
-    #[must_use]
     pub fn names_a_file(self) -> bool {
         matches!(self, Self::Read | Self::Write | Self::Accept | Self::Connect)
     }
@@ -250,6 +249,9 @@ const EVENTS: [EventRow; 35] = [
     ("sock_recv_length", Kind::Received, &["sk", "ret"], &[]),
 ];
 
+/// Fields of a switch with the priorities of its threads, and which number field has the thread. Some recorders leave them out.
+const PRIORITIES: [(&str, usize); 2] = [("prev_prio", 0), ("next_prio", 2)];
+
 /// Whether the description of an event is of one that is read.
 #[cfg(feature = "files")]
 pub(crate) fn is_described_by(format: &str) -> bool {
@@ -264,6 +266,8 @@ struct EventReader {
     numbers: Vec<Field>,
     /// Fields of names, and the numbers that they name.
     names: Vec<(TextField, Field)>,
+    /// Fields of priorities, and the numbers of their threads.
+    priorities: Vec<(Field, Field)>,
     /// Masks of the states in `prev_state`: all, and those of dead threads.
     states: (i64, i64),
 }
@@ -275,12 +279,15 @@ impl EventReader {
         };
         let states = format.state_masks();
         if *kind == Kind::Switch && states.1 == 0 {
-            return Err("the description of sched_switch names no dead state".into());
+            return Err("the description of sched_switch names no state of exited tasks".into());
         }
         let numbers: Vec<Field> = numbers.iter().map(|name| format.field(name)).collect::<Result<_, _>>()?;
         // Newer kernels may leave names out; threads are known by number.
         let names = names.iter().filter_map(|(text, number)| Some((format.text(text)?, numbers[*number]))).collect();
-        Ok(Some(Self { kind: *kind, numbers, names, states }))
+        let of_switch = PRIORITIES.iter().filter(|_| *kind == Kind::Switch);
+        let priority = |(name, thread): &(&str, usize)| Some((format.field(name).ok()?, numbers[*thread]));
+        let priorities = of_switch.filter_map(priority).collect();
+        Ok(Some(Self { kind: *kind, numbers, names, priorities, states }))
     }
 
     fn read(&self, bytes: &[u8]) -> Option<What> {
@@ -410,7 +417,6 @@ impl EventReaders {
     }
 
     /// The birth that a record says, if it is of `task_newtask`.
-    #[must_use]
     pub fn birth(&self, bytes: &[u8]) -> Option<Birth> {
         let (id, child, flags) = self.newtask?;
         if self.kind.read(bytes)? != id {
@@ -425,6 +431,15 @@ impl EventReaders {
         for (text, number) in self.reader(bytes).into_iter().flat_map(|reader| &reader.names) {
             if let (Some(name), Some(thread)) = (text.read(bytes), number.read(bytes)) {
                 take(thread as i32, name);
+            }
+        }
+    }
+
+    /// Hands the priorities of threads in a record to `take`, with their thread ids.
+    pub fn priorities(&self, bytes: &[u8], mut take: impl FnMut(i32, i32)) {
+        for (priority, number) in self.reader(bytes).into_iter().flat_map(|reader| &reader.priorities) {
+            if let (Some(priority), Some(thread)) = (priority.read(bytes), number.read(bytes)) {
+                take(thread as i32, priority as i32);
             }
         }
     }
@@ -449,6 +464,22 @@ impl EventReaders {
 mod tests {
     use super::*;
     use crate::format::tests::SWITCH;
+
+    #[test]
+    fn priorities_are_read_where_a_switch_has_them() {
+        let words = [316, 7, 0, 0, 0, 0, 7, 49, 0, 0, 8, u32::MAX];
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let seen = |format: &str| {
+            let mut seen = Vec::new();
+            EventReaders::new([format]).unwrap().priorities(&bytes, |thread, priority| seen.push((thread, priority)));
+            seen
+        };
+        let field = |name, offset| format!("\tfield:int {name};\toffset:{offset};\tsize:4;\tsigned:1;\n");
+        let next = "\tfield:pid_t next_pid;";
+        let more = SWITCH.replacen(next, &(field("prev_prio", 28) + &field("next_prio", 44) + next), 1);
+        assert_eq!(seen(&more), [(7, 49), (8, -1)]);
+        assert!(seen(SWITCH).is_empty());
+    }
 
     #[test]
     fn an_uninterruptible_sleep_is_told_from_others() {

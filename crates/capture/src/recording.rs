@@ -24,6 +24,9 @@ pub struct Recording {
     pub cpus: u32,
     /// What is known about threads, by thread id. The idle thread is not among them.
     pub threads: BTreeMap<i32, Thread>,
+    /// The priority that each thread had most often, by thread id, where the recorder tells: the kernel's number of it, −1 of deadline tasks,
+    /// 0 to 98 of real-time ones (99 less their priority), 100 to 139 of fair ones (120 and their nice value).
+    pub priorities: BTreeMap<i32, i32>,
     /// Those that are in memory, in order of time, and of one instant causes first, else in order of CPUs. [`Recording::in_order`] has all.
     pub records: Vec<Record>,
     /// Those that stay in their pages.
@@ -68,7 +71,6 @@ pub struct Loss {
 
 impl Recording {
     /// From when to when it goes, on the recorder's clock; zeros if it is empty.
-    #[must_use]
     pub fn span_ns(&self) -> (u64, u64) {
         let kept = self.records.first().zip(self.records.last()).map(|(first, last)| (first.time_ns, last.time_ns));
         let paged = self.pages.as_ref().and_then(|pages| pages.tally().span_ns);
@@ -77,19 +79,16 @@ impl Recording {
     }
 
     /// All records, in order of time, and the switches that are missing among them, where they are noticed. Of one instant those come first that made others possible; else they are in order of CPUs.
-    #[must_use]
     pub fn in_order(&self) -> InOrder<'_> {
         InOrder::new(&self.records, self.pages.as_ref(), Wanted::All)
     }
 
     /// Those of a kind; from memory, others may be among them.
-    #[must_use]
     pub fn in_order_of(&self, wanted: Wanted) -> InOrder<'_> {
         InOrder::new(&self.records, self.pages.as_ref(), wanted)
     }
 
     /// What is known of all records together.
-    #[must_use]
     pub fn tally(&self) -> Tally {
         let mut tally = self.pages.as_ref().map_or_else(Tally::default, PagedRecords::tally);
         self.records.iter().for_each(|record| tally.take(record));
@@ -97,13 +96,11 @@ impl Recording {
     }
 
     /// How many records there are.
-    #[must_use]
     pub fn record_count(&self) -> u64 {
         self.records.len() as u64 + self.pages.as_ref().map_or(0, |pages| pages.tally().count)
     }
 
     /// Events known to be lost, and whether more are without their number being known.
-    #[must_use]
     pub fn events_lost(&self) -> (u64, bool) {
         let known = self.lost.iter().filter_map(|loss| loss.events).sum();
         (known, self.lost.iter().any(|loss| loss.events.is_none()))
@@ -111,7 +108,6 @@ impl Recording {
 
     /// Whether it says who woke whom: `sched_wakeup` alone is recorded where the thread is queued, which may be another CPU than
     /// the waker's.
-    #[must_use]
     pub fn has_wakers(&self) -> bool {
         self.tally().wakings > 0
     }
@@ -218,7 +214,6 @@ impl LatestNames {
     }
 
     /// A thread's name.
-    #[must_use]
     pub fn of(&self, thread: i32) -> Option<&str> {
         self.0.get(&thread).map(|(_, name)| name.as_str())
     }
@@ -252,7 +247,6 @@ impl Births {
 
 impl What {
     /// Threads and CPUs that it names.
-    #[must_use]
     pub fn names(&self) -> ([Option<i32>; 2], [Option<u32>; 2]) {
         match *self {
             Self::Switch { prev, next, .. } => ([Some(prev), Some(next)], [None, None]),
@@ -272,13 +266,11 @@ impl What {
 
 impl Record {
     /// Whether it begins a wait for any of several files.
-    #[must_use]
     pub fn polls(&self) -> bool {
         matches!(self.what, What::Call { call: Call::Poll, .. })
     }
 
     /// The thread that woke another, if a thread did: not an interrupt that came while it ran.
-    #[must_use]
     pub fn waker(&self) -> Option<i32> {
         let woken = match self.what {
             What::Waking { thread, .. } => thread,

@@ -2,6 +2,7 @@
 
 use crate::paged::Tally;
 use crate::pages::{Missed, PageLayout};
+use crate::priorities::Priorities;
 use crate::record::{EventReaders, Record};
 use crate::recording::{Births, LatestNames, Loss, Seen};
 
@@ -26,6 +27,7 @@ pub(crate) struct PageRecords {
     /// What is known of records that stay where they are.
     pub stay: Option<Staying>,
     pub names: LatestNames,
+    pub priorities: Priorities,
     pub births: Births,
 }
 
@@ -59,7 +61,7 @@ impl PageRecords {
     /// Takes a page. The gap before it, if there is one, is dated by its first record of whatever event.
     pub fn page(&mut self, cpu: u32, page: &[u8], readers: &PageReaders, gaps: &mut Vec<Loss>) -> Result<(), String> {
         let (mut first, mut broken) = (None, Ok(()));
-        let (Self { records, stay, names, births }, events) = (self, &readers.events);
+        let (Self { records, stay, names, priorities, births }, events) = (self, &readers.events);
         readers.layout.records(page, |time, bytes| {
             first.get_or_insert(time);
             match events.read(time, cpu, bytes) {
@@ -69,6 +71,7 @@ impl PageRecords {
                         None => records.push(record),
                     }
                     events.names(bytes, |thread, name| names.take(time, thread, name));
+                    events.priorities(bytes, |thread, priority| priorities.take(thread, priority));
                 }
                 Ok(None) => events.birth(bytes).into_iter().for_each(|birth| births.take(time, birth)),
                 Err(reason) => broken = Err(reason),

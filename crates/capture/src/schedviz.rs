@@ -82,10 +82,11 @@ pub fn read(file: &[u8]) -> Result<Recording, CaptureError> {
     }
     if let Some(reason) = cut_off {
         recording.lost.push(Loss { cpu: None, before_ns: None, events: None });
-        recording.notes.push(format!("{reason}: what was behind {} unpacked bytes is not there", archive.len()));
+        recording.notes.push(format!("{reason}: the data after {} unpacked bytes is missing", archive.len()));
     }
     recording.records = contents.records;
     contents.names.apply(&mut recording);
+    contents.priorities.apply(&mut recording);
     contents.births.apply(&mut recording);
     Ok(recording.finished())
 }

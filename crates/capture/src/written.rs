@@ -129,7 +129,6 @@ pub struct Head {
 }
 
 /// Names with their systems, and descriptions, of all events that can be written.
-#[must_use]
 pub fn descriptions() -> Vec<(String, String)> {
     (FIRST_NUMBER..)
         .zip(&EVENTS)

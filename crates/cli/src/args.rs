@@ -115,8 +115,10 @@ pub enum Command {
     /// Run a workload under several schedulers and say which is best
     Compare(CompareArguments),
     /// Run once, in the simulator or elsewhere
+    #[command(override_usage = "warmcore sim [OPTIONS] -m <MACHINE> -w <WORKLOAD> -s <SCHEDULER>")]
     Sim(SimArguments),
     /// Run many workloads on many machines under the same schedulers: one table of gains
+    #[command(override_usage = "warmcore sweep [OPTIONS] -m <LIST> -w <WORKLOAD> -s <LIST>")]
     Sweep(SweepArguments),
     /// Run many experiments from one file, and compare them with expectations
     #[command(subcommand)]
@@ -268,10 +270,10 @@ pub struct CompareArguments {
     /// Settings of each run.
     #[command(flatten)]
     pub run: RunArguments,
-    /// What to record of each trial: none (its elapsed time only), counters (counts and distributions) or full (every
-    /// event too, in Parquet tables). full:TIME, such as full:1ms, also samples the scheduler's ranks (lag, virtual
-    /// runtime), at most once in that time. The default is counters; with `--on vm` full, because a boot cannot be repeated to
-    /// draw its timeline; with `--on host` none, because recording takes time from the trial
+    /// What to record in each trial: none (elapsed time only), counters (counts and distributions) or full (also every
+    /// event, in Parquet tables). full:TIME, such as full:1ms, also samples the scheduler's ranks (lag, virtual
+    /// runtime), at most once in that time. The default is counters. With `--on vm` it is full, because a boot cannot be
+    /// repeated to draw its timeline. With `--on host` it is none, because recording takes time from the trial
     #[arg(help_heading = "What is kept", long, value_name = "LEVEL", value_parser = parse_trace)]
     pub trace: Option<TraceWanted>,
     /// Divide each LLC into virtual ones of this many cores, like `scx_lavd --virt-llc`: 4, or 2-8, which takes the

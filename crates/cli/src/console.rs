@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use warmcore_lab::verdict::ComparisonDocument;
 use warmcore_report::printable::printable;
 use warmcore_report::table::RESET;
 pub use warmcore_report::table::{Table, Tone};
-use warmcore_report::verdict::{self, SENTENCE_COLUMNS};
+use warmcore_report::verdict::{self, Extent, SENTENCE_COLUMNS};
 
 use crate::args::OutputArguments;
 use crate::failure::Failure;
@@ -45,8 +46,10 @@ pub struct Console {
     error_is_terminal: bool,
     color: bool,
     error_color: bool,
-    /// Characters in a line of standard output, if it is a terminal that says so.
+    /// Characters in a line of standard output, if that is known.
     columns: Option<usize>,
+    /// The same of standard error.
+    error_columns: Option<usize>,
     /// Something went to standard output.
     has_printed: AtomicBool,
 }
@@ -85,7 +88,8 @@ impl Console {
             error_is_terminal,
             color: color_on(out_is_terminal),
             error_color: color_on(error_is_terminal),
-            columns: columns().filter(|_| out_is_terminal),
+            columns: columns(io::stdout()),
+            error_columns: columns(io::stderr()),
         }
     }
 
@@ -126,7 +130,7 @@ impl Console {
         out.flush()
     }
 
-    /// The same for words: on a terminal, lines that are too long for it are broken between words. Documents stay as they are.
+    /// The same for words: lines that are too long for the terminal are broken between words. Documents stay as they are.
     ///
     /// # Errors
     /// When the stream is closed or full.
@@ -135,6 +139,11 @@ impl Console {
             Some(columns) => self.out(&broken(text, columns)),
             None => self.out(text),
         }
+    }
+
+    /// Characters in a line of standard output: the terminal's, or those of COLUMNS where it is no terminal; otherwise lines have any length.
+    pub fn columns(&self) -> Option<usize> {
+        self.columns
     }
 
     /// Standard output is written past this: what is there is the result, however the command ends.
@@ -174,43 +183,61 @@ impl Console {
     /// What ended the program, with its code and what to try.
     pub fn error(&self, failure: Failure) {
         let theme = if self.error_color { GraphicalTheme::unicode() } else { GraphicalTheme::none() };
-        let width = if self.error_is_terminal { 100 } else { usize::MAX };
+        let widest = if self.error_is_terminal { SENTENCE_COLUMNS } else { usize::MAX };
+        let width = self.error_columns.map_or(widest, |columns| columns.min(SENTENCE_COLUMNS));
         let handler = GraphicalReportHandler::new_themed(theme).with_width(width);
         let mut text = String::new();
         if handler.render_report(&mut text, &failure).is_err() {
             text = failure.to_string();
         }
-        self.line(text.trim_end());
+        to_error(text.trim_end());
     }
 
     fn line(&self, text: &str) {
-        // There is nowhere left to report that standard error is closed.
-        let _ = writeln!(io::stderr().lock(), "{text}");
+        match self.error_columns {
+            Some(columns) => to_error(&broken(text, columns)),
+            None => to_error(text),
+        }
     }
 
-    /// A progress bar over `length` pieces of work: drawn where standard error is a terminal, else a line every ten seconds.
+    /// A progress bar over `length` pieces of work: drawn where standard error is a terminal, else a line after two seconds and every ten
+    /// seconds. It ends when it is dropped.
     pub fn progress(&self, length: usize, unit: &str) -> ProgressBar {
+        let template = format!("{{bar:30}} {{pos}}/{{len}} {unit}, {{elapsed}}, {{eta}} left {{msg}}");
+        self.bar(Some(length as u64), unit, &template)
+    }
+
+    /// The same for work whose length nothing says, such as one simulation: what is being done, and for how long.
+    pub fn phase(&self, what: &'static str) -> ProgressBar {
+        self.bar(None, what, &format!("{what}, {{elapsed}}"))
+    }
+
+    fn bar(&self, length: Option<u64>, words: &str, template: &str) -> ProgressBar {
         if self.verbosity < 0 {
             return ProgressBar::hidden();
         }
-        if !self.error_is_terminal {
-            let bar = ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::hidden());
-            let (watched, unit) = (bar.downgrade(), unit.to_owned());
-            // It ends with the bar, ten seconds later at most, or with the program.
-            std::thread::spawn(move || {
-                loop {
-                    std::thread::sleep(LINE_EVERY);
-                    let Some(bar) = watched.upgrade().filter(|bar| !bar.is_finished()) else { return };
-                    let _ = writeln!(io::stderr().lock(), "{}", progress_line(&bar, &unit));
-                }
-            });
-            return bar;
-        }
-        let bar = ProgressBar::with_draw_target(Some(length as u64), ProgressDrawTarget::stderr());
-        let template = format!("{{bar:30}} {{pos}}/{{len}} {unit}, {{elapsed}}, {{eta}} left {{msg}}");
-        if let Ok(style) = ProgressStyle::with_template(&template) {
+        let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
+        let (watched, words, is_terminal) = (bar.downgrade(), words.to_owned(), self.error_is_terminal);
+        if is_terminal && length.is_some() {
+            draw(&bar);
+            return bar;
+        }
+        // It ends with the bar, ten seconds later at most, or with the program.
+        std::thread::spawn(move || {
+            let mut pause = FIRST_LINE_AFTER;
+            loop {
+                std::thread::sleep(pause);
+                pause = LINE_EVERY;
+                let Some(bar) = watched.upgrade().filter(|bar| !bar.is_finished()) else { return };
+                if is_terminal {
+                    return draw(&bar);
+                }
+                to_error(&progress_line(&bar, &words));
+            }
+        });
         bar
     }
 
@@ -225,20 +252,41 @@ impl Console {
         table.lay_out(false, false, self.columns)
     }
 
-    /// A comparison for standard output; what schedulers decided is told in detail only.
+    /// A comparison for standard output; `-v` adds columns and what schedulers decided.
     pub fn comparison(&self, document: &ComparisonDocument) -> String {
-        let columns = self.columns.map_or(SENTENCE_COLUMNS, |columns| columns.clamp(20, SENTENCE_COLUMNS));
-        let told = if self.is_verbose() { verdict::decisions(document) } else { String::new() };
-        verdict::text(document, |table| self.table(table), columns) + &told
+        let columns = self.columns.map_or(SENTENCE_COLUMNS, |columns| columns.min(SENTENCE_COLUMNS));
+        let (extent, decisions) = match self.is_verbose() {
+            true => (Extent::Detailed, verdict::decisions(document)),
+            false => (Extent::Usual, String::new()),
+        };
+        verdict::text(document, |table| self.table(table), columns, extent) + &decisions
     }
 }
 
-/// Time between lines about progress where there is no terminal to draw on.
+/// Time until the first line about progress where there is no terminal to draw on.
+const FIRST_LINE_AFTER: Duration = Duration::from_secs(2);
+/// Time between such lines.
 const LINE_EVERY: Duration = Duration::from_secs(10);
+/// Time between drawings of a bar.
+const DRAWN_EVERY: Duration = Duration::from_secs(1);
 
-/// `12/40 trials, 30 s, 70 s left`.
+/// Draws a bar on the terminal from now on, also while nothing more is finished.
+fn draw(bar: &ProgressBar) {
+    bar.set_draw_target(ProgressDrawTarget::stderr());
+    bar.enable_steady_tick(DRAWN_EVERY);
+}
+
+/// Writes a line to standard error.
+fn to_error(text: &str) {
+    // There is nowhere left to report that standard error is closed.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// `12/40 trials, 30 s, 70 s left`, or `drawing the page, 30 s` where nothing says how much there is to do.
 fn progress_line(bar: &ProgressBar, unit: &str) -> String {
-    let (done, all, seconds) = (bar.position(), bar.length().unwrap_or(0), bar.elapsed().as_secs_f64());
+    let seconds = bar.elapsed().as_secs_f64();
+    let Some(all) = bar.length() else { return format!("{unit}, {seconds:.0} s") };
+    let done = bar.position();
     let left = if done == 0 {
         "unknown time".to_owned()
     } else {
@@ -247,7 +295,8 @@ fn progress_line(bar: &ProgressBar, unit: &str) -> String {
     format!("{done}/{all} {unit}, {seconds:.0} s, {left} left")
 }
 
-/// The text with lines of at most so many characters, words permitting; what follows a break is indented by two more than its line.
+/// The text with lines of at most so many characters, words permitting; what follows a break is indented by two more than its line. A word that
+/// is too long is broken before its `[`.
 fn broken(text: &str, columns: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -260,27 +309,49 @@ fn broken(text: &str, columns: usize) -> String {
         let (mut length, mut first) = (indent, true);
         out.push_str(&" ".repeat(indent));
         for word in words[indent..].split(' ') {
-            let more = word.chars().count() + usize::from(!first);
-            if !first && length + more > columns {
-                out.push('\n');
-                out.push_str(&" ".repeat(indent + 2));
-                length = indent + 2 + word.chars().count();
-            } else {
-                out.push_str(if first { "" } else { " " });
-                length += more;
+            for (position, piece) in pieces(word, columns.saturating_sub(indent + 2)).into_iter().enumerate() {
+                let blank = if first || position > 0 { "" } else { " " };
+                let more = piece.chars().count() + blank.len();
+                if !first && length + more > columns {
+                    out.push('\n');
+                    out.push_str(&" ".repeat(indent + 2));
+                    length = indent + 2 + piece.chars().count();
+                } else {
+                    out.push_str(blank);
+                    length += more;
+                }
+                out.push_str(piece);
+                first = false;
             }
-            out.push_str(word);
-            first = false;
         }
         out.push_str(&line[words.len()..]);
     }
     out
 }
 
-/// Characters in a line of the terminal that is standard output.
-fn columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    (size.ws_col > 0).then_some(usize::from(size.ws_col))
+/// A word; the parts of one that is too long for a line and has parts that can be left out, as `name:[-a][-b]`.
+fn pieces(word: &str, room: usize) -> Vec<&str> {
+    if word.chars().count() <= room {
+        return vec![word];
+    }
+    let mut pieces = Vec::new();
+    let mut begin = 0;
+    for (at, _) in word.match_indices('[').filter(|(at, _)| *at > 0) {
+        pieces.push(&word[begin..at]);
+        begin = at;
+    }
+    pieces.push(&word[begin..]);
+    pieces
+}
+
+/// Least characters in a line.
+const LEAST_COLUMNS: usize = 20;
+
+/// Characters in a line of a stream: those of its terminal, else those that COLUMNS says.
+fn columns(stream: impl AsFd) -> Option<usize> {
+    let of_terminal = rustix::termios::tcgetwinsize(stream).ok().map(|size| usize::from(size.ws_col));
+    let said = || std::env::var("COLUMNS").ok()?.parse().ok();
+    of_terminal.filter(|columns| *columns > 0).or_else(said).map(|columns: usize| columns.max(LEAST_COLUMNS))
 }
 
 /// The text with all control characters shown as numbers but those of the colours that [`Tone::escape`] makes.
@@ -309,6 +380,19 @@ mod tests {
         let text = "short\n  a reason that is too long for the line\n";
         assert_eq!(broken(text, 20), "short\n  a reason that is\n    too long for the\n    line\n");
         assert_eq!(broken(text, 80), text);
+    }
+
+    #[test]
+    fn a_usage_line_is_broken_before_what_can_be_left_out() {
+        let text = "  name:-tWORKERS[,-mMESSENGERS][,-rSECONDS]\n";
+        assert_eq!(broken(text, 32), "  name:-tWORKERS[,-mMESSENGERS]\n    [,-rSECONDS]\n");
+        assert_eq!(broken(text, 80), text);
+    }
+
+    #[test]
+    fn a_line_about_work_of_unknown_length_says_how_long_it_takes() {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+        assert_eq!(progress_line(&bar, "drawing the page"), "drawing the page, 0 s");
     }
 
     #[test]

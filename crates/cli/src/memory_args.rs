@@ -46,10 +46,10 @@ pub struct MemoryRunArguments {
     /// sets=address, which needs a power of two of sets, protocol=mesi (the default), moesi or mesif between last-level caches
     #[arg(long, value_name = "SETTINGS", default_value = "", hide_default_value = true)]
     pub caches: CacheRules,
-    /// Pages: page=SIZE, such as page=2MiB, is the size. Of a trace, 4KiB if not given: neighbouring lines stay neighbours within a page. With
-    /// tasks: translate their addresses by page tables, with a frame for each page that is touched and walks through the caches; then also
-    /// tlb=ENTRIES of each core's translation buffer, a power of two (none if not given: every touch walks), and ram=SIZE of each node instead of
-    /// what the machine states
+    /// Pages: page=SIZE, such as page=2MiB, is the size. With a trace it is 4KiB if not given: neighbouring lines stay neighbours within a page.
+    /// With tasks, page tables translate their addresses: each page that is touched has a frame, and walks go through the caches. Then tlb=ENTRIES
+    /// sets the size of each core's translation buffer, a power of two (none if not given: every touch walks), and ram=SIZE the memory of each
+    /// node, in place of the machine's
     #[arg(long, value_name = "SETTINGS")]
     pub pages: Option<PagingSpec>,
     /// Accept accesses of a trace that are not aligned to their size

@@ -68,7 +68,8 @@ impl Project {
             let ours = !NOT_OURS.iter().any(|directory| path.starts_with(&format!("{directory}/")));
             let kind = [".rs", ".md", ".toml", ".ts", ".mjs"].iter().any(|suffix| path.ends_with(suffix));
             let script = path.starts_with("scripts/") || path == "Makefile";
-            let own = path == "crates/cli/tests/citations.rs";
+            // Origins of presets name files of other projects.
+            let own = ["crates/cli/tests/citations.rs", "docs/reference/presets.md"].contains(&path.as_str());
             if !ours || own || !(kind || script) || root().join(path).is_dir() {
                 return None;
             }

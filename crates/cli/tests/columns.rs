@@ -220,7 +220,7 @@ fn what_is_no_column_is_refused_before_anything_runs() {
         ("eevdf@pin=tight", "there are spread, gathered, oracle, and files"),
         ("eevdf@pin=stranger.json", "the workload has no thread `nobody`"),
         ("eevdf@pin=outside.json", "there is no CPU 99 online"),
-        ("eevdf@fast", "`fast` in `eevdf@fast` is no circumstance"),
+        ("eevdf@fast", "`fast` in `eevdf@fast` is not a circumstance"),
         ("eevdf@smt=on", "`smt=on`"),
         ("eevdf@workload=spam:-n1", "spam"),
         ("eevdf@machine=zen99", "zen99"),

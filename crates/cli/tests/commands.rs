@@ -99,10 +99,11 @@ fn long_texts_of_schedulers_have_short_names_and_a_key() {
     let schedulers = format!("eevdf -s {} -s {}", tuned(3), tuned(30));
     let words = format!("compare -m 2s1n2l2c1t -w {WORKLOAD} --keep nothing --trials 2 -s {schedulers}");
     let out = scratch.run(&words).exits_with(0).out;
-    assert!(out.starts_with(&format!("cache-aware#1 is {}\ncache-aware#2 is {}\n\n", tuned(3), tuned(30))), "{out}");
-    assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
-    assert!(out.contains("\ncache-aware#1 ") && out.contains("\ncache-aware#2 "), "{out}");
-    assert_eq!(out.matches("aggr_tolerance").count(), 2, "nowhere but in the key: {out}");
+    let short = |tolerance: u32| format!("cache-aware:aggr_tolerance={tolerance}");
+    let key = [3, 30].map(|tolerance| format!("{} is {}\n", short(tolerance), tuned(tolerance))).concat();
+    assert!(out.starts_with(&format!("{key}\n")), "{out}");
+    assert!([3, 30].into_iter().all(|tolerance| out.contains(&format!("\n{} ", short(tolerance)))), "{out}");
+    assert_eq!(out.matches("epoch_affinity_timeout").count(), 2, "nowhere but in the key: {out}");
 }
 
 #[test]
@@ -315,7 +316,7 @@ fn a_sweep_is_a_table_of_machines_and_workloads_with_means_and_losses() {
     // In turns of 10 s six of eight tasks never get a CPU.
     let starving = "sweep -m 1s1n1l2c1t -w spin:-n6,-d300ms+periodic:-n2,-r300us,-s3ms,-d300ms,-j10 -s eevdf,fifo:slice_ns=10s -n 8";
     let starving = scratch.run(starving).exits_with(0).out.split_whitespace().collect::<Vec<_>>().join(" ");
-    let said = "0 of 0 gains are losses of more than 2 %; 1 more cell with tasks that wait for ever; the worst:";
+    let said = "0 of 0 gains are losses of more than 2 %; 1 more cell with tasks that wait without end; the worst:";
     assert!(starving.contains(said) && starving.ends_with("on 1s1n1l2c1t: starves"), "{starving}");
     scratch.run("sweep -m nothing -w spin -s cfs,rr").exits_with(2).did_not_panic();
     scratch.run("sweep -m 2s1n1l2c1t -w @none.txt -s cfs,rr").exits_with(2).complains("cannot read none.txt");
@@ -480,4 +481,30 @@ fn help_names_every_background_that_comes_with_the_program() {
             assert!(help.contains(&background.name), "{command} --help does not name {}", background.name);
         }
     }
+}
+
+/// Three tasks that never sleep wake once each.
+#[test]
+fn a_percentile_of_few_events_is_left_out_of_every_table_and_that_is_said_once() {
+    let scratch = Scratch::new();
+    let left_out = "wake p99 is left out where a trial has fewer than 100 events (3 here).";
+    let run =
+        |more: &str| scratch.run(&format!("compare -m 1s1n1l2c1t -w spin:-n3,-d20ms -s cfs,rr --trials 1 {more}"));
+    assert_eq!(run("-v").exits_with(0).out.matches(left_out).count(), 1);
+    let usual = run("--out run").exits_with(0).out;
+    assert!(!usual.contains("wake p99"), "a column without values: {usual}");
+    let page = fs::read_to_string(scratch.path("run/report.html")).unwrap();
+    assert!(page.contains(left_out), "the page's table of the verdict");
+    let verdict: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(scratch.path("run/verdict.json")).unwrap()).unwrap();
+    let of = |name: &str| verdict["schedulers"][0]["measures"][name]["summary"]["median"].as_f64();
+    assert!(of("wakeups") == Some(3.0) && of("wakeup_p99_ns").is_some(), "the document has the number");
+    let sim = scratch.run("sim -m 1s1n1l2c1t -w spin:-n3,-d20ms -s cfs").exits_with(0).out;
+    let row = |name: &str| sim.lines().any(|line| line.starts_with(&format!("{name} ")));
+    assert!(row("wakeup_p50_ns") && row("wakeup_max_ns") && !row("wakeup_p99_ns"), "{sim}");
+    let said = sim.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        said.contains("wakeup_p99_ns") && said.contains("left out where a trial has fewer than 100 events"),
+        "{sim}"
+    );
 }

@@ -62,6 +62,23 @@ fn maps_of_several_schedulers_have_one_scale_and_say_it() {
         .map(|name| read(&scratch, &format!("figures/{name}.svg")).contains("class=\"traffic w7\""));
     assert!(thickest.contains(&true));
     assert!(read(&scratch, "run/report.html").contains("All schedulers have the same scales"));
+    // A key of curves shows their dashes: they differ on grey paper too.
+    let latency = read(&scratch, "figures/wakeup-latency.svg");
+    assert!((0..2).all(|curve| latency.contains(&format!("class=\"sample k k{curve}\""))), "{latency}");
+}
+
+#[test]
+fn what_the_bars_of_a_map_stand_for_is_in_every_file_and_once_in_a_page() {
+    let scratch = Scratch::new();
+    let words = "-w spin:-n6,-p0,-u5ms,-d30ms,--profile=mysql-select -s cfs,rr --trials 1 --out run";
+    scratch.run(&format!("compare -m 2s1n2l4c1t {words}")).exits_with(0);
+    scratch.run("report run --svg figures").exits_with(0);
+    for name in ["machine-0-cfs", "machine-1-rr"] {
+        let svg = read(&scratch, &format!("figures/{name}.svg"));
+        assert!(texts(&svg).iter().any(|text| text.starts_with("cache lines from ")), "{name}");
+    }
+    let page = read(&scratch, "run/report.html");
+    assert_eq!(page.matches("<span>Bars in boxes, cache lines from:</span>").count(), 1);
 }
 
 #[test]

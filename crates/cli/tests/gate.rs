@@ -80,7 +80,9 @@ fn what_leaves_tasks_waiting_for_ever_is_not_better() {
     let starving = study("fifo:slice_ns=10s", 12);
     assert_eq!(verdicts(&scratch, &starving, 3), ["starves", "starves"]);
     let ran = scratch.run("study run gate.toml --out kept").exits_with(3);
-    ran.complains("p99 beside 4: starves, ratio 0.").complains("4 tasks of a cell never ran again in the middle trial");
+    ran.complains("p99 beside 4: starves, ratio 0.")
+        .complains("4 tasks of a cell never ran again in the middle trial")
+        .complains("is a percentile of 3 events in a trial, fewer than 100");
     let document = fs::read_to_string(scratch.path("kept/study.json")).unwrap();
     assert_eq!(document.matches("\"never_ran_again\": ").count(), 2, "6 of the other, and none of the baseline");
     // Against itself it is the same.
@@ -106,7 +108,7 @@ fn a_light_task_that_waits_as_long_as_its_weight_says_is_not_starved() {
     };
     let idle = compared("SCHED_IDLE", "cfs").complains("never ran again, which no latency shows");
     assert!(!idle.out.contains("starves"), "{}", idle.out);
-    assert!(compared("SCHED_OTHER", "fifo:slice_ns=10s").out.contains("fifo starves tasks"));
+    assert!(compared("SCHED_OTHER", "fifo:slice_ns=10s").out.contains("fifo:slice_ns=10000000000 starves tasks"));
 }
 
 #[test]
@@ -125,7 +127,7 @@ fn what_cannot_be_compared_counts_and_says_why() {
     let scratch = with_baseline(3);
     assert_eq!(verdicts(&scratch, &study("eevdf", 3), 0), ["identical", "identical"]);
     scratch.write("gate.toml", &study("eevdf:base_slice_ns=20ms", 3));
-    scratch.run("study run gate.toml").exits_with(3).complains("3 trials are too few to tell");
+    scratch.run("study run gate.toml").exits_with(3).complains("3 trials are too few to judge");
     scratch.write("gate.toml", &study("scx:no_such_program", 3));
     let ran = scratch.run("study run gate.toml").exits_with(3);
     ran.complains("not measurable: here the program no_such_program is not on this computer");
@@ -153,7 +155,7 @@ fn a_baseline_of_something_else_is_refused_by_name_before_anything_runs() {
     let (good, baseline) = (study("eevdf", 3), fs::read_to_string(scratch.path("baseline.json")).unwrap());
     let version = format!("\"tool_version\": \"{}\"", env!("CARGO_PKG_VERSION"));
     for (from, to, words) in [
-        ("{", "", "gate.toml:6:8: the baseline baseline.json: it is no result of a study: "),
+        ("{", "", "gate.toml:6:8: the baseline baseline.json: it is not a result of a study: "),
         ("warmcore-study-1", "warmcore-comparison-2", "its schema is `warmcore-comparison-2`; this version reads"),
         (version.as_str(), "\"tool_version\": \"0.0.9\"", "version 0.0.9 made it, and this is"),
         ("\"name\": \"gate\"", "\"name\": \"other\"", "it is of `other`, and this study is `gate`"),
@@ -166,7 +168,7 @@ fn a_baseline_of_something_else_is_refused_by_name_before_anything_runs() {
     scratch.write("baseline.json", &baseline);
     for (from, to, words) in [
         ("[4, 6]", "[4, 6, 8]", "it lacks the cell `wakeups, n=8`"),
-        ("[4, 6]", "[4]", "its cell `wakeups, n=6` is none of the study"),
+        ("[4, 6]", "[4]", "its cell `wakeups, n=6` does not belong to the study"),
         ("1s1n1l2c1t", "1s1n1l3c1t", "its cell `wakeups, n=4` ran something else"),
         ("trials = 3", "trials = 3\nseed = 2", "its cell `wakeups, n=4` ran something else"),
         ("trials = 3", "trials = 5", "its cell `wakeups, n=4` has 3 trials, and the study's has 5"),

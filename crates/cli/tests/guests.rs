@@ -126,7 +126,7 @@ fn a_broken_image_is_refused_before_anything_is_started() {
 fn a_scheduler_that_is_no_program_for_a_guest_is_refused() {
     let scratch = scratch();
     scratch.write("script.sh", "#!/bin/sh\n");
-    for (program, part) in [("./script.sh", "no ELF"), ("./missing", "missing")] {
+    for (program, part) in [("./script.sh", "not an ELF"), ("./missing", "missing")] {
         let words = format!(
             "sim --on vm:kernel=vmlinuz,virtual-time --machine 1s1n1l2c1t --workload spin:-n1,-d1s --scheduler scx:{program}"
         );
@@ -166,7 +166,7 @@ fn what_cannot_run_in_a_guest_is_told_before_it_is_booted() {
     scratch.write("full/kept", "");
     let cases: [(&str, &[&str], &str); 6] = [
         ("", &["--", "no-such-program"], "no-such-program"),
-        ("", &["--", "./script.sh"], "no ELF"),
+        ("", &["--", "./script.sh"], "not an ELF"),
         ("", &["--", ""], "the command is empty"),
         ("--file ./missing", &["--", "/bin/true"], "missing"),
         ("--out full", &["--", "/bin/true"], "not empty"),

@@ -46,6 +46,28 @@ fn the_page_says_which_span_it_is_about() {
     assert!(words.contains(span), "{words}");
 }
 
+/// Three threads that share data, on two LLCs: where they end up decides how long the run is.
+#[test]
+fn between_llcs_the_title_says_who_joined_an_llc_and_how_much_earlier_the_run_ended() {
+    let page = lesson("-m 2s1n1l4c1t@gnr72 -w verilator:-t3,-C150 -s eevdf,cache-aware");
+    let title = between(&page, "<h1>", "</h1>");
+    assert!(title.starts_with("cache-aware: ") && title.contains(" joins llc"), "{title}");
+    assert!(title.contains(", done at ") && title.contains(" ms, not "), "{title}");
+    let words = between(&page, "</h1>", "</p>");
+    assert!(words.contains(" LLCs. Runs of ") && words.contains("Hollow: waits."), "{words}");
+    assert!(words.contains("stroke-dasharray=\"none\"") && words.contains("stroke-dasharray=\"7 3\""), "{words}");
+}
+
+/// On a small screen charts and tables are wider than the screen.
+#[test]
+fn what_scrolls_in_a_lesson_is_reached_by_keys_and_has_a_name_of_its_own() {
+    let page = lesson("-m 1s1n1l1c1t -w lesson/three-tasks -s rr,eevdf --max-time 60ms");
+    for name in ["Who runs under rr", "Who runs under eevdf", "Choices under rr", "Choices under eevdf"] {
+        let scrolls = format!(" tabindex=\"0\" role=\"group\" aria-label=\"{name}\">");
+        assert_eq!(page.matches(&scrolls).count(), 1, "{name}");
+    }
+}
+
 #[test]
 fn on_several_cpus_choices_have_a_cpu_and_times_a_whole() {
     let page = lesson("-m 1s1n1l2c1t -w lesson/three-tasks -s eevdf --max-time 100ms");

@@ -8,6 +8,7 @@ use std::process::Command;
 use warmcore_testing::skip;
 
 use crate::common::{Scratch, expect_file, print_what_the_page_shows};
+use crate::recordings::recorded;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -168,4 +169,108 @@ fn the_how_to_pages_comparisons_have_these_answers() {
         asked += 1;
     }
     assert_eq!(asked, ANSWERS.len(), "an answer of a command that is on no page any more");
+}
+
+/// How a command of a page is checked that shows no output.
+enum Checked {
+    /// It runs here, with these words: those of the page and what makes it short. `ROOT` is the project's directory.
+    Runs(&'static str),
+    /// A test in this file asks the same, with this text in it.
+    In(&'static str, &'static str),
+    /// No test can, for this reason.
+    Not(&'static str),
+}
+
+/// Pages whose commands are checked by [`COMMANDS`].
+const OTHER_PAGES: [&str; 5] = ["replay.md", "characterise.md", "host.md", "models/vm.md", "models/background.md"];
+
+/// How each command of [`OTHER_PAGES`] begins, and how it is checked; in the order of the pages.
+const COMMANDS: [(&str, Checked); 21] = [
+    ("record -o app -- ./app", Checked::In("recordings.rs", "record --json --out recorded --")),
+    ("replay app -o app.json", Checked::Runs("replay app -o app.json")),
+    (
+        "compare -m genoa96 -w app.json -s eevdf,cache-aware",
+        Checked::Runs("compare -m genoa96 -w app.json -s eevdf,cache-aware -n 1 --keep nothing"),
+    ),
+    (
+        "group app --machine genoa96 --profile mysql-select",
+        Checked::Runs("group app --machine genoa96 --profile mysql-select"),
+    ),
+    ("doctor host", Checked::In("documents.rs", "doctor host")),
+    (
+        "study run harness/four-configurations --only computer",
+        Checked::Runs("study run harness/four-configurations --only computer --dry-run"),
+    ),
+    (
+        "compare --on host:cpus=one-socket,cpus=all,set-cpus=partition",
+        Checked::In("real_kernel.rs", "compare --on host:cpus=all,cpus=one-socket,set-cpus=partition"),
+    ),
+    ("doctor vm --fetch-kernel", Checked::In("real_kernel.rs", "--fetch-kernel")),
+    ("vm -m 2s1n2l2c1t -o guest", Checked::In("real_kernel.rs", "vm -m 2s1n1l1c1t --out OUT -- warmcore compare")),
+    (
+        "compare --on host:cpus=all,cpus=one-socket -s",
+        Checked::In("recordings.rs", "compare --on host:cpus=all,cpus=0"),
+    ),
+    ("doctor vm", Checked::In("documents.rs", "doctor vm")),
+    ("vm --machine 1s2n2l4c1t", Checked::In("real_kernel.rs", "\"vm\"")),
+    ("compare --on vm --machine 1s1n2l4c1t", Checked::In("real_kernel.rs", "compare --on vm")),
+    ("vm --shell", Checked::Not("a shell needs a terminal and its user")),
+    ("vm --machine 2s1n1l4c1t -o DIR", Checked::In("real_kernel.rs", "vm -m 2s1n1l1c1t --out OUT")),
+    ("validate book/cas-gather-4.toml", Checked::In("real_kernel.rs", "fn some_boot_agrees")),
+    ("validate --store --guest", Checked::Not("it boots the whole book: hours")),
+    ("validate --stored --page", Checked::In("book_pages.rs", "validate --stored --json --page")),
+    ("validate --stored --fail", Checked::Runs("validate --stored --fail ROOT/book/wakeup-stays.toml")),
+    (
+        "sim -m 1s1n2l4c1t -w spin:-n8,-d1s -s eevdf --background quiet",
+        Checked::Runs("sim -m 1s1n2l4c1t -w spin:-n8,-d1s -s eevdf --background quiet"),
+    ),
+    (
+        "compare -m genoa96 -w schbench:-m2,-t16 -s eevdf,cache-aware --background",
+        Checked::Runs(
+            "compare -m genoa96 -w schbench:-m2,-t16 -s eevdf,cache-aware --background ./mine.toml -n 1 --max-time 20ms --keep nothing",
+        ),
+    ),
+];
+
+/// The commands of a page, each in one line, without its comment.
+fn commands(page: &str) -> Vec<String> {
+    let joined = page.replace("\\\n", " ");
+    let shown = joined.lines().filter_map(|line| line.strip_prefix("    "));
+    let own = shown.filter_map(|line| line.strip_prefix("$ ").unwrap_or(line).strip_prefix("warmcore "));
+    own.map(|line| line.split(" #").next().unwrap_or(line).split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn the_commands_of_other_pages_run_or_another_test_runs_them() {
+    let scratch = recorded();
+    fs::rename(scratch.path("run"), scratch.path("app")).expect("the recording");
+    fs::copy(root().join("machines/background/quiet.toml"), scratch.path("mine.toml")).expect("threads of the kernel");
+    let mut used: Vec<&str> = Vec::new();
+    for name in OTHER_PAGES {
+        let commands = commands(&page(name));
+        assert!(!commands.is_empty(), "{name} has no commands");
+        for command in commands {
+            // `doctor vm` begins what has an entry of its own as well.
+            let found = COMMANDS.iter().filter(|(begin, _)| command.starts_with(begin));
+            let found = found.max_by_key(|(begin, _)| begin.len());
+            let (begin, checked) = found.unwrap_or_else(|| panic!("no test knows `{command}` of {name}"));
+            if used.contains(begin) {
+                continue;
+            }
+            used.push(*begin);
+            match checked {
+                Checked::Runs(words) => {
+                    assert!(words.starts_with(begin), "{words}");
+                    scratch.run(&words.replace("ROOT", &root().display().to_string())).exits_with(0);
+                }
+                Checked::In(file, text) => {
+                    let test = fs::read_to_string(root().join("crates/cli/tests").join(file)).expect("a file of tests");
+                    assert!(test.contains(text), "{file} has no `{text}`");
+                }
+                Checked::Not(reason) => assert!(!reason.is_empty(), "{command}"),
+            }
+        }
+    }
+    let unknown: Vec<&str> = COMMANDS.iter().map(|(begin, _)| *begin).filter(|begin| !used.contains(begin)).collect();
+    assert!(unknown.is_empty(), "on no page any more: {unknown:?}");
 }

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::common::{Scratch, expect_file};
 use serde_json::Value;
 use warmcore_study::document::{ExpectationResult, StudyDocument, decimal};
-use warmcore_study::figure::{Value as FigureValue, ValueError};
-use warmcore_study::file::{Expectation, Study};
+use warmcore_study::judge::Judgement;
 use warmcore_study::library;
 use warmcore_study::score::{Score, Values};
 
@@ -48,7 +47,9 @@ fn a_paper_is_one_file_and_a_wrong_band_in_it_is_caught() {
     let scratch = Scratch::new();
     scratch.write("all.toml", &paper("[0.24, 0.26]").replace("task=spin-0", "task=spin"));
     scratch.write("paper.toml", &paper("[0.24, 0.26]"));
-    scratch.write("wrong.toml", &paper("[0.3, 0.4]"));
+    scratch.write("wrong.toml", &paper("[0.3, 0.4]").replace("published = 0.25", "published = 0.35"));
+    scratch.write("without.toml", &paper("[0.3, 0.4]"));
+    scratch.run("study run without.toml").exits_with(2).complains("the band is without 0.25, which was published");
     scratch.write("typing.toml", &paper("[0.24, 0.26]").replace("each =", "eahc ="));
     let values = |text: &str| -> Vec<f64> {
         let document: Value = serde_json::from_str(text).unwrap();
@@ -167,6 +168,8 @@ fn judgements_are_repeated_with_assumed_costs_changed() {
     let figure = "cpu_time_ns[one CPU, task=spin-0] / cpu_time_ns[one CPU]";
     let text = paper("[0.5, 1]").replace("[0.49, 0.51]", "[0.5, 1]");
     let text = text.replace(figure, "work_ns[one CPU] / elapsed_ns[one CPU]");
+    let text =
+        text.replace("published = 0.25", "published = 0.75").replace("parts\"\n", "parts\"\nneutral = \"none\"\n");
     scratch.write("paper.toml", &text);
     let ran = scratch.run("study run paper.toml --sensitivity=0.7,1.3 --json --out kept").exits_with(0);
     let document: Value = serde_json::from_str(&ran.out).expect("one document");
@@ -233,11 +236,7 @@ fn judged() -> StudyDocument {
     let named = page.split([' ', '`']).find(|word| word.starts_with("results/") && word.ends_with("values.toml"));
     let path = root().join(named.expect("the page names its values"));
     let values = Values::read(&path).unwrap();
-    let value = |study: &Study, of: &Expectation| {
-        let found = values.get(&study.name, &of.name).map(FigureValue::One);
-        found.ok_or_else(|| ValueError::NotHere("no value".into()))
-    };
-    let document = StudyDocument::of_values(&library::find("papers").unwrap(), &value);
+    let document = values.judged(&library::find("papers").unwrap(), "no value");
     assert_eq!(values.unknown(&document), [""; 0], "values of rows that are none");
     document
 }
@@ -259,13 +258,13 @@ fn expect_page(name: &str, marks: Option<(&str, &str)>, text: &str) {
 /// How a row came out, in a word for the page of all items and in a few for the page of its source.
 fn outcome(of: &ExpectationResult) -> (&'static str, String) {
     let word = match (&of.mark, of.value) {
-        (_, None) => "no value here",
+        (_, None) if of.judgement == Judgement::NotAnswerableHere => "no value here",
         (Some(_), _) => "shown, not scored",
         (None, _) if of.is_inside() => "works",
         (None, _) if of.sign_right == Some(true) => "in part",
         (None, _) => "does not hold",
     };
-    (word, if of.value.is_none() { "no value here".to_owned() } else { of.words() })
+    (word, if word == "no value here" { word.to_owned() } else { of.words() })
 }
 
 #[test]
@@ -273,7 +272,8 @@ fn the_pages_of_the_sources_have_every_row_as_the_studies_judge_it() {
     let document = judged();
     expect_page("docs/reproductions.md", Some(("<!-- score -->", "<!-- end -->")), &Score::markdown(&document));
     for study in &document.studies {
-        let mut text = String::from("| row | published | here | band | judgement |\n|---|--:|--:|--:|---|\n");
+        let mut text =
+            String::from("| row | published | here | trials | band | judgement |\n|---|--:|--:|--:|--:|---|\n");
         // Reasons of marks, each once: many rows have the same.
         let mut notes: Vec<&str> = Vec::new();
         for of in &study.expectations {
@@ -287,10 +287,15 @@ fn the_pages_of_the_sources_have_every_row_as_the_studies_judge_it() {
                 });
                 format!(", note {}", number + 1)
             });
-            text.push_str(&format!("| {} | {published} | {value} | {} | {words}{note} |\n", of.name, of.band()));
+            let trials = of.trials_in_words();
+            text.push_str(&format!(
+                "| {} | {published} | {value} | {trials} | {} | {words}{note} |\n",
+                of.name,
+                of.band()
+            ));
         }
         for of in &study.not_asked {
-            text.push_str(&format!("| {} | | | | missing: {} |\n", of.name, of.missing.missing));
+            text.push_str(&format!("| {} | | | | | missing: {} |\n", of.name, of.missing.missing));
         }
         for (index, why) in notes.iter().enumerate() {
             text.push_str(&format!("{}{}. {why}\n", if index == 0 { "\n" } else { "" }, index + 1));

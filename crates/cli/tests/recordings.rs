@@ -233,11 +233,11 @@ fn what_cannot_be_recorded_or_changed_is_said_before_anything_is_done() {
     let host =
         |settings: &str, words: &str| scratch.run(&format!("compare --on host{settings} --keep nothing {words}"));
     host(":cpus=9999", "-s eevdf -- true").exits_with(2).complains("there is no CPU 9999 online");
-    host(":set=/etc/passwd=x", "-s eevdf -- true").exits_with(2).complains("is no setting of the kernel");
+    host(":set=/etc/passwd=x", "-s eevdf -- true").exits_with(2).complains("is not a setting of the kernel");
     host("", "-s eevdf,rr -- true").exits_with(2).complains("has no `rr`; there are");
     host("", "-s eevdf -- no-such-program").exits_with(2).complains("there is no program no-such-program");
     host("", "-s eevdf -m genoa96 -- true").exits_with(2).complains("is another machine than this computer");
-    host("", "-s eevdf --metric regex:( -- true").exits_with(2).complains("is no regular expression");
+    host("", "-s eevdf --metric regex:( -- true").exits_with(2).complains("is not a regular expression");
     let plan = host(":cpus=0,dry-run", "-s eevdf -- true").exits_with(0).out;
     assert!(plan.contains("eevdf @ cpus=0:\n  the command is bound to CPUs 0\n"), "{plan}");
     let plan = host(":dry-run", "-s eevdf,eevdf@set=/proc/sys/vm/swappiness=10 -- true").exits_with(0).out;

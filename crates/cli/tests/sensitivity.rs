@@ -158,3 +158,18 @@ fn a_verdict_on_an_edge_is_told_by_its_neighbours() {
         .exits_with(2)
         .complains("nor `neighbours`");
 }
+
+/// By hand: three reservations of 0.6 CPUs fit into 95 % of two CPUs and not of one, nor do four into two. Nobody binds such tasks.
+#[test]
+fn what_deadline_tasks_make_impossible_is_a_row_and_not_the_end() {
+    let scratch = Scratch::new();
+    let task = r#"{ "policy": "SCHED_DEADLINE", "dl-runtime": 6000, "dl-period": 10000, "instance": 3, "loop": 5, "run": 2000, "sleep": 8000 }"#;
+    scratch.write("deadline.json", &format!(r#"{{ "tasks": {{ "dl": {task} }} }}"#));
+    let compare = |schedulers: &str, more: &str| {
+        scratch.run(&format!("compare -m 1s1n1l2c1t -w deadline.json -s {schedulers} -n 1 --keep nothing {more}"))
+    };
+    let told = compare("eevdf,cfs", "--sensitivity=neighbours").exits_with(0).out.replace('\n', " ");
+    assert!(told.contains("one core less was not tried: refused, tasks of SCHED_DEADLINE reserve"), "{told}");
+    compare("eevdf,cfs", "--headroom").exits_with(2).complains("its threads are of SCHED_DEADLINE");
+    compare("eevdf,eevdf@cpus=0", "").exits_with(2).complains("task \"dl\" is of SCHED_DEADLINE");
+}

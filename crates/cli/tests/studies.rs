@@ -91,9 +91,11 @@ fn stored() -> String {
 fn exit_codes_follow_the_bands() {
     let scratch = Scratch::new();
     scratch.write("right.toml", &halves("[0.49, 0.51]", ""));
-    scratch.write("wrong.toml", &halves("[0.6, 0.7]", ""));
+    // A source has its own value inside its band.
+    let elsewhere = |rest: &str| halves("[0.6, 0.7]", rest).replace("published = 0.5", "published = 0.65");
+    scratch.write("wrong.toml", &elsewhere(""));
     let declared = "[expect.outside]\nverdict = \"right-in-sign\"\nwhy = \"w\"\nsettle = \"s\"\n";
-    scratch.write("declared.toml", &halves("[0.6, 0.7]", declared));
+    scratch.write("declared.toml", &elsewhere(declared));
     scratch.write("changed.toml", &halves("[0.49, 0.51]", declared));
     scratch.write("uncounted.toml", &halves("[0.6, 0.7]", "counted = false\n"));
     let model = |spinners: u32, ms: u32| {
@@ -161,7 +163,7 @@ fn a_cell_s_place_has_settings_as_on_has_them_and_a_mistake_is_said_with_its_pla
         ("moon", "there is no place `moon`"),
         ("sim:kernel=x", "the place `sim` has no settings"),
         ("vm:kernal=x", "did you mean `kernel`?"),
-        ("vm:virtual-time=1{n}", "virtual-time=11: it is no number of 0 to 10"),
+        ("vm:virtual-time=1{n}", "virtual-time=11: it is not a number from 0 to 10"),
         ("host:cpus=0,cpus=all", "a cell has one configuration, and its place says 2"),
         ("host:dry-run", "a cell runs: no dry-run"),
         ("vm:kernel={other}", "there is no axis `other`"),
@@ -232,7 +234,9 @@ fn a_study_is_drawn_for_a_page_and_for_a_column_and_has_a_page_that_begins_with_
         }
     }
     let page = fs::read_to_string(scratch.path("kept/drawn.html")).unwrap();
-    assert!(page.contains("<h1>Halves: 1 of 1 as expected</h1>"), "{}", &page[..2000.min(page.len())]);
+    let begin = page.split_once("<h1>").and_then(|(_, rest)| rest.split_once("</p>")).map_or("", |(begin, _)| begin);
+    assert!(begin.starts_with("Halves: eevdf against rr: ") && begin.contains(" at n 1"), "{begin}");
+    assert!(begin.contains("<p>1 of 1 as expected. "), "{begin}");
     assert!(figures.len() == page.matches("<figure>").count());
 }
 
@@ -330,7 +334,7 @@ fn bad_studies_are_told_with_their_place() {
             "cpu_time_ns[two]",
             "is 2 simulations; say which: [n=1, scheduler=rr] [n=2, scheduler=rr]",
         ),
-        ("cpu_time_ns[two, n=1]", "cpu_time_ns[two, n=3]", "is none of the cell's simulations"),
+        ("cpu_time_ns[two, n=1]", "cpu_time_ns[two, n=3]", "is not one of the cell's simulations"),
         ("cpu_time_ns[two, n=1]", "time.smtt[two, n=1]", "there is no cause `smtt`; did you mean `smt`?"),
         (
             "cpu_time_ns[two, n=2, task=spin-0]",

@@ -53,7 +53,6 @@ const EVERYTHING: Abilities = Abilities { hz: None, cache_aware: true, sched_ext
 
 impl Advice {
     /// The advice of a comparison that is finished, with its trials by scheduler. `root` is where this computer's files are.
-    #[must_use]
     pub fn of(experiment: &Experiment, document: &ComparisonDocument, trials: &[Vec<Trial>], root: &Path) -> Self {
         let better = document.measures.iter().find(|measure| measure.name == document.primary);
         let better = better.map_or(Better::Lower, |measure| measure.better);
@@ -90,13 +89,11 @@ impl Advice {
     }
 
     /// Whether a condition says of a setting's column what its commands say already.
-    #[must_use]
     pub fn says(&self, condition: &str) -> bool {
         self.settings.iter().any(|setting| condition.starts_with(&format!("`{}`", setting.label)))
     }
 
     /// In words, a line each; `metric` names the verdict's measure.
-    #[must_use]
     pub fn lines(&self, metric: &str, baseline: &str) -> Vec<String> {
         let (helps, rest): (Vec<&AdvisedSetting>, Vec<&AdvisedSetting>) =
             self.settings.iter().partition(|setting| setting.finding == Some(Finding::Better));
@@ -148,7 +145,6 @@ fn how(experiment: &Experiment, index: usize) -> (Vec<String>, Vec<String>) {
 
 /// What is typed to have the second scheduler's settings where the first one's are: files of the kernel, the placement of tasks, and the
 /// loader of a sched_ext program.
-#[must_use]
 pub fn typed((base, spec): (&SchedulerSpec, &SchedulerSpec), machine: &Machine, workload: &Workload) -> Vec<String> {
     let mut typed = lines(&changed_files(base, spec), spec);
     typed.extend(placed(spec, machine, workload));

@@ -58,6 +58,7 @@ pub struct Built {
 
 /// Why an experiment cannot be made.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum BuildError {
     /// It makes no sense as a whole.
     #[error(transparent)]
@@ -68,7 +69,6 @@ pub enum BuildError {
     /// What a scheduler is to have of its own cannot be had.
     #[error(transparent)]
     Column(#[from] ColumnError),
-    /// The baseline is not among the schedulers.
     #[error("baseline `{0}` is not among --schedulers")]
     Baseline(String),
     /// The machine's memory cannot be modelled, and that was asked for.
@@ -77,41 +77,30 @@ pub enum BuildError {
     /// The exact level cannot simulate the machine, and was asked for.
     #[error(transparent)]
     ExactMemory(#[from] ExactError),
-    /// A scheduler that compares cache sets, which the memory does not have.
     #[error("`{0}` compares which cache sets tasks used lately, which only exact memory in the simulator records")]
     NoSets(String),
-    /// Nothing would count.
     #[error(
         "the warm-up of {} is not over when the run ends, after {} at most: nothing would count",
         duration(*warm_up_ns as f64), duration(*end_ns as f64)
     )]
     WarmUpTooLong {
-        /// The warm-up.
         warm_up_ns: u64,
         /// The workload's duration or the largest time.
         end_ns: u64,
     },
-    /// What a command prints and uses cannot be divided.
     #[error("a command is measured as a whole: what it prints and the CPU time it uses have no part after a warm-up")]
     WarmUpOfCommand,
-    /// It would run for ever.
-    #[error("the run would never end: task \"{task}\" loops for ever, and the workload has no duration")]
-    Endless {
-        /// The first such task.
-        task: String,
-    },
+    #[error("the run would never end: task \"{task}\" loops without end, and the workload has no duration")]
+    Endless { task: String },
     /// A scheduler does not know what its workload asks for, and strict reading was asked for.
     #[error("not modelled, and strict reading was asked for: of {scheduler}, {what}")]
     Unknown {
-        /// The first such scheduler.
         scheduler: String,
         /// What it does not know, and what tasks then do.
         what: String,
     },
-    /// Scores are about the event tables, which are not written.
     #[error("scores are about the event tables, which are not written")]
     ScoresWithoutTables,
-    /// How far hardware threads slow each other is the simulated machine's to say.
     #[error("how far hardware threads of a core slow each other can be chosen in the simulator only")]
     SmtElsewhere,
     /// They cannot slow each other so much.
@@ -127,7 +116,6 @@ pub enum BuildError {
 
 impl BuildError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Baseline(_) => Some("write it as in --schedulers, with the same tunables"),
@@ -141,7 +129,7 @@ impl BuildError {
                 "use the program's own warm-up; `--on host:warm-up-rounds=1` runs it before the first trial that counts",
             ),
             Self::Endless { .. } => Some(
-                "say how often it loops (\"loop\": 1000; without it rt-app's default is for ever), give the workload a \"duration\" in \"global\", \
+                "say how often it loops (\"loop\": 1000; without it rt-app's default is without end), give the workload a \"duration\" in \"global\", \
                  or end the run with --max-time",
             ),
             Self::Unknown { .. } => Some("without --strict this is a warning"),

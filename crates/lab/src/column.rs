@@ -7,7 +7,7 @@ use warmcore_places::circumstances::cpus_of;
 use warmcore_places::place::Place;
 use warmcore_schedulers::{Circumstances, SchedulerSpec};
 use warmcore_topology::{CpuSet, Machine, format_cpu_list};
-use warmcore_workload::{Affinity, Step, Workload};
+use warmcore_workload::{Affinity, Policy, Step, Task, Workload};
 
 use crate::experiment::Named;
 
@@ -63,7 +63,7 @@ pub(crate) fn column(
     let names_workload =
         [&circumstances.workload, &circumstances.pin, &circumstances.command].iter().any(|word| word.is_some());
     if circumstances.machine.is_some() != inputs.machine.is_some() || (names_workload && inputs.workload.is_none()) {
-        let reason = "machine=, workload=, pin= and commands can be had in `compare`, `sim` and `sweep` only";
+        let reason = "machine=, workload=, pin= and commands are available in `compare`, `sim` and `sweep` only";
         return Err(failed(reason.into()));
     }
     let mut own = Column { machine: inputs.machine, workload: inputs.workload, scheduler: asked(spec, place) };
@@ -71,11 +71,27 @@ pub(crate) fn column(
         let machine = &own.machine.as_ref().unwrap_or(machine).value;
         if let Some(cpus) = cpus_of(circumstances, machine).map_err(failed)? {
             let mut bound = own.workload.as_ref().unwrap_or(workload).clone();
+            no_deadline_task(&bound.value, machine, &cpus).map_err(failed)?;
             bind(&mut bound.value, machine, &cpus).map_err(failed)?;
             own.workload = Some(bound);
         }
     }
     Ok(own)
+}
+
+/// Checks that no CPU is kept from a deadline task: its reservation is of the whole machine, and a kernel refuses such a mask.
+///
+/// # Errors
+/// The task.
+fn no_deadline_task(workload: &Workload, machine: &Machine, cpus: &CpuSet) -> Result<(), String> {
+    let is_deadline = |task: &&Task| workload.policies_of(task).any(Policy::is_deadline);
+    match workload.tasks.iter().find(is_deadline).filter(|_| cpus.len() < machine.cpu_count()) {
+        Some(task) => Err(format!(
+            "task \"{}\" is of SCHED_DEADLINE, and no kernel lets such a one be bound to some of the CPUs",
+            task.name
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Keeps a workload's tasks to CPUs, as a mask that they inherit does: what they bind themselves to is cut by it.

@@ -22,7 +22,6 @@ pub struct DecisionCount {
 
 impl DecisionCount {
     /// `aggregation refused 412 times: more threads than cores`.
-    #[must_use]
     pub fn in_words(&self) -> String {
         let times = match self.median.round() as u64 {
             0 => "in some trials".to_owned(),
@@ -34,7 +33,6 @@ impl DecisionCount {
 }
 
 /// Decisions taken in any of a scheduler's trials, by subject and reason.
-#[must_use]
 pub fn of_trials(trials: &[Trial]) -> Vec<DecisionCount> {
     let reasons = trials.iter().flat_map(|trial| &trial.decisions);
     let all = reasons.flat_map(|(what, reasons)| reasons.iter().map(move |(why, count)| (what, why, *count)));

@@ -93,14 +93,12 @@ pub(crate) const EXPERIMENT_SCHEMA_PREFIX: &str = "warmcore-experiment-";
 
 /// Why a run directory cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum DirectoryError {
-    /// It is there already.
     #[error("{path} exists and is not empty", path = .0.display())]
     Exists(PathBuf),
-    /// It is there, but nothing this program wrote, so it is not replaced either.
     #[error("{path} is not a run directory: it has no {EXPERIMENT} of this program", path = .0.display())]
     NotARun(PathBuf),
-    /// A file in it is not what its checksum says.
     #[error("{path} does not match its checksum", path = .0.display())]
     Checksum(PathBuf),
     /// A file that has a checksum is not there.
@@ -112,10 +110,8 @@ pub enum DirectoryError {
     /// A trial, or a run that is said to be finished, has no list of checksums.
     #[error("{path} has no list of checksums", path = .0.display())]
     NoList(PathBuf),
-    /// The list of checksums cannot be read.
     #[error("{path}: line {line} is not `checksum  file`, or names a file for the second time", path = path.display())]
     ChecksumLine {
-        /// The list.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
@@ -123,7 +119,6 @@ pub enum DirectoryError {
     /// The list of checksums names a file that is not of its run or trial, perhaps one that is elsewhere.
     #[error("{path}: line {line} names a file of something else", path = path.display())]
     Foreign {
-        /// The list.
         path: PathBuf,
         /// Line number, from 1.
         line: usize,
@@ -135,7 +130,6 @@ pub enum DirectoryError {
 
 impl DirectoryError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
             Self::Exists(path) | Self::NotARun(path) if is_only_begun(path).unwrap_or(false) => {
@@ -152,7 +146,7 @@ impl DirectoryError {
                 "it was changed after it was written; without its file the trial is run again when the run goes on"
             }
             Self::Missing(_) => {
-                "its trial cannot be had again as it was; without the trial's file under `trials` another one is run in its place"
+                "its trial cannot be repeated exactly; without the trial's file under `trials` another one is run in its place"
             }
             Self::Checksum(_)
             | Self::Unlisted(_)
@@ -248,7 +242,6 @@ impl RunDirectory {
     }
 
     /// Where it is.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

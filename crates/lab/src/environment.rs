@@ -54,7 +54,6 @@ pub struct Environment {
 
 impl Environment {
     /// Takes the inventory at the start of a run.
-    #[must_use]
     pub fn at_start(command: Vec<String>, jobs: usize, started_unix_s: u64) -> Self {
         Self {
             schema: SCHEMA.into(),

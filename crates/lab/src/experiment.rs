@@ -76,19 +76,14 @@ pub struct Experiment {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[allow(missing_docs)] // messages have the fields
 pub enum ExperimentError {
-    /// There is no scheduler.
     #[error("an experiment needs at least one scheduler")]
     NoScheduler,
-    /// There is no trial.
     #[error("an experiment needs at least one trial")]
     NoTrial,
-    /// One scheduler twice, with equal settings.
     #[error("scheduler `{0}` is there twice with the same settings")]
     SameSchedulerTwice(String),
-    /// The baseline is not among the schedulers.
     #[error("baseline {index} is not among the {count} schedulers")]
     NoBaseline { index: usize, count: usize },
-    /// A scheduler that keeps threads together in LLCs, and nothing known about the LLCs.
     #[error(
         "`{scheduler}` keeps threads in the LLC they fit into, but machine `{machine}` says nothing about its LLCs; give \
          it caches (`[[cache]]`), or name a preset as its `base`"
@@ -98,7 +93,6 @@ pub enum ExperimentError {
 
 impl Experiment {
     /// An experiment of a machine and a workload, to be completed and checked.
-    #[must_use]
     pub fn builder(machine: Named<Machine>, workload: Named<Workload>) -> ExperimentBuilder {
         ExperimentBuilder::new(machine, workload)
     }
@@ -133,25 +127,21 @@ impl Experiment {
     }
 
     /// How many trials it is.
-    #[must_use]
     pub fn trial_count(&self) -> usize {
         self.schedulers.len() * self.seeds.len()
     }
 
     /// The machine of a scheduler's column.
-    #[must_use]
     pub fn machine_of(&self, scheduler: usize) -> &Named<Machine> {
         self.columns.get(&scheduler).and_then(|column| column.machine.as_ref()).unwrap_or(&self.machine)
     }
 
     /// The workload of a scheduler's column.
-    #[must_use]
     pub fn workload_of(&self, scheduler: usize) -> &Named<Workload> {
         self.columns.get(&scheduler).and_then(|column| column.workload.as_ref()).unwrap_or(&self.workload)
     }
 
     /// A scheduler as the place is asked for it.
-    #[must_use]
     pub fn scheduler_of(&self, scheduler: usize) -> &SchedulerSpec {
         self.columns.get(&scheduler).map_or(&self.schedulers[scheduler], |column| &column.scheduler)
     }
@@ -167,13 +157,11 @@ impl Experiment {
     }
 
     /// How long after its start nothing of a run counts. It belongs to the workload, as its duration does, so that every place knows it.
-    #[must_use]
     pub fn warm_up_ns(&self, scheduler: usize) -> u64 {
         self.workload_of(scheduler).value.warm_up_ns.unwrap_or(0)
     }
 
     /// The record of this experiment.
-    #[must_use]
     pub fn record(&self) -> ExperimentRecord {
         self.record_with(&mut |workload, _| SubjectRecord::new(&workload.source, &workload_text(workload)))
     }
@@ -227,14 +215,12 @@ impl Experiment {
     }
 
     /// Whether a trial of a scheduler can be had again without starting a program of somebody's.
-    #[must_use]
     pub fn is_repeatable(&self, scheduler: usize) -> bool {
         self.place.repeatable() && self.scheduler_of(scheduler).program().is_none()
     }
 }
 
 /// A scheduler with every tunable as it is on a machine with so many CPUs, as [`SchedulerSpec::parse`] reads it.
-#[must_use]
 pub(crate) fn resolved_text(spec: &SchedulerSpec, cpus: usize) -> String {
     if spec.program().is_some() {
         return spec.to_string();
@@ -308,7 +294,6 @@ fn default_margin() -> f64 {
 
 impl ExperimentRecord {
     /// What a trial depends on, as one hash: a trial file with this hash needs not be run again.
-    #[must_use]
     pub fn trial_hash(&self, scheduler: usize, seed: u64) -> String {
         // Numbers, names and lists of them can always be written.
         let json = |options: &RunOptions| serde_json::to_string(options).unwrap_or_default();
@@ -339,21 +324,18 @@ impl ExperimentRecord {
     }
 
     /// The text of `experiment.toml`.
-    #[must_use]
     pub fn to_toml(&self) -> String {
         // Numbers, texts and lists of them can always be written: tables stand after values.
         toml::to_string(self).unwrap_or_default()
     }
 
     /// A short name for this experiment, equal for equal experiments.
-    #[must_use]
     pub fn short_hash(&self) -> String {
         let mut hash = sha256(self.to_toml().as_bytes());
         hash.truncate(8);
         hash
     }
 
-    #[must_use]
     pub(crate) fn baseline_index(&self) -> Option<usize> {
         self.schedulers.iter().position(|scheduler| scheduler.label == self.baseline)
     }
@@ -447,7 +429,6 @@ impl ProgramRecord {
 ///
 /// Steele, Lea and Flood's SplitMix64 (OOPSLA 2014), at position k of the sequence that starts at `seed`: well mixed,
 /// and seeds of one experiment do not depend on how many there are. Cut to 53 bits, which JSON readers keep exactly.
-#[must_use]
 pub fn trial_seeds(seed: u64, count: u32) -> Vec<u64> {
     let mix = |index: u64| split_mix(seed.wrapping_add((index + 1).wrapping_mul(SPLIT_MIX_STEP))) >> 11;
     (0..u64::from(count)).map(mix).collect()

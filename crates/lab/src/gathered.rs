@@ -24,7 +24,6 @@ pub struct Gathered {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum TakeError {
-    /// Another trial, or none.
     #[error("what came back for trial {number} of {scheduler} is not that trial")]
     Other { scheduler: String, number: usize },
     /// It cannot be written.
@@ -52,7 +51,6 @@ impl Gathered {
     }
 
     /// Positions of the trials that are not there, as [`runner::run_some`] takes them.
-    #[must_use]
     pub fn missing(&self, experiment: &Experiment) -> Vec<usize> {
         runner::missing(experiment, &|position| self.trials.contains_key(&position))
     }

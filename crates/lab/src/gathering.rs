@@ -1,15 +1,18 @@
 //! How far cache-aware scheduling gathers the threads of a workload: how long they run inside and outside of the last-level cache (LLC) that
-//! their process prefers at that time, and when they are pulled to it.
+//! their process prefers at that time, and when they are pulled to it. A process that may use several (`topology-aware`) is inside in each of
+//! them.
 //!
-//! That follows from the scheduler's decisions and from who runs where. Time in which a process prefers no LLC, or several
-//! (`topology-aware`), does not count. Workloads with groups that a user has formed are left out, and so are runs of real kernels, which tell
+//! That follows from the scheduler's decisions and from who runs where. Time in which a process prefers no LLC does not count, nor, where its
+//! memory says which LLCs come next (`numa_mode=N2`), time in which it may use several: no decision tells which. Workloads with groups that a user has formed are left out, and so are runs of real kernels, which tell
 //! no decisions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use serde::{Deserialize, Serialize};
+use warmcore_schedulers::SchedulerSpec;
 use warmcore_schedulers::domains::{DomainParameters, Domains};
+use warmcore_schedulers::fair::topology_aware::llc_orders;
 use warmcore_topology::Machine;
 use warmcore_trace::{DecisionKind, DecisionValue, Event, EventKind, Outcome, RunTables, Sink, TaskId};
 use warmcore_workload::{Aggregation, Workload};
@@ -20,7 +23,7 @@ use warmcore_workload::{Aggregation, Workload};
 pub struct GatheringRow {
     /// Threads that ran while their process preferred an LLC.
     pub threads: u64,
-    /// Nanoseconds that they ran there, all threads together.
+    /// Nanoseconds that they ran there, or in another LLC that it might use, all threads together.
     pub inside_ns: u64,
     /// Nanoseconds that they ran elsewhere.
     pub outside_ns: u64,
@@ -32,7 +35,6 @@ pub struct GatheringRow {
 
 impl GatheringRow {
     /// Part of the time that was spent elsewhere, 0 to 1.
-    #[must_use]
     pub fn outside(&self) -> f64 {
         self.outside_ns as f64 / (self.inside_ns + self.outside_ns).max(1) as f64
     }
@@ -80,6 +82,9 @@ struct Preference {
     llcs: i64,
 }
 
+/// The tunable with which memory says in which order a process takes LLCs.
+const BY_MEMORY: (&str, u64) = ("numa_mode", 2);
+
 /// Most entries of [`Gathering::stays`]: a run with more is not followed further. Preferences that change so often gather nobody.
 const MOST_STAYS: usize = 1_000_000;
 
@@ -91,6 +96,11 @@ pub(crate) struct Gathering<'a> {
     told: Vec<Option<Told>>,
     /// LLC of each CPU, as decisions number it; empty before the first change.
     llcs: Vec<u32>,
+    /// By LLC that a process prefers: all of them in the order in which it takes them. Empty before a process may use several, and where
+    /// nothing tells.
+    orders: Vec<Vec<u32>>,
+    /// Which LLCs come next depends on where memory is.
+    by_memory: bool,
     /// By CPU: who runs there, and since when.
     running: Vec<Option<(TaskId, u64)>>,
     changes: Vec<Change>,
@@ -102,7 +112,13 @@ pub(crate) struct Gathering<'a> {
 }
 
 impl<'a> Gathering<'a> {
-    pub(crate) fn new(machine: &'a Machine, workload: &Workload, tables: &RunTables, warm_up_ns: u64) -> Self {
+    pub(crate) fn new(
+        machine: &'a Machine,
+        workload: &Workload,
+        scheduler: &SchedulerSpec,
+        tables: &RunTables,
+        warm_up_ns: u64,
+    ) -> Self {
         let told: Vec<Option<Told>> = match workload.aggregation == Aggregation::default() {
             true => tables.decisions.iter().map(Told::of).collect(),
             false => Vec::new(),
@@ -111,6 +127,8 @@ impl<'a> Gathering<'a> {
             machine,
             told,
             llcs: Vec::new(),
+            orders: Vec::new(),
+            by_memory: scheduler.resolved().contains(&BY_MEMORY),
             running: vec![None; machine.cpu_count()],
             changes: Vec::new(),
             stays: BTreeMap::new(),
@@ -142,9 +160,8 @@ impl<'a> Gathering<'a> {
             }
             before = changes;
             let preference = process_of(task).and_then(|process| preferences.get(&process));
-            let Some(Preference { llc: Some(preferred), llcs: ..=1 }) = preference else { continue };
-            let spent_ns = if *preferred == i64::from(llc) { &mut inside_ns } else { &mut outside_ns };
-            *spent_ns += ns;
+            let Some(is_inside) = preference.and_then(|preference| self.is_inside(*preference, llc)) else { continue };
+            *(if is_inside { &mut inside_ns } else { &mut outside_ns }) += ns;
             threads.insert(task);
         }
         let late_ns = outcome.elapsed_ns - outcome.window_ns() / 4;
@@ -156,6 +173,16 @@ impl<'a> Gathering<'a> {
             pulled: pulled(self.warm_up_ns),
             pulled_late: pulled(late_ns),
         })
+    }
+
+    /// Whether an LLC is one that a process may use; `None` if it prefers none, or nothing tells which these are.
+    fn is_inside(&self, preference: Preference, llc: u32) -> Option<bool> {
+        let preferred = u32::try_from(preference.llc?).ok()?;
+        if preference.llcs <= 1 {
+            return Some(preferred == llc);
+        }
+        let position = self.orders.get(preferred as usize)?.iter().position(|&other| other == llc)?;
+        Some((position as i64) < preference.llcs)
     }
 
     /// Counts the time of who runs on a CPU up to now.
@@ -186,9 +213,13 @@ impl<'a> Gathering<'a> {
     }
 
     fn change(&mut self, now_ns: u64, change: Change) {
+        let domains = || Domains::build(self.machine, &DomainParameters::default());
         if self.llcs.is_empty() {
-            let domains = Domains::build(self.machine, &DomainParameters::default());
+            let domains = domains();
             self.llcs = self.machine.cpus().map(|cpu| domains.sd_llc_id(cpu)).collect();
+        }
+        if change.told == Told::Scope && change.value > 1 && self.orders.is_empty() && !self.by_memory {
+            self.orders = llc_orders(self.machine, &domains());
         }
         (0..self.running.len()).for_each(|cpu| self.count(cpu, now_ns));
         self.changes.push(change);
@@ -219,10 +250,20 @@ mod tests {
 
     /// Two tasks of one process on two LLCs of two CPUs, from 0 to 1000 ns.
     fn row(decisions: &[(u64, u32, i64)], warm_up_ns: u64) -> Option<GatheringRow> {
-        let machine = warmcore_topology::resolve("1s1n2l2c1t").unwrap();
+        row_under("cache-aware", "1s1n2l2c1t", decisions, warm_up_ns)
+    }
+
+    fn row_under(
+        scheduler: &str,
+        machine: &str,
+        decisions: &[(u64, u32, i64)],
+        warm_up_ns: u64,
+    ) -> Option<GatheringRow> {
+        let machine = warmcore_topology::resolve(machine).unwrap();
+        let scheduler = SchedulerSpec::parse(scheduler).unwrap();
         let kinds = KINDS.map(|(subject, value)| DecisionKind::new(subject, "why", value));
         let tables = RunTables { decisions: kinds.into(), ..RunTables::default() };
-        let mut gathering = Gathering::new(&machine, &Workload::empty("w"), &tables, warm_up_ns);
+        let mut gathering = Gathering::new(&machine, &Workload::empty("w"), &scheduler, &tables, warm_up_ns);
         let on = |time_ns, cpu, kind| Event { time_ns, cpu: CpuId(cpu), kind };
         let switch = |prev, next| EventKind::Switch { prev, prev_state: PrevState::Runnable, next };
         let mut events = vec![
@@ -254,8 +295,14 @@ mod tests {
         assert_eq!((warm.inside_ns, warm.outside_ns, warm.pulled), (500 + 100, 400, 0), "what the warm-up leaves");
     }
 
+    /// From the third of four LLCs three are the third, the fourth and the first. From 100 to 300 ns both threads are outside; then the one on
+    /// the first is inside, and the one on the second from 900 ns on, when it comes there, too.
     #[test]
-    fn time_of_a_process_that_may_use_several_llcs_does_not_count() {
-        assert_eq!(row(&[(100, 0, 0), (300, 3, 2)], 0).unwrap().outside_ns, 200);
+    fn a_process_that_may_use_several_llcs_is_inside_in_each_of_them() {
+        let row = |scheduler| row_under(scheduler, "1s1n4l2c1t", &[(100, 0, 2), (300, 3, 3)], 0).unwrap();
+        let several = row("topology-aware");
+        assert_eq!((several.inside_ns, several.outside_ns), (700 + 100, 2 * 200 + 600));
+        let by_memory = row("topology-aware:numa_mode=N2");
+        assert_eq!((by_memory.inside_ns, by_memory.outside_ns), (0, 2 * 200), "which they are is not told");
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn of_workload(workload: &Workload) -> Vec<Measure> {
                 "periods",
                 Unit::One,
                 Better::Neither,
-                "periods of the group's quota that ended; there are none while nobody of it runs",
+                "periods of the group's quota that ended while one of its tasks ran",
             ),
             (
                 THROTTLED,

@@ -149,7 +149,6 @@ impl Headroom {
     }
 
     /// The headroom of a scheduler.
-    #[must_use]
     pub fn scheduler(&self, label: &str) -> Option<&SchedulerHeadroom> {
         self.schedulers.iter().find(|scheduler| scheduler.label == label)
     }
@@ -205,7 +204,6 @@ fn without_gain(schedulers: &[SchedulerHeadroom]) -> String {
 const MOST_COMMANDS: usize = 4;
 
 /// A placement as what an administrator types: one command where all threads have the same CPUs, otherwise one for each thread.
-#[must_use]
 pub(crate) fn as_commands(threads: &[PinnedThread]) -> String {
     let mut lists: Vec<(&str, Vec<&str>)> = Vec::new();
     for thread in threads {

@@ -127,7 +127,7 @@ pub(crate) fn all() -> Vec<Measure> {
             "CPUs of others",
             Unit::One,
             Better::Neither,
-            "CPU time of everybody else on this computer during the trial, over its length",
+            "CPU time of all other processes on this computer during the trial, over its length",
         ),
         measure(
             "steal_cpus",
@@ -161,7 +161,7 @@ impl Spot {
             };
         }
         let Some(pattern) = text.strip_prefix("regex:") else { return Ok(None) };
-        let pattern = Regex::new(pattern).map_err(|error| format!("`{text}` is no regular expression: {error}"))?;
+        let pattern = Regex::new(pattern).map_err(|error| format!("`{text}` is not a regular expression: {error}"))?;
         match pattern.captures_len() {
             1 | 2 => Ok(Some(Self::Pattern(pattern))),
             more => Err(format!("`{text}` has {} groups; one may be the number, write others as (?:…)", more - 1)),
@@ -254,7 +254,7 @@ mod tests {
         assert!(note("after:Latency", slow).starts_with("`after:Latency` is in nanoseconds"));
         let shares = "idle 12.5% of all";
         assert_eq!((value("after:idle", shares), value("regex:([0-9.]+)%", shares)), (None, Some(12.5)));
-        assert!(note("after:idle", shares).starts_with("`after:idle` has no value: `%` behind the number"));
+        assert!(note("after:idle", shares).starts_with("`after:idle` has no value: `%` after the number"));
         assert_eq!(value(r"regex:\d+\.\d+", "rps 1,001.5"), None);
         assert!(note(r"regex:\d+\.\d+", "rps 1,001.5").contains("begins inside a number"));
         assert_eq!(printed(Some("after:rps"), "rps 12").1, None);
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn what_is_no_place_in_a_text_is_refused() {
-        assert!(asked("regex:(").unwrap_err().contains("is no regular expression"));
+        assert!(asked("regex:(").unwrap_err().contains("is not a regular expression"));
         assert!(asked("regex:(a)(b)").unwrap_err().contains("has 2 groups"));
         assert!(asked("after:").unwrap_err().contains("needs the text"));
         assert_eq!(asked("elapsed_ns").unwrap(), None);

@@ -53,7 +53,7 @@ pub(crate) fn measure(workload: &Workload) -> Option<Measure> {
         "job time",
         Unit::Ns,
         Better::Lower,
-        "from the creation of the first task that ends by itself, or from the end of the warm-up, to the exit of the last; infinite where one has not ended",
+        "from the creation of the first task that ends on its own, or from the end of the warm-up, to the exit of the last; infinite where one has not ended",
     );
     Some(Measure { until_end: true, ..measure })
 }

@@ -52,14 +52,12 @@ pub enum LoadError {
     /// These are no memory profiles.
     #[error("{path}: {reason}", path = path.display())]
     Profiles { path: PathBuf, reason: String },
-    /// A memory profile is to be assumed where no memory is modelled.
     #[error("--assume-profile has no effect here: {0}")]
     NoMemory(&'static str),
 }
 
 impl LoadError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Read { source, .. } => match source.kind() {
@@ -69,7 +67,7 @@ impl LoadError {
             },
             Self::Machine(_) => None,
             Self::Background(_) => {
-                Some("`none` is no kernel thread; machines/background/README.md shows the form of a file")
+                Some("`none` is not a kernel thread; machines/background/README.md shows the form of a file")
             }
             Self::System { .. } => Some(
                 "a snapshot made on another computer with `warmcore machine convert host --to snapshot --out DIR` can be read instead",
@@ -109,6 +107,9 @@ fn prefix(text: &str, error: &WorkloadError) -> String {
     if in_file { format!("{text}: ") } else { String::new() }
 }
 
+/// Why a machine has the figures of a preset that was typed: that is not a warning.
+const ASKED: &str = "it was asked for";
+
 /// A machine from a preset, a file, a snapshot directory, a short form, a synthetic string, `host` or `-`, each with `@PRESET` for the
 /// figures of that preset. What an operating system or hwloc describes takes those of the preset that fits its CPU model.
 ///
@@ -120,7 +121,7 @@ pub fn machine(text: &str) -> Result<Named<Machine>, LoadError> {
     });
     if let Some((what, base)) = based {
         let (value, _) = described(what)?;
-        let value = warmcore_topology::with_figures_of(value, base, "it was asked for")
+        let value = warmcore_topology::with_figures_of(value, base, ASKED)
             .map_err(|error| LoadError::Machine(error.to_string()))?;
         return Ok(Named { source: text.to_owned(), value });
     }
@@ -159,7 +160,6 @@ pub const UNDER_PROGRAMS: &str = "guest-7.2";
 
 /// Whether an experiment's result is about a kernel without threads of its own if none are named: under a sched_ext program a CPU looks
 /// for work when it switches, and an idle one switches only when somebody wakes there. The fair class looks for work at ticks, too.
-#[must_use]
 pub fn needs_background(schedulers: &[SchedulerSpec]) -> bool {
     schedulers.iter().any(|scheduler| scheduler.program().is_some())
 }
@@ -192,7 +192,6 @@ fn fitted(machine: Machine, model: Option<&str>) -> Machine {
 
 /// What is to be known of a machine whose costs are those of no CPU model. What can be typed is its text alone, without what it has
 /// besides: a background, a study's change of what is assumed.
-#[must_use]
 pub(crate) fn generic_costs(Named { source, value }: &Named<Machine>) -> Option<String> {
     let typed = source.split_once(" with ").map_or(source.as_str(), |(typed, _)| typed);
     warmcore_topology::has_generic_costs(value)
@@ -270,7 +269,7 @@ pub fn warnings_of_machine(machine: &Machine) -> impl Iterator<Item = String> {
         "latency and bandwidth of {nodes}, which {have} no CPUs, are assumed: those of a node with CPUs, worse by {distance}"
     );
     let assumed = Some(assumed).filter(|_| !alone.is_empty());
-    let counts = move |note: &&String| read || note.ends_with(LONGER_WAY_NOTE);
+    let counts = move |note: &&String| (read && !note.ends_with(ASKED)) || note.ends_with(LONGER_WAY_NOTE);
     machine.notes().iter().filter(counts).cloned().chain(assumed)
 }
 
@@ -295,7 +294,6 @@ pub fn workload_on(machine: &Machine, text: &str, options: &Options<'_>) -> Resu
 }
 
 /// How workloads are read for a machine.
-#[must_use]
 pub fn on<'a>(machine: &Machine, options: &Options<'a>) -> Options<'a> {
     Options { multiply_add_ps: machine.costs().multiply_add_ps.and_then(NonZeroU64::new), ..*options }
 }
@@ -357,7 +355,6 @@ pub fn schedulers(lists: &[String]) -> Result<Vec<SchedulerSpec>, LoadError> {
 /// Splits a list of schedulers. A part that looks like `name=value` continues the tunables of the scheduler before it; behind
 /// circumstances, whose lists of CPUs and workloads have commas of their own, so does what names no scheduler. Every other part begins
 /// a new one.
-#[must_use]
 pub(crate) fn split_schedulers(list: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let names_scheduler = |part: &str| {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use warmcore_options::{RunOptions, TraceLevel};
 use warmcore_places::place::{self, BatchConduct, OperationUse, PlaceError, Report, Request, Run, Trouble};
-use warmcore_trace::metrics::{Counters, Metrics, Start};
+use warmcore_trace::metrics::{Counters, Metrics, Start, Waits};
 use warmcore_trace::schedstat::CpuCounters;
 use warmcore_trace::{
     ApplicationOutcome, End, Event, Outcome, RunTables, Sink, Store, StoreError, StoreInfo, StoreOptions, TaskId,
@@ -25,11 +25,12 @@ use crate::observe::Observer;
 use crate::results::result_lines;
 use crate::runner::trial_name;
 use crate::time_split::{self, CriticalPaths};
-use crate::trial::{ApplicationRow, OperationRow, SCHEMA, TaskRow, Trial, TrialEnd};
+use crate::trial::{ApplicationRow, OperationRow, RoleRow, SCHEMA, TaskRow, Trial, TrialEnd};
 use crate::units::duration;
 
 /// Why a trial was not finished.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum TrialError {
     /// The place did not make its run.
     #[error(transparent)]
@@ -40,36 +41,24 @@ pub enum TrialError {
     /// The directory of its trace could not be made.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It ended before its warm-up did.
     #[error(
         "the run ended after {}, in its warm-up of {}: nothing of it counts", duration(*ended_ns as f64), duration(*warm_up_ns as f64)
     )]
-    WarmUp {
-        /// Its end.
-        ended_ns: u64,
-        /// The warm-up.
-        warm_up_ns: u64,
-    },
+    WarmUp { ended_ns: u64, warm_up_ns: u64 },
     /// Its events were not kept, and to have it again would start a program of somebody's.
     #[error("its events were not kept, and looking at a run starts no program")]
     Program,
-    /// Its events were not kept, and its place cannot have it again.
     #[error("it ran in another place ({place}) and cannot be run again")]
-    Elsewhere {
-        /// As the run's record names it.
-        place: String,
-    },
+    Elsewhere { place: String },
 }
 
 impl TrialError {
     /// Whether it says something of one scheduler only: trials of others can still be had.
-    #[must_use]
     pub(crate) fn is_of_one_scheduler(&self) -> bool {
         matches!(self, Self::Place(error) if error.trouble == Trouble::Scheduler)
     }
 
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
             Self::Place(error) => error.advice,
@@ -77,18 +66,16 @@ impl TrialError {
             Self::File(error) => error.advice(),
             Self::WarmUp { .. } => "make the run longer, or --warm-up shorter",
             Self::Program => "run it again with `--trace full`",
-            Self::Elsewhere { .. } => "start the experiment anew, in another directory",
+            Self::Elsewhere { .. } => "start the experiment again, in another directory",
         }
     }
 
     /// Whether the computer is not as it was before.
-    #[must_use]
     pub fn leaves_state(&self) -> bool {
         matches!(self, Self::Place(error) if error.trouble == Trouble::State)
     }
 
     /// Whether the caller asked to stop.
-    #[must_use]
     pub fn is_interruption(&self) -> bool {
         matches!(self, Self::Place(error) if error.is_interruption())
     }
@@ -121,7 +108,7 @@ pub(crate) fn make(
         (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, machine, warm_up_ns));
     let new_counters = || Counters::new(machine, tables, Start::Idle { time_ns: 0 }).with_warm_up(warm_up_ns);
     let workload = &experiment.workload_of(scheduler).value;
-    let gathering = Gathering::new(machine, workload, tables, warm_up_ns);
+    let gathering = Gathering::new(machine, workload, &experiment.schedulers[scheduler], tables, warm_up_ns);
     let mut followed = Tee::new(CriticalPaths::default(), gathering);
     let kept =
         directory.filter(|_| experiment.options.trace == TraceLevel::Full || starts_a_program(experiment, scheduler));
@@ -260,7 +247,8 @@ pub fn rerun_trial<S: Sink + Send>(
         let counters = Counters::new(machine, &tables, Start::Idle { time_ns: 0 });
         let warm_up_ns = experiment.warm_up_ns(scheduler);
         let counters = counters.with_warm_up(warm_up_ns);
-        let gathering = Gathering::new(machine, &experiment.workload_of(scheduler).value, &tables, warm_up_ns);
+        let workload = &experiment.workload_of(scheduler).value;
+        let gathering = Gathering::new(machine, workload, &experiment.schedulers[scheduler], &tables, warm_up_ns);
         let mut both = Tee::new(Tee::new(counters, Tee::new(CriticalPaths::default(), gathering)), sink);
         let mut report = run.send(Some(&mut both))?;
         let domain_counters = std::mem::take(&mut report.outcome.domain_counters);
@@ -322,6 +310,7 @@ fn trial_of(
         operations: report.operations.iter().map(operation_row).collect(),
         applications: outcome.applications.iter().map(application_row).collect(),
         tasks: outcome.tasks.iter().map(|task| task_row(task, metrics)).collect(),
+        roles: metrics.map_or_else(Vec::new, |metrics| role_rows(outcome, metrics)),
         background: outcome.background.clone(),
         result_lines: result_lines(workload, outcome),
         notes: departures
@@ -403,6 +392,30 @@ fn task_row(task: &TaskOutcome, metrics: Option<&Metrics>) -> TaskRow {
         cpu_time_ns: task.cpu_time_ns,
         counters: of_task.unwrap_or_default(),
     }
+}
+
+/// Waits and responses by application and role; nothing of fewer than two that wake.
+fn role_rows(outcome: &Outcome, metrics: &Metrics) -> Vec<RoleRow> {
+    let mut rows: Vec<RoleRow> = Vec::new();
+    let mut index: BTreeMap<(u32, &str), usize> = BTreeMap::new();
+    for task in &outcome.tasks {
+        let found = metrics.tasks.binary_search_by_key(&task.id, |row| row.id.0);
+        let Some(of_task) = found.ok().map(|at| &metrics.tasks[at]) else { continue };
+        let position = *index.entry((task.application, task.role.as_str())).or_insert_with(|| {
+            let application = outcome.applications.get(task.application as usize);
+            let role = match (task.role.as_str(), application) {
+                ("", Some(application)) => application.name.clone(),
+                (role, _) => role.to_owned(),
+            };
+            let (wakeup, response) = (Waits::default(), Waits::default());
+            rows.push(RoleRow { role, application: task.application, wakeup, response });
+            rows.len() - 1
+        });
+        rows[position].wakeup.merge(&of_task.wakeup_latency);
+        rows[position].response.merge(&of_task.response);
+    }
+    rows.retain(|row| row.wakeup.count > 0);
+    if rows.len() < 2 { Vec::new() } else { rows }
 }
 
 fn task_infos(outcome: &Outcome) -> Vec<TaskInfo> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 use warmcore_statistics::Better;
 use warmcore_trace::metrics::{METRICS, Metrics};
-use warmcore_trace::{Outcome, TaskOutcome};
+use warmcore_trace::{Histogram, Outcome, TaskOutcome};
 use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload, as_measure_name};
 
 use crate::jobs::JOBS;
@@ -31,7 +31,6 @@ pub enum Unit {
 
 impl Unit {
     /// The unit in files.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ns => "ns",
@@ -100,7 +99,6 @@ impl Measure {
     }
 
     /// The value in a trial. A time until an end that has not come is infinite.
-    #[must_use]
     pub fn value(&self, trial: &Trial) -> Option<f64> {
         trial.measure(&self.name).or(self.is_unended(trial).then_some(f64::INFINITY))
     }
@@ -111,7 +109,6 @@ impl Measure {
     }
 
     /// Whether it is a time until an end that has not come in the trial.
-    #[must_use]
     pub fn is_unended(&self, trial: &Trial) -> bool {
         self.until_end && trial.measures.get(&self.name) == Some(&None)
     }
@@ -171,7 +168,6 @@ const RAREST: &str = "p999";
 const FEWEST_FOR_RAREST: u64 = 10_000;
 
 /// Every measure of a workload, in the order of documents.
-#[must_use]
 pub fn of_workload(workload: &Workload) -> Vec<Measure> {
     let mut measures = vec![
         Measure {
@@ -198,7 +194,7 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
                 "deviation from the weighted share",
                 Unit::One,
                 Better::Lower,
-                "largest deviation of a task's CPU time from its share, over that share: of the CPU time that the tasks of a role got together, each one's share is in proportion to the weight of its nice value, but at most its lifetime; the largest of all roles",
+                "largest deviation of a task's CPU time from its share, over that share, in any role; each share of a role's CPU time is in proportion to the weight of the nice value, but at most the task's lifetime",
             )
         },
     ];
@@ -228,34 +224,22 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
             let measure = Measure::of_outcome(&name, &title, Unit::Ns, Better::Lower, definition);
             Measure { optional: *percentile == RAREST, ..measure }
         }));
-        let (title, definition) = (format!("{name} mean"), "mean of what the workload itself records");
-        measures.push(Measure::of_outcome(
-            &recorder_measure(name, "mean_ns"),
-            &title,
-            Unit::Ns,
-            Better::Lower,
-            definition,
-        ));
-        let (title, definition) = (
-            format!("{name} samples per second"),
-            "samples of what the workload itself records, over the measured window; over the time from the beginning of the first sample to the end of \
-             the run where the program's own warm-up ends later",
-        );
-        measures.push(Measure::of_outcome(
-            &recorder_measure(name, "per_s"),
-            &title,
-            Unit::PerS,
-            Better::Higher,
-            definition,
-        ));
-        let (title, definition) = (format!("{name} samples"), "samples of what the workload itself records");
-        measures.push(Measure::of_outcome(
-            &recorder_measure(name, "samples"),
-            &title,
-            Unit::One,
-            Better::Neither,
-            definition,
-        ));
+        for (suffix, words, unit, better, definition) in [
+            ("max_ns", "maximum", Unit::Ns, Better::Lower, "longest of what the workload itself records"),
+            ("mean_ns", "mean", Unit::Ns, Better::Lower, "mean of what the workload itself records"),
+            (
+                "per_s",
+                "samples per second",
+                Unit::PerS,
+                Better::Higher,
+                "samples of what the workload itself records, over the measured window; over the time from the beginning of the first sample to the end of \
+                 the run where the program's own warm-up ends later",
+            ),
+            ("samples", "samples", Unit::One, Better::Neither, "samples of what the workload itself records"),
+        ] {
+            let title = format!("{name} {words}");
+            measures.push(Measure::of_outcome(&recorder_measure(name, suffix), &title, unit, better, definition));
+        }
     }
     measures.extend(RATES.iter().map(|(name, counted, title)| {
         let title = format!("{title} per second");
@@ -283,7 +267,6 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
 }
 
 /// Every measure of a workload, and that of a metric which is a number in what a command prints (`after:TEXT`, `regex:PATTERN`).
-#[must_use]
 pub fn with_metric(mut measures: Vec<Measure>, metric: Option<&str>) -> Vec<Measure> {
     // What is wrong with a metric is said before anything runs.
     measures.extend(metric.and_then(|metric| host_measures::asked(metric).ok().flatten()));
@@ -291,7 +274,6 @@ pub fn with_metric(mut measures: Vec<Measure>, metric: Option<&str>) -> Vec<Meas
 }
 
 /// Every measure of a workload, without those that only some runs have, if none of the trials has them and nobody asked for them by name.
-#[must_use]
 pub fn of_trials(workload: &Workload, trials: &[Vec<Trial>], asked: &str) -> Vec<Measure> {
     let mut measures = of_workload(workload);
     let has = |name: &str| trials.iter().flatten().any(|trial| trial.measures.contains_key(name));
@@ -327,7 +309,6 @@ fn recorder_measure(name: &str, what: &str) -> String {
 /// - one that runs for a fixed time and sleeps in between: the p99 of wakeup latency; with a quota that of response time, since time that a
 ///   quota takes is no wakeup's;
 /// - one that runs for a fixed time and only computes: the work done.
-#[must_use]
 pub fn primary(workload: &Workload) -> String {
     match &workload.style {
         // With `-R` it records no wakeups.
@@ -366,7 +347,6 @@ pub fn primary(workload: &Workload) -> String {
 
 /// A second measure that belongs beside the primary one: schbench's request latencies, or the kernel's wakeup latency beside those; sysbench's latencies, or whether a given rate was kept; how evenly CPU time was given to
 /// tasks that only compute.
-#[must_use]
 pub fn secondary(workload: &Workload) -> Option<String> {
     match &workload.style {
         ResultStyle::Schbench { wakeup, request } if workload.is_recorded(*wakeup) => {
@@ -395,7 +375,6 @@ fn stops(step: &Step) -> bool {
 }
 
 /// All measures of a run. `metrics` are absent when nothing was recorded.
-#[must_use]
 pub fn of_run(
     workload: &Workload,
     outcome: &Outcome,
@@ -429,6 +408,7 @@ pub fn of_run(
         values.extend(PERCENTILES.iter().filter(|(percentile, _)| told(percentile)).map(|(percentile, q)| {
             (recorder_percentile(name, percentile), histogram.quantile(*q).map(|value| value as f64))
         }));
+        values.insert(recorder_measure(name, "max_ns"), histogram.max().map(|longest| longest as f64));
         values.insert(recorder_measure(name, "mean_ns"), histogram.mean());
         let (samples, seconds) = (histogram.count() as f64, outcome.recorder_window_ns(index) as f64 / 1e9);
         values.insert(recorder_measure(name, "samples"), Some(samples));
@@ -454,69 +434,70 @@ pub fn of_run(
 
 /// What a verdict is about where the measure asked for is nearly zero, the first that is not: the time that a workload takes which ends
 /// by itself, the work done by any other.
-#[must_use]
 pub fn instead(workload: &Workload) -> [&'static str; 2] {
     if workload.duration_ns.is_none() { [ELAPSED, WORK] } else { [WORK, ELAPSED] }
 }
 
 /// Latencies that a verdict on a workload is about whose elapsed time, or whose work, its arrivals fix: those that it records itself, then from waking to sleep, then
 /// to the first run.
-#[must_use]
 pub fn latencies(workload: &Workload) -> Vec<String> {
     let recorders = workload.recorders.iter().filter(|name| *name != HACKBENCH_TIME);
     let own = recorders.flat_map(|name| [recorder_percentile(name, "p99"), recorder_measure(name, "mean_ns")]);
     own.chain(["response_p99_ns", "response_mean_ns", "wakeup_p99_ns", "wakeup_mean_ns"].map(str::to_owned)).collect()
 }
 
-/// A measure that is a high percentile: what it is one of, and the part of events that lie above it.
-fn tail(measure: &str) -> Option<(&str, f64)> {
+/// A measure that is a percentile: what it is one of, and the part of it that lies below: of `wakeup_p999_ns` `wakeup` and 0.999.
+fn percentile(measure: &str) -> Option<(&str, f64)> {
     let (of, percentile) = measure.strip_suffix("_ns")?.rsplit_once('_')?;
-    match percentile {
-        "p90" => Some((of, 0.1)),
-        "p99" => Some((of, 0.01)),
-        "p999" => Some((of, 0.001)),
-        _ => None,
-    }
+    let digits = percentile.strip_prefix('p')?;
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    Some((of, format!("0.{digits}").parse::<f64>().ok().filter(|_| is_number)?))
 }
 
+/// The least percentile that is a high one: few of the events lie above it.
+const HIGH: f64 = 0.9;
+
 /// Name of the mean of what a measure is any percentile of.
-#[must_use]
 pub(crate) fn mean_of_percentile(measure: &str) -> Option<String> {
-    let (of, percentile) = measure.strip_suffix("_ns")?.rsplit_once('_')?;
-    let number = percentile.strip_prefix('p')?;
-    number.bytes().all(|digit| digit.is_ascii_digit()).then(|| format!("{of}_mean_ns"))
+    percentile(measure).map(|(of, _)| format!("{of}_mean_ns"))
 }
 
 /// Whether a measure is a time of one event among many: a percentile, a mean, the longest.
-#[must_use]
 pub(crate) fn is_of_each(measure: &str) -> bool {
     mean_of_percentile(measure).is_some() || ["_mean_ns", "_max_ns"].iter().any(|ending| measure.ends_with(ending))
 }
 
 /// Name of the mean of what a measure is a high percentile of; nothing for other measures.
-#[must_use]
 pub fn mean_beside(measure: &str) -> Option<String> {
-    tail(measure).map(|(of, _)| format!("{of}_mean_ns"))
+    percentile(measure).filter(|(_, q)| *q >= HIGH).map(|(of, _)| format!("{of}_mean_ns"))
 }
 
-/// Events that a high percentile must be one of; `fewest`, or as many as have one above it. Nothing for other measures.
-#[must_use]
+/// Events that a percentile must be one of: as many as have one beyond it ([`Histogram::fewest_for`]), of a high one at least `fewest`.
+/// Nothing for other measures.
 pub(crate) fn events_needed(measure: &str, fewest: f64) -> Option<f64> {
-    tail(measure).map(|(_, above)| fewest.max((1.0 / above).round()))
+    let (_, q) = percentile(measure)?;
+    let needed = Histogram::fewest_for(q) as f64;
+    Some(if q >= HIGH { needed.max(fewest) } else { needed })
 }
 
-/// How many events a high percentile of a trial is one of, where that is known.
-#[must_use]
+/// How many events a percentile of a trial is one of, where that is known.
 pub(crate) fn events_behind(measure: &str, trial: &Trial) -> Option<f64> {
-    let (of, _) = tail(measure)?;
+    let (of, _) = percentile(measure)?;
     let count = |name: &str| trial.measure(name);
     match of {
         "wakeup" => count("wakeups"),
         "response" => count("responses"),
         "preempt_wait" => count("involuntary_switches"),
+        "slice" => count("slices"),
         "run_delay" => Some(count("wakeups")? + count("involuntary_switches")?),
         _ => count(&format!("{of}_samples")),
     }
+}
+
+/// How many samples of a recorder a rate of a trial is of; nothing for other measures.
+pub(crate) fn samples_of_rate(measure: &str, trial: &Trial) -> Option<f64> {
+    let recorder = measure.strip_suffix("_per_s").filter(|recorder| recorder.starts_with("recorder_"))?;
+    trial.measure(&format!("{recorder}_samples"))
 }
 
 /// A task that has a share of CPU time.

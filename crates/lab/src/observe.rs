@@ -44,7 +44,6 @@ pub enum Observation {
 const CROSSINGS: [u32; 5] = [0, 1, 10, 100, 1000];
 
 /// How many tasks moved between virtual LLCs how often, in the order of a histogram: names of measures with a title each.
-#[must_use]
 pub fn virtual_llc_histogram() -> Vec<(String, String)> {
     let name = |low: &u32| format!("tasks_crossing_virtual_llcs_{low}");
     let title = |low: &u32| match low {

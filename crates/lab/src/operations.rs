@@ -24,7 +24,6 @@ pub struct OperationTake {
 }
 
 /// Operations that were called in any of a scheduler's trials, in the order in which trials have them.
-#[must_use]
 pub fn of_trials(trials: &[Trial]) -> Vec<OperationTake> {
     let mut names: Vec<&str> = Vec::new();
     for row in trials.iter().flat_map(|trial| &trial.operations) {

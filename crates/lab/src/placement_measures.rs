@@ -68,7 +68,6 @@ pub(crate) fn of_run(outcome: &Outcome) -> BTreeMap<String, Option<f64>> {
 }
 
 /// What a scheduler's decisions took, in words, by the medians of its measures.
-#[must_use]
 pub fn in_words(median: impl Fn(&str) -> Option<f64>) -> Option<String> {
     let (decisions, looked_at, cost_ns) = (median(DECISIONS)?, median(LOOKED_AT)?, median(COST_EACH)?);
     (decisions > 0.0).then(|| {

@@ -11,21 +11,18 @@ pub(crate) struct Number {
 
 /// Why a number was not read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub(crate) enum NotRead {
-    /// Something else is there.
     #[error("no number is there")]
     NoNumber,
-    /// It has a unit that is not known.
     #[error(
-        "`{0}` behind the number is neither a unit of time (ns, us, µs, ms, s) nor a factor (k, K, M, G, T); a pattern that matches it behind its group takes the number alone, such as 'regex:([0-9.]+){0}'"
+        "`{0}` after the number is neither a unit of time (ns, us, µs, ms, s) nor a factor (k, K, M, G, T); a pattern that matches it after its group takes the number alone, such as 'regex:([0-9.]+){0}'"
     )]
     Unit(String),
-    /// More digits follow, and it is not known what they mean.
     #[error(
-        "more digits follow the number behind `{0}`; `,` may only part groups of three digits, and `.` the fraction"
+        "more digits follow the number after `{0}`; `,` may only part groups of three digits, and `.` the fraction"
     )]
     GoesOn(String),
-    /// The text of a pattern's number begins inside a number.
     #[error("the pattern begins inside a number")]
     Cut,
 }
@@ -205,7 +202,7 @@ mod tests {
             let expected = if unit == "x" { NotRead::GoesOn("x".into()) } else { NotRead::Unit(unit.into()) };
             assert_eq!(error, expected, "{text}");
         }
-        assert!(NotRead::Unit("%".into()).to_string().starts_with("`%` behind the number is neither"));
+        assert!(NotRead::Unit("%".into()).to_string().starts_with("`%` after the number is neither"));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::verdict::{ComparisonDocument, VerdictError, conclude};
 
 /// Why a run cannot be shown.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum ReadError {
     /// It is no run directory.
     #[error(transparent)]
@@ -31,10 +32,8 @@ pub enum ReadError {
     /// Its experiment cannot be understood.
     #[error(transparent)]
     Experiment(#[from] ResumeError),
-    /// No trial number is finished under every scheduler.
     #[error("{path} holds no finished trial of every scheduler{}{}", left_out(*.unread), because(.changed), path = .path.display())]
     NoTrials {
-        /// The directory.
         path: PathBuf,
         /// Trial files there that were not understood.
         unread: usize,
@@ -51,7 +50,6 @@ pub enum ReadError {
 
 impl ReadError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
             Self::Directory(DirectoryError::NotARun(_)) => {
@@ -100,7 +98,6 @@ pub struct RunOnDisk {
 
 impl RunOnDisk {
     /// How many cores the virtual LLCs have into which its LLCs are divided, if they are.
-    #[must_use]
     pub fn virtual_llc_size(&self) -> Option<VirtualLlcSize> {
         self.record.observations.iter().rev().find_map(|observation| match observation {
             Observation::VirtualLlcs { cores } => Some(*cores),
@@ -109,7 +106,6 @@ impl RunOnDisk {
     }
 
     /// Its CPUs by virtual LLC, if there are some.
-    #[must_use]
     pub fn virtual_llcs(&self) -> Option<VirtualLlcs> {
         self.virtual_llc_size().map(|cores| VirtualLlcs::divide(&self.experiment.machine.value, cores))
     }
@@ -210,7 +206,6 @@ impl RunOnDisk {
     }
 
     /// A run that was kept nowhere: its directory has no name, and it has no events.
-    #[must_use]
     pub fn in_memory(experiment: Experiment, trials: Vec<Vec<Trial>>, comparison: ComparisonDocument) -> Self {
         let record = experiment.record();
         let events = trials.iter().map(|trials| vec![(String::new(), None); trials.len()]).collect();

@@ -8,7 +8,6 @@ use warmcore_workload::results::{
 use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Workload};
 
 /// The lines, or none for a workload that imitates no program or did not come to its end.
-#[must_use]
 pub fn result_lines(workload: &Workload, outcome: &Outcome) -> Vec<String> {
     let text = match &workload.style {
         ResultStyle::Plain => None,

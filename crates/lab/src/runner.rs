@@ -30,13 +30,8 @@ pub enum RunError {
         trial: usize,
         source: TrialError,
     },
-    /// The caller asked to stop. What is finished is in the run directory.
     #[error("interrupted; {finished} of {total} trials had finished")]
-    Interrupted {
-        finished: usize,
-        /// Number of trials of the experiment.
-        total: usize,
-    },
+    Interrupted { finished: usize, total: usize },
     /// The place could not begin.
     #[error(transparent)]
     Place(#[from] PlaceError),
@@ -268,7 +263,6 @@ fn make_and_keep(
 }
 
 /// Name of a trial in file names. Schedulers are numbered because their labels need not be file names.
-#[must_use]
 pub fn trial_name(scheduler: usize, number: usize) -> String {
     format!("s{scheduler}-t{number:04}")
 }

@@ -50,7 +50,6 @@ pub const SCORES: [ScoreInfo; 6] = [
 ];
 
 /// A score by its name.
-#[must_use]
 pub fn score(name: &str) -> Option<&'static ScoreInfo> {
     SCORES.iter().find(|score| score.name == name)
 }

@@ -5,9 +5,12 @@
 //! its finding becomes another: better, worse, different, starving, no different (tied or identical) or open (unclear or not to be compared).
 
 use serde::{Deserialize, Serialize};
+use warmcore_places::place::{PlaceError, Request};
 use warmcore_statistics::{Better, Comparison, Interval};
 
 use crate::directory::{RunDirectory, SENSITIVITY as FILE};
+use crate::experiment::Experiment;
+use crate::making;
 use crate::verdict::{ComparisonDocument, Finding, MeasureResult, decimal, within};
 
 /// Version of [`Sensitivity`].
@@ -128,8 +131,17 @@ pub fn kept(directory: &RunDirectory) -> Result<Option<Sensitivity>, String> {
     if kept.schema == SCHEMA { Ok(Some(kept)) } else { Err(format!("it has the schema {}", kept.schema)) }
 }
 
+/// Checks that the place would run a changed experiment: one CPU less may be too few for what deadline tasks reserve.
+///
+/// # Errors
+/// Why not.
+pub fn check(changed: &Experiment) -> Result<(), PlaceError> {
+    let requests: Vec<Request<'_>> =
+        (0..changed.schedulers.len()).map(|scheduler| making::request(changed, scheduler, 0)).collect();
+    changed.place.check(&requests)
+}
+
 /// The schedulers of a comparison with a changed machine beside those of the unchanged one.
-#[must_use]
 pub fn varied(unchanged: &ComparisonDocument, changed: &ComparisonDocument) -> Vec<VariedScheduler> {
     let margin = unchanged.experiment.margin;
     let pairs = unchanged.schedulers.iter().zip(&changed.schedulers).filter(|(before, _)| !before.is_baseline);
@@ -152,7 +164,6 @@ pub fn varied(unchanged: &ComparisonDocument, changed: &ComparisonDocument) -> V
 
 impl Sensitivity {
     /// What the variations mean for a comparison.
-    #[must_use]
     pub fn new(unchanged: &ComparisonDocument, asked: &Asked, variations: Vec<Variation>) -> Self {
         let mut sentences = Vec::new();
         if !asked.factors.is_empty() {
@@ -167,7 +178,6 @@ impl Sensitivity {
     }
 
     /// What was asked for.
-    #[must_use]
     pub fn asked(&self) -> Asked {
         Asked { factors: self.factors.clone(), neighbours: self.neighbours }
     }
@@ -175,7 +185,6 @@ impl Sensitivity {
 
 impl Variation {
     /// Whether it turns the verdict on some scheduler.
-    #[must_use]
     pub fn turns(&self) -> bool {
         self.schedulers.iter().any(|scheduler| scheduler.turns)
     }
@@ -186,7 +195,6 @@ impl Variation {
     }
 
     /// The largest change of a ratio, as a fraction of what it was.
-    #[must_use]
     pub fn largest_change(&self, unchanged: &ComparisonDocument) -> Option<f64> {
         let changes = self.schedulers.iter().filter_map(|scheduler| {
             let before = unchanged.schedulers.iter().find(|before| before.label == scheduler.label)?;
@@ -197,7 +205,6 @@ impl Variation {
     }
 
     /// The cost with its factor: `migration × 2`.
-    #[must_use]
     pub fn title(&self) -> String {
         match self.factor {
             Some(factor) => format!("{} \u{d7} {}", self.cost, decimal(factor)),
@@ -322,7 +329,8 @@ mod tests {
         let comparison = compare_paired(&[1e6], &[1e6 * ratio], Better::Lower).unwrap();
         let summary = Sample::new(&[1e6]).unwrap().summary();
         let finding = Some(finding);
-        let result = MeasureResult { points: Vec::new(), summary, comparison: Some(comparison), finding, apart: None };
+        let comparison = Some(comparison);
+        let result = MeasureResult { points: Vec::new(), summary, comparison, finding, apart: None, few: None };
         DecisiveSide::of(&result, 0.01)
     }
 

@@ -34,7 +34,6 @@ pub enum ResumeError {
     /// A file is not what this version writes.
     #[error("{file}: {reason}")]
     Invalid { file: String, reason: String },
-    /// A file has another version of its format than the one this program knows.
     #[error("{file} has the schema {found}; this version reads {}", experiment::SCHEMA)]
     Schema { file: String, found: String },
     /// The directory was written by another version, whose results cannot be mixed with this one's.
@@ -46,7 +45,6 @@ pub enum ResumeError {
     /// The program of a scheduler is not the one that the run was started with.
     #[error("`{scheduler}` is not what the run was started with: {what}")]
     Program { scheduler: String, what: String },
-    /// The directory was written by another build, whose results may be others.
     #[error("the run was started by another build of this program, whose results may differ")]
     Build,
     /// A file is not what was written there.
@@ -192,15 +190,11 @@ fn own_file() -> PathBuf {
 
 /// Why the files of a run could not be written.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum SessionError {
     /// Something cannot be said in the format of its file.
     #[error("cannot write {file}: {reason}")]
-    Express {
-        /// Name of the file.
-        file: String,
-        /// What cannot be said.
-        reason: String,
-    },
+    Express { file: String, reason: String },
     /// A file operation failed.
     #[error(transparent)]
     File(#[from] FileError),

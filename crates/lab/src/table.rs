@@ -44,7 +44,6 @@ pub enum Values {
 }
 
 /// The same table in memory: the columns with their names, in order.
-#[must_use]
 pub fn trials_in_memory(
     record: &ExperimentRecord,
     measures: &[Measure],

@@ -67,7 +67,7 @@ pub const CAUSES: [Cause; 21] = [
     cause("throttled", "throttled by a quota or reservation"),
     cause("waiting", "blocked until other tasks act"),
     cause("sleeping", "asleep until a time"),
-    cause("off_cpu", "off the CPU (no events were recorded to tell why)"),
+    cause("off_cpu", "off the CPU (no recorded events show why)"),
 ];
 
 /// What the thread that ended last, or the path that leads to its end, spent time on beside [`CAUSES`].
@@ -202,7 +202,6 @@ const NO_GAP: f64 = 0.002;
 
 /// The task that ended last, and what its time from the start of the run to its exit went to. `None` without a task that exited, or
 /// without events, which tell waiting for a CPU from waiting for others, or with a warm-up, in which the chain of causes would begin.
-#[must_use]
 pub fn last_thread(outcome: &Outcome, metrics: Option<&Metrics>) -> Option<LastThread> {
     if outcome.warm_up_ns > 0 {
         return None;

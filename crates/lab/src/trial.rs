@@ -7,10 +7,11 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use warmcore_trace::metrics::PlacedCount;
+use warmcore_trace::metrics::{PlacedCount, Waits};
 use warmcore_trace::{BackgroundOutcome, DecisionCounts};
 
 use crate::gathering::GatheringRow;
+use crate::measures::HACKBENCH;
 use crate::time_split::CriticalPath;
 
 /// Version of this document. Part of a trial's hash: a change makes older files run again.
@@ -75,6 +76,10 @@ pub struct Trial {
     pub applications: Vec<ApplicationRow>,
     /// Tasks, in order of creation.
     pub tasks: Vec<TaskRow>,
+    /// What tasks of each role waited, and how long they took, in the order of their first tasks. Absent where fewer than two roles wake, or
+    /// nothing is recorded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub roles: Vec<RoleRow>,
     /// Who ran beside the workload: simulated threads of the kernel itself, or whoever was recorded; they are among no tasks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background: Vec<BackgroundOutcome>,
@@ -129,6 +134,20 @@ pub struct ApplicationRow {
     pub cpu_time_ns: u64,
 }
 
+/// The tasks of a role of an application in a trial.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoleRow {
+    /// The role; the application's name where tasks have none.
+    pub role: String,
+    /// Index of the application.
+    pub application: u32,
+    /// Wakeup latencies.
+    pub wakeup: Waits,
+    /// Response times.
+    pub response: Waits,
+}
+
 /// A task in a trial.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -156,25 +175,30 @@ fn is_zero(value: &u64) -> bool {
 
 impl Trial {
     /// The time that counts, in nanoseconds: from the end of the warm-up to the run's end.
-    #[must_use]
     pub fn window_ns(&self) -> u64 {
         self.elapsed_ns.saturating_sub(self.warm_up_ns)
     }
 
+    /// When the time begins that a measure is of, in nanoseconds from the run's beginning: at the end of the warm-up, or at the start signal
+    /// where the measure is the workload's own time from that signal to the run's end.
+    pub fn measured_from_ns(&self, measure: &str) -> u64 {
+        // Beside other applications the run may end later than that time does.
+        let own = self.measure(measure).filter(|_| measure == HACKBENCH && self.applications.len() <= 1);
+        let signal_ns = own.map_or(0, |own_ns| self.elapsed_ns.saturating_sub(own_ns as u64));
+        self.warm_up_ns.max(signal_ns).min(self.elapsed_ns)
+    }
+
     /// A measure's value.
-    #[must_use]
     pub fn measure(&self, name: &str) -> Option<f64> {
         self.measures.get(name).copied().flatten()
     }
 
     /// Nanoseconds that a cause took, 0 for one that the trial's version did not know; nothing where no causes were recorded.
-    #[must_use]
     pub fn time_of(&self, cause: &str) -> Option<f64> {
         (!self.time_ns.is_empty()).then(|| self.time_ns.get(cause).copied().unwrap_or(0.0))
     }
 
     /// The trial's file.
-    #[must_use]
     pub fn to_json(&self) -> String {
         // Strings, numbers and lists of them can always be written.
         let mut text = serde_json::to_string(self).unwrap_or_default();
@@ -183,7 +207,6 @@ impl Trial {
     }
 
     /// The trial in a file, if it is one of this version.
-    #[must_use]
     pub fn from_json(text: &str) -> Option<Self> {
         serde_json::from_str(text).ok().filter(|trial: &Self| trial.schema == SCHEMA)
     }
@@ -215,6 +238,7 @@ pub(crate) mod tests {
             gathering: None,
             applications: Vec::new(),
             tasks: Vec::new(),
+            roles: Vec::new(),
             background: Vec::new(),
             result_lines: Vec::new(),
             notes: Vec::new(),
@@ -225,6 +249,16 @@ pub(crate) mod tests {
     fn a_trial_survives_its_file() {
         let written = trial("cfs", 3, &[("elapsed_ns", Some(0.1 + 0.2)), ("wakeup_p99_ns", None)]);
         assert_eq!(Trial::from_json(&written.to_json()), Some(written));
+    }
+
+    #[test]
+    fn what_is_measured_begins_at_the_start_signal_where_the_measure_does() {
+        let of = |name: &str, warm_up_ns: u64| {
+            let own = [("hackbench_time_ns", Some(394e3)), ("elapsed_ns", Some(6780e3))];
+            Trial { elapsed_ns: 6_780_000, warm_up_ns, ..trial("cfs", 0, &own) }.measured_from_ns(name)
+        };
+        assert_eq!([of("hackbench_time_ns", 0), of("elapsed_ns", 0), of("elapsed_ns", 500)], [6_386_000, 0, 500]);
+        assert_eq!(of("hackbench_time_ns", 6_500_000), 6_500_000);
     }
 
     #[test]

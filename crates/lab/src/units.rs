@@ -4,14 +4,12 @@
 use crate::measures::Unit;
 
 /// A duration in nanoseconds as `1.23 ms`.
-#[must_use]
 pub fn duration(ns: f64) -> String {
     let (divisor, unit) = time_unit(ns);
     format!("{} {unit}", three_digits(ns / divisor))
 }
 
 /// The unit that fits a duration, and how many nanoseconds it has.
-#[must_use]
 pub fn time_unit(ns: f64) -> (f64, &'static str) {
     let size = ns.abs();
     // A value that would be rounded up to the next unit is printed in that unit.
@@ -27,7 +25,6 @@ pub fn time_unit(ns: f64) -> (f64, &'static str) {
 }
 
 /// A measure's value as people read it.
-#[must_use]
 pub fn with_unit(value: f64, unit: Unit) -> String {
     match unit {
         _ if value.is_infinite() => "never".into(),
@@ -38,7 +35,6 @@ pub fn with_unit(value: f64, unit: Unit) -> String {
 }
 
 /// A number of bytes as `1.5 GiB`.
-#[must_use]
 pub fn bytes(value: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let power = (0..units.len() - 1).find(|power| value >> (10 * (power + 1)) == 0).unwrap_or(units.len() - 1);
@@ -46,7 +42,6 @@ pub fn bytes(value: u64) -> String {
 }
 
 /// A count or rate as `123`, `1.23k`, `1.23M`.
-#[must_use]
 pub fn count(value: f64) -> String {
     let size = value.abs();
     if size < 999.5 {
@@ -61,7 +56,6 @@ pub fn count(value: f64) -> String {
 }
 
 /// Three significant digits without superfluous zeros: `0`, `0.123`, `1.23`, `12.3`, `123`, `1230`.
-#[must_use]
 pub fn three_digits(value: f64) -> String {
     let size = value.abs();
     let decimals = if size >= 99.95 {

@@ -38,7 +38,7 @@ mod words;
 
 pub(crate) use answerable::gathered_without_profile;
 pub use answerable::{starves, tasks_left};
-pub use carries::few_events;
+pub use carries::{few_events, few_to_show};
 use finding::spread;
 pub(crate) use finding::within;
 pub use finding::{DEFAULT_MARGIN, Finding};
@@ -52,29 +52,21 @@ pub const SCHEMA: &str = "warmcore-comparison-2";
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum VerdictError {
-    /// The metric asked for is not one of this workload's.
     #[error("there is no metric `{name}` for this workload; {}", among(.similar, *.known))]
     NoSuchMetric {
         name: String,
         /// Those with a similar name, or some if none is similar, in order of name.
         similar: Vec<String>,
-        /// Number of those there are.
         known: usize,
     },
     /// The metric is a number in what a command prints, and does not say where.
     #[error("{0}")]
     Pattern(String),
-    /// The metric needs events, and none are recorded.
     #[error("metric `{name}` follows from events, but nothing is recorded")]
     NotRecorded { name: String },
     /// A measure was not a number: a fault of this program.
     #[error("measure `{measure}` of {scheduler}: {source}")]
-    Statistics {
-        measure: String,
-        scheduler: String,
-        /// What is wrong with it.
-        source: StatisticsError,
-    },
+    Statistics { measure: String, scheduler: String, source: StatisticsError },
 }
 
 /// The comparison as one document: `verdict.json`, `compare --json`.
@@ -174,6 +166,17 @@ pub struct MeasureResult {
     /// Trials beyond the margin where the middle of all is inside.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apart: Option<TrialsApart>,
+    /// Of a percentile the fewest events that it is one of in a trial, and how many it takes to be shown, if there are fewer
+    /// ([`few_to_show`]). Documents have its numbers all the same.
+    #[serde(skip)]
+    pub few: Option<(f64, f64)>,
+}
+
+impl MeasureResult {
+    /// The median over the trials, where it is more than one of few events.
+    pub fn shown(&self) -> Option<f64> {
+        self.summary.median.filter(|_| self.few.is_none())
+    }
 }
 
 /// The verdict.
@@ -224,7 +227,8 @@ fn concluded(
                 source,
             }
         })?;
-        for (scheduler, result) in schedulers.iter_mut().zip(results) {
+        for ((scheduler, result), trials) in schedulers.iter_mut().zip(results).zip(trials) {
+            let result = MeasureResult { few: few_to_show(measure, trials), ..result };
             scheduler.measures.insert(measure.name.clone(), result);
         }
     }
@@ -395,6 +399,7 @@ fn compare_measure(
             comparison: None,
             finding: None,
             apart: None,
+            few: None,
         };
         if let Some(mut comparison) = if index == baseline { None } else { comparisons.next() } {
             let same = are_identical(record.design, &points[baseline], own);
@@ -566,13 +571,12 @@ fn what_counts(primary: &Measure, trials: &[Trial]) -> String {
         (0, _) => "what they did until then counts".to_owned(),
         (unended, all) if unended == all => "their time counts as infinite".to_owned(),
         (unended, _) => {
-            format!("the time of {unended} of them counts as infinite, that of the others had ended before")
+            format!("the time of {unended} of them counts as infinite; the time of the others had ended before")
         }
     }
 }
 
 /// A warning of the workload as a line.
-#[must_use]
 pub fn describe_warning(warning: &Warning) -> String {
     let times = if warning.count > 1 { format!(" ({} times)", warning.count) } else { String::new() };
     format!("{}{times} is not modelled: {}", warning.what, warning.consequence)

@@ -22,7 +22,6 @@ const PART: u64 = 3;
 /// The warm-up of an experiment whose verdict is about this metric, or about the workload's own: 1 s, but at most a third of the run, where
 /// the workload runs for a fixed time, because some task of it never ends by itself, the metric is a percentile or the longest of times,
 /// and no task that the metric is about ends by itself; none otherwise. The run is over after `max_time_ns`, if not before.
-#[must_use]
 pub fn default_ns(workload: &Workload, max_time_ns: Option<u64>, metric: Option<&str>) -> u64 {
     let is_endless = workload.programs.iter().any(loops_for_ever);
     let Some(duration_ns) = workload.duration_ns.filter(|_| is_endless) else { return 0 };
@@ -44,7 +43,8 @@ fn loops_for_ever(program: &Program) -> bool {
 /// Whether a task works, ends by itself, and counts in the metric: all tasks do, but for one of a recorder those that write to it. Tasks that
 /// others create come again as long as those run, and end with them.
 fn is_about_a_task_that_ends(workload: &Workload, metric: &str) -> bool {
-    let is_of = |name: &String| PERCENTILES.iter().any(|(of, _)| measures::recorder_percentile(name, of) == metric);
+    let of_the_tail = || PERCENTILES.iter().map(|(percentile, _)| *percentile).chain(["max"]);
+    let is_of = |name: &String| of_the_tail().any(|of| measures::recorder_percentile(name, of) == metric);
     let recorder = workload.recorders.iter().position(is_of);
     let counts = |step: &Step| {
         recorder.is_none_or(|of| {

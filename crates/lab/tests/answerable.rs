@@ -88,6 +88,38 @@ fn a_percentile_of_few_events_gives_way_to_the_mean() {
     assert_eq!(rare.primary, "wakeup_mean_ns", "one in a thousand of 200");
 }
 
+/// Requests of 3 ms every 13 ms, and timers that take 50 us every 0.55 ms: 4 % of the response times are those of requests.
+#[test]
+fn a_verdict_over_two_roles_names_the_mean_of_each() {
+    let said = |run: u32, sleep: u32| {
+        let workload = format!(
+            r#"{{ "global": {{ "duration": 1 }}, "tasks": {{ "client": {{ "instance": 2, "loop": -1, "run": 3000, "sleep": 10000 }},
+            "timer": {{ "instance": 2, "loop": -1, "run": {run}, "sleep": {sleep} }} }} }}"#
+        );
+        let document = compared(&["eevdf", "cfs"], "1s1n1l2c1t", &workload, Some("response_p99_ns"));
+        document.conditions.into_iter().find(|condition| condition.contains("roles together"))
+    };
+    let both = said(50, 500).expect("it says so");
+    let begins = "response p99 is of 2 roles together: under eevdf the mean of a trial's events is 3";
+    assert!(
+        both.starts_with(begins) && both.contains(" ms for client (") && both.contains(" us for timer ("),
+        "{both}"
+    );
+    assert_eq!(said(3000, 10_000), None, "they take equally long");
+}
+
+/// Each request takes 150 ms of a CPU that another task shares: three end within the second.
+#[test]
+fn a_rate_of_three_samples_gives_way_to_the_work() {
+    let workload = r#"{ "global": { "duration": 1 }, "tasks": { "server": { "instance": 0 }, "hog": { "loop": -1, "run": 10000 } },
+        "warmcore": { "recorders": [ "request" ], "tasks": { "server": { "instances": 1, "program": [ { "loop": -1, "steps": [
+            { "start_clock": 0 }, { "run_ns": 150000000 }, { "sleep_ns": 5000000 }, { "record_clock": 0, "recorder": "request" } ] } ] } } } }"#;
+    let document = compared(&["eevdf", "rr"], "1s1n1l1c1t", workload, Some("recorder_request_per_s"));
+    assert_eq!(document.primary, "work_ns");
+    let said = "request samples per second is not measurable here: no trial has more than 3 samples, and one more or less decides it, so";
+    assert!(document.verdict.sentence.starts_with(said), "{}", document.verdict.sentence);
+}
+
 #[test]
 fn cache_aware_scheduling_without_caches_has_no_answer_before_any_number() {
     let workload = r#"{ "tasks": { "w": { "instance": 3, "loop": 1, "run": 50000 } } }"#;
@@ -96,7 +128,7 @@ fn cache_aware_scheduling_without_caches_has_no_answer_before_any_number() {
     assert_ne!(finding(&without, 1), Finding::NotAnswerable, "cfs acts on nothing that is missing");
     let sentence = &without.verdict.sentence;
     assert!(
-        sentence.starts_with("how cache-aware and eevdf compare in elapsed time is not answerable here"),
+        sentence.starts_with("The run cannot say how cache-aware and eevdf compare in elapsed time: "),
         "{sentence}"
     );
     assert!(sentence.contains("--assume-profile"), "{sentence}");
@@ -137,7 +169,7 @@ fn threads_without_a_profile_that_run_for_a_small_part_of_the_time_decide_nothin
     assert!(small.conditions.iter().any(|words| words.starts_with(said)), "{:?}", small.conditions);
     let large = compared(&["eevdf", "cache-aware"], "1s1n2l4c1t", &workload(2000), None);
     assert_eq!(finding(&large, 1), Finding::NotAnswerable);
-    assert!(large.verdict.sentence.contains("no memory profile says what threads of p2 do to them"));
+    assert!(large.verdict.sentence.contains("the threads of p2 have no memory profile"));
     assert!(!large.conditions.iter().any(|words| words.contains("others like them")), "{:?}", large.conditions);
 }
 
@@ -182,7 +214,7 @@ fn cache_aware_scheduling_of_threads_without_a_profile_has_no_answer_whatever_ot
     for beside in ["spin:-n1,-d100ms", "verilator:-t3,-C50"] {
         let document = compared(&["eevdf", "cache-aware"], "1s1n2l4c1t", &format!("{unprofiled}+{beside}"), None);
         assert_eq!(finding(&document, 1), Finding::NotAnswerable, "{beside}");
-        let said = "no memory profile says what threads of pingpong do to them";
+        let said = "the threads of pingpong have no memory profile";
         assert!(document.verdict.sentence.contains(said), "{}", document.verdict.sentence);
     }
     let document = compared(&["eevdf", "cache-aware"], "1s1n2l4c1t", "verilator:-t3,-C50+spin:-n1,-d100ms", None);

@@ -30,6 +30,7 @@ fn one_connection(flags: &str) -> (f64, f64) {
             trials.iter().map(|trial| trial.measure(&format!("recorder_transaction_latency_{name}")).unwrap());
         of_trials.sum::<f64>() / trials.len() as f64
     };
+    assert!(mean("max_ns") >= mean("mean_ns"), "{} {}", mean("max_ns"), mean("mean_ns"));
     (mean("mean_ns"), mean("per_s"))
 }
 

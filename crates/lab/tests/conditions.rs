@@ -161,6 +161,8 @@ fn a_verdict_says_that_linux_has_priorities_of_fast_cpus_where_cores_have_severa
     let told = said("eevdf", THREADS).expect("it says so");
     assert!(told.starts_with("tasks under eevdf may stay on slow CPUs"), "{told}");
     assert_eq!(said("ule", THREADS), None, "it is not of Linux");
+    let stated = format!("{THREADS}]\npriorities = [{{ cpus = \"0-3\", priority = 67 }}");
+    assert_eq!(said("eevdf", &stated), None, "the machine states them");
     assert_eq!(said("eevdf", r#""0", "1", "2", "3", "4", "5""#), None, "without threads there are capacities");
 }
 

@@ -29,7 +29,6 @@ pub struct FileError {
 
 impl FileError {
     /// What a user can try, where the cause is a usual one.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         use std::io::ErrorKind;
         match self.source.kind() {
@@ -87,14 +86,12 @@ pub fn create_directory(path: &Path) -> Result<(), FileError> {
 }
 
 /// The SHA-256 of some bytes, in hexadecimal.
-#[must_use]
 pub fn sha256(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 
 /// The program of a name, as a shell finds it: a name with a slash is a path; another is looked for beside this program and then in the
 /// directories of `PATH`. One that is nowhere is left as it is, so that the error of whoever opens it names it.
-#[must_use]
 pub fn find_program(name: &str) -> PathBuf {
     if name.contains('/') {
         return name.into();
@@ -150,7 +147,7 @@ pub fn open(path: &Path) -> io::Result<File> {
 fn ordinary(path: &Path) -> io::Result<File> {
     match fs::metadata(path)?.is_file() {
         true => File::open(path),
-        false => Err(io::Error::new(ErrorKind::InvalidInput, "it is no ordinary file")),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, "it is not an ordinary file")),
     }
 }
 
@@ -164,7 +161,6 @@ fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 /// A document as indented JSON with a newline at its end.
-#[must_use]
 pub fn pretty<T: Serialize>(document: &T) -> String {
     // Documents are made of strings, numbers and lists; those can always be written.
     let mut text = serde_json::to_string_pretty(document).unwrap_or_default();

@@ -53,7 +53,7 @@ pub fn open(name: &str, options: &PlaceOptions<'_>, note: &dyn Fn(&str)) -> Resu
 /// When no kind has that name, or the record is not one of that place.
 pub fn past(identity: &str, record: Option<&toml::Table>) -> Result<Arc<dyn Place>, PlaceError> {
     let changed = |reason: String| {
-        PlaceError::new(Trouble::Unfit, "warmcore::place", reason, "start the experiment anew, in another directory")
+        PlaceError::new(Trouble::Unfit, "warmcore::place", reason, "start the experiment again, in another directory")
     };
     let name = identity.split(':').next().unwrap_or(identity);
     let kind = PLACES.iter().find(|kind| kind.name == name);

@@ -31,7 +31,9 @@ pub trait Place: fmt::Debug + Send + Sync {
     fn kind(&self) -> &'static PlaceKind;
 
     /// What its results depend on, in one line. It begins with the kind's name, followed by a colon if more follows.
-    fn identity(&self) -> String;
+    fn identity(&self) -> String {
+        self.kind().name.into()
+    }
 
     /// What a run directory must hold so that [`PlaceKind::past`] makes this place of it; `None` if the name is all.
     fn record(&self) -> Option<toml::Table> {
@@ -52,7 +54,9 @@ pub trait Place: fmt::Debug + Send + Sync {
     fn design(&self) -> Design;
 
     /// Whether a run is a function of its request: it can be had again, event by event.
-    fn repeatable(&self) -> bool;
+    fn repeatable(&self) -> bool {
+        false
+    }
 
     /// The same place where runs can be made, if it was read from a run directory.
     ///
@@ -152,7 +156,6 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// A run that shares nothing with another, with default options, and with nobody outside who does anything.
-    #[must_use]
     pub fn new(machine: &'a Machine, workload: &'a Workload, scheduler: &'a SchedulerSpec, seed: u64) -> Self {
         let options = RunOptions::default();
         Self { machine, work_of: None, workload, scheduler, seed, options, shared: None, actions: &[] }
@@ -182,7 +185,7 @@ pub(crate) fn check_background(request: &Request<'_>) -> Result<(), PlaceError> 
         return Ok(());
     }
     let name = &request.machine.background().name;
-    let message = format!("the background `{name}` is simulated, and a real kernel has threads of its own");
+    let message = format!("the background `{name}` is simulated, and a real kernel has its own threads");
     Err(PlaceError::new(
         Trouble::Unfit,
         "warmcore::background",
@@ -288,7 +291,6 @@ pub struct Report {
 
 impl Report {
     /// Of a run that was carried out as asked, with nobody else about.
-    #[must_use]
     pub fn new(outcome: Outcome) -> Self {
         Self {
             outcome,
@@ -403,13 +405,11 @@ impl PlaceError {
     }
 
     /// The caller asked to stop.
-    #[must_use]
     pub fn interrupted() -> Self {
         Self::new(Trouble::Interrupted, "warmcore::interrupted", "interrupted", "run it again")
     }
 
     /// Whether the caller asked to stop.
-    #[must_use]
     pub fn is_interruption(&self) -> bool {
         self.trouble == Trouble::Interrupted
     }

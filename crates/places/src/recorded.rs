@@ -32,7 +32,7 @@ pub static KIND: PlaceKind = PlaceKind {
     keeps_to_cpus: false,
     events_cost_time: false,
     unmeasured: "what the recorder did not record: caches, memory, affinities, nice values, and why a task was moved where the kernel's \
-                 events do not tell. Nothing in this page is simulated.",
+                 events do not show it. Nothing in this page is simulated.",
     open: None,
     past: |table| {
         let origin = table.and_then(|table| table.clone().try_into::<Origin>().ok());
@@ -73,7 +73,6 @@ pub struct Recorded {
 
 impl Recorded {
     /// One whose threads are these tasks of the workload that is asked for.
-    #[must_use]
     pub fn new(recording: Recording, tasks: BTreeMap<i32, TaskId>) -> Self {
         let (events_lost, more) = recording.events_lost();
         let mut notes = recording.notes.clone();
@@ -133,10 +132,6 @@ impl Place for Recorded {
 
     fn design(&self) -> Design {
         Design::Unpaired
-    }
-
-    fn repeatable(&self) -> bool {
-        false
     }
 
     fn reopen(self: Arc<Self>) -> Result<Arc<dyn Place>, PlaceError> {
@@ -336,7 +331,6 @@ fn extras(recording: &Recording) -> Option<Conditions> {
 }
 
 /// What a reader must know of what was recorded besides the scheduler's events.
-#[must_use]
 pub fn notes_on_extras(recording: &Recording) -> Vec<String> {
     let counters = recording.counters.iter().flat_map(|counters| counters.sentences());
     counters.chain(recording.homes.sentences()).collect()

@@ -82,13 +82,11 @@ pub struct Scripted {
 
 impl Scripted {
     /// One with this script.
-    #[must_use]
     pub fn new(script: Script) -> Self {
         Self { script, asked: Mutex::new(Vec::new()) }
     }
 
     /// Scheduler and seed of every run that was begun, in order, and with which others it may share a boot.
-    #[must_use]
     pub fn asked(&self) -> Vec<(String, u64, Option<u32>)> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -106,10 +104,6 @@ impl Scripted {
 impl Place for Scripted {
     fn kind(&self) -> &'static PlaceKind {
         &KIND
-    }
-
-    fn identity(&self) -> String {
-        KIND.name.into()
     }
 
     fn record(&self) -> Option<toml::Table> {

@@ -43,10 +43,6 @@ impl Place for Sim {
         &KIND
     }
 
-    fn identity(&self) -> String {
-        KIND.name.into()
-    }
-
     /// Trial k of every scheduler has the same seed, which decides everything that is left to chance.
     fn design(&self) -> Design {
         Design::Paired
@@ -125,7 +121,6 @@ fn notes((_, unsettled): (u64, u64)) -> Vec<String> {
 }
 
 /// What a scheduler does not know of what a workload asks for, and what tasks then do: task groups, nice values, utilisation clamps.
-#[must_use]
 pub fn unknown_to(scheduler: &SchedulerSpec, workload: &Workload) -> Vec<String> {
     let groups = note_on_groups(workload, scheduler.info().knows_groups);
     let nice = (workload.has_weights() && !scheduler.info().knows_nice)

@@ -41,10 +41,8 @@ pub enum VmError {
     /// QEMU is not there.
     #[error("no QEMU: {reason}")]
     NoQemu { reason: String },
-    /// This program was built without the guest agent.
     #[error("this program was built without its guest agent: {reason}")]
     NoAgent { reason: String },
-    /// There is no place for a cache.
     #[error("no cache directory: neither XDG_CACHE_HOME nor HOME is set to an absolute path")]
     NoCache,
     /// There is no kernel.
@@ -53,55 +51,33 @@ pub enum VmError {
     /// A kernel cannot be used.
     #[error("{path}: {reason}", path = path.display())]
     Kernel { path: PathBuf, reason: String },
-    /// A kernel could not be fetched.
     #[error("cannot fetch a kernel: {reason}")]
     Fetch { reason: String },
-    /// QEMU cannot build the machine.
     #[error("machine {machine} cannot be built by QEMU: {reason}")]
     Machine { machine: String, reason: String },
-    /// The guest's machine is not the one that was asked for.
     #[error("the guest is another machine than was asked for: {difference}")]
     Topology { difference: String },
-    /// The guest could not be started.
     #[error("cannot start a guest: {reason}")]
-    Start {
-        /// What the system or QEMU said.
-        reason: String,
-    },
-    /// The host's virtualisation does not work.
+    Start { reason: String },
     #[error("the host's virtualisation cannot run a guest: {reason}")]
     Acceleration { reason: String },
-    /// The guest ended early.
     #[error("the guest died: {reason}\nits last lines:\n{console}")]
     Died {
         /// The kernel's reason, if it gave one.
         reason: String,
-        /// Last lines of its console.
         console: String,
     },
-    /// The guest did not end.
     #[error("the guest was not done within {seconds} s and was killed; its last lines:\n{console}")]
-    Hung {
-        seconds: u64,
-        /// Last lines of its console.
-        console: String,
-    },
-    /// The guest sent far more than any guest does.
+    Hung { seconds: u64, console: String },
     #[error("the guest sent {bytes} bytes, which no run does, and was killed")]
     Flood { bytes: u64 },
-    /// What the guest sent makes no sense.
     #[error("the guest's channel: {reason}")]
     Protocol { reason: String },
     /// The guest says what went wrong.
     #[error("in the guest: {reason}")]
     Guest { reason: String },
-    /// The sched_ext scheduler did not load, or did not stay.
     #[error("the trial is invalid, its scheduler did not schedule: {reason}")]
-    Ejected {
-        /// The scheduler's or the kernel's words.
-        reason: String,
-    },
-    /// What a run was started with is no longer there.
+    Ejected { reason: String },
     #[error("the run cannot go on: {what}")]
     Changed {
         /// What it was and what it is.
@@ -126,7 +102,6 @@ pub enum VmError {
 
 impl VmError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
             Self::NoQemu { .. } => "apt-get install qemu-system-x86; `warmcore doctor vm` checks the rest",
@@ -150,7 +125,7 @@ impl VmError {
             Self::Workload { .. } => "change the workload or the machine so that they fit together",
             Self::Program { .. } => "give a program built for x86-64 Linux, with its libraries installed here",
             Self::Ejected { .. } => "see the scheduler's words; run it by hand in `warmcore vm --shell`",
-            Self::Changed { .. } => "start the experiment anew, in another directory",
+            Self::Changed { .. } => "start the experiment again, in another directory",
             Self::Interrupted => "run it again",
             Self::File(error) => error.advice(),
         }

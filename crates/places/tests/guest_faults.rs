@@ -156,7 +156,7 @@ fn a_guest_that_fills_its_channel_is_killed() {
 fn what_is_no_frame_or_half_a_frame_is_an_error() {
     let text = Fake::new("echo this is no frame at all >&$fd; exec sleep 1000");
     let error = text.boot().unwrap_err();
-    assert!(matches!(&error, VmError::Protocol { reason } if reason.contains("no kind of frame")), "{error}");
+    assert!(matches!(&error, VmError::Protocol { reason } if reason.contains("not a kind of frame")), "{error}");
     let half = Fake::new(r#"head -c 20 "$dir/said" >&$fd; exit 0"#);
     half.frames("said", say_hello);
     let error = half.boot().unwrap_err();

@@ -1,6 +1,6 @@
 //! Histories as roles whose threads run and sleep for times that are drawn from those recorded: an open loop.
 //!
-//! Threads of one process with the same name, but for digits at its end, have a role. A *turn* is what a thread ran between two sleeps, and the sleep that
+//! Threads of one process and priority with the same name, but for digits at its end, have a role. A *turn* is what a thread ran between two sleeps, and the sleep that
 //! followed. A role's turns give two distributions, of work and of sleep, from which each of its threads draws for ever. So a recording of
 //! seconds becomes a workload of any length, threads can be added, and seeds vary it. What is lost: who waits for whom (a wait is a time like any
 //! other), and that one time depends on another.
@@ -11,11 +11,12 @@
 use std::collections::BTreeMap;
 
 use warmcore_capture::Recording;
-use warmcore_workload::{Distribution, Drawn, LONGEST_NS, ProcessId, ProgramBuilder, Step, Task, Workload};
+use warmcore_workload::{Distribution, Drawn, LONGEST_NS, Policy, ProcessId, ProgramBuilder, Step, Task, Workload};
 
 use crate::fidelity::Fidelity;
 use crate::history::{Action, Cause, Histories, History};
 use crate::overheads::Overheads;
+use crate::policies::{apart, of_priority};
 use crate::workload::TIMER_SLACK_NS;
 
 /// The most values of a distribution: of more turns as many quantiles are kept, evenly spaced. The rarest in a thousand is then drawn as often as the rarest
@@ -40,7 +41,6 @@ pub struct Roles {
 
 impl Roles {
     /// What a reader of a result must know, one sentence each.
-    #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         let fidelity = &self.fidelity;
         let mut lines = vec![format!(
@@ -51,7 +51,7 @@ impl Roles {
         )];
         if fidelity.by_thread > 0 {
             lines.push(format!(
-                "another of the threads ended {:.1} % of the sleeps: these are times here, so who is slow makes nobody wait; without --drawn it does",
+                "another of the threads ended {:.1} % of the sleeps: they have a length here, so a slow thread makes no other thread wait; without --drawn it does",
                 100.0 * fidelity.by_thread as f64 / fidelity.waits as f64
             ));
         }
@@ -78,25 +78,24 @@ struct Role {
 }
 
 /// Makes roles of histories. The recording only tells what was lost.
-#[must_use]
 pub fn roles(name: &str, histories: &Histories, recording: &Recording, overheads: Overheads) -> Roles {
     let mut fidelity = Fidelity::of(histories, recording);
-    let mut all: BTreeMap<(Option<i32>, String), Role> = BTreeMap::new();
+    let mut all: BTreeMap<(Option<i32>, String, Option<i32>), Role> = BTreeMap::new();
     for history in histories.threads.values() {
-        let role = all.entry((history.process, role_name(&history.name))).or_default();
+        let role = all.entry((history.process, role_name(&history.name), apart(history.priority))).or_default();
         role.take(history, overheads, &mut fidelity);
     }
     let mut made = Roles { workload: Workload::empty(name), fidelity, roles: 0, once: 0 };
     made.workload.duration_ns = Some(histories.span_ns);
     let mut processes: BTreeMap<Option<i32>, ProcessId> = BTreeMap::new();
-    for ((process, name), role) in all {
+    for ((process, name, priority), role) in all {
         let id = *processes.entry(process).or_insert_with(|| {
             let name = process.map_or_else(|| "process".into(), |process| format!("process-{process}"));
             made.workload.add_process(name)
         });
         // Processes may have roles of the same name.
         let task = process.map_or_else(|| name.clone(), |process| format!("{name}-{process}"));
-        made.add(&task, &name, id, role);
+        made.add(&task, &name, (id, priority), role);
     }
     made
 }
@@ -140,8 +139,16 @@ impl Role {
 }
 
 impl Roles {
-    fn add(&mut self, task: &str, name: &str, process: ProcessId, role: Role) {
+    fn add(&mut self, task: &str, name: &str, (process, priority): (ProcessId, Option<i32>), role: Role) {
+        let (policy, nice) = of_priority(priority);
+        let task = &match policy {
+            Policy::Fifo { priority } => format!("{task}-fifo-{priority}"),
+            _ if nice != 0 => format!("{task}-nice-{nice}"),
+            _ => task.to_owned(),
+        };
         let described = |task: &str, program| Task {
+            policy,
+            nice,
             role: name.to_owned(),
             comm: Some(name.to_owned()),
             timer_slack_ns: Some(TIMER_SLACK_NS),
@@ -246,6 +253,22 @@ mod tests {
         let text = warmcore_workload::to_rtapp(&made.workload).unwrap();
         let read = warmcore_workload::from_rtapp("recorded", &text, &Default::default()).unwrap();
         assert_eq!(read, made.workload, "a file holds all of it");
+    }
+
+    #[test]
+    fn threads_of_one_name_with_different_priorities_are_tasks_of_different_policies() {
+        let of = |priority| History { priority, ..thread("io", 12, 7) };
+        let made = made(vec![of(Some(120)), of(None), of(Some(49)), of(Some(125))]);
+        let tasks: Vec<_> = made
+            .workload
+            .tasks
+            .iter()
+            .map(|task| (task.name.as_str(), task.policy, task.nice, task.instances))
+            .collect();
+        let fifo = Policy::Fifo { priority: 50 };
+        let expected =
+            [("io-5", Policy::Normal, 0, 2), ("io-5-fifo-50", fifo, 0, 1), ("io-5-nice-5", Policy::Normal, 5, 1)];
+        assert_eq!(tasks, expected);
     }
 
     #[test]

@@ -15,7 +15,6 @@ const FIRST: i32 = 1000;
 /// Makes a recording of a run's events, in order of time, and says which of its threads were the run's tasks. `tables` are those that the
 /// events refer to, `machine` is the run's, whose CPUs a recording names by the operating system's numbers, and `end_ns` is the run's end:
 /// what ran at the last event ran until then.
-#[must_use]
 pub fn recording(
     events: impl IntoIterator<Item = Event>,
     tables: &RunTables,

@@ -4,6 +4,7 @@ use serde::Serialize;
 use warmcore_capture::Recording;
 
 use crate::history::Histories;
+use crate::policies::Realtime;
 use crate::pools::Pool;
 use crate::service::{Latencies, RECORDER, Served};
 use crate::sleeps::Sleeps;
@@ -60,6 +61,9 @@ pub struct Fidelity {
     /// Requests of common queues, where the replay has such and measures them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pooled: Option<Pooled>,
+    /// Threads that were no fair tasks; none if all were, or the recording does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub realtime: Option<Realtime>,
     /// Kernel's own time that could not be taken off, because a thread ran for less than that, ns.
     pub overhead_left_ns: u64,
     /// Events that the recorder lost, as far as it counted them.
@@ -137,13 +141,13 @@ impl Fidelity {
             events_lost,
             more_lost,
             switches_assumed: recording.switches_assumed,
+            realtime: Realtime::of(histories),
             service: Served::of(&histories.service),
             ..Self::default()
         }
     }
 
     /// What a reader of a result must know, one sentence each: what it is made of, and [reservations](Self::reservations).
-    #[must_use]
     pub fn sentences(&self) -> Vec<String> {
         self.facts().into_iter().chain(self.reservations()).collect()
     }
@@ -186,9 +190,8 @@ impl Fidelity {
     }
 
     /// What may make it another workload than what was recorded, a sentence each without a full stop.
-    #[must_use]
     pub fn reservations(&self) -> Vec<String> {
-        let mut lines = Vec::new();
+        let mut lines: Vec<String> = self.realtime.into_iter().flat_map(Realtime::sentences).collect();
         if let Some(replayed_ns) = self.replayed_ns {
             let share = replayed_ns as f64 / self.recorded_ns.max(1) as f64 - 1.0;
             if share.abs() > OTHER_TIME {
@@ -204,7 +207,7 @@ impl Fidelity {
         }
         if self.queued_ns as f64 > QUEUED * self.cpu_ns as f64 {
             lines.push(format!(
-                "its threads waited for a CPU for {:.0} % as long as they ran: who finds work there after that wait did not sleep for it, and its \
+                "its threads waited for a CPU for {:.0} % as long as they ran. A thread that finds work after such a wait did not sleep for it, and its \
                  replay does not wait for it either (record on a computer with CPUs to spare)",
                 percent(self.queued_ns, self.cpu_ns)
             ));
@@ -223,7 +226,7 @@ impl Fidelity {
         }
         if self.switches_assumed > 0 {
             lines.push(format!(
-                "{} switches out of idle were not recorded and stand where the thread was queued: it ran less than that",
+                "{} switches out of idle were not recorded and are placed where the thread was queued: it ran less than that",
                 self.switches_assumed
             ));
         }

@@ -73,7 +73,6 @@ pub struct Followed {
 
 impl Followed {
     /// Threads of each group by its number, from 1 on.
-    #[must_use]
     pub fn groups(&self) -> BTreeMap<u32, Vec<i32>> {
         let mut groups: BTreeMap<u32, Vec<i32>> = BTreeMap::new();
         self.members.iter().for_each(|(thread, group)| groups.entry(*group).or_default().push(*thread));

@@ -39,7 +39,6 @@ pub struct Edge {
 
 impl Edge {
     /// Wakeups in both directions.
-    #[must_use]
     pub fn wakes(&self) -> u64 {
         self.a_wakes_b + self.b_wakes_a
     }
@@ -84,7 +83,6 @@ pub struct Graph {
 
 impl Graph {
     /// Of the chosen threads of a recording.
-    #[must_use]
     pub fn of(recording: &Recording, chosen: &BTreeSet<i32>, histories: &Histories) -> Self {
         let (start, end) = recording.span_ns();
         let part = |time: u64| ((time - start) as u128 * PARTS as u128 / (u128::from(end - start) + 1)) as usize;
@@ -144,7 +142,6 @@ impl Graph {
     }
 
     /// The same threads with the wakeups of these parts only.
-    #[must_use]
     pub(crate) fn in_parts(&self, parts: std::ops::Range<usize>) -> Vec<(i32, i32, u64)> {
         self.edges.iter().map(|edge| (edge.a, edge.b, edge.parts[parts.clone()].iter().sum())).collect()
     }

@@ -49,7 +49,6 @@ pub struct Groups {
 
 impl Groups {
     /// Groups of a graph.
-    #[must_use]
     pub fn of(graph: &Graph) -> Self {
         let whole = partition(&graph.threads, &graph.in_parts(0..PARTS));
         let (together, alone): (Vec<_>, Vec<_>) = whole.into_iter().partition(|threads| threads.len() > 1);
@@ -62,7 +61,6 @@ impl Groups {
     }
 
     /// Number of the group of each thread, threads in the order given; a thread that is alone has a number of its own.
-    #[must_use]
     pub fn labels(&self, threads: &[i32]) -> Vec<u32> {
         let mut sets: Vec<Vec<i32>> = self.groups.iter().map(|group| group.threads.clone()).collect();
         sets.extend(self.alone.iter().map(|thread| vec![*thread]));

@@ -101,6 +101,8 @@ pub struct History {
     pub name: String,
     /// Process, where it is known.
     pub process: Option<i32>,
+    /// Priority, as the kernel numbers it, where it is known.
+    pub priority: Option<i32>,
     /// Whether one of the chosen threads created it.
     pub forked: bool,
     /// When it was first heard of, from the recording's start; 0 if it was there from the beginning.
@@ -117,7 +119,6 @@ pub struct History {
 
 impl History {
     /// Whether it ran, or woke or created another.
-    #[must_use]
     pub(crate) fn did_something(&self) -> bool {
         self.cpu_ns > 0 || self.actions.iter().any(|action| matches!(action, Action::Wake { .. } | Action::Fork { .. }))
     }
@@ -226,7 +227,6 @@ impl State {
 }
 
 /// Histories of these threads of a recording, and of the machine that it was made on, where that is known.
-#[must_use]
 pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<&Machine>) -> Histories {
     let (start, end) = recording.span_ns();
     let state = |id: &i32| {
@@ -234,7 +234,12 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<
         (
             *id,
             State {
-                history: History { name: known.name, process: known.process, ..History::default() },
+                history: History {
+                    name: known.name,
+                    process: known.process,
+                    priority: recording.priorities.get(id).copied(),
+                    ..History::default()
+                },
                 ..State::default()
             },
         )

@@ -17,7 +17,7 @@
 //! - [`events`]: a run of any place as a recording.
 //!
 //! The crate is given recordings and gives values: it reads no files and prints nothing. What a recording does not tell (affinities,
-//! nice values, memory) is not invented; see `docs/replay.md`.
+//! task groups, memory) is not invented; see `docs/replay.md`.
 
 mod arrivals;
 pub mod drawn;
@@ -30,6 +30,7 @@ pub mod history;
 mod listening;
 mod measured;
 mod overheads;
+mod policies;
 pub mod pools;
 mod requests;
 pub mod selection;
@@ -47,6 +48,7 @@ pub use groups::{Groups, ThreadGroup};
 pub use history::{Action, Cause, Histories, History};
 pub use listening::Accepted;
 pub use overheads::Overheads;
+pub use policies::Realtime;
 pub use pools::{Pool, Pools};
 pub use selection::{Selection, SelectionError};
 pub use sleeps::Sleeps;

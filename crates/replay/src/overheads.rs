@@ -25,7 +25,6 @@ pub struct Overheads {
 
 impl Overheads {
     /// What a machine with these costs takes.
-    #[must_use]
     pub fn of(costs: &Costs) -> Self {
         Self {
             switch_ns: costs.context_switch_ns,

@@ -84,7 +84,6 @@ pub struct Pools {
 
 impl Pools {
     /// Finds them.
-    #[must_use]
     pub fn of(histories: &Histories) -> Self {
         let mut found = by_calls(histories);
         found.extend(by_wakeups(histories));
@@ -124,7 +123,7 @@ impl Pool {
         let how = match evidence {
             Evidence::Calls { object } => format!("they waited for {object}"),
             Evidence::Wakeups { several, longest, confidence } => format!(
-                "of {several} wakeups while several waited, {longest} were of the one that had waited longest (confidence {confidence:.2})"
+                "of {several} wakeups while several waited, {longest} woke the one that had waited longest (confidence {confidence:.2})"
             ),
         };
         format!(

@@ -18,18 +18,12 @@ pub struct Selection {
 
 /// Why a choice selects nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum SelectionError {
-    /// The recording is empty.
     #[error("the recording holds no events of the scheduler")]
     Empty,
-    /// Nothing in it fits.
     #[error("no thread of the recording {wanted}; it has {known}")]
-    None {
-        /// What was asked for.
-        wanted: String,
-        /// Some of what there is.
-        known: String,
-    },
+    None { wanted: String, known: String },
 }
 
 /// Threads named in an error.

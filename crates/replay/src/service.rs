@@ -45,7 +45,6 @@ pub struct Service {
 
 impl Service {
     /// When each request arrived, and its latency, ns.
-    #[must_use]
     pub fn samples(&self) -> Vec<(u64, u64)> {
         self.requests.iter().map(|request| (request.arrived_ns, request.latency_ns())).collect()
     }
@@ -62,7 +61,6 @@ pub struct Request {
 
 impl Request {
     /// From the one to the other, ns.
-    #[must_use]
     pub fn latency_ns(&self) -> u64 {
         self.answered_ns - self.arrived_ns
     }
@@ -81,7 +79,6 @@ pub struct Latencies {
 
 impl Latencies {
     /// In the buckets of a run's recorders, so that the two can be compared.
-    #[must_use]
     pub fn of(values: impl IntoIterator<Item = u64>) -> Self {
         let mut histogram = Histogram::default();
         values.into_iter().for_each(|value| histogram.record(value));
@@ -89,7 +86,6 @@ impl Latencies {
     }
 
     /// Of so many, with a percentile that is not told of few.
-    #[must_use]
     pub fn new(count: u64, median_ns: Option<u64>, p99_ns: Option<u64>) -> Self {
         Self { count, median_ns, p99_ns: p99_ns.filter(|_| count >= FEWEST_FOR_PERCENTILES) }
     }

@@ -13,7 +13,7 @@
 //! | waited for a request of its [pool](crate::pools) | a request: whoever of the pool is free takes the next one |
 //!
 //! So order and waiting follow from the schedule (a closed loop), and only what came from outside keeps its times. What the recording
-//! does not tell keeps its default: affinity, nice value, memory, who shares data.
+//! does not tell keeps its default: affinity, memory, who shares data.
 
 use std::collections::BTreeMap;
 
@@ -30,6 +30,7 @@ use crate::history::{Action, Cause, Histories, History};
 use crate::listening;
 use crate::measured::{ARRIVALS, Clocks, REQUESTS};
 use crate::overheads::Overheads;
+use crate::policies::of_priority;
 use crate::requests::Requests;
 use crate::service::{Latencies, RECORDER};
 use crate::sleeps::Sleeps;
@@ -51,7 +52,6 @@ pub struct Replay {
 }
 
 /// Makes a workload of histories. The recording only tells what was lost.
-#[must_use]
 pub fn replay(name: &str, histories: &Histories, recording: &Recording, overheads: Overheads) -> Replay {
     let known = Fidelity::of(histories, recording);
     let histories = &*listening::dispatched(histories);
@@ -138,7 +138,10 @@ impl Maker {
         let program = self.program(thread, history);
         let program: ProgramId = self.workload.add_program(program);
         let name = if history.name.is_empty() { "thread" } else { &history.name };
+        let (policy, nice) = of_priority(history.priority);
         self.workload.add_task(Task {
+            policy,
+            nice,
             role: name.to_owned(),
             // Of several threads of one name the tasks' differ.
             comm: Some(name.to_owned()),
@@ -156,6 +159,8 @@ impl Maker {
         // Before the first request, and since the last wait for one.
         let (mut first, mut steps) = (Vec::new(), Vec::with_capacity(history.actions.len()));
         let mut debt = Debt { left_ns: self.overheads.switch_ns };
+        // Part of the last run: a task pays for it when its program ends.
+        let mut exit_ns = self.overheads.exit_ns;
         // Times are counted from the start of the task, as timers do.
         let (mut timer, mut timed) = (None, false);
         let mut clocks = Clocks::of(history, self.fidelity.span_ns);
@@ -170,7 +175,7 @@ impl Maker {
                     debt.left_ns += self.overheads.of_run(returns, wakeups);
                     let next = history.actions[number + 1..].iter().find(|next| !matches!(next, Action::Answer(_)));
                     if let Some(Action::Exit | Action::Block(Cause::Never)) = next {
-                        debt.left_ns += self.overheads.exit_ns;
+                        debt.left_ns += std::mem::take(&mut exit_ns);
                     }
                     let work_ns = debt.taken_off(work_ns);
                     if work_ns > 0 {
@@ -292,7 +297,7 @@ impl Maker {
         if held.waits > 0 && self.fidelity.held.as_ref().is_none_or(|other| other.until_ns < held.until_ns) {
             self.fidelity.held = Some(held);
         }
-        self.fidelity.overhead_left_ns += debt.left_ns.saturating_sub(self.overheads.exit_ns);
+        self.fidelity.overhead_left_ns += debt.left_ns + exit_ns;
         // A thread whose work was all the kernel's own keeps a trace of it: a program without work is taken for a slip of the pen.
         let mut program = Program { steps: self.requests.ended(thread, first, steps) };
         if program.is_idle() {
@@ -442,6 +447,24 @@ mod tests {
         );
         assert_eq!(steps(&made, 0), [Step::SemPost(SemaphoreId(0)), Step::Run { work_ns: 7 }]);
         assert_eq!(made.fidelity.overhead_left_ns, 5, "the second thread ran shorter than a switch takes");
+    }
+
+    /// The replay's tasks pay for their exits again, so one that is too short for its own is longer in the replay than in the recording.
+    #[test]
+    fn an_exit_is_taken_off_the_last_run_and_what_is_left_of_it_is_reported() {
+        let overheads = Overheads { exit_ns: 30, ..Overheads::default() };
+        let long = vec![run(50), outside(700, 600), run(100), Action::Exit];
+        let sleeps_on = vec![run(100), Action::Block(Cause::Never)];
+        let (short, unheard) = (vec![run(20), Action::Exit], vec![run(9), outside(700, 600), Action::Exit]);
+        let made = made(
+            [long, sleeps_on, short, unheard].into_iter().zip(1..).map(|(of, id)| (id, thread(of))).collect(),
+            overheads,
+        );
+        let (work, sleep) = (|work_ns| Step::Run { work_ns }, Step::Sleep { duration_ns: 600 });
+        assert_eq!(steps(&made, 0), [work(50), sleep.clone(), work(70)]);
+        assert_eq!((steps(&made, 1), steps(&made, 2)), (&[work(70)][..], &[work(1)][..]));
+        assert_eq!(steps(&made, 3), [work(9), sleep]);
+        assert_eq!(made.fidelity.overhead_left_ns, 10 + 30);
     }
 
     #[test]

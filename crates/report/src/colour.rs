@@ -20,17 +20,30 @@ pub const CAUSES: [&str; 21] = [
 const KINDS: [(&str, &str); 4] =
     [("wakeup", "#359e5f"), ("tick", "#5f872d"), ("balance", "#5ea04d"), ("interrupt", "#7d8a1f")];
 
+/// Dashes of curves, one for each colour of [`SERIES`], so that curves differ without colours too. The first is whole.
+const DASHES: [&str; 8] = ["none", "7 3", "2 2.5", "9 3 2 3", "14 4", "4 2", "9 3 2 3 2 3", "14 3 4 3"];
+
+/// The dashes of curve `index` of a list, as SVG's `stroke-dasharray`.
+pub(crate) fn dashes(index: usize) -> &'static str {
+    DASHES[index % DASHES.len()]
+}
+
+/// Colour of edges for migrations.
+pub(crate) const TRAFFIC: &str = "#d0602a";
+
 /// Classes of the scale of magnitude.
 pub const STEPS: usize = 24;
 
-/// The class rules `.c0 …` (fill, or the ground of a key in a table), `.k0 …` (stroke), `.q0 …` (fill, causes) and `.g0 …` (fill,
+/// The class rules `.c0 …` (fill, or the ground of a key in a table), `.k0 …` (stroke and dashes), `.q0 …` (fill, causes) and `.g0 …` (fill,
 /// magnitudes on light ground).
-#[must_use]
 pub fn series_style() -> String {
     let mut text = String::new();
     for (index, colour) in SERIES.iter().enumerate() {
-        let _ =
-            write!(text, ".c{index}{{fill:{colour}}}.key.c{index}{{background:{colour}}}.k{index}{{stroke:{colour}}}");
+        let dashes = dashes(index);
+        let _ = write!(
+            text,
+            ".c{index}{{fill:{colour}}}.key.c{index}{{background:{colour}}}.k{index}{{stroke:{colour};stroke-dasharray:{dashes}}}"
+        );
     }
     for (index, colour) in CAUSES.iter().enumerate() {
         let _ = write!(text, ".q{index}{{fill:{colour}}}");
@@ -39,12 +52,11 @@ pub fn series_style() -> String {
         let _ = write!(text, ".{kind}{{fill:{colour}}}");
     }
     magnitudes(&mut text, "", Ground::Light);
-    text.push_str(".for-dark{display:none}");
+    let _ = write!(text, ".traffic{{stroke:{TRAFFIC}}}.for-dark{{display:none}}");
     text
 }
 
 /// The rules of a page that follows its reader's choice of light or dark: what differs on dark ground.
-#[must_use]
 pub fn dark_style() -> String {
     let mut text = String::new();
     let dark = |text: &mut String, root: &str| {
@@ -66,13 +78,11 @@ fn magnitudes(text: &mut String, root: &str, ground: Ground) {
 }
 
 /// The number of the class for a share of the largest value, 0..1.
-#[must_use]
 pub fn step(share: f64) -> usize {
     (share.clamp(0.0, 1.0) * (STEPS - 1) as f64).round() as usize
 }
 
 /// The number of the class for entry `index` of a list.
-#[must_use]
 pub fn series(index: usize) -> usize {
     index % SERIES.len()
 }
@@ -118,19 +128,16 @@ pub struct Palette {
 }
 
 /// The colours of groups and magnitudes: the only place where they stand.
-#[must_use]
 pub fn palette() -> Palette {
     Palette { hues: HUES, light: LIGHT, dark: DARK }
 }
 
 /// The colour of group `index`; from the twenty-fifth on they begin again.
-#[must_use]
 pub fn group(index: usize) -> [u8; 3] {
     HUES[index % HUES.len()]
 }
 
 /// A colour between two others.
-#[must_use]
 pub fn mix(from: [u8; 3], to: [u8; 3], share: f64) -> [u8; 3] {
     let share = share.clamp(0.0, 1.0);
     std::array::from_fn(|i| (f64::from(from[i]) + (f64::from(to[i]) - f64::from(from[i])) * share).round() as u8)
@@ -166,7 +173,6 @@ const DARK: [[u8; 3]; 6] = [
 ];
 
 /// The colour for a share of the largest value, 0..1. What is nothing at all has no colour.
-#[must_use]
 pub fn magnitude(share: f64, ground: Ground) -> [u8; 3] {
     let scale = if ground == Ground::Light { &LIGHT } else { &DARK };
     let position = share.clamp(0.0, 1.0) * (scale.len() - 1) as f64;
@@ -175,7 +181,6 @@ pub fn magnitude(share: f64, ground: Ground) -> [u8; 3] {
 }
 
 /// `#rrggbb`.
-#[must_use]
 pub fn hex(rgb: [u8; 3]) -> String {
     format!("#{:02x}{:02x}{:02x}", rgb[0], rgb[1], rgb[2])
 }
@@ -207,7 +212,8 @@ mod tests {
 
     #[test]
     fn every_mark_that_carries_meaning_stands_out_from_light_and_dark_ground() {
-        let named = SERIES.iter().chain(&CAUSES).copied().chain(KINDS.map(|(_, colour)| colour)).map(parse);
+        let named = SERIES.iter().chain(&CAUSES).chain([&TRAFFIC]).copied();
+        let named = named.chain(KINDS.map(|(_, colour)| colour)).map(parse);
         let marks: Vec<[u8; 3]> = named.chain((0..HUES.len()).map(group)).collect();
         for (ground, of_ground) in GROUNDS {
             let magnitudes = (0..STEPS).map(|step| magnitude(step as f64 / (STEPS - 1) as f64, ground));
@@ -215,6 +221,15 @@ mod tests {
                 assert!(contrast(mark, of_ground) >= 3.0, "{} on {ground:?}: {}", hex(mark), contrast(mark, of_ground));
             }
         }
+    }
+
+    #[test]
+    fn curves_differ_by_their_dashes_where_no_colour_is_seen() {
+        let different: std::collections::BTreeSet<&str> = (0..SERIES.len()).map(dashes).collect();
+        assert_eq!(different.len(), SERIES.len(), "{DASHES:?}");
+        let style = series_style();
+        let rule = |index: usize| format!(".k{index}{{stroke:{};stroke-dasharray:{}}}", SERIES[index], dashes(index));
+        assert!((0..SERIES.len()).all(|index| style.contains(&rule(index))), "{style}");
     }
 
     #[test]

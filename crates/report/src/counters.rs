@@ -23,7 +23,6 @@ pub struct CounterSums {
 
 impl CounterSums {
     /// Nothing counted yet, on a machine with `cpus` CPUs, in a run that ends at `end_ns`.
-    #[must_use]
     pub fn new(cpus: usize, end_ns: u64) -> Self {
         Self { cpus, end_ns: end_ns.max(1), sums: Vec::new(), sampled_ns: vec![(0, 0); cpus] }
     }
@@ -50,26 +49,22 @@ impl CounterSums {
     }
 
     /// Whether nothing was counted.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sums.iter().all(Vec::is_empty)
     }
 
     /// Number of counters, those without samples included.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.sums.len()
     }
 
     /// What a CPU counted, by stretch of time; nothing for a counter that was never sampled.
-    #[must_use]
     pub fn of_cpu(&self, counter: usize, cpu: usize) -> &[u64] {
         let range: Range<usize> = cpu * COUNTER_BINS..(cpu + 1) * COUNTER_BINS;
         self.sums.get(counter).and_then(|sums| sums.get(range)).unwrap_or(&[])
     }
 
     /// The sums of several CPUs, by stretch of time.
-    #[must_use]
     pub(crate) fn of_cpus(&self, counter: usize, cpus: impl Iterator<Item = usize>) -> Vec<u64> {
         let mut whole = vec![0; COUNTER_BINS];
         for cpu in cpus {
@@ -79,13 +74,11 @@ impl CounterSums {
     }
 
     /// All of a counter.
-    #[must_use]
     pub fn total(&self, counter: usize) -> u64 {
         self.sums.get(counter).map_or(0, |sums| sums.iter().sum())
     }
 
     /// When a stretch of time begins.
-    #[must_use]
     pub(crate) fn edge_ns(&self, bin: usize) -> u64 {
         (u128::from(self.end_ns) * bin as u128 / COUNTER_BINS as u128) as u64
     }

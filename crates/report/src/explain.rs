@@ -282,7 +282,6 @@ fn said(kind: &DecisionKind, value: i64, machine: &Machine) -> String {
 }
 
 /// A migration as text: one fact a line.
-#[must_use]
 pub fn in_words(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) -> String {
     let Migration { task, from, to, decided_on, kind, .. } = *migration;
     let name = |task: TaskId| task_name(tasks, task);
@@ -326,7 +325,7 @@ pub fn in_words(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) ->
         machine.llc_of(to)
     );
     for told in &migration.told {
-        let _ = writeln!(text, "  told:     on {}: {}", machine.os_cpu(told.cpu), told.what);
+        let _ = writeln!(text, "  reported: on {}: {}", machine.os_cpu(told.cpu), told.what);
     }
     text.push_str(&details_in_words(&migration.details));
     text
@@ -530,7 +529,7 @@ pub(crate) mod tests {
                  by:       cpu2, which was idle\n  \
                  runnable: 1 others on cpu0, 0 on cpu2\n  \
                  idle:     2 of 2 CPUs under llc1, 3 of 4 on the machine\n  \
-                 told:     on cpu2: task pulled: its queue is longer (CPU 0)\n",
+                 reported: on cpu2: task pulled: its queue is longer (CPU 0)\n",
                 machine.relation(CpuId(0), CpuId(2)).description()
             )
         );

@@ -22,9 +22,10 @@ pub mod tuning;
 
 use std::fmt::Write as _;
 
+use crate::pack::base64;
 use crate::run::Run;
 use crate::scene::Scene;
-use crate::svg::{Anchor, Svg, text_width};
+use crate::svg::{Anchor, Svg, escape, text_width};
 
 /// Width of figures that hold all schedulers: at 180 mm, two columns of a journal, the smallest texts (10.5 units) have 7 points.
 pub const WIDTH: f64 = 760.0;
@@ -35,7 +36,6 @@ const NARROW: f64 = 600.0;
 
 /// How wide a figure is drawn that is to be as wide as `85mm` or another length of SVG: in so many units that no text is smaller than
 /// 7 points.
-#[must_use]
 pub fn width_for(length: &str) -> f64 {
     const POINTS_PER_UNIT: f64 = 7.0 / 10.5;
     crate::pdf::points(length).map_or(WIDTH, |points| (points / POINTS_PER_UNIT).clamp(PANEL, WIDTH))
@@ -137,7 +137,6 @@ pub struct Axes {
 
 impl Axes {
     /// Those of scenes that stand side by side.
-    #[must_use]
     pub fn of(scenes: &[Scene]) -> Self {
         let tasks = scenes.iter().flat_map(|scene| &scene.record.cpu_run_ns);
         let lengths = scenes.iter().flat_map(|scene| scene.record.lengths.iter().copied());
@@ -174,7 +173,6 @@ pub struct Figure {
 }
 
 /// All figures of a run, in the order of a report.
-#[must_use]
 pub fn all(run: &Run) -> Vec<Figure> {
     all_as_wide(run, WIDTH)
 }
@@ -189,7 +187,6 @@ pub(crate) fn of_all_schedulers(run: &Run, wide: f64) -> Vec<Figure> {
 }
 
 /// The same; those that hold all schedulers are so wide.
-#[must_use]
 pub fn all_as_wide(run: &Run, wide: f64) -> Vec<Figure> {
     with_data_up_to(run, wide, usize::MAX)
 }
@@ -222,9 +219,14 @@ pub(crate) fn with_data_up_to(run: &Run, wide: f64, most: usize) -> Vec<Figure> 
 }
 
 impl Figure {
+    /// As a piece of another page, such as a notebook: a picture that no style of that page reaches.
+    pub fn picture(&self) -> String {
+        let drawn = base64(self.svg.standalone(&self.title).as_bytes());
+        format!("<img alt=\"{}\" src=\"data:image/svg+xml;base64,{drawn}\">\n", escape(&self.caption))
+    }
+
     /// The one value that its data has throughout, if it has no other: such a figure says it in a word. Always a column of its own, the
     /// last one of the data; where that is the most of something, the least and the one between them are before it.
-    #[must_use]
     pub fn constant(&self) -> Option<&str> {
         let mut lines = self.csv.lines();
         let columns = if lines.next()?.ends_with(",most") { 3 } else { 1 };
@@ -246,7 +248,6 @@ pub struct Csv(String);
 
 impl Csv {
     /// With its heading.
-    #[must_use]
     pub fn new(heading: &[&str]) -> Self {
         let mut csv = Self::default();
         csv.row(heading);
@@ -275,14 +276,12 @@ impl Csv {
     }
 
     /// The text.
-    #[must_use]
     pub fn finish(self) -> String {
         self.0
     }
 }
 
 /// A name as part of a file's: letters, digits and `-`.
-#[must_use]
 pub fn file_name(text: &str) -> String {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut name = words.collect::<Vec<_>>().join("-");
@@ -291,7 +290,6 @@ pub fn file_name(text: &str) -> String {
 }
 
 /// A text that fits a number of characters.
-#[must_use]
 pub fn shortened(text: &str, characters: usize) -> String {
     if text.chars().count() <= characters {
         return text.to_owned();
@@ -302,7 +300,6 @@ pub fn shortened(text: &str, characters: usize) -> String {
 
 /// A label of a group that fits a number of characters: of `application/role ×4` the role stays whole, because groups of one
 /// application differ by it.
-#[must_use]
 pub fn shortened_group(label: &str, characters: usize) -> String {
     let Some((application, role)) = label.rsplit_once('/') else { return shortened(label, characters) };
     let left = characters.saturating_sub(role.chars().count() + 1);
@@ -310,7 +307,6 @@ pub fn shortened_group(label: &str, characters: usize) -> String {
 }
 
 /// A scheduler as a reader knows it: of a program the file's name, not its directories.
-#[must_use]
 pub fn scheduler_name(label: &str) -> String {
     let Some((before, rest)) = label.split_once("scx:") else { return label.to_owned() };
     let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
@@ -319,13 +315,11 @@ pub fn scheduler_name(label: &str) -> String {
 }
 
 /// A scheduler's name that fits a number of characters. Its middle goes: settings of one scheduler differ at the end.
-#[must_use]
 pub fn shortened_scheduler(label: &str, characters: usize) -> String {
     shortened_within(&scheduler_name(label), characters)
 }
 
 /// A text that fits a number of characters, without what is in its middle.
-#[must_use]
 pub fn shortened_within(text: &str, characters: usize) -> String {
     let all: Vec<char> = text.chars().collect();
     if all.len() <= characters {

@@ -21,7 +21,6 @@ pub struct Exhibit {
 }
 
 /// The page.
-#[must_use]
 pub fn page(title: &str, introduction: &str, exhibits: &[Exhibit]) -> String {
     let mut body = format!("<h1>{}</h1>\n<p>{}</p>\n", escape(title), escape(introduction));
     for Exhibit { heading, words, figure, narrow } in exhibits {

@@ -41,6 +41,8 @@ pub struct Subject<'a> {
     pub machine: &'a Machine,
     /// Its end.
     pub end_ns: u64,
+    /// Characters in a line of what its text is written to, if that is known: longer lines go on in the next one.
+    pub columns: Option<usize>,
 }
 
 /// Writes the history while events come.
@@ -55,6 +57,7 @@ pub struct TimeHistory<'a, W> {
     tables: &'a RunTables,
     machine: &'a Machine,
     end_ns: u64,
+    columns: Option<usize>,
     /// Entries written.
     entries: u64,
 }
@@ -105,8 +108,8 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         match form {
             Form::Lines => {
                 let heading = ["time", "cpu", "task name", "wait time", "sch delay", "run time", "state", "placed"];
-                line(&mut out, &heading.map(str::to_owned))?;
-                line(&mut out, &["(s)", "", "", "", "", "", "", ""].map(str::to_owned))?;
+                line(&mut out, &heading.map(str::to_owned), subject.columns)?;
+                line(&mut out, &["(s)", "", "", "", "", "", "", ""].map(str::to_owned), subject.columns)?;
             }
             Form::Json => {
                 let scheduler = serde_json::to_string(subject.scheduler)?;
@@ -128,6 +131,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
             tables: subject.tables,
             machine: subject.machine,
             end_ns: subject.end_ns,
+            columns: subject.columns,
             entries: 0,
         })
     }
@@ -149,7 +153,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
                 let tasks = serde_json::to_string_pretty(&threads)?.replace('\n', "\n  ");
                 write!(self.out, "\n  ],\n  \"tasks\": {tasks}\n}}\n")?;
             }
-            Form::Lines => write!(self.out, "\n{}", thread_table(&threads).aligned())?,
+            Form::Lines => write!(self.out, "\n{}", thread_table(&threads).lay_out(false, false, self.columns))?,
         }
         self.out.flush()?;
         Ok(self.out)
@@ -218,7 +222,7 @@ impl<'a, W: Write> TimeHistory<'a, W> {
             state.to_owned(),
             slice.placed.map_or_else(String::new, placed),
         ];
-        line(&mut self.out, &cells)
+        line(&mut self.out, &cells, self.columns)
     }
 
     fn migration(
@@ -242,7 +246,8 @@ impl<'a, W: Write> TimeHistory<'a, W> {
         }
         let words = format!("migrated from {from} to {to} ({})", kind.name());
         let time = seconds(event.time_ns);
-        writeln!(self.out, "{time:>16} {cpu:<8} {:<24} {words}", task_name(self.tasks, task))
+        let head = head(&time, &cpu.to_string(), &task_name(self.tasks, task), self.columns);
+        ended(&mut self.out, &head, &words, self.columns)
     }
 
     fn entry(&mut self, entry: &HistoryEntry<'_>) -> io::Result<()> {
@@ -271,9 +276,43 @@ fn placed(reason: PlaceReason) -> String {
     }
 }
 
-fn line(out: &mut impl Write, [time, cpu, task, waited, delay, ran, state, placed]: &[String; 8]) -> io::Result<()> {
-    let text = format!("{time:>16} {cpu:<8} {task:<24} {waited:>10} {delay:>10} {ran:>10} {state:<5} {placed}");
-    writeln!(out, "{}", text.trim_end())
+fn line(
+    out: &mut impl Write,
+    [time, cpu, task, waited, delay, ran, state, placed]: &[String; 8],
+    columns: Option<usize>,
+) -> io::Result<()> {
+    let head = head(time, cpu, task, columns);
+    let times = match is_narrow(columns) {
+        true => format!("{waited:>9} {delay:>9} {ran:>9}"),
+        false => format!("{waited:>10} {delay:>10} {ran:>10}"),
+    };
+    ended(out, &format!("{head} {times} {state:<5}"), placed, columns)
+}
+
+/// Least characters in a line for columns as wide as those of `perf sched timehist`.
+const WIDE: usize = 110;
+
+fn is_narrow(columns: Option<usize>) -> bool {
+    columns.is_some_and(|columns| columns < WIDE)
+}
+
+/// The first columns of an entry.
+fn head(time: &str, cpu: &str, task: &str, columns: Option<usize>) -> String {
+    match is_narrow(columns) {
+        true => format!("{time:>16} {cpu:<6} {task:<14}"),
+        false => format!("{time:>16} {cpu:<8} {task:<24}"),
+    }
+}
+
+/// Writes an entry; its last words follow below where they leave no room.
+fn ended(out: &mut impl Write, entry: &str, last: &str, columns: Option<usize>) -> io::Result<()> {
+    let text = format!("{entry} {last}");
+    let text = text.trim_end();
+    if columns.is_none_or(|columns| text.chars().count() <= columns) {
+        return writeln!(out, "{text}");
+    }
+    writeln!(out, "{}", entry.trim_end())?;
+    if last.is_empty() { Ok(()) } else { writeln!(out, "{:24}{last}", "") }
 }
 
 #[cfg(test)]
@@ -300,7 +339,15 @@ mod tests {
             switch(60, task, PrevState::Sleeping, idle),
         ];
         let machine = &warmcore_topology::resolve("1s1n1l1c1t").unwrap();
-        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables: &tables, machine, end_ns: 60 };
+        let subject = Subject {
+            scheduler: "eevdf",
+            trial: 0,
+            tasks: &tasks,
+            tables: &tables,
+            machine,
+            end_ns: 60,
+            columns: None,
+        };
         let mut history = TimeHistory::new(Vec::new(), Form::Json, subject).unwrap();
         history.events(&events).unwrap();
         let document: serde_json::Value = serde_json::from_slice(&history.finish().unwrap()).unwrap();
@@ -313,7 +360,8 @@ mod tests {
         let tables = RunTables::default();
         let machine = warmcore_topology::resolve("1s1n1l4c1t").unwrap();
         let (tables, machine) = (&tables, &machine);
-        let subject = Subject { scheduler: "eevdf", trial: 3, tasks: &tasks, tables, machine, end_ns: 3000 };
+        let subject =
+            Subject { scheduler: "eevdf", trial: 3, tasks: &tasks, tables, machine, end_ns: 3000, columns: None };
         let mut history = TimeHistory::new(Vec::new(), form, subject).unwrap();
         history.events(&events()).unwrap();
         String::from_utf8(history.finish().unwrap()).unwrap()
@@ -332,12 +380,35 @@ mod tests {
     }
 
     #[test]
+    fn no_entry_is_wider_than_the_terminal() {
+        let tasks = tasks(2);
+        let (tables, machine) = (RunTables::default(), warmcore_topology::resolve("1s1n1l4c1t").unwrap());
+        for columns in [80, 120] {
+            let subject = Subject {
+                scheduler: "eevdf",
+                trial: 3,
+                tasks: &tasks,
+                tables: &tables,
+                machine: &machine,
+                end_ns: 3000,
+                columns: Some(columns),
+            };
+            let mut history = TimeHistory::new(Vec::new(), Form::Lines, subject).unwrap();
+            history.events(&events()).unwrap();
+            let text = String::from_utf8(history.finish().unwrap()).unwrap();
+            assert!(text.contains("migrated from cpu0 to cpu2 (steal)"), "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= columns), "{columns} columns:\n{text}");
+        }
+    }
+
+    #[test]
     fn what_runs_when_the_trial_ends_has_a_line_up_to_its_end() {
         let tasks = tasks(1);
         let tables = RunTables::default();
         let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
         let (tables, machine) = (&tables, &machine);
-        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables, machine, end_ns: 3000 };
+        let subject =
+            Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables, machine, end_ns: 3000, columns: None };
         let mut history = TimeHistory::new(Vec::new(), Form::Lines, subject).unwrap();
         let kind = EventKind::Switch { prev: TaskId::IDLE, prev_state: PrevState::Idle, next: TaskId(0) };
         history.events(&[Event { time_ns: 1000, cpu: CpuId(0), kind }]).unwrap();
@@ -370,7 +441,8 @@ mod tests {
         let tables = RunTables::default();
         let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
         let (tables, machine) = (&tables, &machine);
-        let subject = Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables, machine, end_ns: 300 };
+        let subject =
+            Subject { scheduler: "eevdf", trial: 0, tasks: &tasks, tables, machine, end_ns: 300, columns: None };
         let mut history = TimeHistory::new(Vec::new(), Form::Lines, subject).unwrap();
         let (a, b) = (TaskId(0), TaskId(1));
         let event = |time_ns, kind| Event { time_ns, cpu: CpuId(0), kind };

@@ -71,7 +71,6 @@ struct CpuColumns {
 }
 
 /// The page for these runs.
-#[must_use]
 pub fn page(runs: &[Run]) -> String {
     let mut body = String::new();
     let mut data = String::new();

@@ -12,10 +12,11 @@ use std::sync::atomic::AtomicBool;
 
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::scores;
+use warmcore_lab::trial::TrialEnd;
 use warmcore_topology::{CpuId, LlcId, Machine};
 use warmcore_trace::{Event, EventKind, PrevState, Sink, SliceEnd, TaskId, Tee};
 
-use crate::colour::{group, hex};
+use crate::colour::{dashes, group, hex};
 use crate::html::{policy_hash, style};
 use crate::run::{ReportError, Run};
 use crate::scene::Scene;
@@ -34,14 +35,10 @@ const MOST_EVENTS: usize = 200_000;
 
 /// Why a run makes no lesson.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum LessonError {
-    /// Too many tasks to follow with the eye.
     #[error("a lesson has {MOST_TASKS} tasks at most, this run has {tasks}")]
-    Tasks {
-        /// How many it has.
-        tasks: usize,
-    },
-    /// There is no timeline, for the reason that the run notes.
+    Tasks { tasks: usize },
     #[error("the run has no timeline to draw")]
     NoScenes,
     /// The trial's events cannot be had.
@@ -82,6 +79,8 @@ struct Part<'a> {
     events: Vec<Event>,
     /// Waits for a CPU that had not ended when the run did.
     open: Vec<Wait>,
+    /// Whether the run ended by itself.
+    ended: bool,
 }
 
 impl<'a> Part<'a> {
@@ -94,7 +93,8 @@ impl<'a> Part<'a> {
         let waits = Waits::new(machine.cpu_count()).keeping(tasks, Some(scene.end_ns), most);
         let both = run.events_into_with(index, Some(1), Tee::new(FirstEvents(Vec::new()), waits), stop)?;
         let open = both.second.finish(scene.end_ns).1.into_iter().filter(|wait| !wait.ran).collect();
-        Ok(Self { scene, machine, events: both.first.0, open })
+        let ended = run.disk.trials[index][run.representative].end != TrialEnd::TimeLimit;
+        Ok(Self { scene, machine, events: both.first.0, open, ended })
     }
 
     /// The longest wait of a task for a CPU. One that has not ended counts up to the end of the run. Nothing of a task that was never
@@ -150,7 +150,10 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
     let machine = &run.disk.experiment.machine_of(0).value;
     let about = format!("{} tasks on {}", first.tasks.len(), cpus_in_words(machine));
     let parts = (0..run.scenes.len()).map(|index| Part::new(run, index, stop)).collect::<Result<Vec<_>, _>>()?;
-    let title = answer(&parts).unwrap_or_else(|| format!("{about}: who runs, and why"));
+    let (waits, ends) = (|| answer(&parts), || earlier_end(&parts));
+    // Between LLCs the question is where tasks run, and what that wins.
+    let found = if machine.llc_count() > 1 { ends().or_else(waits) } else { waits().or_else(ends) };
+    let title = found.unwrap_or_else(|| without_difference(&parts));
     let words = format!("{}. {} {}", escape(&about), escape(&span(&run.scenes)), words_of_charts(&run.scenes, machine));
     let mut body = format!("<h1>{}</h1>\n<p>{words}</p>\n", escape(&title));
     let end_ns = run.scenes.iter().map(|scene| scene.end_ns).max();
@@ -163,9 +166,10 @@ pub fn page(run: &Run, stop: &Arc<AtomicBool>) -> Result<String, LessonError> {
         let name = format!("Who runs under {}", scene.scheduler);
         let _ = writeln!(
             body,
-            "<section>\n<h2>{}</h2>\n<div class=\"drawing\">{}</div>\n<details class=\"printed\"><summary>{}</summary>\n<p>{}.</p>\n{}{}<p>{}</p>\n\
+            "<section>\n<h2>{}</h2>\n<div class=\"drawing\" tabindex=\"0\" role=\"group\" aria-label=\"{}\">{}</div>\n<details class=\"printed\"><summary>{}</summary>\n<p>{}.</p>\n{}{}<p>{}</p>\n\
              </details></section>",
             escape(&scene.scheduler),
+            escape(&name),
             chart.inline(&name),
             escape(&longest_wait(part)),
             escape(&sentence(spec.info().summary)),
@@ -193,7 +197,7 @@ main.lesson{max-width:1400px;padding:0 30px;font-size:24px;line-height:1.25}.les
 .lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:24px;max-width:none}.lesson th,.lesson td{padding:5px 12px 5px 0}\
 .unbroken{white-space:nowrap}.lesson section{border:0;padding:0;margin:0;min-width:0}\
 .lesson .t{font-size:24px}.lesson svg{max-width:none;width:100%}.two{display:grid;grid-template-columns:1fr 1fr;gap:0 24px}\
-.lesson .drawing{overflow:visible}.lesson .key{width:20px;height:20px;margin:0 6px 0 14px}.waiting{fill-opacity:.3}\
+.lesson .drawing{overflow:visible}.lesson .key{width:48px;height:20px;margin:0 6px 0 14px}.waiting{fill-opacity:.3}\
 .moved{stroke:var(--ink);stroke-width:3}.lesson .k{stroke-width:3}td.chosen{font-weight:700}.lesson .drawing svg{height:auto}\
 @media(max-width:800px){main.lesson{padding:0 14px}.lesson h1{font-size:24px}.lesson h2{font-size:20px}.two{grid-template-columns:1fr}\
 .lesson p,.lesson li,.lesson summary,.lesson th,.lesson td{font-size:17px}.lesson .drawing{overflow-x:auto}main.lesson .whole svg[class]{min-width:680px}main.lesson .two svg[class]{min-width:0}}\
@@ -248,9 +252,11 @@ fn height_of_words(title: &str, words: &str) -> f64 {
 
 /// Which span the page is about.
 fn span(scenes: &[Scene]) -> String {
-    let end_ns = scenes.iter().map(|scene| scene.end_ns).max().unwrap_or(0);
+    let ends = || scenes.iter().map(|scene| scene.end_ns);
+    let (least_ns, end_ns) = (ends().min().unwrap_or(0), ends().max().unwrap_or(0));
     let warm_up_ns = scenes.iter().map(|scene| scene.window_from_ns).max().unwrap_or(0);
-    let mut text = format!("One run of {}", duration(end_ns as f64));
+    let [least, most] = [least_ns, end_ns].map(|ns| duration(ns as f64));
+    let mut text = if least == most { format!("One run of {most}") } else { format!("Runs of {least} to {most}") };
     if warm_up_ns > 0 {
         let _ = write!(text, " with its warm-up of {}, which the verdict leaves out", duration(warm_up_ns as f64));
     }
@@ -270,16 +276,18 @@ fn cpus_in_words(machine: &Machine) -> String {
 
 /// How to read the charts, as HTML. Of the LLCs those have a key where something ran.
 fn words_of_charts(scenes: &[Scene], machine: &Machine) -> String {
-    let mut text = String::from("Full: runs. Pale: waits. Nothing: sleeps.");
+    let mut text = String::from("Full: runs. Hollow: waits. Nothing: sleeps.");
     if machine.llc_count() > 1 {
         text.push_str(" A stroke: runs in another LLC than before, and its data have to follow.");
         let used: BTreeSet<LlcId> = scenes.iter().flat_map(|scene| scene.used_llcs(machine)).collect();
         for llc in used {
             let _ = write!(
                 text,
-                " <span class=\"unbroken\"><svg class=\"key\" viewBox=\"0 0 20 20\" aria-hidden=\"true\"><rect width=\"20\" height=\"20\" \
-                 fill=\"{}\"/></svg>{llc}</span>",
-                hex(group(llc.index()))
+                " <span class=\"unbroken\"><svg class=\"key\" viewBox=\"0 0 48 20\" aria-hidden=\"true\"><rect width=\"20\" height=\"20\" \
+                 fill=\"{colour}\"/><line x1=\"22\" y1=\"10\" x2=\"48\" y2=\"10\" class=\"k\" stroke=\"{colour}\" \
+                 stroke-dasharray=\"{}\"/></svg>{llc}</span>",
+                dashes(llc.index()),
+                colour = hex(group(llc.index()))
             );
         }
     }
@@ -360,7 +368,9 @@ fn table(Part { scene, machine, .. }: &Part<'_>, choices: &[PlacementChoice]) ->
     let told = choices.iter().any(|choice| !choice.reasons.is_empty());
     let name = |task: TaskId| format!("<span class=\"unbroken\">{}</span>", escape(scene.task_name(task)));
     let mut out = format!(
-        "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>{}</th><th>chosen</th><th>before it</th>",
+        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Choices under {}\"><table><thead><tr><th>{}</th><th>chosen</th>\
+         <th>before it</th>",
+        escape(&scene.scheduler),
         if several { "time, CPU" } else { "time" }
     );
     for name in &scene.tables.scores {
@@ -425,6 +435,57 @@ fn answer<'a>(parts: &[Part<'a>]) -> Option<String> {
     let (_, task, (worst, under), (best, other)) = (0..tasks.len()).filter_map(found).max_by_key(|found| found.0)?;
     let name = &tasks[task].name;
     Some(format!("{name} waits {} under {under}, {} under {other}", worst.at_most(), best.at_most()))
+}
+
+/// How much earlier a run ends under the scheduler that ends first, and who came to whom there. Nothing where all runs end within a twentieth
+/// of each other.
+fn earlier_end(parts: &[Part<'_>]) -> Option<String> {
+    let first = parts.iter().min_by_key(|part| part.scene.end_ns)?;
+    // Of equal ones the first.
+    let last = parts.iter().min_by_key(|part| Reverse(part.scene.end_ns))?;
+    let (end_ns, other_ns) = (first.scene.end_ns, last.scene.end_ns);
+    if !first.ended || other_ns - end_ns < end_ns / 20 + 1 {
+        return None;
+    }
+    let (done, other) = (duration(end_ns as f64), duration(other_ns as f64));
+    let (name, other_name) = (&first.scene.scheduler, &last.scene.scheduler);
+    let not = match (last.ended, parts.len()) {
+        (true, 2) => format!("not {other}"),
+        (true, _) => format!("not {other} as under {other_name}"),
+        (false, _) => format!("under {other_name} not at {other}"),
+    };
+    Some(match last_to_join(first) {
+        Some((task, llc, ns)) => {
+            format!("{name}: {task} joins {llc} at {}, done at {done}, {not}", duration(ns as f64))
+        }
+        None => format!("{name}: all is done at {done}, {not}"),
+    })
+}
+
+/// The last change of a task's LLC in a run, to one where another task is in the end: task, LLC and time.
+fn last_to_join(Part { scene, machine, .. }: &Part<'_>) -> Option<(String, LlcId, u64)> {
+    let mut slices: Vec<_> = scene.record.slices.iter().flatten().collect();
+    slices.sort_by_key(|slice| slice.start_ns);
+    let mut places: Vec<Option<LlcId>> = vec![None; scene.tasks.len()];
+    let mut found = None;
+    for slice in slices {
+        let Some(place) = places.get_mut(slice.task.index()) else { continue };
+        let llc = machine.llc_of(slice.cpu);
+        if place.replace(llc).is_some_and(|before| before != llc) {
+            found = Some((slice.task, llc, slice.start_ns));
+        }
+    }
+    let (task, llc, start_ns) = found?;
+    let joined = (0..places.len()).any(|other| other != task.index() && places[other] == Some(llc));
+    joined.then(|| (scene.task_name(task).to_owned(), llc, start_ns))
+}
+
+/// The answer where schedulers make no difference to waits and ends, or where there is one only.
+fn without_difference(parts: &[Part<'_>]) -> String {
+    match parts {
+        [only] => format!("{} under {}", longest_wait(only), only.scene.scheduler),
+        _ => "No scheduler lets a task wait much longer than another does".to_owned(),
+    }
 }
 
 /// The longest wait for a CPU, in words.

@@ -39,7 +39,6 @@ pub struct Others(Vec<Occupied>);
 
 impl Others {
     /// For a machine with so many CPUs.
-    #[must_use]
     pub fn new(cpus: usize) -> Self {
         Self(vec![Occupied::default(); cpus])
     }
@@ -65,19 +64,16 @@ impl Others {
     }
 
     /// Who has a CPU now; [`OFFLINE`] if it is offline.
-    #[must_use]
     pub fn on(&self, cpu: CpuId) -> Option<u32> {
         self.0.get(cpu.index())?.stay.map(|(thread, _)| thread)
     }
 
     /// The thread beside the run's tasks that has a CPU now.
-    #[must_use]
     pub fn thread_on(&self, cpu: CpuId) -> Option<u32> {
         self.on(cpu).filter(|thread| *thread != OFFLINE)
     }
 
     /// Whether a CPU is offline now.
-    #[must_use]
     pub fn is_offline(&self, cpu: CpuId) -> bool {
         self.0.get(cpu.index()).is_some_and(|cpu| cpu.offline)
     }

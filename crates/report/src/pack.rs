@@ -29,7 +29,6 @@ impl Column {
 }
 
 /// gzip, at the level where a page is smallest per second of waiting.
-#[must_use]
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
     // Writing to memory cannot fail.
@@ -38,7 +37,6 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Base64 with padding (RFC 4648 section 4).
-#[must_use]
 pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -61,7 +59,6 @@ pub struct Pixels {
 
 impl Pixels {
     /// A transparent picture.
-    #[must_use]
     pub fn new(width: usize, height: usize) -> Self {
         Self { width, rgba: vec![[0; 4]; width * height] }
     }
@@ -77,7 +74,6 @@ impl Pixels {
     }
 
     /// As a PNG file (ISO/IEC 15948): 8 bits, RGBA, no filter.
-    #[must_use]
     pub(crate) fn png(&self) -> Vec<u8> {
         let height = self.rgba.len() / self.width.max(1);
         let mut raw = Vec::with_capacity(self.rgba.len() * 4 + height);

@@ -42,7 +42,8 @@ struct PackedHeader<'a> {
     trial: usize,
     /// As text: seeds have up to 63 bits.
     seed: String,
-    window_from_ns: u64,
+    /// Where the timeline opens.
+    measured_from_ns: u64,
     end_ns: u64,
     slice_count: u64,
     overview_bins: usize,
@@ -79,7 +80,6 @@ struct PackedHeader<'a> {
 const MAX_COUNTER_VALUES: usize = 250_000;
 
 /// The text that goes into the page.
-#[must_use]
 pub fn scene(scene: &Scene, machine: &Machine) -> String {
     let scene = &*with_others(scene, machine);
     let groups = groups(&scene.tasks);
@@ -98,7 +98,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         scheduler: scheduler_name(&scene.scheduler),
         trial: scene.trial,
         seed: scene.seed.to_string(),
-        window_from_ns: scene.window_from_ns,
+        measured_from_ns: scene.measured_from_ns,
         end_ns: scene.end_ns,
         slice_count: scene.record.slice_count,
         overview_bins: OVERVIEW_BINS,

@@ -26,8 +26,8 @@ use crate::throttled::Throttled;
 use pending::Pending;
 use proto::{
     Clock, ClockSnapshot, CounterDescriptor, DebugAnnotation, FtraceEvent, FtraceEventBundle, Process, ProcessTree,
-    SchedMigrateTask, SchedWakeup, SchedWakeupNew, SchedWaking, SystemInfo, TaskNewtask, Thread, TracePacket,
-    TrackDescriptor, TrackEvent, Utsname,
+    SchedMigrateTask, SchedWakeupNew, SchedWaking, SystemInfo, TaskNewtask, Thread, TracePacket, TrackDescriptor,
+    TrackEvent, Utsname,
 };
 pub use topology::topology_json;
 
@@ -456,7 +456,7 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
 
     /// A wakeup whose waking was not recorded: who made it is not known.
     fn wakeup(&mut self, time_ns: u64, cpu: CpuId, task: TaskId) {
-        let wakeup = SchedWakeup {
+        let wakeup = SchedWaking {
             comm: Some(self.name(task)),
             pid: Some(self.thread_id(task)),
             prio: Some(PRIORITY),

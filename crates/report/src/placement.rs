@@ -66,7 +66,6 @@ impl Placements {
     }
 
     /// The CPU of the one who wakes or has created a task that is about to be placed.
-    #[must_use]
     pub fn waker_cpu(&self, task: TaskId) -> Option<CpuId> {
         self.begun.get(task.index()).copied().flatten().map(|begun| begun.cpu)
     }
@@ -83,7 +82,6 @@ pub struct LastPlacement<'a> {
 
 impl<'a> LastPlacement<'a> {
     /// Of these tasks.
-    #[must_use]
     pub fn new(tasks: &'a BTreeSet<TaskId>, until_ns: u64) -> Self {
         Self { tasks, until_ns, placements: Placements::default(), found: None }
     }
@@ -100,7 +98,6 @@ impl Sink for LastPlacement<'_> {
 }
 
 /// Why a task was placed there, as a clause that begins with who woke or created it; nothing where nobody told why.
-#[must_use]
 pub(crate) fn place_in_words(placement: &Placement, machine: &Machine, tasks: &[TaskInfo]) -> Option<String> {
     let Placement { cpu, waker, waker_cpu, new, reason, .. } = *placement;
     let by = match (new, waker.is_idle()) {
@@ -117,7 +114,6 @@ pub(crate) fn place_in_words(placement: &Placement, machine: &Machine, tasks: &[
 }
 
 /// The sentence about where a task was placed last before a time.
-#[must_use]
 pub fn last_place_in_words(placement: &Placement, machine: &Machine, tasks: &[TaskInfo]) -> Option<String> {
     let why = place_in_words(placement, machine, tasks)?;
     Some(format!("{} {} was {why}", seconds(placement.time_ns), task_name(tasks, placement.task)))
@@ -143,7 +139,6 @@ pub struct PlacementRecord {
 
 impl PlacementRecord {
     /// The placement with its names; nothing where nobody told why.
-    #[must_use]
     pub fn of(placement: &Placement, machine: &Machine, tasks: &[TaskInfo]) -> Option<Self> {
         let name = |task: TaskId| tasks.get(task.index()).map(|info| info.name.clone());
         let PlaceReason { start, step } = placement.reason?;

@@ -7,7 +7,6 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// The text with every control character but line feed and tab written as its number.
-#[must_use]
 pub fn printable(text: &str) -> Cow<'_, str> {
     let harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(harmful) {

@@ -15,7 +15,6 @@ pub struct Row {
 }
 
 /// CPUs by socket, node, LLC and core, so that what shares a cache lies side by side whatever the numbering.
-#[must_use]
 pub(crate) fn cpu_order(machine: &Machine) -> Vec<CpuId> {
     let mut cpus: Vec<CpuId> = machine.cpus().collect();
     cpus.sort_by_key(|cpu| {
@@ -25,14 +24,17 @@ pub(crate) fn cpu_order(machine: &Machine) -> Vec<CpuId> {
 }
 
 /// One row per application and role, in order of the first task.
-#[must_use]
 pub fn groups(tasks: &[TaskInfo]) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
-    let only = tasks.windows(2).all(|pair| pair[0].application == pair[1].application);
+    // Whether the role alone does not say which application it is of.
+    let is_shared = |info: &TaskInfo| {
+        let foreign = |other: &&TaskInfo| other.application != info.application;
+        tasks.iter().filter(foreign).any(|other| [&other.role, &other.application_name].contains(&&info.role))
+    };
     let mut index = std::collections::BTreeMap::new();
     for (task, info) in tasks.iter().enumerate() {
         let position = *index.entry((info.application, info.role.as_str())).or_insert_with(|| {
-            rows.push(Row { label: group_label(info, only), tasks: Vec::new(), group: rows.len() });
+            rows.push(Row { label: group_label(info, is_shared(info)), tasks: Vec::new(), group: rows.len() });
             rows.len() - 1
         });
         rows[position].tasks.push(task);
@@ -44,18 +46,17 @@ pub fn groups(tasks: &[TaskInfo]) -> Vec<Row> {
     rows
 }
 
-/// The application and the role; the role alone where it is the `only` application.
-fn group_label(info: &TaskInfo, only: bool) -> String {
+/// The role; with its application where another one `shares` it.
+fn group_label(info: &TaskInfo, shares: bool) -> String {
     match (info.application_name.as_str(), info.role.as_str()) {
         ("", role) => role.to_owned(),
-        (_, role) if only && !role.is_empty() => role.to_owned(),
+        (_, role) if !shares && !role.is_empty() => role.to_owned(),
         (application, role) if role.is_empty() || role == application => application.to_owned(),
         (application, role) => format!("{application}/{role}"),
     }
 }
 
 /// One row per task if there are at most `most`, else one per group, else one per stretch of groups.
-#[must_use]
 pub fn rows(tasks: &[TaskInfo], most: usize) -> Vec<Row> {
     let groups = groups(tasks);
     if tasks.len() <= most {
@@ -67,14 +68,12 @@ pub fn rows(tasks: &[TaskInfo], most: usize) -> Vec<Row> {
 }
 
 /// The rows of the machine's map: every task where there are few, else groups.
-#[must_use]
 pub(crate) fn map_rows(tasks: &[TaskInfo]) -> Vec<Row> {
     const MOST: usize = 12;
     rows(tasks, MOST)
 }
 
 /// One row per group if there are at most `most`, else one per stretch of groups.
-#[must_use]
 pub(crate) fn groups_at_most(tasks: &[TaskInfo], most: usize) -> Vec<Row> {
     merged(groups(tasks), most)
 }
@@ -119,6 +118,9 @@ mod tests {
         assert_eq!(groups_at_most(&tasks, 1)[0].tasks.len(), 10);
         let alone: Vec<TaskInfo> = (0..3).map(|id| task(id, 0, "r")).collect();
         assert_eq!(groups(&alone)[0].label, "r ×3", "the only application needs no name");
+        let different = [task(0, 0, "front"), task(1, 1, "back"), task(2, 1, "back")];
+        let labels: Vec<String> = groups(&different).into_iter().map(|row| row.label).collect();
+        assert_eq!(labels, ["front", "back ×2"], "roles that differ need no application");
         let all: usize = rows(&tasks, 1).iter().map(|row| row.tasks.len()).sum();
         assert_eq!(all, 10, "no task is left out");
     }

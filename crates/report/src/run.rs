@@ -53,7 +53,6 @@ pub enum ReportError {
     /// The run cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The representative trial cannot be simulated again.
     #[error("trial {trial} of {scheduler} cannot be simulated again: {source}")]
     Rerun {
         scheduler: String,
@@ -61,10 +60,8 @@ pub enum ReportError {
         trial: usize,
         source: TrialError,
     },
-    /// Its trace cannot be written.
     #[error("the trace of {scheduler} cannot be written: {source}")]
     Write { scheduler: String, source: std::io::Error },
-    /// Its events are not those that were recorded.
     #[error("the events of trial {trial} of {scheduler} are not as they were written: {reason}")]
     Changed {
         scheduler: String,
@@ -72,7 +69,6 @@ pub enum ReportError {
         trial: usize,
         reason: String,
     },
-    /// Its events cannot be read.
     #[error("the events of trial {trial} of {scheduler} cannot be read: {source}")]
     Trace {
         scheduler: String,
@@ -84,7 +80,6 @@ pub enum ReportError {
 
 impl ReportError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
             Self::Read(error) => error.advice(),
@@ -158,19 +153,16 @@ impl Run {
     }
 
     /// A run of which no trial is looked at closely.
-    #[must_use]
     pub fn of(disk: RunOnDisk) -> Self {
         Self { representative: representative(&disk), notes: disk.faults.clone(), scenes: Vec::new(), disk }
     }
 
     /// Whether it is a recording of something that ran: one trial, with nothing to compare it with.
-    #[must_use]
     pub fn is_recording(&self) -> bool {
         self.disk.experiment.place.kind().name == "recorded"
     }
 
     /// Whether columns run on machines of their own.
-    #[must_use]
     pub fn has_columns_of_other_machines(&self) -> bool {
         self.disk.experiment.columns.values().any(|own| own.machine.is_some())
     }
@@ -209,7 +201,8 @@ impl Run {
         lines.finish().map(|_| ()).map_err(|source| ReportError::Write { scheduler: scene.scheduler.clone(), source })
     }
 
-    /// Writes the slices and migrations of the trial of a scheduler, as lines of text or as a document, streamed likewise.
+    /// Writes the slices and migrations of the trial of a scheduler, as lines of text or as a document, streamed likewise. Lines have at most
+    /// so many columns, if that is given.
     ///
     /// # Errors
     /// When its events cannot be had, or the text not be written.
@@ -217,15 +210,15 @@ impl Run {
         &self,
         scheduler: usize,
         out: W,
-        form: Form,
+        (form, columns): (Form, Option<usize>),
         stop: &Arc<AtomicBool>,
     ) -> Result<(), ReportError> {
         let scene = &self.scenes[scheduler];
         let failed = |source| ReportError::Write { scheduler: scene.scheduler.clone(), source };
         let (tasks, tables) = (&scene.tasks, &scene.tables);
         let machine = &self.disk.experiment.machine_of(scheduler).value;
-        let subject =
-            Subject { scheduler: &scene.scheduler, trial: scene.trial, tasks, tables, machine, end_ns: scene.end_ns };
+        let (trial, end_ns) = (scene.trial, scene.end_ns);
+        let subject = Subject { scheduler: &scene.scheduler, trial, tasks, tables, machine, end_ns, columns };
         let history = TimeHistory::new(out, form, subject).map_err(failed)?;
         let history = self.events_into(scheduler, history, stop)?;
         history.finish().map(|_| ()).map_err(failed)
@@ -320,7 +313,6 @@ impl Run {
     }
 
     /// Whether trials of a scheduler can be had again from its record, without starting anything.
-    #[must_use]
     pub fn is_repeatable(&self, scheduler: usize) -> bool {
         self.disk.experiment.is_repeatable(scheduler)
     }
@@ -334,7 +326,11 @@ impl Run {
         })
     }
 
-    fn look(&mut self, options: &ReportOptions, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
+    /// Looks at the representative trial closely, under each scheduler. Where that cannot be, the notes say why.
+    ///
+    /// # Errors
+    /// When the trial cannot be simulated again, or its events are not as they were written.
+    pub fn look(&mut self, options: &ReportOptions, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
         let number = self.representative;
         for scheduler in 0..self.disk.trials.len() {
             let events = self.disk.trials[scheduler][number].engine_events;
@@ -428,6 +424,7 @@ impl Run {
             trial: stored.trial,
             seed: stored.seed,
             window_from_ns: stored.warm_up_ns.min(end_ns),
+            measured_from_ns: stored.measured_from_ns(&self.disk.comparison.primary).min(end_ns),
             end_ns,
             clock,
             metrics,

@@ -14,14 +14,12 @@ pub struct Scale {
 
 impl Scale {
     /// `low..high` to `from..to`. An empty range is widened, so that there always is a mapping.
-    #[must_use]
     pub fn linear(low: f64, high: f64, from: f64, to: f64) -> Self {
         let high = if high > low { high } else { low + 1.0 };
         Self { low, high, from, to, logarithmic: false }
     }
 
     /// The same on logarithms; both ends must be above 0.
-    #[must_use]
     pub fn logarithmic(low: f64, high: f64, from: f64, to: f64) -> Self {
         let low = low.max(f64::MIN_POSITIVE);
         let high = if high > low { high } else { low * 10.0 };
@@ -29,7 +27,6 @@ impl Scale {
     }
 
     /// Where a value lies; values outside lie at the ends.
-    #[must_use]
     pub fn at(&self, value: f64) -> f64 {
         let value = value.clamp(self.low, self.high);
         let share = if self.logarithmic {
@@ -41,7 +38,6 @@ impl Scale {
     }
 
     /// Values for marks, about `count` of them: 1, 2 or 5 times a power of ten; powers of ten on logarithms.
-    #[must_use]
     pub fn ticks(&self, count: usize) -> Vec<f64> {
         if self.logarithmic {
             let (first, last) = (self.low.log10().ceil() as i32, self.high.log10().floor() as i32);
@@ -67,7 +63,6 @@ fn nice_step(step: f64) -> f64 {
 }
 
 /// Marks of a time axis from `start_ns` to `end_ns`, all in one unit.
-#[must_use]
 pub(crate) fn time_ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
     let ticks = scale.ticks(count);
     let most = ticks.iter().fold(0.0_f64, |most, ns| most.max(ns.abs()));
@@ -76,7 +71,6 @@ pub(crate) fn time_ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
 }
 
 /// Marks with their numbers: three digits, or as many decimals as tell neighbours apart.
-#[must_use]
 pub(crate) fn number_ticks(scale: &Scale, count: usize) -> Vec<(f64, String)> {
     labelled(scale.ticks(count), 1.0, |text| text)
 }

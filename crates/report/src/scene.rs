@@ -134,6 +134,8 @@ pub struct Scene {
     pub seed: u64,
     /// Beginning of the window in which its metrics were measured: the end of the warm-up.
     pub window_from_ns: u64,
+    /// Beginning of what the verdict's measure is of, which may be later: a start signal. Where a timeline opens.
+    pub measured_from_ns: u64,
     /// End of the window.
     pub end_ns: u64,
     /// What its time axis shows: simulated time, or time.
@@ -150,7 +152,6 @@ pub struct Scene {
 
 impl Scene {
     /// LLCs of a machine in which tasks of the run ran.
-    #[must_use]
     pub fn used_llcs(&self, machine: &Machine) -> Vec<LlcId> {
         // Side by side there may be runs on machines with fewer CPUs.
         let is_there = |cpu: u32| (cpu as usize) < machine.cpu_count();
@@ -160,7 +161,6 @@ impl Scene {
     }
 
     /// Name of a task, `idle` for none.
-    #[must_use]
     pub fn task_name(&self, task: TaskId) -> &str {
         self.tasks.get(task.index()).map_or("idle", |task| &task.name)
     }
@@ -248,7 +248,6 @@ pub struct Recorder {
 
 impl Recorder {
     /// A recorder for a trial on `machine` that is known to end at `end_ns`. `virtual_llcs` says how its LLCs are divided, if they are.
-    #[must_use]
     pub fn new(machine: &Machine, virtual_llcs: Option<VirtualLlcs>, end_ns: u64, limits: Limits) -> Self {
         let (cpus, llcs) = (machine.cpu_count(), machine.llc_count());
         let groups = virtual_llcs.as_ref().map_or(0, VirtualLlcs::count);

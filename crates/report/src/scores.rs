@@ -40,20 +40,17 @@ pub struct ScoreTracks {
 
 impl ScoreTracks {
     /// No samples yet, in a run that ends at `end_ns`.
-    #[must_use]
     pub fn new(end_ns: u64) -> Self {
         Self { end_ns: end_ns.max(1), taken: 0, tracks: Vec::new(), slept: Vec::new() }
     }
 
     /// Samples of a task in a stretch of time, the mean of those where it has any.
-    #[must_use]
     pub fn samples_of_bin(&self) -> u64 {
         let kept = self.tracks.iter().flatten().map(|track| track.len() as u64).sum::<u64>().max(1);
         (self.taken + kept / 2) / kept
     }
 
     /// How far apart samples need to be for a run that ends at `end_ns`.
-    #[must_use]
     pub fn interval_ns(end_ns: u64) -> u64 {
         (end_ns / (SCORE_BINS as u64 * INTERVALS_OF_BIN)).max(1)
     }
@@ -100,13 +97,11 @@ impl ScoreTracks {
     }
 
     /// Whether nothing was sampled.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.tracks.is_empty()
     }
 
     /// The samples of a task, in order of time.
-    #[must_use]
     pub fn of(&self, score: usize, task: usize) -> &[Sample] {
         self.tracks.get(score).and_then(|tracks| tracks.get(task)).map_or(&[], Vec::as_slice)
     }
@@ -117,13 +112,11 @@ impl ScoreTracks {
     }
 
     /// The last value of a task in every stretch of time; nothing where it slept.
-    #[must_use]
     pub fn values(&self, score: usize, task: usize) -> Vec<Option<f64>> {
         self.values_of(score, task, |sample| sample.value)
     }
 
     /// One of the values that are kept of every stretch of time, likewise.
-    #[must_use]
     pub fn values_of(&self, score: usize, task: usize, of: fn(&Sample) -> i64) -> Vec<Option<f64>> {
         let mut values = vec![None; SCORE_BINS];
         for stay in self.stays(score, task) {
@@ -144,7 +137,6 @@ impl ScoreTracks {
     }
 
     /// The middle of a stretch of time.
-    #[must_use]
     pub fn time_ns(&self, bin: usize) -> u64 {
         (u128::from(self.end_ns) * (2 * bin as u128 + 1) / (2 * SCORE_BINS as u128)) as u64
     }

@@ -12,7 +12,6 @@ use crate::pack::Pixels;
 
 /// Text as it may stand in XML and HTML, in content and in quoted attributes. Control characters that XML forbids
 /// become U+FFFD.
-#[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -30,22 +29,29 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Size of most texts, and of those of class `s`.
+/// Size of most texts, of those of class `s`, and of headings, class `h`, which are bold.
 pub(crate) const SIZE: f64 = 12.0;
 pub(crate) const SMALL: f64 = 10.5;
+const HEADING: f64 = 15.0;
+
+/// Length of a curve in a key: each kind of dashes is there at least once.
+pub(crate) const CURVE_KEY: f64 = 26.0;
 
 /// A coordinate: one decimal is finer than any screen.
-#[must_use]
 pub(crate) fn coordinate(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
 /// How wide a text is in DejaVu Sans, the widest of the fonts that the styles name and the one that PDFs embed.
-#[must_use]
 pub(crate) fn text_width(class: &str, text: &str) -> f64 {
     let has = |wanted: &str| class.split(' ').any(|class| class == wanted);
-    crate::pdf::text::width(text, has("b")) * if has("s") { SMALL } else { SIZE }
+    let size = match (has("s"), has("h")) {
+        (true, _) => SMALL,
+        (false, true) => HEADING,
+        (false, false) => SIZE,
+    };
+    crate::pdf::text::width(text, has("b") || has("h")) * size
 }
 
 /// Where a text stands relative to its point.
@@ -76,14 +82,15 @@ pub struct Svg {
     pub width: f64,
     /// Height in user units.
     pub height: f64,
+    /// Height of the part that pages show, if that is not all.
+    page_height: Option<f64>,
     body: String,
 }
 
 impl Svg {
     /// An empty drawing.
-    #[must_use]
     pub fn new(width: f64, height: f64) -> Self {
-        Self { width, height, body: String::new() }
+        Self { width, height, page_height: None, body: String::new() }
     }
 
     /// A line of text; `class` may be empty. One with its middle at the point moves aside as far as it must to lie within the drawing.
@@ -108,6 +115,11 @@ impl Svg {
     pub fn line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64, class: &str) {
         let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(coordinate);
         let _ = writeln!(self.body, r#"<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{class}"/>"#);
+    }
+
+    /// In a key, what a curve of a series looks like, with its dashes: a piece of it in the middle of a line of small text at `y`.
+    pub(crate) fn curve_key(&mut self, x: f64, y: f64, series: usize) {
+        self.line(x, y - 3.5, x + CURVE_KEY, y - 3.5, &format!("sample k k{series}"));
     }
 
     /// A rectangle with a text that shows on hover, unless that is empty.
@@ -194,35 +206,38 @@ impl Svg {
         };
     }
 
+    /// What is drawn from here on, below, is in files only: a page that shows several such drawings says it once.
+    pub(crate) fn end_in_pages(&mut self) {
+        self.page_height = Some(self.height);
+    }
+
     /// As a part of an HTML page, described by `label` for those who cannot see it.
-    #[must_use]
     pub fn inline(&self, label: &str) -> String {
-        let (w, h) = (coordinate(self.width), coordinate(self.height));
+        let (w, h) = (coordinate(self.width), coordinate(self.page_height.unwrap_or(self.height)));
+        // A drawing that is saved from the page is whole.
+        let whole =
+            self.page_height.map_or_else(String::new, |_| format!(" data-height=\"{}\"", coordinate(self.height)));
         let label = escape(label);
         let class = if self.width <= PANEL { "panel" } else { "wide" };
         format!(
-            "<svg class=\"{class}\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" role=\"img\" aria-label=\"{label}\">\n{}</svg>\n",
+            "<svg class=\"{class}\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\"{whole} role=\"img\" aria-label=\"{label}\">\n{}</svg>\n",
             self.body
         )
     }
 
     /// As a file of its own, with its title above it.
-    #[must_use]
     pub fn standalone(&self, title: &str) -> String {
         self.standalone_of_width(title, None)
     }
 
     /// The same, as wide as `85mm` or another length of SVG: for a page that says in words of its own what the figure is, so without its
     /// title.
-    #[must_use]
     pub fn standalone_of_width(&self, title: &str, width: Option<&str>) -> String {
-        // Width of a letter of a title, about.
-        const LETTER: f64 = 7.6;
         let above = if width.is_some() { 0.0 } else { 34.0 };
         let (w, h) = (coordinate(self.width), coordinate(self.height + above));
         // A title that is wider than the drawing is set closer, not cut off.
         let room = self.width - 24.0;
-        let closer = if title.chars().count() as f64 * LETTER > room {
+        let closer = if text_width("t h", title) > room {
             format!(" textLength=\"{}\" lengthAdjust=\"spacingAndGlyphs\"", coordinate(room))
         } else {
             String::new()
@@ -258,7 +273,7 @@ const STANDALONE_STYLE: &str = "\
 .s{font-size:10.5px}.grid{stroke:#e3e7ec}.axis{stroke:#8894a1}.one{stroke:#5a6775;stroke-dasharray:4 3}\
 .bar{stroke:#1d2733;stroke-width:1.6;fill:none}.dot{stroke:#fff;stroke-width:.7}.median{stroke:#1d2733;stroke-width:2.4}\
 .area{stroke:none;fill-opacity:.18}.k{fill:none;stroke-width:1.8}.thin{stroke-width:.7}.frame{fill:none;stroke:#b6bec8}\
-.box{fill:#f4f6f8;stroke:#b6bec8}.empty{fill:#e3e7ec}.rest{fill:#e3e7ec;stroke:#5a6775;stroke-width:.7}.px{image-rendering:pixelated}.traffic{fill:none;stroke:#d0602a}.w1{stroke-width:1}.w2{stroke-width:2}\
+.box{fill:#f4f6f8;stroke:#b6bec8}.empty{fill:#e3e7ec}.rest{fill:#e3e7ec;stroke:#5a6775;stroke-width:.7}.px{image-rendering:pixelated}.traffic{fill:none;stroke-linejoin:round}.w1{stroke-width:1}.w2{stroke-width:2}\
 .w3{stroke-width:3}.w4{stroke-width:4}.w5{stroke-width:5}.w6{stroke-width:6}.w7{stroke-width:7}.on-dark{fill:#fff}.on-light{fill:#1d2733}.on-cell{fill:#fff;font-weight:600}.on-pale{fill:#1d2733;font-weight:600}.hatch{stroke:#1d2733;stroke-width:.8}.hollow{fill:#fff;stroke:#1d2733;stroke-width:1.4}";
 
 #[cfg(test)]
@@ -281,10 +296,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_page_says_once_is_whole_in_files_only() {
+        let mut svg = Svg::new(PANEL, 40.0);
+        svg.end_in_pages();
+        svg.height = 60.0;
+        assert!(svg.inline("").contains("viewBox=\"0 0 360 40\" width=\"360\" height=\"40\" data-height=\"60\""));
+        assert!(svg.standalone("Title").contains("viewBox=\"0 0 360 94\""));
+    }
+
+    #[test]
     fn a_title_is_whole_however_long_it_is() {
         let of = |title: &str| Svg::new(PANEL, 40.0).standalone(title);
         assert!(!of("Short").contains("textLength"));
         let long = "Figure 3: sysbench with 128 threads on one core under ULE";
         assert!(of(long).contains("textLength=\"336\"") && of(long).contains(&format!(">{long}</text>")));
+        // Bold letters of DejaVu Sans are wider than others.
+        assert!(of("1s1n2l2c1t@turin128 under eevdf @ cpus=0-1").contains("textLength=\"336\""));
     }
 }

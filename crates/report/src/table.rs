@@ -31,7 +31,6 @@ pub struct Table {
 
 impl Table {
     /// A table with these headers; a header that begins with `>` is a column aligned to the right.
-    #[must_use]
     pub fn new<'a>(headers: impl IntoIterator<Item = &'a str>) -> Self {
         let (right, headers) = headers
             .into_iter()
@@ -52,13 +51,11 @@ impl Table {
     }
 
     /// Columns separated by at least two spaces; no line ends in a space.
-    #[must_use]
     pub fn aligned(&self) -> String {
         self.lay_out(false, false, None)
     }
 
     /// As HTML, without a style of its own.
-    #[must_use]
     pub fn html(&self) -> String {
         let align = |column: usize| if self.right.get(column) == Some(&true) { "right" } else { "left" };
         let cell = |tag: &str, column: usize, text: &str| {
@@ -78,7 +75,6 @@ impl Table {
 
     /// In lines of at most so many characters, if that is possible; with lines and with colours, if that is wanted. Long texts are
     /// wrapped within their columns first, then columns follow below.
-    #[must_use]
     pub fn lay_out(&self, rules: bool, color: bool, columns: Option<usize>) -> String {
         let widths = self.widths();
         let Some(columns) = columns else {
@@ -202,7 +198,6 @@ fn parts(widths: &[usize], columns: usize) -> Vec<Vec<usize>> {
 
 impl Tone {
     /// The terminal's escape sequence for it.
-    #[must_use]
     pub fn escape(self) -> &'static str {
         match self {
             Self::Plain => "",

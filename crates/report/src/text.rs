@@ -5,13 +5,14 @@
 
 use std::fmt::Write as _;
 
-use warmcore_lab::measures::{Measure, Unit};
+use warmcore_lab::measures::{Measure, Unit, mean_beside};
 use warmcore_lab::placement_measures;
-use warmcore_lab::verdict::{Finding, MeasureResult, SchedulerResult, decimal, ratio_with_interval, trials_in_words};
+use warmcore_lab::verdict::{
+    ComparisonDocument, Finding, MeasureResult, SchedulerResult, decimal, ratio_with_interval, trials_in_words,
+};
 use warmcore_statistics::{Better, Sample};
 
 use crate::figures::compare::direction;
-use crate::figures::distribution::LEAST_OF_P99;
 use crate::figures::shortened_scheduler;
 use crate::printable::printable;
 use crate::run::Run;
@@ -26,12 +27,14 @@ pub(crate) const BESIDE: [(&str, &str); 5] = [
     ("violation_ns", "violation"),
 ];
 
+/// Longest name of a scheduler in a headline, in characters.
+const LONGEST_NAME: usize = 36;
+
 /// Further ones on the page, where a scheduler counts what its choices of places take.
 pub(crate) const PLACEMENTS: [(&str, &str); 2] =
     [("placement_decisions", "placements"), ("placement_decision_ns", "each took")];
 
 /// Reports of several runs as Markdown.
-#[must_use]
 pub fn markdown(runs: &[Run]) -> String {
     let mut text = String::new();
     for run in runs {
@@ -42,7 +45,6 @@ pub fn markdown(runs: &[Run]) -> String {
 }
 
 /// The question that a run answers.
-#[must_use]
 pub fn question(run: &Run) -> String {
     let record = &run.disk.record;
     let labels: Vec<&str> = record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
@@ -59,7 +61,6 @@ pub fn question(run: &Run) -> String {
 }
 
 /// The answer in a line: each scheduler against the baseline, the best one first.
-#[must_use]
 pub fn headline(run: &Run) -> String {
     let document = &run.disk.comparison;
     let title = measure(run, &document.primary).map_or(document.primary.as_str(), |measure| measure.title.as_str());
@@ -67,13 +68,16 @@ pub fn headline(run: &Run) -> String {
     let base = document.schedulers.iter().find(|scheduler| scheduler.is_baseline);
     let others: Vec<&SchedulerResult> = document.schedulers.iter().filter(|scheduler| !scheduler.is_baseline).collect();
     if others.is_empty() {
-        let value = base.and_then(of).map_or_else(|| "-".into(), |result| value(run, &document.primary, &result));
+        // A percentile of few events gives way to their mean.
+        let few = base.and_then(of).is_some_and(|result| result.few.is_some());
+        let mean = mean_beside(&document.primary).filter(|_| few).and_then(|mean| measure(run, &mean));
+        let (name, title) =
+            mean.map_or((document.primary.as_str(), title), |mean| (mean.name.as_str(), mean.title.as_str()));
+        let result = base.and_then(|base| base.measures.get(name));
+        let value = result.map_or_else(|| "-".into(), |result| value(run, name, result));
         let told = |name: &str| Some(self::value(run, name, base?.measures.get(name)?)).filter(|text| text != "-");
         let mut parts = vec![format!("{title} {value}")];
-        // Of fewer wakeups a p99 is no more than the longest latency.
-        let wakeups = base.and_then(|base| base.measures.get("wakeups")?.summary.median);
-        let p99 = told("wakeup_p99_ns").filter(|_| wakeups.is_none_or(|wakeups| wakeups >= LEAST_OF_P99 as f64));
-        parts.extend(p99.map(|value| format!("p99 wakeup latency {value}")));
+        parts.extend(told("wakeup_p99_ns").map(|value| format!("p99 wakeup latency {value}")));
         let busy = base.and_then(|base| base.measures.get("busy_share")?.summary.median);
         parts.extend(busy.map(|share| {
             let percent = three_digits(share * 100.0);
@@ -91,7 +95,13 @@ pub fn headline(run: &Run) -> String {
         }
         return with_fixed_units(&format!("{of}: {}", parts.join(", ")));
     }
-    let name = |scheduler: &SchedulerResult| shortened_scheduler(&scheduler.label, 36);
+    // A name that another scheduler has too gives way to the whole text.
+    let short = |scheduler: &SchedulerResult| shortened_scheduler(&scheduler.label, LONGEST_NAME);
+    let name = |scheduler: &SchedulerResult| {
+        let own = short(scheduler);
+        let several = document.schedulers.iter().filter(|other| short(other) == own).count() > 1;
+        if several { scheduler.label.clone() } else { own }
+    };
     let base_label = base.map_or_else(String::new, name);
     let findings: Vec<Option<Finding>> =
         others.iter().map(|other| of(other).and_then(|result| result.finding)).collect();
@@ -179,7 +189,6 @@ fn effect(ratio: f64, title: &str, base: &str) -> String {
 }
 
 /// The command that repeats a run, from its environment or, where that is missing, from its record.
-#[must_use]
 pub fn command(run: &Run) -> String {
     let quoted = |word: &str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_=:,./+@%".contains(c);
@@ -222,6 +231,9 @@ fn one(text: &mut String, run: &Run) {
         let label = markdown_text(&scheduler.label);
         let _ = writeln!(text, "| {label} | {} | {ratio} | {verdict} |", value(run, &document.primary, result));
     }
+    if let Some(left_out) = left_out(document, &[(document.primary.as_str(), title)]) {
+        let _ = writeln!(text, "\n{}.", markdown_text(&left_out));
+    }
     let efforts = document.schedulers.iter().filter_map(|scheduler| Some((&scheduler.label, effort(scheduler)?)));
     for (position, (label, effort)) in efforts.enumerate() {
         let gap = if position == 0 { "\n" } else { "" };
@@ -232,13 +244,11 @@ fn one(text: &mut String, run: &Run) {
 }
 
 /// What a scheduler's choices of places took, if it counts them, by the medians over the trials.
-#[must_use]
 pub fn effort(scheduler: &SchedulerResult) -> Option<String> {
     placement_measures::in_words(|name| scheduler.measures.get(name)?.summary.median)
 }
 
 /// The table of a patch letter: one line per run and scheduler.
-#[must_use]
 pub(crate) fn patch_letter(runs: &[Run]) -> String {
     let mut rows = vec![["case", "load", "baseline", "patched", "improvement"].map(str::to_owned)];
     let mut notes = Vec::new();
@@ -309,28 +319,58 @@ fn deviation(result: &MeasureResult) -> String {
 }
 
 /// A measure of a run by name.
-#[must_use]
 pub fn measure<'a>(run: &'a Run, name: &str) -> Option<&'a Measure> {
     run.disk.comparison.measures.iter().find(|measure| measure.name == name)
 }
 
-/// The median of a result, in its unit.
-#[must_use]
+/// The median of a result, in its unit; `-` where it has none, or is a percentile of few events.
 pub fn value(run: &Run, name: &str, result: &MeasureResult) -> String {
-    match (result.summary.median, measure(run, name)) {
+    match (result.shown(), measure(run, name)) {
         (Some(median), Some(measure)) => with_unit(median, measure.unit),
         _ => "-".into(),
     }
 }
 
+/// Which of a table's columns, by name and heading, lack values because they are percentiles of few events, and how few; nothing if none does.
+pub(crate) fn left_out(document: &ComparisonDocument, columns: &[(&str, &str)]) -> Option<String> {
+    let of = |(name, heading): &(&str, &str)| {
+        let results = document.schedulers.iter().filter_map(|scheduler| scheduler.measures.get(*name));
+        let few = results.filter(|result| result.summary.median.is_some()).filter_map(|result| result.few);
+        few.min_by(|a, b| a.0.total_cmp(&b.0)).map(|few| ((*heading).to_owned(), few))
+    };
+    left_out_in_words(&columns.iter().filter_map(of).collect::<Vec<_>>())
+}
+
+/// Headings of what is left out, with the fewest events of a trial and how many it takes: those that take as many have one clause.
+pub(crate) fn left_out_in_words(columns: &[(String, (f64, f64))]) -> Option<String> {
+    let mut clauses: Vec<(f64, f64, Vec<&str>)> = Vec::new();
+    for (heading, (fewest, needed)) in columns {
+        match clauses.iter_mut().find(|(_, same, _)| same == needed) {
+            Some((least, _, headings)) => {
+                *least = least.min(*fewest);
+                if !headings.contains(&heading.as_str()) {
+                    headings.push(heading);
+                }
+            }
+            None => clauses.push((*fewest, *needed, vec![heading.as_str()])),
+        }
+    }
+    let in_words = |(fewest, needed, headings): &(f64, f64, Vec<&str>)| {
+        let is = if headings.len() == 1 { "is" } else { "are" };
+        format!(
+            "{} {is} left out where a trial has fewer than {needed:.0} events ({fewest:.0} here)",
+            headings.join(", ")
+        )
+    };
+    (!clauses.is_empty()).then(|| clauses.iter().map(in_words).collect::<Vec<_>>().join("; "))
+}
+
 /// Whether a value is printed as 0: no ratio to it is shown.
-#[must_use]
 pub(crate) fn is_printed_as_nothing(value: f64, unit: Unit) -> bool {
     value.is_finite() && !with_unit(value, unit).chars().any(|c| matches!(c, '1'..='9'))
 }
 
 /// Ratio with its interval, and the finding in words.
-#[must_use]
 pub fn judged(result: &MeasureResult) -> (String, &'static str) {
     let Some(comparison) = &result.comparison else { return ("1".into(), "baseline") };
     let ratio = comparison.ratio.map_or_else(|| "-".into(), |ratio| ratio_with_interval(ratio, comparison.interval));
@@ -338,7 +378,6 @@ pub fn judged(result: &MeasureResult) -> (String, &'static str) {
 }
 
 /// The scheduler of that label.
-#[must_use]
 pub fn scheduler<'a>(run: &'a Run, label: &str) -> Option<&'a SchedulerResult> {
     run.disk.comparison.schedulers.iter().find(|scheduler| scheduler.label == label)
 }
@@ -368,6 +407,16 @@ mod tests {
             fixed,
             "ule is best: wakeup latency 700\u{a0}ns, not 19.9\u{a0}ms; a s: 4\u{a0}% more, 2 schedulers"
         );
+    }
+
+    #[test]
+    fn what_is_left_out_is_said_once_for_all_that_take_as_many_events() {
+        assert_eq!(left_out_in_words(&[]), None);
+        let column = |heading: &str, fewest: f64, needed: f64| (heading.to_owned(), (fewest, needed));
+        let columns = [column("wake p50", 1.0, 2.0), column("wake p99", 17.0, 100.0), column("p99", 13.0, 100.0)];
+        let said = "wake p50 is left out where a trial has fewer than 2 events (1 here); wake p99, p99 are left out where a trial has fewer than \
+                    100 events (13 here)";
+        assert_eq!(left_out_in_words(&columns).as_deref(), Some(said));
     }
 
     #[test]

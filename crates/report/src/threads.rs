@@ -42,6 +42,9 @@ pub struct ThreadRecord {
     worst_wakeup_open: bool,
     /// Who had the CPU while it waited, and how long; the longest ones, the longest first.
     waited_behind: Vec<Behind>,
+    /// Who woke it from its sleeps, and how long these were; the longest ones, the longest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    blocked_until_woken: Vec<Behind>,
     /// How the table names it.
     #[serde(skip)]
     label: String,
@@ -89,7 +92,6 @@ struct PartRecord {
 }
 
 /// The name of a task: as it was recorded, with its kernel's number, or its name and number in the run.
-#[must_use]
 pub fn thread_name(tasks: &[TaskInfo], tables: &RunTables, task: TaskId) -> String {
     let Some(info) = tasks.get(task.index()) else { return "idle".into() };
     let recorded = tables.threads.get(task.index()).map(RecordedThread::label);
@@ -122,7 +124,6 @@ fn is_zero(ns: &u64) -> bool {
 
 impl ThreadRecord {
     /// Every task of the run, in its order.
-    #[must_use]
     pub fn of_all(waits: &[TaskWaits], tasks: &[TaskInfo], tables: &RunTables) -> Vec<Self> {
         let of = |(task, waits): (&TaskInfo, &TaskWaits)| Self {
             task: task.name.clone(),
@@ -143,27 +144,25 @@ impl ThreadRecord {
             worst_wakeup_at_ns: waits.worst_wakeup.map(|worst| worst.end_ns),
             worst_wakeup_open: waits.worst_wakeup.is_some_and(|worst| !worst.ran),
             waited_behind: behind(&waits.behind_ns, tasks, tables).take(MOST_NAMED).collect(),
+            blocked_until_woken: behind(&waits.blocked_ns, tasks, tables).take(MOST_NAMED).collect(),
             label: thread_name(tasks, tables, task.id),
         };
         tasks.iter().zip(waits).map(of).collect()
     }
 
     /// Its task.
-    #[must_use]
     pub fn task(&self) -> TaskId {
         TaskId(self.task_id)
     }
 
     /// Time in which it could have run and did not.
-    #[must_use]
     pub fn waited_ns(&self) -> u64 {
         self.wakeup_wait_ns + self.preempt_wait_ns
     }
 }
 
 /// A line for each thread: how long it ran, and waited after wakeups and preemptions; who preempted it; its worst wakeup and when that ended;
-/// who had the CPU longest while it waited.
-#[must_use]
+/// who had the CPU longest while it waited, or, if it never did, who woke it from the longest sleeps.
 pub fn thread_table<'a>(threads: impl IntoIterator<Item = &'a ThreadRecord>) -> Table {
     let threads: Vec<&ThreadRecord> = threads.into_iter().collect();
     // Where no quota stopped a thread there is no column for that.
@@ -180,6 +179,10 @@ pub fn thread_table<'a>(threads: impl IntoIterator<Item = &'a ThreadRecord>) -> 
         });
         let by = thread.preempted_by.first().map(|by| format!("{} ({})", by.who, by.times));
         let behind = thread.waited_behind.first().map(|behind| format!("{}, {}", behind.who, time(behind.ns)));
+        // Where it waited for no CPU, what kept it may have been a lock.
+        let blocked = thread.blocked_until_woken.first();
+        let behind =
+            behind.or_else(|| blocked.map(|by| format!("no CPU; slept until {} woke it, {}", by.who, time(by.ns))));
         let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
         let mut row = vec![
             thread.label.clone(),
@@ -199,7 +202,6 @@ pub fn thread_table<'a>(threads: impl IntoIterator<Item = &'a ThreadRecord>) -> 
 const MOST_PARTS: usize = 12;
 
 /// A wait in words: a line about it, then one for each thread that had the CPU meanwhile.
-#[must_use]
 pub fn wait_in_words(wait: &Wait, machine: &Machine, tasks: &[TaskInfo], tables: &RunTables) -> String {
     let after = if wait.preempted { "its preemption" } else { "its wakeup" };
     let open = if wait.ran { "" } else { ", and has not run when the trial ends" };
@@ -223,7 +225,6 @@ pub fn wait_in_words(wait: &Wait, machine: &Machine, tasks: &[TaskInfo], tables:
 
 impl WaitRecord {
     /// The wait with its names.
-    #[must_use]
     pub fn of(wait: &Wait, machine: &Machine, tasks: &[TaskInfo], tables: &RunTables) -> Self {
         Self {
             task: tasks.get(wait.task.index()).map(|info| info.name.clone()).unwrap_or_default(),

@@ -1,22 +1,24 @@
 //! One trial as plain text: measures, tasks, where the time went, what was decided.
 
 use warmcore_lab::trial::Trial;
-use warmcore_lab::{decisions, measures, operations, time_split};
+use warmcore_lab::{decisions, measures, operations, time_split, verdict};
 use warmcore_workload::Workload;
 
 use crate::table::Table;
+use crate::text::left_out_in_words;
 use crate::units::{self, with_unit};
-use crate::verdict::{operations_table, time_table};
+use crate::verdict::{SENTENCE_COLUMNS, operations_table, time_table, wrapped};
 
 /// What the imitated program would have printed, then tables as `show` lays them out; with the `definitions` of measures, if that is wanted.
-#[must_use]
 pub fn text(trial: &Trial, workload: &Workload, definitions: bool, show: impl Fn(&Table) -> String) -> String {
     let mut text = String::new();
     if !trial.result_lines.is_empty() {
         text.push_str(&trial.result_lines.join("\n"));
         text.push_str("\n\n");
     }
-    text.push_str(&show(&measure_table(trial, workload, definitions)));
+    let (measures, left_out) = measure_table(trial, workload, definitions);
+    text.push_str(&show(&measures));
+    text.extend(left_out.map(|left_out| wrapped(&format!("{left_out}."), SENTENCE_COLUMNS) + "\n"));
     text.push('\n');
     text.push_str(&show(&task_table(trial)));
     let labels = [trial.scheduler.clone()];
@@ -41,18 +43,23 @@ pub fn text(trial: &Trial, workload: &Workload, definitions: bool, show: impl Fn
     text
 }
 
-/// Every measure that has a value other than 0, with its definition if that is asked for.
-fn measure_table(trial: &Trial, workload: &Workload, definitions: bool) -> Table {
+/// Every measure that has a value other than 0, with its definition if that is asked for; and which percentiles are left out, being of few
+/// events.
+fn measure_table(trial: &Trial, workload: &Workload, definitions: bool) -> (Table, Option<String>) {
     let headings = ["metric", ">value", "definition"];
     let columns = if definitions { 3 } else { 2 };
     let mut table = Table::new(headings.into_iter().take(columns));
+    let mut left_out: Vec<(String, (f64, f64))> = Vec::new();
     for measure in measures::of_workload(workload) {
-        if let Some(value) = measure.value(trial).filter(|value| *value != 0.0) {
+        let Some(value) = measure.value(trial).filter(|value| *value != 0.0) else { continue };
+        if let Some(few) = verdict::few_to_show(&measure, std::slice::from_ref(trial)) {
+            left_out.push((measure.name, few));
+        } else {
             let row = [measure.name, with_unit(value, measure.unit), measure.definition];
             table.row(row.into_iter().take(columns));
         }
     }
-    table
+    (table, left_out_in_words(&left_out))
 }
 
 /// What threads of the kernel itself and interrupts took, those of one kind together.

@@ -5,40 +5,48 @@ use warmcore_lab::measures::{Measure, Unit};
 use warmcore_lab::operations::OperationTake;
 use warmcore_lab::sensitivity::Variation;
 use warmcore_lab::time_split::TimeSplit;
-use warmcore_lab::verdict::{ComparisonDocument, Finding, SchedulerResult, decimal, ratio_with_interval};
+use warmcore_lab::verdict::{
+    ComparisonDocument, Finding, MeasureResult, SchedulerResult, decimal, ratio_with_interval,
+};
 use warmcore_statistics::Comparison;
 
 use crate::figures::Figure;
-use crate::pack::base64;
 use crate::svg::escape;
 use crate::table::{Table, Tone};
-use crate::text::{BESIDE, effort};
+use crate::text::{BESIDE, effort, left_out};
 use crate::units::with_unit;
+
+mod labels;
 
 /// Most characters in a line of a sentence where nothing narrower is known.
 pub const SENTENCE_COLUMNS: usize = 100;
 
-/// Longest text of a scheduler in tables and sentences; longer ones get a number there, and a line of a key.
-const LONGEST_LABEL: usize = 24;
-/// The same where it is what the columns differ in beside a scheduler's settings, or what is to be typed.
-const LONGEST_CIRCUMSTANCES: usize = 36;
-
-/// For a file.
-#[must_use]
-pub fn plain(document: &ComparisonDocument) -> String {
-    text(document, Table::aligned, SENTENCE_COLUMNS) + &decisions(document)
+/// Which columns the table has next to the verdict's measure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Extent {
+    /// At most one latency, and none where the measure is one.
+    Usual,
+    /// All.
+    Detailed,
 }
 
-/// In sentences of at most so many columns, with tables as `show` lays them out. What schedulers decided is told by [`decisions`].
-pub fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
+/// For a file.
+pub fn plain(document: &ComparisonDocument) -> String {
+    text(document, Table::aligned, SENTENCE_COLUMNS, Extent::Usual) + &decisions(document)
+}
+
+/// In sentences of at most so many columns, with tables as `show` lays them out. [`decisions`] has what the schedulers decided.
+pub fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize, extent: Extent) -> String {
     let (document, key) = with_short_labels(document);
-    let table = show(&table(&document));
+    let table = show(&table(&document, extent));
+    let left_out = said_below(&document, extent)
+        .map_or_else(String::new, |left_out| format!("{}\n", wrapped(&format!("{left_out}."), columns)));
     let said = match &document.advice {
         None => wrapped(&document.verdict.sentence, columns),
         Some(advice) => advised(advice, &document, columns),
     };
     format!(
-        "{key}{table}\n{said}\n{}{}{}{}{}",
+        "{key}{table}{left_out}\n{said}\n{}{}{}{}{}",
         conditions(&document, columns),
         headroom(&document, columns),
         sensitivity(&document, &show, columns),
@@ -47,52 +55,32 @@ pub fn text(document: &ComparisonDocument, show: impl Fn(&Table) -> String, colu
     )
 }
 
-/// As a piece of another page, such as a notebook: the table, the sentence, what it holds for, and figures that no style of that page reaches.
-#[must_use]
+/// As a piece of another page, such as a notebook: the table, the sentence, what it holds for, what explains the differences, and figures that
+/// no style of that page reaches.
 pub fn html(document: &ComparisonDocument, figures: &[Figure]) -> String {
     let (document, key) = with_short_labels(document);
     let paragraph = |text: &str| format!("<p>{}</p>\n", escape(text));
     let mut page: String = key.lines().filter(|line| !line.is_empty()).map(paragraph).collect();
-    page.push_str(&table(&document).html());
+    page.push_str(&table(&document, Extent::Detailed).html());
+    page.extend(said_below(&document, Extent::Detailed).map(|left_out| paragraph(&format!("{left_out}."))));
     page.push_str(&format!("<p><b>{}</b></p>\n", escape(&document.verdict.sentence)));
     page.extend(document.conditions.iter().map(|condition| paragraph(&format!("Condition: {condition}."))));
-    for figure in figures {
-        let drawn = base64(figure.svg.standalone(&figure.title).as_bytes());
-        let alternative = escape(&figure.caption);
-        page.push_str(&format!("<img alt=\"{alternative}\" src=\"data:image/svg+xml;base64,{drawn}\">\n"));
-    }
+    let gaps = document.time_split.iter().flat_map(|split| &split.gaps);
+    page.extend(gaps.map(|gap| paragraph(&format!("{}.", gap.sentence))));
+    page.extend(figures.iter().map(Figure::picture));
     page
 }
 
-/// What a scheduler is called before its number: of a program its file's name.
-fn short_name(label: &str) -> &str {
-    let own = label.split(" @ ").next().unwrap_or(label);
-    let (name, rest) = own.split_once(':').unwrap_or((own, ""));
-    // Settings stand before it.
-    let mut words = rest.split_whitespace().skip_while(|word| word.contains('=') && !word.contains('/'));
-    let file = words.next().and_then(|path| path.rsplit('/').next());
-    if name == "scx" { file.unwrap_or(name) } else { name }
-}
-
-/// The document with a name and a number for each scheduler whose text is long, and lines that say which is which.
+/// The document with a short name for each scheduler whose text is long, and lines that say which is which.
 fn with_short_labels(document: &ComparisonDocument) -> (ComparisonDocument, String) {
     let mut document = document.clone();
     if let Some(advice) = document.advice.clone() {
         document.conditions.retain(|condition| !advice.says(condition));
         keep_best(&mut document);
     }
-    let mut short: Vec<(String, String)> = Vec::new();
-    for scheduler in &document.schedulers {
-        let is_long = scheduler.label.contains(" @ ") || document.advice.is_some();
-        let longest = if is_long { LONGEST_CIRCUMSTANCES } else { LONGEST_LABEL };
-        if scheduler.label.chars().count() > longest {
-            let name = short_name(&scheduler.label);
-            let same = short.iter().filter(|(long, _)| short_name(long) == name).count();
-            let several = document.schedulers.iter().filter(|other| short_name(&other.label) == name).count() > 1;
-            let short_label = if several { format!("{name}#{}", same + 1) } else { name.to_owned() };
-            short.push((scheduler.label.clone(), short_label));
-        }
-    }
+    let long: Vec<&str> = document.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
+    let named = long.iter().zip(labels::names(&long)).filter(|(long, name)| **long != name.as_str());
+    let mut short: Vec<(String, String)> = named.map(|(long, name)| ((*long).to_owned(), name)).collect();
     let key: String = short.iter().map(|(long, short)| format!("{short} is {long}\n")).collect();
     // One text may be the beginning of another.
     short.sort_by_key(|(long, _)| std::cmp::Reverse(long.len()));
@@ -208,7 +196,6 @@ fn time_split(document: &ComparisonDocument, show: impl Fn(&Table) -> String, co
 
 /// Shares of the tasks' time by cause, one column per scheduler. Causes below half a percent everywhere are
 /// left out.
-#[must_use]
 pub(crate) fn time_table(split: &TimeSplit) -> Table {
     let headings: Vec<String> = split.schedulers.iter().map(|scheduler| format!(">{}", scheduler.label)).collect();
     let mut table = Table::new(std::iter::once("where the time went").chain(headings.iter().map(String::as_str)));
@@ -232,7 +219,6 @@ fn operations(document: &ComparisonDocument, show: impl Fn(&Table) -> String) ->
 }
 
 /// Calls, instructions and time of each operation of a scheduler.
-#[must_use]
 pub(crate) fn operations_table(scheduler: &str, operations: &[OperationTake]) -> Table {
     let first = format!("operations of {scheduler}");
     let mut table = Table::new([&*first, ">calls", ">instructions each", ">each", ">in all"]);
@@ -251,7 +237,6 @@ pub(crate) fn operations_table(scheduler: &str, operations: &[OperationTake]) ->
 }
 
 /// What the schedulers say they decided, one line each, and what their choices of places took.
-#[must_use]
 pub fn decisions(document: &ComparisonDocument) -> String {
     let mut text = String::new();
     for scheduler in document.schedulers.iter().filter(|scheduler| !scheduler.decisions.is_empty()) {
@@ -266,13 +251,42 @@ pub fn decisions(document: &ComparisonDocument) -> String {
     text
 }
 
-fn table(document: &ComparisonDocument) -> Table {
+/// Columns of the table next to the verdict's measure: name and heading.
+fn columns_beside(document: &ComparisonDocument, extent: Extent) -> Vec<(&str, &str)> {
+    let second = document.secondary.as_deref().map(|name| (name, heading(document, name)));
+    let results = [Some(document.primary.as_str()), document.secondary.as_deref()];
+    let has_latency = results.into_iter().flatten().any(is_latency);
+    // A column without any value is left out, too, and with it the line that says why.
+    let has_values = |name: &str| {
+        document.schedulers.iter().any(|own| own.measures.get(name).is_some_and(|result| result.shown().is_some()))
+    };
+    let is_shown = |name: &str| {
+        let is_left_out =
+            extent == Extent::Usual && is_latency(name) && (has_latency || name != USUAL_LATENCY || !has_values(name));
+        !results.contains(&Some(name)) && !is_left_out
+    };
+    second.into_iter().chain(BESIDE.into_iter().filter(|(name, _)| is_shown(name))).collect()
+}
+
+/// The latency that the table shows where the verdict is about something else.
+const USUAL_LATENCY: &str = "wakeup_p99_ns";
+
+/// Whether a measure is a time that tasks or requests wait.
+fn is_latency(name: &str) -> bool {
+    let waits = ["wakeup_", "response_", "run_delay_", "preempt_wait_", "recorder_"];
+    name.ends_with("_ns") && waits.iter().any(|wait| name.starts_with(wait))
+}
+
+/// The line below the table, where it leaves out percentiles of few events.
+fn said_below(document: &ComparisonDocument, extent: Extent) -> Option<String> {
+    let primary = (document.primary.as_str(), heading(document, &document.primary));
+    left_out(document, &std::iter::once(primary).chain(columns_beside(document, extent)).collect::<Vec<_>>())
+}
+
+fn table(document: &ComparisonDocument, extent: Extent) -> Table {
     let primary = format!(">{}", heading(document, &document.primary));
-    let second = document.secondary.as_deref().map(|name| (name, format!(">{}", heading(document, name))));
-    // A second result takes the place of the first column.
-    let others = BESIDE.into_iter().filter(|(name, _)| *name != document.primary).skip(usize::from(second.is_some()));
-    let others = others.map(|(name, heading)| (name, format!(">{heading}")));
-    let columns: Vec<(&str, String)> = second.into_iter().chain(others).collect();
+    let beside = columns_beside(document, extent).into_iter();
+    let columns: Vec<(&str, String)> = beside.map(|(name, heading)| (name, format!(">{heading}"))).collect();
     let headroom = document.headroom.as_ref();
     let headings =
         ["scheduler", &primary, ">ratio [95 %]", "verdict"].into_iter().chain(headroom.map(|_| ">of oracle"));
@@ -297,7 +311,7 @@ fn heading<'a>(document: &'a ComparisonDocument, name: &str) -> &'a str {
         "elapsed_ns" => "elapsed",
         "hackbench_time_ns" => "time",
         "work_ns" => "work",
-        "cpu_share_deviation" => "unfair",
+        "cpu_share_deviation" => "deviation",
         _ => document.measures.iter().find(|measure| measure.name == name).map_or("", |measure| &measure.title),
     }
 }
@@ -321,9 +335,9 @@ fn ratio(comparison: &Comparison) -> String {
     comparison.ratio.map_or_else(|| "-".into(), |ratio| ratio_with_interval(ratio, comparison.interval))
 }
 
-/// The median of a measure, in its unit.
+/// The median of a measure, in its unit; `-` where it has none, or is a percentile of few events.
 fn median(scheduler: &SchedulerResult, name: &str, measures: &[Measure]) -> String {
-    let value = scheduler.measures.get(name).and_then(|result| result.summary.median);
+    let value = scheduler.measures.get(name).and_then(MeasureResult::shown);
     let unit = measures.iter().find(|measure| measure.name == name).map(|measure| measure.unit);
     match (value, unit) {
         (Some(value), Some(unit)) => with_unit(value, unit),
@@ -350,4 +364,16 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> String {
         length += more;
     }
     lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_tasks_or_requests_wait_are_latencies() {
+        let latencies = ["wakeup_mean_ns", "wakeup_p99_ns", "response_p99_ns", "recorder_request_latency_p99_ns"];
+        assert!(latencies.into_iter().all(is_latency));
+        assert!(!["elapsed_ns", "work_ns", "wakeups", "recorder_request_latency_per_s"].into_iter().any(is_latency));
+    }
 }

@@ -28,13 +28,12 @@ pub enum Occupant {
     Offline,
     /// Nobody that events tell of.
     Nobody,
-    /// Whoever had it: the task that waits has used up its reservation.
+    /// Whoever had it: the reservation of the task that waits throttles it until its next period.
     Reservation,
 }
 
 impl Occupant {
     /// Its name, as explanations have it.
-    #[must_use]
     pub fn name(self, tasks: &[TaskInfo], tables: &RunTables) -> String {
         match self {
             Self::Task(task) => thread_name(tasks, tables, task),
@@ -42,7 +41,7 @@ impl Occupant {
                 tables.foreign.get(thread as usize).map_or_else(|| "?".to_owned(), RecordedThread::label)
             }
             Self::Offline => "no thread (the CPU was offline)".to_owned(),
-            Self::Reservation => "any thread (its own reservation was used up)".to_owned(),
+            Self::Reservation => "any thread (it was throttled by its reservation until its next period)".to_owned(),
             Self::Nobody => "no thread (it was idle, or came out of idle)".to_owned(),
         }
     }
@@ -82,6 +81,8 @@ pub struct TaskWaits {
     pub worst_wakeup: Option<WakeupWait>,
     /// Who had the CPU that it waited for, and for how long of all its waits, ns.
     pub behind_ns: BTreeMap<Occupant, u64>,
+    /// Which other task woke it from its sleeps, and how long these were, ns: it may have waited for what that task held.
+    pub blocked_ns: BTreeMap<Occupant, u64>,
 }
 
 /// A part of a wait in which one had the CPU.
@@ -170,6 +171,7 @@ pub struct Waits {
     tasks: Vec<TaskWaits>,
     open: Vec<Option<OpenWait>>,
     running_since: Vec<Option<u64>>,
+    asleep_since: Vec<Option<u64>>,
     /// By task: what keeps it from running.
     throttled: Vec<Option<Throttler>>,
     current: Vec<TaskId>,
@@ -181,12 +183,12 @@ pub struct Waits {
 
 impl Waits {
     /// For a machine with so many CPUs.
-    #[must_use]
     pub fn new(cpus: usize) -> Self {
         Self {
             tasks: Vec::new(),
             open: Vec::new(),
             running_since: Vec::new(),
+            asleep_since: Vec::new(),
             throttled: Vec::new(),
             current: vec![TaskId::IDLE; cpus],
             others: Others::new(cpus),
@@ -232,6 +234,7 @@ impl Waits {
             self.tasks.resize(index + 1, TaskWaits::default());
             self.open.resize(index + 1, None);
             self.running_since.resize(index + 1, None);
+            self.asleep_since.resize(index + 1, None);
             self.throttled.resize(index + 1, None);
         }
         index
@@ -341,6 +344,17 @@ impl Waits {
         }
     }
 
+    /// A sleep ends, by another task or by none.
+    fn woken(&mut self, now: u64, task: TaskId, waker: TaskId) {
+        let index = self.index(task);
+        if let Some(since) = self.asleep_since[index].take()
+            && !waker.is_idle()
+            && waker != task
+        {
+            *self.tasks[index].blocked_ns.entry(Occupant::Task(waker)).or_default() += now - since;
+        }
+    }
+
     fn end_stay(&mut self, now: u64, index: usize) {
         if let Some(since) = self.running_since[index].take() {
             self.tasks[index].stays += 1;
@@ -353,6 +367,7 @@ impl Waits {
         self.end_stay(now, index);
         // It ran: where its coming is missing, how long it waited is not known.
         self.forget(now, task);
+        self.asleep_since[index] = (state == PrevState::Sleeping).then_some(now);
         if state == PrevState::Runnable {
             self.begin(now, task, cpu, true);
         }
@@ -433,7 +448,10 @@ impl Waits {
                 self.others.push(event);
             }
             EventKind::Throttle { task, throttled } => self.throttle(now, task, throttled),
-            EventKind::Waking { task, target_cpu, .. } => self.begin(now, task, target_cpu, false),
+            EventKind::Waking { task, target_cpu, waker } => {
+                self.woken(now, task, waker);
+                self.begin(now, task, target_cpu, false);
+            }
             EventKind::Wakeup { task, .. } => {
                 self.begin(now, task, cpu, false);
                 self.requeue(now, task, cpu);

@@ -40,7 +40,6 @@ pub enum Placing {
 
 impl Placing {
     /// Its name in tables and files.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gathered => "gathered",
@@ -87,7 +86,6 @@ impl Tells {
     /// Of the CPU time of all groups gathered, a change of more than [`Tells::LEAST`] had the right sign in 10 of 11 cases of the mixes that the
     /// rule is from, and in 12 of 12 of the others. Elapsed time (22 of 38), single groups (87 of 181, CPU time 50 of 102) and smaller
     /// changes (10 of 16) are told no better than by chance, and groups that are spread were not measured.
-    #[must_use]
     pub fn of(group: Option<usize>, placement: Placing, cpu_time: Option<f64>) -> Self {
         match cpu_time {
             Some(ratio) if group.is_none() && placement == Placing::Gathered && (ratio - 1.0).abs() > Self::LEAST => {
@@ -102,7 +100,6 @@ impl Tells {
     }
 
     /// In a table.
-    #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
             Self::LessCpuTime => "less CPU time",
@@ -210,7 +207,6 @@ fn llcs(machine: &Machine) -> Vec<CpuSet> {
 }
 
 /// The CPUs of each group where each is gathered; a group that needs more than a node has none.
-#[must_use]
 pub fn places(machine: &Machine, groups: &[Members]) -> BTreeMap<usize, CpuSet> {
     let placed = gathered(machine, groups);
     placed.into_iter().filter_map(|(group, tasks)| Some((group, tasks.first()?.1.clone()))).collect()

@@ -36,7 +36,6 @@ pub struct Loaded {
 
 impl Loaded {
     /// Whether the busy share misses a level by more than a tenth of it, in either direction, so that it is to be told.
-    #[must_use]
     pub fn misses(&self, level: f64) -> bool {
         (self.utilisation - level).abs() > NEAR * level
     }
@@ -46,25 +45,17 @@ impl Loaded {
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum LevelError {
-    /// More does not make the machine busier.
     #[error(
         "{} {} of the machine busy, and more do not make it {}",
         keeping(.closest.count, .counts), share(.closest.utilisation), share(*.level)
     )]
-    OutOfReach {
-        /// The share asked for, 0..1.
-        level: f64,
-        closest: Loaded,
-        counts: &'static str,
-    },
+    OutOfReach { level: f64, closest: Loaded, counts: &'static str },
     /// One less is too little, or none at all, and one more too much.
     #[error("{}", coarse(*.level, *.below, *.above, .counts))]
     TooCoarse {
-        /// The share asked for, 0..1.
         level: f64,
         /// The most that keeps less busy, if there is such.
         below: Option<Loaded>,
-        /// The least that keeps more busy.
         above: Loaded,
         counts: &'static str,
     },
@@ -93,7 +84,6 @@ fn coarse(level: f64, below: Option<Loaded>, above: Loaded, counts: &str) -> Str
 }
 
 /// `3 tasks`, `1 task`: `counts` is the plural of a word, or begins with it (`requests per second`).
-#[must_use]
 pub fn counted(count: u64, counts: &str) -> String {
     let (what, per) = counts.split_at(counts.find(' ').unwrap_or(counts.len()));
     let what = if count == 1 { what.strip_suffix('s').unwrap_or(what) } else { what };
@@ -106,7 +96,6 @@ fn keeping(count: u64, counts: &str) -> String {
 
 impl LevelError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
             Self::OutOfReach { .. } => {

@@ -32,19 +32,12 @@ pub(crate) const REHEARSALS: u32 = 2;
 
 /// Why there is no headroom.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum OracleError {
-    /// The place does not model memory.
     #[error("headroom is found in a memory model, and `{0}` does not simulate")]
     NotSimulated(&'static str),
-    /// Nothing to place.
     #[error("there is nothing to place in workload `{workload}`: {why}")]
-    NoThreads {
-        /// The workload.
-        workload: String,
-        /// Why not.
-        why: &'static str,
-    },
-    /// The metric has no better direction.
+    NoThreads { workload: String, why: &'static str },
     #[error("metric `{0}` has no better direction, so no placement is the best")]
     NoDirection(String),
     /// The model refuses the machine.
@@ -63,7 +56,6 @@ pub enum OracleError {
 
 impl OracleError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
             Self::NotSimulated(_) => "leave out --on, or --headroom",

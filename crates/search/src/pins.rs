@@ -22,23 +22,12 @@ const NAMED: [&str; 2] = ["spread", "gathered"];
 
 /// Why threads cannot be bound.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum PinError {
-    /// There is nobody to bind.
     #[error("there is nothing to pin in workload `{workload}`: {why}")]
-    NoThreads {
-        /// The workload.
-        workload: String,
-        /// Why not.
-        why: &'static str,
-    },
-    /// It is no placement.
+    NoThreads { workload: String, why: &'static str },
     #[error("pin={text}: {reason}; there are spread, gathered, oracle, and files such as an oracle.json")]
-    File {
-        /// What was typed.
-        text: String,
-        /// Why it is none.
-        reason: String,
-    },
+    File { text: String, reason: String },
     /// The oracle has no answer.
     #[error(transparent)]
     Oracle(#[from] OracleError),
@@ -46,7 +35,6 @@ pub enum PinError {
 
 impl PinError {
     /// What a user can try.
-    #[must_use]
     pub fn advice(&self) -> &'static str {
         match self {
             Self::NoThreads { .. } => "leave out pin=, or bind the whole with cpus=",

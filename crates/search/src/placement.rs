@@ -105,7 +105,6 @@ pub struct Found {
 
 impl Problem<'_> {
     /// Whether the first score is better than the second for the goal.
-    #[must_use]
     pub(crate) fn is_better(&self, a: Score, b: Score) -> bool {
         let more = |a: f64, b: f64| a > b * (1.0 + TOLERANCE);
         match self.goal {

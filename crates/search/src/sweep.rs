@@ -15,7 +15,7 @@ use warmcore_statistics::{Better, Interval, geometric_mean};
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::headroom::LEAST_HEADROOM;
 use warmcore_lab::units::with_unit;
-use warmcore_lab::verdict::{ComparisonDocument, Finding, Replaced};
+use warmcore_lab::verdict::{ComparisonDocument, Finding, MeasureResult, Replaced};
 use warmcore_memory::math::ln;
 
 /// Version of the document.
@@ -69,7 +69,7 @@ pub struct SweepRow {
     pub replaced: Option<Replaced>,
     /// Its median under the baseline, in the metric's unit.
     pub baseline: Option<f64>,
-    /// That with its unit, in words.
+    /// That with its unit, in words; `-` where it is a percentile of few events.
     #[serde(skip)]
     pub baseline_in_words: String,
     /// By candidate.
@@ -146,7 +146,6 @@ pub struct Regression {
 
 impl SweepRow {
     /// The row of a comparison.
-    #[must_use]
     pub fn new(document: &ComparisonDocument) -> Self {
         let candidates = document.schedulers.iter().filter(|scheduler| !scheduler.is_baseline);
         let gains = candidates.map(|scheduler| {
@@ -168,7 +167,9 @@ impl SweepRow {
             }
         });
         let base = document.schedulers.iter().find(|scheduler| scheduler.is_baseline);
-        let baseline = base.and_then(|base| base.measures.get(&document.primary)?.summary.median);
+        let base = base.and_then(|base| base.measures.get(&document.primary));
+        let baseline = base.and_then(|base| base.summary.median);
+        let shown = base.and_then(MeasureResult::shown);
         let unit =
             document.measures.iter().find(|measure| measure.name == document.primary).map(|measure| measure.unit);
         Self {
@@ -177,7 +178,7 @@ impl SweepRow {
             metric: document.primary.clone(),
             replaced: document.replaced.clone(),
             baseline,
-            baseline_in_words: baseline.zip(unit).map_or_else(|| "-".into(), |(value, unit)| with_unit(value, unit)),
+            baseline_in_words: shown.zip(unit).map_or_else(|| "-".into(), |(value, unit)| with_unit(value, unit)),
             gains: gains.collect(),
             oracle: document.headroom.as_ref().and_then(|headroom| headroom.gain),
         }
@@ -186,7 +187,6 @@ impl SweepRow {
 
 impl SweepDocument {
     /// The document of these rows, which have the same schedulers.
-    #[must_use]
     pub fn new(baseline: String, candidates: Vec<String>, trials: usize, rows: Vec<SweepRow>) -> Self {
         let means_of = |chosen: &dyn Fn(&SweepRow) -> bool| -> Vec<Option<f64>> {
             let mean = |index: usize| {

@@ -2,12 +2,13 @@
 //!
 //! A program that forks eight times from one template, before anything else happens in that loop, has eight long-lived threads. They are
 //! written out: a template for each, forked one by one. What is forked again and again (a pool of short threads) stays as it is and is
-//! not placed; nor is what the workload binds itself, what it resumes by template, or what does nothing but fork, wait for exits and sleep.
+//! not placed; nor is what the workload binds itself, what it resumes by template, what does nothing but fork, wait for exits and sleep, or a
+//! deadline task, which a kernel lets nobody bind.
 
 use std::collections::BTreeSet;
 
 use warmcore_topology::Machine;
-use warmcore_workload::{Drawn, Program, Step, Task, TaskTemplateId, Workload};
+use warmcore_workload::{Drawn, Policy, Program, Step, Task, TaskTemplateId, Workload};
 
 /// Most long-lived threads: more are not written out.
 pub(crate) const MAX_THREADS: usize = 1024;
@@ -22,7 +23,6 @@ pub struct Unrolled {
 }
 
 /// Writes the long-lived threads of a workload out that a machine leaves to its scheduler.
-#[must_use]
 pub fn unroll(workload: &Workload, machine: &Machine) -> Unrolled {
     let kept = kept_as_they_are(workload);
     let mut writer = ThreadsWriter {
@@ -61,7 +61,12 @@ fn is_placed(workload: &Workload, machine: &Machine, thread: usize) -> bool {
     let steps = &workload.programs[task.program.index()].steps;
     let bound = steps.iter().any(|step| matches!(step, Step::SetAffinity(_)));
     let anywhere = task.affinity.on(machine).len() == machine.cpu_count();
-    anywhere && task.release_ns.is_none() && !bound && works(workload, thread)
+    anywhere && task.release_ns.is_none() && !bound && can_be_bound(workload, thread) && works(workload, thread)
+}
+
+/// Whether a thread is never of `SCHED_DEADLINE`, whose reservations are of the whole machine.
+fn can_be_bound(workload: &Workload, thread: usize) -> bool {
+    !workload.policies_of(&workload.tasks[thread]).any(Policy::is_deadline)
 }
 
 /// Whether a thread does more than fork, wait for exits and sleep.
@@ -93,6 +98,9 @@ pub(crate) fn why_none(workload: &Workload) -> &'static str {
     let is_kept = |thread: &usize| kept.contains(&TaskTemplateId(*thread as u32));
     match working.iter().filter(|thread| is_kept(thread)).count() {
         _ if working.is_empty() => "its threads do no more than fork, wait and sleep",
+        _ if !working.iter().any(|thread| can_be_bound(workload, *thread)) => {
+            "its threads are of SCHED_DEADLINE, and no kernel lets such a one be bound"
+        }
         0 => "its threads are bound already",
         short if short == working.len() => "its threads are forked again and again, and none lives as long as it does",
         _ => "its threads are bound already, or forked again and again",
@@ -233,7 +241,7 @@ impl ThreadsWriter<'_> {
 
 #[cfg(test)]
 mod tests {
-    use warmcore_workload::{Affinity, from_generator};
+    use warmcore_workload::{Affinity, Reservation, from_generator};
 
     use super::*;
 
@@ -268,6 +276,15 @@ mod tests {
         };
         assert!(why("transcode:-j2,-n3,-i5,-w1ms").contains("forked again and again, and none lives"));
         assert_eq!(why("spin:-n2,-p0,-d1s"), "its threads are bound already");
+    }
+
+    #[test]
+    fn deadline_tasks_are_not_placed() {
+        let mut workload = from_generator("spin:-n2,-d1s").unwrap();
+        let reservation = Reservation { runtime_ns: 1_000_000, deadline_ns: 10_000_000, period_ns: 10_000_000 };
+        workload.tasks.iter_mut().for_each(|task| task.policy = Policy::Deadline(reservation));
+        assert!(unroll(&workload, &machine()).threads.is_empty());
+        assert!(why_none(&workload).contains("SCHED_DEADLINE"));
     }
 
     #[test]

@@ -24,7 +24,6 @@ pub struct TrialsApart {
 /// Two things must hold. The geometric mean of the ratios lies outside of the margin: many trials that differ by little are within it. And the
 /// rank test of the design, on the logarithms with all that is inside the margin counted as no difference, is below `level`: where nothing
 /// differs, ratios are as often above 1 as below, so that this is so in no more than `level` of comparisons.
-#[must_use]
 pub fn trials_apart(
     design: Design,
     baseline: &[Option<f64>],

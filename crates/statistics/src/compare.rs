@@ -61,7 +61,6 @@ pub enum Design {
 
 impl Design {
     /// In a word, before "trials".
-    #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Paired => "paired",
@@ -257,7 +256,6 @@ pub fn judge(table: &mut [Comparison]) {
 }
 
 /// How many trials show the clearest difference in a table of so many comparisons, at least: no fewer than [`MIN_TRIALS`].
-#[must_use]
 pub fn trials_needed(design: Design, comparisons: usize) -> usize {
     let shows = |trials: &usize| {
         let smallest = match design {

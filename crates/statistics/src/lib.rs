@@ -39,30 +39,22 @@ pub use sample::{Sample, Summary, geometric_mean};
 
 /// Input that no statistic can be computed from.
 #[derive(Clone, Copy, PartialEq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum StatisticsError {
-    /// A value is not a number.
     #[error("value {index} of the sample is not a number (NaN); drop the trial or repair the metric that produced it")]
     NotANumber {
         /// Position in the input, from 0.
         index: usize,
     },
-    /// Paired comparison of samples of different length.
     #[error(
         "paired comparison needs one value of each side per pair, but there are {baseline} of the baseline and \
          {candidate} of the candidate; keep only the trials both have, or compare unpaired"
     )]
-    UnequalLengths {
-        /// Number of values of the baseline.
-        baseline: usize,
-        /// Number of values of the candidate.
-        candidate: usize,
-    },
-    /// A ratio of negative values has no meaning.
+    UnequalLengths { baseline: usize, candidate: usize },
     #[error("value {index} is {value}, and ratios to a baseline are defined for values from 0 up only")]
     Negative {
         /// Position in the input, from 0.
         index: usize,
-        /// The value.
         value: f64,
     },
 }

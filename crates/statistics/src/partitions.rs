@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 ///
 /// # Panics
 /// If the two are of different length.
-#[must_use]
 pub fn adjusted_rand_index(one: &[u32], other: &[u32]) -> f64 {
     assert_eq!(one.len(), other.len(), "labels of the same things");
     let pairs = |count: u64| (count * count.saturating_sub(1) / 2) as f64;

@@ -5,16 +5,31 @@ import { rasterCpu, rasterTask, type PixelRow } from '../raster';
 import type { Row } from '../state';
 import { countedShare, lengthShare, type View } from './view';
 
-/** Paints some rows, `pixels` wide each. */
-export function paintRows(view: View, out: Uint32Array, pixels: number, first: number, rows: number, line: PixelRow): void {
-  if (view.settings.rowsBy === 'cpu') paintCpus(view, out, pixels, first, rows, line);
-  else if (view.settings.rowsBy === 'llc') paintLlcs(view, out, pixels, first, rows, line);
-  else paintTasks(view, out, pixels, first, rows, line);
+/** Rows of one picture. Colours are full, so that they stand out from any ground: what is partly busy is lower, not paler. */
+export class Picture {
+  constructor(
+    private readonly out: Uint32Array,
+    /** Width of a row. */
+    readonly pixels: number,
+    /** Lines of a row. */
+    private readonly lines: number,
+    /** Of those the upper ones that are painted; the others lie between rows. */
+    private readonly high: number,
+  ) {}
+
+  /** One pixel's width of a row, from the row's foot up to a share of its height, and never nothing. */
+  bar(row: number, x: number, colour: number, share: number): void {
+    const least = this.high < 6 ? 1 : 2;
+    const filled = Math.max(least, Math.round(Math.min(1, share) * this.high));
+    for (let at = this.high - filled; at < this.high; at++) this.out[(row * this.lines + at) * this.pixels + x] = colour;
+  }
 }
 
-/** Opacity of what covers a pixel in part. */
-function alpha(cover: number): number {
-  return 64 + 191 * Math.min(1, cover);
+/** Paints some rows. */
+export function paintRows(view: View, out: Picture, first: number, rows: number, line: PixelRow): void {
+  if (view.settings.rowsBy === 'cpu') paintCpus(view, out, first, rows, line);
+  else if (view.settings.rowsBy === 'llc') paintLlcs(view, out, first, rows, line);
+  else paintTasks(view, out, first, rows, line);
 }
 
 /** Opacity of what the reader does not look for. */
@@ -43,8 +58,9 @@ function soughtTasks(view: View): boolean[] | undefined {
   return view.scene.header.task_names.map((_, task) => view.state.isSought(view.scene, task));
 }
 
-/** One row for all CPUs of an LLC: the colour that most of them have, as strong as they are busy. */
-function paintLlcs(view: View, out: Uint32Array, pixels: number, first: number, rows: number, line: PixelRow): void {
+/** One row for all CPUs of an LLC: the colour that most of them have, as high as they are busy. */
+function paintLlcs(view: View, out: Picture, first: number, rows: number, line: PixelRow): void {
+  const { pixels } = out;
   const kind = kindOf(view);
   const sought = soughtTasks(view);
   const winner = new Int32Array(pixels);
@@ -73,13 +89,14 @@ function paintLlcs(view: View, out: Uint32Array, pixels: number, first: number, 
       }
     }
     for (let x = 0; x < pixels; x++) {
-      if (winner[x] >= 0) out[row * pixels + x] = pixel(group(winner[x]), found[x] ? alpha(cover[x] / cpus.length) : DIMMED);
+      if (winner[x] >= 0) out.bar(row, x, pixel(group(winner[x]), found[x] ? 255 : DIMMED), cover[x] / cpus.length);
     }
   }
 }
 
-function paintCpus(view: View, out: Uint32Array, pixels: number, first: number, rows: number, line: PixelRow): void {
+function paintCpus(view: View, out: Picture, first: number, rows: number, line: PixelRow): void {
   const { scene, state } = view;
+  const { pixels } = out;
   const by = view.settings.colourBy;
   const kind = kindOf(view);
   const sought = soughtTasks(view);
@@ -95,13 +112,12 @@ function paintCpus(view: View, out: Uint32Array, pixels: number, first: number, 
   const most = by === 'length' ? view.host.mostLength() : 1;
   for (let row = 0; row < rows; row++) {
     const cpu = state.cpus[first + row];
-    const at = row * pixels;
     if (view.counter !== undefined) {
-      paintCounted(view, out, at, pixels, cpu, view.counter);
+      paintCounted(view, out, row, cpu, view.counter);
       continue;
     }
     if (by === 'length') {
-      paintLengths(view, out, at, pixels, cpu, most);
+      paintLengths(view, out, row, cpu, most);
       continue;
     }
     rasterCpu(scene, cpu, state.from, state.to, line);
@@ -111,35 +127,38 @@ function paintCpus(view: View, out: Uint32Array, pixels: number, first: number, 
       if (who === 0) continue;
       const task = who - 1;
       const base = fixed ?? colour(kind(task, cpu));
-      const opacity = sought && !sought[task] ? DIMMED : alpha(line.cover[x]);
-      out[at + x] = (base | (opacity << 24)) >>> 0;
+      const opacity = sought && !sought[task] ? DIMMED : 255;
+      out.bar(row, x, (base | (opacity << 24)) >>> 0, line.cover[x]);
     }
   }
 }
 
-function paintLengths(view: View, out: Uint32Array, at: number, pixels: number, cpu: number, most: number): void {
+function paintLengths(view: View, out: Picture, row: number, cpu: number, most: number): void {
   const { from, to } = view.state;
+  const { pixels } = out;
   const bins = view.scene.header.length_bins;
   for (let x = 0; x < pixels; x++) {
     const bin = Math.floor(((from + ((to - from) * x) / pixels) / view.scene.header.end_ns) * bins);
     const length = bin < bins ? view.scene.lengths[cpu * bins + bin] : 0;
-    if (length > 0) out[at + x] = pixel(magnitude(lengthShare(length, most)));
+    if (length > 0) out.bar(row, x, pixel(magnitude(lengthShare(length, most))), 1);
   }
 }
 
-function paintCounted(view: View, out: Uint32Array, at: number, pixels: number, cpu: number, counter: number): void {
+function paintCounted(view: View, out: Picture, row: number, cpu: number, counter: number): void {
   const { from, to } = view.state;
+  const { pixels } = out;
   const { header } = view.scene;
   const most = view.host.mostCounted(counter);
   for (let x = 0; x < pixels; x++) {
     const bin = Math.floor(((from + ((to - from) * x) / pixels) / header.end_ns) * header.counter_bins);
     const value = view.scene.counted(counter, cpu, bin);
-    if (value > 0) out[at + x] = pixel(magnitude(countedShare(value, most)));
+    if (value > 0) out.bar(row, x, pixel(magnitude(countedShare(value, most))), 1);
   }
 }
 
-function paintTasks(view: View, out: Uint32Array, pixels: number, first: number, rows: number, line: PixelRow): void {
+function paintTasks(view: View, out: Picture, first: number, rows: number, line: PixelRow): void {
   const { scene, state } = view;
+  const { pixels } = out;
   const by = view.settings.colourBy;
   const shown = view.rows.slice(first, first + rows);
   const sought = soughtTasks(view);
@@ -150,8 +169,8 @@ function paintTasks(view: View, out: Uint32Array, pixels: number, first: number,
     rasterTask(scene, row.tasks[0], state.from, state.to, line);
     for (let x = 0; x < pixels; x++) {
       if (line.who[x] > 0) {
-        const opacity = dimmed(row) ? DIMMED : alpha(line.cover[x]);
-        out[at * pixels + x] = pixel(group(by === 'task' ? row.tasks[0] : view.place(line.who[x] - 1)), opacity);
+        const colour = group(by === 'task' ? row.tasks[0] : view.place(line.who[x] - 1));
+        out.bar(at, x, pixel(colour, dimmed(row) ? DIMMED : 255), line.cover[x]);
       }
     }
   });
@@ -182,8 +201,9 @@ function paintTasks(view: View, out: Uint32Array, pixels: number, first: number,
   }
   for (let cell = 0; cell < winner.length; cell++) {
     if (winner[cell] < 0) continue;
-    const row = shown[Math.floor(cell / pixels)];
+    const at = Math.floor(cell / pixels);
+    const row = shown[at];
     const tasks = Math.min(scene.cpus, row.tasks.length);
-    out[cell] = pixel(group(winner[cell]), dimmed(row) ? DIMMED : alpha(cover[cell] / tasks));
+    out.bar(at, cell % pixels, pixel(group(winner[cell]), dimmed(row) ? DIMMED : 255), cover[cell] / tasks);
   }
 }

@@ -1,13 +1,13 @@
 // One scheduler's pane: a canvas that scrolls with its neighbours, and what pointer and keyboard do in it.
 
-import { element, showTip, themeColour } from '../dom';
+import { element, showTip, SMALL_SCREEN, themeColour } from '../dom';
 import { many } from '../format';
 import { newRow, type PixelRow } from '../raster';
 import type { Scene } from '../scene';
 import type { RunState } from '../state';
 import { drawAxis, drawChoice, drawDecisions, drawLabels, drawMoves, drawWakes, fitLabels } from './decorate';
 import { look, words } from './look';
-import { paintRows } from './paint';
+import { Picture, paintRows } from './paint';
 import { AXIS, View, type Hit, type Host, type Settings } from './view';
 
 const MOST_HEIGHT = 400;
@@ -57,7 +57,9 @@ export class Pane extends View {
     if (settings.rowsBy === 'llc') this.llcs = this.state.llcs();
     const width = Math.max(120, this.box.clientWidth - 2);
     const least = settings.rowsBy === 'llc' ? 5 : 2;
-    this.rowHeight = Math.max(least, Math.min(15, Math.floor(320 / Math.max(1, this.rowCount))));
+    // On a small screen panes are below each other.
+    const room = innerWidth <= SMALL_SCREEN ? 200 : 320;
+    this.rowHeight = Math.max(least, Math.min(15, Math.floor(room / Math.max(1, this.rowCount))));
     const whole = this.rowHeight * this.rowCount;
     const height = Math.min(whole, MOST_HEIGHT);
     this.scroller.style.height = `${height + AXIS + 4}px`;
@@ -86,23 +88,25 @@ export class Pane extends View {
   }
 
 
-  /** Rows as pixels, stretched to their height. */
+  /** Rows as pixels: a line of the picture for each pixel of a row's height. */
   private paint(context: CanvasRenderingContext2D, plot: number, height: number, first: number, rows: number, ratio: number): void {
     const pixels = Math.round(plot * ratio);
     if (rows <= 0) return;
     if (this.line.who.length !== pixels) this.line = newRow(pixels);
+    const lines = this.rowHeight;
+    const apart = lines >= 6;
     this.picture.width = pixels;
-    this.picture.height = rows;
+    this.picture.height = rows * lines;
     const picture = this.picture.getContext('2d');
     if (!picture) return;
-    const image = picture.createImageData(pixels, rows);
-    const out = new Uint32Array(image.data.buffer);
-    paintRows(this, out, pixels, first, rows, this.line);
+    const image = picture.createImageData(pixels, rows * lines);
+    const out = new Picture(new Uint32Array(image.data.buffer), pixels, lines, apart ? lines - 1 : lines);
+    paintRows(this, out, first, rows, this.line);
     picture.putImageData(image, 0, 0);
     context.imageSmoothingEnabled = false;
-    context.drawImage(this.picture, 0, 0, pixels, rows, this.gutter, 0, plot, rows * this.rowHeight);
+    context.drawImage(this.picture, 0, 0, pixels, rows * lines, this.gutter, 0, plot, rows * lines);
     context.fillStyle = themeColour('--ground');
-    if (this.rowHeight >= 6) {
+    if (apart) {
       for (let row = 1; row < rows; row++) context.fillRect(this.gutter, row * this.rowHeight - 1, plot, 1);
     }
     // A line where the LLC changes, or the node of LLCs.

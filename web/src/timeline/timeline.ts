@@ -111,8 +111,8 @@ export class Timeline implements Host {
       named('Whole', 'Show the whole run', () => this.state.show(0, this.state.end)),
       this.range,
     );
-    if (this.state.windowFrom > 0) {
-      zoom.insertBefore(named('Measured', 'Show what was measured: all but the warm-up', () => this.state.show(this.state.windowFrom, this.state.end)), this.range);
+    if (this.state.measuredFrom > 0) {
+      zoom.insertBefore(named('Measured', 'Show what the verdict is about', () => this.state.show(this.state.measuredFrom, this.state.end)), this.range);
     }
     tools.append(zoom);
     return tools;
@@ -227,11 +227,13 @@ export class Timeline implements Host {
     } else if (this.colourBy === 'group') {
       this.state.scenes[0]?.header.groups.forEach((name, i) => entries.push([css(group(i)), name]));
     }
-    const shaded = this.rowsBy === 'llc';
-    const said = `${shaded} ${entries.map((entry) => entry.join()).join()}`;
+    // Rows that stand for several CPUs or tasks are as high as many of them run.
+    const folded = this.rowsBy === 'task' && this.panes.some((pane) => pane.rows.some((row) => row.folded));
+    const heights = this.rowsBy === 'llc' ? "height: share of the LLC's CPUs that are busy" : folded ? "height: share of a group's tasks that run" : '';
+    const said = `${heights} ${entries.map((entry) => entry.join()).join()}`;
     if (this.legend.dataset.said === said) return;
     this.legend.dataset.said = said;
-    this.legend.hidden = entries.length === 0 && !shaded;
+    this.legend.hidden = entries.length === 0 && !heights;
     this.legend.open = entries.length <= OPEN_LEGEND;
     this.legend.classList.toggle('short', this.legend.open);
     const list = element('div', 'legend');
@@ -244,7 +246,7 @@ export class Timeline implements Host {
         return entry;
       }),
     );
-    if (shaded) list.append(element('span', '', 'pale: few CPUs of the LLC are busy; full: all are'));
+    if (heights) list.append(element('span', '', heights));
     this.legend.replaceChildren(element('summary', '', `Colours: ${entries.length}`), list);
   }
 

@@ -19,7 +19,6 @@ pub struct Foreign {
 
 impl Foreign {
     /// Time on all CPUs, ns.
-    #[must_use]
     pub fn run_ns(&self) -> u64 {
         self.cpu_ns.values().sum()
     }

@@ -12,6 +12,8 @@ pub(super) struct Said<'a> {
     pub state: Option<u64>,
     /// Names of threads.
     pub names: [Option<(i32, &'a str)>; 2],
+    /// Priorities of threads.
+    pub priorities: [Option<(i32, i32)>; 2],
     /// A new thread, and whether it is one more of its creator's process.
     pub born: Option<(i32, bool)>,
 }
@@ -104,15 +106,19 @@ pub(super) fn parse<'a>(event: &str, fields: &'a str) -> Option<Option<Said<'a>>
 /// Both forms: `prev_comm=… ==> next_comm=…`, with ` ==>` left out by `-R`, and `a:1 [120] S ==> b:2 [120]`.
 fn switch(fields: &str) -> Option<Said<'_>> {
     let (before, after, state): ((i32, &str), (i32, &str), &str);
+    let priorities: [Option<i32>; 2];
     if let Some((left, right)) = fields.rsplit_once(" next_comm=") {
         let left = left.strip_suffix(" ==>").unwrap_or(left);
         before = (value(left, "prev_pid=")?.parse().ok()?, name(left, "prev_comm=", "prev_pid=")?);
         after = (value(right, "next_pid=")?.parse().ok()?, right.rsplit_once(" next_pid=")?.0);
         state = value(left, "prev_state=")?;
+        let number = |fields: &str, key: &str| value(fields, key)?.parse::<i32>().ok();
+        priorities = [number(left, "prev_prio="), number(right, "next_prio=")];
     } else {
         let (left, right) = fields.split_once(" ==> ")?;
         let ((name, thread, rest), (next_name, next_thread, _)) = (colon_form(left)?, colon_form(right)?);
         (before, after, state) = ((thread, name), (next_thread, next_name), rest.trim());
+        priorities = [left, right].map(|text| text.rsplit_once(" [")?.1.split_once(']')?.0.parse().ok());
     }
     let is_uninterruptible = state.starts_with('D');
     let (state, number) = match state.parse::<u64>() {
@@ -124,6 +130,8 @@ fn switch(fields: &str) -> Option<Said<'_>> {
         what: Some(What::Switch { prev: before.0, state, next: after.0, uninterruptible }),
         state: number,
         names: [Some(before), Some(after)],
+        priorities: [(before.0, priorities[0]), (after.0, priorities[1])]
+            .map(|(thread, priority)| Some((thread, priority?))),
         born: None,
     })
 }
@@ -176,13 +184,14 @@ mod tests {
     #[test]
     fn a_switch_reads_the_same_in_all_its_forms() {
         let forms = [
-            "prev_comm=a b prev_pid=1 prev_prio=120 prev_state=S ==> next_comm=c:d next_pid=2 next_prio=120",
-            "prev_comm=a b prev_pid=1 prev_prio=120 prev_state=1 next_comm=c:d next_pid=2 next_prio=120",
-            "a b:1 [120] S ==> c:d:2 [120]",
+            "prev_comm=a b prev_pid=1 prev_prio=49 prev_state=S ==> next_comm=c:d next_pid=2 next_prio=120",
+            "prev_comm=a b prev_pid=1 prev_prio=49 prev_state=1 next_comm=c:d next_pid=2 next_prio=120",
+            "a b:1 [49] S ==> c:d:2 [120]",
         ];
         for form in forms {
             let said = said("sched_switch", form);
             assert_eq!(said.names, [Some((1, "a b")), Some((2, "c:d"))], "{form}");
+            assert_eq!(said.priorities, [Some((1, 49)), Some((2, 120))], "{form}");
             let Some(What::Switch { prev: 1, state, next: 2, uninterruptible: false }) = said.what else {
                 panic!("{form}: {said:?}")
             };

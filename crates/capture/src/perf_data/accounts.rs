@@ -98,7 +98,7 @@ fn names(mut at: Bytes<'_>) -> Result<Domains, CaptureError> {
             let level = at.u32("a domain")?;
             let name = if version >= 17 { text(&mut at)? } else { String::new() };
             if name.contains(char::is_whitespace) {
-                return Err(at.damaged(format!("`{name}` is no name of a domain")));
+                return Err(at.damaged(format!("`{name}` is not the name of a domain")));
             }
             text(&mut at)?;
             let list = text(&mut at)?;

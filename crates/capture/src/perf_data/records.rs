@@ -6,6 +6,7 @@ use super::attributes::{Attribute, Attributes, Identity};
 use super::{COMMAND, FORMAT, accounts};
 use crate::bytes::{Bytes, text_of};
 use crate::error::CaptureError;
+use crate::priorities::Priorities;
 use crate::record::{Context, EventReaders, MOST_CPUS, Record, What};
 use crate::recording::{Births, LatestNames, Loss, Recording};
 use crate::trace_dat::sections::Parts;
@@ -37,6 +38,7 @@ pub(super) struct Records {
     readers: Option<EventReaders>,
     recording: Recording,
     names: LatestNames,
+    priorities: Priorities,
     births: Births,
     /// Number of lost samples, all in all.
     samples_lost: u64,
@@ -62,6 +64,7 @@ impl Records {
             readers: None,
             recording: Recording::default(),
             names: LatestNames::default(),
+            priorities: Priorities::default(),
             births: Births::default(),
             samples_lost: 0,
             forks: Vec::new(),
@@ -142,7 +145,7 @@ impl Records {
                 let size = bytes.get(4..8).map_or(0, |size| u32::from_le_bytes(size.try_into().expect("four bytes")));
                 let attribute = body.take(size.into(), "an attribute")?;
                 if attribute.len() < Attribute::LEAST_BYTES {
-                    return Err(body.damaged(format!("{size} is no length of an attribute")));
+                    return Err(body.damaged(format!("{size} is not a length of an attribute")));
                 }
                 let ids = body.rest().chunks_exact(8);
                 let ids = ids.map(|id| u64::from_le_bytes(id.try_into().expect("eight bytes"))).collect();
@@ -218,6 +221,7 @@ impl Records {
         if let Some(record) = readers.read(time_ns, cpu, raw).map_err(|reason| body.damaged(reason))? {
             self.recording.records.push(record);
             readers.names(raw, |thread, name| self.names.take(time_ns, thread, name));
+            readers.priorities(raw, |thread, priority| self.priorities.take(thread, priority));
         } else if let Some(birth) = readers.birth(raw) {
             self.births.take(time_ns, birth);
         }
@@ -246,11 +250,12 @@ impl Records {
             self.recording.lost.push(Loss { cpu: None, before_ns: None, events });
         }
         if self.of_no_event > 0 {
-            let note = format!("{} samples are of no event that the file describes", self.of_no_event);
+            let note = format!("{} samples belong to no event that the file describes", self.of_no_event);
             self.recording.notes.push(note);
         }
         self.recording.clock = self.attributes.first().map(Attribute::clock);
         self.names.apply(&mut self.recording);
+        self.priorities.apply(&mut self.recording);
         self.births.apply(&mut self.recording);
         Ok(self.recording)
     }
@@ -272,7 +277,7 @@ pub(super) fn header<'a>(at: &mut Bytes<'a>) -> Result<Option<(u32, u16, Bytes<'
         return Ok(None);
     };
     if length < 8 {
-        return Err(at.damaged(format!("{length} is no length of a record")));
+        return Err(at.damaged(format!("{length} is not a length of a record")));
     }
     let origin = next.place();
     let Ok(body) = next.take(u64::from(length) - 8, "a record") else { return Ok(None) };

@@ -6,6 +6,7 @@ use super::FORMAT;
 use super::wire::{Message, Value};
 use crate::bytes::text_of;
 use crate::error::{CaptureError, FilePosition};
+use crate::priorities::Priorities;
 use crate::record::{Birth, CLONE_THREAD, Context, MOST_CPUS, Record, TASK_UNINTERRUPTIBLE, What};
 use crate::recording::{Births, LatestNames, Loss, Recording};
 use crate::states::NumberedStates;
@@ -36,6 +37,7 @@ const SOFT_INTERRUPT: u64 = 0x10;
 pub(super) struct Events {
     records: Vec<Record>,
     names: LatestNames,
+    priorities: Priorities,
     processes: BTreeMap<i32, i32>,
     states: NumberedStates,
     births: Births,
@@ -177,6 +179,11 @@ impl Events {
                 let (prev, next) = (thread, fields.thread(6));
                 name(prev, 1);
                 name(next, 5);
+                for (thread, field) in [(prev, 3), (next, 7)] {
+                    if let Some(priority) = fields.numbers[field] {
+                        self.priorities.take(thread, priority as i32);
+                    }
+                }
                 let state = self.states.read(fields.number(4), (time_ns, on, prev));
                 self.running.insert(on, next);
                 let uninterruptible = fields.number(4) & TASK_UNINTERRUPTIBLE as u64 != 0;
@@ -233,19 +240,19 @@ impl Events {
         Ok(())
     }
 
-    /// Columns. Switches: times 1, states 2, threads 3, names 6; wakings: times 7, threads 8, CPUs 9, names 11, flags 12; names 5.
+    /// Columns. Switches: times 1, states 2, threads 3, priorities 4, names 6; wakings: times 7, threads 8, CPUs 9, names 11, flags 12; names 5.
     fn compact(&mut self, on: u32, compact: Message<'_>) -> Result<(), CaptureError> {
         let mut columns: [Vec<u64>; 13] = Default::default();
         let mut texts = Vec::new();
         for field in compact {
             match field? {
                 (5, Value::Bytes(text)) => texts.push(text_of(text.bytes())),
-                (column @ (1..=3 | 6..=9 | 11 | 12), Value::Bytes(numbers)) => {
+                (column @ (1..=4 | 6..=9 | 11 | 12), Value::Bytes(numbers)) => {
                     for number in numbers.numbers() {
                         columns[column as usize].push(number?);
                     }
                 }
-                (column @ (1..=3 | 6..=9 | 11 | 12), Value::Number(number)) => columns[column as usize].push(number),
+                (column @ (1..=4 | 6..=9 | 11 | 12), Value::Number(number)) => columns[column as usize].push(number),
                 _ => {}
             }
         }
@@ -273,6 +280,9 @@ impl Events {
                 (Some(time_ns), other) if other.is_none_or(|other| time_ns <= other) => {
                     let next = columns[3][switch] as i32;
                     name(&mut self.names, time_ns, next, columns[6].get(switch));
+                    if let Some(priority) = columns[4].get(switch) {
+                        self.priorities.take(next, *priority as i32);
+                    }
                     if let Some(prev) = self.running.insert(on, next) {
                         let state = self.states.read(columns[2][switch], (time_ns, on, prev));
                         let uninterruptible = columns[2][switch] & TASK_UNINTERRUPTIBLE as u64 != 0;
@@ -307,6 +317,7 @@ impl Events {
         self.states.settle(&mut self.records);
         recording.records = self.records;
         self.names.apply(recording);
+        self.priorities.apply(recording);
         self.processes.iter().for_each(|(thread, process)| recording.process(*thread, *process));
         self.births.apply(recording);
         let clock = usize::try_from(self.clock.unwrap_or(0)).ok().and_then(|clock| CLOCKS.get(clock));

@@ -37,7 +37,7 @@ impl From<WireError> for CaptureError {
     fn from(error: WireError) -> Self {
         let reason = match error.is_cut_off {
             true => "a field ends beyond its message",
-            false => "this is no field of a message",
+            false => "this is not a field of a message",
         };
         Self::Damaged { format: FORMAT, place: FilePosition::Byte(error.place), reason: reason.into() }
     }

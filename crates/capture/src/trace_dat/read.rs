@@ -74,7 +74,7 @@ fn recording(
     (buffer, contents): (&Buffer, BufferContents),
     notes: Vec<String>,
 ) -> (Recording, Option<Staying>) {
-    let PageRecords { records, stay, names, births } = contents.pages;
+    let PageRecords { records, stay, names, priorities, births } = contents.pages;
     let mut recording = Recording {
         counters: parts.counters.take(),
         files: std::mem::take(&mut parts.files),
@@ -88,6 +88,7 @@ fn recording(
         ..Recording::default()
     };
     names.apply(&mut recording);
+    priorities.apply(&mut recording);
     parts.names.iter().for_each(|(thread, name)| recording.name_unless_known(*thread, name));
     parts.processes.iter().for_each(|(thread, process)| recording.process(*thread, *process));
     births.apply(&mut recording);

@@ -215,7 +215,7 @@ impl Parts {
         let clock = Some(clock_name(data.text("the clock of a buffer")?));
         let page_bytes = data.u32("the length of a page")? as usize;
         if !page_bytes.is_power_of_two() || !(1024..=1 << 24).contains(&page_bytes) {
-            return Err(data.damaged(format!("{page_bytes} is no length of a page")));
+            return Err(data.damaged(format!("{page_bytes} is not the length of a page")));
         }
         let mut cpus = Vec::new();
         for _ in 0..data.u32("the number of CPUs")? {
@@ -315,7 +315,7 @@ fn beginning<'a>(at: &mut Bytes<'a>) -> Result<(&'a str, usize), CaptureError> {
     let _long = at.u8("the length of a long")?;
     let page_bytes = at.u32("the length of a page")?;
     if !page_bytes.is_power_of_two() || !(1024..=1 << 24).contains(&page_bytes) {
-        return Err(at.damaged(format!("{page_bytes} is no length of a page")));
+        return Err(at.damaged(format!("{page_bytes} is not the length of a page")));
     }
     Ok((version, page_bytes as usize))
 }

@@ -222,7 +222,7 @@ fn old_and_foreign_files_are_refused_with_a_way_out() {
     }
     let mut endless = file(Form::File);
     endless[112 + 128 + 6..112 + 128 + 8].fill(0);
-    assert!(read(&endless).unwrap_err().to_string().contains("0 is no length of a record"));
+    assert!(read(&endless).unwrap_err().to_string().contains("0 is not a length of a record"));
 }
 
 #[test]

@@ -29,7 +29,7 @@ documents! {
     Workload "workload" "Workload files; docs/workloads.md has examples";
     Error "error" "What a command with `--json` prints when it fails";
     Metrics "metrics" "`list metrics --json`";
-    Written "written" "What commands whose result is files or a text say with `--json`: `report`, `machine convert` and others";
+    Written "written" "Commands whose result is a text or files, with `--json`: `report`, `machine convert` and others";
     Machines "machines" "`list machines --json`";
     Machine "machine" "`machine show --json` and `machine show host --json`";
     Generators "generators" "`list workloads --json`";

@@ -66,7 +66,7 @@ const OF_GROUP: &str = "Recording: a run directory with events of a trial, or a 
                         what descends from it for 5 s of every minute, and print what changed about its groups, until it ends; \
                         watch:PID,every=TIME,for=TIME has other times. Nothing is changed";
 
-/// Reads what stands behind `watch:`.
+/// Reads the text after `watch:`.
 pub fn parse_watch(text: &str) -> Result<Watch, String> {
     let (pid, settings) = text.split_once(',').map_or((text, None), |(pid, settings)| (pid, Some(settings)));
     let pid = pid.parse().ok().filter(|pid| *pid > 0).ok_or_else(|| format!("`{pid}` is not a process id"))?;

@@ -102,7 +102,7 @@ pub(super) fn parse_length(text: &str) -> Result<String, String> {
     }
 }
 
-/// What a run records, and how often scores are sampled.
+/// The level of a trace, and how often scores are sampled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TraceWanted {
     /// What.

@@ -111,7 +111,10 @@ fn pinned(experiment: &Experiment, pin: &str, console: &Console) -> Result<Named
     }
     let signals = Signals::listen()?;
     let conduct = Conduct { jobs: console.jobs(), stop: Arc::clone(&signals.stop), progress: &|_| {} };
-    pins::pinned(experiment, pin, &conduct).map_err(|error| match error {
+    let bar = console.phase("looking for a placement");
+    let pinned = pins::pinned(experiment, pin, &conduct);
+    bar.finish_and_clear();
+    pinned.map_err(|error| match error {
         PinError::Oracle(error) => super::compare::oracle_failure(error, None, &signals),
         error => {
             let advice = error.advice();

@@ -107,7 +107,10 @@ pub fn leave(
     let Some(directory) = directory else { return Ok(()) };
     console.note(&format!("run directory: {}", directory.display()));
     if arguments.keep == Keep::Page {
-        let page = report::into_run_directory(directory, signals)?;
+        let bar = console.phase("drawing the page");
+        let page = report::into_run_directory(directory, signals);
+        bar.finish_and_clear();
+        let page = page?;
         console.note(&format!("report: {}", page.display()));
     }
     Ok(())
@@ -257,7 +260,10 @@ fn ask_oracle(
 ) -> Result<OracleRun, Failure> {
     console.note("looking for the best static placement");
     let conduct = Conduct { jobs: console.jobs(), stop: Arc::clone(&signals.stop), progress: &|_| {} };
-    let oracle = oracle::run(experiment, &conduct).map_err(|error| oracle_failure(error, directory, signals))?;
+    let bar = console.phase("looking for the best static placement");
+    let found = oracle::run(experiment, &conduct);
+    bar.finish_and_clear();
+    let oracle = found.map_err(|error| oracle_failure(error, directory, signals))?;
     if let Some(directory) = directory {
         directory.write(ORACLE, pretty(&oracle).as_bytes()).map_err(|error| session_failure(error.into()))?;
     }
@@ -402,8 +408,13 @@ pub fn warn(document: &ComparisonDocument, console: &Console) {
 
 fn print(document: &ComparisonDocument, console: &Console) -> Result<(), Failure> {
     warn(document, console);
-    let text = if console.json() { pretty(document) } else { console.comparison(document) };
-    Ok(console.out(&text)?)
+    match (console.json(), &document.advice) {
+        (true, _) => console.out(&pretty(document))?,
+        // What is to be typed stays in one piece.
+        (false, Some(_)) => console.out(&console.comparison(document))?,
+        (false, None) => console.out_words(&console.comparison(document))?,
+    }
+    Ok(())
 }
 
 /// Seconds since 1970, UTC.

@@ -112,8 +112,10 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         let scene = &run.scenes[index];
         let machine = &run.disk.experiment.machine_of(index).value;
         let wanted = arguments.task.as_deref().map(|text| tasks_of(scene, text)).transpose()?;
-        let TrialEvents { migrations: found, last, threads, waits } =
-            found(&run, index, arguments, wanted.as_ref(), &signals)?;
+        let bar = console.phase("reading the events");
+        let found = found(&run, index, arguments, wanted.as_ref(), &signals);
+        bar.finish_and_clear();
+        let TrialEvents { migrations: found, last, threads, waits } = found?;
         let behind = waited_behind(scene, wanted.as_ref(), &threads);
         let mut threads = ThreadRecord::of_all(&threads, &scene.tasks, &scene.tables);
         threads.retain(|thread| wanted.as_ref().is_none_or(|wanted| wanted.contains(&thread.task())));
@@ -233,15 +235,17 @@ pub fn events(arguments: &ExplainArguments, console: &Console) -> Result<(), Fai
     }
     let form = if console.json() { Form::Json } else { Form::Lines };
     console.hands_over_output();
-    history(&run, index, form, &arguments.run, &signals)
+    history(&run, index, (form, console.columns()), &arguments.run, &signals)
 }
 
 /// The run of a directory, or of a file of another recorder, whose directory is there as long as the second value.
 fn load(path: &Path, signals: &Signals, console: &Console) -> Result<(Run, Option<Imported>), Failure> {
     let imported = if path.is_file() { Some(Imported::new(path, 0, signals, console)?) } else { None };
     let path = imported.as_ref().map_or(path, Imported::path);
-    let run = Run::load(path, &ReportOptions::default(), &signals.stop)
-        .map_err(|error| report_failure(&error, path, signals))?;
+    let bar = console.phase("loading the run");
+    let run = Run::load(path, &ReportOptions::default(), &signals.stop);
+    bar.finish_and_clear();
+    let run = run.map_err(|error| report_failure(&error, path, signals))?;
     scene(&run, path, None)?;
     Ok((run, imported))
 }

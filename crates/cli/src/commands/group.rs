@@ -30,8 +30,8 @@ mod watch;
 const MOST_SHOWN: usize = 6;
 
 /// Below the table of gains: what its last column rests on.
-const RELIABILITY: &str = "\nOf 20 measured mixes, a predicted change of CPU time by more than 1 %, all groups gathered, had the right sign in 22 of 23 \
-                           cases. Elapsed time, single groups and smaller changes were told no better than by chance.\n";
+const RELIABILITY: &str = "\nIn 20 measured mixes with all groups gathered, predicted changes of CPU time above 1 % had the right sign in 22 of 23 \
+                           cases. For elapsed time, single groups and smaller changes it was no better than a random guess.\n";
 
 #[derive(Serialize)]
 struct GroupDocument<'a> {

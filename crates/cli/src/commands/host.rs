@@ -51,7 +51,7 @@ pub fn doctor(console: &Console) -> Result<(), Failure> {
     }
     console.out(&console.table(&table))?;
     if !left.is_empty() {
-        console.out(&format!(
+        console.out_words(&format!(
             "\n{}`warmcore doctor restore` undoes what a killed experiment or recording left\n",
             lines(&left, true)
         ))?;
@@ -89,7 +89,7 @@ pub fn restore(console: &Console) -> Result<(), Failure> {
             Restored { schema: "warmcore-host-restore-1", tool_version: TOOL_VERSION, dry_run: false, changes };
         console.out(&pretty(&document))?;
     } else {
-        console.out(&text)?;
+        console.out_words(&text)?;
     }
     if good { Ok(()) } else { Err(not_restored()) }
 }
@@ -116,7 +116,7 @@ fn not_restored() -> Failure {
 pub fn runner() -> Result<Vec<String>, Failure> {
     let own = std::env::current_exe().map_err(|error| Failure::failed("warmcore::host", error))?;
     let own = own.into_os_string().into_string().map_err(|path| {
-        Failure::usage("warmcore::host", format!("the path of this program is no text: {}", path.display()))
+        Failure::usage("warmcore::host", format!("the path of this program is not text: {}", path.display()))
     })?;
     Ok([&own, "-q", "workload", "run", "--report"].map(str::to_owned).into())
 }

@@ -71,7 +71,7 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
     };
     let first = experiment(&arguments, console)?.experiment;
     let baseline = first.schedulers.get(first.baseline).map(ToString::to_string).unwrap_or_default();
-    // All levels are found before the first comparison begins: one that cannot be reached is told at once.
+    // All levels are found before the first comparison begins: one that cannot be reached is reported at once.
     let mut found: Vec<(f64, Loaded)> = Vec::new();
     let mut known = BTreeMap::new();
     for level in arguments.load.clone() {
@@ -85,7 +85,7 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
         found.push((level, loaded));
     }
     let kept = arguments.keep != Keep::Nothing;
-    // Those that were compared before are made anew if that is asked for, whichever levels they were.
+    // Those that were compared before are made again if that is asked for, whichever levels they were.
     if console.force() {
         before.iter().try_for_each(|path| directory::remove(path)).map_err(directory_failure)?;
     }
@@ -130,7 +130,7 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
     }
     let text =
         |level: &LevelDocument| format!("{}\n\n{}", line(level, &document), console.comparison(&level.comparison));
-    Ok(console.out(&document.levels.iter().map(text).collect::<Vec<_>>().join("\n"))?)
+    Ok(console.out_words(&document.levels.iter().map(text).collect::<Vec<_>>().join("\n"))?)
 }
 
 /// Run directories of levels in a directory, which may hold something else only if `force` is given.
@@ -163,7 +163,10 @@ fn find(
     let measure = |count: u64| {
         arguments.workload = Some(scale.with(count));
         let built = experiment(arguments, console)?;
-        search::utilisation(&built.experiment, &conduct).map_err(|error| run_failure(error, None, signals))
+        let bar = console.phase("measuring a load");
+        let measured = search::utilisation(&built.experiment, &conduct);
+        bar.finish_and_clear();
+        measured.map_err(|error| run_failure(error, None, signals))
     };
     // Tasks that never sleep need a CPU each.
     let guess = (level * first.machine.value.cpu_count() as f64).round() as u64;

@@ -307,7 +307,10 @@ fn show(machine: &Machine, toml: bool, console: &Console) -> Result<(), Failure>
     let text = match (console.json(), toml) {
         (true, _) => pretty(&MachineDocument::of(machine)),
         (_, true) => warmcore_topology::to_toml(machine),
-        _ => warmcore_topology::render(machine),
+        _ => match console.columns() {
+            Some(columns) => warmcore_topology::render_within(machine, columns),
+            None => warmcore_topology::render(machine),
+        },
     };
     Ok(console.out(&text)?)
 }
@@ -328,9 +331,8 @@ fn snapshot(machine: &str, out: Option<&Path>, console: &Console) -> Result<(), 
     let usage = |message: String| Failure::usage("warmcore::machine", message);
     let root = if machine == THIS_COMPUTER { Path::new("/") } else { Path::new(machine) };
     if !root.is_dir() {
-        return Err(
-            usage(format!("`{machine}` is no tree of /sys to copy")).help("snapshots are of `host`, or of a directory")
-        );
+        return Err(usage(format!("`{machine}` is not a tree of /sys that can be copied"))
+            .help("snapshots are of `host`, or of a directory"));
     }
     let directory = out.filter(|path| *path != Path::new("-"));
     let directory = directory.ok_or_else(|| usage("a snapshot is a directory".into()).help("name one with --out"))?;

@@ -195,7 +195,7 @@ pub fn run(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Fail
     }
     document.notes.iter().for_each(|note| console.warn(note));
     let text = if console.json() { pretty(&document) } else { text(&document, console) };
-    Ok(console.out(&text)?)
+    Ok(console.out_words(&text)?)
 }
 
 fn options(arguments: &MemoryRunArguments) -> Options {

@@ -45,8 +45,9 @@ pub fn list(arguments: &ListArguments, console: &Console) -> Result<(), Failure>
     let mut text = console.table(&table);
     match primary {
         Some(primary) => text.push_str(&format!("\nA verdict on this workload is about {primary}.\n")),
-        None => text
-            .push_str("\nWhat a workload records itself, and memory where it has profiles, is listed with its name.\n"),
+        None => text.push_str(
+            "\n`list metrics WORKLOAD` adds the recorders of a workload, and memory where it has profiles.\n",
+        ),
     }
     Ok(console.out_words(&text)?)
 }

@@ -60,7 +60,7 @@ pub fn run(workload: &Workload, max_time: Option<u64>, console: &Console) -> Res
         console.warn("the largest time was reached before the workload's end");
     }
     let text = if console.json() { pretty(&document(workload, &outcome)) } else { text(workload, &outcome, console) };
-    console.out(&text)?;
+    console.out_words(&text)?;
     if outcome.ended == Ended::Interrupted {
         return Err(signals.failure("interrupted; what was printed is what had happened until then"));
     }

@@ -130,8 +130,12 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     let processes: Vec<ThreadAccounts> = accounts(&recorded, &loaded);
     let extras = notes_on_extras(&loaded.recording);
     let page_homes = loaded.recording.homes.processes();
-    let (fidelity, known) = import(loaded, machine, &directory, &signals)?;
-    let page = report::into_run_directory_of(directory.path(), known, &signals)?;
+    let bar = console.phase("making the run directory and its page");
+    let made = import(loaded, machine, &directory, &signals).and_then(|(fidelity, known)| {
+        Ok((fidelity, report::into_run_directory_of(directory.path(), known, &signals)?))
+    });
+    bar.finish_and_clear();
+    let (fidelity, page) = made?;
     let lost: u64 = recorded.stopped.contents.lost.iter().sum();
     if lost > 0 {
         console.warn(&format!(
@@ -189,7 +193,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
             overhead.with.len()
         ));
     }
-    console.out(&text)?;
+    console.out_words(&text)?;
     console.note(&format!("run directory: {}, page: {}", directory.path().display(), page.display()));
     ended
 }

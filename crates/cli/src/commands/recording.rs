@@ -54,6 +54,9 @@ const KERNEL: &str = "eevdf";
 /// Core-to-core latencies of no machine in particular, ns: what generic costs are derived from.
 const GENERIC_LATENCIES: PerRelation<u64> = PerRelation([0, 8, 30, 55, 70, 90, 125, 200]);
 
+/// What is being done while a recording is read.
+const READING: &str = "reading the recording";
+
 /// Reads it, and says what is to be known of it.
 pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded, Failure> {
     let path = run_of(&arguments.recording);
@@ -67,7 +70,10 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
             return Err(Failure::usage("warmcore::recording", "--scheduler is about run directories")
                 .help("leave it out: a file holds one recording"));
         }
-        let recording = of_file(path)?;
+        let bar = console.phase(READING);
+        let recording = of_file(path);
+        bar.finish_and_clear();
+        let recording = recording?;
         let machine = own_machine(path, &recording, console);
         (recording, None, true, machine)
     };
@@ -105,7 +111,9 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
         None => Overheads::of(&Costs::derived_from(&GENERIC_LATENCIES)),
     };
     let stem = path.file_stem().map_or("recording".into(), |stem| stem.to_string_lossy().into_owned());
+    let bar = console.phase(READING);
     let histories = histories(&recording, &chosen, machine.as_ref());
+    bar.finish_and_clear();
     whole(recording.pages.as_ref())?;
     Ok(Loaded { histories, recording, chosen, overheads, name: stem, numbered, machine })
 }
@@ -162,8 +170,10 @@ struct OfRun {
 }
 
 fn of_run(path: &Path, scheduler: Option<&str>, signals: &Signals, console: &Console) -> Result<OfRun, Failure> {
-    let run = Run::load(path, &ReportOptions::default(), &signals.stop)
-        .map_err(|error| report_failure(&error, path, signals))?;
+    let bar = console.phase("loading the run");
+    let run = Run::load(path, &ReportOptions::default(), &signals.stop);
+    bar.finish_and_clear();
+    let run = run.map_err(|error| report_failure(&error, path, signals))?;
     let index = super::explain::scene(&run, path, scheduler)?;
     let scene = &run.scenes[index];
     if scheduler.is_none() && run.scenes.len() > 1 {
@@ -207,8 +217,11 @@ pub fn tried(loaded: &Loaded, console: &Console) -> Result<Replay, Failure> {
         .memory(Some(MemoryChoice::None))
         .metric(Some("elapsed_ns".into()))
         .build()?;
+    let bar = console.phase("trying the replay");
     let conduct = runner::Conduct { jobs: 1, stop: Arc::clone(&signals.stop), progress: &|_| {} };
-    match runner::run(&built.experiment, None, &conduct) {
+    let finished = runner::run(&built.experiment, None, &conduct);
+    bar.finish_and_clear();
+    match finished {
         Ok(finished) => {
             let trial = finished.trials.iter().flatten().next();
             made.fidelity.replayed_ns = trial.map(|trial| trial.elapsed_ns);
@@ -294,7 +307,10 @@ impl Imported {
         let path = std::env::temp_dir().join(format!("warmcore-import-{}-{number}", std::process::id()));
         let imported = Self(path);
         let directory = RunDirectory::create(&imported.0, Existing::Refuse).map_err(directory_failure)?;
-        import(loaded, machine, &directory, signals)?;
+        let bar = console.phase("making the recording a run");
+        let made = import(loaded, machine, &directory, signals);
+        bar.finish_and_clear();
+        made?;
         Ok(imported)
     }
 
@@ -326,7 +342,7 @@ fn own_machine(path: &Path, recording: &Recording, console: &Console) -> Option<
         let cpus = machine.cpus().map(|cpu| machine.os_index(cpu) + 1).max().unwrap_or(0);
         match recording.cpus <= cpus {
             true => Ok(machine),
-            false => Err(format!("CPU {} is none of its CPUs", recording.cpus - 1)),
+            false => Err(format!("CPU {} is not one of its CPUs", recording.cpus - 1)),
         }
     };
     let warn = |reason: String| console.warn(&format!("{}: its machine is not used: {reason}", path.display()));

@@ -50,11 +50,18 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
     let drawn = page || figures || arguments.lesson.is_some() || !traces.is_empty();
     let scenes = !arguments.no_timeline && drawn;
     let options = ReportOptions { scenes, ..ReportOptions::default() };
-    let runs = arguments
+    let bar = console.progress(arguments.runs.len(), "runs loaded");
+    let loaded = arguments
         .runs
         .iter()
-        .map(|path| Run::load(path, &options, &signals.stop).map_err(|error| report_failure(&error, path, &signals)))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|path| {
+            let run = Run::load(path, &options, &signals.stop);
+            bar.inc(1);
+            run.map_err(|error| report_failure(&error, path, &signals))
+        })
+        .collect::<Result<Vec<_>, _>>();
+    bar.finish_and_clear();
+    let runs = loaded?;
     for (run, path) in runs.iter().zip(&arguments.runs) {
         for note in &run.notes {
             console.warn(&format!("{}: {note}", path.display()));
@@ -93,7 +100,10 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
         write_traces(format, &runs, &arguments, path, &signals, console, &mut written)?;
     }
     if page {
-        let path = write_page(&arguments, &runs, console.force())?;
+        let bar = console.phase("drawing the page");
+        let path = write_page(&arguments, &runs, console.force());
+        bar.finish_and_clear();
+        let path = path?;
         console.note(&format!("report: {}", path.display()));
         written.push(WrittenFile::new("page", &path));
     }
@@ -161,7 +171,10 @@ fn page_into(directory: &Path, run: Result<Run, ReportError>, signals: &Signals)
 
 /// Writes the page for a class.
 fn write_lesson(run: &Run, path: &Path, force: bool, signals: &Signals, console: &Console) -> Result<(), Failure> {
-    let page = lesson::page(run, &signals.stop).map_err(|error| match error {
+    let bar = console.phase("drawing the lesson");
+    let page = lesson::page(run, &signals.stop);
+    bar.finish_and_clear();
+    let page = page.map_err(|error| match error {
         LessonError::Report(error) => report_failure(&error, path, signals),
         error => Failure::usage("warmcore::lesson", error)
             .help("`-w lesson/three-tasks -m 1s1n1l1c1t` makes one; few tasks, and a run in the simulator or with `--trace full`"),
@@ -264,7 +277,8 @@ fn write_figure(
 enum EventsFormat {
     Perfetto,
     Lines,
-    History(Form),
+    /// In lines of at most so many characters.
+    History(Form, Option<usize>),
 }
 
 impl EventsFormat {
@@ -272,8 +286,8 @@ impl EventsFormat {
     fn ending(self) -> &'static str {
         match self {
             Self::Perfetto => "pftrace",
-            Self::Lines | Self::History(Form::Lines) => "txt",
-            Self::History(Form::Json) => "json",
+            Self::Lines | Self::History(Form::Lines, _) => "txt",
+            Self::History(Form::Json, _) => "json",
         }
     }
 
@@ -287,7 +301,7 @@ impl EventsFormat {
         match self {
             Self::Perfetto => run.write_perfetto(scheduler, out, stop),
             Self::Lines => run.write_events(scheduler, out, stop),
-            Self::History(form) => run.write_history(scheduler, out, form, stop),
+            Self::History(form, columns) => run.write_history(scheduler, out, (form, columns), stop),
         }
     }
 }
@@ -331,7 +345,7 @@ fn write_traces(
             to_file(format, run, index, &file, console.force(), signals)?;
             let hint = match format {
                 EventsFormat::Perfetto => " (open it at ui.perfetto.dev, which keeps it on this computer)",
-                EventsFormat::Lines | EventsFormat::History(_) => "",
+                EventsFormat::Lines | EventsFormat::History(..) => "",
             };
             console.note(&format!("trace: {}{hint}", file.display()));
             written.push(WrittenFile::new(if format == EventsFormat::Perfetto { "perfetto" } else { "events" }, &file));
@@ -380,9 +394,16 @@ fn to_file(
     std::fs::rename(&partial, file).map_err(|error| failed(&error))
 }
 
-/// Writes the trial of a scheduler to standard output: a line for each slice and migration, or one JSON document.
-pub fn history(run: &Run, scheduler: usize, form: Form, directory: &Path, signals: &Signals) -> Result<(), Failure> {
-    let format = EventsFormat::History(form);
+/// Writes the trial of a scheduler to standard output: a line for each slice and migration, of at most so many characters if that is given, or
+/// one JSON document.
+pub fn history(
+    run: &Run,
+    scheduler: usize,
+    (form, columns): (Form, Option<usize>),
+    directory: &Path,
+    signals: &Signals,
+) -> Result<(), Failure> {
+    let format = EventsFormat::History(form, columns);
     to_standard_output(format, run, scheduler, directory, signals)
 }
 

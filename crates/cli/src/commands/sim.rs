@@ -85,9 +85,11 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
     ));
 
     let mut environment = Environment::at_start(std::env::args().collect(), 1, started);
+    let bar = console.phase(if experiment.place.kind().simulated { "simulating" } else { "running" });
     let conduct = Conduct { jobs: 1, stop: Arc::clone(&signals.stop), progress: &|_| {} };
-    let finished = runner::run(&experiment, directory.as_ref(), &conduct)
-        .map_err(|error| run_failure(error, directory.as_ref(), &signals))?;
+    let finished = runner::run(&experiment, directory.as_ref(), &conduct);
+    bar.finish_and_clear();
+    let finished = finished.map_err(|error| run_failure(error, directory.as_ref(), &signals))?;
     environment.at_end(unix_seconds(), finished.run_now, finished.seconds);
     if let Some(directory) = &directory {
         session::finish(directory, &experiment, &finished.trials, None, &environment).map_err(session_failure)?;
@@ -134,5 +136,5 @@ fn print(trial: &Trial, experiment: &Experiment, console: &Console) -> Result<()
     if !trial.result_lines.is_empty() {
         console.note("the lines that look like the imitated program's are simulated numbers");
     }
-    Ok(console.out(&trial_text::text(trial, workload, console.is_verbose(), |table| console.table(table)))?)
+    Ok(console.out_words(&trial_text::text(trial, workload, console.is_verbose(), |table| console.table(table)))?)
 }

@@ -67,7 +67,7 @@ pub fn run(
         let document = SoakDocument { schema, tool_version, scheduler: &name, machine: text, seeds, findings };
         console.out(&pretty(&document))?;
     } else if count == 0 {
-        console.out(&format!(
+        console.out_words(&format!(
             "{name} on {text}: no stall and no lost task in {runs} runs of 3 s, seeds {first} to {last}\n"
         ))?;
     } else {

@@ -13,7 +13,6 @@ use warmcore_lab::files::{create_directory, write_atomically};
 use warmcore_lab::session::pretty;
 use warmcore_study::choice::{self, ChoiceError};
 use warmcore_study::document::{ExpectationResult, StudyDocument, StudyResult, decimal};
-use warmcore_study::figure::{Value, ValueError};
 use warmcore_study::file::{Band, Cost, Expectation, Mark, ReadError, Study};
 use warmcore_study::plan::{self, Plan, PlanError, PlannedExperiment};
 use warmcore_study::run::{self, Done, Means, StudyError};
@@ -117,6 +116,12 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
     let results = StudyDocument::new(all, &trials, &baselines).studies;
     let document = StudyDocument::of(results[..plan.studies.len()].to_vec());
     let document = with_programs(document, &plan, arguments.trials)?;
+    for (index, study) in plan.studies.iter().enumerate() {
+        for (figure, (fewest, needed)) in judge::few_events(all, &trials, index) {
+            let few = format!("{figure} is a percentile of {fewest:.0} events in a trial, fewer than {needed:.0}");
+            console.warn(&format!("{}: {few}", study.name));
+        }
+    }
     let heading = library::heading(&arguments.studies);
     let result = arguments.out.as_ref().map(|out| out.join(DOCUMENT));
     if let Some(result) = &result {
@@ -526,13 +531,9 @@ fn judge_again(name: &str, result: &Path, page_path: Option<&Path>, console: &Co
     let found = studies(&[name.to_owned()])?;
     let values = Values::read(result)
         .map_err(|reason| Failure::usage("warmcore::study", format!("{}: {reason}", result.display())))?;
-    let value = |study: &Study, of: &Expectation| {
-        let value = values.get(&study.name, &of.name).map(Value::One);
-        value.ok_or_else(|| ValueError::NotHere(format!("{} has no value of it", result.display())))
-    };
-    let document = StudyDocument::of_values(&found, &value);
+    let document = values.judged(&found, &format!("{} has no value of it", result.display()));
     for unknown in values.unknown(&document) {
-        console.warn(&format!("{} has a value of what is no row: {unknown}", result.display()));
+        console.warn(&format!("{} has a value that belongs to no row: {unknown}", result.display()));
     }
     if let Some(page_path) = page_path {
         write_page(&document, library::heading(&[name.to_owned()]), page_path, Some(result))?;
@@ -567,7 +568,7 @@ fn planned(plan: &Plan, console: &Console) -> Result<(), Failure> {
         table.row([study.name.clone(), own.to_string(), lacking.join("; ")]);
     }
     let total = format!("{simulations} simulations in {} experiments, equal ones once\n", plan.experiments.len());
-    Ok(console.out(&format!("{}\n{total}", console.table(&table)))?)
+    Ok(console.out_words(&format!("{}\n{total}", console.table(&table)))?)
 }
 
 pub fn plan_failure(error: PlanError) -> Failure {

@@ -10,14 +10,14 @@ use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict;
 use warmcore_report::figures::bars::{self, Drawn};
 use warmcore_report::figures::expected::{self, Expected};
-use warmcore_report::figures::gains::{self, Gained};
+use warmcore_report::figures::gains::{self, Gained, VariedNumber};
 use warmcore_report::figures::{self, Figure};
 use warmcore_report::gallery::{self, Exhibit};
 use warmcore_report::run::{ReportOptions, Run};
 use warmcore_search::sweep::SweepRow;
 use warmcore_study::document::{ExpectationResult, StudyDocument, StudyResult};
 use warmcore_study::figure::ValueError;
-use warmcore_study::file::{Bar, BarChart, Drawing, DrawingKind};
+use warmcore_study::file::{Axis, Bar, BarChart, Drawing, DrawingKind};
 use warmcore_study::judge::{self, Judgement};
 use warmcore_study::plan::{Plan, PlannedCell};
 
@@ -79,6 +79,7 @@ pub fn results(
         let expected = expectations(study);
         let gains = gains_of(plan, index, trials);
         let several = gains.len() > 1;
+        let varied: Vec<VariedNumber> = plan.studies[index].axes.iter().flat_map(numbers_of).collect();
         let charts: Vec<(&BarChart, Vec<Drawn>)> =
             plan.studies[index].charts.iter().map(|chart| (chart, bars_of(plan, trials, index, chart))).collect();
         let drawn = |wide: f64| -> Vec<Figure> {
@@ -86,7 +87,7 @@ pub fn results(
             for (baseline, gains) in &gains {
                 // Cells may have baselines of their own.
                 let of = if several { format!("-{}", figures::file_name(baseline)) } else { String::new() };
-                let of_baseline = gains::all(gains, baseline, wide).into_iter();
+                let of_baseline = gains::all_over(gains, baseline, &varied, wide).into_iter();
                 figures.extend(of_baseline.map(|figure| Figure { id: figure.id.clone() + &of, ..figure }));
             }
             figures.extend(charts.iter().filter_map(|(chart, bars)| {
@@ -98,7 +99,12 @@ pub fn results(
         write_drawn(&drawn, &out.join("figures").join(figures::file_name(&study.name)))?;
         let counted = || study.expectations.iter().filter(|expectation| expectation.counted);
         let right = counted().filter(|expectation| expectation.judgement == Judgement::Right).count();
-        let title = format!("{}: {right} of {} as expected", study.title, counted().count());
+        let as_expected = format!("{right} of {} as expected", counted().count());
+        let mut answers =
+            gains.iter().flat_map(|(baseline, gains)| gains::answers(gains, baseline, &varied)).collect::<Vec<_>>();
+        answers.push(as_expected);
+        let title = format!("{}: {}", study.title, answers.remove(0));
+        let rest: String = answers.iter().map(|answer| format!("{answer}. ")).collect();
         let both = drawn(figures::WIDTH).into_iter().zip(drawn(figures::PANEL));
         let exhibit = |(figure, narrow): (Figure, Figure)| Exhibit {
             heading: figure.title.clone(),
@@ -107,12 +113,23 @@ pub fn results(
             narrow: Some(narrow),
         };
         let exhibits: Vec<Exhibit> = both.map(exhibit).collect();
-        let page = gallery::page(&title, &format!("{} {}", study.question, study.source), &exhibits);
+        let page = gallery::page(&title, &format!("{rest}{} {}", study.question, study.source), &exhibits);
         let name = format!("{}.html", figures::file_name(&study.name));
         write_atomically(&out.join(&name), page.as_bytes())?;
         pages.push(name);
     }
     Ok(pages)
+}
+
+/// What an axis puts for its placeholders, where that is a number throughout.
+fn numbers_of(axis: &Axis) -> Vec<VariedNumber> {
+    let placeholders = axis.values.first().into_iter().flatten().map(|(placeholder, _)| placeholder);
+    let numbers = |placeholder: &String| {
+        let of = |value: &Vec<(String, String)>| value.iter().find(|(other, _)| other == placeholder)?.1.parse().ok();
+        let values: Option<Vec<f64>> = axis.values.iter().map(of).collect();
+        Some(VariedNumber { name: placeholder.clone(), values: values? })
+    };
+    placeholders.filter_map(numbers).collect()
 }
 
 /// The bars of a chart. Those whose cells were not asked for are left out; one without a value says why.

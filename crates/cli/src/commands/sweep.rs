@@ -241,7 +241,7 @@ fn share(part: Option<f64>) -> String {
 /// What could be won, and who wins it, as a Markdown table.
 fn won_markdown(won: &[SweepWon], columns: &str, rule: &str) -> String {
     let mut text = format!(
-        "\nOf what the oracle wins where it wins more than 1 %: its mean gain there, and the part of it (of its logarithm) that each wins.\n\n\
+        "\nThe gains of the oracle where it wins more than 1 %: its mean gain there, and the part of it (of its logarithm) that each wins.\n\n\
          | workload | machines | `oracle` |{columns}\n|---|--:|--:|{rule}\n"
     );
     for of in won {
@@ -319,7 +319,8 @@ fn losses(document: &SweepDocument) -> String {
     // Cells without an answer have no gain.
     let gains = document.rows.iter().flat_map(|row| &row.gains).filter(|gain| gain.gain.is_some()).count();
     let mut text = format!("{lost} of {gains} gains are losses of more than {share:.0} %");
-    let more = [(without_gain(true), "with tasks that wait for ever"), (without_gain(false), "worse without a ratio")];
+    let more =
+        [(without_gain(true), "with tasks that wait without end"), (without_gain(false), "worse without a ratio")];
     for (cells, how) in more.into_iter().filter(|(cells, _)| *cells > 0) {
         text.push_str(&format!("; {cells} more cell{} {how}", if cells == 1 { "" } else { "s" }));
     }

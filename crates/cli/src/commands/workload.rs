@@ -122,7 +122,7 @@ pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
             let workload = load::workload(&workload, console.strict(), &load::profiles(profiles.as_deref())?)?.value;
             let summary = WorkloadDocument::of(&workload);
             let text = if console.json() { pretty(&summary) } else { in_words(&summary, console) };
-            Ok(console.out(&text)?)
+            Ok(console.out_words(&text)?)
         }
         WorkloadCommand::Convert { workload, profiles, out } => {
             let workload = load::workload(&workload, console.strict(), &load::profiles(profiles.as_deref())?)?.value;

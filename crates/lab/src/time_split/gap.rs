@@ -75,7 +75,6 @@ pub struct Gap {
 
 impl Gap {
     /// Whether a difference is shown, so that there is one to explain.
-    #[must_use]
     pub fn explains(&self) -> bool {
         self.lines.iter().any(|line| line.share.is_some())
     }
@@ -141,8 +140,8 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
     let lines = lines(&causes, |_| tie.is_none().then_some(difference));
     let (label, base_label, title) = (&pair.own.label, &pair.base.label, &judged.metric.title);
     let trials = match of_base == of_own {
-        true => format!("in trial {of_own}, the middle one"),
-        false => format!("in trial {of_own}, the middle one, compared with trial {of_base} of {base_label}"),
+        true => format!("in trial {of_own}, the median one"),
+        false => format!("in trial {of_own}, the median one, compared with trial {of_base} of {base_label}"),
     };
     let sentence = match (tie, explains) {
         (Some(tie), _) => format!("{label} and {base_label} {tie} in {title}: {}", why_unexplained(judged.own.finding)),
@@ -171,7 +170,7 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
             )
         }
         (None, _) => format!(
-            "{label} does {} {} work than {base_label} {trials}: of the difference in task time per work {}{}",
+            "{label} does {} {} work than {base_label} {trials}. The difference in task time per work: {}{}",
             percent((ratio - 1.0).abs()),
             if ratio < 1.0 { "less" } else { "more" },
             listed(&lines, GapTerm::Shares { of: pair.base.per_work.unwrap_or(pair.base.task_time_ns) }),
@@ -324,7 +323,6 @@ fn lines(causes: &[(&'static Cause, f64)], gap_of: impl Fn(&Cause) -> Option<f64
 }
 
 /// Title of a cause by its name.
-#[must_use]
 pub fn cause_title(name: &str) -> &'static str {
     CAUSES.iter().chain(&LAST_THREAD_CAUSES).find(|cause| cause.name == name).map_or("", |cause| cause.title)
 }

@@ -7,7 +7,7 @@
 //!   profile that ran for a small part of the time are a condition and no more.
 //! - A task that waits for ever ends no wait. Whatever improves by leaving tasks out is no improvement.
 //! - A scheduler that keeps no quota does the work that the others may not.
-//! - The 99th percentile of twenty waits is the longest of them.
+//! - The 99th percentile of twenty waits is the longest of them, and a rate of two or three samples is one more or less.
 //!
 //! The verdict's own measure is never of few events: see [`carries`](super::carries).
 
@@ -19,7 +19,7 @@ use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::Sample;
 use warmcore_workload::{Aggregate, Task, Workload};
 
-use super::carries::few_events;
+use super::carries::{few_events, few_samples};
 use super::{Finding, SchedulerResult, percent};
 use crate::experiment::{Experiment, ExperimentRecord};
 use crate::measures::{self, Measure, NEVER_RAN_AGAIN, Unit};
@@ -66,7 +66,11 @@ pub(super) fn judge(
             let is_primary = measure.name == primary.name;
             let unended =
                 || [baseline, index].iter().all(|of| trials[*of].iter().any(|trial| measure.is_unended(trial)));
-            let few = || [baseline, index].iter().any(|of| few_events(measure, &trials[*of]).is_some());
+            let sides = [&trials[baseline], &trials[index]];
+            let few = || {
+                sides.iter().any(|trials| few_events(measure, trials).is_some())
+                    || sides.iter().all(|trials| few_samples(measure, trials).is_some())
+            };
             if starves && (*finding == Finding::Better || is_primary && *finding != Finding::Worse) {
                 *finding = Finding::Starves;
             } else if differs || unanswered && is_of_time(measure) {
@@ -86,13 +90,11 @@ pub(super) fn judge(
 
 /// Whether a scheduler starves: whether it left more tasks waiting for ever than the baseline, and at least twice as many. In a short run some
 /// may not have had their first turn, under any scheduler.
-#[must_use]
 pub fn starves(base_left: f64, left: f64) -> bool {
     left > base_left && left >= 2.0 * base_left
 }
 
 /// Tasks that were left waiting for ever, in the middle of these trials; 0 where no trial says.
-#[must_use]
 pub fn tasks_left(trials: &[Trial]) -> f64 {
     let of_trials: Vec<f64> = trials.iter().filter_map(|trial| trial.measure(NEVER_RAN_AGAIN)).collect();
     // Counts are numbers.

@@ -1,8 +1,9 @@
 //! Which measure carries a verdict: the one asked for, or the workload's own, unless it cannot tell schedulers apart.
 //!
 //! It cannot where the baseline's value is nearly zero and no other's is clearly more, or no trial has one; where it is a percentile of so few
-//! events that it is one of the longest of them, whatever the percentile; and where it is an elapsed time that timers and sleeps of the workload
-//! set. Then the verdict is about the next measure that can, a latency before the work done where that is as much as arrives, and says so.
+//! events that it is one of the longest of them, whatever the percentile; where it is a rate of fewer than five samples; and where it is an
+//! elapsed time that timers and sleeps of the workload set. Then the verdict is about the next measure that can, a latency before the work done
+//! where that is as much as arrives, and says so.
 //!
 //! What is fixed is read from the workload and from the baseline alone, and of the others only how many events they have. Their results do no
 //! more than keep the measure that was asked for: one clearly above a baseline of nearly zero is compared with it, without a ratio.
@@ -14,7 +15,7 @@ use crate::measures::{self, ELAPSED, Measure};
 use crate::trial::Trial;
 use crate::units::{duration, with_unit};
 
-/// Events that a percentile is one of. With fewer, the 99th is the longest of all.
+/// Events that a high percentile is one of where it is judged. With fewer, the 99th is the longest of all.
 pub(crate) const FEWEST_EVENTS: f64 = 100.0;
 
 /// Part of an elapsed time that timers and sleeps take where they fix it: what a scheduler could still win is a ninth of that.
@@ -22,10 +23,28 @@ const FIXED: f64 = 0.9;
 /// Part of the run that a task lasts whose timers and sleeps fix its end, if it does not last all of it.
 const LASTS: f64 = 0.5;
 
-/// Of a high percentile the fewest events that it is one of in a trial, and how many it takes, if there are fewer: then it has no value.
-#[must_use]
+/// Of a percentile the fewest events that it is one of in a trial, and how many it takes to judge it, if there are fewer: then it has no value.
 pub fn few_events(measure: &Measure, trials: &[Trial]) -> Option<(f64, f64)> {
-    let needed = measures::events_needed(&measure.name, FEWEST_EVENTS)?;
+    fewer_events(measure, trials, FEWEST_EVENTS)
+}
+
+/// The same for showing it, which takes so many that one lies beyond it: ten of a 90th percentile.
+pub fn few_to_show(measure: &Measure, trials: &[Trial]) -> Option<(f64, f64)> {
+    fewer_events(measure, trials, 0.0)
+}
+
+/// Samples of a rate of fewer than which one more or less decides it.
+const FEWEST_SAMPLES: f64 = 5.0;
+
+/// Of the rate of a recorder's samples the most that a trial has, if no trial has five: a sample that ends just inside of the run or just outside
+/// is then a fifth of it or more.
+pub(super) fn few_samples(measure: &Measure, trials: &[Trial]) -> Option<f64> {
+    let samples = trials.iter().filter_map(|trial| measures::samples_of_rate(&measure.name, trial));
+    samples.max_by(f64::total_cmp).filter(|most| *most < FEWEST_SAMPLES)
+}
+
+fn fewer_events(measure: &Measure, trials: &[Trial], fewest: f64) -> Option<(f64, f64)> {
+    let needed = measures::events_needed(&measure.name, fewest)?;
     let events = trials.iter().filter_map(|trial| measures::events_behind(&measure.name, trial));
     events.min_by(f64::total_cmp).filter(|events| *events < needed).map(|fewest| (fewest, needed))
 }
@@ -65,6 +84,7 @@ impl<'a> Candidates<'a, '_> {
     fn objection(&self, measure: &Measure) -> Option<String> {
         self.next_to_nothing(measure)
             .or_else(|| self.of_few_events(measure))
+            .or_else(|| self.of_few_samples(measure))
             .or_else(|| self.fixed_by_arrivals(measure))
     }
 
@@ -103,6 +123,16 @@ impl<'a> Candidates<'a, '_> {
         Some(format!(
             "{} is not measurable here: it is a percentile of {fewest:.0} events in a trial under {}, fewer than {needed:.0}",
             measure.title, scheduler.label
+        ))
+    }
+
+    /// Where one scheduler has more samples than that, the others have clearly fewer.
+    fn of_few_samples(&self, measure: &Measure) -> Option<String> {
+        let most: Option<Vec<f64>> = self.trials.iter().map(|trials| few_samples(measure, trials)).collect();
+        let most = most?.into_iter().max_by(f64::total_cmp)?;
+        Some(format!(
+            "{} is not measurable here: no trial has more than {most:.0} samples, and one more or less decides it",
+            measure.title
         ))
     }
 

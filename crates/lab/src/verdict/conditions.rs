@@ -1,22 +1,22 @@
 //! What a verdict holds for beside what was asked: what a machine's description leaves open, memory, NUMA balancing, siblings, kernel threads,
-//! the warm-up, trials in lockstep, and threads that a cache-aware scheduler refused to gather or left apart.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! the warm-up, waits of several roles in one number, trials in lockstep, and threads that a cache-aware scheduler refused to gather or left apart.
 
 use warmcore_memory::{Class, library};
 use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
-use warmcore_topology::{LlcId, Machine};
-use warmcore_workload::{Drawn, ProcessId, ResultStyle, Step, Task, Workload};
+use warmcore_topology::Machine;
+use warmcore_workload::{Drawn, ResultStyle, Step, Task, Workload};
 
 use super::answerable::small_part_without_profile;
-use super::{ComparisonDocument, Finding, SchedulerResult, decimal, percent, within};
+use super::{ComparisonDocument, Finding, SchedulerResult, decimal, within};
 use crate::experiment::{Experiment, ExperimentRecord};
-use crate::gathering::GatheringRow;
 use crate::headroom::{as_commands, bound_tasks};
 use crate::measures::{ELAPSED, ENERGY, Measure, Unit, WORK, is_of_each};
 use crate::trial::Trial;
 use crate::units::duration;
+
+mod gathering;
+mod roles;
 
 /// Adds what simulations of an experiment assume.
 pub(super) fn of_simulations(experiment: &Experiment, document: &mut ComparisonDocument) {
@@ -32,6 +32,7 @@ pub(super) fn of_simulations(experiment: &Experiment, document: &mut ComparisonD
     document.conditions.extend(without_frequencies(experiment));
     document.conditions.extend(energy_of_other_work(document));
     document.conditions.extend(assumed_searches(document));
+    document.conditions.extend(gathering::assumed_scans(machine, document));
     document.conditions.extend(classes_above(experiment));
     for (spec, note) in experiment.unknown() {
         let of_trials = format!("{spec}: {note} (");
@@ -76,18 +77,26 @@ pub(super) fn of_record(
     let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
     let workload = &experiment.workload.value;
     let of_schedulers = schedulers.iter().zip(trials).enumerate().flat_map(|(index, (scheduler, trials))| {
-        let by_masks = apart_by_masks(experiment, index);
-        let apart = if by_masks || are_together(trials) { None } else { left_apart(scheduler) };
-        let unsettled = unsettled(scheduler);
+        let by_masks = gathering::apart_by_masks(experiment, index);
+        let apart = if by_masks || gathering::are_together(trials) { None } else { gathering::left_apart(scheduler) };
+        let unsettled = unsettled(scheduler, trials, measure);
         let half = match apart {
-            None if !by_masks => half_gathered(&scheduler.label, trials, unsettled.is_some()),
+            None if !by_masks => gathering::half_gathered(scheduler, trials, unsettled.is_some()),
             _ => None,
         };
-        refused(scheduler).into_iter().chain(apart).chain(half).chain(unsettled).collect::<Vec<_>>()
+        gathering::refused(scheduler)
+            .into_iter()
+            .chain(gathering::one_thread_each(scheduler))
+            .chain(apart)
+            .chain(half)
+            .chain(unsettled)
+            .collect::<Vec<_>>()
     });
     let of_workload = workload.notes.iter().cloned().chain(own_latency(measure)).chain(late_arrivals(workload));
     let of_workload = of_workload.chain(small_part_without_profile(experiment, record, schedulers, trials));
-    of_workload.chain(record.options.warm_up_ns.map(warm_up)).chain(of_schedulers).collect()
+    let mut columns = schedulers.iter().zip(trials);
+    let mixed = columns.find_map(|(scheduler, trials)| roles::together(measure, &scheduler.label, trials));
+    of_workload.chain(record.options.warm_up_ns.map(warm_up)).chain(mixed).chain(of_schedulers).collect()
 }
 
 /// Two latencies of wakeups stand side by side: the workload's own, and the kernel's.
@@ -116,120 +125,27 @@ fn late_arrivals(workload: &Workload) -> Option<String> {
 }
 
 /// Whether tasks went from LLC to LLC at another rate at the end of runs than at their beginning, and still did: by twice as much, and by
-/// more than three standard deviations of counts that are the same. A longer run would have another share of either.
-fn unsettled(scheduler: &SchedulerResult) -> Option<String> {
+/// more than three standard deviations of counts that are the same. A longer run would have another share of either. The counts are of quarters
+/// of the run: where what is measured begins well after its beginning, such as at a start signal, they do not concern it.
+fn unsettled(scheduler: &SchedulerResult, trials: &[Trial], measure: &Measure) -> Option<String> {
+    let begins_later = |trial: &Trial| {
+        let before_ns = trial.measured_from_ns(&measure.name) - trial.warm_up_ns.min(trial.elapsed_ns);
+        before_ns > trial.window_ns() / 10
+    };
+    if trials.iter().any(begins_later) {
+        return None;
+    }
     let median = |name: &str| scheduler.measures.get(name)?.summary.median;
     let (first, last) = (median("cross_llc_first_quarter")?, median("cross_llc_last_quarter")?);
     let (less, more) = (first.min(last), first.max(last));
     let differ = more >= 2.0 * less && more - less > 3.0 * (more + less).sqrt();
     (differ && last > 0.0).then(|| {
         format!(
-            "placement still changed when runs of {} ended: {first:.0} moves between LLCs in the first quarter, {last:.0} in the last; a longer \
-             run, or a --warm-up, may say something else",
+            "placement was still changing when runs of {} ended (migrations between LLCs: {first:.0} in the first quarter, {last:.0} in the last); a \
+             longer run, or a --warm-up, may give another answer",
             scheduler.label
         )
     })
-}
-
-/// Cache-aware scheduling that chose an LLC and could gather nobody there, by its own count: in half of the trials or more, scans found every
-/// thread of the program that was elsewhere alone in its LLC, and none was ever pulled. Not where scans refused to gather as often: that is why.
-fn left_apart(scheduler: &SchedulerResult) -> Option<String> {
-    let points = |what: &str| scheduler.decisions.iter().find(|decision| decision.what == what).map(|d| &d.points);
-    let apart = points("threads left apart")?;
-    let pulled = points("task pulled");
-    let refused = |trial: usize| -> u64 {
-        let refusals = scheduler.decisions.iter().filter(|decision| decision.what == "aggregation refused");
-        refusals.map(|decision| decision.points[trial]).sum()
-    };
-    let held =
-        |(trial, count): &(usize, &u64)| **count > refused(*trial) && pulled.is_none_or(|pulled| pulled[*trial] == 0);
-    let trials: Vec<u64> = apart.iter().enumerate().filter(held).map(|(_, count)| *count).collect();
-    (2 * trials.len() >= apart.len()).then(|| {
-        format!(
-            "{} chose a preferred LLC and no thread could be pulled there in {} of {} trials: at scans (up to {} in a trial) each \
-             thread elsewhere ran alone in its LLC, from which balancing takes none (docs/models/cache-aware.md)",
-            scheduler.label,
-            trials.len(),
-            apart.len(),
-            trials.iter().max().copied().unwrap_or(0)
-        )
-    })
-}
-
-/// Whether masks may be why threads of a process stay apart: not all of them may run under the same LLCs, or one changes its mask.
-fn apart_by_masks(experiment: &Experiment, scheduler: usize) -> bool {
-    let (machine, workload) = (&experiment.machine_of(scheduler).value, &experiment.workload_of(scheduler).value);
-    let mut allowed: BTreeMap<ProcessId, BTreeSet<LlcId>> = BTreeMap::new();
-    let differs = workload.tasks.iter().any(|task| {
-        let own: BTreeSet<LlcId> = task.affinity.on(machine).iter().map(|cpu| machine.llc_of(cpu)).collect();
-        *allowed.entry(task.process).or_insert_with(|| own.clone()) != own
-    });
-    let changes = |step: &Step| matches!(step, Step::SetAffinity(_));
-    differs || workload.programs.iter().flat_map(|program| &program.steps).any(changes)
-}
-
-/// What cache-aware scheduling refuses, and why: reasons of its decision.
-const REFUSALS: [(&str, &str); 2] = [
-    ("more threads than cores", "more of its threads ran than aggr_tolerance allows for the cores of an LLC"),
-    ("footprint exceeds the LLC", "its footprint is larger than aggr_tolerance allows for the size of an LLC"),
-];
-
-/// Cache-aware scheduling that refused to gather a process in half of the trials or more, by its own count.
-fn refused(scheduler: &SchedulerResult) -> Vec<String> {
-    let of_reason = |(reason, meaning): (&str, &str)| {
-        let mut decisions = scheduler.decisions.iter();
-        let points = &decisions.find(|told| told.what == "aggregation refused" && told.why == reason)?.points;
-        let refusing = points.iter().filter(|count| **count > 0).count();
-        (2 * refusing >= points.len()).then(|| {
-            format!(
-                "{} refused to gather a process in {refusing} of {} trials, at scans (up to {} in a trial): {meaning} (docs/models/cache-aware.md)",
-                scheduler.label,
-                points.len(),
-                points.iter().max().copied().unwrap_or(0)
-            )
-        })
-    };
-    REFUSALS.into_iter().filter_map(of_reason).collect()
-}
-
-/// From this part of the threads' time outside of preferred LLCs on, they are not gathered. Gathering that succeeds leaves less than a tenth,
-/// in runs of seconds.
-const HALF_GATHERED: f64 = 0.25;
-
-/// Whether threads ran where their process preferred it all the same, as wakeups bring them together, in half of the trials or more.
-fn are_together(trials: &[Trial]) -> bool {
-    let rows = trials.iter().filter_map(|trial| trial.gathering);
-    2 * rows.filter(|row| row.outside() < HALF_GATHERED).count() >= trials.len()
-}
-
-/// Cache-aware scheduling that began to gather threads and had not ended, or stopped on the way, in half of the trials or more. Where
-/// threads are pulled more than twice each they come and go, as they would in a longer run. `told`: another condition says that placement still
-/// changed.
-fn half_gathered(label: &str, trials: &[Trial], told: bool) -> Option<String> {
-    let of_trial = |trial: &Trial| {
-        let row = trial.gathering?;
-        let all_ns: u64 = trial.tasks.iter().map(|task| task.cpu_time_ns).sum();
-        // Most of the time there was an LLC to come to.
-        let had_one = 2 * (row.inside_ns + row.outside_ns) >= all_ns;
-        (had_one && row.outside() >= HALF_GATHERED && row.pulled <= 2 * row.threads).then_some(row)
-    };
-    let mut rows: Vec<GatheringRow> = trials.iter().filter_map(of_trial).collect();
-    if rows.is_empty() || 2 * rows.len() < trials.len() {
-        return None;
-    }
-    let goes_on = 2 * rows.iter().filter(|row| row.pulled_late > 0).count() > rows.len();
-    rows.sort_by(|a, b| a.outside().total_cmp(&b.outside()));
-    let ending = match goes_on {
-        true if told => return None,
-        true => "they were still being pulled there in the last quarter, and a longer run may say something else",
-        false => "in the last quarter none was pulled there (docs/models/cache-aware.md)",
-    };
-    Some(format!(
-        "in {} of {} trials of {label} threads ran {} of their time outside of the LLC that their process preferred: {ending}",
-        rows.len(),
-        trials.len(),
-        percent(rows[rows.len() / 2].outside())
-    ))
 }
 
 /// Real-time and deadline tasks under schedulers that no present Linux kernel has: the classes above them are Linux's all the same.
@@ -292,7 +208,7 @@ fn assumed_searches(document: &ComparisonDocument) -> Vec<String> {
         let (name, value) = SchedulerSpec::parse(&own.label).ok()?.assumed().into_iter().next().filter(|_| is_more)?;
         Some(format!(
             "the time that {} takes to search is assumed ({name}={value} for each look): the kernel's part of a wakeup is {} under it and {} \
-             under {}, and balancing takes {} and {} for each; {name}=0 compares without it",
+             under {}, and balancing takes {} and {}; {name}=0 compares without it",
             own.label,
             duration(own_ns[0]),
             duration(other_ns[0]),
@@ -301,12 +217,15 @@ fn assumed_searches(document: &ComparisonDocument) -> Vec<String> {
             duration(other_ns[1])
         ))
     };
-    let differs = |scheduler: &&SchedulerResult| {
-        let finding = scheduler.measures.get(&document.primary).and_then(|result| result.finding);
-        matches!(finding, Some(Finding::Better | Finding::Worse | Finding::Different))
-    };
-    let pairs = document.schedulers.iter().filter(differs).flat_map(|own| [[own, base], [base, own]]);
+    let pairs =
+        document.schedulers.iter().filter(|own| differs(document, own)).flat_map(|own| [[own, base], [base, own]]);
     pairs.filter_map(said).collect()
+}
+
+/// Whether a scheduler is shown to differ from the baseline.
+fn differs(document: &ComparisonDocument, scheduler: &SchedulerResult) -> bool {
+    let finding = scheduler.measures.get(&document.primary).and_then(|result| result.finding);
+    matches!(finding, Some(Finding::Better | Finding::Worse | Finding::Different))
 }
 
 /// Columns whose kernel has no governor next to such whose kernel has one: only the latter have frequencies and idle states.
@@ -438,17 +357,17 @@ fn numa_balancing(experiment: &Experiment) -> Option<String> {
 /// What a machine notes whose CPUs differ although no capacities are stated.
 const COUNTED_AS_EQUAL: &str = "CPUs of unequal speed are counted as equal";
 
-/// Hybrid processors of Intel with several threads per core: Linux prefers their fast CPUs by priorities (ITMT), which no scheduler here knows.
+/// Hybrid processors of Intel with several threads per core: Linux prefers their fast CPUs by priorities (ITMT), which a machine may not state.
 fn asymmetric_packing(experiment: &Experiment) -> Option<String> {
     let machine = &experiment.machine.value;
     let is_fair =
         |spec: &&SchedulerSpec| spec.effective(machine.cpu_count()).iter().any(|(name, _)| *name == NUMA_BALANCING);
     let names: Vec<String> = experiment.schedulers.iter().filter(is_fair).map(ToString::to_string).collect();
     let where_to = where_tasks_go(machine.is_asymmetric(), machine.notes())?;
-    (machine.smt_width() > 1 && !names.is_empty()).then(|| {
+    (machine.smt_width() > 1 && !machine.has_priorities() && !names.is_empty()).then(|| {
         format!(
-            "tasks under {} {where_to}: with several threads per core Linux prefers fast CPUs by ITMT priorities (SD_ASYM_PACKING), which are \
-             not modelled (docs/limitations.md)",
+            "tasks under {} {where_to}: with several threads per core Linux prefers fast CPUs by ITMT priorities (SD_ASYM_PACKING), which \
+             this machine does not state (docs/limitations.md)",
             names.join(", ")
         )
     })
@@ -494,31 +413,9 @@ fn shared_cores(machine: &Machine) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decisions::DecisionCount;
     use crate::trial::tests::trial;
     use crate::verdict::tests::{conclude, record};
 
-    #[test]
-    fn threads_that_a_scheduler_refuses_to_gather_are_not_apart_because_each_is_alone() {
-        let decision = |what: &str, count: u64| {
-            let (what, why) = (what.to_owned(), String::new());
-            DecisionCount { what, why, points: vec![count; 4], median: count as f64 }
-        };
-        let said = |refused: u64, apart: u64| {
-            left_apart(&SchedulerResult {
-                label: "cache-aware".into(),
-                resolved: "cache-aware".into(),
-                is_baseline: false,
-                is_yardstick: false,
-                unfinished: 0,
-                measures: BTreeMap::new(),
-                decisions: vec![decision("aggregation refused", refused), decision("threads left apart", apart)],
-                operations: Vec::new(),
-            })
-        };
-        assert_eq!(said(48, 4), None);
-        assert!(said(3, 40).is_some_and(|said| said.contains("in 4 of 4 trials")));
-    }
     /// 2 us more of kernel time for each of 1000 wakeups, 2 ms in all, of what is asked about.
     #[test]
     fn an_assumed_search_is_told_where_it_may_be_a_tenth_of_the_difference() {

@@ -7,39 +7,40 @@ use warmcore_statistics::{Comparison, Design, Interval, TrialsApart, Verdict, tr
 /// Differences up to this fraction matter to nobody, unless an experiment says otherwise: its *margin*.
 pub const DEFAULT_MARGIN: f64 = 0.01;
 
-/// What a comparison means to a reader: the statistics' verdict, in the light of the experiment's margin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Finding {
-    /// Better than the baseline, by more than the margin; without a ratio where one of them is nearly zero and the other clearly is not.
-    Better,
-    /// Worse than the baseline, alike.
-    Worse,
-    /// Different by more than the margin, on a measure without a better direction.
-    Different,
-    /// The whole interval of the ratio lies inside the margin, and no more trials than by chance lie beyond it on one side: if they differ, it
-    /// does not matter.
-    Tied,
-    /// The same value in every trial; of a percentile, which is an edge of a bucket, also the same mean.
-    Identical,
-    /// No difference is shown, or one whose ratio is within the margin while its interval is not, or while many trials are not.
-    Unclear,
-    /// Too few trials to judge.
-    TooFewTrials,
-    /// The measure is zero or nearly so under the baseline, and not clearly above that under the other; or one of them has no value of it; or it is
-    /// a percentile of few events, or a time until an end that came under neither.
-    NotMeasurable,
-    /// The baseline against itself: by so much others must differ at least.
-    Null,
-    /// What one of the two schedulers acts on is not in the run.
-    NotAnswerable,
-    /// Tasks never ran again that did under the baseline.
-    Starves,
+warmcore_topology::worded! {
+    /// What a comparison means to a reader: the statistics' verdict, in the light of the experiment's margin.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Finding: words {
+        /// Better than the baseline, by more than the margin; without a ratio where one of them is nearly zero and the other clearly is not.
+        Better = "better",
+        /// Worse than the baseline, alike.
+        Worse = "worse",
+        /// Different by more than the margin, on a measure without a better direction.
+        Different = "different",
+        /// The whole interval of the ratio lies inside the margin, and no more trials than by chance lie beyond it on one side: if they differ, it
+        /// does not matter.
+        Tied = "tied",
+        /// The same value in every trial; of a percentile, which is an edge of a bucket, also the same mean.
+        Identical = "identical",
+        /// No difference is shown, or one whose ratio is within the margin while its interval is not, or while many trials are not.
+        Unclear = "unclear",
+        /// Too few trials to judge.
+        TooFewTrials = "too few",
+        /// The measure is zero or nearly so under the baseline, and not clearly above that under the other; or one of them has no value of it; or it is
+        /// a percentile of few events, a rate of fewer than five samples under both, or a time until an end that came under neither.
+        NotMeasurable = "not measurable",
+        /// The baseline against itself: by so much others must differ at least.
+        Null = "null",
+        /// What one of the two schedulers acts on is not in the run.
+        NotAnswerable = "not answerable",
+        /// Tasks never ran again that did under the baseline.
+        Starves = "starves",
+    }
 }
 
 impl Finding {
     /// The finding of a comparison whose two sides can be told from zero.
-    #[must_use]
     pub fn of(comparison: &Comparison, margin: f64) -> Self {
         if comparison.interval.is_some_and(|interval| inside(interval, margin)) {
             return Self::Tied;
@@ -56,7 +57,6 @@ impl Finding {
 
     /// The same with the trials that are apart where the middle of all ties, in one of `judged` comparisons that are judged together: with none
     /// that differs, one of them at most has such in [`SIGNIFICANCE`] of all runs.
-    #[must_use]
     pub fn with_apart(
         self,
         design: Design,
@@ -79,24 +79,6 @@ impl Finding {
         match self {
             Self::Better | Self::Worse | Self::Different if far <= spread => Self::Unclear,
             found => found,
-        }
-    }
-
-    /// In words.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Better => "better",
-            Self::Worse => "worse",
-            Self::Different => "different",
-            Self::Tied => "tied",
-            Self::Identical => "identical",
-            Self::Unclear => "unclear",
-            Self::TooFewTrials => "too few",
-            Self::NotMeasurable => "not measurable",
-            Self::Null => "null",
-            Self::NotAnswerable => "not answerable",
-            Self::Starves => "starves",
         }
     }
 }

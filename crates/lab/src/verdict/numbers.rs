@@ -3,7 +3,6 @@
 use warmcore_statistics::Interval;
 
 /// A ratio with three significant digits or so: `0.834`, `1.2`, `12.5`, `0.00043`; a dash where there is none, as over a baseline of zero.
-#[must_use]
 pub fn decimal(value: f64) -> String {
     if !value.is_finite() {
         return "-".into();
@@ -22,13 +21,11 @@ pub fn decimal(value: f64) -> String {
 }
 
 /// Decimals with which a positive number below 0.1 has two digits that are not 0, from 3 to 12: what is smaller still is 0 to any reader.
-#[must_use]
 pub fn decimals_of_small(value: f64) -> usize {
     (3..12).find(|decimals| value * 10.0_f64.powi(*decimals) >= 10.0).unwrap_or(12) as usize
 }
 
 /// The ends of a ratio's interval, as [`decimal`] has them; with more digits where it would read as if it held 1 and does not.
-#[must_use]
 pub fn interval_ends(interval: Interval) -> [String; 2] {
     let holds_one = interval.low <= 1.0 && interval.high >= 1.0;
     let end = |value: f64| {
@@ -44,7 +41,6 @@ pub fn interval_ends(interval: Interval) -> [String; 2] {
 
 /// A ratio and the ends of its interval. Where [`decimal`]'s digits would have the ratio outside of the ends, all three have as many as the end
 /// with the most.
-#[must_use]
 pub fn ratio_and_ends(ratio: f64, interval: Interval) -> [String; 3] {
     let [low, high] = interval_ends(interval);
     let texts = [decimal(ratio), low, high];
@@ -64,7 +60,6 @@ pub fn ratio_and_ends(ratio: f64, interval: Interval) -> [String; 3] {
 }
 
 /// `0.834`, or with its interval `0.834 [0.81, 0.86]`.
-#[must_use]
 pub fn ratio_with_interval(ratio: f64, interval: Option<Interval>) -> String {
     interval.map_or_else(
         || decimal(ratio),

@@ -122,7 +122,7 @@ fn a_third_of_the_trials_at_half_speed_is_no_tie() {
     let result = |document: &ComparisonDocument| document.schedulers[1].measures["elapsed_ns"].clone();
     let found = document(34);
     assert_eq!(result(&found).finding, Some(Finding::Unclear));
-    let expected = "it is unclear whether eevdf and cfs differ in elapsed time: in the middle they are within the margin of 1 % \
+    let expected = "It is unclear whether eevdf and cfs differ in elapsed time: their medians are within the margin of 1 % \
                     (95 % interval 1 to 1), but in 34 of 100 trials it is 2 times that of cfs";
     assert!(found.verdict.sentence.starts_with(expected), "{}", found.verdict.sentence);
     assert_eq!(result(&document(5)).finding, Some(Finding::Tied), "five of one sign may be chance");
@@ -147,7 +147,7 @@ fn a_shown_difference_that_may_be_smaller_than_the_margin_is_unclear() {
         document
             .verdict
             .sentence
-            .starts_with("it is unclear whether eevdf and cfs differ in elapsed time by more than"),
+            .starts_with("It is unclear whether eevdf and cfs differ in elapsed time by more than"),
         "{}",
         document.verdict.sentence
     );
@@ -216,6 +216,44 @@ fn a_candidate_that_is_nearly_zero_is_better_without_a_ratio() {
 }
 
 #[test]
+fn a_percentile_is_shown_where_every_trial_has_so_many_events_that_one_lies_beyond_it() {
+    let shown = |(name, events): (&str, f64)| {
+        let of = |number: usize| {
+            let events = if number == 3 { events } else { 1e4 };
+            trial("cfs", number, &[("elapsed_ns", Some(5e6)), (name, Some(2e6)), ("wakeups", Some(events))])
+        };
+        let document = conclude(&record(&["cfs"], 10), &[(0..10).map(of).collect()]).unwrap();
+        let result = &document.schedulers[0].measures[name];
+        assert_eq!(result.summary.median, Some(2e6), "the document has it all the same");
+        result.shown().is_some()
+    };
+    for (name, needed) in
+        [("wakeup_p50_ns", 2.0), ("wakeup_p90_ns", 10.0), ("wakeup_p99_ns", 100.0), ("wakeup_p999_ns", 1000.0)]
+    {
+        assert_eq!([shown((name, needed - 1.0)), shown((name, needed))], [false, true], "{name}");
+    }
+    assert!(shown(("wakeup_mean_ns", 1.0)), "a mean is not one of its events");
+}
+
+/// Two requests in every trial against three: the third may have ended just before the run or just after.
+#[test]
+fn a_rate_of_a_few_samples_is_no_difference_unless_the_other_side_has_many() {
+    let rate = "recorder_request_per_s";
+    let samples = "recorder_request_samples";
+    let found = |base: f64, own: f64| {
+        let of = |label: &str, count: f64| -> Vec<Trial> {
+            (0..10).map(|number| trial(label, number, &[(rate, Some(count)), (samples, Some(count))])).collect()
+        };
+        let sides = [of("cfs", base), of("eevdf", own)];
+        let measure = Measure::of_outcome(rate, "request samples per second", measures::Unit::PerS, Better::Higher, "");
+        sides.each_ref().map(|trials| carries::few_samples(&measure, trials))
+    };
+    assert_eq!(found(2.0, 3.0), [Some(2.0), Some(3.0)]);
+    assert_eq!(found(2.0, 5.0), [Some(2.0), None]);
+    assert_eq!(found(1e3, 0.0), [None, Some(0.0)], "it is clearly less");
+}
+
+#[test]
 fn percentiles_of_one_bucket_are_identical_only_with_their_means() {
     let finding = |mean_ns: f64| {
         let side = |label: &str, mean_ns: f64| -> Vec<Trial> {
@@ -261,11 +299,11 @@ fn runs_that_ended_while_tasks_still_found_their_llcs_are_named() {
         let record = record(&["eevdf", "cache-aware"], 10);
         let trials = [side("eevdf", [200.0, 210.0]), side("cache-aware", own)];
         let conditions = conclude(&record, &trials).unwrap().conditions;
-        conditions.into_iter().filter(|words| words.starts_with("placement still changed")).collect::<Vec<_>>()
+        conditions.into_iter().filter(|words| words.starts_with("placement was still changing")).collect::<Vec<_>>()
     };
     let told = said([80.0, 20.0]);
     assert!(
-        matches!(&told[..], [one] if one.contains("of cache-aware ended: 80 moves between LLCs in the first quarter, 20")),
+        matches!(&told[..], [one] if one.contains("of cache-aware ended (migrations between LLCs: 80 in the first quarter, 20")),
         "{told:?}"
     );
     assert_eq!(said([2.0, 60.0]).len(), 1, "it began late");
@@ -273,6 +311,22 @@ fn runs_that_ended_while_tasks_still_found_their_llcs_are_named() {
     for settled in [[80.0, 0.0], [4.0, 1.0], [1000.0, 800.0]] {
         assert_eq!(said(settled), Vec::<String>::new(), "{settled:?}");
     }
+}
+
+#[test]
+fn quarters_of_a_run_say_nothing_of_what_is_measured_from_a_late_start_signal_on() {
+    let said = |own_ns: f64| {
+        let quarters = [("cross_llc_first_quarter", Some(0.0)), ("cross_llc_last_quarter", Some(90.0))];
+        let measures = [("hackbench_time_ns", Some(own_ns)), quarters[0], quarters[1]];
+        let side = |label: &str| -> Vec<Trial> {
+            (0..10).map(|number| Trial { elapsed_ns: 1_000_000, ..trial(label, number, &measures) }).collect()
+        };
+        let record =
+            ExperimentRecord { metric: Some("hackbench_time_ns".into()), ..record(&["eevdf", "cache-aware"], 10) };
+        let conditions = conclude(&record, &[side("eevdf"), side("cache-aware")]).unwrap().conditions;
+        conditions.iter().filter(|words| words.starts_with("placement was still changing")).count()
+    };
+    assert_eq!([990e3, 394e3].map(said), [2, 0]);
 }
 
 /// Conditions of a comparison of `cache-aware`, whose trials are these, with `eevdf`.
@@ -323,7 +377,7 @@ fn threads_that_ran_outside_of_the_llc_of_their_process_are_told_with_whether_mo
 fn threads_that_wakeups_bring_together_are_not_left_apart() {
     let said = |outside_ns: u64| {
         let of = |number| {
-            let reasons = [("each runs alone in its LLC, from which nobody pulls".to_owned(), 5)];
+            let reasons = [("each runs alone in its LLC, from which no other CPU pulls".to_owned(), 5)];
             let decisions = [("threads left apart".to_owned(), reasons.into_iter().collect())].into_iter().collect();
             let row = GatheringRow { threads: 2, inside_ns: 100 - outside_ns, outside_ns, pulled: 0, pulled_late: 0 };
             Trial { decisions, gathering: Some(row), ..trial("cache-aware", number, &[("elapsed_ns", Some(1e6))]) }
@@ -423,7 +477,7 @@ fn only_times_without_an_end_count_as_infinite_at_the_largest_time() {
     };
     assert_eq!(cut([true, true]), "their time had ended before");
     assert_eq!(cut([false, false]), "their time counts as infinite");
-    assert_eq!(cut([true, false]), "the time of 1 of them counts as infinite, that of the others had ended before");
+    assert_eq!(cut([true, false]), "the time of 1 of them counts as infinite; the time of the others had ended before");
     let work = Measure { until_end: false, ..jobs.clone() };
     assert_eq!(
         what_counts(&work, &[Trial { end: TrialEnd::TimeLimit, ..trial("s", 0, &[]) }]),

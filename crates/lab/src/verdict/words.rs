@@ -28,6 +28,8 @@ struct Contender<'a> {
     left_waiting: f64,
     /// Trials of the baseline that have a value.
     base_values: usize,
+    /// Whether the baseline's value in the middle is nearly zero.
+    base_is_nothing: bool,
     result: &'a MeasureResult,
     comparison: &'a Comparison,
     finding: Finding,
@@ -37,7 +39,8 @@ struct Contender<'a> {
 /// The verdict on the primary measure.
 pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], baseline: usize) -> Conclusion {
     let (primary, base) = (basis.primary, &schedulers[baseline].label);
-    let base_values = schedulers[baseline].measures[&primary.name].summary.n;
+    let of_base = &schedulers[baseline].measures[&primary.name].summary;
+    let (base_values, base_is_nothing) = (of_base.n, of_base.median.is_some_and(|median| median < primary.least));
     let others: Vec<Contender<'_>> = schedulers
         .iter()
         .filter_map(|scheduler| {
@@ -45,7 +48,16 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
             let (comparison, finding) = (result.comparison.as_ref()?, result.finding?);
             let (label, is_yardstick) = (&scheduler.label, scheduler.is_yardstick);
             let left_waiting = left_waiting(scheduler);
-            Some(Contender { label, left_waiting, base_values, result, comparison, finding, is_yardstick })
+            Some(Contender {
+                label,
+                left_waiting,
+                base_values,
+                base_is_nothing,
+                result,
+                comparison,
+                finding,
+                is_yardstick,
+            })
         })
         .collect();
     if others.is_empty() {
@@ -68,13 +80,13 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
                 })
                 .map(|other| other.label)
                 .collect();
-            let beside = match as_good.as_slice() {
+            let others_as_good = match as_good.as_slice() {
                 [] => String::new(),
                 others => {
                     format!(", with {} as good within the margin of {}", others.join(" and "), percent(basis.margin))
                 }
             };
-            parts.push(format!("{} is best{beside}: {}", best.label, relation(primary, best, base)));
+            parts.push(format!("{} is best{others_as_good}: {}", best.label, relation(primary, best, base)));
         }
         None if is_best => parts.push(format!("{base} is best")),
         None => {}
@@ -83,12 +95,20 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
     let rest = rest.filter(|other| other.finding != Finding::NotAnswerable);
     parts.extend(rest.map(|other| about(basis, other, base)));
     let replaced = basis.replaced.map_or_else(String::new, |replaced| format!("{}. ", replaced.reason));
-    let sentence = format!("{replaced}{}; {}.", parts.join("; "), closing(primary, basis.design, basis.trials));
+    let sentence = format!("{replaced}{}; {}.", begun(&parts.join("; ")), closing(primary, basis.design, basis.trials));
     let best = best.map(|best| best.label.to_owned()).or_else(|| is_best.then(|| base.clone()));
     Conclusion { best, sentence }
 }
 
-/// What stands before any number: comparisons that the run has no answer for, and what would have one.
+/// A sentence with a capital letter, unless it begins with the name of a scheduler.
+fn begun(text: &str) -> String {
+    ["it is unclear", "the run cannot say"]
+        .into_iter()
+        .find_map(|start| Some((start, text.strip_prefix(start)?)))
+        .map_or_else(|| text.to_owned(), |(start, rest)| start[..1].to_uppercase() + &start[1..] + rest)
+}
+
+/// What comes before any number: comparisons that the run has no answer for, and what would have one.
 fn not_answerable(basis: &Basis<'_>, others: &[Contender<'_>], base: &str, for_quotas: bool) -> Option<String> {
     let title = &basis.primary.title;
     let unkept = |label: &str| basis.unkept.iter().any(|unkept| unkept == label);
@@ -103,16 +123,16 @@ fn not_answerable(basis: &Basis<'_>, others: &[Contender<'_>], base: &str, for_q
     if for_quotas {
         let without = if unkept(base) { base } else { &who };
         return Some(format!(
-            "how {who} and {base} compare in {title} is not answerable here: the workload's quotas do not hold under {without}"
+            "the run cannot say how {who} and {base} compare in {title}: the workload's quotas do not hold under {without}"
         ));
     }
     let why = match basis.unprofiled {
-        Some(process) => format!("no memory profile says what threads of {process} do to them"),
-        None => "this run's memory has constant speed".to_owned(),
+        Some(process) => format!("the threads of {process} have no memory profile"),
+        None => "its memory has constant speed".to_owned(),
     };
     Some(format!(
-        "how {who} and {base} compare in {title} is not answerable here: cache-aware scheduling keeps threads together for what caches hold, \
-         and {why}. With memory profiles it is (--assume-profile NAME, or --profiles FILE)"
+        "the run cannot say how {who} and {base} compare in {title}: {why}. Cache-aware scheduling keeps threads together for the data in \
+         caches, so it is judged with memory profiles (--assume-profile NAME, or --profiles FILE)"
     ))
 }
 
@@ -152,7 +172,7 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
         Finding::Unclear if other.result.apart.is_some() => {
             let apart = other.result.apart.map_or_else(String::new, |apart| apart_in_words(&apart, base));
             format!(
-                "it is unclear whether {label} and {base} differ in {title}: in the middle they are within the margin of {}{}, but {apart}",
+                "it is unclear whether {label} and {base} differ in {title}: their medians are within the margin of {}{}, but {apart}",
                 percent(margin),
                 interval(comparison)
             )
@@ -168,7 +188,10 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
                     let trials = trials_in_words(basis.design, trials);
                     format!(": with {trials} even a tenfold change would go undetected")
                 }
-                Some(effect) => format!("; a change of {} would have been", percent(effect - 1.0)),
+                Some(effect) => {
+                    let trials = trials_in_words(basis.design, trials);
+                    format!("; {trials} would have shown a change of {}", percent(effect - 1.0))
+                }
                 None => String::new(),
             };
             format!(
@@ -181,11 +204,14 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
         ),
         Finding::NotAnswerable => format!("{label} and {base} cannot be compared in {title} here"),
         Finding::Starves => format!(
-            "{label} starves tasks, whatever its {title}: {:.0} of them never ran again in the middle trial, more than under {base}",
+            "{label} starves tasks, whatever its {title}: {:.0} of them never ran again in the median trial, more than under {base}",
             other.left_waiting
         ),
         Finding::NotMeasurable if primary.until_end => {
             format!("{label} cannot be compared with {base} in {title}: under neither did that end come in all trials")
+        }
+        Finding::NotMeasurable if !other.base_is_nothing => {
+            format!("{label} cannot be compared with {base} in {title}, which is of too few events there")
         }
         Finding::NotMeasurable => {
             format!("{label} cannot be compared with {base} in {title}, which is nearly zero there")
@@ -232,7 +258,7 @@ fn relation(primary: &Measure, other: &Contender<'_>, base: &str) -> String {
 fn apart_in_words(apart: &TrialsApart, base: &str) -> String {
     let TrialsApart { trials, of, ratio, of_baseline } = *apart;
     let whose = if of_baseline { format!(" of {base}") } else { String::new() };
-    let to = if of_baseline { "the middle one".to_owned() } else { format!("that of {base}") };
+    let to = if of_baseline { "the median one".to_owned() } else { format!("that of {base}") };
     match ratio.is_finite() && ratio > 0.0 {
         true => format!("in {trials} of {of} trials{whose} it is {} times {to}", decimal(ratio)),
         false => format!("in {trials} of {of} trials{whose} it has no ratio to {to}"),
@@ -246,7 +272,6 @@ fn interval(comparison: &Comparison) -> String {
 }
 
 /// How many trials, and how they belong together: "10 paired trials".
-#[must_use]
 pub fn trials_in_words(design: Design, trials: usize) -> String {
     format!("{trials} {} trial{}", design.word(), if trials == 1 { "" } else { "s" })
 }

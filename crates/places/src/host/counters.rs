@@ -92,7 +92,6 @@ enum Way {
 
 impl Counters {
     /// Opens what is wanted on these CPUs, as far as it can be had.
-    #[must_use]
     pub fn open(wanted: &Wanted, cpus: &[u32], ring_kib: u32) -> Self {
         let processor = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| Processor::parse(&text));
         let first = cpus.first().copied().unwrap_or(0);
@@ -128,7 +127,7 @@ impl Counters {
                 Self { log: CounterLog { origin, groups, notes, ..CounterLog::default() }, way: Way::Events(cpus) }
             }
             Err(error) => {
-                notes.insert(0, format!("performance events cannot be had: {}", reason(&error)));
+                notes.insert(0, format!("performance events are not available: {}", reason(&error)));
                 let groups = vec![ACCOUNTS.map(String::from).to_vec()];
                 let origin = "the kernel's accounts in /proc, read every 50 ms: not at switches, and without threads that lived shorter".into();
                 let log = CounterLog { origin, groups, notes, ..CounterLog::default() };
@@ -138,7 +137,6 @@ impl Counters {
     }
 
     /// What is missing, one sentence each.
-    #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.log.notes
     }

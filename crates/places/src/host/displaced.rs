@@ -73,14 +73,13 @@ impl Displaced {
         let program = std::fs::read_link(of("exe")).map_err(|error| read("exe", error))?;
         let directory = std::fs::read_link(of("cwd")).map_err(|error| read("cwd", error))?;
         let line = std::fs::read(of("cmdline")).map_err(|error| read("cmdline", error))?;
-        let line = String::from_utf8(line).map_err(|_| format!("the arguments of process {pid} are no text"))?;
+        let line = String::from_utf8(line).map_err(|_| format!("the arguments of process {pid} are not text"))?;
         let arguments = line.trim_end_matches('\0').split('\0').skip(1).map(str::to_owned).collect();
         let started = started(root, pid).ok_or_else(|| format!("process {pid} has ended"))?;
         Ok(Self { pid, started, program, arguments, directory })
     }
 
     /// Program and arguments, for people.
-    #[must_use]
     pub fn in_words(&self) -> String {
         let program = self.program.display().to_string();
         std::iter::once(program).chain(self.arguments.iter().cloned()).collect::<Vec<_>>().join(" ")
@@ -200,7 +199,7 @@ pub(super) mod tests {
         assert!(found.is_back(root.path()) && found.is_alive(root.path()));
         let stat = root.path().join("proc/4000000/stat");
         fs::write(&stat, fs::read_to_string(&stat).unwrap().replace(" S ", " Z ")).unwrap();
-        assert!(!found.is_alive(root.path()), "ended, and nobody has waited for it");
+        assert!(!found.is_alive(root.path()), "ended, and its parent has not waited for it");
     }
 
     #[test]

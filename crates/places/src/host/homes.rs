@@ -50,7 +50,7 @@ impl Homes {
                 Err(error)
                     if error.kind() == ErrorKind::NotFound && fs::exists("/proc/self/numa_maps").unwrap_or(false) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    self.refused.insert("page homes: this kernel does not tell them (CONFIG_NUMA)".into());
+                    self.refused.insert("page homes: this kernel does not report them (CONFIG_NUMA)".into());
                 }
                 // It ended meanwhile.
                 Err(_) => {}

@@ -35,25 +35,20 @@ const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)] // messages have the fields
 pub enum JournalError {
-    /// Another process holds the lock.
     #[error("another experiment is changing this computer: it holds {}", .0.display())]
     Busy(PathBuf),
-    /// An earlier one left changes.
     #[error("an earlier experiment left {0} changes of this computer; `warmcore doctor restore` undoes them")]
     Unfinished(usize),
     /// The journal cannot be kept, so nothing is changed.
     #[error("cannot {operation} {}: {source}", path.display())]
     Keep { operation: &'static str, path: PathBuf, source: io::Error },
-    /// A setting cannot be read, so it could not be put back.
     #[error("cannot read {path}, so it could not be put back: {source}")]
     Read { path: String, source: io::Error },
     /// The kernel refuses the value.
     #[error("cannot write `{value}` to {path}: {source}")]
     Write { path: String, value: String, source: io::Error },
-    /// A scheduler does not end.
     #[error("the sched_ext scheduler at work ({scheduler}) does not end: {reason}")]
     Stays { scheduler: String, reason: String },
-    /// It was written and reads otherwise.
     #[error("{path} reads `{found}` after `{value}` was written to it")]
     ReadsBack { path: String, value: String, found: String },
 }
@@ -117,7 +112,6 @@ pub enum Undone {
 
 impl Undone {
     /// Whether the state is as before.
-    #[must_use]
     pub fn is_good(&self) -> bool {
         matches!(self, Self::Restored(_) | Self::Unchanged(_))
     }
@@ -439,7 +433,7 @@ fn parse(text: &str) -> Vec<JournalLine> {
     let last = text.lines().count();
     let line = |(index, line): (usize, &str)| match serde_json::from_str(line) {
         Ok(Entry::Value { path, .. } | Entry::Directory { path }) if !is_below_root(&path) => {
-            Some(JournalLine::Damaged(index + 1, format!("`{path}` is no path below the root")))
+            Some(JournalLine::Damaged(index + 1, format!("`{path}` is not a path below the root")))
         }
         Ok(entry) => Some(JournalLine::Entry(entry)),
         Err(_) if index + 1 == last && !text.ends_with('\n') => None,

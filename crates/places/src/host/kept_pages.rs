@@ -30,7 +30,6 @@ pub enum KeptPages {
 
 impl KeptPages {
     /// For so many CPUs, in memory.
-    #[must_use]
     pub fn in_memory(cpus: usize) -> Self {
         Self::Memory(vec![Vec::new(); cpus])
     }
@@ -65,7 +64,6 @@ impl KeptPages {
     }
 
     /// Number of CPUs.
-    #[must_use]
     pub fn cpus(&self) -> usize {
         match self {
             Self::Memory(pages) => pages.len(),

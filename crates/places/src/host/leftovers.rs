@@ -19,7 +19,6 @@ const MOUNTS: &str = "proc/self/mounts";
 const PREFIX: &str = "warmcore-";
 
 /// The name of what this process makes for its tracing.
-#[must_use]
 pub(crate) fn own_name() -> String {
     let pid = std::process::id();
     let at = i32::try_from(pid).ok().and_then(|pid| started(Path::new("/"), pid)).unwrap_or(0);
@@ -27,7 +26,6 @@ pub(crate) fn own_name() -> String {
 }
 
 /// Removes what killed recordings left of their tracing below `root`. With `dry_run` only tells what they left.
-#[must_use]
 pub fn tracing(root: &Path, dry_run: bool) -> Vec<Undone> {
     let done = |what: String, result: Result<(), String>| match result {
         Ok(()) => Undone::Restored(what),

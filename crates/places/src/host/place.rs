@@ -44,7 +44,7 @@ pub static KIND: PlaceKind = PlaceKind {
     simulated: false,
     keeps_to_cpus: true,
     events_cost_time: true,
-    unmeasured: "what the kernel's events do not tell: caches, memory, and why a task was moved. Run times are real, and so is whatever else \
+    unmeasured: "what the kernel's events do not show: caches, memory, and why a task was moved. Run times are real, and so is whatever else \
                  went on. Nothing in this page is simulated.",
     open: Some(|options, _| {
         let elsewhere = || {
@@ -69,7 +69,7 @@ pub const JOURNAL: &str = "/var/lib/warmcore/host";
 /// This computer's files.
 pub const ROOT: &str = "/";
 const CODE: &str = "warmcore::host";
-const ANEW: &str = "start the experiment anew, in another directory";
+const ANEW: &str = "start the experiment again, in another directory";
 const DOCTOR: &str = "`warmcore doctor host` says what is possible here";
 /// Directory of what this computer was like, in a run directory.
 const CONDITIONS: &str = "host";
@@ -107,7 +107,6 @@ pub struct Host {
 }
 
 /// The kernel's release, as `uname -r` says it.
-#[must_use]
 pub fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
@@ -138,10 +137,6 @@ impl Place for Host {
 
     fn design(&self) -> Design {
         Design::Blocked
-    }
-
-    fn repeatable(&self) -> bool {
-        false
     }
 
     fn reopen(self: Arc<Self>) -> Result<Arc<dyn Place>, PlaceError> {
@@ -221,7 +216,7 @@ fn check(request: &Request<'_>) -> Result<(), PlaceError> {
     check_background(request)?;
     let unfit = |message: String, advice| Err(PlaceError::new(Trouble::Unfit, CODE, message, advice));
     if request.options.scores_every_ns.is_some() {
-        return unfit("a real kernel does not tell what it ranks tasks by".into(), "record without: --trace full");
+        return unfit("a real kernel does not report what it ranks tasks by".into(), "record without: --trace full");
     }
     if let Some(reason) = request.workload.refused_by_threads() {
         return unfit(reason, "run it with --on sim, or make it a latch");
@@ -273,7 +268,6 @@ struct TrialFacts<'a> {
 
 impl Host {
     /// This computer, with trials made in this manner.
-    #[must_use]
     pub fn new(manner: Manner) -> Self {
         Self { manner }
     }
@@ -471,7 +465,7 @@ impl Drop for StartedWorkload {
 fn not_restored(change: &Undone) -> PlaceError {
     let message = match change {
         Undone::Left { path, present, old } => {
-            format!("/{path} is `{present}`, which somebody else set since; it was `{old}`")
+            format!("/{path} is `{present}`, which another program set since; it was `{old}`")
         }
         Undone::Failed { path, reason } => format!("/{path} is not as it was: {reason}"),
         Undone::Restored(path) | Undone::Unchanged(path) => format!("/{path}"),

@@ -23,7 +23,6 @@ const MAGIC: &[u8; 8] = b"WCSCHED1";
 const READ_BYTES: usize = 64 << 10;
 
 /// Where the program is: beside this one, or where programs are looked for.
-#[must_use]
 pub fn find() -> Option<PathBuf> {
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(PROGRAM)));
     let directories = std::env::var_os("PATH").unwrap_or_default();

@@ -118,8 +118,9 @@ impl Recorder {
             return Err(unable("the BPF back end records no system calls".into()));
         }
         let program = probes::find();
-        let program = program
-            .ok_or_else(|| unable(format!("there is no program {}, which belongs beside warmcore", probes::PROGRAM)))?;
+        let program = program.ok_or_else(|| {
+            unable(format!("there is no program {}, which belongs next to warmcore", probes::PROGRAM))
+        })?;
         let tried = Probes::start(&program, 4, &std::env::temp_dir());
         tried.and_then(|probes| probes.finish(possible_cpus(), |_, _| Ok(()))).map_err(unable)?;
         let instance = Instance::at(TRACEFS, "none");
@@ -128,7 +129,6 @@ impl Recorder {
     }
 
     /// Which back end it is, in a word.
-    #[must_use]
     pub fn backend(&self) -> &'static str {
         if self.probes.is_some() { "bpf" } else { "tracefs" }
     }
@@ -174,13 +174,11 @@ impl Recorder {
     }
 
     /// Whether it records system calls: none where the kernel has no events for them.
-    #[must_use]
     pub fn has_calls(&self) -> bool {
         self.events.iter().any(|(name, _)| name.starts_with("syscalls/"))
     }
 
     /// Whether tracefs was mounted for it.
-    #[must_use]
     pub fn mounted(&self) -> bool {
         self.mounted
     }
@@ -316,7 +314,6 @@ impl Accounts {
 
 impl Reading<'_> {
     /// How long to wait before the next reading. Where files are looked at, the first ones come soon: programs open most at their beginning.
-    #[must_use]
     pub fn pause(&self) -> Duration {
         let soon = self.peers.is_some() && self.readings < EARLY_READINGS;
         if soon { BETWEEN_EARLY_READINGS } else { BETWEEN_READINGS }
@@ -361,7 +358,7 @@ impl Reading<'_> {
                 let kept = |cpu: usize, page: &[u8]| pages.keep(cpu, page).map_err(not_kept);
                 let lost = probes.finish(cpus, kept).map_err(failed)?;
                 if !tells_interrupts {
-                    notes.push("interrupts are not told from threads on this kernel: wakeups by interrupts count for the thread that they interrupted".to_owned());
+                    notes.push("events of this kernel do not distinguish interrupts from threads: wakeups by interrupts count for the thread that they interrupted".to_owned());
                 }
                 (vec![lost], written::HEADER_EVENT.into())
             }
@@ -444,7 +441,6 @@ pub fn recording(recorded: &Stopped) -> Result<Recording, PlaceError> {
 
 /// The process of each thread of a process and of what descends from it, now; this program is left out, which may descend from the process
 /// that it records.
-#[must_use]
 pub fn descendants(root: i32) -> BTreeMap<i32, i32> {
     let mut processes = BTreeMap::new();
     threads_of(root, &mut processes);

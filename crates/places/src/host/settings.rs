@@ -51,7 +51,7 @@ const KEYS: [&str; 8] =
 pub const HELP: &str = "\
 cpus=CPUS (all, one-socket, one-node, one-llc, smt-off, or a list such as 0-3+8; several times: each with every scheduler), set-cpus=MEANS (how others are kept \
 from them: affinity, which binds the command; partition of cpusets; offline), governor=A+B, numa-balancing=on+off (each with all of the above), \
-set=PATH=VALUE (a file of the kernel to write before every trial; behind a scheduler's @ before those of its column), replace (end a sched_ext scheduler that is at work for each trial, and start it again), \
+set=PATH=VALUE (a file of the kernel to write before every trial; after a scheduler's @ before those of its column), replace (end a sched_ext scheduler that is at work for each trial, and start it again), \
 warm-up-rounds=COUNT (that do not count; 1), dry-run (only say what would be changed)";
 
 impl FromStr for Settings {
@@ -87,7 +87,6 @@ impl FromStr for Settings {
 impl Settings {
     /// Every scheduler under every combination of the circumstances that are asked for; as it is if none are, because a scheduler's own
     /// text may have some.
-    #[must_use]
     pub fn configurations(&self, schedulers: Vec<SchedulerSpec>) -> Vec<SchedulerSpec> {
         if self.cpus.is_empty() && self.governor.is_empty() && self.numa_balancing.is_empty() {
             return schedulers;
@@ -107,7 +106,6 @@ impl Settings {
     }
 
     /// How trials are made, with that program for real threads.
-    #[must_use]
     pub fn manner(&self, runner: Vec<String>) -> Manner {
         Manner {
             release: release(),

@@ -151,7 +151,6 @@ impl Wanted {
     }
 
     /// What would be changed of this computer as it is now, in words, a line each; and what would be left as it is.
-    #[must_use]
     pub fn in_words(&self, machine: &Machine, root: &Path) -> Vec<String> {
         let list = |cpus: &mut dyn Iterator<Item = warmcore_topology::CpuId>| {
             format_cpu_list(cpus.map(|cpu| machine.os_index(cpu)))
@@ -166,7 +165,7 @@ impl Wanted {
         if let Some(cpus) = &self.cpus {
             lines.push(match self.means {
                 Means::Affinity => format!("the command is bound to CPUs {}", list(&mut cpus.iter())),
-                Means::Partition if self.partitioned(machine).is_none() => "all CPUs are no partition".to_owned(),
+                Means::Partition if self.partitioned(machine).is_none() => "all CPUs are not a partition".to_owned(),
                 Means::Partition => format!("the command has CPUs {} for itself", list(&mut cpus.iter())),
                 Means::Offline if self.offline(machine).next().is_none() => "no CPU is taken offline".to_owned(),
                 Means::Offline => format!("CPUs {} are taken offline", list(&mut self.offline(machine))),

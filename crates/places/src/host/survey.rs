@@ -74,7 +74,7 @@ const INTERFACES: [(&str, &str, bool, &str); 16] = [
         false,
         "`record --counters` reads the kernel's accounts every 50 ms instead",
     ),
-    ("page homes", "/proc/self/numa_maps", false, "`record --page-homes` has nothing to tell; CONFIG_NUMA"),
+    ("page homes", "/proc/self/numa_maps", false, "`record --page-homes` has nothing to report; CONFIG_NUMA"),
     (
         "hardware counters",
         "/sys/bus/event_source/devices/cpu/type",
@@ -84,7 +84,6 @@ const INTERFACES: [(&str, &str, bool, &str); 16] = [
 ];
 
 /// Looks at all of them, below `root`.
-#[must_use]
 pub fn survey(root: &Path) -> Vec<Finding> {
     INTERFACES
         .iter()

@@ -27,7 +27,6 @@ pub(crate) struct Turn(#[expect(dead_code, reason = "the file is the lock")] Opt
 
 impl Turn {
     /// Waits until no other process is at one of the two steps.
-    #[must_use]
     pub(crate) fn wait() -> Self {
         Self::of(Path::new("/"))
     }

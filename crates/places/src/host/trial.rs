@@ -54,7 +54,7 @@ impl Watched {
     /// If there is none.
     pub fn new(process: i32) -> Result<Self, String> {
         let failed = |reason: &dyn std::fmt::Display| format!("cannot watch process {process}: {reason}");
-        let pid = Pid::from_raw(process).ok_or_else(|| failed(&"it is no process"))?;
+        let pid = Pid::from_raw(process).ok_or_else(|| failed(&"it is not a process"))?;
         pidfd_open(pid, PidfdFlags::empty()).map(Self).map_err(|error| failed(&error))
     }
 
@@ -122,8 +122,8 @@ pub struct Noise {
 
 /// Why a trial is none.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum TrialError {
-    /// It could not be started.
     #[error("cannot start the command: {0}")]
     Start(String),
     /// The caller asked to stop.

@@ -203,7 +203,7 @@ fn failed_to_load(scheduler: &str, error: &WorkerError, programs: &[(u64, String
     match error {
         WorkerError::Memory { .. } | WorkerError::Cpu { .. } => {
             let message = format!("{scheduler} cannot be loaded and translated: {error}");
-            let advice = "whatever the workload, that is as much as loading may take: give it smaller programs or maps";
+            let advice = "loading may take no more than that under any workload: give it smaller programs or maps";
             PlaceError::new(Trouble::Scheduler, "warmcore::scheduler", message, advice)
         }
         _ => failed(scheduler, error, programs),
@@ -310,7 +310,7 @@ mod tests {
             let loading = failed_to_load("`scx_own`", &error, &[]);
             let message = loading.to_string();
             assert!(message.starts_with("`scx_own` cannot be loaded") && message.contains(limit), "{message}");
-            assert!(loading.advice.contains("whatever the workload"), "{}", loading.advice);
+            assert!(loading.advice.contains("under any workload"), "{}", loading.advice);
             assert!(failed("`scx_own`", &error, &[]).advice.contains("workload"), "in a run it is");
         }
     }

@@ -145,7 +145,7 @@ fn failed(error: SimulationError, surveyed: &Surveyed) -> PlaceError {
         return error.into();
     }
     let message = format!("{error} (not modelled here of what it needs: {missing})");
-    let advice = "--on vm tells whether it is the program's own fault; or compare without it";
+    let advice = "--on vm shows whether it is the program's own fault; or compare without it";
     PlaceError::new(Trouble::Scheduler, "warmcore::simulation", message, advice).with_output(dump.clone())
 }
 

@@ -56,7 +56,7 @@ impl Lab {
             }
             Ok(())
         })?;
-        exit_code.ok_or_else(|| VmError::Protocol { reason: "the program's end was not told".into() })
+        exit_code.ok_or_else(|| VmError::Protocol { reason: "the guest did not report the program's end".into() })
     }
 }
 

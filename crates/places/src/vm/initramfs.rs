@@ -59,7 +59,6 @@ impl Initramfs {
     }
 
     /// The archive. A directory comes before what is in it, because names are in order.
-    #[must_use]
     pub fn archive(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (number, (path, (mode, bytes))) in self.entries.iter().enumerate() {

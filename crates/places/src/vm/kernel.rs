@@ -133,7 +133,7 @@ fn release_of(bytes: &[u8]) -> Result<String, String> {
         return Err("it is an uncompressed kernel (vmlinux); give the bootable image (bzImage, vmlinuz)".into());
     }
     if bytes.get(0x202..0x206) != Some(b"HdrS") {
-        return Err("it is no kernel image: the header's signature is missing".into());
+        return Err("it is not a kernel image: the header's signature is missing".into());
     }
     if half(0x236).is_none_or(|flags| flags & 1 == 0) {
         return Err("it is a 32-bit kernel; guests are x86-64 machines".into());
@@ -151,7 +151,6 @@ fn release_of(bytes: &[u8]) -> Result<String, String> {
 }
 
 /// Version as numbers, for order: `7.2.13+deb14-cloud-amd64` is 7, 2, 13.
-#[must_use]
 pub(crate) fn version_numbers(release: &str) -> Vec<u32> {
     let version = release.split(['+', '-', '~', '_']).next().unwrap_or_default();
     version.split('.').map_while(|part| part.parse().ok()).collect()
@@ -162,14 +161,12 @@ pub(crate) fn version_numbers(release: &str) -> Vec<u32> {
 const MODELLED: [u32; 2] = [7, 2];
 
 /// Order in which kernels are tried: the modelled series first, newest first.
-#[must_use]
 pub fn preference(release: &str) -> impl Ord + use<> {
     let numbers = version_numbers(release);
     std::cmp::Reverse((numbers.starts_with(&MODELLED), numbers, release.to_owned()))
 }
 
 /// Why libbpf would not understand this kernel's version, if so.
-#[must_use]
 pub(crate) fn version_refusal(release: &str) -> Option<String> {
     (version_numbers(release).len() < 3).then(|| {
         format!("`{release}` is the version of a release candidate, which libbpf cannot read: it refuses programs")
@@ -203,8 +200,8 @@ mod tests {
     fn what_is_no_whole_image_is_refused_with_the_reason() {
         let whole = image();
         assert!(release_of(&whole[..3000]).unwrap_err().contains("cut off: 3000 bytes of 4096"));
-        assert!(release_of(b"#!/bin/sh").unwrap_err().contains("no kernel image"));
-        assert!(release_of(b"").unwrap_err().contains("no kernel image"));
+        assert!(release_of(b"#!/bin/sh").unwrap_err().contains("not a kernel image"));
+        assert!(release_of(b"").unwrap_err().contains("not a kernel image"));
         assert!(release_of(b"\x7fELF\x02\x01").unwrap_err().contains("vmlinux"));
         let mut arm = whole.clone();
         arm[0x38..0x3c].copy_from_slice(b"ARM\x64");

@@ -49,7 +49,6 @@ pub struct Layout {
 
 /// The machine as guests of this shape are: virtual CPUs of one core are threads of the host like any others and, emulated, take turns, so
 /// that work is as fast beside a busy one as alone. What is simulated to be compared with a guest is simulated on this.
-#[must_use]
 pub fn as_guest(machine: &Machine) -> Machine {
     let why = Origin::new(Basis::Given, "virtual CPUs of a guest do not slow each other");
     // Nothing is in range on every machine.
@@ -100,7 +99,6 @@ impl Layout {
     }
 
     /// What is added to QEMU's machine: where its caches are.
-    #[must_use]
     pub(crate) fn machine_options(&self) -> String {
         if self.modules.is_none() {
             return String::new();
@@ -113,26 +111,22 @@ impl Layout {
     }
 
     /// Number of CPUs.
-    #[must_use]
     pub fn cpu_count(&self) -> usize {
         self.cpus.len()
     }
 
     /// The machine's CPU for a guest CPU number.
-    #[must_use]
     pub(crate) fn machine_cpu(&self, guest: u32) -> Option<CpuId> {
         self.cpus.get(guest as usize).copied()
     }
 
     /// The guest's numbers of the machine's CPUs, ascending.
-    #[must_use]
     pub(crate) fn guest_cpus(&self, set: &CpuSet) -> Vec<u32> {
         let guest = |(number, cpu): (usize, &CpuId)| set.contains(*cpu).then_some(number as u32);
         self.cpus.iter().enumerate().filter_map(guest).collect()
     }
 
     /// QEMU's options for CPUs, memory and nodes.
-    #[must_use]
     pub fn arguments(&self, memory_mib: u64) -> Vec<String> {
         let (sockets, cores, threads) = (self.sockets, self.cores, self.threads);
         let cores = match self.modules {
@@ -237,7 +231,7 @@ fn told_distances(machine: &Machine) -> Result<BTreeMap<u32, u32>, String> {
     });
     if moved_too_far {
         return Err(
-            "it has more distances of nodes than a guest can be told on either side of its reclaim distance".into()
+            "it has more distances of nodes than a guest can be given on either side of its reclaim distance".into()
         );
     }
     Ok(told)

@@ -60,7 +60,7 @@ fn interpreter(bytes: &[u8]) -> Result<Option<String>, String> {
         Some(bytes.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte)))
     };
     if bytes.get(..4) != Some(b"\x7fELF") {
-        return Err("it is no ELF program (a script needs its interpreter instead)".into());
+        return Err("it is not an ELF program (a script needs its interpreter instead)".into());
     }
     if bytes.get(4..6) != Some(&[2, 1]) || field(18, 2) != Some(62) {
         return Err("it is a program for another architecture; guests are x86-64 machines".into());
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_no_program_for_a_guest_is_refused() {
-        assert!(interpreter(b"#!/bin/sh").unwrap_err().contains("no ELF"));
+        assert!(interpreter(b"#!/bin/sh").unwrap_err().contains("not an ELF"));
         assert!(interpreter(b"\x7fELF\x01\x01").unwrap_err().contains("another architecture"));
         let mut cut = vec![0_u8; 64];
         cut[..6].copy_from_slice(b"\x7fELF\x02\x01");

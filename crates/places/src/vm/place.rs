@@ -41,7 +41,7 @@ pub static KIND: PlaceKind = PlaceKind {
         let guests = table.ok_or("it does not say what guests were made of").and_then(|table| {
             table.clone().try_into::<GuestRecord>().map_err(|_| "what guests were made of is not understood")
         });
-        let error = |reason| PlaceError::new(Trouble::Unfit, "warmcore::vm", reason, "start the experiment anew");
+        let error = |reason| PlaceError::new(Trouble::Unfit, "warmcore::vm", reason, "start the experiment again");
         Ok(Arc::new(Guests::Past(guests.map_err(error)?)))
     },
 };
@@ -78,7 +78,7 @@ impl Guests {
             Self::Open(lab) => Ok(lab),
             Self::Past(record) => {
                 let message = format!("it ran in another place ({}) and cannot be run again", record.identity());
-                let advice = "start the experiment anew, in another directory";
+                let advice = "start the experiment again, in another directory";
                 Err(PlaceError::new(Trouble::Failed, "warmcore::vm", message, advice))
             }
         }
@@ -123,10 +123,6 @@ impl Place for Guests {
         Design::Unpaired
     }
 
-    fn repeatable(&self) -> bool {
-        false
-    }
-
     fn reopen(self: Arc<Self>) -> Result<Arc<dyn Place>, PlaceError> {
         match &*self {
             Self::Open(_) => Ok(self),
@@ -136,7 +132,7 @@ impl Place for Guests {
 
     fn check(&self, requests: &[Request<'_>]) -> Result<(), PlaceError> {
         if requests.iter().any(|request| request.options.scores_every_ns.is_some()) {
-            let message = "a real kernel does not tell what it ranks tasks by";
+            let message = "a real kernel does not report what it ranks tasks by";
             return Err(PlaceError::new(Trouble::Unfit, "warmcore::usage", message, "record without: --trace full"));
         }
         let lab = self.lab()?;

@@ -150,7 +150,6 @@ impl Guest {
     }
 
     /// Its process.
-    #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -182,19 +181,16 @@ impl Guest {
     }
 
     /// The last lines of its console.
-    #[must_use]
     pub fn console(&self) -> Vec<String> {
         self.console.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// What QEMU itself complained of.
-    #[must_use]
     pub fn complaints(&self) -> Vec<String> {
         self.complaints.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// How the host's virtualisation gave up on it, if it did: the line that says so, without the registers behind it.
-    #[must_use]
     pub(crate) fn broken(&self) -> Option<String> {
         self.complaints().into_iter().find(|line| line.contains(KVM_BROKEN))
     }

@@ -46,7 +46,6 @@ pub struct GuestRecord {
 
 impl GuestRecord {
     /// What a result depends on, in one line.
-    #[must_use]
     pub fn identity(&self) -> String {
         let mut text =
             format!("vm: kernel {} ({}), QEMU {}, {}", self.release, short(&self.sha256), self.qemu, self.execution);
@@ -126,7 +125,6 @@ pub struct GuestFacts {
 
 impl GuestFacts {
     /// Of one trial.
-    #[must_use]
     pub fn new(lab: &Lab, hello: &Hello, recorded: &Recorded) -> Self {
         Self {
             schema: "warmcore-guest-1",
@@ -152,7 +150,6 @@ impl GuestFacts {
 
 impl Lab {
     /// Its record.
-    #[must_use]
     pub fn record(&self) -> GuestRecord {
         GuestRecord {
             image: self.kernel.image.clone(),

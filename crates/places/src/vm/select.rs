@@ -59,7 +59,7 @@ const KEYS: [&str; 6] = ["kernel", "config", "virtual-time", "real-time", "boot-
 
 /// What can be set of guests, as help texts have it.
 pub const HELP: &str = "\
-kernel=FILE (image, bzImage, instead of Debian's newest suitable one), config=FILE (its configuration, by default the file `config` beside it, or \
+kernel=FILE (image, bzImage, instead of Debian's newest suitable one), config=FILE (its configuration, by default the file `config` next to it, or \
 /boot/config-RELEASE), virtual-time or virtual-time=SHIFT (count instructions instead of time, each 2^SHIFT ns, 0 to 10, or 1, with idle time skipped, \
 so that results do not depend on this computer's load; the default where virtualisation does not work), real-time (even when the guest is emulated; for \
 shells, not for measurements), boot-limit=TIME (of a boot with all its runs; 15min), trace-buffer=MIB (of a run, per CPU, some 15 000 events each; 4)";
@@ -174,7 +174,7 @@ impl Lab {
         let Some(typed) = &scheduler.circumstances().kernel else { return Ok(self.clone()) };
         let kernel = self.kernels.get(typed).cloned().ok_or_else(|| VmError::Scheduler {
             scheduler: scheduler.to_string(),
-            reason: format!("the kernel {typed} is none of this experiment's"),
+            reason: format!("the kernel {typed} does not belong to this experiment"),
         })?;
         Ok(Self { kernel, ..self.clone() })
     }
@@ -239,7 +239,6 @@ pub fn probe(qemu: &Qemu, kernel: &Kernel, note: &dyn Fn(&str)) -> Result<Probe,
 }
 
 /// What an earlier probing boot of this very image found.
-#[must_use]
 pub fn known_probe(kernel: &Kernel) -> Option<Probe> {
     read::<Probe>(&probe_path(kernel)).filter(|probe| probe.sha256 == kernel.sha256)
 }

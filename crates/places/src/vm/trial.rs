@@ -492,7 +492,6 @@ impl Roster {
 
 impl Recorded {
     /// What a reader of the run's results must know besides [`Recorded::warnings`].
-    #[must_use]
     pub fn notes(&self, cpus: usize) -> Vec<String> {
         let mut notes = Vec::new();
         if self.numa_balancing_off {

@@ -69,7 +69,6 @@ struct DetailRecord {
 
 impl MigrationRecord {
     /// The migration with its names.
-    #[must_use]
     pub fn of(migration: &Migration, machine: &Machine, tasks: &[TaskInfo]) -> Self {
         let place = |cpu: CpuId| PlaceRecord {
             cpu: machine.os_index(cpu),

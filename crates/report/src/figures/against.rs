@@ -1,9 +1,9 @@
 //! One figure for each of several candidates, by series, against a baseline of 1: dots on lines.
 
 use super::{Csv, Figure, WIDTH, shortened};
-use crate::colour::series;
+use crate::colour::{SERIES, series};
 use crate::scale::{Scale, number_ticks};
-use crate::svg::{Anchor, Svg};
+use crate::svg::{Anchor, CURVE_KEY, Svg};
 
 /// A series: its name, and a value with half the width of its interval for each candidate.
 pub type Series = (String, Vec<(f64, f64)>);
@@ -14,7 +14,6 @@ const TOP: f64 = 20.0;
 const BOTTOM: f64 = TOP + 240.0;
 
 /// The figure. Candidates are in the order of the axis.
-#[must_use]
 pub fn baseline(id: &str, title: &str, meaning: &str, candidates: &[String], all: &[Series]) -> Figure {
     let values = || all.iter().flat_map(|(_, values)| values);
     let low = values().map(|(value, half)| value - half).fold(1.0, f64::min);
@@ -41,14 +40,16 @@ pub fn baseline(id: &str, title: &str, meaning: &str, candidates: &[String], all
         let points: Vec<(f64, f64)> = values.iter().enumerate().map(|(at, (value, _))| (x(at), y.at(*value))).collect();
         svg.polyline(&points, &format!("k thin k{colour}"), name);
         for (at, (value, half)) in values.iter().enumerate() {
-            svg.line(x(at), y.at(value - half), x(at), y.at(value + half), &format!("k k{colour}"));
+            // An interval is whole, whatever the dashes of its curve.
+            let attributes = format!(r#"class="k" stroke="{}""#, SERIES[colour]);
+            svg.polyline_with(&[(x(at), y.at(value - half)), (x(at), y.at(value + half))], &attributes, "");
             let hover = format!("{name}, {}: {value:.3}", candidates[at]);
             svg.circle(x(at), y.at(*value), 3.5, &format!("c{colour}"), &hover);
             csv.row(&[name, &candidates[at], &value.to_string(), &half.to_string()]);
         }
         let key = TOP + 10.0 + 20.0 * index as f64;
-        svg.rect(RIGHT + 14.0, key - 9.0, 11.0, 11.0, &format!("c{colour}"), "");
-        svg.text(RIGHT + 31.0, key, Anchor::Start, "s", &shortened(name, 22));
+        svg.curve_key(RIGHT + 14.0, key, colour);
+        svg.text(RIGHT + 20.0 + CURVE_KEY, key, Anchor::Start, "s", &shortened(name, 20));
     }
     Figure {
         id: id.to_owned(),

@@ -33,7 +33,6 @@ impl Drawn {
 }
 
 /// The chart, so wide. `published`: what is to be seen in the published one. `None` without bars.
-#[must_use]
 pub fn figure(id: &str, title: &str, published: &str, unit: &str, bars: &[Drawn], wide: f64) -> Option<Figure> {
     const ROW: f64 = 20.0;
     /// For values and words at the right end.

@@ -23,7 +23,6 @@ fn cause_class(name: &str) -> String {
 }
 
 /// A stacked bar of its tasks' lifetimes per scheduler. `None` when that was not recorded.
-#[must_use]
 pub fn task_time(run: &Run, wide: f64) -> Option<Figure> {
     let split = run.disk.comparison.time_split.as_ref()?;
     let causes: Vec<&Cause> = CAUSES.iter().filter(|cause| split.causes.contains(cause)).collect();
@@ -204,7 +203,6 @@ const MOST_LINES: usize = 10;
 
 /// What each cause contributes to the difference to the baseline, as bars to the left (less) and to the right (more).
 /// `None` with one scheduler, or when that was not recorded.
-#[must_use]
 pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
     const NAMES: f64 = 310.0;
     let frame = RowFrame::new(wide, NAMES, 110.0);
@@ -275,8 +273,8 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
                 Explains::LastThread =>
                     "The thread that ended last, in the trials whose ratio is the middle one: what it did and waited for until then.",
                 Explains::CriticalPath =>
-                    "What the thread that ended last waited for, back to the start, in the trials whose ratio is the middle one: no \
-                     waiting for other threads is in it, but what those did.",
+                    "The waits of the thread that ended last, followed back to the start, in the trials whose ratio is the middle one. \
+                     In place of waiting for other threads it shows what those did.",
                 Explains::Work => "All threads together, in the trials whose ratio is the middle one.",
                 Explains::TaskTime =>
                     "Shares of the gap count what tasks did themselves; waiting for other tasks and sleeping (grey) follow from that \
@@ -289,7 +287,6 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
 }
 
 /// What a gap's numbers are.
-#[must_use]
 pub fn unit_of_gaps(split: &TimeSplit) -> String {
     match split.explains {
         Explains::LastThread => "time of the thread that ended last",
@@ -306,14 +303,12 @@ fn is_per_work(split: &TimeSplit) -> bool {
 }
 
 /// A gap's number with its sign.
-#[must_use]
 pub fn signed(split: &TimeSplit, value: f64) -> String {
     let size = value.abs();
     with_sign(value, if is_per_work(split) { three_digits(size) } else { duration(size) })
 }
 
 /// A share of a gap in per cent, with a minus where it counts against it.
-#[must_use]
 pub fn share_of_gap(share: f64) -> String {
     let text = with_sign(share, format!("{} %", three_digits(share.abs() * 100.0)));
     text.trim_start_matches('+').to_owned()
@@ -387,7 +382,6 @@ fn cpu_parts(trials: &[Trial]) -> Option<Vec<f64>> {
 }
 
 /// A stacked bar of the machine's CPU time per scheduler. `None` when that was not recorded.
-#[must_use]
 pub fn cpu_time(run: &Run, wide: f64) -> Option<Figure> {
     let bars: Vec<Vec<f64>> = run.disk.trials.iter().map(|trials| cpu_parts(trials)).collect::<Option<_>>()?;
     // The parts of the scheduler share its colour, each paler than the one before.

@@ -8,6 +8,7 @@ use super::{Csv, Figure, RowFrame};
 use crate::run::Run;
 use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::svg::{Anchor, Svg};
+use crate::text::left_out;
 use crate::units::with_unit;
 
 const LEFT: f64 = 190.0;
@@ -18,7 +19,6 @@ const TOP: f64 = 14.0;
 
 /// Ratio to the baseline, with the median and its interval; every pair of trials as a point, or every trial over the baseline's
 /// median where trials are no pairs.
-#[must_use]
 pub fn ratios(run: &Run, wide: f64) -> Figure {
     let frame = RowFrame::new(wide, LEFT, RIGHT);
     let document = &run.disk.comparison;
@@ -68,8 +68,7 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
                 finding.map_or("baseline", Finding::words).to_owned(),
             ]);
         }
-        let value =
-            result.summary.median.zip(measure).map_or_else(String::new, |(median, m)| with_unit(median, m.unit));
+        let value = result.shown().zip(measure).map_or_else(String::new, |(median, m)| with_unit(median, m.unit));
         rows.push((index, scheduler.label.as_str(), points, (middle, value), interval, finding));
     }
     let margin = (high - low) * 0.05;
@@ -136,7 +135,6 @@ pub fn ratios(run: &Run, wide: f64) -> Figure {
 }
 
 /// Every trial's value of the verdict's metric.
-#[must_use]
 pub fn values(run: &Run, wide: f64) -> Figure {
     let frame = RowFrame::new(wide, LEFT, RIGHT);
     let document = &run.disk.comparison;
@@ -164,7 +162,7 @@ pub fn values(run: &Run, wide: f64) -> Figure {
     for (index, (label, result)) in results.iter().enumerate() {
         let top = TOP + (ROW + frame.above) * index as f64 + frame.above;
         let y = top + ROW / 2.0;
-        let median = result.summary.median.map_or_else(String::new, &text);
+        let median = result.shown().map_or_else(String::new, &text);
         frame.name(&mut svg, (top, ROW), "b", label, &median);
         for (trial, point) in result.points.iter().enumerate() {
             let seed = run.disk.record.seeds.get(trial).copied().unwrap_or_default();
@@ -177,7 +175,7 @@ pub fn values(run: &Run, wide: f64) -> Figure {
                 svg.circle(scale.at(*point), y + jitter(trial), 3.2, &class, &hover);
             }
         }
-        if let Some(middle) = result.summary.median {
+        if let Some(middle) = result.shown() {
             svg.line(scale.at(middle), y - 11.0, scale.at(middle), y + 11.0, "median");
             if frame.is_narrow() {
                 svg.text(frame.right, top - 4.0, Anchor::End, "s", &median);
@@ -190,10 +188,10 @@ pub fn values(run: &Run, wide: f64) -> Figure {
     Figure {
         id: "values".into(),
         title: format!("{title}: every trial"),
-        caption:
-            "Each point is one trial, outliers included; the line is the median. A trial that was cut off lies at the \
-                  right end."
-                .into(),
+        caption: format!(
+            "Each point is one trial, outliers included; the line is the median. A trial that was cut off lies at the right end.{}",
+            left_out(document, &[(primary.as_str(), "The line")]).map_or_else(String::new, |few| format!(" {few}."))
+        ),
         svg,
         csv: csv.finish(),
     }
@@ -235,7 +233,6 @@ fn axis(svg: &mut Svg, frame: RowFrame, scale: &Scale, rows: usize, ticks: &[(f6
 }
 
 /// The direction of a metric in words.
-#[must_use]
 pub fn direction(better: Better) -> &'static str {
     match better {
         Better::Lower => "lower is better",

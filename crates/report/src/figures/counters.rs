@@ -4,7 +4,7 @@ use warmcore_topology::Machine;
 
 use super::labels::{Key, LINE, lines_within};
 use super::{Csv, Figure, PANEL, file_name};
-use crate::colour::{group, hex};
+use crate::colour::{dashes, group, hex};
 use crate::counters::COUNTER_BINS;
 use crate::scale::{Scale, time_ticks};
 use crate::scene::Scene;
@@ -19,7 +19,6 @@ const HEAD: f64 = 30.0;
 const PLOT: f64 = 60.0;
 
 /// What every LLC's CPUs counted, per second, over time. `None` when the trial has no counters.
-#[must_use]
 pub fn over_time(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
     let sums = &scene.record.counters;
     let counters: Vec<usize> = (0..scene.tables.counters.len()).filter(|counter| sums.total(*counter) > 0).collect();
@@ -27,7 +26,7 @@ pub fn over_time(index: usize, scene: &Scene, machine: &Machine) -> Option<Figur
         return None;
     }
     let rows = counters.len().div_ceil(2);
-    let key = Key::of_llcs(scene, machine, "", (44.0, PANEL - 16.0));
+    let key = Key::of_curves_of_llcs(scene, machine, (44.0, PANEL - 16.0));
     let plots = KEY + key.height() + 10.0;
     let mut svg = Svg::new(PANEL, plots + HEIGHT * rows as f64 + 10.0);
     let mut csv = Csv::new(&["counter", "llc", "start_ns", "end_ns", "counted"]);
@@ -93,7 +92,7 @@ fn plot(
         let middle = |bin: usize| x.at(scene.end_ns as f64 * (bin as f64 + 0.5) / COUNTER_BINS as f64);
         let points: Vec<(f64, f64)> =
             values.iter().enumerate().map(|(bin, value)| (middle(bin), y.at(rate(*value)))).collect();
-        let attributes = format!(r#"class="k" stroke="{}""#, hex(group(llc)));
+        let attributes = format!(r#"class="k" stroke="{}" stroke-dasharray="{}""#, hex(group(llc)), dashes(llc));
         svg.polyline_with(&points, &attributes, &format!("{name}, llc{llc}"));
     }
 }

@@ -8,11 +8,11 @@ use crate::colour::series;
 use crate::run::Run;
 use crate::scale::Scale;
 use crate::scene::Scene;
-use crate::svg::{Anchor, Svg};
+use crate::svg::{Anchor, CURVE_KEY, Svg};
 use crate::units::{count, duration};
 
 /// Letters of a name that has room beside its numbers.
-const MOST_BESIDE: usize = 6;
+const MOST_BESIDE: usize = 3;
 
 /// Where a distribution is among a run's totals.
 type Select = fn(&Totals) -> &Histogram;
@@ -32,7 +32,6 @@ const DISTRIBUTIONS: [(&str, &str, &str, Select); 3] = [
 ];
 
 /// Those of the distributions that hold anything.
-#[must_use]
 pub fn all(run: &Run) -> Vec<Figure> {
     DISTRIBUTIONS
         .iter()
@@ -48,7 +47,7 @@ fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select
     const BOTTOM: f64 = TOP + 160.0;
     let histograms: Vec<(usize, &str, &Histogram)> =
         scenes.iter().enumerate().map(|(i, s)| (i, s.scheduler.as_str(), select(&s.metrics.totals))).collect();
-    let low = histograms.iter().filter_map(|(.., h)| h.min()).min().unwrap_or(1).max(1) as f64;
+    let low = axis_from(histograms.iter().map(|(.., histogram)| *histogram));
     let high = histograms.iter().filter_map(|(.., h)| h.max()).max().unwrap_or(10).max(2) as f64;
     let least = histograms.iter().map(|(.., h)| h.count()).max().unwrap_or(1).max(10) as f64;
     let x = Scale::logarithmic(low, high.max(low * 2.0), LEFT, PANEL - RIGHT);
@@ -81,8 +80,8 @@ fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select
             svg.polyline(&points, &format!("k k{}", series(*index)), label);
         }
         let at = BOTTOM + 52.0 + line * row as f64;
-        svg.rect(LEFT, at - 9.0, 11.0, 11.0, &format!("c{}", series(*index)), "");
-        svg.text(LEFT + 16.0, at, Anchor::Start, "b", &shortened(label, 36));
+        svg.curve_key(LEFT, at, series(*index));
+        svg.text(LEFT + CURVE_KEY + 6.0, at, Anchor::Start, "b", &shortened(label, 34));
         let below = at + line - 17.0;
         svg.text(PANEL - RIGHT - 164.0, below, Anchor::End, "m s", &format!("n {}", count(whole as f64)));
         svg.text(PANEL - RIGHT - 82.0, below, Anchor::End, "m s", &format!("p50 {}", quantile(histogram, 0.5)));
@@ -97,20 +96,25 @@ fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select
         title: title.into(),
         caption: format!(
             "Share of cases that are longer than a time: {meaning}. Both axes are logarithmic. From one trial of each \
-             scheduler{}, in buckets about 1.6 % wide; n: so many cases. A p99 needs {LEAST_OF_P99}.",
-            if scenes.iter().any(|scene| scene.window_from_ns > 0) { " after its warm-up" } else { "" }
+             scheduler{}, in buckets about 1.6 % wide; n: so many cases. A p99 needs {}.",
+            if scenes.iter().any(|scene| scene.window_from_ns > 0) { " after its warm-up" } else { "" },
+            Histogram::fewest_for(0.99)
         ),
         svg,
         csv: csv.finish(),
     }
 }
 
-/// Cases below which a p99 is no more than the largest.
-pub(crate) const LEAST_OF_P99: u64 = 100;
+/// Where a logarithmic axis of times begins: at the decade of the smallest time above 0. Cases of 0 lie at its left end.
+fn axis_from<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> f64 {
+    let least =
+        histograms.filter_map(|histogram| histogram.buckets().map(|(from, ..)| from).find(|from| *from > 0)).min();
+    least.map_or(1.0, |ns| 10_f64.powi(ns.ilog10() as i32))
+}
 
-/// A quantile in words; `-` where a p99 would be one of few cases.
+/// A quantile in words; `-` where it would be one of so few cases that none lies beyond it.
 fn quantile(histogram: &Histogram, q: f64) -> String {
-    let enough = q < 0.9 || histogram.count() >= LEAST_OF_P99;
+    let enough = histogram.count() >= Histogram::fewest_for(q);
     histogram.quantile(q).filter(|_| enough).map_or_else(|| "-".into(), |ns| duration(ns as f64))
 }
 
@@ -122,6 +126,16 @@ fn share(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_axis_begins_at_the_decade_of_the_smallest_time_above_0() {
+        let of = |values: &[u64]| {
+            let mut histogram = Histogram::new();
+            values.iter().for_each(|ns| histogram.record(*ns));
+            axis_from([&histogram, &Histogram::new()].into_iter())
+        };
+        assert_eq!([of(&[0, 3_050_000, 40_000_000]), of(&[0]), of(&[]), of(&[1])], [1e6, 1.0, 1.0, 1.0]);
+    }
 
     #[test]
     fn a_p99_of_few_cases_is_not_told() {

@@ -63,7 +63,6 @@ fn short(value: f64) -> String {
 }
 
 /// The figure, so wide. `None` where nothing is expected.
-#[must_use]
 pub fn figure(study: &str, rows: &[Expected], wide: f64) -> Option<Figure> {
     const ROW: f64 = 26.0;
     const TOP: f64 = 30.0;
@@ -129,7 +128,7 @@ pub fn figure(study: &str, rows: &[Expected], wide: f64) -> Option<Figure> {
     Some(Figure {
         id: "expected".into(),
         title: format!("{study}: expected and found"),
-        caption: "Each row has a scale of its own. A point is the median of the trials, its line reaches from the smallest to the largest."
+        caption: "Each row has its own scale. A point is the median of the trials, its line reaches from the smallest to the largest."
             .into(),
         svg,
         csv: csv.finish(),

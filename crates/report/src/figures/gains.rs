@@ -7,7 +7,7 @@ use super::labels::{LINE, Labels, fitting, lines_within};
 use super::{Csv, Figure, NARROW, file_name, scheduler_name};
 use crate::colour::{hex, mix, series};
 use crate::scale::{Scale, number_ticks};
-use crate::svg::{Anchor, Svg, text_width};
+use crate::svg::{Anchor, CURVE_KEY, Svg, text_width};
 use crate::units::three_digits;
 
 /// A gain of a candidate in a case.
@@ -48,14 +48,27 @@ fn names(gains: &[Gained]) -> Vec<String> {
     gains.iter().map(|one| if several { one.row() } else { one.case.clone() }).collect()
 }
 
+/// A number that is varied over the cases of a study.
+#[derive(Clone, PartialEq, Debug)]
+pub struct VariedNumber {
+    /// What it is called.
+    pub name: String,
+    /// What it is in some case.
+    pub values: Vec<f64>,
+}
+
 /// All of them, so wide. `baseline`: whom the candidates are compared with.
-#[must_use]
 pub fn all(gains: &[Gained], baseline: &str, wide: f64) -> Vec<Figure> {
+    all_over(gains, baseline, &[], wide)
+}
+
+/// The same, over numbers that have names.
+pub fn all_over(gains: &[Gained], baseline: &str, varied: &[VariedNumber], wide: f64) -> Vec<Figure> {
     let mut figures = Vec::new();
     if !gains.is_empty() {
         figures.push(map(gains, baseline, wide));
         figures.extend(intervals(gains, baseline, wide));
-        figures.extend(responses(gains, baseline, wide));
+        figures.extend(responses(gains, baseline, varied, wide));
     }
     figures
 }
@@ -289,11 +302,12 @@ fn numbers(text: &str) -> Vec<((String, String), f64)> {
     found
 }
 
-/// How gains change with a number in the workload's text, where at least three workloads on a machine differ in one number only.
-fn responses(gains: &[Gained], baseline: &str, wide: f64) -> Vec<Figure> {
+/// The machine, and the text before and after a number.
+type MachineFamily<'a> = (&'a str, (String, String));
+
+/// Gains of cases on a machine that differ in one number only, in its order: at least three such numbers.
+fn families(gains: &[Gained]) -> Vec<(MachineFamily<'_>, Vec<(f64, &Gained)>)> {
     const LEAST: usize = 3;
-    /// The machine, and the text before and after the number.
-    type MachineFamily<'a> = (&'a str, (String, String));
     let mut families: BTreeMap<MachineFamily<'_>, Vec<(f64, &Gained)>> = BTreeMap::new();
     for one in gains.iter().filter(|one| one.gain.is_some_and(|gain| gain > 0.0 && gain.is_finite())) {
         for (around, number) in numbers(&one.case) {
@@ -306,11 +320,69 @@ fn responses(gains: &[Gained], baseline: &str, wide: f64) -> Vec<Figure> {
         numbers.dedup();
         numbers.len()
     };
-    families
-        .into_iter()
-        .filter(|(_, points)| distinct_numbers(points) >= LEAST)
-        .map(|((place, (before, after)), points)| response((place, &before, &after), points, baseline, wide))
-        .collect()
+    let mut found: Vec<_> = families.into_iter().filter(|(_, points)| distinct_numbers(points) >= LEAST).collect();
+    found.iter_mut().for_each(|(_, points)| points.sort_by(|a, b| a.0.total_cmp(&b.0)));
+    found
+}
+
+/// What the number is called that is another one at each point.
+fn name_of<'a>(points: &[(f64, &Gained)], varied: &'a [VariedNumber]) -> Option<&'a str> {
+    let is_it = |one: &&VariedNumber| points.iter().all(|(number, _)| one.values.contains(number));
+    varied.iter().find(is_it).map(|one| one.name.as_str())
+}
+
+/// How gains change with a number in the workload's text, where at least three workloads on a machine differ in one number only.
+fn responses(gains: &[Gained], baseline: &str, varied: &[VariedNumber], wide: f64) -> Vec<Figure> {
+    let drawn = |((place, (before, after)), points): (MachineFamily<'_>, Vec<(f64, &Gained)>)| {
+        let name = name_of(&points, varied);
+        response((place, &before, &after), name, &points, (baseline, wide))
+    };
+    families(gains).into_iter().map(drawn).collect()
+}
+
+/// For each number that is varied and each candidate, at which of its values the candidate is better than the baseline, worse, or not shown to
+/// be either.
+pub fn answers(gains: &[Gained], baseline: &str, varied: &[VariedNumber]) -> Vec<String> {
+    let mut answers = Vec::new();
+    let families = families(gains);
+    let several = families.iter().any(|((place, _), _)| *place != families[0].0.0);
+    for ((place, _), points) in &families {
+        let Some(name) = name_of(points, varied) else { continue };
+        let on = if several { format!(" on {place}") } else { String::new() };
+        for candidate in distinct(points.iter().map(|(_, one)| one.candidate.as_str())) {
+            let own: Vec<(f64, &str)> = points
+                .iter()
+                .filter(|(_, one)| one.candidate == candidate)
+                .map(|(number, one)| (*number, outcome(one)))
+                .collect();
+            let of = |wanted: &str| {
+                let stretches = own.chunk_by(|a, b| a.1 == b.1).filter(|stretch| stretch[0].1 == wanted);
+                let words: Vec<String> = stretches
+                    .map(|stretch| match stretch {
+                        [(only, _)] => only.to_string(),
+                        [(first, _), .., (last, _)] => format!("{first} to {last}"),
+                        [] => String::new(),
+                    })
+                    .collect();
+                (!words.is_empty()).then(|| format!("{wanted} at {name} {}", words.join(", ")))
+            };
+            let found: Vec<String> = OUTCOMES.into_iter().filter_map(of).collect();
+            let (candidate, baseline) = (scheduler_name(&candidate), scheduler_name(baseline));
+            answers.push(format!("{candidate} against {baseline}{on}: {}", found.join("; ")));
+        }
+    }
+    answers
+}
+
+/// What trials show of a candidate in a case.
+const OUTCOMES: [&str; 3] = ["better", "worse", "no difference shown"];
+
+fn outcome(one: &Gained) -> &'static str {
+    match (one.shown, one.gain) {
+        (true, Some(gain)) if gain > 1.0 => OUTCOMES[0],
+        (true, Some(gain)) if gain < 1.0 => OUTCOMES[1],
+        _ => OUTCOMES[2],
+    }
 }
 
 /// Marks of the axis of a response: the numbers that were tried, if there is room for all.
@@ -324,13 +396,12 @@ fn marks(points: &[(f64, &Gained)], x: &Scale) -> Vec<(f64, String)> {
 
 fn response(
     (place, before, after): (&str, &str, &str),
-    mut points: Vec<(f64, &Gained)>,
-    baseline: &str,
-    wide: f64,
+    name: Option<&str>,
+    points: &[(f64, &Gained)],
+    (baseline, wide): (&str, f64),
 ) -> Figure {
     const TOP: f64 = 14.0;
     const BOTTOM: f64 = TOP + 190.0;
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let candidates = distinct(points.iter().map(|(_, one)| one.candidate.as_str()));
     let (least, most) = (points[0].0, points[points.len() - 1].0);
     let ends = |one: &Gained| {
@@ -354,7 +425,7 @@ fn response(
         svg.line(left, y.at(value), right, y.at(value), "grid");
         svg.text(left - 8.0, y.at(value) + 4.0, Anchor::End, "m", &text);
     }
-    for (value, text) in marks(&points, &x) {
+    for (value, text) in marks(points, &x) {
         svg.line(x.at(value), BOTTOM, x.at(value), BOTTOM + 4.0, "axis");
         svg.text(x.at(value), BOTTOM + 17.0, Anchor::Middle, "m", &text);
     }
@@ -372,18 +443,21 @@ fn response(
             svg.circle(px, py, 4.0, &class, &format!("{candidate} at {number}: {}", three_digits(ends(one)[0])));
         }
         let below = BOTTOM + 52.0 + 16.0 * at as f64;
-        svg.rect(left, below - 9.0, 11.0, 11.0, &format!("c{colour}"), "");
-        let name = fitting(&scheduler_name(candidate), "s", right - left - 16.0);
-        svg.text(left + 16.0, below, Anchor::Start, "s", &name);
+        svg.curve_key(left, below, colour);
+        let name = fitting(&scheduler_name(candidate), "s", right - left - CURVE_KEY - 6.0);
+        svg.text(left + CURVE_KEY + 6.0, below, Anchor::Start, "s", &name);
     }
-    let varied = fitting(&format!("… in {before}…{after} on {place}"), "m", wide - 24.0);
-    svg.text((left + right) / 2.0, BOTTOM + 34.0, Anchor::Middle, "m", &varied);
-    let name = fitting(&scheduler_name(baseline), "m", BOTTOM - TOP - 64.0);
-    svg.text_upwards(14.0, (TOP + BOTTOM) / 2.0, "m", &format!("gain over {name}"));
+    let varied = name.map_or_else(|| format!("… in {before}…{after} on {place}"), str::to_owned);
+    svg.text((left + right) / 2.0, BOTTOM + 34.0, Anchor::Middle, "m", &fitting(&varied, "m", wide - 24.0));
+    let over = fitting(&scheduler_name(baseline), "m", BOTTOM - TOP - 64.0);
+    svg.text_upwards(14.0, (TOP + BOTTOM) / 2.0, "m", &format!("gain over {over}"));
     let of_points: Vec<Gained> = points.iter().map(|(_, one)| (*one).clone()).collect();
     Figure {
         id: format!("response-{}-{}", file_name(place), file_name(&format!("{before}x{after}"))),
-        title: format!("Gain over {baseline} for {before}…{after} on {place}"),
+        title: match name {
+            Some(name) => format!("Gain over {baseline} by {name}, on {place}"),
+            None => format!("Gain over {baseline} for {before}…{after} on {place}"),
+        },
         caption: "Factor of improvement over a number in the workload, with its 95 % interval as an area. A hollow point: the trials \
                   show no difference."
             .into(),
@@ -482,6 +556,27 @@ mod tests {
         let gains: Vec<Gained> = [2, 3, 4].map(|n| gained(&format!("hackbench:-g{n},-l100"), 1.1, true)).into();
         let drawn = all(&gains, "eevdf", 360.0)[2].svg.inline("");
         assert!([">2<", ">3<", ">4<"].iter().all(|mark| drawn.contains(mark)) && !drawn.contains(">2.5<"), "{drawn}");
+    }
+
+    #[test]
+    fn a_number_that_a_study_varies_has_its_name_and_an_answer() {
+        let of = |number: u32, gain: f64, shown: bool| gained(&format!("verilator:-t{number},-C1000"), gain, shown);
+        let gains = [of(8, 0.8, true), of(2, 1.2, true), of(4, 1.1, true), of(6, 1.0, false)];
+        let varied = [
+            VariedNumber { name: "clients".into(), values: vec![1.0, 2.0] },
+            VariedNumber { name: "threads".into(), values: vec![2.0, 4.0, 6.0, 8.0] },
+        ];
+        assert_eq!(
+            answers(&gains, "eevdf", &varied),
+            [
+                "cache-aware against eevdf: better at threads 2 to 4; worse at threads 8; no difference shown at threads 6"
+            ]
+        );
+        assert_eq!(answers(&gains, "eevdf", &varied[..1]), Vec::<String>::new());
+        let response = all_over(&gains, "eevdf", &varied, 360.0).pop().unwrap();
+        assert_eq!(response.title, "Gain over eevdf by threads, on genoa96");
+        let drawn = response.svg.inline("");
+        assert!(drawn.contains(">threads</text>") && !drawn.contains("verilator"), "{drawn}");
     }
 
     #[test]

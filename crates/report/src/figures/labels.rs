@@ -3,9 +3,9 @@
 use warmcore_topology::{LlcId, Machine};
 
 use super::{NARROW, shortened_within};
-use crate::colour::{group, hex};
+use crate::colour::{dashes, group, hex};
 use crate::scene::Scene;
-use crate::svg::{Anchor, Svg, text_width};
+use crate::svg::{Anchor, CURVE_KEY, Svg, text_width};
 
 /// Height of a line of small text.
 pub(super) const LINE: f64 = 13.0;
@@ -107,10 +107,12 @@ impl Labels {
     }
 }
 
-/// What colours stand for: a square and words for each, one after the other on as many lines as that takes.
+/// What colours stand for: a mark and words for each, one after the other on as many lines as that takes.
 pub(super) struct Key {
-    /// Attributes of the square, words, left end and line.
+    /// Attributes of the mark, words, left end and line.
     entries: Vec<(String, String, f64, usize)>,
+    /// Whether marks are pieces of curves; else they are squares.
+    curves: bool,
 }
 
 impl Key {
@@ -118,11 +120,20 @@ impl Key {
     const LINE: f64 = 16.0;
 
     /// Entries from one edge to the other: attributes of the square, escaped, and words.
-    pub fn new(entries: impl IntoIterator<Item = (String, String)>, (left, right): (f64, f64)) -> Self {
+    pub fn new(entries: impl IntoIterator<Item = (String, String)>, edges: (f64, f64)) -> Self {
+        Self::with_marks(entries, edges, false)
+    }
+
+    fn with_marks(
+        entries: impl IntoIterator<Item = (String, String)>,
+        (left, right): (f64, f64),
+        curves: bool,
+    ) -> Self {
         let (mut x, mut line) = (left, 0);
+        let mark = Self::room(curves);
         let place = |(attributes, words): (String, String)| {
-            let words = fitting(&words, CLASS, right - left - 15.0);
-            let width = 15.0 + text_width(CLASS, &words);
+            let words = fitting(&words, CLASS, right - left - mark);
+            let width = mark + text_width(CLASS, &words);
             if x > left && x + width > right {
                 (x, line) = (left, line + 1);
             }
@@ -130,7 +141,22 @@ impl Key {
             x += width + 14.0;
             (attributes, words, at, line)
         };
-        Self { entries: entries.into_iter().map(place).collect() }
+        Self { entries: entries.into_iter().map(place).collect(), curves }
+    }
+
+    /// Width of a mark with what is between it and its words.
+    fn room(curves: bool) -> f64 {
+        if curves { CURVE_KEY + 4.0 } else { 15.0 }
+    }
+
+    /// The LLCs where something ran, as pieces of their curves.
+    pub fn of_curves_of_llcs(scene: &Scene, machine: &Machine, edges: (f64, f64)) -> Self {
+        let stroke = |llc: LlcId| {
+            let (colour, dashes) = (hex(group(llc.index())), dashes(llc.index()));
+            format!(r#"class="k" stroke="{colour}" stroke-dasharray="{dashes}""#)
+        };
+        let entries = scene.used_llcs(machine).into_iter().map(|llc| (stroke(llc), llc.to_string()));
+        Self::with_marks(entries, edges, true)
     }
 
     /// The LLCs where something ran, in their colours; what the key is of stands before the first.
@@ -150,8 +176,12 @@ impl Key {
     pub fn draw(&self, svg: &mut Svg, top: f64) {
         for (attributes, words, x, line) in &self.entries {
             let y = top + Self::LINE * *line as f64;
-            svg.rect_with(*x, y, 11.0, 11.0, attributes, words);
-            svg.text(x + 15.0, y + 9.5, Anchor::Start, CLASS, words);
+            if self.curves {
+                svg.polyline_with(&[(*x, y + 6.0), (x + CURVE_KEY, y + 6.0)], attributes, words);
+            } else {
+                svg.rect_with(*x, y, 11.0, 11.0, attributes, words);
+            }
+            svg.text(x + Self::room(self.curves), y + 9.5, Anchor::Start, CLASS, words);
         }
     }
 }
@@ -170,6 +200,17 @@ mod tests {
         assert!((0..24).all(|llc| drawn.contains(&format!(">llc{llc}</text>"))), "{drawn}");
         assert!(super::super::overlap::faults(&svg).is_empty(), "{:?}", super::super::overlap::faults(&svg));
         assert_eq!(Key::new([], (0.0, 100.0)).height(), 0.0);
+    }
+
+    #[test]
+    fn a_key_of_curves_has_their_dashes() {
+        let entry = |at: usize| (format!(r#"class="k" stroke-dasharray="{}""#, dashes(at)), format!("llc{at}"));
+        let key = Key::with_marks((0..8).map(entry), (44.0, 344.0), true);
+        let mut svg = Svg::new(360.0, key.height());
+        key.draw(&mut svg, 0.0);
+        let drawn = svg.inline("");
+        assert!((0..8).all(|at| drawn.contains(&format!(r#"stroke-dasharray="{}""#, dashes(at)))), "{drawn}");
+        assert!(super::super::overlap::faults(&svg).is_empty(), "{:?}", super::super::overlap::faults(&svg));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::rows::groups_at_most;
 use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::scene::{Scene, spread};
 use crate::scores::{SCORE_BINS, Sample};
-use crate::svg::{Anchor, Svg};
+use crate::svg::{Anchor, CURVE_KEY, Svg};
 
 /// Points of a line.
 const POINTS: usize = 200;
@@ -66,8 +66,8 @@ impl Plot {
     fn key(&mut self, at: usize, label: &str) {
         if at < MOST_KEYS {
             let (x, y) = (LEFT, KEY + 15.0 * at as f64);
-            self.svg.rect(x, y - 9.0, 11.0, 11.0, &format!("c{}", series(at)), "");
-            self.svg.text(x + 16.0, y, Anchor::Start, "s", &shortened_group(label, 42));
+            self.svg.curve_key(x, y, series(at));
+            self.svg.text(x + CURVE_KEY + 6.0, y, Anchor::Start, "s", &shortened_group(label, 40));
             self.svg.height = self.svg.height.max(y + 8.0);
         }
     }
@@ -137,7 +137,6 @@ fn run_ns_until(scene: &Scene) -> Option<Vec<u64>> {
 }
 
 /// Cumulative run time of each application, all its tasks together. `None` without slices.
-#[must_use]
 pub fn cumulative_by_application(index: usize, scene: &Scene) -> Option<Figure> {
     let run_ns = run_ns_until(scene)?;
     let mut applications: Vec<(&str, Vec<u64>)> = Vec::new();
@@ -182,7 +181,6 @@ pub fn cumulative_by_application(index: usize, scene: &Scene) -> Option<Figure> 
 }
 
 /// Cumulative run time per task. `None` without slices.
-#[must_use]
 pub fn cumulative(index: usize, scene: &Scene, axes: &Axes) -> Option<Figure> {
     let run_ns = run_ns_until(scene)?;
     // Point 0 is the beginning, where nobody has run yet.
@@ -220,7 +218,6 @@ pub fn cumulative(index: usize, scene: &Scene, axes: &Axes) -> Option<Figure> {
 }
 
 /// What the scheduler ranks tasks by, over time: a figure per score. None where nothing was sampled.
-#[must_use]
 pub fn scores(index: usize, scene: &Scene, axes: &Axes) -> Vec<Figure> {
     let names = scene.tables.scores.iter().enumerate();
     names.filter_map(|(score, name)| one_score(index, scene, axes, (score, name))).collect()

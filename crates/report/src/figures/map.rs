@@ -1,14 +1,16 @@
 //! The machine as a map: sockets, NUMA nodes, LLCs, cores and their threads, with load and the traffic between LLCs.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use warmcore_topology::{CoreId, CpuId, LlcId, Machine};
 
-use super::{Csv, Figure, PANEL, file_name, shortened_group};
+use super::labels::{LINE, lines_within};
+use super::{Csv, Figure, PANEL, file_name};
 use crate::colour::{group, hex};
 use crate::rows::map_rows;
 use crate::scene::Scene;
-use crate::svg::{Anchor, Svg, coordinate};
+use crate::svg::{Anchor, Svg, coordinate, text_width};
 use crate::units::{count, three_digits};
 
 /// CPUs up to which each has a cell; beyond, an LLC has one bar.
@@ -21,11 +23,17 @@ const MOST_UNBUNDLED: usize = 8;
 const LEAST_EDGE: f64 = 0.05;
 /// Edges that are drawn: the thickest.
 const MOST_EDGES: usize = 12;
+/// Width of the thickest edge.
+const THICKEST: f64 = 7.0;
+/// Height of the gutter below a row of boxes; where boxes end at the right, and the width of the margin between them and the frame.
+const GUTTER: f64 = 14.0;
+const RIGHT_OF_BOXES: f64 = PANEL - 22.0;
+const MARGIN: f64 = 14.0;
 /// Height of a CPU's cell.
 const CELL: f64 = 16.0;
 
 /// Where the box of an LLC or of a node lies.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Area {
     x: f64,
     y: f64,
@@ -50,11 +58,12 @@ pub struct MapScales {
 
 impl MapScales {
     /// Those of scenes on their machines.
-    #[must_use]
     pub fn of<'a>(maps: impl Iterator<Item = (&'a Scene, &'a Machine)>) -> Self {
         let mut scales = Self { most_moved: 0, most_fetched_per_s: 0.0 };
         for (scene, machine) in maps {
-            scales.most_moved = moved(scene, machine).into_values().fold(scales.most_moved, u64::max);
+            let traffic = Traffic::of(scene, machine);
+            scales.most_moved =
+                thickest(&traffic.all).iter().map(|(_, count)| *count).fold(scales.most_moved, u64::max);
             let rates = machine.llcs().map(|llc| fetched_per_s(scene, machine, llc).iter().sum::<f64>());
             scales.most_fetched_per_s = rates.fold(scales.most_fetched_per_s, f64::max);
         }
@@ -76,7 +85,6 @@ fn migrations(number: u64) -> String {
 }
 
 /// The machine with the share of time each CPU was busy, edges for migrations between LLCs, and where the tasks ran.
-#[must_use]
 pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales) -> Figure {
     const TOP: f64 = 4.0;
     let mut svg = Svg::new(PANEL, 0.0);
@@ -94,7 +102,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales
         csv.row(&cells);
     }
     let compact = machine.cpu_count() > MOST_CELLS;
-    let mut boxes = vec![Area::default(); machine.llc_count()];
+    let mut boxes = vec![(Area::default(), 0.0); machine.llc_count()];
     let mut y = TOP;
     for socket in machine.sockets() {
         let nodes = machine.nodes_of_socket(socket).iter().filter(|node| !machine.cpus_of_node(**node).is_empty());
@@ -117,22 +125,23 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales
                 for (column, llc) in line.iter().enumerate() {
                     let at = Area { x: 58.0 + width * column as f64, y, width: width - 6.0, height: 0.0 };
                     let height = draw_llc(&mut svg, scene, machine, *llc, (at, compact, scales), &busy);
-                    boxes[llc.index()] = Area { height, ..at };
+                    boxes[llc.index()].0 = Area { height, ..at };
                     tallest = tallest.max(height);
                 }
-                y += tallest + 14.0;
+                line.iter().for_each(|llc| boxes[llc.index()].1 = y + tallest);
+                y += tallest + GUTTER;
             }
         }
         svg.rect(8.0, start, PANEL - 16.0, y - start, "frame", "");
         y += 8.0;
     }
-    edges(&mut svg, scene, machine, &boxes, scales);
+    let traffic = Traffic::of(scene, machine);
+    edges(&mut svg, &traffic, machine, &boxes, scales.most_moved);
     svg.height = y;
-    let fetched = |name: &str| machine.llcs().any(|llc| counted(scene, machine, llc, name) > 0);
-    for (_, class, words) in SOURCES.iter().filter(|(name, ..)| !compact && fetched(name)) {
+    let not_drawn = traffic.in_words(scales.most_moved);
+    if !not_drawn.is_empty() {
         svg.height += 15.0;
-        svg.rect(14.0, svg.height - 8.0, 10.0, 10.0, class, "");
-        svg.text(30.0, svg.height, Anchor::Start, "s", &format!("cache lines from {words}"));
+        svg.text(14.0, svg.height, Anchor::Start, "m s spread", &not_drawn);
     }
     let scale = scales.in_words(!compact);
     if !scale.is_empty() {
@@ -142,6 +151,12 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales
     svg.height += 4.0;
     if machine.llc_count() > 1 {
         residents(&mut svg, scene, machine);
+    }
+    svg.end_in_pages();
+    for (class, words) in sources_there(std::iter::once((scene, machine))) {
+        svg.height += 15.0;
+        svg.rect(14.0, svg.height - 13.0, 10.0, 10.0, class, "");
+        svg.text(30.0, svg.height - 5.0, Anchor::Start, "s", &format!("cache lines from {words}"));
     }
     let (place, colours) = (
         if compact { "an LLC's bar" } else { "a CPU's cell" },
@@ -155,8 +170,8 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales
             if scene.window_from_ns > 0 { " after the warm-up" } else { "" },
             if machine.llc_count() > 1 {
                 format!(
-                    " Edges: migrations between LLCs; at most {MOST_EDGES}, none below {} % of the thickest. Bars, in the colours of \
-                     the {colours}s: where the tasks of each group ran, in parts of their run time.{}",
+                    " Edges: migrations between LLCs; at most {MOST_EDGES}, none below {} % of the thickest, and none where these are \
+                     less than half of all. Bars, in the colours of the {colours}s: where the tasks of each group ran, in parts of their run time.{}",
                     three_digits(LEAST_EDGE * 100.0),
                     if scale.is_empty() {
                         String::new()
@@ -240,16 +255,19 @@ fn draw_llc(
 /// Below the map: a bar for each row of tasks, in the colours of the LLCs where they ran.
 fn residents(svg: &mut Svg, scene: &Scene, machine: &Machine) {
     const BAR: f64 = 12.0;
-    const LETTER: f64 = 6.3;
+    const LONGEST: f64 = 150.0;
     let rows = map_rows(&scene.tasks);
-    let longest = rows.iter().map(|row| row.label.chars().count()).max().unwrap_or(0).min(30);
-    let left = 14.0 + LETTER * longest as f64 + 8.0;
+    let longest = rows.iter().map(|row| text_width("s", &row.label)).fold(0.0, f64::max).min(LONGEST) + 0.1;
+    let left = 14.0 + longest + 8.0;
     let width = PANEL - 14.0 - left;
     let mut y = svg.height + 18.0;
     svg.text(14.0, y, Anchor::Start, "b", "where each ran");
     y += 8.0;
     for (position, row) in rows.iter().enumerate() {
-        svg.text(left - 8.0, y + BAR - 2.0, Anchor::End, "s", &shortened_group(&row.label, longest));
+        let name = lines_within(&row.label, "s", longest);
+        for (at, line) in name.iter().enumerate() {
+            svg.text(left - 8.0, y + BAR - 2.0 + LINE * at as f64, Anchor::End, "s", line);
+        }
         let mut by_llc = vec![0_u64; machine.llc_count()];
         let runs = row.tasks.iter().filter_map(|task| scene.record.cpu_run_ns.get(*task)).flatten();
         runs.for_each(|(cpu, run_ns)| by_llc[machine.llc_of(CpuId(*cpu)).index()] += run_ns);
@@ -269,7 +287,7 @@ fn residents(svg: &mut Svg, scene: &Scene, machine: &Machine) {
             svg.rect_with(from, y, share * width, BAR, &attributes, &hover);
             from += share * width;
         }
-        y += BAR + 5.0;
+        y += BAR + 5.0 + LINE * name.len().saturating_sub(1) as f64;
     }
     svg.height = y + 4.0;
 }
@@ -348,45 +366,183 @@ fn moved(scene: &Scene, machine: &Machine) -> BTreeMap<Ends, u64> {
     moved
 }
 
-/// Edges between the boxes of LLCs, as thick as they have migrations.
-fn edges(svg: &mut Svg, scene: &Scene, machine: &Machine, boxes: &[Area], scales: MapScales) {
-    let most = scales.most_moved.max(1) as f64;
-    let mut drawn: Vec<_> =
-        moved(scene, machine).into_iter().filter(|(_, count)| *count as f64 >= LEAST_EDGE * most).collect();
-    drawn.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    drawn.truncate(MOST_EDGES);
-    let around = |of: &[usize]| {
-        let all = of.iter().map(|llc| boxes[*llc]);
-        all.reduce(|a, b| {
-            let (x, y) = (a.x.min(b.x), a.y.min(b.y));
-            let (right, bottom) = ((a.x + a.width).max(b.x + b.width), (a.y + a.height).max(b.y + b.height));
-            Area { x, y, width: right - x, height: bottom - y }
-        })
-    };
+/// The thickest of all edges, which come in this order, if they hold half of all migrations. Where migrations are spread evenly a few of many
+/// would make their ends look like places that all go to.
+fn thickest<E>(all: &[(E, u64)]) -> &[(E, u64)] {
+    let first = &all[..all.len().min(MOST_EDGES)];
+    let count = |edges: &[(E, u64)]| edges.iter().map(|(_, count)| count).sum::<u64>();
+    if 2 * count(first) < count(all) { &[] } else { first }
+}
+
+/// Migrations between LLCs of a scene.
+struct Traffic {
+    /// All edges, the thickest first.
+    all: Vec<(Ends, u64)>,
+    /// Pairs of LLCs with migrations between them, and all pairs.
+    pairs: (usize, usize),
+}
+
+impl Traffic {
+    fn of(scene: &Scene, machine: &Machine) -> Self {
+        let mut all: Vec<(Ends, u64)> = moved(scene, machine).into_iter().collect();
+        all.sort_by_key(|(_, count)| Reverse(*count));
+        let llcs = machine.llc_count();
+        let count = |from: usize, to: usize| scene.record.transitions[from * llcs + to];
+        let pairs = || (0..llcs).flat_map(move |a| (a + 1..llcs).map(move |b| (a, b)));
+        let used = pairs().filter(|(a, b)| count(*a, *b) + count(*b, *a) > 0).count();
+        Self { all, pairs: (used, pairs().count()) }
+    }
+
+    /// The edges that are drawn where the thickest of all maps has so many migrations.
+    fn drawn(&self, most: u64) -> impl DoubleEndedIterator<Item = &(Ends, u64)> {
+        thickest(&self.all).iter().filter(move |(_, count)| *count as f64 >= LEAST_EDGE * most as f64)
+    }
+
+    /// What edges do not show; nothing where they show all.
+    fn in_words(&self, most: u64) -> String {
+        let total: u64 = self.all.iter().map(|(_, count)| count).sum();
+        let drawn: u64 = self.drawn(most).map(|(_, count)| count).sum();
+        not_drawn((drawn, total), thickest(&self.all).is_empty(), self.pairs)
+    }
+}
+
+/// Of migrations between LLCs, what edges do not show, in words: so many of all are drawn; they are `spread` over pairs of LLCs, those with any
+/// and all that there are.
+fn not_drawn((drawn, total): (u64, u64), spread: bool, (used, pairs): (usize, usize)) -> String {
+    let all = migrations(total);
+    if drawn == total {
+        String::new()
+    } else if spread {
+        let over = if used == pairs { format!("all {pairs}") } else { format!("{used} of {pairs}") };
+        format!("{all}, spread over {over} pairs of LLCs")
+    } else {
+        format!("edges: {} % of {all}", three_digits(drawn as f64 / total as f64 * 100.0))
+    }
+}
+
+/// The box around some boxes, and where the row of the lowest of them ends.
+fn around(boxes: &[(Area, f64)]) -> Option<(Area, f64)> {
+    boxes.iter().copied().reduce(|(a, foot_a), (b, foot_b)| {
+        let (x, y) = (a.x.min(b.x), a.y.min(b.y));
+        let (right, bottom) = ((a.x + a.width).max(b.x + b.width), (a.y + a.height).max(b.y + b.height));
+        (Area { x, y, width: right - x, height: bottom - y }, foot_a.max(foot_b))
+    })
+}
+
+/// The way of an edge from a box to another one that is not above it: through the gutters below rows and at the right of all boxes, never across a
+/// box. `share`, 0..1, keeps edges apart that have the same way.
+fn route((from, foot): (Area, f64), to: Area, boxes: &[(Area, f64)], share: f64) -> Vec<(f64, f64)> {
+    let port = |area: Area| area.x + area.width * (0.2 + 0.6 * share);
+    // In the middle of a gutter even the thickest edge touches no box.
+    let within = |gutter: f64, wide: f64| gutter + THICKEST / 2.0 + (wide - THICKEST) * share;
+    let lane = within(foot, GUTTER);
+    let (start, end) = (port(from), port(to));
+    if (to.y - from.y).abs() < 1.0 {
+        return vec![(start, from.y + from.height), (start, lane), (end, lane), (end, to.y + to.height)];
+    }
+    let between = |area: &Area| area.y >= foot && area.y + area.height <= to.y;
+    if !boxes.iter().any(|(area, _)| between(area)) {
+        return vec![(start, from.y + from.height), (start, lane), (end, lane), (end, to.y)];
+    }
+    let aside = within(RIGHT_OF_BOXES, MARGIN);
+    let above = within(to.y - GUTTER, GUTTER);
+    vec![(start, from.y + from.height), (start, lane), (aside, lane), (aside, above), (end, above), (end, to.y)]
+}
+
+/// Edges between the boxes of LLCs, as thick as they have migrations. Of each box there is where its row ends.
+fn edges(svg: &mut Svg, traffic: &Traffic, machine: &Machine, boxes: &[(Area, f64)], most: u64) {
     let named = |of: &[usize]| match of {
         [llc] => format!("llc{llc}"),
         llcs => format!("node {}", machine.node_os_index(machine.node_of_llc(LlcId(llcs[0] as u32)))),
     };
     let numbers = |of: &[usize]| of.iter().map(usize::to_string).collect::<Vec<_>>().join(",");
-    for ((a, b), count_of) in drawn.into_iter().rev() {
-        let (Some(from), Some(to)) = (around(&a), around(&b)) else { continue };
-        let width = 1.0 + 6.0 * count_of as f64 / most;
-        let middle = |of: Area| of.x + of.width / 2.0;
-        // Below the boxes, which stay readable: an arc within a row, or from the lower edge of one to the upper edge of another.
-        let points = if to.y > from.y + 1.0 {
-            vec![(middle(from), from.y + from.height), (middle(to), to.y)]
-        } else {
-            let (start, end) = (from.y + from.height, to.y + to.height);
-            vec![(middle(from), start), ((middle(from) + middle(to)) / 2.0, start.max(end) + 8.0), (middle(to), end)]
-        };
-        let (name_a, name_b) = (named(&a), named(&b));
-        let hover = format!("{name_a} and {name_b}: {}", migrations(count_of));
+    let drawn: Vec<&(Ends, u64)> = traffic.drawn(most).collect();
+    for (at, ((a, b), count_of)) in drawn.iter().enumerate().rev() {
+        let of = |llcs: &[usize]| around(&llcs.iter().map(|llc| boxes[*llc]).collect::<Vec<_>>());
+        let (Some(one), Some(other)) = (of(a), of(b)) else { continue };
+        let (from, to) = if one.0.y <= other.0.y { (one, other.0) } else { (other, one.0) };
+        let points = route(from, to, boxes, (at as f64 + 0.5) / drawn.len() as f64);
+        let width = 1.0 + (THICKEST - 1.0) * *count_of as f64 / most.max(1) as f64;
+        let (name_a, name_b) = (named(a), named(b));
+        let hover = format!("{name_a} and {name_b}: {}", migrations(*count_of));
         let class = width.round() as u32;
         let attributes = format!(
             r#"class="traffic w{class}" data-llcs="{} {}" data-names="{name_a} and {name_b}""#,
-            numbers(&a),
-            numbers(&b)
+            numbers(a),
+            numbers(b)
         );
         svg.polyline_with(&points, &attributes, &hover);
+    }
+}
+
+/// Where the cache lines came from that LLCs of these maps fetched, as class and words. Large machines have no bars of them.
+pub(crate) fn sources_there<'a>(
+    maps: impl Iterator<Item = (&'a Scene, &'a Machine)>,
+) -> Vec<(&'static str, &'static str)> {
+    let maps: Vec<_> = maps.filter(|(_, machine)| machine.cpu_count() <= MOST_CELLS).collect();
+    let fetched = |name: &str| {
+        maps.iter().any(|(scene, machine)| machine.llcs().any(|llc| counted(scene, machine, llc, name) > 0))
+    };
+    SOURCES.iter().filter(|(name, ..)| fetched(name)).map(|(_, class, words)| (*class, *words)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_edges_are_drawn_only_where_they_hold_half_of_all_migrations() {
+        let even: Vec<((), u64)> = (0..66).map(|_| ((), 400)).collect();
+        assert!(thickest(&even).is_empty(), "12 of 66 hold 18 %");
+        let hubs: Vec<((), u64)> = (0..66).map(|at| ((), if at < 12 { 400 } else { 20 })).collect();
+        assert_eq!(thickest(&hubs).len(), MOST_EDGES);
+        assert_eq!(thickest(&even[..20]).len(), MOST_EDGES, "12 of 20 hold 60 %");
+        assert!(thickest::<()>(&[]).is_empty());
+    }
+
+    #[test]
+    fn a_map_says_what_its_edges_do_not_show() {
+        let of = |drawn, spread, used| not_drawn((drawn, 26_311), spread, (used, 66));
+        assert_eq!(of(0, true, 66), "26.3k migrations, spread over all 66 pairs of LLCs");
+        assert_eq!(of(0, true, 40), "26.3k migrations, spread over 40 of 66 pairs of LLCs");
+        assert_eq!(of(21_049, false, 66), "edges: 80 % of 26.3k migrations");
+        assert_eq!(of(26_311, false, 66), "");
+    }
+
+    /// Two sockets of two rows of LLCs: an edge between any two runs beside all boxes, however thick it is.
+    #[test]
+    fn no_edge_crosses_a_box() {
+        let width = (PANEL - 74.0) / 6.0;
+        let boxes: Vec<(Area, f64)> = (0..24)
+            .map(|llc| {
+                let (column, row) = ((llc % 6) as f64, (llc / 6) as f64);
+                let y = 28.0 + 40.0 * row + if llc >= 12 { 32.0 } else { 0.0 };
+                // Unequal LLCs have unequal boxes.
+                let height = if llc % 6 == 2 { 20.0 } else { 26.0 };
+                (Area { x: 58.0 + width * column, y, width: width - 6.0, height }, y + 26.0)
+            })
+            .collect();
+        let half = THICKEST / 2.0 - 0.01;
+        for (a, b) in (0..24).flat_map(|a| (a + 1..24).map(move |b| (a, b))) {
+            for share in [0.04, 0.5, 0.96] {
+                let points = route(boxes[a], boxes[b].0, &boxes, share);
+                for (one, other) in points.iter().zip(&points[1..]) {
+                    assert!(one.0 == other.0 || one.1 == other.1, "{points:?}");
+                    // Along its way an edge is as thick as it is; it ends where it meets a box.
+                    let (thick_x, thick_y) = if one.0 == other.0 { (half, -0.01) } else { (-0.01, half) };
+                    for (area, _) in &boxes {
+                        let apart = one.0.max(other.0) + thick_x <= area.x
+                            || one.0.min(other.0) - thick_x >= area.x + area.width
+                            || one.1.max(other.1) + thick_y <= area.y
+                            || one.1.min(other.1) - thick_y >= area.y + area.height;
+                        assert!(apart, "llc{a} to llc{b}: {points:?} crosses the box at {}, {}", area.x, area.y);
+                    }
+                    assert!(
+                        points.iter().all(|(x, _)| *x + THICKEST / 2.0 <= PANEL - 8.0),
+                        "within the frame: {points:?}"
+                    );
+                }
+            }
+        }
     }
 }

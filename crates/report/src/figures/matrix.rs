@@ -22,7 +22,6 @@ const LEFT: f64 = 176.0;
 
 /// Migrations (ran) by what the two CPUs share: median of the trials. Where LLCs are divided, moves within one are two rows. `None` when
 /// that was not recorded.
-#[must_use]
 pub fn migrations(run: &Run, wide: f64) -> Option<Figure> {
     let experiment = &run.disk.experiment;
     let machines = (0..experiment.schedulers.len()).map(|scheduler| &experiment.machine_of(scheduler).value);
@@ -58,7 +57,6 @@ pub fn migrations(run: &Run, wide: f64) -> Option<Figure> {
 }
 
 /// How many tasks moved between virtual LLCs how often: median of the trials. `None` where nobody asked for virtual LLCs.
-#[must_use]
 pub fn crossings(run: &Run, wide: f64) -> Option<Figure> {
     let cores = run.disk.virtual_llc_size()?;
     let bar = |(measure, words): (String, String)| BarRow { key: words.clone(), measure, words };
@@ -207,7 +205,6 @@ impl<'a> Heat<'a> {
 }
 
 /// Tasks × CPUs: where each spent its run time. Lines part virtual LLCs, where there are some.
-#[must_use]
 pub fn thread_cpu(
     index: usize,
     scene: &Scene,
@@ -337,7 +334,6 @@ pub(super) fn colour_bar(svg: &mut Svg, (x, y): (f64, f64), (from, low): (f64, &
 }
 
 /// Tasks × LLCs as stacked bars.
-#[must_use]
 pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
     const LEFT: f64 = 126.0;
     const KEY: f64 = 4.0;
@@ -385,7 +381,6 @@ pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
 }
 
 /// Migrations (ran) from each LLC to each other one. `None` with one LLC.
-#[must_use]
 pub fn transitions(index: usize, scene: &Scene, machine: &Machine, axes: &Axes) -> Option<Figure> {
     let groups = CpuGroups {
         count: machine.llc_count(),
@@ -401,7 +396,6 @@ pub fn transitions(index: usize, scene: &Scene, machine: &Machine, axes: &Axes) 
 }
 
 /// Migrations (ran) from each virtual LLC to each other one. `None` where LLCs are not divided.
-#[must_use]
 pub fn virtual_transitions(
     index: usize,
     scene: &Scene,

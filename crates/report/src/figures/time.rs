@@ -80,7 +80,6 @@ fn from_overview(scene: &Scene, cpu: usize) -> Vec<Option<(usize, f64)>> {
 }
 
 /// CPUs over time, coloured by who runs, so wide and with so much data at most (`csv_of_slices`). `None` when nothing ran.
-#[must_use]
 pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, usize)) -> Option<Figure> {
     let left = if wide < NARROW { 62.0 } else { LEFT };
     if scene.record.slice_count == 0 {
@@ -217,7 +216,6 @@ fn rle(csv: &mut Csv, row: &str, columns: &[Option<(usize, f64)>], scene: &Scene
 }
 
 /// Tasks over time, coloured by the LLC they run on, likewise. `None` without slices.
-#[must_use]
 pub fn tasks(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, usize)) -> Option<Figure> {
     let left = if wide < NARROW { 110.0 } else { LEFT };
     let slices = scene.record.slices.as_ref().filter(|slices| !slices.is_empty())?;
@@ -280,7 +278,6 @@ pub fn tasks(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64,
 }
 
 /// Runnable tasks per CPU over time (running and queued), as in figures 6 and 7 of Bouron et al. (USENIX ATC 2018).
-#[must_use]
 pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine, axes: &Axes) -> Figure {
     const LEFT: f64 = 56.0;
     const RIGHT: f64 = 16.0;

@@ -1,5 +1,6 @@
 //! What each knob of a tuning does: a panel for each, with every candidate that was tried.
 
+use super::{Csv, Figure};
 use crate::scale::Scale;
 use crate::svg::{Anchor, Svg};
 use crate::units::three_digits;
@@ -24,15 +25,26 @@ const HIGH: f64 = 200.0;
 /// Panels in a row.
 const ACROSS: usize = 2;
 
-/// The figure, as a file. The line is the default; what is below it is better.
-#[must_use]
-pub fn figure(title: &str, panels: &[Panel]) -> String {
+/// The figure.
+pub fn figure(title: &str, panels: &[Panel]) -> Figure {
     let rows = panels.len().div_ceil(ACROSS);
     let mut svg = Svg::new(WIDE * ACROSS as f64, HIGH * rows as f64 + 10.0);
     for (index, panel) in panels.iter().enumerate() {
         draw(&mut svg, panel, ((index % ACROSS) as f64 * WIDE, (index / ACROSS) as f64 * HIGH));
     }
-    svg.standalone(title)
+    let mut csv = Csv::new(&["knob", "value", "ratio"]);
+    for panel in panels {
+        panel.points.iter().for_each(|(value, ratio)| csv.row(&[&panel.name, value, &ratio.to_string()]));
+    }
+    Figure {
+        id: "sensitivity".into(),
+        title: title.to_owned(),
+        caption: "A point is a candidate: its value of the knob, and the ratio of its objective to the default's. The line is the default; what is \
+                  below it is better. The value that was confirmed is a full circle."
+            .into(),
+        svg,
+        csv: csv.finish(),
+    }
 }
 
 fn draw(svg: &mut Svg, panel: &Panel, (x0, y0): (f64, f64)) {
@@ -97,7 +109,9 @@ mod tests {
         let numbers = Panel { name: "slice".into(), log: true, points: points.to_vec(), found: Some("4000".into()) };
         let words = [("one", 0.9), ("two", 0.7), ("one", 1.2)].map(|(value, ratio)| (value.to_owned(), ratio));
         let words = Panel { name: "where".into(), log: false, points: words.to_vec(), found: None };
-        let drawn = figure("t", &[numbers, words]);
+        let Figure { svg, csv, .. } = figure("t", &[numbers, words]);
+        assert!(csv.starts_with("knob,value,ratio\nslice,1000,0.9\n") && csv.lines().count() == 7, "{csv}");
+        let drawn = svg.standalone("t");
         assert_eq!((drawn.matches("<circle").count(), drawn.matches("class=\"c0\"").count()), (6, 1), "{drawn}");
         assert!(drawn.contains(">slice<") && drawn.contains(">16000<") && drawn.contains(">two<"), "{drawn}");
         // By factors the middle of three is in the middle.

@@ -22,7 +22,7 @@ pub(super) fn tables(out: &mut String, run: &Run) {
         let Some(trial) = trials.get(run.representative).filter(|trial| !trial.background.is_empty()) else { continue };
         let _ = write!(
             out,
-            "<details><summary>Who ran beside the workload under {}</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+            "<details><summary>Who ran beside the workload under {}</summary><div class=\"scroll\" tabindex=\"0\" role=\"group\" \
              aria-label=\"Beside the workload\"><table class=\"sortable beside\"><thead><tr><th>process, threads of the kernel</th>\
              <th class=\"n\">number</th><th class=\"n\">threads</th><th class=\"n\">stays, arrivals</th><th class=\"n\">CPU time</th>\
              <th>on CPUs</th></tr></thead><tbody>",

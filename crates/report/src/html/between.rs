@@ -9,7 +9,7 @@ use warmcore_statistics::{Better, Design, compare_trials};
 use super::sections::{definition, number};
 use crate::run::Run;
 use crate::svg::escape;
-use crate::text::{BESIDE, is_printed_as_nothing, measure, scheduler, value};
+use crate::text::{BESIDE, is_printed_as_nothing, left_out, measure, scheduler, value};
 use crate::units::duration;
 
 /// Schedulers that several runs have in common, side by side.
@@ -27,7 +27,7 @@ pub fn runs(out: &mut String, runs: &[Run]) {
         }
     }
     out.push_str(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" \
          aria-label=\"Between the runs\"><table class=\"sortable\"><thead><tr><th>scheduler</th><th>measure</th><th class=\"n\">run 1</th>",
     );
     for number in 2..=runs.len() {
@@ -46,7 +46,7 @@ pub fn runs(out: &mut String, runs: &[Run]) {
                 escape(&base.label),
                 definition(first, name),
                 escape(title),
-                number(result.summary.median),
+                number(result.shown()),
                 escape(&value(first, name, result))
             );
             for other in &runs[1..] {
@@ -55,7 +55,15 @@ pub fn runs(out: &mut String, runs: &[Run]) {
             out.push_str("</tr>");
         }
     }
-    out.push_str("</tbody></table></div>\n</section>\n");
+    out.push_str("</tbody></table></div>\n");
+    for (number, run) in (1..).zip(runs) {
+        let columns: Vec<(&str, &str)> =
+            names.iter().filter_map(|name| Some((*name, measure(first, name)?.title.as_str()))).collect();
+        if let Some(left_out) = left_out(&run.disk.comparison, &columns) {
+            let _ = writeln!(out, "<p class=\"note\">Run {number}: {}.</p>", escape(&left_out));
+        }
+    }
+    out.push_str("</section>\n");
 }
 
 /// A run's value and its ratio to the first run's.
@@ -75,17 +83,18 @@ fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
     };
     let comparison = compare_trials(design, &base.points, &result.points, better);
     let comparison = comparison.ok();
-    // Over nearly nothing, or with an end that did not come, there is no ratio.
+    // Over nearly nothing, with an end that did not come, or of few events, there is no ratio.
     let least = of.map_or(f64::MIN_POSITIVE, |measure| measure.least);
     let printed = |median: f64| of.is_none_or(|measure| !is_printed_as_nothing(median, measure.unit));
-    let real = base.summary.median.is_some_and(|median| median >= least && median.is_finite() && printed(median));
+    let real = base.shown().is_some_and(|median| median >= least && median.is_finite() && printed(median));
+    let real = real && result.shown().is_some();
     let comparison = comparison.filter(|comparison| real && comparison.ratio.is_some_and(f64::is_finite));
     let ratio = comparison.as_ref().and_then(|comparison| comparison.ratio);
     let interval = comparison.as_ref().and_then(|comparison| comparison.interval);
     let interval = interval.filter(|interval| interval.low.is_finite() && interval.high.is_finite());
     format!(
         "<td class=\"n\" data-value=\"{}\">{}</td><td class=\"n\" data-value=\"{}\">{}</td>",
-        number(result.summary.median),
+        number(result.shown()),
         escape(&value(other, name, result)),
         number(ratio),
         ratio.map_or_else(|| "–".into(), |ratio| ratio_with_interval(ratio, interval))

@@ -58,7 +58,7 @@ fn table(out: &mut String, scene: &Scene) {
     rows.sort_by_key(|((role, llc), values)| (std::cmp::Reverse(values.get(TIME).copied().unwrap_or(0)), *role, *llc));
     let _ = write!(
         out,
-        "<h3>{}</h3><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Counters by place\"><table class=\"sortable\"><thead><tr><th>role</th><th>LLC</th>",
+        "<h3>{}</h3><div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Counters by place\"><table class=\"sortable\"><thead><tr><th>role</th><th>LLC</th>",
         escape(&scene.scheduler)
     );
     for name in &names {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::figures::{Figure, scheduler_name};
+use crate::figures::{Figure, PANEL, scheduler_name};
 use crate::run::Run;
 use crate::svg::escape;
 
@@ -93,10 +93,10 @@ fn of_one_thing(out: &mut String, title: &str, set: &[(&str, &Figure)]) {
         let _ = writeln!(
             out,
             "<figure id=\"figure-{id}\" data-figure=\"{id}\"><figcaption><h4 class=\"title\">{}</h4>{own}</figcaption>\n\
-             <div class=\"drawing\">{svg}</div></figure>",
+             {drawings}</figure>",
             escape(&scheduler_name(scheduler)),
             id = found.id,
-            svg = found.svg.inline(&found.title)
+            drawings = drawings(found, None)
         );
     }
     out.push_str("</div></div>\n");
@@ -132,6 +132,12 @@ pub(crate) fn drawings(figure: &Figure, narrow: Option<&Figure>) -> String {
         format!("<div class=\"drawing{class}\">{}</div>", figure.svg.inline(title))
     };
     match narrow {
+        // A small screen scrolls it, also by keys.
+        None if figure.svg.width > PANEL => format!(
+            "<div class=\"drawing\" tabindex=\"0\" role=\"group\" aria-label=\"{}\">{}</div>",
+            escape(&figure.title),
+            figure.svg.inline(&figure.title)
+        ),
         None => drawn("", figure, &figure.title),
         Some(narrow) => {
             format!("{}\n{}", drawn(" wide", figure, &figure.title), drawn(" narrow", narrow, &figure.title))

@@ -11,10 +11,11 @@ use super::rows::{figures_named, of_schedulers, scores};
 use super::verdict::{verdict, why, with_names};
 use crate::figures::breakdown::{share_of_gap, signed, unit_of_gaps};
 use crate::figures::compare::direction;
+use crate::figures::map::sources_there;
 use crate::figures::{Csv, Figure, scheduler_name};
 use crate::run::Run;
 use crate::svg::escape;
-use crate::text::{command, is_printed_as_nothing, judged, measure};
+use crate::text::{command, is_printed_as_nothing, judged, left_out, measure};
 use crate::units::{bytes, duration, with_unit};
 
 /// The bar at the top.
@@ -95,8 +96,11 @@ fn trials(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     }
     let mut body = String::new();
     figures_named(&mut body, figures, &[&["ratio", "values"]]);
-    let trials = trials_in_words(run.disk.record.design, run.disk.record.seeds.len());
-    closed(out, &format!("trials-{index}"), "Trials", &format!("every point of the {trials}"), &body);
+    let words = match run.disk.record.seeds.len() {
+        1 => "the points of the only trial".to_owned(),
+        trials => format!("every point of the {}", trials_in_words(run.disk.record.design, trials)),
+    };
+    closed(out, &format!("trials-{index}"), "Trials", &words, &body);
 }
 
 pub(super) fn number(value: Option<f64>) -> String {
@@ -123,8 +127,16 @@ fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     }
     figures_named(out, figures, &[&["cpu-time"]]);
     out.push_str(if compared { "</details>\n</div><div>\n" } else { "</div><div>\n" });
-    figures_named(out, figures, &[&["time-gap"]]);
-    explained(out, run, figures.iter().any(|figure| figure.id == "time-gap"));
+    let mut gaps = String::new();
+    figures_named(&mut gaps, figures, &[&["time-gap"]]);
+    explained(&mut gaps, run, figures.iter().any(|figure| figure.id == "time-gap"));
+    if !gaps.is_empty() {
+        // The page's script closes it on a small screen, where it is below the times themselves.
+        let _ = writeln!(
+            out,
+            "<details open class=\"printed fold-small\"><summary>Differences to the baseline, cause by cause</summary>\n{gaps}</details>"
+        );
+    }
     out.push_str("</div></div>\n");
     super::beside::tables(out, run);
     operations(out, run);
@@ -143,7 +155,7 @@ fn explained(out: &mut String, run: &Run, drawn: bool) {
     }
     let _ = write!(
         out,
-        "<details><summary>{}</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Explained difference\"><table class=\"sortable gaps\">\
+        "<details><summary>{}</summary><div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Explained difference\"><table class=\"sortable gaps\">\
          <thead><tr><th>{}</th>",
         if drawn { "The same as a table" } else { "Differences by cause, as a table" },
         escape(&unit_of_gaps(split))
@@ -182,7 +194,7 @@ fn operations(out: &mut String, run: &Run) {
     for scheduler in of_programs {
         let _ = write!(
             out,
-            "<details class=\"operations\"><summary>Operations of {}</summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+            "<details class=\"operations\"><summary>Operations of {}</summary><div class=\"scroll\" tabindex=\"0\" role=\"group\" \
              aria-label=\"Operations of the scheduler\"><table class=\"sortable\"><thead><tr><th>operation</th><th class=\"n\">calls</th>\
              <th class=\"n\">instructions each</th><th class=\"n\">ns each</th><th class=\"n\">ms in all</th></tr></thead><tbody>",
             escape(&scheduler_name(&scheduler.label))
@@ -239,11 +251,18 @@ fn timeline(out: &mut String, index: usize, run: &Run) {
     let mut words = if run.is_recording() {
         String::new()
     } else {
-        format!("Trial {trial} (seed {seed}) under every scheduler: the trial closest to all medians.")
+        let which = if run.disk.record.seeds.len() > 1 { ": the trial closest to all medians" } else { "" };
+        let under = if run.scenes.len() > 1 { " under every scheduler" } else { "" };
+        format!("Trial {trial} (seed {seed}){under}{which}.")
     };
     let warm_up_ns = run.scenes.iter().map(|scene| scene.window_from_ns).max().unwrap_or(0);
     if warm_up_ns > 0 {
         let _ = write!(words, " Counts are after the warm-up of {}.", duration(warm_up_ns as f64));
+    }
+    let measured_ns = run.scenes.iter().map(|scene| scene.measured_from_ns).min().unwrap_or(0);
+    if measured_ns > warm_up_ns {
+        let _ =
+            write!(words, " The view opens at the start signal, {} after the beginning.", duration(measured_ns as f64));
     }
     let which =
         if words.is_empty() { String::new() } else { format!("<p class=\"note\">{}</p>\n", escape(words.trim())) };
@@ -276,7 +295,7 @@ fn over_time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
             "Not recorded: what the scheduler ranked tasks by. The events of this trial were kept without it; <code>--trace full:1ms</code> \
              beside <code>--trace full</code> keeps it."
         } else {
-            "Not measured: what the scheduler ranked tasks by. A real kernel does not tell."
+            "Not measured: what the scheduler ranked tasks by. A real kernel does not report it."
         };
         let _ = writeln!(body, "<p class=\"note\">{reason}</p>");
     }
@@ -293,6 +312,23 @@ fn placement(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     of_schedulers(&mut body, run, figures, &["transitions", "virtual-transitions"]);
     let words = "migrations by distance, tasks × CPUs, migrations between LLCs";
     closed(out, &format!("placement-{index}"), "Placement", words, &body);
+}
+
+/// What the colours of bars in LLCs' boxes stand for, once for the maps of all schedulers.
+fn line_sources(out: &mut String, run: &Run) {
+    let machine_of = |index: usize| &run.disk.experiment.machine_of(index).value;
+    let maps = run.scenes.iter().enumerate().map(|(index, scene)| (scene, machine_of(index)));
+    let there = sources_there(maps);
+    if !there.is_empty() {
+        let entry = |(class, words): &(&str, &str)| {
+            format!(
+                "<span><svg class=\"swatch\" viewBox=\"0 0 11 11\" aria-hidden=\"true\"><rect width=\"11\" height=\"11\" \
+                 class=\"{class}\"/></svg>{words}</span>"
+            )
+        };
+        let entries: String = there.iter().map(entry).collect();
+        let _ = writeln!(out, "<p class=\"legend\"><span>Bars in boxes, cache lines from:</span>{entries}</p>");
+    }
 }
 
 fn machine(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
@@ -312,6 +348,7 @@ fn machine(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     if !run.scenes.is_empty() {
         let _ = writeln!(body, "<div class=\"view\" data-view=\"map\" data-run=\"{index}\"></div>");
     }
+    line_sources(&mut body, run);
     of_schedulers(&mut body, run, figures, &["machine"]);
     let id = format!("machine-{index}");
     if machine.llc_count() > 1 {
@@ -349,7 +386,7 @@ fn measures(out: &mut String, index: usize, run: &Run) {
         "<p class=\"note\">Medians of the trials; in brackets the ratio to \
          the baseline with its 95 % interval. Definitions show on hover. Coloured: a difference was shown, corrected for the number of \
          schedulers within each measure.</p>\n<div class=\"tools\"><label>Find <input type=\"search\" class=\"filter\" \
-         data-table=\"measures-table-{index}\"></label></div>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" \
+         data-table=\"measures-table-{index}\"></label></div>\n<div class=\"scroll\" tabindex=\"0\" role=\"group\" \
          aria-label=\"All measures\"><table class=\"sortable measures\" id=\"measures-table-{index}\"><thead><tr><th>measure</th><th>unit</th><th>better</th>"
     );
     for scheduler in &document.schedulers {
@@ -361,6 +398,11 @@ fn measures(out: &mut String, index: usize, run: &Run) {
         measure_row(&mut body, measure, &results(measure), folded);
     }
     body.push_str("</tbody></table></div>\n");
+    let titles: Vec<(&str, &str)> =
+        there.iter().map(|measure| (measure.name.as_str(), measure.title.as_str())).collect();
+    if let Some(left_out) = left_out(document, &titles) {
+        let _ = writeln!(body, "<p class=\"note\">{}.</p>", escape(&left_out));
+    }
     if !differ.is_empty() && !others.is_empty() {
         let _ = writeln!(
             body,
@@ -392,7 +434,7 @@ fn measure_row(out: &mut String, measure: &Measure, results: &[Option<&MeasureRe
     let next_to_nothing =
         base.and_then(|base| base.summary.median).is_some_and(|median| is_printed_as_nothing(median, measure.unit));
     for result in results {
-        let median = result.and_then(|result| result.summary.median);
+        let median = result.and_then(MeasureResult::shown);
         let tone = match result.and_then(|result| result.finding) {
             Some(Finding::Better) => " good",
             Some(Finding::Worse) => " bad",

@@ -103,7 +103,7 @@ fn table(out: &mut String, (title, kind): (&str, &str), lines: &[ThreadRow], mos
     let headings: String = columns.iter().map(|(name, _)| format!("<th class=\"n\">{name}</th>")).collect();
     let _ = write!(
         out,
-        "<div><h2 class=\"title\">{title}</h2><div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{title}\">\
+        "<div><h2 class=\"title\">{title}</h2><div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{title}\">\
          <table class=\"sortable measures\"><thead><tr><th>{kind}</th>{headings}</tr></thead><tbody>"
     );
     for line in lines.iter().take(most) {

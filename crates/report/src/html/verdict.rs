@@ -12,7 +12,7 @@ use crate::figures::compare::direction;
 use crate::figures::scheduler_name;
 use crate::run::Run;
 use crate::svg::escape;
-use crate::text::{BESIDE, PLACEMENTS, headline, judged, measure, value};
+use crate::text::{BESIDE, PLACEMENTS, headline, judged, left_out, measure, value};
 
 /// Letters beyond which a scheduler's name has several lines where the table is wider than the screen.
 const LONG: usize = 24;
@@ -29,7 +29,11 @@ pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run) {
         escape(&headline(run)),
         escape(&record.workload.source),
         escape(&record.machine.source),
-        trials_in_words(record.design, record.seeds.len()),
+        match (record.seeds.len(), document.schedulers.len()) {
+            // One trial of one scheduler is a run: there is nothing that it is paired with.
+            (1, 1) => "one run".to_owned(),
+            (trials, _) => trials_in_words(record.design, trials),
+        },
         escape(&where_it_ran(run)),
     );
     match &document.advice {
@@ -37,18 +41,42 @@ pub fn verdict(out: &mut String, index: usize, runs: usize, run: &Run) {
         None if run.is_recording() => {}
         None => _ = writeln!(out, "<p class=\"answer\">{}</p>", escape(&with_names(run, &document.verdict.sentence))),
     }
-    verdict_table(out, index, run);
+    verdict_table(out, (index, runs), run);
     out.push_str("</div><div>\n");
     limits(out, run);
     let said = |condition: &&String| document.advice.as_ref().is_some_and(|advice| advice.says(condition));
-    for condition in document.conditions.iter().filter(|condition| !said(condition)) {
-        let _ = writeln!(out, "<p class=\"condition\">Condition: {}.</p>", escape(&with_names(run, condition)));
-    }
+    let conditions: Vec<String> = document
+        .conditions
+        .iter()
+        .filter(|condition| !said(condition))
+        .map(|condition| escape(&with_names(run, condition)))
+        .collect();
+    conditions_in(out, &conditions);
     out.push_str("</div></div>\n");
     if document.schedulers.len() == 1 {
         super::threads::tables(out, run);
     }
     out.push_str("</section>\n");
+}
+
+/// Conditions that stand open beside the answer; the others are folded, so that what was seen comes next.
+const OPEN_CONDITIONS: usize = 2;
+
+/// The conditions of an answer, escaped.
+fn conditions_in(out: &mut String, conditions: &[String]) {
+    let paragraphs = |out: &mut String, conditions: &[String]| {
+        for condition in conditions {
+            let _ = writeln!(out, "<p class=\"condition\">Condition: {condition}.</p>");
+        }
+    };
+    let (open, folded) = conditions.split_at(conditions.len().min(OPEN_CONDITIONS));
+    paragraphs(out, open);
+    if !folded.is_empty() {
+        let s = if folded.len() == 1 { "" } else { "s" };
+        let _ = writeln!(out, "<details class=\"printed\"><summary>{} more condition{s}</summary>", folded.len());
+        paragraphs(out, folded);
+        out.push_str("</details>\n");
+    }
 }
 
 /// Which settings help and what is typed for them.
@@ -123,11 +151,12 @@ fn limits(out: &mut String, run: &Run) {
 }
 
 fn has_median(result: &MeasureResult) -> bool {
-    result.summary.median.is_some()
+    result.shown().is_some()
 }
 
-fn verdict_table(out: &mut String, index: usize, run: &Run) {
+fn verdict_table(out: &mut String, (index, runs): (usize, usize), run: &Run) {
     let document = &run.disk.comparison;
+    let which = if runs > 1 { format!(" of run {}", index + 1) } else { String::new() };
     let compared = document.schedulers.len() > 1;
     let primary = measure(run, &document.primary);
     // Who else kept the CPUs busy is not in a recording of some threads.
@@ -150,7 +179,7 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
     let judgement = if compared { "<th class=\"n\">ratio [95 %]</th><th>verdict</th>" } else { "" };
     let _ = write!(
         out,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Verdict table\"><table class=\"sortable\" id=\"verdict-table-{index}\">\
+        "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Verdict table{which}\"><table class=\"sortable\" id=\"verdict-table-{index}\">\
          <thead><tr><th>scheduler</th><th class=\"n\" title=\"{}\">{}</th>{judgement}{}",
         primary.map_or_else(String::new, |m| escape(&format!("{}; {}", m.definition, direction(m.better)))),
         primary.map_or_else(String::new, |m| escape(&m.title)),
@@ -179,7 +208,7 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
             if name.chars().count() > LONG { " class=\"long\"" } else { "" },
             crate::colour::series(position),
             escape(&name),
-            number(result.summary.median),
+            number(result.shown()),
             value(run, &document.primary, result),
         );
         if compared {
@@ -203,17 +232,41 @@ fn verdict_table(out: &mut String, index: usize, run: &Run) {
             let _ = write!(
                 out,
                 "<td class=\"n\" data-value=\"{}\">{}</td>",
-                number(result.and_then(|result| result.summary.median)),
+                number(result.and_then(MeasureResult::shown)),
                 result.map_or_else(|| "-".into(), |result| escape(&value(run, name, result)))
             );
         }
         out.push_str("</tr>");
     }
     out.push_str("</tbody></table></div>\n");
+    let of_primary = primary.map(|measure| (measure.name.as_str(), measure.title.as_str()));
+    if let Some(left_out) = left_out(document, &of_primary.into_iter().chain(beside).collect::<Vec<_>>()) {
+        let _ = writeln!(out, "<p class=\"note\">{}.</p>", escape(&left_out));
+    }
     if let Some(headroom) = &document.headroom {
         let _ = writeln!(out, "<p class=\"headroom\">{}</p>", escape(&headroom.sentence));
     }
     if let Some(sensitivity) = &document.sensitivity {
         let _ = writeln!(out, "<p class=\"sensitivity\">{}</p>", escape(&sensitivity.sentence));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_conditions_stand_open_and_the_others_are_folded() {
+        let of = |number: usize| {
+            let mut out = String::new();
+            let conditions: Vec<String> = (0..number).map(|at| format!("c{at}")).collect();
+            conditions_in(&mut out, &conditions);
+            let open = out.split("<details").next().unwrap_or_default().matches("Condition: ").count();
+            let more = out.split("<summary>").nth(1).and_then(|rest| rest.split('<').next()).map(str::to_owned);
+            (open, out.matches("Condition: ").count(), more)
+        };
+        assert_eq!([0, 2].map(of), [(0, 0, None), (2, 2, None)]);
+        assert_eq!(of(3), (2, 3, Some("1 more condition".into())));
+        assert_eq!(of(6), (2, 6, Some("4 more conditions".into())));
     }
 }

@@ -6,13 +6,13 @@ use warmcore_topology::{LlcId, Machine};
 use warmcore_trace::{Event, EventKind, PrevState, TaskId};
 
 use super::{MOST_EVENTS, Part, Sheet};
-use crate::colour::{group, hex, series};
+use crate::colour::{dashes, group, hex, series};
 use crate::counters::COUNTER_BINS;
 use crate::figures::map::SOURCES;
 use crate::figures::shortened;
 use crate::scale::{Scale, number_ticks, time_ticks};
 use crate::scene::Scene;
-use crate::svg::{Anchor, SIZE, Svg, text_width};
+use crate::svg::{Anchor, CURVE_KEY, SIZE, Svg, text_width};
 use crate::units::{count, duration};
 
 /// Size of letters, pixels.
@@ -23,6 +23,8 @@ const LETTER: f64 = 14.5;
 const LETTERS: usize = 13;
 const LEFT: f64 = LETTER * LETTERS as f64 + 10.0;
 const TOP: f64 = 4.0;
+/// Thickness of the lines above and below what waits.
+const EDGE: f64 = 3.0;
 
 /// Times and values, in order of time: each value holds until the next one.
 type Line = Vec<(u64, f64)>;
@@ -35,8 +37,10 @@ struct Steps {
     times: bool,
     /// Whether they are whole numbers.
     whole: bool,
-    /// Colour or class of a stroke, and its line.
+    /// Attributes of a stroke, and its line.
     lines: Vec<(String, Line)>,
+    /// Whether each line is a task's.
+    of_tasks: bool,
 }
 
 /// The chart.
@@ -55,9 +59,8 @@ pub(super) fn draw(part: &Part<'_>, sheet: &Sheet) -> Svg {
         let half = text_width("m", &text) * LETTER_SIZE / SIZE / 2.0 + 1.0;
         svg.text(x.at(ns).min(sheet.width - half), axis + 26.0, Anchor::Middle, "m", &text);
     }
-    // Of several LLCs rows have the colours, and lines below those of the tasks: names show which.
-    let keyed = machine.llc_count() > 1
-        && steps.as_ref().is_some_and(|steps| steps.lines.iter().any(|(stroke, _)| !stroke.starts_with('#')));
+    // Names show which of the lines below is a task's.
+    let keyed = steps.as_ref().is_some_and(|steps| steps.of_tasks);
     rows(&mut svg, part, sheet, (&x, keyed));
     svg.line(LEFT, axis, right, axis, "axis");
     if let Some(steps) = steps {
@@ -66,17 +69,17 @@ pub(super) fn draw(part: &Part<'_>, sheet: &Sheet) -> Svg {
     svg
 }
 
-/// A row for each task: where it ran, and where it waited; `keyed`: a square before its name has its own colour.
+/// A row for each task: where it ran, and where it waited; `keyed`: before its name is a piece of its line.
 fn rows(svg: &mut Svg, part: &Part<'_>, sheet: &Sheet, (x, keyed): (&Scale, bool)) {
     let Part { scene, machine, .. } = part;
     let several = machine.llc_count() > 1;
     for (task, info) in scene.tasks.iter().enumerate() {
         let y = TOP + sheet.row * task as f64;
-        let name = shortened(&info.name, LETTERS);
+        let name = shortened(&info.name, if keyed { LETTERS - 3 } else { LETTERS });
         svg.text(LEFT - 10.0, y + sheet.row / 2.0 + 8.0, Anchor::End, "", &name);
         if keyed {
             let begin = LEFT - 10.0 - text_width("", &name) * LETTER_SIZE / SIZE;
-            svg.rect((begin - 18.0).max(0.0), y + sheet.row / 2.0 - 7.0, 12.0, 12.0, &format!("c{}", series(task)), "");
+            svg.curve_key((begin - CURVE_KEY - 8.0).max(0.0), y + sheet.row / 2.0 + 3.5, series(task));
         }
         let mut slices: Vec<_> =
             scene.record.slices.iter().flatten().filter(|slice| slice.task.index() == task).collect();
@@ -96,19 +99,29 @@ fn rows(svg: &mut Svg, part: &Part<'_>, sheet: &Sheet, (x, keyed): (&Scale, bool
                 svg.rect_with(from, y + 4.0, to - from, sheet.row - 8.0, attributes, hover);
             }
         };
+        // Pale between two lines: however narrow it is, it is not taken for running.
+        let hollow = |svg: &mut Svg, from_ns: u64, to_ns: u64, (pale, full): &(String, String), hover: &str| {
+            bar(svg, from_ns, to_ns, pale, hover);
+            let (from, to) = (x.at(from_ns as f64), x.at(to_ns.min(sheet.end_ns) as f64));
+            if from_ns < sheet.end_ns && to > from {
+                for edge in [y + 4.0, y + sheet.row - 4.0 - EDGE] {
+                    svg.rect_with(from, edge, to - from, EDGE, full, "");
+                }
+            }
+        };
         let spoken = |what: &str, from_ns: u64, to_ns: u64| {
             format!("{} {what} {} to {}", info.name, duration(from_ns as f64), duration(to_ns as f64))
         };
         let mut before = None;
         for slice in slices {
             let llc = machine.llc_of(slice.cpu);
-            let (waiting, running) = colours(llc);
+            let look = colours(llc);
             let (start_ns, end_ns) = (slice.start_ns, slice.end_ns);
             if let Some(delay_ns) = slice.run_delay_ns {
                 let since_ns = start_ns - delay_ns;
-                bar(svg, since_ns, start_ns, &waiting, &spoken("waits", since_ns, start_ns));
+                hollow(svg, since_ns, start_ns, &look, &spoken("waits", since_ns, start_ns));
             }
-            bar(svg, start_ns, end_ns, &running, &spoken("runs", start_ns, end_ns));
+            bar(svg, start_ns, end_ns, &look.1, &spoken("runs", start_ns, end_ns));
             if before.replace(llc).is_some_and(|before| before != llc) && start_ns < sheet.end_ns {
                 let at = x.at(start_ns as f64);
                 svg.line(at, y, at, y + sheet.row, "moved");
@@ -117,7 +130,7 @@ fn rows(svg: &mut Svg, part: &Part<'_>, sheet: &Sheet, (x, keyed): (&Scale, bool
         for wait in part.open.iter().filter(|wait| wait.task.index() == task) {
             let llc = wait.parts.last().map_or(LlcId(0), |part| machine.llc_of(part.cpu));
             let hover = format!("{} still waits when the run ends, since {}", info.name, duration(wait.from_ns as f64));
-            bar(svg, wait.from_ns, wait.to_ns, &colours(llc).0, &hover);
+            hollow(svg, wait.from_ns, wait.to_ns, &colours(llc), &hover);
         }
     }
 }
@@ -150,7 +163,7 @@ fn ranked(scene: &Scene, events: &[Event], sheet: &Sheet) -> Option<Steps> {
         .into_iter()
         .enumerate()
         .flat_map(|(task, track)| {
-            track.lines(end_ns).into_iter().map(move |line| (format!("k k{}", series(task)), line))
+            track.lines(end_ns).into_iter().map(move |line| (format!(r#"class="k k{}""#, series(task)), line))
         })
         .collect();
     let times = name.ends_with("_ns");
@@ -159,6 +172,7 @@ fn ranked(scene: &Scene, events: &[Event], sheet: &Sheet) -> Option<Steps> {
         times,
         whole: true,
         lines,
+        of_tasks: true,
     })
 }
 
@@ -234,12 +248,14 @@ fn fetched(scene: &Scene, machine: &Machine, sheet: &Sheet) -> Option<Steps> {
             let sums = of.reduce(|a, b| a.iter().zip(&b).map(|(a, b)| a + b).collect()).unwrap_or_default();
             let rate = |sum: &u64| *sum as f64 / (stretch_ns / 1e6);
             let points = sums.iter().enumerate().map(|(bin, sum)| ((bin as f64 * stretch_ns) as u64, rate(sum)));
-            (hex(group(llc.index())), points.take_while(|(at, _)| *at <= sheet.end_ns).collect())
+            let (colour, dashes) = (hex(group(llc.index())), dashes(llc.index()));
+            let attributes = format!(r#"class="k" stroke="{colour}" stroke-dasharray="{dashes}""#);
+            (attributes, points.take_while(|(at, _)| *at <= sheet.end_ns).collect())
         })
         .collect();
     let any = lines.iter().flat_map(|(_, points)| points).any(|(_, value)| *value > 0.0);
     let title = "cache lines/ms from elsewhere".to_owned();
-    any.then_some(Steps { title, times: false, whole: false, lines })
+    any.then_some(Steps { title, times: false, whole: false, lines, of_tasks: false })
 }
 
 fn draw_steps(svg: &mut Svg, steps: &Steps, x: &Scale, (top, bottom): (f64, f64), right: f64) {
@@ -253,20 +269,15 @@ fn draw_steps(svg: &mut Svg, steps: &Steps, x: &Scale, (top, bottom): (f64, f64)
         svg.text(LEFT - 10.0, y.at(value) + 8.0, Anchor::End, "m", &text);
     }
     svg.text(LEFT + 6.0, top + 20.0, Anchor::Start, "b", &steps.title);
-    for (stroke, points) in &steps.lines {
+    for (attributes, points) in &steps.lines {
         let mut line: Vec<(f64, f64)> = Vec::with_capacity(2 * points.len() + 1);
         for (at, value) in points {
             let (at, value) = (x.at(*at as f64), y.at(*value));
             line.extend(line.last().map(|(_, before)| (at, *before)));
             line.push((at, value));
         }
-        let attributes = if stroke.starts_with('#') {
-            format!(r#"class="k" stroke="{stroke}""#)
-        } else {
-            format!(r#"class="{stroke}""#)
-        };
         if line.len() > 1 {
-            svg.polyline_with(&line, &attributes, "");
+            svg.polyline_with(&line, attributes, "");
         }
     }
 }
@@ -312,7 +323,7 @@ mod tests {
     #[test]
     fn the_axis_of_values_has_two_marks_whatever_the_values_are() {
         let of = |low: f64, high: f64, times: bool| {
-            let steps = Steps { title: String::new(), times, whole: true, lines: Vec::new() };
+            let steps = Steps { title: String::new(), times, whole: true, lines: Vec::new(), of_tasks: true };
             let marks = ticks(&steps, &Scale::linear(low, high, 120.0, 0.0));
             assert!(marks.iter().any(|(value, _)| *value == 0.0), "0 is marked from {low} to {high}: {marks:?}");
             marks.len()

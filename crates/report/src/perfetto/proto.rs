@@ -98,22 +98,15 @@ messages! {
         pid: Option<u32> = (uint32, optional) "2",
         /// 8: an interrupt.
         common_flags: Option<u32> = (uint32, optional) "5",
-        sched_wakeup: Option<SchedWakeup> = (message, optional) "17",
+        sched_wakeup: Option<SchedWaking> = (message, optional) "17",
         sched_waking: Option<SchedWaking> = (message, optional) "20",
         sched_wakeup_new: Option<SchedWakeupNew> = (message, optional) "114",
         task_newtask: Option<TaskNewtask> = (message, optional) "235",
         sched_migrate_task: Option<SchedMigrateTask> = (message, optional) "491",
     }
 
+    /// Also a `SchedWakeupFtraceEvent`, whose fields are the same.
     SchedWaking {
-        comm: Option<String> = (string, optional) "1",
-        pid: Option<i32> = (int32, optional) "2",
-        prio: Option<i32> = (int32, optional) "3",
-        success: Option<i32> = (int32, optional) "4",
-        target_cpu: Option<i32> = (int32, optional) "5",
-    }
-
-    SchedWakeup {
         comm: Option<String> = (string, optional) "1",
         pid: Option<i32> = (int32, optional) "2",
         prio: Option<i32> = (int32, optional) "3",

@@ -4,7 +4,6 @@ use serde::Serialize;
 use warmcore_topology::{CpuId, Machine};
 
 /// The topology as it is embedded, and as it is written beside the trace. Columns by CPU.
-#[must_use]
 pub fn topology_json(machine: &Machine) -> String {
     #[derive(Serialize)]
     struct Topology<'a> {

@@ -170,3 +170,23 @@ fn a_task_that_is_woken_without_runtime_waits_for_its_reservation() {
     let parts = [part(0, Occupant::Reservation, 100, 400), part(0, Occupant::Task(B), 400, 450)];
     assert_eq!((waits[0].from_ns, waits[0].to_ns, waits[0].parts.as_slice()), (100, 450, parts.as_slice()));
 }
+
+/// A lock's holder is who wakes the one that sleeps for it; an interrupt is nobody, and a waking of one that does not sleep ends nothing.
+#[test]
+fn a_sleep_that_another_task_ends_is_told_with_that_task() {
+    let woken_by = |waker| EventKind::Waking { task: B, target_cpu: CpuId(0), waker };
+    let events = [
+        on(0, 0, switch(IDLE, PrevState::Idle, B)),
+        on(0, 10, switch(B, PrevState::Sleeping, A)),
+        on(0, 70, woken_by(A)),
+        on(0, 75, woken_by(A)),
+        on(0, 75, switch(A, PrevState::Runnable, B)),
+        on(0, 80, switch(B, PrevState::Sleeping, A)),
+        on(0, 90, woken_by(IDLE)),
+    ];
+    let mut waits = Waits::new(1);
+    waits.events(&events).unwrap();
+    let (found, _) = waits.finish(100);
+    assert_eq!(found[1].blocked_ns, BTreeMap::from([(Occupant::Task(A), 60)]));
+    assert!(found[0].blocked_ns.is_empty());
+}

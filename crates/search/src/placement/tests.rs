@@ -7,16 +7,7 @@ use super::*;
 /// A profile of one class.
 fn profile(name: &str, bytes: u64, touches: f64, writes: f64, sharing: Sharing) -> Profile {
     let class = Class { sharing, ..Class::new("data", bytes, touches, writes) };
-    Profile {
-        name: name.into(),
-        summary: String::new(),
-        origin: String::new(),
-        cpi0: 0.5,
-        mlp: 2.0,
-        ipc_ceiling: None,
-        message_lines: None,
-        classes: vec![class],
-    }
+    Profile::new(name, 0.5, 2.0, vec![class])
 }
 
 /// Threads that share written lines, that need a cache, that stream, and that only compute.

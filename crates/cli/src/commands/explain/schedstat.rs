@@ -98,7 +98,7 @@ fn of_file(path: &str, alone: bool) -> Result<Schedstat, Failure> {
         }
         return perf_data::schedstat(&bytes).map_err(|error| failed(format!("{path}: {error}")));
     }
-    let text = String::from_utf8(bytes).map_err(|_| failed(format!("{path}: it is no UTF-8 text")))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed(format!("{path}: it is not UTF-8 text")))?;
     Schedstat::parse(&text).map_err(|error| failed(format!("{path}: {error}")))
 }
 

@@ -175,7 +175,7 @@ fn words(
         return text;
     }
     let agreement = update.agreement.map_or_else(
-        || "no thread of a group is of one before".to_owned(),
+        || "no thread of a group was in one before".to_owned(),
         |agreement| format!("groups agree with those before to {agreement:.2}"),
     );
     let _ = writeln!(text, "{now} {agreement} (adjusted Rand index); {halves}");

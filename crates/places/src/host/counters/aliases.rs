@@ -103,7 +103,6 @@ const ROWS: [AliasRow; 7] = [
 
 impl Processor {
     /// The first processor in the text of `/proc/cpuinfo`.
-    #[must_use]
     pub fn parse(cpuinfo: &str) -> Option<Self> {
         let value = |key: &str| {
             let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|name| name.trim() == key))?;
@@ -123,7 +122,6 @@ impl Processor {
     }
 
     /// What its design is called, if it is in the table.
-    #[must_use]
     pub fn name(&self) -> Option<&'static str> {
         self.row().map(|row| row.name)
     }

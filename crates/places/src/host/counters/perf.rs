@@ -119,7 +119,6 @@ pub fn probe(encoding: Encoding, cpu: u32) -> io::Result<()> {
 }
 
 /// Whether a group of these events finds room on the processor when it is alone.
-#[must_use]
 pub fn fits(encodings: &[Encoding], cpu: u32) -> bool {
     let Ok(leader) = open(CONTEXT_SWITCHES, cpu, None) else { return false };
     let members: Vec<io::Result<OwnedFd>> =
