@@ -8,11 +8,12 @@ use arrow_array::{Array as _, ArrayRef, Float64Array, Int64Array, RecordBatch, R
 use arrow_schema::ArrowError;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::{PyCapsule, PyDict, PyList};
 use warmcore_lab::table::Values;
+use warmcore_report::table::Table as Text;
 
 /// A table of columns: `pandas.DataFrame.from_arrow(table)`, `polars.DataFrame(table)`, `pyarrow.table(table)` and DuckDB take it as it
-/// is, through `__arrow_c_stream__`; `to_dict()` needs none of them. `len(table)` is the number of rows.
+/// is, through `__arrow_c_stream__`; `to_dict()` and `to_rows()` need none of them. `len(table)` is the number of rows.
 #[pyclass(frozen, module = "warmcore")]
 pub struct Table {
     batch: RecordBatch,
@@ -33,6 +34,37 @@ impl Table {
         };
         let batch = RecordBatch::try_from_iter(columns.into_iter().map(column)).map_err(fault)?;
         Ok(Self { batch })
+    }
+}
+
+/// Rows that a notebook shows.
+const MOST_ROWS: usize = 50;
+
+/// A column as a list.
+fn values<'py>(py: Python<'py>, array: &ArrayRef) -> PyResult<Bound<'py, PyList>> {
+    let array = array.as_any();
+    if let Some(texts) = array.downcast_ref::<StringArray>() {
+        PyList::new(py, texts.iter().collect::<Vec<_>>())
+    } else if let Some(numbers) = array.downcast_ref::<Int64Array>() {
+        PyList::new(py, numbers.iter().collect::<Vec<_>>())
+    } else if let Some(numbers) = array.downcast_ref::<Float64Array>() {
+        PyList::new(py, numbers.iter().collect::<Vec<_>>())
+    } else {
+        Err(PyRuntimeError::new_err("a fault of warmcore: a column of an unknown type"))
+    }
+}
+
+/// A value as text, empty where there is none.
+fn cell(array: &ArrayRef, row: usize) -> String {
+    let values = array.as_any();
+    if array.is_null(row) {
+        String::new()
+    } else if let Some(texts) = values.downcast_ref::<StringArray>() {
+        texts.value(row).to_owned()
+    } else if let Some(numbers) = values.downcast_ref::<Int64Array>() {
+        numbers.value(row).to_string()
+    } else {
+        values.downcast_ref::<Float64Array>().map_or_else(String::new, |numbers| numbers.value(row).to_string())
     }
 }
 
@@ -75,16 +107,34 @@ impl Table {
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let columns = PyDict::new(py);
         for (field, array) in self.batch.schema().fields().iter().zip(self.batch.columns()) {
-            let array = array.as_any();
-            if let Some(texts) = array.downcast_ref::<StringArray>() {
-                columns.set_item(field.name(), texts.iter().collect::<Vec<_>>())?;
-            } else if let Some(numbers) = array.downcast_ref::<Int64Array>() {
-                columns.set_item(field.name(), numbers.iter().collect::<Vec<_>>())?;
-            } else if let Some(numbers) = array.downcast_ref::<Float64Array>() {
-                columns.set_item(field.name(), numbers.iter().collect::<Vec<_>>())?;
-            }
+            columns.set_item(field.name(), values(py, array)?)?;
         }
         Ok(columns)
+    }
+
+    /// The rows as dicts by column, with the values of `to_dict()`.
+    fn to_rows<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let rows: Vec<_> = (0..self.batch.num_rows()).map(|_| PyDict::new(py)).collect();
+        for (field, array) in self.batch.schema().fields().iter().zip(self.batch.columns()) {
+            for (row, value) in rows.iter().zip(values(py, array)?.iter()) {
+                row.set_item(field.name(), value)?;
+            }
+        }
+        Ok(rows)
+    }
+
+    fn _repr_html_(&self) -> String {
+        let columns = self.batch.columns();
+        let heading = |(name, array): (&String, &ArrayRef)| {
+            if array.as_any().is::<StringArray>() { name.clone() } else { format!(">{name}") }
+        };
+        let headings: Vec<String> = self.column_names().iter().zip(columns).map(heading).collect();
+        let mut table = Text::new(headings.iter().map(String::as_str));
+        let shown = self.batch.num_rows().min(MOST_ROWS);
+        (0..shown).for_each(|row| table.row(columns.iter().map(|array| cell(array, row))));
+        let more = self.batch.num_rows() - shown;
+        let rest = if more > 0 { format!("<p>and {more} more rows</p>\n") } else { String::new() };
+        table.html() + &rest
     }
 
     fn __repr__(&self) -> String {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
@@ -15,13 +16,14 @@ use warmcore_lab::table::{self, Values};
 use warmcore_lab::{measures, session, verdict};
 use warmcore_options::MemoryChoice;
 use warmcore_report::figures;
-use warmcore_report::run::Run;
+use warmcore_report::run::{ReportOptions, Run};
 use warmcore_search::{advice, oracle};
 
 use crate::arrow::Table;
 use crate::asked::{self, Asked, Schedulers, Time};
 use crate::attended::{Watch, attended};
 use crate::failure::{Trouble, warn};
+use crate::figure::{self, Figure};
 use crate::machine::MachineLike;
 use crate::workload::WorkloadLike;
 
@@ -30,6 +32,8 @@ use crate::workload::WorkloadLike;
 #[pyclass(frozen, module = "warmcore")]
 pub struct Comparison {
     run: Run,
+    /// The same with one trial looked at closely, once somebody has asked for it.
+    closely: OnceLock<Run>,
 }
 
 /// Runs a workload under several schedulers and says which is best.
@@ -104,7 +108,7 @@ pub fn compare(
     });
     let (run, warnings) = made?;
     warn(py, warnings.iter().chain(&run.disk.comparison.warnings))?;
-    Ok(Comparison { run })
+    Ok(Comparison { run, closely: OnceLock::new() })
 }
 
 /// Runs and judges an experiment, and keeps what came of it where that is asked for.
@@ -137,6 +141,24 @@ fn conclude(
     Ok(Run::of(RunOnDisk::in_memory(experiment, finished.trials, document)))
 }
 
+impl Comparison {
+    /// The run with one trial looked at closely.
+    fn closely(&self, py: Python<'_>) -> PyResult<&Run> {
+        if let Some(run) = self.closely.get() {
+            return Ok(run);
+        }
+        let RunOnDisk { experiment, trials, comparison, .. } = &self.run.disk;
+        let disk = RunOnDisk::in_memory(experiment.clone(), trials.clone(), comparison.clone());
+        let run = attended(py, None, move |watch| {
+            let mut run = Run::of(disk);
+            run.look(&ReportOptions::default(), &watch.stop)?;
+            Ok(run)
+        })?;
+        warn(py, &run.notes)?;
+        Ok(self.closely.get_or_init(|| run))
+    }
+}
+
 #[pymethods]
 impl Comparison {
     /// The verdict in a sentence.
@@ -157,7 +179,7 @@ impl Comparison {
         &self.run.disk.comparison.primary
     }
 
-    /// The schedulers as they were typed, in order.
+    /// The schedulers in order, in the form that tables and figures have: "eevdf@cpus=0-1" is "eevdf @ cpus=0-1", a tunable of 20ms 20000000.
     #[getter]
     fn schedulers(&self) -> Vec<&str> {
         self.run.disk.comparison.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect()
@@ -176,7 +198,8 @@ impl Comparison {
     }
 
     /// The results: a row per scheduler and metric. `median` is in the metric's `unit` ("ns", "1/s", ...), `ratio` is to the baseline's, `low`
-    /// and `high` are its 95 % interval, `p_adjusted` is corrected over the schedulers (Holm); None where there is none.
+    /// and `high` are its 95 % interval, `p_adjusted` is corrected over the schedulers (Holm); None where there is none. A percentile of few
+    /// events is here as in the document, though tables leave it out.
     #[getter]
     fn results(&self) -> PyResult<Table> {
         let document = &self.run.disk.comparison;
@@ -232,13 +255,24 @@ impl Comparison {
     /// The same as dict.
     #[getter]
     fn document<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        py.import("json")?.call_method1("loads", (self.json(),))
+        figure::dict(py, &self.json())
     }
 
-    /// The figures of all trials by name ("ratio", "values", ...), each as SVG.
-    fn figures(&self) -> BTreeMap<String, String> {
-        let drawn = figures::all(&self.run).into_iter();
-        drawn.map(|figure| (figure.id, figure.svg.standalone(&figure.title))).collect()
+    /// What the difference of each scheduler to the baseline comes from, a sentence for each but the baseline; empty where trials have no times.
+    #[getter]
+    fn explanation(&self) -> Vec<&str> {
+        let split = self.run.disk.comparison.time_split.as_ref();
+        split.map_or_else(Vec::new, |split| split.gaps.iter().map(|gap| gap.sentence.as_str()).collect())
+    }
+
+    /// The figures of all trials by name ("ratio", "values", ...).
+    ///
+    /// With `closely` there are those of one trial, too: who ran when ("timeline-tasks-0-eevdf", ...), on which CPUs and LLCs ("machine-0-eevdf",
+    /// ...), who moved. It is the one closest to all medians, and is simulated once more, the first time. Ctrl-C stops that.
+    #[pyo3(signature = (*, closely=false))]
+    fn figures(&self, py: Python<'_>, closely: bool) -> PyResult<BTreeMap<String, Figure>> {
+        let run = if closely { self.closely(py)? } else { &self.run };
+        Ok(figures::all(run).into_iter().map(Figure::named).collect())
     }
 
     fn __repr__(&self) -> String {

@@ -1,6 +1,7 @@
 //! What goes wrong, as exceptions: what, why, and what to try.
 
 use std::fmt;
+use std::str::FromStr as _;
 
 use pyo3::exceptions::{PyException, PyUserWarning};
 use pyo3::prelude::*;
@@ -10,6 +11,8 @@ use warmcore_lab::load::LoadError;
 use warmcore_lab::runner::RunError;
 use warmcore_lab::session::SessionError;
 use warmcore_lab::verdict::VerdictError;
+use warmcore_options::MemoryChoice;
+use warmcore_report::run::ReportError;
 use warmcore_search::oracle::OracleError;
 use warmcore_search::pins::PinError;
 use warmcore_statistics::StatisticsError;
@@ -50,6 +53,7 @@ impl Trouble {
 impl From<Trouble> for PyErr {
     fn from(trouble: Trouble) -> Self {
         let Trouble { message, advice } = trouble;
+        let (message, advice) = (keywords(&message), advice.as_deref().map(keywords));
         let told = advice.as_ref().map_or_else(|| message.clone(), |advice| format!("{message}\n  help: {advice}"));
         let error = WarmcoreError::new_err(told);
         Python::attach(|py| match error.value(py).setattr("advice", advice) {
@@ -92,7 +96,7 @@ impl From<AdviceForms<Option<String>>> for Option<String> {
     }
 }
 
-advised!(LoadError, BuildError, ChoiceError, PlanError, PinError, OracleError, GatherError, TuneError);
+advised!(LoadError, BuildError, ChoiceError, PlanError, PinError, OracleError, GatherError, ReportError, TuneError);
 
 macro_rules! plain {
     ($($error:ty),* $(,)?) => {
@@ -104,7 +108,17 @@ macro_rules! plain {
     };
 }
 
-plain!(VerdictError, SessionError, StatisticsError, FormError, StudyError);
+plain!(VerdictError, SessionError, StatisticsError, FormError);
+
+impl From<StudyError> for Trouble {
+    fn from(error: StudyError) -> Self {
+        match error {
+            StudyError::Run { source, .. } => (*source).into(),
+            StudyError::Directory(error) => error.into(),
+            error => Self::new(error),
+        }
+    }
+}
 
 impl From<DirectoryError> for Trouble {
     fn from(error: DirectoryError) -> Self {
@@ -116,7 +130,9 @@ impl From<DirectoryError> for Trouble {
 /// What to try in Python, which neither replaces a run nor goes on with one.
 fn of_directory(error: &DirectoryError) -> &'static str {
     match error {
-        DirectoryError::Exists(_) => "choose another `out`, or remove that directory first",
+        DirectoryError::Exists(_) | DirectoryError::NotARun(_) => {
+            "choose another `out`, or remove that directory first"
+        }
         other => other.advice(),
     }
 }
@@ -143,11 +159,68 @@ impl From<ChunkError> for Trouble {
     }
 }
 
+/// The options of the command line that are keywords here, with underscores.
+const KEYWORDS: [&str; 19] = [
+    "aggregate",
+    "assume-profile",
+    "background",
+    "baseline",
+    "headroom",
+    "jobs",
+    "margin",
+    "max-time",
+    "memory",
+    "metric",
+    "only",
+    "out",
+    "profiles",
+    "schedulers",
+    "seed",
+    "smt-slowdown",
+    "strict",
+    "trials",
+    "warm-up",
+];
+
+/// A text of the library with keywords where it names options: `--smt-slowdown` is `smt_slowdown`, `--memory none` is `memory="none"`. What is typed
+/// after the program's name stays.
+fn keywords(text: &str) -> String {
+    let mut told = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("--") {
+        told.push_str(before);
+        let end = after.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(after.len());
+        let (option, beyond) = after.split_at(end);
+        // Workloads have flags of their own, after commas.
+        let begins = told.is_empty() || told.ends_with([' ', '`', '(', '\n']);
+        let is_typed = told.matches('`').count() % 2 == 1
+            && told.rsplit('`').next().is_some_and(|typed| typed.starts_with("warmcore "));
+        rest = beyond;
+        if !begins || is_typed || !KEYWORDS.contains(&option) {
+            told.push_str("--");
+            told.push_str(option);
+            continue;
+        }
+        told.push_str(&option.replace('-', "_"));
+        if option == "memory"
+            && let Some(value) = beyond.strip_prefix(' ')
+        {
+            let end = value.find(|c: char| !c.is_ascii_lowercase() && c != '-').unwrap_or(value.len());
+            if MemoryChoice::from_str(&value[..end]).is_ok() {
+                told.push_str(&format!("=\"{}\"", &value[..end]));
+                rest = &value[end..];
+            }
+        }
+    }
+    told.push_str(rest);
+    told
+}
+
 /// Warns of what should be checked before a result is trusted.
 pub fn warn<'a>(py: Python<'_>, texts: impl IntoIterator<Item = &'a String>) -> PyResult<()> {
     let category = py.get_type::<WarmcoreWarning>();
     for text in texts {
-        let text = std::ffi::CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default();
+        let text = std::ffi::CString::new(keywords(text).replace('\0', "\u{fffd}")).unwrap_or_default();
         PyErr::warn(py, &category, &text, 1)?;
     }
     Ok(())

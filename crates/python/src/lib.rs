@@ -11,6 +11,7 @@ mod asked;
 mod attended;
 mod comparison;
 mod failure;
+mod figure;
 mod gathering;
 mod machine;
 mod simulation;
@@ -29,6 +30,8 @@ mod _native {
     use crate::comparison::{Comparison, compare};
     #[pymodule_export]
     use crate::failure::{WarmcoreError, WarmcoreWarning};
+    #[pymodule_export]
+    use crate::figure::Figure;
     #[pymodule_export]
     use crate::gathering::{Gathering, carry_out, identity};
     #[pymodule_export]

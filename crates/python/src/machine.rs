@@ -31,6 +31,20 @@ impl Machine {
         Ok(Self { named, background_chosen: background.is_some() })
     }
 
+    /// A machine from a text of the program's own format, as `to_toml()` gives it. `name` is what it is called where it is asked for.
+    ///
+    /// Raises WarmcoreError that says what is wrong with the text.
+    #[staticmethod]
+    #[pyo3(signature = (text, *, name="machine", background=None))]
+    fn parse(text: &str, name: &str, background: Option<&str>) -> PyResult<Self> {
+        let value = warmcore_topology::from_toml(text).map_err(|error| Trouble::new(format!("{name}: {error}")))?;
+        let mut named = Named { source: name.to_owned(), value };
+        if let Some(background) = background {
+            named = load::background(named, background).map_err(Trouble::from)?;
+        }
+        Ok(Self { named, background_chosen: background.is_some() })
+    }
+
     /// Names of the machines that come with the program.
     #[staticmethod]
     fn presets() -> Vec<String> {

@@ -17,6 +17,7 @@ use crate::arrow::Table;
 use crate::asked::{self, Asked, Time};
 use crate::attended::attended;
 use crate::failure::{Trouble, warn};
+use crate::figure;
 use crate::machine::MachineLike;
 use crate::workload::WorkloadLike;
 
@@ -125,6 +126,12 @@ impl Simulation {
     /// The document that `warmcore sim --json` prints, byte for byte.
     fn json(&self) -> String {
         session::pretty(&self.trial)
+    }
+
+    /// The same as dict.
+    #[getter]
+    fn document<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        figure::dict(py, &self.json())
     }
 
     fn __repr__(&self) -> String {

@@ -1,5 +1,6 @@
 //! Studies: many experiments from one file, with what is expected of them.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,9 +11,12 @@ use warmcore_lab::environment::Environment;
 use warmcore_lab::session;
 use warmcore_lab::table::Values;
 use warmcore_lab::trial::Trial;
+use warmcore_report::figures::WIDTH;
+use warmcore_report::figures::expected::{self, Expected};
 use warmcore_report::table::Table as Text;
 use warmcore_study::document::{ExpectationResult, StudyDocument};
 use warmcore_study::file::Study as File;
+use warmcore_study::judge::Judgement;
 use warmcore_study::plan::PlannedExperiment;
 use warmcore_study::run::{self, Means, StudyError};
 use warmcore_study::{baseline, choice, library, page, plan};
@@ -21,6 +25,7 @@ use crate::arrow::Table;
 use crate::asked;
 use crate::attended::{Watch, attended};
 use crate::failure::{Trouble, warn};
+use crate::figure::{self, Figure};
 use crate::gathering;
 
 /// Studies: many experiments from one file, with what is expected of them.
@@ -42,6 +47,17 @@ impl Study {
     fn load(name: PathBuf) -> PyResult<Self> {
         let called = name.to_string_lossy().into_owned();
         Ok(Self { files: choice::called(&called, &[]).map_err(Trouble::from)?, called })
+    }
+
+    /// A study from its text, as a file has it (`warmcore reference schema study`, docs/reference/studies.md). `name` is what the file would be
+    /// called without its ending.
+    ///
+    /// Raises WarmcoreError that names the line if the text is no study.
+    #[staticmethod]
+    #[pyo3(signature = (text, *, name="study"))]
+    fn parse(text: &str, name: &str) -> PyResult<Self> {
+        let called = format!("{name}.toml");
+        Ok(Self { files: vec![File::parse(Path::new(&called), text).map_err(Trouble::from)?], called })
     }
 
     /// Names of the studies that come with the program.
@@ -134,10 +150,7 @@ pub fn here(
         done.keep(None)?;
         Ok(done.finished.trials)
     })
-    .map_err(|error: StudyError| match error {
-        StudyError::Run { source, .. } => (*source).into(),
-        error => Trouble::from(error),
-    })
+    .map_err(|error: StudyError| error.into())
 }
 
 /// What came of a study: figures against what is expected of them. `print(result)` is the table as text.
@@ -196,6 +209,30 @@ impl StudyResult {
     /// The document that `warmcore study run --json` prints, byte for byte.
     fn json(&self) -> String {
         session::pretty(&self.document)
+    }
+
+    /// The same as dict.
+    #[getter]
+    fn document<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        figure::dict(py, &self.json())
+    }
+
+    /// What was expected and what came out, drawn: a figure for each study, by its name. Studies that expect nothing have none.
+    fn drawings(&self) -> BTreeMap<String, Figure> {
+        let row = |of: &ExpectationResult| Expected {
+            name: of.name.clone(),
+            band: (of.low, of.high),
+            published: of.published,
+            value: of.value,
+            range: of.range,
+            judgement: of.judgement.words().to_owned(),
+            right: of.judgement == Judgement::Right,
+        };
+        let drawn = self.document.studies.iter().filter_map(|study| {
+            let rows: Vec<Expected> = study.expectations.iter().map(row).collect();
+            Some((study.name.clone(), Figure::from(expected::figure(&study.name, &rows, WIDTH)?)))
+        });
+        drawn.collect()
     }
 
     /// The result as a Markdown page.

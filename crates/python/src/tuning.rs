@@ -7,7 +7,8 @@ use std::sync::Mutex;
 use pyo3::prelude::*;
 use warmcore_lab::files::{create_directory, write_atomically};
 use warmcore_lab::session::pretty;
-use warmcore_report::figures::tuning::{Panel, figure};
+use warmcore_report::figures::{self, tuning::Panel};
+use warmcore_report::svg::escape;
 use warmcore_report::table::Table as Text;
 use warmcore_study::plan::PlannedExperiment;
 use warmcore_study::tune::document::TuningDocument;
@@ -17,6 +18,7 @@ use warmcore_study::tune::search::{Means, Sampler, Trials, Values, search};
 use crate::asked;
 use crate::attended::attended;
 use crate::failure::Trouble;
+use crate::figure::{self, Figure};
 use crate::{gathering, study};
 
 /// What goes wrong in Python on the way, too.
@@ -120,7 +122,10 @@ pub fn tune(
     }
     let tuning = Tuning { document };
     if let Some(out) = &out {
-        let files = [("tuning.json", tuning.json()), ("sensitivity.svg", tuning.figure())];
+        let files = [
+            ("tuning.json", tuning.json()),
+            ("sensitivity.svg", tuning.drawn().svg.standalone(&tuning.document.title)),
+        ];
         for (name, text) in files {
             write_atomically(&out.join(name), text.as_bytes()).map_err(Trouble::new)?;
         }
@@ -132,6 +137,27 @@ pub fn tune(
 #[pyclass(frozen, module = "warmcore")]
 pub struct Tuning {
     document: TuningDocument,
+}
+
+impl Tuning {
+    /// Tables of its knobs and of its cells.
+    fn tables(&self) -> (Text, Text) {
+        let (mut knobs, mut cells) = (Text::new(TuningDocument::HEADINGS), Text::new(TuningDocument::CELL_HEADINGS));
+        self.document.rows().into_iter().for_each(|row| knobs.row(row));
+        self.document.cell_rows().into_iter().for_each(|row| cells.row(row));
+        (knobs, cells)
+    }
+
+    fn drawn(&self) -> figures::Figure {
+        let document = &self.document;
+        let panels = document.knobs.iter().enumerate().map(|(index, knob)| Panel {
+            name: knob.name.clone(),
+            log: knob.log,
+            points: document.candidates.iter().filter_map(|of| Some((of.values[index].clone(), of.value?))).collect(),
+            found: knob.found.clone(),
+        });
+        figures::tuning::figure(&document.title, &panels.collect::<Vec<_>>())
+    }
 }
 
 #[pymethods]
@@ -159,23 +185,25 @@ impl Tuning {
         pretty(&self.document)
     }
 
-    /// What each knob does to the objective, as SVG: every candidate that was tried.
-    fn figure(&self) -> String {
-        let document = &self.document;
-        let panels = document.knobs.iter().enumerate().map(|(index, knob)| Panel {
-            name: knob.name.clone(),
-            log: knob.log,
-            points: document.candidates.iter().filter_map(|of| Some((of.values[index].clone(), of.value?))).collect(),
-            found: knob.found.clone(),
-        });
-        figure(&document.title, &panels.collect::<Vec<_>>())
+    /// The same as dict.
+    #[getter]
+    fn document<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        figure::dict(py, &self.json())
+    }
+
+    /// What each knob does to the objective: every candidate that was tried.
+    fn figure(&self) -> Figure {
+        self.drawn().into()
     }
 
     fn __repr__(&self) -> String {
-        let mut knobs = Text::new(TuningDocument::HEADINGS);
-        self.document.rows().into_iter().for_each(|row| knobs.row(row));
-        let mut cells = Text::new(TuningDocument::CELL_HEADINGS);
-        self.document.cell_rows().into_iter().for_each(|row| cells.row(row));
+        let (knobs, cells) = self.tables();
         self.document.text(&knobs.aligned(), &cells.aligned())
+    }
+
+    fn _repr_html_(&self) -> String {
+        let (knobs, cells) = self.tables();
+        let answer = escape(&self.document.words);
+        format!("<p><b>{answer}</b></p>\n{}{}{}", knobs.html(), cells.html(), self.drawn().picture())
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use pyo3::prelude::*;
 use warmcore_lab::experiment::Named;
-use warmcore_lab::load;
+use warmcore_lab::load::{self, LoadError};
 use warmcore_lab::verdict::describe_warning;
 use warmcore_topology::Machine;
 use warmcore_workload::{Options, Workload as Work};
@@ -30,6 +30,8 @@ pub struct Workload {
 pub struct WorkloadText {
     /// The text.
     pub text: String,
+    /// What the file of that name has, if it is not to be looked for.
+    content: Option<String>,
     profiles: Option<PathBuf>,
     assume_profile: Option<String>,
     aggregate: Vec<String>,
@@ -52,12 +54,26 @@ impl WorkloadText {
         let profiles = self.profiles.as_deref().map(load::profiles).transpose()?.unwrap_or_default();
         let assume_profile = self.assumed();
         let options = Options { strict: self.strict, profiles: &profiles, assume_profile, ..Options::default() };
-        let mut workload = match machine {
-            Some(machine) => load::workload_on(machine, text, &options)?,
-            None => load::workload(text, &options)?,
+        let own = self.content.as_ref().filter(|_| text == self.text);
+        let mut workload = match (own, machine) {
+            (Some(content), _) => {
+                let options = machine.map_or(options, |machine| load::on(machine, &options));
+                let value = warmcore_workload::resolve(text, &options, |_| Ok(content.clone()))
+                    .map_err(|source| LoadError::Workload { text: text.to_owned(), source: Box::new(source) })?;
+                Named { source: text.to_owned(), value }
+            }
+            (None, Some(machine)) => load::workload_on(machine, text, &options)?,
+            (None, None) => load::workload(text, &options)?,
         };
         load::aggregate(&mut workload, &self.aggregate)?;
         Ok(workload)
+    }
+}
+
+impl Workload {
+    fn of(asked: WorkloadText) -> Result<Self, Trouble> {
+        let read = asked.read(None, &asked.text)?;
+        Ok(Self { asked, read })
     }
 }
 
@@ -73,9 +89,25 @@ impl Workload {
         strict: bool,
     ) -> PyResult<Self> {
         let text = text.to_string_lossy().into_owned();
-        let asked = WorkloadText { text, profiles, assume_profile, aggregate, strict };
-        let read = asked.read(None, &asked.text)?;
-        Ok(Self { asked, read })
+        Ok(Self::of(WorkloadText { text, content: None, profiles, assume_profile, aggregate, strict })?)
+    }
+
+    /// A workload from a text in rt-app's format, such as `json.dumps` makes. `name` is what a file of it would be called without its ending; the
+    /// other arguments are those of `Workload`.
+    ///
+    /// Raises WarmcoreError that says where, if it cannot be understood.
+    #[staticmethod]
+    #[pyo3(signature = (text, *, name="workload", profiles=None, assume_profile=None, aggregate=Vec::new(), strict=false))]
+    fn parse(
+        text: String,
+        name: &str,
+        profiles: Option<PathBuf>,
+        assume_profile: Option<String>,
+        aggregate: Vec<String>,
+        strict: bool,
+    ) -> PyResult<Self> {
+        let (text, content) = (format!("{name}.json"), Some(text));
+        Ok(Self::of(WorkloadText { text, content, profiles, assume_profile, aggregate, strict })?)
     }
 
     /// What it is called.

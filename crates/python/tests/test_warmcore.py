@@ -1,8 +1,10 @@
 """The package as somebody uses it, beside the program that `WARMCORE` names: `make python`."""
 
 import ast
+import contextlib
 import html
 import inspect
+import io
 import json
 import os
 import pathlib
@@ -86,6 +88,17 @@ def test_tables_are_read_by_pyarrow_and_polars(comparison):
     assert ratio == rr["measures"][comparison.metric]["comparison"]["ratio"]
 
 
+def test_rows_are_those_of_the_columns_and_are_shown(comparison):
+    table = comparison.results
+    columns, rows = table.to_dict(), table.to_rows()
+    assert [list(row.values()) for row in rows] == [list(values) for values in zip(*columns.values())]
+    assert list(rows[0]) == table.column_names and len(rows) == len(table)
+    shown = html.unescape(table._repr_html_())
+    # Of long tables the first rows.
+    assert shown.count("<tr>") - 1 == min(50, len(table)) and (f"{len(table) - 50} more rows" in shown) == (len(table) > 50)
+    assert ">cfs<" in shown and f">{columns['trials'][0]}<" in shown and ">None<" not in shown
+
+
 def test_who_reads_a_table_reads_the_same_memory(comparison):
     table = comparison.trials
     where = {pyarrow.table(table).column("value").chunk(0).buffers()[1].address for _ in range(2)}
@@ -100,7 +113,23 @@ def test_a_table_outlives_what_it_came_from():
 def test_a_notebook_shows_the_table_the_sentence_and_a_figure(comparison):
     page = html.unescape(comparison._repr_html_())
     assert "<table>" in page and comparison.verdict in page and "data:image/svg+xml;base64," in page
-    assert comparison.figures()["ratio"].startswith("<?xml")
+    assert len(comparison.explanation) == 2 and all(f"{sentence}." in page for sentence in comparison.explanation)
+
+
+def test_figures_are_shown_and_have_files(comparison):
+    ratio = comparison.figures()["ratio"]
+    assert ratio.svg == str(ratio) and ratio.svg.startswith("<?xml") and ratio.title in html.unescape(ratio.svg)
+    assert ratio.csv.count("\n") > 2 and ratio.pdf().startswith(b"%PDF-")
+    assert "data:image/svg+xml;base64," in ratio._repr_html_() and ratio.caption in html.unescape(ratio._repr_html_())
+    assert repr(ratio) == f"<warmcore.Figure ratio: {ratio.title}>"
+
+
+def test_one_trial_is_looked_at_closely_as_by_the_command_line(tmp_path, comparison):
+    closely = comparison.figures(closely=True)
+    assert set(comparison.figures()) < set(closely)
+    warmcore.compare(MACHINE, WORKLOAD, SCHEDULERS, trials=8, out=tmp_path / "run")
+    printed("report", str(tmp_path / "run"), "--svg", str(tmp_path / "figures"))
+    assert {path.stem: path.read_text() for path in (tmp_path / "figures").glob("*.svg")} == {name: one.svg for name, one in closely.items()}
 
 
 @pytest.mark.parametrize(
@@ -167,6 +196,58 @@ def test_a_run_directory_is_one_of_the_program_s(tmp_path, comparison):
     assert "another `out`" in raised.value.advice and "--" not in raised.value.advice
 
 
+@pytest.mark.parametrize(
+    ("asked", "keyword"),
+    [
+        (lambda: warmcore.compare(MACHINE, WORKLOAD, "rr", baseline="cfs"), "schedulers"),
+        (lambda: warmcore.compare(MACHINE, WORKLOAD, "rr", warm_up="1h"), "warm_up"),
+        (lambda: warmcore.Study.load("answers/smt-pool").run(only=["nothing is called so"]), "only"),
+        (lambda: warmcore.Workload("spin:-n1,-d1ms", assume_profile="spin"), "assume_profile"),
+        (lambda: warmcore.simulate(MACHINE, warmcore.Workload("forkjoin:-n2,-i2,-w1ms", assume_profile="spin"), "rr", memory="none"), 'memory="none"'),
+    ],
+)
+def test_errors_name_keywords_of_python(asked, keyword):
+    with pytest.raises(warmcore.WarmcoreError) as raised:
+        asked()
+    assert keyword in str(raised.value) and "--" not in str(raised.value)
+
+
+def test_flags_of_workloads_and_commands_stay_in_errors():
+    with pytest.raises(warmcore.WarmcoreError, match="--trails"):
+        warmcore.compare(MACHINE, "sysbench:--trails=2", "rr")
+
+
+def test_machines_workloads_and_studies_are_made_from_texts(tmp_path):
+    text = warmcore.Machine(MACHINE).to_toml()
+    machine = warmcore.Machine.parse(text, name="mine")
+    assert machine.to_toml() == text and repr(machine) == "<warmcore.Machine mine: 4 CPUs>"
+    (tmp_path / "pair.json").write_text(warmcore.Workload(WORKLOAD).to_rtapp())
+    workload = warmcore.Workload.parse((tmp_path / "pair.json").read_text(), name="pair")
+    assert (workload.name, workload.tasks) == ("pair", warmcore.Workload(tmp_path / "pair.json").tasks)
+    columns = ["eevdf", "eevdf@cpus=0-1", f"eevdf@machine={MACHINE}"]
+    here = warmcore.compare(machine, workload, columns, trials=2, out=tmp_path / "run")
+    there = warmcore.compare(MACHINE, tmp_path / "pair.json", columns, trials=2)
+    assert here.trials.to_dict()["value"] == there.trials.to_dict()["value"]
+    assert "eevdf" in printed("report", str(tmp_path / "run"), "--markdown", "-")
+    path = ROOT / "studies/answers/smt-pool.toml"
+    parsed, loaded = (study.run(trials=1) for study in (warmcore.Study.parse(path.read_text(), name="smt-pool"), warmcore.Study.load(path)))
+    assert parsed.json() == loaded.json() and parsed.document == json.loads(parsed.json())
+    assert parsed.drawings()["smt-pool"].title == "smt-pool: expected and found"
+
+
+@pytest.mark.parametrize(
+    ("asked", "where"),
+    [
+        (lambda: warmcore.Machine.parse("nonsense = 1", name="mine"), "mine: "),
+        (lambda: warmcore.Workload.parse('{"tasks": {"a": {"run": -1}}}', name="mine"), "tasks.a.run"),
+        (lambda: warmcore.Study.parse('schema = "warmcore-study-form-1"\ntitle = 3\n', name="mine"), "mine.toml:2"),
+    ],
+)
+def test_texts_that_are_none_say_where(asked, where):
+    with pytest.raises(warmcore.WarmcoreError, match=re.escape(where)):
+        asked()
+
+
 def test_machines_are_read_from_hwloc_and_shown(tmp_path):
     export = printed("machine", "convert", MACHINE, "--to", "xml")
     (tmp_path / "export.xml").write_text(export)
@@ -187,8 +268,14 @@ def test_types_say_what_there_is():
             assert list(inspect.signature(there).parameters) == wanted
         elif not issubclass(there, BaseException) and not issubclass(there, Warning):
             said = {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
-            own = {one for one in vars(there) if not one.startswith("_")}
+            own = {one for one in vars(there) if not one.startswith("_") or one == "_repr_html_"}
             assert own <= said and all(hasattr(there, one) for one in said), name
+            for one in (one for one in node.body if isinstance(one, ast.FunctionDef)):
+                if not one.name.startswith("_"):
+                    assert inspect.getdoc(getattr(there, one.name)), f"{name}.{one.name} has a docstring"
+                if not one.name.startswith("_") and not any(ast.unparse(made) == "property" for made in one.decorator_list):
+                    wanted = [argument.arg for argument in one.args.args + one.args.kwonlyargs]
+                    assert list(inspect.signature(getattr(there, one.name)).parameters) == wanted, f"{name}.{one.name}"
 
 
 def test_the_page_s_samples_run(tmp_path, monkeypatch):
@@ -201,11 +288,34 @@ def test_the_page_s_samples_run(tmp_path, monkeypatch):
         exec(compile(sample, "docs/python.md", "exec"), names)
 
 
-def test_the_notebook_s_cells_run(monkeypatch):
-    for path in (ROOT / "docs/notebooks").glob("*.ipynb"):
-        notebook = json.loads(path.read_text())
-        names = {"display": lambda *shown: [one._repr_html_() for one in shown if hasattr(one, "_repr_html_")]}
-        code = [cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
-        assert code, path
-        for source in code:
-            exec(compile("".join(source), str(path), "exec"), names)
+NOTEBOOKS = sorted((ROOT / "docs/notebooks").glob("*.ipynb"))
+
+
+def shown_by(path):
+    """What a notebook's cells show, in order: the value of each last line, and what was printed, as Jupyter does it."""
+    notebook = json.loads(path.read_text())
+    names, shown = {}, []
+    for cell in notebook["cells"]:
+        assert not cell.get("outputs"), f"{path.name} has outputs, which nothing keeps true"
+        if cell["cell_type"] != "code":
+            continue
+        body = ast.parse("".join(cell["source"]), str(path)).body
+        last = body.pop() if isinstance(body[-1], ast.Expr) else None
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(compile(ast.Module(body, []), str(path), "exec"), names)
+            value = None if last is None else eval(compile(ast.Expression(last.value), str(path), "eval"), names)
+        shown.append((out.getvalue(), value._repr_html_() if hasattr(value, "_repr_html_") else repr(value)))
+    return shown
+
+
+def test_each_reader_has_a_notebook():
+    assert {path.stem for path in NOTEBOOKS} >= {"service", "scheduler", "sweep", "lesson"}
+    page = (ROOT / "docs/python.md").read_text()
+    assert all(f"(notebooks/{path.name})" in page for path in NOTEBOOKS), "the page names every notebook"
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_and_shows_the_same_again(path):
+    first = shown_by(path)
+    assert 0 < len(first) <= 12
+    assert shown_by(path) == first

@@ -10,6 +10,7 @@ Everything is simulated, and the same arguments give the same bytes. What the si
 
 from ._native import (
     Comparison,
+    Figure,
     Machine,
     Simulation,
     Study,
@@ -27,6 +28,7 @@ from ._native import (
 
 __all__ = [
     "Comparison",
+    "Figure",
     "Machine",
     "Simulation",
     "Study",
