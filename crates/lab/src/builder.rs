@@ -129,7 +129,7 @@ impl BuildError {
                 "use the program's own warm-up; `--on host:warm-up-rounds=1` runs it before the first trial that counts",
             ),
             Self::Endless { .. } => Some(
-                "say how often it loops (\"loop\": 1000; without it rt-app's default is without end), give the workload a \"duration\" in \"global\", \
+                "say how often it loops (\"loop\": 1000; rt-app loops without end where that is missing), give the workload a \"duration\" in \"global\", \
                  or end the run with --max-time",
             ),
             Self::Unknown { .. } => Some("without --strict this is a warning"),

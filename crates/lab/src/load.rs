@@ -67,7 +67,7 @@ impl LoadError {
             },
             Self::Machine(_) => None,
             Self::Background(_) => {
-                Some("`none` is not a kernel thread; machines/background/README.md shows the form of a file")
+                Some("`none` means no kernel threads; machines/background/README.md shows the form of a file")
             }
             Self::System { .. } => Some(
                 "a snapshot made on another computer with `warmcore machine convert host --to snapshot --out DIR` can be read instead",
