@@ -3,6 +3,8 @@
 //! Presets are the files of `machines/`, put into the program when it is built (`build.rs` of this crate lists them):
 //! adding a file adds a preset.
 
+use std::sync::OnceLock;
+
 use serde::Deserialize;
 
 use crate::nearest::nearest;
@@ -143,7 +145,12 @@ fn preset_file(name: &str, text: &str, depth: usize) -> Result<Template> {
     Ok(template)
 }
 
-/// The curves that machine files can name without defining them.
-pub(crate) fn built_in_curves() -> Result<Vec<LoadedLatencyCurve>> {
-    curves_from_toml(CURVES).map_err(|error| error.in_file("data/loaded-latency.toml"))
+/// The curves that machine files can name without defining them; read once, because every machine that is read or written needs them.
+pub(crate) fn built_in_curves() -> Result<&'static [LoadedLatencyCurve]> {
+    static READ: OnceLock<Vec<LoadedLatencyCurve>> = OnceLock::new();
+    if let Some(known) = READ.get() {
+        return Ok(known);
+    }
+    let curves = curves_from_toml(CURVES).map_err(|error| error.in_file("data/loaded-latency.toml"))?;
+    Ok(READ.get_or_init(|| curves))
 }

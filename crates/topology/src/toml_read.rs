@@ -242,7 +242,7 @@ impl TomlReader<'_> {
         for (name, section) in raw.core_to_core_variants {
             template.variants.push(self.variant(name, section)?);
         }
-        let mut curves = crate::presets::built_in_curves()?;
+        let mut curves = crate::presets::built_in_curves()?.to_vec();
         for curve in raw.loaded_latency_curve {
             curves.insert(0, self.curve(curve)?);
         }

@@ -84,6 +84,23 @@ struct RawPriority {
     priority: u32,
 }
 
+/// Values that lists of CPUs have, each CPU in one list.
+fn values_by_cpus<'a>(
+    stated: impl Iterator<Item = (&'a str, u32)>,
+    plural: &str,
+) -> Result<Vec<(BTreeSet<u32>, u32)>, String> {
+    let mut seen = BTreeSet::new();
+    let mut values = Vec::new();
+    for (list, value) in stated {
+        let cpus = parse_cpu_list(list).map_err(|error| error.to_string())?;
+        if let Some(twice) = cpus.iter().find(|cpu| !seen.insert(**cpu)) {
+            return Err(format!("CPU {twice} has two {plural}"));
+        }
+        values.push((cpus, value));
+    }
+    Ok(values)
+}
+
 impl RawTopology {
     /// Puts what the table says into a template. Fails with a reason.
     pub(crate) fn read(mut self, template: &mut Template) -> Result<(), String> {
@@ -95,12 +112,11 @@ impl RawTopology {
         template.node_memory_bytes = self.node_memory.as_ref().map(SizeValue::bytes).transpose()?;
         let offline = self.offline.as_deref().map(parse_cpu_list).transpose().map_err(|error| error.to_string())?;
         template.offline = offline.unwrap_or_default();
-        for RawCapacity { cpus, capacity } in &self.capacities {
-            template.capacities.push((parse_cpu_list(cpus).map_err(|error| error.to_string())?, *capacity));
-        }
-        for RawPriority { cpus, priority } in &self.priorities {
-            let cpus = parse_cpu_list(cpus).map_err(|error| error.to_string())?;
-            template.priorities.extend(cpus.into_iter().map(|cpu| (cpu, *priority)));
+        let capacities = self.capacities.iter().map(|raw| (raw.cpus.as_str(), raw.capacity));
+        template.capacities = values_by_cpus(capacities, "capacities")?;
+        let priorities = self.priorities.iter().map(|raw| (raw.cpus.as_str(), raw.priority));
+        for (cpus, priority) in values_by_cpus(priorities, "priorities")? {
+            template.priorities.extend(cpus.into_iter().map(|cpu| (cpu, priority)));
         }
         template.priorities_origin = match self.priorities_origin.take() {
             None if !self.priorities.is_empty() => self.origin.clone(),

@@ -109,12 +109,16 @@ fn capacities_are_relative_to_the_biggest_cpu() {
     assert_refused(&file("{ cpus = \"0-1\", capacity = 512 }"), "no CPU has capacity 1024");
     assert_refused(&file("{ cpus = \"0\", capacity = 0 }"), "capacity 0, not 1 to 1024");
     assert_refused(&file("{ cpus = \"7\", capacity = 512 }"), "capacity given for CPU 7, which is not online");
+    let twice = "{ cpus = \"0-1\", capacity = 1024 }, { cpus = \"1\", capacity = 512 }";
+    assert_refused(&file(twice), "CPU 1 has two capacities");
 }
 
 #[test]
 fn priorities_are_of_online_cpus_and_below_two_to_the_31() {
     let file = |priorities: &str| format!("[topology]\nshape = \"2c\"\npriorities = [{priorities}]");
     assert_refused(&file("{ cpus = \"7\", priority = 40 }"), "priority given for CPU 7, which is not online");
+    let twice = "{ cpus = \"0-1\", priority = 40 }, { cpus = \"0\", priority = 40 }";
+    assert_refused(&file(twice), "CPU 0 has two priorities");
     assert_refused(&file("{ cpus = \"1\", priority = 2147483648 }"), "priority 2147483648, not 0 to 2147483647");
 }
 
