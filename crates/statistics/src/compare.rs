@@ -174,7 +174,7 @@ pub fn compare_paired(baseline: &[f64], candidate: &[f64], better: Better) -> Re
     check(baseline)?;
     check(candidate)?;
     let mut logs: Vec<f64> = baseline.iter().zip(candidate).map(|(base, value)| log_ratio(*base, *value)).collect();
-    let interval = Bootstrap::default().interval(&logs, median_in_place).map(exponential);
+    let interval = Bootstrap::default().interval_of_median(&logs).map(exponential);
     let spread = Sample::new(&logs).ok().and_then(|sample| sample.standard_deviation());
     let n = logs.len();
     let p_value = wilcoxon_signed_rank(&logs);
@@ -208,8 +208,7 @@ pub fn compare_unpaired(baseline: &[f64], candidate: &[f64], better: Better) -> 
     let (n1, n2) = (baseline.len(), candidate.len());
     let log_of_medians = |base: &mut [f64], value: &mut [f64]| log_ratio(median_in_place(base), median_in_place(value));
     let enough = n1 >= MIN_TRIALS && n2 >= MIN_TRIALS;
-    let interval =
-        if enough { Bootstrap::default().interval_of_two(baseline, candidate, log_of_medians) } else { None };
+    let interval = if enough { Bootstrap::default().interval_of_medians(baseline, candidate, log_ratio) } else { None };
     let both = n1 > 0 && n2 > 0;
     let mut comparison = Comparison {
         design: Design::Unpaired,

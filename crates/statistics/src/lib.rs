@@ -23,6 +23,7 @@ pub mod apart;
 pub mod bootstrap;
 pub mod compare;
 pub mod distributions;
+mod medians;
 pub mod number;
 pub mod partitions;
 pub mod rank;

@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::StatisticsError;
 use crate::bootstrap::{Bootstrap, Interval};
-use crate::{StatisticsError, bootstrap};
 
 /// Robust standard deviations from the median beyond which [`Sample::outliers`] flags a value. Far out on purpose: a
 /// flag means that something happened in that trial, not that it was unlucky. The benchmark program `hyperfine` uses
@@ -135,9 +135,9 @@ impl Sample {
     }
 
     /// The 95 % BCa bootstrap interval of the median with [`Bootstrap::default`]. `None` for fewer than
-    /// [`bootstrap::MIN_TRIALS`] values: there the range is all that can be said.
+    /// [`MIN_TRIALS`](crate::bootstrap::MIN_TRIALS) values: there the range is all that can be said.
     pub fn median_interval(&self) -> Option<Interval> {
-        Bootstrap::default().interval(&self.values, bootstrap::median_in_place)
+        Bootstrap::default().interval_of_median(&self.values)
     }
 
     /// Everything a table prints about the sample.
