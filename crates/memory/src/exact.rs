@@ -6,7 +6,7 @@
 //! kernel whose tasks come and go ([`Live`]).
 //!
 //! Not simulated: instructions' order inside a core, prefetching (profiles say what it hides),
-//! banks and queues of memory, limited directories, the L1 for instructions apart from traces, an L2 shared by several
+//! banks and queues of memory, limited directories, an L2 shared by several
 //! cores, caches beyond the LLC. Waiting of one line transfer for another is not either.
 //!
 //! Source: `docs/spec/memory-model.md` section 3; deviations are listed in `docs/models/memory-exact.md`.

@@ -4,7 +4,7 @@ mod levels;
 
 use levels::{LEVELS, MS, close};
 use warmcore_memory::analytic::{Counters, MemoryEvent};
-use warmcore_memory::{Class, Profile, Sharing};
+use warmcore_memory::{Class, ClassKind, Profile, Sharing};
 use warmcore_topology::{Machine, from_toml};
 
 /// Two sockets of two cores: 32 KiB of L1, 256 KiB of L2, and 2 MiB of L3 for each socket.
@@ -41,6 +41,17 @@ fn writes_that_memory_serves_are_rfo_misses_on_one_socket() {
         assert_eq!(of(&counters, MemoryEvent::L3RfoOtherLlc), 0.0);
         close(counters.l2_hit_rate().unwrap(), 0.007, 0.3);
         close(counters.l3_hit_rate().unwrap(), 1.0 - 93.75 / 99.2, 0.25);
+    }
+}
+
+/// A scan larger than the L2 hits in sets that hold all of their lines. Of 384 KiB 6144 lines fall into 512 sets by chance, 12 to each in the
+/// mean; 8.95 % lie with at most seven others (Poisson).
+#[test]
+fn a_scan_longer_than_the_l2_hits_in_sets_with_few_lines() {
+    let scan = Class { kind: ClassKind::Scan, ..Class::new("scan", 384 << 10, 0.1, 0.0) };
+    for level in LEVELS {
+        let counters = level(&machine(), &profile(vec![scan.clone()]), &[(0, 0)], 40 * MS, 10 * MS)[0];
+        close(counters.l2_hit_rate().unwrap(), 0.0895, 0.3);
     }
 }
 

@@ -4,7 +4,8 @@ mod levels;
 
 use levels::{LEVELS, MS, close, run};
 use warmcore_memory::analytic::{Counters, MemoryEvent, Player, TaskSpec, TimeShare};
-use warmcore_memory::exact::{Live, LiveSpec, Options};
+use warmcore_memory::exact::address_trace::{Access, Record};
+use warmcore_memory::exact::{Live, LiveSpec, Options, Replay, ThreadCounters};
 use warmcore_memory::{Analytic, Class, ClassKind, Profile, Sharing};
 use warmcore_topology::{CpuId, Machine, from_toml};
 
@@ -173,4 +174,34 @@ fn work_measured_on_a_machine_with_code_is_that_of_the_whole_program() {
     let mut live = Live::new(&without, Options::default(), &profiles).unwrap();
     live.measure_work_on(&with, &profiles).unwrap();
     assert_eq!(live.nominal_rate(0), nominal(&with));
+}
+
+/// Counters of thread 0 after lines of an address trace, for each (an access, the first line, how many).
+fn traced(shape: &str, accesses: &[(Access, u64, u64)]) -> ThreadCounters {
+    let machine = machine(shape, EIGHT_WAYS);
+    let cpus: Vec<CpuId> = machine.cpus().collect();
+    let mut replay = Replay::new(&machine, &Options::default(), &cpus, 1 << 20).unwrap();
+    for (access, first, lines) in accesses {
+        for line in *first..first + lines {
+            replay.access(Record { thread: 0, access: *access, address: line * 64, size: 4 }).unwrap();
+        }
+    }
+    replay.counters()[0]
+}
+
+/// A trace's instructions pass the L1 for instructions only: of one line that is fetched, read, fetched and written, memory serves the
+/// fetch, the L2 the read, and the L1s the rest; and 512 lines of code take nothing away from 64 lines of data.
+#[test]
+fn fetches_of_a_trace_do_not_touch_the_l1_for_data() {
+    use Access::{Instruction, Read, Write};
+    for shape in ["1s1n1l1c1t", "1s1n1l2c1t"] {
+        let one = traced(shape, &[(Instruction, 5, 1), (Read, 5, 1), (Instruction, 5, 1), (Write, 5, 1)]);
+        let events = one.events;
+        let seen = (events.touches, events.l1_misses, events.l2_hits, events.dram_local);
+        assert_eq!((one.instruction_misses, seen), (1, (3, 2, 1, 1)), "{shape}");
+        let many = traced(shape, &[(Read, 0, 64), (Instruction, 1024, 512), (Read, 0, 64)]);
+        let events = many.events;
+        let seen = (events.touches, events.l1_misses, events.dram_local);
+        assert_eq!((many.instruction_misses, seen), (512, (640, 576, 576)), "{shape}");
+    }
 }

@@ -190,7 +190,9 @@ impl Analytic {
         }
         let cache = &self.l2[subject.l2 as usize];
         // Lines of those off the CPU are the oldest of their sets and give way.
-        let held = cache.running_lines - cache.windows[subject.l2_slot].lines + outlook.lines;
+        // A scan's window may have come round before the cache has seen that it is full.
+        let others = (cache.running_lines - cache.windows[subject.l2_slot].lines).max(0.0);
+        let held = others + outlook.lines;
         let room = cache.capacity * outlook.lines / held.max(1.0);
         let profile = &self.profiles[subject.profile];
         let tables = &profile.cores[self.geometry.core_kind[subject.cpu] as usize].l2_tables;

@@ -29,7 +29,7 @@ pub(crate) struct Seat {
 /// Tell the hashes of the levels apart.
 const SALTS: [u32; 3] = [0x51, 0xA3, 0xE7];
 /// That of the L1 for instructions.
-pub(super) const INSTRUCTION_SALT: u32 = 0x1C;
+const INSTRUCTION_SALT: u32 = 0x1C;
 
 /// Lines of all caches together that the exact level has room for: tags of some 4 GiB.
 const MAX_CACHE_LINES: u64 = 1 << 30;

@@ -13,8 +13,8 @@ use super::task::{KINDS, Task};
 use warmcore_trace::TimeShare;
 
 /// Where a write finds what it needs inside the domain.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
     /// The core has the data and nobody else does.
     Own,
     /// The LLC has the data and no core does.
@@ -23,6 +23,29 @@ enum Source {
     Cores,
     /// Nowhere.
     Outside,
+}
+
+impl Source {
+    /// A task's write gets what it needs inside the domain, which has the right to write; `held`: whether the core can read the line.
+    pub(crate) fn serve(self, task: &mut Task, class: usize, held: bool, transfer_fs: u64) {
+        let costs = task.costs[class];
+        let counters = &mut task.counters[class];
+        match self {
+            Source::Own => {
+                counters.l2_hits += costs.scale;
+                task.stall(TimeShare::L2, costs.l2_fs);
+            }
+            Source::Llc => {
+                counters.llc_hits += costs.scale;
+                task.stall(TimeShare::Llc, costs.llc_fs);
+            }
+            Source::Cores | Source::Outside => {
+                counters.same_llc_transfers += costs.scale;
+                counters.same_llc_writes += costs.scale;
+                task.wait(TimeShare::Llc, transfer_fs, if held { costs.announced } else { costs.coherent });
+            }
+        }
+    }
 }
 
 impl Domain {
@@ -54,7 +77,8 @@ impl Domain {
         }
         task.counters[class].l1_misses += costs.scale;
         if write {
-            self.take_to_write(context, task, line, class, held.is_some());
+            // Hot lines stand for L1 hits.
+            self.take_to_write(context, task, line, class, held.map(|_| l1_hit || line < context.hot_end));
         } else {
             self.fetch_to_read(context, task, line, class);
         }
@@ -101,7 +125,7 @@ impl Domain {
             }
             task.counters[class].same_llc_transfers += costs.scale;
             task.wait(TimeShare::Llc, self.transfer_fs, costs.coherent);
-        } else if self.read_from_llc(line, core, entry) {
+        } else if self.read_from_llc(line, core, entry) || self.only_had(entry, bit) {
             task.counters[class].llc_hits += costs.scale;
             task.stall(TimeShare::Llc, costs.llc_fs);
         } else if entry.right != Right::None {
@@ -123,18 +147,18 @@ impl Domain {
         }
     }
 
-    fn take_to_write(&mut self, context: &Context, task: &mut Task, line: u32, class: usize, has_data: bool) {
+    /// `held`: whether the core has the line in its L1, if it has it.
+    fn take_to_write(&mut self, context: &Context, task: &mut Task, line: u32, class: usize, held: Option<bool>) {
         let core = usize::from(task.core);
-        let costs = task.costs[class];
         let bit = self.bit(core);
         let entry = self.directory[line as usize];
         let foreign_owner = entry.owner != NO_CORE && usize::from(entry.owner) != core;
         let in_llc = self.llc.contains(line);
         let source = if foreign_owner || entry.sharers & !bit != 0 {
             Source::Cores
-        } else if has_data {
+        } else if held.is_some() {
             Source::Own
-        } else if in_llc {
+        } else if in_llc || self.only_had(entry, bit) {
             Source::Llc
         } else if entry.right != Right::None {
             // Another core that shares this core's bit.
@@ -149,28 +173,11 @@ impl Domain {
             self.put_in_llc(context, line, 0);
         }
         if entry.right.may_write() {
-            let counters = &mut task.counters[class];
-            match source {
-                Source::Own => {
-                    counters.l2_hits += costs.scale;
-                    task.stall(TimeShare::L2, costs.l2_fs);
-                }
-                Source::Llc => {
-                    counters.llc_hits += costs.scale;
-                    task.stall(TimeShare::Llc, costs.llc_fs);
-                }
-                Source::Cores | Source::Outside => {
-                    counters.same_llc_transfers += costs.scale;
-                    counters.same_llc_writes += costs.scale;
-                    task.wait(
-                        TimeShare::Llc,
-                        self.transfer_fs,
-                        if has_data { costs.announced } else { costs.coherent },
-                    );
-                }
-            }
+            source.serve(task, class, held.is_some(), self.transfer_fs);
         } else {
-            self.request(task, line, Ask::Own { has_data: source != Source::Outside, held: has_data }, class);
+            // A line that is newer than memory's (O) was shared when the core got it.
+            let held = held.map(|in_l1| in_l1 && entry.right != Right::Owned);
+            self.request(task, line, Ask::Own { source, held }, class);
         }
         let entry = &mut self.directory[line as usize];
         *entry = Entry { sharers: bit, owner: core as u16, right: Right::Modified, ..*entry };
@@ -295,6 +302,19 @@ impl Domain {
         dirty
     }
 
+    /// The home directory has given the domain, whose request to read found no other copy, the right to write (E): the core that read has
+    /// it, if it can be told and has the only copy.
+    pub(crate) fn grant_exclusive(&mut self, line: u32) {
+        self.directory[line as usize].right = Right::Exclusive;
+        let sharers = self.directory[line as usize].sharers;
+        let is_stale = self.llc_may_be_stale() && self.llc.contains(line);
+        if sharers.count_ones() == 1 && !self.shares_bit() && !is_stale {
+            let core = sharers.trailing_zeros() as usize;
+            self.directory[line as usize].owner = core as u16;
+            self.allow_writing(core, line);
+        }
+    }
+
     /// Whether the domain's copy is newer than memory's.
     pub(crate) fn has_newer(&self, line: u32) -> bool {
         let entry = self.directory[line as usize];
@@ -370,6 +390,12 @@ impl Domain {
 
     fn shares_bit(&self) -> bool {
         self.sharer_shift > 0
+    }
+
+    /// Whether only the core itself has had the line, which it does not find: a later touch of the block has put the line into its L1 again before
+    /// it left, and in the touches' order the LLC would have got it meanwhile.
+    fn only_had(&self, entry: Entry, bit: u64) -> bool {
+        entry.sharers == bit && !self.shares_bit()
     }
 
     fn another_has(&self, core: usize, line: u32) -> bool {

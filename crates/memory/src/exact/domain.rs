@@ -10,6 +10,7 @@
 
 use super::block::{EVICTED, LlcWork, Scratch};
 use super::cache::Cache;
+use super::coherence::Source;
 use super::counters::NodeTraffic;
 use super::first_level::FirstLevel;
 use super::history::{HistoryLevel, Served};
@@ -65,8 +66,9 @@ impl Entry {
 pub(crate) enum Ask {
     /// A copy to read.
     Read,
-    /// The only copy, to write; with or without data in the domain, and readable by the core itself or not.
-    Own { has_data: bool, held: bool },
+    /// The only copy, to write: where the domain has it, and whether the core may go on at once when the domain turns out to have it alone,
+    /// if the core can read it.
+    Own { source: Source, held: Option<bool> },
     /// Nothing: the domain's last copy is gone.
     Gone,
 }

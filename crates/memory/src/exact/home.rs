@@ -9,6 +9,7 @@
 use warmcore_topology::Relation;
 use warmcore_trace::TimeShare;
 
+use super::coherence::Source;
 use super::domain::{Ask, Context, Domain, NO_HOME, Right, Transaction};
 use super::options::Protocol;
 use super::task::{TABLES, Task};
@@ -86,7 +87,7 @@ impl Home {
             let before = waiter(domains, domain, request).filter(|_| for_tables).map(|task| task.share_fs);
             match request.ask {
                 Ask::Read => self.read(context, domains, domain, request),
-                Ask::Own { has_data, held } => self.own(context, domains, domain, request, has_data, held),
+                Ask::Own { source, held } => self.own(context, domains, domain, request, source, held),
                 Ask::Gone => self.forget(domain, request.line),
             }
             if let (Some(before), Some(task)) = (before, waiter(domains, domain, request)) {
@@ -134,18 +135,19 @@ impl Home {
         entry.domains |= 1 << reader;
     }
 
+    /// `source` and `held` as in [`Ask::Own`].
     fn own(
         &mut self,
         context: &mut Context,
         domains: &mut [Domain],
         writer: usize,
         request: Transaction,
-        has_data: bool,
-        held: bool,
+        source: Source,
+        held: Option<bool>,
     ) {
         let entry = self.entries[request.line as usize];
         let others = entry.domains & !(1 << writer);
-        let has_data = has_data && entry.domains & 1 << writer != 0;
+        let has_data = source != Source::Outside && entry.domains & 1 << writer != 0;
         if others != 0 {
             let farthest = bits(others).max_by_key(|other| (self.transfer_fs[writer * domains.len() + other], *other));
             let from_cache = entry.owner != NOBODY || entry.forwarder != NOBODY;
@@ -155,16 +157,24 @@ impl Home {
                 domains[writer].traffic[node].reads += context.scale(request.line);
             }
             if let Some(farthest) = farthest {
-                self.hand_over(domains, farthest, writer, request, true, held);
+                self.hand_over(domains, farthest, writer, request, true, held.is_some());
             }
         } else if has_data {
             let scale = context.scale(request.line);
             let domain = &mut domains[writer];
             if let Some(task) = &mut domain.tasks[usize::from(request.slot)] {
-                let costs = task.costs[usize::from(request.class)];
-                task.counters[usize::from(request.class)].upgrades += scale;
-                if !held || costs.announced > 0 {
-                    task.stall(TimeShare::Llc, costs.llc_fs);
+                let class = usize::from(request.class);
+                let costs = task.costs[class];
+                if usize::from(entry.owner) != writer {
+                    task.counters[class].upgrades += scale;
+                    if held.is_none() || costs.announced > 0 {
+                        task.stall(TimeShare::Llc, costs.llc_fs);
+                    }
+                } else if source == Source::Own && held == Some(true) {
+                    // The core read it alone a moment ago and has the right to write already (E): its L1 serves the write.
+                    task.counters[class].l1_misses -= costs.scale;
+                } else {
+                    source.serve(task, class, held.is_some(), domain.transfer_fs);
                 }
             }
         } else {
@@ -256,7 +266,8 @@ impl Home {
             } else if right == Right::Owned {
                 Right::Modified
             } else {
-                Right::Exclusive
+                domain.grant_exclusive(line);
+                continue;
             };
             if wanted < right || wanted == Right::None && right != Right::None {
                 domain.reduce_right(line, wanted, wanted == Right::Shared);

@@ -5,12 +5,12 @@
 //! first access; within a page, and within the frame size chosen, neighbouring lines stay neighbours.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
-use warmcore_topology::{CacheKind, CpuId, Machine, Ways};
+use warmcore_topology::{CpuId, Machine};
 
 use super::address_trace::{Access, Record};
-use super::build::{INSTRUCTION_SALT, Seat, domains, home, shape};
-use super::cache::{Cache, Touched};
+use super::build::{Seat, add_instruction_caches, domains, home};
 use super::counters::{ClassCounters, NodeTraffic};
 use super::domain::{Context, Domain, Entry};
 use super::error::ExactError;
@@ -19,10 +19,13 @@ use super::lanes::{DIRTY, MAX_LINES, WRITABLE};
 use super::options::Options;
 use super::stream::{Stream, StreamClass};
 use super::task::{ClassCosts, KINDS, Task};
-use crate::hierarchy::{CacheShape, Hierarchy};
+use crate::hierarchy::Hierarchy;
 
 /// Default frame size.
 pub const DEFAULT_PAGE_BYTES: u64 = 4096;
+
+/// The class of instructions; data are class 0.
+const CODE: usize = 1;
 
 /// What one thread did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -49,8 +52,6 @@ pub struct Replay {
     domains: Vec<Domain>,
     home: Home,
     seats: Vec<Seat>,
-    /// L1 for instructions by domain and core.
-    instruction_l1: Vec<Vec<Option<Cache>>>,
     threads: Vec<ThreadState>,
     frames: HashMap<u64, u32>,
     line_shift: u32,
@@ -61,7 +62,11 @@ pub struct Replay {
 struct ThreadState {
     cpu: CpuId,
     task: Option<Box<Task>>,
+    /// Its slot in the domain of its CPU, for the time in which the home directory answers its requests.
+    slot: usize,
     counters: ThreadCounters,
+    /// Line touches of data.
+    data_touches: u64,
     /// Page and frame of the last access.
     last: Option<(u64, u32)>,
 }
@@ -82,6 +87,7 @@ impl Replay {
             return Err(ExactError::NoTasks);
         }
         let (mut domains, seats) = domains(machine, &hierarchy, &options, 0)?;
+        add_instruction_caches(machine, &hierarchy, &options, &seats, &mut domains)?;
         let mut placed = Vec::new();
         for cpu in cpus {
             let count = seats.len();
@@ -90,14 +96,16 @@ impl Replay {
         let one_core = placed.iter().all(|seat| (seat.domain, seat.core) == (placed[0].domain, placed[0].core));
         let mut threads = Vec::new();
         for (number, (cpu, seat)) in cpus.iter().zip(placed).enumerate() {
-            // The slot holds the thread while the home directory answers its requests.
             let slots = &mut domains[seat.domain].tasks;
             slots.push(None);
-            let task = thread_task(number as u32, seat, slots.len() as u16 - 1, !one_core);
+            let slot = slots.len() - 1;
+            let task = thread_task(number as u32, seat, slot as u16, !one_core);
             threads.push(ThreadState {
                 cpu: *cpu,
                 task: Some(Box::new(task)),
+                slot,
                 counters: ThreadCounters::default(),
+                data_touches: 0,
                 last: None,
             });
         }
@@ -111,7 +119,6 @@ impl Replay {
             instruction_set: options.instruction_set,
         };
         Ok(Self {
-            instruction_l1: instruction_caches(machine, &hierarchy, &options, &seats, &domains)?,
             home: home(machine, &hierarchy, &options),
             line_shift: line_bytes.trailing_zeros(),
             context,
@@ -136,7 +143,7 @@ impl Replay {
         };
         self.records += 1;
         let seat = self.seats[state.cpu.index()];
-        let has_l1i = self.instruction_l1[seat.domain][seat.core].is_some();
+        let has_l1i = self.domains[seat.domain].cores[seat.core].l1.code.is_some();
         let counters = &mut state.counters;
         if record.access == Access::Instruction {
             if !has_l1i {
@@ -161,29 +168,37 @@ impl Replay {
     }
 
     fn touch(&mut self, thread: usize, seat: Seat, line: u32, access: Access) {
-        if access == Access::Instruction
-            && let Some(l1i) = &mut self.instruction_l1[seat.domain][seat.core]
-        {
-            let Touched { hit, .. } = l1i.touch(line, 0, 0);
-            if hit {
-                return;
-            }
-            self.threads[thread].counters.instruction_misses += 1;
+        let write = matches!(access, Access::Write | Access::Modify);
+        let class = if access == Access::Instruction { CODE } else { 0 };
+        self.touch_lines(thread, seat, class, &[(line, (2 * class) as u8 | u8::from(write))]);
+        if !self.domains[seat.domain].requests.is_empty() {
+            self.exchange(thread..thread + 1);
         }
-        let Some(mut task) = self.threads[thread].task.take() else { return };
-        let domain = &mut self.domains[seat.domain];
+    }
+
+    /// Touches lines with outcomes of one class.
+    fn touch_lines(&mut self, thread: usize, seat: Seat, class: usize, touches: &[(u32, u8)]) {
+        let Some(task) = &mut self.threads[thread].task else { return };
         // Requests are ordered by time; the trace's order is the only one there is.
         task.clock_fs = self.records;
-        let write = matches!(access, Access::Write | Access::Modify);
-        domain.touch_lines(&self.context, &mut task, &[(line, u8::from(write))]);
-        if domain.requests.is_empty() {
-            self.threads[thread].task = Some(task);
-            return;
+        // Without code the L1 for instructions is not looked at.
+        task.code = if class == CODE { 1 << CODE } else { 0 };
+        self.domains[seat.domain].touch_lines(&self.context, task, touches);
+        if class != CODE {
+            self.threads[thread].data_touches += touches.len() as u64;
         }
-        let slot = usize::from(task.slot);
-        domain.tasks[slot] = Some(task);
-        self.home.exchange(&mut self.context, &mut self.domains);
-        self.threads[thread].task = self.domains[seat.domain].tasks[slot].take();
+    }
+
+    /// Answers the requests of threads.
+    fn exchange(&mut self, threads: Range<usize>) {
+        let domains = &mut self.domains;
+        for state in &mut self.threads[threads.clone()] {
+            domains[self.seats[state.cpu.index()].domain].tasks[state.slot] = state.task.take();
+        }
+        self.home.exchange(&mut self.context, domains);
+        for state in &mut self.threads[threads] {
+            state.task = domains[self.seats[state.cpu.index()].domain].tasks[state.slot].take();
+        }
     }
 
     /// The simulated line of a line of the trace.
@@ -228,8 +243,10 @@ impl Replay {
         let of = |state: &ThreadState| {
             let mut counters = state.counters;
             if let Some(task) = &state.task {
-                counters.events = task.counters[0];
-                counters.events.touches = task.touches;
+                let [data, code] = [task.counters[0], task.counters[CODE]];
+                counters.instruction_misses = code.l1_misses;
+                counters.events = data.plus(&code);
+                counters.events.touches = state.data_touches + code.l1_misses;
             }
             counters
         };
@@ -252,6 +269,18 @@ impl Replay {
         u64::from(self.next_frame)
     }
 
+    /// Threads touch one line within one quantum, one after the other: each a few times, to write or not.
+    #[cfg(test)]
+    pub(crate) fn touch_at_once(&mut self, line: u64, threads: &[(usize, &[bool])]) {
+        for (thread, writes) in threads {
+            let line = self.physical(*thread, line).unwrap();
+            let touches: Vec<(u32, u8)> = writes.iter().map(|write| (line, u8::from(*write))).collect();
+            self.records += 1;
+            self.touch_lines(*thread, self.seats[self.threads[*thread].cpu.index()], 0, &touches);
+        }
+        self.exchange(0..self.threads.len());
+    }
+
     /// Checks what must hold between the directories and the caches at any time.
     #[cfg(test)]
     pub(crate) fn check(&self) {
@@ -265,39 +294,11 @@ fn thread_task(id: u32, seat: Seat, slot: u16, coherent: bool) -> Task {
     let class = StreamClass { first: 0, lines: 1, rate: 1.0, write_fraction: 0.0, scan: false };
     let mut fill = [0; 2 * KINDS];
     let clean = if coherent { 0 } else { WRITABLE as u8 };
-    (fill[0], fill[1]) = (clean, clean | DIRTY as u8);
+    (fill[0], fill[1], fill[2 * CODE]) = (clean, clean | DIRTY as u8, clean);
     Task {
         core: seat.core as u16,
         slot,
         costs: [ClassCosts { scale: 1, ..ClassCosts::default() }; KINDS],
         ..Task::new(id, Stream::new(0, &[class]), fill)
     }
-}
-
-fn instruction_caches(
-    machine: &Machine,
-    hierarchy: &Hierarchy,
-    options: &Options,
-    seats: &[Seat],
-    domains: &[Domain],
-) -> Result<Vec<Vec<Option<Cache>>>, ExactError> {
-    let mut caches: Vec<Vec<Option<Cache>>> = domains.iter().map(|domain| vec![None; domain.cores.len()]).collect();
-    for cache in machine.caches().iter().filter(|cache| cache.level == 1 && cache.kind == CacheKind::Instruction) {
-        let fail = |reason: String| Err(ExactError::Cache { cache: "L1i".to_owned(), reason });
-        let Ways::Count(ways @ 1..) = cache.ways else {
-            return fail("its ways are not stated, or none".to_owned());
-        };
-        let set_bytes = u64::from(ways) * u64::from(hierarchy.line_bytes);
-        if cache.size_bytes == 0 || cache.size_bytes % set_bytes != 0 {
-            return fail(format!("{} bytes are not a whole number of sets of {set_bytes} bytes", cache.size_bytes));
-        }
-        let sets = cache.size_bytes / set_bytes;
-        let shape_of = CacheShape { lines: sets * u64::from(ways), ways, sets, latency_ns: 0.0 };
-        let shape = shape(&shape_of, "L1i", options.private_replacement, options)?;
-        for cpu in cache.cpus.iter() {
-            let seat = seats[cpu.index()];
-            caches[seat.domain][seat.core] = Some(Cache::new(shape, INSTRUCTION_SALT));
-        }
-    }
-    Ok(caches)
 }

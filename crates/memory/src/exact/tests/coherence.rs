@@ -249,3 +249,48 @@ fn clean_lines_come_from_another_cache_only_with_forward() {
         assert_eq!(reads, cross, "{protocol:?}");
     }
 }
+
+/// A read that finds no other copy gives the right to write (E of MESI): the write is a hit of the L1, at once or later.
+#[test]
+fn a_core_writes_without_asking_what_it_alone_has_read() {
+    for (shape, other) in [("1s1n1l2c1t", 1), ("1s1n2l1c1t", 1), ("2s1n1l2c1t", 2)] {
+        for fill in LLC_FILLS {
+            let options = Options { llc_fill: Some(fill), ..Options::default() };
+            for at_once in [false, true] {
+                let mut replay = replay(&options, shape, 4096);
+                if at_once {
+                    replay.touch_at_once(5, &[(0, &[false, true])]);
+                } else {
+                    access(&mut replay, 0, 5, false);
+                    access(&mut replay, 0, 5, true);
+                }
+                replay.check();
+                let events = replay.counters()[0].events;
+                let seen = (events.touches, events.l1_misses, events.l2_hits, events.upgrades, events.dram_local);
+                assert_eq!(seen, (2, 1, 0, 0, 1), "{shape} {fill:?} {at_once}");
+                // Who reads it has to be told of the next write.
+                access(&mut replay, other, 5, false);
+                access(&mut replay, 0, 5, true);
+                replay.check();
+                assert_eq!(replay.counters()[0].events.l1_misses, 2, "{shape} {fill:?} {at_once}");
+            }
+        }
+    }
+}
+
+/// A core that reads a line after another has to take it from that one before it writes, also while nobody has said that the two are alone.
+#[test]
+fn a_core_asks_its_neighbour_for_what_both_have_just_read() {
+    for fill in LLC_FILLS {
+        for reads_first in [false, true] {
+            let mut replay = replay(&Options { llc_fill: Some(fill), ..Options::default() }, "1s1n1l2c1t", 4096);
+            let touches: &[bool] = if reads_first { &[false, true] } else { &[true] };
+            replay.touch_at_once(5, &[(0, &[false]), (1, touches)]);
+            replay.check();
+            let events = replay.counters()[1].events;
+            let seen = (events.l1_misses, events.l2_hits, events.same_llc_writes, events.upgrades, events.dram_local);
+            assert_eq!(seen, (touches.len() as u64, 0, 1, 0, 0), "{fill:?} {reads_first}");
+            assert_eq!(sum_of_sources(&events), events.l1_misses);
+        }
+    }
+}

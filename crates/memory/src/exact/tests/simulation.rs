@@ -2,7 +2,7 @@ use warmcore_topology::{CpuId, LlcId, resolve};
 
 use super::tiny_machine;
 use crate::exact::lanes::InstructionSet;
-use crate::exact::{ExactError, LlcFill, Options, Simulation, TaskCounters, TaskSpec};
+use crate::exact::{ClassCounters, ExactError, LlcFill, Options, Simulation, TaskCounters, TaskSpec};
 use crate::profile::{Class, ClassKind, Profile, Sharing};
 
 fn profile(classes: Vec<Class>) -> Profile {
@@ -195,4 +195,24 @@ fn caches_for_which_there_is_no_room_are_refused_with_the_limit() {
     let specs = || vec![spec(vec![Class::new("small", 512, 0.08, 0.3)])];
     let error = Simulation::new(&machine, options, specs()).err().unwrap().to_string();
     assert!(error.contains("the exact level has room for 1073741824, which is 64 GiB"), "{error}");
+}
+
+/// Threads of one core have one L1 and one L2: no other core under their LLC has a line to give them.
+#[test]
+fn siblings_take_nothing_from_another_core() {
+    let machine = tiny_machine("1s1n1l2c2t");
+    let siblings: Vec<CpuId> = machine.cpus().filter(|cpu| machine.core_of(*cpu).index() == 0).collect();
+    for fill in FILLS {
+        let classes = || spec(vec![shared("shared", 4_096, 0.1, 0.5)]);
+        let options = Options { llc_fill: Some(fill), ..Options::default() };
+        let mut simulation = Simulation::new(&machine, options, vec![classes(), classes()]).unwrap();
+        for (task, cpu) in siblings.iter().enumerate() {
+            simulation.place(task, Some(*cpu)).unwrap();
+        }
+        simulation.run_for(200_000);
+        let total = all_counters(&simulation).iter().fold(ClassCounters::default(), |sum, of| sum.plus(&of.total()));
+        let served = total.l2_hits + total.llc_hits + total.dram_local;
+        assert!(total.llc_hits > 100, "{fill:?} {total:?}");
+        assert_eq!((total.same_llc_transfers, total.upgrades, served), (0, 0, total.l1_misses), "{fill:?}");
+    }
 }
