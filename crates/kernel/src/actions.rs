@@ -8,10 +8,11 @@
 
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
-use warmcore_topology::{CpuId, CpuSet, Machine};
+use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::TaskId;
 use warmcore_workload::{Action, Deed, Destination, LOOK_NS, LOOKS, Task};
 
+use crate::core::Core;
 use crate::engine::Engine;
 use crate::error::{HotplugProblem, SetupError, SimulationError};
 use crate::event_queue::Class;
@@ -96,18 +97,13 @@ impl Planned {
 }
 
 /// What is remembered between looks and actions.
+#[derive(Default)]
 pub(crate) struct Actions {
     looks: Vec<Looks>,
-    distributed: Distributed,
 }
 
-impl Actions {
-    pub(crate) fn new(distributed: Distributed) -> Self {
-        Self { looks: Vec::new(), distributed }
-    }
-}
-
-/// By CPU: where who runs there sent the last task that may not stay where it is (`distribute_cpu_mask_prev`).
+/// By CPU: which of equally good CPUs who runs there chose last, for a task that may not stay where it is or for a real-time one
+/// (`distribute_cpu_mask_prev`).
 #[derive(Clone, Debug)]
 pub(crate) struct Distributed(Vec<CpuId>);
 
@@ -125,17 +121,21 @@ impl Distributed {
         Self(last)
     }
 
-    /// The next CPU of `allowed`, as the kernel numbers them, behind the one that `caller` gave last; `None` if there is none
-    /// (`cpumask_any_and_distribute`).
-    pub(crate) fn next(&mut self, machine: &Machine, caller: CpuId, allowed: &CpuSet) -> Option<CpuId> {
+    /// The next of these CPUs behind the one that `caller` gave last; `None` if there is none (`cpumask_any_and_distribute`). Ids are in the
+    /// order of the kernel's numbers.
+    pub(crate) fn next(&mut self, caller: CpuId, allowed: impl Iterator<Item = CpuId>) -> Option<CpuId> {
         let last = &mut self.0[caller.index()];
-        let before = machine.os_index(*last);
-        let next = allowed.iter().min_by_key(|cpu| {
-            let number = machine.os_index(*cpu);
-            (number <= before, number)
-        })?;
+        let before = *last;
+        let next = allowed.min_by_key(|cpu| (*cpu <= before, *cpu))?;
         *last = next;
         Some(next)
+    }
+}
+
+impl Core<'_> {
+    /// Of equally good CPUs the next behind the one that this CPU chose last; `None` of none (`cpumask_any_and_distribute`).
+    pub fn next_distributed(&mut self, cpus: impl Iterator<Item = CpuId>) -> Option<CpuId> {
+        self.distributed.next(self.this_cpu, cpus)
     }
 }
 
@@ -260,7 +260,25 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if !self.core.active.contains(from) {
             return self.fallback_cpu(task, from);
         }
-        let next = self.actions.distributed.next(self.core.machine, caller, self.core.allowed(task));
-        next.expect("restrictions are never empty")
+        let allowed = self.core.allowed(task);
+        self.core.distributed.next(caller, allowed.iter()).expect("restrictions are never empty")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand, of `cpumask_any_and_distribute`: the first choice of a CPU skips CPU 0, and each goes on from its own last one.
+    #[test]
+    fn choices_go_round_from_behind_the_last_one_of_the_cpu() {
+        let mut distributed = Distributed::new(4, std::iter::empty(), 1);
+        let mut next =
+            |caller, cpus: &[u32]| distributed.next(CpuId(caller), cpus.iter().map(|&cpu| CpuId(cpu))).map(|cpu| cpu.0);
+        assert_eq!([0; 5].map(|caller| next(caller, &[0, 1, 2, 3])), [Some(1), Some(2), Some(3), Some(0), Some(1)]);
+        assert_eq!(
+            [next(2, &[0, 3]), next(2, &[0, 3]), next(2, &[]), next(2, &[0, 2])],
+            [Some(3), Some(0), None, Some(2)]
+        );
     }
 }

@@ -8,8 +8,9 @@ use warmcore_topology::{CpuId, CpuSet, Machine, Relation};
 use warmcore_trace::{
     DecisionTable, EventKind, GroupCounters, MigrationKind, OVERHEAD_KINDS, OverheadKind, PlacementEffort, TaskId,
 };
-use warmcore_workload::Task as Template;
+use warmcore_workload::{Group, Policy, Task as Template};
 
+use crate::actions::Distributed;
 use crate::background::Visitor;
 use crate::clamps::Clamps;
 use crate::clocks::{ASKED, CAPACITY_SCALE, Clocks};
@@ -127,6 +128,7 @@ pub struct Core<'a> {
     /// Threads alive per process.
     pub(crate) process_threads: Vec<u32>,
     pub(crate) task_groups: Vec<TaskGroup>,
+    pub(crate) groups: &'a [Group],
     pub(crate) application_count: usize,
     /// Where pages are, if there are nodes to choose from and tasks say what memory they use; and by task what hint faults have to do
     /// with its run time.
@@ -141,6 +143,8 @@ pub struct Core<'a> {
     pub(crate) recordable_sets: Option<[u32; 3]>,
     /// CPU of the launcher while it creates a task.
     pub(crate) launcher: Option<CpuId>,
+    /// Which of equally good CPUs each CPU chose last.
+    pub(crate) distributed: Distributed,
     /// During a wakeup: what wakeups had taken of the waker's CPU before it.
     pub(crate) waking_since: Option<(CpuId, u64)>,
     /// Frequencies and idle states, if the kernel has a governor.
@@ -481,6 +485,11 @@ impl<'a> Core<'a> {
         if self.watched.moves {
             self.moves.push(Hook::SchedMigrateTask { task, from, to: cpu });
         }
+    }
+
+    /// Sets a task's policy. Nobody is told: for a class that is about to take tasks or leave them.
+    pub fn set_policy(&mut self, task: TaskId, policy: Policy) {
+        self.tasks[task.index()].policy = policy;
     }
 
     /// Charges a CPU with time spent in the kernel. Whatever runs there makes no progress for so long.

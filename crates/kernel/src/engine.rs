@@ -199,6 +199,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             addressed: ClassPath::default(),
             process_threads: vec![0; setup.workload.processes.len() + own_processes],
             task_groups: TaskGroup::all(setup.workload),
+            groups: &setup.workload.groups,
             application_count: setup.workload.applications.len(),
             pages: (setup.machine.node_count() > 1 || scheduler.reads_resident_pages())
                 .then(|| Pages::new(setup.workload, setup.machine))
@@ -209,6 +210,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             readings: Readings::default(),
             recordable_sets: memory.recordable_sets(),
             launcher: None,
+            distributed: setup.distributed.clone(),
             waking_since: None,
             clocks: Clocks::new(setup.machine, &parameters),
             clamps: Clamps::new(setup.workload, setup.machine.cpu_count()),
@@ -231,7 +233,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             background: BackgroundState::new(setup.machine, &setup.visitors.all, setup.seed),
             launchers,
             scheduler_threads: SchedulerThreads::default(),
-            actions: Actions::new(setup.distributed.clone()),
+            actions: Actions::default(),
             kernel_log: Vec::new(),
             recorders: setup.workload.recorders.iter().map(|_| Histogram::default()).collect(),
             recorders_since_ns: vec![u64::MAX; setup.workload.recorders.len()],

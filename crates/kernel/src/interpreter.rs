@@ -290,10 +290,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
 
     /// The running task exits: by a step that says so, or at the end of its program.
     fn exit_step(&mut self, id: TaskId) -> Done {
-        match self.pay(id, self.core.machine.costs().exit_ns) {
-            true => Done::Busy,
-            false => Done::Leaves(Leave::Exited),
+        if self.pay(id, self.core.machine.costs().exit_ns) {
+            self.core.tasks[id.index()].exiting = true;
+            return Done::Busy;
         }
+        Done::Leaves(Leave::Exited)
     }
 
     /// Time as the running task sees it: kernel work that is charged but not yet done comes first.

@@ -7,7 +7,9 @@
 //! Only what a program puts between `kernel_enter` and `kernel_exit`, faults of its first touches, and changes of its task group are kernel mode.
 //! Not modelled: the kernel time of other steps (system calls, messages, interrupts), during which a task is preempted as in user mode; a stopper
 //! or a hotplug that has to wait for kernel code that may not be preempted; the time of a `cond_resched` that has nothing to do. A fault takes as
-//! long on every CPU; locks of the address space, and interrupts to its other threads when pages are given back, are not in it.
+//! long on every CPU. It waits for nobody, as since Linux 6.4, where it takes the lock of its mapping for reading (`lock_vma_under_rcu`,
+//! `Documentation/mm/process_addrs.rst`); before, it took that of the address space, which a program states as a semaphore of its own. What these
+//! locks' lines cost threads that share a mapping, and interrupts to them when pages are given back, are not in it.
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;

@@ -87,7 +87,7 @@ pub struct Setup<'a> {
     pub(crate) actions: Vec<Planned>,
     /// What each CPU that goes offline or comes online changes.
     pub(crate) epochs: Vec<Epoch>,
-    /// Where each CPU goes on to look for one for a task that may not stay where it is.
+    /// Which of equally good CPUs each CPU chose last.
     pub(crate) distributed: Distributed,
 }
 
@@ -112,7 +112,7 @@ impl<'a> Setup<'a> {
         let sets = workload.tasks.iter().map(|task| resolve(machine, &task.name, &task.affinity));
         let sets: Vec<CpuSet> = sets.collect::<Result<_, _>>()?;
         let mut distributed = Distributed::new(machine.cpu_count(), launchers.iter().map(|(_, cpu)| *cpu), seed);
-        let template_cpus = template_cpus(machine, workload, &launchers, &sets, &mut distributed)?;
+        let template_cpus = template_cpus(workload, &launchers, &sets, &mut distributed)?;
         let template_restrictions: Vec<u32> = sets.into_iter().map(&mut intern).collect();
         let mut step_restrictions = Vec::new();
         for (index, program) in workload.programs.iter().enumerate() {
@@ -321,7 +321,6 @@ fn launchers(machine: &Machine, workload: &Workload, seed: u64) -> Vec<(Launch, 
 /// of the tasks that it creates; where that does not have its CPU it goes to one that it has, and stays there when it has its own affinity
 /// again.
 fn template_cpus(
-    machine: &Machine,
     workload: &Workload,
     launchers: &[(Launch, CpuId)],
     sets: &[CpuSet],
@@ -337,7 +336,7 @@ fn template_cpus(
             let (task, set) = (&workload.tasks[template], &sets[template]);
             cpus[template] = match task.start_cpu {
                 None if set.contains(cpu) => cpu,
-                None => distributed.next(machine, cpu, set).expect("a resolved set is not empty"),
+                None => distributed.next(cpu, set.iter()).expect("a resolved set is not empty"),
                 Some(cpu) if set.contains(CpuId(cpu)) => CpuId(cpu),
                 Some(cpu) => return Err(SetupError::BadStartCpu { task: task.name.clone(), cpu }),
             };

@@ -92,6 +92,8 @@ pub struct Task {
     pub(crate) restriction: u32,
     /// How often it has disabled migration and not enabled it since (`migration_disabled`).
     pub(crate) migration_disabled: u16,
+    /// It is on its way out (`PF_EXITING`).
+    pub(crate) exiting: bool,
     /// While `restriction` is the CPU that it stays on for that: the one that it has otherwise (`cpus_mask`).
     pub(crate) kept_restriction: Option<u32>,
     pub(crate) kernel: KernelMode,
@@ -192,6 +194,7 @@ impl Task {
             cpu,
             restriction: 0,
             migration_disabled: 0,
+            exiting: false,
             kept_restriction: None,
             kernel: KernelMode::default(),
             nice: 0,
@@ -266,6 +269,12 @@ impl Task {
     #[inline]
     pub fn cpu(&self) -> CpuId {
         self.cpu
+    }
+
+    /// Whether it is on its way out (`PF_EXITING`).
+    #[inline]
+    pub fn is_exiting(&self) -> bool {
+        self.exiting
     }
 
     /// How often it has disabled migration and not enabled it since (`migration_disabled`); with any it stays on its CPU.

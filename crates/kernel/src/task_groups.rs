@@ -6,6 +6,7 @@ use warmcore_workload::{CpuMax, Group, Workload};
 
 use crate::clamps::{Clamp, group_clamp};
 use crate::clocks::CAPACITY_SCALE;
+use crate::core::Core;
 
 /// A task group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,6 +31,20 @@ impl TaskGroup {
             parent: group.parent.filter(|parent| !workload.groups[parent.index()].is_root()).map(|parent| parent.0),
         };
         workload.groups.iter().map(group).collect()
+    }
+}
+
+impl Core<'_> {
+    /// Path of a task group, by index into [`Core::task_groups`].
+    #[must_use]
+    pub fn group_path(&self, group: u32) -> &str {
+        &self.groups[group as usize].name
+    }
+
+    /// Whether the entry of this index stands for the root group, in which tasks of no group are.
+    #[must_use]
+    pub fn is_root_group(&self, group: u32) -> bool {
+        self.groups[group as usize].is_root()
     }
 }
 

@@ -75,7 +75,7 @@ pub struct FairParameters {
     pub sis_util: bool,
     /// Place wakeups by energy where the machine lets (`sched_energy_aware`).
     pub energy_aware: bool,
-    /// One run queue for the tasks of all groups of a CPU (`flat`).
+    /// Rules of 7.3: one run queue for the tasks of all groups of a CPU (`flat`), and what short requests may.
     pub flat: bool,
     /// What a group's weight stands for.
     pub cgroup_mode: CgroupMode,
@@ -200,6 +200,12 @@ pub trait Policy: Sized {
         wakee: u32,
         flags: WakeFlags,
     );
+    /// Whether a wakeup may preempt a `SCHED_IDLE` task.
+    fn preempts_idle_policy(&self) -> bool {
+        true
+    }
+    /// A task that never preempts, because of its policy, has just been queued beside the running `curr`.
+    fn spared<G: Gathering>(_fair: &mut Fair<Self, G>, _core: &mut Core<'_>, _curr: u32) {}
     /// `sched_yield` of the running entity.
     fn yield_entity<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, queue: u32, index: u32);
     /// What a queued entity is ranked by in its queue, in the order of [`Policy::SCORES`].

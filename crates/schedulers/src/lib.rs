@@ -30,4 +30,4 @@ pub use scx_program::ScxProgram;
 pub use spec::{SchedulerSpec, SpecError, decisions, run_tables, scores, simulate};
 pub use tunables::{Numbers, Scale, TunableError, TunableInfo, TunableKind, TunableSet};
 pub use warmcore_scx::Operation;
-pub use warmcore_scx::bytecode::{Bytecode, MemoryError, Need, NeedKind, Usage};
+pub use warmcore_scx::bytecode::{Bytecode, Need, NeedKind, Usage};

@@ -14,7 +14,7 @@ mod bandwidth;
 mod entity;
 mod fit;
 mod fixed;
-mod server;
+pub(crate) mod server;
 mod stack;
 
 use warmcore_kernel::{Boot, CAPACITY_SCALE, Core, Dequeue, Enqueue, Scheduler, TimerId, Utilisation, WakeFlags};
@@ -49,7 +49,7 @@ impl Timer {
     fn payload(self) -> u64 {
         match self {
             Timer::Replenish(task) => u64::from(task.0),
-            Timer::Server => 1 << 32,
+            Timer::Server => server::TIMER,
             Timer::Push => 2 << 32,
             Timer::ZeroLag(task) => (3 << 32) | u64::from(task.0),
         }
@@ -58,9 +58,9 @@ impl Timer {
     fn of(payload: u64) -> Self {
         match payload >> 32 {
             0 => Timer::Replenish(TaskId(payload as u32)),
-            1 => Timer::Server,
             2 => Timer::Push,
-            _ => Timer::ZeroLag(TaskId(payload as u32)),
+            3 => Timer::ZeroLag(TaskId(payload as u32)),
+            _ => Timer::Server,
         }
     }
 }
@@ -122,8 +122,6 @@ pub struct Realtime {
     servers: Vec<Server>,
     /// All deadline tasks.
     reserved: Vec<TaskId>,
-    /// By CPU the one that it chose last where one was as good as another (`cpumask_any_and_distribute`).
-    chosen: Vec<u32>,
     /// CPUs among which one is sought.
     candidates: CpuSet,
     /// CPUs have unequal capacities, which decisions heed.
@@ -140,7 +138,6 @@ impl Realtime {
             tasks: Vec::new(),
             servers: vec![Server::default(); cpus],
             reserved: Vec::new(),
-            chosen: vec![0; cpus],
             candidates: CpuSet::new(),
             unequal: Self::heeds_capacities(boot.machine),
         }

@@ -40,6 +40,11 @@ pub trait Membership<U, L> {
     /// Tells what happens to the lower class on a CPU. Called in the name of the upper.
     fn lower_event(&mut self, _core: &mut Core<'_>, _upper: &mut U, _lower: &L, _what: (CpuId, LowerEvent)) {}
 
+    /// Whether a timer that was started in the name of the upper is its own. Called in that name, also when one has ended.
+    fn timer(&mut self, _core: &mut Core<'_>, _upper: &mut U, _lower: &L, _what: (CpuId, u64)) -> bool {
+        false
+    }
+
     /// The class that ends now, if one does. Asked after every tick and timer; once one has ended, everything belongs to the other
     /// and nobody asks again.
     fn ends(&mut self, _core: &Core<'_>, _upper: &mut U, _lower: &mut L) -> Option<Level> {
@@ -70,6 +75,10 @@ pub enum LowerEvent {
     Tick,
     /// It was to pick first and had nothing.
     NothingPicked,
+    /// The CPU has nothing to run.
+    Idle,
+    /// That is over.
+    Busy,
 }
 
 /// Two schedulers as two classes.
@@ -311,10 +320,12 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn enter_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         in_both!(self, core, enter_idle(cpu));
+        self.tell(core, cpu, LowerEvent::Idle);
     }
 
     fn exit_idle(&mut self, core: &mut Core<'_>, cpu: CpuId) {
         in_both!(self, core, exit_idle(cpu));
+        self.tell(core, cpu, LowerEvent::Busy);
     }
 
     fn sched_switch(&mut self, core: &mut Core<'_>, cpu: CpuId, prev: (TaskId, PrevState), next: TaskId) {
@@ -421,7 +432,13 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn timer(&mut self, core: &mut Core<'_>, cpu: CpuId, payload: u64) {
         let level = core.addressee();
-        if self.classes().contains(&level) {
+        let is_own = level == Level::Upper && {
+            core.enter_class(level);
+            let is_own = self.membership.timer(core, &mut self.upper, &self.lower, (cpu, payload));
+            core.leave_class();
+            is_own
+        };
+        if !is_own && self.classes().contains(&level) {
             in_class!(self, core, level, timer(cpu, payload));
         }
         self.end_if_asked(core);

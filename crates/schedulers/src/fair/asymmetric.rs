@@ -86,13 +86,26 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.asymmetric && self.domains.domain(pass.domain).has(flags::ASYM_CPUCAPACITY)
     }
 
+    /// The largest load of a task in a group that does not fit its CPU; 0 where all fit.
+    pub(super) fn misfit_load(&self, group: u32) -> u64 {
+        let cpus = self.domains.group_cpus(self.domains.group(group)).iter().copied();
+        let loads =
+            cpus.filter(|&cpu| !self.balance.is_excluded(cpu)).map(|cpu| self.rqs[cpu as usize].misfit_task_load);
+        loads.max().unwrap_or(0)
+    }
+
+    /// Whether a task that fits the source would not fit the destination (`task_misfits_asym_cpu`).
+    pub(super) fn would_misfit(&self, core: &Core<'_>, pass: &Pass, task: TaskId) -> bool {
+        self.is_asymmetric_level(pass) && {
+            let [src, dst] = [pass.src, pass.dst].map(|cpu| self.fits_cpu(self.need_of(core, task), cpu));
+            src && !dst
+        }
+    }
+
     /// Classifies a group in which some CPU's task does not fit it. Whether there is one.
     #[cold]
     pub(super) fn find_misfit(&self, stats: &mut GroupStats) -> bool {
-        let cpus = self.domains.group_cpus(self.domains.group(stats.group)).iter().copied();
-        let loads =
-            cpus.filter(|&cpu| !self.balance.is_excluded(cpu)).map(|cpu| self.rqs[cpu as usize].misfit_task_load);
-        stats.misfit_task_load = loads.max().unwrap_or(0);
+        stats.misfit_task_load = self.misfit_load(stats.group);
         let found = stats.misfit_task_load > 0;
         if found && stats.group_type < GroupType::MisfitTask {
             stats.group_type = GroupType::MisfitTask;

@@ -472,6 +472,13 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         stays
     }
 
+    /// A task leaves the class: no quota keeps it from running any more.
+    pub(super) fn forget_quota(&mut self, core: &mut Core<'_>, index: u32) {
+        if let Some(bandwidth) = self.bandwidth.as_mut().filter(|bandwidth| bandwidth.has_left(index)) {
+            bandwidth.set_left(core, index, false);
+        }
+    }
+
     /// Whether a task has left because of a throttled queue.
     pub(super) fn in_limbo(&self, index: u32) -> bool {
         self.bandwidth.as_ref().is_some_and(|bandwidth| bandwidth.has_left(index))

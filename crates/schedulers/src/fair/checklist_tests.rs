@@ -10,6 +10,8 @@ use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 use warmcore_workload::{Affinity, ProcessId, ProgramBuilder, Step, Task, Workload};
 
+use super::balance::IdleType;
+use super::balance::pass::Pass;
 use super::cfs::{Cfs, CfsTunables};
 use super::eevdf::{Eevdf, EevdfTunables};
 use super::{Fair, Policy};
@@ -512,4 +514,26 @@ fn item_22_busy_cpus_balance_every_124_to_252_and_252_to_508_ms() {
         assert!(gaps[1..].iter().all(|gap| [first, settled].contains(gap)), "{gaps:?}");
         assert_eq!(gaps.last(), Some(&settled));
     }
+}
+
+/// By hand: 369 is the most that fits a CPU of 462, 819 that fits one of 1024. A task of 0.6 of a big CPU fits none of the small ones, one of 0.1
+/// all; what fits neither place is no worse off there.
+#[test]
+fn who_fits_would_misfit_on_a_smaller_cpu_only() {
+    let mut workload = scene(400 * MS);
+    add(&mut workload, 4, duty(6 * MS, 4 * MS));
+    add(&mut workload, 5, duty(MS, 9 * MS));
+    add(&mut workload, 6, spin());
+    add(&mut workload, 0, spin());
+    let seen = observe("hikey960", eevdf, &workload, vec![300 * MS], |fair, core, moment| {
+        (moment == Moment::Time).then(|| {
+            let top = fair.domains.range(CpuId(0)).end - 1;
+            [(0, 4, 1), (0, 4, 7), (1, 5, 1), (2, 6, 1), (3, 0, 1)].map(|(task, src, dst)| {
+                let mut pass = Pass::new(CpuId(dst), top, None, IdleType::Idle);
+                pass.src = CpuId(src);
+                fair.would_misfit(core, &pass, TaskId(task))
+            })
+        })
+    });
+    assert_eq!(seen, [[true, false, false, false, false]]);
 }

@@ -182,7 +182,8 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             core.resched_full(cpu);
             return;
         }
-        if core.need_resched(cpu) == warmcore_kernel::NeedResched::Full {
+        // Since 7.3 a short request may still become the one that goes next.
+        if core.need_resched(cpu) == warmcore_kernel::NeedResched::Full && !self.parameters.flat {
             return;
         }
         let curr = self.rqs[cpu.index()].curr_task;
@@ -197,14 +198,14 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
         }
         let curr_idle = self.entities[curr as usize].idle_policy;
         let wakee_idle = self.entities[wakee as usize].idle_policy;
-        if curr_idle && !wakee_idle {
+        if curr_idle && !wakee_idle && self.policy.preempts_idle_policy() {
             let entity = &mut self.entities[curr as usize];
             entity.vprot = entity.vruntime;
             self.policy.resched(core, cpu);
             return;
         }
         if wakee_idle != curr_idle || !self.entities[index as usize].normal_policy {
-            return;
+            return P::spared(self, core, curr);
         }
         P::wakeup_preempt(self, core, cpu, curr, wakee, flags);
     }
@@ -420,6 +421,7 @@ impl<P: Policy, G: Gathering> Scheduler for Fair<P, G> {
             self.propagate_up(core.now_ns(), queue);
         }
         self.entities[index as usize].detached = true;
+        self.forget_quota(core, index);
         self.note_class_change(core, task);
     }
 
@@ -496,8 +498,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         self.picked[cpu.index()] = NONE;
         self.rqs[cpu.index()].curr_task = index;
-        // Before 4.15 tasks kept the order in which they came.
-        if !self.parameters.rules_of_4_9 {
+        // Before 4.15 tasks kept the order in which they came. One that has left because of its group's quota, and still runs, is in no list.
+        if !self.parameters.rules_of_4_9 && self.entities[index as usize].on_rq {
             self.list_move_to_head(cpu, index);
         }
         if self.asymmetric {

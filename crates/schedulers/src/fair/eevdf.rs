@@ -6,6 +6,8 @@
 //! Deliberate differences from the kernel: a queue is a sorted array instead of an augmented tree, with the same order; virtual times do not
 //! wrap, and their weighted sums do not overflow, so weights are never coarser there (`sum_shift`).
 
+mod preemption;
+
 use warmcore_kernel::{Boot, Core, Preempt, WakeFlags};
 use warmcore_topology::CpuId;
 
@@ -254,23 +256,6 @@ impl<G: Gathering> Fair<Eevdf, G> {
         }
     }
 
-    /// `set_protect_slice`.
-    fn protect_slice(&mut self, queue: u32, index: u32) {
-        let shortest = if self.policy.tunables.run_to_parity != 0 { self.min_slice(queue) } else { BASE_SLICE_NS };
-        let entity = &mut self.entities[index as usize];
-        entity.vprot = entity.deadline;
-        if shortest < entity.slice_ns {
-            entity.vprot = entity.vprot.min(entity.vruntime + virtual_delta(shortest, entity.share));
-        }
-    }
-
-    /// `update_protect_slice`: a wakeup that failed to preempt shortens the protection.
-    fn shorten_protection(&mut self, queue: u32, index: u32) {
-        let shortest = self.min_slice(queue);
-        let entity = &mut self.entities[index as usize];
-        entity.vprot = entity.vprot.min(entity.vruntime + virtual_delta(shortest, entity.share));
-    }
-
     /// `hrtick_start_fair`. An armed tick stays as it is where there is nothing to arm or next to nothing to change.
     ///
     /// `switching`: the task is being switched in, and the delay counts from the end of that (`hrtick_schedule_exit`).
@@ -301,25 +286,6 @@ impl<G: Gathering> Fair<Eevdf, G> {
             return;
         }
         core.start_hrtick(cpu, delay);
-    }
-
-    /// A pick for a preemption check, retiring delayed entities on the way (1.9 step 8).
-    fn pick_for_wakeup(&mut self, core: &mut Core<'_>, cpu: CpuId, queue: u32, protect: bool) -> u32 {
-        loop {
-            let picked = self.pick_eevdf(queue, protect);
-            if picked == NONE || !self.entities[picked as usize].delayed {
-                return picked;
-            }
-            self.retire_delayed(core, cpu, picked);
-        }
-    }
-
-    /// NEXT_BUDDY (off by default): the woken task is to go first, unless an earlier deadline has that place.
-    fn nominate(&mut self, queue: u32, wakee: u32) {
-        let next = self.queues[queue as usize].next;
-        if next == NONE || self.entities[wakee as usize].deadline < self.entities[next as usize].deadline {
-            self.set_next_buddy(wakee);
-        }
     }
 }
 
@@ -547,7 +513,6 @@ impl Policy for Eevdf {
 
     fn tick<G: Gathering>(_fair: &mut Fair<Self, G>, _core: &mut Core<'_>, _cpu: CpuId, _queue: u32, _index: u32) {}
 
-    /// `wakeup_preempt_fair`, steps 4 to 8 of `docs/spec/linux-fair.md` section 1.9.
     fn wakeup_preempt<G: Gathering>(
         fair: &mut Fair<Self, G>,
         core: &mut Core<'_>,
@@ -556,32 +521,16 @@ impl Policy for Eevdf {
         wakee: u32,
         flags: WakeFlags,
     ) {
-        if fair.policy.tunables.wakeup_preemption == 0 {
-            return;
-        }
-        let queue = fair.competes_in(curr);
-        fair.update_curr_of(core, curr);
-        let shorter = fair.entities[wakee as usize].slice_ns < fair.entities[curr as usize].slice_ns;
-        if fair.policy.tunables.preempt_short != 0 && shorter {
-            if fair.pick_for_wakeup(core, cpu, queue, false) == wakee {
-                let entity = &mut fair.entities[curr as usize];
-                entity.vprot = entity.vruntime;
-                fair.clear_buddies(queue, curr);
-                fair.policy.resched(core, cpu);
-                return;
-            }
-        } else if !flags.fork && !fair.entities[wakee as usize].delayed {
-            if fair.policy.tunables.next_buddy != 0 {
-                fair.nominate(queue, wakee);
-            }
-            if fair.pick_for_wakeup(core, cpu, queue, true) == wakee {
-                fair.policy.resched(core, cpu);
-                return;
-            }
-        } else {
-            return;
-        }
-        fair.shorten_protection(queue, curr);
+        fair.preempt_at_wakeup(core, cpu, (curr, wakee), flags);
+    }
+
+    /// The feature comes before policies (`wakeup_preempt_fair`), in CFS after that one.
+    fn preempts_idle_policy(&self) -> bool {
+        self.tunables.wakeup_preemption != 0
+    }
+
+    fn spared<G: Gathering>(fair: &mut Fair<Self, G>, core: &mut Core<'_>, curr: u32) {
+        fair.spare_since_7_3(core, curr);
     }
 
     /// `yield_task_fair`: an eligible task gives up the rest of its request.

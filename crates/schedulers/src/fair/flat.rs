@@ -4,8 +4,8 @@
 //! its *timeline*: every task is in it with its *share*, its weight times the part that each group above has of its level. A share is computed when the task
 //! is queued, begins to run, gets another weight, and at its ticks. Runs without groups have no timeline: there is but one level.
 //!
-//! Source: a series on the mailing list (v3 of June 2026, `20260605105513.354837583@infradead.org`) with what is known of later corrections, not the
-//! released kernel (`studies/kernels-after-7.2.md`): `enqueue_hierarchy`, `dequeue_hierarchy`, `__calc_prop_weight`, `reweight_eevdf`, `set_next_task_fair`.
+//! Source: a series on the mailing list (v3 of June 2026, `20260605105513.354837583@infradead.org`) and a public port of the kernel of September 2026,
+//! not the released one (`studies/kernels-after-7.2.md`): `enqueue_hierarchy`, `dequeue_hierarchy`, `__calc_prop_weight`, `reweight_eevdf`, `set_next_task_fair`.
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
@@ -85,20 +85,19 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// A task's part of its CPU (`__calc_prop_weight` at each level).
     fn proportional_weight(&self, index: u32) -> u32 {
-        let mut share = f64::from(NICE_0_LOAD);
+        let mut share = u64::from(NICE_0_LOAD);
         let mut entity = index;
         while entity != NONE {
             let above = self.parent(entity);
             let state = &self.entities[entity as usize];
-            let whole = if above == NONE {
-                f64::from(NICE_0_LOAD)
-            } else {
-                self.queues[state.queue as usize].load_weight.max(1) as f64
+            let whole = match above {
+                NONE => u64::from(NICE_0_LOAD),
+                _ => self.queues[state.queue as usize].load_weight.max(1),
             };
-            share *= f64::from(state.weight) / whole;
+            share = (share * u64::from(state.weight) / whole).max(MIN_SHARES.into());
             entity = above;
         }
-        (share as u32).max(MIN_SHARES)
+        share.min(u32::MAX.into()) as u32
     }
 
     /// Brings a queued task's share up to date; its lag, and what is left of request and protection, stay what they are in real time

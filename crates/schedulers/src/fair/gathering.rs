@@ -298,7 +298,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         self.gathering.record_llc(CpuId(first), stats.util, stats.capacity);
     }
 
-    /// What moving tasks of a group to the destination's LLC gains, and whether that makes the group a source (`llc_balance`).
+    /// What moving tasks of a group to the destination's LLC gains, and whether that makes the group a source (`llc_balance`): not where one
+    /// of its tasks needs a bigger CPU.
     pub(super) fn llc_balance(&self, pass: &Pass, group: u32) -> (u32, bool) {
         let domain = self.domains.domain(pass.domain);
         if domain.has(flags::SHARE_LLC) {
@@ -306,7 +307,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         let patient = domain.nr_balance_failed < domain.cache_nice_tries + 1;
         let left_out = |cpu| self.balance.is_excluded(cpu);
-        self.gathering.group_gain(&self.domains, group, pass.dst, patient, left_out)
+        let (count, wanted) = self.gathering.group_gain(&self.domains, group, pass.dst, patient, left_out);
+        (count, wanted && !(self.is_asymmetric_level(pass) && self.misfit_load(group) > 0))
     }
 
     /// Whether a task prefers the destination of a pass; if not, why.
@@ -331,18 +333,24 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             core.decide(why, task, self.dst_llc(pass).into());
             return true;
         }
-        let wanted = self.wanted_move(pass, task);
-        let (permission, why) = self.gathering.permission(core, wanted);
-        if permission != Permission::Forbid {
-            return false;
+        let mut why = DecisionId::NONE;
+        if !self.would_misfit(core, pass, task) {
+            let wanted = self.wanted_move(pass, task);
+            let (permission, reason) = self.gathering.permission(core, wanted);
+            if permission != Permission::Forbid {
+                return false;
+            }
+            why = reason;
         }
         pass.llc_pinned |= !for_llc;
-        core.decide(why, task, self.dst_llc(pass).into());
+        if why != DecisionId::NONE {
+            core.decide(why, task, self.dst_llc(pass).into());
+        }
         true
     }
 
-    /// Whether pushing the running task of the source would take tasks out of the LLC they prefer (`alb_break_llc`). A CPU
-    /// with a single task is left alone whatever the imbalance.
+    /// Whether pushing the running task of the source would take tasks out of the LLC they prefer, or it to a CPU that is too small
+    /// (`alb_break_llc`). A CPU with a single task is left alone whatever the imbalance.
     pub(super) fn alb_break_llc(&mut self, core: &mut Core<'_>, pass: &Pass) -> bool {
         let src = pass.src;
         if !G::GATHERS || self.domains.cpus_share_cache(src, pass.dst) {
@@ -361,7 +369,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 // A task of another class has no utilisation here.
                 let is_fair = !task.is_idle() && self.entities[self.task_entity(task) as usize].on_rq;
                 let util = if is_fair { self.task_util(task) } else { 0 };
-                self.gathering.forbids_push(core, Move { task, src, dst: pass.dst, util, waits: false })
+                (is_fair && self.would_misfit(core, pass, task))
+                    || self.gathering.forbids_push(core, Move { task, src, dst: pass.dst, util, waits: false })
             }
             PushPermission::Free => false,
         }

@@ -54,6 +54,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// Moves a task to the head of `cfs_tasks`: it runs, or the balancer rejected it.
     #[inline(always)]
     pub(crate) fn list_move_to_head(&mut self, cpu: CpuId, index: u32) {
+        debug_assert!(self.entities[index as usize].on_rq, "entity {index} is in no list");
         if self.rqs[cpu.index()].list_head != index {
             self.list_remove(cpu.0, index);
             self.list_add_head(cpu.0, index);

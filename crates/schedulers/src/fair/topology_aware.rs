@@ -37,6 +37,7 @@ mod tunables;
 
 use warmcore_kernel::Boot;
 use warmcore_topology::Machine;
+use warmcore_trace::TaskId;
 
 use self::promotion::Gain;
 use self::scope::{Patience, Scope};
@@ -61,6 +62,8 @@ pub(crate) struct TopologyAware {
     scopes: Vec<Scope>,
     /// By group of threads: those queued and awake.
     runnable: Vec<u32>,
+    /// By group of threads: its living ones.
+    members: Vec<Vec<TaskId>>,
     /// By task: when a wakeup was last sent to its home.
     hinted_ns: Vec<u64>,
     /// LLCs of each of the domains' groups.
@@ -101,6 +104,7 @@ impl TopologyAware {
             sequences: Sequences::new(boot.machine, domains),
             scopes: Vec::new(),
             runnable: Vec::new(),
+            members: Vec::new(),
             hinted_ns: Vec::new(),
             group_llcs: group_llcs(domains),
             counts: vec![0; llcs * llcs],

@@ -46,7 +46,7 @@ impl Realtime {
     }
 
     /// The CPU where a task of fixed priority displaces the least (`find_lowest_rq`).
-    pub(super) fn lowest_cpu(&mut self, core: &Core<'_>, task: TaskId, from: CpuId) -> Option<CpuId> {
+    pub(super) fn lowest_cpu(&mut self, core: &mut Core<'_>, task: TaskId, from: CpuId) -> Option<CpuId> {
         if core.allowed(task).len() < 2 || !self.lower_priority_fitting(core, task) {
             return None;
         }
@@ -55,7 +55,7 @@ impl Realtime {
 
     /// The CPU where a deadline task runs at once (`find_later_rq`, `dl_task_is_earliest_deadline`): one without deadline tasks, if
     /// there is such a one that is big enough (`cpudl_find`), or else the one whose earliest deadline is the latest.
-    pub(super) fn later_cpu(&mut self, core: &Core<'_>, task: TaskId, from: CpuId) -> Option<CpuId> {
+    pub(super) fn later_cpu(&mut self, core: &mut Core<'_>, task: TaskId, from: CpuId) -> Option<CpuId> {
         let allowed = core.allowed(task);
         if allowed.len() < 2 {
             return None;
@@ -75,25 +75,27 @@ impl Realtime {
     }
 
     /// Of the candidates the task's own CPU, or the nearest: this CPU if it is as near as any, else one after the other.
-    fn nearest_candidate(&mut self, core: &Core<'_>, from: CpuId) -> Option<CpuId> {
+    fn nearest_candidate(&self, core: &mut Core<'_>, from: CpuId) -> Option<CpuId> {
         if self.candidates.contains(from) {
             return Some(from);
         }
         let (machine, this_cpu) = (core.machine(), core.this_cpu());
-        let spans: [&CpuSet; 4] = [
-            machine.cpus_of_core(machine.core_of(from)),
+        let own_core = machine.cpus_of_core(machine.core_of(from));
+        let clusters = core.parameters().sched_cluster;
+        let spans: [&CpuSet; 6] = [
+            own_core,
+            if clusters { machine.cpus_of_cluster(machine.cluster_of(from)) } else { own_core },
             machine.cpus_of_llc(machine.llc_of(from)),
             machine.cpus_of_node(machine.node_of(from)),
+            machine.cpus_of_socket(machine.socket_of(from)),
             machine.all_cpus(),
         ];
         for span in spans {
             if self.candidates.contains(this_cpu) && span.contains(this_cpu) {
                 return Some(this_cpu);
             }
-            let last = &mut self.chosen[this_cpu.index()];
-            let both = || self.candidates.iter().filter(|&cpu| span.contains(cpu));
-            if let Some(cpu) = both().find(|cpu| cpu.0 > *last).or_else(|| both().next()) {
-                *last = cpu.0;
+            let both = self.candidates.iter().filter(|&cpu| span.contains(cpu));
+            if let Some(cpu) = core.next_distributed(both) {
                 return Some(cpu);
             }
         }

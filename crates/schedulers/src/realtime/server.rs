@@ -6,13 +6,17 @@
 //!
 //! Source: Linux 7.2 `kernel/sched/deadline.c`, the states A to E of its comment on `dl_server_start`; `docs/spec/linux-rt.md` section 4.
 //!
-//! Differs from the kernel: there is one server for everything below, as where a sched_ext program has all tasks or there is none.
+//! Differs from the kernel: below real-time tasks there is one server for everything, as where a sched_ext program has all tasks or there is none. In
+//! partial mode another keeps the program's tasks from starving below the fair class.
 
 use warmcore_kernel::Core;
 use warmcore_topology::CpuId;
 use warmcore_workload::Reservation;
 
 use super::entity::{Entity, Woken};
+
+/// Payload of its timer.
+pub(crate) const TIMER: u64 = u64::MAX;
 
 /// `sched_init_dl_servers`: 50 ms in 1000 ms.
 pub(super) const SERVER: Reservation =
@@ -23,7 +27,7 @@ const LEAST_WAIT_NS: u64 = 1_000_000;
 
 /// Whose time passes on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Passes {
+pub(crate) enum Passes {
     /// Nothing runs.
     #[default]
     Idle,
@@ -35,7 +39,7 @@ pub(super) enum Passes {
 
 /// The server of one CPU.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Server {
+pub(crate) struct Server {
     entity: Entity,
     /// It has been started, and nothing has stopped it.
     active: bool,
@@ -186,7 +190,7 @@ impl Server {
         let Some(delay_ns) = at_ns.checked_sub(core.now_ns()) else { return false };
         if self.entity.timer.is_none() {
             let late_ns = core.machine().costs().timer_late_ns;
-            self.entity.timer = Some(core.start_timer(cpu, delay_ns + late_ns, super::Timer::Server.payload()));
+            self.entity.timer = Some(core.start_timer(cpu, delay_ns + late_ns, TIMER));
         }
         true
     }

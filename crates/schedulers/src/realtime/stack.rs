@@ -71,7 +71,8 @@ impl<L: Scheduler> Membership<Realtime, L> for ByPolicy {
         let server = &mut realtime.servers[cpu.index()];
         match event {
             LowerEvent::Queued if lower.runnable_on(cpu) == 1 => realtime.start_server(core, cpu),
-            LowerEvent::Queued => {}
+            // The class itself says when nothing runs.
+            LowerEvent::Queued | LowerEvent::Idle | LowerEvent::Busy => {}
             LowerEvent::Runs => server.switch(core, cpu, Passes::Lower),
             LowerEvent::Stops => server.charge(core, cpu),
             // A balancer of the class below may have brought the first task.

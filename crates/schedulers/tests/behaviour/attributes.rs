@@ -54,6 +54,18 @@ fn a_batch_task_never_preempts_on_wakeup() {
     }
 }
 
+/// Without the feature EEVDF leaves a `SCHED_IDLE` task alone too; CFS, which asks for that policy first, does not.
+#[test]
+fn a_wakeup_preempts_an_idle_policy_task_where_features_let_it() {
+    for (scheduler, preempts) in
+        [("eevdf", true), ("eevdf:wakeup_preemption=0", false), ("cfs", true), ("cfs:wakeup_preemption=0", true)]
+    {
+        let latencies = latencies(scheduler, Policy::Normal, Policy::Idle);
+        let at_once = latencies.iter().filter(|&&latency| latency == WAKEUP_NS).count();
+        assert_eq!(2 * at_once > latencies.len(), preempts, "{scheduler}: {at_once} of {}", latencies.len());
+    }
+}
+
 /// `normal_policy` of 7.2 is true for `SCHED_EXT` too: under the fair class such a task is one of `SCHED_NORMAL` in all.
 #[test]
 fn a_task_for_sched_ext_preempts_on_wakeup_as_a_normal_one_does() {
@@ -126,6 +138,25 @@ fn a_search_for_an_idle_core_takes_a_thread_of_an_idle_policy_task() {
 
 /// What a switch takes: the timer that ends a turn counts from its end.
 const SWITCH_NS: u64 = 1_200;
+
+/// By the rule of 7.3: a task that uses a hundredth is eligible whenever it wakes, so with a shorter request than three hogs it runs at once. Under 7.2 one
+/// of these with an earlier deadline keeps it from that now and then.
+#[test]
+fn since_7_3_an_eligible_short_request_preempts_whoever_has_the_earliest_deadline() {
+    let late = |kernel: &str| {
+        let mut scene = Scene::lasting(3 * S);
+        for name in ["one", "two", "three"] {
+            scene.task(name, spin());
+        }
+        scene.task("short", forever([run_for(50 * US), sleep(5_130 * US)])).slice_ns = Some(300 * US);
+        let run = scene.run("1s1n1l1c1t", &format!("eevdf:base_slice_ns=3000000,kernel={kernel}"));
+        let wakeups = run.wakeups("short");
+        assert!(wakeups.len() > 500, "{kernel}: {}", wakeups.len());
+        wakeups[1..].iter().filter(|wakeup| wakeup.latency_ns() > 100 * US).count()
+    };
+    let [before, since] = ["7.2", "7.3"].map(late);
+    assert!(before >= 3 && since == 0, "{before} waits under 7.2, {since} under 7.3");
+}
 
 /// Between 0.1 and 100 ms.
 #[test]

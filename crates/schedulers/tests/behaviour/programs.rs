@@ -173,8 +173,8 @@ fn waiting_at_a_barrier_costs_what_its_kind_costs() {
         let barrier = scene.workload.add_barrier("barrier", 2, wait);
         scene.task("works", once([run_for(5 * MS), Step::Barrier(barrier)]));
         scene.task("waits", once([Step::Barrier(barrier)]));
-        let exit_ns = warmcore_topology::resolve("1s1n1l4c1t").unwrap().costs().exit_ns;
-        scene.run("1s1n1l4c1t", "eevdf").cpu_time("waits") - exit_ns
+        let run = scene.run("1s1n1l4c1t", "eevdf");
+        run.cpu_time("waits") - run.machine.costs().exit_ns
     };
     assert!(cpu_time(BarrierWait::Spin) > 4_900 * US);
     assert!(cpu_time(BarrierWait::Block) < 10 * US);
@@ -243,8 +243,7 @@ fn writer_wakeups(kind: ChannelKind, capacity_bytes: u64, writers: u32, messages
 /// `pipe_read` of Linux 7.2 wakes a writer when it frees a page of a full pipe: 40 messages of 100 bytes; not at every message.
 #[test]
 fn a_full_pipe_wakes_a_writer_once_in_a_page() {
-    let pages = 6_400 / 40;
-    let woken = writer_wakeups(ChannelKind::Pipe, 64_000, 1, 6_400);
+    let (pages, woken) = (6_400 / 40, writer_wakeups(ChannelKind::Pipe, 64_000, 1, 6_400));
     assert!((pages - 20..=pages).contains(&woken), "{woken} wakeups, {pages} pages");
 }
 

@@ -1,5 +1,6 @@
 //! Quotas of task groups, against calculations by hand (`docs/spec/linux-fair.md` section 1.17).
 
+use warmcore_topology::from_toml;
 use warmcore_trace::{Counters, EventKind, GroupCounters, Metrics, RunTables, Sink, Start};
 use warmcore_workload::{Affinity, CpuMax, Destination, GroupId, Policy, ProgramBuilder, Reservation, Step};
 
@@ -67,6 +68,50 @@ fn of_nested_quotas_the_smallest_counts() {
             let run = scene.run("1s1n1l4c1t", scheduler);
             assert_near(&format!("{scheduler} {outer} {inner}"), cpus_used(&run, "limited"), expected, 0.05);
         }
+    }
+}
+
+/// A task that wakes while its group has nothing left is switched in only to leave. Where system calls take no time it changes its nice value at
+/// that moment, in no queue and no list. By hand: the group has a fifth of a CPU.
+#[test]
+fn a_task_may_change_while_it_leaves_because_of_a_quota() {
+    let machine = from_toml("[topology]\nshape = \"1s1n1l2c1t\"\n[costs]\nsyscall_ns = 0\n").unwrap();
+    for scheduler in FAIR {
+        let steps = [sleep(3 * MS), Step::SetNice(5), run_for(4 * MS), Step::SetNice(0)];
+        let mut scene = limited("/pod", "20000 100000", 0, 3, forever(steps));
+        scene.task("other", forever([run_for(1_500 * US), sleep(700 * US)])).instances = 3;
+        let run = scene.try_run_on(&machine, scheduler, 1).unwrap();
+        assert_near(scheduler, cpus_used(&run, "limited"), 0.2, 0.05);
+    }
+}
+
+/// One that becomes a real-time task at that moment goes on, and counts as throttled no longer.
+#[test]
+fn who_becomes_a_real_time_task_while_it_leaves_waits_for_no_quota() {
+    let machine = from_toml("[topology]\nshape = \"1s1n1l1c1t\"\n[costs]\nsyscall_ns = 0\n").unwrap();
+    for scheduler in ["eevdf", "cfs"] {
+        let mut scene = limited("/pod", "20000 100000", 0, 1, spin());
+        let group = scene.workload.tasks[0].group;
+        let fifo = Step::SetPolicy(Policy::Fifo { priority: 10 });
+        let steps = [sleep(7 * MS), fifo, run_for(2 * MS), Step::SetPolicy(Policy::Normal)];
+        scene.task("urgent", forever(steps)).group = group;
+        let run = scene.try_run_on(&machine, scheduler, 1).unwrap();
+        let urgent = run.id("urgent");
+        let (mut since_ns, mut times) = (None, 0);
+        for event in &run.events {
+            match event.kind {
+                EventKind::Throttle { task, throttled } if task == urgent => {
+                    since_ns = throttled.map(|_| event.time_ns);
+                    times += u32::from(throttled.is_some());
+                }
+                EventKind::Switch { prev, .. } if prev == urgent => {
+                    let ran_ns = since_ns.map_or(0, |since_ns| event.time_ns - since_ns);
+                    assert!(ran_ns < 100 * US, "{scheduler}: throttled for {ran_ns} ns while it ran");
+                }
+                _ => {}
+            }
+        }
+        assert!(times > 25, "{scheduler}: {times}");
     }
 }
 

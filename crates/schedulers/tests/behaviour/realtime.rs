@@ -184,6 +184,23 @@ fn who_cannot_run_at_once_goes_where_a_lower_priority_runs() {
     assert!(stays.iter().all(|stay| stay.length_ns() < 3 * MS), "nobody preempts it: {stays:?}");
 }
 
+/// By hand, of `cpumask_any_and_distribute`: a CPU remembers one last choice. After a task has left CPU 3 for one of the others, a real-time task
+/// that wakes there below another goes to the next one.
+#[test]
+fn choices_among_equal_cpus_go_on_from_the_last_one_whoever_it_was_for() {
+    let mut scene = Scene::lasting(60 * MS);
+    let leaves = then_forever([run_for(5 * MS), Step::SetAffinity(on_cpus([0, 1, 2]))], [run_for(S)]);
+    scene.task("leaves", leaves).affinity = on_cpu(3);
+    let woken = then_forever([run_for(MS), Step::SetAffinity(Affinity::All), sleep(20 * MS)], [run_for(S)]);
+    let task = scene.task("woken", woken);
+    (task.policy, task.affinity) = (fifo(50), on_cpu(3));
+    let task = scene.task("above", then_forever([sleep(15 * MS)], [run_for(S)]));
+    (task.policy, task.affinity) = (fifo(90), on_cpu(3));
+    let run = scene.run("1s1n1l4c1t", "eevdf");
+    assert_eq!(run.place("above", 40 * MS), 3);
+    assert_eq!(run.place("woken", 40 * MS), (run.place("leaves", 12 * MS) + 1) % 3);
+}
+
 /// By hand: three equal tasks on two CPUs; one of the CPUs loses its task at 50 ms and asks for the one that waits on the other.
 #[test]
 fn a_cpu_that_runs_out_of_real_time_tasks_gets_one_that_waits_elsewhere() {

@@ -63,7 +63,7 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    pub(super) fn new(cpu: CpuId, domain: usize, parent: Option<usize>, idle: IdleType) -> Self {
+    pub(in crate::fair) fn new(cpu: CpuId, domain: usize, parent: Option<usize>, idle: IdleType) -> Self {
         Self {
             cpu,
             dst: cpu,

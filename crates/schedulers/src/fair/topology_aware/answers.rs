@@ -65,7 +65,18 @@ impl TopologyAware {
         let groups = self.base.groups.len();
         self.scopes.resize(groups, Scope::default());
         self.runnable.resize(groups, 0);
+        self.members.resize(groups, Vec::new());
         self.own_sequences.resize(groups, OwnSequence::default());
+    }
+
+    /// A living task goes from a group, or none, to another, or none.
+    pub(super) fn move_member(&mut self, task: TaskId, from: u32, to: u32) {
+        if from != NONE {
+            self.members[from as usize].retain(|known| *known != task);
+        }
+        if to != NONE {
+            self.members[to as usize].push(task);
+        }
     }
 
     /// Counts a task in or out of what its group has queued and awake.
@@ -105,18 +116,26 @@ impl Gathering for TopologyAware {
     }
 
     fn task_created(&mut self, task: &Task) {
+        let id = TaskId(self.base.tasks.len() as u32);
         self.base.task_created(task);
         self.follow_groups();
         self.hinted_ns.push(0);
+        self.move_member(id, NONE, self.base.tasks[id.index()].group);
     }
 
     fn task_changed(&mut self, id: TaskId, task: &Task) {
+        let before = self.base.tasks[id.index()].group;
         self.base.task_changed(id, task);
         self.follow_groups();
+        let now = self.base.tasks[id.index()].group;
+        if now != before {
+            self.move_member(id, before, now);
+        }
     }
 
     fn task_exited(&mut self, task: TaskId) {
         self.base.task_exited(task);
+        self.move_member(task, self.base.tasks[task.index()].group, NONE);
     }
 
     fn enqueued(&mut self, cpu: CpuId, task: TaskId, delayed: bool) {

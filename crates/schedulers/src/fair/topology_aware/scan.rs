@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use warmcore_kernel::{Core, State};
+use warmcore_kernel::Core;
 use warmcore_topology::{CpuId, CpuSet, NodeId};
 use warmcore_trace::TaskId;
 
@@ -92,10 +92,7 @@ impl TopologyAware {
         if machine.node_count() == 1 {
             return None;
         }
-        let node_of = |task: TaskId| {
-            let thread = core.task(task);
-            (thread.state() != State::Dead).then(|| machine.node_of(thread.cpu()).0)
-        };
+        let node_of = |task: TaskId| machine.node_of(core.task(task).cpu()).0;
         let mut cpus = CpuSet::new();
         for node in self.nodes_in_view(group, node_of) {
             cpus.union_with(machine.cpus_of_node(NodeId(node)));
@@ -103,14 +100,12 @@ impl TopologyAware {
         Some(cpus)
     }
 
-    /// Nodes that a group's scope has LLCs in, and those that its threads are on or, asleep, were on last. `node_of` has nothing to say of
-    /// threads that are gone.
-    fn nodes_in_view(&self, group: u32, node_of: impl Fn(TaskId) -> Option<u32>) -> BTreeSet<u32> {
+    /// Nodes that a group's scope has LLCs in, and those that its living threads are on or, asleep, were on last.
+    fn nodes_in_view(&self, group: u32, node_of: impl Fn(TaskId) -> u32) -> BTreeSet<u32> {
         let home = self.base.preferred_llc(group);
         let scope: &[u32] = if home == NONE { &[] } else { self.scope(group, home) };
         let of_scope = scope.iter().map(|&llc| self.sequences.node(llc));
-        let tasks = (0..).zip(&self.base.tasks);
-        let of_threads = tasks.filter(|(_, state)| state.group == group).filter_map(|(id, _)| node_of(TaskId(id)));
+        let of_threads = self.members[group as usize].iter().map(|&task| node_of(task));
         of_scope.chain(of_threads).collect()
     }
 
@@ -227,7 +222,7 @@ mod tests {
 
     use super::*;
     use crate::domains::DomainParameters;
-    use crate::fair::cache_aware::{CacheAwareTunables, TaskState};
+    use crate::fair::cache_aware::CacheAwareTunables;
     use crate::fair::gathering::Gathering;
     use crate::fair::topology_aware::TopologyAwareTunables;
     use crate::fair::topology_aware::by_memory::OwnSequence;
@@ -280,17 +275,14 @@ mod tests {
     #[test]
     fn in_view_are_the_nodes_of_the_scope_and_of_living_threads() {
         let (mut state, _) = two_nodes();
-        for group in [0, 0, 1] {
-            state.base.tasks.push(TaskState {
-                group,
-                process: group,
-                preferred_llc: NONE,
-                queued_on_preferred: false,
-                scan_pending: false,
-            });
+        state.members.resize(2, Vec::new());
+        // Task 0 is of the group, task 1 leaves it by its end, task 2 for another.
+        for task in 0..3 {
+            state.move_member(TaskId(task), NONE, 0);
         }
-        // Of the group are a thread on node 1 and one that is gone.
-        let node_of = |task: TaskId| [Some(1), None, Some(0)][task.index()];
+        state.move_member(TaskId(1), 0, NONE);
+        state.move_member(TaskId(2), 0, 1);
+        let node_of = |task: TaskId| [1, 0, 0][task.index()];
         assert_eq!(state.nodes_in_view(0, node_of), BTreeSet::from([1]));
         (state.base.groups[0].cpu, state.scopes[0].size) = (0, 1);
         assert_eq!(state.nodes_in_view(0, node_of), BTreeSet::from([0, 1]));
