@@ -223,6 +223,13 @@ impl Btf {
         (1..self.types.len() as u32).filter(move |&ty| self.kind(ty) == kind).map(|ty| self.name(ty))
     }
 
+    /// Texts of the declaration tags of a type itself, not of a member or parameter.
+    pub fn tags(&self, ty: u32) -> impl Iterator<Item = &str> {
+        let is_tag = move |&tag: &u32| self.kind(tag) == TypeKind::DeclarationTag && self.size_or_type(tag) == ty;
+        let is_whole = |&tag: &u32| self.at(tag).is_some_and(|at| self.word(at + 12) == u32::MAX);
+        (1..self.types.len() as u32).filter(is_tag).filter(is_whole).map(|tag| self.name(tag))
+    }
+
     /// What is behind names, qualifiers and tags.
     #[must_use]
     pub fn resolved(&self, ty: u32) -> u32 {

@@ -161,6 +161,9 @@ impl Interpreter<'_> {
                 Kind::CallLocal => {
                     let target = (at as i64 + 1 + i64::from(instruction.imm)) as usize;
                     r[0] = self.function(program.function_at(target), [r[1], r[2], r[3], r[4], r[5]]);
+                    if self.frame().thrown != 0 {
+                        break r[0];
+                    }
                 }
                 Kind::CallHelper => {
                     let callee = self.resolver.helper(instruction.imm);
@@ -255,7 +258,7 @@ impl Interpreter<'_> {
         stored
     }
 
-    /// What a call gives; `None` if it stores where it must not.
+    /// What a call gives; `None` if the function ends there: it throws, or stores where it must not.
     fn call(&mut self, at: usize, callee: Callee, r: &[u64; 11]) -> Option<u64> {
         let price_ps = self.resolver.price_ps(self.program.instructions[at]);
         self.frame().called_ps += price_ps;
@@ -268,10 +271,14 @@ impl Interpreter<'_> {
                 // SAFETY: as above; a function of this program that it calls is run by this interpreter or by a new one, and `self` is not
                 // used meanwhile.
                 let result = unsafe { function(self.frame, r[1], r[2], r[3], r[4], r[5]) };
-                if self.is_over_budget(at) {
+                if self.is_over_budget(at) || self.frame().thrown != 0 {
                     return None;
                 }
                 result
+            }
+            Callee::Throw => {
+                (self.frame().thrown, self.frame().cookie) = (1, r[1]);
+                return None;
             }
             Callee::Inline(Inline::Nothing) => 0,
             Callee::Inline(Inline::Now) => self.frame().now_ns,

@@ -21,6 +21,8 @@ pub enum Callee {
     Lookup(HostFunction, bool),
     /// A few instructions in its place.
     Inline(Inline),
+    /// Ends the function and all that have called it, with what is in r1 (`bpf_throw`): whoever runs the program [catches](Frame::catch) it.
+    Throw,
     /// Nothing: the loader marked the call as never reached, or it does not exist. Reaching it is a fault with these words.
     Unreachable(String),
 }

@@ -45,6 +45,10 @@ pub struct Frame {
     pub runner: *mut c_void,
     /// How many such calls are under way; 0 at first.
     pub nested: u64,
+    /// 1 while the functions of a program that has thrown end one after another, up to its entry ([`Callee::Throw`](crate::Callee)).
+    pub thrown: u64,
+    /// What was thrown last.
+    pub cookie: u64,
 }
 
 impl Frame {
@@ -53,8 +57,8 @@ impl Frame {
         self.stop_at = self.instructions + instructions;
     }
 
-    /// For a function of the host: calls a function of the program. `None` if the call of the program has taken too many instructions, or too many
-    /// such calls lie within each other: the function of the host is to end then.
+    /// For a function of the host: calls a function of the program. `None` if that has thrown, the call of the program has taken too many instructions,
+    /// or too many such calls lie within each other: the function of the host is to end then.
     ///
     /// # Safety
     /// `frame` is what the function of the host was called with, and nothing of what begins there is borrowed.
@@ -67,8 +71,13 @@ impl Frame {
             (*frame).nested += 1;
             let result = ((*frame).call_back)(frame, callback, arguments);
             (*frame).nested -= 1;
-            Some(result)
+            ((*frame).thrown == 0).then_some(result)
         }
+    }
+
+    /// After a call of a program: what it threw, if it did.
+    pub fn catch(&mut self) -> Option<u64> {
+        (std::mem::take(&mut self.thrown) != 0).then_some(self.cookie)
     }
 }
 
@@ -90,6 +99,8 @@ impl Default for Frame {
             call_back: nobody,
             runner: std::ptr::null_mut(),
             nested: 0,
+            thrown: 0,
+            cookie: 0,
         }
     }
 }

@@ -84,6 +84,7 @@ impl Translator {
         };
         let first = self.functions.len();
         let taken = arguments::arguments(program, resolver);
+        let throws = arguments::throws(program, resolver);
         for (number, &count) in taken.iter().enumerate() {
             let name = format!("{}_{number}_{}", program.name, first + number);
             let declared = self.module.declare_function(&name, Linkage::Local, &self.signature_of(count));
@@ -96,7 +97,8 @@ impl Translator {
             context.func.signature = signatures[usize::from(count)].clone();
             let mut builder = FunctionBuilder::new(&mut context.func, &mut self.context);
             let host_calls = signatures.clone().map(|signature| builder.import_signature(signature));
-            let callees = Callees { module: &mut self.module, functions: &self.functions[first..], taken: &taken };
+            let callees =
+                Callees { module: &mut self.module, functions: &self.functions[first..], taken: &taken, throws };
             let mut body = Body::new(program, function, builder, callees, host_calls, &mut self.sites, resolver);
             body.translate()?;
             body.finish();

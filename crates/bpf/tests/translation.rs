@@ -75,6 +75,7 @@ impl Resolver for Names {
             6 => Callee::Inline(Inline::Nothing),
             7 => Callee::Lookup(lookup, true),
             8 => Callee::CallsBack(repeat, 3),
+            9 => Callee::Throw,
             _ => Callee::Unreachable("helper that does not exist".into()),
         }
     }
@@ -102,6 +103,7 @@ struct Ran {
     instructions: u64,
     called_ps: u64,
     fault: Option<(usize, Fault)>,
+    thrown: Option<u64>,
 }
 
 /// Runs a program as the `Code` of a module.
@@ -128,7 +130,8 @@ macro_rules! ran_by {
         let fault = code.fault(&frame).map(|site| (site.instruction, site.fault.clone()));
         let data = $maps.memory.read($data, u64::from(DATA)).unwrap().to_vec();
         assert_eq!(frame.stack, Frame::default().stack, "every frame was given back");
-        Ran { r0, data, instructions: frame.instructions, called_ps: frame.called_ps, fault }
+        let thrown = frame.catch();
+        Ran { r0, data, instructions: frame.instructions, called_ps: frame.called_ps, fault, thrown }
     }};
 }
 
@@ -168,7 +171,8 @@ fn run_with(program: &[[u8; 8]], arguments: [u64; 5], budget: u64, is_constant: 
     let bytes = maps.memory.read(data, u64::from(DATA)).unwrap().to_vec();
     // Blocks are counted when they begin, so a run that is stopped or jumps away within one differs by less than a block.
     let instructions = frame.instructions;
-    let defined = Ran { r0, data: bytes, instructions, called_ps: frame.called_ps, fault };
+    let thrown = frame.catch();
+    let defined = Ran { r0, data: bytes, instructions, called_ps: frame.called_ps, fault, thrown };
     assert_eq!(translated, defined, "translated (left) and by definition (right): {program:?}");
     translated
 }
@@ -499,6 +503,34 @@ fn functions_that_the_host_calls_end_by_the_budget_and_do_not_lie_within_each_ot
     let itself = [mov_imm(1, 1), code(0x18, 2, 4, 0, -2), code(0, 0, 0, 0, 0), helper(8), add_imm(0, 1), exit()];
     let result = run(&repeated(1, &itself), [0; 5]);
     assert_eq!((result.r0, result.fault), (100, None));
+}
+
+#[test]
+fn what_is_thrown_ends_all_functions_up_to_the_entry() {
+    let [low, high] = data_address(0);
+    // Two calls deep, if r1 is 7: the store behind them is not reached.
+    let program = [
+        mov_imm(6, 9),
+        code(0x85, 0, 1, 0, 4),
+        low,
+        high,
+        store_imm(8, 0, 0, 1),
+        exit(),
+        mov_imm(6, 8),
+        code(0x85, 0, 1, 0, 1),
+        exit(),
+        code(0x55, 1, 0, 2, 7),
+        add_imm(1, 35),
+        helper(9),
+        mov_imm(0, 3),
+        exit(),
+    ];
+    let (throws, goes_on) = (run(&program, [7, 0, 0, 0, 0]), run(&program, [8, 0, 0, 0, 0]));
+    assert_eq!((throws.thrown, throws.instructions, throws.data[0]), (Some(42), 7, pattern(0)));
+    assert_eq!((goes_on.thrown, goes_on.data[0]), (None, 1));
+    // Through a function of the host, whose round it ends.
+    let result = run(&repeated(9, &[mov_imm(1, 5), helper(9), mov_imm(0, 0), exit()]), [0; 5]);
+    assert_eq!((result.thrown, result.instructions), (Some(5), 8));
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use warmcore_bpf::btf::TypeKind;
+use warmcore_scx::EventCounts;
 use warmcore_scx::bytecode::{Object, Tracepoint};
 use warmcore_topology::{CacheKind, Machine, format_cpu_list, write_sysfs_tree};
 
@@ -130,7 +131,9 @@ fn write(machine: &Machine, kernel: &TargetKernel, root: &Path) -> io::Result<()
         let path = format!("{SCHED_EXT}{name}");
         write(&path[1..], &SchedExt::default().text(&path).expect("it is there without a scheduler"))?;
     }
-    write(&format!("{WHILE_ATTACHED}/ops"), "")?;
+    for name in ["ops", "events"] {
+        write(&format!("{WHILE_ATTACHED}/{name}"), "")?;
+    }
     fs::create_dir_all(root.join("sys/kernel/btf"))?;
     fs::write(root.join("sys/kernel/btf/vmlinux"), &kernel.types)?;
     for directory in ["sys/fs/cgroup", "sys/fs/bpf"] {
@@ -166,12 +169,20 @@ pub(crate) struct SchedExt {
     attached: Option<Arc<Object>>,
     /// How often one was attached (`scx_enable_seq`).
     enabled: u64,
+    /// What the class has counted for it.
+    events: EventCounts,
 }
 
 impl SchedExt {
     pub(crate) fn attach(&mut self, object: Arc<Object>) {
         self.attached = Some(object);
         self.enabled += 1;
+        self.events = EventCounts::default();
+    }
+
+    /// The class has counted so much for what is attached.
+    pub(crate) fn count(&mut self, events: EventCounts) {
+        self.events = events;
     }
 
     /// Its loader detaches it, or it is ejected.
@@ -199,6 +210,7 @@ impl SchedExt {
             "enable_seq" => number(self.enabled),
             "nr_rejected" | "hotplug_seq" => number(0),
             "root/ops" => format!("{}\n", attached?.name()),
+            "root/events" => attached?.events_text(&self.events),
             _ => return None,
         })
     }

@@ -50,6 +50,17 @@ pub struct Attached {
     pub output: Rc<RefCell<Output>>,
 }
 
+impl Attached {
+    /// The [listing](Object::listing) of what it has loaded, with a text before it and files behind it, packed by zstd.
+    ///
+    /// # Errors
+    /// When it cannot be packed.
+    pub fn packed(&self, before: &str, behind: &[u8]) -> io::Result<Vec<u8>> {
+        let listing = self.capture.object.listing(&self.host.maps);
+        zstd::encode_all(&[before.as_bytes(), listing.as_bytes(), behind].concat()[..], zstd::DEFAULT_COMPRESSION_LEVEL)
+    }
+}
+
 /// Starts a loader, has this process sealed by `seal`, which no call of the loader is answered before, and keeps the loader when it attaches its
 /// scheduler.
 ///

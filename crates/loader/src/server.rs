@@ -411,6 +411,7 @@ impl Server {
     pub(crate) fn advance(&mut self, moment: &Moment) {
         self.cpu_times.clone_from(&moment.cpus);
         self.hotplug = (moment.online.clone(), moment.changes);
+        self.answers.sched_ext.count(moment.events);
         self.waits.advance(moment.now_ns, moment.by_task);
     }
 

@@ -252,6 +252,38 @@ fn a_program_in_bytecode_schedules_as_the_same_program_in_rust_to_the_last_event
 }
 
 #[test]
+fn what_was_loaded_is_packed_to_be_read_without_the_loader() {
+    skip!(unless can_answer());
+    let kernel = TargetKernel::new("7.2.0-test", "", &types::kernel(&FUNCTIONS).0).unwrap();
+    let machine = machine();
+    let files = MachineFiles::new(&machine, &kernel).unwrap();
+    let request = CaptureRequest {
+        program: &std::env::current_exe().unwrap(),
+        arguments: &arguments_for("loader_of_fifo"),
+        machine: &machine,
+        kernel: &kernel,
+        timeout: Duration::from_secs(60),
+        files: files.path(),
+        paths: Paths::default(),
+        counts_memory: true,
+    };
+    let attached = warmcore_loader::start(&request, || Ok(())).unwrap_or_else(|error| panic!("{error}"));
+    let packed = attached.packed("before\n", b"behind\xff").unwrap();
+    drop(attached);
+    let all = zstd::decode_all(&packed[..]).unwrap();
+    let listing = all.strip_prefix(b"before\n").and_then(|rest| rest.strip_suffix(b"behind\xff")).unwrap();
+    let listing = std::str::from_utf8(listing).unwrap();
+    assert!(listing.starts_with("scheduler test\nflags 0x0\n"), "{listing}");
+    let bytes: String = init().2.concat().iter().map(|byte| format!("{byte:02x}")).collect();
+    for wanted in [
+        "\noperation enqueue program 2\n",
+        &format!("\nprogram 0 name \"init\" functions at []\n0 {bytes}\nprogram 1 "),
+    ] {
+        assert!(listing.contains(wanted), "{wanted} in {listing}");
+    }
+}
+
+#[test]
 fn a_loader_sees_the_machine_and_its_maps_and_programs_work() {
     skip!(unless can_answer());
     captured("loader_that_looks_around");

@@ -4,6 +4,10 @@
 
 #[path = "../../bpf/tests/assembler/mod.rs"]
 mod assembler;
+#[path = "kernel_memory/errors.rs"]
+mod errors;
+#[path = "kernel_memory/groups.rs"]
+mod groups;
 mod types;
 
 use std::collections::BTreeMap;
@@ -18,7 +22,7 @@ use warmcore_scx::bytecode::{Attached, CalledWith, Host, Layout, ProgramSource, 
 use warmcore_workload::Options;
 
 /// Kernel functions that programs here call; kernels have the last one from 7.0 on.
-const FUNCTIONS: [&str; 12] = [
+const FUNCTIONS: [&str; 26] = [
     "scx_bpf_create_dsq",
     "scx_bpf_dsq_insert",
     "scx_bpf_dsq_move_to_local",
@@ -30,6 +34,20 @@ const FUNCTIONS: [&str; 12] = [
     "scx_bpf_test_and_clear_cpu_idle",
     "scx_bpf_kick_cpu",
     "scx_bpf_destroy_dsq",
+    "scx_bpf_events",
+    "bpf_iter_scx_dsq_new",
+    "bpf_iter_scx_dsq_next",
+    "scx_bpf_dsq_move",
+    "scx_bpf_reenqueue_local",
+    "scx_bpf_reenqueue_local___v2",
+    "bpf_throw",
+    "scx_bpf_task_cgroup",
+    "bpf_cgroup_ancestor",
+    "bpf_cgroup_from_id",
+    "bpf_iter_css_new",
+    "bpf_iter_css_next",
+    "bpf_iter_css_task_new",
+    "bpf_iter_css_task_next",
     "bpf_timer_cancel_async",
 ];
 
@@ -194,7 +212,8 @@ fn ejection_with(
         at: Vec::new(),
     };
     for (name, program) in programs {
-        let source = ProgramSource { name, bytes: &program.concat(), functions: &[0], maps: &maps, types: None };
+        let source =
+            ProgramSource { name, bytes: &program.concat(), functions: &[0], catches: None, maps: &maps, types: None };
         let id = loaded.load(&mut host, &source).unwrap_or_else(|error| panic!("{name}: {error}"));
         match site_of(name) {
             Some(site) => attached.at.push((site, CalledWith::Arguments, id)),
@@ -208,6 +227,7 @@ fn ejection_with(
         let text = match name {
             _ if name.ends_with("held.json") => HELD,
             _ if name.ends_with("lock.json") => LOCK,
+            _ if name.ends_with("grouped.json") => groups::GROUPED,
             _ if name.ends_with("named.json") => NAMED,
             _ => TASKS,
         };
@@ -332,37 +352,6 @@ fn whoever_keeps_a_pointer_sees_what_is_and_not_what_was() {
     let mut programs = keeping(false, 1000, &[]);
     programs.push(("running", ends(claimed)));
     assert_eq!(found(ALL, &programs)[0] & 0b1000, 0);
-}
-
-/// In the words of a guest of Linux 7.2.
-#[test]
-fn what_a_kernel_ejects_is_ejected() {
-    let call = |one, two, name| vec![mov_imm(1, one), mov_imm(2, two), kfunc(name)];
-    let own_masks = ("update_idle", ends(Vec::new()));
-    for (flags, programs, words) in [
-        (
-            0,
-            fifo(&[own_masks, ("running", ends(call(0, 0, "scx_bpf_test_and_clear_cpu_idle")))]),
-            "built-in idle tracking is disabled",
-        ),
-        (
-            BUILTIN_IDLE_PER_NODE,
-            fifo(&[("init", call(0, 0, "scx_bpf_get_idle_cpumask"))]),
-            "per-node idle tracking is enabled",
-        ),
-        (0, fifo(&[("init", call(0, 0, "scx_bpf_get_idle_cpumask_node"))]), "per-node idle tracking is disabled"),
-        (BUILTIN_IDLE_PER_NODE, fifo(&[("init", call(9, 0, "scx_bpf_get_idle_cpumask_node"))]), "invalid node 9"),
-        (
-            0,
-            fifo(&[("running", ends(call(0, 3, "scx_bpf_kick_cpu")))]),
-            "PREEMPT/WAIT cannot be used with SCX_KICK_IDLE",
-        ),
-    ] {
-        let reason = ejection_with(flags, ALL, &programs, "tasks.json").expect("it is ejected").0;
-        assert!(reason.contains(words), "{reason}");
-    }
-    let harmless = [("init", call(77, 0, "scx_bpf_destroy_dsq"))];
-    assert_eq!(ejected(ALL, &fifo(&harmless), "tasks.json"), None, "a queue that is not there");
 }
 
 /// Callback of the timer: the program of this number, which is loaded first.
@@ -506,6 +495,50 @@ fn an_ejected_program_leaves_a_dump_with_its_own_lines_and_what_it_printed() {
     assert_eq!(lines[of_cpu1 + 4..of_cpu1 + 6], ["        1001", "cpu2: nr_run=0 local=0 curr=swapper"], "{dump}");
     let printed = dump.split_once("printed\n-------\n").unwrap_or_else(|| panic!("{dump}")).1;
     assert!(printed.starts_with("100.00") && printed.trim_end().ends_with("cpu1: 42"), "{printed}");
+}
+
+/// A kernel writes no more than there is room for, nor more than it has.
+#[test]
+fn a_program_reads_what_the_class_has_counted_for_it() {
+    let read = |bytes: i32| {
+        let program = [place(1, slot::FOUND), vec![mov_imm(2, bytes), kfunc("scx_bpf_events")], report(3)].concat();
+        let first = [vec![load(8, 6, 1, 0), load(4, 7, 6, 24)], when_equal(7, 1001, program)].concat();
+        found(ALL, &fifo(&[("quiescent", first)]))
+    };
+    let all = read(24);
+    assert!(all[1] >= all[0] && all[1] > 0 && all[2] == 1, "who goes on gets a slice: {all:?}");
+    assert_eq!((read(16), read(4096)), (vec![all[0], all[1], 0], all));
+}
+
+/// `r0` = what a function of an iterator gives, which lies below the stack's end; a new one is for a queue, with flags.
+fn iterate(place: i32, function: &str, queue: i32, flags: i32) -> Code {
+    vec![mov(1, 10), add_imm(1, -place), mov_imm(2, queue), mov_imm(3, flags), kfunc(function)]
+}
+
+/// Six tasks on four CPUs: the last two wait. `SCX_DSQ_ITER_REV` is bit 16, and no other is known.
+#[test]
+fn a_way_through_a_queue_leads_backwards_if_it_is_to_and_moves_what_is_on_it() {
+    const SPINNERS: &str = "spin:-n6,-d100ms";
+    let first = |flags: i32| {
+        let pid = [vec![load(4, 3, 0, 24)], keep(3, slot::FOUND), report(1)].concat();
+        let next = iterate(64, "bpf_iter_scx_dsq_next", 0, 0);
+        let program =
+            [iterate(64, "bpf_iter_scx_dsq_new", 0, flags), next, vec![code(0x15, 0, 0, pid.len() as i16, 0)]];
+        found_with(ALL, &fifo(&[("tick", [program.concat(), pid].concat())]), SPINNERS)[0]
+    };
+    let refused = [iterate(64, "bpf_iter_scx_dsq_new", 0, 1), keep(0, slot::FOUND), report(1)].concat();
+    assert_eq!(found_with(ALL, &fifo(&[("tick", refused)]), SPINNERS), [-22]);
+    let moved = |by: i32| {
+        let target =
+            vec![mov(1, 10), add_imm(1, -128), mov(2, 7), mov_imm(3, 1), mov_imm(4, 0), kfunc("scx_bpf_dsq_move")];
+        let new = iterate(128, "bpf_iter_scx_dsq_new", by, 0);
+        let moves = [vec![mov(7, 0)], new, target, keep(0, slot::FOUND), report(1)].concat();
+        let task = [iterate(64, "bpf_iter_scx_dsq_new", 0, 0), iterate(64, "bpf_iter_scx_dsq_next", 0, 0)].concat();
+        let program = [task, vec![code(0x15, 0, 0, moves.len() as i16, 0)], moves].concat();
+        let second = vec![mov_imm(1, 1), mov_imm(2, -1), kfunc("scx_bpf_create_dsq")];
+        found_with(ALL, &fifo(&[("init", second), ("dispatch", program)]), SPINNERS)
+    };
+    assert_eq!((first(0) + 1, moved(0), moved(1)), (first(1 << 16), vec![1], vec![0]));
 }
 
 /// Adds one to a count that is reported.

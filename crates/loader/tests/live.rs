@@ -145,6 +145,8 @@ fn loader_that_reads_the_accounts() {
     let told = |name: &str| std::fs::read_to_string(format!("/sys/kernel/sched_ext/{name}")).unwrap();
     assert_eq!(["state", "enable_seq", "switch_all"].map(told), ["enabled\n", "1\n", "1\n"]);
     assert!(told("root/ops").len() > 1, "the scheduler's name");
+    // Those that this kernel has: it was bypassed while it was loaded.
+    assert_eq!(told("root/events").lines().last(), Some("SCX_EV_BYPASS_ACTIVATE 1"));
     // What it asks of idle states and frequencies is taken, and neither the machine nor this computer changes.
     for (path, written) in [
         ("/sys/devices/system/cpu/cpu0/power/pm_qos_resume_latency_us", "32"),

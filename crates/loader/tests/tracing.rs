@@ -31,6 +31,7 @@ const SOFTWARE: u32 = 1;
 const OF_TRACEPOINT: u32 = 2;
 const CYCLES: u64 = 0;
 const INSTRUCTIONS: u64 = 1;
+const MISSES: u64 = 3;
 const CPU_CLOCK: u64 = 0;
 const TASK_CLOCK: u64 = 1;
 
@@ -314,6 +315,53 @@ fn loader_that_samples_cycles() {
     stay();
 }
 
+/// Samples a second of each CPU's cycles.
+const CYCLES_FREQUENCY: u64 = 500;
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_samples_cycles_by_frequency() {
+    let (found, by_task) = (create_map(2, 4, 8, 8), create_map(2, 4, 8, TASKS));
+    let events = on_each_cpu((HARDWARE, CYCLES), CYCLES_FREQUENCY, FREQUENCY);
+    let program = sampler(by_task, found);
+    events.iter().for_each(|event| assert_eq!(link(program, event.as_raw_fd()), Ok(())));
+    attach(&[init(), select_cpu(), enqueue(), dispatch()]);
+    // The period is found by then, and all CPUs are busy.
+    std::thread::sleep(Duration::from_millis(1150));
+    let before = value(found, 0);
+    std::thread::sleep(Duration::from_millis(100));
+    eprintln!("found {} {}", value(found, 0) - before, value(found, 2));
+    stay();
+}
+
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_follows_tasks() {
+    const SAMPLED: u32 = 2;
+    let (found, by_task) = (create_map(2, 4, 8, 8), create_map(2, 4, 8, TASKS));
+    let program = sampler(by_task, found);
+    assert_eq!(open((HARDWARE, INSTRUCTIONS), 0, 0, (FIRST_PID + 1, -1)).unwrap_err(), libc::ESRCH);
+    attach(&[init(), select_cpu(), enqueue(), dispatch()]);
+    std::thread::sleep(Duration::from_millis(1005));
+    let of_cpus = on_each_cpu((HARDWARE, INSTRUCTIONS), 0, 0);
+    let of_tasks: Vec<File> = (0..TASKS as i32)
+        .filter_map(|task| open((HARDWARE, INSTRUCTIONS), 0, 0, (FIRST_PID + task, -1)).ok())
+        .collect();
+    let pid = FIRST_PID + SAMPLED as i32;
+    let clock = open((SOFTWARE, TASK_CLOCK), 0, 0, (pid, -1)).unwrap();
+    let sampled = open((SOFTWARE, TASK_CLOCK), PERIOD_NS, 0, (pid, -1)).unwrap();
+    assert_eq!(link(program, sampled.as_raw_fd()), Ok(()));
+    let late = load_ending(PERF_EVENT, "late", Vec::new());
+    assert_eq!(link(late, sampled.as_raw_fd()), Err(libc::EOPNOTSUPP), "the scheduler is attached without it");
+    std::thread::sleep(Duration::from_millis(950));
+    let sum = |events: &[File]| events.iter().map(|event| read_event(event)[0]).sum::<u64>();
+    eprintln!("found {} {} {}", of_tasks.len(), sum(&of_tasks), sum(&of_cpus));
+    let [count, enabled_ns, running_ns] = read_event(&clock);
+    eprintln!("clock {count} {enabled_ns} {running_ns}");
+    eprintln!("sampled {} {}", value(by_task, SAMPLED), value(found, 0));
+    stay();
+}
+
 #[test]
 #[ignore = "a loader that the other tests start"]
 fn loader_that_traces_what_is_missing() {
@@ -321,16 +369,16 @@ fn loader_that_traces_what_is_missing() {
     let (tracepoint, sampler) = (nothing(TRACEPOINT, "tracepoint"), nothing(PERF_EVENT, "sampler"));
     assert_eq!(open((OF_TRACEPOINT, 99_999), 0, 0, (-1, 0)).unwrap_err(), libc::EINVAL);
     assert_eq!(open((SOFTWARE, CPU_CLOCK), 200_000, FREQUENCY, (-1, 0)).unwrap_err(), libc::EINVAL);
-    assert_eq!(open((SOFTWARE, CPU_CLOCK), 1000, FREQUENCY, (1000, -1)).unwrap_err(), libc::EOPNOTSUPP);
+    assert_eq!(open((SOFTWARE, CPU_CLOCK), 1000, FREQUENCY, (0, -1)).unwrap_err(), libc::EOPNOTSUPP);
     // By this a library learns that there are links to events.
     assert_eq!(link(tracepoint, -1), Err(libc::EBADF));
-    let [instructions, cycles] = [INSTRUCTIONS, CYCLES].map(|config| {
-        let flags = if config == CYCLES { FREQUENCY } else { 0 };
+    let [instructions, misses] = [INSTRUCTIONS, MISSES].map(|config| {
+        let flags = if config == MISSES { FREQUENCY } else { 0 };
         open((HARDWARE, config), 50_000, flags, (-1, 0)).unwrap()
     });
     assert_eq!(link(tracepoint, instructions.as_raw_fd()), Err(libc::EINVAL));
     assert_eq!(link(sampler, instructions.as_raw_fd()), Ok(()));
-    assert_eq!(set(sampler, &cycles), Ok(()));
+    assert_eq!(set(sampler, &misses), Ok(()));
     let number = std::fs::read_to_string("/sys/kernel/tracing/events/irq/softirq_entry/id").unwrap();
     let event = open((OF_TRACEPOINT, number.trim().parse().unwrap()), 0, 0, (-1, 0)).unwrap();
     assert_eq!(set(sampler, &event), Err(libc::EINVAL));
@@ -445,21 +493,46 @@ fn samples_of_cycles_come_once_each_period_of_the_counter() {
 }
 
 #[test]
+fn samples_of_cycles_come_as_often_as_the_frequency_says() {
+    skip!(unless can_answer());
+    let (outcome, _, words) = run_live("loader_that_samples_cycles_by_frequency", WORKLOAD, MemoryChoice::Analytic);
+    let [samples, period] = numbers(&words, "found")[..] else { panic!("{words}") };
+    let expected = CPUS as f64 * CYCLES_FREQUENCY as f64 / 10.0;
+    assert!((samples / expected - 1.0).abs() < 0.1, "{samples} of {expected}: {words}");
+    let wanted = outcome.cpus[0].frequency_ghz * 1e9 / CYCLES_FREQUENCY as f64;
+    assert!((period / wanted - 1.0).abs() < 0.1, "{period} of {wanted}: {words}");
+}
+
+/// What all tasks execute is what all CPUs execute. A clock of a task goes on while it runs, and its samples are those of that task alone.
+#[test]
+fn counters_of_tasks_go_where_they_run_and_their_samples_are_theirs() {
+    skip!(unless can_answer());
+    let (_, _, words) = run_live("loader_that_follows_tasks", WORKLOAD, MemoryChoice::Analytic);
+    let [tasks, of_tasks, of_cpus] = numbers(&words, "found")[..] else { panic!("{words}") };
+    assert!(tasks >= 13.0 && of_cpus > 0.0 && (of_tasks / of_cpus - 1.0).abs() < 1e-6, "{words}");
+    let [clock, enabled, running] = numbers(&words, "clock")[..] else { panic!("{words}") };
+    assert!(clock == enabled && clock == running && (230e6..=260e6).contains(&clock), "{words}");
+    let [samples, all] = numbers(&words, "sampled")[..] else { panic!("{words}") };
+    assert_eq!(samples, all, "{words}");
+    assert!((samples - clock / PERIOD_NS as f64).abs() <= 1.0, "{words}");
+}
+
+#[test]
 fn programs_at_places_and_samples_that_are_not_modelled_are_named() {
     skip!(unless can_answer());
     let capture = run_loader("loader_that_traces_what_is_missing", Duration::from_secs(60)).unwrap();
     let missing: Vec<String> = capture.missing().map(ToString::to_string).collect();
     let expected = [
         "program raw at raw tracepoint sched_stat_runtime",
-        "program sampler at samples of cycles",
-        "program sampler at samples of instructions",
-        "event cpu-clock of a thread",
+        "program sampler at samples of cache-misses",
+        "event cpu-clock of a thread of the loader",
         "event tracepoint 99999",
     ];
     assert_eq!(missing, expected);
     let all: Vec<String> = capture.needs.iter().filter(|need| need.is_modelled).map(ToString::to_string).collect();
     for known in [
         "program tracepoint at tracepoint irq/softirq_entry",
+        "program sampler at samples of instructions",
         "program raw at raw tracepoint task_rename",
         "program raw at raw tracepoint sched_process_exec",
     ] {

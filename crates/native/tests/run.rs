@@ -233,7 +233,7 @@ fn whatever_a_task_waits_for_ends_with_the_run() {
     let programs = [
         one(Step::Lock(lock)).step(Step::Sleep { duration_ns: hour }),
         // Long after the other has it, even on a busy machine.
-        one(Step::Sleep { duration_ns: 200_000_000 }).step(Step::Lock(lock)),
+        one(Step::Sleep { duration_ns: 500_000_000 }).step(Step::Lock(lock)),
         one(Step::Sleep { duration_ns: hour }),
         one(Step::Timer { timer, period_ns: hour, mode: TimerMode::Absolute }),
         one(Step::SemWait(semaphore)),
@@ -260,7 +260,7 @@ fn whatever_a_task_waits_for_ends_with_the_run() {
     }
     let own = workload.add_lock("own");
     add(&mut workload, "wait", 1, one(Step::Lock(own)).step(Step::Wait { condition, lock: own }));
-    workload.duration_ns = Some(500_000_000);
+    workload.duration_ns = Some(1_500_000_000);
 
     let outcome = outcome(&workload);
     assert_eq!(outcome.ended, Ended::Duration);

@@ -106,6 +106,7 @@ fn one(
         notes.extend(unknown_to(request.scheduler, request.workload));
         notes.extend(note_on_clamps(&setup, request.scheduler));
         notes.extend(programs::note(request.scheduler));
+        notes.extend(note_on_told_groups(request.scheduler, request.workload));
         notes.extend(report.outcome.kernel_log.iter().cloned());
         let foreign_run_ns = report.outcome.background.iter().map(|thread| thread.cpu_time_ns).sum();
         Ok(Report { notes, foreign_run_ns, ..report })
@@ -122,7 +123,8 @@ fn notes((_, unsettled): (u64, u64)) -> Vec<String> {
 
 /// What a scheduler does not know of what a workload asks for, and what tasks then do: task groups, nice values, utilisation clamps.
 pub fn unknown_to(scheduler: &SchedulerSpec, workload: &Workload) -> Vec<String> {
-    let groups = note_on_groups(workload, scheduler.info().knows_groups);
+    // A sched_ext program is told of groups.
+    let groups = note_on_groups(workload, scheduler.info().knows_groups || scheduler.program().is_some());
     let nice = (workload.has_weights() && !scheduler.info().knows_nice)
         .then(|| "it knows neither nice values nor SCHED_IDLE, so all tasks count the same".to_owned());
     let clamps = (workload.has_util_clamps() && !knows_clamps(scheduler))
@@ -141,6 +143,15 @@ fn note_on_groups(workload: &Workload, known: bool) -> Option<String> {
     let quota =
         limited.map(|group| format!(", and no quota holds, such as that of {}", group.name)).unwrap_or_default();
     (grouped && !known).then(|| format!("it knows no task groups, so tasks share CPUs as if there were none{quota}"))
+}
+
+/// What to know of a workload's task groups under a program that is told of them.
+fn note_on_told_groups(scheduler: &SchedulerSpec, workload: &Workload) -> Option<String> {
+    let grouped = workload.groups.iter().any(|group| !group.is_root());
+    (grouped && scheduler.program().is_some()).then(|| {
+        "under sched_ext task groups share CPUs, and have quotas, as the program makes them: one without cgroup operations ignores them"
+            .to_owned()
+    })
 }
 
 /// What to know of a workload's utilisation clamps where they change nothing although the scheduler knows them.
@@ -242,6 +253,17 @@ mod tests {
         workload.groups[1].cpu_max = CpuMax::parse("20000", 0).unwrap();
         assert!(note_on_groups(&workload, false).unwrap().ends_with("and no quota holds, such as that of /users"));
         assert_eq!(note_on_groups(&workload, true), None);
+    }
+
+    #[test]
+    fn a_run_says_that_groups_are_what_a_program_makes_of_them() {
+        let [program, native] = ["scx:front", "scx-native"].map(|text| SchedulerSpec::parse(text).unwrap());
+        let mut workload = Workload::empty("test");
+        assert_eq!(note_on_told_groups(&program, &workload), None);
+        workload.add_group("/users");
+        assert!(unknown_to(&program, &workload).is_empty(), "no comparison is refused for it");
+        assert!(note_on_told_groups(&program, &workload).unwrap().contains("without cgroup operations"));
+        assert_eq!((unknown_to(&native, &workload).len(), note_on_told_groups(&native, &workload)), (1, None));
     }
 
     #[test]

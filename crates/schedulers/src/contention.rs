@@ -45,6 +45,8 @@ pub struct Cdf {
     pub variant: Variant,
     /// Fraction of the group's percentile by which a task's must differ, 0 to 1.
     pub tolerance: f64,
+    /// Whether every decision takes a tolerance of its own instead: the largest, of 1 at most, at which some group is good. No paper has it.
+    pub adapts: bool,
     /// Percentiles that are compared, each 0 to 100, rising.
     pub percentiles: Vec<f64>,
     /// How a group's histogram follows its tasks.
@@ -62,7 +64,13 @@ impl Cdf {
             Variant::Published => Bookkeeping::Exact,
             Variant::Coded => Bookkeeping::Coded,
         };
-        Self { variant, tolerance, percentiles: Self::PERCENTILES.into(), bookkeeping }
+        Self { variant, tolerance, adapts: false, percentiles: Self::PERCENTILES.into(), bookkeeping }
+    }
+
+    /// CDF as published, whose tolerance [adapts](Self::adapts).
+    #[must_use]
+    pub fn adaptive() -> Self {
+        Self { adapts: true, ..Self::new(Variant::Published, 1.0) }
     }
 }
 
@@ -144,6 +152,7 @@ impl Strategy {
             Self::Random => "random".to_owned(),
             Self::Fixed(_) => "fixed".to_owned(),
             Self::Dio { variant } => format!("dio:{}", word(variant)),
+            Self::Cdf(Cdf { adapts: true, .. }) => "cdf:adaptive".to_owned(),
             Self::Cdf(cdf) => format!("cdf:{},tol={}", word(&cdf.variant), cdf.tolerance),
         }
     }

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use warmcore_kernel::{Core, Level, Scheduler, Setup, SimulationError};
 use warmcore_scx::bytecode::{Bytecode, Usage};
 use warmcore_scx::{ExitInfo, Ext, ExtDecisions, Fifo, FifoPerLlc, Operations, Vtime};
+use warmcore_topology::CpuId;
 use warmcore_trace::{Outcome, Sink, TaskId};
 use warmcore_workload::Policy;
 
@@ -19,10 +20,11 @@ use crate::fair::Fair;
 use crate::fair::decisions::FairDecisions;
 use crate::fair::eevdf::{Eevdf, EevdfTunables};
 use crate::fair::weights::weight_of;
+use crate::realtime::server::{self, Passes, Server};
 use crate::realtime::{run, run_boxed};
 use crate::registry::SchedulerInfo;
 use crate::spec::SchedulerSpec;
-use crate::stacked::{Membership, Stacked};
+use crate::stacked::{LowerEvent, Membership, Stacked};
 use crate::tunables::{TunableSet, tunables};
 
 /// The row of `scx-native`.
@@ -125,18 +127,80 @@ impl Membership<Ext, Fair<Eevdf>> for Ejection {
     }
 }
 
-/// Those of `SCHED_EXT` are the program's, and it stands below (`SCX_OPS_SWITCH_PARTIAL`).
-impl Membership<Fair<Eevdf>, Ext> for Ejection {
+/// Those of `SCHED_EXT` are the program's, and it stands below (`SCX_OPS_SWITCH_PARTIAL`), with a server on each CPU that keeps them from starving
+/// (`rq->ext_server`, since 7.0).
+struct Partial {
+    ejection: Ejection,
+    servers: Vec<Server>,
+}
+
+impl Partial {
+    /// The first of its tasks is queued, or found (`dl_server_start`).
+    fn start_server(&mut self, core: &mut Core<'_>, cpu: CpuId) {
+        let server = &mut self.servers[cpu.index()];
+        let was_active = server.is_active();
+        server.start(core, cpu);
+        if !was_active && server.is_queued() {
+            core.resched_full(cpu);
+        }
+    }
+}
+
+impl Membership<Fair<Eevdf>, Ext> for Partial {
     fn level_of(&mut self, core: &Core<'_>, task: TaskId, _parent: Option<TaskId>) -> Level {
         if core.task(task).policy() == Policy::Ext { Level::Lower } else { Level::Upper }
     }
 
     fn level_after_change(&mut self, core: &Core<'_>, task: TaskId, _level: Level) -> Level {
-        <Self as Membership<Fair<Eevdf>, Ext>>::level_of(self, core, task, None)
+        self.level_of(core, task, None)
+    }
+
+    fn goes_first(&mut self, core: &mut Core<'_>, _upper: &mut Fair<Eevdf>, _lower: &Ext, cpu: CpuId) -> Level {
+        let server = &mut self.servers[cpu.index()];
+        server.charge(core, cpu);
+        if server.is_queued() { Level::Lower } else { Level::Upper }
+    }
+
+    fn lower_event(
+        &mut self,
+        core: &mut Core<'_>,
+        _upper: &mut Fair<Eevdf>,
+        lower: &Ext,
+        (cpu, event): (CpuId, LowerEvent),
+    ) {
+        let server = &mut self.servers[cpu.index()];
+        match event {
+            LowerEvent::Queued if lower.runnable_on(cpu) == 1 => self.start_server(core, cpu),
+            LowerEvent::Queued => {}
+            LowerEvent::Runs => server.switch(core, cpu, Passes::Lower),
+            LowerEvent::Stops | LowerEvent::Busy => server.switch(core, cpu, Passes::Upper),
+            LowerEvent::Idle => server.switch(core, cpu, Passes::Idle),
+            // The program may have brought the first task.
+            LowerEvent::Tick => {
+                server.charge(core, cpu);
+                if !server.is_active() && lower.runnable_on(cpu) > 0 {
+                    self.start_server(core, cpu);
+                }
+            }
+            LowerEvent::NothingPicked => server.stop(core),
+        }
+    }
+
+    fn timer(
+        &mut self,
+        core: &mut Core<'_>,
+        _upper: &mut Fair<Eevdf>,
+        _lower: &Ext,
+        (cpu, payload): (CpuId, u64),
+    ) -> bool {
+        if payload == server::TIMER && self.servers[cpu.index()].timer(core, cpu) {
+            core.resched_full(cpu);
+        }
+        payload == server::TIMER
     }
 
     fn ends(&mut self, _core: &Core<'_>, _upper: &mut Fair<Eevdf>, lower: &mut Ext) -> Option<Level> {
-        self.keep(lower).then_some(Level::Lower)
+        self.ejection.keep(lower).then_some(Level::Lower)
     }
 
     fn may_begin_again(&self, _upper: &Fair<Eevdf>, lower: &Ext) -> bool {
@@ -144,7 +208,7 @@ impl Membership<Fair<Eevdf>, Ext> for Ejection {
     }
 
     fn begins_again(&mut self, core: &mut Core<'_>, _upper: &mut Fair<Eevdf>, lower: &mut Ext) -> bool {
-        self.again(core, lower)
+        self.ejection.again(core, lower)
     }
 }
 
@@ -161,7 +225,8 @@ pub fn run_ext<'a>(
     let boot = setup.boot();
     let fair = Fair::new(Eevdf::new(EevdfTunables::default(), &boot), &boot);
     if ext.is_partial() {
-        run_boxed(setup, Box::new(Stacked::new(SCHEDULER.name, fair, ext, ejection)), sink)
+        let membership = Partial { ejection, servers: vec![Server::default(); boot.machine.cpu_count()] };
+        run_boxed(setup, Box::new(Stacked::new(SCHEDULER.name, fair, ext, membership)), sink)
     } else {
         run(setup, Stacked::new(SCHEDULER.name, ext, fair, ejection), sink)
     }

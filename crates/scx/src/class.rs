@@ -10,9 +10,10 @@ use warmcore_workload::Policy;
 
 use crate::decisions::ExtDecisions;
 use crate::entities::Entities;
+use crate::events::Event;
 use crate::exit::ExitKind;
 use crate::kfuncs::Kfuncs;
-use crate::operations::{DequeueFlags, EnqueueFlags, Kick, Operation, OperationFlags, Operations, SLICE_DEFAULT_NS};
+use crate::operations::{DequeueFlags, EnqueueFlags, Kick, Operation, OperationFlags, Operations};
 use crate::queues::DsqId;
 use crate::state::{Again, Context, EJECT, Insertion, State, WATCHDOG};
 
@@ -40,7 +41,7 @@ pub struct Ext {
 macro_rules! call {
     ($self:ident, $core:ident, $operation:ident, $context:expr, $method:ident($($argument:expr),*)) => {{
         $self.state.counts[Operation::$operation as usize] += 1;
-        $self.state.context = $context;
+        ($self.state.context, $self.state.operation) = ($context, Operation::$operation);
         let mut kernel = Kfuncs { core: &mut *$core, state: &mut $self.state };
         let result = $self.program.$method(&mut kernel, $($argument),*);
         $self.state.context = Context::Other;
@@ -63,6 +64,7 @@ macro_rules! tell {
 mod above;
 mod before;
 mod ending;
+mod groups;
 mod hooks;
 mod hotplug;
 mod idle;
@@ -110,19 +112,24 @@ impl Ext {
     fn do_enqueue(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId, flags: EnqueueFlags) {
         let index = task.index();
         self.state.tasks[index].runs_at_once = false;
-        // Who must stay is not asked about, unless the program wants to be.
-        let stays = core.task(task).migration_disabled() > 0
-            && self.state.tasks[index].verdict.is_none()
-            && !self.wants(OperationFlags::ENQ_MIGRATION_DISABLED);
-        if self.state.is_bypassed() || !core.active().contains(cpu) || stays {
-            self.state.tasks[index].verdict = None;
-            self.state.refill(task);
-            self.state.insert_local(core, task, cpu, EnqueueFlags::default());
+        // Who exits or must stay is not asked about, unless the program wants to be.
+        let is_skipped = |holds, flag| holds && self.state.tasks[index].verdict.is_none() && !self.wants(flag);
+        let skipped = if self.state.is_bypassed() {
+            Some(Event::BypassDispatch)
+        } else if is_skipped(core.task(task).is_exiting(), OperationFlags::ENQ_EXITING) {
+            Some(Event::EnqSkipExiting)
+        } else if is_skipped(core.task(task).migration_disabled() > 0, OperationFlags::ENQ_MIGRATION_DISABLED) {
+            Some(Event::EnqSkipMigrationDisabled)
+        } else {
+            None
+        };
+        if skipped.is_some() || !core.active().contains(cpu) {
+            self.state.pass_by_program(core, (cpu, task), skipped);
             return;
         }
         if self.state.tasks[index].verdict.is_none() {
             if !self.state.has(Operation::Enqueue) {
-                self.state.entities.set_slice_ns(task, SLICE_DEFAULT_NS);
+                self.state.default_slice(task);
                 let insertion = Insertion { dsq: DsqId::GLOBAL, flags: EnqueueFlags::default(), vtime: None };
                 self.state.carry_out(core, task, cpu, insertion);
                 return;
@@ -173,7 +180,7 @@ impl Ext {
         let local = self.state.local(cpu);
         let global = self.state.global(core.machine(), cpu);
         if self.state.queues.len(local) == 0
-            && !self.state.move_to_local(core, global, cpu)
+            && self.state.move_to_local(core, global, (cpu, false)).is_none()
             && self.asks(Operation::Dispatch)
             && core.active().contains(cpu)
         {
@@ -190,6 +197,7 @@ impl Ext {
         if self.wants(OperationFlags::ENQ_LAST) && !self.state.is_bypassed() {
             return None;
         }
+        self.state.count(Event::DispatchKeepLast, 1);
         self.state.refill(prev);
         core.decide(self.state.decisions.kept, prev, i64::from(cpu.0));
         Some(prev)
@@ -210,7 +218,7 @@ impl Ext {
             if self.state.is_bypassed()
                 || prev.is_some_and(|prev| self.has_slice(prev))
                 || self.state.queues.len(local) > 0
-                || self.state.move_to_local(core, global, cpu)
+                || self.state.move_to_local(core, global, (cpu, false)).is_some()
                 || self.state.progress == 0
             {
                 return;
@@ -234,8 +242,7 @@ impl Scheduler for Ext {
         self.state.decisions = ExtDecisions::register(core.decision_table());
         self.state.before_ns = self.program.loaded_before_ns();
         self.watch_places(core);
-        tell!(self, core, Init, init());
-        tell!(self, core, CgroupInit, cgroup_init());
+        self.load(core);
         self.watch(core, CpuId(0));
     }
 
@@ -275,16 +282,16 @@ impl Scheduler for Ext {
 
     fn select_cpu(&mut self, core: &mut Core<'_>, task: TaskId, prev: CpuId, flags: WakeFlags) -> CpuId {
         if self.state.is_bypassed() {
+            self.state.count(Event::BypassDispatch, 1);
             core.tell_place(task, SearchStart::Nowhere, SearchStep::Bypassed);
             return prev;
         }
-        // A kernel says so when a task wakes, not when it is new.
-        self.state.tasks[task.index()].cpu_selected = !flags.fork;
         self.state.built_in_choice = None;
         if !self.state.has(Operation::SelectCpu) {
             let (cpu, idle) = Kfuncs { core, state: &mut self.state }.select_cpu_dfl(task, prev, flags);
+            self.state.note_selected(task, cpu, flags);
             if idle {
-                self.state.entities.set_slice_ns(task, SLICE_DEFAULT_NS);
+                self.state.default_slice(task);
                 self.state.tasks[task.index()].verdict =
                     Some(Insertion { dsq: DsqId::LOCAL, flags: EnqueueFlags::default(), vtime: None });
             }
@@ -292,6 +299,7 @@ impl Scheduler for Ext {
             return cpu;
         }
         let cpu = call!(self, core, SelectCpu, Context::OneTask(task), select_cpu(task, prev, flags));
+        self.state.note_selected(task, cpu, flags);
         self.state.settle(core);
         if self.state.is_cpu(cpu) {
             self.state.tell_place(core, task, prev, cpu);
@@ -315,8 +323,8 @@ impl Scheduler for Ext {
         self.state.changes.note_cpu(cpu);
         let state = &mut self.state.tasks[task.index()];
         state.queued = true;
-        let selected = std::mem::take(&mut state.cpu_selected);
-        let enqueue_flags = EnqueueFlags::of(flags, selected);
+        let selected = state.selected.take();
+        let enqueue_flags = EnqueueFlags::of(flags, selected.is_some());
         // It was there before the program, and begins only now.
         let begins = flags.has(Enqueue::INITIAL) && !state.enabled;
         let runs = core.curr(cpu) == task;
@@ -331,6 +339,9 @@ impl Scheduler for Ext {
         }
         if !runs {
             self.do_enqueue(core, cpu, task, enqueue_flags);
+        }
+        if enqueue_flags.has(EnqueueFlags::CPU_SELECTED) && selected != Some(cpu) {
+            self.state.count(Event::SelectCpuFallback, 1);
         }
     }
 
@@ -524,46 +535,29 @@ impl Scheduler for Ext {
     }
 
     fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
+        if self.state.tasks[task.index()].group != core.task(task).group() {
+            return self.change_group(core, task);
+        }
         let weight = self.weight(core, task);
         if !self.takes(core.task(task).policy()) {
             // It is of another class, or is just leaving for one.
             self.state.tasks[task.index()].weight = weight;
             return;
         }
-        let cpu = core.task(task).cpu();
-        let (queued, runs) = (self.state.tasks[task.index()].queued, core.curr(cpu) == task);
-        if queued {
-            self.dequeue(core, cpu, task, Dequeue::SAVE);
-        }
+        let was = self.take_out(core, task, Dequeue::SAVE);
         self.state.tasks[task.index()].weight = weight;
         self.state.changes.note_task(task);
         if self.state.tasks[task.index()].enabled {
             tell!(self, core, SetWeight, set_weight(task, weight));
         }
-        if queued {
-            self.enqueue(core, cpu, task, Enqueue::RESTORE);
-        }
-        if queued && runs {
-            self.set_next(core, cpu, task);
-        }
-        self.settle(core);
+        self.put_back(core, task, was, Enqueue::RESTORE);
     }
 
     fn affinity_changed(&mut self, core: &mut Core<'_>, task: TaskId) {
-        let cpu = core.task(task).cpu();
-        let (queued, runs) = (self.state.tasks[task.index()].queued, core.curr(cpu) == task);
-        if queued {
-            self.dequeue(core, cpu, task, Dequeue::SAVE);
-        }
+        let was = self.take_out(core, task, Dequeue::SAVE);
         self.state.changes.note_task(task);
         self.tell_mask(core, task);
-        if queued {
-            self.enqueue(core, cpu, task, Enqueue::RESTORE);
-        }
-        if queued && runs {
-            self.set_next(core, cpu, task);
-        }
-        self.settle(core);
+        self.put_back(core, task, was, Enqueue::RESTORE);
     }
 
     /// Nobody told of masks that were set while it was of another class.

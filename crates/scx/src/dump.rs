@@ -9,6 +9,7 @@ use warmcore_kernel::{Core, State as TaskState};
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
+use crate::events::{Event, EventCounts};
 use crate::exit::ExitInfo;
 use crate::state::State;
 
@@ -94,6 +95,16 @@ impl Dump {
             task.weight,
             core.allowed(id),
         );
+        self.cut();
+    }
+
+    /// The events that were counted, but for those that did not happen.
+    pub fn events(&mut self, counts: &EventCounts) {
+        self.end_line();
+        self.text.push_str("\nEvent counters\n--------------\n");
+        for (event, name) in Event::ALL.into_iter().filter(|&(event, _)| counts[event as usize] > 0) {
+            let _ = writeln!(self.text, "{name:>40}: {:>16}", counts[event as usize]);
+        }
         self.cut();
     }
 

@@ -156,9 +156,8 @@ impl IdleMasks {
 
     fn select_for_sync(&mut self, machine: &Machine, search: &Search<'_>, sync: Sync) -> Option<(CpuId, SearchStep)> {
         let Search { here, prev, allowed, .. } = *search;
-        let whole = machine.smt_width() == 1 || self.cores.contains(prev);
         let shares_cache = machine.coregroup(prev).contains(here);
-        if shares_cache && allowed.contains(prev) && whole && self.test_and_clear(machine, prev) {
+        if shares_cache && allowed.contains(prev) && self.test_and_clear(machine, prev) {
             return Some((prev, SearchStep::SyncPrevious));
         }
         let stays = sync.local_is_empty && !self.cpus.is_empty() && allowed.contains(here);
@@ -249,6 +248,20 @@ mod tests {
         assert!(cpu.0 < 2 && step == SearchStep::AnyCpu);
         masks.select(&machine, &search);
         assert_eq!(masks.select(&machine, &search), (CpuId(2), SearchStep::NoneClaimed));
+    }
+
+    /// `scx_select_cpu_dfl` asks there whether the last CPU is idle, not whether its core is.
+    #[test]
+    fn a_wakeup_by_who_is_about_to_sleep_keeps_an_idle_last_cpu_beside_the_waker() {
+        let machine = warmcore_topology::resolve("1s1n1l2c2t").unwrap();
+        let core = machine.cpus_of_core(machine.core_of(CpuId(0)));
+        let prev = core.iter().find(|&cpu| cpu != CpuId(0)).unwrap();
+        let mut masks = all_idle(&machine);
+        masks.set(&machine, CpuId(0), false);
+        let sync = Some(Sync { local_is_empty: true });
+        let search = Search { here: CpuId(0), prev, allowed: machine.all_cpus(), sync, smt: Smt::Preferred };
+        assert_eq!(masks.select(&machine, &search), (prev, SearchStep::SyncPrevious));
+        assert_eq!(masks.select(&machine, &search), (CpuId(0), SearchStep::SyncWaker), "it is claimed");
     }
 
     /// As a guest of Linux 7.2 answers `scx_bpf_select_cpu_and` with the flag: -EBUSY.

@@ -5,33 +5,19 @@
 use warmcore_kernel::{CAPACITY_SCALE, Core, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{SearchStep, TaskId};
+use warmcore_workload::Policy;
 
+use crate::events::EventCounts;
 use crate::exit::ExitKind;
 use crate::idle::{Search, Smt, Sync};
 use crate::operations::{EnqueueFlags, Kick, Operation, OperationFlags};
-use crate::queues::{DsqId, QueueIndex};
+use crate::queues::{DsqId, Way};
 use crate::state::{Buffered, Context, Insertion, State};
 
 /// The kernel, as a program sees it during one call.
 pub struct Kfuncs<'k, 'c> {
     pub(crate) core: &'k mut Core<'c>,
     pub(crate) state: &'k mut State,
-}
-
-/// A way through a queue. Tasks that are inserted after it began are not seen.
-pub struct QueueIterator {
-    next: Option<TaskId>,
-    queue: QueueIndex,
-    until: u64,
-    backwards: bool,
-}
-
-impl QueueIterator {
-    /// Whether there was nothing when it began.
-    #[must_use]
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.next.is_none()
-    }
 }
 
 impl Kfuncs<'_, '_> {
@@ -137,32 +123,34 @@ impl Kfuncs<'_, '_> {
         Some(self.state.queues.len(queue))
     }
 
-    /// The first task of a queue (`scx_bpf_dsq_peek`).
+    /// The first task of a queue of the program's (`scx_bpf_dsq_peek`). Any other queue is an error.
     #[must_use]
-    pub fn peek(&self, dsq: DsqId) -> Option<TaskId> {
-        self.state.queues.first(self.state.queues.find(dsq)?)
+    pub fn peek(&mut self, dsq: DsqId) -> Option<TaskId> {
+        let Some(queue) = self.state.queues.find(dsq) else {
+            let what = if dsq.is_user() { "peek on non-existent" } else { "peek disallowed on builtin" };
+            self.fault(format!("{what} DSQ 0x{:x}", dsq.0));
+            return None;
+        };
+        self.state.queues.first(queue)
     }
 
-    /// Begins a way through a queue (`bpf_iter_scx_dsq_new`).
+    /// Begins a way through a queue (`bpf_iter_scx_dsq_new`); gives its number.
     #[must_use]
-    pub(crate) fn iterate(&self, dsq: DsqId, backwards: bool) -> Option<QueueIterator> {
-        let queues = &self.state.queues;
-        let queue = queues.find(dsq)?;
-        let next = if backwards { queues.last(queue) } else { queues.first(queue) };
-        Some(QueueIterator { next, queue, until: queues.insertions(), backwards })
+    pub(crate) fn iterate(&mut self, dsq: DsqId, backwards: bool) -> Option<usize> {
+        let queue = self.state.queues.find(dsq)?;
+        Some(self.state.queues.begin_way(queue, backwards))
     }
 
-    /// The next task on the way (`bpf_iter_scx_dsq_next`), under the queue's lock. It may be moved before the way goes on.
-    pub fn next(&mut self, iterator: &mut QueueIterator) -> Option<TaskId> {
-        self.state.pass_lock(self.core, iterator.queue);
-        let queues = &self.state.queues;
-        loop {
-            let task = iterator.next.filter(|&task| queues.of(task) == Some(iterator.queue))?;
-            iterator.next = if iterator.backwards { queues.before(task) } else { queues.after(task) };
-            if queues.sequence(task) <= iterator.until {
-                return Some(task);
-            }
-        }
+    /// The next task on a way (`bpf_iter_scx_dsq_next`), under the queue's lock. Any task of the queue may be moved before the way goes on.
+    pub(crate) fn next(&mut self, way: usize) -> Option<TaskId> {
+        let queue = self.state.queues.way(way)?.queue;
+        self.state.pass_lock(self.core, queue);
+        self.state.queues.go_on(way)
+    }
+
+    /// A way is over (`bpf_iter_scx_dsq_destroy`).
+    pub(crate) fn end_way(&mut self, way: usize) {
+        self.state.queues.end_way(way);
     }
 
     /// Has the program enqueue the tasks again that wait in a queue (`scx_bpf_dsq_reenq`, and with [`DsqId::LOCAL`] `scx_bpf_reenqueue_local`), with
@@ -212,6 +200,10 @@ impl Kfuncs<'_, '_> {
     }
 
     fn insert(&mut self, task: TaskId, slice_ns: u64, insertion: Insertion) {
+        if insertion.flags.0 >> EnqueueFlags::INTERNAL_SHIFT != 0 {
+            self.fault(format!("invalid enq_flags 0x{:x}", insertion.flags.0));
+            return;
+        }
         let Some(flags) = self.with_own(insertion.dsq, insertion.flags) else { return };
         let insertion = Insertion { flags, ..insertion };
         if let Some(cpu) = insertion.dsq.named_cpu()
@@ -272,7 +264,7 @@ impl Kfuncs<'_, '_> {
         self.move_to_local_with(dsq, EnqueueFlags::default())
     }
 
-    /// The same; the task is inserted with these flags, of which only [`EnqueueFlags::IMMED`] means anything.
+    /// The same; the task is inserted with these flags (`move_local_task_to_local_dsq`).
     pub fn move_to_local_with(&mut self, dsq: DsqId, flags: EnqueueFlags) -> bool {
         let Context::Dispatch(cpu) = self.state.context else {
             self.fault("dsq_move_to_local outside of dispatch".into());
@@ -283,29 +275,31 @@ impl Kfuncs<'_, '_> {
             self.fault(format!("invalid DSQ 0x{:x}", dsq.0));
             return false;
         };
-        let moved = self.state.move_to_local(self.core, queue, cpu);
-        if moved
-            && let Some(task) = self.state.queues.last(self.state.local(cpu))
+        // A CPU that chooses runs nothing that could be preempted.
+        let is_first = flags.has(EnqueueFlags::HEAD) || flags.has(EnqueueFlags::PREEMPT);
+        let moved = self.state.move_to_local(self.core, queue, (cpu, is_first));
+        if let Some(task) = moved
             && let Some(flags) = self.with_own(DsqId::LOCAL, flags)
         {
             self.state.note_immediate(task, flags);
         }
-        self.state.progress += u32::from(moved);
-        moved
+        self.state.progress += u32::from(moved.is_some());
+        moved.is_some()
     }
 
-    /// Moves a task of a queue of the program to another queue (`scx_bpf_dsq_move`); in `dispatch`. False if it is in none any more.
-    pub(crate) fn dsq_move(&mut self, task: TaskId, dsq: DsqId, flags: EnqueueFlags) -> bool {
-        self.move_task(task, Insertion { dsq, flags, vtime: None })
+    /// Moves a task to another queue from the one that a way leads through (`scx_bpf_dsq_move`); in `dispatch`. False if it was not there when the way
+    /// began, or is not there any more.
+    pub(crate) fn dsq_move(&mut self, way: usize, task: TaskId, dsq: DsqId, flags: EnqueueFlags) -> bool {
+        self.move_task(way, task, Insertion { dsq, flags, vtime: None })
     }
 
     /// The same in the order of the task's virtual time (`scx_bpf_dsq_move_vtime`).
-    pub(crate) fn dsq_move_vtime(&mut self, task: TaskId, dsq: DsqId, flags: EnqueueFlags) -> bool {
+    pub(crate) fn dsq_move_vtime(&mut self, way: usize, task: TaskId, dsq: DsqId, flags: EnqueueFlags) -> bool {
         let vtime = Some(self.vtime(task));
-        self.move_task(task, Insertion { dsq, flags, vtime })
+        self.move_task(way, task, Insertion { dsq, flags, vtime })
     }
 
-    fn move_task(&mut self, task: TaskId, insertion: Insertion) -> bool {
+    fn move_task(&mut self, way: usize, task: TaskId, insertion: Insertion) -> bool {
         let cpu = match self.state.context {
             Context::Dispatch(cpu) => cpu,
             Context::Unlocked => self.core.this_cpu(),
@@ -314,9 +308,11 @@ impl Kfuncs<'_, '_> {
                 return false;
             }
         };
-        let Some(queue) = self.state.queues.of(task).filter(|_| self.state.tasks[task.index()].in_custody) else {
+        let queues = &self.state.queues;
+        let Some(Way { queue, until, .. }) = queues.way(way) else { return false };
+        if queues.of(task) != Some(queue) || queues.sequence(task) > until {
             return false;
-        };
+        }
         let Some(flags) = self.with_own(insertion.dsq, insertion.flags) else { return false };
         let insertion = Insertion { flags, ..insertion };
         self.state.pass_lock(self.core, queue);
@@ -324,6 +320,24 @@ impl Kfuncs<'_, '_> {
         self.state.carry_out(self.core, task, cpu, insertion);
         self.state.progress += 1;
         true
+    }
+
+    /// Whether a task that `init_task` is told of has just been forked, rather than was there when the program was loaded, as launchers and threads of the
+    /// kernel are.
+    #[must_use]
+    pub(crate) fn is_fork(&self, task: TaskId) -> bool {
+        !self.state.loads && !self.core.is_hidden(task)
+    }
+
+    /// `init_task` does not want a task (`p->scx.disallow`): while the program is loaded, one of `SCHED_EXT` becomes one of `SCHED_NORMAL`. An error for
+    /// one that has just been forked.
+    pub fn disallow(&mut self, task: TaskId) {
+        if self.is_fork(task) {
+            let name = self.core.task_name(task);
+            self.fault(format!("ops.init_task() set task->scx.disallow for {name} during fork"));
+        } else if self.core.task(task).policy() == Policy::Ext {
+            self.core.set_policy(task, Policy::Normal);
+        }
     }
 
     /// Kicks a CPU (`scx_bpf_kick_cpu`): it takes effect when the call is over.
@@ -335,10 +349,18 @@ impl Kfuncs<'_, '_> {
         }
     }
 
-    /// Sets the speed that the program wants of a CPU, of 1024 (`scx_bpf_cpuperf_set`): the governor is asked at once.
+    /// Sets the speed that the program wants of a CPU, of 1024 (`scx_bpf_cpuperf_set`): the governor is asked at once. In `dispatch` and `enqueue`, which hold
+    /// the lock of a run queue, another CPU's is an error.
     pub fn cpuperf_set(&mut self, cpu: CpuId, target: u32) {
+        let locked = match (self.state.context, self.state.operation) {
+            (Context::Dispatch(cpu), _) => Some(cpu),
+            (Context::OneTask(task), Operation::Enqueue) => Some(self.task_cpu(task)),
+            _ => None,
+        };
         if target > CAPACITY_SCALE {
             self.fault(format!("invalid cpuperf target {target} for {cpu}"));
+        } else if self.state.is_cpu(cpu) && locked.is_some_and(|locked| locked != cpu) {
+            self.fault(format!("invalid target {cpu}: its run queue is not the one that is locked"));
         } else if self.state.is_cpu(cpu) {
             self.state.cpuperf_target[cpu.index()] = target;
             self.core.ask_governor(cpu);
@@ -359,13 +381,24 @@ impl Kfuncs<'_, '_> {
         if self.state.is_cpu(cpu) { self.core.frequency_scale(cpu) } else { CAPACITY_SCALE }
     }
 
+    /// Searches as the class does; for a task of one CPU only whether the previous one is idle (`select_cpu_from_kfunc`).
+    fn search(&mut self, task: TaskId, search: &Search<'_>) -> (CpuId, SearchStep) {
+        let is_bound = self.core.is_restricted(task)
+            && (self.core.task(task).migration_disabled() > 0 || self.core.mask(task).len() == 1);
+        if !is_bound {
+            return self.state.idle.select(self.core.machine(), search);
+        }
+        let is_claimed = search.allowed.contains(search.prev) && self.test_and_clear_cpu_idle(search.prev);
+        (search.prev, if is_claimed { SearchStep::PreviousClaimed } else { SearchStep::NoneClaimed })
+    }
+
     /// The CPU that the class would choose for a wakeup, and whether it is idle and now claimed (`scx_bpf_select_cpu_dfl`).
     pub fn select_cpu_dfl(&mut self, task: TaskId, prev: CpuId, flags: WakeFlags) -> (CpuId, bool) {
         let here = self.core.this_cpu();
         let local_is_empty = self.state.queues.len(self.state.local(here)) == 0;
         let sync = (flags.sync && flags.by_task).then_some(Sync { local_is_empty });
         let search = Search { here, prev, allowed: self.core.allowed(task), sync, smt: Smt::Preferred };
-        let (cpu, step) = self.state.idle.select(self.core.machine(), &search);
+        let (cpu, step) = self.search(task, &search);
         self.state.built_in_choice = Some((prev, cpu, step));
         (cpu, step != SearchStep::NoneClaimed)
     }
@@ -390,7 +423,7 @@ impl Kfuncs<'_, '_> {
             &both
         };
         let search = Search { here, prev, allowed, sync, smt };
-        let (cpu, step) = self.state.idle.select(self.core.machine(), &search);
+        let (cpu, step) = self.search(task, &search);
         let idle = step != SearchStep::NoneClaimed;
         if idle {
             self.state.built_in_choice = Some((prev, cpu, step));
@@ -497,6 +530,12 @@ impl Kfuncs<'_, '_> {
         }
         let cpu = self.core.this_cpu();
         self.core.start_timer(cpu, delay_ns, u64::from(payload));
+    }
+
+    /// How often the class has counted each event (`scx_bpf_events`).
+    #[must_use]
+    pub fn events(&self) -> &EventCounts {
+        &self.state.events.counts
     }
 
     /// The program says that it has an error (`scx_bpf_error`): it is ejected.

@@ -12,7 +12,9 @@ mod class;
 mod decisions;
 mod dump;
 mod entities;
+mod events;
 mod exit;
+mod groups;
 mod idle;
 mod kfuncs;
 mod operations;
@@ -23,9 +25,11 @@ mod state;
 pub use class::Ext;
 pub use decisions::ExtDecisions;
 pub use entities::EntityLayout;
+pub use events::{Event, EventCounts, Traced};
 pub use exit::{ExitInfo, ExitKind, HOTPLUG, RESTART};
+pub use groups::{GroupCall, GroupLimits};
 pub use idle::{IdleMasks, Smt};
-pub use kfuncs::{Kfuncs, QueueIterator};
+pub use kfuncs::Kfuncs;
 pub use operations::{
     DequeueFlags, EnqueueFlags, Kick, LockUse, Operation, OperationFlags, OperationTable, Operations, PreemptReason,
     SLICE_DEFAULT_NS, SLICE_INFINITE,

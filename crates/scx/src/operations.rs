@@ -11,7 +11,9 @@ use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::{OverheadKind, PrevState, TaskId};
 
 use crate::entities::EntityLayout;
+use crate::events::Traced;
 use crate::exit::ExitInfo;
+use crate::groups::GroupCall;
 use crate::kfuncs::Kfuncs;
 
 /// Slice that a task gets where nobody says another (`SCX_SLICE_DFL`), in nanoseconds.
@@ -55,7 +57,7 @@ bits! {
         KEEP_BUILTIN_IDLE = 0;
         /// A task that would go on for lack of others is enqueued with [`EnqueueFlags::LAST`] instead.
         ENQ_LAST = 1;
-        /// Tasks that are about to exit are enqueued by the program too. No task of the simulated kernel wakes on its way out.
+        /// Tasks that are about to exit are enqueued by the program too. Without it they go to the local queue of their CPU.
         ENQ_EXITING = 2;
         /// Only tasks of the policy `SCHED_EXT` are its own, and the fair class stands above.
         SWITCH_PARTIAL = 3;
@@ -102,6 +104,9 @@ bits! {
 }
 
 impl EnqueueFlags {
+    /// Flags from this bit on are the class's own (`__SCX_ENQ_INTERNAL_MASK`), which no program may give.
+    pub(crate) const INTERNAL_SHIFT: u32 = 56;
+
     /// Those of an enqueue by the kernel: its own, and whether `select_cpu` chose the CPU of a wakeup (`ttwu_do_activate`, `wake_up_new_task`,
     /// `activate_task`, `sched_change_end`).
     #[inline]
@@ -141,6 +146,8 @@ pub enum Kick {
     Preempt,
     /// It reschedules, and the kicking CPU waits until it has.
     Wait,
+    /// Both: the slice of what runs there ends, and the kicking CPU waits until it has rescheduled.
+    PreemptAndWait,
 }
 
 /// The class that takes a CPU from this one (`enum scx_cpu_preempt_reason`, with the kernel's values).
@@ -184,6 +191,9 @@ pub enum Operation {
     DumpTask,
     Timer,
     CgroupInit,
+    CgroupExit,
+    CgroupPrepMove,
+    CgroupMove,
     CpuOnline,
     CpuOffline,
     CpuAcquire,
@@ -195,16 +205,19 @@ pub enum Operation {
     SchedWakeup,
     SchedMigrateTask,
     SchedProcess,
+    SchedExt,
 }
 
 impl Operation {
     /// How many there are.
-    pub const COUNT: usize = Operation::SchedProcess as usize + 1;
+    pub const COUNT: usize = Operation::SchedExt as usize + 1;
 
     /// Whether a CPU that is in it takes interrupts: it may sleep, is a timer's callback or belongs to a system call. Others hold a run queue's or a task's lock.
     pub(crate) const fn has_interrupts_on(self) -> bool {
-        use Operation::{CgroupInit, CpuOffline, CpuOnline, Exit, Futex, Init, InitTask, SchedProcess, Timer};
-        matches!(self, Init | Exit | InitTask | CgroupInit | CpuOffline | CpuOnline | Timer | Futex | SchedProcess)
+        use Operation::{CgroupExit, CgroupInit, CgroupPrepMove, CpuOffline, CpuOnline, Exit, Futex, Init, InitTask};
+        use Operation::{SchedProcess, Timer};
+        let of_groups = matches!(self, CgroupInit | CgroupExit | CgroupPrepMove);
+        of_groups || matches!(self, Init | Exit | InitTask | CpuOffline | CpuOnline | Timer | Futex | SchedProcess)
     }
 
     /// What the time in it counts as.
@@ -215,6 +228,7 @@ impl Operation {
             // Most moves are those of wakeups.
             Operation::SchedWakeup | Operation::SchedMigrateTask => OverheadKind::Wakeup,
             Operation::Futex | Operation::SchedProcess => OverheadKind::Syscall,
+            Operation::CgroupPrepMove | Operation::CgroupMove => OverheadKind::Syscall,
             Operation::Interrupt => OverheadKind::Interrupt,
             _ => OverheadKind::Switch,
         }
@@ -223,11 +237,19 @@ impl Operation {
     /// Whether it is a member of `struct sched_ext_ops`. Timers and programs at functions and tracepoints are none.
     pub(crate) const fn is_member(self) -> bool {
         use Operation::{
-            Futex, Interrupt, KernelTick, SchedMigrateTask, SchedProcess, SchedSwitch, SchedWakeup, Timer,
+            Futex, Interrupt, KernelTick, SchedExt, SchedMigrateTask, SchedProcess, SchedSwitch, SchedWakeup, Timer,
         };
         !matches!(
             self,
-            Timer | SchedSwitch | Futex | Interrupt | KernelTick | SchedWakeup | SchedMigrateTask | SchedProcess
+            Timer
+                | SchedSwitch
+                | Futex
+                | Interrupt
+                | KernelTick
+                | SchedWakeup
+                | SchedMigrateTask
+                | SchedProcess
+                | SchedExt
         )
     }
 
@@ -257,6 +279,9 @@ impl Operation {
         ("dump_task", Self::DumpTask),
         ("timer", Self::Timer),
         ("cgroup_init", Self::CgroupInit),
+        ("cgroup_exit", Self::CgroupExit),
+        ("cgroup_prep_move", Self::CgroupPrepMove),
+        ("cgroup_move", Self::CgroupMove),
         ("cpu_online", Self::CpuOnline),
         ("cpu_offline", Self::CpuOffline),
         ("cpu_acquire", Self::CpuAcquire),
@@ -268,6 +293,7 @@ impl Operation {
         ("sched_wakeup", Self::SchedWakeup),
         ("sched_migrate_task", Self::SchedMigrateTask),
         ("sched_process", Self::SchedProcess),
+        ("sched_ext", Self::SchedExt),
     ];
 
     /// As a bit of [`OperationTable::present`].
@@ -454,6 +480,10 @@ pub trait Operations {
     /// [`Operation::KernelTick`], [`Operation::SchedWakeup`], [`Operation::SchedMigrateTask`], [`Operation::SchedProcess`]).
     fn hook(&mut self, kernel: &mut Kfuncs<'_, '_>, hook: Hook) {}
 
+    /// The class has counted an event or made a line of a dump: programs at its own tracepoints ([`Operation::SchedExt`]). A kernel tells them
+    /// within the function that does so, this class after the operation.
+    fn traced(&mut self, kernel: &mut Kfuncs<'_, '_>, traced: Traced<'_>) {}
+
     /// Other CPUs than before are online: called before both, whether the program has them or not.
     fn online_changed(&mut self, online: &CpuSet) {}
 
@@ -474,8 +504,14 @@ pub trait Operations {
     /// A task leaves the class.
     fn disable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
 
-    /// The group of all tasks is there, before there is a task; no other group is told of.
-    fn cgroup_init(&mut self, kernel: &mut Kfuncs<'_, '_>) {}
+    /// A group is there, before there is a task, or ends, or a task moves from one to another.
+    fn cgroup(&mut self, kernel: &mut Kfuncs<'_, '_>, call: GroupCall) {}
+
+    /// The task groups of the run are there: called before `init`, whether the program has it or not.
+    fn groups_made(&mut self, kernel: &mut Kfuncs<'_, '_>) {}
+
+    /// A task is in another group: called before that is told, whether the program wants to know or not.
+    fn group_changed(&mut self, task: TaskId, group: Option<u32>) {}
 
     /// Adds lines to the dump of an error exit with [`Kfuncs::dump`].
     fn dump(&mut self, kernel: &mut Kfuncs<'_, '_>) {}

@@ -66,6 +66,17 @@ struct Queue {
     lock: QueueLock,
 }
 
+/// A way through a queue. Tasks that are inserted after it began are not seen.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    pub queue: QueueIndex,
+    /// Number of the last insertion before it began.
+    pub until: u64,
+    /// The task that comes next.
+    next: Option<TaskId>,
+    backwards: bool,
+}
+
 /// All queues of a class.
 #[derive(Default)]
 pub(crate) struct Queues {
@@ -76,6 +87,8 @@ pub(crate) struct Queues {
     places: Vec<Option<(DsqId, QueueIndex)>>,
     links: Vec<Link>,
     insertions: u64,
+    /// Ways that have begun and not ended, by number; the last one is there.
+    ways: Vec<Option<Way>>,
 }
 
 /// Tasks ordered both ways in one queue.
@@ -185,14 +198,48 @@ impl Queues {
         as_task(self.links[task.index()].prev)
     }
 
+    /// Begins a way through a queue, from its end if `backwards`; gives its number.
+    pub fn begin_way(&mut self, queue: QueueIndex, backwards: bool) -> usize {
+        let next = if backwards { self.last(queue) } else { self.first(queue) };
+        let number = self.ways.iter().position(Option::is_none).unwrap_or(self.ways.len());
+        if number == self.ways.len() {
+            self.ways.push(None);
+        }
+        self.ways[number] = Some(Way { queue, until: self.insertions, next, backwards });
+        number
+    }
+
+    /// A way that has not ended.
+    pub fn way(&self, number: usize) -> Option<Way> {
+        *self.ways.get(number)?
+    }
+
+    /// The next task on a way, which may be moved before it goes on.
+    pub fn go_on(&mut self, number: usize) -> Option<TaskId> {
+        let mut way = self.way(number)?;
+        let found = loop {
+            let Some(task) = way.next else { break None };
+            way.next = if way.backwards { self.before(task) } else { self.after(task) };
+            if self.sequence(task) <= way.until {
+                break Some(task);
+            }
+        };
+        self.ways[number] = Some(way);
+        found
+    }
+
+    pub fn end_way(&mut self, number: usize) {
+        if let Some(way) = self.ways.get_mut(number) {
+            *way = None;
+        }
+        while let Some(None) = self.ways.last() {
+            self.ways.pop();
+        }
+    }
+
     /// Number of the insertion that brought a task to its queue.
     pub fn sequence(&self, task: TaskId) -> u64 {
         self.links[task.index()].sequence
-    }
-
-    /// Number of insertions so far.
-    pub fn insertions(&self) -> u64 {
-        self.insertions
     }
 
     /// Inserts at one of the ends.
@@ -237,6 +284,9 @@ impl Queues {
         let Link { queue, prev, next, by_vtime, .. } = std::mem::replace(&mut self.links[task.index()], UNLINKED);
         if queue == NONE {
             return false;
+        }
+        for way in self.ways.iter_mut().flatten().filter(|way| way.next == Some(task)) {
+            way.next = as_task(if way.backwards { prev } else { next });
         }
         let state = &mut self.queues[queue as usize];
         state.len -= 1;
@@ -302,6 +352,25 @@ mod tests {
         }
         assert_eq!((order(&queues, queue), queues.len(queue)), (vec![1], 1));
         assert!(!queues.remove(TaskId(0)), "it is in no queue any more");
+    }
+
+    #[test]
+    fn a_way_goes_on_behind_a_task_that_is_taken_before_it_comes_to_it() {
+        let (mut queues, queue) = with_tasks(5);
+        for task in 0..4 {
+            assert!(queues.insert(queue, TaskId(task), false).is_ok());
+        }
+        let [there, back] = [false, true].map(|backwards| queues.begin_way(queue, backwards));
+        assert_eq!((queues.go_on(there), queues.go_on(back)), (Some(TaskId(0)), Some(TaskId(3))));
+        for taken in [1, 0, 2] {
+            assert!(queues.remove(TaskId(taken)));
+        }
+        assert!(queues.insert(queue, TaskId(4), false).is_ok(), "too late to be seen");
+        assert_eq!((queues.go_on(there), queues.go_on(there), queues.go_on(back)), (Some(TaskId(3)), None, None));
+        queues.end_way(there);
+        assert_eq!((queues.begin_way(queue, false), queues.go_on(there)), (there, Some(TaskId(3))));
+        [back, there].into_iter().for_each(|way| queues.end_way(way));
+        assert!(queues.ways.is_empty());
     }
 
     #[test]

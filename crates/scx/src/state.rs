@@ -2,14 +2,16 @@
 
 use std::rc::Rc;
 
-use warmcore_kernel::{CAPACITY_SCALE, Core};
+use warmcore_kernel::{CAPACITY_SCALE, Core, WakeFlags};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{MigrationKind, OverheadKind, SearchStart, SearchStep, TaskId};
+use warmcore_workload::Policy;
 
 use crate::changes::Changes;
 use crate::decisions::ExtDecisions;
 use crate::dump::Dump;
 use crate::entities::Entities;
+use crate::events::{Event, Events};
 use crate::exit::{ExitInfo, ExitKind};
 use crate::idle::IdleMasks;
 use crate::operations::{
@@ -41,10 +43,12 @@ pub(crate) struct Buffered {
 /// What the class knows of a task (`struct sched_ext_entity`).
 pub(crate) struct ExtTask {
     pub weight: u32,
+    /// Its task group, as far as the program was told.
+    pub group: Option<u32>,
     /// Runnable in this class.
     pub queued: bool,
-    /// It wakes, and a CPU was selected for it ([`EnqueueFlags::CPU_SELECTED`]).
-    pub cpu_selected: bool,
+    /// The CPU that was selected for it, while it wakes ([`EnqueueFlags::CPU_SELECTED`]).
+    pub selected: Option<CpuId>,
     /// In the program's custody, in a queue of its own or of the kernel's.
     pub in_custody: bool,
     /// Number of the last custody.
@@ -111,6 +115,8 @@ pub(crate) struct State {
     /// Locks of shared queues take time.
     pub locks_cost: bool,
     pub context: Context,
+    /// The last operation that was called.
+    pub operation: Operation,
     pub buffer: Vec<Buffered>,
     /// Tasks that the present `dispatch` has moved or inserted.
     pub progress: u32,
@@ -127,12 +133,17 @@ pub(crate) struct State {
     pub waiting: Vec<TaskId>,
     /// By CPU: a class above has taken it, and the program was told if it wants to be.
     pub released: Vec<bool>,
+    /// The program is being loaded beside tasks that are there.
+    pub loads: bool,
     /// How long before the run begins it is now; timers of the program that are started before are here, by the time that is left then.
     pub before_ns: u64,
     pub early_timers: Vec<(i64, u32)>,
     /// CPU that is choosing its next task.
     pub picking: Option<CpuId>,
     pub exit: Option<ExitInfo>,
+    /// Task groups that the program was told of and did not refuse.
+    pub groups: Vec<Option<u32>>,
+    pub events: Events,
     /// What is being said of the state that the program leaves.
     pub dump: Option<Dump>,
     pub decisions: ExtDecisions,
@@ -164,6 +175,7 @@ impl State {
             counts: [0; Operation::COUNT],
             locks_cost: true,
             context: Context::Other,
+            operation: Operation::Init,
             buffer: Vec::with_capacity(table.dispatch_max_batch as usize),
             progress: 0,
             deferred: Vec::new(),
@@ -173,10 +185,13 @@ impl State {
             has_immediate: false,
             waiting: Vec::new(),
             released: vec![false; cpus],
+            loads: false,
             before_ns: 0,
             early_timers: Vec::new(),
             picking: None,
             exit: None,
+            groups: Vec::new(),
+            events: Events::default(),
             dump: None,
             decisions: ExtDecisions::default(),
             lock_use,
@@ -270,24 +285,12 @@ impl State {
     /// Does what a program wants with a task; `cpu` is the CPU of [`DsqId::LOCAL`].
     pub(crate) fn carry_out(&mut self, core: &mut Core<'_>, task: TaskId, cpu: CpuId, insertion: Insertion) {
         let Insertion { dsq, flags, vtime } = insertion;
-        if dsq == DsqId::LOCAL {
-            self.insert_local(core, task, cpu, flags);
-        } else if let Some(target) = dsq.named_cpu() {
-            if core.may_run_on(task, target) {
+        let named = dsq.named_cpu();
+        if let Some(target) = named.or((dsq == DsqId::LOCAL).then_some(cpu)) {
+            let queue = if named.is_some() { "SCX_DSQ_LOCAL_ON" } else { "SCX_DSQ_LOCAL" };
+            if core.task(task).cpu() == target || self.may_move(core, task, target, queue) {
                 self.insert_local(core, task, target, flags);
-            } else if !core.active().contains(target) {
-                // No error where the CPU is in its mask (`task_can_run_on_remote_rq`).
-                self.insert_global(core, task, flags);
             } else {
-                let (name, state) = (core.task_name(task), core.task(task));
-                let message = match state.migration_disabled() {
-                    0 => format!("SCX_DSQ_LOCAL_ON target {target} is not allowed for {name}"),
-                    _ => format!(
-                        "SCX_DSQ_LOCAL_ON cannot move migration disabled {name} from {} to {target}",
-                        state.cpu()
-                    ),
-                };
-                self.fail(core, ExitKind::Error, 0, message);
                 self.insert_global(core, task, flags);
             }
         } else if dsq == DsqId::GLOBAL {
@@ -312,6 +315,27 @@ impl State {
             self.fail(core, ExitKind::Error, 0, message);
             self.insert_global(core, task, flags);
         }
+    }
+
+    /// Whether the program may bring a task to another CPU's local queue (`task_can_run_on_remote_rq`). To one that the task may not use is an error, to
+    /// one that is offline is none.
+    fn may_move(&mut self, core: &mut Core<'_>, task: TaskId, target: CpuId, queue: &str) -> bool {
+        let state = core.task(task);
+        let is_held = state.migration_disabled() > 0;
+        if !is_held && !core.active().contains(target) {
+            self.count(Event::DispatchLocalDsqOffline, 1);
+            return false;
+        }
+        if !is_held && core.may_run_on(task, target) {
+            return true;
+        }
+        let name = core.task_name(task);
+        let message = match is_held {
+            true => format!("{queue} cannot move migration disabled {name} from {} to {target}", state.cpu()),
+            false => format!("{queue} target {target} is not allowed for {name}"),
+        };
+        self.fail(core, ExitKind::Error, 0, message);
+        false
     }
 
     /// A task goes to where the program has no more to do with it.
@@ -393,8 +417,14 @@ impl State {
         self.changes.note_cpu(cpu);
     }
 
-    /// Moves the first task that may run on `cpu` from a queue to its local one. A look at an empty queue takes no lock.
-    pub fn move_to_local(&mut self, core: &mut Core<'_>, queue: QueueIndex, cpu: CpuId) -> bool {
+    /// Moves the first task that may run on `cpu` from a queue to the end of its local one, or to its beginning; gives the task. A look at an empty queue
+    /// takes no lock.
+    pub fn move_to_local(
+        &mut self,
+        core: &mut Core<'_>,
+        queue: QueueIndex,
+        (cpu, is_first): (CpuId, bool),
+    ) -> Option<TaskId> {
         let mut at = self.queues.first(queue);
         if at.is_some() {
             self.pass_lock(core, queue);
@@ -404,15 +434,15 @@ impl State {
                 self.queues.remove(task);
                 self.leave_custody(task);
                 self.bring(core, task, cpu, MigrationKind::Steal);
-                let _ = self.queues.insert(self.local(cpu), task, false);
+                let _ = self.queues.insert(self.local(cpu), task, is_first);
                 if self.is_user(queue) {
                     core.decide(self.decisions.moved, task, i64::from(cpu.0));
                 }
-                return true;
+                return Some(task);
             }
             at = self.queues.after(task);
         }
-        false
+        None
     }
 
     /// Does what `dispatch` has asked for.
@@ -452,17 +482,23 @@ impl State {
         self.kicks = kicks;
     }
 
+    /// Whether tasks of a policy are of this class (`task_should_scx`, which nobody asks about real-time and deadline tasks).
+    pub(crate) fn takes(&self, policy: Policy) -> bool {
+        !policy.is_realtime() && (!self.table.flags.has(OperationFlags::SWITCH_PARTIAL) || policy == Policy::Ext)
+    }
+
+    /// `kick_one_cpu`. Who waits does so for a task of the class on another CPU; one that a class above has is left alone.
     fn kick(&mut self, core: &mut Core<'_>, cpu: CpuId, kick: Kick) {
-        match kick {
-            Kick::Idle if !core.curr_is_idle(cpu) => return,
-            Kick::Plain | Kick::Idle => {}
-            Kick::Preempt => {
-                if let Some(curr) = self.curr(core, cpu) {
-                    self.entities.set_slice_ns(curr, 0);
-                }
+        let runs = core.curr(cpu);
+        if !runs.is_idle() && (kick == Kick::Idle || !self.takes(core.task(runs).policy())) {
+            return;
+        }
+        if let Some(curr) = self.curr(core, cpu) {
+            if matches!(kick, Kick::Preempt | Kick::PreemptAndWait) {
+                self.entities.set_slice_ns(curr, 0);
             }
-            Kick::Wait => {
-                let this_cpu = core.this_cpu();
+            let this_cpu = core.this_cpu();
+            if matches!(kick, Kick::Wait | Kick::PreemptAndWait) && this_cpu != cpu {
                 let waits_ns = core.machine().costs().ipi_ns[core.relation(this_cpu, cpu)];
                 core.charge(this_cpu, waits_ns, OverheadKind::Wakeup);
             }
@@ -480,11 +516,45 @@ impl State {
         core.start_timer(cpu, 0, EJECT);
     }
 
-    /// A slice for a task that has none left.
+    /// A CPU was selected for a task. A kernel says so when one wakes, not when it is new.
+    pub(crate) fn note_selected(&mut self, task: TaskId, cpu: CpuId, flags: WakeFlags) {
+        self.tasks[task.index()].selected = (!flags.fork).then_some(cpu);
+    }
+
+    /// Counts an event.
+    pub(crate) fn count(&mut self, event: Event, by: u64) {
+        self.events.counts[event as usize] += by;
+        if self.has(Operation::SchedExt) {
+            self.events.passed.push((event, by));
+        }
+    }
+
+    /// The default slice for a task (`refill_task_slice_dfl`).
+    pub(crate) fn default_slice(&mut self, task: TaskId) {
+        self.entities.set_slice_ns(task, SLICE_DEFAULT_NS);
+        self.count(Event::RefillSliceDfl, 1);
+    }
+
+    /// The same for a task that has none left.
     pub(crate) fn refill(&mut self, task: TaskId) {
         if self.entities.slice_ns(task) == 0 {
-            self.entities.set_slice_ns(task, SLICE_DEFAULT_NS);
+            self.default_slice(task);
         }
+    }
+
+    /// A task goes to its CPU's local queue without the program, with a whole slice (`do_enqueue_task`).
+    pub(crate) fn pass_by_program(
+        &mut self,
+        core: &mut Core<'_>,
+        (cpu, task): (CpuId, TaskId),
+        skipped: Option<Event>,
+    ) {
+        if let Some(event) = skipped.filter(|_| core.active().contains(cpu)) {
+            self.count(event, 1);
+        }
+        self.tasks[task.index()].verdict = None;
+        self.default_slice(task);
+        self.insert_local(core, task, cpu, EnqueueFlags::default());
     }
 
     /// Ends with an error if a runnable task has waited too long.

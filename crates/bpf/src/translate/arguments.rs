@@ -16,6 +16,18 @@ pub(super) fn arguments(program: &Program, resolver: &mut dyn Resolver) -> Vec<u
     taken.into_iter().map(|taken| taken.unwrap_or(5)).collect()
 }
 
+/// Whether a program has a call that throws.
+pub(super) fn throws(program: &Program, resolver: &mut dyn Resolver) -> bool {
+    program.instructions.iter().enumerate().any(|(at, instruction)| {
+        !is_second_half(program, at)
+            && match instruction.kind() {
+                Some(Kind::CallHelper) => matches!(resolver.helper(instruction.imm), Callee::Throw),
+                Some(Kind::CallKfunc) => matches!(resolver.kfunc(instruction.imm), Callee::Throw),
+                _ => false,
+            }
+    })
+}
+
 /// Nothing calls itself, and calls are not nested deeply: the program was checked for both.
 fn of_function(program: &Program, function: usize, resolver: &mut dyn Resolver, taken: &mut Vec<Option<u8>>) -> u8 {
     if let Some(known) = taken[function] {
@@ -79,7 +91,7 @@ fn of_callee(callee: &Callee) -> Registers {
         Callee::Function(_, count) | Callee::CallsBack(_, count) => *count,
         Callee::Lookup(_, on_any_cpu) => 2 + u8::from(*on_any_cpu),
         Callee::Inline(Inline::Nothing | Inline::Now | Inline::Cpu) | Callee::Unreachable(_) => 0,
-        Callee::Inline(Inline::NumberNext) => 1,
+        Callee::Inline(Inline::NumberNext) | Callee::Throw => 1,
         Callee::Inline(Inline::TestCpu) => 2,
         Callee::Inline(Inline::NumberNew) => 3,
     })

@@ -44,6 +44,8 @@ pub(super) struct Callees<'t> {
     pub functions: &'t [FuncId],
     /// How many registers each takes.
     pub taken: &'t [u8],
+    /// Some of them may throw.
+    pub throws: bool,
 }
 
 /// A block that jumps lead to.
@@ -250,10 +252,29 @@ impl<'t, 'b> Body<'t, 'b> {
         self.builder.set_cold_block(block);
         self.begin_inner(block);
         self.fail(at, fault);
+        self.leave();
+    }
+
+    /// Ends the function before the end of the present block.
+    pub(super) fn leave(&mut self) {
         let counted = self.builder.use_var(self.executed);
         let executed = self.builder.ins().iadd_imm(counted, -self.left);
         self.builder.def_var(self.executed, executed);
         self.give_back();
+    }
+
+    /// Behind what may have thrown: the function ends too then.
+    pub(super) fn check_thrown(&mut self) {
+        if !self.callees.throws {
+            return;
+        }
+        let thrown = self.frame_load(std::mem::offset_of!(Frame, thrown));
+        let (leave, go_on) = (self.builder.create_block(), self.builder.create_block());
+        self.builder.ins().brif(thrown, leave, &[], go_on, &[]);
+        self.builder.set_cold_block(leave);
+        self.begin_inner(leave);
+        self.leave();
+        self.begin_inner(go_on);
     }
 
     fn give_back(&mut self) {
@@ -373,14 +394,15 @@ impl<'t, 'b> Body<'t, 'b> {
                 let result = self.builder.inst_results(call)[0];
                 self.load_executed();
                 self.set(0, result);
+                self.check_thrown();
             }
             Kind::CallHelper => {
                 let callee = self.resolver.helper(instruction.imm);
-                self.call(at, callee);
+                return Ok(self.call(at, callee));
             }
             Kind::CallKfunc => {
                 let callee = self.resolver.kfunc(instruction.imm);
-                self.call(at, callee);
+                return Ok(self.call(at, callee));
             }
             Kind::Exit => {
                 self.give_back();

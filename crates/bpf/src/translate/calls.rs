@@ -19,7 +19,8 @@ impl Body<'_, '_> {
         arguments
     }
 
-    pub(super) fn call(&mut self, at: usize, callee: Callee) {
+    /// Calls what a helper or a kernel function is; says whether the next instruction follows.
+    pub(super) fn call(&mut self, at: usize, callee: Callee) -> bool {
         let price_ps = self.resolver.price_ps(self.program.instructions[at]);
         if price_ps > 0 {
             let offset = std::mem::offset_of!(Frame, called_ps);
@@ -34,6 +35,7 @@ impl Body<'_, '_> {
                 let result = self.call_host(function, count);
                 self.take_executed_back();
                 self.check_budget(at);
+                self.check_thrown();
                 result
             }
             Callee::Lookup(function, on_any_cpu) => {
@@ -49,12 +51,21 @@ impl Body<'_, '_> {
             Callee::Inline(Inline::NumberNew) => self.number_new(at),
             Callee::Inline(Inline::NumberNext) => self.number_next(at),
             Callee::Inline(Inline::TestCpu) => self.test_cpu(),
+            Callee::Throw => {
+                let cookie = self.register(1);
+                self.frame_store(std::mem::offset_of!(Frame, cookie), cookie);
+                let thrown = self.builder.ins().iconst(types::I64, 1);
+                self.frame_store(std::mem::offset_of!(Frame, thrown), thrown);
+                self.leave();
+                return false;
+            }
             Callee::Unreachable(reason) => {
                 self.fail(at, Fault::Unreachable(reason));
                 self.builder.ins().iconst(types::I64, 0)
             }
         };
         self.set(0, result);
+        true
     }
 
     /// The registers behind those that it takes are of no interest to it: what is there is not brought there.

@@ -7,7 +7,7 @@
 use std::io;
 
 use warmcore_scx::bytecode::{
-    CalledWith, Counted, CounterId, CounterSpec, Host, Need, NeedKind, Sampling, Tracepoint, name_of_event,
+    CalledWith, Counted, CountedOf, CounterId, CounterSpec, Host, Need, NeedKind, Sampling, Tracepoint, name_of_event,
 };
 use warmcore_topology::CpuId;
 
@@ -107,8 +107,12 @@ impl Answers {
         if counted.is_of_memory() && !self.counts_memory {
             return refuse(format!("{name}, which a run without a model of the memory does not count"), libc::ENOENT);
         }
-        if pid != -1 {
-            return refuse(format!("{name} of a thread"), libc::EOPNOTSUPP);
+        // Which of its threads is the caller is not known here.
+        if pid == 0 {
+            return refuse(format!("{name} of a thread of the loader"), libc::EOPNOTSUPP);
+        }
+        if pid != -1 && flags & INHERIT != 0 {
+            return refuse(format!("{name} of a thread and of those that it creates"), libc::EOPNOTSUPP);
         }
         if group != -1 || format & GROUP != 0 {
             return refuse(format!("{name} in a group"), libc::EOPNOTSUPP);
@@ -116,8 +120,17 @@ impl Answers {
         if flags & EXCLUDE_USER != 0 && counted.is_of_memory() {
             return refuse(format!("{name} of the kernel alone"), libc::EOPNOTSUPP);
         }
-        let Some(cpu) = u32::try_from(cpu).ok().map(CpuId).filter(|cpu| cpu.index() < self.machine.cpu_count()) else {
-            return Ok(Reply::Error(libc::EINVAL));
+        let cpu = match u32::try_from(cpu).ok().map(CpuId) {
+            Some(cpu) if cpu.index() >= self.machine.cpu_count() => return Ok(Reply::Error(libc::EINVAL)),
+            cpu => cpu,
+        };
+        let of = match (pid, cpu) {
+            (-1, Some(cpu)) => CountedOf::Cpu(cpu),
+            (-1, None) => return Ok(Reply::Error(libc::EINVAL)),
+            _ => match host.task_of_pid(pid as u32) {
+                Some(task) => CountedOf::Task(task, cpu),
+                None => return Ok(Reply::Error(libc::ESRCH)),
+            },
         };
         self.needs.insert(Need::new(NeedKind::Event, name, true));
         let sampling = Sampling::of(counted, samples, is_frequency).map(|sampling| Sampling {
@@ -126,7 +139,7 @@ impl Answers {
             excludes_idle: flags & EXCLUDE_IDLE != 0,
             ..sampling
         });
-        let id = host.open_counter(CounterSpec { counted, cpu, is_inherited: flags & INHERIT != 0, sampling });
+        let id = host.open_counter(CounterSpec { counted, of, is_inherited: flags & INHERIT != 0, sampling });
         if flags & DISABLED == 0 {
             host.enable_counter(id, now_ns);
         }
@@ -185,15 +198,17 @@ impl Answers {
                 (format!("{name} at tracepoint {}/{}", tracepoint.system, tracepoint.name), true)
             }
             Some(&Thing::Counter(Opened { id: counter, event: (event_type, config), .. })) => {
+                let is_sampled = host.takes_samples(counter);
+                // What was not loaded when the scheduler was attached comes too late for it.
+                let is_late = self.sched_ext.is_attached()
+                    && matches!(self.find(call, program), Some(Thing::Program { id: None, .. }));
+                if is_sampled && is_late {
+                    return Ok(Err(libc::EOPNOTSUPP));
+                }
                 let (name, id) = match self.attached_program(host, call, program, program_type::PERF_EVENT)? {
                     Ok(program) => program,
                     Err(error) => return Ok(Err(error)),
                 };
-                let is_sampled = host.takes_samples(counter);
-                // What is attached to a scheduler that runs comes too late for it.
-                if is_sampled && self.sched_ext.is_attached() {
-                    return Ok(Err(libc::EOPNOTSUPP));
-                }
                 if is_sampled && !host.call_at_samples(counter, id) {
                     return Ok(Err(libc::EEXIST));
                 }

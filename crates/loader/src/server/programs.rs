@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use warmcore_bpf::MapKind;
+use warmcore_bpf::btf::Btf;
 use warmcore_scx::bytecode::{AttachType, Attached, CalledWith, Host, Need, NeedKind, ProgramId, Site};
 
 use super::commands::{Failure, Fields};
@@ -28,6 +29,13 @@ const NOT_SUPPORTED: i32 = 524;
 /// The function that registers a scheduler, by the name that programs at its entry give.
 const REGISTRATION: &str = "bpf_scx_reg";
 
+/// Where the function begins that a program names for what it throws (`bpf_find_exception_callback_insn_off`), by beginnings and types of its functions.
+fn exception_callback(types: &Btf, functions: &[(u32, u32)]) -> Option<u32> {
+    let &(_, main) = functions.first()?;
+    let name = types.tags(main).find_map(|tag| tag.strip_prefix("exception_callback:"))?;
+    functions.iter().find(|(_, function)| types.name(*function) == name).map(|&(start, _)| start)
+}
+
 impl Answers {
     pub(super) fn program_load(&mut self, host: &mut Host, call: &Call, fields: &Fields) -> Result<Reply, Failure> {
         let (kind, count) = (fields.u32(0), fields.u32(4) as usize);
@@ -38,11 +46,12 @@ impl Answers {
         let bytes = call.read(fields.u64(8), count * 8)?;
         let name = fields.name(48);
         let (record, records) = (fields.u32(76) as usize, fields.u32(88) as usize);
-        let functions = if record < 8 || records > MOST {
+        let functions: Vec<(u32, u32)> = if record < 8 || records > MOST {
             Vec::new()
         } else {
             let info = Fields(call.read(fields.u64(80), record * records)?);
-            (0..records).map(|number| info.u32(number * record)).collect()
+            let places = (0..records).map(|number| number * record);
+            places.map(|place| (info.u32(place), info.u32(place + 4))).collect()
         };
         let mut maps = BTreeMap::new();
         let mut at = 0;
@@ -94,7 +103,9 @@ impl Answers {
             Some(Thing::Btf(types)) => Some(Arc::clone(types)),
             _ => None,
         };
-        let text = Text { bytes, functions, maps, types };
+        let catches = types.as_deref().and_then(|types| exception_callback(types, &functions));
+        let functions = functions.into_iter().map(|(start, _)| start).collect();
+        let text = Text { bytes, functions, catches, maps, types };
         let id = if is_run { Some(self.programs.load(host, &text.source(&name))?) } else { None };
         let text = is_run_when_attached.then_some(text);
         let name = if target.is_empty() { name } else { format!("{name} ({target})") };
@@ -121,6 +132,21 @@ impl Answers {
         };
         (*id, *text) = (Some(number), None);
         Ok(Ok((name.clone(), number)))
+    }
+
+    /// Programs at samples are ready before the scheduler is attached: tasks whose counters call them come later. One that cannot be translated is refused
+    /// when it is attached.
+    fn load_samplers(&mut self, host: &mut Host) {
+        let mut inodes: Vec<u64> = self.things.keys().copied().collect();
+        inodes.sort_unstable();
+        for inode in inodes {
+            let thing = self.things.get_mut(&inode).map(|(thing, _)| thing);
+            if let Some(Thing::Program { name, kind: program_type::PERF_EVENT, id, text: Some(text), .. }) = thing
+                && id.is_none()
+            {
+                *id = self.programs.load(host, &text.source(name)).ok();
+            }
+        }
     }
 
     /// Has a program called at a place of tracing; at none it never is. An error where it comes too late for the scheduler that runs.
@@ -207,7 +233,9 @@ impl Answers {
             return Ok(Reply::Error(libc::EBUSY));
         }
         let value = value.clone();
-        let value_type = host.maps.get(*handle).map_or(0, |map| map.spec.extra as u32);
+        let handle = *handle;
+        self.load_samplers(host);
+        let value_type = host.maps.get(handle).map_or(0, |map| map.spec.extra as u32);
         let program_of = |descriptor: u32| match self.find(call, descriptor) {
             Some(Thing::Program { id, .. }) => *id,
             _ => None,

@@ -33,14 +33,15 @@ pub(super) enum Thing {
 pub(super) struct Text {
     pub bytes: Vec<u8>,
     pub functions: Vec<u32>,
+    pub catches: Option<u32>,
     pub maps: BTreeMap<i32, u64>,
     pub types: Option<Arc<Btf>>,
 }
 
 impl Text {
     pub(super) fn source<'a>(&'a self, name: &'a str) -> ProgramSource<'a> {
-        let Self { bytes, functions, maps, types } = self;
-        ProgramSource { name, bytes, functions, maps, types: types.as_ref() }
+        let Self { bytes, functions, catches, maps, types } = self;
+        ProgramSource { name, bytes, functions, catches: *catches, maps, types: types.as_ref() }
     }
 }
 

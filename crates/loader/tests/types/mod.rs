@@ -38,6 +38,20 @@ impl Builder {
     }
 }
 
+/// Control groups, of numbers of 32 and 64 bits and of pointers.
+fn groups(b: &mut Builder, (u32_, u64_, pointer): (u32, u32, u32)) {
+    let css = b.structure("cgroup_subsys_state", 16, &[("cgroup", pointer, 0), ("parent", pointer, 8)]);
+    let ancestors = b.ty("", ARRAY, 0, 0, &[pointer, u32_, 4]);
+    let members = [("self", css, 0), ("level", u32_, 16), ("kn", pointer, 24), ("ancestors", ancestors, 32)];
+    b.structure("cgroup", 64, &members);
+    b.structure("kernfs_node", 16, &[("id", u64_, 0), ("name", pointer, 8)]);
+    b.structure("css_set", 8, &[("dfl_cgrp", pointer, 0)]);
+    b.structure("task_group", 16, &[("css", css, 0)]);
+    b.structure("scx_init_task_args", 16, &[("cgroup", pointer, 8)]);
+    let limits = [("weight", u32_, 0), ("bw_period_us", u64_, 8), ("bw_quota_us", u64_, 16), ("bw_burst_us", u64_, 24)];
+    b.structure("scx_cgroup_init_args", 32, &limits);
+}
+
 /// The type information, and the number of each kernel function.
 pub fn kernel(functions: &[&str]) -> (Vec<u8>, Vec<i32>) {
     let mut b = Builder::default();
@@ -58,6 +72,8 @@ pub fn kernel(functions: &[&str]) -> (Vec<u8>, Vec<i32>) {
             ("weight", u32_, 16),
             ("flags", u32_, 20),
             ("runnable_at", u64_, 24),
+            // At the end of the task's structure, where there is room.
+            ("disallow", byte, 1092),
         ],
     );
     let thread_info = b.structure("thread_info", 4, &[("cpu", u32_, 0)]);
@@ -84,6 +100,8 @@ pub fn kernel(functions: &[&str]) -> (Vec<u8>, Vec<i32>) {
             ("wake_cpu", u32_, 124),
             ("cpus_mask", cpumask, 128),
             ("recent_used_cpu", u32_, 1152),
+            ("cgroups", pointer, 1160),
+            ("sched_task_group", pointer, 1168),
         ],
     );
     let queue = b.structure("scx_dispatch_q", 8, &[("nr", u32_, 0)]);
@@ -95,6 +113,15 @@ pub fn kernel(functions: &[&str]) -> (Vec<u8>, Vec<i32>) {
         "scx_exit_info",
         64,
         &[("kind", u32_, 0), ("reason", pointer, 8), ("msg", pointer, 16), ("dump", pointer, 24)],
+    );
+    b.structure(
+        "scx_event_stats",
+        24,
+        &[
+            ("SCX_EV_DISPATCH_KEEP_LAST", u64_, 0),
+            ("SCX_EV_REFILL_SLICE_DFL", u64_, 8),
+            ("SCX_EV_BYPASS_ACTIVATE", u64_, 16),
+        ],
     );
     let operations = [
         ("select_cpu", 0),
@@ -110,6 +137,7 @@ pub fn kernel(functions: &[&str]) -> (Vec<u8>, Vec<i32>) {
     members.extend([("flags", u64_, 40), ("timeout_ms", u32_, 48), ("name", name, 56)]);
     let operations = b.structure("sched_ext_ops", 192, &members);
     b.structure("bpf_struct_ops_sched_ext_ops", 256, &[("data", operations, 64)]);
+    groups(&mut b, (u32_, u64_, pointer));
     let prototype = b.ty("", PROTOTYPE, 0, 0, &[]);
     let numbers = functions.iter().map(|name| b.ty(name, FUNCTION, 0, prototype, &[]) as i32).collect();
     let mut data = vec![0x9f, 0xeb, 1, 0];

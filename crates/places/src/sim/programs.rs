@@ -1,6 +1,7 @@
 //! Schedulers of the user's own (`scx:PROGRAM`) in the simulator: each is loaded once for each machine to see what it is, and every run loads it anew, as its
 //! loader goes on in it. Both are done in a sealed process of their own.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -10,13 +11,11 @@ use warmcore_loader::{
     Attached, Capture, LoaderError, LoaderPrices, MachineFiles, Outbox, Paths, Sandbox, TargetKernel,
 };
 use warmcore_options::{MemoryChoice, Observe};
-use warmcore_schedulers::{
-    Bytecode, MemoryError, Need, NeedKind, Operation, SchedulerSpec, ScxProgram, Usage, bytecode_trial,
-};
+use warmcore_schedulers::{Bytecode, Need, NeedKind, Operation, SchedulerSpec, ScxProgram, Usage, bytecode_trial};
 use warmcore_topology::Machine;
 use warmcore_trace::{Outcome, Sink};
 
-use crate::files::{find_program, read_bytes};
+use crate::files::{file_of_argument, find_program, read_bytes, read_bytes_up_to};
 use crate::place::{OperationCost, OperationUse, PlaceError, Report, Sequence, Trouble};
 use crate::sim::apart::{self, Apart};
 use crate::vm::fetch::cached;
@@ -35,27 +34,30 @@ pub struct Surveyed {
     pub needs: Vec<Need>,
     /// Bytes of the memory that its programs share.
     pub map_bytes: u64,
+    /// Its command line, all that was loaded and files that arguments name, as text packed by zstd. Nothing is read from it again.
+    pub packed: Vec<u8>,
 }
 
-/// The same as it is sent: its name, instructions and bytes, then needs by number of the kind, name, and whether they are modelled.
+/// The same as it is sent: its name, instructions and bytes, then needs by number of the kind, name, and whether they are modelled, and what was packed.
 #[derive(Serialize, Deserialize)]
-struct Sent(String, u64, u64, Vec<(usize, String, bool)>);
+struct Sent(String, u64, u64, Vec<(usize, String, bool)>, Vec<u8>);
 
 impl Sent {
-    fn new(capture: &Capture) -> Self {
-        let Capture { object, needs } = capture;
+    fn new(attached: &Attached, (before, behind): (&str, &[u8])) -> Result<Self, PlaceError> {
+        let Capture { object, needs } = &attached.capture;
+        let packed = attached.packed(before, behind).map_err(no_memory)?;
         let number = |kind| NeedKind::ALL.iter().position(|known| *known == kind).unwrap_or_default();
         let needs = needs.iter().map(|need| (number(need.kind), need.name.clone(), need.is_modelled));
-        Self(object.name().to_owned(), object.instructions() as u64, object.memory_bytes(), needs.collect())
+        Ok(Self(object.name().to_owned(), object.instructions() as u64, object.memory_bytes(), needs.collect(), packed))
     }
 }
 
 impl Surveyed {
-    fn of(Sent(name, instructions, map_bytes, needs): Sent) -> Self {
+    fn of(Sent(name, instructions, map_bytes, needs, packed): Sent) -> Self {
         let need = |(kind, name, is_modelled): (usize, String, bool)| {
             NeedKind::ALL.get(kind).map(|kind| Need::new(*kind, name, is_modelled))
         };
-        Self { name, instructions, map_bytes, needs: needs.into_iter().filter_map(need).collect() }
+        Self { name, instructions, map_bytes, needs: needs.into_iter().filter_map(need).collect(), packed }
     }
 
     /// What it needs and what is not modelled.
@@ -72,9 +74,24 @@ impl Surveyed {
 /// A program, and the machine and ticks that it was loaded for.
 struct LoadedProgram {
     program: ScxProgram,
+    file: Option<FileMark>,
     machine: Machine,
     hz: u32,
     surveyed: Arc<Surveyed>,
+}
+
+impl LoadedProgram {
+    fn is(&self, program: &ScxProgram, machine: &Machine, hz: u32) -> bool {
+        self.program == *program && self.machine == *machine && self.hz == hz
+    }
+}
+
+/// Device, number, length and time of the last change of a file, in seconds and nanoseconds: those of another one differ.
+type FileMark = (u64, u64, u64, i64, i64);
+
+fn mark_of(program: &ScxProgram) -> Option<FileMark> {
+    let file = std::fs::metadata(find_program(&program.program)).ok()?;
+    Some((file.dev(), file.ino(), file.len(), file.mtime(), file.mtime_nsec()))
 }
 
 /// What was loaded, for the life of this program.
@@ -86,17 +103,61 @@ static LOADED: Mutex<Vec<LoadedProgram>> = Mutex::new(Vec::new());
 /// When its loader cannot be started, ends, hangs, or loads what cannot be run; or there is no kernel to show it.
 pub fn load(scheduler: &SchedulerSpec, machine: &Machine) -> Result<Arc<Surveyed>, PlaceError> {
     let (program, hz) = (program_of(scheduler)?, scheduler.kernel().hz);
+    let file = mark_of(program);
     let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-    let same = |known: &&LoadedProgram| known.program == *program && known.machine == *machine && known.hz == hz;
-    if let Some(known) = all.iter().find(same) {
+    if let Some(known) = all.iter().find(|known| known.is(program, machine, hz) && known.file == file) {
         return Ok(Arc::clone(&known.surveyed));
     }
     let shown = Files::default().of(machine, hz)?;
     let shown = (&*shown, true);
-    let started = |outbox: &mut Outbox| Ok(Sent::new(&started(program, machine, shown, outbox)?.capture));
+    let (before, behind) = configuration(program);
+    let started = |outbox: &mut Outbox| {
+        Sent::new(&started(program, machine, shown, outbox)?, (before.as_str(), behind.as_slice()))
+    };
     let surveyed = Arc::new(Surveyed::of(apart::survey(&format!("`{}`", program.program), started)?));
-    all.push(LoadedProgram { program: program.clone(), machine: machine.clone(), hz, surveyed: Arc::clone(&surveyed) });
+    all.retain(|known| !known.is(program, machine, hz));
+    let (program, machine) = (program.clone(), machine.clone());
+    all.push(LoadedProgram { program, file, machine, hz, surveyed: Arc::clone(&surveyed) });
     Ok(surveyed)
+}
+
+/// Refuses a run of a program that is another file than when it was loaded: runs of one experiment are runs of one program.
+fn check_unchanged(program: &ScxProgram, machine: &Machine, hz: u32) -> Result<(), PlaceError> {
+    let file = mark_of(program);
+    let all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    if all.iter().all(|known| !known.is(program, machine, hz) || known.file == file) {
+        return Ok(());
+    }
+    let message = format!("`{}` was changed or removed while its runs were made", program.program);
+    let advice = "start the experiment again, and leave the program as it is until the end";
+    Err(PlaceError::new(Trouble::Scheduler, "warmcore::scheduler", message, advice))
+}
+
+/// What a scheduler is on a machine, if this program has loaded it for that. Nothing is started.
+pub fn known(scheduler: &SchedulerSpec, machine: &Machine) -> Option<Arc<Surveyed>> {
+    let (program, hz) = (scheduler.program()?, scheduler.kernel().hz);
+    let all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+    all.iter().find(|known| known.is(program, machine, hz)).map(|known| Arc::clone(&known.surveyed))
+}
+
+/// The command line of a program, and the files that its arguments name.
+fn configuration(program: &ScxProgram) -> (String, Vec<u8>) {
+    /// Longest file that is kept.
+    const MOST: u64 = 4 << 20;
+    let words: String = program.arguments.iter().map(|argument| format!("argument {argument:?}\n")).collect();
+    let mut files = Vec::new();
+    for argument in &program.arguments {
+        let Some(path) = file_of_argument(argument) else { continue };
+        match read_bytes_up_to(path, MOST) {
+            Ok(bytes) => {
+                files.extend(format!("file {path:?}, {} bytes\n", bytes.len()).into_bytes());
+                files.extend(bytes);
+                files.push(b'\n');
+            }
+            Err(error) => files.extend(format!("file {path:?} is not kept: {error}\n").into_bytes()),
+        }
+    }
+    (format!("warmcore-capture-1\nprogram {:?}\n{words}", program.program), files)
 }
 
 /// The program that a scheduler is.
@@ -240,6 +301,7 @@ pub fn run(
 ) -> Result<Report, PlaceError> {
     let (program, machine, observe) = (program_of(scheduler)?, setup.machine(), setup.options.observe);
     let setup = scheduler.in_its_kernel(setup)?;
+    check_unchanged(program, machine, scheduler.kernel().hz)?;
     let surveyed = check(scheduler, machine)?;
     let shown = files.of(machine, setup.kernel.hz)?;
     let counts_memory = setup.options.memory != MemoryChoice::None;
@@ -318,7 +380,7 @@ fn name_of(operation: Operation) -> &'static str {
     Operation::ALL.iter().find(|(_, known)| *known == operation).map_or("?", |(name, _)| *name)
 }
 
-fn no_memory(error: MemoryError) -> PlaceError {
+fn no_memory(error: impl std::fmt::Display) -> PlaceError {
     PlaceError::new(Trouble::Failed, "warmcore::simulation", error, "close other programs")
 }
 

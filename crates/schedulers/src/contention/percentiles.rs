@@ -13,6 +13,8 @@ pub struct Percentiles {
     own_percentiles: Vec<u32>,
     /// By group: how many percentiles differ enough.
     valid: Vec<usize>,
+    /// By group: the largest tolerance at which it is good, where the tolerance adapts.
+    largest: Vec<f64>,
     preferred: Vec<bool>,
 }
 
@@ -25,6 +27,7 @@ impl Percentiles {
             own: SetHistogram::new(sets),
             own_percentiles: Vec::with_capacity(cdf.percentiles.len()),
             valid: vec![0; groups],
+            largest: vec![0.0; groups],
             preferred: vec![true; groups],
             cdf,
         }
@@ -58,11 +61,20 @@ impl Percentiles {
     /// By group, whether it is among those of which a task with these recent sets joins the one with the fewest tasks. `some_empty`: a
     /// group has no task at all.
     pub fn preferred(&mut self, window: &[u32], some_empty: bool) -> &[bool] {
-        let Self { cdf, groups, own, own_percentiles, valid, preferred } = self;
+        let Self { cdf, groups, own, own_percentiles, valid, largest, preferred } = self;
         own.add(window);
         own_percentiles.clear();
         own_percentiles.extend(cdf.percentiles.iter().map(|percent| own.percentile(*percent)));
         own.take(window);
+        if cdf.adapts {
+            for (largest, histogram) in largest.iter_mut().zip(groups) {
+                *largest = largest_tolerance(cdf, own_percentiles, histogram);
+            }
+            let most = largest.iter().copied().fold(0.0, f64::max);
+            let is_in = |of: f64| some_empty || of >= most;
+            preferred.iter_mut().zip(largest).for_each(|(preferred, of)| *preferred = is_in(*of));
+            return preferred;
+        }
         for (valid, histogram) in valid.iter_mut().zip(groups) {
             *valid = if histogram.is_empty() && cdf.variant == Variant::Coded {
                 cdf.percentiles.len()
@@ -82,6 +94,22 @@ impl Percentiles {
         preferred.iter_mut().zip(valid).for_each(|(preferred, valid)| *preferred = *valid >= needed);
         preferred
     }
+}
+
+/// The largest tolerance, of 1 at most, at which half of a group's percentiles are at least so far from a task's.
+fn largest_tolerance(cdf: &Cdf, own: &[u32], group: &mut SetHistogram) -> f64 {
+    let mut apart: Vec<f64> = own
+        .iter()
+        .zip(&cdf.percentiles)
+        .map(|(task, percent)| {
+            let theirs = group.percentile(*percent);
+            let by = f64::from(task.abs_diff(theirs));
+            // Of nothing any difference is all.
+            if by < f64::from(theirs) { by / f64::from(theirs) } else { f64::from(u8::from(by > 0.0)) }
+        })
+        .collect();
+    apart.sort_unstable_by(|a, b| b.total_cmp(a));
+    apart.get(cdf.percentiles.len().div_ceil(2) - 1).copied().unwrap_or(0.0)
 }
 
 /// Whether a task's percentile is far enough from the group's.
@@ -120,6 +148,23 @@ mod tests {
             rule.join(2, &[12, 12, 13, 13]);
             assert_eq!(rule.preferred(&[11, 11, 12, 12], false), [false, true, false], "{variant:?}");
         }
+    }
+
+    /// By hand: 60 is 0.4 of 100 away from it, 0.2 of 50 from 50, and more than all of 20 and of 30.
+    #[test]
+    fn a_tolerance_that_adapts_prefers_the_group_that_is_good_for_the_largest() {
+        let preferred = |groups: &[[u32; 3]], task: &[u32], some_empty: bool| {
+            let mut rule = Percentiles::new(Cdf::adaptive(), groups.len(), 256);
+            groups.iter().enumerate().for_each(|(group, sets)| rule.join(group, sets));
+            rule.preferred(task, some_empty).to_vec()
+        };
+        let task = [60, 60, 60];
+        assert_eq!(preferred(&[[100; 3], [50; 3]], &task, false), [true, false]);
+        assert_eq!(preferred(&[[100; 3], [20; 3], [30; 3]], &task, false), [false, true, true]);
+        assert_eq!(preferred(&[[60; 3], [60; 3]], &task, false), [true, true], "none differs");
+        assert_eq!(preferred(&[[100; 3], [50; 3]], &task, true), [true, true], "an empty group has the fewest tasks");
+        // The second largest of three decides: 0.4, 0.4 and 0 against 0.5, 0.1 and 0.1.
+        assert_eq!(preferred(&[[60, 100, 100], [40, 66, 66]], &task, false), [true, false]);
     }
 
     #[test]

@@ -209,3 +209,36 @@ fn a_program_whose_cpus_choose_without_an_end_is_ended() {
     assert_eq!(kind, ExitKind::Error);
     assert!(message.starts_with("CPUs chose a task 65536 times at one moment"), "{message}");
 }
+
+/// A CPU that has nothing takes a task that waits, which is bound to the other CPU.
+#[test]
+fn a_task_for_the_local_queue_of_a_cpu_that_it_may_not_use_is_an_error_in_dispatch_too() {
+    let mut scene = Scene::new();
+    (0..2).for_each(|number| scene.task(&format!("bound {number}"), once([run_for(30 * MS)])).affinity = on_cpu(0));
+    let mut program = Program::fifo();
+    // It keeps tasks itself, as one with a queue of numbers does.
+    program.enqueue = |_, _, _| {};
+    program.dispatch = |kernel, cpu, _| {
+        if cpu == CpuId(1) && kernel.now_ns() >= MS {
+            kernel.dsq_insert(TaskId(0), DsqId::LOCAL, SLICE_DEFAULT_NS, EnqueueFlags::default());
+        }
+    };
+    program.timer = |kernel| kernel.kick(CpuId(1), Kick::Plain);
+    program.timer_at_ns = MS;
+    let result = program.run(&scene, "1s1n1l2c1t");
+    let exit = result.ejected.expect("a fault");
+    assert_eq!(exit.kind, ExitKind::Error);
+    assert_eq!(exit.message, "SCX_DSQ_LOCAL target cpu1 is not allowed for bound 0");
+    assert_eq!(result.run.outcome.end, End::AllExited, "all work is done under the fair class");
+}
+
+#[test]
+fn a_flag_of_the_class_itself_is_an_error_in_an_insertion() {
+    let (kind, message) = ejected(|program| {
+        program.enqueue = |kernel, task, flags| {
+            kernel.dsq_insert(task, SHARED, SLICE_DEFAULT_NS, EnqueueFlags(flags.0 | 1 << 57));
+        };
+    });
+    assert_eq!(kind, ExitKind::Error);
+    assert!(message.starts_with("invalid enq_flags 0x2"), "{message}");
+}

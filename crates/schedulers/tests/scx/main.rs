@@ -1,8 +1,10 @@
 //! The ext class: the ten vectors of `docs/spec/sched-ext.md` section 15, a program for each fault that the contract
-//! calls an error, partial mode, and what the locks of queues cost.
+//! calls an error, partial mode, task groups, and what the locks of queues cost.
 
 mod above;
+mod events;
 mod faults;
+mod groups;
 mod hooks;
 mod hotplug;
 mod locks;

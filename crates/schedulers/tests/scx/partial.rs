@@ -1,6 +1,12 @@
 //! Partial mode (`SCX_OPS_SWITCH_PARTIAL`): the program has the tasks of `SCHED_EXT`, and the fair class stands above it.
 
-use warmcore_scx::{ExitKind, Operation, OperationFlags};
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use warmcore_kernel::Setup;
+use warmcore_schedulers::scx_native::{Ejection, ext_of, run_ext};
+use warmcore_scx::{ExitKind, Kfuncs, Operation, OperationFlags, OperationTable, Operations};
+use warmcore_trace::{Event, TaskId};
 use warmcore_workload::{Policy, Step};
 
 use super::program::Program;
@@ -66,7 +72,75 @@ fn a_change_of_policy_brings_a_task_to_the_program_and_back() {
     assert!((10 * MS..11 * MS).contains(&(disabled[0] - enabled[0])), "{enabled:?} {disabled:?}");
 }
 
-/// No server gives the class a share, as kernels before 7.0.
+/// The server waits as long as it can, to 950 ms; from then on it has 50 ms in each second. What a tick ends too late is paid with the next.
+#[test]
+fn tasks_of_the_program_get_a_twentieth_of_a_cpu_that_a_fair_task_never_leaves() {
+    let result = partial().run(&fair_above_ext(5 * S, 10 * S), "1s1n1l1c1t");
+    assert!(result.ejected.is_none(), "{:?}", result.ejected);
+    let got_ns = |from_ms, to_ms| result.run.cpu_time_between("ext", from_ms * MS, to_ms * MS);
+    assert_eq!(got_ns(5, 940), 0, "the fair class stands above");
+    assert!((40 * MS..=56 * MS).contains(&got_ns(940, 1010)), "{}", got_ns(940, 1010));
+    assert_near("50 ms in each of 4 s", got_ns(1000, 5000) as f64, (200 * MS) as f64, 0.1);
+}
+
+/// Ends by itself after 10 ms and is attached again; then it does not want the second task.
+struct Disallows {
+    is_again: bool,
+    enabled: Rc<RefCell<Vec<TaskId>>>,
+}
+
+impl Operations for Disallows {
+    fn table(&self) -> OperationTable {
+        use Operation::{Enable, Init, InitTask, Timer};
+        let table = OperationTable::empty("disallows").with(&[Init, InitTask, Enable, Timer]);
+        OperationTable { flags: OperationFlags::SWITCH_PARTIAL, ..table }
+    }
+    fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
+        if !self.is_again {
+            kernel.start_timer(10 * MS, 0);
+        }
+    }
+    fn timer(&mut self, kernel: &mut Kfuncs<'_, '_>, _payload: u32) {
+        kernel.exit(0, "I come again");
+    }
+    fn may_begin_again(&self) -> bool {
+        !self.is_again
+    }
+    fn begin_again(&mut self) -> bool {
+        self.enabled.borrow_mut().clear();
+        !std::mem::replace(&mut self.is_again, true)
+    }
+    fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> bool {
+        if self.is_again && task == TaskId(1) {
+            kernel.disallow(task);
+        }
+        true
+    }
+    fn enable(&mut self, _kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        self.enabled.borrow_mut().push(task);
+    }
+}
+
+#[test]
+fn a_task_that_a_program_does_not_want_when_it_is_loaded_is_of_the_fair_class_from_then_on() {
+    let mut scene = Scene::lasting(220 * MS);
+    scene.task("fair", spin());
+    ["unwanted", "wanted"].into_iter().for_each(|name| scene.task(name, spin()).policy = Policy::Ext);
+    let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
+    let setup = Setup::new(&machine, &scene.workload, 1).unwrap();
+    let (enabled, ejection) = (Rc::default(), Ejection::default());
+    let mut events: Vec<Event> = Vec::new();
+    let program = Disallows { is_again: false, enabled: Rc::clone(&enabled) };
+    let outcome = run_ext(ext_of(program, &setup), &setup, ejection.clone(), Some(&mut events)).unwrap();
+    assert_eq!((ejection.restarts().len(), ejection.info().is_some()), (1, false));
+    assert_eq!(*enabled.borrow(), [TaskId(2)]);
+    let run = Run { events, outcome, machine: machine.clone() };
+    let shared_ns = ["fair", "unwanted", "wanted"].map(|name| run.cpu_time_between(name, 20 * MS, 220 * MS));
+    assert_near("one of two fair tasks", shared_ns[1] as f64, (100 * MS) as f64, 0.1);
+    assert_eq!(shared_ns[2], 0, "below the fair class");
+}
+
+/// The server comes too late for so short a timeout.
 #[test]
 fn a_program_whose_task_starves_below_the_fair_class_is_ejected_and_the_task_becomes_fair() {
     let mut program = partial();

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use warmcore_kernel::{Governor, Hook, Setup, WakeFlags};
 use warmcore_schedulers::scx_native::{Ejection, ext_of, run_ext};
 use warmcore_scx::{
-    DequeueFlags, DsqId, EnqueueFlags, ExitInfo, Kfuncs, Operation, OperationTable, Operations, PreemptReason,
-    SLICE_DEFAULT_NS,
+    DequeueFlags, DsqId, EnqueueFlags, ExitInfo, GroupCall, Kfuncs, Operation, OperationTable, Operations,
+    PreemptReason, SLICE_DEFAULT_NS, Traced,
 };
 use warmcore_topology::{CpuId, CpuSet, Machine};
 use warmcore_trace::{Event, PrevState, TaskId};
@@ -47,6 +47,8 @@ pub struct Program {
     /// Places of the kernel that were passed: when, in whose name, which.
     pub hooks: Rc<RefCell<Vec<(u64, TaskId, Hook)>>>,
     pub exit: Rc<RefCell<Option<ExitInfo>>>,
+    /// What it was told of task groups.
+    pub groups: Rc<RefCell<Vec<GroupCall>>>,
 }
 
 impl Program {
@@ -80,6 +82,7 @@ impl Program {
             told: Rc::default(),
             hooks: Rc::default(),
             exit: Rc::default(),
+            groups: Rc::default(),
         }
     }
 
@@ -171,6 +174,13 @@ impl Operations for Program {
         let running = kernel.runs_on(kernel.this_cpu());
         self.hooks.borrow_mut().push((kernel.now_ns(), running, hook));
     }
+    fn traced(&mut self, kernel: &mut Kfuncs<'_, '_>, traced: Traced<'_>) {
+        let (what, number) = match traced {
+            Traced::Event(event, by) => (event.name(), by as u32),
+            Traced::DumpLine(line) => ("line of the dump", line.len() as u32),
+        };
+        self.told.borrow_mut().push((kernel.now_ns(), what, number));
+    }
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
         assert!(kernel.create_dsq(SHARED));
         self.tell(kernel, "init", TaskId(0));
@@ -194,6 +204,22 @@ impl Operations for Program {
     }
     fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> bool {
         self.tell(kernel, "init_task", task)
+    }
+    fn cgroup(&mut self, kernel: &mut Kfuncs<'_, '_>, call: GroupCall) {
+        self.groups.borrow_mut().push(call);
+        let number = |group: Option<u32>| TaskId(group.map_or(0, |group| group + 1));
+        match call {
+            GroupCall::Init { group, .. } => self.tell(kernel, "cgroup_init", number(group)),
+            GroupCall::Exit { group } => self.tell(kernel, "cgroup_exit", number(group)),
+            GroupCall::PrepareMove { task, from, .. } => {
+                assert_eq!(kernel.group(task), from);
+                self.tell(kernel, "cgroup_prep_move", task)
+            }
+            GroupCall::Move { task, to, .. } => {
+                assert_eq!(kernel.group(task), to);
+                self.tell(kernel, "cgroup_move", task)
+            }
+        };
     }
     fn exit_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
         self.tell(kernel, "exit_task", task);

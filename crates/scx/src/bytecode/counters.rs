@@ -1,10 +1,11 @@
-//! Counters of performance events that a loader opens on CPUs (`perf_event_open`), and what programs and the loader read of them.
+//! Counters of performance events that a loader opens on CPUs and tasks (`perf_event_open`), and what programs and the loader read of them.
 //!
 //! They count what the model of the memory counts of a CPU: tasks' own instructions and what these lead to, since the kernel's work passes without
-//! any there. Each is on its CPU for as long as it is enabled, so it runs as long. Programs read a counter on its own CPU only, as in a kernel.
-//! Programs at its samples: [`Sampling`].
+//! any there. Each is on its CPU for as long as it is enabled, so it runs as long; one of a task counts while the task runs. Programs read a counter on
+//! its own CPU or in its own task only, as in a kernel. Programs at its samples: [`Sampling`].
 //!
-//! Not modelled: counters of threads, groups, samples of other things than clocks and cycles, and every event that is not in [`Counted`].
+//! Not modelled: counters of the loader's own threads, groups, samples of other things than clocks, cycles and instructions, and every event that is not in
+//! [`Counted`].
 //!
 //! Source: Linux 7.2 `kernel/events/core.c` (`perf_event_read_local`, `perf_read`), `kernel/trace/bpf_trace.c` (`bpf_perf_event_read_value`),
 //! `include/uapi/linux/perf_event.h` (numbers); codes of raw events: Intel SDM volume 3 table "Pre-Defined Architectural Performance Events", AMD PPR
@@ -13,11 +14,14 @@
 use warmcore_bpf::maps::MapFault;
 use warmcore_kernel::LiveCounters;
 use warmcore_topology::{CpuId, Processor, Vendor};
-use warmcore_trace::MemoryEvent;
+use warmcore_trace::{MemoryEvent, TaskId};
 
 use crate::bytecode::helpers::{EINVAL, EOPNOTSUPP, error};
-use crate::bytecode::host::Host;
+use crate::bytecode::host::{Host, clock_ns};
+use crate::bytecode::operations::Bytecode;
 use crate::bytecode::samples::Sampling;
+use crate::kfuncs::Kfuncs;
+use crate::operations::Operation;
 
 /// What a counter counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,13 +157,22 @@ pub fn name_of_event(event_type: u32, config: u64) -> String {
     name.map_or_else(|| format!("{kind} {config:#x}"), str::to_owned)
 }
 
+/// Whose events a counter counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CountedOf {
+    /// A CPU's, whatever runs there.
+    Cpu(CpuId),
+    /// A task's, on this CPU alone if there is one.
+    Task(TaskId, Option<CpuId>),
+}
+
 /// What a loader opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CounterSpec {
     /// What it counts.
     pub counted: Counted,
-    /// Where.
-    pub cpu: CpuId,
+    /// Whose.
+    pub of: CountedOf,
     /// Programs may not read one that children would have (`inherit`).
     pub is_inherited: bool,
     /// The samples that it takes, if it takes some that are modelled.
@@ -170,22 +183,43 @@ pub struct CounterSpec {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CounterId(u32);
 
+impl CounterId {
+    pub(super) fn of(index: usize) -> Self {
+        Self(index as u32 + 1)
+    }
+
+    fn index(self) -> usize {
+        (self.0 as usize).wrapping_sub(1)
+    }
+}
+
 /// What is read of a counter (`struct bpf_perf_event_value`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CounterReading {
     /// The count.
     pub value: u64,
-    /// For how many ns it has been enabled.
+    /// For how many ns it has been enabled, of a task's those in which the task ran.
     pub enabled_ns: u64,
     /// For how many of those it has counted: all.
     pub running_ns: u64,
 }
 
-/// Since when a counter is enabled.
+impl CounterReading {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            value: self.value + other.value,
+            enabled_ns: self.enabled_ns + other.enabled_ns,
+            running_ns: self.running_ns + other.running_ns,
+        }
+    }
+}
+
+/// Since when a counter counts.
 #[derive(Clone, Copy, Debug)]
 struct Since {
+    cpu: CpuId,
     at_ns: u64,
-    /// What its CPU had counted then; none if counting had not begun.
+    /// What the CPU had counted then; none if counting had not begun.
     count: Option<u64>,
 }
 
@@ -193,90 +227,172 @@ struct Since {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counter {
     spec: CounterSpec,
-    /// Up to when it was disabled last.
+    is_enabled: bool,
+    /// Up to when it counted last.
     sum: CounterReading,
+    /// The same count, which nobody resets.
+    passed: u64,
+    /// None while it is not enabled, and while its task does not run.
     since: Option<Since>,
 }
 
 impl Host {
     /// What a CPU has counted up to now, if counting has begun. Of a clock, which goes always, what it says.
-    pub(super) fn counted(&self, spec: CounterSpec, now_ns: u64) -> Option<u64> {
-        if spec.counted == Counted::Time {
+    pub(super) fn counted(&self, counted: Counted, cpu: CpuId, now_ns: u64) -> Option<u64> {
+        if counted == Counted::Time {
             return Some(now_ns);
         }
         let kernel = self.kernel()?;
-        kernel.core.live_counters(spec.cpu).map(|live| spec.counted.count(live))
+        kernel.core.live_counters(cpu).map(|live| counted.count(live))
     }
 
     /// The same when counting began.
-    fn counted_first(&self, spec: CounterSpec) -> u64 {
-        let first = self.kernel().and_then(|kernel| kernel.core.first_live_counters(spec.cpu).copied());
-        first.map_or(0, |first| spec.counted.count(&first))
+    fn counted_first(&self, counted: Counted, cpu: CpuId) -> u64 {
+        let first = self.kernel().and_then(|kernel| kernel.core.first_live_counters(cpu).copied());
+        first.map_or(0, |first| counted.count(&first))
     }
 
-    /// Whether there are counters: then the kernel keeps those of its CPUs up to date.
-    pub(super) fn has_counters(&self) -> bool {
-        !self.kept.counters.is_empty()
-    }
-
-    /// Opens a counter at an instant of the clock, in ns; it does not count yet.
-    pub fn open_counter(&mut self, spec: CounterSpec) -> CounterId {
-        if let Some(kernel) = self.kernel() {
+    /// A run begins: if there are counters, the kernel keeps those of its CPUs up to date, and tells of switches if some are tasks'.
+    pub(super) fn begin_counters(&self, kernel: &mut Kfuncs<'_, '_>) {
+        if !self.kept.counters.is_empty() {
             kernel.core.open_live_counters();
         }
-        self.kept.counters.push(Counter { spec, sum: CounterReading::default(), since: None });
-        CounterId(self.kept.counters.len() as u32)
+        if self.counts_tasks() {
+            kernel.state.table.present |= Operation::SchedSwitch.bit();
+        }
+    }
+
+    fn counts_tasks(&self) -> bool {
+        self.kept.counters.iter().any(|counter| matches!(counter.spec.of, CountedOf::Task(..)))
+    }
+
+    /// Opens a counter; it does not count yet.
+    pub fn open_counter(&mut self, spec: CounterSpec) -> CounterId {
+        self.kept.counters.push(Counter {
+            spec,
+            is_enabled: false,
+            sum: CounterReading::default(),
+            passed: 0,
+            since: None,
+        });
+        if let Some(kernel) = self.kernel() {
+            self.begin_counters(kernel);
+        }
+        CounterId::of(self.kept.counters.len() - 1)
     }
 
     fn counter(&self, id: CounterId) -> Option<&Counter> {
-        self.kept.counters.get((id.0 as usize).checked_sub(1)?)
+        self.kept.counters.get(id.index())
     }
 
     /// What a counter is, and whether it is enabled.
     pub(super) fn spec_of_counter(&self, id: CounterId) -> Option<(CounterSpec, bool)> {
-        self.counter(id).map(|counter| (counter.spec, counter.since.is_some()))
+        self.counter(id).map(|counter| (counter.spec, counter.is_enabled))
+    }
+
+    /// The CPU whose events a counter counts at present.
+    pub(super) fn counts_on(&self, id: CounterId) -> Option<CpuId> {
+        self.counter(id)?.since.map(|since| since.cpu)
+    }
+
+    /// The CPU whose events are those of a counter now.
+    fn cpu_of(&self, of: CountedOf) -> Option<CpuId> {
+        match of {
+            CountedOf::Cpu(cpu) => Some(cpu),
+            CountedOf::Task(task, on) => {
+                let kernel = self.kernel()?;
+                let cpu = kernel.task_cpu(task);
+                (kernel.runs_on(cpu) == task && on.is_none_or(|on| on == cpu)).then_some(cpu)
+            }
+        }
+    }
+
+    /// A counter counts from an instant of the clock on, in ns.
+    fn begin_to_count(&mut self, index: usize, cpu: CpuId, now_ns: u64) {
+        let count = self.counted(self.kept.counters[index].spec.counted, cpu, now_ns);
+        self.kept.counters[index].since = Some(Since { cpu, at_ns: now_ns, count });
+    }
+
+    /// It counts no more.
+    fn stop_to_count(&mut self, index: usize, now_ns: u64) {
+        let counted = self.counted_since(&self.kept.counters[index], now_ns);
+        let counter = &mut self.kept.counters[index];
+        counter.sum = counter.sum.plus(counted);
+        counter.passed += counted.value;
+        counter.since = None;
+    }
+
+    /// What a counter has counted since it began to.
+    fn counted_since(&self, counter: &Counter, now_ns: u64) -> CounterReading {
+        let Some(Since { cpu, at_ns, count }) = counter.since else { return CounterReading::default() };
+        let counted = counter.spec.counted;
+        let before = count.unwrap_or_else(|| self.counted_first(counted, cpu));
+        let value = self.counted(counted, cpu, now_ns).map_or(0, |count| count.saturating_sub(before));
+        let passed_ns = now_ns.saturating_sub(at_ns);
+        CounterReading { value, enabled_ns: passed_ns, running_ns: passed_ns }
     }
 
     /// Has a counter count from an instant of the clock on, in ns. Without effect if it does.
     pub fn enable_counter(&mut self, id: CounterId, now_ns: u64) {
-        let Some(counter) = self.counter(id).filter(|counter| counter.since.is_none()) else { return };
-        let since = Since { at_ns: now_ns, count: self.counted(counter.spec, now_ns) };
-        self.kept.counters[id.0 as usize - 1].since = Some(since);
+        let Some((spec, false)) = self.spec_of_counter(id) else { return };
+        self.kept.counters[id.index()].is_enabled = true;
+        if let Some(cpu) = self.cpu_of(spec.of) {
+            self.begin_to_count(id.index(), cpu, now_ns);
+        }
         self.restart_samples_of(id);
     }
 
     /// Has it count no more. Without effect if it does not.
     pub fn disable_counter(&mut self, id: CounterId, now_ns: u64) {
-        let Some(sum) = self.read_counter(id, now_ns) else { return };
-        let counter = &mut self.kept.counters[id.0 as usize - 1];
-        (counter.sum, counter.since) = (sum, None);
+        let Some((_, true)) = self.spec_of_counter(id) else { return };
+        self.stop_to_count(id.index(), now_ns);
+        self.kept.counters[id.index()].is_enabled = false;
         self.restart_samples_of(id);
     }
 
     /// Begins to count at 0. Its times go on.
     pub fn reset_counter(&mut self, id: CounterId, now_ns: u64) {
-        let Some(&counter) = self.counter(id) else { return };
-        let count = self.counted(counter.spec, now_ns);
-        let counter = &mut self.kept.counters[id.0 as usize - 1];
-        counter.sum.value = 0;
-        if let Some(since) = &mut counter.since {
-            since.count = count;
+        if self.counter(id).is_none() {
+            return;
+        }
+        let cpu = self.counts_on(id);
+        self.stop_to_count(id.index(), now_ns);
+        self.kept.counters[id.index()].sum.value = 0;
+        if let Some(cpu) = cpu {
+            self.begin_to_count(id.index(), cpu, now_ns);
         }
     }
 
     /// What a counter has counted up to an instant of the clock, in ns; `None` if there is none.
     #[must_use]
     pub fn read_counter(&self, id: CounterId, now_ns: u64) -> Option<CounterReading> {
-        let Counter { spec, sum, since } = *self.counter(id)?;
-        let Some(since) = since else { return Some(sum) };
-        let passed_ns = now_ns.saturating_sub(since.at_ns);
-        let before = since.count.unwrap_or_else(|| self.counted_first(spec));
-        let counted = self.counted(spec, now_ns).map_or(0, |count| count.saturating_sub(before));
-        Some(CounterReading {
-            value: sum.value + counted,
-            enabled_ns: sum.enabled_ns + passed_ns,
-            running_ns: sum.running_ns + passed_ns,
-        })
+        let counter = self.counter(id)?;
+        Some(counter.sum.plus(self.counted_since(counter, now_ns)))
+    }
+
+    /// How far a counter is, whose count nobody has reset. The clock of a CPU begins with the run.
+    pub(super) fn position(&self, id: CounterId) -> u64 {
+        let Some(counter) = self.counter(id) else { return 0 };
+        let now_ns = self.kernel().map_or((0, 0), |kernel| (kernel.now_ns(), clock_ns(kernel)));
+        match counter.spec.of {
+            CountedOf::Cpu(cpu) => self.counted(counter.spec.counted, cpu, now_ns.0).unwrap_or(0),
+            CountedOf::Task(..) => counter.passed + self.counted_since(counter, now_ns.1).value,
+        }
+    }
+
+    /// A CPU has switched at an instant of the clock, in ns: counters of a task count while it runs (`perf_event_task_sched_in`).
+    fn switch_counters(&mut self, cpu: CpuId, prev: TaskId, next: TaskId, now_ns: u64) {
+        for index in 0..self.kept.counters.len() {
+            let Counter { spec, is_enabled, since, .. } = self.kept.counters[index];
+            let CountedOf::Task(task, on) = spec.of else { continue };
+            if task == prev && since.is_some() {
+                self.stop_to_count(index, now_ns);
+                self.suspend_samples_of(CounterId::of(index));
+            } else if task == next && is_enabled && since.is_none() && on.is_none_or(|on| on == cpu) {
+                self.begin_to_count(index, cpu, now_ns);
+                self.resume_samples_of(CounterId::of(index));
+            }
+        }
     }
 
     /// Has an array hold a counter at an index.
@@ -303,8 +419,13 @@ impl Host {
         let id = self.maps.event(map, index).map_err(|fault: MapFault| fault as i64)?;
         let id = CounterId(id as u32);
         let counter = self.counter(id).ok_or(EINVAL)?;
-        // One of another CPU could be read by an interrupt there only.
-        if u64::from(counter.spec.cpu.0) != cpu {
+        // One of another CPU could be read by an interrupt there only, one of another task nowhere.
+        let is_here = |of: CpuId| u64::from(of.0) == cpu;
+        let may_read = match counter.spec.of {
+            CountedOf::Cpu(of) => is_here(of),
+            CountedOf::Task(task, on) => self.task_address(task) == self.current_task() && on.is_none_or(is_here),
+        };
+        if !may_read {
             return Err(EINVAL);
         }
         self.read_counter(id, self.frame.now_ns).ok_or(EINVAL)
@@ -344,6 +465,19 @@ impl Host {
                 error(number)
             }
         }
+    }
+}
+
+impl Bytecode {
+    /// The CPU of the call switches between two tasks.
+    pub(super) fn count_switch(&mut self, kernel: &mut Kfuncs<'_, '_>, prev: TaskId, next: TaskId) {
+        if !self.host.counts_tasks() {
+            return;
+        }
+        let (cpu, now_ns) = (kernel.this_cpu(), clock_ns(kernel));
+        self.host.kernel = Some(std::ptr::from_mut(kernel).cast());
+        self.host.switch_counters(cpu, prev, next, now_ns);
+        self.host.kernel = None;
     }
 }
 

@@ -18,9 +18,6 @@ pub(super) const EBUSY: i64 = 16;
 pub(super) const EINVAL: i64 = 22;
 pub(super) const EOPNOTSUPP: i64 = 95;
 
-/// Number of the one control group.
-pub(super) const ROOT_GROUP: u64 = 1;
-
 /// Defines functions that translated code calls, by a name or number: the host, as many of the five arguments as are named, a result of 64 bits.
 macro_rules! functions {
     ($($key:pat => |$host:ident $(, $argument:ident)*| $body:expr;)*) => {
@@ -87,7 +84,7 @@ fn lookup(number: i32) -> Option<(HostFunction, u8)> {
         15 => |host| 0;
         16 => |host, to, room| host.current_comm(to, room as u32);
         42 => |host| u64::from(host.kept.node_of_cpu[host.frame.cpu as usize]);
-        80 => |host| ROOT_GROUP;
+        80 => |host| host.group_id(host.group_of(host.current_task()));
         87 => |host, map, value, flags| host.map_push(map, value, flags);
         88 => |host, map, value| host.map_first(map, value, true);
         89 => |host, map, value| host.map_first(map, value, false);
@@ -124,7 +121,10 @@ fn lookup(number: i32) -> Option<(HostFunction, u8)> {
         };
         195 => |host, map, key, cpu| host.maps.lookup(map, key, cpu as u32);
         210 => |host, map, group, value, flags| host.group_storage(map, group, flags);
-        211 => |host, map, group| if host.maps.delete_storage(map, 0) { 0 } else { error(ENOENT) };
+        211 => |host, map, group| match host.kept.groups.at(group) {
+            Some(owner) if host.maps.delete_storage(map, owner) => 0,
+            _ => error(ENOENT),
+        };
     };
     find(number)
 }
@@ -276,7 +276,7 @@ impl Host {
     }
 
     fn group_storage(&mut self, map: u64, group: u64, flags: u64) -> u64 {
-        if group == self.kept.root_cgroup { self.maps.storage(map, 0, flags & 1 != 0) } else { 0 }
+        self.kept.groups.at(group).map_or(0, |owner| self.maps.storage(map, owner, flags & 1 != 0))
     }
 
     fn print_to(&mut self, to: u64, bytes: u64, format: u64, values: u64, length: u64) -> u64 {

@@ -13,12 +13,12 @@ use warmcore_trace::TaskId;
 use crate::bytecode::cids::Cids;
 use crate::bytecode::collections::Collections;
 use crate::bytecode::counters::{Counter, CounterId};
-use crate::bytecode::helpers::ROOT_GROUP;
+use crate::bytecode::groups::{GROUPS_BYTES, Groups};
 use crate::bytecode::layout::Layout;
 use crate::bytecode::object::Loaded;
 use crate::bytecode::samples::Sampler;
 use crate::entities::EntityLayout;
-use crate::kfuncs::{Kfuncs, QueueIterator};
+use crate::kfuncs::Kfuncs;
 
 /// Tasks that there may be, the idle one apart.
 pub(super) const TASKS: u32 = 65_000;
@@ -103,9 +103,8 @@ pub(super) struct Kept {
     heap_next: u64,
     heap_end: u64,
     heap_free: Vec<u64>,
-    pub root_cgroup: u64,
-    css_set: u64,
-    root_task_group: u64,
+    /// Control groups.
+    pub groups: Groups,
     /// Arguments of calls.
     pub scratch: u64,
     /// Compact numbers of CPUs.
@@ -145,7 +144,6 @@ pub struct Host {
     pub(super) kept: Kept,
     pub(super) random: u64,
     pub(super) cursor: u32,
-    pub(super) iterators: Vec<Option<QueueIterator>>,
     /// What the present call of an operation has called, if that is noted.
     pub(super) called: Option<Vec<&'static str>>,
     /// What the present call has printed.
@@ -170,6 +168,7 @@ impl Host {
         let (percpu, _) = maps.memory.add("percpu", u64::from(cpus) * PERCPU_BYTES)?;
         let (heap, _) = maps.memory.add("heap", HEAP_BYTES)?;
         let (scratch, _) = maps.memory.add("scratch", SCRATCH_BYTES)?;
+        let (groups, _) = maps.memory.add("groups", GROUPS_BYTES)?;
         let (lone_masks, _) = maps.memory.add("lone", u64::from(cpus) * layout.cpumask_size)?;
         let ids = |of: &dyn Fn(CpuId) -> u32| machine.cpus().map(of).collect::<Arc<[u32]>>();
         let kept = Kept {
@@ -193,9 +192,7 @@ impl Host {
             heap_next: heap,
             heap_end: heap + HEAP_BYTES,
             heap_free: Vec::new(),
-            root_cgroup: 0,
-            css_set: 0,
-            root_task_group: 0,
+            groups: Groups::new(groups),
             scratch,
             cids: Cids::new(machine),
             collections: Collections::default(),
@@ -246,7 +243,6 @@ impl Host {
             kept,
             random: 0,
             cursor: 0,
-            iterators: Vec::new(),
             called: None,
             printed: String::new(),
             set,
@@ -261,7 +257,7 @@ impl Host {
         (self.maps.image(), self.kept.clone())
     }
 
-    /// The run queues, the idle task, the masks and the one control group.
+    /// The run queues, the idle task, the masks and the root group.
     fn make_objects(&mut self) {
         let layout = Arc::clone(&self.kept.layout);
         let runqueues = self.percpu("runqueues", layout.rq_size);
@@ -288,22 +284,7 @@ impl Host {
         self.store_u64(idle_task + layout.real_parent, idle_task);
         self.store_u64(idle_task + layout.group_leader, idle_task);
         self.store_text(idle_task + layout.comm, "swapper/0", 16);
-        // The structures are a page each, larger than any kernel's.
-        let [cgroup, css_set, group, node, name] = [(); 5].map(|()| self.allocate_page());
-        (self.kept.root_cgroup, self.kept.css_set, self.kept.root_task_group) = (cgroup, css_set, group);
-        let mut link = |from: u64, member: Option<u64>, to: u64| {
-            if let Some(member) = member {
-                self.store_u64(from + member, to);
-            }
-        };
-        link(css_set, layout.dfl_cgrp, cgroup);
-        link(cgroup, layout.cgroup_kn, node);
-        link(node, layout.kernfs_id, ROOT_GROUP);
-        link(node, layout.kernfs_name, name);
-        let css = |base: u64, member: Option<u64>| Some(base + member? + layout.css_cgroup?);
-        for place in [css(cgroup, layout.cgroup_self), css(group, layout.task_group_css)] {
-            link(0, place, cgroup);
-        }
+        self.make_group(0, "");
         self.kept.objects = self.kept.heap_next;
     }
 
@@ -442,12 +423,11 @@ impl Host {
         }
         self.store_u64(at + layout.slice, crate::SLICE_DEFAULT_NS);
         self.store_u64(at + layout.vtime, 0);
-        let links = [
-            (layout.cgroups, self.kept.css_set),
-            (layout.sched_task_group, self.kept.root_task_group),
-            (layout.ddsp_dsq_id, DSQ_INVALID),
-            (layout.scx_tid, u64::from(task.0) + 1),
-        ];
+        if let Some(byte) = layout.disallow.and_then(|member| self.maps.memory.write(at + member, 1)) {
+            byte[0] = 0;
+        }
+        self.set_group(task, self.kernel().and_then(|kernel| kernel.group(task)));
+        let links = [(layout.ddsp_dsq_id, DSQ_INVALID), (layout.scx_tid, u64::from(task.0) + 1)];
         for (member, value) in links {
             if let Some(member) = member {
                 self.store_u64(at + member, value);
@@ -466,10 +446,16 @@ impl Host {
 
     /// The task of a number.
     pub(super) fn task_by_pid(&self, pid: u32) -> u64 {
+        self.task_of_pid(pid).map_or(0, |task| self.task_address(task))
+    }
+
+    /// The same, if there is one by now.
+    #[must_use]
+    pub fn task_of_pid(&self, pid: u32) -> Option<TaskId> {
         let own = pid.checked_sub(LOADER_PID).map(|number| self.loader_tasks.start + number);
         let other = || pid.checked_sub(FIRST_PID).filter(|&task| task < self.task_count());
         let task = own.filter(|task| self.loader_tasks.contains(task)).or_else(other);
-        task.map_or(0, |task| self.task_address(TaskId(task)))
+        task.map(TaskId)
     }
 
     /// Says of a task that it is a thread of the kernel itself.
@@ -537,13 +523,6 @@ impl Host {
         if holders == 0 {
             self.kept.heap_free.push(address);
         }
-    }
-
-    /// A page and more for a structure of the kernel's.
-    fn allocate_page(&mut self) -> u64 {
-        let address = self.kept.heap_next;
-        self.kept.heap_next += 8192;
-        address
     }
 
     #[inline]

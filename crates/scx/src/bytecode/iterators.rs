@@ -10,6 +10,12 @@ use crate::bytecode::host::Host;
 const ALL_PROCESSES: u64 = 0;
 const ALL_THREADS: u64 = 1;
 const THREADS_OF_A_PROCESS: u64 = 2;
+/// Those of a group, or of them the first of each process.
+const OF_A_GROUP: u64 = 3;
+const PROCESSES_OF_A_GROUP: u64 = 4;
+
+/// `CSS_TASK_ITER_PROCS`.
+const ONLY_PROCESSES: u64 = 1;
 
 /// Which groups (`BPF_CGROUP_ITER_*`): the group itself first or last, or its children only.
 const SELF_AND_DESCENDANTS: [u64; 3] = [2, 3, 4];
@@ -24,16 +30,10 @@ pub(super) fn kfunc(name: &str) -> Option<(HostFunction, u8)> {
         "bpf_iter_bits_new" => |host, iterator, words, count| host.bits_new(iterator, words, u64::from(count as u32));
         "bpf_iter_bits_next" => |host, iterator| host.bits_next(iterator);
         "bpf_iter_task_new" => |host, iterator, task, flags| host.tasks_new(iterator, task, u64::from(flags as u32));
-        // All tasks are in the one group.
-        "bpf_iter_css_task_new" => |host, iterator, css, flags| host.tasks_new(iterator, 0, ALL_THREADS);
+        "bpf_iter_css_task_new" => |host, iterator, css, flags| host.group_tasks_new(iterator, css, flags);
         "bpf_iter_task_next" | "bpf_iter_css_task_next" => |host, iterator| host.tasks_next(iterator);
         "bpf_iter_css_new" => |host, iterator, start, flags| host.groups_new(iterator, start, u64::from(flags as u32));
-        "bpf_iter_css_next" => |host, iterator| {
-            // The group has no children.
-            let next = host.maps.memory.load_u64(iterator);
-            host.store_u64(iterator, 0);
-            next
-        };
+        "bpf_iter_css_next" => |host, iterator| host.groups_next(iterator);
     };
     find(name)
 }
@@ -96,6 +96,9 @@ impl Host {
                 && match which {
                     ALL_PROCESSES => pid == tgid,
                     THREADS_OF_A_PROCESS => u64::from(tgid) == process,
+                    OF_A_GROUP | PROCESSES_OF_A_GROUP => {
+                        u64::from(self.group_of(at)) == process && (which == OF_A_GROUP || pid == tgid)
+                    }
                     _ => true,
                 }
         };
@@ -104,8 +107,20 @@ impl Host {
         found.map_or(0, |task| self.task_address(TaskId(task)))
     }
 
+    /// As of tasks, with the group instead of a process.
+    fn group_tasks_new(&mut self, iterator: u64, css: u64, flags: u64) -> u64 {
+        let which = if flags & ONLY_PROCESSES != 0 { PROCESSES_OF_A_GROUP } else { OF_A_GROUP };
+        let Some(group) = self.group_of_css(css) else { return error(EINVAL) };
+        for (at, value) in [0, which, u64::from(group)].into_iter().enumerate() {
+            self.store_u64(iterator + 8 * at as u64, value);
+        }
+        0
+    }
+
     fn groups_new(&mut self, iterator: u64, start: u64, which: u64) -> u64 {
-        self.store_u64(iterator, if SELF_AND_DESCENDANTS.contains(&which) { start } else { 0 });
+        for (at, value) in [0, start, which].into_iter().enumerate() {
+            self.store_u64(iterator + 8 * at as u64, value);
+        }
         if SELF_AND_DESCENDANTS.contains(&which) || which == CHILDREN { 0 } else { error(EINVAL) }
     }
 }

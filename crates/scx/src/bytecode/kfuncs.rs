@@ -5,14 +5,16 @@
 use warmcore_bpf::{Callee, HostFunction, Inline};
 use warmcore_kernel::WakeFlags;
 use warmcore_topology::CpuId;
+use warmcore_trace::TaskId;
 
-use crate::bytecode::helpers::{EBUSY, EINVAL, ENOENT, EPERM, ROOT_GROUP, error, functions};
+use crate::bytecode::helpers::{EBUSY, EINVAL, ENOENT, EPERM, error, functions};
 use crate::bytecode::host::Host;
 use crate::bytecode::{cids, collections, dynptrs, iterators, strings};
 use crate::idle::Smt;
 use crate::kfuncs::Kfuncs;
-use crate::operations::{EnqueueFlags, Kick};
+use crate::operations::{EnqueueFlags, Kick, Operation};
 use crate::queues::DsqId;
+use crate::state::Context;
 
 /// `SCX_PICK_IDLE_CORE`.
 const PICK_IDLE_CORE: u64 = 1;
@@ -34,6 +36,7 @@ pub(super) fn kfunc(name: &str) -> Callee {
         "bpf_iter_num_new" => Callee::Inline(Inline::NumberNew),
         "bpf_iter_num_next" => Callee::Inline(Inline::NumberNext),
         "bpf_cpumask_test_cpu" => Callee::Inline(Inline::TestCpu),
+        "bpf_throw" => Callee::Throw,
         // Nothing to release, no other CPU to keep out, nobody who reads.
         "bpf_iter_num_destroy"
         | "bpf_rcu_read_lock"
@@ -112,16 +115,12 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         "bpf_iter_scx_dsq_new" => |host, iterator, dsq, flags| host.iterator_new(iterator, dsq, flags);
         "bpf_iter_scx_dsq_next" => |host, iterator| host.iterator_next(iterator);
         "bpf_iter_scx_dsq_destroy" => |host, iterator| host.iterator_destroy(iterator);
-        // The first form gives how many there are.
-        "scx_bpf_reenqueue_local" | "scx_bpf_reenqueue_local___v2" => |host| host.kernel().map_or(0, |kernel| {
-            kernel.reenqueue(DsqId::LOCAL);
-            kernel.nr_queued(DsqId::LOCAL).map_or(0, u64::from)
-        });
-        "scx_bpf_dsq_reenq" => |host, dsq| {
-            let dsq = host.kept.cids.queue(dsq);
-            if let Some(kernel) = host.kernel() { kernel.reenqueue(dsq); }
+        "scx_bpf_reenqueue_local" => |host| host.reenqueue_local_on_release();
+        "scx_bpf_reenqueue_local___v2" => |host| {
+            if let Some(kernel) = host.kernel() { kernel.reenqueue(DsqId::LOCAL); }
             0
         };
+        "scx_bpf_dsq_reenq" => |host, dsq, flags| { host.reenqueue(dsq, flags); 0 };
 
         // CPUs.
         "scx_bpf_select_cpu_dfl" => |host, task, prev, flags, is_idle| host.select_cpu_dfl(task, prev, flags, is_idle);
@@ -174,11 +173,7 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         "scx_bpf_nr_node_ids" => |host| u64::from(host.kept.nodes);
         "scx_bpf_nr_cpu_ids" | "scx_bpf_nr_cids" => |host| u64::from(host.kept.cpus);
 
-        // Nothing of what it counts is counted here.
-        "scx_bpf_events" => |host, events, bytes| {
-            if let Some(place) = host.maps.memory.write(events, bytes) { place.fill(0); }
-            0
-        };
+        "scx_bpf_events" => |host, events, bytes| { host.write_events(events, bytes); 0 };
 
         // Tasks.
         "scx_bpf_task_cpu" => |host, task| {
@@ -194,13 +189,13 @@ fn lookup(name: &str) -> Option<(HostFunction, u8)> {
         };
         "scx_bpf_task_set_slice" => |host, task, slice| host.set_entity(task, slice, host.kept.layout.slice);
         "scx_bpf_task_set_dsq_vtime" => |host, task, vtime| host.set_entity(task, vtime, host.kept.layout.vtime);
-        "scx_bpf_task_cgroup" => |host| host.kept.root_cgroup;
+        "scx_bpf_task_cgroup" => |host, task| host.cgroup_of(task);
         "scx_bpf_tid_to_task" => |host, tid| host.task_by_tid(tid);
         "bpf_task_from_pid" | "bpf_task_from_vpid" => |host, pid| host.task_by_pid(pid as u32);
         "bpf_task_acquire" | "bpf_cgroup_acquire" => |host, object| object;
-        "bpf_cgroup_from_id" => |host, id| if id == ROOT_GROUP { host.kept.root_cgroup } else { 0 };
-        "bpf_cgroup_ancestor" => |host, group, level| if level == 0 { group } else { 0 };
-        "bpf_task_under_cgroup" => |host, task, group| u64::from(group == host.kept.root_cgroup);
+        "bpf_cgroup_from_id" => |host, id| host.group_from_id(id);
+        "bpf_cgroup_ancestor" => |host, group, level| host.group_ancestor(group, level as i32);
+        "bpf_task_under_cgroup" => |host, task, group| u64::from(host.is_task_under(task, group));
         // The kernel's verifier puts nothing in their place.
         "bpf_rdonly_cast" | "bpf_cast_to_kern_ctx" => |host, object| object;
 
@@ -305,6 +300,41 @@ impl Host {
         1
     }
 
+    fn reenqueue(&mut self, dsq: u64, flags: u64) {
+        /// `SCX_REENQ_ANY`, as which none counts too.
+        const ANY: u64 = 1;
+        let dsq = self.kept.cids.queue(dsq);
+        match self.kernel() {
+            Some(kernel) if flags & !ANY != 0 => kernel.fault(format!("invalid SCX_REENQ flags 0x{flags:x}")),
+            Some(kernel) => kernel.reenqueue(dsq),
+            None => {}
+        }
+    }
+
+    /// `init_task` was called: whether it does not want the task.
+    pub(super) fn look_at_disallow(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
+        let at = self.kept.layout.disallow.map(|member| self.task_address(task) + member);
+        if let Some(at) = at
+            && self.maps.memory.read(at, 1).is_some_and(|byte| byte[0] != 0)
+        {
+            kernel.disallow(task);
+        }
+    }
+
+    /// The first form of `scx_bpf_reenqueue_local`, for `cpu_release` alone: gives how many there are.
+    fn reenqueue_local_on_release(&mut self) -> u64 {
+        let Some(kernel) = self.kernel() else { return 0 };
+        if (kernel.state.context, kernel.state.operation) != (Context::Other, Operation::CpuRelease) {
+            kernel.fault(
+                "scx_bpf_reenqueue_local() outside of ops.cpu_release(); scx_bpf_reenqueue_local___v2() may be called anywhere"
+                    .into(),
+            );
+            return 0;
+        }
+        kernel.reenqueue(DsqId::LOCAL);
+        kernel.nr_queued(DsqId::LOCAL).map_or(0, u64::from)
+    }
+
     /// What the next move by an iterator gives the task: its slice (1) or virtual time (2).
     fn set_for_move(&mut self, iterator: u64, which: u64, value: u64) -> u64 {
         let set = self.maps.memory.load_u64(iterator + 8);
@@ -316,6 +346,10 @@ impl Host {
     fn move_task(&mut self, iterator: u64, task: u64, dsq: u64, flags: u64, by_vtime: bool) -> u64 {
         let address = task;
         let (Some(task), Some(kernel)) = (self.task_of(task), self.kernel()) else { return 0 };
+        let Some(way) = (self.maps.memory.load_u64(iterator) as usize).checked_sub(1) else {
+            self.store_u64(iterator + 8, 0);
+            return 0;
+        };
         let dsq = self.kept.cids.queue(dsq);
         let set = self.maps.memory.load_u64(iterator + 8);
         let members = [(1, self.kept.layout.slice), (2, self.kept.layout.vtime)];
@@ -325,9 +359,9 @@ impl Host {
             self.store_u64(address + member, value);
         }
         let moved = if by_vtime {
-            kernel.dsq_move_vtime(task, dsq, EnqueueFlags(flags))
+            kernel.dsq_move_vtime(way, task, dsq, EnqueueFlags(flags))
         } else {
-            kernel.dsq_move(task, dsq, EnqueueFlags(flags))
+            kernel.dsq_move(way, task, dsq, EnqueueFlags(flags))
         };
         if !moved {
             // Somebody else has taken it, with what it had.
@@ -337,42 +371,28 @@ impl Host {
         self.caught_up(u64::from(moved))
     }
 
-    /// The program's iterator holds the number of ours, plus one; 0 for one that is at its end.
+    /// The program's iterator holds the number of the way, plus one; 0 for none.
     fn iterator_new(&mut self, iterator: u64, dsq: u64, flags: u64) -> u64 {
-        const REVERSE: u64 = 1;
+        /// `SCX_DSQ_ITER_REV`.
+        const REVERSE: u64 = 1 << 16;
         self.store_u64(iterator, 0);
         self.store_u64(iterator + 8, 0);
-        let Some(kernel) = self.kernel() else { return error(EINVAL) };
+        let Some(kernel) = self.kernel().filter(|_| flags & !REVERSE == 0) else { return error(EINVAL) };
         let Some(way) = kernel.iterate(DsqId(dsq), flags & REVERSE != 0) else { return error(ENOENT) };
-        if way.is_at_end() {
-            return 0;
-        }
-        let free = self.iterators.iter().position(Option::is_none);
-        let number = free.unwrap_or(self.iterators.len());
-        if free.is_none() {
-            self.iterators.push(None);
-        }
-        self.iterators[number] = Some(way);
-        self.store_u64(iterator, number as u64 + 1);
+        self.store_u64(iterator, way as u64 + 1);
         0
     }
 
     fn iterator_next(&mut self, iterator: u64) -> u64 {
         let number = self.maps.memory.load_u64(iterator) as usize;
-        let Some(kernel) = self.kernel() else { return 0 };
-        let Some(way) = number.checked_sub(1).and_then(|number| self.iterators.get_mut(number)?.as_mut()) else {
-            return 0;
-        };
-        match kernel.next(way) {
-            Some(task) => self.task_address(task),
-            None => 0,
-        }
+        let (Some(kernel), Some(way)) = (self.kernel(), number.checked_sub(1)) else { return 0 };
+        kernel.next(way).map_or(0, |task| self.task_address(task))
     }
 
     fn iterator_destroy(&mut self, iterator: u64) -> u64 {
         let number = self.maps.memory.load_u64(iterator) as usize;
-        if let Some(way) = number.checked_sub(1).and_then(|number| self.iterators.get_mut(number)) {
-            *way = None;
+        if let (Some(kernel), Some(way)) = (self.kernel(), number.checked_sub(1)) {
+            kernel.end_way(way);
         }
         self.store_u64(iterator, 0);
         0
@@ -454,6 +474,7 @@ impl Host {
                 return 0;
             }
             flags if flags & IDLE != 0 => Kick::Idle,
+            flags if flags & (PREEMPT | WAIT) == PREEMPT | WAIT => Kick::PreemptAndWait,
             flags if flags & PREEMPT != 0 => Kick::Preempt,
             flags if flags & WAIT != 0 => Kick::Wait,
             _ => Kick::Plain,

@@ -3,6 +3,8 @@
 use thiserror::Error;
 use warmcore_bpf::btf::{Btf, TypeKind};
 
+use crate::events::Event;
+
 /// A kernel that a program cannot be run for.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("the kernel's type information has no {what}: it is not of a kernel with sched_ext, or of one that is too new")]
@@ -45,6 +47,7 @@ pub struct Layout {
     pub sched_task_group: Option<u64>,
     pub ddsp_dsq_id: Option<u64>,
     pub scx_tid: Option<u64>,
+    pub disallow: Option<u64>,
     pub rq_curr: u64,
     pub rq_clock_task: u64,
     pub rq_clock_pelt: Option<u64>,
@@ -55,13 +58,19 @@ pub struct Layout {
     pub dfl_cgrp: Option<u64>,
     pub cgroup_kn: Option<u64>,
     pub cgroup_self: Option<u64>,
+    pub cgroup_level: Option<u64>,
+    pub cgroup_ancestors: Option<u64>,
     pub css_cgroup: Option<u64>,
+    pub css_parent: Option<u64>,
     pub kernfs_id: Option<u64>,
     pub kernfs_name: Option<u64>,
     pub task_group_css: Option<u64>,
     pub init_task_cgroup: Option<u64>,
     pub init_task_fork: Option<u64>,
     pub cgroup_init_weight: Option<u64>,
+    pub cgroup_init_period: Option<u64>,
+    pub cgroup_init_quota: Option<u64>,
+    pub cgroup_init_burst: Option<u64>,
     pub dump_kind: Option<u64>,
     pub dump_exit_code: Option<u64>,
     pub dump_reason: Option<u64>,
@@ -71,6 +80,8 @@ pub struct Layout {
     pub exit_reason: u64,
     pub exit_message: u64,
     pub exit_dump: u64,
+    pub events_size: u64,
+    pub events: Vec<(Event, u64)>,
 }
 
 impl Layout {
@@ -120,6 +131,7 @@ impl Layout {
             sched_task_group: some("task_struct", "sched_task_group"),
             ddsp_dsq_id: some("task_struct", "scx.ddsp_dsq_id"),
             scx_tid: some("task_struct", "scx.tid"),
+            disallow: some("task_struct", "scx.disallow"),
             rq_curr: at("rq", "curr")?,
             rq_clock_task: at("rq", "clock_task")?,
             rq_clock_pelt: some("rq", "clock_pelt"),
@@ -130,13 +142,19 @@ impl Layout {
             dfl_cgrp: some("css_set", "dfl_cgrp"),
             cgroup_kn: some("cgroup", "kn"),
             cgroup_self: some("cgroup", "self"),
+            cgroup_level: some("cgroup", "level"),
+            cgroup_ancestors: some("cgroup", "ancestors"),
             css_cgroup: some("cgroup_subsys_state", "cgroup"),
+            css_parent: some("cgroup_subsys_state", "parent"),
             kernfs_id: some("kernfs_node", "id"),
             kernfs_name: some("kernfs_node", "name"),
             task_group_css: some("task_group", "css"),
             init_task_cgroup: some("scx_init_task_args", "cgroup"),
             init_task_fork: some("scx_init_task_args", "fork"),
             cgroup_init_weight: some("scx_cgroup_init_args", "weight"),
+            cgroup_init_period: some("scx_cgroup_init_args", "bw_period_us"),
+            cgroup_init_quota: some("scx_cgroup_init_args", "bw_quota_us"),
+            cgroup_init_burst: some("scx_cgroup_init_args", "bw_burst_us"),
             dump_kind: some("scx_dump_ctx", "kind"),
             dump_exit_code: some("scx_dump_ctx", "exit_code"),
             dump_reason: some("scx_dump_ctx", "reason"),
@@ -146,6 +164,11 @@ impl Layout {
             exit_reason: at("scx_exit_info", "reason")?,
             exit_message: at("scx_exit_info", "msg")?,
             exit_dump: at("scx_exit_info", "dump")?,
+            events_size: size("scx_event_stats").unwrap_or(0),
+            events: Event::ALL
+                .into_iter()
+                .filter_map(|(event, name)| Some((event, some("scx_event_stats", name)?)))
+                .collect(),
         })
     }
 }

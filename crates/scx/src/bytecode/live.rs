@@ -9,6 +9,7 @@ use warmcore_trace::TaskId;
 use warmcore_workload::Policy;
 
 use crate::bytecode::host::{Host, Kept, PERCPU_BYTES, UPTIME_NS, clock_ns};
+use crate::events::Event;
 
 /// `PF_EXITING`.
 const EXITING_FLAG: u32 = 0x4;
@@ -43,6 +44,21 @@ impl Host {
         }
         kernel.state.changes.note_cpu(kernel.this_cpu());
         self.write_idle_masks();
+    }
+
+    /// `scx_bpf_events`: the counts as the kernel's structure has them, as much of it as a program has room for; zeros before one is attached.
+    pub(super) fn write_events(&mut self, to: u64, bytes: u64) {
+        let counts = self.kernel().map_or([0; Event::COUNT], |kernel| *kernel.events());
+        let mut structure = vec![0; self.kept.layout.events_size as usize];
+        for &(event, at) in &self.kept.layout.events {
+            if let Some(place) = structure.get_mut(at as usize..at as usize + 8) {
+                place.copy_from_slice(&counts[event as usize].to_le_bytes());
+            }
+        }
+        structure.truncate(bytes as usize);
+        if let Some(place) = self.maps.memory.write(to, structure.len() as u64) {
+            place.copy_from_slice(&structure);
+        }
     }
 
     /// What a call of a program gives after it has claimed a CPU or moved a task.
@@ -103,7 +119,7 @@ impl Host {
         memory.store_u32(at + layout.weight, state.weight);
         memory.store_u32(at + layout.prio, prio);
         memory.store_u32(at + layout.static_prio, nice);
-        if known.state() == State::Dead {
+        if known.is_exiting() || known.state() == State::Dead {
             let flags = memory.load_u32(at + layout.task_flags);
             memory.store_u32(at + layout.task_flags, flags | EXITING_FLAG);
         }

@@ -71,7 +71,8 @@ impl Need {
 
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind.word(), self.name)
+        write!(f, "{} {}", self.kind.word(), self.name)?;
+        if self.kind == NeedKind::Operation && !self.is_modelled { f.write_str(" (never called here)") } else { Ok(()) }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::bytecode::host::{Host, Kept, UPTIME_NS};
 use crate::bytecode::needs::{Need, NeedKind, name_of_helper};
 use crate::bytecode::sites::{CalledWith, Site};
 use crate::bytecode::{helpers, kfuncs, prices};
+use crate::events::EventCounts;
 use crate::operations::{Operation, OperationFlags, OperationTable};
 
 /// Number of a program of a [`Host`].
@@ -30,6 +31,8 @@ pub struct ProgramSource<'a> {
     pub bytes: &'a [u8],
     /// Where functions begin.
     pub functions: &'a [u32],
+    /// Where the one begins that what the program throws is given to, if it names one.
+    pub catches: Option<u32>,
     /// Handle of the map of each descriptor that the instructions name.
     pub maps: &'a BTreeMap<i32, u64>,
     /// Type information of its object, if there is some.
@@ -62,7 +65,33 @@ pub(super) struct Loaded {
     pub name: String,
     pub code: Arc<Code>,
     pub entries: Arc<[Entry]>,
+    /// What it was translated from, with handles of maps instead of descriptors.
+    pub bytes: Arc<[u8]>,
+    /// Where functions begin.
+    pub functions: Arc<[u32]>,
+    /// The function that what it throws is given to; without one, that is what it gives.
+    pub catches: Option<Entry>,
 }
+
+impl Loaded {
+    /// Runs a function of the program, as the kernel calls it.
+    ///
+    /// # Safety
+    /// As [`Code::run`], whose region is the host's.
+    pub unsafe fn run(&self, entry: Entry, host: *mut Host, arguments: [u64; 5]) -> u64 {
+        // SAFETY: the caller's promise; the frame is the host's first field, which is what the functions of this code expect.
+        unsafe {
+            let result = self.code.run(entry, host.cast::<Frame>(), arguments);
+            let Some(cookie) = (*host).frame.catch() else { return result };
+            let Some(entry) = self.catches else { return cookie };
+            let result = self.code.run(entry, host.cast::<Frame>(), [cookie, 0, 0, 0, 0]);
+            (*host).frame.catch().unwrap_or(result)
+        }
+    }
+}
+
+/// Operations that nothing calls: groups keep weight, quota and policy in a run, and no move of a task is cancelled.
+const OF_NOTHING: [&str; 4] = ["cgroup_cancel_move", "cgroup_set_weight", "cgroup_set_bandwidth", "cgroup_set_idle"];
 
 /// Instructions that a program which sets things up may take.
 const SETUP_BUDGET: u64 = 2_000_000_000;
@@ -201,7 +230,18 @@ impl Programs {
             Names { host, maps: source.maps, calls: &mut self.calls, helpers: &mut self.helpers, program: id };
         let entries = translator.add(&program, &mut names)?;
         let code = Arc::new(translator.finish()?);
-        self.loaded.push(Loaded { name: source.name.to_owned(), code, entries: entries.into() });
+        let catches = source.catches.and_then(|start| {
+            let function = program.functions.iter().position(|&known| known == start as usize)?;
+            entries.get(function).copied()
+        });
+        self.loaded.push(Loaded {
+            catches,
+            name: source.name.to_owned(),
+            code,
+            entries: entries.into(),
+            bytes: with_handles(source).into(),
+            functions: source.functions.into(),
+        });
         Ok(ProgramId(id))
     }
 
@@ -224,9 +264,8 @@ impl Programs {
         // Before a run, its clock stands where that begins.
         host.frame.now_ns = host.frame.now_ns.max(UPTIME_NS);
         let counted = host.disable_migration_of_current();
-        // SAFETY: the frame is the first field of the host, which is what the functions of this code expect.
-        let result =
-            unsafe { loaded.code.run(loaded.entries[0], std::ptr::from_mut(host).cast::<Frame>(), [at, 0, 0, 0, 0]) };
+        // SAFETY: the region is the host's.
+        let result = unsafe { loaded.run(loaded.entries[0], std::ptr::from_mut(host), [at, 0, 0, 0, 0]) };
         if let Some(place) = counted {
             host.enable_migration_at(place);
         }
@@ -262,7 +301,8 @@ impl Programs {
             };
             let known = Operation::ALL.iter().find(|(name, _)| *name == usual);
             let known = known.filter(|(_, operation)| operation.is_member());
-            needs.insert(Need::new(NeedKind::Operation, member.clone(), known.is_some()));
+            let is_known = known.is_some() || OF_NOTHING.contains(&member.as_str());
+            needs.insert(Need::new(NeedKind::Operation, member.clone(), is_known));
             if let Some(&(_, operation)) = known {
                 operations[operation as usize] = Some(program);
                 table.present |= operation.bit();
@@ -284,6 +324,19 @@ impl Programs {
         kept.cids.are_spoken = attached.speaks_cids;
         Ok(Object { image, kept, programs: self.loaded.clone(), operations, at, table, needs })
     }
+}
+
+/// Instructions of a program that name maps by their handles.
+fn with_handles(source: &ProgramSource<'_>) -> Vec<u8> {
+    let mut bytes = source.bytes.to_vec();
+    for [code, registers, _, _, immediate @ ..] in bytes.as_chunks_mut::<8>().0 {
+        // A load of 64 bits whose second register says that its number is a map's.
+        if *code == 0x18 && matches!(*registers >> 4, 1 | 2) {
+            let handle = source.maps.get(&i32::from_le_bytes(*immediate));
+            *immediate = handle.map_or(*immediate, |handle| (*handle as u32).to_le_bytes());
+        }
+    }
+    bytes
 }
 
 /// Flags that a table may have (`SCX_OPS_ALL_FLAGS`), with one that means nothing any more (`SCX_OPS_HAS_CGROUP_WEIGHT`).
@@ -389,6 +442,13 @@ impl Object {
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.table.name
+    }
+
+    /// Text of the file `root/events`: what the class has counted, as far as the kernel has it.
+    #[must_use]
+    pub fn events_text(&self, counts: &EventCounts) -> String {
+        let events = self.kept.layout.events.iter();
+        events.map(|&(event, _)| format!("{} {}\n", event.name(), counts[event as usize])).collect()
     }
 
     /// Whether it wants tasks of `SCHED_EXT` only.

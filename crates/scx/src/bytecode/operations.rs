@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use warmcore_bpf::{BUDGET, Frame, MemoryError};
+use warmcore_bpf::{BUDGET, MemoryError};
 use warmcore_kernel::{Hook, SchedulerThread, ThreadStep, WakeFlags};
 use warmcore_topology::{CpuId, CpuSet};
 use warmcore_trace::{PrevState, TaskId};
@@ -18,7 +18,9 @@ use crate::bytecode::samples;
 use crate::bytecode::text::Printed;
 use crate::bytecode::user_space::{self, UserSpace};
 use crate::entities::EntityLayout;
+use crate::events::Traced;
 use crate::exit::ExitInfo;
+use crate::groups::GroupCall;
 use crate::kfuncs::Kfuncs;
 use crate::operations::{DequeueFlags, EnqueueFlags, LockUse, Operation, OperationTable, Operations, PreemptReason};
 
@@ -165,7 +167,7 @@ impl Bytecode {
     }
 
     /// Calls an operation's program, if there is one.
-    fn call(&mut self, kernel: &mut Kfuncs<'_, '_>, operation: Operation, arguments: &[u64]) -> u64 {
+    pub(super) fn call(&mut self, kernel: &mut Kfuncs<'_, '_>, operation: Operation, arguments: &[u64]) -> u64 {
         let Some(program) = self.object.operations[operation as usize] else { return 0 };
         self.call_program(kernel, operation, program, arguments)
     }
@@ -210,8 +212,8 @@ impl Bytecode {
         host.catch_up();
         // A kernel enters a program with migration disabled, which the running task's counter has; a timer's callback it calls from an interrupt.
         let counted = if operation == Operation::Timer { None } else { host.disable_migration_of_current() };
-        // SAFETY: the frame is the first field of the host, which is what the functions of this code expect; the region is the host's.
-        let result = unsafe { loaded.code.run(entry, std::ptr::from_mut(host).cast::<Frame>(), arguments) };
+        // SAFETY: the region is the host's.
+        let result = unsafe { loaded.run(entry, std::ptr::from_mut(host), arguments) };
         if let Some(place) = counted {
             host.enable_migration_at(place);
         }
@@ -254,7 +256,7 @@ impl Bytecode {
     }
 
     /// Gives up with an error if a program that may refuse does; whether it does not.
-    fn check(&mut self, kernel: &mut Kfuncs<'_, '_>, what: &str, result: u64) -> bool {
+    pub(super) fn check(&mut self, kernel: &mut Kfuncs<'_, '_>, what: &str, result: u64) -> bool {
         let result = result as i32;
         if result != 0 {
             kernel.fault(format!("{what} failed with {result}"));
@@ -284,7 +286,7 @@ impl Bytecode {
     }
 
     /// Where a structure given to a call is written, of so many bytes, zeroed.
-    fn structure(&mut self, bytes: u64) -> u64 {
+    pub(super) fn structure(&mut self, bytes: u64) -> u64 {
         let at = self.host.kept.scratch + 4096;
         if let Some(place) = self.host.maps.memory.write(at, bytes) {
             place.fill(0);
@@ -311,9 +313,7 @@ impl Operations for Bytecode {
     }
 
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
-        if self.host.has_counters() {
-            kernel.core.open_live_counters();
-        }
+        self.host.begin_counters(kernel);
         let result = self.call(kernel, Operation::Init, &[]);
         self.check(kernel, "init", result);
         self.begin_samples(kernel);
@@ -489,6 +489,10 @@ impl Operations for Bytecode {
         self.pass_hook(kernel, hook);
     }
 
+    fn traced(&mut self, kernel: &mut Kfuncs<'_, '_>, traced: Traced<'_>) {
+        self.pass_traced(kernel, traced);
+    }
+
     fn online_changed(&mut self, online: &CpuSet) {
         self.host.set_online(online);
     }
@@ -517,17 +521,17 @@ impl Operations for Bytecode {
             self.host.mark_kernel_thread(task);
         }
         let arguments = self.structure(256);
-        if let Some(member) = self.object.kept.layout.init_task_fork {
-            // A `bool`; whoever lives when the program attaches has come to it by no fork, as threads of the kernel and launchers have.
-            if let Some(is_fork) = self.host.maps.memory.write(arguments + member, 1) {
-                is_fork[0] = u8::from(!kernel.core.is_hidden(task));
-            }
+        if let Some(member) = self.object.kept.layout.init_task_fork
+            && let Some(is_fork) = self.host.maps.memory.write(arguments + member, 1)
+        {
+            is_fork[0] = u8::from(kernel.is_fork(task));
         }
         if let Some(member) = self.object.kept.layout.init_task_cgroup {
-            let group = self.host.kept.root_cgroup;
+            let group = self.host.group_address(kernel.group(task));
             self.host.store_u64(arguments + member, group);
         }
         let result = self.of_task(kernel, Operation::InitTask, task, arguments);
+        self.host.look_at_disallow(kernel, task);
         self.check(kernel, "init_task", result)
     }
 
@@ -545,14 +549,16 @@ impl Operations for Bytecode {
         self.of_task(kernel, Operation::Disable, task, 0);
     }
 
-    fn cgroup_init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
-        let arguments = self.structure(256);
-        if let Some(member) = self.object.kept.layout.cgroup_init_weight {
-            self.host.store_u32(arguments + member, 100);
-        }
-        let group = self.host.kept.root_cgroup;
-        let result = self.call(kernel, Operation::CgroupInit, &[group, arguments]);
-        self.check(kernel, "cgroup_init", result);
+    fn cgroup(&mut self, kernel: &mut Kfuncs<'_, '_>, call: GroupCall) {
+        self.pass_group_call(kernel, call);
+    }
+
+    fn groups_made(&mut self, kernel: &mut Kfuncs<'_, '_>) {
+        self.host.make_groups(kernel).unwrap_or_else(|reason| kernel.fault(reason));
+    }
+
+    fn group_changed(&mut self, task: TaskId, group: Option<u32>) {
+        self.host.set_group(task, group);
     }
 
     fn dump(&mut self, kernel: &mut Kfuncs<'_, '_>) {

@@ -2,17 +2,21 @@
 //!
 //! A CPU's counter takes a sample each time that it has gone on by its period, in the name of what runs there. A clock goes on whether its CPU is busy or
 //! idle, so `cpu-clock` and `task-clock` of a CPU are the same, and samples come exactly a period apart, the first one period after the run begins or the
-//! counter is enabled. Cycles pass in tasks alone. Nobody tells here when they reach a number, so they are looked at until they have: a sample is late by
-//! 1 µs at most on a busy CPU, and by 50 µs where the CPU was idle before it.
+//! counter is enabled. Cycles and instructions pass in tasks alone. Nobody tells here when they reach a number, so they are looked at until they have: a
+//! sample is late by 1 µs at most on a busy CPU, and by 50 µs where the CPU was idle before it. A counter of a task goes on while the task runs.
+//!
+//! For a frequency the period of cycles and instructions begins at 1 and is adapted at samples and at ticks, as a kernel does it, so that many samples
+//! come in the first microseconds.
 //!
 //! The interrupt of a sample takes no time itself, and lets a CPU look whether it is to switch, as any interrupt does. The program takes what its
 //! instructions and calls take, and is counted with those of timers. A simulated task has no registers: they are zeros, but for the segments and flags
 //! that say if it was in user space. There is no address either. A CPU that is offline takes none.
 //!
-//! Source: Linux 7.2 `kernel/events/core.c` (`perf_swevent_init_hrtimer`, `perf_swevent_hrtimer`, `perf_exclude_event`, `bpf_overflow_handler`),
+//! Source: Linux 7.2 `kernel/events/core.c` (`perf_swevent_init_hrtimer`, `perf_swevent_hrtimer`, `perf_exclude_event`, `bpf_overflow_handler`,
+//! `perf_adjust_period`, `perf_adjust_freq_unthr_context`),
 //! `include/uapi/linux/bpf_perf_event.h`, `arch/x86/include/asm/ptrace.h` (where registers lie).
 
-use crate::bytecode::counters::{Counted, CounterId, CounterSpec};
+use crate::bytecode::counters::{Counted, CounterId};
 use crate::bytecode::host::Host;
 use crate::bytecode::object::ProgramId;
 use crate::bytecode::operations::Bytecode;
@@ -32,17 +36,16 @@ const SAMPLERS: usize = (1 << (31 - GENERATION_BITS)) - 1;
 /// No clock brings samples faster, ns.
 const LEAST_PERIOD_NS: u64 = 10_000;
 
-/// No CPU's clock has more cycles in a nanosecond.
-const MOST_CYCLES_PER_NS: u64 = 8;
-
 /// Least time between two looks at a counter that is no clock, ns: on a busy CPU, and on an idle one.
 const LOOK_NS: [u64; 2] = [1_000, 50_000];
 
 /// When a counter takes samples, and of whom.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sampling {
-    /// What it counts from one sample to the next: nanoseconds of a clock, cycles. Above 0.
+    /// What it counts from one sample to the next: nanoseconds of a clock, cycles, instructions. Above 0.
     pub period: u64,
+    /// The samples a second to which the period is adapted, of which that one is then the first; none if it stays.
+    pub frequency: Option<u64>,
     /// It takes none of tasks in user space (`exclude_user`).
     pub excludes_user: bool,
     /// None of threads of the kernel and of idle CPUs (`exclude_kernel`).
@@ -56,14 +59,25 @@ impl Sampling {
     #[must_use]
     pub fn of(counted: Counted, number: u64, is_frequency: bool) -> Option<Self> {
         const SECOND_NS: u64 = 1_000_000_000;
-        let period = match (counted, is_frequency) {
+        let (period, frequency) = match (counted, is_frequency) {
             _ if number == 0 => return None,
-            (Counted::Time, true) => SECOND_NS / number,
-            (Counted::Time | Counted::Cycles, false) => number,
+            (Counted::Time, _) => {
+                let period = if is_frequency { SECOND_NS / number } else { number };
+                (period.max(LEAST_PERIOD_NS), None)
+            }
+            (Counted::Cycles | Counted::Instructions, false) => (number, None),
+            (Counted::Cycles | Counted::Instructions, true) => (1, Some(number)),
             _ => return None,
         };
-        let period = if counted == Counted::Time { period.max(LEAST_PERIOD_NS) } else { period };
-        Some(Self { period, excludes_user: false, excludes_kernel: false, excludes_idle: false })
+        Some(Self { period, frequency, excludes_user: false, excludes_kernel: false, excludes_idle: false })
+    }
+}
+
+/// More than a CPU counts in a nanosecond: cycles of no clock, and instructions of no pipeline.
+const fn most_per_ns(counted: Counted) -> u64 {
+    match counted {
+        Counted::Cycles => 8,
+        _ => 32,
     }
 }
 
@@ -77,12 +91,57 @@ pub(super) struct Sampler {
     generation: u32,
     /// The count at which the next sample is taken.
     next: u64,
+    period: u64,
+    /// When the last sample was taken, ns.
+    sampled_ns: u64,
+    /// When the period was last adapted at a tick, ns, and the count then.
+    ticked: (u64, u64),
 }
 
 impl Sampler {
     /// Whether it takes samples of a counter.
     fn is_of(&self, counter: CounterId) -> bool {
         self.counter == counter && self.program.is_some()
+    }
+
+    /// The counter is at this position at an instant: the period of the sample that is taken, if one is.
+    fn look(&mut self, frequency: Option<u64>, position: u64, (now_ns, tick_ns): (u64, u64)) -> Option<u64> {
+        let (is_due, period) = (position >= self.next, self.period);
+        let Some(frequency) = frequency else {
+            if is_due {
+                // Whole periods that have passed meanwhile are one sample.
+                let passed = (position - self.next) / period + 1;
+                self.next = self.next.saturating_add(passed.saturating_mul(period));
+            }
+            return is_due.then_some(period);
+        };
+        if is_due {
+            let passed_ns = now_ns.saturating_sub(self.sampled_ns);
+            self.sampled_ns = now_ns;
+            if (1..2 * tick_ns).contains(&passed_ns) {
+                self.adapt(frequency, passed_ns, period);
+            }
+            self.next = position.saturating_add(self.period);
+        }
+        if now_ns / tick_ns > self.ticked.0 / tick_ns {
+            let counted = position.saturating_sub(self.ticked.1);
+            self.ticked = (now_ns, position);
+            if counted > 0 {
+                self.adapt(frequency, tick_ns, counted);
+            }
+            if self.next.saturating_sub(position) > self.period.saturating_mul(8) {
+                self.next = position;
+            }
+        }
+        is_due.then_some(period)
+    }
+
+    /// Goes an eighth of the way to the period that what was counted of late asks for (`perf_adjust_period`).
+    fn adapt(&mut self, frequency: u64, passed_ns: u64, counted: u64) {
+        let wanted = u128::from(counted) * 1_000_000_000 / (u128::from(passed_ns) * u128::from(frequency));
+        let difference = i64::try_from(wanted).unwrap_or(i64::MAX).saturating_sub_unsigned(self.period);
+        let rounded = if difference >= 0 { difference.saturating_add(7) } else { difference.saturating_sub(7) };
+        self.period = self.period.saturating_add_signed(rounded / 8).max(1);
     }
 }
 
@@ -108,7 +167,16 @@ impl Host {
         if samplers.len() >= SAMPLERS || samplers.iter().any(|sampler| sampler.is_of(id)) {
             return false;
         }
-        samplers.push(Sampler { counter: id, program: Some(program), generation: 0, next: 0 });
+        let program = Some(program);
+        samplers.push(Sampler {
+            counter: id,
+            program,
+            generation: 0,
+            next: 0,
+            period: 1,
+            sampled_ns: 0,
+            ticked: (0, 0),
+        });
         self.restart_samples_of(id);
         true
     }
@@ -118,68 +186,93 @@ impl Host {
         self.kept.samplers.iter_mut().for_each(|sampler| sampler.program = None);
     }
 
+    fn sampler_of(&self, id: CounterId) -> Option<usize> {
+        self.kept.samplers.iter().position(|sampler| sampler.is_of(id))
+    }
+
     /// A counter was enabled or disabled.
     pub(super) fn restart_samples_of(&mut self, id: CounterId) {
-        if let Some(number) = self.kept.samplers.iter().position(|sampler| sampler.is_of(id)) {
+        if let Some(number) = self.sampler_of(id) {
             self.restart_samples(number);
         }
     }
 
+    /// The task of a counter does not run any more.
+    pub(super) fn suspend_samples_of(&mut self, id: CounterId) {
+        if let Some(number) = self.sampler_of(id) {
+            self.forget_look(number);
+        }
+    }
+
+    /// It runs again: the sample comes when the rest of the period has passed.
+    pub(super) fn resume_samples_of(&mut self, id: CounterId) {
+        if let Some(number) = self.sampler_of(id) {
+            self.forget_look(number);
+            self.wait_for_sample(number);
+        }
+    }
+
+    /// What is under way is ignored.
+    fn forget_look(&mut self, number: usize) {
+        let sampler = &mut self.kept.samplers[number];
+        sampler.generation = sampler.generation.wrapping_add(1) & GENERATION;
+    }
+
     /// Begins to wait for the first sample, if the counter is enabled and there is a run.
     fn restart_samples(&mut self, number: usize) {
-        let Sampler { counter, generation, .. } = self.kept.samplers[number];
-        self.kept.samplers[number].generation = generation.wrapping_add(1) & GENERATION;
+        self.forget_look(number);
+        let counter = self.kept.samplers[number].counter;
         let Some((spec, true)) = self.spec_of_counter(counter) else { return };
         let Some(sampling) = spec.sampling else { return };
-        self.kept.samplers[number].next = self.position(spec).saturating_add(sampling.period);
-        self.wait_for_sample(number, spec);
-    }
-
-    /// How far a counter is. Clocks begin with the run.
-    fn position(&self, spec: CounterSpec) -> u64 {
+        let position = self.position(counter);
         let now_ns = self.kernel().map_or(0, |kernel| kernel.now_ns());
-        self.counted(spec, now_ns).unwrap_or(0)
+        let sampler = &mut self.kept.samplers[number];
+        (sampler.period, sampler.next) = (sampling.period, position.saturating_add(sampling.period));
+        (sampler.sampled_ns, sampler.ticked) = (now_ns, (now_ns, position));
+        self.wait_for_sample(number);
     }
 
-    /// Sets the timer that looks at a counter.
-    fn wait_for_sample(&self, number: usize, spec: CounterSpec) {
-        let Sampler { generation, next, .. } = self.kept.samplers[number];
-        let left = next.saturating_sub(self.position(spec));
+    /// Sets the timer that looks at a counter, if that counts.
+    fn wait_for_sample(&self, number: usize) {
+        let Sampler { counter, generation, next, .. } = self.kept.samplers[number];
+        let (Some((spec, _)), Some(cpu)) = (self.spec_of_counter(counter), self.counts_on(counter)) else { return };
+        let left = next.saturating_sub(self.position(counter));
         let Some(kernel) = self.kernel() else { return };
-        let delay_ns = match spec.counted {
-            Counted::Time => left,
-            _ => (left / MOST_CYCLES_PER_NS).max(LOOK_NS[usize::from(kernel.runs_on(spec.cpu).is_idle())]),
+        let look_ns = LOOK_NS[usize::from(kernel.runs_on(cpu).is_idle())];
+        let delay_ns = match (spec.counted, spec.sampling.and_then(|sampling| sampling.frequency)) {
+            (Counted::Time, _) => left,
+            (counted, None) => (left / most_per_ns(counted)).max(look_ns),
+            // Periods are adapted at ticks.
+            (counted, Some(_)) => (left / most_per_ns(counted)).max(look_ns).min(kernel.tick_ns()),
         };
         let payload = SAMPLE | (number as u32) << GENERATION_BITS | generation;
-        kernel.core.start_timer(spec.cpu, delay_ns, u64::from(payload));
+        kernel.core.start_timer(cpu, delay_ns, u64::from(payload));
     }
 
-    /// A timer that looks at a counter has run out, on the counter's CPU: the sample, if one is to be taken.
+    /// A timer that looks at a counter has run out, on the CPU that it counts: the sample, if one is to be taken.
     fn look_for_sample(&mut self, payload: u32) -> Option<Sample> {
         let number = ((payload & !SAMPLE) >> GENERATION_BITS) as usize;
-        let Sampler { counter, program, generation, next } = *self.kept.samplers.get(number)?;
+        let Sampler { counter, program, generation, .. } = *self.kept.samplers.get(number)?;
         let (program, (spec, is_enabled)) = (program?, self.spec_of_counter(counter)?);
         let sampling = spec.sampling?;
         if generation != payload & GENERATION || !is_enabled {
             return None;
         }
-        let position = self.position(spec);
-        let is_due = position >= next;
-        if is_due {
-            // Whole periods that have passed meanwhile are one sample.
-            let passed = (position - next) / sampling.period + 1;
-            self.kept.samplers[number].next = next.saturating_add(passed.saturating_mul(sampling.period));
-        }
-        self.wait_for_sample(number, spec);
+        let cpu = self.counts_on(counter)?;
+        let position = self.position(counter);
+        let instant = self.kernel().map(|kernel| (kernel.now_ns(), kernel.tick_ns()))?;
+        let period = self.kept.samplers[number].look(sampling.frequency, position, instant);
+        self.wait_for_sample(number);
         let kernel = self.kernel()?;
-        let task = kernel.runs_on(spec.cpu);
+        let task = kernel.runs_on(cpu);
         let is_idle = task.is_idle();
         let is_user = !is_idle && !kernel.task(task).is_kernel_thread();
         let is_excluded = sampling.excludes_user && is_user
             || sampling.excludes_kernel && !is_user
             || sampling.excludes_idle && is_idle
-            || !kernel.core.active().contains(spec.cpu);
-        (is_due && !is_excluded).then_some(Sample { counter, program, period: sampling.period, is_user })
+            || !kernel.core.active().contains(cpu);
+        let period = period.filter(|_| !is_excluded)?;
+        Some(Sample { counter, program, period, is_user })
     }
 
     /// Writes `struct bpf_perf_event_data`; gives where.
@@ -243,10 +336,33 @@ mod tests {
             (Counted::Time, 1_000_000, false, Some(1_000_000)),
             (Counted::Time, 1, false, Some(10_000)),
             (Counted::Cycles, 1_000, false, Some(1_000)),
-            (Counted::Cycles, 1_000, true, None),
-            (Counted::Instructions, 1_000, false, None),
+            (Counted::Cycles, 1_000, true, Some(1)),
+            (Counted::Instructions, 1_000, false, Some(1_000)),
+            (Counted::PageWalks, 1_000, false, None),
+            (Counted::Switches, 1_000, true, None),
         ] {
             assert_eq!(period(counted, number, is_frequency), expected, "{counted:?} {number}");
+        }
+    }
+
+    /// By hand: 3 cycles a nanosecond and 1000 samples a second are a period of 3 million. Each step leaves seven eighths of the way, so after 100 samples
+    /// less than a thousandth is left; half the speed is found again in as many.
+    #[test]
+    fn a_period_follows_a_frequency_as_fast_as_a_kernel_has_it() {
+        const TICK_NS: u64 = 4_000_000;
+        let counter = CounterId::of(0);
+        let mut sampler =
+            Sampler { counter, program: None, generation: 0, next: 1, period: 1, sampled_ns: 0, ticked: (0, 0) };
+        let (mut now_ns, mut position, mut samples) = (0, 0, 0);
+        for per_us in [3000, 1500] {
+            while samples < 100 {
+                now_ns += 1000;
+                position += per_us;
+                samples += u32::from(sampler.look(Some(1000), position, (now_ns, TICK_NS)).is_some());
+            }
+            let wanted = per_us as f64 * 1000.0;
+            assert!((sampler.period as f64 / wanted - 1.0).abs() < 0.005, "{} for {wanted}", sampler.period);
+            samples = 0;
         }
     }
 }

@@ -12,7 +12,8 @@ use warmcore_trace::{PrevState, TaskId};
 use crate::bytecode::helpers::{EINVAL, EOPNOTSUPP, error};
 use crate::bytecode::host::Host;
 use crate::bytecode::operations::Bytecode;
-use crate::bytecode::tracepoints::{Tracepoint, Value};
+use crate::bytecode::tracepoints::{RECORD, RECORD_BYTES, Tracepoint, Value};
+use crate::events::Traced;
 use crate::kfuncs::Kfuncs;
 use crate::operations::Operation;
 
@@ -66,6 +67,8 @@ pub enum Site {
     SchedProcessExit,
     /// No task passes it: a program that runs stays the same.
     SchedProcessExec,
+    SchedExtDump,
+    SchedExtEvent,
     Tick,
 }
 
@@ -91,6 +94,8 @@ impl Site {
         (AttachType::RawTracepoint, "btf_trace_sched_process_fork", Self::SchedProcessFork),
         (AttachType::RawTracepoint, "btf_trace_sched_process_exit", Self::SchedProcessExit),
         (AttachType::RawTracepoint, "btf_trace_sched_process_exec", Self::SchedProcessExec),
+        (AttachType::RawTracepoint, "btf_trace_sched_ext_dump", Self::SchedExtDump),
+        (AttachType::RawTracepoint, "btf_trace_sched_ext_event", Self::SchedExtEvent),
         (AttachType::Entry, "scx_tick", Self::Tick),
     ];
 
@@ -125,6 +130,7 @@ impl Site {
             Self::SchedWaking | Self::SchedWakeup | Self::SchedWakeupNew => Operation::SchedWakeup,
             Self::SchedMigrateTask => Operation::SchedMigrateTask,
             Self::SchedProcessFork | Self::SchedProcessExit | Self::SchedProcessExec => Operation::SchedProcess,
+            Self::SchedExtDump | Self::SchedExtEvent => Operation::SchedExt,
             Self::Tick => Operation::KernelTick,
         }
     }
@@ -196,9 +202,10 @@ const HAS_RESULT: u64 = 16;
 
 /// What a CPU passes.
 #[derive(Clone, Copy)]
-enum Passed {
+enum Passed<'a> {
     Switch { prev: TaskId, state: PrevState, next: TaskId },
     Hook(Hook),
+    Class(Traced<'a>),
 }
 
 /// What the function or tracepoint of a place is given, and what the function gives.
@@ -212,6 +219,7 @@ impl Bytecode {
         (prev, state): (TaskId, PrevState),
         next: TaskId,
     ) {
+        self.count_switch(kernel, prev, next);
         // `TASK_RUNNING`, `TASK_INTERRUPTIBLE`, `TASK_DEAD`. Nothing preempts within the kernel here, where the first argument says so.
         let number = match state {
             PrevState::Runnable | PrevState::Idle => 0,
@@ -241,6 +249,20 @@ impl Bytecode {
         self.host.write_context(kernel.this_cpu(), false);
     }
 
+    /// The class passes one of its own.
+    pub(super) fn pass_traced(&mut self, kernel: &mut Kfuncs<'_, '_>, traced: Traced<'_>) {
+        let (site, text, by) = match traced {
+            Traced::Event(event, by) => (Site::SchedExtEvent, event.name(), Some(by)),
+            Traced::DumpLine(line) => (Site::SchedExtDump, line, None),
+        };
+        // Behind where a record is written.
+        let at = self.host.kept.scratch + RECORD + RECORD_BYTES;
+        self.host.store_text(at, text, RECORD_BYTES);
+        let arguments = [at, by.unwrap_or(0)];
+        let count = 1 + usize::from(by.is_some());
+        self.call_programs_at(kernel, site, (&arguments[..count], None), Passed::Class(traced));
+    }
+
     /// Addresses of the structures that a pass is about, as its place is given them.
     fn structures_of(&mut self, kernel: &mut Kfuncs<'_, '_>, hook: Hook) -> [u64; 2] {
         match hook {
@@ -267,7 +289,7 @@ impl Bytecode {
         kernel: &mut Kfuncs<'_, '_>,
         site: Site,
         (arguments, result): Given<'_>,
-        passed: Passed,
+        passed: Passed<'_>,
     ) {
         let object = Arc::clone(&self.object);
         for &(program, with) in &object.at[site as usize] {
@@ -280,7 +302,7 @@ impl Bytecode {
     }
 
     /// Writes the record that a pass leaves; gives where.
-    fn record(&mut self, kernel: &mut Kfuncs<'_, '_>, tracepoint: &Tracepoint, passed: Passed) -> u64 {
+    fn record(&mut self, kernel: &mut Kfuncs<'_, '_>, tracepoint: &Tracepoint, passed: Passed<'_>) -> u64 {
         // It says of tasks what programs read of them.
         self.catch_up(kernel);
         match passed {
@@ -319,6 +341,10 @@ impl Bytecode {
                 let [parent_pid, child_pid] = [parent.1, child.1].map(Value::Number);
                 self.host.write_record(tracepoint, &[parent_comm, parent_pid, child_comm, child_pid])
             }
+            Passed::Class(Traced::Event(event, by)) => {
+                self.host.write_record(tracepoint, &[Value::Text(event.name()), Value::Number(by)])
+            }
+            Passed::Class(Traced::DumpLine(line)) => self.host.write_record(tracepoint, &[Value::Text(line)]),
             // Softirqs: what the tracepoint is given.
             Passed::Hook(hook) => {
                 let arguments = Arguments::of(hook, [0; 2]);

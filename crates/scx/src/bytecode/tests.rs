@@ -19,7 +19,7 @@ use super::tracepoints::{Tracepoint, Value};
 use super::{Attached, Host, Layout, Need, NeedKind, ProgramId, ProgramSource, Programs};
 
 /// Kernel functions that programs here call.
-const FUNCTIONS: [&str; 13] = [
+const FUNCTIONS: [&str; 14] = [
     "bpf_obj_new_impl",
     "bpf_rbtree_add_impl",
     "bpf_rbtree_first",
@@ -33,6 +33,7 @@ const FUNCTIONS: [&str; 13] = [
     "bpf_iter_bits_next",
     "bpf_strstr",
     "bpf_dynptr_slice",
+    "bpf_throw",
 ];
 
 fn btf() -> (Arc<Btf>, Vec<i32>) {
@@ -69,7 +70,7 @@ fn run_with(maps: &[MapSpec], program: &[[u8; 8]], prepare: impl Fn(&mut Host)) 
     };
     let (mut host, maps) = begin();
     let mut programs = Programs::default();
-    let source = ProgramSource { name: "test", bytes: &bytes, functions: &[], maps: &maps, types: None };
+    let source = ProgramSource { name: "test", bytes: &bytes, functions: &[], catches: None, maps: &maps, types: None };
     let id = programs.load(&mut host, &source).unwrap();
     assert!(programs.calls().all(|need| need.is_modelled), "{:?}", programs.calls().collect::<Vec<_>>());
     let translated = programs.run(&mut host, id, &mut [], CpuId(0)).unwrap();
@@ -365,6 +366,42 @@ fn pointers_with_a_length_reach_no_further_and_texts_are_searched() {
 }
 
 #[test]
+fn what_is_thrown_is_given_or_goes_through_the_function_that_is_named_for_it() {
+    let program = [mov_imm(1, 40), kfunc("bpf_throw"), mov_imm(0, 1), exit(), mov(0, 1), add_imm(0, 2), exit()];
+    let maps = BTreeMap::new();
+    for (catches, given) in [(None, 40), (Some(4), 42)] {
+        let mut host = Box::new(host());
+        let mut programs = Programs::default();
+        let bytes = program.concat();
+        let source =
+            ProgramSource { name: "test", bytes: &bytes, functions: &[0, 4], catches, maps: &maps, types: None };
+        let id = programs.load(&mut host, &source).unwrap();
+        assert!(programs.calls().all(|need| need.is_modelled));
+        assert_eq!(programs.run(&mut host, id, &mut [], CpuId(0)).unwrap(), given);
+    }
+}
+
+/// Core scheduling is not modelled.
+#[test]
+fn an_operation_that_is_never_called_is_known_by_name() {
+    let mut host = Box::new(host());
+    let mut programs = Programs::default();
+    let (bytes, maps) = ([mov_imm(0, 0), exit()].concat(), BTreeMap::new());
+    let source = ProgramSource { name: "test", bytes: &bytes, functions: &[], catches: None, maps: &maps, types: None };
+    let id = programs.load(&mut host, &source).unwrap();
+    let table = Attached {
+        name: "test".into(),
+        speaks_cids: false,
+        programs: ["core_sched_before", "enqueue"].map(|name| (name.to_owned(), id)).into(),
+        values: BTreeMap::new(),
+        at: Vec::new(),
+    };
+    let object = programs.attach(&host, &table).unwrap();
+    let missing: Vec<String> = object.needs().filter(|need| !need.is_modelled).map(ToString::to_string).collect();
+    assert_eq!(missing, ["operation core_sched_before (never called here)"]);
+}
+
+#[test]
 fn what_is_not_modelled_is_known_by_name() {
     let btf = btf().0;
     assert_eq!(
@@ -416,4 +453,42 @@ fn a_table_that_a_kernel_refuses_is_refused() {
         let refusal = check_table(&table, 3).err().unwrap_or_default();
         assert!(refusal.contains(words) && refusal.is_empty() == words.is_empty(), "{words}: {refusal}");
     }
+}
+
+/// Expected lines by hand, from the encoding of instructions (`bpf_insn`).
+#[test]
+fn a_listing_has_all_that_was_loaded_with_maps_by_their_numbers() {
+    let mut host = Box::new(host());
+    host.maps.create(spec(MapKind::Hash, 4, 8, 1)).unwrap();
+    let data = host.maps.create(MapSpec { name: "data\n".into(), ..spec(MapKind::Array, 4, 8, 2) }).unwrap();
+    assert_eq!(data, 2, "the second map");
+    host.maps.update(data, &[1, 0, 0, 0], &[0xab, 0, 0, 0, 0, 0, 0, 1], 0, None).unwrap();
+    // The loader knows it as descriptor 7.
+    let bytes = [&map(1, 7)[..], &[mov_imm(0, 0), exit()]].concat().concat();
+    let maps = BTreeMap::from([(7, data)]);
+    let source =
+        ProgramSource { name: "front", bytes: &bytes, functions: &[], catches: None, maps: &maps, types: None };
+    let mut programs = Programs::default();
+    let id = programs.load(&mut host, &source).unwrap();
+    let attached = Attached {
+        name: "own".into(),
+        speaks_cids: false,
+        programs: BTreeMap::from([("enqueue".into(), id)]),
+        values: BTreeMap::from([("timeout_ms".into(), 5000)]),
+        at: Vec::new(),
+    };
+    let object = programs.attach(&host, &attached).unwrap();
+    let wanted = r#"scheduler own
+flags 0x0
+timeout_ms 5000
+dispatch_max_batch 32
+exit_dump_len 32768
+operation enqueue program 0
+map 1 kind 1 name "map" key 4 value 8 entries 1 flags 0x0, values not listed
+map 2 kind 2 name "data\n" key 4 value 8 entries 2 flags 0x0
+0 0000000000000000ab00000000000001
+program 0 name "front" functions at []
+0 18110000020000000000000000000000b7000000000000009500000000000000
+"#;
+    assert_eq!(object.listing(&host.maps), wanted);
 }

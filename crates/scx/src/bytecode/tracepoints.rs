@@ -5,7 +5,7 @@
 //! (`tp_prog_is_valid_access`): here they are zeros. The fields follow; one of a text of any length says where that begins, and how long it is.
 //!
 //! There are those tracepoints that the simulated kernel passes, and that of a program that runs another, which no task passes ([`Site`]). Source: Linux 7.2 `include/trace/events/sched.h`,
-//! `include/trace/events/irq.h`, `include/trace/stages` (layout), `Documentation/trace/eprobetrace.rst` (the file of `sched_switch`).
+//! `include/trace/events/irq.h`, `include/trace/events/sched_ext.h`, `include/trace/stages` (layout), `Documentation/trace/eprobetrace.rst` (the file of `sched_switch`).
 
 use crate::bytecode::host::Host;
 use crate::bytecode::sites::Site;
@@ -87,6 +87,8 @@ const EXEC: [Field; 3] = [
     field("pid_t pid", 12, 4, true),
     field("pid_t old_pid", 16, 4, true),
 ];
+const EXT_DUMP: [Field; 1] = [field("__data_loc char[] line", 8, 4, false)];
+const EXT_EVENT: [Field; 2] = [field("__data_loc char[] name", 8, 4, false), field("__s64 delta", 16, 8, true)];
 const HANDLER_ENTRY: [Field; 2] = [field("int irq", 8, 4, true), field("__data_loc char[] name", 12, 4, false)];
 const HANDLER_EXIT: [Field; 2] = [field("int irq", 8, 4, true), field("int ret", 12, 4, true)];
 const SOFTIRQ: [Field; 1] = [field("unsigned int vec", 8, 4, false)];
@@ -124,7 +126,7 @@ impl Field {
     }
 }
 
-static ALL: [Tracepoint; 12] = [
+static ALL: [Tracepoint; 14] = [
     Tracepoint { system: "sched", name: "sched_switch", site: Site::SchedSwitch, fields: &SWITCH },
     Tracepoint { system: "sched", name: "sched_waking", site: Site::SchedWaking, fields: &WAKEUP },
     Tracepoint { system: "sched", name: "sched_wakeup", site: Site::SchedWakeup, fields: &WAKEUP },
@@ -133,6 +135,8 @@ static ALL: [Tracepoint; 12] = [
     Tracepoint { system: "sched", name: "sched_process_fork", site: Site::SchedProcessFork, fields: &FORK },
     Tracepoint { system: "sched", name: "sched_process_exit", site: Site::SchedProcessExit, fields: &EXIT },
     Tracepoint { system: "sched", name: "sched_process_exec", site: Site::SchedProcessExec, fields: &EXEC },
+    Tracepoint { system: "sched_ext", name: "sched_ext_dump", site: Site::SchedExtDump, fields: &EXT_DUMP },
+    Tracepoint { system: "sched_ext", name: "sched_ext_event", site: Site::SchedExtEvent, fields: &EXT_EVENT },
     Tracepoint { system: "irq", name: "irq_handler_entry", site: Site::IrqHandlerEntry, fields: &HANDLER_ENTRY },
     Tracepoint { system: "irq", name: "irq_handler_exit", site: Site::IrqHandlerExit, fields: &HANDLER_EXIT },
     Tracepoint { system: "irq", name: "softirq_entry", site: Site::SoftirqEntry, fields: &SOFTIRQ },
@@ -174,13 +178,18 @@ impl Tracepoint {
         let lines = |fields: &[Field]| fields.iter().map(Field::line).collect::<String>();
         let (formats, expressions): (Vec<String>, Vec<String>) =
             self.fields.iter().map(Field::shown).map(|[format, expression]| (format, expression)).unzip();
+        let shown = match self.site {
+            Site::SchedExtDump => "%s".to_owned(),
+            Site::SchedExtEvent => "name %s delta %lld".to_owned(),
+            _ => formats.join(" "),
+        };
         format!(
             "name: {}\nID: {}\nformat:\n{}\n{}\nprint fmt: \"{}\", {}\n",
             self.name,
             self.number(),
             lines(&COMMON),
             lines(self.fields),
-            formats.join(" "),
+            shown,
             expressions.join(", ")
         )
     }
@@ -274,6 +283,11 @@ mod tests {
             fork.contains("print fmt: \"comm=%s pid=%d child_comm=%s child_pid=%d\", __get_str(parent_comm),"),
             "{fork}"
         );
+        let event = named("sched_ext_event");
+        assert!(event.contains("\tfield:__s64 delta;\toffset:16;\tsize:8;\tsigned:1;\n"), "{event}");
+        assert!(event.ends_with("print fmt: \"name %s delta %lld\", __get_str(name), REC->delta\n"), "{event}");
+        let dump = named("sched_ext_dump");
+        assert!(dump.ends_with("print fmt: \"%s\", __get_str(line)\n"), "{dump}");
         let end = named("sched_process_exit");
         assert!(end.contains("\tfield:bool group_dead;\toffset:32;\tsize:1;\tsigned:0;\n"), "{end}");
         assert!(
@@ -284,8 +298,8 @@ mod tests {
         for tracepoint in Tracepoint::all() {
             let mut end = COMMON_BYTES;
             for field in tracepoint.fields {
-                assert_eq!(field.offset, end, "{}", field.declaration);
-                end += field.bytes;
+                assert_eq!(field.offset, end.next_multiple_of(field.bytes.min(8)), "{}", field.declaration);
+                end = field.offset + field.bytes;
             }
             assert_eq!(Tracepoint::find(tracepoint.number().into()).unwrap().name, tracepoint.name);
         }

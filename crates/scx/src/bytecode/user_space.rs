@@ -14,6 +14,7 @@ use warmcore_topology::{CpuId, CpuSet};
 use crate::bytecode::Object;
 use crate::bytecode::host::{Host, LOADED_BEFORE_NS, UPTIME_NS, clock_ns};
 use crate::bytecode::operations::Bytecode;
+use crate::events::EventCounts;
 use crate::kfuncs::Kfuncs;
 
 /// Number of its timer, which no program's timer has.
@@ -33,6 +34,8 @@ pub struct Moment {
     pub online: CpuSet,
     /// How often one has gone offline or come online so far.
     pub changes: u64,
+    /// What the class has counted for the scheduler.
+    pub events: EventCounts,
     /// Threads are tasks, and go on when those run.
     pub by_task: bool,
 }
@@ -96,7 +99,8 @@ fn moment(host: &mut Host, kernel: &Kfuncs<'_, '_>, by_task: bool) -> Moment {
     };
     let cpus = (0..host.kept.cpus).map(times).collect();
     host.frame.now_ns = now_ns;
-    Moment { now_ns, cpus, online: kernel.core.active().clone(), changes: host.hotplug_seq, by_task }
+    let (online, events) = (kernel.core.active().clone(), *kernel.events());
+    Moment { now_ns, cpus, online, changes: host.hotplug_seq, events, by_task }
 }
 
 impl Bytecode {

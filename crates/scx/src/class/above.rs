@@ -8,6 +8,7 @@ use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 
 use crate::class::Ext;
+use crate::events::Event;
 use crate::exit::ExitKind;
 use crate::kfuncs::Kfuncs;
 use crate::operations::{EnqueueFlags, Operation, PreemptReason};
@@ -58,6 +59,9 @@ impl Ext {
 
     /// Does what had to wait until no CPU is between two tasks.
     pub(super) fn settle(&mut self, core: &mut Core<'_>) {
+        if !self.state.events.passed.is_empty() {
+            self.tell_events(core);
+        }
         self.state.settle(core);
         let mut rounds = 0;
         while let Some(queue) = self.state.given_back.pop() {
@@ -110,9 +114,12 @@ impl Ext {
 
     #[cold]
     fn give_back_all_held_up(&mut self, core: &mut Core<'_>) {
-        let mut rounds = 0;
+        let (mut rounds, mut last) = (0, None);
         while let Some(cpu) = self.state.held_up.pop() {
             rounds += 1;
+            if last.replace(cpu) == Some(cpu) {
+                self.state.count(Event::ReenqLocalRepeat, 1);
+            }
             if rounds > MOST_ROUNDS {
                 self.state.held_up.clear();
                 let message =
@@ -133,6 +140,7 @@ impl Ext {
             }
             for &task in &waiting {
                 core.decide(self.state.decisions.held_up, task, i64::from(cpu.0));
+                self.state.count(Event::ReenqImmed, 1);
                 self.enqueue_for(core, cpu, task, Again::HeldUp);
             }
             waiting.clear();

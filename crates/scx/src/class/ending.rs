@@ -7,6 +7,7 @@ use warmcore_trace::TaskId;
 use crate::class::Ext;
 use crate::dump::{Dump, tasks_of};
 use crate::entities::Entities;
+use crate::events::{Event, Traced};
 use crate::exit::{ExitInfo, ExitKind};
 use crate::kfuncs::Kfuncs;
 use crate::operations::Operation;
@@ -35,10 +36,16 @@ impl Ext {
         core.decide(decision, TaskId::IDLE, i64::from(info.cpu.0));
         if info.kind.is_error() {
             let dump = self.dump(core, &info);
+            if self.state.has(Operation::SchedExt) {
+                dump.lines().for_each(|line| self.tell_traced(core, Traced::DumpLine(line)));
+            }
             if let Some(exit) = &mut self.state.exit {
                 exit.dump = dump;
             }
         }
+        self.state.count(Event::BypassActivate, 1);
+        self.tell_events(core);
+        self.exit_groups(core);
         if self.state.has(Operation::Exit) {
             let info = self.state.exit.clone().unwrap_or(info);
             call!(self, core, Exit, Context::Other, exit(&info));
@@ -75,12 +82,13 @@ impl Ext {
         let tasks = (0..core.task_count()).map(|index| TaskId(index as u32));
         tasks.clone().for_each(|task| self.add_task(core, task));
         self.watch_places(core);
-        tell!(self, core, Init, init());
-        tell!(self, core, CgroupInit, cgroup_init());
+        self.load(core);
         for cpu in core.machine().cpus().filter(|&cpu| core.curr_is_idle(cpu)).collect::<Vec<_>>() {
             self.idle_changed(core, cpu, true);
         }
+        self.state.loads = true;
         tasks.for_each(|task| self.init_task(core, task));
+        self.state.loads = false;
         if !self.watched {
             self.watch(core, CpuId(0));
         }
@@ -115,6 +123,7 @@ impl Ext {
                 }
             }
         }
+        self.say(|dump, state| dump.events(&state.events.counts));
         self.state.dump.take().map(Dump::finish).unwrap_or_default()
     }
 

@@ -3,6 +3,7 @@
 use warmcore_kernel::{Core, Hook, ThreadStep, Watched};
 
 use crate::class::Ext;
+use crate::events::{Event, Traced};
 use crate::kfuncs::Kfuncs;
 use crate::operations::Operation;
 use crate::state::Context;
@@ -42,6 +43,28 @@ impl Ext {
             _ => tell!(self, core, Interrupt, hook(hook)),
         }
         self.settle(core);
+    }
+
+    /// The program is loaded, and bypassed for as long as that takes (`scx_root_enable_workfn`).
+    pub(super) fn load(&mut self, core: &mut Core<'_>) {
+        self.program.groups_made(&mut Kfuncs { core: &mut *core, state: &mut self.state });
+        tell!(self, core, Init, init());
+        self.state.count(Event::BypassActivate, 1);
+        self.init_groups(core);
+        self.state.count(Event::BypassDuration, 0);
+        self.tell_events(core);
+    }
+
+    /// Programs at the tracepoint are told of the events since.
+    pub(super) fn tell_events(&mut self, core: &mut Core<'_>) {
+        for (event, by) in std::mem::take(&mut self.state.events.passed) {
+            self.tell_traced(core, Traced::Event(event, by));
+        }
+    }
+
+    /// Also when the program is not asked any more.
+    pub(super) fn tell_traced(&mut self, core: &mut Core<'_>, traced: Traced<'_>) {
+        call!(self, core, SchedExt, Context::Other, traced(traced));
     }
 
     /// The task of a thread of the program's own has a CPU.

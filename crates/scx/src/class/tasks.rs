@@ -2,7 +2,7 @@
 //!
 //! Source: `docs/spec/sched-ext.md` section 3.
 
-use warmcore_kernel::{Core, State};
+use warmcore_kernel::{Core, Dequeue, Enqueue, Scheduler, State};
 use warmcore_trace::TaskId;
 use warmcore_workload::Policy;
 
@@ -10,6 +10,14 @@ use crate::class::Ext;
 use crate::kfuncs::Kfuncs;
 use crate::operations::Operation;
 use crate::state::{Again, Context, ExtTask};
+
+/// Where a task was before a change.
+#[derive(Clone, Copy)]
+pub(super) struct Was {
+    queued: bool,
+    /// It has its CPU, and is queued as such.
+    pub runs: bool,
+}
 
 impl Ext {
     /// `sched_weight_to_cgroup`: 100 for nice 0, 1 to 10 000.
@@ -25,6 +33,7 @@ impl Ext {
         self.state.entities.add_task();
         self.state.tasks.push(ExtTask {
             weight,
+            group: core.task(task).group(),
             queued: false,
             in_custody: false,
             custody: 0,
@@ -33,7 +42,7 @@ impl Ext {
             charged_ns: 0,
             initialised: false,
             enabled: false,
-            cpu_selected: false,
+            selected: None,
             runs_at_once: false,
             reason: Again::No,
         });
@@ -83,8 +92,31 @@ impl Ext {
         }
     }
 
-    /// Whether tasks of a policy are of this class (`task_should_scx`, which nobody asks about real-time and deadline tasks).
+    /// Takes a task of this class off its queue for a change (`sched_change_begin`).
+    pub(super) fn take_out(&mut self, core: &mut Core<'_>, task: TaskId, flags: Dequeue) -> Was {
+        let cpu = core.task(task).cpu();
+        let queued = self.state.tasks[task.index()].queued;
+        let runs = queued && core.curr(cpu) == task;
+        if queued {
+            self.dequeue(core, cpu, task, flags);
+        }
+        Was { queued, runs }
+    }
+
+    /// Puts it back to where it was (`sched_change_end`).
+    pub(super) fn put_back(&mut self, core: &mut Core<'_>, task: TaskId, was: Was, flags: Enqueue) {
+        let cpu = core.task(task).cpu();
+        if was.queued {
+            self.enqueue(core, cpu, task, flags);
+        }
+        if was.runs {
+            self.set_next(core, cpu, task);
+        }
+        self.settle(core);
+    }
+
+    /// Whether tasks of a policy are of this class.
     pub(super) fn takes(&self, policy: Policy) -> bool {
-        !policy.is_realtime() && (!self.is_partial() || policy == Policy::Ext)
+        self.state.takes(policy)
     }
 }
