@@ -1,7 +1,8 @@
 //! From the kernel's records to the project's events.
 //!
 //! Threads of the workload become tasks. All others (of other programs, of the kernel, of the agent) are nobody's tasks: their stays on
-//! CPUs are events of their own ([`EventKind::Foreign`]), so that a CPU is idle only while its idle thread runs.
+//! CPUs are events of their own ([`EventKind::Foreign`]), so that a CPU is idle only while its idle thread runs. Interrupts and softirqs, where
+//! they were recorded, are overhead, whoever they interrupt.
 //!
 //! What a migration is for, the kernel's event does not say. It follows from what surrounds it:
 //! - the first one between a task's waking and its wakeup: `Wakeup`, and where no wakings are recorded, of a task that last left a CPU
@@ -17,7 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use warmcore_topology::CpuId;
-use warmcore_trace::{Event, EventKind, MigrationKind, PrevState, TaskId};
+use warmcore_trace::{Event, EventKind, MigrationKind, OverheadKind, PrevState, TaskId};
 
 use crate::EventFormats;
 use crate::instants::put_in_order;
@@ -159,6 +160,8 @@ struct Conversion<'a> {
     own_move: BTreeMap<TaskId, usize>,
     beside: Beside,
     plugged: Plugged,
+    /// Since when a hard interrupt and a softirq are on each CPU, if one is.
+    interrupts: BTreeMap<CpuId, [Option<u64>; 2]>,
 }
 
 impl<'a> Conversion<'a> {
@@ -177,6 +180,7 @@ impl<'a> Conversion<'a> {
             own_move: BTreeMap::new(),
             beside: Beside::default(),
             plugged: Plugged::default(),
+            interrupts: BTreeMap::new(),
         }
     }
 
@@ -274,9 +278,21 @@ impl<'a> Conversion<'a> {
             What::Hotplug { target_cpu, target, step } => {
                 self.plug(now, target_cpu, step.checked_add(1) == Some(target))
             }
+            What::Interrupt { soft, begins } => self.interrupt(now, cpu, soft, begins),
             What::Call { .. } | What::Ready { .. } | What::Received { .. } => {}
         }
         Ok(())
+    }
+
+    /// An interrupt begins, or one ends that began in the run. A hard one within a softirq is part of it.
+    fn interrupt(&mut self, now: u64, cpu: CpuId, soft: bool, begins: bool) {
+        let of_cpu = self.interrupts.entry(cpu).or_default();
+        let began = std::mem::replace(&mut of_cpu[usize::from(soft)], begins.then_some(now));
+        let is_part = !soft && of_cpu[1].is_some();
+        if let Some(began) = began.filter(|_| !begins && !is_part) {
+            let kind = OverheadKind::Interrupt;
+            self.emit(now, cpu, EventKind::Overhead { kind, duration_ns: now - began });
+        }
     }
 
     /// A CPU goes offline or comes online, or takes another step on its way. One that the machine lacks matters to nobody.
@@ -530,6 +546,39 @@ mod tests {
         let converted = convert(&[(0, words)]).unwrap();
         let reason = |event: &Event| if let EventKind::Migrate { kind, .. } = event.kind { Some(kind) } else { None };
         converted.events.iter().filter_map(reason).collect()
+    }
+
+    #[test]
+    fn interrupts_are_overhead_from_their_beginning_to_their_end() {
+        let record = |(time_ns, soft, begins)| Record {
+            time_ns,
+            cpu: 0,
+            by: 50,
+            context: crate::Context::HardInterrupt,
+            what: What::Interrupt { soft, begins },
+        };
+        // One began before the run, the first softirq is interrupted, and the end of the second is lost.
+        let hard = [(1005, false, false), (1010, false, true), (1014, false, false)];
+        let soft = [(1014, true, true), (1020, false, true), (1022, false, false), (1030, true, false)];
+        let lost = [(1040, true, true), (1050, true, true), (1051, true, false)];
+        let records = [&hard[..], &soft, &lost].concat().into_iter().map(record).collect();
+        let cast = Cast {
+            tasks: &BTreeMap::new(),
+            launchers: &BTreeSet::new(),
+            stoppers: &[],
+            restrictions: &[],
+            allowed: &|_, _| true,
+            bindings: &[],
+            start_ns: 1000,
+            elapsed_ns: 100,
+            cpu: &|cpu| Some(CpuId(cpu)),
+        };
+        let converted = events(&Recording { records, ..Recording::default() }, &cast).unwrap();
+        let overhead = |event: &Event| match event.kind {
+            EventKind::Overhead { kind: OverheadKind::Interrupt, duration_ns } => Some((event.time_ns, duration_ns)),
+            _ => None,
+        };
+        assert_eq!(converted.events.iter().filter_map(overhead).collect::<Vec<_>>(), [(14, 4), (30, 16), (51, 1)]);
     }
 
     #[test]

@@ -4,11 +4,11 @@
 //! thread comes onto a CPU while it is on another one. The switch is put in where that is seen: until then the CPU belongs to the thread that
 //! came last, which sleeps from then on for whatever it is woken by; one that came onto another CPU was moved there.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use warmcore_trace::PrevState;
 
-use crate::record::{Context, Record, What};
+use crate::record::{Context, NOT_RECORDED, Record, What};
 
 /// The idle thread of every CPU.
 const IDLE: i32 = 0;
@@ -21,17 +21,22 @@ pub(crate) struct OneAtATime<I> {
     running: BTreeMap<u32, i32>,
     /// The CPU of each thread that is on one.
     on: BTreeMap<i32, u32>,
+    /// CPUs whose first records are missing, and of which none was read yet.
+    late: BTreeSet<u32>,
     /// Those that are next: switches that were put in, and the record that showed that they are missing.
     next: VecDeque<Record>,
 }
 
 impl<I: Iterator<Item = Record>> OneAtATime<I> {
-    pub(crate) fn new(records: I) -> Self {
-        Self { records, running: BTreeMap::new(), on: BTreeMap::new(), next: VecDeque::new() }
+    pub(crate) fn new(records: I, late: BTreeSet<u32>) -> Self {
+        Self { records, running: BTreeMap::new(), on: BTreeMap::new(), late, next: VecDeque::new() }
     }
 
     fn take(&mut self, record: Record) {
         let cpu = record.cpu;
+        if self.late.remove(&cpu) {
+            self.begins(record);
+        }
         match record.what {
             What::Switch { prev, next, .. } => {
                 self.leaves_others(prev, record);
@@ -50,6 +55,14 @@ impl<I: Iterator<Item = Record>> OneAtATime<I> {
             _ => {}
         }
         self.next.push_back(record);
+    }
+
+    /// The first record that is there of a CPU that begins late: who has it now was not there for all the time before.
+    fn begins(&mut self, record: Record) {
+        let thread = if let What::Switch { prev, .. } = record.what { prev } else { record.by };
+        self.leaves_others(thread, record);
+        self.comes(record.cpu, NOT_RECORDED);
+        self.put_in(record.time_ns, record.cpu, PrevState::Sleeping, thread);
     }
 
     /// The thread is on the CPU of this record: it is on no other one.
@@ -106,7 +119,7 @@ mod tests {
     }
 
     fn whole(records: Vec<Record>) -> Vec<Record> {
-        OneAtATime::new(records.into_iter()).collect()
+        OneAtATime::new(records.into_iter(), BTreeSet::new()).collect()
     }
 
     #[test]
@@ -168,5 +181,20 @@ mod tests {
         let exec = Record { what: What::Exec { thread: 12 }, ..switch(30, 0, 0, 0) };
         let records = vec![switch(10, 0, 5, 13), switch(20, 1, 6, 0), exec, switch(40, 0, 12, 5), switch(40, 1, 0, 12)];
         assert_eq!(whole(records.clone()), records);
+    }
+
+    /// Thread 7 leaves CPU 1 at 4 ms; before that nothing is known of it, and CPU 0 has had records since 1 ms.
+    #[test]
+    fn who_had_a_cpu_before_the_first_of_its_records_is_not_the_thread_that_leaves_it_first() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let records = vec![switch(ms(1), 0, 5, 6), switch(ms(4), 1, 7, 8), switch(ms(6), 1, 8, 7)];
+        let loss = |at| crate::Loss { cpu: Some(1), before_ns: Some(ms(at)), events: None };
+        let of = |lost| Recording { records: records.clone(), lost, ..Recording::default() }.finished();
+        let late = of(vec![loss(3)]);
+        let begins = put_in(ms(4), 1, NOT_RECORDED, PrevState::Sleeping, 7);
+        assert_eq!(late.in_order().collect::<Vec<_>>(), [records[0], begins, records[1], records[2]]);
+        assert!(late.notes[0].contains("records of CPU 1 are missing, up to 0.003 s"), "{:?}", late.notes);
+        let within = of(vec![loss(5)]);
+        assert_eq!((within.in_order().collect::<Vec<_>>(), within.notes), (records.clone(), Vec::new()));
     }
 }

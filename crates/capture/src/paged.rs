@@ -4,7 +4,7 @@
 //! Records of one CPU lie in order of time; whoever makes [`PagedRecords`] has looked. They are merged as they are read.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::fmt::Debug;
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -130,9 +130,13 @@ pub struct Tally {
     pub span_ns: Option<(u64, u64)>,
     /// How many are `sched_waking`.
     pub wakings: u64,
+    /// How many are `sched_wakeup` or `sched_wakeup_new`.
+    pub wakeups: u64,
+    /// How many are ends of interrupts and softirqs.
+    pub interrupts: u64,
     /// How many begin a wait for any of several files.
     pub polls: u64,
-    /// How many are of what the scheduler does: no system call, nothing about sockets, no step of a CPU going offline, nothing that NUMA balancing is about to do.
+    /// How many are of what the scheduler does: no system call, nothing about sockets, no interrupt, no step of a CPU going offline, nothing that NUMA balancing is about to do.
     pub of_scheduler: u64,
 }
 
@@ -143,10 +147,17 @@ impl Tally {
         self.count += 1;
         self.span_ns = Some(self.span_ns.map_or((now, now), |(first, last)| (first.min(now), last.max(now))));
         self.wakings += u64::from(matches!(record.what, What::Waking { .. }));
+        self.wakeups += u64::from(matches!(record.what, What::Wakeup { .. }));
+        self.interrupts += u64::from(matches!(record.what, What::Interrupt { begins: false, .. }));
         self.polls += u64::from(record.polls());
         let others = matches!(
             record.what,
-            What::Numa { .. } | What::Call { .. } | What::Ready { .. } | What::Received { .. } | What::Hotplug { .. }
+            What::Numa { .. }
+                | What::Interrupt { .. }
+                | What::Call { .. }
+                | What::Ready { .. }
+                | What::Received { .. }
+                | What::Hotplug { .. }
         );
         self.of_scheduler += u64::from(!others);
     }
@@ -232,16 +243,14 @@ enum Ordered<'a> {
 }
 
 impl<'a> InOrder<'a> {
-    /// Records of a list that is in order, and those of pages, with the switches that are missing, unless only some kinds are wanted.
-    pub(crate) fn new(kept: &'a [Record], pages: Option<&'a PagedRecords>, wanted: Wanted) -> Self {
-        let recorded = Self::as_recorded(kept, pages, wanted);
-        match wanted {
-            Wanted::All => Self(Ordered::Whole(Box::new(OneAtATime::new(recorded)))),
-            Wanted::Forks | Wanted::Hotplug => recorded,
-        }
+    /// Records of a list that is in order, and those of pages, with the switches that are missing. `late`: CPUs whose first records are
+    /// missing.
+    pub(crate) fn whole(kept: &'a [Record], pages: Option<&'a PagedRecords>, late: BTreeSet<u32>) -> Self {
+        let recorded = Self::as_recorded(kept, pages, Wanted::All);
+        Self(Ordered::Whole(Box::new(OneAtATime::new(recorded, late))))
     }
 
-    /// The same without switches that are put in.
+    /// Those of a kind, without switches that are put in.
     pub(crate) fn as_recorded(kept: &'a [Record], pages: Option<&'a PagedRecords>, wanted: Wanted) -> Self {
         Self(match pages {
             None => Ordered::Kept(kept.iter()),

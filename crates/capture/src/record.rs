@@ -3,7 +3,7 @@
 //!
 //! Threads are the kernel's thread ids; 0 is the idle thread of whichever CPU.
 //!
-//! Source: `include/trace/events/sched.h`, `include/trace/events/cpuhp.h`, `include/linux/trace_events.h` (`TRACE_FLAG_*`), Linux 6.18.
+//! Source: `include/trace/events/sched.h`, `irq.h` and `cpuhp.h`, `arch/x86/include/asm/trace/irq_vectors.h`, `include/linux/trace_events.h` (`TRACE_FLAG_*`), Linux 6.18.
 
 use serde::Serialize;
 use warmcore_trace::PrevState;
@@ -20,6 +20,9 @@ pub(crate) const TASK_UNINTERRUPTIBLE: i64 = 2;
 
 /// More CPUs than any kernel is built for (`NR_CPUS` is at most 8192): a larger number is damage.
 pub const MOST_CPUS: u32 = 1 << 16;
+
+/// In place of a thread: whoever had a CPU before the first of its records that is left.
+pub const NOT_RECORDED: i32 = -1;
 
 /// Something that the scheduler did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,6 +119,13 @@ pub enum What {
         /// The step's own state.
         step: i32,
     },
+    /// `irq_handler_entry`, `softirq_entry` and the like, or what ends them: an interrupt or a softirq on the CPU.
+    Interrupt {
+        /// Whether it is a softirq.
+        soft: bool,
+        /// Whether it begins.
+        begins: bool,
+    },
     /// `sys_enter_futex` and the like: the running thread begins a system call that may wake others, or wait for them or for a time.
     Call {
         /// Which.
@@ -191,6 +201,10 @@ enum Kind {
     Exit,
     Numa,
     Hotplug,
+    InterruptBegins,
+    InterruptEnds,
+    SoftirqBegins,
+    SoftirqEnds,
     Futex,
     Write,
     Read,
@@ -211,7 +225,7 @@ const MOST_EVENTS: usize = 1 << 16;
 type EventRow = (&'static str, Kind, &'static [&'static str], &'static [(&'static str, usize)]);
 
 /// Events that are read: name, kind, number fields, and names of threads: the field of the name, and which number field it names.
-const EVENTS: [EventRow; 35] = [
+const EVENTS: [EventRow; 49] = [
     ("sched_switch", Kind::Switch, &["prev_pid", "prev_state", "next_pid"], &[("prev_comm", 0), ("next_comm", 2)]),
     ("sched_waking", Kind::Waking, &["pid", "target_cpu"], &[("comm", 0)]),
     ("sched_wakeup", Kind::Wakeup, &["pid", "target_cpu"], &[("comm", 0)]),
@@ -223,6 +237,20 @@ const EVENTS: [EventRow; 35] = [
     ("sched_move_numa", Kind::Numa, &["pid"], &[]),
     ("sched_swap_numa", Kind::Numa, &["src_pid"], &[]),
     ("cpuhp_enter", Kind::Hotplug, &["cpu", "target", "idx"], &[]),
+    ("irq_handler_entry", Kind::InterruptBegins, &[], &[]),
+    ("irq_handler_exit", Kind::InterruptEnds, &[], &[]),
+    ("local_timer_entry", Kind::InterruptBegins, &[], &[]),
+    ("local_timer_exit", Kind::InterruptEnds, &[], &[]),
+    ("reschedule_entry", Kind::InterruptBegins, &[], &[]),
+    ("reschedule_exit", Kind::InterruptEnds, &[], &[]),
+    ("call_function_entry", Kind::InterruptBegins, &[], &[]),
+    ("call_function_exit", Kind::InterruptEnds, &[], &[]),
+    ("call_function_single_entry", Kind::InterruptBegins, &[], &[]),
+    ("call_function_single_exit", Kind::InterruptEnds, &[], &[]),
+    ("irq_work_entry", Kind::InterruptBegins, &[], &[]),
+    ("irq_work_exit", Kind::InterruptEnds, &[], &[]),
+    ("softirq_entry", Kind::SoftirqBegins, &[], &[]),
+    ("softirq_exit", Kind::SoftirqEnds, &[], &[]),
     ("sys_enter_futex", Kind::Futex, &["uaddr", "op"], &[]),
     ("sys_enter_write", Kind::Write, &["fd"], &[]),
     ("sys_enter_sendto", Kind::Write, &["fd"], &[]),
@@ -313,6 +341,10 @@ impl EventReader {
             Kind::Exit => What::Exit { thread: thread(0)? },
             Kind::Numa => What::Numa { thread: thread(0)? },
             Kind::Hotplug => What::Hotplug { target_cpu: cpu(0)?, target: number(1)? as i32, step: number(2)? as i32 },
+            Kind::InterruptBegins => What::Interrupt { soft: false, begins: true },
+            Kind::InterruptEnds => What::Interrupt { soft: false, begins: false },
+            Kind::SoftirqBegins => What::Interrupt { soft: true, begins: true },
+            Kind::SoftirqEnds => What::Interrupt { soft: true, begins: false },
             Kind::Futex => {
                 let wakes = FUTEX_WAKES.contains(&(number(1)? & FUTEX_COMMAND));
                 let call = if wakes { Call::FutexWake } else { Call::FutexWait };

@@ -3,7 +3,7 @@
 //! Nothing in it is of the project's world yet: threads are thread ids, CPUs are the operating system's numbers, times are the
 //! recorder's clock. [`mod@crate::convert`] makes events of it; crate `replay` makes workloads and groups.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::counters::CounterLog;
 use crate::files::OpenFiles;
@@ -37,6 +37,8 @@ pub struct Recording {
     pub end_ns: Option<u64>,
     /// What is missing.
     pub lost: Vec<Loss>,
+    /// CPUs whose first records are missing, so that nothing tells who had them before the first one that is there.
+    pub late: BTreeSet<u32>,
     /// Switches that a CPU did not record although it made them, and that stand where they must have been.
     pub switches_assumed: u64,
     /// What threads counted, if that was recorded.
@@ -69,6 +71,18 @@ pub struct Loss {
     pub events: Option<u64>,
 }
 
+/// How many events were lost, of so many that were counted and perhaps more.
+pub fn lost_in_words(counted: u64, more: bool) -> String {
+    match (counted, more) {
+        (0, true) => "an unknown number of".into(),
+        (_, true) => format!("{counted} or more"),
+        (_, false) => counted.to_string(),
+    }
+}
+
+/// From this time on, ns, a note says that a CPU's records begin late.
+const WORTH_A_NOTE_NS: u64 = 1_000_000;
+
 impl Recording {
     /// From when to when it goes, on the recorder's clock; zeros if it is empty.
     pub fn span_ns(&self) -> (u64, u64) {
@@ -80,12 +94,15 @@ impl Recording {
 
     /// All records, in order of time, and the switches that are missing among them, where they are noticed. Of one instant those come first that made others possible; else they are in order of CPUs.
     pub fn in_order(&self) -> InOrder<'_> {
-        InOrder::new(&self.records, self.pages.as_ref(), Wanted::All)
+        InOrder::whole(&self.records, self.pages.as_ref(), self.late.clone())
     }
 
     /// Those of a kind; from memory, others may be among them.
     pub fn in_order_of(&self, wanted: Wanted) -> InOrder<'_> {
-        InOrder::new(&self.records, self.pages.as_ref(), wanted)
+        match wanted {
+            Wanted::All => self.in_order(),
+            Wanted::Forks | Wanted::Hotplug => InOrder::as_recorded(&self.records, self.pages.as_ref(), wanted),
+        }
     }
 
     /// What is known of all records together.
@@ -110,6 +127,12 @@ impl Recording {
     /// the waker's.
     pub fn has_wakers(&self) -> bool {
         self.tally().wakings > 0
+    }
+
+    /// Whether it says when threads were woken. Without that, how long they waited for a CPU afterwards is not known.
+    pub fn has_wakeups(&self) -> bool {
+        let tally = self.tally();
+        tally.wakings + tally.wakeups > 0
     }
 
     /// Remembers a thread's name.
@@ -150,7 +173,8 @@ impl Recording {
     /// The same, where the records were looked at already: those of each CPU in order.
     #[must_use]
     pub(crate) fn finished_as(mut self, seen: Seen) -> Self {
-        let Seen { switches, cpus, threads } = seen;
+        let Seen { switches, cpus, threads, begins } = seen;
+        self.begins(&begins);
         crate::missing::put_in(&mut self, &switches);
         crate::missing::count(&mut self, &switches);
         if let Some(mut counters) = self.counters.take() {
@@ -167,6 +191,31 @@ impl Recording {
         }
         self
     }
+
+    /// Finds the CPUs that begin late, by the time of each one's first record. A ring buffer that is written over keeps the latest events of
+    /// each CPU, which go back for different times.
+    fn begins(&mut self, begins: &BTreeMap<u32, u64>) {
+        let Some(start_ns) = begins.values().copied().min() else { return };
+        for loss in &self.lost {
+            if let (Some(cpu), Some(before_ns)) = (loss.cpu, loss.before_ns)
+                && begins.get(&cpu).is_some_and(|first_ns| (start_ns + 1..=*first_ns).contains(&before_ns))
+            {
+                self.late.insert(cpu);
+            }
+        }
+        let latest = self.late.iter().map(|cpu| (begins[cpu] - start_ns, *cpu)).max();
+        if let Some((late_ns, cpu)) = latest.filter(|(late_ns, _)| *late_ns >= WORTH_A_NOTE_NS) {
+            let which = match self.late.len() {
+                1 => format!("CPU {cpu}"),
+                count => format!("{count} CPUs, CPU {cpu} the last,"),
+            };
+            self.notes.push(format!(
+                "the first records of {which} are missing, up to {:.3} s: who ran there before is not known, and counts as a thread \
+                 `not recorded` of another program",
+                late_ns as f64 / 1e9
+            ));
+        }
+    }
 }
 
 /// What records say together, whatever order those of different CPUs are in.
@@ -177,12 +226,15 @@ pub(crate) struct Seen {
     cpus: u32,
     /// Threads that are named, and whether each began another program.
     threads: BTreeMap<i32, bool>,
+    /// When each CPU's first record was.
+    begins: BTreeMap<u32, u64>,
 }
 
 impl Seen {
     /// Takes the next record of its CPU.
     pub fn take(&mut self, record: &Record) {
         self.switches.take(record);
+        self.begins.entry(record.cpu).or_insert(record.time_ns);
         let (threads, cpus) = record.what.names();
         let named = cpus.into_iter().flatten().chain([record.cpu]);
         self.cpus = named.fold(self.cpus, |most, cpu| most.max(cpu.saturating_add(1)));
@@ -256,7 +308,9 @@ impl What {
             Self::Migrate { thread, from, to } => ([Some(thread), None], [Some(from), Some(to)]),
             Self::Fork { parent, child } => ([Some(parent), Some(child)], [None, None]),
             Self::Hotplug { target_cpu, .. } => ([None, None], [Some(target_cpu), None]),
-            Self::Call { .. } | Self::Ready { .. } | Self::Received { .. } => ([None, None], [None, None]),
+            Self::Interrupt { .. } | Self::Call { .. } | Self::Ready { .. } | Self::Received { .. } => {
+                ([None, None], [None, None])
+            }
             Self::Exec { thread } | Self::Exit { thread } | Self::Numa { thread } => {
                 ([Some(thread), None], [None, None])
             }

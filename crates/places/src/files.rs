@@ -8,8 +8,8 @@
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
@@ -39,6 +39,7 @@ impl FileError {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
                 "free some space; trials that finished are complete, `warmcore compare --resume DIR` goes on from there"
             }
+            ErrorKind::ResourceBusy => "wait until it is free, or choose another place with --out DIR",
             _ => "see the system's message",
         }
     }
@@ -90,17 +91,39 @@ pub fn sha256(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 
+/// What [`own_program`] is where another program, such as Python, runs this code.
+static OWN: OnceLock<PathBuf> = OnceLock::new();
+
+/// Says which file starts this program again, where that is not the one that runs. The first word counts.
+pub fn set_own_program(path: PathBuf) {
+    let _ = OWN.set(path);
+}
+
+/// The file that starts this program again.
+///
+/// # Errors
+/// When the system does not say which one it is.
+pub fn own_program() -> io::Result<PathBuf> {
+    OWN.get().map_or_else(std::env::current_exe, |path| Ok(path.clone()))
+}
+
 /// The program of a name, as a shell finds it: a name with a slash is a path; another is looked for beside this program and then in the
 /// directories of `PATH`. One that is nowhere is left as it is, so that the error of whoever opens it names it.
 pub fn find_program(name: &str) -> PathBuf {
     if name.contains('/') {
         return name.into();
     }
-    let beside = std::env::current_exe().ok().and_then(|program| Some(program.parent()?.to_owned()));
+    let beside = own_program().ok().and_then(|program| Some(program.parent()?.to_owned()));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = beside.into_iter().chain(std::env::split_paths(&path));
     let found = directories.map(|directory| directory.join(name)).find(|program| program.is_file());
     found.unwrap_or_else(|| name.into())
+}
+
+/// The file that an argument of a program names, if it is there: by itself, or behind a word and a sign (`f:layers.json`, `--config=FILE`).
+pub fn file_of_argument(argument: &str) -> Option<&Path> {
+    let behind = argument.match_indices(['=', ':']).map(|(at, _)| &argument[at + 1..]);
+    std::iter::once(argument).chain(behind).map(Path::new).find(|path| path.is_file())
 }
 
 /// The SHA-256 of a file, in hexadecimal.
@@ -180,6 +203,14 @@ pub const MAX_FILE_BYTES: u64 = 4 << 30;
 /// When it cannot be read or is longer than [`MAX_FILE_BYTES`].
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>, FileError> {
     open(path).and_then(|file| limited(file, MAX_FILE_BYTES)).at("read", path)
+}
+
+/// Reads an ordinary file of so many bytes at most.
+///
+/// # Errors
+/// When it cannot be read, is no ordinary file or is longer.
+pub(crate) fn read_bytes_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    ordinary(path).and_then(|file| limited(file, most))
 }
 
 /// A file that stays where it is.

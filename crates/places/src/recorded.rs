@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use warmcore_capture::convert::{Cast, Converted, events};
 use warmcore_capture::homes::ProcessHomes;
+use warmcore_capture::record::NOT_RECORDED;
 use warmcore_capture::{Recording, Thread, What};
 use warmcore_kernel::Setup;
 use warmcore_statistics::Design;
@@ -43,6 +44,10 @@ pub static KIND: PlaceKind = PlaceKind {
 };
 
 const ADVICE: &str = "read the recording again";
+
+/// What a reader of a recording of switches alone must know.
+pub const NO_WAKEUPS: &str = "the recording has no wakeups (sched_waking, sched_wakeup): how long threads waited for a CPU after them, and whether CPUs were \
+                              idle meanwhile, are not known";
 /// Events handed to a sink at a time.
 const BATCH: usize = 4096;
 
@@ -80,7 +85,9 @@ impl Recorded {
         if more {
             notes.push("the recorder lost more events than it counted".into());
         }
-        if !recording.has_wakers() {
+        if !recording.has_wakeups() {
+            notes.push(NO_WAKEUPS.into());
+        } else if !recording.has_wakers() {
             notes
                 .push("the recording has no sched_waking events: wakeup latencies begin when a task was queued".into());
         }
@@ -248,6 +255,7 @@ pub(crate) fn convert(
     };
     let mut converted = events(recording, &cast)?;
     count(&mut converted, recording, tasks, &cast);
+    count_interrupts(&mut converted, recording);
     announce(&mut converted, &tasks.values().copied().collect());
     Ok(converted)
 }
@@ -264,12 +272,16 @@ pub(crate) fn of_recording(
         tables.counters = counters.names();
         tables.counted_per_stay = true;
     }
+    tables.counters.extend((recording.tally().interrupts > 0).then(|| INTERRUPTS.to_owned()));
     tables
 }
 
 /// What a recording tells of a thread.
 pub(crate) fn known(recording: &Recording) -> impl Fn(i32) -> Thread + '_ {
-    |thread| recording.threads.get(&thread).cloned().unwrap_or_default()
+    |thread| match thread {
+        NOT_RECORDED => Thread { name: "not recorded".into(), process: None },
+        thread => recording.threads.get(&thread).cloned().unwrap_or_default(),
+    }
 }
 
 /// Puts what tasks counted among the events.
@@ -284,6 +296,23 @@ fn count(converted: &mut Converted, recording: &Recording, tasks: &BTreeMap<i32,
         }
     }
     // Stable: a sample stays behind the switch of its instant.
+    converted.events.sort_by_key(|event| event.time_ns);
+}
+
+/// The counter of what interrupts and softirqs took, ns: behind the recorded ones, where there are any of them.
+const INTERRUPTS: &str = "interrupt_ns";
+
+/// Puts what interrupts took among the events of each CPU, so that it is shown over time.
+fn count_interrupts(converted: &mut Converted, recording: &Recording) {
+    let counter = recording.counters.as_ref().map_or(0, |log| log.names().len() as u32);
+    let of = |event: &Event| match event.kind {
+        EventKind::Overhead { duration_ns: value, .. } => {
+            Some(Event { kind: EventKind::Counter { counter, task: TaskId::IDLE, value }, ..*event })
+        }
+        _ => None,
+    };
+    let counted: Vec<Event> = converted.events.iter().filter_map(of).collect();
+    converted.events.extend(counted);
     converted.events.sort_by_key(|event| event.time_ns);
 }
 
@@ -538,5 +567,30 @@ mod tests {
         let metrics = counters.metrics(700, &RunTables::default(), &[]);
         assert_eq!(metrics.tasks.iter().map(|task| task.run_ns).collect::<Vec<_>>(), cpu_ns);
         assert!(recording.notes[0].starts_with("2 switches between threads are missing"), "{}", recording.notes[0]);
+    }
+
+    /// CPU 0 has no records before 800 ms, when thread 10 is there; it leaves at 900. CPU 1 is idle.
+    #[test]
+    fn before_its_first_record_a_cpu_that_begins_late_was_neither_idle_nor_the_first_threads() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let record = |at: u64, cpu, by, what| Record { time_ns: ms(at), cpu, by, context: Context::Thread, what };
+        let switch = |at, cpu, prev, next| {
+            record(at, cpu, prev, What::Switch { prev, state: PrevState::Sleeping, next, uninterruptible: false })
+        };
+        let waking = record(800, 0, 10, What::Waking { thread: 30, target_cpu: 0 });
+        let records = vec![switch(0, 1, 21, 0), waking, switch(900, 0, 10, 0), switch(1000, 1, 0, 21)];
+        let lost = vec![warmcore_capture::Loss { cpu: Some(0), before_ns: Some(ms(800)), events: Some(7) }];
+        let recording = Recording { records, lost, ..Recording::default() }.finished();
+        let machine = warmcore_topology::resolve("1s1n1l2c1t").unwrap();
+        let tasks = BTreeMap::from([(10, TaskId(0))]);
+        let converted = convert(&recording, &tasks, &machine, recording.span_ns(), 0).unwrap();
+        assert_eq!(cpu_times(&converted, 1, ms(1000)).unwrap(), [ms(100)]);
+        let tables = of_recording(RunTables::default(), &recording, &tasks, &converted);
+        let mut counters = Counters::new(&machine, &tables, Start::Idle { time_ns: 0 });
+        counters.events(&converted.events).unwrap();
+        let totals = counters.metrics(ms(1000), &tables, &[]).totals;
+        assert_eq!((totals.busy_ns, totals.foreign_ns, totals.idle_ns), (ms(100), ms(800), ms(1100)));
+        let rows = beside::by_process(&converted.foreign, known(&recording));
+        assert_eq!((rows[0].name.as_str(), rows[0].cpu_time_ns), ("not recorded", ms(800)));
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use warmcore_capture::Recording;
+use warmcore_capture::recording::lost_in_words;
 
 use crate::history::Histories;
 use crate::policies::Realtime;
@@ -169,11 +170,11 @@ impl Fidelity {
         if let Some(Held { thread, name, waits, from_ns, until_ns }) = &self.held {
             let seconds = |ns: u64| ns as f64 / 1e9;
             lines.push(format!(
-                "arrivals from outside keep their times, so it never takes less than {:.3} s: those of {name} ({thread}), {waits} from {:.3} s \
-                 on, are the last (recorded: {:.3} s)",
+                "arrivals from outside keep their times, so a replay takes at least {:.3} s (recorded: {:.3} s). The last are those of \
+                 {name} ({thread}), {waits} from {:.3} s on",
                 seconds(*until_ns),
-                seconds(*from_ns),
-                seconds(self.span_ns)
+                seconds(self.span_ns),
+                seconds(*from_ns)
             ));
         }
         lines.extend(self.pools.iter().map(Pool::sentence));
@@ -231,11 +232,8 @@ impl Fidelity {
             ));
         }
         if self.events_lost > 0 || self.more_lost {
-            let more = if self.more_lost { " and more" } else { "" };
-            lines.push(format!(
-                "the recorder lost {}{more} events: waits and CPU time near them are wrong",
-                self.events_lost
-            ));
+            let lost = lost_in_words(self.events_lost, self.more_lost);
+            lines.push(format!("the recorder lost {lost} events: waits and CPU time near them are wrong"));
         }
         if self.overhead_left_ns * 100 > self.cpu_ns {
             lines.push(format!(

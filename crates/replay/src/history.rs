@@ -370,6 +370,7 @@ impl<'a> HistoryReader<'a> {
             | What::Exec { .. }
             | What::Exit { .. }
             | What::Numa { .. }
+            | What::Interrupt { .. }
             | What::Hotplug { .. } => {}
         }
     }

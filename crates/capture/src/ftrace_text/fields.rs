@@ -18,7 +18,7 @@ pub(super) struct Said<'a> {
     pub born: Option<(i32, bool)>,
 }
 
-const EVENTS: [&str; 12] = [
+const EVENTS: [&str; 26] = [
     "sched_switch",
     "sched_waking",
     "sched_wakeup",
@@ -30,6 +30,20 @@ const EVENTS: [&str; 12] = [
     "sched_move_numa",
     "sched_swap_numa",
     "cpuhp_enter",
+    "irq_handler_entry",
+    "irq_handler_exit",
+    "local_timer_entry",
+    "local_timer_exit",
+    "reschedule_entry",
+    "reschedule_exit",
+    "call_function_entry",
+    "call_function_exit",
+    "call_function_single_entry",
+    "call_function_single_exit",
+    "irq_work_entry",
+    "irq_work_exit",
+    "softirq_entry",
+    "softirq_exit",
     "task_newtask",
 ];
 
@@ -92,6 +106,10 @@ pub(super) fn parse<'a>(event: &str, fields: &'a str) -> Option<Option<Said<'a>>
             Said { what: Some(what), ..Said::default() }
         }
         "sched_swap_numa" => Said { what: Some(What::Numa { thread: thread("src_pid=")? }), ..Said::default() },
+        name if name.ends_with("_entry") || name.ends_with("_exit") => {
+            let (soft, begins) = (name.starts_with("softirq"), name.ends_with("_entry"));
+            Said { what: Some(What::Interrupt { soft, begins }), ..Said::default() }
+        }
         _ => {
             let child = thread("pid=")?;
             let flags = value(fields, "clone_flags=")?;
@@ -256,5 +274,9 @@ mod tests {
             assert_eq!(parse(event, fields), None, "{event} {fields}");
         }
         assert_eq!(parse("cpu_idle", "state=1"), Some(None));
+        let interrupt = |soft, begins| Some(What::Interrupt { soft, begins });
+        assert_eq!(said("irq_handler_entry", "irq=24 name=virtio0-input.0").what, interrupt(false, true));
+        assert_eq!(said("local_timer_exit", "vector=236").what, interrupt(false, false));
+        assert_eq!(said("softirq_exit", "vec=1 [action=TIMER]").what, interrupt(true, false));
     }
 }

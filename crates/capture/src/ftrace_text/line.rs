@@ -42,7 +42,13 @@ impl<'a> Line<'a> {
     }
 }
 
+/// Begins the line that stands before the first event of a CPU.
+const STARTED: &str = "##### CPU ";
+
 fn header<'a>(line: &str) -> Option<Line<'a>> {
+    if line.starts_with(STARTED) {
+        return None;
+    }
     let mut cpus = None;
     let mut overwritten = None;
     if let Some(comment) = line.strip_prefix('#') {
@@ -61,8 +67,13 @@ fn header<'a>(line: &str) -> Option<Line<'a>> {
     Some(Line::Header { cpus, overwritten })
 }
 
-/// `CPU:3 [LOST 5 EVENTS]`, `CPU:3 [LOST EVENTS]`, `CPU:3 [5 EVENTS DROPPED]`, `CPU:3 [EVENTS DROPPED]`.
+/// `CPU:3 [LOST 5 EVENTS]`, `CPU:3 [LOST EVENTS]`, `CPU:3 [5 EVENTS DROPPED]`, `CPU:3 [EVENTS DROPPED]`; and `##### CPU 3 buffer started ####`
+/// (`test_cpu_buff_start`), where what a CPU's buffer had before was written over.
 fn lost<'a>(line: &str) -> Option<Line<'a>> {
+    if let Some(started) = line.strip_prefix(STARTED) {
+        let cpu = started.strip_suffix(" buffer started ####")?.parse().ok().filter(|cpu| *cpu < MOST_CPUS)?;
+        return Some(Line::Lost { cpu, events: None });
+    }
     let (cpu, rest) = line.strip_prefix("CPU:")?.split_once(' ')?;
     let cpu = cpu.parse().ok().filter(|cpu| *cpu < MOST_CPUS)?;
     let words: Vec<&str> = rest.trim().strip_prefix('[')?.strip_suffix(']')?.split(' ').take(4).collect();
@@ -210,6 +221,7 @@ mod tests {
         assert_eq!(lost("CPU:1 [7315 EVENTS DROPPED]"), Some((1, Some(7315))));
         assert_eq!(lost("swapper 0 [002] 5.000001: PERF_RECORD_LOST lost 39"), Some((2, Some(39))));
         assert_eq!(lost("CPU:3 [LOST x EVENTS]"), None);
+        assert_eq!(lost("##### CPU 3 buffer started ####"), Some((3, None)));
     }
 
     #[test]

@@ -233,6 +233,12 @@ impl Records {
             return Err(CaptureError::NoSchedule { format: FORMAT, command: COMMAND });
         }
         let records = &mut self.recording.records;
+        // perf sees these from the time on when it opens its events, which may be long before it records any.
+        let times = || records.iter().map(|record| record.time_ns);
+        let recorded = times().min().unwrap_or(0)..=times().max().unwrap_or(0);
+        for seen in [&mut self.forks, &mut self.execs, &mut self.exits] {
+            seen.retain(|record| recorded.contains(&record.time_ns));
+        }
         let has = |records: &[Record], test: fn(&What) -> bool| records.iter().any(|record| test(&record.what));
         if !has(records, |what| matches!(what, What::Fork { .. })) {
             records.append(&mut self.forks);

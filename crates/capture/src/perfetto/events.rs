@@ -16,6 +16,10 @@ mod event {
     pub const SWITCH: u32 = 4;
     pub const WAKEUP: u32 = 17;
     pub const WAKING: u32 = 20;
+    pub(crate) const SOFTIRQ_ENTRY: u32 = 24;
+    pub(crate) const SOFTIRQ_EXIT: u32 = 25;
+    pub(crate) const INTERRUPT_ENTRY: u32 = 36;
+    pub(crate) const INTERRUPT_EXIT: u32 = 37;
     pub(crate) const WAKEUP_NEW: u32 = 114;
     pub(crate) const NEWTASK: u32 = 235;
     pub(crate) const RENAME: u32 = 236;
@@ -154,6 +158,10 @@ impl Events {
             event::SWITCH,
             event::WAKEUP,
             event::WAKING,
+            event::SOFTIRQ_ENTRY,
+            event::SOFTIRQ_EXIT,
+            event::INTERRUPT_ENTRY,
+            event::INTERRUPT_EXIT,
             event::WAKEUP_NEW,
             event::NEWTASK,
             event::RENAME,
@@ -219,6 +227,12 @@ impl Events {
                 return Ok(());
             }
             event::EXEC => What::Exec { thread },
+            event::SOFTIRQ_ENTRY | event::SOFTIRQ_EXIT => {
+                What::Interrupt { soft: true, begins: kind == event::SOFTIRQ_ENTRY }
+            }
+            event::INTERRUPT_ENTRY | event::INTERRUPT_EXIT => {
+                What::Interrupt { soft: false, begins: kind == event::INTERRUPT_ENTRY }
+            }
             // CPU 1, step 3, target 4.
             event::HOTPLUG => {
                 let target_cpu = cpu(fields.number(1), place)?;

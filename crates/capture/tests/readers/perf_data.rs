@@ -65,6 +65,8 @@ fn records() -> Vec<u8> {
     [
         entry(3, &[numbers(&[pair(40, 50)]), name(b"an old name"), trailer(0, 0, 0)].concat()),
         entry(3, &[numbers(&[pair(40, 40)]), name(b"leader"), trailer(0, 0, 0)].concat()),
+        // perf sees programs begin from when it opens its events on, and records samples later.
+        flagged(3, 1 << 13, &[numbers(&[pair(40, 50)]), name(b"before"), trailer(500, 0, 50)].concat()),
         // Not in order of time: perf writes a CPU's records together.
         tracepoint(2000, 1, 50, &switch(50, 0x20, 0)),
         entry(4, &[numbers(&[pair(40, 40), pair(50, 40), 1990]), trailer(1990, 1, 50)].concat()),

@@ -219,7 +219,9 @@ pub(super) mod tests {
 
     #[test]
     fn it_is_started_as_it_was_and_must_schedule() {
-        let root = computer("/bin/sh", &["-c", "echo enabled > sys/kernel/sched_ext/state; sleep 2"]);
+        // It lives as long as the directory does, however long it takes to be looked at.
+        let script = "echo enabled > sys/kernel/sched_ext/state; while [ -e sys ]; do sleep 0.2; done";
+        let root = computer("/bin/sh", &["-c", script]);
         let found = Displaced::find(root.path()).unwrap();
         fs::write(root.path().join(STATE), "disabled\n").unwrap();
         found.start(root.path()).unwrap();

@@ -13,7 +13,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread::JoinHandle;
 
 use super::probed::{PageMaker, RECORD_BYTES};
-use crate::files::unnamed;
+use crate::files::{find_program, unnamed};
 
 /// The program.
 pub const PROGRAM: &str = "warmcore-recorder-bpf";
@@ -24,10 +24,8 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Where the program is: beside this one, or where programs are looked for.
 pub fn find() -> Option<PathBuf> {
-    let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(PROGRAM)));
-    let directories = std::env::var_os("PATH").unwrap_or_default();
-    let elsewhere = std::env::split_paths(&directories).map(|directory| directory.join(PROGRAM));
-    beside.into_iter().chain(elsewhere).find(|path| path.is_file())
+    let found = find_program(PROGRAM);
+    (found != Path::new(PROGRAM)).then_some(found)
 }
 
 /// The program at work. What it writes is kept in a file as it is: who takes it must be faster than the kernel makes it.
