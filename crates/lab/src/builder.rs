@@ -385,7 +385,13 @@ impl ExperimentBuilder {
         }
     }
 
-    /// The memory model asked for, or the one that fits the workload. A machine whose caches the model refuses is an
+    /// Whether the workload of any column has a memory profile.
+    fn has_profiles(&self) -> bool {
+        let of_columns = self.inputs.values().filter_map(|inputs| inputs.workload.as_ref());
+        std::iter::once(&self.workload).chain(of_columns).any(|workload| workload.value.has_profiles())
+    }
+
+    /// The memory model asked for, or the one that fits the workloads. A machine whose caches the model refuses is an
     /// error where the model was asked for; otherwise memory of constant speed is used, with a warning.
     fn memory_model(&self, warnings: &mut Vec<String>) -> Result<MemoryChoice, BuildError> {
         // Elsewhere memory is whatever it is.
@@ -400,7 +406,7 @@ impl ExperimentBuilder {
                 Live::new(machine, exact.exact_options(), &[])?;
                 return Ok(exact);
             }
-            None if self.workload.value.has_profiles() => false,
+            None if self.has_profiles() => false,
             None => return Ok(MemoryChoice::None),
         };
         match Hierarchy::new(&self.machine.value) {

@@ -23,7 +23,7 @@ use crate::files::{self, At as _, FileError};
 
 /// What is written before the first trial, and what every trial rests on.
 const BEGINNING: [&str; 4] = [EXPERIMENT, MACHINE, VERSIONS, WORKLOAD];
-/// Whether a file is one of these, or the machine or the workload of a column that has its own.
+/// Whether a file is one of these, or the machine, the workload or the loaded program of a column that has its own.
 pub(crate) fn is_of_beginning(name: &str) -> bool {
     BEGINNING.contains(&name) || is_of_a_column(name)
 }

@@ -43,7 +43,7 @@ pub fn of_trials(trials: &[Trial]) -> Vec<DecisionCount> {
         let points: Vec<u64> = trials.iter().map(|trial| of_trial(trial).unwrap_or(0)).collect();
         let values: Vec<f64> = points.iter().map(|&count| count as f64).collect();
         // Counts are finite numbers.
-        let median = Sample::new(&values).ok().and_then(|sample| sample.summary().median).unwrap_or(0.0);
+        let median = Sample::new(&values).ok().and_then(|sample| sample.median()).unwrap_or(0.0);
         DecisionCount { what: what.clone(), why: why.clone(), points, median }
     };
     taken.into_iter().map(count_of).collect()

@@ -5,6 +5,7 @@
 //! | `experiment.toml` | the resolved experiment: schedulers with every tunable, trials, seeds, bounds |
 //! | `machine.toml` | the machine |
 //! | `workload.json` | the workload in rt-app's format |
+//! | `program-s*.txt.zst` | what a scheduler of the user's own loaded, its command line and the files that this names; runs do not read it |
 //! | `versions.json` | versions of the program and of the formats, and the program's SHA-256 |
 //! | `trials/*.json` | one finished trial each, with the hash of everything it depends on |
 //! | `trials/*.sha256` | checksums of a trial, of what it left and of what it rests on, written with it |
@@ -44,9 +45,13 @@ pub(crate) fn machine_of_column(scheduler: usize) -> String {
 pub(crate) fn workload_of_column(scheduler: usize) -> String {
     format!("workload-s{scheduler}.json")
 }
+/// Name of the file of what a scheduler of the user's own loaded.
+pub(crate) fn program_of_column(scheduler: usize) -> String {
+    format!("program-s{scheduler}.txt.zst")
+}
 /// Whether a file is named after a column.
 pub(crate) fn is_of_a_column(name: &str) -> bool {
-    let parts = [("machine-s", ".toml"), ("workload-s", ".json")];
+    let parts = [("machine-s", ".toml"), ("workload-s", ".json"), ("program-s", ".txt.zst")];
     parts.iter().any(|(before, after)| {
         name.strip_prefix(before)
             .and_then(|rest| rest.strip_suffix(after))

@@ -7,8 +7,7 @@
 //! What identifies an experiment is a hash of the texts that a run directory holds: `machine.toml`, `workload.json` and the record.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use warmcore_options::RunOptions;
@@ -21,7 +20,7 @@ use warmcore_workload::{Action, Workload};
 
 use crate::builder::ExperimentBuilder;
 use crate::column::Column;
-use crate::files::{find_program, sha256, sha256_of_file};
+use crate::files::{file_of_argument, find_program, sha256, sha256_of_file};
 pub use crate::observe::{Observation, virtual_llc_histogram};
 
 /// Version of the record.
@@ -139,6 +138,12 @@ impl Experiment {
     /// The workload of a scheduler's column.
     pub fn workload_of(&self, scheduler: usize) -> &Named<Workload> {
         self.columns.get(&scheduler).and_then(|column| column.workload.as_ref()).unwrap_or(&self.workload)
+    }
+
+    /// The workload, and those of columns that have another one.
+    pub fn workloads(&self) -> impl Iterator<Item = &Named<Workload>> {
+        let own = self.columns.values().filter_map(|column| column.workload.as_ref());
+        std::iter::once(&self.workload).chain(own.filter(|own| own.source != self.workload.source))
     }
 
     /// A scheduler as the place is asked for it.
@@ -356,8 +361,19 @@ impl SubjectRecord {
         Self { source: source.to_owned(), sha256: sha256(text.as_bytes()) }
     }
 
+    /// Writes and hashes a machine only if it is another one than the last: the experiments of a study often share theirs, and each has its
+    /// record made several times.
     fn of_machine(machine: &Named<Machine>) -> Self {
-        Self::new(&machine.source, &warmcore_topology::to_toml(&machine.value))
+        static LAST: Mutex<Option<(Machine, String)>> = Mutex::new(None);
+        let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((known, sha256)) = &*last
+            && *known == machine.value
+        {
+            return Self { source: machine.source.clone(), sha256: sha256.clone() };
+        }
+        let record = Self::new(&machine.source, &warmcore_topology::to_toml(&machine.value));
+        *last = Some((machine.value.clone(), record.sha256.clone()));
+        record
     }
 
     /// Of a workload that was read from a text.
@@ -405,9 +421,7 @@ impl ProgramRecord {
     pub(crate) fn now(program: &ScxProgram) -> Option<Self> {
         let sha256 = sha256_of_file(&find_program(&program.program)).ok()?;
         let sum = |argument: &String| {
-            // A file may be named behind a word and a sign (`f:layers.json`, `--config=FILE`).
-            let behind = argument.match_indices(['=', ':']).map(|(at, _)| &argument[at + 1..]);
-            let file = std::iter::once(argument.as_str()).chain(behind).map(Path::new).find(|path| path.is_file())?;
+            let file = file_of_argument(argument)?;
             Some((argument.clone(), sha256_of_file(file).ok()?))
         };
         Some(Self { sha256, files: program.arguments.iter().filter_map(sum).collect() })
@@ -415,13 +429,16 @@ impl ProgramRecord {
 
     /// What differs from what it was, in words: nothing if it is the same.
     pub(crate) fn change(then: &Self, now: Option<&Self>) -> Option<String> {
-        let Some(now) = now else { return Some("it is gone".into()) };
+        let Some(now) = now else { return Some(format!("it is gone (its SHA-256 was {})", then.sha256)) };
         if then.sha256 != now.sha256 {
-            return Some("the program was changed".into());
+            return Some(format!("the program was changed (SHA-256 {} then, {} now)", then.sha256, now.sha256));
         }
         let mut names = then.files.keys().chain(now.files.keys());
-        let changed = names.find(|name| then.files.get(*name) != now.files.get(*name));
-        changed.map(|name| format!("the file of its argument `{name}` was changed, or is gone"))
+        let changed = names.find(|name| then.files.get(*name) != now.files.get(*name))?;
+        let [before, today] = [then, now].map(|of| of.files.get(changed).map_or("no file", String::as_str));
+        Some(format!(
+            "the file of its argument `{changed}` was changed, or is gone (SHA-256 {before} then, {today} now)"
+        ))
     }
 }
 
@@ -479,6 +496,15 @@ mod tests {
         assert_eq!(hash(RunOptions { scores_every_ns: Some(1), balance_details: true, ..plain }), hash(plain));
         assert_ne!(hash(RunOptions { max_time_ns: Some(1), ..plain }), hash(plain));
         assert_ne!(hash(RunOptions { memory: MemoryChoice::Analytic, ..plain }), hash(plain));
+    }
+
+    #[test]
+    fn the_hash_of_a_machine_is_its_own_whichever_came_before() {
+        for text in ["1s1n1l2c1t", "1s1n1l4c1t", "1s1n1l4c1t", "1s1n1l2c1t"] {
+            let machine = Named { source: text.to_owned(), value: warmcore_topology::resolve(text).unwrap() };
+            let own = SubjectRecord::new(text, &warmcore_topology::to_toml(&machine.value));
+            assert_eq!(SubjectRecord::of_machine(&machine), own);
+        }
     }
 
     #[test]

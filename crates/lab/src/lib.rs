@@ -42,6 +42,7 @@ pub mod placement_measures;
 mod printed_number;
 pub mod reading;
 pub mod results;
+mod role_measures;
 pub mod runner;
 pub mod scores;
 pub mod sensitivity;

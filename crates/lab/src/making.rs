@@ -23,6 +23,7 @@ use crate::jobs;
 use crate::measures;
 use crate::observe::Observer;
 use crate::results::result_lines;
+use crate::role_measures;
 use crate::runner::trial_name;
 use crate::time_split::{self, CriticalPaths};
 use crate::trial::{ApplicationRow, OperationRow, RoleRow, SCHEMA, TaskRow, Trial, TrialEnd};
@@ -106,7 +107,7 @@ pub(crate) fn make(
     let warm_up_ns = experiment.warm_up_ns(scheduler);
     let mut observer =
         (!experiment.observations.is_empty()).then(|| Observer::new(&experiment.observations, machine, warm_up_ns));
-    let new_counters = || Counters::new(machine, tables, Start::Idle { time_ns: 0 }).with_warm_up(warm_up_ns);
+    let new_counters = || new_counters(experiment, scheduler, tables);
     let workload = &experiment.workload_of(scheduler).value;
     let gathering = Gathering::new(machine, workload, &experiment.schedulers[scheduler], tables, warm_up_ns);
     let mut followed = Tee::new(CriticalPaths::default(), gathering);
@@ -146,9 +147,10 @@ pub(crate) fn make(
     if warm_up_ns > 0 && outcome.window_ns() == 0 {
         return Err(TrialError::WarmUp { ended_ns: outcome.elapsed_ns, warm_up_ns });
     }
-    let metrics = counters.map(|counters| counters.metrics(outcome.elapsed_ns, tables, &task_infos(outcome)));
+    let metrics = counters.as_ref().map(|counters| counters.metrics(outcome.elapsed_ns, tables, &task_infos(outcome)));
     let observed = observer.map(|observer| observer.measures(outcome.elapsed_ns)).unwrap_or_default();
-    let mut trial = trial_of(experiment, record, scheduler, number, &report, metrics.as_ref());
+    let recorded = counters.as_ref().zip(metrics.as_ref());
+    let mut trial = trial_of(experiment, record, scheduler, number, &report, recorded);
     add_followed(&mut trial, followed, outcome);
     trial.measures.extend(observed.into_iter().map(|(name, value)| (name, Some(value))));
     trial.measures.extend(report.measured.iter().map(|(name, value)| ((*name).to_owned(), Some(*value))));
@@ -162,6 +164,17 @@ pub(crate) fn make(
         keep_output(directory, &trial_name(scheduler, number), output)?;
     }
     Ok(trial)
+}
+
+/// What counts the events of a run.
+fn new_counters(experiment: &Experiment, scheduler: usize, tables: &RunTables) -> Counters {
+    let machine = &experiment.machine_of(scheduler).value;
+    let counters = Counters::new(machine, tables, Start::Idle { time_ns: 0 });
+    let counters = counters.with_warm_up(experiment.warm_up_ns(scheduler));
+    match role_measures::are_of(&experiment.workload_of(scheduler).value) {
+        true => counters.with_latencies_by_task(),
+        false => counters,
+    }
 }
 
 /// Adds what was followed through the events of a trial's run.
@@ -244,9 +257,8 @@ pub fn rerun_trial<S: Sink + Send>(
     let again = |run: Run<'_>, sink: S| -> Result<Rerun<S>, PlaceError> {
         let tables = run.tables.clone();
         let machine = &experiment.machine_of(scheduler).value;
-        let counters = Counters::new(machine, &tables, Start::Idle { time_ns: 0 });
+        let counters = new_counters(experiment, scheduler, &tables);
         let warm_up_ns = experiment.warm_up_ns(scheduler);
-        let counters = counters.with_warm_up(warm_up_ns);
         let workload = &experiment.workload_of(scheduler).value;
         let gathering = Gathering::new(machine, workload, &experiment.schedulers[scheduler], &tables, warm_up_ns);
         let mut both = Tee::new(Tee::new(counters, Tee::new(CriticalPaths::default(), gathering)), sink);
@@ -256,7 +268,7 @@ pub fn rerun_trial<S: Sink + Send>(
         let Tee { first: Tee { first: counters, second: followed }, second: sink } = both;
         let metrics = counters.metrics(report.outcome.elapsed_ns, &tables, &tasks);
         // What the experiment did not record is not in its trials either.
-        let recorded = experiment.options.wants_events().then_some(&metrics);
+        let recorded = experiment.options.wants_events().then_some((&counters, &metrics));
         let mut trial = trial_of(experiment, record, scheduler, number, &report, recorded);
         if recorded.is_some() {
             add_followed(&mut trial, followed, &report.outcome);
@@ -283,14 +295,19 @@ fn trial_of(
     scheduler: usize,
     number: usize,
     report: &Report,
-    metrics: Option<&Metrics>,
+    recorded: Option<(&Counters, &Metrics)>,
 ) -> Trial {
     let outcome = &report.outcome;
+    let metrics = recorded.map(|(_, metrics)| metrics);
     let departures = report.departures.iter().map(|what| format!("not done as asked: {what}"));
     let workload = &experiment.workload_of(scheduler).value;
     let (seed, end) = (experiment.seeds[number], trial_end(outcome.end));
     let ended = end == TrialEnd::AllExited || jobs::elapsed_ns(workload, outcome).is_some();
-    Trial {
+    let applications: Vec<ApplicationRow> = outcome.applications.iter().map(application_row).collect();
+    let roles = recorded.map_or_else(Vec::new, |recorded| role_rows(outcome, recorded));
+    let mut measures = measures::of_run(workload, outcome, end, metrics);
+    measures.extend(role_measures::of_rows(&roles, &applications));
+    let mut trial = Trial {
         schema: SCHEMA.into(),
         hash: record.trial_hash(scheduler, seed),
         scheduler: record.schedulers[scheduler].label.clone(),
@@ -302,22 +319,27 @@ fn trial_of(
         engine_events: outcome.engine_events,
         events_lost: report.events_lost,
         censored_waits: metrics.map_or(0, censored_waits),
-        measures: measures::of_run(workload, outcome, end, metrics),
+        measures,
         time_ns: time_split::of_run(outcome, metrics),
         last_thread: ended.then(|| time_split::last_thread(outcome, metrics)).flatten(),
         gathering: None,
+        cross_llc_quarters: None,
         decisions: metrics.map(|metrics| metrics.totals.decisions.clone()).unwrap_or_default(),
         operations: report.operations.iter().map(operation_row).collect(),
-        applications: outcome.applications.iter().map(application_row).collect(),
+        applications,
         tasks: outcome.tasks.iter().map(|task| task_row(task, metrics)).collect(),
-        roles: metrics.map_or_else(Vec::new, |metrics| role_rows(outcome, metrics)),
+        roles,
         background: outcome.background.clone(),
         result_lines: result_lines(workload, outcome),
         notes: departures
             .chain(report.notes.iter().cloned())
             .chain(metrics.and_then(|metrics| note_on_waiting(outcome, metrics)))
             .collect(),
-    }
+    };
+    let from_ns = trial.measured_from_ns(measures::HACKBENCH);
+    let counters = recorded.map(|(counters, _)| counters).filter(|_| from_ns > trial.warm_up_ns);
+    trial.cross_llc_quarters = counters.and_then(|counters| counters.cross_llc_quarters(from_ns, trial.elapsed_ns));
+    trial
 }
 
 /// Which tasks never ran again, by what they are called without their numbers.
@@ -395,8 +417,9 @@ fn task_row(task: &TaskOutcome, metrics: Option<&Metrics>) -> TaskRow {
 }
 
 /// Waits and responses by application and role; nothing of fewer than two that wake.
-fn role_rows(outcome: &Outcome, metrics: &Metrics) -> Vec<RoleRow> {
+fn role_rows(outcome: &Outcome, (counters, metrics): (&Counters, &Metrics)) -> Vec<RoleRow> {
     let mut rows: Vec<RoleRow> = Vec::new();
+    let mut tasks: Vec<Vec<TaskId>> = Vec::new();
     let mut index: BTreeMap<(u32, &str), usize> = BTreeMap::new();
     for task in &outcome.tasks {
         let found = metrics.tasks.binary_search_by_key(&task.id, |row| row.id.0);
@@ -408,11 +431,21 @@ fn role_rows(outcome: &Outcome, metrics: &Metrics) -> Vec<RoleRow> {
                 (role, _) => role.to_owned(),
             };
             let (wakeup, response) = (Waits::default(), Waits::default());
-            rows.push(RoleRow { role, application: task.application, wakeup, response });
+            let application = task.application;
+            rows.push(RoleRow { role, application, wakeup, response, wakeup_p99_ns: None, response_p99_ns: None });
+            tasks.push(Vec::new());
             rows.len() - 1
         });
+        tasks[position].push(of_task.id);
         rows[position].wakeup.merge(&of_task.wakeup_latency);
         rows[position].response.merge(&of_task.response);
+    }
+    for (row, tasks) in rows.iter_mut().zip(&tasks) {
+        let Some(latencies) = counters.latencies_of(tasks) else { continue };
+        // Values are upper edges of buckets, and the largest one is known.
+        let [wakeup, response] = latencies.map(|histogram| histogram.quantile(0.99));
+        row.wakeup_p99_ns = wakeup.map(|ns| ns.min(row.wakeup.max_ns));
+        row.response_p99_ns = response.map(|ns| ns.min(row.response.max_ns));
     }
     rows.retain(|row| row.wakeup.count > 0);
     if rows.len() < 2 { Vec::new() } else { rows }

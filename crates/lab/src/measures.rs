@@ -10,9 +10,10 @@ use warmcore_trace::{Histogram, Outcome, TaskOutcome};
 use warmcore_workload::{HACKBENCH_TIME, RecorderId, ResultStyle, Step, Workload, as_measure_name};
 
 use crate::jobs::JOBS;
+pub use crate::role_measures::is_of_role;
 use crate::starvation::{tasks_left, weight_of_task};
 use crate::trial::{Trial, TrialEnd};
-use crate::{group_measures, host_measures, jobs, memory_measures, observe, placement_measures};
+use crate::{group_measures, host_measures, jobs, memory_measures, observe, placement_measures, role_measures};
 
 /// Unit of a measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,14 +104,20 @@ impl Measure {
         trial.measure(&self.name).or(self.is_unended(trial).then_some(f64::INFINITY))
     }
 
-    /// What a run must have for it, where only some do.
+    /// Why a run may have no value of it, as the end of a sentence.
     pub(crate) fn needs(&self) -> &'static str {
-        if self.name == ENERGY { ", which needs a governor (`eevdf:governor=schedutil`)" } else { "" }
+        match self.name.as_str() {
+            ENERGY => ", which needs a governor (`eevdf:governor=schedutil`)",
+            HACKBENCH => ", which begins at the start signal, before the warm-up's end",
+            _ => "",
+        }
     }
 
     /// Whether it is a time until an end that has not come in the trial.
     pub fn is_unended(&self, trial: &Trial) -> bool {
-        self.until_end && trial.measures.get(&self.name) == Some(&None)
+        // Where all has exited, hackbench's own time came to its end, too, but began in the warm-up.
+        let is_cut = self.name == HACKBENCH && trial.end == TrialEnd::AllExited;
+        self.until_end && !is_cut && trial.measures.get(&self.name) == Some(&None)
     }
 }
 
@@ -261,6 +268,7 @@ pub fn of_workload(workload: &Workload) -> Vec<Measure> {
     measures.extend(placement_measures::all());
     measures.push(energy());
     measures.extend(group_measures::of_workload(workload));
+    measures.extend(role_measures::of_workload(workload));
     measures.extend(host_measures::all());
     measures.extend(observe::virtual_llc_measures());
     measures
@@ -452,6 +460,11 @@ fn percentile(measure: &str) -> Option<(&str, f64)> {
     let digits = percentile.strip_prefix('p')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     Some((of, format!("0.{digits}").parse::<f64>().ok().filter(|_| is_number)?))
+}
+
+/// By how much, as a ratio, a measure's value may be too large: a percentile is the upper edge of a bucket. 1 for measures that are exact.
+pub fn resolution(measure: &str) -> f64 {
+    percentile(measure).map_or(1.0, |_| 1.0 + Histogram::RELATIVE_ERROR)
 }
 
 /// The least percentile that is a high one: few of the events lie above it.

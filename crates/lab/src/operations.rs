@@ -39,13 +39,13 @@ fn take_of(name: &str, trials: &[Trial]) -> OperationTake {
     let rows: Vec<Option<OperationRow>> = trials.iter().map(row).collect();
     let median = |value: &dyn Fn(&OperationRow) -> Option<f64>| {
         let known: Vec<f64> = rows.iter().flatten().filter_map(value).collect();
-        Sample::new(&known).ok().and_then(|sample| sample.summary().median)
+        Sample::new(&known).ok().and_then(|sample| sample.median())
     };
     let calls: Vec<f64> = rows.iter().map(|row| row.as_ref().map_or(0, |row| row.calls) as f64).collect();
     let per_call = |row: &OperationRow, sum: Option<u64>| Some(sum? as f64 / row.calls.max(1) as f64);
     OperationTake {
         operation: name.to_owned(),
-        calls: Sample::new(&calls).ok().and_then(|sample| sample.summary().median).unwrap_or(0.0),
+        calls: Sample::new(&calls).ok().and_then(|sample| sample.median()).unwrap_or(0.0),
         instructions_per_call: median(&|row| per_call(row, row.instructions)),
         charged_ns_per_call: median(&|row| per_call(row, row.charged_ns)),
         charged_ns: median(&|row| row.charged_ns.map(|sum| sum as f64)),

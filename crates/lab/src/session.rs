@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
+use warmcore_places::sim::programs;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_topology::Machine;
 use warmcore_workload::{Workload, workload_name};
 
-use crate::checksums::trial_file;
+use crate::checksums::Summed;
 use crate::column::{self, Column};
 use crate::directory::{
     DirectoryError, ENVIRONMENT, EXPERIMENT, LOSSES, MACHINE, RunDirectory, TRIAL_TABLE, VERDICT, VERDICT_TEXT,
-    VERSIONS, WORKLOAD, machine_of_column, workload_of_column,
+    VERSIONS, WORKLOAD, machine_of_column, program_of_column, workload_of_column,
 };
 use crate::environment::Environment;
 use crate::experiment::{
@@ -108,6 +109,11 @@ pub fn begin(directory: &RunDirectory, experiment: &Experiment) -> Result<Experi
     let (texts, record) = texts_and_record(experiment)?;
     texts.iter().try_for_each(|(name, text)| directory.write(name, text.as_bytes()))?;
     directory.write(VERSIONS, pretty(&versions).as_bytes())?;
+    for index in (0..experiment.schedulers.len()).filter(|_| experiment.place.kind().simulated) {
+        // It was loaded when the experiment was checked.
+        let loaded = programs::known(experiment.scheduler_of(index), &experiment.machine_of(index).value);
+        loaded.map_or(Ok(()), |loaded| directory.write(&program_of_column(index), &loaded.packed))?;
+    }
     // Last, because it makes the directory a run directory.
     directory.write(EXPERIMENT, record.to_toml().as_bytes())?;
     Ok(record)
@@ -434,15 +440,23 @@ pub fn reopen(directory: &RunDirectory, experiment: &Experiment) -> Result<Vec<P
     }
     let trials = |scheduler| (0..record.seeds.len()).map(move |number| trial_name(scheduler, number));
     let trials: Vec<String> = (0..record.schedulers.len()).flat_map(trials).collect();
-    let has_file = |scheduler: usize| {
-        let mut names = (0..record.seeds.len()).map(|number| trial_file(&trial_name(scheduler, number)));
-        names.all(|name| directory.path().join(name).is_file())
+    let run = directory.run_list()?;
+    let mut summed = Summed::default();
+    // What is wrong otherwise is said below.
+    let mut is_whole = |trial: &str| match directory.trial_text(trial, run.as_ref()) {
+        Ok(Some(_)) => {
+            let verified = directory.verify_trial(trial, run.as_ref(), &mut summed, |_| true);
+            !matches!(verified, Err(DirectoryError::Missing(_)))
+        }
+        found => found.is_err(),
     };
     for (index, then) in kept_programs(&record) {
         let spec = experiment.scheduler_of(index);
         let now = spec.program().and_then(ProgramRecord::now);
-        // What is finished needs no program.
-        if let Some(what) = ProgramRecord::change(&then, now.as_ref()).filter(|_| !has_file(index)) {
+        // What is finished needs no program; a trial that has lost a file is made again.
+        if let Some(what) = ProgramRecord::change(&then, now.as_ref())
+            && !(0..record.seeds.len()).all(|number| is_whole(&trial_name(index, number)))
+        {
             return Err(ResumeError::Program { scheduler: record.schedulers[index].label.clone(), what });
         }
     }

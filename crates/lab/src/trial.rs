@@ -72,6 +72,10 @@ pub struct Trial {
     /// How far a cache-aware scheduler gathered threads. Absent where no process preferred an LLC, or nothing is recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gathering: Option<GatheringRow>,
+    /// Migrations (ran) between LLCs in the first and in the last quarter of the time that the workload measures itself. Absent where that
+    /// is the window, or too short a part of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross_llc_quarters: Option<[u64; 2]>,
     /// Applications, in the workload's order.
     pub applications: Vec<ApplicationRow>,
     /// Tasks, in order of creation.
@@ -146,6 +150,12 @@ pub struct RoleRow {
     pub wakeup: Waits,
     /// Response times.
     pub response: Waits,
+    /// 99th percentile of the wakeup latencies, an upper edge of a bucket. Absent where roles have no measures of their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wakeup_p99_ns: Option<u64>,
+    /// The same of the response times.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_p99_ns: Option<u64>,
 }
 
 /// A task in a trial.
@@ -236,6 +246,7 @@ pub(crate) mod tests {
             time_ns: BTreeMap::new(),
             last_thread: None,
             gathering: None,
+            cross_llc_quarters: None,
             applications: Vec::new(),
             tasks: Vec::new(),
             roles: Vec::new(),
@@ -259,6 +270,15 @@ pub(crate) mod tests {
         };
         assert_eq!([of("hackbench_time_ns", 0), of("elapsed_ns", 0), of("elapsed_ns", 500)], [6_386_000, 0, 500]);
         assert_eq!(of("hackbench_time_ns", 6_500_000), 6_500_000);
+    }
+
+    #[test]
+    fn hackbenchs_own_time_has_no_value_where_it_began_in_the_warm_up_and_is_infinite_where_it_did_not_end() {
+        let workload = warmcore_workload::from_generator("hackbench:-T,-p,-f2,-g1,-l1").unwrap();
+        let measures = crate::measures::of_workload(&workload);
+        let own = measures.iter().find(|measure| measure.name == HACKBENCH).unwrap();
+        let of = |end| own.value(&Trial { end, ..trial("cfs", 0, &[(HACKBENCH, None)]) });
+        assert_eq!((of(TrialEnd::AllExited), of(TrialEnd::TimeLimit)), (None, Some(f64::INFINITY)));
     }
 
     #[test]

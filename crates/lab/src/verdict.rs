@@ -10,7 +10,6 @@ use std::path::Path;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use warmcore_options::{MemoryChoice, TraceLevel};
-use warmcore_places::place::Place;
 use warmcore_schedulers::SchedulerSpec;
 use warmcore_statistics::bootstrap::MIN_TRIALS;
 use warmcore_statistics::{
@@ -39,9 +38,9 @@ mod words;
 pub(crate) use answerable::gathered_without_profile;
 pub use answerable::{starves, tasks_left};
 pub use carries::{few_events, few_to_show};
-use finding::spread;
 pub(crate) use finding::within;
 pub use finding::{DEFAULT_MARGIN, Finding};
+use finding::{least_shown, spread};
 pub use numbers::{decimal, decimals_of_small, interval_ends, ratio_and_ends, ratio_with_interval};
 pub use words::trials_in_words;
 
@@ -267,8 +266,8 @@ fn concluded(
         experiment: record.clone(),
         primary: primary.name.clone(),
         secondary: measures::secondary(workload).filter(|name| *name != primary.name),
-        warnings: warnings(record, workload, place, primary, &schedulers, trials),
-        unmodelled: workload.warnings.len(),
+        warnings: warnings(record, experiment, primary, &schedulers, trials),
+        unmodelled: not_modelled(experiment).len(),
         measures: catalogue.clone(),
         time_split,
         replaced,
@@ -351,8 +350,10 @@ fn similar(asked: &str, catalogue: &[Measure]) -> Vec<String> {
     let most = catalogue.iter().map(|measure| common(&measure.name)).max().unwrap_or(0);
     let mut names: Vec<String> =
         catalogue.iter().map(|measure| measure.name.clone()).filter(|name| common(name) == most).collect();
-    names.sort();
+    // Each role has the same ones.
+    names.sort_by_key(|name| (measures::is_of_role(name), name.clone()));
     names.truncate(NAMES_SHOWN);
+    names.sort();
     names
 }
 
@@ -395,7 +396,7 @@ fn compare_measure(
     for (index, own) in points.iter().enumerate() {
         let mut result = MeasureResult {
             points: own.clone(),
-            summary: summary(index)?,
+            summary: if index == baseline { base.clone() } else { summary(index)? },
             comparison: None,
             finding: None,
             apart: None,
@@ -406,14 +407,15 @@ fn compare_measure(
             let found = find(&comparison, measure, (&base, &result.summary), record.margin, same);
             let points = [&points[baseline], own].map(Vec::as_slice);
             let told = [&base, &result.summary].iter().any(|of| of.max.is_some_and(|max| max >= measure.least));
+            let least = least_shown(measure, record.margin);
             let (found, apart) = match told {
-                true => found.with_apart(record.design, points, (record.margin, judged)),
+                true => found.with_apart(record.design, points, (record.margin.max(least - 1.0), judged)),
                 false => (found, None),
             };
             result.apart = apart.filter(|_| Some(index) != null);
             result.finding = Some(match Some(index) == null {
                 true => Finding::Null,
-                false => found.beyond(&comparison, spread),
+                false => found.beyond(&comparison, spread.max(least)),
             });
             without_false_ratio(&mut comparison, measure, (&base, &result.summary));
             result.comparison = Some(comparison);
@@ -507,13 +509,12 @@ pub(crate) fn percent(value: f64) -> String {
 /// What to check before the verdict is trusted.
 fn warnings(
     record: &ExperimentRecord,
-    workload: &Workload,
-    place: &dyn Place,
+    experiment: &Experiment,
     primary: &Measure,
     schedulers: &[SchedulerResult],
     trials: &[Vec<Trial>],
 ) -> Vec<String> {
-    let mut warnings: Vec<String> = workload.warnings.iter().map(describe_warning).collect();
+    let mut warnings = not_modelled(experiment);
     let count = record.seeds.len();
     if count < MIN_TRIALS {
         let trials = if count == 1 { "1 trial gives" } else { &format!("{count} trials give") };
@@ -547,7 +548,7 @@ fn warnings(
             ));
         }
     }
-    warnings.extend(place.caveats());
+    warnings.extend(experiment.place.caveats());
     for (scheduler, trials) in schedulers.iter().zip(trials) {
         let lost: u64 = trials.iter().map(|trial| trial.events_lost).sum();
         if lost > 0 {
@@ -574,6 +575,12 @@ fn what_counts(primary: &Measure, trials: &[Trial]) -> String {
             format!("the time of {unended} of them counts as infinite; the time of the others had ended before")
         }
     }
+}
+
+/// The warnings of all workloads, each once.
+fn not_modelled(experiment: &Experiment) -> Vec<String> {
+    let lines = experiment.workloads().flat_map(|workload| &workload.value.warnings).map(describe_warning);
+    conditions::without_repeats(lines)
 }
 
 /// A warning of the workload as a line.

@@ -96,16 +96,36 @@ fn a_verdict_over_two_roles_names_the_mean_of_each() {
             r#"{{ "global": {{ "duration": 1 }}, "tasks": {{ "client": {{ "instance": 2, "loop": -1, "run": 3000, "sleep": 10000 }},
             "timer": {{ "instance": 2, "loop": -1, "run": {run}, "sleep": {sleep} }} }} }}"#
         );
-        let document = compared(&["eevdf", "cfs"], "1s1n1l2c1t", &workload, Some("response_p99_ns"));
+        let document = compared(&["eevdf", "cfs"], "1s1n1l2c1t", &workload, Some("response_mean_ns"));
         document.conditions.into_iter().find(|condition| condition.contains("roles together"))
     };
     let both = said(50, 500).expect("it says so");
-    let begins = "response p99 is of 2 roles together: under eevdf the mean of a trial's events is 3";
+    let begins = "response mean is of 2 roles together: under eevdf the mean of a trial's events is 3";
     assert!(
         both.starts_with(begins) && both.contains(" ms for client (") && both.contains(" us for timer ("),
         "{both}"
     );
     assert_eq!(said(3000, 10_000), None, "they take equally long");
+}
+
+/// Each on a CPU of its own: a request takes 3 ms, a timer 50 us, and calls and switches some microseconds more.
+#[test]
+fn each_role_has_percentiles_of_its_own_which_a_verdict_can_be_about() {
+    let workload = r#"{ "global": { "duration": 2 }, "tasks": { "client": { "loop": -1, "run": 3000, "sleep": 7000, "cpus": [ 0 ] },
+        "timer": { "loop": -1, "run": 50, "sleep": 950, "cpus": [ 1 ] } } }"#;
+    let document = compared(&["eevdf", "cfs"], "1s1n1l2c1t", workload, Some("response_p99_ns"));
+    let value = |name: &str| document.schedulers[0].measures[name].summary.median.unwrap();
+    let [client, timer] = ["client", "timer"].map(|role| value(&format!("role_{role}_response_p99_ns")));
+    assert!((3e6..3.1e6).contains(&client) && (50e3..70e3).contains(&timer), "{client} {timer}");
+    // In 1.33 s behind the warm-up, of 10 and 1 ms each.
+    let [clients, timers] = ["client", "timer"].map(|role| value(&format!("role_{role}_response_samples")));
+    assert!((130.0..=134.0).contains(&clients) && (1200.0..=1334.0).contains(&timers), "{clients} {timers}");
+    let said = document.conditions.iter().find(|condition| condition.contains("roles together")).unwrap();
+    assert!(said.contains("the p99 of a trial's events is 3") && said.contains(" us for timer ("), "{said}");
+    assert!(said.ends_with("; --metric role_client_response_p99_ns judges one role alone"), "{said}");
+    let alone = compared(&["eevdf", "cfs"], "1s1n1l2c1t", workload, Some("role_timer_response_p99_ns"));
+    assert_eq!((alone.primary.as_str(), alone.replaced.is_none()), ("role_timer_response_p99_ns", true));
+    assert!(alone.verdict.sentence.contains(" in response p99 of timer"), "{}", alone.verdict.sentence);
 }
 
 /// Each request takes 150 ms of a CPU that another task shares: three end within the second.

@@ -71,6 +71,25 @@ fn trials_in_lockstep_are_named_and_drawn_times_end_it() {
     assert!(drawn.lockstep.is_empty() && !says, "{:?}", drawn.conditions);
 }
 
+#[test]
+fn a_verdict_names_the_tasks_for_which_memory_has_constant_speed() {
+    let memory = |tasks: &str, profiles: &str| {
+        let workload = format!(r#"{{ "tasks": {{ {tasks} }}, "warmcore": {{ "tasks": {{ {profiles} }} }} }}"#);
+        let document = compared("1s1n1l4c1t", &workload, None).unwrap();
+        document.conditions.into_iter().find(|condition| condition.contains("memory")).unwrap()
+    };
+    let task = |name| format!(r#""{name}": {{ "loop": 1, "run": 300 }}"#);
+    let tasks: Vec<String> = ["a", "b", "c", "d", "e"].map(task).into();
+    let of = |name: &str| format!(r#""{name}": {{ "profile": "nas-mg" }}"#);
+    let two = tasks[..2].join(", ");
+    assert_eq!(memory(&two, &[of("a"), of("b")].join(", ")), "analytic memory, with the profile nas-mg");
+    let expected = "analytic memory, with the profile nas-mg; constant speed for tasks without one: b";
+    assert_eq!(memory(&two, &of("a")), expected);
+    let expected = "analytic memory, with the profile nas-mg; constant speed for tasks without one: b, c, d and 1 more";
+    assert_eq!(memory(&tasks.join(", "), &of("a")), expected);
+    assert!(memory(&two, "").starts_with("memory has constant speed: "), "nobody asked for another model");
+}
+
 /// `docs/models/cache-aware.md`: three threads that only run stay on the three LLCs where fork put them; a fourth makes a pair.
 #[test]
 fn a_verdict_says_that_an_llc_was_chosen_and_nobody_could_be_pulled_there() {

@@ -158,11 +158,21 @@ fn a_run_of_a_program_goes_on_only_with_that_program() {
     let changed = experiment.record();
     assert_ne!(changed.trial_hash(1, 10), before.trial_hash(1, 10));
     assert_eq!(changed.trial_hash(0, 10), before.trial_hash(0, 10));
+    let refused = || {
+        let read = session::experiment_of(&directory).unwrap();
+        session::reopen(&directory, &read).unwrap_err().to_string()
+    };
+    // By `printf one | sha256sum` and `printf another | sha256sum`.
+    let one = "7692c3ad3540bb803c020b3aee66cd8887123234ea0c6e7143c0add73ff431ed";
+    let another = "ae448ac86c4e8e4dec645729708ef41873ae79c6dff84eff73360989487f08e5";
+    let error = refused();
+    assert!(error.ends_with(&format!("the program was changed (SHA-256 {one} then, {another} now)")), "{error}");
     fs::remove_file(&program).unwrap();
     let read = session::experiment_of(&directory).unwrap();
     assert_eq!(read.record(), before, "what it was is kept");
-    let error = session::reopen(&directory, &read).unwrap_err().to_string();
-    assert!(error.contains("is not what the run was started with: it is gone"), "{error}");
+    let error = refused();
+    let gone = format!("is not what the run was started with: it is gone (its SHA-256 was {one})");
+    assert!(error.ends_with(&gone), "{error}");
 }
 
 /// Another build of the same version may simulate otherwise: its trials and this one's do not go into one table.

@@ -150,7 +150,7 @@ impl std::fmt::Debug for Histogram {
 /// The bucket of a value. For values from 64 up, `shift` counts the binary digits beyond the first seven and the
 /// shifted value lies in 64..128, which makes consecutive powers of two join without a gap.
 #[inline]
-fn bucket_of(value: u64) -> usize {
+pub(crate) fn bucket_of(value: u64) -> usize {
     let shift = 63 - SUB_BUCKET_BITS - (value | 1 << SUB_BUCKET_BITS).leading_zeros();
     ((shift as usize) << SUB_BUCKET_BITS) + (value >> shift) as usize
 }
@@ -162,7 +162,7 @@ fn lower_edge(bucket: usize) -> u64 {
 }
 
 /// The highest value of a bucket.
-fn upper_edge(bucket: usize) -> u64 {
+pub(crate) fn upper_edge(bucket: usize) -> u64 {
     let shift = (bucket >> SUB_BUCKET_BITS).saturating_sub(1);
     lower_edge(bucket) + ((1 << shift) - 1)
 }

@@ -7,6 +7,7 @@
 //! Not here: anything that needs a memory model (stalls, misses), raw values (see the store), statistics over several
 //! runs (see the statistics crate).
 
+mod by_task;
 mod counters;
 mod cpu;
 mod list;

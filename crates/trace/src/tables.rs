@@ -50,8 +50,11 @@ pub struct RecordedThread {
 }
 
 impl RecordedThread {
-    /// Name and number, as recorders write them.
+    /// Name and number, as recorders write them; the name alone of what is no thread of a kernel.
     pub fn label(&self) -> String {
+        if self.thread < 0 {
+            return self.name.clone();
+        }
         format!("{}-{}", if self.name.is_empty() { "thread" } else { &self.name }, self.thread)
     }
 }

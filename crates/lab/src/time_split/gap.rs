@@ -362,7 +362,10 @@ fn listed(lines: &[GapLine], told: GapTerm) -> String {
         let large = against.iter().filter(|(_, share)| *share <= -LEAST_SHARE).count();
         against.truncate(large.clamp(1, 3));
         let say = |cause: &(&GapLine, f64)| format!("{} of {}", much(cause), cause_title(cause.0.name));
-        text.push_str(&format!(", offset by {}", against.iter().map(say).collect::<Vec<_>>().join(" and ")));
+        let mut against: Vec<String> = against.iter().map(say).collect();
+        let last = against.pop().unwrap_or_default();
+        let before = if against.is_empty() { String::new() } else { format!("{} and ", against.join(", ")) };
+        text.push_str(&format!(", offset by {before}{last}"));
     }
     text
 }
@@ -515,5 +518,10 @@ mod tests {
         assert!(small.contains("71 ms is") && small.contains("offset by 61 ms of") && !small.contains('%'), "{small}");
         let large = listed(&[line(0, 12.0), line(1, -2.0)], GapTerm::Times);
         assert!(large.contains("12 ms (120 %) is") && large.contains("offset by 2 ms (20 %) of"), "{large}");
+        let several = listed(&[line(0, 19.0), line(1, -4.0), line(2, -3.0), line(3, -2.0)], GapTerm::Times);
+        let of = [1, 2, 3].map(|cause| cause_title(CAUSES[cause].name));
+        let expected =
+            format!("offset by 4 ms (40 %) of {}, 3 ms (30 %) of {} and 2 ms (20 %) of {}", of[0], of[1], of[2]);
+        assert!(several.ends_with(&expected), "{several}");
     }
 }

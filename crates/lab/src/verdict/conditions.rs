@@ -4,12 +4,14 @@
 use warmcore_memory::{Class, library};
 use warmcore_options::MemoryChoice;
 use warmcore_schedulers::SchedulerSpec;
+use warmcore_statistics::Sample;
 use warmcore_topology::Machine;
 use warmcore_workload::{Drawn, ResultStyle, Step, Task, Workload};
 
 use super::answerable::small_part_without_profile;
 use super::{ComparisonDocument, Finding, SchedulerResult, decimal, within};
-use crate::experiment::{Experiment, ExperimentRecord};
+use crate::column::Column;
+use crate::experiment::{Experiment, ExperimentRecord, Named};
 use crate::headroom::{as_commands, bound_tasks};
 use crate::measures::{ELAPSED, ENERGY, Measure, Unit, WORK, is_of_each};
 use crate::trial::Trial;
@@ -24,10 +26,11 @@ pub(super) fn of_simulations(experiment: &Experiment, document: &mut ComparisonD
     document.conditions.extend(memory(experiment));
     document.conditions.extend(bounced_lines(experiment));
     document.conditions.extend(numa_balancing(experiment));
-    document.conditions.extend(shared_cores(machine));
+    document.conditions.extend(of_machines(experiment, shared_cores));
     document.conditions.extend(asymmetric_packing(experiment));
-    document.conditions.extend(crate::load::warnings_of_machine(machine));
-    document.conditions.extend(background(machine));
+    let machines = std::iter::once(machine).chain(own_machines(experiment).map(|own| &own.value));
+    document.conditions.extend(without_repeats(machines.flat_map(crate::load::warnings_of_machine)));
+    document.conditions.extend(of_machines(experiment, background));
     document.conditions.extend(experiment.schedulers.iter().filter_map(without_effect));
     document.conditions.extend(without_frequencies(experiment));
     document.conditions.extend(energy_of_other_work(document));
@@ -74,8 +77,6 @@ pub(super) fn of_record(
     (schedulers, trials): (&[SchedulerResult], &[Vec<Trial>]),
     measure: &Measure,
 ) -> Vec<String> {
-    let warm_up = |ns: u64| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64));
-    let workload = &experiment.workload.value;
     let of_schedulers = schedulers.iter().zip(trials).enumerate().flat_map(|(index, (scheduler, trials))| {
         let by_masks = gathering::apart_by_masks(experiment, index);
         let apart = if by_masks || gathering::are_together(trials) { None } else { gathering::left_apart(scheduler) };
@@ -92,11 +93,39 @@ pub(super) fn of_record(
             .chain(unsettled)
             .collect::<Vec<_>>()
     });
-    let of_workload = workload.notes.iter().cloned().chain(own_latency(measure)).chain(late_arrivals(workload));
+    let notes = without_repeats(experiment.workloads().flat_map(|workload| workload.value.notes.iter().cloned()));
+    let late = experiment.workloads().find_map(|workload| late_arrivals(&workload.value));
+    let of_workload = notes.into_iter().chain(own_latency(measure)).chain(late);
     let of_workload = of_workload.chain(small_part_without_profile(experiment, record, schedulers, trials));
     let mut columns = schedulers.iter().zip(trials);
     let mixed = columns.find_map(|(scheduler, trials)| roles::together(measure, &scheduler.label, trials));
-    of_workload.chain(record.options.warm_up_ns.map(warm_up)).chain(mixed).chain(of_schedulers).collect()
+    of_workload.chain(warm_ups(experiment, record)).chain(mixed).chain(of_schedulers).collect()
+}
+
+/// What does not count of the runs, and of those of columns with another warm-up.
+fn warm_ups(experiment: &Experiment, record: &ExperimentRecord) -> Vec<String> {
+    let of_all = record.options.warm_up_ns;
+    let said = of_all.map(|ns| format!("the first {} of each run do not count (--warm-up)", duration(ns as f64)));
+    let of_column = |(index, own): (&usize, &Column)| {
+        let warm_up_ns = own.workload.as_ref()?.value.warm_up_ns.unwrap_or(0);
+        let spec = &experiment.schedulers[*index];
+        (warm_up_ns != of_all.unwrap_or(0)).then(|| match warm_up_ns {
+            0 => format!("of `{spec}` all of each run counts"),
+            ns => format!("of `{spec}` the first {} of each run do not count", duration(ns as f64)),
+        })
+    };
+    said.into_iter().chain(experiment.columns.iter().filter_map(of_column)).collect()
+}
+
+/// Texts in their order, each once.
+pub(super) fn without_repeats(texts: impl Iterator<Item = String>) -> Vec<String> {
+    let mut once: Vec<String> = Vec::new();
+    for text in texts {
+        if !once.contains(&text) {
+            once.push(text);
+        }
+    }
+    once
 }
 
 /// Two latencies of wakeups stand side by side: the workload's own, and the kernel's.
@@ -125,18 +154,9 @@ fn late_arrivals(workload: &Workload) -> Option<String> {
 }
 
 /// Whether tasks went from LLC to LLC at another rate at the end of runs than at their beginning, and still did: by twice as much, and by
-/// more than three standard deviations of counts that are the same. A longer run would have another share of either. The counts are of quarters
-/// of the run: where what is measured begins well after its beginning, such as at a start signal, they do not concern it.
+/// more than three standard deviations of counts that are the same. A longer run would have another share of either.
 fn unsettled(scheduler: &SchedulerResult, trials: &[Trial], measure: &Measure) -> Option<String> {
-    let begins_later = |trial: &Trial| {
-        let before_ns = trial.measured_from_ns(&measure.name) - trial.warm_up_ns.min(trial.elapsed_ns);
-        before_ns > trial.window_ns() / 10
-    };
-    if trials.iter().any(begins_later) {
-        return None;
-    }
-    let median = |name: &str| scheduler.measures.get(name)?.summary.median;
-    let (first, last) = (median("cross_llc_first_quarter")?, median("cross_llc_last_quarter")?);
+    let [first, last] = quarters(scheduler, trials, measure)?;
     let (less, more) = (first.min(last), first.max(last));
     let differ = more >= 2.0 * less && more - less > 3.0 * (more + less).sqrt();
     (differ && last > 0.0).then(|| {
@@ -146,6 +166,25 @@ fn unsettled(scheduler: &SchedulerResult, trials: &[Trial], measure: &Measure) -
             scheduler.label
         )
     })
+}
+
+/// Moves between LLCs in the first and in the last quarter of what is measured, in the middle trial: of the window, but where what is measured
+/// begins well after its beginning, at a start signal, of the time from then on.
+fn quarters(scheduler: &SchedulerResult, trials: &[Trial], measure: &Measure) -> Option<[f64; 2]> {
+    let begins_later = |trial: &Trial| {
+        let before_ns = trial.measured_from_ns(&measure.name) - trial.warm_up_ns.min(trial.elapsed_ns);
+        before_ns > trial.window_ns() / 10
+    };
+    if trials.iter().any(begins_later) {
+        let counts = trials.iter().map(|trial| trial.cross_llc_quarters).collect::<Option<Vec<[u64; 2]>>>()?;
+        let median = |quarter: usize| {
+            let counts: Vec<f64> = counts.iter().map(|count| count[quarter] as f64).collect();
+            Sample::new(&counts).ok()?.median()
+        };
+        return Some([median(0)?, median(1)?]);
+    }
+    let median = |name: &str| scheduler.measures.get(name)?.summary.median;
+    Some([median("cross_llc_first_quarter")?, median("cross_llc_last_quarter")?])
 }
 
 /// Real-time and deadline tasks under schedulers that no present Linux kernel has: the classes above them are Linux's all the same.
@@ -280,7 +319,9 @@ pub(super) fn of_columns(experiment: &Experiment) -> impl Iterator<Item = String
             } else {
                 format!(", and does the work that takes its time on {}", experiment.machine.source)
             };
-            format!("runs on {}, of {} CPUs under {} LLCs{work}", machine.source, value.cpu_count(), value.llc_count())
+            let counted = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+            let (cpus, llcs) = (counted(value.cpu_count(), "CPU"), counted(value.llc_count(), "LLC"));
+            format!("runs on {}, of {cpus} under {llcs}{work}", machine.source)
         });
         let workload = own.workload.as_ref().filter(|own| own.source != experiment.workload.source);
         let workload = workload.map(|workload| format!("has the workload {}", workload.source));
@@ -299,21 +340,44 @@ pub(super) fn of_columns(experiment: &Experiment) -> impl Iterator<Item = String
 
 /// How fast memory is, and whose profile says what tasks do to it.
 fn memory(experiment: &Experiment) -> Option<String> {
-    let workload = &experiment.workload.value;
     if experiment.options.memory == MemoryChoice::None {
         return Some("memory has constant speed: what caches hold decides nothing (--memory, --assume-profile)".into());
     }
-    let mut names: Vec<&str> = Vec::new();
-    for task in &workload.tasks {
-        for name in task.profile.iter().chain(task.phase_profiles.iter().map(|(_, name)| name)) {
-            if !names.contains(&name.as_str()) {
-                names.push(name);
+    let (mut names, mut without): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    for workload in (0..experiment.schedulers.len()).map(|index| &experiment.workload_of(index).value) {
+        for task in &workload.tasks {
+            let mut own = task.profile.iter().chain(task.phase_profiles.iter().map(|(_, name)| name)).peekable();
+            let works = || workload.programs[task.program.index()].steps.iter().any(Step::works);
+            if own.peek().is_none() && works() {
+                add(&mut without, &task.name);
             }
+            own.for_each(|name| add(&mut names, name));
         }
     }
     let level = if experiment.options.memory.is_exact() { "exact" } else { "analytic" };
+    if names.is_empty() {
+        return Some(format!(
+            "{level} memory, but no task has a memory profile: it has constant speed for all (--assume-profile)"
+        ));
+    }
     let named = if names.len() > 1 { "profiles" } else { "profile" };
-    (!names.is_empty()).then(|| format!("{level} memory, with the {named} {}", names.join(", ")))
+    let (first, others) = without.split_at(without.len().min(MOST_NAMED));
+    let constant = match (first, others.len()) {
+        ([], _) => String::new(),
+        (first, 0) => format!("; constant speed for tasks without one: {}", first.join(", ")),
+        (first, more) => format!("; constant speed for tasks without one: {} and {more} more", first.join(", ")),
+    };
+    Some(format!("{level} memory, with the {named} {}{constant}", names.join(", ")))
+}
+
+/// Most tasks that a condition names.
+const MOST_NAMED: usize = 3;
+
+/// Adds a name that is not there yet.
+fn add<'a>(names: &mut Vec<&'a str>, name: &'a str) {
+    if !names.contains(&name) {
+        names.push(name);
+    }
 }
 
 /// Few lines that several tasks write, where transfers of a line do not wait for each other: exact memory touches 32 lines in a row.
@@ -343,14 +407,31 @@ fn bounced_lines(experiment: &Experiment) -> Option<String> {
 /// Shared sets smaller than this, about 100 lines, cost too little under exact memory when they are written.
 const BOUNCED_BYTES: u64 = 6400;
 
-/// Under which schedulers pages follow tasks, on a machine of several memories.
+/// Machines that columns have of their own.
+fn own_machines(experiment: &Experiment) -> impl Iterator<Item = &Named<Machine>> {
+    experiment.columns.values().filter_map(|column| column.machine.as_ref())
+}
+
+/// What is said of the experiment's machine, and where it is something else, of columns' own machines, with their names.
+fn of_machines(experiment: &Experiment, said: fn(&Machine) -> Option<String>) -> Vec<String> {
+    let of_all = said(&experiment.machine.value);
+    let others = own_machines(experiment).filter_map(|own| {
+        let other = said(&own.value).filter(|text| Some(text) != of_all.as_ref())?;
+        Some(format!("on {}, {other}", own.source))
+    });
+    without_repeats(of_all.clone().into_iter().chain(others))
+}
+
+/// Under which schedulers pages follow tasks, on machines of several memories.
 fn numa_balancing(experiment: &Experiment) -> Option<String> {
-    let machine = &experiment.machine.value;
-    let on = |spec: &&SchedulerSpec| {
-        spec.effective(machine.cpu_count()).iter().any(|(name, value)| *name == NUMA_BALANCING && *value != 0)
+    let on = |(index, spec): &(usize, &SchedulerSpec)| {
+        let machine = &experiment.machine_of(*index).value;
+        let effective = spec.effective(machine.cpu_count());
+        machine.nodes().count() > 1 && effective.iter().any(|(name, value)| *name == NUMA_BALANCING && *value != 0)
     };
-    let names: Vec<String> = experiment.schedulers.iter().filter(on).map(ToString::to_string).collect();
-    (machine.nodes().count() > 1 && experiment.options.memory != MemoryChoice::None && !names.is_empty())
+    let specs = experiment.schedulers.iter().enumerate().filter(on);
+    let names: Vec<String> = specs.map(|(_, spec)| spec.to_string()).collect();
+    (experiment.options.memory != MemoryChoice::None && !names.is_empty())
         .then(|| format!("NUMA balancing is on under {} ({NUMA_BALANCING}=0 turns it off)", names.join(", ")))
 }
 
@@ -359,18 +440,20 @@ const COUNTED_AS_EQUAL: &str = "CPUs of unequal speed are counted as equal";
 
 /// Hybrid processors of Intel with several threads per core: Linux prefers their fast CPUs by priorities (ITMT), which a machine may not state.
 fn asymmetric_packing(experiment: &Experiment) -> Option<String> {
-    let machine = &experiment.machine.value;
-    let is_fair =
-        |spec: &&SchedulerSpec| spec.effective(machine.cpu_count()).iter().any(|(name, _)| *name == NUMA_BALANCING);
-    let names: Vec<String> = experiment.schedulers.iter().filter(is_fair).map(ToString::to_string).collect();
-    let where_to = where_tasks_go(machine.is_asymmetric(), machine.notes())?;
-    (machine.smt_width() > 1 && !machine.has_priorities() && !names.is_empty()).then(|| {
-        format!(
-            "tasks under {} {where_to}: with several threads per core Linux prefers fast CPUs by ITMT priorities (SD_ASYM_PACKING), which \
-             this machine does not state (docs/limitations.md)",
-            names.join(", ")
-        )
-    })
+    let tasks_go = |(index, spec): (usize, &SchedulerSpec)| {
+        let machine = &experiment.machine_of(index).value;
+        let is_fair = spec.effective(machine.cpu_count()).iter().any(|(name, _)| *name == NUMA_BALANCING);
+        let where_to = where_tasks_go(machine.is_asymmetric(), machine.notes())?;
+        (is_fair && machine.smt_width() > 1 && !machine.has_priorities()).then(|| (where_to, spec.to_string()))
+    };
+    let found: Vec<(&str, String)> = experiment.schedulers.iter().enumerate().filter_map(tasks_go).collect();
+    let (where_to, _) = found.first()?;
+    let names: Vec<&str> = found.iter().map(|(_, name)| name.as_str()).collect();
+    Some(format!(
+        "tasks under {} {where_to}: with several threads per core Linux prefers fast CPUs by ITMT priorities (SD_ASYM_PACKING), which \
+         this machine does not state (docs/limitations.md)",
+        names.join(", ")
+    ))
 }
 
 /// What tasks do without such priorities, on a machine with these notes whose CPUs differ by what it states or not; none if nothing says that

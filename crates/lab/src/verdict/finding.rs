@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use warmcore_statistics::compare::SIGNIFICANCE;
 use warmcore_statistics::{Comparison, Design, Interval, TrialsApart, Verdict, trials_apart};
 
+use crate::measures::{Measure, resolution};
+
 /// Differences up to this fraction matter to nobody, unless an experiment says otherwise: its *margin*.
 pub const DEFAULT_MARGIN: f64 = 0.01;
 
@@ -81,6 +83,13 @@ impl Finding {
             found => found,
         }
     }
+}
+
+/// How far from 1 a measure's ratio must be so that its values differ by more than the margin, however they lie in the buckets that they are
+/// edges of; 1 for measures that are exact.
+pub(super) fn least_shown(measure: &Measure, margin: f64) -> f64 {
+    let resolution = resolution(&measure.name);
+    if resolution > 1.0 { (1.0 + margin) * resolution } else { 1.0 }
 }
 
 /// How far from 1 a ratio may be by its interval, as a ratio of at least 1; 1 if there is none.

@@ -86,10 +86,18 @@ fn verdict_interval_and_sentence_agree_on_sign_and_certainty() {
         if !matches!(finding, Finding::Better | Finding::Worse | Finding::Starves) {
             assert!(!says("better") && !says("worse") && !is_best(OTHER), "{}", what());
         }
-        // What lies wholly beyond the margin is no chance.
-        let beyond = |interval: &Interval| {
-            interval.low > 1.0 + document.experiment.margin || interval.high < 1.0 - document.experiment.margin
-        };
+        // The sentence's interval is the table's.
+        if let (Some(interval), Some(ratio), true) =
+            (comparison.interval, comparison.ratio, sentence.contains("95 % interval"))
+        {
+            let [_, low, high] = ratio_and_ends(ratio, interval);
+            assert!(sentence.contains(&format!("(95 % interval {low} to {high})")), "{}", what());
+        }
+        // What lies wholly beyond the margin, of a percentile beyond its bucket too, is no chance.
+        let primary = document.measures.iter().find(|measure| measure.name == document.primary).unwrap();
+        let margin = document.experiment.margin;
+        let margin = margin.max(least_shown(primary, margin) - 1.0);
+        let beyond = |interval: &Interval| interval.low > 1.0 + margin || interval.high < 1.0 - margin;
         if comparison.interval.as_ref().is_some_and(beyond) {
             assert!(matches!(finding, Finding::Better | Finding::Worse | Finding::Starves), "{}", what());
         }

@@ -94,6 +94,8 @@ fn a_yardstick_is_compared_but_never_the_best() {
 
 #[test]
 fn equal_schedulers_are_identical_and_none_is_best() {
+    let several = document(&[("cfs", 1.0), ("eevdf", 1.0), ("ule", 1.0), ("fifo", 1.0)], 10).verdict.sentence;
+    assert!(several.starts_with("eevdf, ule and fifo are identical to cfs in elapsed time; "), "{several}");
     let document = document(&[("cfs", 1.0), ("eevdf", 1.0)], 10);
     assert_eq!(document.schedulers[1].measures["elapsed_ns"].finding, Some(Finding::Identical));
     assert_eq!(document.verdict.best, None);
@@ -314,19 +316,41 @@ fn runs_that_ended_while_tasks_still_found_their_llcs_are_named() {
 }
 
 #[test]
-fn quarters_of_a_run_say_nothing_of_what_is_measured_from_a_late_start_signal_on() {
-    let said = |own_ns: f64| {
+fn quarters_are_those_of_what_is_measured_from_a_late_start_signal_on() {
+    let said = |own_ns: f64, of_own: Option<[u64; 2]>| {
         let quarters = [("cross_llc_first_quarter", Some(0.0)), ("cross_llc_last_quarter", Some(90.0))];
         let measures = [("hackbench_time_ns", Some(own_ns)), quarters[0], quarters[1]];
         let side = |label: &str| -> Vec<Trial> {
-            (0..10).map(|number| Trial { elapsed_ns: 1_000_000, ..trial(label, number, &measures) }).collect()
+            let of = |number| trial(label, number, &measures);
+            (0..10).map(|number| Trial { elapsed_ns: 1_000_000, cross_llc_quarters: of_own, ..of(number) }).collect()
         };
         let record =
             ExperimentRecord { metric: Some("hackbench_time_ns".into()), ..record(&["eevdf", "cache-aware"], 10) };
         let conditions = conclude(&record, &[side("eevdf"), side("cache-aware")]).unwrap().conditions;
         conditions.iter().filter(|words| words.starts_with("placement was still changing")).count()
     };
-    assert_eq!([990e3, 394e3].map(said), [2, 0]);
+    assert_eq!((said(990e3, None), said(394e3, None)), (2, 0), "the whole run's say nothing of its later part");
+    assert_eq!((said(394e3, Some([0, 90])), said(394e3, Some([80, 90]))), (2, 0));
+}
+
+/// Response times of 34.26 and 34.32 us lie on either side of an edge of a bucket of 512 ns: what is shown is 34.303 and 34.815 us, 1.5 % apart.
+#[test]
+fn one_bucket_more_is_no_difference_of_a_percentile() {
+    let found = |metric: &str, own: f64| {
+        let side = |label: &str, value: f64| -> Vec<Trial> {
+            (0..10).map(|number| trial(label, number, &[(metric, Some(value)), ("responses", Some(1e3))])).collect()
+        };
+        let record = ExperimentRecord { metric: Some(metric.into()), ..record(&["eevdf", "cfs"], 10) };
+        let document = conclude(&record, &[side("eevdf", 34_303.0), side("cfs", own)]).unwrap();
+        (document.schedulers[1].measures[metric].finding.unwrap(), document.verdict.sentence)
+    };
+    let (finding, sentence) = found("response_p99_ns", 34_815.0);
+    assert_eq!(finding, Finding::Unclear);
+    let begins = "It is unclear whether cfs and eevdf differ in response p99 by more than the margin of 1 % (95 % interval 1.015 to 1.015): \
+                  percentiles are edges of buckets up to 1.6 % wide;";
+    assert!(sentence.starts_with(begins), "{sentence}");
+    assert_eq!(found("response_p99_ns", 35_327.0).0, Finding::Worse, "two buckets, 3 %");
+    assert_eq!(found("response_mean_ns", 34_815.0).0, Finding::Worse, "means are exact");
 }
 
 /// Conditions of a comparison of `cache-aware`, whose trials are these, with `eevdf`.

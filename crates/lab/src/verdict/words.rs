@@ -4,8 +4,8 @@ use warmcore_statistics::{Better, Comparison, Design, TrialsApart, Verdict};
 
 use super::answerable::left_waiting;
 use super::{Conclusion, Finding, MeasureResult, Replaced, SchedulerResult, decimal, interval_ends, percent};
-use super::{ratio_and_ends, spread};
-use crate::measures::Measure;
+use super::{least_shown, ratio_and_ends, spread, within};
+use crate::measures::{Measure, resolution};
 use crate::units::with_unit;
 
 /// What a sentence is about, and how it was found.
@@ -83,7 +83,7 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
             let others_as_good = match as_good.as_slice() {
                 [] => String::new(),
                 others => {
-                    format!(", with {} as good within the margin of {}", others.join(" and "), percent(basis.margin))
+                    format!(", with {} as good within the margin of {}", listed(others), percent(basis.margin))
                 }
             };
             parts.push(format!("{} is best{others_as_good}: {}", best.label, relation(primary, best, base)));
@@ -92,8 +92,15 @@ pub(super) fn conclusion(basis: &Basis<'_>, schedulers: &[SchedulerResult], base
         None => {}
     }
     let rest = others.iter().filter(|other| best.is_none_or(|best| best.label != other.label));
-    let rest = rest.filter(|other| other.finding != Finding::NotAnswerable);
-    parts.extend(rest.map(|other| about(basis, other, base)));
+    let rest: Vec<&Contender<'_>> = rest.filter(|other| other.finding != Finding::NotAnswerable).collect();
+    for other in &rest {
+        let alike: Vec<&str> = rest.iter().filter(|one| is_alike(one, other)).map(|one| one.label).collect();
+        match alike.as_slice() {
+            [first, _, _, ..] if *first == other.label => parts.push(of_several(basis, other.finding, &alike, base)),
+            [_, _, _, ..] => {}
+            _ => parts.push(about(basis, other, base)),
+        }
+    }
     let replaced = basis.replaced.map_or_else(String::new, |replaced| format!("{}. ", replaced.reason));
     let sentence = format!("{replaced}{}; {}.", begun(&parts.join("; ")), closing(primary, basis.design, basis.trials));
     let best = best.map(|best| best.label.to_owned()).or_else(|| is_best.then(|| base.clone()));
@@ -118,8 +125,10 @@ fn not_answerable(basis: &Basis<'_>, others: &[Contender<'_>], base: &str, for_q
         .filter(|other| other.finding == Finding::NotAnswerable && by_quotas(other.label) == for_quotas)
         .map(|other| other.label)
         .collect();
-    let (last, before) = names.split_last()?;
-    let who = if before.is_empty() { (*last).to_owned() } else { format!("{} and {last}", before.join(", ")) };
+    if names.is_empty() {
+        return None;
+    }
+    let who = listed(&names);
     if for_quotas {
         let without = if unkept(base) { base } else { &who };
         return Some(format!(
@@ -134,6 +143,35 @@ fn not_answerable(basis: &Basis<'_>, others: &[Contender<'_>], base: &str, for_q
         "the run cannot say how {who} and {base} compare in {title}: {why}. Cache-aware scheduling keeps threads together for the data in \
          caches, so it is judged with memory profiles (--assume-profile NAME, or --profiles FILE)"
     ))
+}
+
+/// `a`, `a and b`, `a, b and c`.
+fn listed(names: &[&str]) -> String {
+    match names.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} and {last}", before.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// Whether the same is said about two schedulers that do not differ from the baseline.
+fn is_alike(one: &Contender<'_>, other: &Contender<'_>) -> bool {
+    let has_ratio = |of: &Contender<'_>| of.comparison.ratio.is_some();
+    match (one.finding, other.finding) {
+        (Finding::Identical, Finding::Identical) => true,
+        (Finding::Tied, Finding::Tied) => has_ratio(one) && has_ratio(other),
+        _ => false,
+    }
+}
+
+/// What is said about schedulers that are alike; the table has the interval of each.
+fn of_several(basis: &Basis<'_>, finding: Finding, labels: &[&str], base: &str) -> String {
+    let (who, title) = (listed(labels), &basis.primary.title);
+    match finding {
+        Finding::Tied => {
+            format!("{who} are tied with {base} in {title}, within the margin of {}", percent(basis.margin))
+        }
+        _ => format!("{who} are identical to {base} in {title}"),
+    }
 }
 
 /// A smallest effect that is no help to anybody, as a ratio.
@@ -178,9 +216,10 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
             )
         }
         Finding::Unclear if comparison.verdict != Verdict::NoDifferenceShown => format!(
-            "it is unclear whether {label} and {base} differ in {title} by more than the margin of {}{}",
+            "it is unclear whether {label} and {base} differ in {title} by more than the margin of {}{}{}",
             percent(margin),
-            interval(comparison)
+            interval(comparison),
+            of_buckets(primary, comparison, margin)
         ),
         Finding::Unclear => {
             let would_have_been = match comparison.smallest_effect.filter(|effect| *effect > 1.0 + margin) {
@@ -266,9 +305,26 @@ fn apart_in_words(apart: &TrialsApart, base: &str) -> String {
 }
 
 fn interval(comparison: &Comparison) -> String {
-    let text =
-        |interval: warmcore_statistics::Interval| format!(" (95 % interval {})", interval_ends(interval).join(" to "));
-    comparison.interval.map_or_else(String::new, text)
+    let Some(interval) = comparison.interval else { return String::new() };
+    let [low, high] = match comparison.ratio {
+        Some(ratio) => {
+            let [_, low, high] = ratio_and_ends(ratio, interval);
+            [low, high]
+        }
+        None => interval_ends(interval),
+    };
+    format!(" (95 % interval {low} to {high})")
+}
+
+/// Why a percentile whose ratio is beyond the margin is not shown to differ by that.
+fn of_buckets(primary: &Measure, comparison: &Comparison, margin: f64) -> String {
+    let far = comparison.ratio.map_or(1.0, |ratio| ratio.max(1.0 / ratio));
+    match !within(far, margin) && far <= least_shown(primary, margin) {
+        true => {
+            format!(": percentiles are edges of buckets up to {:.1} % wide", 100.0 * (resolution(&primary.name) - 1.0))
+        }
+        false => String::new(),
+    }
 }
 
 /// How many trials, and how they belong together: "10 paired trials".

@@ -5,6 +5,7 @@ use std::io;
 
 use warmcore_topology::{CpuId, Machine, PerRelation};
 
+use super::by_task::{ByTask, Of};
 use super::cpu::CpuState;
 use super::over_time::OverTime;
 use super::task::{NEVER, NO_CPU, State, TaskState, Wait, crosses_llc};
@@ -75,6 +76,8 @@ pub struct Counters {
     pub(super) off_cpu: Histogram,
     pub(super) slices: Histogram,
     pub(super) response: Histogram,
+    /// The wakeup latencies and response times of each task, where they are kept.
+    pub(super) by_task: Option<ByTask>,
     pub(super) ran_distance: PerRelation<u64>,
     /// Migrations (ran) between LLCs.
     pub(super) llc_moves: OverTime,
@@ -115,6 +118,7 @@ impl Counters {
             off_cpu: Histogram::new(),
             slices: Histogram::new(),
             response: Histogram::new(),
+            by_task: None,
             ran_distance: PerRelation::default(),
             llc_moves: OverTime::default(),
             event_distance: PerRelation::default(),
@@ -137,6 +141,12 @@ impl Counters {
     pub fn with_warm_up(self, warm_up_ns: u64) -> Self {
         let opens_ns = if warm_up_ns == 0 { NEVER } else { self.start_ns().saturating_add(warm_up_ns) };
         Self { opens_ns, ..self }
+    }
+
+    /// The same with what [`Counters::latencies_of`] tells.
+    #[must_use]
+    pub fn with_latencies_by_task(self) -> Self {
+        Self { by_task: Some(ByTask::default()), ..self }
     }
 
     /// **Window**: what is counted. Without a warm-up it is the whole run. With one it begins at the warm-up's end, behind everything that
@@ -166,6 +176,7 @@ impl Counters {
         for histogram in distributions {
             *histogram = Histogram::new();
         }
+        self.by_task.iter_mut().for_each(ByTask::clear);
         (self.ran_distance, self.event_distance, self.llc_moves) = Default::default();
         self.event_kinds = [0; MIGRATION_KINDS];
         for sums in [&mut self.counters, &mut self.phases, &mut self.decisions] {
@@ -336,6 +347,9 @@ impl Counters {
                 task.state = State::Sleeping;
                 if let Some(took) = task.end_response(now_ns, self.counts_from_ns) {
                     self.response.record(took);
+                    if let Some(by_task) = &mut self.by_task {
+                        by_task.record(index, Of::Response, took);
+                    }
                 }
             }
             // Death is neither.
@@ -368,8 +382,15 @@ impl Counters {
         let task = &mut self.tasks[index];
         let waiting = matches!(task.state, State::New | State::Waking | State::Queued);
         if let Some(waited) = if waiting { task.end_wait(now_ns, self.counts_from_ns) } else { None } {
-            let waits = if task.wait == Wait::Preempt { &mut self.preempt_wait } else { &mut self.wakeup_latency };
-            waits.record(waited);
+            match task.wait {
+                Wait::Preempt => self.preempt_wait.record(waited),
+                _ => {
+                    self.wakeup_latency.record(waited);
+                    if let Some(by_task) = &mut self.by_task {
+                        by_task.record(index, Of::Wakeup, waited);
+                    }
+                }
+            }
         }
         if let Some(away) = task.end_off_cpu(now_ns, self.counts_from_ns) {
             self.off_cpu.record(away);

@@ -340,6 +340,26 @@ impl Counters {
         }
     }
 
+    /// Wakeup latencies and response times of some tasks together, each as the upper edge of its bucket; `None` without
+    /// [`Counters::with_latencies_by_task`], and for tasks whose number is 4096 or more.
+    pub fn latencies_of(&self, tasks: &[TaskId]) -> Option<[Histogram; 2]> {
+        match self.opens_ns == NEVER {
+            true => self.by_task.as_ref()?.together(tasks),
+            // The run is over in its warm-up.
+            false => self.by_task.as_ref().map(|_| Default::default()),
+        }
+    }
+
+    /// Migrations (ran) between LLCs in the first and in the last quarter of a part of the window, which ends at the run's end; `None` if it
+    /// is too short a part for that.
+    pub fn cross_llc_quarters(&self, from_ns: u64, end_ns: u64) -> Option<[u64; 2]> {
+        let start_ns = self.start_ns();
+        if self.opens_ns != NEVER || from_ns < start_ns || end_ns <= from_ns {
+            return None;
+        }
+        self.llc_moves.quarters_of(from_ns - start_ns, end_ns - start_ns)
+    }
+
     /// Adds what each task counted, and where.
     fn place_counts(&self, tasks: &mut [TaskMetrics], names: &[String]) {
         for ((task, cpu, counter), value) in self.stays.iter().flatten() {
