@@ -2,68 +2,33 @@
 //! `docs/spec/cdf-dio.md` reads it: 80 tasks of 3000 accesses on 12 virtual CPUs, in virtual time.
 //!
 //! The paper's figures come from a program whose dispatcher waits for virtual CPUs that are busy. Each row is computed with that
-//! dispatcher, and once more with one that hands tasks out at once: what is left there is the strategy's own.
+//! dispatcher, and once more with one that hands tasks out at once: what is left there is the strategy's own. Other tasks, machines and
+//! tolerances are an [`experiment`] too.
 
+pub mod experiment;
 pub mod machine;
 pub mod search;
 pub mod workload;
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 use warmcore_schedulers::contention::{Cdf, ContentionError, Strategy, Variant};
 
-use self::machine::{Addresses, Dispatch, Geometry, LAST_COMMIT, Outcome, PAPER, Setup, variation};
-use self::workload::{Accesses, Colours, Law};
+use self::experiment::Experiment;
+use self::machine::{Addresses, Dispatch, Geometry, LAST_COMMIT, Outcome, PAPER, variation};
+use self::workload::Accesses;
 
 /// Tasks of a workload.
-pub const TASKS: usize = 80;
+const TASKS: usize = 80;
 /// Accesses of each.
 const ACCESSES: usize = 3000;
 /// Pages of each, as ranks of Zipf's law.
 const RANKS: u32 = 100_000;
-/// Tolerances that the paper studies, in tenths.
-const TENTHS: std::ops::RangeInclusive<u32> = 1..=9;
 
-fn cdf(tenths: u32) -> Strategy {
-    Strategy::Cdf(Cdf::new(Variant::Coded, f64::from(tenths) / 10.0))
+fn cdf(tolerance: f64) -> Strategy {
+    Strategy::Cdf(Cdf::new(Variant::Coded, tolerance))
 }
 
 const DIO: Strategy = Strategy::Dio { variant: Variant::Coded };
-
-/// The paper's strategies on the same workload.
-struct Runs {
-    round_robin: Outcome,
-    dio: Outcome,
-    /// By tolerance, in tenths from 1 on.
-    cdf: Vec<Outcome>,
-}
-
-impl Runs {
-    fn new(dispatch: Dispatch, seed: u64, traced: Option<&Accesses>) -> Result<Self, ContentionError> {
-        let setup = Setup::paper(PAPER, Addresses::PageAligned, dispatch);
-        let accesses = match traced {
-            Some(traced) => Cow::Borrowed(traced),
-            None => Cow::Owned(Accesses::new(TASKS, ACCESSES, RANKS, seed)),
-        };
-        let run = |strategy: &Strategy| machine::run(&setup, &accesses, strategy, seed);
-        Ok(Self {
-            round_robin: run(&Strategy::RoundRobin)?,
-            dio: run(&DIO)?,
-            cdf: TENTHS.map(|tenths| run(&cdf(tenths))).collect::<Result<_, _>>()?,
-        })
-    }
-
-    fn cdf(&self, tenths: usize) -> &Outcome {
-        &self.cdf[tenths - 1]
-    }
-
-    /// The smallest figure of a CDF.
-    fn best(&self, of: impl Fn(&Outcome) -> f64) -> f64 {
-        self.cdf.iter().map(of).fold(f64::INFINITY, f64::min)
-    }
-}
 
 const fn l2(outcome: &Outcome) -> f64 {
     outcome.hit_rates[1]
@@ -73,46 +38,8 @@ fn p99(outcome: &Outcome) -> f64 {
     outcome.wait_ns(99.0)
 }
 
-/// How a figure of the paper follows.
-type FigureOf = fn(&Runs) -> f64;
-
-/// The paper's figures, by name, and how each follows.
-const FIGURES: [(&str, FigureOf); 11] = [
-    ("l2_hit_rate_dio_over_rr", |runs| l2(&runs.dio) / l2(&runs.round_robin)),
-    ("l2_hit_rate_cdf_7_over_rr", |runs| l2(runs.cdf(7)) / l2(&runs.round_robin)),
-    ("l2_hit_rate_cdf_7_over_dio", |runs| l2(runs.cdf(7)) / l2(&runs.dio)),
-    ("l2_hit_rate_cdf_3_over_dio", |runs| l2(runs.cdf(3)) / l2(&runs.dio)),
-    ("l2_hit_rate_worst_cdf_over_dio", |runs| runs.cdf.iter().map(l2).fold(f64::INFINITY, f64::min) / l2(&runs.dio)),
-    ("l3_hit_rate_cdf_7_over_rr", |runs| runs.cdf(7).hit_rates[2] / runs.round_robin.hit_rates[2]),
-    ("load_variation_best_cdf_over_dio", |runs| runs.best(Outcome::load_variation) / runs.dio.load_variation()),
-    ("load_variation_best_cdf_over_rr", |runs| runs.best(Outcome::load_variation) / runs.round_robin.load_variation()),
-    ("p99_of_waits_cdf_3_over_dio", |runs| p99(runs.cdf(3)) / p99(&runs.dio)),
-    ("p99_of_waits_best_cdf_over_rr", |runs| runs.best(p99) / p99(&runs.round_robin)),
-    // The farther of DIO and CDF 0.7 from RR.
-    ("l1_hit_rate_over_rr", |runs| {
-        let [dio, cdf] = [&runs.dio, runs.cdf(7)].map(|run| run.hit_rates[0] / runs.round_robin.hit_rates[0]);
-        if (dio - 1.0).abs() > (cdf - 1.0).abs() { dio } else { cdf }
-    }),
-];
-
-/// Every figure of each seed, by its name and the dispatcher's: `l2_hit_rate_dio_over_rr_blocking` is the published program's, which waits for
-/// busy CPUs, `…_queue` one that hands tasks out at once. With `traced` every seed has those tasks, and decides equal placements only.
-///
-/// # Errors
-/// Traced tasks with more pages than the paper's memory; none of other parameters, which are the paper's.
-pub fn figures(seeds: &[u64], traced: Option<&Accesses>) -> Result<BTreeMap<String, Vec<f64>>, ContentionError> {
-    let mut found = BTreeMap::new();
-    for dispatch in [Dispatch::Blocking, Dispatch::Queue] {
-        let runs = seeds.iter().map(|seed| Runs::new(dispatch, *seed, traced)).collect::<Result<Vec<_>, _>>()?;
-        for (name, compute) in FIGURES {
-            found.insert(format!("{name}_{}", dispatch.name()), runs.iter().map(compute).collect());
-        }
-    }
-    Ok(found)
-}
-
-/// Exponents of Zipf's law for which there are figures too, in tenths: 0 is a uniform choice, 10 the paper's.
-pub const SKEWS: [u32; 6] = [0, 5, 8, 10, 12, 15];
+/// Exponents of Zipf's law for which there are figures too: 0 is a uniform choice, 1 the paper's.
+pub const SKEWS: [f64; 6] = [0.0, 0.5, 0.8, 1.0, 1.2, 1.5];
 
 /// What another skew of the addresses makes of the paper's experiment.
 #[derive(Clone, PartialEq, Debug)]
@@ -125,22 +52,22 @@ pub struct SkewRow {
     pub l2_hit_rates: [f64; 3],
 }
 
-/// The paper's experiment with an exponent in tenths, with both dispatchers.
+/// The paper's experiment with another exponent, with both dispatchers.
 ///
 /// # Errors
 /// None but of parameters, which are the paper's.
-pub fn skews(tenths: u32, seeds: &[u64]) -> Result<[SkewRow; 2], ContentionError> {
-    let law = if tenths == 10 { Law::Zipf(RANKS) } else { Law::Skewed { pages: RANKS, tenths } };
+pub fn skews(exponent: f64, seeds: &[u64]) -> Result<[SkewRow; 2], ContentionError> {
+    let experiment = Experiment { skew: exponent, ..Experiment::default() };
     let row = |dispatch: Dispatch| {
-        let setup = Setup::paper(PAPER, Addresses::PageAligned, dispatch);
+        let setup = experiment.setup(PAPER, Addresses::PageAligned, dispatch);
         let mut l2_hit_rates = [0.0; 3];
         for seed in seeds {
-            let accesses = Accesses::coloured(TASKS, ACCESSES, law, Colours::Any, *seed);
-            for (sum, strategy) in l2_hit_rates.iter_mut().zip([Strategy::RoundRobin, DIO, cdf(7)]) {
+            let accesses = experiment.accesses(None, *seed);
+            for (sum, strategy) in l2_hit_rates.iter_mut().zip([Strategy::RoundRobin, DIO, cdf(0.7)]) {
                 *sum += l2(&machine::run(&setup, &accesses, &strategy, *seed)?) / seeds.len() as f64;
             }
         }
-        Ok(SkewRow { exponent: f64::from(tenths) / 10.0, dispatch: dispatch.name(), l2_hit_rates })
+        Ok(SkewRow { exponent, dispatch: dispatch.name(), l2_hit_rates })
     };
     Ok([row(Dispatch::Blocking)?, row(Dispatch::Queue)?])
 }
@@ -150,7 +77,7 @@ pub fn skews(tenths: u32, seeds: &[u64]) -> Result<[SkewRow; 2], ContentionError
 pub struct TableRow {
     /// Caches: `paper` or `last commit`.
     pub geometry: &'static str,
-    /// `page-aligned` or `line-spread`.
+    /// `page-aligned`, `line-spread` or `recorded`.
     pub addresses: &'static str,
     /// `queue` or `blocking`.
     pub dispatch: &'static str,
@@ -189,30 +116,50 @@ pub const READINGS: [(Geometry, Addresses, Dispatch); 8] = [
     (LAST_COMMIT, Addresses::LineSpread, Dispatch::Queue),
 ];
 
-/// One reading's part of the table: every strategy on the same workloads.
-///
-/// # Errors
-/// None but of parameters, which are the paper's.
-pub fn table(reading: (Geometry, Addresses, Dispatch), seeds: &[u64]) -> Result<Vec<TableRow>, ContentionError> {
-    let mut strategies = vec![Strategy::RoundRobin, Strategy::FewestTasks, Strategy::Random, DIO];
-    strategies.push(Strategy::Dio { variant: Variant::Published });
-    strategies.extend(TENTHS.map(cdf));
-    strategies.extend([1, 3, 7].map(|tenths| Strategy::Cdf(Cdf::new(Variant::Published, f64::from(tenths) / 10.0))));
-    let workloads: Vec<Accesses> = seeds.iter().map(|seed| Accesses::new(TASKS, ACCESSES, RANKS, *seed)).collect();
-    strategies.iter().map(|strategy| table_row(reading, strategy, &workloads, seeds)).collect()
+/// The strategies of the paper's table: those as published with three tolerances.
+#[must_use]
+pub fn strategies() -> Vec<Strategy> {
+    let mut all = vec![Strategy::RoundRobin, Strategy::FewestTasks, Strategy::Random, DIO];
+    all.push(Strategy::Dio { variant: Variant::Published });
+    all.extend(Experiment::default().tolerances.into_iter().map(cdf));
+    all.extend([0.1, 0.3, 0.7].map(|tolerance| Strategy::Cdf(Cdf::new(Variant::Published, tolerance))));
+    all
 }
 
-fn table_row(
-    (geometry, addresses, dispatch): (Geometry, Addresses, Dispatch),
-    strategy: &Strategy,
-    workloads: &[Accesses],
+/// One reading's part of the table: every strategy on the same workloads, one for each seed, or the recorded one.
+///
+/// # Errors
+/// Tasks with more pages than the paper's memory; groups larger than all CPUs.
+pub fn table(
+    experiment: &Experiment,
+    strategies: &[Strategy],
+    reading: (Geometry, Addresses, Dispatch),
     seeds: &[u64],
-) -> Result<TableRow, ContentionError> {
-    let setup = Setup::paper(geometry, addresses, dispatch);
-    let outcomes = workloads.iter().zip(seeds).map(|(accesses, seed)| machine::run(&setup, accesses, strategy, *seed));
-    let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
+    traced: Option<&Accesses>,
+) -> Result<Vec<TableRow>, ContentionError> {
+    let workloads: Vec<_> = seeds.iter().map(|seed| experiment.accesses(traced, *seed)).collect();
+    let (geometry, addresses, dispatch) = reading;
+    let setup = experiment.setup(geometry, addresses, dispatch);
+    let addresses = match addresses {
+        _ if traced.is_some() => "recorded",
+        Addresses::PageAligned => "page-aligned",
+        Addresses::LineSpread => "line-spread",
+    };
+    let row = |strategy: &Strategy| {
+        let outcomes =
+            workloads.iter().zip(seeds).map(|(accesses, seed)| machine::run(&setup, accesses, strategy, *seed));
+        let outcomes = outcomes.collect::<Result<Vec<_>, _>>()?;
+        let decisions = mean(&outcomes.iter().map(|outcome| outcome.decisions[0] as f64).collect::<Vec<_>>());
+        let (geometry, dispatch, strategy) = (geometry.name, dispatch.name(), strategy.name());
+        Ok(TableRow { geometry, addresses, dispatch, strategy, decisions, values: values(&outcomes) })
+    };
+    strategies.iter().map(row).collect()
+}
+
+/// Means of what a row has, each with half the width of its 95 % interval.
+fn values(outcomes: &[Outcome]) -> Vec<(&'static str, f64, f64)> {
     let mut columns: Vec<Vec<f64>> = vec![Vec::new(); VALUES.len()];
-    for outcome in &outcomes {
+    for outcome in outcomes {
         let [decisions, looked_at] = outcome.decisions;
         let values = [
             outcome.hit_rates[0],
@@ -237,17 +184,7 @@ fn table_row(
         .map(|group| mean(&outcomes.iter().map(|outcome| outcome.group_accesses[group] as f64).collect::<Vec<_>>()))
         .collect();
     values.push(("load variation of means", variation(&of_means), 0.0));
-    Ok(TableRow {
-        geometry: geometry.name,
-        addresses: match addresses {
-            Addresses::PageAligned => "page-aligned",
-            Addresses::LineSpread => "line-spread",
-        },
-        dispatch: dispatch.name(),
-        strategy: strategy.name(),
-        decisions: mean(&outcomes.iter().map(|outcome| outcome.decisions[0] as f64).collect::<Vec<_>>()),
-        values,
-    })
+    values
 }
 
 fn mean(values: &[f64]) -> f64 {

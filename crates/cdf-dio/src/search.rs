@@ -35,7 +35,7 @@ impl Candidate {
         };
         let pages = match self.law {
             Law::Zipf(pages) => format!("Zipf over {pages} lines"),
-            Law::Skewed { pages, tenths } => format!("Zipf with s = {} over {pages} lines", f64::from(tenths) / 10.0),
+            Law::Skewed { pages, exponent } => format!("Zipf with s = {exponent} over {pages} lines"),
             Law::Uniform(pages) => format!("{pages} lines alike"),
         };
         format!("{} tasks × {} accesses, {pages}, {sets}, quantum {}", self.tasks.0, self.tasks.1, self.quantum)

@@ -36,16 +36,16 @@ pub enum Colours {
 }
 
 /// Which of its pages a task touches.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Law {
     /// Zipf's with exponent 1 over so many pages.
     Zipf(u32),
-    /// Zipf's with another exponent: that of rank k is touched as often as 1 / k to the power of `tenths` / 10.
+    /// Zipf's with another exponent: that of rank k is touched as often as 1 / k to that power.
     Skewed {
         /// Pages.
         pages: u32,
-        /// The exponent in tenths.
-        tenths: u32,
+        /// The exponent.
+        exponent: f64,
     },
     /// All of so many pages alike.
     Uniform(u32),
@@ -66,9 +66,21 @@ pub enum TraceTaskError {
         /// Most accesses of all its threads.
         most: usize,
     },
+    /// More than is kept of all tasks.
+    #[error(
+        "{tasks} tasks of this trace make {accesses} accesses, more than {most}; ask for fewer tasks, or cut the trace"
+    )]
+    Tasks {
+        /// Tasks, of which several may be one thread of the trace.
+        tasks: usize,
+        /// Accesses of all of them.
+        accesses: usize,
+        /// Most of them.
+        most: usize,
+    },
 }
 
-/// Most data accesses of a trace: 160 MB of the host.
+/// Most data accesses of a trace, and of all tasks that are made of it: 160 MB of the host each.
 pub const MOST_ACCESSES: usize = 1 << 25;
 
 /// Bytes of a page and of a line of the paper's machine, as powers of two.
@@ -143,10 +155,7 @@ impl Accesses {
         let mut chance = Pcg32::new(seed, STREAM);
         let zipf = match law {
             Law::Zipf(pages) => Some(Zipf::new(pages, |rank| 1.0 / rank)),
-            Law::Skewed { pages, tenths } => {
-                let exponent = f64::from(tenths) / 10.0;
-                Some(Zipf::new(pages, |rank| exp(-exponent * ln(rank))))
-            }
+            Law::Skewed { pages, exponent } => Some(Zipf::new(pages, |rank| exp(-exponent * ln(rank)))),
             Law::Uniform(_) => None,
         };
         let mut draw = || match (&zipf, law) {
@@ -166,7 +175,7 @@ impl Accesses {
     /// left out. An access to several lines is to the first.
     ///
     /// # Errors
-    /// A trace that cannot be read, is too long, or has no data accesses.
+    /// A trace that cannot be read, has no data accesses, or makes too many for so many tasks.
     pub fn traced(trace: impl BufRead, tasks: usize) -> Result<Self, TraceTaskError> {
         let mut reader = TraceReader::new(trace, true)?;
         let mut threads: BTreeMap<u16, Recorded> = BTreeMap::new();
@@ -184,8 +193,12 @@ impl Accesses {
         if threads.is_empty() {
             return Err(TraceTaskError::Empty);
         }
-        let (ranks, lines) =
-            threads.values().cycle().take(tasks).map(|of| (of.ranks.clone(), of.lines.clone())).unzip();
+        let made = || threads.values().cycle().take(tasks);
+        let accesses = made().map(|of| of.ranks.len()).sum();
+        if accesses > MOST_ACCESSES {
+            return Err(TraceTaskError::Tasks { tasks, accesses, most: MOST_ACCESSES });
+        }
+        let (ranks, lines) = made().map(|of| (of.ranks.clone(), of.lines.clone())).unzip();
         Ok(Self { ranks, lines, colours: Colours::Any, kinds: vec![0; tasks] })
     }
 }
@@ -244,12 +257,12 @@ mod tests {
             let all = || accesses.ranks.iter().flatten();
             all().filter(|rank| **rank < below).count() as f64 / all().count() as f64
         };
-        let skewed = |tenths| Law::Skewed { pages: 1000, tenths };
-        assert!((share(skewed(0), 250) - 0.25).abs() < 0.006, "{}", share(skewed(0), 250));
-        assert!((share(skewed(10), 1) - share(Law::Zipf(1000), 1)).abs() < 1e-4);
+        let skewed = |exponent| Law::Skewed { pages: 1000, exponent };
+        assert!((share(skewed(0.0), 250) - 0.25).abs() < 0.006, "{}", share(skewed(0.0), 250));
+        assert!((share(skewed(1.0), 1) - share(Law::Zipf(1000), 1)).abs() < 1e-4);
         // The first of 1000 pages: 1 over the sums of k to the powers of -0.5 and -1.5, 61.80 and 2.5491.
-        assert!((share(skewed(5), 1) - 1.0 / 61.80).abs() < 0.002, "{}", share(skewed(5), 1));
-        assert!((share(skewed(15), 1) - 1.0 / 2.5491).abs() < 0.006, "{}", share(skewed(15), 1));
+        assert!((share(skewed(0.5), 1) - 1.0 / 61.80).abs() < 0.002, "{}", share(skewed(0.5), 1));
+        assert!((share(skewed(1.5), 1) - 1.0 / 2.5491).abs() < 0.006, "{}", share(skewed(1.5), 1));
     }
 
     #[test]
@@ -262,6 +275,8 @@ mod tests {
         assert!(refused("I  04001090,3\n").contains("no data accesses"));
         assert!(refused("what").contains("no address trace"));
         assert!(refused(" L 1000,8\nx\n").contains("line 2"));
+        let many = Accesses::traced(text.as_bytes(), MOST_ACCESSES).unwrap_err().to_string();
+        assert!(many.starts_with("33554432 tasks of this trace make 67108864 accesses, more than 33554432"), "{many}");
     }
 
     #[test]

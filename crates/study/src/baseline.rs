@@ -12,11 +12,12 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use warmcore_lab::experiment::{Experiment, TOOL_VERSION};
-use warmcore_lab::files;
 use warmcore_lab::verdict::{Finding, ratio_with_interval, starves};
+use warmcore_lab::{files, measures};
 use warmcore_statistics::{Better, Comparison, Design, StatisticsError, compare_trials, judge};
 
 use crate::document::{CellResult, ExpectationResult, StudyDocument, StudyResult, decimal};
+use crate::figure::{Expression, NamedPart};
 use crate::file::{BaselineFile, Expectation, FormError, Problem, Study};
 use crate::judge::Judgement;
 use crate::plan::{Plan, PlannedCell};
@@ -201,14 +202,16 @@ pub(crate) fn compare(
         let same = before.is_some_and(|before| before.trials == result.trials);
         let finding = match &comparison {
             Some(_) if same => Finding::Identical,
-            Some(comparison) => match finding_of(comparison, margin, (design, judged), [before, Some(result)]) {
-                Finding::Better | Finding::Tied | Finding::Unclear
-                    if before.is_some_and(|before| starves(before.never_ran_again, result.never_ran_again)) =>
-                {
-                    Finding::Starves
+            Some(comparison) => {
+                match finding_of(comparison, in_buckets(&of.figure, margin), (design, judged), [before, Some(result)]) {
+                    Finding::Better | Finding::Tied | Finding::Unclear
+                        if before.is_some_and(|before| starves(before.never_ran_again, result.never_ran_again)) =>
+                    {
+                        Finding::Starves
+                    }
+                    finding => finding,
                 }
-                finding => finding,
-            },
+            }
             None => Finding::NotMeasurable,
         };
         let against = Against { value: before.and_then(|before| before.value), margin, comparison, finding };
@@ -217,6 +220,17 @@ pub(crate) fn compare(
         }
         result.against = Some(against);
     }
+}
+
+/// The margin beyond which a figure differs however a percentile that it names lies in its bucket, whose upper edge that is.
+fn in_buckets(figure: &Expression, margin: f64) -> f64 {
+    let mut resolution = 1.0_f64;
+    figure.each_name(&mut |part, _| {
+        if let NamedPart::Measure(selection) = part {
+            resolution = resolution.max(measures::resolution(&selection.measure));
+        }
+    });
+    margin.max((1.0 + margin) * resolution - 1.0)
 }
 
 /// What a comparison means, of `judged` that are judged together; a tie only where not many trials are apart.
@@ -306,5 +320,21 @@ impl ExpectationResult {
             _ => format!(", ratio {ratio}, margin {} %", decimal(Some(of.margin * 100.0))),
         };
         Some(format!("{verdict}{why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::parse;
+
+    #[test]
+    fn a_percentile_differs_by_more_than_its_bucket_too() {
+        let margin = |figure: &str| in_buckets(&parse(figure).unwrap(), 0.02);
+        for figure in ["wakeup_p99_ns[a]", "wakeup_p99_ns[a] / 1000"] {
+            assert!((margin(figure) - (1.02 * (1.0 + 1.0 / 64.0) - 1.0)).abs() < 1e-9, "{figure}");
+        }
+        assert!((margin("wakeup_mean_ns[a]") - 0.02).abs() < 1e-9);
+        assert!((margin("2 * elapsed_ns[a]") - 0.02).abs() < 1e-9);
     }
 }

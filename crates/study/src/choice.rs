@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::file::{FormError, ReadError, Study};
+use crate::file::{FormError, MOST_TRIALS, ReadError, Study};
 use crate::library;
 
 /// Why there is no such study, or nothing of it.
@@ -21,6 +21,10 @@ pub enum ChoiceError {
     /// A file is none.
     #[error(transparent)]
     Read(#[from] ReadError),
+    #[error("two studies are called `{name}`: {} and {}", .files[0], .files[1])]
+    SameName { name: String, files: [String; 2] },
+    #[error("{0} trials; there are 1 to {MOST_TRIALS}")]
+    Trials(u32),
     #[error("nothing is expected under a name that contains `{part}`, and no drawing is called so")]
     NothingExpected {
         part: String,
@@ -41,26 +45,62 @@ impl ChoiceError {
                 let words = "--only takes parts of names, or whole names of drawings, with commas; there are";
                 Some(format!("{words}: {}", names.join("; ")))
             }
-            Self::Packaged(_) | Self::Read(_) => None,
+            Self::SameName { .. } => {
+                Some("their results and figures would have one name; run them separately".to_owned())
+            }
+            Self::Packaged(_) | Self::Read(_) | Self::Trials(_) => None,
         }
     }
 }
 
-/// Studies by name, by the name of their collection, or by file. `others` are names that somebody else knows, for who mistypes one.
+/// What these names call, in their order; a study that several of them call is one.
+///
+/// # Errors
+/// As [`called`], and when different studies have one name.
+pub fn all(names: &[String]) -> Result<Vec<Study>, ChoiceError> {
+    let mut found: Vec<Study> = Vec::new();
+    for name in names {
+        for study in called(name)? {
+            match found.iter().find(|known| known.name == study.name) {
+                None => found.push(study),
+                Some(known) if known.is(&study) => {}
+                Some(known) => {
+                    let files = [known, &study].map(|study| study.path.display().to_string());
+                    return Err(ChoiceError::SameName { name: study.name, files });
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Studies by name, by the name of their collection, or by file.
 ///
 /// # Errors
 /// When there is none, or it is not what it should be.
-pub fn called(name: &str, others: &[&'static str]) -> Result<Vec<Study>, ChoiceError> {
+pub fn called(name: &str) -> Result<Vec<Study>, ChoiceError> {
     let packaged = library::find(name)?;
     if !packaged.is_empty() {
         return Ok(packaged);
     }
     let path = Path::new(name);
     if !path.exists() {
-        let near = warmcore_topology::nearest(name, library::names().chain(others.iter().copied()));
+        let near = warmcore_topology::nearest(name, library::names());
         return Err(ChoiceError::Unknown { name: name.to_owned(), near: near.map(|near| near.to_string()) });
     }
     Ok(vec![Study::read(path)?])
+}
+
+/// Gives every cell this many trials instead of its own number.
+///
+/// # Errors
+/// When they are none, or more than a cell may have.
+pub fn set_trials(chosen: &mut [Study], trials: u32) -> Result<(), ChoiceError> {
+    if !(1..=MOST_TRIALS).contains(&trials) {
+        return Err(ChoiceError::Trials(trials));
+    }
+    chosen.iter_mut().flat_map(|study| &mut study.cells).for_each(|cell| cell.trials = trials);
+    Ok(())
 }
 
 /// Leaves what is expected under names that contain one of these texts, drawings that are called so, and studies that have such. Texts that
@@ -78,7 +118,8 @@ pub fn keep_only(chosen: &mut Vec<Study>, wanted: &[String]) -> Result<(), Choic
     let is_one = wanted.len() > 1 && names.iter().any(|name| name.contains(&whole));
     let wanted = if is_one { std::slice::from_ref(&whole) } else { wanted };
     let drawn: Vec<String> = chosen.iter().flat_map(Study::drawn).map(str::to_owned).collect();
-    let is_known = |text: &String| drawn.contains(text) || names.iter().any(|name| name.contains(text.as_str()));
+    let is_part = |text: &str| !text.trim().is_empty() && names.iter().any(|name| name.contains(text));
+    let is_known = |text: &String| drawn.contains(text) || is_part(text);
     if let Some(part) = wanted.iter().find(|text| !is_known(text)).cloned() {
         names.extend(drawn);
         return Err(ChoiceError::NothingExpected { part, names });

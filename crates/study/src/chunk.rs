@@ -16,7 +16,8 @@ use warmcore_lab::runner::{self, Conduct, RunError};
 use warmcore_lab::session::{self, ResumeError, SessionError};
 use warmcore_lab::trial::Trial;
 
-use crate::plan::{Plan, PlannedExperiment};
+use crate::file::Study;
+use crate::plan::{Plan, PlannedCell, PlannedExperiment};
 use crate::run::{Done, Means, StudyError, directory, firsts};
 
 /// Trials of one experiment, with all that they depend on.
@@ -197,7 +198,9 @@ impl Gathering {
                 _ => {
                     let files = session::texts(experiment)
                         .map_err(|source| GatherError::Files { study: study.clone(), source })?;
-                    let directory = out.map(|out| directory(out, planned, note)).transpose()?;
+                    // Unlocked: all are begun at once, and they may be more than a process can have open.
+                    let begun = out.map(|out| directory(out, planned, note)).transpose()?;
+                    let directory = begun.map(|(directory, _)| directory);
                     let gathered = Gathered::begin(experiment, directory)
                         .map_err(|source| StudyError::Run { study: study.clone(), source: Box::new(source) })?;
                     let hash = experiment.record().short_hash();
@@ -294,14 +297,21 @@ impl Gathering {
 }
 
 impl Plan {
-    /// What a scheduler's trials of an experiment are for: the study and its first cell that they belong to.
-    pub fn name_of(&self, experiment: usize, scheduler: usize) -> String {
-        let of_study = |(study, cells): (&crate::file::Study, &Vec<crate::plan::PlannedCell>)| {
-            let cell = cells.iter().find(|cell| cell.runs == Ok((experiment, scheduler)))?;
-            Some(format!("{}/{}/{}", study.name, cell.name(study), cell.scheduler))
-        };
-        let found = self.studies.iter().zip(&self.cells).find_map(of_study);
-        found.unwrap_or_else(|| self.experiments[experiment].study.clone())
+    /// What a scheduler's trials of an experiment are for, by index of the experiment and of the scheduler there: the study and its first cell
+    /// that they belong to.
+    pub fn names(&self) -> impl Fn(usize, usize) -> String {
+        let mut cells: BTreeMap<(usize, usize), (&Study, &PlannedCell)> = BTreeMap::new();
+        for (study, of_study) in self.studies.iter().zip(&self.cells) {
+            for cell in of_study {
+                if let Ok(runs) = cell.runs {
+                    cells.entry(runs).or_insert((study, cell));
+                }
+            }
+        }
+        move |experiment, scheduler| match cells.get(&(experiment, scheduler)) {
+            Some((study, cell)) => format!("{}/{}/{}", study.name, cell.name(study), cell.scheduler),
+            None => self.experiments[experiment].study.clone(),
+        }
     }
 }
 

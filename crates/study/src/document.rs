@@ -336,7 +336,7 @@ impl StudyDocument {
                     study.name.clone(),
                     of.name.clone(),
                     decimal(of.published),
-                    decimal(of.value),
+                    of.here(),
                     of.band(),
                     decimal(of.size),
                     judgement,
@@ -451,6 +451,12 @@ impl WrongModelResult {
 }
 
 impl ExpectationResult {
+    /// Its value, as tables have it.
+    pub(crate) fn here(&self) -> String {
+        let is_infinite = self.value.is_none() && self.trials.iter().any(|of| of.is_infinite());
+        if is_infinite { "infinite".to_owned() } else { decimal(self.value) }
+    }
+
     fn new(of: &Expectation, judged: Judged) -> Self {
         let figure = judged.figure.as_ref();
         Self {

@@ -25,6 +25,7 @@ mod value;
 
 use std::fmt;
 
+pub(crate) use value::Known;
 pub use value::{Lookup, Value, ValueError, evaluate, middle};
 
 /// The longest expression that is read, in bytes.

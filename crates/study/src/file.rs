@@ -14,20 +14,25 @@
 //! | `[[figure]]` | `name` and `of`, an [expression](crate::figure) that other figures may name |
 //! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; one of the [marks](MarkKind) with which it is shown and not scored: `by_definition` (it cannot come out otherwise), `fitted` (which parameter), `protocol` (what is done otherwise than in the source, and why), `allows_no_effect` (why its band contains `neutral` though the source claims an effect, which is refused otherwise), `follows_from` (the row that it is, or follows from), `not_in_source` (why it is asked); `counted = false`: shown and judged without consequence; `better`, `"lower"`, `"higher"` or `"neither"`: compared with the baseline, where no band is needed, and by its own `margin`; `[expect.outside]`: a known answer outside of the band, see [`Outside`]; `each = ["AXIS"]`: one expectation for every value of axes, whose tables say what differs |
 //! | `[[not_asked]]` | `name` of a published row for which something is `missing` here, and what would `settle` it; it counts among all rows |
+//! | `most_cells` | how many cells may be planned together with it, if more than 10,000 |
 //! | `program` | that figures are those of a program of the paper's own, by name; such a study has no cells |
 //! | `trace` | an address trace, beside the study, whose threads are the tasks of that program |
+//! | `[contention]` | the tasks, CPUs and tolerances of that program: `tasks`, `accesses`, `skew`, `cpus`, `cpus_per_group`, `tolerances`; see [`Contention`] |
 //! | `[baseline]` | [an earlier result](crate::baseline) with which figures are compared that say what is `better`: `file`, beside the study, and the `margin` up to which a difference does not matter (0.01) |
 //! | `[[drawing]]` | `name`, `title`, what `published` shows, and `of`, what is drawn over time of the first trial: `tasks_per_cpu[cell]`, `run_time_of_tasks[cell]`, `run_time_of_applications[cell]`, `score.NAME[cell]`; or of all trials `bars`, a list of `label`, `of`, which is an expression, `series`, `published` and `each`, and their `unit` |
 //! | `[[wrong]]` | a model that must be rejected: `name`, the `scheduler`, `machine` or `workload` that `cells` (all) have instead, and which expectations it `rejects`: one of these must be outside its band |
 //!
 //! What is not what it should be is an error with line and column. Does not load machines or workloads: that is [`plan`](crate::plan)'s.
 
+mod alike;
 mod bars;
+mod contention;
 mod expect;
 mod form;
 mod mark;
 mod part;
 pub(crate) mod placeholders;
+mod schema;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,12 +46,26 @@ use warmcore_options::MemoryChoice;
 use warmcore_statistics::Better;
 
 pub use self::bars::{Bar, BarChart};
+pub use self::contention::Contention;
 pub use self::expect::Expected;
+pub(crate) use self::form::MOST_TRIALS;
 pub use self::mark::{Mark, MarkKind};
+pub(crate) use self::part::Simulation;
 use crate::figure::{EACH, Expression, NamedPart, ParseError, Selection, did_you_mean};
 
 /// Version of the form.
 pub const SCHEMA: &str = "warmcore-study-form-1";
+
+/// The JSON Schema of a study's file (draft 2020-12), made from the types that read one.
+pub fn form_schema() -> String {
+    let mut schema = form::schema();
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+    schema["title"] = "Study files".into();
+    schema["description"] = "What `warmcore study run FILE` reads; docs/reference/studies.md explains the keys.".into();
+    schema["properties"]["schema"] = serde_json::json!({ "const": SCHEMA });
+    // Texts and numbers can always be written.
+    serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n"
+}
 
 /// A study.
 #[derive(Clone, Debug)]
@@ -77,6 +96,10 @@ pub struct Study {
     pub program: Option<String>,
     /// An address trace whose threads are that program's tasks, by its path from the study's directory.
     pub trace: Option<String>,
+    /// What else it says of them.
+    pub contention: Contention,
+    /// How many cells it may have, if more than usual.
+    pub most_cells: Option<u64>,
     /// What runs.
     pub cells: Vec<Cell>,
     /// What is varied.
@@ -413,6 +436,12 @@ impl Study {
             FormError { file: path.display().to_string(), line, column, problem }
         };
         form::read(path, text).map_err(located)
+    }
+
+    /// Whether it is the same file.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let file = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        file(&self.path) == file(&other.path) && self.text == other.text
     }
 
     /// Checks that figures name cells, axes and figures that are there, and not each other in a circle.

@@ -9,17 +9,16 @@
 //!
 //! A figure with a [mark](crate::file::MarkKind), such as one to which a parameter was fitted, is shown and not scored. One that needs what this computer lacks is *not answerable here*.
 
-use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use warmcore_lab::trial::Trial;
+use warmcore_lab::trial::{TaskRow, Trial};
 use warmcore_lab::verdict;
 use warmcore_memory::math::ln;
 use warmcore_places::host;
 
-use crate::figure::{self, EACH, Expression, Lookup, NamedPart, Selection, Value, ValueError};
-use crate::file::{Bar, Expectation, Mark, MarkKind, OutsideKind};
+use crate::figure::{self, EACH, Expression, Known, Lookup, NamedPart, Selection, Value, ValueError};
+use crate::file::{Bar, Expectation, FormError, Mark, MarkKind, OutsideKind, Problem, Study};
 use crate::plan::{CAUSE_PREFIX, CPU_TIME, Plan, SPEED, WORK};
 
 warmcore_topology::worded! {
@@ -79,26 +78,26 @@ pub(crate) fn is_of_the_size(size: f64) -> bool {
 
 /// Judges an expectation of a study, under a wrong model if one is named.
 pub fn judge(plan: &Plan, trials: &Trials, study: usize, wrong: Option<usize>, expectation: &Expectation) -> Judged {
-    let lookup = InStudy { plan, trials, study, wrong, known: RefCell::default() };
+    let lookup = InStudy { plan, trials, study, wrong, known: Known::default() };
     of_value(figure::evaluate(&expectation.figure, &lookup), expectation)
 }
 
 /// Of the cells that an expectation's figure names, how many tasks of one never ran again in the middle trial, at most.
 pub(crate) fn tasks_left(plan: &Plan, trials: &Trials, study: usize, expectation: &Expectation) -> f64 {
-    let lookup = InStudy { plan, trials, study, wrong: None, known: RefCell::default() };
-    lookup.tasks_left(&expectation.figure)
+    let lookup = InStudy { plan, trials, study, wrong: None, known: Known::default() };
+    lookup.most(&expectation.figure, &verdict::tasks_left)
 }
 
 /// Of the cells that an expectation's figure names, the most trials of one.
 pub(crate) fn trials_of(plan: &Plan, trials: &Trials, study: usize, expectation: &Expectation) -> usize {
-    let lookup = InStudy { plan, trials, study, wrong: None, known: RefCell::default() };
-    lookup.trials_of(&expectation.figure)
+    let lookup = InStudy { plan, trials, study, wrong: None, known: Known::default() };
+    lookup.most(&expectation.figure, &|trials| trials.len() as f64) as usize
 }
 
 /// Percentiles that figures of a study name and that are ones of few events in a trial, as they are written: the fewest events, and how many it
 /// takes to show one.
 pub fn few_events(plan: &Plan, trials: &Trials, study: usize) -> BTreeMap<String, (f64, f64)> {
-    let lookup = InStudy { plan, trials, study, wrong: None, known: RefCell::default() };
+    let lookup = InStudy { plan, trials, study, wrong: None, known: Known::default() };
     let own = &plan.studies[study];
     let figures = own.figures.iter().map(|figure| &figure.of).chain(own.expectations.iter().map(|of| &of.figure));
     let mut found = BTreeMap::new();
@@ -121,7 +120,7 @@ pub fn few_events(plan: &Plan, trials: &Trials, study: usize) -> BTreeMap<String
 /// # Errors
 /// Why it has no value.
 pub fn length(plan: &Plan, trials: &Trials, study: usize, bar: &Bar) -> Result<[f64; 3], ValueError> {
-    let lookup = InStudy { plan, trials, study, wrong: None, known: RefCell::default() };
+    let lookup = InStudy { plan, trials, study, wrong: None, known: Known::default() };
     middle_and_ends(&figure::evaluate(&bar.figure, &lookup)?)
 }
 
@@ -191,16 +190,51 @@ fn size(figure: f64, published: f64, neutral: Option<f64>) -> Option<f64> {
     (theirs != 0.0 && size.is_finite() && size > 0.0).then_some(size)
 }
 
+/// Names of a program's figures that a study's own figures and expectations are of.
+///
+/// # Errors
+/// Where a figure stands that neither the program knows nor the study.
+pub fn asked_of_program(study: &Study, known: &BTreeSet<String>) -> Result<BTreeSet<String>, FormError> {
+    let own: BTreeSet<&str> = study.figures.iter().map(|figure| figure.name.as_str()).collect();
+    let of_study = study.figures.iter().map(|figure| (&figure.of, figure.at));
+    let mut asked = BTreeSet::new();
+    for (expression, at) in of_study.chain(study.expectations.iter().map(|of| (&of.figure, of.at))) {
+        let mut unknown = None;
+        expression.each_name(&mut |name, within| match name {
+            NamedPart::Figure(name) if own.contains(name) => {}
+            NamedPart::Figure(name) if known.contains(name) => {
+                asked.insert(name.to_owned());
+            }
+            // The text begins after its quotation mark.
+            NamedPart::Figure(name) => unknown = unknown.or(Some((name, at + 1 + within))),
+            NamedPart::Measure(_) => {}
+        });
+        if let Some((name, at)) = unknown {
+            let nearest = warmcore_topology::nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+            return Err(study.error_at(at, Problem::Unknown { kind: "figure", name: name.to_owned(), nearest }));
+        }
+    }
+    Ok(asked)
+}
+
 /// The value of an expectation of a study whose figures are those of a program.
 ///
 /// # Errors
 /// Why it has none.
-pub fn of_program(figures: &BTreeMap<String, Vec<f64>>, expectation: &Expectation) -> Result<Value, ValueError> {
-    figure::evaluate(&expectation.figure, &OfProgram(figures))
+pub fn of_program(
+    figures: &BTreeMap<String, Vec<f64>>,
+    study: &Study,
+    expectation: &Expectation,
+) -> Result<Value, ValueError> {
+    figure::evaluate(&expectation.figure, &OfProgram { figures, study, known: Known::default() })
 }
 
-/// What figures name that a program computed.
-struct OfProgram<'a>(&'a BTreeMap<String, Vec<f64>>);
+/// What figures name that a program computed, or that follows from such.
+struct OfProgram<'a> {
+    figures: &'a BTreeMap<String, Vec<f64>>,
+    study: &'a Study,
+    known: Known,
+}
 
 impl Lookup for OfProgram<'_> {
     fn measure(&self, selection: &Selection) -> Result<Vec<f64>, ValueError> {
@@ -212,7 +246,12 @@ impl Lookup for OfProgram<'_> {
     }
 
     fn figure(&self, name: &str) -> Result<Value, ValueError> {
-        self.0.get(name).cloned().map(Value::Trials).ok_or_else(|| ValueError::Missing(name.to_owned()))
+        self.known.or(name, || match self.study.figures.iter().find(|figure| figure.name == name) {
+            Some(own) => figure::evaluate(&own.of, self),
+            None => {
+                self.figures.get(name).cloned().map(Value::Trials).ok_or_else(|| ValueError::Missing(name.to_owned()))
+            }
+        })
     }
 }
 
@@ -222,8 +261,7 @@ struct InStudy<'a> {
     trials: &'a Trials,
     study: usize,
     wrong: Option<usize>,
-    /// Figures that were computed already.
-    known: RefCell<BTreeMap<String, Result<Value, ValueError>>>,
+    known: Known,
 }
 
 impl InStudy<'_> {
@@ -238,37 +276,11 @@ impl InStudy<'_> {
 }
 
 impl InStudy<'_> {
-    /// The most tasks that never ran again in the middle trial of a cell that the expression names.
-    fn tasks_left(&self, of: &Expression) -> f64 {
-        let figures = &self.plan.studies[self.study].figures;
+    /// The most that the trials of a cell come to which the expression names; one that was not run comes to nothing.
+    fn most(&self, of: &Expression, count: &dyn Fn(&[Trial]) -> f64) -> f64 {
         let mut most = 0.0_f64;
-        of.each_name(&mut |part, _| {
-            most = most.max(match part {
-                // A cell that was not run leaves nobody waiting.
-                NamedPart::Measure(selection) => {
-                    self.trials(selection).map_or(0.0, |(_, trials)| verdict::tasks_left(trials))
-                }
-                NamedPart::Figure(name) => {
-                    figures.iter().find(|figure| figure.name == name).map_or(0.0, |figure| self.tasks_left(&figure.of))
-                }
-            });
-        });
-        most
-    }
-}
-
-impl InStudy<'_> {
-    /// The most trials of a cell that the expression names.
-    fn trials_of(&self, of: &Expression) -> usize {
-        let figures = &self.plan.studies[self.study].figures;
-        let mut most = 0;
-        of.each_name(&mut |part, _| {
-            most = most.max(match part {
-                NamedPart::Measure(selection) => self.trials(selection).map_or(0, |(_, trials)| trials.len()),
-                NamedPart::Figure(name) => {
-                    figures.iter().find(|figure| figure.name == name).map_or(0, |figure| self.trials_of(&figure.of))
-                }
-            });
+        self.plan.studies[self.study].each_measure(of, &mut |selection| {
+            most = most.max(self.trials(selection).map_or(0.0, |(_, trials)| count(trials)));
         });
         most
     }
@@ -302,25 +314,18 @@ impl Lookup for InStudy<'_> {
     fn lists(&self, selection: &Selection) -> Result<Vec<Vec<f64>>, ValueError> {
         let (_, trials) = self.trials(selection)?;
         let name = selection.choices.iter().find(|(key, _)| key == EACH).map_or("", |(_, name)| name);
-        let list = |trial: &Trial| {
-            let rows = trial.tasks.iter().filter(|row| is_instance(&row.name, name));
-            rows.map(|row| row.cpu_time_ns as f64).collect()
-        };
+        let list = |trial: &Trial| rows_of(trial, name).map(|row| row.cpu_time_ns as f64).collect();
         Ok(trials.iter().map(list).collect())
     }
 
     fn figure(&self, name: &str) -> Result<Value, ValueError> {
-        if let Some(known) = self.known.borrow().get(name) {
-            return known.clone();
-        }
-        let figures = &self.plan.studies[self.study].figures;
-        let found = figures.iter().find(|figure| figure.name == name);
-        let value = match found {
-            Some(found) => figure::evaluate(&found.of, self),
-            None => Err(ValueError::Missing(name.to_owned())),
-        };
-        self.known.borrow_mut().insert(name.to_owned(), value.clone());
-        value
+        let study = &self.plan.studies[self.study];
+        let own = study.figures.iter().find(|figure| figure.name == name);
+        self.known.or(name, || match (own, &study.program) {
+            (Some(own), _) => figure::evaluate(&own.of, self),
+            (None, Some(program)) => Err(ValueError::NotHere(format!("it is computed by the program `{program}`"))),
+            (None, None) => Err(ValueError::Missing(name.to_owned())),
+        })
     }
 }
 
@@ -330,16 +335,22 @@ fn cpu_time(trial: &Trial, key: &str, name: &str) -> f64 {
         let rows = trial.applications.iter().filter(|row| row.name == name);
         return rows.map(|row| row.cpu_time_ns as f64).sum();
     }
-    let rows = trial.tasks.iter().filter(|row| key.is_empty() || is_instance(&row.name, name));
-    rows.map(|row| row.cpu_time_ns as f64).sum()
+    if key.is_empty() {
+        return trial.tasks.iter().map(|row| row.cpu_time_ns as f64).sum();
+    }
+    rows_of(trial, name).map(|row| row.cpu_time_ns as f64).sum()
 }
 
-/// Whether a task is one of this name: the only one, or `NAME-2`.
+/// The task of this name; where there is none, those that are called `NAME-2`: its instances.
+fn rows_of<'a>(trial: &'a Trial, name: &'a str) -> impl Iterator<Item = &'a TaskRow> {
+    let is_one = trial.tasks.iter().any(|row| row.name == name);
+    trial.tasks.iter().filter(move |row| if is_one { row.name == name } else { is_instance(&row.name, name) })
+}
+
+/// Whether a task is an instance of this name, `NAME-2`.
 fn is_instance(task: &str, name: &str) -> bool {
-    let rest = task.strip_prefix(name);
-    rest.is_some_and(|rest| {
-        rest.is_empty() || rest.strip_prefix('-').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
-    })
+    let rest = task.strip_prefix(name).and_then(|rest| rest.strip_prefix('-'));
+    rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// [`SPEED`] of a trial of a workload with this duration, if it has one.

@@ -46,7 +46,7 @@ pub fn page(document: &StudyDocument, title: &str, introduction: &str, data: Opt
             study.title,
             anchor(&study.title),
             cell(|of| decimal(of.published)),
-            cell(|of| decimal(of.value)),
+            cell(ExpectationResult::here),
             cell(ExpectationResult::band),
             cell(|of| decimal(of.size)),
             study.judgement.words()

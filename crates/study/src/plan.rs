@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use warmcore_lab::builder::BuildError;
-use warmcore_lab::experiment::{Experiment, Named, Observation, trial_seeds};
+use warmcore_lab::experiment::{Experiment, Named, trial_seeds};
 use warmcore_lab::files::{find_program, text_of_file};
 use warmcore_lab::load::{self, LoadError};
 use warmcore_lab::measures::{self, Measure};
@@ -30,10 +30,10 @@ use warmcore_workload::{Options, Workload, WorkloadError};
 
 pub(crate) use self::names::{CAUSE_PREFIX, CPU_TIME, SPEED, WORK};
 use crate::file::placeholders::{put_known, substitute};
-use crate::file::{Cell, FormError, Problem, SCHEDULER, Study};
+use crate::file::{Cell, FormError, Problem, SCHEDULER, Simulation, Study};
 
-/// Most cells that one command plans.
-pub(crate) const MOST_CELLS: u128 = 10_000;
+/// Most cells that one command plans, unless a study asks for more.
+pub(crate) const MOST_CELLS: u64 = 10_000;
 
 /// What runs.
 pub struct Plan {
@@ -88,8 +88,8 @@ pub enum PlanError {
     /// Something in its file.
     #[error(transparent)]
     File(#[from] FormError),
-    #[error("{study}: {count} cells; at most {MOST_CELLS} are planned at once")]
-    TooMany { study: String, count: u128 },
+    #[error("{study}: {count} cells; at most {most} are planned at once")]
+    TooMany { study: String, count: u128, most: u64 },
     /// A place that fails, rather than not being there.
     #[error("{study}: {source}")]
     Place { study: String, source: PlaceError },
@@ -105,7 +105,9 @@ impl PlanError {
             Self::File(_) => {
                 Some("docs/answers.md shows studies; `warmcore study run --dry-run FILE` reads one without running it")
             }
-            Self::TooMany { .. } => Some("give fewer values to its axes, or fewer studies at a time"),
+            Self::TooMany { .. } => {
+                Some("give fewer values to its axes, or fewer studies at a time; or set `most_cells` in the study")
+            }
             Self::Place { source, .. } => Some(source.advice),
             Self::Build { source, .. } => source.advice(),
         }
@@ -130,6 +132,9 @@ struct SimulationKey {
     profiles: Option<String>,
 }
 
+/// What a machine is made from: the study; its name, text and assumptions; its kernel threads.
+type MachineKey = (usize, [String; 3], Option<String>);
+
 /// An experiment in the making.
 struct ExperimentDraft {
     study: usize,
@@ -138,11 +143,8 @@ struct ExperimentDraft {
     place: PlaceChoice,
     /// Where in the study's text it stands.
     place_at: usize,
-    memory: Option<MemoryChoice>,
-    max_time_ns: Option<u64>,
-    warm_up_ns: Option<u64>,
-    seed: u64,
-    observe: Vec<Observation>,
+    /// The first of its cells, whose settings are those of all.
+    cell: usize,
     trials: u32,
     schedulers: Vec<SchedulerSpec>,
 }
@@ -163,11 +165,12 @@ pub fn count(study: &Study) -> u128 {
 /// # Errors
 /// What can be known to fail before anything runs.
 pub fn plan(studies: Vec<Study>, threads: &[String], note: &dyn Fn(&str)) -> Result<Plan, PlanError> {
+    let most = studies.iter().filter_map(|study| study.most_cells).fold(MOST_CELLS, u64::max);
     let mut total = 0_u128;
     for study in &studies {
         total = total.saturating_add(count(study));
-        if total > MOST_CELLS {
-            return Err(PlanError::TooMany { study: study.path.display().to_string(), count: total });
+        if total > u128::from(most) {
+            return Err(PlanError::TooMany { study: study.path.display().to_string(), count: total, most });
         }
     }
     together(studies, threads, note)
@@ -196,6 +199,8 @@ pub(crate) fn together(studies: Vec<Study>, threads: &[String], note: &dyn Fn(&s
 struct Planner {
     groups: Vec<ExperimentDraft>,
     known: BTreeMap<SimulationKey, usize>,
+    /// Read once: cells that differ in anything else share them.
+    machines: BTreeMap<MachineKey, Named<Machine>>,
     notes: Vec<String>,
 }
 
@@ -206,13 +211,13 @@ impl Planner {
             Some(text) => warmcore_memory::profiles_from_toml(text)
                 .map_err(|error| study.error_at(0, Problem::Value(format!("profiles: {error}"))))?,
         };
-        let mut planned = Vec::new();
+        let (absent, mut planned) = (absent(study), Vec::new());
         for cell in 0..study.cells.len() {
-            self.cell(&mut planned, (index, study), &profiles, (cell, None))?;
+            self.cell(&mut planned, (index, study), (&profiles, &absent), (cell, None))?;
         }
         for (wrong, model) in study.wrong.iter().enumerate() {
             for cell in &model.cells {
-                self.cell(&mut planned, (index, study), &profiles, (*cell, Some(wrong)))?;
+                self.cell(&mut planned, (index, study), (&profiles, &absent), (*cell, Some(wrong)))?;
             }
         }
         Ok(planned)
@@ -222,7 +227,7 @@ impl Planner {
         &mut self,
         planned: &mut Vec<PlannedCell>,
         (index, study): (usize, &Study),
-        profiles: &[Profile],
+        (profiles, absent): (&[Profile], &[Simulation]),
         (number, wrong): (usize, Option<usize>),
     ) -> Result<(), PlanError> {
         let cell = &study.cells[number];
@@ -288,17 +293,27 @@ impl Planner {
                 let group = match self.known.get(&key) {
                     Some(group) => *group,
                     None => {
-                        let made = machine_of(study, &machine_text, &key.machine).map_err(|found| {
-                            error(machine, beside_own(study, &found, (&machine_text, &key.machine), &study.machines))
-                        })?;
-                        let made = match &background {
-                            Some((at, text)) => load::background(made, &beside(study, text))
-                                .map_err(|found| error(at, found.to_string()))?,
-                            None => made,
-                        };
-                        let made = match cell.assumed.as_ref().filter(|_| !assumed.is_empty()) {
-                            Some(at) => with_assumed(made, &assumed).map_err(|words| error(at, words))?,
-                            None => made,
+                        let texts = [machine_text.clone(), key.machine.clone(), assumed.clone()];
+                        let of_machine: MachineKey = (index, texts, key.background.clone());
+                        let made = match self.machines.get(&of_machine) {
+                            Some(known) => known.clone(),
+                            None => {
+                                let texts = (machine_text.as_str(), key.machine.as_str());
+                                let made = machine_of(study, texts.0, texts.1).map_err(|found| {
+                                    error(machine, beside_own(study, &found, texts, &study.machines))
+                                })?;
+                                let made = match &background {
+                                    Some((at, text)) => load::background(made, &beside(study, text))
+                                        .map_err(|found| error(at, found.to_string()))?,
+                                    None => made,
+                                };
+                                let made = match cell.assumed.as_ref().filter(|_| !assumed.is_empty()) {
+                                    Some(at) => with_assumed(made, &assumed).map_err(|words| error(at, words))?,
+                                    None => made,
+                                };
+                                self.machines.insert(of_machine, made.clone());
+                                made
+                            }
                         };
                         let load = workload_of(study, &made.value, (&workload_text, &key.workload), profiles).map_err(
                             |found| {
@@ -316,11 +331,7 @@ impl Planner {
                             workload: load,
                             place,
                             place_at,
-                            memory: cell.memory,
-                            max_time_ns: cell.max_time_ns,
-                            warm_up_ns: cell.warm_up_ns,
-                            seed: cell.seed,
-                            observe: cell.observe.clone(),
+                            cell: number,
                             trials: cell.trials,
                             schedulers: Vec::new(),
                         });
@@ -328,11 +339,18 @@ impl Planner {
                         self.groups.len() - 1
                     }
                 };
+                let runs = match lacking(&spec) {
+                    Some(words) => Err(words),
+                    None if study.is_in_vain(&cell.name, &bindings, absent) => {
+                        Err("each of its figures needs a program that is not on this computer".to_owned())
+                    }
+                    None => Ok(self.join(group, spec, cell.trials)),
+                };
                 planned.push(PlannedCell {
                     cell: number,
                     wrong,
                     bindings,
-                    runs: self.join(group, spec, cell.trials),
+                    runs,
                     trials: cell.trials as usize,
                     machine: match &background {
                         Some((_, text)) => format!("{machine_text} with background {text}"),
@@ -348,18 +366,15 @@ impl Planner {
         Ok(())
     }
 
-    /// Makes a scheduler take part in a group; or says which program is not here.
-    fn join(&mut self, group: usize, spec: SchedulerSpec, trials: u32) -> Result<(usize, usize), String> {
-        if let Some(program) = spec.program().filter(|program| !find_program(&program.program).is_file()) {
-            return Err(format!("the program {} is not on this computer", program.program));
-        }
+    /// Makes a scheduler take part in a group.
+    fn join(&mut self, group: usize, spec: SchedulerSpec, trials: u32) -> (usize, usize) {
         let of = &mut self.groups[group];
         of.trials = of.trials.max(trials);
         let position = of.schedulers.iter().position(|known| *known == spec).unwrap_or_else(|| {
             of.schedulers.push(spec);
             of.schedulers.len() - 1
         });
-        Ok((group, position))
+        (group, position)
     }
 
     /// The groups as experiments, and of each group which one it is, or why there is none here.
@@ -378,6 +393,7 @@ impl Planner {
                 continue;
             }
             let study = &studies[group.study];
+            let cell = &study.cells[group.cell];
             let named = study.path.display().to_string();
             let place: Arc<dyn Place> = match open(&group, threads, note) {
                 Ok(place) => place,
@@ -392,14 +408,14 @@ impl Planner {
                 Err(source) => return Err(PlanError::Place { study: named, source }),
             };
             // Bands are about whole runs; only a workload that states a warm-up has one.
-            let warm_up_ns = Some(group.warm_up_ns.or(group.workload.value.warm_up_ns).unwrap_or(0));
-            let options = RunOptions { max_time_ns: group.max_time_ns, warm_up_ns, ..RunOptions::default() };
+            let warm_up_ns = Some(cell.warm_up_ns.or(group.workload.value.warm_up_ns).unwrap_or(0));
+            let options = RunOptions { max_time_ns: cell.max_time_ns, warm_up_ns, ..RunOptions::default() };
             let built = Experiment::builder(group.machine, group.workload)
                 .schedulers(group.schedulers)
-                .seeds(trial_seeds(group.seed, group.trials))
-                .memory(group.memory)
+                .seeds(trial_seeds(cell.seed, group.trials))
+                .memory(cell.memory)
                 .options(options)
-                .observations(group.observe)
+                .observations(cell.observe.clone())
                 .background_chosen(true)
                 .place(place)
                 .build();
@@ -421,6 +437,29 @@ impl Planner {
         self.notes.dedup();
         Ok((experiments, found))
     }
+}
+
+/// Which program of a scheduler is not here.
+fn lacking(spec: &SchedulerSpec) -> Option<String> {
+    let program = spec.program().filter(|program| !find_program(&program.program).is_file())?;
+    Some(format!("the program {} is not on this computer", program.program))
+}
+
+/// The simulations of a part of a study whose programs are not here.
+fn absent(study: &Study) -> Vec<Simulation> {
+    let mut found = Vec::new();
+    for cell in study.cells.iter().filter(|_| study.is_partial()) {
+        for bindings in combinations(study, cell) {
+            for scheduler in &cell.schedulers {
+                let text = put_known(scheduler.get_ref(), &bindings);
+                if load::scheduler(&text).is_ok_and(|spec| lacking(&spec).is_some()) {
+                    let of_scheduler = [(SCHEDULER.to_owned(), text)];
+                    found.push((cell.name.clone(), bindings.clone().into_iter().chain(of_scheduler).collect()));
+                }
+            }
+        }
+    }
+    found
 }
 
 /// Whether a cell needs kernel threads for what it is about, and names none.
@@ -548,3 +587,6 @@ fn beside(study: &Study, text: &str) -> String {
     let path = study.path.parent().map(|parent| parent.join(text)).filter(|path| path.is_file());
     path.map_or_else(|| text.to_owned(), |path| path.display().to_string())
 }
+
+#[cfg(test)]
+mod tests;

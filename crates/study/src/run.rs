@@ -4,6 +4,9 @@
 //! With a directory every experiment has a run directory in it, `experiments/STUDY-HASH` if it names none, which other commands read like
 //! any other. A second start in the same directory goes on: what is finished there is not run again.
 
+use std::collections::BTreeMap;
+use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,12 +14,14 @@ use std::sync::atomic::AtomicBool;
 use warmcore_lab::directory::{DirectoryError, EXPERIMENT, Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, ExperimentRecord};
+use warmcore_lab::files::{self, At as _};
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::session::{self, ResumeError, SessionError};
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict::ComparisonDocument;
 use warmcore_places::place::{BatchConduct, PlaceError, Run};
 
+use crate::document::StudyDocument;
 use crate::plan::{Plan, PlannedExperiment};
 
 /// How to run, which changes no result.
@@ -53,6 +58,14 @@ pub enum StudyError {
     /// Files of a run cannot be written.
     #[error(transparent)]
     Session(#[from] SessionError),
+}
+
+/// Studies of an earlier result that are none of the plan's. What cannot be read as a result has none.
+pub fn left_out(result: &Path, plan: &Plan) -> Vec<String> {
+    let text = files::text_of_file(result).ok();
+    let before = text.and_then(|text| StudyDocument::from_json(&text).ok());
+    let names = before.into_iter().flat_map(|before| before.studies).map(|study| study.name);
+    names.filter(|name| plan.studies.iter().all(|study| study.name != *name)).collect()
 }
 
 /// Trials of every experiment of the plan, by scheduler.
@@ -109,7 +122,10 @@ pub fn each<T: Clone, E: From<StudyError>>(
     means: &Means<'_>,
     then: &mut dyn FnMut(Done<'_>) -> Result<T, E>,
 ) -> Result<Vec<T>, E> {
-    once(&firsts(experiments), |index| then(run_one(&experiments[index], means)?))
+    once(&firsts(experiments), |index| {
+        let (done, _alone) = run_one(&experiments[index], means)?;
+        then(done)
+    })
 }
 
 /// Runs experiments of one place as one batch ([`runner::run_together`]), equal ones once, and makes something else of their runs than trials.
@@ -132,8 +148,16 @@ pub fn together<T: Clone + Send>(
 /// For each experiment the index of the first that is equal to it: its own where there is none before.
 pub(crate) fn firsts(experiments: &[PlannedExperiment]) -> Vec<usize> {
     let records: Vec<ExperimentRecord> = experiments.iter().map(|planned| planned.experiment.record()).collect();
-    let first = |record: &ExperimentRecord| records.iter().position(|other| other == record).unwrap_or_default();
-    records.iter().map(first).collect()
+    // Not all options of a record are in its text.
+    let mut of_text: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    let first = |(index, record): (usize, &ExperimentRecord)| {
+        let alike = of_text.entry(record.to_toml()).or_default();
+        alike.iter().copied().find(|other| records[*other] == *record).unwrap_or_else(|| {
+            alike.push(index);
+            index
+        })
+    };
+    records.iter().enumerate().map(first).collect()
 }
 
 /// Makes something of every experiment that is the first of its equals, and gives it to all of these.
@@ -145,11 +169,12 @@ fn once<T: Clone, E>(firsts: &[usize], mut make: impl FnMut(usize) -> Result<T, 
     Ok(all)
 }
 
-fn run_one<'a>(planned: &'a PlannedExperiment, means: &Means<'_>) -> Result<Done<'a>, StudyError> {
-    let experiment = &planned.experiment;
-    let directory = means.out.map(|out| directory(out, planned, means.note)).transpose()?;
-    one(experiment, directory, means)
-        .map_err(|source| StudyError::Run { study: planned.study.clone(), source: Box::new(source) })
+/// What came out, and the lock of its directory.
+fn run_one<'a>(planned: &'a PlannedExperiment, means: &Means<'_>) -> Result<(Done<'a>, Option<File>), StudyError> {
+    let (directory, alone) = means.out.map(|out| directory(out, planned, means.note)).transpose()?.unzip();
+    let done = one(&planned.experiment, directory, means)
+        .map_err(|source| StudyError::Run { study: planned.study.clone(), source: Box::new(source) })?;
+    Ok((done, alone))
 }
 
 /// Runs an experiment whose run directory, if it has one, is begun.
@@ -176,23 +201,34 @@ impl PlannedExperiment {
     }
 }
 
-/// The run directory of an experiment: a new one, or the one in which it was begun.
+/// The run directory of an experiment: a new one, or the one in which it was begun. No other run has it until the file is closed.
 pub(crate) fn directory(
     out: &Path,
     planned: &PlannedExperiment,
     note: &dyn Fn(&str),
-) -> Result<RunDirectory, StudyError> {
+) -> Result<(RunDirectory, File), StudyError> {
     let experiment = &planned.experiment;
     let path = planned.path(out);
     if path.join(EXPERIMENT).is_file() {
-        let directory = RunDirectory::open(&path)?;
+        let (alone, directory) = (lock(&path)?, RunDirectory::open(&path)?);
         session::check_same(&directory, experiment)?;
         for missing in session::reopen(&directory, experiment)? {
             note(&format!("{} is missing: its trial is made again", missing.display()));
         }
-        return Ok(directory);
+        return Ok((directory, alone));
     }
     let directory = RunDirectory::create(&path, Existing::Refuse)?;
+    let alone = lock(&path)?;
     session::begin(&directory, experiment)?;
-    Ok(directory)
+    Ok((directory, alone))
+}
+
+/// Keeps other runs out of a run directory, if its file system has locks.
+fn lock(path: &Path) -> Result<File, DirectoryError> {
+    let file = File::open(path).at("open", path)?;
+    if let Err(TryLockError::WouldBlock) = file.try_lock() {
+        let busy = io::Error::new(io::ErrorKind::ResourceBusy, "another run is at work in it");
+        return Ok(Err(busy).at("write to", path)?);
+    }
+    Ok(file)
 }

@@ -11,6 +11,7 @@ use toml::Spanned;
 use warmcore_lab::experiment::TOOL_VERSION;
 
 use crate::document::{ExpectationResult, StudyResult};
+use crate::file::{FormError, Problem};
 use crate::judge::Judgement;
 use crate::plan::{self, Plan, PlanError};
 
@@ -43,8 +44,9 @@ pub fn changes(plan: &Plan, factors: &[f64]) -> (Vec<String>, Vec<String>) {
 /// The plan's studies, then all of them again under each change of the machines of all cells, as one plan.
 ///
 /// # Errors
-/// What can be known to fail before anything runs.
+/// A cell that has a change already, or a place with costs of its own; and what can be known to fail before anything runs.
 pub fn under(plan: &Plan, changes: &[String], note: &dyn Fn(&str)) -> Result<Plan, PlanError> {
+    check(plan)?;
     let mut studies = plan.studies.clone();
     for change in changes {
         let first = studies.len();
@@ -55,6 +57,24 @@ pub fn under(plan: &Plan, changes: &[String], note: &dyn Fn(&str)) -> Result<Pla
     }
     // What this computer costs is measured, not assumed.
     plan::together(studies, &[], note)
+}
+
+fn check(plan: &Plan) -> Result<(), FormError> {
+    for (study, cells) in plan.studies.iter().zip(&plan.cells) {
+        let refused = |at: &Spanned<String>, words: String| Err(study.error_at(at.span().start, Problem::Value(words)));
+        if let Some(own) = study.cells.iter().find_map(|cell| cell.assumed.as_ref()) {
+            return refused(own, "this cell changes a cost itself, and a second change would replace it".to_owned());
+        }
+        for planned in cells {
+            let Ok((experiment, _)) = planned.runs else { continue };
+            let kind = plan.experiments[experiment].experiment.place.kind();
+            if let Some(place) = study.cells[planned.cell].place.as_ref().filter(|_| !kind.simulated) {
+                let words = format!("assumed costs are the simulator's, and `{}` does not simulate", kind.name);
+                return refused(place, words);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Judgements under every change.

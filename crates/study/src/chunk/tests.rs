@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::document::StudyDocument;
-use crate::file::Study;
 use crate::run;
 use warmcore_lab::environment::Environment;
 use warmcore_places::place::BatchConduct;
@@ -62,7 +61,7 @@ fn result(plan: &Plan, trials: &[Vec<Vec<Trial>>]) -> String {
 }
 
 fn tasks(plan: &Plan, gathering: &Gathering, size: usize) -> Vec<Task> {
-    gathering.tasks(&plan.experiments, size, &|experiment, scheduler| plan.name_of(experiment, scheduler))
+    gathering.tasks(&plan.experiments, size, &plan.names())
 }
 
 fn answer(task: &Task) -> String {

@@ -46,6 +46,7 @@ fn figures_are_computed_trial_by_trial_and_their_middle_counts() {
         ("four * 2", 8.0),
         ("max(share(m[a], m[b]))", 0.5),
         ("share(0, 0)", 0.0),
+        ("quantile(m[a], 1 - 0.75)", 1.5),
         ("max(count_above(m[a, each=x], 4))", 2.0),
         ("max(above_after(m[a, each=x], 4))", 1.0),
         ("count_above(m[a, each=x], 4)", 2.0),
@@ -73,6 +74,10 @@ fn what_has_no_value_says_why() {
     assert_eq!(value("m[a] + m[short]"), Err(ValueError::Trials { left: 3, right: 2 }));
     assert_eq!(value("m[none]"), Err(ValueError::Missing("m[none]".into())));
     assert_eq!(value("sqrt(0 - 1)"), Err(ValueError::NotANumber));
+    // Computed parts too: clamped, they would be the least or the largest trial.
+    assert_eq!(value("quantile(m[a], -1)"), Err(ValueError::Probability(-1.0)));
+    assert_eq!(value("quantile(m[a], 2 * 49.5)"), Err(ValueError::Probability(99.0)));
+    assert_eq!(value("share(m[a], m[zero])"), Err(ValueError::DividesByZero("m[zero]".into())));
 }
 
 #[test]

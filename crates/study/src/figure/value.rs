@@ -1,5 +1,8 @@
 //! The value of an expression, given what it names.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use warmcore_statistics::Sample;
 
 use super::{EACH, Expression, Fold, Function, Node, Operator, Selection};
@@ -33,8 +36,10 @@ pub enum ValueError {
     Missing(String),
     #[error("{left} trials and {right} trials are not pairs; take a median of each")]
     Trials { left: usize, right: usize },
-    #[error("it is not a number")]
+    #[error("it is not a number: a root below 0, or infinite values against each other, of runs that did not end")]
     NotANumber,
+    #[error("a quantile is that of a part from 0 to 1, not of {0}")]
+    Probability(f64),
     #[error("a list is what `each=` chooses, and goes into `count_above` and `above_after` only")]
     List,
     /// What it needs cannot be had on this computer.
@@ -67,6 +72,22 @@ impl Selection {
     /// Whether it is a list for each trial.
     pub(crate) fn is_list(&self) -> bool {
         self.choices.iter().any(|(key, _)| key == EACH)
+    }
+}
+
+/// Figures that were computed already.
+#[derive(Default)]
+pub(crate) struct Known(RefCell<BTreeMap<String, Result<Value, ValueError>>>);
+
+impl Known {
+    /// A figure that is known, or is now: whatever names one often computes it once.
+    pub fn or(&self, name: &str, compute: impl FnOnce() -> Result<Value, ValueError>) -> Result<Value, ValueError> {
+        if let Some(known) = self.0.borrow().get(name) {
+            return known.clone();
+        }
+        let value = compute();
+        self.0.borrow_mut().insert(name.to_owned(), value.clone());
+        value
     }
 }
 
@@ -112,7 +133,12 @@ pub fn evaluate(expression: &Expression, lookup: &dyn Lookup) -> Result<Value, V
         }
         Node::Call(Function::Share, arguments) => {
             let of = |index: usize| evaluate(&arguments[index], lookup);
-            zip(of(0)?, of(1)?, |part, all| if part == 0.0 { 0.0 } else { part / all })?
+            let (part, all) = (of(0)?, of(1)?);
+            let of_nothing = zip(part.clone(), all.clone(), |part, all| f64::from(part != 0.0 && all == 0.0))?;
+            if of_nothing.numbers().contains(&1.0) {
+                return Err(ValueError::DividesByZero(arguments[1].to_string()));
+            }
+            zip(part, all, |part, all| if part == 0.0 { 0.0 } else { part / all })?
         }
         Node::Call(function, arguments) => {
             let of = evaluate(&arguments[0], lookup)?;
@@ -121,6 +147,9 @@ pub fn evaluate(expression: &Expression, lookup: &dyn Lookup) -> Result<Value, V
                 Function::Sqrt => map(of, f64::sqrt),
                 Function::Quantile => {
                     let probability = middle(&evaluate(&arguments[1], lookup)?)?;
+                    if !(0.0..=1.0).contains(&probability) {
+                        return Err(ValueError::Probability(probability));
+                    }
                     Value::One(of_sample(&of, |sample| sample.quantile(probability))?)
                 }
                 Function::Median => Value::One(middle(&of)?),

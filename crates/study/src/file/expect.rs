@@ -13,7 +13,7 @@ use warmcore_statistics::Better;
 use super::mark::{self, Mark, MarkKind};
 use super::placeholders::put_known;
 use super::{At, Axis, Band, Cell, Expectation, Outside, Problem, known};
-use crate::figure::{self, Expression, Fold, Node, Selection};
+use crate::figure::{self, Expression, Fold, NamedPart, Node, Selection};
 
 /// Most expressions that a fold over axes may stand for.
 const MOST_FOLDED: usize = 1_000;
@@ -218,6 +218,7 @@ impl Varied<'_> {
             let mut plain = figure::parse(of.get_ref())
                 .map_err(|error| (of.span().start + 1 + error.at, Problem::Figure(error)))?;
             if !self.choose(&mut plain, (axis, 0)) {
+                self.check_cells(&plain).map_err(|(at, problem)| (of.span().start + 1 + at, problem))?;
                 let words =
                     format!("the figure has no cell that axis `{}` varies, and does not choose", name.get_ref());
                 return Err((name.span().start, Problem::Value(words)));
@@ -235,6 +236,18 @@ impl Varied<'_> {
             combinations = combinations.iter().flat_map(with).collect();
         }
         Ok(combinations)
+    }
+
+    /// Checks that the cells that an expression names are there.
+    fn check_cells(&self, expression: &Expression) -> Result<(), At> {
+        let mut found = Ok(());
+        expression.each_name(&mut |name, at| {
+            if let (NamedPart::Measure(of), true) = (name, found.is_ok()) {
+                let cell = known("cell", &of.cell, self.cells.iter().map(|cell| cell.name.as_str()));
+                found = cell.map(|_| ()).map_err(|problem| (at, problem));
+            }
+        });
+        found
     }
 
     /// What these values put for placeholders.

@@ -9,7 +9,9 @@ use warmcore_lab::experiment::Observation;
 use warmcore_lab::verdict::DEFAULT_MARGIN;
 use warmcore_options::MemoryChoice;
 
+use super::alike::Meaning;
 use super::bars::{self, BarForm};
+use super::contention::ContentionForm;
 use super::expect::{self, ExpectForm, Expected};
 use super::mark;
 use super::{
@@ -19,7 +21,7 @@ use super::{
 use crate::figure::{self, EACH};
 
 /// Most trials of a cell.
-const MOST_TRIALS: u32 = 10_000;
+pub(crate) const MOST_TRIALS: u32 = 10_000;
 
 /// Most figures with names.
 const MOST_FIGURES: usize = 200;
@@ -46,6 +48,8 @@ struct FileForm {
     profiles: Option<String>,
     program: Option<Spanned<String>>,
     trace: Option<Spanned<String>>,
+    contention: Option<Spanned<ContentionForm>>,
+    most_cells: Option<u64>,
     #[serde(default)]
     cell: Vec<CellForm>,
     #[serde(default)]
@@ -134,6 +138,11 @@ struct WrongForm {
     rejects: Spanned<Vec<Spanned<String>>>,
 }
 
+/// The JSON Schema of a file.
+pub(super) fn schema() -> serde_json::Value {
+    super::schema::of::<FileForm>()
+}
+
 /// The study of a text.
 pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
     let form: FileForm = toml::from_str(text).map_err(|error| syntax(&error))?;
@@ -152,6 +161,10 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
     if let (Some(trace), None) = (&form.trace, &form.program) {
         let words = "a trace is for the tasks of a `program`; workloads of cells are not traces".to_owned();
         return Err((trace.span().start, Problem::Value(words)));
+    }
+    if let (Some(contention), None) = (&form.contention, &form.program) {
+        let words = "[contention] is about the tasks of a `program`; cells have machines and workloads".to_owned();
+        return Err((contention.span().start, Problem::Value(words)));
     }
     match &form.not_expressible {
         Some(_) => {
@@ -180,6 +193,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
             return Err((0, Problem::Value(format!("`{key}` is empty"))));
         }
     }
+    let contention = form.contention.as_ref().map(|of| of.get_ref().checked(form.trace.is_some())).transpose()?;
     let axes = form.vary.iter().map(axis).collect::<Result<Vec<_>, _>>()?;
     unique("vary", names(form.vary.iter().map(|axis| &axis.name)))?;
     unique("cell", names(form.cell.iter().map(|cell| &cell.name)))?;
@@ -209,7 +223,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         varied.expectations(form, &mut expectations)?;
     }
     mark::check_followed(&expectations)?;
-    mark::check_counted_once(&expectations)?;
+    mark::check_own(&expectations)?;
     if let Some(of) = baseline.as_ref().filter(|_| expectations.iter().all(|of: &Expectation| of.against.is_none())) {
         return Err((of.at, Problem::Value("no [[expect]] says what is `better` than the baseline".into())));
     }
@@ -241,6 +255,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         profiles: form.profiles,
         program: form.program.map(Spanned::into_inner),
         trace: form.trace.map(Spanned::into_inner),
+        contention: contention.unwrap_or_default(),
+        most_cells: form.most_cells,
         axes,
         figures,
         wrong: wrong.collect::<Result<_, At>>()?,
@@ -255,6 +271,9 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         text: text.to_owned(),
     };
     study.check_names()?;
+    let meaning = Meaning { cells: &study.cells, figures: &study.figures };
+    mark::check_counted_once(&study.expectations, &meaning)?;
+    mark::check_neutral(&study.expectations, &meaning)?;
     Ok(study)
 }
 
@@ -365,6 +384,12 @@ fn check_axes(form: &FileForm, axes: &[Axis]) -> Result<(), At> {
 fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
     if form.schedulers.get_ref().is_empty() {
         return Err((form.schedulers.span().start, Problem::Value("a cell needs a scheduler".into())));
+    }
+    let schedulers = form.schedulers.get_ref();
+    let is_twice =
+        |index: &usize| schedulers[..*index].iter().any(|text| text.get_ref() == schedulers[*index].get_ref());
+    if let Some(twice) = (1..schedulers.len()).find(is_twice).map(|index| &schedulers[index]) {
+        return Err((twice.span().start, Problem::Value(format!("`{}` is in the list twice", twice.get_ref()))));
     }
     let memory = form
         .memory

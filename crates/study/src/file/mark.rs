@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
+use super::alike::Meaning;
 use super::{At, Band, Expectation, Problem, known};
 use crate::judge;
 
@@ -121,13 +122,75 @@ pub(super) fn check_effect(of: &Expectation, at: usize) -> Result<(), At> {
     Ok(())
 }
 
-/// Refuses scored rows that are the same figure twice: a row counts once.
-pub(super) fn check_counted_once(all: &[Expectation]) -> Result<(), At> {
-    let mut seen = BTreeMap::new();
-    for of in all.iter().filter(|of| of.counted && of.mark.is_none() && of.against.is_none()) {
-        if let Some(first) = seen.insert(of.figure.to_string(), &of.name) {
+/// Rows that are scored by their bands.
+fn scored(all: &[Expectation]) -> impl Iterator<Item = &Expectation> {
+    all.iter().filter(|of| of.counted && of.mark.is_none() && of.against.is_none())
+}
+
+/// Refuses scored rows that are true by definition, and those that are the same figure twice, or a factor, a constant or an inversion apart: a
+/// row counts once.
+pub(super) fn check_counted_once(all: &[Expectation], meaning: &Meaning<'_>) -> Result<(), At> {
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    for of in scored(all) {
+        let marks = meaning.marks(&of.figure);
+        if marks.is_none() && meaning.is_constant(&of.figure) {
+            let words =
+                "the figure is the same whatever is measured: say why it is true `by_definition`, which is not scored";
+            return Err((of.at, Problem::Value(words.into())));
+        }
+        let marks = marks.into_iter().flatten().filter(|mark| !mark.is_empty());
+        let marks: Vec<String> = marks.chain([of.figure.to_string()]).collect();
+        let first = marks.iter().find_map(|mark| seen.get(mark).copied());
+        for mark in marks {
+            seen.insert(mark, &of.name);
+        }
+        if let Some(first) = first {
             let words =
                 format!("`{first}` is the same figure, and a row counts once: say `follows_from = \"{first}\"`");
+            return Err((of.at, Problem::Value(words)));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what is called published of a row that the source does not have, unless a row of the source has that number.
+pub(super) fn check_own(all: &[Expectation]) -> Result<(), At> {
+    let is_own = |of: &&Expectation| of.mark.as_ref().is_some_and(|mark| mark.kind == MarkKind::NotInSource);
+    for of in all.iter().filter(is_own) {
+        let has = |other: &Expectation| !is_own(&other) && other.published == of.published;
+        if let Some(published) = of.published.filter(|_| !all.iter().any(has)) {
+            let words = format!(
+                "it is `not_in_source`, and {published} of no row of the source was published: leave out `published`, or the mark"
+            );
+            return Err((of.mark_at, Problem::Value(words)));
+        }
+    }
+    Ok(())
+}
+
+/// How far from no effect a published number may lie that says that both are alike.
+const ALIKE: f64 = 0.05;
+
+/// The value that means no effect, of a row that compares a measure with itself, says that something else is neutral, and has that value in its
+/// band.
+fn hidden_no_effect(of: &Expectation, meaning: &Meaning<'_>) -> Option<f64> {
+    let hides = |none: &f64| {
+        let is_alike = of.published.is_some_and(|published| (published - none).abs() <= ALIKE);
+        of.neutral != Some(*none) && of.band.low < *none && *none < of.band.high && !is_alike
+    };
+    // The band is quicker to look at than the figure.
+    let may_hide = [0.0, 1.0].iter().any(hides);
+    may_hide.then(|| meaning.no_effect(&of.figure)).flatten().filter(hides)
+}
+
+/// Refuses a scored row with a published number whose band has what means no effect, though another value is said to be neutral, or none.
+pub(super) fn check_neutral(all: &[Expectation], meaning: &Meaning<'_>) -> Result<(), At> {
+    for of in scored(all).filter(|of| of.published.is_some() && of.neutral != Some(1.0)) {
+        if let Some(none) = hidden_no_effect(of, meaning) {
+            let words = format!(
+                "the figure compares a measure with itself, so that {none} means no effect, and the band contains it: let the band end there \
+                 with `neutral = {none}`, or say `published = {none}` if the source says that both are alike"
+            );
             return Err((of.at, Problem::Value(words)));
         }
     }
@@ -173,4 +236,23 @@ pub(super) fn check_followed(all: &[Expectation]) -> Result<(), At> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::library;
+
+    /// Of claims in words too, where the form allows it for studies without a source.
+    #[test]
+    fn no_scored_row_of_a_paper_hides_that_it_allows_no_effect() {
+        for study in library::find("papers").unwrap() {
+            let meaning = Meaning { cells: &study.cells, figures: &study.figures };
+            for of in scored(&study.expectations) {
+                assert_eq!(hidden_no_effect(of, &meaning), None, "{}: {}", study.name, of.name);
+            }
+            let aside = study.expectations.iter().find(|of| of.published.is_some() && !of.counted);
+            assert!(aside.is_none(), "{}: a published row that is in no count: {aside:?}", study.name);
+        }
+    }
 }

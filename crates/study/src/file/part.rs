@@ -5,6 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Bar, SCHEDULER, Study};
 use crate::figure::{Expression, NamedPart, Selection};
 
+/// A simulation: its cell, and what was put for which placeholder.
+pub(crate) type Simulation = (String, BTreeMap<String, String>);
+
 impl Study {
     /// Leaves only the expectations whose names contain one of these texts, and what runs for them and for the drawings that are called so;
     /// says whether there is any.
@@ -64,21 +67,47 @@ impl Study {
 
     /// Whether a simulation of a cell is one that runs: all of a whole study, those that figures name of a part.
     pub(crate) fn needs(&self, cell: &str, bindings: &BTreeMap<String, String>) -> bool {
-        let figures = self.figures.iter().map(|figure| &figure.of);
-        let expected = self.expectations.iter().map(|of| &of.figure);
-        let mut all = figures.chain(expected).chain(self.bars_asked().map(|bar| &bar.figure));
-        let mut over_time = self.drawings.iter().filter(|drawing| self.must_draw(&drawing.name));
-        !self.partial
-            || over_time.any(|drawing| drawing.of.fits(cell, bindings))
-            || all.any(|expression| {
-                let mut found = false;
-                expression.each_name(&mut |name, _| {
-                    if let NamedPart::Measure(selection) = name {
-                        found |= selection.fits(cell, bindings);
-                    }
-                });
-                found
-            })
+        !self.partial || self.draws(cell, bindings) || self.asked_for().any(|of| self.names(of, cell, bindings))
+    }
+
+    /// Whether a simulation of a part serves only figures that name one of `absent`, which have no value here.
+    pub(crate) fn is_in_vain(&self, cell: &str, bindings: &BTreeMap<String, String>, absent: &[Simulation]) -> bool {
+        let lacks = |of: &Expression| absent.iter().any(|(cell, bindings)| self.names(of, cell, bindings));
+        !absent.is_empty()
+            && !self.draws(cell, bindings)
+            && self.asked_for().filter(|of| self.names(of, cell, bindings)).all(lacks)
+    }
+
+    /// What is computed: expectations, and bars.
+    fn asked_for(&self) -> impl Iterator<Item = &Expression> {
+        self.expectations.iter().map(|of| &of.figure).chain(self.bars_asked().map(|bar| &bar.figure))
+    }
+
+    /// Whether a drawing over time shows a simulation.
+    fn draws(&self, cell: &str, bindings: &BTreeMap<String, String>) -> bool {
+        let mut drawn = self.drawings.iter().filter(|drawing| self.must_draw(&drawing.name));
+        drawn.any(|drawing| drawing.of.fits(cell, bindings))
+    }
+
+    /// Whether an expression, or a figure that it names, may mean a simulation.
+    fn names(&self, expression: &Expression, cell: &str, bindings: &BTreeMap<String, String>) -> bool {
+        let mut found = false;
+        self.each_measure(expression, &mut |selection| found |= selection.fits(cell, bindings));
+        found
+    }
+
+    /// Shows every measure to `visit` that an expression or a figure that it names is of; each figure once, however often it is named.
+    pub(crate) fn each_measure(&self, expression: &Expression, visit: &mut dyn FnMut(&Selection)) {
+        let mut named = BTreeSet::new();
+        self.figures_of(expression, &mut named);
+        let figures = self.figures.iter().filter(|figure| named.contains(&figure.name)).map(|figure| &figure.of);
+        for one in figures.chain([expression]) {
+            one.each_name(&mut |name, _| {
+                if let NamedPart::Measure(selection) = name {
+                    visit(selection);
+                }
+            });
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is wrong with a study's file is said with line and column.
 
 use super::*;
+use crate::choice;
 
 const CELL: &str = "[[cell]]\nname = \"a\"\nmachine = \"m\"\nworkload = \"w:-n{n}\"\nschedulers = [\"s\"]\n";
 const AXIS: &str = "[[vary]]\nname = \"n\"\nvalues = [1, 2]\n";
@@ -52,6 +53,7 @@ fn what_is_wrong_is_said_with_its_place() {
         (with("title = \"t\"", "title = 3"), "2:9", "invalid type: integer `3`, expected a string"),
         (with("[\"s\"]", "\"s\""), "9:14", "invalid type: string"),
         (with("[\"s\"]", "[]"), "9:14", "a cell needs a scheduler"),
+        (with("[\"s\"]", "[\"s\", \"s\"]"), "9:20", "`s` is in the list twice"),
         (with("form-1", "form-9"), "1:10", "its schema is `warmcore-study-form-9`"),
         (with("values = [1, 2]", "values = []"), "12:10", "axis `n` has no values"),
         (with("values = [1, 2]", "values = [1, 1]"), "12:10", "axis `n` has a value twice"),
@@ -117,6 +119,7 @@ source = "s"
 cost = "long"
 note = "n"
 profiles = ""
+most_cells = 20000
 [baseline]
 file = "before.json"
 margin = 0.02
@@ -210,7 +213,7 @@ fn every_key_refuses_what_is_not_of_its_type_and_says_where() {
 /// An axis whose values say what is expected of them, and one expectation for each.
 const ROWS: &str = "[[vary]]\nname = \"n\"\nvalues = [\n{ n = 1, w = \"2us\", published = 1.5, band = [1, 2] },\n\
     { n = 2, w = \"1us\", published = 3, band = [2, 4], reason = \"of two\", fitted = \"w of {n}\" },\n]\n\
-    [[expect]]\nname = \"row {n}\"\neach = [\"n\"]\nfigure = \"m[a] / m[a, n=1]\"\nreason = \"of all\"\n";
+    [[expect]]\nname = \"row {n}\"\neach = [\"n\"]\nfigure = \"m[a] / v[a, n=1]\"\nreason = \"of all\"\n";
 
 fn rows() -> String {
     format!("{HEAD}{}{ROWS}", CELL.replace("-n{n}", "-n{n},-w{w}"))
@@ -226,7 +229,7 @@ fn one_expectation_may_stand_for_one_of_every_value_of_an_axis() {
     assert_eq!((one.reason.as_str(), two.reason.as_str()), ("of all", "of two"), "the value's own goes before");
     assert_eq!((&one.mark, &two.mark), (&None, &Some(Mark { kind: MarkKind::Fitted, why: "w of 2".into() })));
     // Cells that choose keep their choice; the axis' own name tells its value.
-    assert_eq!(two.figure.to_string(), "(m[a, n=2] / m[a, n=1])");
+    assert_eq!(two.figure.to_string(), "(m[a, n=2] / v[a, n=1])");
     assert_eq!(study.axes[0].values[0].len(), 2, "what is expected is no placeholder: {:?}", study.axes[0].values);
 }
 
@@ -242,6 +245,7 @@ fn what_is_wrong_with_rows_is_said_with_its_place() {
         (with("each = [\"n\"]", "eech = [\"n\"]"), "18:1", "there is no key `eech` here; did you mean `each`?"),
         (with("each = [\"n\"]\n", ""), "11:8", "says what is expected of its values, and no [[expect]]"),
         (with("m[a] /", "m[a, n=2] /"), "18:9", "the figure has no cell that axis `n` varies"),
+        (with("m[a] /", "m[b] /"), "19:11", "there is no cell `b`"),
         (with("row {n}", "row"), "17:8", "two of [[expect]] are called `row`"),
         (with(", band = [2, 4]", ""), "14:1", "there is no `band` for `row 2`"),
         (with("band = [2, 4]", "band = [4, 2]"), "14:1", "the band's ends are swapped"),
@@ -306,7 +310,37 @@ fn a_part_of_a_study_has_what_its_figures_need() {
     assert_eq!(study.expectations.len(), 1);
     assert_eq!(study.figures.iter().map(|figure| figure.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
     assert!(!study.needs("a", &bindings("1")) && study.needs("a", &bindings("2")));
+    let in_vain = |absent: &[Simulation]| study.is_in_vain("a", &bindings("2"), absent);
+    assert!(!in_vain(&[]) && in_vain(&[("a".to_owned(), bindings("2"))]));
     assert!(!study.keep_only(&["nothing".to_owned()]));
+}
+
+#[test]
+fn trials_that_are_asked_for_are_as_many_as_a_cell_may_have() {
+    let mut chosen = [parse(&whole()).unwrap()];
+    for count in [0, 10_001, u32::MAX] {
+        let refused = choice::set_trials(&mut chosen, count).unwrap_err().to_string();
+        assert_eq!(refused, format!("{count} trials; there are 1 to 10000"));
+    }
+    choice::set_trials(&mut chosen, 10_000).unwrap();
+    assert_eq!(chosen[0].cells[0].trials, 10_000);
+}
+
+#[test]
+fn what_was_published_of_bars_is_a_number_or_numbers_by_label() {
+    let bars = |published: &str| {
+        let of = "label = \"{n} CPUs\", each = [\"n\"], of = \"m[a]\"";
+        let text = format!(
+            "[[drawing]]\nname = \"b\"\ntitle = \"t\"\npublished = \"p\"\nbars = [{{ {of}, published = {published} }}]\n"
+        );
+        let study = parse(&(whole() + &text)).map_err(|error| error.to_string())?;
+        Ok::<_, String>(study.charts[0].bars.iter().map(|bar| bar.published).collect::<Vec<_>>())
+    };
+    assert_eq!(bars("1.5"), Ok(vec![Some(1.5); 2]));
+    assert_eq!(bars("{ \"2 CPUs\" = -36 }"), Ok(vec![None, Some(-36.0)]));
+    assert!(bars("{ \"3 CPUs\" = 1 }").unwrap_err().contains("there is no bar `3 CPUs`; did you mean `1 CPUs`?"));
+    assert!(bars("inf").unwrap_err().contains("a finite number, or a table of such by label"));
+    assert!(bars("{ \"1 CPUs\" = \"many\" }").unwrap_err().contains("a finite number"));
 }
 
 #[test]
@@ -387,6 +421,24 @@ fn what_would_be_scored_and_should_not_is_refused_with_its_place() {
             "20:10",
             "`e` is the same figure, and a row counts once",
         ),
+        (
+            whole().replace("[1.5, 2]", "[0, inf]\npublished = 1.3\nneutral = \"none\""),
+            "15:10",
+            "so that 1 means no effect, and the band contains it",
+        ),
+        (whole().replace("[1.5, 2]", "[0.6, 2]\npublished = 1.3\nneutral = 0.5"), "15:10", "`neutral = 1`"),
+        (
+            whole().replace(" / m", " - m").replace("[1.5, 2]", "[-1, 2]\npublished = 1.5\nneutral = \"none\""),
+            "15:10",
+            "`neutral = 0`",
+        ),
+        (whole().replace("n=2]", "n=1] * 1.7"), "15:10", "the figure is the same whatever is measured"),
+        (whole().replace("m[a, n=1] / m[a, n=2]", "1.7"), "15:10", "the figure is the same whatever is measured"),
+        (
+            expect("published = 1.7\nnot_in_source = \"w\"\n"),
+            "19:17",
+            "it is `not_in_source`, and 1.7 of no row of the source was published",
+        ),
         (expect("fitted = \" \"\n"), "18:10", "`fitted` says why"),
         (expect("fitted = \"p\"\nprotocol = \"q\"\n"), "19:12", "a row has one mark; this one has `fitted` already"),
         (expect("follows_from = \"g\"\n"), "18:16", "there is no expectation `g`; did you mean `e`?"),
@@ -405,13 +457,37 @@ fn what_would_be_scored_and_should_not_is_refused_with_its_place() {
     }
     for text in [
         whole().replace("[1.5, 2]", "[0.9, 1.1]\npublished = 1"),
-        whole().replace("[1.5, 2]", "[0.9, 1.1]\nneutral = \"none\""),
+        whole().replace(" / m[a, n=2]", "").replace("[1.5, 2]", "[0.9, 1.1]\nneutral = \"none\""),
+        whole().replace("[1.5, 2]", "[0.9, 1.1]\nneutral = \"none\"\npublished = 0.989"),
+        whole().replace("[1.5, 2]", "[1.0, inf]\nneutral = \"none\""),
         whole().replace("[1.5, 2]", "[0.9, 1.1]\ncounted = false"),
         whole().replace("[1.5, 2]", "[0.9, 1.0]\npublished = 0.978"),
         whole().replace("[1.5, 2]", "[0.9, 1.1]\nallows_no_effect = \"one run\""),
         expect(&format!("fitted = \"w\"\n{of_the_first}follows_from = \"e\"\n")),
+        expect(&format!("published = 1.7\n{of_the_first}published = 1.7\nnot_in_source = \"w\"\n")),
     ] {
         parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    }
+}
+
+/// The same ratio as a part of a hundred, as what is lost, turned over, by another name, of a cell with another name, or with its
+/// scheduler said.
+#[test]
+fn a_row_counts_once_however_its_figure_is_written() {
+    let named = "[[figure]]\nname = \"x\"\nof = \"m[a, n=1] / m[a, n=2]\"\n";
+    let copy = CELL.replace("name = \"a\"", "name = \"b\"\nseed = 2");
+    let with = |figure: &str| {
+        let row = EXPECT.replace("name = \"e\"", "name = \"f\"").replace("m[a, n=1] / m[a, n=2]", figure);
+        parse(&format!("{}{copy}{named}{}", whole(), row.replace("\"r\"", "\"r\"\nneutral = 3")))
+            .map_err(|error| error.to_string())
+    };
+    for same in
+        ["(m[a, n=1] / m[a, n=2] - 1) * 100", "1 - x", "m[a, n=2] / m[a, n=1]", "m[b, n=1] / m[b, n=2]", "median(x)"]
+    {
+        assert!(with(same).unwrap_err().contains("`e` is the same figure, and a row counts once"), "{same}");
+    }
+    for other in ["m[a, n=1]", "m[a, n=1] / w[a, n=2]", "m[a, n=1, s] * m[a, n=2]", "x + m[a, n=2]"] {
+        with(other).unwrap_or_else(|error| panic!("{other}: {error}"));
     }
 }
 

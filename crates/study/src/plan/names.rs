@@ -54,20 +54,19 @@ impl Plan {
     /// Checks what an expression names; under a wrong model also in the figures that it names, which otherwise are checked where they are.
     fn check_names(&self, study: usize, wrong: Option<usize>, figure: &Expression) -> Result<(), Problem> {
         let mut found = Ok(());
-        figure.each_name(&mut |name, _| {
-            if found.is_err() {
-                return;
+        let mut check = |selection: &Selection| {
+            if found.is_ok() {
+                found = self.check_selection(study, wrong, selection);
             }
-            found = match name {
-                NamedPart::Measure(selection) => self.check_selection(study, wrong, selection),
-                NamedPart::Figure(name) => {
-                    let named = self.studies[study].figures.iter().find(|figure| figure.name == name);
-                    named
-                        .filter(|_| wrong.is_some())
-                        .map_or(Ok(()), |figure| self.check_names(study, wrong, &figure.of))
+        };
+        match wrong {
+            Some(_) => self.studies[study].each_measure(figure, &mut check),
+            None => figure.each_name(&mut |name, _| {
+                if let NamedPart::Measure(selection) = name {
+                    check(selection);
                 }
-            };
-        });
+            }),
+        }
         found
     }
 

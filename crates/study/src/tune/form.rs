@@ -249,6 +249,9 @@ impl Knob {
                 if words.len() < 2 {
                     return Err(format!("{} values leave no choice; give two or more", words.len()));
                 }
+                if let Some(at) = (1..words.len()).find(|at| words[..*at].contains(&words[*at])) {
+                    return Err(format!("the value {} is there twice; each one counts once", words[at]));
+                }
                 Range::Words(words)
             }
             _ => return Err("it has `from` and `to`, or `values`".to_owned()),
@@ -379,6 +382,14 @@ impl Tuning {
         tuning.cells.sort_by_key(|cell| cell.held_out);
         if tuning.searched().next().is_none() {
             return Err(wrong("`machines` and `workloads` have at least one entry each".to_owned()));
+        }
+        let names: Vec<String> = tuning.cells.iter().map(Cell::name).collect();
+        if let Some(at) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
+            let why = match tuning.cells[at].held_out {
+                true => "the search must not see what confirms it",
+                false => "each cell counts once",
+            };
+            return Err(wrong(format!("{} is there twice; {why}", names[at])));
         }
         Ok(tuning)
     }

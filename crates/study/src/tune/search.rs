@@ -222,6 +222,13 @@ pub fn search<E: From<TuneError>>(
     let default_spec = tuning.default()?;
     let of_default = measured(tuning, &cells, std::slice::from_ref(&default_spec), seeds, means)?;
     let default: Vec<Vec<TrialPoint>> = of_default.into_iter().map(|mut of| of.swap_remove(0)).collect();
+    // A cell that cannot confirm is known before the search.
+    let held_out: Vec<&Cell> = tuning.cells.iter().filter(|cell| cell.held_out).collect();
+    if !held_out.is_empty() {
+        let of = measured(tuning, &held_out, std::slice::from_ref(&default_spec), &unseen[..1], means)?;
+        let default: Vec<Vec<TrialPoint>> = of.iter().map(|of| of[0].clone()).collect();
+        objectives(tuning, &held_out, &unseen[..1], &default, &of)?;
+    }
     let first = seeds.len().min(FIRST as usize);
     let part = |from: usize, to: usize| default.iter().map(|of| of[from..to].to_vec()).collect::<Vec<_>>();
 

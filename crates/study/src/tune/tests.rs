@@ -126,16 +126,31 @@ fn a_percentile_of_few_events_under_the_default_is_refused_with_the_mean_s_name(
     let (document, told) = tried(&tuning, &["1000000"]);
     let error = document.unwrap_err();
     assert!(matches!(error, TuneError::FewEvents { needed: 100.0, .. }), "{error}");
-    let words = "periodic:-n1,-r100us,-s20ms,-d1s+spin:-n2,-d1s on 1s1n1l1c1t: wakeup_p99_ns is a percentile of ";
+    // What confirms is asked first.
+    let words = "periodic:-n1,-r100us,-s20ms,-d1s+spin:-n3,-d1s on 1s1n1l1c1t: wakeup_p99_ns is a percentile of ";
     assert!(error.to_string().starts_with(words) && error.to_string().ends_with("fewer than 100"), "{error}");
     assert!(error.advice().unwrap().contains("`wakeup_mean_ns`"));
     assert!(told.is_empty());
 }
 
 #[test]
+fn what_is_held_out_has_a_value_before_anything_is_searched() {
+    // Four tasks wake hundreds of times in 2 s, and one that sleeps for 20 ms a few times in 60 ms.
+    let text = QUEUE.replace("wakeup_mean_ns", "wakeup_p90_ns");
+    let text =
+        text.replace("periodic:-n1,-r100us,-s20ms,-d1s+spin:-n2,-d1s", "periodic:-n4,-r100us,-s2ms,-d2s+spin:-n2,-d2s");
+    let text = text.replace("-s20ms,-d1s+spin:-n3,-d1s", "-s20ms,-d60ms+spin:-n3,-d60ms");
+    let (document, told) = tried(&parse(&text).unwrap(), &["1000000"]);
+    let error = document.unwrap_err();
+    assert!(matches!(&error, TuneError::FewEvents { cell, .. } if cell.contains("-d60ms")), "{error}");
+    assert!(told.is_empty());
+}
+
+#[test]
 fn what_is_better_in_the_search_by_chance_is_not_confirmed() {
     // The time that one task computes depends on where its wakeups fall, and not on its turns: seeds differ, settings do not.
-    let text = QUEUE.replace("+spin:-n2,-d1s", "").replace("+spin:-n3,-d1s", "").replace("budget = 5", "budget = 3");
+    let text =
+        QUEUE.replace("+spin:-n2,-d1s", "").replace("-d1s+spin:-n3,-d1s", "-d2s").replace("budget = 5", "budget = 3");
     let (document, _) = tuned(&parse(&text).unwrap(), &["1000000", "2000000", "50000000"]);
     assert!(matches!(document.answer, Answer::NothingFound | Answer::NotConfirmed), "{}", document.words);
     assert!(document.words.starts_with("Nothing beats the default, rr"), "{}", document.words);
@@ -163,6 +178,9 @@ fn what_is_wrong_with_a_file_is_said_with_the_nearest_right_thing() {
         ("from = 1000000", "from = 1", "`1` is not a value for `quantum_ns`: it takes 10000 to"),
         ("from = 1000000", "from = 0", "a range by factors begins above 0"),
         ("from = 1000000\nto = 100000000\nlog = true", "values = [1000000]", "1 values leave no choice"),
+        ("from = 1000000\nto = 100000000\nlog = true", "values = [7, 9, 7]", "the value 7 is there twice"),
+        ("[\"1s1n1l1c1t\"]", "[\"1s1n1l1c1t\", \"1s1n1l1c1t\"]", "is there twice; each cell counts once"),
+        ("spin:-n3,-d1s", "spin:-n2,-d1s", "is there twice; the search must not see what confirms it"),
         ("to = 100000000", "default = 3", "it has `from` and `to`, or `values`"),
         ("budget = 5", "budget = 0", "`budget` is 0; it is a number from 1 to 10000"),
         ("trials = 8", "trials = 7", "`confirm.trials` is 7; it is a number from 8 to 10000"),
