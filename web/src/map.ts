@@ -88,8 +88,9 @@ export class MachineMap {
         if (words) words.textContent = scales;
       }
     }
-    const told = scales ? ` All maps have one scale; ${scales}.` : '';
-    this.note.textContent = `From ${duration(from)} to ${duration(to)}, the timeline's span.${told}${whole}`;
+    // Maps of exact scenes have the scales in themselves.
+    const said = scales ? ` All maps have one scale${whole ? `; ${scales}` : ''}.` : '';
+    this.note.textContent = `From ${duration(from)} to ${duration(to)}, the timeline's span.${said}${whole}`;
   }
 
   /** How busy each CPU was, or on large machines the CPUs of each LLC: the filled part of its place. */

@@ -111,11 +111,13 @@ export class RunState {
     return scene.taskName(task).toLowerCase().includes(this.sought);
   }
 
-  /** The CPUs of each LLC, in the order in which they are drawn. */
+  /** All CPUs, idle ones too, of each LLC that has any of those which are drawn. */
   llcs(): number[][] {
+    const drawn = new Set(this.cpus.map((cpu) => this.machine.llc[cpu]));
     const by = new Map<number, number[]>();
-    for (const cpu of this.cpus) {
+    for (const cpu of this.machine.order) {
       const llc = this.machine.llc[cpu];
+      if (!drawn.has(llc)) continue;
       const own = by.get(llc);
       if (own) own.push(cpu);
       else by.set(llc, [cpu]);

@@ -321,6 +321,31 @@ test('a machine of very many CPUs has a row for each LLC and edges between nodes
   assert.deepEqual(faults, []);
 });
 
+test('a row of an LLC counts all of its CPUs, idle ones too', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run('compare -m 1s1n2l4c1t -w spin:-n1,-d60ms -s eevdf --trials 1 --out run');
+  const { page } = await open(await browser(t), work.join('run/report.html'));
+  const view = page.locator('.view[data-view="timeline"]');
+  await view.getByLabel('Rows').selectOption('llc');
+  const canvas = view.locator('canvas').first();
+  await canvas.scrollIntoViewIfNeeded();
+  const box = await canvas.boundingBox();
+  await page.mouse.click(box.x + box.width / 2, box.y + 5);
+  // One of four CPUs is busy; the other LLC, which is idle, has no row.
+  assert.match(await view.locator('.detail').textContent(), /^eevdf: llc\d+ \(.*, 4 CPUs\), .*: busy 25 % around then$/);
+  assert.ok(box.height < 60, `one row in ${box.height} pixels`);
+});
+
+test('a timeline of many schedulers has rows of panes, so that names and marks of time fit', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run(`compare -m 1s1n2l4c1t -w spin:-n4,-p0,-u5ms,-d20ms -s cfs,eevdf,rr,fifo,ule,cache-aware,topology-aware,scx-native --trials 1 --out run`);
+  const { page } = await open(await browser(t), work.join('run/report.html'), { width: 1400 });
+  const panes = await page.$$eval('.view[data-view="timeline"] .pane', (found) => found.map((pane) => pane.getBoundingClientRect()).map(({ left, width }) => [left, width]));
+  assert.equal(panes.length, 8);
+  assert.ok(panes.every(([, width]) => width >= 279), panes.map(([, width]) => width).join());
+  assert.equal(new Set(panes.map(([left]) => Math.round(left))).size, 4);
+});
+
 test('what tasks are ranked by is drawn for every scheduler, with its data', { skip }, async (t) => {
   const work = scratch(t);
   work.run(`compare -m ${MACHINE} -w spin:-n24,-p0,-u5ms,-d60ms -s eevdf,cfs,rr --trials 2 --out run`);
@@ -410,8 +435,9 @@ async function showAll(page) {
 test('a page of three schedulers is at most 5000 pixels high until it is unfolded, and nothing that differs is left out', { skip }, async (t) => {
   const work = scratch(t);
   const instance = await browser(t);
-  for (const workload of ['spin:-n128,-p0,-u100ms,-d400ms', 'hackbench:-T,-p,-f4,-g2,-l20']) {
-    work.run(`compare -m 2s1n2l4c1t -w ${workload} -s cfs,eevdf,rr --trials 8 --force --out run`);
+  const hackbench = 'hackbench:-T,-p,-f4,-g2,-l20';
+  for (const [machine, workload] of [[MACHINE, 'spin:-n128,-p0,-u100ms,-d400ms'], [MACHINE, hackbench], ['2s2n2l4c2t', hackbench]]) {
+    work.run(`compare -m ${machine} -w ${workload} -s cfs,eevdf,rr --trials 8 --force --out run`);
     const { page } = await open(instance, work.join('run/report.html'), { width: 1400 });
     await showAll(page);
     const height = await page.evaluate(() => document.documentElement.scrollHeight);

@@ -9,6 +9,7 @@
 //! Times are nanoseconds on the boot clock, which begins with the run; a `ClockSnapshot` says so. Threads and processes of a recording have
 //! the numbers that they had, those beside the run's tasks too; else thread ids are task ids plus 1, because 0 is the idle thread. Priorities are 120 throughout: events do not tell nice values. No affinities, no kernel time.
 
+mod interrupts;
 mod pending;
 mod proto;
 #[cfg(test)]
@@ -19,7 +20,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::{DecisionKind, Event, EventKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo};
+use warmcore_trace::{
+    DecisionKind, Event, EventKind, OverheadKind, PrevState, RecordedThread, RunTables, Sink, TaskId, TaskInfo,
+};
 
 use crate::others::Others;
 use crate::throttled::Throttled;
@@ -57,10 +60,12 @@ const PER_LLC: u64 = 6;
 const COUNTERS: u64 = 7;
 const SCORES: u64 = 8;
 const HOTPLUG: u64 = 9;
+const INTERRUPTS: u64 = 10;
 const FIRST_CPU: u64 = 1 << 32;
 const FIRST_LLC: u64 = 2 << 32;
 const FIRST_COUNTER: u64 = 3 << 32;
 const FIRST_SCORE: u64 = 4 << 32;
+const FIRST_INTERRUPT: u64 = 5 << 32;
 /// Tasks whose scores have tracks: the interface has no use for thousands.
 pub const MOST_SCORED: usize = 256;
 
@@ -84,7 +89,7 @@ pub struct PerfettoWriter<'a, W> {
     per_cpu: Vec<i64>,
     per_llc: Vec<i64>,
     counters: BTreeMap<(u32, u32), u64>,
-    /// Tracks of scores that were described.
+    /// Tracks of scores and interrupts that were described.
     scored: BTreeSet<u64>,
     /// Tasks that were created or woken, until their wakeup.
     announced: BTreeSet<TaskId>,
@@ -335,6 +340,10 @@ impl<'a, W: Write> PerfettoWriter<'a, W> {
                 let name =
                     format!("{} {}", self.machine.os_cpu(cpu), if online { "comes online" } else { "goes offline" });
                 self.instant(time_ns, HOTPLUG, &name, vec![number("cpu", self.number(cpu).into())])?;
+            }
+            // What a simulator reports has no beginning.
+            EventKind::Overhead { kind: OverheadKind::Interrupt, duration_ns } if !self.tables.threads.is_empty() => {
+                self.interrupt(time_ns, cpu, duration_ns)?;
             }
             EventKind::Exit { .. }
             | EventKind::Affinity { .. }

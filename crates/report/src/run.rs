@@ -109,6 +109,9 @@ impl Default for ReportOptions {
     }
 }
 
+/// In place of a recording's scheduler, which it does not tell.
+const RECORDED: &str = "the recorded kernel";
+
 /// A run with everything a report shows.
 #[derive(Debug)]
 pub struct Run {
@@ -154,7 +157,25 @@ impl Run {
 
     /// A run of which no trial is looked at closely.
     pub fn of(disk: RunOnDisk) -> Self {
-        Self { representative: representative(&disk), notes: disk.faults.clone(), scenes: Vec::new(), disk }
+        let mut run =
+            Self { representative: representative(&disk), notes: disk.faults.clone(), scenes: Vec::new(), disk };
+        if run.is_recording() {
+            run.forget_scheduler();
+        }
+        run
+    }
+
+    /// Names the scheduler of a recording for what is known of it: the experiment's own only keeps its place.
+    fn forget_scheduler(&mut self) {
+        let (record, document) = (&mut self.disk.record, &mut self.disk.comparison);
+        // The recording's own notes say the same.
+        let is_of =
+            |warning: &String| record.schedulers.iter().any(|of| warning.starts_with(&format!("{}: ", of.label)));
+        document.warnings.retain(|warning| !is_of(warning));
+        let of_split = document.time_split.iter_mut().flat_map(|split| &mut split.schedulers);
+        let labels = record.schedulers.iter_mut().map(|of| &mut of.label);
+        let labels = labels.chain(document.schedulers.iter_mut().map(|of| &mut of.label));
+        labels.chain(of_split.map(|of| &mut of.label)).for_each(|label| RECORDED.clone_into(label));
     }
 
     /// Whether it is a recording of something that ran: one trial, with nothing to compare it with.

@@ -37,7 +37,8 @@ impl Scale {
         self.from + share * (self.to - self.from)
     }
 
-    /// Values for marks, about `count` of them: 1, 2 or 5 times a power of ten; powers of ten on logarithms.
+    /// Values for marks, about `count` of them and at least two, since one alone shows no scale: 1, 2 or 5 times a power of ten; powers of
+    /// ten on logarithms.
     pub fn ticks(&self, count: usize) -> Vec<f64> {
         if self.logarithmic {
             let (first, last) = (self.low.log10().ceil() as i32, self.high.log10().floor() as i32);
@@ -48,10 +49,15 @@ impl Scale {
                 return decades;
             }
         }
-        let step = nice_step((self.high - self.low) / count.max(1) as f64);
-        let first = (self.low / step).ceil() as i64;
-        let last = (self.high / step + 1e-9).floor() as i64;
-        (first..=last).map(|i| i as f64 * step).collect()
+        let marks = |count: usize| -> Vec<f64> {
+            let step = nice_step((self.high - self.low) / count as f64);
+            let first = (self.low / step).ceil() as i64;
+            let last = (self.high / step + 1e-9).floor() as i64;
+            (first..=last).map(|i| i as f64 * step).collect()
+        };
+        // Steps are at most 2.5 times as long as asked for: with five there are two marks.
+        let count = count.max(1);
+        (count..=count.max(5)).map(marks).find(|marks| marks.len() > 1).unwrap_or_default()
     }
 }
 
@@ -95,6 +101,14 @@ mod tests {
         assert_eq!(Scale::linear(0.0, 1.0, 0.0, 1.0).ticks(5), [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]);
         assert_eq!(Scale::linear(0.0, 900.0, 0.0, 1.0).ticks(4), [0.0, 500.0]);
         assert_eq!(Scale::linear(30.0, 90.0, 0.0, 1.0).ticks(3), [40.0, 60.0, 80.0]);
+        // Steps of 5 would leave one mark.
+        assert_eq!(Scale::linear(0.0, 4.8, 0.0, 1.0).ticks(2), [0.0, 2.0, 4.0]);
+        for (low, high) in [(0.0, 4.8), (1.1, 9.9), (333.0, 1000.0), (-1.0, 0.9), (4.9, 5.1)] {
+            for count in 0..6 {
+                let ticks = Scale::linear(low, high, 0.0, 1.0).ticks(count);
+                assert!(ticks.len() > 1, "{count} marks from {low} to {high}: {ticks:?}");
+            }
+        }
         assert_eq!(Scale::logarithmic(5.0, 2e4, 0.0, 1.0).ticks(8), [10.0, 100.0, 1000.0, 10_000.0]);
     }
 

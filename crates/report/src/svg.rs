@@ -271,7 +271,7 @@ impl Display for Svg {
 const STANDALONE_STYLE: &str = "\
 .t{font:12px system-ui,'DejaVu Sans',sans-serif;fill:#1d2733}.h{font-size:15px;font-weight:600}.m{fill:#5a6775}.b{font-weight:600}\
 .s{font-size:10.5px}.grid{stroke:#e3e7ec}.axis{stroke:#8894a1}.one{stroke:#5a6775;stroke-dasharray:4 3}\
-.bar{stroke:#1d2733;stroke-width:1.6;fill:none}.dot{stroke:#fff;stroke-width:.7}.median{stroke:#1d2733;stroke-width:2.4}\
+.bar{stroke:#1d2733;stroke-width:1.6;fill:none}.dot{stroke:#fff;stroke-width:.7}.cut{stroke:#fff;stroke-width:.8}.resident{stroke:#fff;stroke-width:.8}.median{stroke:#1d2733;stroke-width:2.4}\
 .area{stroke:none;fill-opacity:.18}.k{fill:none;stroke-width:1.8}.thin{stroke-width:.7}.frame{fill:none;stroke:#b6bec8}\
 .box{fill:#f4f6f8;stroke:#b6bec8}.empty{fill:#e3e7ec}.rest{fill:#e3e7ec;stroke:#5a6775;stroke-width:.7}.px{image-rendering:pixelated}.traffic{fill:none;stroke-linejoin:round}.w1{stroke-width:1}.w2{stroke-width:2}\
 .w3{stroke-width:3}.w4{stroke-width:4}.w5{stroke-width:5}.w6{stroke-width:6}.w7{stroke-width:7}.on-dark{fill:#fff}.on-light{fill:#1d2733}.on-cell{fill:#fff;font-weight:600}.on-pale{fill:#1d2733;font-weight:600}.hatch{stroke:#1d2733;stroke-width:.8}.hollow{fill:#fff;stroke:#1d2733;stroke-width:1.4}";

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use warmcore_lab::measures::{Measure, Unit, mean_beside};
+use warmcore_lab::measures::{Measure, Unit, is_of_role, mean_beside};
 use warmcore_lab::placement_measures;
 use warmcore_lab::verdict::{
     ComparisonDocument, Finding, MeasureResult, SchedulerResult, decimal, ratio_with_interval, trials_in_words,
@@ -16,7 +16,7 @@ use crate::figures::compare::direction;
 use crate::figures::shortened_scheduler;
 use crate::printable::printable;
 use crate::run::Run;
-use crate::units::{three_digits, with_unit};
+use crate::units::{duration, three_digits, with_unit};
 
 /// Measures beside the verdict's own, in its table on the page and in the terminal: name and heading.
 pub(crate) const BESIDE: [(&str, &str); 5] = [
@@ -34,13 +34,21 @@ const LONGEST_NAME: usize = 36;
 pub(crate) const PLACEMENTS: [(&str, &str); 2] =
     [("placement_decisions", "placements"), ("placement_decision_ns", "each took")];
 
+/// Threads of a recording that Markdown names: those with the most CPU time.
+const MOST_THREADS: usize = 12;
+
 /// Reports of several runs as Markdown.
 pub fn markdown(runs: &[Run]) -> String {
     let mut text = String::new();
     for run in runs {
-        one(&mut text, run);
+        match run.is_recording() {
+            true => recorded(&mut text, run),
+            false => one(&mut text, run),
+        }
     }
-    let _ = write!(text, "## As a patch letter has it\n\n```\n{}```\n", patch_letter(runs));
+    if runs.iter().any(|run| !run.is_recording()) {
+        let _ = write!(text, "## As a patch letter has it\n\n```\n{}```\n", patch_letter(runs));
+    }
     printable(&text).into_owned()
 }
 
@@ -49,6 +57,8 @@ pub fn question(run: &Run) -> String {
     let record = &run.disk.record;
     let labels: Vec<&str> = record.schedulers.iter().map(|scheduler| scheduler.label.as_str()).collect();
     match labels.as_slice() {
+        // Whose scheduler it was, its kernel does not say.
+        [_] if run.is_recording() => format!("How does {} run on {}?", record.workload.source, record.machine.source),
         [only] => format!("How does {} run on {} under {only}?", record.workload.source, record.machine.source),
         [others @ .., last] => format!(
             "Which of {} and {last} is best for {} on {}?",
@@ -118,6 +128,7 @@ pub fn headline(run: &Run) -> String {
     }
     let better = measure(run, &document.primary).map_or(Better::Neither, |measure| measure.better);
     let mut parts: Vec<([f64; 2], String)> = Vec::new();
+    let mut without_ratio: Vec<(&str, String)> = Vec::new();
     if base.is_some() && document.verdict.best.as_deref() == base.map(|base| base.label.as_str()) {
         parts.push(([0.0; 2], format!("{base_label} is best")));
     }
@@ -127,6 +138,12 @@ pub fn headline(run: &Run) -> String {
         let ratio =
             result.comparison.as_ref().and_then(|comparison| comparison.ratio).filter(|ratio| ratio.is_finite());
         let best = if document.verdict.best.as_deref() == Some(&scheduler.label) { " is best" } else { "" };
+        if let Some(finding) = result.finding.filter(|finding| {
+            best.is_empty() && !matches!(finding, Finding::Better | Finding::Worse | Finding::Different)
+        }) {
+            without_ratio.push((finding.words(), label));
+            continue;
+        }
         let (rank, words) = match (result.finding, ratio) {
             (Some(finding @ (Finding::Better | Finding::Worse | Finding::Different)), ratio) => {
                 // Nearly nothing has no ratio, and is less all the same.
@@ -146,11 +163,24 @@ pub fn headline(run: &Run) -> String {
     // The sort is stable: equals stay in the experiment's order.
     parts.sort_by(|(a, _), (b, _)| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
     let mut parts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+    parts.extend(said_once(&without_ratio));
     if document.advice.is_some() {
         // What the other settings do stands below, with what to type.
         parts.truncate(1);
     }
     with_fixed_units(&parts.join("; "))
+}
+
+/// What is said about each scheduler, in words that are the same for several: `cfs, rr: tied`.
+fn said_once(of: &[(&str, String)]) -> Vec<String> {
+    let mut said: Vec<(&str, String)> = Vec::new();
+    for (words, label) in of {
+        match said.iter_mut().find(|(other, _)| other == words) {
+            Some((_, labels)) => *labels += &format!(", {label}"),
+            None => said.push((words, label.clone())),
+        }
+    }
+    said.into_iter().map(|(words, labels)| format!("{labels}: {words}")).collect()
 }
 
 /// A median as a distance: the less, the better. No median is the worst; where no direction is better all are equal.
@@ -212,6 +242,28 @@ pub fn command(run: &Run) -> String {
         quoted(&schedulers.join(",")),
         record.seeds.len()
     )
+}
+
+/// A recording, which has nothing to compare: how long its threads waited, how busy the CPUs were, and which threads took the time.
+fn recorded(text: &mut String, run: &Run) {
+    let _ = writeln!(text, "# {}\n\n{}\n", markdown_text(&question(run)), markdown_text(&headline(run)));
+    for condition in &run.disk.comparison.conditions {
+        let _ = writeln!(text, "> Condition: {}.\n", markdown_text(condition));
+    }
+    for note in &run.notes {
+        let _ = writeln!(text, "> Warning: {}\n", markdown_text(note));
+    }
+    if let Some(trial) = run.disk.trials.iter().flatten().next() {
+        let mut tasks: Vec<_> = trial.tasks.iter().collect();
+        tasks.sort_by_key(|task| std::cmp::Reverse(task.cpu_time_ns));
+        let whole = tasks.iter().map(|task| task.cpu_time_ns).sum::<u64>().max(1) as f64;
+        text.push_str("| thread | CPU time | share |\n|---|---:|---:|\n");
+        for task in tasks.iter().take(MOST_THREADS) {
+            let (ns, name) = (task.cpu_time_ns as f64, markdown_text(&task.name));
+            let _ = writeln!(text, "| {name} | {} | {} % |", duration(ns), three_digits(100.0 * ns / whole));
+        }
+    }
+    let _ = writeln!(text, "\nRepeat with:\n\n    {}\n", command(run));
 }
 
 fn one(text: &mut String, run: &Run) {
@@ -331,11 +383,19 @@ pub fn value(run: &Run, name: &str, result: &MeasureResult) -> String {
     }
 }
 
+/// Whether any scheduler has a value of a measure that a table shows.
+pub(crate) fn has_values(document: &ComparisonDocument, name: &str) -> bool {
+    let mut results = document.schedulers.iter().filter_map(|scheduler| scheduler.measures.get(name));
+    results.any(|result| result.shown().is_some())
+}
+
 /// Which of a table's columns, by name and heading, lack values because they are percentiles of few events, and how few; nothing if none does.
 pub(crate) fn left_out(document: &ComparisonDocument, columns: &[(&str, &str)]) -> Option<String> {
     let of = |(name, heading): &(&str, &str)| {
         let results = document.schedulers.iter().filter_map(|scheduler| scheduler.measures.get(*name));
-        let few = results.filter(|result| result.summary.median.is_some()).filter_map(|result| result.few);
+        // Each role has the same ones.
+        let few = results.filter(|result| result.summary.median.is_some() && !is_of_role(name));
+        let few = few.filter_map(|result| result.few);
         few.min_by(|a, b| a.0.total_cmp(&b.0)).map(|few| ((*heading).to_owned(), few))
     };
     left_out_in_words(&columns.iter().filter_map(of).collect::<Vec<_>>())
@@ -417,6 +477,14 @@ mod tests {
         let said = "wake p50 is left out where a trial has fewer than 2 events (1 here); wake p99, p99 are left out where a trial has fewer than \
                     100 events (13 here)";
         assert_eq!(left_out_in_words(&columns).as_deref(), Some(said));
+    }
+
+    #[test]
+    fn schedulers_of_which_the_same_is_said_are_one_part_of_a_headline() {
+        let of = [("tied", "cfs"), ("too few", "ule"), ("tied", "fifo"), ("too few", "rr"), ("unclear", "scx")];
+        let said = said_once(&of.map(|(words, label)| (words, label.to_owned())));
+        assert_eq!(said, ["cfs, fifo: tied", "ule, rr: too few", "scx: unclear"]);
+        assert!(said_once(&[]).is_empty());
     }
 
     #[test]

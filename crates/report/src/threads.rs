@@ -167,6 +167,8 @@ pub fn thread_table<'a>(threads: impl IntoIterator<Item = &'a ThreadRecord>) -> 
     let threads: Vec<&ThreadRecord> = threads.into_iter().collect();
     // Where no quota stopped a thread there is no column for that.
     let throttled = threads.iter().any(|thread| thread.throttled_ns > 0);
+    // A recording may have none of all wakeups.
+    let has_wakeups = threads.iter().any(|thread| thread.wakeups > 0);
     let mut heads = vec!["thread", ">stays", ">run", ">wakeup wait", ">preempt wait"];
     heads.extend(throttled.then_some(">throttled"));
     heads.extend([">preempted", "most by", "worst wakeup, at", "waited most for"]);
@@ -188,7 +190,7 @@ pub fn thread_table<'a>(threads: impl IntoIterator<Item = &'a ThreadRecord>) -> 
             thread.label.clone(),
             thread.stays.to_string(),
             time(thread.run_ns),
-            time(thread.wakeup_wait_ns),
+            or_none(has_wakeups.then(|| time(thread.wakeup_wait_ns))),
             time(thread.preempt_wait_ns),
         ];
         row.extend(throttled.then(|| time(thread.throttled_ns)));

@@ -53,7 +53,9 @@ fn measure_table(trial: &Trial, workload: &Workload, definitions: bool) -> (Tabl
     for measure in measures::of_workload(workload) {
         let Some(value) = measure.value(trial).filter(|value| *value != 0.0) else { continue };
         if let Some(few) = verdict::few_to_show(&measure, std::slice::from_ref(trial)) {
-            left_out.push((measure.name, few));
+            if !measures::is_of_role(&measure.name) {
+                left_out.push((measure.name, few));
+            }
         } else {
             let row = [measure.name, with_unit(value, measure.unit), measure.definition];
             table.row(row.into_iter().take(columns));

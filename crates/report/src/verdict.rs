@@ -4,7 +4,7 @@ use warmcore_lab::advice::Advice;
 use warmcore_lab::measures::{Measure, Unit};
 use warmcore_lab::operations::OperationTake;
 use warmcore_lab::sensitivity::Variation;
-use warmcore_lab::time_split::TimeSplit;
+use warmcore_lab::time_split::{Gap, TimeSplit};
 use warmcore_lab::verdict::{
     ComparisonDocument, Finding, MeasureResult, SchedulerResult, decimal, ratio_with_interval,
 };
@@ -13,7 +13,7 @@ use warmcore_statistics::Comparison;
 use crate::figures::Figure;
 use crate::svg::escape;
 use crate::table::{Table, Tone};
-use crate::text::{BESIDE, effort, left_out};
+use crate::text::{BESIDE, effort, has_values, left_out};
 use crate::units::with_unit;
 
 mod labels;
@@ -188,10 +188,22 @@ fn varied_cell(ratio: Option<f64>, finding: Option<Finding>) -> String {
 fn time_split(document: &ComparisonDocument, show: impl Fn(&Table) -> String, columns: usize) -> String {
     let Some(split) = &document.time_split else { return String::new() };
     let mut text = format!("\n{}", show(&time_table(split)));
-    for gap in &split.gaps {
-        text.push_str(&format!("\n{}\n", wrapped(&format!("{}.", gap.sentence), columns).trim_end()));
+    for sentence in explained(&split.gaps) {
+        text.push_str(&format!("\n{}\n", wrapped(&sentence, columns).trim_end()));
     }
     text
+}
+
+/// Gaps up to which each has a sentence, also if there is nothing to explain.
+const FEW_GAPS: usize = 2;
+
+/// A sentence for each gap; of many that explain nothing there is one together.
+fn explained(gaps: &[Gap]) -> Vec<String> {
+    let without: Vec<&str> = gaps.iter().filter(|gap| !gap.explains()).map(|gap| gap.label.as_str()).collect();
+    let is_short = without.len() <= FEW_GAPS;
+    let own = gaps.iter().filter(|gap| is_short || gap.explains()).map(|gap| format!("{}.", gap.sentence));
+    let together = format!("There is no difference to explain under {}.", without.join(", "));
+    own.chain((!is_short).then_some(together)).collect()
 }
 
 /// Shares of the tasks' time by cause, one column per scheduler. Causes below half a percent everywhere are
@@ -256,13 +268,10 @@ fn columns_beside(document: &ComparisonDocument, extent: Extent) -> Vec<(&str, &
     let second = document.secondary.as_deref().map(|name| (name, heading(document, name)));
     let results = [Some(document.primary.as_str()), document.secondary.as_deref()];
     let has_latency = results.into_iter().flatten().any(is_latency);
-    // A column without any value is left out, too, and with it the line that says why.
-    let has_values = |name: &str| {
-        document.schedulers.iter().any(|own| own.measures.get(name).is_some_and(|result| result.shown().is_some()))
-    };
     let is_shown = |name: &str| {
-        let is_left_out =
-            extent == Extent::Usual && is_latency(name) && (has_latency || name != USUAL_LATENCY || !has_values(name));
+        // Without a value the usual table does not say why, either.
+        let is_usual = !has_latency && name == USUAL_LATENCY && has_values(document, name);
+        let is_left_out = extent == Extent::Usual && is_latency(name) && !is_usual;
         !results.contains(&Some(name)) && !is_left_out
     };
     second.into_iter().chain(BESIDE.into_iter().filter(|(name, _)| is_shown(name))).collect()
@@ -285,7 +294,7 @@ fn said_below(document: &ComparisonDocument, extent: Extent) -> Option<String> {
 
 fn table(document: &ComparisonDocument, extent: Extent) -> Table {
     let primary = format!(">{}", heading(document, &document.primary));
-    let beside = columns_beside(document, extent).into_iter();
+    let beside = columns_beside(document, extent).into_iter().filter(|(name, _)| has_values(document, name));
     let columns: Vec<(&str, String)> = beside.map(|(name, heading)| (name, format!(">{heading}"))).collect();
     let headroom = document.headroom.as_ref();
     let headings =
@@ -368,7 +377,25 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use warmcore_lab::time_split::GapLine;
+
     use super::*;
+
+    #[test]
+    fn of_many_schedulers_without_a_difference_one_sentence_is_said() {
+        let gap = |label: &str, share: Option<f64>| Gap {
+            label: label.into(),
+            trials: None,
+            ratio: None,
+            difference: 1.0,
+            lines: vec![GapLine { name: "computing", difference: 1.0, share }],
+            sentence: format!("about {label}"),
+        };
+        let gaps = [gap("cfs", None), gap("ule", Some(1.0)), gap("rr", None), gap("fifo", None)];
+        assert_eq!(explained(&gaps[..3]), ["about cfs.", "about ule.", "about rr."]);
+        let together = "There is no difference to explain under cfs, rr, fifo.";
+        assert_eq!(explained(&gaps), ["about ule.", together]);
+    }
 
     #[test]
     fn times_that_tasks_or_requests_wait_are_latencies() {

@@ -11,7 +11,11 @@ const MOST_MOVES = 400;
 
 export function drawAxis(view: View, context: CanvasRenderingContext2D, plot: number, height: number): void {
   const { from, to } = view.state;
-  const ticks = timeTicks(from, to, Math.max(3, plot / 100));
+  const hasRoom = (tick: number): boolean => view.x(tick, plot) > view.gutter + 20 && view.x(tick, plot) < view.gutter + plot - 24;
+  // One mark alone shows no scale.
+  let most = Math.max(3, plot / 100);
+  let ticks = timeTicks(from, to, most);
+  while (ticks.filter(hasRoom).length < 2 && most < 8) ticks = timeTicks(from, to, (most += 1));
   const step = ticks.length > 1 ? ticks[1] - ticks[0] : to - from;
   context.font = '11.5px system-ui, "DejaVu Sans", sans-serif';
   context.fillStyle = themeColour('--muted');
@@ -20,7 +24,7 @@ export function drawAxis(view: View, context: CanvasRenderingContext2D, plot: nu
   for (const tick of ticks) {
     const x = view.x(tick, plot);
     context.fillRect(x, height, 1, 4);
-    if (x > view.gutter + 20 && x < view.gutter + plot - 24) context.fillText(instant(tick, step, to), x, height + 7);
+    if (hasRoom(tick)) context.fillText(instant(tick, step, to), x, height + 7);
   }
 }
 

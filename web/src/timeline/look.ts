@@ -65,7 +65,7 @@ function migration(view: View, i: number): string[] {
   ];
   for (let k = 0; k < decisions.time.length && decisions.time[k] <= time; k++) {
     if (decisions.time[k] !== time || decisions.b[k] - 1 !== task) continue;
-    lines.push(`The scheduler told, on cpu${os[decisions.a[k]]}: ${header.decisions[decisions.c[k]]}${told(view, k)}`);
+    lines.push(`The scheduler reported, on cpu${os[decisions.a[k]]}: ${header.decisions[decisions.c[k]]}${told(view, k)}`);
   }
   const bins = header.length_bins;
   const bin = Math.min(bins - 1, Math.floor((time / header.end_ns) * bins));

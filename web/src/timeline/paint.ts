@@ -67,6 +67,7 @@ function paintLlcs(view: View, out: Picture, first: number, rows: number, line: 
   const weight = new Float32Array(pixels);
   const cover = new Float32Array(pixels);
   const found = new Uint8Array(pixels);
+  const busy = new Set(view.state.busy);
   for (let row = 0; row < rows; row++) {
     const cpus = view.llcs[first + row];
     winner.fill(-1);
@@ -74,6 +75,7 @@ function paintLlcs(view: View, out: Picture, first: number, rows: number, line: 
     cover.fill(0);
     found.fill(sought ? 0 : 1);
     for (const cpu of cpus) {
+      if (!busy.has(cpu)) continue;
       rasterCpu(view.scene, cpu, view.state.from, view.state.to, line);
       for (let x = 0; x < pixels; x++) {
         if (line.who[x] === 0) continue;

@@ -35,7 +35,7 @@ export class Pane extends View {
     this.canvas.setAttribute('role', 'application');
     this.canvas.setAttribute(
       'aria-label',
-      `Timeline under ${scene.header.scheduler}. A, D and arrow keys pan and choose a row, W, S, plus and minus zoom, Enter tells what runs there.`,
+      `Timeline under ${scene.header.scheduler}. A, D and arrow keys pan and choose a row, W, S, plus and minus zoom, Enter shows what runs there.`,
     );
     this.scroller.append(this.canvas, this.spacer);
     this.box.append(title, this.scroller);

@@ -28,7 +28,7 @@ export class Timeline implements Host {
   private showWakes = false;
   private readonly panes: Pane[];
   private readonly range = element('span', 'range');
-  private readonly detail = element('div', 'detail', 'Click a slice or a migration for its details. Drag or A and D pan, shift and drag choose a span, W and S or Ctrl and the wheel zoom. The address of the page is a link to this moment.');
+  private readonly detail = element('div', 'detail', 'Click a slice or a migration for its details. A, D and drag pan. W, S and Ctrl with the wheel zoom. Shift with drag chooses a span. The address of the page is a link to this moment.');
   private readonly legend = element('details', 'legends');
   private readonly grid = element('div', 'panes');
   private readonly folds = element('div', 'folds');
@@ -112,7 +112,7 @@ export class Timeline implements Host {
       this.range,
     );
     if (this.state.measuredFrom > 0) {
-      zoom.insertBefore(named('Measured', 'Show what the verdict is about', () => this.state.show(this.state.measuredFrom, this.state.end)), this.range);
+      zoom.insertBefore(named('Measured', 'Show the measured span', () => this.state.show(this.state.measuredFrom, this.state.end)), this.range);
     }
     tools.append(zoom);
     return tools;

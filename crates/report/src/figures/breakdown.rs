@@ -47,18 +47,19 @@ pub fn task_time(run: &Run, wide: f64) -> Option<Figure> {
         wholes: all.map(whole).collect(),
         ticks: if per_work { number_ticks } else { time_ticks },
         text: if per_work { three_digits } else { duration },
-        axis: if per_work {
-            "task time per work (ns per ns), mean of the trials"
-        } else {
-            "task time per run, mean of the trials"
-        },
+        axis: format!(
+            "{}{}",
+            if per_work { "task time per work (ns per ns)" } else { "task time per run" },
+            mean(run, "the")
+        ),
     };
     Some(Figure {
         id: "task-time".into(),
         title: "Where the tasks' time went".into(),
         caption: format!(
-            "From its creation to its exit a task is on a CPU, waits for one, or is blocked. All tasks together, mean of all \
-             trials{}.{} Grey: what follows from other tasks and the clock.{}",
+            "From its creation to its exit a task is on a CPU, waits for one, or is blocked. All tasks together{}{}.{} Grey: what \
+             follows from other tasks and the clock.{}",
+            mean(run, "all"),
             if per_work { ", per work done" } else { "" },
             after_warm_up(run),
             stacked.small_in_words()
@@ -68,8 +69,16 @@ pub fn task_time(run: &Run, wide: f64) -> Option<Figure> {
     })
 }
 
+/// That a value is the mean of `which` trials, where there are several.
+fn mean(run: &Run, which: &str) -> String {
+    if run.disk.record.seeds.len() > 1 { format!(", mean of {which} trials") } else { String::new() }
+}
+
 /// Parts of this share of the longest bar can be seen; those that are smaller in every bar are drawn as one.
 const LEAST: f64 = 0.01;
+
+/// Width from which a part is cut off from the one before it, so that they differ without colours too.
+const LEAST_CUT: f64 = 3.0;
 
 /// A bar for each scheduler, of parts one after the other.
 struct StackedBars<'a> {
@@ -83,7 +92,7 @@ struct StackedBars<'a> {
     wholes: Vec<f64>,
     ticks: fn(&Scale, usize) -> Vec<(f64, String)>,
     text: fn(f64) -> String,
-    axis: &'a str,
+    axis: String,
 }
 
 impl StackedBars<'_> {
@@ -145,6 +154,9 @@ impl StackedBars<'_> {
             let mut draw = |size: f64, class: &str, words: &str| {
                 let (a, b) = (scale.at(from), scale.at(from + size));
                 svg.rect(a, y, b - a, ROW - 14.0, class, &format!("{label}: {words}"));
+                if from > 0.0 && b - a >= LEAST_CUT {
+                    svg.line(a, y, a, y + ROW - 14.0, "cut");
+                }
                 from += size;
             };
             for part in &seen {
@@ -157,7 +169,7 @@ impl StackedBars<'_> {
             frame.end(&mut svg, (scale.at(whole), y), "m", &end);
         }
         svg.line(frame.left, bottom, frame.right, bottom, "axis");
-        svg.text((frame.left + frame.right) / 2.0, bottom + 36.0, Anchor::Middle, "m", self.axis);
+        svg.text((frame.left + frame.right) / 2.0, bottom + 36.0, Anchor::Middle, "m", &self.axis);
         svg
     }
 }
@@ -240,7 +252,7 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
         for DrawnGap { title, class, difference, share } in lines {
             let (a, b) = (scale.at(0.0), scale.at(*difference));
             if frame.is_narrow() {
-                svg.text(frame.left, y + 12.0, Anchor::Start, "s", &shortened(title, 40));
+                svg.text(frame.left, y + 12.0, Anchor::Start, "s", &fitting(title, "s", wide - 12.0 - frame.left));
             } else {
                 svg.text(NAMES, y + 12.0, Anchor::End, "s", &shortened(title, 52));
             }
@@ -405,14 +417,14 @@ pub fn cpu_time(run: &Run, wide: f64) -> Option<Figure> {
         labels,
         ticks: time_ticks,
         text: duration,
-        axis: "CPU time of all CPUs, mean of the trials",
+        axis: format!("CPU time of all CPUs{}", mean(run, "the")),
     };
     Some(Figure {
         id: "cpu-time".into(),
         title: "Where the machine's CPU time went".into(),
         caption: format!(
-            "All CPU time of the machine until the end of the run, mean of all trials.{} Kernel time that fell on an idle CPU \
-             is shown with its kind.{}",
+            "All CPU time of the machine until the end of the run{}.{} Kernel time that fell on an idle CPU is shown with its kind.{}",
+            mean(run, "all"),
             after_warm_up(run),
             stacked.small_in_words()
         ),
@@ -434,7 +446,7 @@ mod tests {
             wholes: bars.iter().map(|bar| bar.iter().sum()).collect(),
             ticks: number_ticks,
             text: three_digits,
-            axis: "time",
+            axis: "time".into(),
         }
     }
 

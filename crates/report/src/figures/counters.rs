@@ -81,9 +81,7 @@ fn plot(
         svg.line(left, y.at(tick), right, y.at(tick), "grid");
         svg.text(left - 6.0, y.at(tick) + 4.0, Anchor::End, "m s", &count(tick));
     }
-    // One mark alone shows no scale.
-    let marks = (2..=4).map(|count| time_ticks(&x, count)).find(|marks| marks.len() > 1).unwrap_or_default();
-    for (ns, text) in marks {
+    for (ns, text) in time_ticks(&x, 2) {
         svg.line(x.at(ns), bottom, x.at(ns), bottom + 3.0, "axis");
         svg.text(x.at(ns).min(PANEL - 20.0), bottom + 14.0, Anchor::Middle, "m s", &text);
     }

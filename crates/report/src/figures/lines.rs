@@ -199,8 +199,13 @@ pub fn cumulative(index: usize, scene: &Scene, axes: &Axes) -> Option<Figure> {
         }
         if row.tasks.len() > 1 && scene.tasks.len() <= axes.most_lines {
             for task in &row.tasks {
+                let name: &str = &scene.tasks[*task].name;
                 let line: Vec<_> = (0..=POINTS).map(|point| plot.at(time_ns(point), of(*task, point) as f64)).collect();
-                plot.svg.polyline(&line, &format!("k thin k{}", series(at)), &scene.tasks[*task].name);
+                plot.svg.polyline(&line, &format!("k thin k{}", series(at)), name);
+                for point in 1..=POINTS {
+                    let run_ns = of(*task, point).to_string();
+                    csv.row(&[name, "1", &(time_ns(point) as u64).to_string(), &run_ns, &run_ns, &run_ns]);
+                }
             }
         }
         plot.band(at, &row.label, &points, &time_ns, row.tasks.len() > 1);

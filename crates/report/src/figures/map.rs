@@ -170,9 +170,8 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales
             if scene.window_from_ns > 0 { " after the warm-up" } else { "" },
             if machine.llc_count() > 1 {
                 format!(
-                    " Edges: migrations between LLCs; at most {MOST_EDGES}, none below {} % of the thickest, and none where these are \
-                     less than half of all. Bars, in the colours of the {colours}s: where the tasks of each group ran, in parts of their run time.{}",
-                    three_digits(LEAST_EDGE * 100.0),
+                    " Edges: migrations between LLCs, the {MOST_EDGES} most frequent ways, if they have half of all. Bars: in which {colours}s \
+                     each group's tasks ran, the first on the left, in parts of their run time.{}",
                     if scale.is_empty() {
                         String::new()
                     } else {

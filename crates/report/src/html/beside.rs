@@ -1,4 +1,4 @@
-//! The table of who ran beside the workload in the trial that is looked at: threads of the kernel, interrupts, other processes.
+//! The table of who ran next to the workload in the trial that is looked at: threads of the kernel, interrupts, other processes.
 
 use std::fmt::Write as _;
 
@@ -22,8 +22,8 @@ pub(super) fn tables(out: &mut String, run: &Run) {
         let Some(trial) = trials.get(run.representative).filter(|trial| !trial.background.is_empty()) else { continue };
         let _ = write!(
             out,
-            "<details><summary>Who ran beside the workload under {}</summary><div class=\"scroll\" tabindex=\"0\" role=\"group\" \
-             aria-label=\"Beside the workload\"><table class=\"sortable beside\"><thead><tr><th>process, threads of the kernel</th>\
+            "<details><summary>Other threads and interrupts that ran under {}</summary><div class=\"scroll\" tabindex=\"0\" role=\"group\" \
+             aria-label=\"Other threads and interrupts\"><table class=\"sortable beside\"><thead><tr><th>process, threads of the kernel</th>\
              <th class=\"n\">number</th><th class=\"n\">threads</th><th class=\"n\">stays, arrivals</th><th class=\"n\">CPU time</th>\
              <th>on CPUs</th></tr></thead><tbody>",
             escape(&scheduler_name(&trial.scheduler))

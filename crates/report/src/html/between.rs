@@ -68,9 +68,11 @@ pub fn runs(out: &mut String, runs: &[Run]) {
 
 /// A run's value and its ratio to the first run's.
 fn against(first: &Run, other: &Run, label: &str, name: &str) -> String {
-    let pair = scheduler(first, label)
-        .and_then(|s| s.measures.get(name))
-        .zip(scheduler(other, label).and_then(|s| s.measures.get(name)));
+    // A recording's scheduler has no name of its own: another run's first one stands next to it.
+    let is_unnamed = first.is_recording() || other.is_recording();
+    let of_other = scheduler(other, label).or_else(|| other.disk.comparison.schedulers.first().filter(|_| is_unnamed));
+    let pair =
+        scheduler(first, label).and_then(|s| s.measures.get(name)).zip(of_other.and_then(|s| s.measures.get(name)));
     let Some((base, result)) = pair else { return "<td class=\"n\">–</td><td class=\"n\">–</td>".into() };
     let of = measure(first, name);
     let better = of.map_or(Better::Neither, |measure| measure.better);

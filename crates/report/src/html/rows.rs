@@ -64,9 +64,8 @@ pub(super) fn scores(out: &mut String, figures: &[Figure]) {
         return;
     }
     out.push_str(
-        "<div class=\"set\"><h3 class=\"title\">What tasks are ranked by</h3><p class=\"note\">The median of the runnable tasks of each \
-         application and role as a strong line, their range as an area, single tasks as thin lines where they are few; nothing where no \
-         sample found one of them runnable.</p>\n<div class=\"figures several panels\">\n",
+        "<div class=\"set\"><h3 class=\"title\">Scores that rank tasks</h3><p class=\"note\">Strong lines are medians of the runnable tasks of an \
+         application and role, areas their ranges, thin lines single tasks where they are few. A gap has no sample of a runnable task.</p>\n<div class=\"figures several panels\">\n",
     );
     all().filter(|found| folded(found).is_none()).for_each(|found| figure(out, found, None, 4));
     out.push_str("</div></div>\n");

@@ -116,7 +116,8 @@ fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     let compared = run.disk.comparison.schedulers.len() > 1;
     let title = if compared { "Why" } else { "Where the time went" };
     let _ = writeln!(out, "<section id=\"time-{index}\">\n<h2>{title}</h2>");
-    if let Some(why) = why(run) {
+    let has_gaps = run.disk.comparison.time_split.as_ref().is_some_and(|split| !split.gaps.is_empty());
+    if let Some(why) = why(run).or(has_gaps.then_some("There is no difference to explain")) {
         let _ = writeln!(out, "<p class=\"why\">{}.</p>", escape(&with_names(run, why.trim_end_matches('.'))));
     }
     out.push_str("<div class=\"columns\"><div>\n");
@@ -150,7 +151,8 @@ fn time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
 fn explained(out: &mut String, run: &Run, drawn: bool) {
     let Some(split) = run.disk.comparison.time_split.as_ref().filter(|split| !split.gaps.is_empty()) else { return };
     let said = why(run);
-    for gap in split.gaps.iter().filter(|gap| said != Some(gap.sentence.as_str())) {
+    // The verdict says who does not differ.
+    for gap in split.gaps.iter().filter(|gap| gap.explains() && said != Some(gap.sentence.as_str())) {
         let _ = writeln!(out, "<p class=\"gap\">{}.</p>", escape(&with_names(run, gap.sentence.trim_end_matches('.'))));
     }
     let _ = write!(
@@ -230,7 +232,7 @@ fn latency(out: &mut String, index: usize, figures: &[Figure]) {
     if !none.is_empty() {
         let _ = writeln!(body, "<p class=\"note\">No {} in this trial.</p>", none.join(", no "));
     }
-    let words = "how long tasks waited after a wakeup and after a preemption, and how long they ran";
+    let words = "how long tasks waited and ran";
     closed(out, &format!("latency-{index}"), "Latency", words, &body);
 }
 
@@ -292,14 +294,13 @@ fn over_time(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     of_schedulers(&mut body, run, figures, &["counters"]);
     if !figures.iter().any(|figure| figure.id.starts_with("score")) {
         let reason = if run.disk.experiment.place.kind().simulated {
-            "Not recorded: what the scheduler ranked tasks by. The events of this trial were kept without it; <code>--trace full:1ms</code> \
-             beside <code>--trace full</code> keeps it."
+            "Not recorded: the scores by which the scheduler ranks tasks. <code>--trace full:1ms</code> samples them every millisecond."
         } else {
-            "Not measured: what the scheduler ranked tasks by. A real kernel does not report it."
+            "Not measured: the scores by which the scheduler ranks tasks. A real kernel does not report them."
         };
         let _ = writeln!(body, "<p class=\"note\">{reason}</p>");
     }
-    let words = "tasks per CPU, what tasks are ranked by, counters by LLC";
+    let words = "scores, counters";
     closed(out, &format!("over-time-{index}"), "Over time", words, &body);
 }
 
@@ -310,7 +311,7 @@ fn placement(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
         let _ = writeln!(body, "<div class=\"view\" data-view=\"heatmap\" data-run=\"{index}\"></div>");
     }
     of_schedulers(&mut body, run, figures, &["transitions", "virtual-transitions"]);
-    let words = "migrations by distance, tasks × CPUs, migrations between LLCs";
+    let words = "migrations, tasks × CPUs";
     closed(out, &format!("placement-{index}"), "Placement", words, &body);
 }
 
@@ -343,7 +344,12 @@ fn machine(out: &mut String, index: usize, run: &Run, figures: &[Figure]) {
     .into_iter()
     .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
     .collect();
-    let words = format!("{}: {}", machine.name(), parts.join(", "));
+    let words = if run.has_columns_of_other_machines() {
+        format!("{}: {}", machine.name(), parts.join(", "))
+    } else {
+        // The maps have the machine's name.
+        parts.join(", ")
+    };
     let mut body = String::new();
     if !run.scenes.is_empty() {
         let _ = writeln!(body, "<div class=\"view\" data-view=\"map\" data-run=\"{index}\"></div>");
@@ -471,9 +477,11 @@ fn about(out: &mut String, index: usize, run: &Run) {
         ("trials asked for and finished".to_owned(), format!("{} and {}", disk.trials_asked, disk.record.seeds.len())),
     ];
     details(&mut body, "Losses", &losses);
-    let schedulers: Vec<(String, String)> =
-        disk.record.schedulers.iter().map(|s| (s.label.clone(), s.resolved.clone())).collect();
-    details(&mut body, "Schedulers with every tunable", &schedulers);
+    if !run.is_recording() {
+        let schedulers: Vec<(String, String)> =
+            disk.record.schedulers.iter().map(|s| (s.label.clone(), s.resolved.clone())).collect();
+        details(&mut body, "Schedulers with every tunable", &schedulers);
+    }
     let machine = &disk.experiment.machine.value;
     let weak = |basis: Basis| matches!(basis, Basis::Assumed | Basis::Recalled);
     let assumed: Vec<(String, String)> = machine
@@ -490,7 +498,7 @@ fn about(out: &mut String, index: usize, run: &Run) {
             &assumed,
         );
     }
-    closed(out, &format!("about-{index}"), "About this run", "repeat it, raw data, environment, tunables", &body);
+    closed(out, &format!("about-{index}"), "About this run", "repeat it, raw data", &body);
 }
 
 fn details(out: &mut String, title: &str, rows: &[(String, String)]) {

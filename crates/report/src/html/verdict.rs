@@ -12,7 +12,7 @@ use crate::figures::compare::direction;
 use crate::figures::scheduler_name;
 use crate::run::Run;
 use crate::svg::escape;
-use crate::text::{BESIDE, PLACEMENTS, headline, judged, left_out, measure, value};
+use crate::text::{BESIDE, PLACEMENTS, has_values, headline, judged, left_out, measure, value};
 
 /// Letters beyond which a scheduler's name has several lines where the table is wider than the screen.
 const LONG: usize = 24;
@@ -100,15 +100,13 @@ fn where_it_ran(run: &Run) -> String {
     if kind.simulated { "simulated".to_owned() } else { format!("real kernel, {identity}") }
 }
 
-/// What explains the largest difference to the baseline that is shown.
+/// What explains the largest difference to the baseline that is shown; of a single scheduler also why nothing is explained.
 pub(super) fn why(run: &Run) -> Option<&str> {
-    let gaps = &run.disk.comparison.time_split.as_ref()?.gaps;
-    let size = |gap: &&Gap| (gap.explains(), gap.difference.abs());
-    let most = gaps.iter().max_by(|a, b| {
-        let (a, b) = (size(a), size(b));
-        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-    })?;
-    Some(&most.sentence)
+    let gaps: &[Gap] = &run.disk.comparison.time_split.as_ref()?.gaps;
+    let explained = gaps.iter().filter(|gap| gap.explains());
+    let most = explained.max_by(|a, b| a.difference.abs().total_cmp(&b.difference.abs()));
+    let only = if let [only] = gaps { Some(only) } else { None };
+    most.or(only).map(|gap| gap.sentence.as_str())
 }
 
 /// What to know before this is trusted: the main thing beside the answer, the others folded.
@@ -150,10 +148,6 @@ fn limits(out: &mut String, run: &Run) {
     out.push_str("</div>\n");
 }
 
-fn has_median(result: &MeasureResult) -> bool {
-    result.shown().is_some()
-}
-
 fn verdict_table(out: &mut String, (index, runs): (usize, usize), run: &Run) {
     let document = &run.disk.comparison;
     let which = if runs > 1 { format!(" of run {}", index + 1) } else { String::new() };
@@ -161,7 +155,7 @@ fn verdict_table(out: &mut String, (index, runs): (usize, usize), run: &Run) {
     let primary = measure(run, &document.primary);
     // Who else kept the CPUs busy is not in a recording of some threads.
     let busy = if run.is_recording() { "share of CPU time" } else { "CPUs busy" };
-    let beside: Vec<(&str, &str)> = document
+    let mut beside: Vec<(&str, &str)> = document
         .secondary
         .as_deref()
         .and_then(|name| Some((name, measure(run, name)?.title.as_str())))
@@ -170,12 +164,10 @@ fn verdict_table(out: &mut String, (index, runs): (usize, usize), run: &Run) {
         .chain(PLACEMENTS)
         .chain((!compared).then_some(("busy_share", busy)))
         .filter(|(name, _)| *name != document.primary && measure(run, name).is_some())
-        // A column without any value says nothing where nothing is compared.
-        .filter(|(name, _)| {
-            let mut results = document.schedulers.iter().filter_map(|scheduler| scheduler.measures.get(*name));
-            compared || results.any(has_median)
-        })
         .collect();
+    let of_primary = primary.map(|measure| (measure.name.as_str(), measure.title.as_str()));
+    let left_out = left_out(document, &of_primary.into_iter().chain(beside.iter().copied()).collect::<Vec<_>>());
+    beside.retain(|(name, _)| has_values(document, name));
     let judgement = if compared { "<th class=\"n\">ratio [95 %]</th><th>verdict</th>" } else { "" };
     let _ = write!(
         out,
@@ -239,8 +231,7 @@ fn verdict_table(out: &mut String, (index, runs): (usize, usize), run: &Run) {
         out.push_str("</tr>");
     }
     out.push_str("</tbody></table></div>\n");
-    let of_primary = primary.map(|measure| (measure.name.as_str(), measure.title.as_str()));
-    if let Some(left_out) = left_out(document, &of_primary.into_iter().chain(beside).collect::<Vec<_>>()) {
+    if let Some(left_out) = left_out {
         let _ = writeln!(out, "<p class=\"note\">{}.</p>", escape(&left_out));
     }
     if let Some(headroom) = &document.headroom {

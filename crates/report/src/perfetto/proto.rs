@@ -150,7 +150,7 @@ messages! {
 
     TrackEvent {
         debug_annotations: Vec<DebugAnnotation> = (message, repeated) "4",
-        /// 3: an instant, 4: a counter's value.
+        /// 1 and 2: a slice begins and ends, 3: an instant, 4: a counter's value.
         r#type: Option<i32> = (int32, optional) "9",
         track_uuid: Option<u64> = (uint64, optional) "11",
         categories: Vec<String> = (string, repeated) "22",

@@ -286,3 +286,21 @@ fn an_interrupt_is_no_waker_and_wakings_of_one_instant_keep_their_order() {
         assert!(recording.notes.is_empty(), "{:?}", recording.notes);
     }
 }
+
+#[test]
+fn interrupts_of_a_recording_are_slices_on_a_track_of_their_cpu() {
+    let (machine, mut tables, tasks) = run();
+    let overhead = event(30, 1, EventKind::Overhead { kind: OverheadKind::Interrupt, duration_ns: 4 });
+    let slices = |tables: &RunTables| {
+        let mut writer = PerfettoWriter::new(Vec::new(), &machine, tables, &tasks).unwrap();
+        writer.events(&[overhead]).unwrap();
+        let of_track = |packet: TracePacket| {
+            let event = packet.track_event.filter(|event| event.track_uuid == Some(FIRST_INTERRUPT + 1))?;
+            Some((packet.timestamp?, event.r#type?))
+        };
+        packets(&writer.finish(100).unwrap()).into_iter().filter_map(of_track).collect::<Vec<_>>()
+    };
+    assert!(slices(&tables).is_empty(), "what a simulator reports has no beginning");
+    tables.threads = (1..3).map(|thread| RecordedThread { thread, name: "worker".into(), process: None }).collect();
+    assert_eq!(slices(&tables), [(26, 1), (30, 2)]);
+}
