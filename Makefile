@@ -41,8 +41,9 @@ dist: build ## archive, Debian package, list of components and checksums in targ
 	scripts/dist $(PROGRAMS) $(DIST)
 
 wheel: ## a wheel with the Python package and the program in target/wheels; pip installs it without a compiler
-	@$(MAKE) build PROFILE=wheel
-	scripts/wheel $(PROGRAMS:/$(PROFILE)=/wheel) wheel
+	@scripts/toolchain build
+	cargo build --profile $(PROFILE) --locked --package warmcore-scx-programs
+	$(COMMIT) scripts/wheel $(PROGRAMS) $(PROFILE)
 
 python: wheel ## run the Python package's tests with the wheel
 	scripts/python-tests target/wheels/warmcore-*.whl
@@ -81,10 +82,13 @@ lint: ## the pages' English, formatting, clippy, documentation, all without warn
 	@scripts/toolchain build lint prose
 	scripts/prose
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@# Clippy needs no program of guests, and would build one of its own.
+	WARMCORE_WITHOUT_AGENT=yes cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 	@# What `make demo` builds, which lacks features of the others.
-	cargo clippy --package warmcore --no-default-features --locked -- -D warnings
+	WARMCORE_WITHOUT_AGENT=yes cargo clippy --package warmcore --no-default-features --locked -- -D warnings
+	@# The Python package, which is empty without its feature. This needs no Python.
+	WARMCORE_WITHOUT_AGENT=yes PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 cargo clippy --package warmcore-python --features extension --locked -- -D warnings
 
 deny: ## licences and advisories of all dependencies (builds cargo-deny once, some minutes)
 	@scripts/toolchain build
@@ -95,7 +99,7 @@ docs: build ## the manual (docs/ with search) in target/manual, API documentatio
 	@mdbook --version 2>/dev/null || cargo install --locked --quiet mdbook@$(MDBOOK) --no-default-features --features search
 	mdbook build docs
 	cargo doc --workspace --no-deps --locked
-	$(WARMCORE) man --out target/man
+	$(WARMCORE) reference man --out target/man
 
 fuzz-short: ## every fuzz target for FUZZ_SECONDS seconds
 	@scripts/toolchain build fuzz

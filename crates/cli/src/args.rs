@@ -211,8 +211,8 @@ pub struct ProfileArguments {
     /// ones
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub profiles: Option<PathBuf>,
-    /// Memory profile for tasks without one, such as canneal (`list profiles` lists them). The run then shows the
-    /// effects of caches, as far as the tasks are like that
+    /// Memory profile for tasks without one, such as canneal (`list profiles` lists them), or for tasks of a role:
+    /// worker=canneal,main=spin. The run then shows the effects of caches, as far as the tasks are like that
     #[arg(long, value_name = "PROFILE")]
     pub assume_profile: Option<String>,
 }

@@ -53,11 +53,21 @@ impl WrittenFile {
     }
 }
 
+/// The document of a command with `--json`: its schema, the program's version, and what is in it.
+pub fn as_document<T: Serialize>(schema: &'static str, content: &T) -> String {
+    #[derive(Serialize)]
+    struct Document<'a, T> {
+        schema: &'static str,
+        tool_version: &'static str,
+        #[serde(flatten)]
+        content: &'a T,
+    }
+    pretty(&Document { schema, tool_version: TOOL_VERSION, content })
+}
+
 /// The document of a command with `--json` whose result is a text or files.
 #[derive(Serialize)]
 struct WrittenDocument<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
     files: &'a [WrittenFile],
     /// The text itself, where it went to no file.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -66,8 +76,7 @@ struct WrittenDocument<'a> {
 
 /// Prints what was written.
 pub fn print_written(files: &[WrittenFile], text: Option<&str>, console: &Console) -> Result<(), Failure> {
-    let document = WrittenDocument { schema: "warmcore-written-1", tool_version: TOOL_VERSION, files, text };
-    Ok(console.out(&pretty(&document))?)
+    Ok(console.out(&as_document("warmcore-written-1", &WrittenDocument { files, text }))?)
 }
 
 /// Writes a text to a file that does not exist yet, or to standard output if there is none or it is `-`.

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -42,6 +43,10 @@ pub struct Console {
     force: bool,
     /// Simulations at the same time, if that was said.
     jobs: Option<u16>,
+    /// The command line.
+    words: Vec<String>,
+    /// The interpreter that runs this program, if one does.
+    python: Option<PathBuf>,
     out_is_terminal: bool,
     error_is_terminal: bool,
     color: bool,
@@ -55,9 +60,11 @@ pub struct Console {
 }
 
 impl Console {
-    /// What was asked for.
-    pub fn of(output: &OutputArguments) -> Self {
+    /// What was asked for, by this command line.
+    pub fn of(output: &OutputArguments, words: Vec<String>, python: Option<PathBuf>) -> Self {
         Self {
+            words,
+            python,
             strict: output.strict,
             force: output.force,
             jobs: output.jobs,
@@ -84,6 +91,8 @@ impl Console {
             strict: false,
             force: false,
             jobs: None,
+            words: Vec::new(),
+            python: None,
             out_is_terminal,
             error_is_terminal,
             color: color_on(out_is_terminal),
@@ -106,6 +115,16 @@ impl Console {
     /// Whether what is there is written over.
     pub fn force(&self) -> bool {
         self.force
+    }
+
+    /// The command line, with the program's name.
+    pub fn words(&self) -> Vec<String> {
+        self.words.clone()
+    }
+
+    /// The interpreter that runs this program, if it is the Python package's.
+    pub fn python(&self) -> Option<&Path> {
+        self.python.as_deref()
     }
 
     /// What becomes of a run in a directory that is to be written.

@@ -16,10 +16,10 @@ use std::path::Path;
 
 use miette::Diagnostic;
 use serde::Serialize;
-use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files::FileError;
-use warmcore_lab::session::pretty;
 use warmcore_report::printable::printable;
+
+use crate::commands::as_document;
 
 /// Class of a failure, which decides the exit code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -106,14 +106,8 @@ impl Failure {
 
     /// The failure as the JSON document of a command with `--json`.
     pub fn document(&self) -> String {
-        pretty(&ErrorDocument {
-            schema: "warmcore-error-1",
-            tool_version: TOOL_VERSION,
-            code: self.code,
-            message: &self.message,
-            help: self.help.as_deref(),
-            exit_code: self.exit_code(),
-        })
+        let (code, message, help) = (self.code, self.message.as_str(), self.help.as_deref());
+        as_document("warmcore-error-1", &ErrorDocument { code, message, help, exit_code: self.exit_code() })
     }
 
     /// Whether there is nobody to tell.
@@ -157,8 +151,6 @@ fn shortened(message: String) -> String {
 /// What a failed command with `--json` prints.
 #[derive(Serialize)]
 struct ErrorDocument<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
     code: &'a str,
     message: &'a str,
     help: Option<&'a str>,

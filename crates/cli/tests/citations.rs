@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 
 /// What may be cited.
 struct Project {
-    /// Every file and directory, relative to the root, with `/` between names.
+    /// Every file and directory but what is built, relative to the root, with `/` between names.
     paths: BTreeSet<String>,
     /// Numbers of the sections of each page in `docs/spec/`.
     sections: BTreeMap<String, BTreeSet<String>>,
@@ -30,7 +30,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-fn walk(directory: &Path, root: &Path, paths: &mut BTreeSet<String>) {
+/// Adds what is in a directory.
+pub fn walk(directory: &Path, root: &Path, paths: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();

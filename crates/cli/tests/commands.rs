@@ -123,6 +123,20 @@ fn every_preset_is_listed_shown_and_converted() {
     scratch.run("machine convert genoa96 --out genoa96.toml").exits_with(2).complains("exists already");
 }
 
+/// Only a machine that has some tells them.
+#[test]
+fn the_document_of_a_machine_has_its_priorities() {
+    let scratch = Scratch::new();
+    let ranked = "[topology]\nshape = \"1s1n1l3c1t\"\npriorities = [{ cpus = \"0\", priority = 67 }, { cpus = \"1-2\", priority = 40 }]\n";
+    fs::write(scratch.path("ranked.toml"), ranked).unwrap();
+    let ranks = |machine: &str| {
+        let out = scratch.run(&format!("machine show {machine} --json")).exits_with(0).out;
+        let document: serde_json::Value = serde_json::from_str(&out).unwrap();
+        document["cpus"].as_array().unwrap().iter().map(|cpu| cpu["priority"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!([ranks("./ranked.toml"), ranks("1s1n1l3c1t")], [vec![Some(67), Some(40), Some(40)], vec![None; 3]]);
+}
+
 #[test]
 fn a_synthetic_string_names_a_machine() {
     let scratch = Scratch::new();
@@ -253,6 +267,11 @@ fn completions_and_manual_pages_are_made() {
             assert!(script.contains(name) || (shell, name) == ("fish", "answers/smt-pool"), "{shell} completes {name}");
         }
     }
+    let script = scratch.run("reference completions bash").exits_with(0).out;
+    let typed = "COMP_WORDS=(warmcore compare -s eevdf,cache) COMP_CWORD=3\n_warmcore warmcore eevdf,cache -s";
+    scratch.write("typed", &format!("{script}\n{typed}\necho \"${{COMPREPLY[@]}}\"\n"));
+    let completed = std::process::Command::new("bash").arg(scratch.path("typed")).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&completed.stdout), "eevdf,cache-aware\n");
     assert!(scratch.run("reference man").exits_with(0).out.contains(".TH warmcore"));
     scratch.run("reference man --out pages").exits_with(0);
     assert!(scratch.files("pages").contains(&"warmcore-compare.1".to_owned()));
@@ -490,11 +509,13 @@ fn a_percentile_of_few_events_is_left_out_of_every_table_and_that_is_said_once()
     let left_out = "wake p99 is left out where a trial has fewer than 100 events (3 here).";
     let run =
         |more: &str| scratch.run(&format!("compare -m 1s1n1l2c1t -w spin:-n3,-d20ms -s cfs,rr --trials 1 {more}"));
-    assert_eq!(run("-v").exits_with(0).out.matches(left_out).count(), 1);
+    let detailed = run("-v").exits_with(0).out;
+    assert_eq!((detailed.matches(left_out).count(), detailed.matches("wake p99").count()), (1, 1), "{detailed}");
     let usual = run("--out run").exits_with(0).out;
     assert!(!usual.contains("wake p99"), "a column without values: {usual}");
     let page = fs::read_to_string(scratch.path("run/report.html")).unwrap();
     assert!(page.contains(left_out), "the page's table of the verdict");
+    assert!(!page.contains(">wake p99</th>") && page.contains(">violation</th>"), "a column without values");
     let verdict: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(scratch.path("run/verdict.json")).unwrap()).unwrap();
     let of = |name: &str| verdict["schedulers"][0]["measures"][name]["summary"]["median"].as_f64();

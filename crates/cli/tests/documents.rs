@@ -117,6 +117,25 @@ pub fn says_what_its_schema_says(scratch: &Scratch, document: &serde_json::Value
     check(document, &schema, &schema, &format!("the document of `{words}`"));
 }
 
+#[test]
+fn study_files_are_what_the_schema_says_that_is_made_from_the_types_that_read_them() {
+    let scratch = Scratch::new();
+    let text = scratch.run("reference schema study-form").exits_with(0).out;
+    let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for packaged in warmcore_study::library::STUDIES {
+        // JSON has no infinite numbers.
+        let text = packaged.text.replace("inf]", "1e300]").replace("[-inf", "[-1e300");
+        let study: serde_json::Value = toml::from_str(&text).unwrap();
+        check(&study, &schema, &schema, packaged.name);
+    }
+    let cell = &schema["properties"]["cell"]["items"];
+    assert_eq!(cell["required"], serde_json::json!(["name", "machine", "workload", "schedulers"]));
+    assert_eq!(cell["additionalProperties"], false);
+    assert_eq!(cell["properties"]["trials"]["type"], "integer");
+    assert_eq!(schema["required"], serde_json::json!(["schema", "title", "question", "source"]));
+    assert_eq!(schema["properties"]["cost"]["enum"], serde_json::json!(["short", "long"]));
+}
+
 /// Misses that a profile can have.
 const COUNTERS: &str = "name = \"own\"\n[[point]]\ncapacity = \"48KiB\"\nways = 12\nmpki = 25.0\n[[point]]\ncapacity = \"2MiB\"\nways = 16\nmpki = 6.1\n";
 

@@ -47,6 +47,18 @@ fn in_a_column_of_a_paper_the_key_has_every_group() {
     assert!(texts(&svg).iter().any(|text| text.starts_with("stripe: llc")), "{:?}", texts(&svg));
 }
 
+/// Its longest name has 50 letters, for which there is room above its bar.
+#[test]
+fn causes_have_whole_names_in_a_column_of_a_journal() {
+    let scratch = Scratch::new();
+    let words = "-m 1s1n2l4c1t -w hackbench:-T,-p,-f3,-g2,-l60 -s eevdf,ule --trials 8";
+    scratch.run(&format!("compare {words} --out run")).exits_with(0);
+    scratch.run("report run --figure time-gap:85mm --svg one.svg").exits_with(0);
+    let svg = read(&scratch, "one.svg");
+    let texts = texts(&svg);
+    assert!(texts.contains(&"waiting for a CPU") && !texts.iter().any(|text| text.contains('…')), "{texts:?}");
+}
+
 #[test]
 fn maps_of_several_schedulers_have_one_scale_and_say_it() {
     let scratch = Scratch::new();

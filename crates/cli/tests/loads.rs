@@ -11,7 +11,8 @@ const QUARTERS: &str = "compare -m 1s1n2l4c1t -w periodic:-n3,-r500us,-s1500us,-
 #[test]
 fn every_level_has_its_line_its_table_its_verdict_and_its_run_directory() {
     let scratch = Scratch::new();
-    let ran = scratch.run(&format!("{QUARTERS} --load 25,75,25 --out runs --keep run")).exits_with(0);
+    let ran = scratch.run(&format!("{QUARTERS} --load 25,75,25,25.01 --out runs --keep run")).exits_with(0);
+    assert_eq!(ran.error.matches("two loads are 25 %; the first is compared").count(), 1, "{}", ran.error);
     let lines: Vec<&str> = ran.out.lines().filter(|line| line.starts_with("load ")).collect();
     assert_eq!(lines.len(), 2, "{}", ran.out);
     assert!(

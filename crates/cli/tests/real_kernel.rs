@@ -40,22 +40,29 @@ fn can_boot() -> &'static Result<(), String> {
 /// than 32 of 100 cases, and thirteen in a row in fewer than one of a million.
 const MOST_BOOTS: u32 = 13;
 
-/// Boots a guest for experiments until one boot is as demanded: `disagrees` gives what is not, of the judge's document. A simulator or a
-/// guest that differs as a rule differs in each boot.
-fn some_boot_agrees(experiments: &[String], disagrees: impl Fn(&Value) -> Vec<String>) {
+/// Boots a guest until one boot is as demanded: `disagrees` boots it, and gives what is not. A simulator or a guest that differs as a rule
+/// differs in each boot.
+fn some_boot(disagrees: impl Fn() -> Vec<String>) {
     let mut found = Vec::new();
     for _ in 0..MOST_BOOTS {
-        let mut arguments = vec!["validate", "--guest", "virtual-time=1", "--boots", "1", "--json"];
-        arguments.extend(experiments.iter().map(String::as_str));
-        let output = warmcore(&arguments);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let wrong = disagrees(&serde_json::from_slice(&output.stdout).unwrap());
+        let wrong = disagrees();
         if wrong.is_empty() {
             return;
         }
         found.push(wrong);
     }
     panic!("no boot of {MOST_BOOTS} agrees: {found:#?}");
+}
+
+/// The same of experiments of the book, with what is not as demanded of the judge's document.
+fn some_boot_agrees(experiments: &[String], disagrees: impl Fn(&Value) -> Vec<String>) {
+    some_boot(|| {
+        let mut arguments = vec!["validate", "--guest", "virtual-time=1", "--boots", "1", "--json"];
+        arguments.extend(experiments.iter().map(String::as_str));
+        let output = warmcore(&arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        disagrees(&serde_json::from_slice(&output.stdout).unwrap())
+    });
 }
 
 /// A boot of 8 CPUs in two LLCs, which both experiments share. Spinners stay where they are, and sleepers wake where they slept: the same
@@ -147,16 +154,18 @@ fn guests_compare_kernels_and_sets_of_cpus_column_by_column() {
     let columns = format!("eevdf,eevdf @ cpus=0-1 kernel={}", directory.path().join("vmlinuz").display());
     let words = "compare --on vm:virtual-time=1 -m 1s1n2l2c1t -w spin:-n6,-d200ms -n 1 --json --keep nothing -s";
     let arguments: Vec<&str> = words.split(' ').chain([columns.as_str()]).collect();
-    let output = warmcore(&arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let ratio = document["schedulers"][1]["measures"]["work_ns"]["comparison"]["ratio"].as_f64().unwrap();
-    assert!((0.45..0.55).contains(&ratio), "{ratio}");
-    assert!(
-        document["experiment"]["place"].as_str().unwrap().contains("vmlinuz is kernel "),
-        "{}",
-        document["experiment"]["place"]
-    );
+    some_boot(|| {
+        let output = warmcore(&arguments);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(
+            document["experiment"]["place"].as_str().unwrap().contains("vmlinuz is kernel "),
+            "{}",
+            document["experiment"]["place"]
+        );
+        let ratio = document["schedulers"][1]["measures"]["work_ns"]["comparison"]["ratio"].as_f64().unwrap();
+        if (0.45..0.55).contains(&ratio) { Vec::new() } else { vec![format!("{ratio}")] }
+    });
 }
 
 /// A guest's kernel takes the utilisation clamps of tasks, as they begin and as they go, and the bounds of groups, which the agent reads back.
@@ -180,12 +189,14 @@ fn a_guests_kernel_takes_utilisation_clamps_and_refuses_what_the_simulated_one_r
         warmcore(&words.split(' ').collect::<Vec<_>>())
     };
     for place in ["sim", "vm:virtual-time=1"] {
-        let output = run(place, 300);
-        let words = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success() && !words.contains("sched_setattr"), "{place}: {words}");
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let elapsed = document["schedulers"][0]["measures"]["elapsed_ns"]["points"][0].as_f64().unwrap();
-        assert!((2e6..4e6).contains(&elapsed), "{place}: {elapsed} ns");
+        some_boot(|| {
+            let output = run(place, 300);
+            let words = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(output.status.success() && !words.contains("sched_setattr"), "{place}: {words}");
+            let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+            let elapsed = document["schedulers"][0]["measures"]["elapsed_ns"]["points"][0].as_f64().unwrap();
+            if (2e6..4e6).contains(&elapsed) { Vec::new() } else { vec![format!("{place}: {elapsed} ns")] }
+        });
         let output = run(place, 301);
         let words = String::from_utf8_lossy(&output.stderr).into_owned();
         let refusal = if place == "sim" { "util_min 301 is above util_max 300" } else { "cannot have util_min 301" };

@@ -195,6 +195,9 @@ fn advice_binds_the_groups_of_one_process_by_thread_and_says_what_gathering_the_
     for command in [
         "for t in 701 702; do taskset -p --cpu-list 0-3 $t; done",
         "for t in 703 704; do taskset -p --cpu-list 4-7 $t; done",
+        "prctl(82, 1, 701, 0, 0); for t in 702: prctl(82, 2, t, 701, 0)    group 1",
+        "prctl(82, 1, 703, 0, 0); for t in 704: prctl(82, 2, t, 703, 0)    group 2",
+        "schedqos",
     ] {
         assert!(told.contains(command), "{told}");
     }

@@ -129,6 +129,9 @@ fn cumulative_run_times_side_by_side_share_their_axes() {
         most(of("cumulative-1-cfs.csv")),
         "the axes would differ by themselves"
     );
+    let csv = of("cumulative-0-rr.csv");
+    let of_tasks = csv.lines().filter(|line| line.split(',').nth(1) == Some("1"));
+    assert_eq!(of_tasks.count(), 7 * 200, "each task's line is in the data");
     let lines =
         |svg: String| svg.split('<').filter(|part| part.contains("\"grid\"")).map(str::to_owned).collect::<Vec<_>>();
     let first = lines(of("cumulative-0-rr.svg"));

@@ -72,3 +72,49 @@ fn a_study_can_have_the_tasks_of_an_address_trace() {
     scratch.write("cells.toml", &study("trace = \"loop.lackey\""));
     scratch.run("study run cells.toml").exits_with(2).complains("a trace is for the tasks of a `program`");
 }
+
+/// Tasks, CPUs, skew and tolerances are a study's, and quantities of each strategy are figures.
+#[test]
+fn a_study_asks_the_program_for_other_numbers_than_the_papers() {
+    let scratch = Scratch::new();
+    let study = |keys: &str, figure: &str| {
+        format!(
+            "schema = \"warmcore-study-form-1\"\ntitle = \"t\"\nquestion = \"q\"\nsource = \"s\"\nprogram = \"cdf-dio\"\n[contention]\n{keys}\n\
+             [[figure]]\nname = \"gain\"\nof = \"l2_hit_rate_cdf_0.25_queue / l2_hit_rate_rr_queue\"\n\
+             [[expect]]\nname = \"gain\"\nfigure = \"gain\"\nband = [0, inf]\nneutral = \"none\"\nreason = \"r\"\n\
+             [[expect]]\nname = \"of one\"\nfigure = \"{figure}\"\nband = [0, inf]\ncounted = false\nreason = \"r\"\n"
+        )
+    };
+    let keys = "tasks = 12\naccesses = 600\nskew = 1.2\ncpus = 4\ncpus_per_group = 2\ntolerances = [0.25]";
+    let ratio = "l2_hit_rate_cdf_0.25_queue / l2_hit_rate_rr_queue * 2";
+    scratch.write("own.toml", &study(keys, ratio));
+    let ran = scratch.run("study run own.toml --trials 2 --json --out own").exits_with(0);
+    let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
+    let value = |row: usize| document["studies"][0]["expectations"][row]["value"].as_f64().expect("it is measured");
+    assert!(value(0) > 0.0 && value(1) == 2.0 * value(0), "{}", ran.out);
+    let table = std::fs::read_to_string(scratch.path("own/table.csv")).unwrap();
+    // Five strategies, a tolerance in two readings, and one that adapts, under both dispatchers.
+    assert!(
+        table.lines().count() == 1 + 2 * 8 && table.contains("\npaper,page-aligned,queue,cdf:adaptive,"),
+        "{table}"
+    );
+    let files = scratch.files("own");
+    assert!(!files.iter().any(|file| file == "skews.csv" || file == "figures/figure-3.svg"), "the paper's: {files:?}");
+    scratch.write("other.toml", &study("tolerances = [0.25, 0.5]", "l2_hit_rate_cdf_0.56_queue"));
+    let unknown = scratch.run("study run other.toml --dry-run").exits_with(2);
+    unknown.complains(
+        "other.toml:19:11: there is no figure `l2_hit_rate_cdf_0.56_queue`; did you mean `l2_hit_rate_cdf_0.5_queue`?",
+    );
+    scratch.write("large.toml", &study("skew = 9\ntolerances = [0.25]", ratio));
+    scratch.run("study run large.toml").exits_with(2).complains("large.toml:7:8: `skew` is 0 to 4, not 9");
+}
+
+/// A part of the paper's study is that part.
+#[test]
+fn a_row_of_it_is_computed_without_the_tables() {
+    let scratch = Scratch::new();
+    scratch.run("study run papers/cdf-dio --only L1 --trials 1 --out part");
+    let files = scratch.files("part");
+    assert!(files.iter().any(|file| file == "study.json"), "{files:?}");
+    assert!(!files.iter().any(|file| file.starts_with("table") || file == "figures.html"), "{files:?}");
+}

@@ -2,6 +2,7 @@
 //! unfinished run can be continued.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
 
 use crate::common::{MACHINE, Scratch, WORKLOAD};
 
@@ -23,6 +24,19 @@ fn assert_same(scratch: &Scratch, one: &str, other: &str) {
     assert_eq!(names(&one), names(&other));
     for ((name, a), (_, b)) in one.iter().zip(&other) {
         assert!(a == b, "{name} differs");
+    }
+}
+
+#[test]
+fn a_directory_may_have_a_name_that_is_no_text() {
+    let scratch = Scratch::new();
+    for (words, name) in [("compare -n 2", b"one\xff"), ("sim", b"two\xff")] {
+        let name = std::ffi::OsStr::from_bytes(name);
+        let words = format!("{words} -m {MACHINE} -w {WORKLOAD} -s cfs --out");
+        let output = scratch.command(&words).arg(name).output().unwrap();
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+        let environment = fs::read_to_string(scratch.path("").join(name).join("environment.json")).unwrap();
+        assert!(environment.contains("one\u{fffd}") || environment.contains("two\u{fffd}"), "{environment}");
     }
 }
 

@@ -403,6 +403,9 @@ fn looking_at_a_run_starts_no_program_and_one_that_was_changed_does_not_go_on() 
     let words = "compare -m 1s1n2l2c1t -w spin:-n6,-d300ms -n 2 --out run -s eevdf -s";
     assert_eq!(scratch.run_with_last(words, "scx:/bin/sh own.sh").code, Some(0));
     std::fs::remove_file(&started).expect("it was started");
+    let listed = std::fs::read_to_string(scratch.path("run/checksums.sha256")).unwrap();
+    assert!(listed.contains("  program-s1.txt.zst\n"), "{listed}");
+    assert!(!listed.contains("program-s0"), "eevdf loads nothing");
     let looks = |what: &str| {
         for words in ["report run", "explain run", "compare --resume run"] {
             let ran = scratch.run(words);
@@ -414,12 +417,39 @@ fn looking_at_a_run_starts_no_program_and_one_that_was_changed_does_not_go_on() 
     assert!(scratch.files("run").iter().any(|name| name.starts_with("trace/s1")), "its events are there without");
     own("true\n");
     looks("changed");
+    // A trial that has lost a table is made again, so that it needs the program.
+    let table = scratch.path("run/trace/s1-t0000/tasks.parquet");
+    let kept = std::fs::read(&table).unwrap();
+    std::fs::remove_file(&table).unwrap();
+    let ran = scratch.run("compare --resume run").complains("the file of its argument `own.sh` was changed");
+    assert!(ran.code != Some(0) && !started.exists());
+    std::fs::write(&table, kept).unwrap();
     std::fs::remove_file(scratch.path("run/trials/s1-t0001.json")).unwrap();
     let ran = scratch.run("compare --resume run").complains("the file of its argument `own.sh` was changed");
     assert!(ran.code != Some(0) && !started.exists());
+    ran.complains(" then, ").complains("each trial starts it: put back what it was");
+    std::fs::remove_file(scratch.path("own.sh")).unwrap();
+    scratch.run("compare --resume run").complains(" then, no file now)");
     own("");
     assert_eq!(scratch.run("compare --resume run").code, Some(0), "with what it was it goes on");
     assert!(started.exists());
+}
+
+#[test]
+fn trials_of_a_program_that_changes_while_they_run_are_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    skip!(unless can_load());
+    let scratch = Scratch::new();
+    let (own, program) = (scratch.path("own"), std::env::current_exe().unwrap());
+    let arguments = "--ignored --exact --nocapture --test-threads=1 loader_that_is_right";
+    let text = format!("#!/bin/sh\necho >> {}\nexec {} {arguments}\n", own.display(), program.display());
+    std::fs::write(&own, text).unwrap();
+    std::fs::set_permissions(&own, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let words = "compare -m 1s1n2l2c1t -w spin:-n6,-d300ms -n 2 --out run -s eevdf -s";
+    let ran = scratch.run_with_last(words, &format!("scx:{}", own.display()));
+    let ran = ran.did_not_panic().complains("was changed or removed while its runs were made");
+    assert_ne!(ran.code, Some(0));
+    assert_eq!((trials(&scratch, "s0"), trials(&scratch, "s1")), (2, 0));
 }
 
 /// Has the kernel refuse a call to a program that is started: `EPERM`, as a container's filter does.

@@ -3,6 +3,8 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -95,6 +97,25 @@ fn control_c_leaves_finished_trials_and_exits_with_130() {
 #[test]
 fn termination_leaves_finished_trials_and_exits_with_143() {
     interrupted("TERM", 143);
+}
+
+/// The search is in the Python package, another process. An interpreter that works on, and then says so, stands for it.
+#[test]
+fn a_search_in_the_python_package_is_ended_at_the_first_signal() {
+    let scratch = Scratch::new();
+    scratch.write("python3", "#!/bin/sh\ntouch begun\nsleep 20\ntouch ended\n");
+    fs::set_permissions(scratch.path("python3"), fs::Permissions::from_mode(0o755)).unwrap();
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/tune/slices.toml");
+    let path = format!("{}:{}", scratch.path("").display(), std::env::var("PATH").unwrap());
+    let mut command = scratch.command("tune");
+    let mut child = command.arg(example).env("PATH", path).stderr(Stdio::null()).spawn().unwrap();
+    while !scratch.path("begun").exists() && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let kill = std::process::Command::new("kill").args(["-s", "TERM", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert!(!scratch.path("ended").exists(), "it waited for the search's end");
 }
 
 /// Starts a long comparison, waits for its first trial, sends the signal, and continues the run.

@@ -124,6 +124,15 @@ fn exit_codes_follow_the_bands() {
     }
     let text = scratch.run("study run right.toml").exits_with(0).out;
     assert!(text.contains("1 question: 1 right.") && text.ends_with("Their figures that count: 1 right.\n"), "{text}");
+    // A run that is cut off: its time is longer than any.
+    let cut = halves("[1, inf]", "neutral = \"none\"\n")
+        .replace("trials = 1", "trials = 1\nmax_time = \"5ms\"")
+        .replace("cpu_time_ns[two, n=2, task=spin-0] / cpu_time_ns[two, n=1]", "elapsed_ns[two, n=1]")
+        .replace("published = 0.5\n", "")
+        .replace("spin:-n{n},-d20ms", "hackbench:-g{n},-l2000");
+    scratch.write("cut.toml", &cut);
+    let text = scratch.run("study run cut.toml").exits_with(0).out;
+    assert!(text.contains("infinite  from 1"), "{text}");
 }
 
 #[test]
@@ -200,6 +209,11 @@ fn a_study_goes_on_in_its_directory_and_gives_the_same_bytes() {
     assert_eq!(again, first);
     assert_eq!(fs::metadata(&other).unwrap().modified().unwrap(), before);
     assert!(scratch.path("kept").join(&trials[0]).is_file());
+    // Two runs at a time would take each other's files away.
+    let at_work = fs::File::open(other.parent().unwrap().parent().unwrap()).unwrap();
+    at_work.lock().unwrap();
+    scratch.run("study run it.toml --out kept").exits_with(1).complains("another run is at work in it");
+    drop(at_work);
     // One that says something else is not.
     let text = fs::read_to_string(&other).unwrap();
     fs::write(&other, text.replace("\"events_lost\":0", "\"events_lost\":9")).unwrap();
@@ -315,6 +329,13 @@ fn a_directory_that_holds_something_else_is_left_alone() {
     scratch.write("full/file", "");
     scratch.run("study run it.toml --out full").exits_with(2).complains("holds something else");
     assert_eq!(scratch.files("full"), ["file"]);
+    // Another study's result would be gone.
+    scratch.write("other.toml", &halves("[0.49, 0.51]", ""));
+    scratch.run("study run it.toml --out kept").exits_with(0);
+    let words = "study run other.toml --out kept";
+    scratch.run(words).exits_with(2).complains("kept has the result of other studies: it");
+    scratch.run(&format!("{words} it.toml")).exits_with(0);
+    scratch.run(&format!("{words} --force")).exits_with(0);
 }
 
 #[test]
@@ -390,6 +411,97 @@ fn a_million_cells_are_refused_with_their_number() {
         .replace("values = [1, 2]", &format!("values = [{}]", values.join(", ")));
     scratch.write("many.toml", &text);
     scratch.run("study run --dry-run many.toml").exits_with(2).complains("many.toml: 1000000 cells; at most 10000");
+    // More than usual are asked for in the study.
+    scratch.write("many.toml", &text.replace("title =", "most_cells = 20000\ntitle ="));
+    scratch.run("study run --dry-run many.toml").exits_with(2).complains("1000000 cells; at most 20000");
+}
+
+#[test]
+fn what_would_judge_nothing_or_something_else_is_refused() {
+    let scratch = Scratch::new();
+    let good = halves("[0.49, 0.51]", "");
+    let (cells, rest) = (good.find("[[cell]]").unwrap(), good.find("[[expect]]").unwrap());
+    let foreign = format!("{}program = \"foo\"\n{}", &good[..cells], &good[rest..]);
+    fs::create_dir(scratch.path("other")).unwrap();
+    for (name, text) in [
+        ("it", good.clone()),
+        ("other/it", good.clone()),
+        ("long", good.replace("title =", "cost = \"long\"\ntitle =")),
+        ("changed", good.replace("trials = 1", "trials = 1\nassumed = \"context switch x 3\"")),
+        ("foreign", foreign.replace("cpu_time_ns[two, n=2, task=spin-0] / cpu_time_ns[two, n=1]", "half")),
+    ] {
+        scratch.write(&format!("{name}.toml"), &text);
+    }
+    for (words, complaint) in [
+        ("it.toml other/it.toml", "two studies are called `it`: it.toml and other/it.toml"),
+        ("long.toml --short", "--short leaves nothing to run"),
+        ("it.toml --only ,", "nothing is expected under a name that contains ``"),
+        ("changed.toml --sensitivity", "changed.toml:11:11: this cell changes a cost itself"),
+        ("foreign.toml", "there is no program `foo`"),
+    ] {
+        scratch.run(&format!("study run {words}")).exits_with(2).complains(complaint);
+    }
+    // A study that is named twice is one.
+    let twice = scratch.run("study run --dry-run it.toml ./it.toml").exits_with(0).out;
+    assert!(twice.contains("\n2 simulations in 2 experiments"), "{twice}");
+    let varied = scratch.run("study run --dry-run it.toml --sensitivity=2").exits_with(0).out;
+    assert!(!varied.contains("\n2 simulations"), "those with changes count: {varied}");
+}
+
+#[test]
+fn a_task_whose_name_begins_as_another_s_is_not_its_instance() {
+    let scratch = Scratch::new();
+    let text = r#"schema = "warmcore-study-form-1"
+title = "Parts"
+question = "What part of the work has one of two tasks?"
+source = "By hand."
+
+[[workload]]
+name = "both"
+text = '{ "tasks": { "a": { "loop": 1, "run": 10000 }, "a-1": { "loop": 1, "run": 30000 } } }'
+
+[[cell]]
+name = "both"
+machine = "1s1n1l1c1t"
+workload = "both"
+schedulers = ["rr"]
+trials = 1
+
+[[expect]]
+name = "part"
+figure = "cpu_time_ns[both, task=a] / cpu_time_ns[both]"
+published = 0.25
+band = [0.24, 0.26]
+reason = "10 ms of 40"
+"#;
+    scratch.write("it.toml", text);
+    scratch.run("study run it.toml").exits_with(0);
+}
+
+/// Sixty figures, each twice the next one: whoever goes through all ways from the first to the last is never done.
+#[test]
+fn figures_that_name_another_twice_take_no_time_that_doubles() {
+    let scratch = Scratch::new();
+    let twice: String =
+        (0..60).map(|n| format!("[[figure]]\nname = \"f{n}\"\nof = \"f{0} + f{0}\"\n", n + 1)).collect();
+    let last = "[[figure]]\nname = \"f60\"\nof = \"cpu_time_ns[two, n=2, task=spin-0]\"\n";
+    let model = "[[wrong]]\nname = \"more\"\nworkload = \"spin:-n4,-d40ms\"\nrejects = [\"share\"]\n";
+    let of_last = format!("f0 / {} / cpu_time_ns[two, n=1]", 1_u64 << 60);
+    let text = halves("[0.49, 0.51]", &format!("{twice}{last}{model}"));
+    let figure = "cpu_time_ns[two, n=2, task=spin-0] / cpu_time_ns[two, n=1]";
+    scratch.write("it.toml", &text.replacen(figure, &of_last, 1));
+    scratch.run("study run it.toml").exits_with(0);
+}
+
+#[test]
+fn a_part_runs_nothing_for_figures_that_lack_a_program() {
+    let scratch = Scratch::new();
+    let figure = "elapsed_ns[two, n=1, scx:no_such_scheduler] / elapsed_ns[two, n=1, rr]";
+    let text = halves("[0.49, 0.51]", "").replace("[\"rr\"]", "[\"rr\", \"scx:no_such_scheduler\"]");
+    scratch.write("it.toml", &text.replace("cpu_time_ns[two, n=2, task=spin-0] / cpu_time_ns[two, n=1]", figure));
+    let planned = scratch.run("study run it.toml --only share --dry-run").exits_with(0).out;
+    assert!(planned.contains("\n0 simulations in 0 experiments"), "{planned}");
+    assert!(scratch.run("study run it.toml --only share").exits_with(0).out.contains("not answerable here"));
 }
 
 #[test]

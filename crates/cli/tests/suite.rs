@@ -24,6 +24,7 @@ mod long_recordings;
 mod manual;
 mod memory;
 mod papers;
+mod partial_recordings;
 mod programs_of_the_book;
 mod random_experiments;
 mod readme;

@@ -155,6 +155,11 @@ pub fn directory(out: Option<&Path>, experiment: &Experiment) -> Result<Option<R
     Ok(Some(directory))
 }
 
+/// The command line of the interpreter, with what is no text in it replaced.
+pub fn command_line() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
 /// Seconds since 1970, UTC.
 pub fn unix_seconds() -> u64 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_secs())

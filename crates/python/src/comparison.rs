@@ -120,7 +120,7 @@ fn conclude(
 ) -> Result<Run, Trouble> {
     let directory = asked::directory(out, &experiment)?;
     watch.total.store(experiment.trial_count(), Ordering::Relaxed);
-    let mut environment = Environment::at_start(std::env::args().collect(), jobs, asked::unix_seconds());
+    let mut environment = Environment::at_start(asked::command_line(), jobs, asked::unix_seconds());
     let conduct = Conduct { progress: &|_| watch.one_more(), ..asked::conduct(watch, jobs) };
     let finished = runner::run(&experiment, directory.as_ref(), &conduct)?;
     environment.at_end(asked::unix_seconds(), finished.run_now, finished.seconds);

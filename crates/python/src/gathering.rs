@@ -87,7 +87,7 @@ pub fn over(
     let shared = Py::new(py, Gathering { state: Mutex::new(Some(gathering)), tasks })?;
     dask.call_method1("gather", (&shared, client, progress))?;
     let gathering = shared.get().state.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let environment = Environment::at_start(std::env::args().collect(), workers, asked::unix_seconds());
+    let environment = Environment::at_start(asked::command_line(), workers, asked::unix_seconds());
     let means = Means {
         jobs: workers,
         stop: Arc::default(),

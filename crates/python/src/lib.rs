@@ -1,5 +1,5 @@
 //! The Python package `warmcore`: machines, workloads, comparisons, runs and studies as objects. Glue only: everything it can do is in
-//! the libraries it stands on, and a comparison gives what `warmcore compare` gives, byte for byte.
+//! the libraries it stands on, and a comparison gives what `warmcore compare` gives, byte for byte. The program is a part of it, too.
 //!
 //! The module is `warmcore._native`; `python/warmcore` names what of it is public, with its types. Without the feature `extension` this
 //! crate is empty.
@@ -9,6 +9,7 @@
 mod arrow;
 mod asked;
 mod attended;
+mod command;
 mod comparison;
 mod failure;
 mod figure;
@@ -26,6 +27,8 @@ use pyo3::prelude::*;
 mod _native {
     #[pymodule_export]
     use crate::arrow::Table;
+    #[pymodule_export]
+    use crate::command::program;
     #[pymodule_export]
     use crate::comparison::{Comparison, compare};
     #[pymodule_export]

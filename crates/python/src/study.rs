@@ -46,10 +46,10 @@ impl Study {
     #[staticmethod]
     fn load(name: PathBuf) -> PyResult<Self> {
         let called = name.to_string_lossy().into_owned();
-        Ok(Self { files: choice::called(&called, &[]).map_err(Trouble::from)?, called })
+        Ok(Self { files: choice::called(&called).map_err(Trouble::from)?, called })
     }
 
-    /// A study from its text, as a file has it (`warmcore reference schema study`, docs/reference/studies.md). `name` is what the file would be
+    /// A study from its text, as a file has it (`warmcore reference schema study-form`, docs/reference/studies.md). `name` is what the file would be
     /// called without its ending.
     ///
     /// Raises WarmcoreError that names the line if the text is no study.
@@ -101,7 +101,7 @@ impl Study {
             choice::keep_only(&mut chosen, &only).map_err(Trouble::from)?;
         }
         if let Some(trials) = trials {
-            chosen.iter_mut().flat_map(|study| &mut study.cells).for_each(|cell| cell.trials = trials.get());
+            choice::set_trials(&mut chosen, trials.get()).map_err(Trouble::from)?;
         }
         let jobs = asked::jobs(jobs);
         let plan = plan::plan(chosen, &[], &|_| {}).map_err(Trouble::from)?;
@@ -112,8 +112,7 @@ impl Study {
                 here(&plan.experiments, out.as_deref(), jobs, watch)
             })?,
             Some(client) => {
-                let name = |experiment, scheduler| plan.name_of(experiment, scheduler);
-                gathering::over(py, &client, progress.as_ref(), &plan.experiments, out.as_deref(), &name)?
+                gathering::over(py, &client, progress.as_ref(), &plan.experiments, out.as_deref(), &plan.names())?
             }
         };
         warn(py, &plan.notes)?;
@@ -136,7 +135,7 @@ pub fn here(
     jobs: usize,
     watch: &Watch,
 ) -> Result<Vec<Vec<Vec<Trial>>>, Trouble> {
-    let environment = Environment::at_start(std::env::args().collect(), jobs, asked::unix_seconds());
+    let environment = Environment::at_start(asked::command_line(), jobs, asked::unix_seconds());
     let means = Means {
         jobs,
         stop: Arc::clone(&watch.stop),

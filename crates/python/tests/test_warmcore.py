@@ -11,6 +11,7 @@ import pathlib
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 
@@ -74,6 +75,8 @@ def test_a_study_is_that_of_the_command_line_byte_for_byte():
         [PROGRAM, "study", "run", "answers/smt-pool", "-n", "2", "--json"], capture_output=True, text=True
     ).stdout
     assert len(polars.DataFrame(result.figures)) == len(study.expectations)
+    with pytest.raises(warmcore.WarmcoreError, match="4000000000 trials; there are 1 to 10000"):
+        study.run(trials=4_000_000_000)
 
 
 def test_tables_are_read_by_pyarrow_and_polars(comparison):
@@ -215,6 +218,38 @@ def test_errors_name_keywords_of_python(asked, keyword):
 def test_flags_of_workloads_and_commands_stay_in_errors():
     with pytest.raises(warmcore.WarmcoreError, match="--trails"):
         warmcore.compare(MACHINE, "sysbench:--trails=2", "rr")
+
+
+def test_the_command_of_the_package_is_the_program(tmp_path):
+    as_module = [sys.executable, "-m", "warmcore"]
+    for words, code in ((["--version"], 0), (["list", "machines", "--json"], 0), (["sim", "-m", "nowhere", "--json"], 2), ([], 2)):
+        typed, run = (subprocess.run([*start, *words], capture_output=True, text=True) for start in ([PROGRAM], as_module))
+        assert (typed.returncode, typed.stdout, typed.stderr) == (run.returncode, run.stdout, run.stderr)
+        assert typed.returncode == code, words
+    words = ["sim", "-m", MACHINE, "-w", "spin:-n1,-d1ms", "-s", "eevdf", "--out", str(tmp_path / "run")]
+    subprocess.run([*as_module, *words], check=True, capture_output=True)
+    command = json.loads((tmp_path / "run/environment.json").read_text())["command"]
+    assert pathlib.Path(command[0]).name == "warmcore" and command[1:] == words
+
+
+def test_control_c_ends_the_command_with_what_had_finished(tmp_path):
+    words = ["compare", "-m", MACHINE, "-w", LONG["workload"], "-s", "eevdf", "-n", "2", "--out", str(tmp_path / "run")]
+    started = subprocess.Popen([sys.executable, "-m", "warmcore", *words], stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "run/experiment.toml").exists():
+        time.sleep(0.05)
+    started.send_signal(signal.SIGINT)
+    said = started.communicate()[1]
+    assert started.returncode == 130 and "interrupted" in said and "Traceback" not in said
+
+
+def test_guests_and_real_threads_start_the_command_again():
+    script = pathlib.Path(sys.executable).parent / "warmcore"
+    own = [sys.executable, "-m", "warmcore"]
+    refused = subprocess.run([*own, "vm", "1s1n1l1c1t", "--", "warmcore", "--version"], capture_output=True, text=True)
+    assert refused.returncode == 4 and "guests have no Python" in refused.stderr
+    words = ["workload", "run", "spin:-n2,-d10ms", "--report"]
+    run = subprocess.run([script, "-q", *words], check=True, capture_output=True, text=True)
+    assert len(json.loads(run.stdout)["tasks"]) == 2
 
 
 def test_machines_workloads_and_studies_are_made_from_texts(tmp_path):

@@ -167,6 +167,23 @@ mod tests {
         assert!(error.contains("did you mean \"canneal\""), "{error}");
         let error = with("verilator:-t2", "canneal").unwrap_err();
         assert!(matches!(error, WorkloadError::NothingToAssume { .. }), "{error}");
+        let roles = r#"{ "tasks": { "a": { "loop": 1, "run": 9 }, "b": { "loop": 1, "run": 9 }, "c": { "loop": 1, "run": 9 } } }"#;
+        let with = |profile| {
+            let options = Options { assume_profile: Some(profile), ..Options::default() };
+            resolve("roles.json", &options, |_| Ok(roles.to_owned()))
+        };
+        let profiles = |text| with(text).unwrap().tasks.into_iter().map(|task| task.profile).collect::<Vec<_>>();
+        let named = |name: &str| Some(name.to_owned());
+        assert_eq!(profiles("b=canneal"), [None, named("canneal"), None]);
+        assert_eq!(profiles("c=canneal,perlbench,a=spin"), ["spin", "perlbench", "canneal"].map(named));
+        for (text, problem) in [
+            ("d=canneal", "roles are a, b, c"),
+            ("a=canneal,a=spin", "two memory profiles"),
+            ("a=cannael", "did you mean"),
+        ] {
+            let error = with(text).unwrap_err().to_string();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The documents that this program writes, each with its JSON Schema.
 
+use std::sync::LazyLock;
+
 use clap::ValueEnum;
 
 /// Declares the documents: variant, file of the schema, which command writes it.
@@ -9,13 +11,17 @@ macro_rules! documents {
         #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
         pub enum SchemaName {
             $(#[doc = $doc] $variant,)*
+            /// Study files; docs/reference/studies.md explains the keys
+            StudyForm,
         }
 
         impl SchemaName {
             /// The schema.
-            pub const fn text(self) -> &'static str {
+            pub fn text(self) -> &'static str {
+                static STUDY_FORM: LazyLock<String> = LazyLock::new(warmcore_study::file::form_schema);
                 match self {
                     $(Self::$variant => include_str!(concat!("../../schemas/", $name, ".schema.json")),)*
+                    Self::StudyForm => &STUDY_FORM,
                 }
             }
         }

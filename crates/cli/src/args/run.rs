@@ -10,8 +10,8 @@ use super::values::{TraceWanted, parse_time, parse_time_or_0};
 #[command(next_help_heading = "Where and how")]
 pub struct RunArguments {
     /// Leave out this much of the beginning of a run: 500ms; 0 counts all of it. The default is the workload's own
-    /// (schbench's -w, sysbench's --warmup-time). If it has none, runs for a fixed time, none of its tasks
-    /// ends before, and the verdict is about a percentile, it is 1 s, but at most a third of the run
+    /// (schbench's -w, sysbench's --warmup-time). Otherwise it is 1 s, but at most a third of the run, if the run has a
+    /// fixed length, no task ends earlier, and the verdict is about a percentile
     #[arg(long, value_name = "TIME", value_parser = parse_time_or_0)]
     warm_up: Option<u64>,
     /// End each run at this simulated time, such as 5s

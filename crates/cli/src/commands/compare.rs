@@ -33,7 +33,6 @@ const HOST: &str = "host";
 /// Directory of run directories that were not given a name.
 pub const RUNS: &str = "runs";
 
-/// Runs the verb.
 pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     if !arguments.load.is_empty() {
@@ -228,7 +227,7 @@ fn resume(path: &Path, console: &Console) -> Result<(Experiment, Option<RunDirec
     let directory = RunDirectory::open(path).map_err(directory_failure)?;
     let mut experiment = session::experiment_of(&directory).map_err(resume_failure)?;
     if console.strict() {
-        if !experiment.workload.value.warnings.is_empty() {
+        if experiment.workloads().any(|workload| !workload.value.warnings.is_empty()) {
             return Err(Failure::usage("warmcore::workload", "the workload has parts that are not modelled")
                 .help("without --strict these are warnings"));
         }
@@ -238,6 +237,7 @@ fn resume(path: &Path, console: &Console) -> Result<(Experiment, Option<RunDirec
     for missing in session::reopen(&directory, &experiment).map_err(resume_failure)? {
         console.warn(&format!("{} is missing: its trial is made again", missing.display()));
     }
+    experiment.workloads().skip(1).for_each(|own| load::warn_unmodelled(&own.value, console));
     Ok((experiment, Some(directory)))
 }
 
@@ -246,6 +246,9 @@ pub fn resume_failure(error: ResumeError) -> Failure {
     let help = match &error {
         ResumeError::File(error) => error.advice(),
         ResumeError::Directory(error) => error.advice(),
+        ResumeError::Program { .. } => {
+            "each trial starts it: put back what it was, or start the experiment again in another directory"
+        }
         _ => "start the experiment again in another directory",
     };
     Failure::usage("warmcore::resume", error).help(help)

@@ -1,9 +1,11 @@
-//! Trials run by the workers of a Dask cluster, and other work of the Python package, which is another process: `python3 -m warmcore`.
+//! Trials run by the workers of a Dask cluster, and other work of the Python package, which is another process: `python3 -m warmcore._service`.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::Duration;
 
 use serde::Deserialize;
 use warmcore_lab::experiment::TOOL_VERSION;
@@ -37,35 +39,47 @@ pub struct Said {
 /// The Python package at work.
 pub struct Package {
     child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    lines: Receiver<std::io::Result<String>>,
 }
 
+/// How often signals are looked at while it works.
+const EVERY: Duration = Duration::from_millis(50);
+
 impl Package {
-    /// Starts it.
-    pub fn start(words: &[&str]) -> Result<Self, Failure> {
-        let mut command = Command::new("python3");
-        command.args(["-m", "warmcore"]).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
+    /// Starts it, with the interpreter that runs this program if one does.
+    pub fn start(words: &[&str], console: &Console) -> Result<Self, Failure> {
+        let mut command = Command::new(console.python().unwrap_or(Path::new("python3")));
+        command.args(["-m", "warmcore._service"]).args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| lacking(&format!("cannot start python3: {error}")))?;
         let output = child.stdout.take().ok_or_else(|| lacking("python3 has no output"))?;
-        Ok(Self { child, lines: BufReader::new(output).lines() })
+        // One line ahead: it waits where the lines are not taken. The thread ends with the lines, or with who takes them.
+        let (says, lines) = mpsc::sync_channel(1);
+        std::thread::spawn(move || BufReader::new(output).lines().try_for_each(|line| says.send(line)));
+        Ok(Self { child, lines })
     }
 
     /// The next line; `None` once it has ended well.
     pub fn next(&mut self, signals: &Signals) -> Result<Option<Said>, Failure> {
-        let interrupted = || signals.stop.load(Ordering::Relaxed);
-        let line = self.lines.next().transpose();
-        if interrupted() {
-            return Err(signals.failure("interrupted; what came back is kept if there is an --out"));
-        }
-        let Some(line) = line.map_err(|error| Failure::failed(CODE, format!("python3: {error}")))? else {
+        let line = loop {
+            let line = self.lines.recv_timeout(EVERY);
+            if signals.stop.load(Ordering::Relaxed) {
+                return Err(signals.failure("interrupted; what came back is kept if there is an --out"));
+            }
+            match line {
+                Ok(line) => break Some(line),
+                Err(RecvTimeoutError::Disconnected) => break None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        };
+        let Some(line) = line.transpose().map_err(|error| Failure::failed(CODE, format!("python3: {error}")))? else {
             let status = self.child.wait().map_err(|error| Failure::failed(CODE, format!("python3: {error}")))?;
             return match status.success() {
                 true => Ok(None),
-                false => Err(lacking("`python3 -m warmcore` does not work here; what it says is above")),
+                false => Err(lacking("the Python package does not work here; what it says is above")),
             };
         };
         let said: Said = serde_json::from_str(&line)
-            .map_err(|_| Failure::failed(CODE, format!("`python3 -m warmcore` says: {line}")))?;
+            .map_err(|_| Failure::failed(CODE, format!("the Python package says: {line}")))?;
         match said.error {
             None => Ok(Some(said)),
             Some(error) => {
@@ -106,8 +120,8 @@ pub fn gather(
     console: &Console,
 ) -> Result<Vec<Vec<Vec<Trial>>>, Failure> {
     let experiments = &plan.experiments;
-    let mut package = Package::start(&["relay", address])?;
-    let Some(ready) = package.next(signals)? else { return Err(lacking("`python3 -m warmcore` ends too early")) };
+    let mut package = Package::start(&["relay", address], console)?;
+    let Some(ready) = package.next(signals)? else { return Err(lacking("the Python package ends too early")) };
     if ready.version != TOOL_VERSION {
         let words = format!("the Python package is version {}, this program is {TOOL_VERSION}", ready.version);
         return Err(Failure::unable(CODE, words).help("install the program and the package of one wheel"));
@@ -116,7 +130,7 @@ pub fn gather(
     let mut gathering = begun.map_err(|error| failure(error, out, signals))?;
     let missing = gathering.missing(experiments);
     let size = chunk::size(missing, ready.workers);
-    let tasks = gathering.tasks(experiments, size, &|experiment, scheduler| plan.name_of(experiment, scheduler));
+    let tasks = gathering.tasks(experiments, size, &plan.names());
     console.note(&format!("{missing} simulations in {} chunks, {} workers at {address}", tasks.len(), ready.workers));
     let input = package.child.stdin.take();
     with_means(missing, out, signals, console, |means, bar| {
@@ -138,7 +152,7 @@ pub fn gather(
                     tasks.iter().map(|task| (task.name.as_str(), task)).collect();
                 while !open.is_empty() {
                     let Some(said) = package.next(signals)? else {
-                        return Err(Failure::failed(CODE, "`python3 -m warmcore` ended before the last chunk"));
+                        return Err(Failure::failed(CODE, "the Python package ended before the last chunk"));
                     };
                     let Some(task) = open.remove(said.name.as_str()) else { continue };
                     gathering.take(task, &said.answer).map_err(|error| failure(error, out, signals))?;

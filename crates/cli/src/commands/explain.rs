@@ -5,8 +5,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
-use warmcore_lab::experiment::TOOL_VERSION;
-use warmcore_lab::session::pretty;
 use warmcore_places::recorded;
 use warmcore_report::explain::{Migration, MigrationRecord, Migrations, in_words};
 use warmcore_report::history::Form;
@@ -19,6 +17,7 @@ use warmcore_report::waits::{Occupant, TaskWaits, Wait, Waits};
 use warmcore_trace::{TaskId, TaskInfo, Tee};
 
 use crate::args::ExplainArguments;
+use crate::commands::as_document;
 use crate::commands::recording::Imported;
 use crate::commands::report::{history, report_failure};
 use crate::console::Console;
@@ -27,15 +26,7 @@ use crate::signals::Signals;
 
 mod schedstat;
 
-/// The document of `explain --json`.
-#[derive(Serialize)]
-struct ExplainDocument {
-    schema: &'static str,
-    tool_version: &'static str,
-    schedulers: Vec<SchedulerDocument>,
-}
-
-/// The migrations of one scheduler's trial in it.
+/// The migrations of one scheduler's trial in the document.
 #[derive(Serialize)]
 struct SchedulerDocument {
     scheduler: String,
@@ -104,8 +95,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
     if let Some(label) = &arguments.scheduler {
         chosen = vec![scheduler(&run, label)?];
     }
-    let mut document =
-        ExplainDocument { schema: "warmcore-explanation-1", tool_version: TOOL_VERSION, schedulers: Vec::new() };
+    let mut schedulers = Vec::new();
     // The scheduler of a recording is whichever its kernel had.
     let is_recorded = run.disk.experiment.place.kind().name == recorded::KIND.name;
     for index in chosen {
@@ -122,7 +112,7 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         let all = found.len();
         let shown = nearest(found, arguments.at, arguments.count);
         if console.json() {
-            document.schedulers.push(SchedulerDocument {
+            schedulers.push(SchedulerDocument {
                 scheduler: if is_recorded { recorded::KIND.name.to_owned() } else { scene.scheduler.clone() },
                 trial: scene.trial,
                 count: all,
@@ -155,7 +145,10 @@ pub fn explain(arguments: &ExplainArguments, console: &Console) -> Result<(), Fa
         text.push('\n');
         console.out_words(&text)?;
     }
-    if console.json() { Ok(console.out(&pretty(&document))?) } else { Ok(()) }
+    if console.json() {
+        console.out(&as_document("warmcore-explanation-1", &BTreeMap::from([("schedulers", schedulers)])))?;
+    }
+    Ok(())
 }
 
 /// The tasks that a text names: by their whole name, by the number and name that a kernel gave them, or as explanations write them.

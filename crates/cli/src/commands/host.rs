@@ -4,6 +4,7 @@ use std::path::Path;
 
 use serde::Serialize;
 use warmcore_lab::experiment::TOOL_VERSION;
+use warmcore_lab::files;
 use warmcore_lab::session::pretty;
 use warmcore_places::host::journal::{self, JournalError, Undone};
 use warmcore_places::host::leftovers;
@@ -114,7 +115,7 @@ fn not_restored() -> Failure {
 
 /// What runs a workload's file with real threads: this program.
 pub fn runner() -> Result<Vec<String>, Failure> {
-    let own = std::env::current_exe().map_err(|error| Failure::failed("warmcore::host", error))?;
+    let own = files::own_program().map_err(|error| Failure::failed("warmcore::host", error))?;
     let own = own.into_os_string().into_string().map_err(|path| {
         Failure::usage("warmcore::host", format!("the path of this program is not text: {}", path.display()))
     })?;

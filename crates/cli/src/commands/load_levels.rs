@@ -7,15 +7,15 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use warmcore_lab::directory::{self, RunDirectory};
-use warmcore_lab::experiment::{Experiment, TOOL_VERSION};
+use warmcore_lab::experiment::Experiment;
 use warmcore_lab::runner::Conduct;
-use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::ComparisonDocument;
 use warmcore_search::load::{self as search, Loaded};
 use warmcore_study::plan::PlannedExperiment;
 use warmcore_workload::{LoadText, LoadTextError, load_text};
 
 use crate::args::{CompareArguments, Keep};
+use crate::commands::as_document;
 use crate::commands::compare::{RUNS, conclude, directory_failure, experiment, leave, new_id, run_failure, warn};
 use crate::commands::study;
 use crate::console::Console;
@@ -23,16 +23,12 @@ use crate::failure::Failure;
 use crate::load;
 use crate::signals::Signals;
 
-/// Version of the document.
-const SCHEMA: &str = "warmcore-loads-1";
 /// What names of levels' run directories begin with.
 const LEVEL: &str = "load-";
 
 /// The document of `compare --load --json`.
 #[derive(Serialize)]
 struct LoadsDocument {
-    schema: &'static str,
-    tool_version: &'static str,
     /// What of the workload was scaled.
     scaled: &'static str,
     /// The baseline, under which utilisation was measured.
@@ -75,8 +71,12 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
     let mut found: Vec<(f64, Loaded)> = Vec::new();
     let mut known = BTreeMap::new();
     for level in arguments.load.clone() {
-        // A level named twice is one.
-        if found.iter().any(|(known, _)| *known == level) {
+        // A level named twice is one; so are those of one name, as directories have them.
+        let same = found.iter().find(|(known, _)| decimal_percent(*known) == decimal_percent(level));
+        if let Some((known, _)) = same {
+            if *known != level {
+                console.warn(&format!("two loads are {}; the first is compared", percent(level)));
+            }
             continue;
         }
         console.note(&format!("looking for a load of {}", percent(level)));
@@ -119,14 +119,12 @@ pub fn run(mut arguments: CompareArguments, signals: &Signals, console: &Console
         comparison,
     };
     let document = LoadsDocument {
-        schema: SCHEMA,
-        tool_version: TOOL_VERSION,
         scaled: scale.counts(),
         baseline,
         levels: found.into_iter().zip(comparisons).map(level).collect(),
     };
     if console.json() {
-        return Ok(console.out(&pretty(&document))?);
+        return Ok(console.out(&as_document("warmcore-loads-1", &document))?);
     }
     let text =
         |level: &LevelDocument| format!("{}\n\n{}", line(level, &document), console.comparison(&level.comparison));

@@ -1,16 +1,16 @@
 //! `warmcore machine` and `warmcore list machines`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
 use warmcore_agent::costs;
-use warmcore_lab::experiment::{Named, TOOL_VERSION};
-use warmcore_lab::session::pretty;
+use warmcore_lab::experiment::Named;
 use warmcore_places::host::tracing::Mounted;
 use warmcore_topology::{Cache, CpuId, Interrupt, KernelThread, Machine, NodeId, Origin};
 
 use crate::args::{MachineCommand, MachineFormat};
-use crate::commands::{WrittenFile, print_written, write_result};
+use crate::commands::{WrittenFile, as_document, print_written, write_result};
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -18,15 +18,7 @@ use crate::load;
 /// What stands for this computer.
 const THIS_COMPUTER: &str = "host";
 
-/// The document of `list machines --json`.
-#[derive(Serialize)]
-struct MachineListDocument {
-    schema: &'static str,
-    tool_version: &'static str,
-    machines: Vec<PresetEntry>,
-}
-
-/// One preset in it.
+/// A preset in the document of `list machines --json`.
 #[derive(Serialize)]
 struct PresetEntry {
     name: String,
@@ -42,8 +34,6 @@ struct PresetEntry {
 /// The document of `machine show --json`.
 #[derive(Serialize)]
 struct MachineDocument {
-    schema: &'static str,
-    tool_version: &'static str,
     name: String,
     summary: String,
     /// In order of their dense numbers, which traces and tables have.
@@ -134,6 +124,9 @@ struct CpuRow {
     node: u32,
     socket: u32,
     capacity: u32,
+    /// The higher, the sooner the CPU has a task (ITMT); left out where the machine has no priorities.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    priority: Option<u32>,
 }
 
 /// One cache in it, with the CPUs under it.
@@ -175,6 +168,7 @@ impl MachineDocument {
             node: machine.node_of(cpu).0,
             socket: machine.socket_of(cpu).0,
             capacity: machine.capacity(cpu),
+            priority: machine.has_priorities().then(|| machine.priority(cpu)),
         };
         let cache = |cache: &Cache| CacheRow {
             name: cache.name(),
@@ -193,8 +187,6 @@ impl MachineDocument {
             note: origin.note.clone(),
         };
         Self {
-            schema: "warmcore-machine-1",
-            tool_version: TOOL_VERSION,
             name: machine.name().to_owned(),
             summary: machine.summary().to_owned(),
             cpus: machine.cpus().map(cpu).collect(),
@@ -214,7 +206,6 @@ impl MachineDocument {
     }
 }
 
-/// Runs the verb.
 pub fn run(command: MachineCommand, console: &Console) -> Result<(), Failure> {
     match command {
         MachineCommand::Show { machine, background, measure, toml } => {
@@ -285,8 +276,7 @@ pub fn list(console: &Console) -> Result<(), Failure> {
         });
     }
     if console.json() {
-        let document = MachineListDocument { schema: "warmcore-machines-1", tool_version: TOOL_VERSION, machines };
-        return Ok(console.out(&pretty(&document))?);
+        return Ok(console.out(&as_document("warmcore-machines-1", &BTreeMap::from([("machines", machines)])))?);
     }
     let mut table = Table::new(["machine", ">sockets", ">nodes", ">LLCs", ">cores", ">CPUs", "what it is"]);
     for entry in machines {
@@ -305,7 +295,7 @@ pub fn list(console: &Console) -> Result<(), Failure> {
 
 fn show(machine: &Machine, toml: bool, console: &Console) -> Result<(), Failure> {
     let text = match (console.json(), toml) {
-        (true, _) => pretty(&MachineDocument::of(machine)),
+        (true, _) => as_document("warmcore-machine-1", &MachineDocument::of(machine)),
         (_, true) => warmcore_topology::to_toml(machine),
         _ => match console.columns() {
             Some(columns) => warmcore_topology::render_within(machine, columns),

@@ -5,8 +5,6 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
 use serde::Serialize;
-use warmcore_lab::experiment::TOOL_VERSION;
-use warmcore_lab::session::pretty;
 use warmcore_memory::exact::address_trace::{TraceError, TraceReader};
 use warmcore_memory::exact::{
     ClassCounters, DEFAULT_PAGE_BYTES, ExactError, FS_PER_NS, NodeTraffic, Options, PagingSpec, Replay, Simulation,
@@ -16,6 +14,7 @@ use warmcore_memory::{Profile, library};
 use warmcore_topology::{CpuId, CpuSet, Machine, Relation, parse_cpu_list};
 use warmcore_trace::TimeShare;
 
+use crate::commands::as_document;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -23,13 +22,6 @@ use crate::memory_args::MemoryRunArguments;
 use crate::units;
 
 const CODE: &str = "warmcore::memory";
-
-#[derive(Serialize)]
-struct ProfilesDocument {
-    schema: &'static str,
-    tool_version: &'static str,
-    profiles: Vec<ProfileEntry>,
-}
 
 #[derive(Serialize)]
 struct ProfileEntry {
@@ -47,8 +39,8 @@ pub fn profiles(console: &Console) -> Result<(), Failure> {
     };
     let profiles: Vec<ProfileEntry> = library::profiles().iter().map(entry).collect();
     if console.json() {
-        let document = ProfilesDocument { schema: "warmcore-memory-profiles-1", tool_version: TOOL_VERSION, profiles };
-        return Ok(console.out(&pretty(&document))?);
+        let content = BTreeMap::from([("profiles", profiles)]);
+        return Ok(console.out(&as_document("warmcore-memory-profiles-1", &content))?);
     }
     let mut table = Table::new(["profile", "what it is", "origin"]);
     profiles.iter().for_each(|entry| table.row([entry.name, entry.summary, entry.origin].map(str::to_owned)));
@@ -58,8 +50,6 @@ pub fn profiles(console: &Console) -> Result<(), Failure> {
 /// The document of `memory --json`.
 #[derive(Serialize)]
 struct MemoryDocument {
-    schema: &'static str,
-    tool_version: &'static str,
     machine: String,
     seed: u64,
     sample: u64,
@@ -179,8 +169,6 @@ pub fn run(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Fail
     let machine = load::machine(&arguments.machine)?.value;
     let options = options(arguments);
     let mut document = MemoryDocument {
-        schema: "warmcore-memory-run-1",
-        tool_version: TOOL_VERSION,
         machine: machine.name().to_owned(),
         seed: arguments.seed,
         sample: 1 << options.sampling_shift,
@@ -194,7 +182,10 @@ pub fn run(arguments: &MemoryRunArguments, console: &Console) -> Result<(), Fail
         None => simulate(arguments, (&machine, console.jobs()), options, &mut document)?,
     }
     document.notes.iter().for_each(|note| console.warn(note));
-    let text = if console.json() { pretty(&document) } else { text(&document, console) };
+    let text = match console.json() {
+        true => as_document("warmcore-memory-run-1", &document),
+        false => text(&document, console),
+    };
     Ok(console.out_words(&text)?)
 }
 

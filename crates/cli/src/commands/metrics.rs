@@ -1,13 +1,12 @@
 //! `warmcore list metrics`: what can be compared, and what it means.
 
 use serde::Serialize;
-use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::measures::{self, Measure};
-use warmcore_lab::session::pretty;
 use warmcore_statistics::Better;
 use warmcore_workload::Workload;
 
 use crate::args::ListArguments;
+use crate::commands::as_document;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -15,8 +14,6 @@ use crate::load;
 /// The document of `list metrics --json`.
 #[derive(Serialize)]
 struct MetricsDocument {
-    schema: &'static str,
-    tool_version: &'static str,
     /// The one that a verdict on the workload is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     primary: Option<String>,
@@ -30,8 +27,7 @@ pub fn list(arguments: &ListArguments, console: &Console) -> Result<(), Failure>
     let metrics = measures::of_workload(&workload);
     let primary = named.is_some().then(|| measures::primary(&workload));
     if console.json() {
-        let document = MetricsDocument { schema: "warmcore-metrics-1", tool_version: TOOL_VERSION, primary, metrics };
-        return Ok(console.out(&pretty(&document))?);
+        return Ok(console.out(&as_document("warmcore-metrics-1", &MetricsDocument { primary, metrics }))?);
     }
     let mut table = Table::new(["metric", "unit", "better", "meaning"]);
     for metric in metrics {
@@ -46,7 +42,7 @@ pub fn list(arguments: &ListArguments, console: &Console) -> Result<(), Failure>
     match primary {
         Some(primary) => text.push_str(&format!("\nA verdict on this workload is about {primary}.\n")),
         None => text.push_str(
-            "\n`list metrics WORKLOAD` adds the recorders of a workload, and memory where it has profiles.\n",
+            "\n`list metrics WORKLOAD` adds the recorders and roles of a workload, and memory where it has profiles.\n",
         ),
     }
     Ok(console.out_words(&text)?)

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use warmcore_agent::report::ProcessReport;
-use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::describe_warning;
 use warmcore_native::{Ended, NativeError, NativeOptions, NativeOutcome};
 use warmcore_workload::{Warning, Workload};
 
+use crate::commands::as_document;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -18,8 +18,6 @@ use crate::units;
 /// The document of `workload run --json`.
 #[derive(Serialize)]
 struct NativeDocument<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
     workload: &'a str,
     ended: &'static str,
     elapsed_ns: u64,
@@ -59,7 +57,10 @@ pub fn run(workload: &Workload, max_time: Option<u64>, console: &Console) -> Res
     if outcome.ended == Ended::TimeLimit {
         console.warn("the largest time was reached before the workload's end");
     }
-    let text = if console.json() { pretty(&document(workload, &outcome)) } else { text(workload, &outcome, console) };
+    let text = match console.json() {
+        true => as_document("warmcore-native-1", &document(workload, &outcome)),
+        false => text(workload, &outcome, console),
+    };
     console.out_words(&text)?;
     if outcome.ended == Ended::Interrupted {
         return Err(signals.failure("interrupted; what was printed is what had happened until then"));
@@ -130,8 +131,6 @@ fn document<'a>(workload: &'a Workload, outcome: &'a NativeOutcome) -> NativeDoc
     };
     let recorders = workload.recorders.iter().zip(&outcome.samples);
     NativeDocument {
-        schema: "warmcore-native-1",
-        tool_version: TOOL_VERSION,
         workload: &workload.name,
         ended: match outcome.ended {
             Ended::AllExited => "all_exited",

@@ -131,7 +131,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     let extras = notes_on_extras(&loaded.recording);
     let page_homes = loaded.recording.homes.processes();
     let bar = console.phase("making the run directory and its page");
-    let made = import(loaded, machine, &directory, &signals).and_then(|(fidelity, known)| {
+    let made = import(loaded, machine, &directory, &signals, console).and_then(|(fidelity, known)| {
         Ok((fidelity, report::into_run_directory_of(directory.path(), known, &signals)?))
     });
     bar.finish_and_clear();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use warmcore_capture::recording::lost_in_words;
 use warmcore_capture::{PagedRecords, Recording};
 use warmcore_lab::directory::{EXPERIMENT, Existing, RECORDING, RunDirectory};
 use warmcore_lab::environment::Environment;
@@ -12,7 +13,7 @@ use warmcore_lab::files::source;
 use warmcore_lab::runner::{self, RunError};
 use warmcore_lab::session;
 use warmcore_options::{MemoryChoice, TraceLevel};
-use warmcore_places::recorded::Recorded;
+use warmcore_places::recorded::{NO_WAKEUPS, Recorded};
 use warmcore_replay::history::{Histories, histories};
 use warmcore_replay::service::{Latencies, RECORDER};
 use warmcore_replay::{Fidelity, Overheads, Replay, Selection};
@@ -81,10 +82,13 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
     if !recording.has_wakers() {
         console.warn("the recording has no `sched_waking` events: who woke whom is not known");
     }
+    if !recording.has_wakeups() {
+        console.warn(NO_WAKEUPS);
+    }
     let (lost, more) = recording.events_lost();
     if lost > 0 || more {
-        let more = if more { " or more" } else { "" };
-        console.warn(&format!("the recorder lost {lost}{more} events: what was near them is wrong"));
+        let lost = lost_in_words(lost, more);
+        console.warn(&format!("the recorder lost {lost} events: results near them are wrong"));
     }
     let mut selection = Selection::default();
     for only in &arguments.only {
@@ -250,6 +254,7 @@ pub fn import(
     machine: Named<Machine>,
     directory: &RunDirectory,
     signals: &Signals,
+    console: &Console,
 ) -> Result<(Fidelity, (Experiment, ExperimentRecord)), Failure> {
     let started = unix_seconds();
     let pages = loaded.recording.pages.clone();
@@ -276,7 +281,7 @@ pub fn import(
         .build()?;
     let experiment = built.experiment;
     let record = session::begin(directory, &experiment).map_err(session_failure)?;
-    let mut environment = Environment::at_start(std::env::args().collect(), 1, started);
+    let mut environment = Environment::at_start(console.words(), 1, started);
     let conduct = runner::Conduct { jobs: 1, stop: Arc::clone(&signals.stop), progress: &|_| {} };
     let finished = runner::run_as(&experiment, &record, Some(directory), &conduct)
         .map_err(|error| run_failure(error, Some(directory), signals))?;
@@ -308,7 +313,7 @@ impl Imported {
         let imported = Self(path);
         let directory = RunDirectory::create(&imported.0, Existing::Refuse).map_err(directory_failure)?;
         let bar = console.phase("making the recording a run");
-        let made = import(loaded, machine, &directory, signals);
+        let made = import(loaded, machine, &directory, signals, console);
         bar.finish_and_clear();
         made?;
         Ok(imported)

@@ -16,7 +16,6 @@ use crate::commands::write_result;
 use crate::console::Console;
 use crate::failure::Failure;
 
-/// Runs the verb.
 pub fn run(arguments: &ReferenceArguments, console: &Console) -> Result<(), Failure> {
     let ReferenceArguments { kind, name, out } = arguments;
     let usage = |message: &str, help: String| Err(Failure::usage("warmcore::usage", message).help(help));
@@ -59,7 +58,15 @@ fn names<T: ValueEnum>() -> Vec<String> {
 fn completions(shell: Shell, console: &Console) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut with_names(Arguments::command()), "warmcore", &mut script);
-    Ok(console.out(&String::from_utf8_lossy(&script))?)
+    let mut script = String::from_utf8_lossy(&script).into_owned();
+    if shell == Shell::Bash {
+        // Schedulers are typed as a list: its last name is completed, and those before it stay.
+        let of = |options: &str, word: &str| {
+            format!("compgen{options} -W \"{}\" -- \"${{{word}}}\"", names_of("schedulers").join(" "))
+        };
+        script = script.replace(&of("", "cur"), &of(" -P \"${cur%\"${cur##*,}\"}\"", "cur##*,"));
+    }
+    Ok(console.out(&script)?)
 }
 
 /// The command line with the names that come with the program, where a name can be typed. What else can be typed there, such as a file or

@@ -25,7 +25,6 @@ use crate::signals::Signals;
 /// Engine events up to which `compare` simulates a trial again for its report: some seconds.
 const COMPARE_RERUN_EVENTS: u64 = 10_000_000;
 
-/// Runs the verb.
 pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     // Files of other recorders become run directories that are removed at the end.

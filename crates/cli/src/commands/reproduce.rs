@@ -1,7 +1,7 @@
-//! The program of `study run papers/cdf-dio`, which is no machine, workload and scheduler: its figures by name, for the study's rows; and in a
-//! directory the table of all readings, the paper's figures drawn from it, and a search for workloads in which CDF is the best.
+//! The program of `study run papers/cdf-dio`, which is no machine, workload and scheduler: its figures by name, for the rows of studies; and in a
+//! directory a table, of the paper's own experiment of all readings, the paper's figures drawn from it, and a search for workloads in which CDF is the best.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
@@ -9,44 +9,96 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
+use warmcore_cdf_dio::experiment::{self, Experiment};
 use warmcore_cdf_dio::search::{Judged, candidates, judge, screen};
 use warmcore_cdf_dio::workload::Accesses;
-use warmcore_cdf_dio::{READINGS, SKEWS, SkewRow, TASKS, TableRow, skews, table};
+use warmcore_cdf_dio::{READINGS, SKEWS, SkewRow, TableRow, skews, strategies, table};
 use warmcore_lab::experiment::trial_seeds;
 use warmcore_lab::files::{create_directory, write_atomically};
 use warmcore_lab::session::pretty;
 use warmcore_report::figures::{Csv, against};
 use warmcore_report::gallery::{self, Exhibit};
 use warmcore_schedulers::contention::ContentionError;
+use warmcore_study::file::Study;
+use warmcore_study::judge::asked_of_program;
 
 use crate::failure::Failure;
 
 /// Workloads that figures are medians over, if nothing else is asked for.
 pub const TRIALS: u32 = 20;
+/// What a study calls the program.
+pub const PROGRAM: &str = "cdf-dio";
 /// What the seeds of workloads are derived from.
 const SEED: u64 = 1;
 
 /// Where it was published.
 const SOURCE: &str = "NUMA-Aware Task Scheduling Strategy Aiming to Reduce Cache Conflicts, Nolasco, Penna, Freitas";
 
-/// Its figures, computed: the rows of the study that names this program, of tasks that touch what the threads of a trace did if there is one.
-///
-/// # Errors
-/// When the trace cannot be read, or has more pages than the paper's memory.
-pub fn figures(trials: u32, trace: Option<&Path>) -> Result<BTreeMap<String, Vec<f64>>, Failure> {
-    let refused = |path: &Path, error: &dyn std::fmt::Display| {
-        Failure::usage("warmcore::trace", format!("{}: {error}", path.display()))
-            .help("a trace is what `warmcore memory --trace FILE` reads: text, binary, or of Valgrind's lackey")
-    };
-    let traced = match trace {
-        None => None,
-        Some(path) => {
-            let file = File::open(path).map_err(|error| refused(path, &error))?;
-            Some(Accesses::traced(BufReader::new(file), TASKS).map_err(|error| refused(path, &error))?)
+/// What a study asks of the program.
+pub struct Program {
+    experiment: Experiment,
+    /// The threads of its trace.
+    traced: Option<Accesses>,
+    /// Names of the figures that its rows are of.
+    asked: BTreeSet<String>,
+}
+
+impl Program {
+    /// Reads the study's trace and checks the names of its figures.
+    ///
+    /// # Errors
+    /// When the trace cannot be read, makes too many accesses, or a figure is none.
+    pub fn of(study: &Study) -> Result<Self, Failure> {
+        let (of, paper) = (&study.contention, Experiment::default());
+        let (cpus, cpus_per_group) = of.cpus.unwrap_or((paper.cpus, paper.cpus_per_group));
+        let experiment = Experiment {
+            tasks: of.tasks.unwrap_or(paper.tasks),
+            accesses: of.accesses.unwrap_or(paper.accesses),
+            skew: of.skew.unwrap_or(paper.skew),
+            cpus,
+            cpus_per_group,
+            tolerances: of.tolerances.clone().unwrap_or(paper.tolerances),
+        };
+        let asked = asked_of_program(study, &experiment.figures()).map_err(|error| {
+            let words = "figures are QUANTITY_STRATEGY_DISPATCHER, such as l2_hit_rate_cdf_0.7_queue, or the paper's";
+            Failure::usage("warmcore::study", error).help(words)
+        })?;
+        let path = study.trace.as_ref().map(|trace| study.path.parent().unwrap_or(Path::new("")).join(trace));
+        let traced = path.map(|path| {
+            let refused = |error: &dyn std::fmt::Display| {
+                Failure::usage("warmcore::trace", format!("{}: {error}", path.display()))
+                    .help("a trace is what `warmcore memory --trace FILE` reads: text, binary, or of Valgrind's lackey")
+            };
+            let file = File::open(&path).map_err(|error| refused(&error))?;
+            Accesses::traced(BufReader::new(file), experiment.tasks).map_err(|error| refused(&error))
+        });
+        Ok(Self { experiment, traced: traced.transpose()?, asked })
+    }
+
+    /// The figures that the study's rows are of, in each trial.
+    ///
+    /// # Errors
+    /// When tasks have more pages than the paper's memory.
+    pub fn figures(&self, trials: u32) -> Result<BTreeMap<String, Vec<f64>>, Failure> {
+        let seeds = trial_seeds(SEED, trials);
+        let figures = experiment::figures(&self.asked, &self.experiment, &seeds, self.traced.as_ref());
+        figures.map_err(|error| Failure::failed("warmcore::reproduce", error))
+    }
+
+    /// Computes the table and writes it; in the paper's own experiment that of all its readings, other skews, the search, and its figures.
+    ///
+    /// # Errors
+    /// When files cannot be written.
+    pub fn write(&self, out: &Path, trials: u32, jobs: usize) -> Result<(), Failure> {
+        let seeds = trial_seeds(SEED, if trials < ENOUGH { trials } else { trials.max(SEEDS) });
+        if self.traced.is_none() && self.experiment == Experiment::default() {
+            return write_paper(&self.experiment, out, &seeds, jobs);
         }
-    };
-    let figures = warmcore_cdf_dio::figures(&trial_seeds(SEED, trials), traced.as_ref());
-    figures.map_err(|error| Failure::failed("warmcore::reproduce", error))
+        let strategies = self.experiment.strategies();
+        let part = |index: usize| table(&self.experiment, &strategies, READINGS[index], &seeds, self.traced.as_ref());
+        // The paper's caches and addresses under both dispatchers.
+        write_table(&on_threads(2, jobs, part)?.concat(), out)
+    }
 }
 
 /// Seeds of the table where as many trials are asked for as have intervals.
@@ -76,23 +128,23 @@ const FIGURES: [(&str, &str, &str, &str); 3] = [
     ),
 ];
 
-/// Computes the table and writes it with the figures.
-///
-/// # Errors
-/// When files cannot be written.
-pub fn write(out: &Path, trials: u32, jobs: usize) -> Result<(), Failure> {
-    let seed = SEED;
-    let seeds = if trials < ENOUGH { trials } else { trials.max(SEEDS) };
-    let reading_seeds = trial_seeds(seed, seeds);
-    let rows = on_threads(READINGS.len(), jobs, |index| table(READINGS[index], &reading_seeds))?.concat();
-    write_atomically(&out.join("table.csv"), csv(&rows).as_bytes())?;
-    write_atomically(&out.join("table.md"), markdown(&rows).as_bytes())?;
-    write_atomically(&out.join("table.json"), json(&rows).as_bytes())?;
-    if seeds >= ENOUGH {
-        let judged = searched(seed, jobs)?;
+fn write_table(rows: &[TableRow], out: &Path) -> Result<(), Failure> {
+    write_atomically(&out.join("table.csv"), csv(rows).as_bytes())?;
+    write_atomically(&out.join("table.md"), markdown(rows).as_bytes())?;
+    Ok(write_atomically(&out.join("table.json"), json(rows).as_bytes())?)
+}
+
+/// The paper's own table, search, skews and figures.
+fn write_paper(experiment: &Experiment, out: &Path, seeds: &[u64], jobs: usize) -> Result<(), Failure> {
+    let strategies = strategies();
+    let part = |index: usize| table(experiment, &strategies, READINGS[index], seeds, None);
+    let rows = on_threads(READINGS.len(), jobs, part)?.concat();
+    write_table(&rows, out)?;
+    if seeds.len() >= ENOUGH as usize {
+        let judged = searched(SEED, jobs)?;
         write_atomically(&out.join("search.md"), search_table(&judged).as_bytes())?;
     }
-    let skewed = on_threads(SKEWS.len(), jobs, |index| skews(SKEWS[index], &reading_seeds))?.concat();
+    let skewed = on_threads(SKEWS.len(), jobs, |index| skews(SKEWS[index], seeds))?.concat();
     write_atomically(&out.join("skews.csv"), skews_csv(&skewed).as_bytes())?;
     let exhibits: Vec<Exhibit> = FIGURES.iter().map(|figure| exhibit(&rows, figure)).collect();
     create_directory(&out.join("figures"))?;

@@ -1,15 +1,16 @@
 //! `warmcore list schedulers` and `warmcore scheduler`: what there is, what can be set, and what a program needs.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 use warmcore_kernel::Setup;
-use warmcore_lab::experiment::TOOL_VERSION;
-use warmcore_lab::session::pretty;
 use warmcore_options::MemoryChoice;
 use warmcore_places::place::{OperationCost, OperationUse, PlaceError};
 use warmcore_places::sim::programs;
 use warmcore_schedulers::{NeedKind, SchedulerInfo, SchedulerSpec};
 use warmcore_topology::Machine;
 
+use crate::commands::as_document;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -17,18 +18,9 @@ use crate::load;
 /// What a program is loaded for, and what is soaked, where nothing else is said.
 pub const MACHINE: &str = "1s1n2l4c1t";
 
-#[derive(Serialize)]
-struct SchedulersDocument<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
-    schedulers: &'a [&'a SchedulerInfo],
-}
-
 /// The document of `scheduler scx:PROGRAM --json`.
 #[derive(Serialize)]
 struct ProgramDocument {
-    schema: &'static str,
-    tool_version: &'static str,
     name: String,
     /// Of its programs.
     instructions: u64,
@@ -130,8 +122,6 @@ fn check(scheduler: &SchedulerSpec, machine: &Machine, console: &Console) -> Res
         needs.map(|need| need.name.clone()).collect()
     };
     let checked = ProgramDocument {
-        schema: "warmcore-scheduler-check-2",
-        tool_version: TOOL_VERSION,
         name: surveyed.name.clone(),
         instructions: surveyed.instructions,
         operations: of(NeedKind::Operation),
@@ -145,7 +135,10 @@ fn check(scheduler: &SchedulerSpec, machine: &Machine, console: &Console) -> Res
         workload: text,
         costs: probed.iter().flatten().map(operation).collect(),
     };
-    console.out_words(&if console.json() { pretty(&checked) } else { in_words(&checked, console) })?;
+    console.out_words(&match console.json() {
+        true => as_document("warmcore-scheduler-check-2", &checked),
+        false => in_words(&checked, console),
+    })?;
     probed.map(|_| ()).map_err(failed)
 }
 
@@ -180,6 +173,5 @@ fn in_words(checked: &ProgramDocument, console: &Console) -> String {
 }
 
 fn print_document(schedulers: &[&SchedulerInfo], console: &Console) -> Result<(), Failure> {
-    let document = SchedulersDocument { schema: "warmcore-schedulers-2", tool_version: TOOL_VERSION, schedulers };
-    Ok(console.out(&pretty(&document))?)
+    Ok(console.out(&as_document("warmcore-schedulers-2", &BTreeMap::from([("schedulers", schedulers)])))?)
 }

@@ -20,7 +20,6 @@ use crate::failure::Failure;
 use crate::load;
 use crate::signals::Signals;
 
-/// Runs the verb.
 pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let started = unix_seconds();
@@ -84,7 +83,7 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
         }
     ));
 
-    let mut environment = Environment::at_start(std::env::args().collect(), 1, started);
+    let mut environment = Environment::at_start(console.words(), 1, started);
     let bar = console.phase(if experiment.place.kind().simulated { "simulating" } else { "running" });
     let conduct = Conduct { jobs: 1, stop: Arc::clone(&signals.stop), progress: &|_| {} };
     let finished = runner::run(&experiment, directory.as_ref(), &conduct);

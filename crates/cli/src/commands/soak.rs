@@ -4,12 +4,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use serde::Serialize;
-use warmcore_lab::experiment::TOOL_VERSION;
-use warmcore_lab::session::pretty;
 use warmcore_lab::soak::{Finding, soak};
 use warmcore_places::place::BatchConduct;
 
 use super::schedulers::MACHINE;
+use crate::commands::as_document;
 use crate::console::Console;
 use crate::failure::{Class, Failure};
 use crate::load;
@@ -18,8 +17,6 @@ use crate::signals::Signals;
 /// The document of `--json`.
 #[derive(Serialize)]
 struct SoakDocument<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
     scheduler: &'a str,
     machine: &'a str,
     /// The first and the last.
@@ -36,7 +33,6 @@ struct SoakFinding {
     again: String,
 }
 
-/// Runs the verb.
 pub fn run(
     scheduler: &str,
     machine: Option<&str>,
@@ -63,9 +59,8 @@ pub fn run(
     let findings: Vec<SoakFinding> = found.iter().map(finding).collect();
     let (count, runs) = (findings.len(), last - first + 1);
     if console.json() {
-        let (schema, tool_version, seeds) = ("warmcore-soak-1", TOOL_VERSION, [first, last]);
-        let document = SoakDocument { schema, tool_version, scheduler: &name, machine: text, seeds, findings };
-        console.out(&pretty(&document))?;
+        let content = SoakDocument { scheduler: &name, machine: text, seeds: [first, last], findings };
+        console.out(&as_document("warmcore-soak-1", &content))?;
     } else if count == 0 {
         console.out_words(&format!(
             "{name} on {text}: no stall and no lost task in {runs} runs of 3 s, seeds {first} to {last}\n"

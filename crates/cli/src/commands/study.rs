@@ -1,13 +1,12 @@
 //! `warmcore study`: many experiments from one file, with what is expected of them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use indicatif::ProgressBar;
 use serde::Serialize;
 use warmcore_lab::environment::Environment;
-use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files;
 use warmcore_lab::files::{create_directory, write_atomically};
 use warmcore_lab::session::pretty;
@@ -22,7 +21,8 @@ use warmcore_study::{baseline, judge, library, page};
 
 use crate::args::{StudyCommand, StudyRunArguments};
 use crate::commands::compare::{directory_failure, resume_failure, run_failure, session_failure, unix_seconds};
-use crate::commands::{dask, host, reproduce, study_drawings};
+use crate::commands::reproduce::Program;
+use crate::commands::{as_document, dask, host, reproduce, study_drawings};
 use crate::console::{Console, Table, Tone};
 use crate::failure::{Class, Failure};
 use crate::load::place_failure;
@@ -32,8 +32,9 @@ use crate::signals::Signals;
 const DOCUMENT: &str = "study.json";
 /// What changes of assumed costs do to it, beside it.
 const SENSITIVITY: &str = "sensitivity.json";
+/// The schema of what is known of studies before they run.
+const PLAN: &str = "warmcore-study-plan-1";
 
-/// Runs the verb.
 pub fn run(command: StudyCommand, console: &Console) -> Result<(), Failure> {
     match command {
         StudyCommand::Run(arguments) => run_studies(&arguments, console),
@@ -46,11 +47,7 @@ pub fn run(command: StudyCommand, console: &Console) -> Result<(), Failure> {
 
 /// Studies by name or file, in the order that was typed.
 fn studies(names: &[String]) -> Result<Vec<Study>, Failure> {
-    let mut found = Vec::new();
-    for name in names {
-        found.extend(choice::called(name, &[]).map_err(choice_failure)?);
-    }
-    Ok(found)
+    choice::all(names).map_err(choice_failure)
 }
 
 fn choice_failure(error: ChoiceError) -> Failure {
@@ -72,6 +69,15 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
             several => console.note(&format!("{several} studies that take long are left out")),
         }
     }
+    if chosen.is_empty() {
+        let words = "--short leaves nothing to run: each of these studies takes long";
+        return Err(Failure::usage("warmcore::study", words).help("leave out --short"));
+    }
+    let unknown = |study: &&Study| study.program.as_ref().is_some_and(|program| program != reproduce::PROGRAM);
+    if let Some(Study { path, program: Some(program), .. }) = chosen.iter().find(unknown) {
+        let words = format!("{}: there is no program `{program}` whose figures are known", path.display());
+        return Err(Failure::usage("warmcore::study", words).help(format!("there is `{}`", reproduce::PROGRAM)));
+    }
     if !arguments.sensitivity.is_empty() {
         let all = chosen.len();
         chosen.retain(|study| study.program.is_none());
@@ -92,7 +98,7 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         }
     }
     if let Some(trials) = arguments.trials {
-        chosen.iter_mut().flat_map(|study| &mut study.cells).for_each(|cell| cell.trials = trials);
+        choice::set_trials(&mut chosen, trials).map_err(choice_failure)?;
     }
     let plan = plan::plan(chosen, &host::runner()?, &|words| console.note(words)).map_err(plan_failure)?;
     plan.notes.iter().for_each(|words| console.warn(words));
@@ -100,22 +106,31 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         Failure::usage("warmcore::study", error)
             .help("a baseline is the study.json that this study wrote with --out DIR, with this version")
     })?;
-    if arguments.dry_run {
-        return planned(&plan, console);
-    }
-    if let Some(out) = &arguments.out {
-        directory(out)?;
-    }
     let factors = &arguments.sensitivity;
     let varied = (!factors.is_empty()).then(|| under_changes(&plan, factors, console)).transpose()?;
     let all = varied.as_ref().map_or(&plan, |(_, all)| all);
+    let of_programs = plan.studies.iter().filter(|study| study.program.is_some());
+    let of_programs = of_programs.map(|study| Ok::<_, Failure>((study.path.clone(), Program::of(study)?)));
+    let of_programs = of_programs.collect::<Result<BTreeMap<_, _>, Failure>>()?;
+    if arguments.dry_run {
+        return planned(&plan, all, console);
+    }
+    if let Some(out) = &arguments.out {
+        directory(out)?;
+        let lost = run::left_out(&out.join(DOCUMENT), &plan);
+        if !lost.is_empty() && !console.force() {
+            let words = format!("{} has the result of other studies: {}", out.display(), lost.join(", "));
+            return Err(Failure::usage("warmcore::directory", words)
+                .help("choose another --out, or name these studies too; --force replaces the result"));
+        }
+    }
     let trials = match &arguments.dask {
         None => run_plan(all, arguments.out.as_deref(), &signals, console)?,
         Some(address) => dask::gather(all, arguments.out.as_deref(), address, &signals, console)?,
     };
     let results = StudyDocument::new(all, &trials, &baselines).studies;
     let document = StudyDocument::of(results[..plan.studies.len()].to_vec());
-    let document = with_programs(document, &plan, arguments.trials)?;
+    let document = with_programs(document, &plan, &of_programs, arguments.trials)?;
     for (index, study) in plan.studies.iter().enumerate() {
         for (figure, (fewest, needed)) in judge::few_events(all, &trials, index) {
             let few = format!("{figure} is a percentile of {fewest:.0} events in a trial, fewer than {needed:.0}");
@@ -129,8 +144,10 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
         console.note(&format!("result: {}", result.display()));
     }
     if let Some(out) = &arguments.out {
-        if let [Study { program: Some(_), trace: None, .. }] = &plan.studies[..] {
-            reproduce::write(out, arguments.trials.unwrap_or(reproduce::TRIALS), console.jobs())?;
+        if let ([study], Some((_, program))) = (&plan.studies[..], of_programs.first_key_value())
+            && !study.is_partial()
+        {
+            program.write(out, arguments.trials.unwrap_or(reproduce::TRIALS), console.jobs())?;
         }
         for page in study_drawings::draw(&plan, out, &signals)? {
             console.note(&format!("figures of the source: {}", out.join(page).display()));
@@ -166,18 +183,20 @@ fn run_studies(arguments: &StudyRunArguments, console: &Console) -> Result<(), F
 }
 
 /// The document with what programs of the papers' own compute.
-fn with_programs(document: StudyDocument, plan: &Plan, trials: Option<u32>) -> Result<StudyDocument, Failure> {
-    let studies: Vec<Study> = plan.studies.iter().filter(|study| study.program.is_some()).cloned().collect();
-    if studies.is_empty() {
+fn with_programs(
+    document: StudyDocument,
+    plan: &Plan,
+    programs: &BTreeMap<PathBuf, Program>,
+    trials: Option<u32>,
+) -> Result<StudyDocument, Failure> {
+    if programs.is_empty() {
         return Ok(document);
     }
-    let computed_of = |study: &Study| {
-        let trace = study.trace.as_ref().map(|trace| study.path.parent().unwrap_or(Path::new("")).join(trace));
-        let figures = reproduce::figures(trials.unwrap_or(reproduce::TRIALS), trace.as_deref())?;
-        Ok::<_, Failure>((study.path.clone(), figures))
-    };
-    let figures = studies.iter().map(computed_of).collect::<Result<BTreeMap<_, _>, Failure>>()?;
-    let computed = StudyDocument::of_values(&studies, &|study, of| judge::of_program(&figures[&study.path], of));
+    let studies: Vec<Study> = plan.studies.iter().filter(|study| study.program.is_some()).cloned().collect();
+    let figures_of = |program: &Program| program.figures(trials.unwrap_or(reproduce::TRIALS));
+    let figures = programs.iter().map(|(path, program)| Ok::<_, Failure>((path, figures_of(program)?)));
+    let figures = figures.collect::<Result<BTreeMap<_, _>, Failure>>()?;
+    let computed = StudyDocument::of_values(&studies, &|study, of| judge::of_program(&figures[&study.path], study, of));
     let result =
         |study: StudyResult| computed.studies.iter().find(|of| of.name == study.name).cloned().unwrap_or(study);
     Ok(StudyDocument::of(document.studies.into_iter().map(result).collect()))
@@ -251,7 +270,7 @@ pub fn with_means<T>(
     act: impl FnOnce(&Means<'_>, &ProgressBar) -> T,
 ) -> T {
     let jobs = console.jobs();
-    let environment = Environment::at_start(std::env::args().collect(), jobs, unix_seconds());
+    let environment = Environment::at_start(console.words(), jobs, unix_seconds());
     let bar = console.progress(simulations, "simulations");
     let means = Means {
         jobs,
@@ -364,8 +383,6 @@ fn last_toned<const COLUMNS: usize>(row: [String; COLUMNS], tone: Tone) -> impl 
 /// What `list studies`, `study show` and `study run --dry-run` print with `--json`.
 #[derive(Serialize)]
 struct StudyPlanDocument<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
     studies: Vec<StudyEntry<'a>>,
     /// Simulations of all of them; absent where nothing was planned.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -424,7 +441,7 @@ impl<'a> StudyPlanDocument<'a> {
             not_expressible: study.not_expressible.as_ref().map(|missing| missing.missing.as_str()),
         };
         let studies = studies.iter().map(entry).collect();
-        Self { schema: "warmcore-study-plan-1", tool_version: TOOL_VERSION, studies, simulations }
+        Self { studies, simulations }
     }
 }
 
@@ -435,7 +452,7 @@ pub fn list(console: &Console) -> Result<(), Failure> {
         .map(|packaged| packaged.study().map_err(|error| Failure::usage("warmcore::study", error)))
         .collect::<Result<_, _>>()?;
     if console.json() {
-        return Ok(console.out(&pretty(&StudyPlanDocument::new(&all, None)))?);
+        return Ok(console.out(&as_document(PLAN, &StudyPlanDocument::new(&all, None)))?);
     }
     let mut table = Table::new(["study", "cost", ">cells", "what it is about"]);
     for (packaged, study) in library::STUDIES.iter().zip(&all) {
@@ -459,7 +476,7 @@ fn show(name: &str, page_path: Option<&Path>, console: &Console) -> Result<(), F
         found = plan::plan(found, &host::runner()?, &|words| console.note(words)).map_err(plan_failure)?.studies;
     }
     if console.json() {
-        return Ok(console.out(&pretty(&StudyPlanDocument::new(&found, None)))?);
+        return Ok(console.out(&as_document(PLAN, &StudyPlanDocument::new(&found, None)))?);
     }
     let texts: Vec<String> = found.iter().map(|study| describe(study, console)).collect();
     Ok(console.out_words(&texts.join("\n"))?)
@@ -507,9 +524,8 @@ fn describe(study: &Study, console: &Console) -> String {
         expected.row([of.name.clone(), of.figure.to_string(), decimal(of.published), band, mark]);
     }
     for of in &study.not_asked {
-        let not_asked = [of.name.clone(), String::new(), String::new(), String::new()];
-        let [name, figure, published, band] = not_asked;
-        expected.row([name, figure, published, band, format!("missing: {}", of.missing.missing)]);
+        let (name, none, missing) = (of.name.clone(), String::new, format!("missing: {}", of.missing.missing));
+        expected.row([name, none(), none(), none(), missing]);
     }
     format!("{text}\n{}{axes}\n{}", console.table(&cells), console.table(&expected))
 }
@@ -552,11 +568,11 @@ fn write_page(
     Ok(write_atomically(path, text.as_bytes())?)
 }
 
-/// Says what would run.
-fn planned(plan: &Plan, console: &Console) -> Result<(), Failure> {
-    let simulations = plan.simulations_in_all();
+/// Says what would run: studies, and all that is run for them.
+fn planned(plan: &Plan, all: &Plan, console: &Console) -> Result<(), Failure> {
+    let simulations = all.simulations_in_all();
     if console.json() {
-        return Ok(console.out(&pretty(&StudyPlanDocument::new(&plan.studies, Some(simulations))))?);
+        return Ok(console.out(&as_document(PLAN, &StudyPlanDocument::new(&plan.studies, Some(simulations))))?);
     }
     let mut table = Table::new(["study", ">simulations", "not on this computer"]);
     for (study, cells) in plan.studies.iter().zip(&plan.cells) {
@@ -567,7 +583,7 @@ fn planned(plan: &Plan, console: &Console) -> Result<(), Failure> {
         lacking.dedup();
         table.row([study.name.clone(), own.to_string(), lacking.join("; ")]);
     }
-    let total = format!("{simulations} simulations in {} experiments, equal ones once\n", plan.experiments.len());
+    let total = format!("{simulations} simulations in {} experiments, equal ones once\n", all.experiments.len());
     Ok(console.out_words(&format!("{}\n{total}", console.table(&table)))?)
 }
 

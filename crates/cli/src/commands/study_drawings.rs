@@ -171,16 +171,20 @@ fn gains_of(plan: &Plan, study: usize, trials: &[Vec<Vec<Trial>>]) -> Vec<(Strin
         let Experiment { machine, workload, .. } = &plan.experiments[index].experiment;
         (&machine.source, &workload.source)
     };
+    let mut of_subject: BTreeMap<_, usize> = BTreeMap::new();
+    cells.keys().for_each(|index| *of_subject.entry(subject(*index)).or_default() += 1);
     let mut found: Vec<(String, Vec<Gained>)> = Vec::new();
     for (&index, cell) in &cells {
         let experiment = &plan.experiments[index].experiment;
+        if experiment.schedulers.len() < 2 {
+            continue;
+        }
         let record = experiment.record();
-        let concluded = verdict::conclude(experiment, &record, &trials[index]);
-        let Some(document) = concluded.ok().filter(|document| document.schedulers.len() > 1) else { continue };
+        let Ok(document) = verdict::conclude(experiment, &record, &trials[index]) else { continue };
         let (base, others): (Vec<_>, Vec<_>) = document.schedulers.iter().partition(|scheduler| scheduler.is_baseline);
         let candidates: Vec<String> = others.iter().map(|scheduler| scheduler.label.clone()).collect();
         let mut gains = gained(&SweepRow::new(&document), &candidates);
-        if cells.keys().filter(|other| subject(**other) == subject(index)).count() > 1 {
+        if of_subject[&subject(index)] > 1 {
             let name = cell.name(&plan.studies[study]);
             gains.iter_mut().for_each(|one| one.case = format!("{} ({name})", one.case));
         }

@@ -32,7 +32,6 @@ use crate::signals::Signals;
 /// In `--machines`: every preset on which caches can be chosen between.
 const SEVERAL_LLCS: &str = "several-llcs";
 
-/// Runs the verb.
 pub fn run(arguments: &SweepArguments, console: &Console) -> Result<(), Failure> {
     let signals = Signals::listen()?;
     let experiments = experiments(arguments, console)?;

@@ -27,7 +27,7 @@ pub fn run(arguments: &TuneArguments, console: &Console) -> Result<(), Failure> 
         "jobs": console.jobs(),
         "quiet": console.json(),
     });
-    let mut package = Package::start(&["tune", &asked.to_string()])?;
+    let mut package = Package::start(&["tune", &asked.to_string()], console)?;
     let said = package.next(&signals)?.unwrap_or_default();
     let result = if console.json() { said.json } else { said.text };
     if let Some(out) = &arguments.out {

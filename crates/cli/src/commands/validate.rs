@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Serialize;
 use warmcore_fidelity::validate::book::{BookError, BookExperiment};
 use warmcore_fidelity::validate::costs::{StoredCost, measured_costs};
 use warmcore_fidelity::validate::judge::{Agreement, Of};
@@ -12,14 +11,12 @@ use warmcore_fidelity::validate::page::{CHAPTERS, accepted, chapter, counts, sum
 use warmcore_fidelity::validate::plots::Plots;
 use warmcore_fidelity::validate::run::{self, Chapter, ValidateError};
 use warmcore_fidelity::validate::stored::{self, StoredResult};
-use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files::{At as _, create_directory, write_atomically};
-use warmcore_lab::session::pretty;
 use warmcore_places::place::BatchConduct;
 use warmcore_topology::NO_BACKGROUND;
 
 use crate::args::{Renewed, ValidateArguments};
-use crate::commands::{validate_memory, vm};
+use crate::commands::{as_document, validate_memory, vm};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::memory_args::ValidateCommand;
@@ -31,14 +28,6 @@ const RESULTS: &str = "results";
 /// The document in the directory of `--out`.
 const DOCUMENT: &str = "validation.json";
 
-#[derive(Serialize)]
-struct ValidationDocument<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
-    experiments: &'a [Chapter],
-}
-
-/// Runs the verb.
 pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failure> {
     if let Some(ValidateCommand::Memory(memory)) = &arguments.other {
         return validate_memory::run(memory, console);
@@ -101,15 +90,14 @@ pub fn run(arguments: &ValidateArguments, console: &Console) -> Result<(), Failu
     if let Some(path) = &arguments.page {
         write_pages(path, &experiments, &chapters)?;
     }
-    let (schema, tool_version) = ("warmcore-validation-1", TOOL_VERSION);
-    let document = ValidationDocument { schema, tool_version, experiments: &chapters };
+    let document = as_document("warmcore-validation-1", &BTreeMap::from([("experiments", &chapters)]));
     if let Some(out) = out {
         plots.write(out)?;
-        write_atomically(&out.join(DOCUMENT), pretty(&document).as_bytes())?;
+        write_atomically(&out.join(DOCUMENT), document.as_bytes())?;
         console.note(&format!("figures' data: {}", out.display()));
     }
     if console.json() {
-        console.out(&pretty(&document))?;
+        console.out(&document)?;
     } else {
         console.out(&console.table(&table(&chapters)))?;
     }

@@ -5,12 +5,10 @@ use std::sync::atomic::Ordering;
 
 use rayon::prelude::*;
 use serde::Serialize;
-use warmcore_lab::experiment::TOOL_VERSION;
-use warmcore_lab::session::pretty;
 use warmcore_memory::validate::summary::{SeedOutcome, SuiteLine, lines};
 use warmcore_memory::validate::{EXPERIMENTS, Effort, SuiteExperiment};
 
-use crate::commands::{check_new, write_output};
+use crate::commands::{as_document, check_new, write_output};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::memory_args::ValidateMemoryArguments;
@@ -21,8 +19,6 @@ const CODE: &str = "warmcore::validate";
 /// The document of `--json`.
 #[derive(Serialize)]
 struct MemoryValidationDocument<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
     quick: bool,
     seeds: &'a [u64],
     inside: usize,
@@ -30,7 +26,6 @@ struct MemoryValidationDocument<'a> {
     lines: &'a [SuiteLine],
 }
 
-/// Runs the verb.
 pub fn run(arguments: &ValidateMemoryArguments, console: &Console) -> Result<(), Failure> {
     let chosen = chosen(&arguments.experiments)?;
     arguments.out.as_deref().map_or(Ok(()), |path| check_new(path, console.force()))?;
@@ -56,10 +51,9 @@ pub fn run(arguments: &ValidateMemoryArguments, console: &Console) -> Result<(),
     let inside = table.iter().filter(|line| line.inside).count();
     let outside = table.len() - inside;
     if console.json() {
-        let (schema, tool_version, quick) = ("warmcore-memory-validation-1", TOOL_VERSION, arguments.quick);
-        let document =
-            MemoryValidationDocument { schema, tool_version, quick, seeds: &seeds, inside, outside, lines: &table };
-        console.out(&pretty(&document))?;
+        let quick = arguments.quick;
+        let content = MemoryValidationDocument { quick, seeds: &seeds, inside, outside, lines: &table };
+        console.out(&as_document("warmcore-memory-validation-1", &content))?;
     } else {
         console.out(&console.table(&text(&table)))?;
     }

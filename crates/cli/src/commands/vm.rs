@@ -1,5 +1,6 @@
 //! `warmcore vm`: guests with a real kernel.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,8 +8,6 @@ use serde::Serialize;
 use warmcore_agent::PROTOCOL;
 use warmcore_agent::plan::{Fault, Plan, Purpose};
 use warmcore_agent::report::Hello;
-use warmcore_lab::experiment::TOOL_VERSION;
-use warmcore_lab::session::pretty;
 use warmcore_places::choice::PlaceChoice;
 use warmcore_places::host::settings::Settings;
 use warmcore_places::place::{Place, PlaceOptions};
@@ -26,6 +25,7 @@ use warmcore_places::vm::select::{self, Choice};
 use warmcore_schedulers::SchedulerSpec;
 
 use crate::args::VmArguments;
+use crate::commands::as_document;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
 use crate::load;
@@ -55,7 +55,6 @@ const OWN_PATH: &str = "/usr/bin/warmcore";
 /// Where programs are that a guest is given.
 const PROGRAMS: &str = "/usr/bin";
 
-/// Runs the verb.
 pub fn run(arguments: VmArguments, console: &Console) -> Result<(), Failure> {
     let VmArguments { machine, command, shell: wants_shell, program, file, out, guest, fault } = arguments;
     if console.json() && (wants_shell || !command.is_empty()) {
@@ -113,13 +112,6 @@ impl GuestCheck {
     }
 }
 
-#[derive(Serialize)]
-struct DoctorDocument<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
-    checks: &'a [GuestCheck],
-}
-
 /// Says what there is for guests; with `fetch` gets a kernel for them first.
 pub fn doctor(fetch: bool, console: &Console) -> Result<(), Failure> {
     if fetch {
@@ -145,8 +137,7 @@ pub fn doctor(fetch: bool, console: &Console) -> Result<(), Failure> {
     let kernel = newest.ok_or_else(|| VmError::NoKernel { reason: "there is none in the cache".into() });
     checks.push(GuestCheck::new("kernel", kernel, |kernel| kernel.release.clone()));
     if console.json() {
-        let document = DoctorDocument { schema: "warmcore-vm-doctor-1", tool_version: TOOL_VERSION, checks: &checks };
-        console.out(&pretty(&document))?;
+        console.out(&as_document("warmcore-vm-doctor-1", &BTreeMap::from([("checks", &checks)])))?;
     } else {
         let mut table = Table::new(["part", "ready", "detail"]);
         for check in &checks {
@@ -174,8 +165,6 @@ struct KernelEntry {
 
 #[derive(Serialize)]
 struct KernelsDocument {
-    schema: &'static str,
-    tool_version: &'static str,
     kernels: Vec<KernelEntry>,
     refused: Vec<String>,
 }
@@ -187,8 +176,8 @@ pub fn kernels(console: &Console) -> Result<(), Failure> {
     let entries = found.iter().map(kernel_entry).collect::<Result<Vec<_>, _>>().map_err(failed)?;
     let refused: Vec<String> = refused.iter().map(ToString::to_string).collect();
     if console.json() {
-        let (schema, tool_version) = ("warmcore-vm-kernels-1", TOOL_VERSION);
-        return Ok(console.out(&pretty(&KernelsDocument { schema, tool_version, kernels: entries, refused }))?);
+        let content = KernelsDocument { kernels: entries, refused };
+        return Ok(console.out(&as_document("warmcore-vm-kernels-1", &content))?);
     }
     for reason in &refused {
         console.warn(reason);
@@ -225,8 +214,6 @@ fn kernel_entry(kernel: &Kernel) -> Result<KernelEntry, VmError> {
 
 #[derive(Serialize)]
 struct BootDocument<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
     qemu: &'a str,
     execution: String,
     kernel_sha256: &'a str,
@@ -249,15 +236,13 @@ fn boot(machine: &str, vm: &Choice, fault: Option<&str>, console: &Console) -> R
     let hello = lab.boot(boot, &signals.stop, |_, _| Ok(())).map_err(|error| vm_failure(error, Some(&signals)))?;
     console.note(&format!("booted and shut down in {:.1} s", start.elapsed().as_secs_f64()));
     if console.json() {
-        let document = BootDocument {
-            schema: "warmcore-vm-boot-1",
-            tool_version: TOOL_VERSION,
+        let content = BootDocument {
             qemu: &lab.qemu.version,
             execution: lab.execution.to_string(),
             kernel_sha256: &lab.kernel.sha256,
             guest: &hello,
         };
-        return Ok(console.out(&pretty(&document))?);
+        return Ok(console.out(&as_document("warmcore-vm-boot-1", &content))?);
     }
     let mut table = Table::new(["fact", "value"]);
     table.row(["kernel".into(), format!("{} {}", hello.release, hello.architecture)]);
@@ -312,6 +297,11 @@ fn execute(
     // Clap demands a command.
     if let Some(program) = words.first_mut() {
         let (own, path) = match program.as_str() {
+            OWN if console.python().is_some() => {
+                let message = "this `warmcore` is a part of the Python package, and guests have no Python";
+                return Err(Failure::unable("warmcore::vm", message)
+                    .help("use the program of the archive, of the Debian package or of `make build`"));
+            }
             OWN => (std::env::current_exe().map_err(|error| Failure::failed("warmcore::vm", error))?, OWN_PATH.into()),
             name => (in_path(name), in_path(name)),
         };

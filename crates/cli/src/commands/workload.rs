@@ -5,8 +5,6 @@ use std::num::NonZeroU64;
 use std::path::Path;
 
 use serde::Serialize;
-use warmcore_lab::experiment::TOOL_VERSION;
-use warmcore_lab::session::pretty;
 use warmcore_lab::verdict::describe_warning;
 use warmcore_memory::fit::{self, Counters, Fit, FitError};
 use warmcore_memory::profiles_to_toml;
@@ -14,7 +12,7 @@ use warmcore_workload::library::{LIBRARY, NamedSource};
 use warmcore_workload::{FlagInfo, Options, Program, Step, Task, Workload};
 
 use crate::args::{ProfileFormat, WorkloadCommand};
-use crate::commands::{write_output, write_result};
+use crate::commands::{as_document, write_output, write_result};
 use crate::console::{Console, Table};
 use crate::failure::{Class, Failure};
 use crate::load;
@@ -22,8 +20,6 @@ use crate::load;
 /// The document of `list workloads --json`.
 #[derive(Serialize)]
 struct GeneratorsDocument {
-    schema: &'static str,
-    tool_version: &'static str,
     generators: Vec<GeneratorEntry>,
     named: Vec<NamedWorkload>,
 }
@@ -59,8 +55,6 @@ struct Flag {
 /// The document of `workload show --json`.
 #[derive(Serialize)]
 struct WorkloadDocument {
-    schema: &'static str,
-    tool_version: &'static str,
     name: String,
     tasks: Vec<TaskSummary>,
     /// What its tasks share, and how many of each; only what there is.
@@ -93,8 +87,6 @@ struct TaskSummary {
 /// The document of `workload fit --json`.
 #[derive(Serialize)]
 struct FitDocument<'a> {
-    schema: &'static str,
-    tool_version: &'static str,
     points: Vec<FittedPoint>,
     /// What a user should know of the fit.
     notes: &'a [String],
@@ -115,14 +107,15 @@ struct FittedPoint {
     fitted_mpki: f64,
 }
 
-/// Runs the verb.
 pub fn run(command: WorkloadCommand, console: &Console) -> Result<(), Failure> {
     match command {
         WorkloadCommand::Show { workload, profiles } => {
             let workload = load::workload(&workload, console.strict(), &load::profiles(profiles.as_deref())?)?.value;
             let summary = WorkloadDocument::of(&workload);
-            let text = if console.json() { pretty(&summary) } else { in_words(&summary, console) };
-            Ok(console.out_words(&text)?)
+            Ok(console.out_words(&match console.json() {
+                true => as_document("warmcore-workload-summary-1", &summary),
+                false => in_words(&summary, console),
+            })?)
         }
         WorkloadCommand::Convert { workload, profiles, out } => {
             let workload = load::workload(&workload, console.strict(), &load::profiles(profiles.as_deref())?)?.value;
@@ -180,9 +173,7 @@ pub fn list(console: &Console) -> Result<(), Failure> {
     });
     let named: Vec<NamedWorkload> = named.collect();
     if console.json() {
-        let document =
-            GeneratorsDocument { schema: "warmcore-generators-1", tool_version: TOOL_VERSION, generators, named };
-        return Ok(console.out(&pretty(&document))?);
+        return Ok(console.out(&as_document("warmcore-generators-1", &GeneratorsDocument { generators, named }))?);
     }
     let mut text = String::new();
     for generator in generators {
@@ -237,8 +228,6 @@ impl WorkloadDocument {
             }
         };
         Self {
-            schema: "warmcore-workload-summary-1",
-            tool_version: TOOL_VERSION,
             name: workload.name.clone(),
             tasks: workload.tasks.iter().map(task).collect(),
             objects: objects.into_iter().filter(|(_, count)| *count > 0).collect(),
@@ -331,14 +320,12 @@ fn fit(path: &Path, to: ProfileFormat, out: Option<&Path>, console: &Console) ->
         fitted_mpki: *fitted_mpki,
     });
     let document = FitDocument {
-        schema: "warmcore-fit-1",
-        tool_version: TOOL_VERSION,
         points: points.collect(),
         notes: &fitted.notes,
         file: out.map(|path| path.display().to_string()),
         text: out.is_none().then_some(&text),
     };
-    Ok(console.out(&pretty(&document))?)
+    Ok(console.out(&as_document("warmcore-fit-1", &document))?)
 }
 
 fn fitted_toml(fitted: &Fit) -> String {

@@ -1,21 +1,23 @@
-"""What the program `warmcore` has done in Python: the far side of `study run --dask`, and `tune`."""
+"""The command `warmcore`: the program, as a part of the package's module."""
 
+import os
+import signal
 import sys
 
+from ._native import program
 
-def main(words):
-    match words:
-        case ["relay", address]:
-            from ._dask import relay
 
-            return relay(address)
-        case ["tune", *rest]:
-            from ._tune import command
-
-            return command(rest)
-    print("this module serves the program `warmcore`; see `warmcore --help`", file=sys.stderr)
-    return 2
+def main():
+    """Does what the command line asks for, and gives the exit code."""
+    # As the system starts a program: Python ignores one of these signals, and raises an exception late by the other.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+    called, *words = sys.argv
+    if called == __file__:
+        called = os.path.join(os.path.dirname(sys.executable), "warmcore")
+    return program([os.path.abspath(called), *words], sys.executable)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

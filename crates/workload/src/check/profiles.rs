@@ -1,5 +1,7 @@
 //! Memory profiles: valid, known to those who name them, and with data to share.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use warmcore_memory::{Profile, Sharing};
 
 use super::{CheckError, CheckProblem};
@@ -35,19 +37,47 @@ impl Workload {
         self.profiles.retain(|own| !offered.contains(own) || tasks.iter().any(|task| named(&own.name, task)));
     }
 
-    /// Gives tasks that name no memory profile this one, of those offered or shipped; tasks without work stay without.
+    /// Gives tasks that name no memory profile one of those offered or shipped; tasks without work stay without. `text`: a profile, or, between
+    /// commas, `ROLE=PROFILE` for tasks of a role or name, and a profile for all others.
     ///
     /// # Errors
-    /// When there is no such profile, or no such task.
-    pub(crate) fn assume_profile(&mut self, name: &str, offered: &[Profile]) -> Result<(), WorkloadError> {
+    /// When there is no such profile or role, or no such task.
+    pub(crate) fn assume_profile(&mut self, text: &str, offered: &[Profile]) -> Result<(), WorkloadError> {
+        let refused = |of: &Self, message| CheckError::of_workload(of, CheckProblem::Profile { message });
+        let (mut of_roles, mut of_others) = (BTreeMap::new(), None);
+        for item in text.split(',') {
+            let before = match item.rsplit_once('=') {
+                Some((role, profile)) => of_roles.insert(role, profile),
+                None => of_others.replace(item),
+            };
+            if before.is_some() {
+                return Err(refused(self, format!("`{text}` names two memory profiles for the same tasks")).into());
+            }
+        }
         self.offer(offered);
         let programs = &self.programs;
         let without = |task: &&mut Task| {
             task.profile.is_none() && task.phase_profiles.is_empty() && !programs[task.program.index()].is_idle()
         };
-        let assumed = self.tasks.iter_mut().filter(without).map(|task| task.profile = Some(name.to_owned())).count();
-        if assumed == 0 {
-            return Err(WorkloadError::NothingToAssume { profile: name.to_owned() });
+        let (mut heeded, mut is_assumed) = (BTreeSet::new(), false);
+        for task in self.tasks.iter_mut().filter(without) {
+            let role = [&task.role, &task.name].into_iter().find_map(|of| of_roles.get_key_value(of.as_str()));
+            let profile = role.map(|(_, profile)| *profile).or(of_others);
+            heeded.extend(role.map(|(role, _)| *role));
+            is_assumed |= profile.is_some();
+            task.profile = profile.map(str::to_owned);
+        }
+        if let Some(role) = of_roles.keys().find(|role| !heeded.contains(*role)) {
+            let roles: BTreeSet<&str> = self.tasks.iter().map(|task| task.role.as_str()).collect();
+            let roles: Vec<&str> = roles.into_iter().take(8).collect();
+            let message = format!(
+                "no task with work and without a memory profile has the role \"{role}\"; roles are {}",
+                roles.join(", ")
+            );
+            return Err(refused(self, message).into());
+        }
+        if !is_assumed {
+            return Err(WorkloadError::NothingToAssume { profile: text.to_owned() });
         }
         self.drop_unused(offered);
         Ok(self.check()?)

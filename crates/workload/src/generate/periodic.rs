@@ -37,6 +37,9 @@ fn make(flags: &Flags<'_>) -> Result<Workload, GeneratorError> {
         return Err(flags.error(GeneratorProblem::Conflict("-r and -s must not both be 0".to_owned())));
     }
     let jitter = flags.percent("jitter")?;
+    if jitter == 100 {
+        return Err(flags.bad_value("jitter", "a whole percentage below 100%: the first task would have no period"));
+    }
     let offset = flags.is_set("offset");
     let own_processes = flags.is_set("processes");
 

@@ -72,6 +72,9 @@ fn wrong_flags_are_named_with_the_nearest_one() {
     assert!(matches!(problem("hackbench:--pipe=1"), GeneratorProblem::UnexpectedValue { .. }));
     assert!(matches!(problem("hackbench:-f0"), GeneratorProblem::BadValue { .. }));
     assert!(matches!(problem("hackbench:-f20x"), GeneratorProblem::BadValue { .. }));
+    let endless = problem("periodic:-n3,-j100%").to_string();
+    assert!(endless.contains("below 100%: the first task would have no period"), "{endless}");
+    assert_eq!(made("periodic:-n3,-j99%").tasks.len(), 3);
     assert!(matches!(problem("hackbench:20"), GeneratorProblem::StrayWord { .. }));
     assert!(matches!(problem("hackbench:-T,-P"), GeneratorProblem::Conflict(_)));
     assert!(matches!(problem("hackbench:-f9999,-g9999"), GeneratorProblem::Conflict(_)));

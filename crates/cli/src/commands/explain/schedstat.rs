@@ -5,13 +5,12 @@ use std::path::Path;
 
 use serde::Serialize;
 use warmcore_capture::perf_data;
-use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::files;
-use warmcore_lab::session::pretty;
 use warmcore_report::run::{ReportOptions, Run};
 use warmcore_trace::schedstat::{CPU_FIELDS, DOMAIN_COUNTERS, Schedstat, domain_field};
 
 use crate::args::ExplainArguments;
+use crate::commands::as_document;
 use crate::commands::report::report_failure;
 use crate::console::{Console, Table};
 use crate::failure::Failure;
@@ -19,13 +18,6 @@ use crate::signals::Signals;
 
 const HELP: &str = "separate with commas: a file with the text of /proc/schedstat or of `perf sched stats report`, BEFORE:AFTER of two such files, \
                     the perf.data of `perf sched stats record`, or a run directory";
-
-#[derive(Serialize)]
-struct SchedstatDocument {
-    schema: &'static str,
-    tool_version: &'static str,
-    columns: Vec<ColumnDocument>,
-}
 
 #[derive(Serialize)]
 struct ColumnDocument {
@@ -76,9 +68,8 @@ pub fn run(wanted: &str, arguments: &ExplainArguments, console: &Console) -> Res
             .warn(&format!("{name}: no domain counted anything; a kernel counts only with kernel.sched_schedstats=1"));
     }
     if console.json() {
-        let columns = columns.into_iter().map(|(name, counted)| document(name, &counted)).collect();
-        let document = SchedstatDocument { schema: "warmcore-schedstat-1", tool_version: TOOL_VERSION, columns };
-        return Ok(console.out(&pretty(&document))?);
+        let columns: Vec<_> = columns.into_iter().map(|(name, counted)| document(name, &counted)).collect();
+        return Ok(console.out(&as_document("warmcore-schedstat-1", &BTreeMap::from([("columns", columns)])))?);
     }
     Ok(console.out(&console.table(&table(&columns)))?)
 }

@@ -117,5 +117,27 @@ fn gather(text: &mut String, loaded: &Loaded, groups: &Groups) {
             list(&mut across.iter().copied())
         );
     }
-    text.push_str("Released kernels can group whole processes only; the proposed prctl(PR_SCHED_CACHE) would name groups of threads.\n");
+    cache_groups(text, groups);
+}
+
+/// The system calls of `[RFC 0/7] sched/cache: Per-task control of cache aware scheduling via prctl` (Chen, August 2026: its `include/uapi/linux/prctl.h`
+/// and `Documentation/scheduler`), and what schedqos 0.1 reads (its `USAGE.md`).
+fn cache_groups(text: &mut String, groups: &Groups) {
+    text.push_str(
+        "Released kernels can group whole processes only. The cache groups that an RFC of August 2026 proposes take single threads, of one process or of \
+         several:\n",
+    );
+    for (number, group) in (1..).zip(&groups.groups).take(MOST_SHOWN) {
+        let Some((first, others)) = group.threads.split_first() else { continue };
+        let others: Vec<String> = others.iter().map(i32::to_string).collect();
+        let _ = writeln!(
+            text,
+            "  prctl(82, 1, {first}, 0, 0); for t in {}: prctl(82, 2, t, {first}, 0)    group {number}",
+            others.join(" ")
+        );
+    }
+    text.push_str(
+        "There 82 is PR_SCHED_CACHE, 1 PR_SCHED_CACHE_CREATE, 2 PR_SCHED_CACHE_SHARE_FROM and the last 0 PIDTYPE_PID; it needs the rights to trace these \
+         threads. No configuration of schedqos 0.1 gathers threads: it sets policies, nice values and slices by name.\n",
+    );
 }
