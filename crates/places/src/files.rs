@@ -5,7 +5,7 @@
 //! A file is written under a temporary name in its own directory, flushed to the disk and then renamed, so that a full
 //! disk, a crash or Ctrl-C never leaves half a file under a name that others read.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -84,6 +84,26 @@ pub fn write_atomically(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
 /// When it cannot be made.
 pub fn create_directory(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).at("create", path)
+}
+
+/// Keeps other runs out of a directory until it is dropped, if its file system has locks.
+#[derive(Debug)]
+pub struct Lock {
+    _directory: File,
+}
+
+impl Lock {
+    /// The lock of a directory.
+    ///
+    /// # Errors
+    /// When it cannot be opened, or another run has it.
+    pub fn of(path: &Path) -> Result<Self, FileError> {
+        let directory = File::open(path).at("open", path)?;
+        if let Err(TryLockError::WouldBlock) = directory.try_lock() {
+            return Err(io::Error::new(ErrorKind::ResourceBusy, "another run is at work in it")).at("write to", path);
+        }
+        Ok(Self { _directory: directory })
+    }
 }
 
 /// The SHA-256 of some bytes, in hexadecimal.

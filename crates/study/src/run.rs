@@ -5,8 +5,6 @@
 //! any other. A second start in the same directory goes on: what is finished there is not run again.
 
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -14,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use warmcore_lab::directory::{DirectoryError, EXPERIMENT, Existing, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, ExperimentRecord};
-use warmcore_lab::files::{self, At as _};
+use warmcore_lab::files::{self, Lock};
 use warmcore_lab::runner::{self, Conduct, Finished, RunError};
 use warmcore_lab::session::{self, ResumeError, SessionError};
 use warmcore_lab::trial::Trial;
@@ -170,7 +168,7 @@ fn once<T: Clone, E>(firsts: &[usize], mut make: impl FnMut(usize) -> Result<T, 
 }
 
 /// What came out, and the lock of its directory.
-fn run_one<'a>(planned: &'a PlannedExperiment, means: &Means<'_>) -> Result<(Done<'a>, Option<File>), StudyError> {
+fn run_one<'a>(planned: &'a PlannedExperiment, means: &Means<'_>) -> Result<(Done<'a>, Option<Lock>), StudyError> {
     let (directory, alone) = means.out.map(|out| directory(out, planned, means.note)).transpose()?.unzip();
     let done = one(&planned.experiment, directory, means)
         .map_err(|source| StudyError::Run { study: planned.study.clone(), source: Box::new(source) })?;
@@ -201,16 +199,16 @@ impl PlannedExperiment {
     }
 }
 
-/// The run directory of an experiment: a new one, or the one in which it was begun. No other run has it until the file is closed.
+/// The run directory of an experiment: a new one, or the one in which it was begun. No other run has it until the lock is dropped.
 pub(crate) fn directory(
     out: &Path,
     planned: &PlannedExperiment,
     note: &dyn Fn(&str),
-) -> Result<(RunDirectory, File), StudyError> {
+) -> Result<(RunDirectory, Lock), StudyError> {
     let experiment = &planned.experiment;
     let path = planned.path(out);
     if path.join(EXPERIMENT).is_file() {
-        let (alone, directory) = (lock(&path)?, RunDirectory::open(&path)?);
+        let (alone, directory) = (Lock::of(&path).map_err(DirectoryError::from)?, RunDirectory::open(&path)?);
         session::check_same(&directory, experiment)?;
         for missing in session::reopen(&directory, experiment)? {
             note(&format!("{} is missing: its trial is made again", missing.display()));
@@ -218,17 +216,7 @@ pub(crate) fn directory(
         return Ok((directory, alone));
     }
     let directory = RunDirectory::create(&path, Existing::Refuse)?;
-    let alone = lock(&path)?;
+    let alone = Lock::of(&path).map_err(DirectoryError::from)?;
     session::begin(&directory, experiment)?;
     Ok((directory, alone))
-}
-
-/// Keeps other runs out of a run directory, if its file system has locks.
-fn lock(path: &Path) -> Result<File, DirectoryError> {
-    let file = File::open(path).at("open", path)?;
-    if let Err(TryLockError::WouldBlock) = file.try_lock() {
-        let busy = io::Error::new(io::ErrorKind::ResourceBusy, "another run is at work in it");
-        return Ok(Err(busy).at("write to", path)?);
-    }
-    Ok(file)
 }

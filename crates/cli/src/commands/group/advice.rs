@@ -121,7 +121,7 @@ fn gather(text: &mut String, loaded: &Loaded, groups: &Groups) {
 }
 
 /// The system calls of `[RFC 0/7] sched/cache: Per-task control of cache aware scheduling via prctl` (Chen, August 2026: its `include/uapi/linux/prctl.h`
-/// and `Documentation/scheduler`), and what schedqos 0.1 reads (its `USAGE.md`).
+/// and `Documentation/scheduler`), and what schedqos 0.1 reads, by its manual.
 fn cache_groups(text: &mut String, groups: &Groups) {
     text.push_str(
         "Released kernels can group whole processes only. The cache groups that an RFC of August 2026 proposes take single threads, of one process or of \

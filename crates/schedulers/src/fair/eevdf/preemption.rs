@@ -76,7 +76,7 @@ impl<G: Gathering> Fair<Eevdf, G> {
         }
     }
 
-    /// `wakeup_preempt_fair`, steps 4 to 8 of section 1.9.
+    /// `wakeup_preempt_fair`, steps 4 to 8 of `docs/spec/linux-fair.md` section 1.9.
     pub(super) fn preempt_at_wakeup(
         &mut self,
         core: &mut Core<'_>,
