@@ -82,13 +82,12 @@ lint: ## the pages' English, formatting, clippy, documentation, all without warn
 	@scripts/toolchain build lint prose
 	scripts/prose
 	cargo fmt --all --check
-	@# Clippy needs no program of guests, and would build one of its own.
-	WARMCORE_WITHOUT_AGENT=yes cargo clippy --workspace --all-targets --locked -- -D warnings
+	@# Clippy needs no program of guests, and would build one of its own. The Python package is empty without its feature, which needs no Python.
+	WARMCORE_WITHOUT_AGENT=yes PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 \
+		cargo clippy --workspace --all-targets --features warmcore-python/extension --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 	@# What `make demo` builds, which lacks features of the others.
 	WARMCORE_WITHOUT_AGENT=yes cargo clippy --package warmcore --no-default-features --locked -- -D warnings
-	@# The Python package, which is empty without its feature. This needs no Python.
-	WARMCORE_WITHOUT_AGENT=yes PYO3_NO_PYTHON=1 PYO3_BUILD_EXTENSION_MODULE=1 cargo clippy --package warmcore-python --features extension --locked -- -D warnings
 
 deny: ## licences and advisories of all dependencies (builds cargo-deny once, some minutes)
 	@scripts/toolchain build
