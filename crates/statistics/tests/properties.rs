@@ -4,7 +4,6 @@
 use proptest::prelude::*;
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
-use warmcore_statistics::bootstrap::median_in_place;
 use warmcore_statistics::distributions::normal_quantile;
 use warmcore_statistics::{Better, Bootstrap, Comparison, Sample, Verdict, compare_paired, compare_unpaired};
 
@@ -21,7 +20,7 @@ fn coverage(n: usize, true_median: f64, draw: impl Fn(&mut Pcg64Mcg) -> f64) -> 
     let covered = (0..samples)
         .filter(|_| {
             let values: Vec<f64> = (0..n).map(|_| draw(&mut random)).collect();
-            bootstrap.interval(&values, median_in_place).unwrap().contains(true_median)
+            bootstrap.interval_of_median(&values).unwrap().contains(true_median)
         })
         .count();
     covered as f64 / f64::from(samples)
