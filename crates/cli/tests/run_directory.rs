@@ -206,6 +206,24 @@ fn an_existing_directory_is_refused_and_force_replaces_only_runs() {
     assert!(!checksums.contains("leftover"), "{checksums}");
 }
 
+/// Two at a time would take each other's files away.
+#[test]
+fn one_run_at_a_time_is_at_work_in_a_directory() {
+    let scratch = Scratch::new();
+    scratch.run(&compare("--out run")).exits_with(0);
+    let before = contents(&scratch, "run");
+    let at_work = fs::File::open(scratch.path("run")).unwrap();
+    at_work.lock().unwrap();
+    let sim = format!("sim -m {MACHINE} -w {WORKLOAD} -s cfs --out run --force");
+    for words in ["compare --resume run".to_owned(), compare("--out run --force"), sim] {
+        scratch.run(&words).exits_with(1).complains("another run is at work in it");
+    }
+    assert_eq!(contents(&scratch, "run"), before);
+    scratch.run("report run --markdown -").exits_with(0);
+    drop(at_work);
+    scratch.run("compare --resume run").exits_with(0);
+}
+
 #[test]
 fn force_leaves_a_link_to_a_run_a_link() {
     let scratch = Scratch::new();

@@ -29,7 +29,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::files::{self, At as _, FileError};
+use crate::files::{self, At as _, FileError, Lock};
 
 /// Name of the file that makes a directory a run directory.
 pub const EXPERIMENT: &str = "experiment.toml";
@@ -201,18 +201,38 @@ impl RunDirectory {
         Ok(Self { path: path.to_path_buf() })
     }
 
-    /// Makes a new run directory `parent/id`, or `parent/id-2` and so on when that is there already.
+    /// Makes a new run directory and keeps other runs out of it: nothing is removed that one at work has there.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create); or when another run is at work in it.
+    pub fn create_alone(path: &Path, existing: Existing) -> Result<(Self, Lock), DirectoryError> {
+        let there = if path.is_dir() { Some(Lock::of(path)?) } else { None };
+        let directory = Self::create(path, existing)?;
+        let alone = there.map_or_else(|| Lock::of(path), Ok)?;
+        Ok((directory, alone))
+    }
+
+    /// Opens a directory that holds a run and keeps other runs out of it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open); or when another run is at work in it.
+    pub fn open_alone(path: &Path) -> Result<(Self, Lock), DirectoryError> {
+        let directory = Self::open(path)?;
+        Ok((directory, Lock::of(path)?))
+    }
+
+    /// Makes a new run directory `parent/id`, or `parent/id-2` and so on when that is there already, and keeps other runs out of it.
     ///
     /// # Errors
     /// When it cannot be made.
-    pub fn create_numbered(parent: &Path, id: &str) -> Result<Self, DirectoryError> {
+    pub fn create_numbered(parent: &Path, id: &str) -> Result<(Self, Lock), DirectoryError> {
         let mut path = parent.join(id);
         let mut number = 2;
         while occupied(&path)? {
             path = parent.join(format!("{id}-{number}"));
             number += 1;
         }
-        Self::create(&path, Existing::Refuse)
+        Self::create_alone(&path, Existing::Refuse)
     }
 
     /// Opens a directory that holds a run.
@@ -495,7 +515,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let names: Vec<_> = (0..3)
             .map(|_| {
-                let run = RunDirectory::create_numbered(parent.path(), "id").unwrap();
+                let (run, _alone) = RunDirectory::create_numbered(parent.path(), "id").unwrap();
                 run.write(EXPERIMENT, b"x").unwrap();
                 run.path().file_name().unwrap().to_string_lossy().into_owned()
             })

@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use warmcore_lab::builder::ExperimentBuilder;
 use warmcore_lab::directory::{Existing, RunDirectory};
 use warmcore_lab::experiment::{Experiment, Named};
+use warmcore_lab::files::Lock;
 use warmcore_lab::load;
 use warmcore_lab::runner::Conduct;
 use warmcore_lab::session;
@@ -147,12 +148,12 @@ pub fn conduct(watch: &Watch, jobs: usize) -> Conduct<'static> {
     Conduct { jobs, stop: Arc::clone(&watch.stop), progress: &|_| {} }
 }
 
-/// The run directory of a new experiment, if there is to be one.
-pub fn directory(out: Option<&Path>, experiment: &Experiment) -> Result<Option<RunDirectory>, Trouble> {
+/// The run directory of a new experiment, if there is to be one, without other runs.
+pub fn directory(out: Option<&Path>, experiment: &Experiment) -> Result<Option<(RunDirectory, Lock)>, Trouble> {
     let Some(out) = out else { return Ok(None) };
-    let directory = RunDirectory::create(out, Existing::Refuse)?;
+    let (directory, alone) = RunDirectory::create_alone(out, Existing::Refuse)?;
     session::begin(&directory, experiment)?;
-    Ok(Some(directory))
+    Ok(Some((directory, alone)))
 }
 
 /// The command line of the interpreter, with what is no text in it replaced.

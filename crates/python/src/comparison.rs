@@ -118,7 +118,7 @@ fn conclude(
     out: Option<&std::path::Path>,
     watch: &Watch,
 ) -> Result<Run, Trouble> {
-    let directory = asked::directory(out, &experiment)?;
+    let (directory, _alone) = asked::directory(out, &experiment)?.unzip();
     watch.total.store(experiment.trial_count(), Ordering::Relaxed);
     let mut environment = Environment::at_start(asked::command_line(), jobs, asked::unix_seconds());
     let conduct = Conduct { progress: &|_| watch.one_more(), ..asked::conduct(watch, jobs) };

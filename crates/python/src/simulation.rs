@@ -74,7 +74,7 @@ pub fn simulate(
 }
 
 fn once(experiment: &Experiment, out: Option<&std::path::Path>, conduct: &Conduct<'_>) -> Result<Trial, Trouble> {
-    let directory = asked::directory(out, experiment)?;
+    let (directory, _alone) = asked::directory(out, experiment)?.unzip();
     let mut environment = Environment::at_start(asked::command_line(), 1, asked::unix_seconds());
     let finished = runner::run(experiment, directory.as_ref(), conduct)?;
     environment.at_end(asked::unix_seconds(), finished.run_now, finished.seconds);

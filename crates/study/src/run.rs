@@ -208,15 +208,14 @@ pub(crate) fn directory(
     let experiment = &planned.experiment;
     let path = planned.path(out);
     if path.join(EXPERIMENT).is_file() {
-        let (alone, directory) = (Lock::of(&path).map_err(DirectoryError::from)?, RunDirectory::open(&path)?);
+        let (directory, alone) = RunDirectory::open_alone(&path)?;
         session::check_same(&directory, experiment)?;
         for missing in session::reopen(&directory, experiment)? {
             note(&format!("{} is missing: its trial is made again", missing.display()));
         }
         return Ok((directory, alone));
     }
-    let directory = RunDirectory::create(&path, Existing::Refuse)?;
-    let alone = Lock::of(&path).map_err(DirectoryError::from)?;
+    let (directory, alone) = RunDirectory::create_alone(&path, Existing::Refuse)?;
     session::begin(&directory, experiment)?;
     Ok((directory, alone))
 }

@@ -7,6 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use warmcore_lab::builder::{Built, ExperimentBuilder, check_known};
 use warmcore_lab::directory::{DirectoryError, ORACLE, RunDirectory, SENSITIVITY};
 use warmcore_lab::experiment::{Experiment, Named, Observation, trial_seeds};
+use warmcore_lab::files::Lock;
 use warmcore_lab::headroom::{self, Headroom, OracleRun};
 use warmcore_lab::runner::{Conduct, Finished, RunError};
 use warmcore_lab::sensitivity::{self, Asked, Sensitivity};
@@ -42,10 +43,12 @@ pub fn run(arguments: CompareArguments, console: &Console) -> Result<(), Failure
         let configurations = arguments.on.host.configurations(load::schedulers(&arguments.schedulers)?);
         return host::dry_run(&arguments.on.host, &configurations, &machine(&arguments)?.value, console);
     }
-    let (experiment, directory) = match &arguments.resume {
+    // No other run writes there until this one has ended.
+    let (experiment, begun) = match &arguments.resume {
         Some(path) => resume(path, console)?,
         None => begin(&arguments, console)?,
     };
+    let (directory, _alone) = begun.unzip();
     load::warn_unmodelled(&experiment.workload.value, console);
     describe(&experiment, directory.as_ref(), console);
     let of_run = directory.clone();
@@ -206,25 +209,28 @@ pub fn new_id(experiment: &Experiment) -> String {
 }
 
 /// A new experiment and its directory.
-fn begin(arguments: &CompareArguments, console: &Console) -> Result<(Experiment, Option<RunDirectory>), Failure> {
+fn begin(
+    arguments: &CompareArguments,
+    console: &Console,
+) -> Result<(Experiment, Option<(RunDirectory, Lock)>), Failure> {
     let built = experiment(arguments, console)?;
     built.warnings.iter().for_each(|warning| console.warn(warning));
     let experiment = built.experiment;
     if arguments.keep == Keep::Nothing {
         return Ok((experiment, None));
     }
-    let directory = match &arguments.out {
-        Some(path) => RunDirectory::create(path, console.existing()),
+    let begun = match &arguments.out {
+        Some(path) => RunDirectory::create_alone(path, console.existing()),
         None => RunDirectory::create_numbered(&PathBuf::from(RUNS), &new_id(&experiment)),
-    }
-    .map_err(directory_failure)?;
+    };
+    let (directory, alone) = begun.map_err(directory_failure)?;
     session::begin(&directory, &experiment).map_err(session_failure)?;
-    Ok((experiment, Some(directory)))
+    Ok((experiment, Some((directory, alone))))
 }
 
 /// The experiment of a run directory.
-fn resume(path: &Path, console: &Console) -> Result<(Experiment, Option<RunDirectory>), Failure> {
-    let directory = RunDirectory::open(path).map_err(directory_failure)?;
+fn resume(path: &Path, console: &Console) -> Result<(Experiment, Option<(RunDirectory, Lock)>), Failure> {
+    let (directory, alone) = RunDirectory::open_alone(path).map_err(directory_failure)?;
     let mut experiment = session::experiment_of(&directory).map_err(resume_failure)?;
     if console.strict() {
         if experiment.workloads().any(|workload| !workload.value.warnings.is_empty()) {
@@ -238,7 +244,7 @@ fn resume(path: &Path, console: &Console) -> Result<(Experiment, Option<RunDirec
         console.warn(&format!("{} is missing: its trial is made again", missing.display()));
     }
     experiment.workloads().skip(1).for_each(|own| load::warn_unmodelled(&own.value, console));
-    Ok((experiment, Some(directory)))
+    Ok((experiment, Some((directory, alone))))
 }
 
 /// The failure for a run that cannot go on.

@@ -107,7 +107,7 @@ pub fn run(arguments: &RecordArguments, console: &Console) -> Result<(), Failure
     if arguments.calls && !tracing.has_calls() {
         console.warn("this kernel has no events for system calls (CONFIG_FTRACE_SYSCALLS): they are not recorded");
     }
-    let directory = RunDirectory::create(&out, existing).map_err(directory_failure)?;
+    let (directory, _alone) = RunDirectory::create_alone(&out, existing).map_err(directory_failure)?;
     let measured = || {
         let overhead =
             if arguments.overhead > 0 { Some(measure(arguments, &tracing, directory.path(), &signals)?) } else { None };

@@ -66,8 +66,8 @@ pub fn run(arguments: SimArguments, console: &Console) -> Result<(), Failure> {
     built.warnings.iter().for_each(|warning| console.warn(warning));
     let experiment = built.experiment;
     let existing = console.existing();
-    let directory = arguments.out.as_ref().map(|path| RunDirectory::create(path, existing)).transpose();
-    let directory = directory.map_err(directory_failure)?;
+    let begun = arguments.out.as_ref().map(|path| RunDirectory::create_alone(path, existing)).transpose();
+    let (directory, _alone) = begun.map_err(directory_failure)?.unzip();
     if let Some(directory) = &directory {
         session::begin(directory, &experiment).map_err(session_failure)?;
     }
