@@ -236,8 +236,9 @@ pub fn each<T: Clone>(
     console: &Console,
     then: &mut dyn FnMut(Done<'_>, usize) -> Result<T, Failure>,
 ) -> Result<Vec<T>, Failure> {
-    let simulations = experiments.iter().map(|one| one.experiment.trial_count()).sum();
-    console.note(&format!("{what}, {simulations} simulations, {} at a time", console.jobs()));
+    let simulations: usize = experiments.iter().map(|one| one.experiment.trial_count()).sum();
+    let of_all = if simulations == 1 { "simulation" } else { "simulations" };
+    console.note(&format!("{what}, {simulations} {of_all}, {} at a time", console.jobs()));
     let made = with_means(simulations, out, signals, console, |means, bar| {
         run::each(experiments, means, &mut |done| bar.suspend(|| then(done, means.jobs).map_err(StudyStop::Then)))
     });
