@@ -20,76 +20,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use warmcore_topology::CpuId;
 use warmcore_trace::{Event, EventKind, MigrationKind, OverheadKind, PrevState, TaskId};
 
-use crate::EventFormats;
-use crate::instants::put_in_order;
 use crate::paged::Wanted;
-use crate::pages::PageLayout;
-use crate::record::{EventReaders, Record, What};
-use crate::recording::{LatestNames, Recording};
+use crate::record::{NOT_RECORDED, Record, What};
+use crate::recording::Recording;
 
+mod decoder;
 mod foreign;
 mod hotplug;
+mod interrupts;
+mod unknown;
 
+pub use decoder::Decoder;
 pub use foreign::Foreign;
 use foreign::{Beside, running_at};
 use hotplug::{Plugged, offline_at};
-
-/// Collects the pages of a run.
-pub struct Decoder {
-    layout: PageLayout,
-    readers: EventReaders,
-    records: Vec<Record>,
-    names: LatestNames,
-}
-
-impl Decoder {
-    /// A decoder for events of these descriptions.
-    ///
-    /// # Errors
-    /// When a description cannot be read or lacks a field.
-    pub fn new(formats: &EventFormats) -> Result<Self, String> {
-        let readers = EventReaders::new(formats.events.iter().map(|(_, text)| text.as_str()))?;
-        Ok(Self {
-            layout: PageLayout::parse(&formats.header_page)?,
-            readers,
-            records: Vec::new(),
-            names: LatestNames::default(),
-        })
-    }
-
-    /// Takes a page of a CPU.
-    ///
-    /// # Errors
-    /// When it contradicts itself.
-    pub fn page(&mut self, cpu: u32, page: &[u8]) -> Result<(), String> {
-        let (readers, records, names) = (&self.readers, &mut self.records, &mut self.names);
-        let mut broken = Ok(());
-        self.layout.records(page, |time, bytes| match readers.read(time, cpu, bytes) {
-            Ok(record) => {
-                records.extend(record);
-                readers.names(bytes, |thread, name| names.take(time, thread, name));
-            }
-            Err(reason) => broken = Err(reason),
-        })?;
-        broken
-    }
-
-    /// A thread's name, as the last record told it.
-    pub fn name(&self, thread: i32) -> Option<&str> {
-        self.names.of(thread)
-    }
-
-    /// All records as events, and a decoder for the next run.
-    ///
-    /// # Errors
-    /// A CPU that the machine does not have.
-    pub fn finish(&mut self, cast: &Cast<'_>) -> Result<Converted, String> {
-        let mut records = std::mem::take(&mut self.records);
-        // Records of one CPU are in order already.
-        put_in_order(&mut records);
-        events(&Recording { records, ..Recording::default() }, cast)
-    }
-}
+use interrupts::Interrupts;
+use unknown::UnknownWaits;
 
 /// A recording's records as events.
 ///
@@ -160,8 +106,8 @@ struct Conversion<'a> {
     own_move: BTreeMap<TaskId, usize>,
     beside: Beside,
     plugged: Plugged,
-    /// Since when a hard interrupt and a softirq are on each CPU, if one is.
-    interrupts: BTreeMap<CpuId, [Option<u64>; 2]>,
+    interrupts: Interrupts,
+    unknown: UnknownWaits,
 }
 
 impl<'a> Conversion<'a> {
@@ -180,7 +126,8 @@ impl<'a> Conversion<'a> {
             own_move: BTreeMap::new(),
             beside: Beside::default(),
             plugged: Plugged::default(),
-            interrupts: BTreeMap::new(),
+            interrupts: Interrupts::default(),
+            unknown: UnknownWaits::default(),
         }
     }
 
@@ -209,6 +156,7 @@ impl<'a> Conversion<'a> {
             self.record(now, &record)?;
         }
         self.out.foreign = self.beside.finish(self.cast.elapsed_ns);
+        self.unknown.apply(&mut self.out.events);
         Ok(self.out)
     }
 
@@ -222,7 +170,9 @@ impl<'a> Conversion<'a> {
     }
 
     fn emit(&mut self, time_ns: u64, cpu: CpuId, kind: EventKind) {
-        self.out.events.push(Event { time_ns, cpu, kind });
+        let event = Event { time_ns, cpu, kind };
+        self.unknown.take(&event, self.out.events.len());
+        self.out.events.push(event);
     }
 
     fn record(&mut self, now: u64, record: &Record) -> Result<(), String> {
@@ -278,21 +228,14 @@ impl<'a> Conversion<'a> {
             What::Hotplug { target_cpu, target, step } => {
                 self.plug(now, target_cpu, step.checked_add(1) == Some(target))
             }
-            What::Interrupt { soft, begins } => self.interrupt(now, cpu, soft, begins),
+            What::Interrupt { soft, begins } => {
+                if let Some(duration_ns) = self.interrupts.take(now, cpu, soft, begins) {
+                    self.emit(now, cpu, EventKind::Overhead { kind: OverheadKind::Interrupt, duration_ns });
+                }
+            }
             What::Call { .. } | What::Ready { .. } | What::Received { .. } => {}
         }
         Ok(())
-    }
-
-    /// An interrupt begins, or one ends that began in the run. A hard one within a softirq is part of it.
-    fn interrupt(&mut self, now: u64, cpu: CpuId, soft: bool, begins: bool) {
-        let of_cpu = self.interrupts.entry(cpu).or_default();
-        let began = std::mem::replace(&mut of_cpu[usize::from(soft)], begins.then_some(now));
-        let is_part = !soft && of_cpu[1].is_some();
-        if let Some(began) = began.filter(|_| !begins && !is_part) {
-            let kind = OverheadKind::Interrupt;
-            self.emit(now, cpu, EventKind::Overhead { kind, duration_ns: now - began });
-        }
     }
 
     /// A CPU goes offline or comes online, or takes another step on its way. One that the machine lacks matters to nobody.
@@ -334,6 +277,10 @@ impl<'a> Conversion<'a> {
     /// A thread comes onto a CPU: says so if it is none of the workload's, or if such a one was there and nobody is now. What takes an offline
     /// CPU down and up (`cpuhp/N`, `migration/N`, whose last switch is not recorded) is not beside anything.
     fn comes(&mut self, now: u64, cpu: CpuId, thread: i32) {
+        self.unknown.comes(now, cpu, thread != NOT_RECORDED);
+        if thread == NOT_RECORDED {
+            self.interrupts.forget(cpu);
+        }
         let was_foreign = self.beside.runs(cpu);
         let is_task = self.task(thread).is_some();
         let number =
@@ -383,6 +330,7 @@ impl<'a> Conversion<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::EventFormats;
     use crate::format::tests::SWITCH;
     use crate::pages::tests::{HEADER, page};
 

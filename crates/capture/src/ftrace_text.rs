@@ -18,7 +18,9 @@ mod line;
 use std::collections::BTreeMap;
 
 use crate::error::{CaptureError, FilePosition};
+use crate::paged::{Source, read_exactly};
 use crate::priorities::Priorities;
+use crate::read::unreadable;
 use crate::record::{Birth, Context, MOST_CPUS, Record, What};
 use crate::recording::{Births, Loss, Recording};
 use crate::states::NumberedStates;
@@ -40,16 +42,36 @@ pub(crate) fn looks_like(text: &str) -> bool {
 /// A line with an event of the scheduler that cannot be read, a clock that does not count seconds, or no such event at all.
 pub fn read(text: &str) -> Result<Recording, CaptureError> {
     let mut reader = FtraceReader::default();
-    let mut lines = text.lines().enumerate().peekable();
-    while let Some((index, line)) = lines.next() {
-        let whole = lines.peek().is_some() || text.ends_with('\n');
-        match reader.line(index + 1, line) {
-            Ok(()) => {}
-            Err(_) if !whole => reader.cut_off(index + 1),
-            Err(reason) => {
-                let place = FilePosition::Line(index + 1);
-                return Err(CaptureError::Damaged { format: FORMAT, place, reason });
-            }
+    reader.text(text, true)?;
+    reader.finish()
+}
+
+/// Bytes of a file that are read at a time, and the most that a line may have.
+const BLOCK: u64 = 1 << 20;
+const LONGEST_LINE: usize = 16 << 20;
+
+/// Reads a text that stays in its file: only some of its lines are in memory at a time.
+///
+/// # Errors
+/// As [`read`], and what the file cannot be read for.
+pub(crate) fn open(source: &dyn Source) -> Result<Recording, CaptureError> {
+    let mut reader = FtraceReader::default();
+    let (mut at, mut bytes) = (0, Vec::new());
+    while at < source.length() {
+        let more = (source.length() - at).min(BLOCK);
+        let kept = bytes.len();
+        bytes.resize(kept + more as usize, 0);
+        read_exactly(source, at, &mut bytes[kept..]).map_err(unreadable)?;
+        at += more;
+        let ends = at == source.length();
+        let behind = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let whole = if ends { bytes.len() } else { behind };
+        reader.text(&String::from_utf8_lossy(&bytes[..whole]), ends)?;
+        bytes.drain(..whole);
+        if bytes.len() > LONGEST_LINE {
+            let place = FilePosition::Line(reader.lines + 1);
+            let reason = format!("the line is longer than {} MiB", LONGEST_LINE >> 20);
+            return Err(CaptureError::Damaged { format: FORMAT, place, reason });
         }
     }
     reader.finish()
@@ -57,6 +79,8 @@ pub fn read(text: &str) -> Result<Recording, CaptureError> {
 
 #[derive(Default)]
 struct FtraceReader {
+    /// Lines that were read.
+    lines: usize,
     recording: Recording,
     /// Losses that wait for the next event of their CPU, by place in the recording.
     waiting: BTreeMap<u32, usize>,
@@ -72,6 +96,25 @@ struct FtraceReader {
 }
 
 impl FtraceReader {
+    /// Takes the next lines; `ends`: nothing follows them.
+    fn text(&mut self, text: &str, ends: bool) -> Result<(), CaptureError> {
+        let mut lines = text.lines().peekable();
+        while let Some(line) = lines.next() {
+            self.lines += 1;
+            let number = self.lines;
+            let whole = !ends || lines.peek().is_some() || text.ends_with('\n');
+            match self.line(number, line) {
+                Ok(()) => {}
+                Err(_) if !whole => self.cut_off(number),
+                Err(reason) => {
+                    let place = FilePosition::Line(number);
+                    return Err(CaptureError::Damaged { format: FORMAT, place, reason });
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn line(&mut self, number: usize, text: &str) -> Result<(), String> {
         match Line::parse(text) {
             Line::Event(event) => self.event(&event),
@@ -144,6 +187,8 @@ impl FtraceReader {
             return Err(CaptureError::NoSchedule { format: FORMAT, command: COMMAND });
         }
         self.recording.source = FORMAT.into();
+        // After a loss that no event of its CPU follows.
+        self.recording.ends_early = self.waiting.keys().copied().collect();
         self.births.apply(&mut self.recording);
         self.priorities.apply(&mut self.recording);
         self.states.settle(&mut self.recording.records);

@@ -6,7 +6,7 @@
 //! time of the thread.
 //!
 //! Other switches may be missing, too: a thread leaves a CPU to which another one came last, or that was idle while nothing says that the
-//! thread was queued there. Nothing says when they were: they stand where they are noticed (`one_at_a_time`).
+//! thread was queued there. Nothing says when they were: nobody has the CPU between its two records (`one_at_a_time`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -16,7 +16,7 @@ use warmcore_trace::PrevState;
 use crate::instants::put_in_order;
 use crate::paged::{InOrder, Wanted};
 use crate::record::{Context, Record, What};
-use crate::recording::Recording;
+use crate::recording::{Recording, WORTH_A_NOTE_NS};
 
 /// The idle thread of every CPU.
 const IDLE: i32 = 0;
@@ -87,15 +87,74 @@ pub(crate) fn put_in(recording: &mut Recording, seen: &SeenSwitches) {
     }
 }
 
-/// Counts the other switches that are missing, which are put in as records are read, and says so.
-pub(crate) fn count(recording: &mut Recording, seen: &SeenSwitches) {
-    let missing = seen.0.values().map(|of_cpu| of_cpu.missing).sum::<u64>().saturating_sub(recording.switches_assumed);
-    if missing > 0 {
-        let (number, verb) =
-            if missing == 1 { ("1 switch".to_owned(), "is") } else { (format!("{missing} switches"), "are") };
+/// Finds where nobody knows who had a CPU from one of its records to the next, and says so: the recorder lost records of it between them, a
+/// thread leaves it to which another one had come last, or there is no next one although there was. Records must be in order.
+pub(crate) fn find_gaps(recording: &mut Recording, seen: &SeenSwitches) {
+    let mut losses: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+    for loss in &recording.lost {
+        if let (Some(cpu), Some(before_ns)) = (loss.cpu, loss.before_ns) {
+            losses.entry(cpu).or_default().insert(before_ns);
+        }
+    }
+    let some_missing = seen.0.values().map(|of_cpu| of_cpu.missing).sum::<u64>() > recording.switches_assumed;
+    if losses.is_empty() && !some_missing && recording.ends_early.is_empty() {
+        return;
+    }
+    let (mut gaps, mut unknown_ns, mut missing) = (BTreeSet::new(), 0, 0);
+    // By CPU: when its last record was, and who has it since, as far as that is known.
+    let mut last: BTreeMap<u32, (u64, Option<i32>)> = BTreeMap::new();
+    for record in InOrder::as_recorded(&recording.records, recording.pages.as_ref(), Wanted::All) {
+        let before = last.get(&record.cpu).copied();
+        let mut is_gap = false;
+        if let Some(losses) = losses.get_mut(&record.cpu) {
+            while losses.first().is_some_and(|before_ns| *before_ns <= record.time_ns) {
+                losses.pop_first();
+                is_gap = true;
+            }
+        }
+        let mut running = before.and_then(|(_, running)| running).filter(|_| !is_gap);
+        match record.what {
+            What::Switch { prev, next, .. } => {
+                let other = running.is_some_and(|was| was != prev);
+                missing += u64::from(other);
+                is_gap |= other;
+                running = Some(next);
+            }
+            // A thread that starts a program takes the number of its process.
+            What::Exec { thread } => running = running.map(|_| thread),
+            // The last switch of a CPU that goes offline is not recorded.
+            What::Hotplug { target_cpu, .. } => {
+                last.entry(target_cpu).and_modify(|(_, running)| *running = None);
+                running = running.filter(|_| target_cpu != record.cpu);
+            }
+            _ => {}
+        }
+        if let Some((from_ns, _)) = before.filter(|(from_ns, _)| is_gap && *from_ns < record.time_ns) {
+            gaps.insert((from_ns, record.cpu));
+            unknown_ns += record.time_ns - from_ns;
+        }
+        last.insert(record.cpu, (record.time_ns, running));
+    }
+    let (start_ns, end_ns) = recording.span_ns();
+    for cpu in &recording.ends_early {
+        let from_ns = last.get(cpu).map_or(start_ns, |(last_ns, _)| *last_ns);
+        if from_ns < end_ns {
+            gaps.insert((from_ns, *cpu));
+            unknown_ns += end_ns - from_ns;
+        }
+    }
+    recording.gaps = gaps;
+    if missing > 0 || unknown_ns >= WORTH_A_NOTE_NS {
+        let left = "a thread left a CPU to which another one had come last";
+        let what = match missing {
+            0 => "records are missing".to_owned(),
+            1 => format!("1 switch between threads is missing: {left}"),
+            count => format!("{count} switches between threads are missing: {left}"),
+        };
         recording.notes.push(format!(
-            "{number} between threads {verb} missing: a thread left a CPU to which another one had come last. When it came is not known; its \
-             time there counts for the one that had come last"
+            "{what}. For {:.3} s, each time from the record before to the next one, no record shows who had the CPU: that time counts as a thread \
+             `not recorded` of another program, and waits that reach into it are left out",
+            unknown_ns as f64 / 1e9
         ));
     }
 }

@@ -1,8 +1,8 @@
 //! Records in which a CPU has one thread at a time, and a thread one CPU.
 //!
 //! Where a switch is missing, because it was lost or the kernel did not record it, another thread leaves a CPU than came there last, or a
-//! thread comes onto a CPU while it is on another one. The switch is put in where that is seen: until then the CPU belongs to the thread that
-//! came last, which sleeps from then on for whatever it is woken by; one that came onto another CPU was moved there.
+//! thread comes onto a CPU while it is on another one. In a gap of a CPU's records nobody has it: the thread that came last sleeps from the
+//! record before on for whatever it is woken by, and who has it at the record behind came then. One that came onto another CPU was moved there.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -19,22 +19,29 @@ pub(crate) struct OneAtATime<I> {
     records: I,
     /// The thread on each CPU.
     running: BTreeMap<u32, i32>,
+    /// The thread that a CPU of which no switch was read yet had at its last record.
+    first: BTreeMap<u32, i32>,
     /// The CPU of each thread that is on one.
     on: BTreeMap<i32, u32>,
-    /// CPUs whose first records are missing, and of which none was read yet.
-    late: BTreeSet<u32>,
+    /// Gaps that are not reached yet ([`Recording::gaps`](crate::Recording::gaps)).
+    gaps: BTreeSet<(u64, u32)>,
+    /// CPUs that nobody knows who has, until their next record.
+    unknown: BTreeSet<u32>,
     /// Those that are next: switches that were put in, and the record that showed that they are missing.
     next: VecDeque<Record>,
 }
 
 impl<I: Iterator<Item = Record>> OneAtATime<I> {
-    pub(crate) fn new(records: I, late: BTreeSet<u32>) -> Self {
-        Self { records, running: BTreeMap::new(), on: BTreeMap::new(), late, next: VecDeque::new() }
+    /// `late`: CPUs whose first records are missing.
+    pub(crate) fn new(records: I, late: BTreeSet<u32>, gaps: BTreeSet<(u64, u32)>) -> Self {
+        let (running, first, on) = Default::default();
+        Self { records, running, first, on, gaps, unknown: late, next: VecDeque::new() }
     }
 
     fn take(&mut self, record: Record) {
         let cpu = record.cpu;
-        if self.late.remove(&cpu) {
+        self.reach(record.time_ns);
+        if self.unknown.remove(&cpu) {
             self.begins(record);
         }
         match record.what {
@@ -52,14 +59,29 @@ impl<I: Iterator<Item = Record>> OneAtATime<I> {
                 self.leaves_others(thread, record);
                 self.comes(cpu, thread);
             }
-            _ => {}
+            _ if self.gaps.is_empty() || record.by < IDLE || self.running.contains_key(&cpu) => {}
+            _ => _ = self.first.insert(cpu, record.by),
         }
         self.next.push_back(record);
     }
 
-    /// The first record that is there of a CPU that begins late: who has it now was not there for all the time before.
+    /// Gaps that begin before this time begin.
+    fn reach(&mut self, time_ns: u64) {
+        while let Some(&(from_ns, cpu)) = self.gaps.first().filter(|(from_ns, _)| *from_ns < time_ns) {
+            self.gaps.pop_first();
+            self.put_in(from_ns, cpu, PrevState::Sleeping, NOT_RECORDED);
+            self.unknown.insert(cpu);
+        }
+    }
+
+    /// The first record behind a gap, or of a CPU that begins late: who has it now was not there for all the time before.
     fn begins(&mut self, record: Record) {
         let thread = if let What::Switch { prev, .. } = record.what { prev } else { record.by };
+        if thread == NOT_RECORDED {
+            // perf has no number of a thread that exits.
+            self.unknown.insert(record.cpu);
+            return;
+        }
         self.leaves_others(thread, record);
         self.comes(record.cpu, NOT_RECORDED);
         self.put_in(record.time_ns, record.cpu, PrevState::Sleeping, thread);
@@ -74,7 +96,7 @@ impl<I: Iterator<Item = Record>> OneAtATime<I> {
 
     /// A switch from the thread that came last.
     fn put_in(&mut self, time_ns: u64, cpu: u32, state: PrevState, next: i32) {
-        let prev = self.running.get(&cpu).copied().unwrap_or(IDLE);
+        let prev = self.running.get(&cpu).or_else(|| self.first.get(&cpu)).copied().unwrap_or(IDLE);
         let state = if prev == IDLE { PrevState::Idle } else { state };
         let what = What::Switch { prev, state, next, uninterruptible: false };
         self.next.push_back(Record { time_ns, cpu, by: prev, context: Context::Thread, what });
@@ -85,7 +107,7 @@ impl<I: Iterator<Item = Record>> OneAtATime<I> {
         if let Some(before) = self.running.insert(cpu, thread) {
             self.on.remove(&before);
         }
-        if thread != IDLE {
+        if thread > IDLE {
             self.on.insert(thread, cpu);
         }
     }
@@ -96,8 +118,10 @@ impl<I: Iterator<Item = Record>> Iterator for OneAtATime<I> {
 
     fn next(&mut self) -> Option<Record> {
         if self.next.is_empty() {
-            let record = self.records.next()?;
-            self.take(record);
+            match self.records.next() {
+                Some(record) => self.take(record),
+                None => self.reach(u64::MAX),
+            }
         }
         self.next.pop_front()
     }
@@ -119,7 +143,7 @@ mod tests {
     }
 
     fn whole(records: Vec<Record>) -> Vec<Record> {
-        OneAtATime::new(records.into_iter(), BTreeSet::new()).collect()
+        OneAtATime::new(records.into_iter(), BTreeSet::new(), BTreeSet::new()).collect()
     }
 
     #[test]
@@ -169,7 +193,7 @@ mod tests {
                 if prev != IDLE {
                     prop_assert!(on.remove(&prev).is_none_or(|cpu| cpu == record.cpu));
                 }
-                if next != IDLE {
+                if next > IDLE {
                     prop_assert_eq!(on.insert(next, record.cpu), None);
                 }
             }
@@ -195,6 +219,52 @@ mod tests {
         assert_eq!(late.in_order().collect::<Vec<_>>(), [records[0], begins, records[1], records[2]]);
         assert!(late.notes[0].contains("records of CPU 1 are missing, up to 0.003 s"), "{:?}", late.notes);
         let within = of(vec![loss(5)]);
-        assert_eq!((within.in_order().collect::<Vec<_>>(), within.notes), (records.clone(), Vec::new()));
+        let comes = put_in(ms(6), 1, NOT_RECORDED, PrevState::Sleeping, 8);
+        let gap = [put_in(ms(4), 1, 8, PrevState::Sleeping, NOT_RECORDED), comes];
+        assert_eq!(within.in_order().collect::<Vec<_>>(), [records[0], records[1], gap[0], gap[1], records[2]]);
+        assert!(within.notes[0].starts_with("records are missing. For 0.002 s"), "{:?}", within.notes);
+    }
+
+    /// Thread 7 has CPU 0 at 10 ms, when it wakes another: until then nothing else was there, and from then on nobody knows.
+    #[test]
+    fn who_had_a_cpu_at_the_record_before_a_gap_had_it_until_then_though_no_switch_says_so() {
+        let waking = Record { what: What::Waking { thread: 8, target_cpu: 1 }, ..switch(10, 0, 7, 0) };
+        let records = vec![waking, switch(40, 0, 9, 0)];
+        let lost = vec![crate::Loss { cpu: Some(0), before_ns: Some(40), events: None }];
+        let recording = Recording { records: records.clone(), lost, ..Recording::default() }.finished();
+        let [leaves, comes] = [(10, 7, NOT_RECORDED), (40, NOT_RECORDED, 9)]
+            .map(|(time_ns, prev, next)| put_in(time_ns, 0, prev, PrevState::Sleeping, next));
+        assert_eq!(recording.in_order().collect::<Vec<_>>(), [records[0], leaves, comes, records[1]]);
+    }
+
+    /// CPU 0's last record is at 10 ms, when thread 7 comes; CPU 2 has none at all.
+    #[test]
+    fn behind_its_last_record_nobody_has_a_cpu_whose_records_end_early() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let records = vec![switch(ms(5), 1, 0, 6), switch(ms(10), 0, 0, 7), switch(ms(40), 1, 6, 0)];
+        let of = |ends_early: &[u32]| {
+            let ends_early = ends_early.iter().copied().collect();
+            Recording { records: records.clone(), ends_early, ..Recording::default() }.finished()
+        };
+        let (none, both) = (of(&[]), of(&[0, 2]));
+        assert_eq!((none.in_order().count(), none.notes.len()), (3, 0));
+        let gap = |ms_: u64, cpu, prev, state| put_in(ms(ms_), cpu, prev, state, NOT_RECORDED);
+        let (of_2, of_0) = (gap(5, 2, 0, PrevState::Idle), gap(10, 0, 7, PrevState::Sleeping));
+        assert_eq!(both.in_order().collect::<Vec<_>>(), [records[0], of_2, records[1], of_0, records[2]]);
+        assert!(both.notes[0].starts_with("records are missing. For 0.065 s"), "{:?}", both.notes);
+        let last = of(&[1]);
+        assert_eq!((last.in_order().count(), last.gaps.len()), (3, 0), "the recording ends there");
+    }
+
+    /// Thread 7 comes onto CPU 0 at 10 ms, thread 9 leaves it at 40; a record of CPU 1 at 20 ms has nothing to do with that.
+    #[test]
+    fn from_its_last_record_until_another_thread_leaves_it_nobody_has_a_cpu() {
+        let ms = |ms: u64| ms * 1_000_000;
+        let records = vec![switch(ms(10), 0, 0, 7), switch(ms(20), 1, 0, 8), switch(ms(40), 0, 9, 0)];
+        let recording = Recording { records: records.clone(), ..Recording::default() }.finished();
+        let comes = put_in(ms(40), 0, NOT_RECORDED, PrevState::Sleeping, 9);
+        let gap = [put_in(ms(10), 0, 7, PrevState::Sleeping, NOT_RECORDED), comes];
+        assert_eq!(recording.in_order().collect::<Vec<_>>(), [records[0], gap[0], records[1], gap[1], records[2]]);
+        assert!(recording.notes[0].contains("For 0.030 s"), "{:?}", recording.notes);
     }
 }

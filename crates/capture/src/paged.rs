@@ -244,10 +244,15 @@ enum Ordered<'a> {
 
 impl<'a> InOrder<'a> {
     /// Records of a list that is in order, and those of pages, with the switches that are missing. `late`: CPUs whose first records are
-    /// missing.
-    pub(crate) fn whole(kept: &'a [Record], pages: Option<&'a PagedRecords>, late: BTreeSet<u32>) -> Self {
+    /// missing; `gaps` as [`Recording::gaps`](crate::Recording::gaps).
+    pub(crate) fn whole(
+        kept: &'a [Record],
+        pages: Option<&'a PagedRecords>,
+        late: BTreeSet<u32>,
+        gaps: BTreeSet<(u64, u32)>,
+    ) -> Self {
         let recorded = Self::as_recorded(kept, pages, Wanted::All);
-        Self(Ordered::Whole(Box::new(OneAtATime::new(recorded, late))))
+        Self(Ordered::Whole(Box::new(OneAtATime::new(recorded, late, gaps))))
     }
 
     /// Those of a kind, without switches that are put in.

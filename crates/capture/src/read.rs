@@ -33,22 +33,40 @@ pub fn read(bytes: &[u8]) -> Result<Recording, CaptureError> {
     Err(CaptureError::Unknown { begins: beginning(bytes) })
 }
 
+/// Bytes from which a format is found, enough for the first lines of a text.
+const HEAD: u64 = 1 << 18;
+
 /// Reads a recording of whatever format from a file that stays where it is. Of those that can, records are left in it
-/// ([`trace_dat::open`]).
+/// ([`trace_dat::open`]); of texts no more than some lines are in memory.
 ///
 /// # Errors
 /// As [`read`], and what the file cannot be read for.
 pub fn open(source: Arc<dyn Source>) -> Result<Recording, CaptureError> {
-    let unreadable = |error: std::io::Error| CaptureError::Unknown { begins: format!("it cannot be read: {error}") };
     let length = source.length();
-    let mut magic = vec![0; (trace_dat::MAGIC.len() as u64).min(length) as usize];
-    read_exactly(&*source, 0, &mut magic).map_err(unreadable)?;
-    if magic == trace_dat::MAGIC {
+    let mut head = vec![0; HEAD.min(length) as usize];
+    read_exactly(&*source, 0, &mut head).map_err(unreadable)?;
+    if head.starts_with(trace_dat::MAGIC) {
         return trace_dat::open(source);
+    }
+    if !head.contains(&0) && ftrace_text::looks_like(&String::from_utf8_lossy(&head)) {
+        return ftrace_text::open(&*source);
+    }
+    // Perfetto's traces begin with a packet, collections are packed by gzip.
+    let is_perf = perf_data::MAGIC.iter().any(|magic| head.starts_with(magic));
+    if !is_perf && !matches!(head[..], [PACKET, ..] | [0x1f, 0x8b, ..]) {
+        return Err(CaptureError::Unknown { begins: beginning(&head) });
     }
     let mut bytes = vec![0; length as usize];
     read_exactly(&*source, 0, &mut bytes).map_err(unreadable)?;
     read(&bytes)
+}
+
+/// What begins a packet of Perfetto's: field 1, a length and so many bytes.
+const PACKET: u8 = 1 << 3 | 2;
+
+/// That a file cannot be read.
+pub(crate) fn unreadable(error: std::io::Error) -> CaptureError {
+    CaptureError::Unknown { begins: format!("it cannot be read: {error}") }
 }
 
 /// How the file begins, to recognise it by.

@@ -21,8 +21,11 @@ pub(crate) const TASK_UNINTERRUPTIBLE: i64 = 2;
 /// More CPUs than any kernel is built for (`NR_CPUS` is at most 8192): a larger number is damage.
 pub const MOST_CPUS: u32 = 1 << 16;
 
-/// In place of a thread: whoever had a CPU before the first of its records that is left.
+/// In place of a thread: whoever had a CPU where its records are missing.
 pub const NOT_RECORDED: i32 = -1;
+
+/// How that is called.
+pub const NOT_RECORDED_NAME: &str = "not recorded";
 
 /// Something that the scheduler did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

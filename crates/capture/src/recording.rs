@@ -39,6 +39,10 @@ pub struct Recording {
     pub lost: Vec<Loss>,
     /// CPUs whose first records are missing, so that nothing tells who had them before the first one that is there.
     pub late: BTreeSet<u32>,
+    /// CPUs whose last records are missing, so that nothing tells who had them after the last one that is there.
+    pub ends_early: BTreeSet<u32>,
+    /// When a gap begins, and in the records of which CPU: nothing tells who had it from then until its next record, or the end.
+    pub gaps: BTreeSet<(u64, u32)>,
     /// Switches that a CPU did not record although it made them, and that stand where they must have been.
     pub switches_assumed: u64,
     /// What threads counted, if that was recorded.
@@ -80,8 +84,8 @@ pub fn lost_in_words(counted: u64, more: bool) -> String {
     }
 }
 
-/// From this time on, ns, a note says that a CPU's records begin late.
-const WORTH_A_NOTE_NS: u64 = 1_000_000;
+/// From this time on, ns, a note says that a CPU's records begin late, or how long the gaps in them are together.
+pub(crate) const WORTH_A_NOTE_NS: u64 = 1_000_000;
 
 impl Recording {
     /// From when to when it goes, on the recorder's clock; zeros if it is empty.
@@ -94,7 +98,7 @@ impl Recording {
 
     /// All records, in order of time, and the switches that are missing among them, where they are noticed. Of one instant those come first that made others possible; else they are in order of CPUs.
     pub fn in_order(&self) -> InOrder<'_> {
-        InOrder::whole(&self.records, self.pages.as_ref(), self.late.clone())
+        InOrder::whole(&self.records, self.pages.as_ref(), self.late.clone(), self.gaps.clone())
     }
 
     /// Those of a kind; from memory, others may be among them.
@@ -176,15 +180,22 @@ impl Recording {
         let Seen { switches, cpus, threads, begins } = seen;
         self.begins(&begins);
         crate::missing::put_in(&mut self, &switches);
-        crate::missing::count(&mut self, &switches);
+        crate::missing::find_gaps(&mut self, &switches);
         if let Some(mut counters) = self.counters.take() {
             counters.attribute(self.in_order());
             self.counters = Some(counters);
         }
-        self.cpus = self.cpus.max(cpus);
-        for (thread, runs_a_program) in threads {
+        self.cpus = self.ends_early.last().map_or(0, |cpu| cpu.saturating_add(1)).max(self.cpus).max(cpus);
+        let again = threads.values().filter(|seen| seen.is_several()).count();
+        if again > 0 {
+            let (numbers, were) = if again == 1 { ("number", "was") } else { ("numbers", "were") };
+            self.notes.push(format!(
+                "{again} {numbers} of threads {were} used again: the row of such a number has all threads that had it"
+            ));
+        }
+        for (thread, seen) in threads {
             let known = self.threads.entry(thread).or_default();
-            if runs_a_program {
+            if seen.runs_a_program {
                 // Whoever runs another program is the first thread of its process by then.
                 known.process.get_or_insert(thread);
             }
@@ -224,10 +235,27 @@ pub(crate) struct Seen {
     switches: SeenSwitches,
     /// One more than the highest CPU.
     cpus: u32,
-    /// Threads that are named, and whether each began another program.
-    threads: BTreeMap<i32, bool>,
+    /// Threads that are named.
+    threads: BTreeMap<i32, SeenThread>,
     /// When each CPU's first record was.
     begins: BTreeMap<u32, u64>,
+}
+
+/// What records say of a thread.
+#[derive(Debug, Default)]
+struct SeenThread {
+    /// Whether it began another program.
+    runs_a_program: bool,
+    /// When it was created last, and when it exited first.
+    last_fork_ns: Option<u64>,
+    first_exit_ns: Option<u64>,
+}
+
+impl SeenThread {
+    /// Whether several threads had its number, one after the other.
+    fn is_several(&self) -> bool {
+        self.first_exit_ns.zip(self.last_fork_ns).is_some_and(|(exit_ns, fork_ns)| exit_ns < fork_ns)
+    }
 }
 
 impl Seen {
@@ -239,8 +267,18 @@ impl Seen {
         let named = cpus.into_iter().flatten().chain([record.cpu]);
         self.cpus = named.fold(self.cpus, |most, cpu| most.max(cpu.saturating_add(1)));
         for thread in threads.into_iter().flatten().filter(|thread| *thread > 0) {
-            let runs_a_program = self.threads.entry(thread).or_default();
-            *runs_a_program |= matches!(record.what, What::Exec { .. });
+            let seen = self.threads.entry(thread).or_default();
+            match record.what {
+                What::Exec { .. } => seen.runs_a_program = true,
+                What::Fork { child, .. } if child == thread => {
+                    seen.last_fork_ns = seen.last_fork_ns.max(Some(record.time_ns));
+                }
+                What::Exit { .. } => {
+                    let first_ns = seen.first_exit_ns.map_or(record.time_ns, |first_ns| first_ns.min(record.time_ns));
+                    seen.first_exit_ns = Some(first_ns);
+                }
+                _ => {}
+            }
         }
     }
 }
@@ -331,5 +369,24 @@ impl Record {
             _ => return None,
         };
         (self.context != Context::HardInterrupt && self.by > 0 && self.by != woken).then_some(self.by)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Thread 21 is created, exits and is created again. Thread 22 exits twice: a second thread of its process ran another program meanwhile.
+    #[test]
+    fn a_number_that_several_threads_had_is_told() {
+        let record = |time_ns, what| Record { time_ns, cpu: 0, by: 20, context: Context::Thread, what };
+        let (fork, exit) = (What::Fork { parent: 20, child: 21 }, What::Exit { thread: 21 });
+        let leader = [record(1, What::Fork { parent: 20, child: 22 }), record(2, What::Exit { thread: 22 })];
+        let once = [leader[0], leader[1], record(3, What::Exec { thread: 22 }), record(4, What::Exit { thread: 22 })];
+        let lives = [record(10, fork), record(20, exit), record(30, fork)];
+        let of = |records: Vec<Record>| Recording { records, ..Recording::default() }.finished().notes;
+        assert_eq!(of([&once[..], &lives[..2]].concat()), [""; 0]);
+        let notes = of([&once[..], &lives[..]].concat());
+        assert!(notes.len() == 1 && notes[0].starts_with("1 number of threads was used again"), "{notes:?}");
     }
 }

@@ -37,6 +37,39 @@ fn a_thread_has_no_time_from_before_the_first_record_of_a_cpu_whose_buffer_was_w
     ran.complains("the first records of CPU 0 are missing, up to 9.500 s");
 }
 
+/// CPU 0: t-101 comes at 1 s, t-102 leaves at 2 s, and t-101 has it for 200 ms more. CPU 1 has all of its records.
+#[test]
+fn what_a_cpu_did_in_a_gap_of_its_records_is_the_time_of_no_thread() {
+    let scratch = Scratch::new();
+    let marked = "records are missing. For 1.000 s";
+    let lost = [("CPU:0 [LOST 40 EVENTS]\n", marked), ("##### CPU 0 buffer started ####\n", marked)];
+    for (lost, told) in lost.into_iter().chain([("", "1 switch between threads is missing")]) {
+        let mut text = switch(1_000, 0, (0, 101), 'R') + &switch(1_100, 1, (0, 103), 'R') + lost;
+        let behind = [(2_000, 0, (102, 101)), (2_200, 0, (101, 0)), (2_200, 1, (103, 0))];
+        behind.iter().for_each(|(ms, cpu, threads)| text.push_str(&switch(*ms, *cpu, *threads, 'S')));
+        scratch.write("gap.txt", &text);
+        let ran = scratch.run("explain gap.txt").exits_with(0);
+        assert_eq!((cells(&ran, "t-101")[2].as_str(), cells(&ran, "t-103")[2].as_str()), ("200 ms", "1.1 s"), "{lost}");
+        ran.complains(told);
+    }
+}
+
+/// Of CPU 0 everything behind 1.1 s is lost, of CPU 2 everything; the recording goes from 1 s to 2.2 s.
+#[test]
+fn what_a_cpu_did_after_its_last_record_is_the_time_of_no_thread_where_more_was_lost() {
+    let scratch = Scratch::new();
+    let records = [(1_000, 0, (0, 101)), (1_100, 0, (101, 102)), (1_200, 1, (0, 103)), (2_200, 1, (103, 0))];
+    let whole: String = records.map(|(ms, cpu, threads)| switch(ms, cpu, threads, 'S')).concat();
+    scratch.write("whole.txt", &whole);
+    let ran = scratch.run("explain whole.txt").exits_with(0);
+    assert_eq!(["t-101", "t-102", "t-103"].map(|thread| cells(&ran, thread)[2].clone()), ["100 ms", "1.1 s", "1 s"]);
+    scratch.write("end.txt", &(whole + "CPU:0 [LOST 40 EVENTS]\nCPU:2 [LOST EVENTS]\n"));
+    let ran = scratch.run("explain end.txt").exits_with(0);
+    assert_eq!(["t-101", "t-103"].map(|thread| cells(&ran, thread)[2].clone()), ["100 ms", "1 s"]);
+    assert!(!ran.out.contains("t-102"), "it is not known to have run: {}", ran.out);
+    ran.complains("records are missing. For 2.300 s");
+}
+
 #[test]
 fn waits_after_wakeups_that_were_not_recorded_are_not_known_and_not_zero() {
     let scratch = Scratch::new();
@@ -84,4 +117,19 @@ fn interrupts_that_were_recorded_are_overhead_and_a_counter_of_their_cpu() {
     for wanted in [took(4_000), took(6_000)].concat() {
         assert_eq!(events.matches(&wanted).count(), 1, "{wanted}");
     }
+    // Bars of their own: thread 7 had nothing of the recording.
+    scratch.run("report interrupts.txt --svg figures").exits_with(0);
+    let drawn = std::fs::read_to_string(scratch.path("figures/timeline-cpus-0-the-recorded-kernel.csv")).unwrap();
+    let stays: Vec<&str> = drawn.lines().skip(1).collect();
+    assert_eq!(
+        stays,
+        [
+            "0,0,0,0,others on cpu0,",
+            "0,0,0,400000,t-8,",
+            "0,0,400000,404000,interrupts on cpu0,",
+            "0,0,404000,410000,interrupts on cpu0,",
+            "0,0,410000,1000000,t-8,",
+            "0,0,1000000,1000000,others on cpu0,",
+        ]
+    );
 }

@@ -455,7 +455,12 @@ fn the_groups_of_a_process_that_runs_are_watched_until_it_ends_or_a_signal_comes
     let pairs = |time: &str| {
         let mut command = scratch.command(&format!("workload run pingpong:-n2,-w50us,-d{time}"));
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        // Until its four threads are there, however busy the computer is.
+        let threads = || std::fs::read_dir(format!("/proc/{}/task", child.id())).map_or(0, Iterator::count);
+        let begun = std::time::Instant::now();
+        while threads() < 5 && begun.elapsed().as_secs() < 30 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
         child
     };
     let mut watched = pairs("8s");
@@ -509,27 +514,31 @@ fn the_groups_of_a_process_that_runs_are_watched_until_it_ends_or_a_signal_comes
 fn the_two_back_ends_record_the_same_of_the_same_command() {
     let scratch = Scratch::new();
     skip!(unless can_record());
-    let mut found = Vec::new();
     for backend in ["tracefs", "bpf"] {
+        // Three processes in each round.
         let script = "for k in 1 2 3 4 5; do sleep 0.01; echo x | cat >/dev/null; done";
-        let words = format!("record --json --backend {backend} --out {backend} --");
-        let output = scratch.command(&words).args(["sh", "-c", script]).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.code() == Some(4) && backend == "bpf" {
-            skip!("{said}");
+        let words = format!("record --json --force --backend {backend} --out {backend} --");
+        let mut lost = Some(1);
+        // A computer may be too busy to read all events in time, but not each time.
+        for _ in 0..5 {
+            let output = scratch.command(&words).args(["sh", "-c", script]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            if output.status.code() == Some(4) && backend == "bpf" {
+                skip!("{said}");
+            }
+            assert!(output.status.success(), "{said}");
+            let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            lost = document["lost"].as_array().unwrap().iter().map(serde_json::Value::as_u64).sum();
+            if lost == Some(0) {
+                break;
+            }
         }
-        assert!(output.status.success(), "{said}");
-        let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let metrics = scratch.run(&format!("explain --events {backend}")).exits_with(0).out;
-        let count = |kind: &str| metrics.lines().filter(|line| line.contains(kind)).count();
-        found.push((
-            document["fidelity"]["threads"].clone(),
-            document["lost"].as_array().unwrap().iter().map(|lost| lost.as_u64().unwrap()).sum::<u64>(),
-            count("exit"),
-            count("fork"),
-        ));
+        assert_eq!(lost, Some(0), "{backend}");
+        scratch.run(&format!("report {backend} --events {backend}.txt")).exits_with(0);
+        let events = std::fs::read_to_string(scratch.path(&format!("{backend}.txt"))).unwrap();
+        let count = |kind: &str| events.matches(kind).count();
+        assert_eq!((count("event=fork "), count("event=exit ")), (15, 16), "{backend}: {events}");
     }
-    assert_eq!(found[0], found[1], "threads, lost events, exits and forks");
 }
 
 #[test]

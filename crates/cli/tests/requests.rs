@@ -30,7 +30,22 @@ for (1 .. 110) { syswrite $client, "x"; sysread $client, my $answer, 1; sleep 0.
 fn the_latency_of_requests_is_that_which_their_client_waits_and_is_measured_in_the_replay() {
     let scratch = Scratch::new();
     skip!(unless can_record());
-    let ran = scratch.command("record --calls --json --out asked --").args(["perl", "-e", SERVICE]).output().unwrap();
+    let words = "record --calls --json --force --out asked --";
+    let record = || scratch.command(words).args(["perl", "-e", SERVICE]).output().unwrap();
+    let whole = |ran: &Output| {
+        let document: serde_json::Value = serde_json::from_slice(&ran.stdout).unwrap_or_default();
+        let service = &document["fidelity"]["service"];
+        [&service["latency"]["count"], &service["clients"]["count"]].map(serde_json::Value::as_u64) == [Some(110); 2]
+    };
+    let mut ran = record();
+    // On a busy computer the server may come to its next request before it has slept, and the client to its answer: those are in the times
+    // of one of the two only.
+    for _ in 0..5 {
+        if !ran.status.success() || whole(&ran) {
+            break;
+        }
+        ran = record();
+    }
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     if String::from_utf8_lossy(&ran.stderr).contains("CONFIG_FTRACE_SYSCALLS") {
         skip!("this kernel traces no system calls (CONFIG_FTRACE_SYSCALLS)");
@@ -39,13 +54,12 @@ fn the_latency_of_requests_is_that_which_their_client_waits_and_is_measured_in_t
     let service = &document["fidelity"]["service"];
     let (count, median) = (&service["latency"]["count"], service["latency"]["median_ns"].as_u64().unwrap());
     let [count, awake] = [count, &service["found_awake"]].map(|number| number.as_u64().unwrap());
-    // On a busy computer the server may come to its next request before it has slept.
     assert!(count >= 20 && (100..=110).contains(&(count + awake)), "{service}");
     assert_eq!(service["latency"]["p99_ns"].as_u64().is_some(), count >= 100, "{service}");
     assert!(service["latency"]["p99_ns"].as_u64().is_none_or(|p99| p99 >= median) && median >= 3_000_000, "{service}");
-    // The client's time has the same request in it; both are edges of buckets.
+    // Each of the client's times has a request in it, so the medians of all are in that order; both are edges of buckets.
     let clients = service["clients"]["median_ns"].as_u64().unwrap();
-    assert!(median as f64 <= 1.02 * clients as f64, "{service}");
+    assert!(!whole(&ran) || median as f64 <= 1.02 * clients as f64, "{service}");
     let trial = std::fs::read_to_string(scratch.path("asked/trials/s0-t0000.json")).unwrap();
     let trial: serde_json::Value = serde_json::from_str(&trial).unwrap();
     assert_eq!(trial["measures"]["recorder_request_p50_ns"].as_f64(), Some(median as f64), "a metric of the recording");

@@ -5,6 +5,7 @@ use warmcore_capture::Recording;
 use warmcore_capture::recording::lost_in_words;
 
 use crate::history::Histories;
+use crate::occupied::Occupied;
 use crate::policies::Realtime;
 use crate::pools::Pool;
 use crate::service::{Latencies, RECORDER, Served};
@@ -13,7 +14,7 @@ use crate::sleeps::Sleeps;
 /// From this part of CPU time on, waiting for a CPU hides waits for others.
 const QUEUED: f64 = 0.25;
 
-/// From this part of the recorded time on, the time that a replay takes is another one.
+/// From this part of the recorded time on, the time that a replay takes is another one, and the time of others matters.
 const OTHER_TIME: f64 = 0.05;
 
 /// How far a workload is what was recorded.
@@ -34,6 +35,9 @@ pub struct Fidelity {
     /// How long the replay takes, alone on the machine of the recording, ns; none where it was not tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replayed_ns: Option<u64>,
+    /// The CPUs that the threads had, where the replay takes another time.
+    #[serde(skip)]
+    pub occupied: Option<Occupied>,
     /// Sleeps that ended within the recording.
     pub waits: u64,
     /// Of those, ended by another of the threads.
@@ -190,21 +194,29 @@ impl Fidelity {
         lines
     }
 
+    /// How much more than recorded the replay takes, alone on the machine of the recording, as a part of that; none if it is about the same,
+    /// or it was not tried.
+    pub fn takes_another_time(&self) -> Option<f64> {
+        let share = self.replayed_ns? as f64 / self.recorded_ns.max(1) as f64 - 1.0;
+        (share.abs() > OTHER_TIME).then_some(share)
+    }
+
     /// What may make it another workload than what was recorded, a sentence each without a full stop.
     pub fn reservations(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.realtime.into_iter().flat_map(Realtime::sentences).collect();
-        if let Some(replayed_ns) = self.replayed_ns {
-            let share = replayed_ns as f64 / self.recorded_ns.max(1) as f64 - 1.0;
-            if share.abs() > OTHER_TIME {
-                lines.push(format!(
-                    "alone on the machine of the recording it takes {:.3} s, {:.0} % {} than recorded ({:.3} s): a wait was not what it is \
-                     replayed as, or something delayed these threads that the replay does not have",
-                    replayed_ns as f64 / 1e9,
-                    100.0 * share.abs(),
-                    if share < 0.0 { "less" } else { "more" },
-                    self.recorded_ns as f64 / 1e9
-                ));
-            }
+        if let (Some(replayed_ns), Some(share)) = (self.replayed_ns, self.takes_another_time()) {
+            let delayed = self.occupied.filter(|_| share < 0.0);
+            let cause = delayed.and_then(|occupied| occupied.cause(OTHER_TIME * self.recorded_ns as f64));
+            lines.push(format!(
+                "alone on the machine of the recording it takes {:.3} s, {:.0} % {} than recorded ({:.3} s): {}",
+                replayed_ns as f64 / 1e9,
+                100.0 * share.abs(),
+                if share < 0.0 { "less" } else { "more" },
+                self.recorded_ns as f64 / 1e9,
+                cause.as_deref().unwrap_or(
+                    "a wait was not what it is replayed as, or something delayed these threads that the replay does not have"
+                )
+            ));
         }
         if self.queued_ns as f64 > QUEUED * self.cpu_ns as f64 {
             lines.push(format!(

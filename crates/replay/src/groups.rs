@@ -31,8 +31,8 @@ pub struct ThreadGroup {
     pub wakes_inside: u64,
     /// Wakeups between them and other threads.
     pub wakes_across: u64,
-    /// Share of their wakeups that is inside, in each part of the recording; 0 where there are none.
-    pub inside: [f64; PARTS],
+    /// Share of their wakeups that is inside, in each part of the recording; `None` where there are none.
+    pub inside: [Option<f64>; PARTS],
 }
 
 /// What was found.
@@ -70,7 +70,7 @@ impl Groups {
 
 impl ThreadGroup {
     fn of(graph: &Graph, threads: Vec<i32>) -> Self {
-        let mut group = Self { threads, wakes_inside: 0, wakes_across: 0, inside: [0.0; PARTS] };
+        let mut group = Self { threads, wakes_inside: 0, wakes_across: 0, inside: [None; PARTS] };
         let mut parts = [[0; 2]; PARTS];
         for edge in &graph.edges {
             let has = |thread: i32| group.threads.binary_search(&thread).is_ok();
@@ -85,7 +85,7 @@ impl ThreadGroup {
             }
         }
         for (share, [inside, across]) in group.inside.iter_mut().zip(parts) {
-            *share = if inside == 0 { 0.0 } else { inside as f64 / (inside + across) as f64 };
+            *share = (inside + across > 0).then(|| inside as f64 / (inside + across) as f64);
         }
         group
     }
@@ -286,5 +286,23 @@ mod tests {
         assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [4, 1, 4, 1, 1, 1]);
         edges.reverse();
         assert_eq!(parts(12, &edges), found);
+    }
+
+    /// Threads 1 and 2 are quiet in the first quarter; in the last one 2 and 3 wake each other too.
+    #[test]
+    fn a_quarter_without_wakeups_has_no_share_inside() {
+        use crate::graph::Edge;
+        let edge = |a, b, parts: [u64; PARTS]| Edge {
+            a,
+            b,
+            a_wakes_b: parts.iter().sum(),
+            b_wakes_a: 0,
+            by_softirq: 0,
+            parts,
+        };
+        let edges = vec![edge(1, 2, [0, 30, 30, 30]), edge(2, 3, [0, 0, 0, 10])];
+        let group = ThreadGroup::of(&Graph { threads: vec![1, 2, 3], edges, ..Graph::default() }, vec![1, 2]);
+        assert_eq!((group.wakes_inside, group.wakes_across), (90, 10));
+        assert_eq!(group.inside, [None, Some(1.0), Some(1.0), Some(0.75)]);
     }
 }

@@ -247,6 +247,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<
     let processes = chosen.iter().map(|id| recording.threads.get(id).and_then(|known| known.process).unwrap_or(*id));
     let mut reader = HistoryReader {
         threads: chosen.iter().map(state).collect(),
+        ended: BTreeMap::new(),
         others: BTreeMap::new(),
         running: BTreeMap::new(),
         idle_since: BTreeMap::new(),
@@ -266,7 +267,7 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<
     }
     let span_ns = end - start;
     let (service, mut marks) = reader.service.finish();
-    let threads = reader.threads.into_iter().filter_map(|(id, mut state)| {
+    let threads = reader.threads.into_iter().chain(reader.ended).filter_map(|(id, mut state)| {
         match state.doing {
             Doing::Unheard => return None,
             Doing::Asleep(_) => state.act(span_ns, Action::Block(Cause::Never)),
@@ -298,6 +299,8 @@ pub fn histories(recording: &Recording, chosen: &BTreeSet<i32>, machine: Option<
 
 struct HistoryReader<'a> {
     threads: BTreeMap<i32, State>,
+    /// Those whose number another thread has since.
+    ended: BTreeMap<i32, State>,
     /// Since when a thread that is not chosen runs, by CPU.
     others: BTreeMap<u32, u64>,
     /// The thread on each CPU.
@@ -331,8 +334,14 @@ impl<'a> HistoryReader<'a> {
                 }
             }
             What::Fork { parent, child } => {
-                if !self.threads.contains_key(&child) {
-                    return;
+                match self.threads.get(&child) {
+                    None => return,
+                    // Another thread has its number from now on.
+                    Some(known) if known.doing == Doing::Dead => {
+                        self.ended.extend(self.threads.remove_entry(&child));
+                        return;
+                    }
+                    Some(_) => {}
                 }
                 let forked =
                     self.threads.get_mut(&parent).map(|parent| parent.act(now, Action::Fork { child })).is_some();
@@ -409,9 +418,9 @@ impl<'a> HistoryReader<'a> {
         if self.threads.contains_key(&next) {
             self.runnable(now, next);
             if let Some(thread) = self.threads.get_mut(&next) {
-                // What an idle CPU needs to wake up is no queue.
+                // What an idle CPU needs to wake up is no queue, and who is seen first behind a gap may have come in it.
                 if let Doing::Runnable(since) = thread.doing
-                    && prev != 0
+                    && prev > 0
                 {
                     self.queued_ns += now - since;
                 }

@@ -202,7 +202,6 @@ fn by_wakeups(histories: &Histories) -> Vec<Found> {
 /// Which threads of one name have one role.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Family {
-    /// Those of a process.
     Process(i32),
     /// Those that are processes of their own, of one thread, and that this process created: a server's that forked before requests came.
     Children(i32),

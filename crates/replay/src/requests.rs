@@ -11,7 +11,6 @@ use crate::history::Histories;
 use crate::pools::{Pool, Pools};
 use crate::sleeps::Sleeps;
 
-/// A request.
 #[derive(Clone, Copy)]
 struct Request {
     /// Which of the pools that are replayed.

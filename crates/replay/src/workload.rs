@@ -552,7 +552,7 @@ mod tests {
             threads: vec![1, 3],
             wakes_inside: 9,
             wakes_across: 0,
-            inside: [1.0; crate::graph::PARTS],
+            inside: [Some(1.0); crate::graph::PARTS],
         };
         made.keep_together(
             &Groups { groups: vec![group], alone: vec![2], stability: Some(1.0) },

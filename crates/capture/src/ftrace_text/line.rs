@@ -2,7 +2,6 @@
 
 use crate::record::{Context, MOST_CPUS};
 
-/// What a line is.
 #[derive(Debug)]
 pub(super) enum Line<'a> {
     Event(Event<'a>),

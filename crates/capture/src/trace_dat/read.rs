@@ -1,5 +1,6 @@
 //! Reads versions 6 and 7.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::pages::Extent;
@@ -84,6 +85,7 @@ fn recording(
         cpus: buffer.cpus.iter().map(|(cpu, ..)| cpu.saturating_add(1)).max().unwrap_or(0),
         records,
         lost: contents.lost,
+        ends_early: contents.ends_early,
         notes: std::mem::take(&mut parts.notes).into_iter().chain(contents.notes).chain(notes).collect(),
         ..Recording::default()
     };
@@ -171,6 +173,8 @@ fn others(buffers: &[Buffer], read: &[BufferContents], best: usize) -> Vec<Strin
 struct BufferContents {
     pages: PageRecords,
     lost: Vec<Loss>,
+    /// CPUs of which not all pages are there.
+    ends_early: BTreeSet<u32>,
     notes: Vec<String>,
 }
 
@@ -242,6 +246,7 @@ impl BufferContents {
         self.lost.extend(reconcile(cpu, gaps, counted));
         if missing > 0 {
             self.lost.push(Loss { cpu: Some(cpu), before_ns: None, events: None });
+            self.ends_early.insert(cpu);
             self.notes.push(format!(
                 "the file ends early: the last {missing} bytes of CPU {cpu}, from byte {size} on, are not there"
             ));

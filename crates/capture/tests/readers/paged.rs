@@ -115,11 +115,13 @@ fn each_look_at_the_records_reads_the_pages_once_and_a_file_that_fails_then_is_k
     let recording = open(Arc::clone(&file) as Arc<dyn Source>).unwrap();
     assert_eq!((recording.records.len(), recording.record_count()), (0, 12_000));
     let before = file.read.load(Ordering::Relaxed);
-    assert_eq!(recording.in_order().count(), 12_000);
+    // Switches are put in where records are missing; none is recorded.
+    let recorded = || recording.in_order().filter(|record| !matches!(record.what, What::Switch { .. })).count();
+    assert_eq!(recorded(), 12_000);
     assert_eq!(file.read.load(Ordering::Relaxed) - before, in_pages);
     let pages = recording.pages.as_ref().unwrap();
     assert_eq!(pages.fault(), None);
     file.most.store(file.read.load(Ordering::Relaxed) + in_pages / 2, Ordering::Relaxed);
-    assert!(recording.in_order().count() < 12_000);
+    assert!(recorded() < 12_000);
     assert!(pages.fault().is_some_and(|fault| fault.contains("the disk is gone")), "{:?}", pages.fault());
 }

@@ -398,7 +398,6 @@ fn locked(lock: File, path: PathBuf) -> Result<ChangeRight, JournalError> {
     }
 }
 
-/// A line of a journal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum JournalLine {
     Entry(Entry),

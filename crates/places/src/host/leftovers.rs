@@ -1,12 +1,14 @@
-//! What a recording left of its tracing when it was killed: an instance of the kernel's trace, and a mount of it.
+//! What a command left when it was killed: of its tracing an instance of the kernel's trace and a mount of it, and its temporary files.
 //!
-//! No journal tells of them, since who may record need not be allowed to keep one: both have the name of the process that made
+//! No journal tells of them, since who may record need not be allowed to keep one: all have the name of the process that made
 //! them, with the time of its start, and are left behind when that process is gone. A mount serves all recordings that run: the last one to
 //! end takes it away, whoever made it.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::journal::{Undone, started};
 use super::tracing::Turn;
@@ -23,6 +25,51 @@ pub(crate) fn own_name() -> String {
     let pid = std::process::id();
     let at = i32::try_from(pid).ok().and_then(|pid| started(Path::new("/"), pid)).unwrap_or(0);
     format!("{PREFIX}{pid}-{at}")
+}
+
+/// A path for temporary files that nothing else has, by which they are found if this process is killed.
+pub fn temporary(what: &str) -> PathBuf {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let number = MADE.fetch_add(1, Ordering::Relaxed);
+    std::env::temp_dir().join(format!("{}-{}-{number}-{what}", own_name(), own_processes()))
+}
+
+/// The number of the name space of processes that this process is in: in others its number is another process's. 0 if it is not known.
+fn own_processes() -> u64 {
+    let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    let number = link.to_str().and_then(|link| link.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok());
+    number.unwrap_or(0)
+}
+
+/// Removes what killed commands of this user left in a directory for temporary files. With `dry_run` only tells what they left.
+pub fn temporary_files(directory: &Path, root: &Path, dry_run: bool) -> Vec<Undone> {
+    let user = std::fs::metadata("/proc/self").map(|own| own.uid()).ok();
+    let is_left = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let parts: Vec<&str> = name.splitn(6, '-').collect();
+        let [prefix, pid, at, processes, number, _] = parts[..] else { return false };
+        prefix == PREFIX.trim_end_matches('-')
+            && number.parse::<u64>().is_ok()
+            && processes.parse() == Ok(own_processes())
+            && is_left(&format!("{PREFIX}{pid}-{at}"), root)
+            && path.symlink_metadata().is_ok_and(|found| Some(found.uid()) == user)
+    };
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut left: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_left).collect();
+    left.sort();
+    let removed = |path: &Path| match path.symlink_metadata()?.is_dir() {
+        true => std::fs::remove_dir_all(path),
+        false => std::fs::remove_file(path),
+    };
+    let undone = |path: PathBuf| {
+        let what = format!("temporary files {}", path.display());
+        let result = if dry_run { Ok(()) } else { removed(&path) };
+        match result {
+            Ok(()) => Undone::Restored(what),
+            Err(error) => Undone::Failed { path: what, reason: error.to_string() },
+        }
+    };
+    left.into_iter().map(undone).collect()
 }
 
 /// Removes what killed recordings left of their tracing below `root`. With `dry_run` only tells what they left.
@@ -169,6 +216,39 @@ mod tests {
         assert_eq!(std::fs::read_dir(instances).unwrap().count(), of_others.len());
         assert!(started(Path::new("/"), std::process::id() as i32).is_some());
         assert!(!is_left(&own_name(), Path::new("/")));
+    }
+
+    /// Files of a process that lives and of one that is gone, one of another name space of processes, and others' files.
+    #[test]
+    fn temporary_files_of_processes_that_are_gone_are_found_and_removed_and_no_others() {
+        let (root, files) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        process(root.path(), 10, 'S', 1, 500);
+        let own = own_processes();
+        let [import, workload] = [format!("warmcore-12-800-{own}-0-import"), format!("warmcore-12-800-{own}-1-w.json")];
+        std::fs::create_dir_all(files.path().join(&import).join("trials")).unwrap();
+        std::fs::write(files.path().join(&workload), "{}").unwrap();
+        let kept = [
+            format!("warmcore-10-500-{own}-0-import"),
+            format!("warmcore-12-800-{}-0-import", own + 1),
+            "warmcore-12-800".to_owned(),
+            format!("warmcore-12-800-{own}-x-import"),
+            format!("other-12-800-{own}-0-import"),
+        ];
+        kept.iter().for_each(|name| std::fs::write(files.path().join(name), "").unwrap());
+        let left: Vec<Undone> = [import, workload]
+            .iter()
+            .map(|name| Undone::Restored(format!("temporary files {}", files.path().join(name).display())))
+            .collect();
+        assert_eq!(temporary_files(files.path(), root.path(), true), left);
+        assert_eq!(temporary_files(files.path(), root.path(), false), left);
+        assert_eq!(temporary_files(files.path(), root.path(), false), []);
+        assert_eq!(std::fs::read_dir(files.path()).unwrap().count(), kept.len());
+        let (one, other) = (temporary("x"), temporary("x"));
+        assert!(one != other && one.parent() == Some(std::env::temp_dir().as_path()), "{}", one.display());
+        std::fs::write(&one, "").unwrap();
+        let mine = |left: &Undone| matches!(left, Undone::Restored(what) if what.ends_with(&one.display().to_string()));
+        assert!(!temporary_files(&std::env::temp_dir(), Path::new("/"), true).iter().any(mine), "this process lives");
+        std::fs::remove_file(&one).unwrap();
     }
 
     #[test]

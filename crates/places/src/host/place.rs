@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,6 +22,7 @@ use warmcore_workload::{Workload, to_rtapp};
 
 use super::counters;
 use super::journal::{Journal, JournalError, Undone};
+use super::leftovers;
 use super::outcome::{Made, of_command, of_workload};
 use super::recorder::{self, Recorder};
 use super::state::{Means, StateError, Wanted};
@@ -225,6 +227,10 @@ fn check(request: &Request<'_>) -> Result<(), PlaceError> {
         let message = "CPUs of this computer are not taken offline: they are not this program's alone, and one that does not come back stays away";
         return unfit(message.into(), "run it with --on vm or --on sim, or leave out \"hotplug\"");
     }
+    if !request.workload.isolcpus.is_empty() || !request.workload.nohz_full.is_empty() {
+        let message = "CPUs of this computer are isolated when it boots, or not at all";
+        return unfit(message.into(), "run it with --on vm or --on sim, or leave out \"isolcpus\" and \"nohz_full\"");
+    }
     if !request.actions.is_empty() {
         return unfit("nothing is done from outside of trials here".into(), "run it with --on vm");
     }
@@ -427,7 +433,6 @@ fn abilities(root: &Path) -> Abilities {
     }
 }
 
-/// What is started for a workload.
 struct StartedWorkload {
     command: Vec<OsString>,
     limit: Duration,
@@ -444,9 +449,11 @@ impl StartedWorkload {
         }
         let unfit = |error| PlaceError::new(Trouble::Unfit, CODE, error, "a workload's names must differ");
         let text = to_rtapp(workload).map_err(unfit)?;
-        let path = std::env::temp_dir().join(format!("warmcore-workload-{}.json", std::process::id()));
+        let path = leftovers::temporary("workload.json");
         let failed = |error| PlaceError::new(Trouble::Failed, CODE, error, "is the disk full?");
-        std::fs::write(&path, text).at("write", &path).map_err(failed)?;
+        // A new file: whoever may write there may have put a link in its place.
+        let written = std::fs::File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.at("write", &path).map_err(failed)?;
         let mut command: Vec<OsString> = manner.runner.iter().map(OsString::from).collect();
         command.push(path.clone().into());
         let limit = asked.unwrap_or(DEFAULT_LIMIT);

@@ -166,7 +166,7 @@ impl Recorder {
                 let _ = tracing::unmount(&turn);
                 let advice = match rustix::process::geteuid().is_root() {
                     true => "`warmcore doctor host` says what this computer has",
-                    false => "recording needs root, or group and mode of /sys/kernel/tracing that let you write there",
+                    false => "recording needs root, or write access to /sys/kernel/tracing by its group and mode",
                 };
                 Err(PlaceError::new(Trouble::Unable, CODE, reason, advice))
             }

@@ -90,13 +90,14 @@ fn preemption_is_no_action_and_others_cpu_time_is_counted() {
 }
 
 #[test]
-fn a_thread_whose_leaving_is_missing_ran_until_another_one_is_seen_on_its_cpu() {
+fn from_its_last_record_until_another_thread_is_seen_on_it_nobody_is_known_to_have_run_on_a_cpu() {
     for leaves in [102, 0] {
         let records =
             vec![switch(0, 0, 0, IDLE, 101), switch(300, 0, leaves, ASLEEP, 103), switch(1000, 0, 103, ASLEEP, 0)];
         let found = of(records, &[101, 102, 103]);
         let cpu_ns = |thread| found.threads.get(&thread).map_or(0, |history| history.cpu_ns);
-        assert_eq!([101, 102, 103].map(cpu_ns), [300, 0, 700], "{leaves} leaves");
+        assert_eq!([101, 102, 103].map(cpu_ns), [0, 0, 700], "{leaves} leaves");
+        assert_eq!((found.other_cpu_ns, found.queued_ns), (300, 0));
     }
 }
 
@@ -135,7 +136,7 @@ fn run_and_idle_time_of_cpus_are_the_length_of_the_recording_whatever_is_lost() 
             }
         }
         idle_ns += idle_since.values().map(|since| 400 - since).sum::<u64>();
-        assert_eq!(run_ns + idle_ns, CPUS * 400, "{:?}", recording.records);
+        assert_eq!(run_ns + idle_ns + found.other_cpu_ns, CPUS * 400, "{:?}", recording.records);
     }
 }
 
@@ -272,6 +273,30 @@ fn a_fork_makes_a_thread_of_its_creators() {
     assert_eq!(found.threads[&5].actions[..2], [run(10), Action::Fork { child: 6 }]);
     assert!(found.threads[&6].forked);
     assert_eq!(found.threads[&6].actions, [run(10), Action::Exit]);
+}
+
+/// The number of thread 6 is used again: what the second one does is another thread's.
+#[test]
+fn a_number_that_is_used_again_is_that_of_another_thread() {
+    let fork = |time_ns| record(time_ns, 0, 5, What::Fork { parent: 5, child: 6 });
+    let found = of(
+        vec![
+            switch(100, 0, 0, IDLE, 5),
+            fork(110),
+            switch(120, 0, 5, ASLEEP, 6),
+            waking(150, 0, 6, 5),
+            switch(160, 0, 6, PrevState::Dead, 5),
+            fork(170),
+            switch(180, 0, 5, ASLEEP, 6),
+            waking(240, 0, 6, 5),
+            switch(250, 0, 6, PrevState::Dead, 5),
+            switch(260, 0, 5, PrevState::Dead, 0),
+        ],
+        &[5, 6],
+    );
+    assert_eq!(found.threads[&6].actions, [run(30), Action::Wake { thread: 5 }, run(10), Action::Exit]);
+    let forks = found.threads[&5].actions.iter().filter(|action| matches!(action, Action::Fork { .. })).count();
+    assert_eq!((forks, found.threads[&5].cpu_ns, found.threads[&6].cpu_ns, found.other_cpu_ns), (1, 50, 40, 70));
 }
 
 #[test]
