@@ -170,6 +170,7 @@ fn computing() -> Case {
         Step::Chase { hops: 64, region_bytes: 1 << 12 },
         Step::IoRun { bytes: 1 << 12 },
         Step::FirstTouch { bytes: (1 << 14) - 1 },
+        Step::Map { bytes: (1 << 14) - 1 },
     ];
     let program = times(3, [Step::RunTime { cpu_ns: 2 * MS }]);
     case.tasks("computes", 3, other.into_iter().fold(program, ProgramBuilder::step));
@@ -473,7 +474,7 @@ fn waits() -> Vec<Case> {
 }
 
 /// The kinds of steps. A step of a new kind does not compile until it has a name here, and the table lacks it until a program has it.
-const KINDS: [&str; 41] = [
+const KINDS: [&str; 42] = [
     "run",
     "run time",
     "sleep",
@@ -508,6 +509,7 @@ const KINDS: [&str; 41] = [
     "memory",
     "chase",
     "first touch",
+    "map",
     "io",
     "clock",
     "phase",
@@ -558,6 +560,7 @@ fn kind(step: &Step) -> &'static str {
         Step::Memory { .. } => "memory",
         Step::Chase { .. } => "chase",
         Step::FirstTouch { .. } => "first touch",
+        Step::Map { .. } => "map",
         Step::IoRun { .. } => "io",
         Step::StartClock { .. } | Step::RecordClock { .. } | Step::RecordSince { .. } => "clock",
         Step::Phase(_) => "phase",

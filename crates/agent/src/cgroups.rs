@@ -1,4 +1,4 @@
-//! The workload's task groups as control groups with the cpu controller.
+//! The workload's task groups as control groups with the cpu controller, and where one has CPUs of its own the cpuset controller.
 //!
 //! Each is in threaded mode, in the group in which it lies or in the root group, so that threads of one process can be in different ones
 //! and memory stays with the process. Source: the kernel's `Documentation/admin-guide/cgroup-v2.rst`, "Threads" and "CPU".
@@ -23,6 +23,8 @@ pub struct Groups {
     made: Vec<String>,
     /// By the workload's group: the file to which a thread writes its number to join.
     pub joins: Vec<String>,
+    /// Controllers that they have, as `cgroup.subtree_control` takes them.
+    controllers: &'static [&'static str],
     /// Groups with a quota: number, directory, and what its counters were before the run.
     limited: Vec<(u32, String, GroupCounters)>,
     /// What could not be had as it was asked for.
@@ -32,14 +34,16 @@ pub struct Groups {
 impl Groups {
     /// Makes a group for each of the workload's; the root group is there.
     pub fn make(plans: &[Option<GroupPlan>]) -> Result<Self, String> {
+        let has_cpus = plans.iter().flatten().any(|plan| plan.cpuset_cpus.is_some());
         let mut groups = Self::default();
+        groups.controllers = if has_cpus { &["cpu", "cpuset"] } else { &["cpu"] };
         let paths: Vec<String> = (0..plans.len()).map(|number| path(plans, number)).collect::<Result<_, _>>()?;
         // A group's path is longer than that of the group in which it lies.
         let mut order: Vec<usize> = (0..plans.len()).filter(|&number| plans[number].is_some()).collect();
         order.sort_by_key(|&number| (paths[number].matches('/').count(), number));
         for number in order {
             if let Some(plan) = &plans[number] {
-                groups.make_one(&paths[number], plan.shares)?;
+                groups.make_one(&paths[number], plan)?;
                 if let Some(bounds) = &plan.cpu_uclamp {
                     clamp(&paths[number], bounds)?;
                 }
@@ -61,14 +65,23 @@ impl Groups {
         self.limited.iter().map(since).collect()
     }
 
-    fn make_one(&mut self, path: &str, shares: u32) -> Result<(), String> {
+    fn make_one(&mut self, path: &str, plan: &GroupPlan) -> Result<(), String> {
         let above = path.rsplit_once('/').map_or(ROOT, |(above, _)| above);
-        files::write(&format!("{above}/cgroup.subtree_control"), "+cpu")
-            .map_err(|reason| format!("task groups need the cpu controller of control groups: {reason}"))?;
+        for controller in self.controllers {
+            files::write(&format!("{above}/cgroup.subtree_control"), &format!("+{controller}")).map_err(|reason| {
+                format!("task groups need the {controller} controller of control groups: {reason}")
+            })?;
+        }
         fs::create_dir(path).map_err(|error| format!("cannot make the control group {path}: {error}"))?;
         self.made.push(path.to_owned());
         files::write(&format!("{path}/cgroup.type"), "threaded")?;
-        let file = format!("{path}/cpu.weight");
+        if let Some(cpus) = &plan.cpuset_cpus {
+            write_and_read(&format!("{path}/cpuset.cpus"), cpus)?;
+        }
+        if plan.cpu_idle {
+            return write_and_read(&format!("{path}/cpu.idle"), "1");
+        }
+        let (file, shares) = (format!("{path}/cpu.weight"), plan.shares);
         files::write(&file, &weight(shares).to_string())?;
         let read: u32 = files::read(&file)?.parse().map_err(|_| format!("{file} holds no number"))?;
         let got = shares_of(read);
@@ -86,8 +99,8 @@ impl Drop for Groups {
             // One that is still used stays, which the next run's making of it says.
             let _ = fs::remove_dir(path);
         }
-        if !self.made.is_empty() {
-            let _ = files::write(&format!("{ROOT}/cgroup.subtree_control"), "-cpu");
+        for controller in self.controllers.iter().filter(|_| !self.made.is_empty()) {
+            let _ = files::write(&format!("{ROOT}/cgroup.subtree_control"), &format!("-{controller}"));
         }
     }
 }
@@ -98,14 +111,16 @@ fn limit(path: &str, [quota_us, period_us, burst_us]: [u64; 3]) -> Result<(), St
     // A burst can only be written beside its quota, and is 0 before.
     let files = [("cpu.max", quota), ("cpu.max.burst", burst_us.to_string())];
     for (name, value) in files.into_iter().filter(|(name, _)| *name == "cpu.max" || burst_us > 0) {
-        let file = format!("{path}/{name}");
-        files::write(&file, &value)?;
-        let read = files::read(&file)?;
-        if read.trim() != value {
-            return Err(format!("{file} is {} after {value} was written", read.trim()));
-        }
+        write_and_read(&format!("{path}/{name}"), &value)?;
     }
     Ok(())
+}
+
+/// Writes a value that the kernel has to show again.
+fn write_and_read(file: &str, value: &str) -> Result<(), String> {
+    files::write(file, value)?;
+    let read = files::read(file)?;
+    if read.trim() == value { Ok(()) } else { Err(format!("{file} is {} after {value} was written", read.trim())) }
 }
 
 /// Gives a group its bounds of utilisation, and reads them back. The kernel shows a bound that rounds to a whole CPU as `max`.
@@ -184,7 +199,16 @@ mod tests {
 
     #[test]
     fn groups_lie_in_each_other_as_in_the_workload() {
-        let plan = |parent| Some(GroupPlan { shares: 1024, parent, cpu_max_us: None, cpu_uclamp: None });
+        let plan = |parent| {
+            Some(GroupPlan {
+                shares: 1024,
+                parent,
+                cpu_max_us: None,
+                cpu_uclamp: None,
+                cpu_idle: false,
+                cpuset_cpus: None,
+            })
+        };
         let plans = [plan(Some(2)), None, plan(None), plan(Some(0)), plan(Some(1))];
         let paths: Vec<String> = (0..5).map(|number| path(&plans, number).unwrap()).collect();
         let expected =

@@ -74,6 +74,10 @@ pub struct GroupPlan {
     pub cpu_max_us: Option<[u64; 3]>,
     /// `cpu.uclamp.min` and `cpu.uclamp.max` as those files take them, if they bound anything.
     pub cpu_uclamp: Option<[String; 2]>,
+    /// Whether its tasks give way as those of `SCHED_IDLE` do (`cpu.idle`), which is its weight then.
+    pub cpu_idle: bool,
+    /// `cpuset.cpus` as that file takes it, if it confines its tasks.
+    pub cpuset_cpus: Option<String>,
 }
 
 /// One run of a workload.
@@ -82,6 +86,10 @@ pub struct GroupPlan {
 pub struct RunPlan {
     /// What runs: each launch is a process that creates the tasks of its part of the workload.
     pub launches: Vec<LaunchPlan>,
+    /// CPUs that the kernel isolates (`isolcpus`), as its list; those of all runs of a boot are the same.
+    pub isolcpus: String,
+    /// Those of `nohz_full`, in the same way.
+    pub nohz_full: String,
     /// The workload's task groups; `None` for the root group.
     pub groups: Vec<Option<GroupPlan>>,
     /// Settings to apply, in order. What the previous run of the boot had set is set back first.

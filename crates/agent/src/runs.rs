@@ -127,6 +127,12 @@ fn one_run(
     changed: &mut Changed,
     channel: &mut File,
 ) -> Result<RunEnd, String> {
+    for (name, wanted) in [("isolated", &run.isolcpus), ("nohz_full", &run.nohz_full)] {
+        let file = format!("/sys/devices/system/cpu/{name}");
+        if !wanted.is_empty() && files::read(&file)? != *wanted {
+            return Err(format!("the kernel was started for {file} to be {wanted}, and it is not"));
+        }
+    }
     let groups = Groups::make(&run.groups)?;
     let (mut sessions, mut workers) = start_workers(run, &groups, speed)?;
     for worker in &mut workers {

@@ -145,8 +145,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             WaitReason::None => "the others while spinning".to_owned(),
             WaitReason::Time => "a timer".to_owned(),
             WaitReason::Lock(lock) => {
-                // Behind the workload's is the one of group changes.
-                let name = workload.locks.get(lock as usize).map_or("cgroup_mutex", String::as_str);
+                let of_kernel = if lock == self.objects.group_lock.0 { "cgroup_mutex" } else { "mmap_lock" };
+                let name = workload.locks.get(lock as usize).map_or(of_kernel, String::as_str);
                 match self.objects.locks[lock as usize].owner {
                     Some(owner) => format!("lock `{name}`, held by {}", self.core.task_name(owner)),
                     None => format!("lock `{name}`"),

@@ -35,13 +35,27 @@ pub(crate) struct Planned {
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     /// Binds tasks of these templates to a restriction.
-    Bind { templates: Vec<u32>, to: u32 },
+    Bind {
+        templates: Vec<u32>,
+        to: u32,
+    },
     /// Binds them to the region where tasks of other templates were: by CPU the region, by region its restriction.
-    Follow { templates: Vec<u32>, home: Vec<u32>, region_of: Vec<u32>, regions: Vec<u32> },
-    /// Sets a tunable.
-    Set { tunable: String, value: u64 },
+    Follow {
+        templates: Vec<u32>,
+        home: Vec<u32>,
+        region_of: Vec<u32>,
+        regions: Vec<u32>,
+    },
+    Set {
+        tunable: String,
+        value: u64,
+    },
     /// Takes a CPU offline or brings it online, with which that epoch begins.
-    Hotplug { cpu: CpuId, online: bool, epoch: usize },
+    Hotplug {
+        cpu: CpuId,
+        online: bool,
+        epoch: usize,
+    },
 }
 
 impl Planned {

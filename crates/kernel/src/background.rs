@@ -55,8 +55,8 @@ pub(crate) struct Visitors {
 }
 
 impl Visitors {
-    /// Those of a machine. Where those that are not bound begin, the seed says.
-    pub fn of(machine: &Machine, seed: u64) -> Self {
+    /// Those of a machine. Where those that are not bound begin, of the CPUs that are everybody's, the seed says.
+    pub fn of(machine: &Machine, everywhere: &CpuSet, seed: u64) -> Self {
         let mut visitors = Self::default();
         let mut random = Pcg32::new(seed, STREAM);
         for (number, thread) in machine.background().threads.iter().enumerate() {
@@ -69,8 +69,8 @@ impl Visitors {
                     }
                 }
                 ThreadPlace::AnyCpu => {
-                    let cpu = CpuId(below(&mut random, machine.cpu_count()) as u32);
-                    visitors.add(machine, number, cpu, machine.all_cpus().clone(), thread.name.clone());
+                    let Some(cpu) = everywhere.iter().nth(below(&mut random, everywhere.len())) else { continue };
+                    visitors.add(machine, number, cpu, everywhere.clone(), thread.name.clone());
                 }
                 ThreadPlace::Cpus(list) => {
                     let set: CpuSet = list.iter().filter_map(|&os| machine.cpu_by_os_index(os)).collect();
@@ -126,7 +126,6 @@ pub(crate) struct BackgroundState<'a> {
 pub(crate) enum Parked {
     /// A thread's timer.
     Thread(u32),
-    /// An interrupt.
     Interrupt(u32),
 }
 

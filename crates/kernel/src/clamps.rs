@@ -304,7 +304,7 @@ mod tests {
     /// By hand, of `uclamp_tg_restrict`: within the group's bounds, whatever is asked for.
     #[test]
     fn a_group_bounds_what_its_tasks_ask_for() {
-        let group = |min, max| TaskGroup { shares: 1024, parent: None, cpu_max: None, clamp: clamp(min, max) };
+        let group = |min, max| TaskGroup { clamp: clamp(min, max), ..TaskGroup::PLAIN };
         let asks = |min, max| UtilClamp::new(min, max).unwrap();
         let of = |request, group: &TaskGroup| effective(request, Policy::Normal, Some(group));
         assert_eq!(of(UtilClamp::NONE, &group(205, 512)), clamp(205, 512));
@@ -336,7 +336,7 @@ mod tests {
         ] {
             let root = clamp(CAPACITY_SCALE, CAPACITY_SCALE);
             let group = group_clamp(bounds(inner), group_clamp(bounds(outer), root));
-            let group = TaskGroup { shares: 1024, parent: None, cpu_max: None, clamp: group };
+            let group = TaskGroup { clamp: group, ..TaskGroup::PLAIN };
             assert_eq!(effective(request, Policy::Normal, Some(&group)), shown, "{outer:?} {inner:?} {request}");
         }
     }

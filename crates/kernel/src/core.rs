@@ -58,6 +58,8 @@ pub(crate) struct Cpu {
     /// Phase of the ordinary tick.
     pub tick_phase_ns: u64,
     pub tick_stopped: bool,
+    /// It is busy, and its next tick is that of [`REMOTE_TICK_NS`](crate::tickless::REMOTE_TICK_NS).
+    pub tickless: bool,
     pub softirq_raised: bool,
     /// Timers of kernel threads have run out that wait for the CPU to be busy.
     pub timers_deferred: bool,
@@ -481,6 +483,7 @@ impl<'a> Core<'a> {
             return;
         }
         self.tasks[task.index()].cpu = cpu;
+        self.restart_tick(cpu);
         self.emit(EventKind::Migrate { task, from, to: cpu, kind });
         if self.watched.moves {
             self.moves.push(Hook::SchedMigrateTask { task, from, to: cpu });

@@ -42,6 +42,7 @@ use crate::sync::Objects;
 use crate::task::State;
 use crate::task_groups::TaskGroup;
 use crate::telling::Tracer;
+use crate::tickless::REMOTE_TICK_NS;
 use crate::timers::{ClassPath, TimerId, Timers};
 use warmcore_options::MemoryChoice;
 use warmcore_trace::{End, Outcome};
@@ -198,7 +199,7 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             class: ClassPath::default(),
             addressed: ClassPath::default(),
             process_threads: vec![0; setup.workload.processes.len() + own_processes],
-            task_groups: TaskGroup::all(setup.workload),
+            task_groups: TaskGroup::all(setup),
             groups: &setup.workload.groups,
             application_count: setup.workload.applications.len(),
             pages: (setup.machine.node_count() > 1 || scheduler.reads_resident_pages())
@@ -492,7 +493,10 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
 
     fn tick(&mut self, cpu: CpuId) {
         let curr = self.core.curr(cpu);
-        self.core.charge(cpu, self.core.machine.costs().tick_ns, OverheadKind::Tick);
+        // Another CPU makes a remote one.
+        if !std::mem::take(&mut self.core.cpus[cpu.index()].tickless) {
+            self.core.charge(cpu, self.core.machine.costs().tick_ns, OverheadKind::Tick);
+        }
         self.core.tell_overhead_at_tick(cpu);
         if M::MODELLED {
             self.sample_memory(cpu);
@@ -519,7 +523,9 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
             self.scheduler.tick_stopped(&mut self.core, cpu);
             return;
         }
-        let at = self.core.now_ns + self.core.tick_ns;
+        let tickless = self.stops_full_tick(cpu, curr);
+        self.core.cpus[cpu.index()].tickless = tickless;
+        let at = self.core.now_ns + if tickless { REMOTE_TICK_NS } else { self.core.tick_ns };
         self.core.queue.set(Slot::Tick, cpu, at);
     }
 

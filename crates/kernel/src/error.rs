@@ -8,95 +8,64 @@ use crate::event_queue::Class;
 
 /// The experiment does not fit together.
 #[derive(Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs)] // messages have the fields
 pub enum SetupError {
-    /// A task may use no CPU of the machine.
     #[error("task `{task}` may run on {wanted}, of which the machine has none online (its CPUs are {online})")]
-    NoAllowedCpu {
-        /// Name of the task.
-        task: String,
-        /// What was asked for.
-        wanted: String,
-        /// Online CPUs by the operating system's numbers.
-        online: String,
-    },
-    /// A start CPU that does not exist or is not allowed.
+    NoAllowedCpu { task: String, wanted: String, online: String },
+    #[error("\"{parameter}\" has CPU {cpu}, which the machine does not have (its CPUs are {online})")]
+    IsolatedCpu { parameter: &'static str, cpu: u32, online: String },
+    #[error("\"{parameter}\" has all CPUs of the machine, of which the kernel keeps one; leave one out")]
+    AllIsolated { parameter: &'static str },
+    #[error("CPUs that go offline are not modelled beside \"isolcpus\"; leave out one of the two")]
+    IsolatedHotplug,
+    #[error(
+        "task group `{group}` has CPU {cpu} in \"cpuset_cpus\", which the machine does not have (its CPUs are {online})"
+    )]
+    CpusetCpu { group: String, cpu: u32, online: String },
+    #[error(
+        "task `{task}` may use none of the CPUs in \"cpuset_cpus\" of its task group `{group}` or one above: the kernel would refuse its mask with \
+         EINVAL; change one of the two"
+    )]
+    OutsideCpuset { task: String, group: String },
     #[error("task `{task}` is to start on cpu{cpu}, which it cannot use on this machine")]
-    BadStartCpu {
-        /// Name of the task.
-        task: String,
-        /// The CPU asked for.
-        cpu: u32,
-    },
-    /// A deadline task that may not use every CPU.
+    BadStartCpu { task: String, cpu: u32 },
     #[error(
         "task `{task}` is of SCHED_DEADLINE and bound to some of the CPUs: the kernel would refuse that with {errno}, as its \
          reservations are of the whole machine; leave its CPUs out, or use SCHED_FIFO"
     )]
-    BoundDeadline {
-        /// Name of the task.
-        task: String,
-        /// The kernel's error: `EPERM` of a bound task that becomes one (`sched_setattr`), `EBUSY` of one that is bound later
-        /// (`sched_setaffinity`).
-        errno: &'static str,
-    },
-    /// More deadline bandwidth than there is.
+    /// `EPERM` of a bound task that becomes one (`sched_setattr`), `EBUSY` of one that is bound later (`sched_setaffinity`).
+    BoundDeadline { task: String, errno: &'static str },
     #[error(
         "tasks of SCHED_DEADLINE reserve {:.5} CPUs together, and {:.5} can be reserved here (each CPU's capacity less the fair server's 5 % of a full CPU): \
          the kernel would refuse one of them with EBUSY; reserve less, or take more CPUs",
         *.asked as f64 / Reservation::WHOLE_CPU as f64, *.admitted as f64 / Reservation::WHOLE_CPU as f64
     )]
-    DeadlineBandwidth {
-        /// What they ask for, in units of [`Reservation::WHOLE_CPU`].
-        asked: u64,
-        /// What can be had.
-        admitted: u64,
-    },
-    /// A program, not a workload of tasks.
+    /// In units of [`Reservation::WHOLE_CPU`].
+    DeadlineBandwidth { asked: u64, admitted: u64 },
     #[error("`{0}` is a program, whose threads are real ones")]
     Command(String),
-    /// Nothing would run.
     #[error("the workload has no task that exists at its start")]
     NoTasks,
-    /// An action from outside is about tasks that there are none of.
     #[error("{action}: no task and no process of the workload is called `{name}`")]
-    NobodyCalled {
-        /// The action.
-        action: String,
-        /// The name.
-        name: String,
-    },
-    /// A CPU cannot go offline or come online.
+    NobodyCalled { action: String, name: String },
     #[error("{action}: {problem}")]
-    Hotplug {
-        /// The action.
-        action: String,
-        /// Why not.
-        problem: HotplugProblem,
-    },
-    /// The workload's tables contradict each other.
+    Hotplug { action: String, problem: HotplugProblem },
     #[error("the workload is not consistent: {0}")]
     Workload(String),
 }
 
 /// Why a CPU cannot go offline or come online.
 #[derive(Debug, Error, PartialEq, Eq)]
+#[allow(missing_docs)] // messages have the fields
 pub enum HotplugProblem {
-    /// There is none of this number.
     #[error("the machine has no such CPU (its CPUs are {cpus})")]
-    NoCpu {
-        /// Those that there are, by the operating system's numbers.
-        cpus: String,
-    },
-    /// It is the last one.
+    NoCpu { cpus: String },
     #[error("it is the last CPU that is online, which the kernel refuses with EBUSY; keep one")]
     LastCpu,
-    /// It is online.
     #[error("it is online already; take it offline before")]
     Online,
-    /// It is offline.
     #[error("it is offline already; bring it online before")]
     Offline,
-    /// Deadline tasks need it.
     #[error("the kernel refuses with EBUSY, for deadline tasks: {0}")]
     Deadlines(Box<SetupError>),
 }
@@ -114,126 +83,45 @@ pub enum EndedBy {
 
 /// A run that could not be finished.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum SimulationError {
-    /// The scheduler is no model.
     #[error("`{scheduler}` runs on a real kernel only")]
-    NotSimulated {
-        /// As it was given.
-        scheduler: String,
-    },
-    /// The scheduler compares cache sets, and the memory has none.
+    NotSimulated { scheduler: String },
     #[error("`{scheduler}` compares which cache sets tasks used lately, which only exact memory records")]
-    NoSets {
-        /// As it was given.
-        scheduler: String,
-    },
-    /// CPUs go offline or come online under a scheduler that cannot have that.
+    NoSets { scheduler: String },
     #[error("under `{scheduler}` no CPU can go offline: {reason}")]
-    NoHotplug {
-        /// As it was given.
-        scheduler: String,
-        /// Why.
-        reason: &'static str,
-    },
-    /// The kernel has a governor, and the machine no frequencies.
+    NoHotplug { scheduler: String, reason: &'static str },
     #[error(
         "`{scheduler}` has a frequency governor, but machine `{machine}` states no frequencies to choose from: add `[[core_kind]]` to its file, or leave `governor` out"
     )]
-    NoFrequencies {
-        /// As it was given.
-        scheduler: String,
-        /// Its name.
-        machine: String,
-    },
-    /// Every task that is left waits for another one.
+    NoFrequencies { scheduler: String, machine: String },
     #[error("deadlock at {} ms: every task that is left waits for another\n{}", *.time_ns as f64 / 1e6, .waits.join("\n"))]
-    Deadlock {
-        /// When.
-        time_ns: u64,
-        /// Who waits for what, one line per task or group of tasks.
-        waits: Vec<String>,
-    },
-    /// A program goes on without ever letting time pass.
+    Deadlock { time_ns: u64, waits: Vec<String> },
     #[error("task `{task}` executed {steps} steps at {} ms without letting time pass: its program loops without end", *.time_ns as f64 / 1e6)]
-    NoProgress {
-        /// Name of the task.
-        task: String,
-        /// Steps executed at one instant.
-        steps: u32,
-        /// When.
-        time_ns: u64,
-    },
-    /// A program did something impossible, such as unlocking a mutex it does not hold.
+    NoProgress { task: String, steps: u32, time_ns: u64 },
     #[error("task `{task}` at {} ms: {message}", *.time_ns as f64 / 1e6)]
-    Program {
-        /// Name of the task.
-        task: String,
-        /// When.
-        time_ns: u64,
-        /// What it did.
-        message: String,
-    },
-    /// An action from outside depends on where tasks were, and none of them ran.
+    Program { task: String, time_ns: u64, message: String },
     #[error("{action}: no task of that name used a CPU in the {window_ms} ms before")]
-    NobodyRan {
-        /// The action.
-        action: String,
-        /// Length of the time that counts.
-        window_ms: u64,
-    },
-    /// A scheduler issued a command that makes no sense, or lost a task.
+    NobodyRan { action: String, window_ms: u64 },
     #[error("the scheduler broke a rule at {time_ns} ns on {cpu}, in the event `{event}`: {message}")]
-    Scheduler {
-        /// When.
-        time_ns: u64,
-        /// On which CPU's behalf.
-        cpu: CpuId,
-        /// What happened: a tick, a timer, a wakeup's interrupt.
-        event: &'static str,
-        /// Which rule.
-        message: String,
-    },
-    /// A sched_ext program was ejected during the run, and the class below it scheduled the rest.
+    Scheduler { time_ns: u64, cpu: CpuId, event: &'static str, message: String },
     #[error("the trial is invalid, `{program}` did not schedule to the end: {reason}")]
-    Ejected {
-        /// The program.
-        program: String,
-        /// Who ended it.
-        by: EndedBy,
-        /// Kind of exit, when, where, and what happened.
-        reason: String,
-        /// What it left: CPUs and runnable tasks, and what it said of them and printed.
-        dump: String,
-    },
-    /// The simulator's own accounts do not add up.
+    /// `dump`: what it left, CPUs and runnable tasks, and what it said of them and printed.
+    Ejected { program: String, by: EndedBy, reason: String, dump: String },
     #[error("invariant broken at {time_ns} ns: {message}")]
-    Invariant {
-        /// When.
-        time_ns: u64,
-        /// Which one.
-        message: String,
-    },
+    Invariant { time_ns: u64, message: String },
     /// The machine's caches cannot be modelled.
     #[error(transparent)]
     Memory(#[from] warmcore_memory::HierarchyError),
     /// The exact level cannot simulate the machine or the tasks' memory.
     #[error(transparent)]
     ExactMemory(#[from] warmcore_memory::exact::ExactError),
-    /// More tasks than a run can hold.
     #[error("more than {limit} tasks were created; a fork loop?")]
-    TooManyTasks {
-        /// The limit.
-        limit: usize,
-    },
-    /// The trace could not be stored.
+    TooManyTasks { limit: usize },
     #[error("the trace could not be stored: {0}")]
     Sink(#[from] std::io::Error),
-    /// The caller asked to stop.
     #[error("interrupted at {} ms of simulated time", *.time_ns as f64 / 1e6)]
-    Interrupted {
-        /// When.
-        time_ns: u64,
-    },
+    Interrupted { time_ns: u64 },
 }
 
 impl SimulationError {

@@ -50,6 +50,9 @@ impl Setup<'_> {
         if !self.actions.iter().any(|planned| matches!(planned.what, What::Hotplug { .. })) {
             return Ok(());
         }
+        if !self.workload.isolcpus.is_empty() {
+            return Err(SetupError::IsolatedHotplug);
+        }
         // A task that stays on its CPU may use it until it may leave, whatever becomes of the CPU; one that is bound to it may not.
         let lone: Vec<CpuSet> = self.lone_cpus.iter().map(|&lone| self.restrictions[lone as usize].clone()).collect();
         let first_lone = self.restrictions.len();
@@ -153,14 +156,17 @@ impl<'a, S: Scheduler, M: Memory> Engine<'a, S, M> {
         self.set_mask(task, 0);
     }
 
-    /// Whether a mask has no active CPU, so that a change to it is refused (`__set_cpus_allowed_ptr_locked`, `EINVAL`): the task keeps its own.
-    pub(crate) fn refuses_mask(&mut self, task: TaskId, restriction: u32) -> bool {
-        let refused = self.core.everywhere != 0 && self.core.cpus_of_restriction(restriction).is_empty();
-        if refused {
-            let (name, number) = (self.core.task_name(task), task.0.saturating_sub(self.core.hidden));
-            self.log(format!("process {number} ({name}): sched_setaffinity to CPUs that are all offline: EINVAL"));
-        }
-        refused
+    /// Whether a mask has no active CPU of the task's cpuset, so that a change to it is refused (`__set_cpus_allowed_ptr_locked`, `EINVAL`): the task
+    /// keeps its own.
+    pub(crate) fn refuses_mask(&mut self, task: TaskId, asked: u32) -> bool {
+        let why = match self.setup.left_of(self.core.tasks[task.index()].group, asked) {
+            None => "outside its cpuset",
+            Some(left) if self.core.everywhere != 0 && self.core.cpus_of_restriction(left).is_empty() => "all offline",
+            Some(_) => return false,
+        };
+        let (name, number) = (self.core.task_name(task), task.0.saturating_sub(self.core.hidden));
+        self.log(format!("process {number} ({name}): sched_setaffinity to CPUs that are {why}: EINVAL"));
+        true
     }
 
     fn log(&mut self, line: String) {

@@ -36,6 +36,7 @@ impl Cpu {
                 clock_task_ns: 0,
                 tick_phase_ns: together.unwrap_or_else(&mut draw),
                 tick_stopped: true,
+                tickless: false,
                 softirq_raised: false,
                 timers_deferred: false,
                 stopper_ran: false,

@@ -8,21 +8,23 @@
 
 mod conditions;
 mod group_changes;
+mod mappings;
 
 use warmcore_memory::dependent_load::dependent_load_ps;
 use warmcore_topology::CpuId;
 use warmcore_trace::{EventKind, TaskId};
-use warmcore_workload::{Drawn, ListId, Step, TimerMode};
+use warmcore_workload::{Distribution, Drawn, Draws, ListId, Step, TimerMode};
 
 use crate::core::NeedResched;
 use crate::engine::{Engine, Leave, Now};
 use crate::error::SimulationError;
 use crate::event_queue::Class;
 use crate::memory::{self, Memory, Side};
-use crate::scheduler::{Scheduler, WakeFlags};
+use crate::scheduler::{Change, Scheduler, WakeFlags};
 use crate::task::{Activity, Stage, WaitReason};
 
 pub(crate) use group_changes::GroupChange;
+pub(crate) use mappings::{Fault, Mapping};
 
 /// Steps at one instant after which a program is taken to loop for ever.
 const STEP_LIMIT: u32 = 1_000_000;
@@ -119,6 +121,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 self.busy(cpu, id, Activity::CpuTime, hops.saturating_mul(hop_ps).div_ceil(1_000))
             }
             Step::FirstTouch { bytes } => self.first_touch_step(cpu, id, *bytes),
+            Step::Map { bytes } => self.map_step(cpu, id, *bytes),
             Step::IoRun { bytes } => {
                 let work_ns = memory::null_write_ns(*bytes);
                 self.busy(cpu, id, Activity::Work, work_ns)
@@ -213,6 +216,11 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 if self.pay(id, costs.syscall_ns) {
                     return Done::Busy;
                 }
+                if let Step::SetPolicy(policy) = step
+                    && !self.scheduler.permits(&mut self.core, id, Change::Policy(*policy))
+                {
+                    return Done::Next;
+                }
                 let task = &mut self.core.tasks[id.index()];
                 let before = (task.nice, task.policy, task.slice_ns);
                 match step {
@@ -224,6 +232,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 // What stays as it is takes nobody off its queue (`__sched_setscheduler`, `set_user_nice`).
                 if before != (task.nice, task.policy, task.slice_ns) {
                     self.settle(cpu);
+                    self.core.restart_tick(cpu);
                     self.scheduler.attributes_changed(&mut self.core, id);
                 }
                 Done::Next
@@ -411,13 +420,14 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     }
 
     pub(crate) fn sleep_until(&mut self, id: TaskId, at_ns: u64) -> Done {
+        let late_ns = self.core.machine.costs().timer_late_ns + self.lateness_ns(id);
         let task = &mut self.core.tasks[id.index()];
         // Timers of real-time tasks have no slack (`hrtimer_nanosleep`).
         let slack_ns = match task.timer_slack_ns {
             _ if task.policy.is_realtime() => 0,
             own => own.unwrap_or(self.core.parameters.timer_slack_ns),
         };
-        let at = at_ns + slack_ns + self.core.machine.costs().timer_late_ns;
+        let at = at_ns + slack_ns + late_ns;
         task.timer_generation = task.timer_generation.wrapping_add(1);
         task.slept_from_ns = self.core.now_ns;
         let generation = task.timer_generation;
@@ -427,6 +437,25 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             clocks.timer_armed(self.core.now_ns, self.core.this_cpu, at);
         }
         self.block(id, WaitReason::Time)
+    }
+
+    /// How much later than the machine says the next timer of a task runs out, the same under every scheduler.
+    #[inline]
+    fn lateness_ns(&self, id: TaskId) -> u64 {
+        match self.core.parameters.timer_late_p99_ns {
+            0 => 0,
+            p99_ns => self.drawn_lateness_ns(id, p99_ns),
+        }
+    }
+
+    #[cold]
+    fn drawn_lateness_ns(&self, id: TaskId, p99_ns: u64) -> u64 {
+        /// ln 100: the 99th percentile of an exponential distribution is so many means.
+        const MEANS: f64 = 4.605_170;
+        let task = &self.core.tasks[id.index()];
+        let seed = self.setup.seed.wrapping_add((u64::from(task.timer_generation) + 1) << 32);
+        let mean_ns = (p99_ns as f64 / MEANS) as u64;
+        Draws::new(seed, task.template.0, task.instance).draw(&Distribution::Exponential { mean_ns })
     }
 
     fn arrival_step(&mut self, id: TaskId, clock: usize, drawn_ns: u64) -> Done {

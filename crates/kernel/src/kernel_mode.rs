@@ -4,12 +4,9 @@
 //! ([`Preempt`]) says: the return to user mode, a `cond_resched`, the end of a part with preemption disabled. The task may also block,
 //! as in user mode.
 //!
-//! Only what a program puts between `kernel_enter` and `kernel_exit`, faults of its first touches, and changes of its task group are kernel mode.
-//! Not modelled: the kernel time of other steps (system calls, messages, interrupts), during which a task is preempted as in user mode; a stopper
-//! or a hotplug that has to wait for kernel code that may not be preempted; the time of a `cond_resched` that has nothing to do. A fault takes as
-//! long on every CPU. It waits for nobody, as since Linux 6.4, where it takes the lock of its mapping for reading (`lock_vma_under_rcu`,
-//! `Documentation/mm/process_addrs.rst`); before, it took that of the address space, which a program states as a semaphore of its own. What these
-//! locks' lines cost threads that share a mapping, and interrupts to them when pages are given back, are not in it.
+//! Only what a program puts between `kernel_enter` and `kernel_exit`, faults and mappings ([`mappings`](crate::interpreter)), and changes of its task
+//! group are kernel mode. Not modelled: the kernel time of other steps (system calls, messages, interrupts), during which a task is preempted as in
+//! user mode; a stopper or a hotplug that has to wait for kernel code that may not be preempted; the time of a `cond_resched` that has nothing to do.
 
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
@@ -17,12 +14,10 @@ use warmcore_workload::{KernelStep, LockId};
 
 use crate::core::{Core, NeedResched};
 use crate::engine::{Engine, Leave};
-use crate::interpreter::{Done, GroupChange};
+use crate::interpreter::{Done, Fault, GroupChange, Mapping};
 use crate::memory::Memory;
-use crate::pages::PAGE_BYTES;
 use crate::parameters::Preempt;
 use crate::scheduler::Scheduler;
-use crate::task::{Activity, Stage};
 use crate::timers::ClassPath;
 
 /// Whether a task is in the kernel, and how often it has disabled preemption there.
@@ -33,8 +28,13 @@ pub(crate) struct KernelMode {
     /// How many mutexes and semaphores of the kernel it has alone, and the one for which it spins.
     pub locks: u16,
     pub spins_on: Option<LockId>,
-    /// Pages that the present [`Step::FirstTouch`](warmcore_workload::Step::FirstTouch) has still to touch.
+    /// Pages that the present [`Step::FirstTouch`](warmcore_workload::Step::FirstTouch) or [`Step::Map`](warmcore_workload::Step::Map) has still to
+    /// touch.
     pub pages_left: u64,
+    /// How far the present fault has got.
+    pub fault: Fault,
+    /// How far the present [`Step::Map`](warmcore_workload::Step::Map) has got.
+    pub mapping: Mapping,
     /// How far the present [`Step::SetGroup`](warmcore_workload::Step::SetGroup) has got.
     pub group_change: GroupChange,
     /// What the scheduler's timer is to be called with at the return to user mode, and which class's.
@@ -135,31 +135,5 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             true => Done::Leaves(Leave::Preempted),
             false => Done::Jumped,
         }
-    }
-
-    /// The running task touches new memory: a fault in kernel mode for each page, and back to user mode after each (`exc_page_fault`). Giving
-    /// pages back is a part of each fault here; a thread gives 4 MiB back in one call (`crates/native/src/task/memory_steps.rs`).
-    pub(crate) fn first_touch_step(&mut self, cpu: CpuId, id: TaskId, bytes: u64) -> Done {
-        // Where it costs nothing a loop would not end.
-        let fault_ns = self.core.machine.costs().page_fault_ns.max(1);
-        let task = &mut self.core.tasks[id.index()];
-        if task.stage == Stage::Begin {
-            if task.kernel.pages_left == 0 {
-                task.kernel.pages_left = bytes.div_ceil(PAGE_BYTES);
-            }
-            if task.kernel.pages_left == 0 {
-                return Done::Next;
-            }
-            task.kernel.within = true;
-            self.pay(id, fault_ns);
-            return Done::Busy;
-        }
-        task.kernel.pages_left -= 1;
-        match task.kernel.pages_left {
-            0 => self.step_over(id),
-            _ => (task.stage, task.activity) = (Stage::Begin, Activity::Advance),
-        }
-        self.return_to_user(cpu, id);
-        self.give_way(cpu, true)
     }
 }

@@ -175,8 +175,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             self.open_line(number);
             return None;
         }
-        if self.core.tasks[id.index()].restriction != 0 {
-            return self.set_own_affinity(cpu, id, 0);
+        if self.core.tasks[id.index()].restriction != self.setup.everybody {
+            return self.set_own_affinity(cpu, id, self.setup.everybody);
         }
         let launcher = &mut self.launchers[number];
         if launcher.releases.first().is_some_and(|(at, _)| *at <= now_ns) {
@@ -209,7 +209,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         if self.core.error.is_some() {
             return;
         }
-        if self.setup.template_restrictions[start.template as usize] != 0 {
+        if self.setup.template_restrictions[start.template as usize] != self.setup.everybody {
             self.core.tasks[child.index()].in_line = true;
             // Who waits there is not deadlocked.
             self.live += usize::from(self.launchers[number].line.is_empty());

@@ -199,6 +199,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         state.waiting_for = WaitReason::None;
         let reason = state.place_reason.take();
         self.scheduler.enqueue(&mut self.core, cpu, task, enqueue);
+        self.core.restart_tick(cpu);
         self.update_frequency(cpu);
         self.core.emit_on(cpu, EventKind::Wakeup { task, reason });
         if self.core.watched.wakeups {
@@ -279,9 +280,9 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         let description = &self.workload.tasks[template.index()];
         // A template that says nothing about nice and affinity inherits them, as fork does.
         let inherited = parent.map(|parent| &self.core.tasks[parent.index()]);
-        let own_restriction = self.setup.template_restrictions[template.index()];
-        let restriction = match inherited {
-            Some(parent) if own_restriction == 0 => parent.kept_restriction.unwrap_or(parent.restriction),
+        let own_restriction = self.setup.template_asked[template.index()];
+        let asked_restriction = match inherited {
+            Some(parent) if own_restriction == self.setup.everybody => parent.asked_restriction,
             _ => own_restriction,
         };
         let process = description.process.0;
@@ -291,7 +292,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         };
         let draws = Draws::new(self.setup.seed, template.0, instance);
         Task {
-            restriction,
+            restriction: self.setup.mask_in(group, asked_restriction),
+            asked_restriction,
             nice: if description.nice == 0 { inherited.map_or(0, |parent| parent.nice) } else { description.nice },
             policy: description.policy,
             slice_ns: description.slice_ns.or(inherited.map(|parent| parent.slice_ns)).unwrap_or(0),

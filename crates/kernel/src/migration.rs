@@ -13,8 +13,17 @@ use crate::memory::Memory;
 use crate::scheduler::Scheduler;
 
 impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
+    /// Another mask is asked for, of which a task gets what the cpuset of its group leaves, or all of it where those CPUs are offline.
+    pub(crate) fn set_mask(&mut self, task: TaskId, asked: u32) {
+        let state = &mut self.core.tasks[task.index()];
+        state.asked_restriction = asked;
+        let mask = self.setup.mask_in(state.group, asked);
+        let is_offline = mask != asked && self.core.cpus_of_restriction(mask).is_empty();
+        self.apply_mask(task, if is_offline { asked } else { mask });
+    }
+
     /// `do_set_cpus_allowed`: another mask for a task. One that it stays on its CPU for is covered until it may leave.
-    pub(crate) fn set_mask(&mut self, task: TaskId, restriction: u32) {
+    fn apply_mask(&mut self, task: TaskId, restriction: u32) {
         let state = &mut self.core.tasks[task.index()];
         match &mut state.kept_restriction {
             Some(kept) => *kept = restriction,
@@ -40,7 +49,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             return None;
         }
         let kept = state.kept_restriction.take()?;
-        self.set_mask(task, kept);
+        self.apply_mask(task, kept);
         (!self.core.may_run_on(task, cpu)).then_some(Leave::Displaced)
     }
 

@@ -34,6 +34,8 @@ pub struct KernelParameters {
     pub ttwu_queue: bool,
     /// How late timers of normal tasks may be (`timer_slack_ns`, 50 µs by default in Linux).
     pub timer_slack_ns: u64,
+    /// 99th percentile of how much later than the machine's `timer_late_ns` timers of tasks run out, exponentially distributed; 0: never.
+    pub timer_late_p99_ns: u64,
     /// `CONFIG_SCHED_CLUSTER`: domains know which cores of an LLC form a cluster.
     pub sched_cluster: bool,
     /// Who chooses the frequencies of CPUs.
@@ -47,6 +49,8 @@ pub struct KernelParameters {
     pub ticks: Ticks,
     /// `CONFIG_IRQ_TIME_ACCOUNTING`: time of interrupts is not charged to the task that they interrupt, and policies hear of it.
     pub irq_time_accounting: bool,
+    /// `CONFIG_PER_VMA_LOCK`: page faults take the lock of their mapping, not that of the address space.
+    pub vma_locks: bool,
 }
 
 impl Default for KernelParameters {
@@ -55,12 +59,14 @@ impl Default for KernelParameters {
             hz: 250,
             ttwu_queue: true,
             timer_slack_ns: 50_000,
+            timer_late_p99_ns: 0,
             sched_cluster: true,
             governor: Governor::Fixed,
             rate_limit_us: 0,
             preempt: Preempt::Lazy,
             ticks: Ticks::Apart,
             irq_time_accounting: false,
+            vma_locks: true,
         }
     }
 }

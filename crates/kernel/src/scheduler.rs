@@ -26,6 +26,7 @@ use std::ops::BitOr;
 use warmcore_topology::CpuId;
 use warmcore_trace::schedstat::CpuCounters;
 use warmcore_trace::{PrevState, TaskId};
+use warmcore_workload::Policy;
 
 use crate::clocks::Utilisation;
 use crate::core::Core;
@@ -41,6 +42,15 @@ pub struct WakeFlags {
     pub fork: bool,
     /// The waker is a task in its own system call, not an interrupt.
     pub by_task: bool,
+}
+
+/// What a system call is to change of a task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    /// Its policy.
+    Policy(Policy),
+    /// Its task group, by index into [`Core::task_groups`]; `None` for the root group.
+    Group(Option<u32>),
 }
 
 /// Why and how a task is enqueued: the kernel's `ENQUEUE_*` flags.
@@ -256,6 +266,12 @@ pub trait Scheduler {
     /// `sched_yield` of the running task.
     fn yield_task(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId);
 
+    /// Whether a task may change so, which is as it was: one that may not stays so, and its call gives an error (`scx_check_setscheduler`,
+    /// `cpu_cgroup_can_attach`).
+    fn permits(&mut self, _core: &mut Core<'_>, _task: TaskId, _change: Change) -> bool {
+        true
+    }
+
     /// Nice value, policy, slice or group of a task changed; [`Core::task`] has the new values.
     fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId);
 
@@ -391,6 +407,7 @@ impl<S: Scheduler + ?Sized> Scheduler for Box<S> {
         stopper(cpu: CpuId, payload: u32);
         timer(cpu: CpuId, payload: u64);
         yield_task(cpu: CpuId, task: TaskId);
+        permits(task: TaskId, change: Change) -> bool;
         attributes_changed(task: TaskId);
         affinity_changed(task: TaskId);
         tunable_changed(name: &str, value: u64);

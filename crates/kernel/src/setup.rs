@@ -12,6 +12,7 @@ use warmcore_workload::{Action, Affinity, Launch, Policy, Reservation, Step, Tas
 
 use crate::actions::{Distributed, Planned};
 use crate::background::Visitors;
+use crate::cpusets::confine;
 use crate::error::SetupError;
 use crate::hotplug::Epoch;
 use crate::memory_samples::MEMORY_COUNTERS;
@@ -39,12 +40,19 @@ pub struct Boot<'a> {
     pub seed: u64,
     /// Whether the workload has tasks of real-time or deadline policies.
     pub realtime: bool,
+    /// CPUs that it keeps out of its scheduling domains (`isolcpus`), by the operating system's numbers.
+    pub isolcpus: &'a [u32],
 }
 
 impl<'a> Boot<'a> {
     /// A kernel with default parameters on a machine, and seed 0.
     pub fn new(machine: &'a Machine) -> Self {
-        Self { machine, kernel: KernelParameters::default(), seed: 0, realtime: false }
+        Self { machine, kernel: KernelParameters::default(), seed: 0, realtime: false, isolcpus: &[] }
+    }
+
+    /// The CPUs that are isolated.
+    pub fn isolated(&self) -> CpuSet {
+        self.isolcpus.iter().filter_map(|&os| self.machine.cpu_by_os_index(os)).collect()
     }
 }
 
@@ -66,8 +74,16 @@ pub struct Setup<'a> {
     /// The run ends with [`SimulationError::Interrupted`](crate::SimulationError) soon after this becomes true.
     pub stop: Option<Arc<AtomicBool>>,
     pub(crate) restrictions: Vec<CpuSet>,
-    /// Restriction of each task template.
+    /// Restriction of tasks that ask for none: all CPUs, number 0, but those that are isolated.
+    pub(crate) everybody: u32,
+    /// CPUs on which a task that is alone has no ticks (`nohz_full`).
+    pub(crate) nohz_full: CpuSet,
+    /// Restriction that each task template asks for.
+    pub(crate) template_asked: Vec<u32>,
+    /// What the cpuset of its group leaves of it.
     pub(crate) template_restrictions: Vec<u32>,
+    /// By task group what its cpuset leaves of each restriction; empty if it has none.
+    pub(crate) within: Vec<Vec<u32>>,
     /// CPU each template's first placement starts from.
     pub(crate) template_cpus: Vec<CpuId>,
     /// Who starts what, and from which CPU.
@@ -108,11 +124,18 @@ impl<'a> Setup<'a> {
                 restrictions.len() - 1
             }) as u32
         };
-        let launchers = launchers(machine, workload, seed);
-        let sets = workload.tasks.iter().map(|task| resolve(machine, &task.name, &task.affinity));
-        let sets: Vec<CpuSet> = sets.collect::<Result<_, _>>()?;
+        let everywhere = housekeeping(machine, "isolcpus", &workload.isolcpus)?;
+        let everybody = intern(everywhere.clone());
+        let launchers = launchers(&everywhere, workload, seed);
+        let sets = workload.tasks.iter().map(|task| match &task.affinity {
+            Affinity::All => Ok(everywhere.clone()),
+            stated => resolve(machine, &task.name, stated),
+        });
+        let asked: Vec<CpuSet> = sets.collect::<Result<_, _>>()?;
+        let sets = confine(machine, workload, &asked)?;
         let mut distributed = Distributed::new(machine.cpu_count(), launchers.iter().map(|(_, cpu)| *cpu), seed);
         let template_cpus = template_cpus(workload, &launchers, &sets, &mut distributed)?;
+        let template_asked: Vec<u32> = asked.into_iter().map(&mut intern).collect();
         let template_restrictions: Vec<u32> = sets.into_iter().map(&mut intern).collect();
         let mut step_restrictions = Vec::new();
         for (index, program) in workload.programs.iter().enumerate() {
@@ -148,20 +171,24 @@ impl<'a> Setup<'a> {
             check_invariants: false,
             stop: None,
             restrictions,
+            everybody,
+            nohz_full: machine.all_cpus().difference(&housekeeping(machine, "nohz_full", &workload.nohz_full)?),
+            template_asked,
             template_restrictions,
+            within: Vec::new(),
             template_cpus,
             launchers,
             step_restrictions,
             lone_cpus,
             starts,
-            visitors: Visitors::of(machine, seed),
+            visitors: Visitors::of(machine, &everywhere, seed),
             launchers_are_tasks: machine.background().launchers,
             thread_sets: ThreadSets::default(),
             actions: Vec::new(),
             epochs: Vec::new(),
             distributed,
         };
-        admit_deadline_tasks(&setup, machine.all_cpus())?;
+        admit_deadline_tasks(&setup, &everywhere)?;
         setup.set_actions(&[])?;
         Ok(setup)
     }
@@ -179,6 +206,7 @@ impl<'a> Setup<'a> {
             self.actions.push(planned);
         }
         self.actions.sort_by_key(|planned| planned.action.time_ns);
+        self.plan_cpusets();
         self.plan_hotplug()
     }
 
@@ -200,7 +228,8 @@ impl<'a> Setup<'a> {
     /// What a policy for this setup is made from.
     pub fn boot(&self) -> Boot<'a> {
         let realtime = self.workload.has_realtime();
-        Boot { machine: self.machine, kernel: self.kernel, seed: self.seed, realtime }
+        let isolcpus = &self.workload.isolcpus;
+        Boot { machine: self.machine, kernel: self.kernel, seed: self.seed, realtime, isolcpus }
     }
 
     /// The machine.
@@ -287,8 +316,8 @@ pub(crate) fn admit_deadline_tasks(setup: &Setup<'_>, active: &CpuSet) -> Result
         });
         let Some(most) = reserved.max() else { continue };
         let binds = |&to: &u32| to != 0 && to != u32::MAX;
-        if restriction != 0 || step_restrictions[task.program.index()].iter().any(binds) {
-            let is_bound_later = restriction == 0 && task.policy.is_deadline();
+        if restriction != setup.everybody || step_restrictions[task.program.index()].iter().any(binds) {
+            let is_bound_later = restriction == setup.everybody && task.policy.is_deadline();
             let errno = if is_bound_later { "EBUSY" } else { "EPERM" };
             return Err(SetupError::BoundDeadline { task: task.name.clone(), errno });
         }
@@ -300,15 +329,28 @@ pub(crate) fn admit_deadline_tasks(setup: &Setup<'_>, active: &CpuSet) -> Result
     if asked > admitted { Err(SetupError::DeadlineBandwidth { asked, admitted }) } else { Ok(()) }
 }
 
+/// The CPUs that a parameter of the kernel leaves (`housekeeping_cpumask`).
+///
+/// # Errors
+/// A CPU that the machine does not have, and a machine without any other.
+fn housekeeping(machine: &Machine, parameter: &'static str, list: &[u32]) -> Result<CpuSet, SetupError> {
+    let mut left = machine.all_cpus().clone();
+    for &cpu in list {
+        let unknown = || SetupError::IsolatedCpu { parameter, cpu, online: online(machine) };
+        left.remove(machine.cpu_by_os_index(cpu).ok_or_else(unknown)?);
+    }
+    if left.is_empty() { Err(SetupError::AllIsolated { parameter }) } else { Ok(left) }
+}
+
 /// Launchers on CPUs by lot, no two on one while there are others.
-fn launchers(machine: &Machine, workload: &Workload, seed: u64) -> Vec<(Launch, CpuId)> {
+fn launchers(everywhere: &CpuSet, workload: &Workload, seed: u64) -> Vec<(Launch, CpuId)> {
     /// Keeps this stream apart from others with the same seed; any odd constant does.
     const STREAM: u64 = 0x6c61_756e_6368_6573;
     let mut random = Pcg32::new(seed, STREAM);
     let mut cpus: Vec<CpuId> = Vec::new();
     let place = |launch: Launch| {
         if cpus.is_empty() {
-            cpus.extend(machine.cpus());
+            cpus.extend(everywhere.iter());
         }
         // The remainder is not exactly even, by less than one in a million.
         let chosen = random.next_u32() as usize % cpus.len();
@@ -379,14 +421,18 @@ fn starts(machine: &Machine, workload: &Workload, launchers: &[(Launch, CpuId)])
 pub(crate) fn resolve(machine: &Machine, task: &str, affinity: &Affinity) -> Result<CpuSet, SetupError> {
     let set = affinity.on(machine);
     if set.is_empty() {
-        let online = machine.cpus().map(|cpu| CpuId(machine.os_index(cpu))).collect::<CpuSet>();
         return Err(SetupError::NoAllowedCpu {
             task: task.to_owned(),
             wanted: affinity.to_string(),
-            online: online.to_string(),
+            online: online(machine),
         });
     }
     Ok(set)
+}
+
+/// The machine's CPUs by the operating system's numbers.
+pub(crate) fn online(machine: &Machine) -> String {
+    machine.cpus().map(|cpu| CpuId(machine.os_index(cpu))).collect::<CpuSet>().to_string()
 }
 
 #[cfg(test)]
@@ -415,6 +461,34 @@ mod tests {
             seen.insert((low, early));
         }
         assert_eq!(seen.len(), 4, "to any of them, as the seed says: {seen:?}");
+    }
+
+    #[test]
+    fn isolated_cpus_are_nobodys_who_does_not_name_them() {
+        let machine = resolve("1s1n1l4c1t").unwrap();
+        let of = |rest: &str| {
+            let text = format!(
+                r#"{{"tasks": {{"a": {{"run": 5}}, "b": {{"run": 5, "cpus": [1, 2]}}}}, "warmcore": {{{rest}}}}}"#
+            );
+            from_rtapp("isolated", &text, &Options::default()).unwrap()
+        };
+        let workload = of(r#""isolcpus": "2-3""#);
+        for seed in 0..50 {
+            let setup = Setup::new(&machine, &workload, seed).unwrap();
+            let mask = |template: usize| setup.restrictions[setup.template_restrictions[template] as usize].to_string();
+            assert_eq!([mask(0), mask(1)], ["0-1", "1-2"]);
+            assert!(setup.launchers()[0].1.0 < 2);
+            assert_eq!(setup.boot().isolated().to_string(), "2-3");
+        }
+        for (rest, words) in [
+            (r#""isolcpus": "3-5""#, "\"isolcpus\" has CPU 4, which the machine does not have"),
+            (r#""isolcpus": "0-3""#, "has all CPUs of the machine"),
+            (r#""nohz_full": "7""#, "\"nohz_full\" has CPU 7, which the machine does not have"),
+            (r#""isolcpus": "3", "hotplug": [{"at_ns": 5, "offline": 2}]"#, "not modelled beside"),
+        ] {
+            let problem = Setup::new(&machine, &of(rest), 1).map(|_| ()).unwrap_err().to_string();
+            assert!(problem.contains(words), "{problem}");
+        }
     }
 
     #[test]

@@ -14,8 +14,8 @@
 //! Where a release meets both a spinner and sleeping readers, the spinner wins. Taking the lock costs what a latch costs
 //! ([`latch`](crate::latch)); spinners do not slow the owner, as each looks at a line of its own.
 //!
-//! Not modelled: signals, real-time tasks that may not spin on an unknown owner, priority inheritance, `downgrade_write`, the
-//! time of the list's own spinlock. The 4 ms are not rounded to ticks.
+//! Not modelled: signals, real-time tasks that may not spin on an unknown owner, priority inheritance, the time of the list's own spinlock.
+//! The 4 ms are not rounded to ticks.
 //!
 //! Source: Linux 6.16 `kernel/locking/mutex.c` (`__mutex_lock_common`, `mutex_optimistic_spin`, `__mutex_unlock_slowpath`),
 //! `kernel/locking/rwsem.c` (`rwsem_down_read_slowpath`, `rwsem_optimistic_spin`, `rwsem_mark_wake`, `rwsem_try_write_lock`).
@@ -243,7 +243,8 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     pub(crate) fn owner_left(&mut self, cpu: CpuId, id: TaskId) {
         let workload = self.workload;
         let of_workload = workload.latches.iter().filter(|latch| latch.kind.is_of_kernel()).map(|latch| latch.lock);
-        for lock in of_workload.chain([self.objects.group_lock]) {
+        let own_space = self.objects.mmap_locks.get(self.core.tasks[id.index()].process as usize).copied();
+        for lock in of_workload.chain([self.objects.group_lock]).chain(own_space) {
             if self.objects.locks[lock.index()].owner == Some(id) {
                 self.end_spins(cpu, lock);
             }
@@ -272,6 +273,14 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         state.last_cpu = Some(cpu);
         self.pass_on(cpu, lock);
         Done::Next
+    }
+
+    /// The running task, which has a semaphore alone, keeps it as a reader, and readers that sleep get it too (`downgrade_write`).
+    pub(crate) fn downgrade(&mut self, id: TaskId, lock: LockId) {
+        self.objects.locks[lock.index()].owner = None;
+        self.core.tasks[id.index()].kernel.locks -= 1;
+        self.sleeping(lock).readers.push(id);
+        self.admit_readers(lock);
     }
 
     /// Nobody has the lock: it goes to a spinner, to a sleeper that was promised it, or to whom the release wakes.

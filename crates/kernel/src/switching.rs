@@ -146,6 +146,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
                 state.changed_ns = now_ns;
                 state.stolen_ns = 0;
                 self.core.cancel_hrtick(cpu);
+                self.core.restart_tick(cpu);
                 self.cpu_turned(cpu, false);
                 self.scheduler.enter_idle(&mut self.core, cpu);
             }
@@ -224,15 +225,13 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
     fn leave_idle(&mut self, cpu: CpuId) {
         self.scheduler.exit_idle(&mut self.core, cpu);
         let now_ns = self.core.now_ns;
-        let tick_ns = self.core.tick_ns;
         let state = &mut self.core.cpus[cpu.index()];
         state.idle_ns += now_ns - state.changed_ns;
         state.changed_ns = now_ns;
         let tick_stopped = std::mem::take(&mut state.tick_stopped);
         self.cpu_turned(cpu, true);
         if tick_stopped {
-            let since_phase = (now_ns + tick_ns - self.core.cpus[cpu.index()].tick_phase_ns) % tick_ns;
-            let at = now_ns + tick_ns - since_phase;
+            let at = self.core.next_tick_ns(cpu);
             self.core.queue.set(Slot::Tick, cpu, at);
         }
     }

@@ -6,7 +6,7 @@ use rand_pcg::Pcg32;
 use rand_pcg::rand_core::Rng;
 use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
-use warmcore_workload::{LatchKind, LockId, Policy, ProgramId, SemaphoreId, TimerId, Workload};
+use warmcore_workload::{LatchKind, LockId, Policy, ProgramId, SemaphoreId, Step, TimerId, Workload};
 
 use crate::sleeping_lock::SleepingLock;
 use crate::task::Task;
@@ -221,10 +221,12 @@ pub(crate) fn queue_in_futex(tasks: &[Task], waiters: &mut VecDeque<TaskId>, id:
 
 /// All objects of a run.
 pub(crate) struct Objects {
-    /// The workload's, and behind them the one of [`Self::group_lock`].
+    /// The workload's, and behind them those of the kernel.
     pub locks: Vec<Lock>,
     /// The machine's mutex that every change of a task group takes (`cgroup_mutex`).
     pub group_lock: LockId,
+    /// By process the lock of its address space (`mmap_lock`), if any thread of the workload maps memory.
+    pub mmap_locks: Vec<LockId>,
     pub conditions: Vec<VecDeque<TaskId>>,
     pub barriers: Vec<Barrier>,
     pub semaphores: Vec<Semaphore>,
@@ -252,11 +254,19 @@ impl Objects {
             lock.sleep_ns = latch.sleep_ns;
             lock.kernel = latch.kind.is_of_kernel().then(|| Box::new(SleepingLock::new(latch.kind)));
         }
-        let group_lock = LockId(locks.len() as u32);
-        locks.push(Lock { kernel: Some(Box::new(SleepingLock::new(LatchKind::Mutex))), ..Lock::default() });
+        let mut of_kernel = |kind| {
+            locks.push(Lock { kernel: Some(Box::new(SleepingLock::new(kind))), ..Lock::default() });
+            LockId(locks.len() as u32 - 1)
+        };
+        let group_lock = of_kernel(LatchKind::Mutex);
+        let mut steps = workload.programs.iter().flat_map(|program| &program.steps);
+        let maps = steps.any(|step| matches!(step, Step::Map { .. }));
+        let address_spaces = if maps { workload.processes.len() } else { 0 };
+        let mmap_locks = (0..address_spaces).map(|_| of_kernel(LatchKind::Rwsem)).collect();
         Self {
             locks,
             group_lock,
+            mmap_locks,
             conditions: several(workload.conditions.len()),
             barriers: several(workload.barriers.len()),
             semaphores: (0..)

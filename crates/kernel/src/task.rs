@@ -90,6 +90,8 @@ pub struct Task {
     pub(crate) cpu: CpuId,
     /// Index into the table of CPU sets: where it may run at present (`cpus_ptr`).
     pub(crate) restriction: u32,
+    /// What it asked for, of which its group's cpuset may leave less (`user_cpus_ptr`).
+    pub(crate) asked_restriction: u32,
     /// How often it has disabled migration and not enabled it since (`migration_disabled`).
     pub(crate) migration_disabled: u16,
     /// It is on its way out (`PF_EXITING`).
@@ -193,6 +195,7 @@ impl Task {
             state: State::New,
             cpu,
             restriction: 0,
+            asked_restriction: 0,
             migration_disabled: 0,
             exiting: false,
             kept_restriction: None,

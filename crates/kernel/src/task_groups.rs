@@ -2,11 +2,13 @@
 //!
 //! Whose groups they are and how they are written is the workload's; what they are for, a policy's.
 
-use warmcore_workload::{CpuMax, Group, Workload};
+use warmcore_topology::CpuSet;
+use warmcore_workload::{Affinity, CpuMax, Group, Workload};
 
 use crate::clamps::{Clamp, group_clamp};
 use crate::clocks::CAPACITY_SCALE;
 use crate::core::Core;
+use crate::setup::Setup;
 
 /// A task group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,18 +21,29 @@ pub struct TaskGroup {
     pub cpu_max: Option<CpuMax>,
     /// Bounds of its tasks' utilisation clamps, with those of the groups above (`cpu.uclamp.min`, `cpu.uclamp.max`).
     pub clamp: Clamp,
+    /// Its tasks give way to others as those of `SCHED_IDLE` do (`cpu.idle`).
+    pub idle: bool,
+    /// How many CPUs its cpuset has, if it or one above has one.
+    pub cpus: Option<u32>,
 }
 
 impl TaskGroup {
+    /// One at the top of which nothing is stated.
+    pub const PLAIN: Self =
+        Self { shares: 1024, parent: None, cpu_max: None, clamp: Clamp::NONE, idle: false, cpus: None };
+
     /// A workload's groups, in its order. An entry that stands for the root group is no parent.
-    pub(crate) fn all(workload: &Workload) -> Vec<Self> {
-        let group = |group: &Group| Self {
+    pub(crate) fn all(setup: &Setup<'_>) -> Vec<Self> {
+        let workload = setup.workload;
+        let group = |(index, group): (usize, &Group)| Self {
             shares: group.shares,
             cpu_max: group.cpu_max,
             clamp: clamp_of(workload, group),
             parent: group.parent.filter(|parent| !workload.groups[parent.index()].is_root()).map(|parent| parent.0),
+            idle: group.idle,
+            cpus: setup.cpuset_len(index),
         };
-        workload.groups.iter().map(group).collect()
+        workload.groups.iter().enumerate().map(group).collect()
     }
 }
 
@@ -39,6 +52,13 @@ impl Core<'_> {
     #[must_use]
     pub fn group_path(&self, group: u32) -> &str {
         &self.groups[group as usize].name
+    }
+
+    /// The CPUs in a task group's own list (`cpuset.cpus`), by index into [`Core::task_groups`], if it has one.
+    #[must_use]
+    pub fn group_cpus(&self, group: u32) -> Option<CpuSet> {
+        let list = self.groups[group as usize].cpus.as_ref()?;
+        Some(Affinity::OsCpus(list.clone()).on(self.machine))
     }
 
     /// Whether the entry of this index stands for the root group, in which tasks of no group are.

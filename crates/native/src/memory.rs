@@ -158,7 +158,6 @@ fn set_aside_for(tasks: usize, private_bytes: usize) -> Vec<Private> {
     all.chunks_mut(size).map(|part| &mut part[..private_bytes]).collect()
 }
 
-/// The memory of one task.
 pub(crate) struct TaskMemory {
     private: Private,
     shared: Vec<SharedRegion>,

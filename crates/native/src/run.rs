@@ -129,6 +129,9 @@ pub fn run(workload: &Workload, options: &NativeOptions) -> Result<NativeOutcome
     if !workload.hotplug.is_empty() {
         return Err(NativeError::Hotplug);
     }
+    if !workload.isolcpus.is_empty() || !workload.nohz_full.is_empty() {
+        return Err(NativeError::Isolated);
+    }
     let separate = options.processes.is_some() && several_processes(workload);
     if let (Some(heap), true) = (options.processes, separate) {
         let failed = |source| NativeError::Heap { workload: workload.name.clone(), source };
@@ -167,7 +170,6 @@ pub fn run(workload: &Workload, options: &NativeOptions) -> Result<NativeOutcome
 enum LauncherAction {
     /// Releases tasks with this release time. Comes before creations at the same time.
     Release,
-    /// Creates the tasks of a template.
     Create(TaskTemplateId),
     /// The warm-up is over. Comes after creations at the same time.
     OpenWindow,

@@ -165,26 +165,51 @@ pub(crate) fn page_bytes() -> usize {
 pub(crate) struct FreshMemory {
     address: *mut libc::c_void,
     bytes: usize,
+    /// With what lies behind them.
+    mapped: usize,
 }
 
 impl FreshMemory {
     /// Pages of 4 KiB, whatever the computer likes for large areas, and behind them one that nobody may touch: neighbours would be one area
     /// with one lock.
     pub fn new(bytes: usize) -> std::io::Result<Self> {
-        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping at an address that the kernel chooses changes no memory that anybody uses; the rest is about it alone.
+        let memory = Self::map(bytes, bytes + PAGE_BYTES)?;
+        // SAFETY: within the mapping, which is this value's own.
         unsafe {
-            let address = libc::mmap(std::ptr::null_mut(), bytes + PAGE_BYTES, protection, flags, -1, 0);
-            if address == libc::MAP_FAILED {
+            if libc::mprotect(memory.address.add(bytes), PAGE_BYTES, libc::PROT_NONE) != 0 {
                 return Err(std::io::Error::last_os_error());
             }
-            let memory = Self { address, bytes };
-            if libc::mprotect(address.add(bytes), PAGE_BYTES, libc::PROT_NONE) != 0 {
-                return Err(std::io::Error::last_os_error());
-            }
-            // A kernel without large pages refuses, and has none.
-            libc::madvise(address, bytes, libc::MADV_NOHUGEPAGE);
-            Ok(memory)
+        }
+        memory.without_large_pages();
+        Ok(memory)
+    }
+
+    /// Pages of 4 KiB as `malloc` maps a large block: by one call, or two where the computer has larger pages that would fit.
+    pub fn block(bytes: usize) -> std::io::Result<Self> {
+        const LARGE_PAGE: usize = 2 << 20;
+        let bytes = bytes.next_multiple_of(PAGE_BYTES);
+        let memory = Self::map(bytes, bytes)?;
+        if bytes >= LARGE_PAGE {
+            memory.without_large_pages();
+        }
+        Ok(memory)
+    }
+
+    fn map(bytes: usize, mapped: usize) -> std::io::Result<Self> {
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address that the kernel chooses changes no memory that anybody uses.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), mapped, protection, flags, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(Self { address, bytes, mapped })
+    }
+
+    /// A kernel without large pages refuses, and has none.
+    fn without_large_pages(&self) {
+        // SAFETY: within the mapping, which is this value's own.
+        unsafe {
+            libc::madvise(self.address, self.bytes, libc::MADV_NOHUGEPAGE);
         }
     }
 
@@ -217,7 +242,7 @@ impl Drop for FreshMemory {
     fn drop(&mut self) {
         // SAFETY: the whole mapping, which nobody else knows.
         unsafe {
-            libc::munmap(self.address, self.bytes + PAGE_BYTES);
+            libc::munmap(self.address, self.mapped);
         }
     }
 }

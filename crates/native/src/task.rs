@@ -384,6 +384,7 @@ impl<'a> ThreadInterpreter<'a> {
             Step::Memory { bytes, region_bytes } => self.touch(*bytes, *region_bytes)?,
             Step::Chase { hops, region_bytes } => self.chase(*hops, *region_bytes)?,
             Step::FirstTouch { bytes } => self.first_touch(*bytes)?,
+            Step::Map { bytes } => self.map(*bytes)?,
             Step::IoRun { bytes } => self.write_to_null(*bytes)?,
             Step::StartClock { slot } => self.clocks[usize::from(*slot)] = now_ns(),
             Step::RecordClock { slot, recorder } => {

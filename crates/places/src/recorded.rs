@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use warmcore_capture::convert::{Cast, Converted, events};
 use warmcore_capture::homes::ProcessHomes;
-use warmcore_capture::record::NOT_RECORDED;
+use warmcore_capture::record::{NOT_RECORDED, NOT_RECORDED_NAME};
 use warmcore_capture::{Recording, Thread, What};
 use warmcore_kernel::Setup;
 use warmcore_statistics::Design;
@@ -279,7 +279,7 @@ pub(crate) fn of_recording(
 /// What a recording tells of a thread.
 pub(crate) fn known(recording: &Recording) -> impl Fn(i32) -> Thread + '_ {
     |thread| match thread {
-        NOT_RECORDED => Thread { name: "not recorded".into(), process: None },
+        NOT_RECORDED => Thread { name: NOT_RECORDED_NAME.into(), process: None },
         thread => recording.threads.get(&thread).cloned().unwrap_or_default(),
     }
 }

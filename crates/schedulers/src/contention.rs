@@ -106,11 +106,7 @@ pub enum ContentionError {
     Percentiles(Vec<f64>),
     /// No virtual CPUs, or groups that are larger than all of them together.
     #[error("{vcpus} virtual CPUs cannot be in groups of {per_group}")]
-    Groups {
-        vcpus: usize,
-        /// Virtual CPUs of a group.
-        per_group: usize,
-    },
+    Groups { vcpus: usize, per_group: usize },
     /// A window that holds nothing.
     #[error("the window of recent set indexes holds none; it is 1 at least")]
     Window,

@@ -420,7 +420,17 @@ impl Domains {
     /// Number of CPUs in a CPU's LLC (`sd_llc_size`).
     #[inline]
     pub fn sd_llc_size(&self, cpu: CpuId) -> u32 {
-        self.llc_cpus(self.sd_llc_id(cpu)).len() as u32
+        (self.llc_cpus(self.sd_llc_id(cpu)).len() as u32).max(1)
+    }
+
+    /// The first CPU of an LLC, in domains or not.
+    ///
+    /// # Panics
+    /// Where there is no such LLC.
+    #[must_use]
+    pub fn first_cpu_of_llc(&self, llc: u32) -> CpuId {
+        let place = self.places.iter().position(|place| place.llc == llc);
+        CpuId(place.expect("an LLC has CPUs") as u32)
     }
 
     /// Numbers of an LLC's CPUs, ascending.

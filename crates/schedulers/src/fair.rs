@@ -4,13 +4,14 @@
 //! queueing ([`queue`]), load tracking ([`pelt`]), CPU selection (`select`) and load balancing ([`balance`]) are
 //! shared, with the few differences of older kernels as [`FairParameters`].
 //!
-//! Differs from the kernel: no groups of `SCHED_IDLE` (`cpu.idle`); the stopper is a momentary interruption.
+//! Differs from the kernel: the stopper is a momentary interruption.
 
 mod asymmetric;
 pub mod balance;
 mod bandwidth;
 pub mod cache_aware;
 pub mod cfs;
+mod cgroup_mode;
 #[cfg(test)]
 mod checklist_tests;
 mod clamps;
@@ -42,6 +43,7 @@ use warmcore_trace::TaskId;
 
 use self::balance::BalanceState;
 use self::bandwidth::Bandwidth;
+pub use self::cgroup_mode::CgroupMode;
 use self::energy::{EnergyAware, has_unequal_cpus};
 use self::gathering::{Gathering, NoGathering};
 
@@ -51,7 +53,7 @@ use self::pressure::Pressure;
 use self::queue::Removal;
 use self::state::{CfsRq, Entity, NONE, Rq, Speed};
 use self::task_work::TaskWork;
-use self::weights::{scale_load, scale_load_down};
+use self::weights::scale_load_down;
 use crate::domains::{DomainParameters, Domains};
 
 /// Parameters shared by the policies of the fair class; a policy's tunables are turned into these.
@@ -79,48 +81,6 @@ pub struct FairParameters {
     pub flat: bool,
     /// What a group's weight stands for.
     pub cgroup_mode: CgroupMode,
-}
-
-/// What the weight of a task group stands for (`cgroup_mode` of 7.3's patches). At each CPU it is divided by load.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CgroupMode {
-    /// It has it on each CPU, whatever its load there (`calc_up_shares`).
-    Up,
-    /// All CPUs together have it (`calc_smp_shares`).
-    Smp,
-    /// As many CPUs as it has tasks have it each (`calc_concur_shares`).
-    Concur,
-    /// All CPUs have it each (`calc_max_shares`).
-    Max,
-}
-
-impl CgroupMode {
-    /// By the number of a tunable's word, 0 being the kernel's own.
-    fn new(word: u64, since_7_3: bool) -> Self {
-        match word {
-            1 => Self::Up,
-            2 => Self::Smp,
-            3 => Self::Concur,
-            4 => Self::Max,
-            _ if since_7_3 => Self::Concur,
-            _ => Self::Smp,
-        }
-    }
-
-    /// What a group of so many tasks on average has to divide on so many CPUs, and the most of it that one CPU may have.
-    fn divides(self, shares: u32, tasks: u32, cpus: u32) -> (u64, u64) {
-        /// A task of nice -20.
-        const MOST: u32 = scale_load(88_761);
-        let times = |parts: u32| u64::from(scale_load(shares)) * u64::from(parts);
-        match self {
-            Self::Up | Self::Smp => (times(1), times(1)),
-            Self::Concur => {
-                let divided = times(tasks.clamp(1, cpus.max(1)));
-                (divided, divided)
-            }
-            Self::Max => (times(cpus), u64::from(MOST)),
-        }
-    }
 }
 
 /// What EEVDF and CFS do differently. Functions get the whole class, as they work on its queues.
@@ -219,6 +179,8 @@ pub trait Policy: Sized {
 pub(crate) struct GroupState {
     /// `cpu.shares`.
     pub shares: u32,
+    /// How many CPUs its cpuset has, if it has one.
+    pub cpus: Option<u32>,
     /// Σ of the group's load over CPUs, as published (`tg->load_avg`).
     pub load_avg: f64,
     /// Σ of its queues' runnable averages, as published: 1024 for a task that always runs or waits (`tg->runnable_avg`).
@@ -265,6 +227,8 @@ pub struct Fair<P, G = NoGathering> {
     pub(crate) idle: Vec<bool>,
     /// By LLC: how many of its CPUs are so.
     pub(crate) llc_idle_cpus: Vec<u32>,
+    /// By CPU: 1 if it counts there, 0 if it is isolated; the same of its core.
+    idle_counts: Vec<[u32; 2]>,
     /// By CPU: its core.
     core_of: Vec<u32>,
     /// By core: how many of its threads are not idle.
@@ -299,7 +263,7 @@ pub struct Fair<P, G = NoGathering> {
 pub(crate) fn domains_of<P: Policy>(policy: &P, boot: &Boot<'_>) -> Domains {
     let mut parameters = policy.fair_parameters().domains;
     parameters.clusters &= boot.kernel.sched_cluster;
-    Domains::build(boot.machine, &parameters)
+    Domains::build_of(boot.machine, &boot.machine.all_cpus().difference(&boot.isolated()), &parameters)
 }
 
 impl<P: Policy> Fair<P> {
@@ -331,9 +295,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             cores.len() as u32
         };
         let llc_idle_cores = (0..domains.llc_count()).map(cores_of_llc).collect();
+        let isolated = boot.isolated();
+        let balanced = machine.all_cpus().difference(&isolated);
+        let counts = |cpu| {
+            let core = machine.cpus_of_core(machine.core_of(cpu));
+            [u32::from(balanced.contains(cpu)), u32::from(core.intersects(&balanced))]
+        };
+        let idle_counts = machine.cpus().map(counts).collect();
         let hz = u64::from(boot.kernel.hz);
         let wanted = parameters.energy_aware;
-        let energy = EnergyAware::new(wanted, machine, machine.all_cpus(), &boot.kernel, &domains);
+        let energy = EnergyAware::new(wanted, machine, &balanced, &boot.kernel, &domains);
         let asymmetric = domains.is_asymmetric() && !parameters.load_only_balance;
         let speed = |cpu| {
             // Where frequencies are not simulated a CPU's speed is its capacity (`arch_scale_cpu_capacity`).
@@ -369,6 +340,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             overloaded: false,
             idle: vec![true; cpus],
             llc_idle_cpus,
+            idle_counts,
             core_of,
             busy_threads: vec![0; machine.core_count()],
             llc_idle_cores,

@@ -15,6 +15,8 @@ tunables! {
         hz: count 250 "Hz" in 100..=1000 by ratio,
         /// How late timers of normal tasks may be.
         timer_slack_ns: time 50_000 "ns" in 0..=10_000_000 by ratio,
+        /// 99th percentile of how much later than the machine says timers of tasks run out, exponentially distributed: what interrupts that are disabled, and a hypervisor, do. No kernel has it.
+        timer_late_p99_ns: time 0 "ns" in 0..=1_000_000_000 by ratio,
         /// Feature TTWU_QUEUE: CPUs of other LLCs, and idle ones, queue what is woken for them when an interrupt reaches them; in Linux 4.9 those of
         /// other LLCs only, under `ule` none.
         ttwu_queue: switch on,
@@ -30,6 +32,8 @@ tunables! {
         ticks: choice "apart" of ["apart", "together"],
         /// CONFIG_IRQ_TIME_ACCOUNTING: tasks are not charged with interrupts, whose time the fair class takes off a CPU's capacity.
         irq_time_accounting: switch off,
+        /// CONFIG_PER_VMA_LOCK, since Linux 6.4: page faults do not wait for threads that map or unmap other memory.
+        vma_locks: switch on,
     }
 }
 
@@ -39,6 +43,7 @@ impl From<KernelTunables> for KernelParameters {
             hz: tunables.hz as u32,
             ttwu_queue: tunables.ttwu_queue != 0,
             timer_slack_ns: tunables.timer_slack_ns,
+            timer_late_p99_ns: tunables.timer_late_p99_ns,
             sched_cluster: tunables.sched_cluster != 0,
             governor: match tunables.governor {
                 0 => Governor::Fixed,
@@ -55,6 +60,7 @@ impl From<KernelTunables> for KernelParameters {
             },
             ticks: if tunables.ticks == 1 { Ticks::Together } else { Ticks::Apart },
             irq_time_accounting: tunables.irq_time_accounting != 0,
+            vma_locks: tunables.vma_locks != 0,
         }
     }
 }

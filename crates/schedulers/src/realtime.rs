@@ -32,7 +32,6 @@ use crate::fair::eevdf::HRTICK_MIN_NS;
 /// Turn of a `SCHED_RR` task (`RR_TIMESLICE`).
 const TURN_NS: u64 = 100_000_000;
 
-/// What a timer is for.
 #[derive(Clone, Copy)]
 enum Timer {
     /// A deadline task's runtime is replenished.
@@ -80,7 +79,6 @@ struct Queue {
 struct State {
     /// Its policy here; another than those of this class if it is not here.
     policy: Policy,
-    /// It is runnable.
     runnable: bool,
     /// It is in one of its CPU's queues.
     queued: bool,

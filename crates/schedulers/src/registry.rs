@@ -60,6 +60,9 @@ pub struct SchedulerInfo {
     pub scores: &'static [&'static str],
     /// Whether it decides by the LLCs' sizes, so that they must be known.
     pub is_cache_aware: bool,
+    /// For how long a task keeps a CPU from others of equal worth by its original's rules, ns, where that is a large part of a second; otherwise 0. A wait
+    /// that is shorter is none without end.
+    pub(crate) turn_ns: fn(&SchedulerSpec) -> u64,
     /// Whether runnable tasks of equal worth that share a CPU all get turns, none waiting for seconds.
     pub shares_equally: bool,
     /// Whether it shares CPUs between task groups; one that does not shares them between tasks.
@@ -123,6 +126,7 @@ impl SchedulerInfo {
         needs_sets: false,
         scores: &[],
         is_cache_aware: false,
+        turn_ns: |_| 0,
         shares_equally: true,
         knows_groups: false,
         knows_nice: true,
@@ -137,6 +141,14 @@ impl SchedulerInfo {
     /// Its tunables, and behind them the parameters of the kernel that it runs in.
     pub fn tunables(&self) -> impl Iterator<Item = &'static TunableInfo> + use<> {
         self.sets.iter().copied().chain([KernelTunables::TABLE]).flatten()
+    }
+}
+
+impl SchedulerSpec {
+    /// For how long the scheduler lets a task keep a CPU from others of equal worth, as its original does, ns; 0 where that is short.
+    #[must_use]
+    pub fn turn_ns(&self) -> u64 {
+        (self.info().turn_ns)(self)
     }
 }
 
@@ -180,6 +192,13 @@ mod tests {
             assert!(!row.summary.is_empty() && !row.source.is_empty(), "{}", row.name);
             assert!(row.simulate.is_some(), "{}", row.name);
         }
+    }
+
+    /// In a run of a tenth of a second a task that waits behind one turn of `ule` has not been left.
+    #[test]
+    fn the_turn_of_ule_is_a_tenth_of_a_second_and_of_its_port_ten_ticks() {
+        let turn_ms = |text: &str| SchedulerSpec::parse(text).unwrap().turn_ns() / 1_000_000;
+        assert_eq!(["ule", "ule:hz=100", "ule:profile=paper-port", "eevdf", "fifo"].map(turn_ms), [100, 100, 40, 0, 0]);
     }
 
     #[test]

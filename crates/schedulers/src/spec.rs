@@ -34,11 +34,7 @@ pub struct SchedulerSpec {
 pub enum SpecError {
     /// No such scheduler.
     #[error("there is no scheduler `{name}`{}", hint(.nearest))]
-    Unknown {
-        name: String,
-        /// The nearest name there is, if any is near.
-        nearest: Option<&'static str>,
-    },
+    Unknown { name: String, nearest: Option<&'static str> },
     /// A setting is not `name=value`.
     #[error("`{setting}` in `{spec}` is not a setting of the form name=value")]
     Setting { setting: String, spec: String },

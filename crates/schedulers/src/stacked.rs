@@ -15,8 +15,8 @@
 //! Not modelled: scores of the two are not told; classes do not balance against each other's load.
 
 use warmcore_kernel::{
-    Core, Dequeue, Enqueue, Hook, LeftWakeups, Level, Scheduler, SchedulerThread, State, ThreadStep, Utilisation,
-    WakeFlags,
+    Change, Core, Dequeue, Enqueue, Hook, LeftWakeups, Level, Scheduler, SchedulerThread, State, ThreadStep,
+    Utilisation, WakeFlags,
 };
 use warmcore_topology::CpuId;
 use warmcore_trace::schedstat::CpuCounters;
@@ -446,6 +446,14 @@ impl<U: Scheduler, L: Scheduler, M: Membership<U, L>> Scheduler for Stacked<U, L
 
     fn yield_task(&mut self, core: &mut Core<'_>, cpu: CpuId, task: TaskId) {
         in_class!(self, core, self.level(task), yield_task(cpu, task));
+    }
+
+    fn permits(&mut self, core: &mut Core<'_>, task: TaskId, change: Change) -> bool {
+        let mut permits = true;
+        for &level in self.classes() {
+            permits &= in_class!(self, core, level, permits(task, change));
+        }
+        permits
     }
 
     fn attributes_changed(&mut self, core: &mut Core<'_>, task: TaskId) {

@@ -242,14 +242,7 @@ fn in_unit(value: &str, unit: &str) -> Option<u64> {
 pub enum TunableError {
     /// No such tunable.
     #[error("`{scheduler}` has no tunable `{name}`{}", hint(.nearest, .elsewhere))]
-    Unknown {
-        scheduler: &'static str,
-        name: String,
-        /// The nearest name it has, if any is near.
-        nearest: Option<&'static str>,
-        /// Schedulers that have a tunable of this very name.
-        elsewhere: Vec<&'static str>,
-    },
+    Unknown { scheduler: &'static str, name: String, nearest: Option<&'static str>, elsewhere: Vec<&'static str> },
     /// It cannot change while tasks run.
     #[error("`{name}` of `{scheduler}` cannot change in a run; {}", those_that_can(.changeable))]
     Fixed { scheduler: &'static str, name: &'static str, changeable: &'static [&'static str] },

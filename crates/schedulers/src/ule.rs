@@ -55,6 +55,7 @@ use self::threads::{IDLE, IDLE_CLASS, Position, Queues, REALTIME, Thread};
 use self::usage::Usage;
 use crate::realtime::run;
 use crate::registry::SchedulerInfo;
+use crate::spec::SchedulerSpec;
 use crate::tunables::TunableSet;
 
 pub use self::tunables::UleTunables;
@@ -83,6 +84,7 @@ pub static SCHEDULER: SchedulerInfo = SchedulerInfo {
     sets: &[UleTunables::TABLE],
     assumed: &["visit_ns"],
     scores: Ule::SCORES,
+    turn_ns: Ule::turn_ns,
     register_decisions: |table| {
         UleDecisions::register(table);
     },
@@ -121,6 +123,13 @@ pub struct Ule {
 impl Ule {
     /// Names of its scores.
     pub const SCORES: &'static [&'static str] = &["penalty", "priority"];
+
+    /// The longest slice of the profile: a tenth of a second.
+    fn turn_ns(spec: &SchedulerSpec) -> u64 {
+        let hz = spec.kernel().hz;
+        let model = Model::new(spec.tunables::<UleTunables>().profile(), hz);
+        u64::from(model.slice_max_ticks) * 1_000_000_000 / u64::from(hz)
+    }
 
     /// The policy in a kernel, whose ticks are the accounting ticks.
     pub fn new(tunables: UleTunables, boot: &Boot<'_>) -> Self {

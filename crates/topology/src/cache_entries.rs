@@ -57,7 +57,6 @@ fn entries_of_kind(machine: &Machine, members: &[&Cache]) -> Vec<CacheTemplate> 
     }
 }
 
-/// The CPU sets of all groups of a scope.
 fn groups(machine: &Machine, scope: CacheScope) -> Vec<&CpuSet> {
     match scope {
         CacheScope::Core => machine.core_cpus.iter().collect(),

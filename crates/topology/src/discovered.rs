@@ -18,7 +18,6 @@ use crate::{
     NodeDescription, Origin, Processor, Result,
 };
 
-/// One CPU as found.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FoundCpu {
     /// Key of its core.

@@ -21,29 +21,16 @@ pub enum Error {
     Write { path: PathBuf, source: std::io::Error },
     /// A file was read, but its text is not what the format asks for.
     #[error("{place}: {reason}{}", Hint(hint))]
-    Invalid {
-        /// Format or file and, where known, line.
-        place: Location,
-        reason: String,
-        hint: String,
-    },
+    Invalid { place: Location, reason: String, hint: String },
     /// The description is well formed, but no machine can look like that.
     #[error("machine `{machine}` is impossible: {reason}{}", Hint(hint))]
     Impossible { machine: String, reason: String, hint: String },
     /// No preset has that name, and the text is no other kind of machine specification either.
     #[error("unknown machine `{spec}`{}", Hint(hint))]
-    Unknown {
-        spec: String,
-        /// The nearest names, and what else is accepted.
-        hint: String,
-    },
+    Unknown { spec: String, hint: String },
     /// No background that comes with the program has that name.
     #[error("unknown background `{name}`{}", Hint(hint))]
-    UnknownBackground {
-        name: String,
-        /// The nearest name, or all of them.
-        hint: String,
-    },
+    UnknownBackground { name: String, hint: String },
     /// The machine exists, but the target format has no words for it.
     #[error("{format} cannot describe machine `{machine}`: {}{}", reasons.join("; "), Hint(hint))]
     Inexpressible { format: &'static str, machine: String, reasons: Vec<String>, hint: String },

@@ -65,7 +65,6 @@ pub(crate) fn llc_level(machine: &Machine) -> Result<Option<u8>, String> {
     }
 }
 
-/// An hwloc object.
 struct HwlocObject<'a> {
     kind: ObjectKind<'a>,
     cpus: CpuSet,

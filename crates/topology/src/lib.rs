@@ -98,7 +98,7 @@ pub use synthetic_read::from_synthetic;
 pub use synthetic_write::{synthetic_losses, to_synthetic};
 pub use sysfs::{cpu_model, from_sysfs};
 pub use sysfs_write::{write_sysfs_snapshot, write_sysfs_tree};
-pub use toml_read::from_toml;
+pub use toml_read::{from_toml, key_twice};
 pub use toml_write::to_toml;
 pub use units::{format_size, parse_size};
 pub use virtual_llc::{VirtualLlcSize, VirtualLlcSizeError, VirtualLlcs};

@@ -182,8 +182,35 @@ fn parse(text: &str) -> Result<RawFile> {
         let line = error.span().map(|span| line_of(text, span.start));
         let place = Location { format: FORMAT, path: None, line };
         let message = error.message().trim();
-        Error::invalid_with_hint(place, message, near_key(message).unwrap_or_default())
+        let twice = error.span().filter(|_| message == DUPLICATE).and_then(|span| key_twice(text, span.start));
+        let message = twice.unwrap_or_else(|| message.to_owned());
+        let near = near_key(&message).unwrap_or_default();
+        Error::invalid_with_hint(place, message, near)
     })
+}
+
+/// What TOML's reader says of a key that is there already.
+const DUPLICATE: &str = "duplicate key";
+
+/// Says of a key or table that is at this place of a TOML text for the second time where the first is. Nothing where that is not on a line of
+/// its own.
+pub fn key_twice(text: &str, at: usize) -> Option<String> {
+    let begin = text.get(..at)?.rfind('\n').map_or(0, |newline| newline + 1);
+    let is_table = |line: &str| line.trim_start().starts_with('[');
+    let key_of = |line: &str| match is_table(line) {
+        true => Some(line.trim().to_owned()),
+        false => line.split_once('=').map(|(key, _)| key.trim().to_owned()),
+    };
+    let line = text[begin..].lines().next()?;
+    // Keys of an inline table stand behind the one that it belongs to.
+    let key = key_of(line).filter(|_| is_table(line) || line.find('=').is_some_and(|equals| at - begin < equals))?;
+    let before: Vec<&str> = text[..begin].lines().collect();
+    let first = match is_table(line) {
+        true => 0,
+        false => before.iter().rposition(|&line| is_table(line)).map_or(0, |table| table + 1),
+    };
+    let found = before[first..].iter().position(|&line| key_of(line).as_ref() == Some(&key))?;
+    Some(format!("`{key}` is there twice, first in line {}", first + found + 1))
 }
 
 /// Of a message about an unknown key, the key that it may be meant to be.
@@ -506,5 +533,25 @@ impl RawTopology {
                 Ok(Some(Distances::Classes { same_socket, other_socket }))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_there_twice_is_named_with_both_places() {
+        let said = |text: &str| {
+            let error = toml::from_str::<toml::Table>(text).unwrap_err();
+            assert_eq!(error.message().trim(), DUPLICATE, "{text}");
+            key_twice(text, error.span().unwrap().start)
+        };
+        let twice = |key: &str, line: usize| Some(format!("`{key}` is there twice, first in line {line}"));
+        assert_eq!(said("a = 1\nb = 2\na = 3\n"), twice("a", 1));
+        assert_eq!(said("a = 1\n[t]\nb = 2\n\n  a = 4\n  a = 5\n"), twice("a", 5));
+        assert_eq!(said("a.b = 1\na.b = 2\n"), twice("a.b", 1));
+        assert_eq!(said("[t]\na = 1\n[u]\n[t]\n"), twice("[t]", 1));
+        assert_eq!(said("b = 1\na = { b = 1, b = 2 }\n"), None, "in one line");
     }
 }

@@ -126,11 +126,7 @@ pub enum SchedstatError {
     Version(u32),
     /// A line that does not fit.
     #[error("line {line}: {problem}")]
-    Line {
-        /// Which, from 1 on.
-        line: usize,
-        problem: &'static str,
-    },
+    Line { line: usize, problem: &'static str },
     #[error(
         "it begins neither with `version` and `timestamp`, as /proc/schedstat does, nor is it what `perf sched stats report` prints"
     )]

@@ -42,12 +42,7 @@ pub enum AggregateError {
     )]
     Form { text: String },
     #[error("there is no {kind} called \"{name}\"{suggestion}")]
-    Unknown {
-        kind: &'static str,
-        name: String,
-        /// The nearest name as the end of a sentence, or nothing.
-        suggestion: String,
-    },
+    Unknown { kind: &'static str, name: String, suggestion: String },
     #[error("\"{choice}\" is not off, process or group:NAME")]
     Choice { choice: String },
 }

@@ -33,6 +33,8 @@ impl Workload {
             duration_ns,
             warm_up_ns,
             hotplug,
+            isolcpus,
+            nohz_full,
             command,
             notes,
             warnings,
@@ -59,6 +61,8 @@ impl Workload {
             && *duration_ns == other.duration_ns
             && *warm_up_ns == other.warm_up_ns
             && *hotplug == other.hotplug
+            && *isolcpus == other.isolcpus
+            && *nohz_full == other.nohz_full
             && *command == other.command
             && *notes == other.notes
             && *warnings == other.warnings
@@ -193,6 +197,8 @@ impl Group {
     pub(crate) const DEFAULT_SHARES: u32 = 1024;
     /// The least weight of a task group (`MIN_SHARES`).
     pub(crate) const LEAST_SHARES: u32 = 2;
+    /// The weight of a task group of `cpu.idle` (`WEIGHT_IDLEPRIO`).
+    pub const IDLE_SHARES: u32 = 3;
     /// The greatest (`MAX_SHARES`).
     pub(crate) const MOST_SHARES: u32 = 1 << 18;
 

@@ -82,6 +82,8 @@ pub enum CheckProblem {
     JoinWithoutFork,
     #[error("\"join\" waits for 0 tasks; state how many of those that it created must exit")]
     JoinOfNobody,
+    #[error("\"map_bytes\" maps {bytes} bytes; 1 to {most} (1 GiB) are possible", most = Step::MOST_MAPPED_BYTES)]
+    MappedBytes { bytes: u64 },
     #[error("\"work\" on semaphore \"{semaphore}\" takes 0 requests; state how many all tasks together take")]
     NoRequests { semaphore: String },
     #[error("program {program} is a request and has the step \"{step}\"; requests have no loop, no work and no join")]
@@ -149,6 +151,12 @@ pub enum CheckProblem {
     QuotaOfRoot,
     #[error("the root group has no \"cpu_uclamp_min\" and \"cpu_uclamp_max\"; give them to a group below it")]
     ClampOfRoot,
+    #[error("the root group has no \"cpu_idle\" and no \"cpuset_cpus\"; give them to a group below it")]
+    FilesOfRoot,
+    #[error(
+        "\"cpuset_cpus\" of task group \"{group}\" is empty; name CPUs such as \"0-3\", or leave it out to have those of the group above"
+    )]
+    NoCpusOfGroup { group: String },
     #[error(
         "task group \"{group}\" has {what}, but no task is in it or in a group below it; name it as \"taskgroup\" of a task"
     )]
@@ -162,12 +170,7 @@ pub enum CheckProblem {
         "class \"{class}\" of its memory profile is shared within a data group ({wanted}), but the task belongs to \
          {groups} others; name the group under its \"data\""
     )]
-    NoDataGroup {
-        class: String,
-        /// The group's name, if the class says it.
-        wanted: String,
-        groups: usize,
-    },
+    NoDataGroup { class: String, wanted: String, groups: usize },
     /// A class of a memory profile that is larger than what it is part of.
     #[error(
         "class \"{class}\" of its memory profile has {class_bytes} bytes, data group \"{group}\" only {group_bytes}"

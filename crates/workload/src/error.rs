@@ -20,12 +20,7 @@ pub enum WorkloadError {
     #[error(transparent)]
     Generator(#[from] GeneratorError),
     #[error("\"{spec}\" is neither a generator nor a file{suggestion}; generators are {generators}")]
-    Unknown {
-        spec: String,
-        /// The nearest generator, as the end of a sentence, or nothing.
-        suggestion: String,
-        generators: String,
-    },
+    Unknown { spec: String, suggestion: String, generators: String },
     /// More or fewer instances of tasks were asked for, and they wait for each other.
     #[error(
         "task `{task}` depends on others by {what}, so how many tasks there are is a part of what they do, and more of them are no more load \
@@ -83,26 +78,11 @@ pub enum DocumentProblem {
     #[error("\"{key}\" is missing; {advice}")]
     Missing { key: &'static str, advice: String },
     #[error("key \"{key}\" is not known here{suggestion}; known are {known}")]
-    UnknownKey {
-        key: String,
-        /// The nearest known key as the end of a sentence, or nothing.
-        suggestion: String,
-        known: String,
-    },
+    UnknownKey { key: String, suggestion: String, known: String },
     #[error("there is no {kind} called \"{name}\"{suggestion}")]
-    UnknownName {
-        kind: &'static str,
-        name: String,
-        /// The nearest name as the end of a sentence, or nothing.
-        suggestion: String,
-    },
+    UnknownName { kind: &'static str, name: String, suggestion: String },
     #[error("\"{word}\" is not known{suggestion}; possible are {known}")]
-    UnknownWord {
-        word: String,
-        /// The nearest word as the end of a sentence, or nothing.
-        suggestion: String,
-        known: String,
-    },
+    UnknownWord { word: String, suggestion: String, known: String },
     #[error("the name \"{name}\" is used twice; names must differ")]
     Duplicate { name: String },
     /// Anything else, in words.
@@ -131,11 +111,7 @@ pub struct GeneratorError {
 pub enum GeneratorProblem {
     /// A flag the generator does not have.
     #[error("unknown flag \"{flag}\"{suggestion}")]
-    UnknownFlag {
-        flag: String,
-        /// The nearest flag as the end of a sentence, or nothing.
-        suggestion: String,
-    },
+    UnknownFlag { flag: String, suggestion: String },
     #[error("\"{word}\" is no flag; flags begin with - and are separated by commas")]
     StrayWord { word: String },
     #[error("flag \"{flag}\" needs a value: {expected}")]

@@ -19,6 +19,8 @@ impl Group {
             parent: None,
             cpu_max: None,
             clamp: GroupClamp::default(),
+            idle: false,
+            cpus: None,
         }
     }
 
@@ -96,8 +98,16 @@ impl Workload {
         if groups.iter().any(|group| group.is_root() && !group.clamp.is_default()) {
             return Some(CheckProblem::ClampOfRoot);
         }
+        if groups.iter().any(|group| group.is_root() && (group.idle || group.cpus.is_some())) {
+            return Some(CheckProblem::FilesOfRoot);
+        }
+        if let Some(group) = groups.iter().find(|group| group.cpus.as_ref().is_some_and(Vec::is_empty)) {
+            return Some(CheckProblem::NoCpusOfGroup { group: named(group) });
+        }
         for (index, group) in groups.iter().enumerate() {
             let stated = [
+                ("\"cpu_idle\"", group.idle),
+                ("\"cpuset_cpus\"", group.cpus.is_some()),
                 ("a weight", group.shares != Group::DEFAULT_SHARES && !group.is_root()),
                 ("a \"cpu_max\"", group.cpu_max.is_some()),
                 ("bounds of utilisation", !group.clamp.is_default()),
@@ -160,6 +170,8 @@ mod tests {
         let of_nobody = |what| Some(CheckProblem::GroupOfNobody { group: "/web".into(), what });
         assert_eq!(with(|_| {}), None, "nothing is stated");
         assert_eq!(with(|group| group.shares = 100), of_nobody("a weight"));
+        assert_eq!(with(|group| group.idle = true), of_nobody("\"cpu_idle\""));
+        assert_eq!(with(|group| group.cpus = Some(vec![0])), of_nobody("\"cpuset_cpus\""));
         assert_eq!(with(|group| group.clamp.min = ClampPercent::WHOLE), of_nobody("bounds of utilisation"));
     }
 

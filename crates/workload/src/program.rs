@@ -241,6 +241,12 @@ pub enum Step {
         /// Bytes touched; the last page counts whole.
         bytes: u64,
     },
+    /// So many bytes of memory are mapped, written to page by page of 4 KiB, and unmapped, as `malloc` and `free` do with large blocks: faults as in
+    /// [`Step::FirstTouch`], and two calls that take the lock of the task's address space (`mmap_lock`).
+    Map {
+        /// Bytes mapped; the last page counts whole. At most [`Step::MOST_MAPPED_BYTES`].
+        bytes: u64,
+    },
     /// Blocking device time of rt-app's `iorun`: writes of so many bytes to a null device, so CPU work only.
     IoRun {
         /// Bytes written.
@@ -362,6 +368,10 @@ pub struct Group {
     pub cpu_max: Option<CpuMax>,
     /// Bounds of what its tasks get of what they ask for of their CPUs' speed.
     pub clamp: GroupClamp,
+    /// Its tasks give way to those of other groups as `SCHED_IDLE` does (`cpu.idle`); its weight is [`Group::IDLE_SHARES`] then.
+    pub idle: bool,
+    /// CPUs to which it confines its tasks, by the operating system's numbers (`cpuset.cpus`), in rising order; `None` for those of the group in which it lies.
+    pub cpus: Option<Vec<u32>>,
 }
 
 /// Data that several tasks work on: who shares the classes of memory profiles that say so. Not used by the
@@ -552,6 +562,10 @@ pub struct Workload {
     pub warm_up_ns: Option<u64>,
     /// CPUs that go offline and come online during the run, in the order of time.
     pub hotplug: Vec<crate::Hotplug>,
+    /// CPUs that the kernel keeps out of its scheduling domains from its start on (`isolcpus`), by the operating system's numbers, in rising order.
+    pub isolcpus: Vec<u32>,
+    /// CPUs on which a task that is alone has no ticks (`nohz_full`), in the same form.
+    pub nohz_full: Vec<u32>,
     /// A program of this computer with its arguments, in place of tasks; empty for every workload that a simulator can run.
     pub command: Vec<String>,
     /// What to know before its results are trusted, a sentence each without a full stop: each verdict on it says so.

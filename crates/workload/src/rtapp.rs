@@ -37,11 +37,12 @@
 //! | `duration_ns` | instead of `global.duration` |
 //! | `warm_up_ns` | how long after the start nothing is counted; 0 says that everything is |
 //! | `hotplug` | list of `{ "at_ns", "offline" }` and `{ "at_ns", "online" }`: numbers of CPUs that go offline and come online again |
+//! | `isolcpus`, `nohz_full` | texts such as `"2-3"`: CPUs that the kernel keeps out of its scheduling domains, and those on which a task that is alone has no ticks, as its parameters of these names say |
 //! | `notes` | list of sentences: what to know before its results are trusted; each verdict on it says so |
 //! | `command` | list of words: a program with its arguments in place of tasks |
 //! | `applications` | list of names; each is a session of its own and reported on its own |
 //! | `processes` | list of `{ "name", "application", "profile" }`: address spaces; tasks belong to the first by default |
-//! | `groups` | list of `{ "name", "shares", "parent", "cpu_max", "cpu_max_burst", "cpu_uclamp_min", "cpu_uclamp_max" }`: weights of task groups (1024 by default), quotas, and bounds of utilisation clamps |
+//! | `groups` | list of `{ "name", "shares", "parent", "cpu_weight", "cpu_idle", "cpu_max", "cpu_max_burst", "cpu_uclamp_min", "cpu_uclamp_max", "cpuset_cpus" }`: weights of task groups (1024 shares by default), quotas, bounds of utilisation clamps, and CPUs |
 //! | `data_groups` | list of `{ "name", "bytes" }`: data shared by tasks |
 //! | `profiles` | list of memory profiles: `name`, `cpi0`, `mlp`, `classes`, …; the fields of [`warmcore_memory::Profile`] |
 //! | `aggregate` | whom cache-aware schedulers keep together: `{ "groups", "processes", "taskgroups", "data" }`, below |
@@ -69,7 +70,7 @@
 //!
 //! Steps are the words `"suspend"`, `"yield"`, `"migrate_disable"`, `"migrate_enable"`, `"iowait"`, those of [`KernelStep`](crate::KernelStep), `"exit"`, `"stop"`, or objects whose first key is the verb: `run_ns`,
 //! `runtime_ns`, `sleep_ns`, `slice_ns`, `nice`, `policy`, `taskgroup`, `affinity`, `phase`, `lock`, `unlock`,
-//! `signal`, `broad`, `barrier`, `resume`, `fork`, `join` (count), `sem_post`, `sem_wait`, `serve`, `first_touch_bytes`, `io_bytes`,
+//! `signal`, `broad`, `barrier`, `resume`, `fork`, `join` (count), `sem_post`, `sem_wait`, `serve`, `first_touch_bytes`, `map_bytes`, `io_bytes`,
 //! `start_clock` with one value each; `timer` with `period_ns` and `mode`; `wait` and `sync` with `mutex`; `send` and
 //! `receive` with `bytes`; `enlist`, `record_clock` and `record_since_ns` with `recorder`; `util_min` and `util_max`, alone or together; `memory_bytes` and `chase_hops` with `region_bytes`; `submit` with `program`, `work` with `requests`; and `loop`
 //! (times, −1 for ever) with `steps`. `run_ns`, `runtime_ns` and `sleep_ns` may draw their time: from `{ "constant": { "ns" } }`,

@@ -26,7 +26,7 @@ impl Facts {
         Self { name, works: false, lets_time_pass, blocks: true }
     }
 
-    /// A step that hands something over and may wait for that.
+    /// A step that works and may wait on the way.
     const fn transfer(name: &'static str) -> Self {
         Self { name, works: true, lets_time_pass: true, blocks: true }
     }
@@ -38,6 +38,9 @@ impl Facts {
 }
 
 impl Step {
+    /// Most bytes that a [`Step::Map`] has mapped at once: real threads fill them.
+    pub const MOST_MAPPED_BYTES: u64 = 1 << 30;
+
     const fn facts(&self) -> Facts {
         match self {
             Step::Run { work_ns } => Facts::work("run", *work_ns > 0),
@@ -77,6 +80,7 @@ impl Step {
             Step::Memory { .. } => Facts::work("memory", false),
             Step::Chase { hops, .. } => Facts::work("chase", *hops > 0),
             Step::FirstTouch { bytes } => Facts::work("first_touch_bytes", *bytes > 0),
+            Step::Map { .. } => Facts::transfer("map_bytes"),
             Step::IoRun { bytes } => Facts::work("iorun", *bytes > 0),
             Step::StartClock { .. } => Facts::instant("start_clock"),
             Step::RecordClock { .. } => Facts::instant("record_clock"),

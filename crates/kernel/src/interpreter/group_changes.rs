@@ -13,11 +13,11 @@ use warmcore_topology::CpuId;
 use warmcore_trace::TaskId;
 use warmcore_workload::GroupId;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Leave};
 use crate::interpreter::Done;
 use crate::memory::Memory;
-use crate::scheduler::Scheduler;
-use crate::task::Stage;
+use crate::scheduler::{Change, Scheduler};
+use crate::task::{Activity, Stage};
 
 /// For how long the mutex is held, as a multiple of the machine's `syscall_ns`. An assumption: about 50 us in a guest of Linux 7.2 where a call takes
 /// 0.66 us (`costs.syscall_ns` of `book/results/group-changes-often.json`; there a mover's turns are 55 us longer than its program), and in the same
@@ -67,7 +67,7 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
             GroupChange::Holds { from_user } => {
                 kernel.group_change = GroupChange::Changed { from_user };
                 self.change_group(cpu, id, group);
-                Done::Again
+                self.confine_to_group(cpu, id)
             }
             GroupChange::Changed { from_user } => {
                 kernel.group_change = GroupChange::None;
@@ -81,18 +81,36 @@ impl<S: Scheduler, M: Memory> Engine<'_, S, M> {
         }
     }
 
-    fn pay_or_go_on(&mut self, id: TaskId, cost_ns: u64) -> Done {
+    /// The task's mask becomes what the cpuset of its new group leaves (`cpuset_attach_task`).
+    fn confine_to_group(&mut self, cpu: CpuId, id: TaskId) -> Done {
+        let task = &self.core.tasks[id.index()];
+        let asked = task.asked_restriction;
+        if self.setup.mask_in(task.group, asked) != task.kept_restriction.unwrap_or(task.restriction) {
+            self.set_mask(id, asked);
+            if !self.core.may_run_on(id, cpu) {
+                self.core.tasks[id.index()].activity = Activity::Advance;
+                return Done::Leaves(Leave::Displaced);
+            }
+        }
+        Done::Again
+    }
+
+    pub(super) fn pay_or_go_on(&mut self, id: TaskId, cost_ns: u64) -> Done {
         if self.pay(id, cost_ns) { Done::Busy } else { Done::Again }
     }
 
-    /// The task is in its new group from now on. Who was there already is taken off no queue (`sched_move_task`).
+    /// The task is in its new group from now on, if the scheduler permits it. Who was there already is taken off no queue (`sched_move_task`).
     fn change_group(&mut self, cpu: CpuId, id: TaskId, group: GroupId) {
-        let task = &mut self.core.tasks[id.index()];
-        let before = task.group;
-        task.group = (!self.workload.groups[group.index()].is_root()).then_some(group.0);
-        task.cache_group = self.cache_groups.of(task.template, task.process, task.group);
-        if before != task.group {
-            self.settle(cpu);
+        let to = (!self.workload.groups[group.index()].is_root()).then_some(group.0);
+        if self.core.tasks[id.index()].group == to {
+            return;
+        }
+        self.settle(cpu);
+        if self.scheduler.permits(&mut self.core, id, Change::Group(to)) {
+            let task = &mut self.core.tasks[id.index()];
+            task.group = to;
+            task.cache_group = self.cache_groups.of(task.template, task.process, to);
+            self.core.restart_tick(cpu);
             self.scheduler.attributes_changed(&mut self.core, id);
         }
     }

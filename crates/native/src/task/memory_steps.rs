@@ -105,6 +105,17 @@ impl ThreadInterpreter<'_> {
         Ok(())
     }
 
+    /// Maps so many bytes, touches each page, with a pause and a look at whether the run has ended, and unmaps them.
+    pub(super) fn map(&mut self, bytes: u64) -> Result<(), ExitCause> {
+        let mut memory = FreshMemory::block(bytes as usize)
+            .map_err(|error| self.failed(Failed::Call("mmap", Errno::from_io_error(&error).unwrap_or(Errno::NOMEM))))?;
+        for page in 0..(bytes as usize).div_ceil(PAGE_BYTES) {
+            memory.touch_page(page);
+            self.shared.stop.check()?;
+        }
+        Ok(())
+    }
+
     pub(super) fn write_to_null(&mut self, bytes: u64) -> Result<(), ExitCause> {
         use rustix::fs::{Mode, OFlags, open};
         if self.null_device.is_none() {

@@ -160,7 +160,6 @@ fn configuration(program: &ScxProgram) -> (String, Vec<u8>) {
     (format!("warmcore-capture-1\nprogram {:?}\n{words}", program.program), files)
 }
 
-/// The program that a scheduler is.
 fn program_of(scheduler: &SchedulerSpec) -> Result<&ScxProgram, PlaceError> {
     let none = || {
         let message = format!("`{scheduler}` is not a program");
@@ -274,8 +273,8 @@ fn start(
     warmcore_loader::start(&request, seal).map_err(refused)
 }
 
-/// How loaders find the files of the machine, by a variable of the environment: results are the same, so that it is for tests and for computers
-/// where one of the ways does not work.
+/// How loaders find the files of the machine, by a variable of the environment: results are the same, so that it is for tests, for computers
+/// where one of the ways does not work, and for loaders that are not trusted.
 const PATHS: &str = "WARMCORE_SCX_PATHS";
 
 fn paths() -> Result<Paths, PlaceError> {
@@ -284,9 +283,10 @@ fn paths() -> Result<Paths, PlaceError> {
         Ok("answered" | "") | Err(_) => Ok(Paths::Answered),
         Ok("mounted") => Ok(Paths::Mounted),
         Ok("either") => Ok(Paths::Either),
+        Ok("confined") => Ok(Paths::Confined),
         Ok(other) => {
             let message = format!("{PATHS} is `{other}`, which is no way to show a loader the machine");
-            let advice = "give `answered`, `mounted` or `either`, or nothing";
+            let advice = "give `answered`, `mounted`, `either` or `confined`, or nothing";
             Err(PlaceError::new(Trouble::Unfit, "warmcore::scheduler", message, advice))
         }
     }

@@ -141,6 +141,7 @@ impl Lab {
         interactive: bool,
     ) -> Result<(Guest, UnixStream), VmError> {
         files.program("/init", agent()?.to_vec());
+        let isolated = plan.runs.first().map_or(["", ""], |run| [run.isolcpus.as_str(), run.nohz_full.as_str()]);
         let plan = serde_json::to_vec(plan).map_err(|error| VmError::Protocol { reason: error.to_string() })?;
         files.file(PLAN_PATH, plan);
         let config = self.kernel.config_text()?;
@@ -161,6 +162,7 @@ impl Lab {
             memory_mib,
             archive: &archive,
             interactive,
+            isolated,
         };
         Guest::start(&self.qemu, &start)
     }

@@ -82,7 +82,6 @@ struct Calls<'a> {
     open: BTreeMap<u32, Vec<OperationCall<'a>>>,
 }
 
-/// A call of an operation.
 struct OperationCall<'a> {
     operation: &'static str,
     functions: Vec<&'a str>,

@@ -39,7 +39,7 @@ pub static KIND: PlaceKind = PlaceKind {
     open: Some(open),
     past: |table| {
         let guests = table.ok_or("it does not say what guests were made of").and_then(|table| {
-            table.clone().try_into::<GuestRecord>().map_err(|_| "what guests were made of is not understood")
+            table.clone().try_into::<GuestRecord>().map_err(|_| "its record of the guests has another form")
         });
         let error = |reason| PlaceError::new(Trouble::Unfit, "warmcore::vm", reason, "start the experiment again");
         Ok(Arc::new(Guests::Past(guests.map_err(error)?)))
@@ -166,6 +166,8 @@ fn boots(requests: &[Request<'_>]) -> Vec<Vec<usize>> {
                 && request.shared == other.shared
                 && request.machine == other.machine
                 && kernel(request) == kernel(other)
+                && request.workload.isolcpus == other.workload.isolcpus
+                && request.workload.nohz_full == other.workload.nohz_full
         };
         match boots.iter_mut().find(|boot| same(&requests[boot[0]])) {
             Some(boot) => boot.push(position),

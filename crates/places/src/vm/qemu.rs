@@ -95,6 +95,8 @@ pub struct Start<'a> {
     pub archive: &'a [u8],
     /// Whether console and keyboard are this process' own.
     pub interactive: bool,
+    /// CPUs of `isolcpus` and `nohz_full`, as lists; empty where there are none.
+    pub isolated: [&'a str; 2],
 }
 
 /// A running guest.
@@ -242,7 +244,9 @@ fn kernel_arguments(start: &Start<'_>) -> String {
         "printk.time=1",
     ];
     words.push(if start.interactive { "loglevel=5" } else { "quiet loglevel=4" });
-    words.join(" ")
+    let parameter = |(name, list): (&str, &str)| if list.is_empty() { String::new() } else { format!(" {name}{list}") };
+    let [domains, ticks] = start.isolated;
+    words.join(" ") + &parameter(("isolcpus=domain,", domains)) + &parameter(("nohz_full=", ticks))
 }
 
 /// The emulated CPU. Placed caches are only seen by a guest that takes it for Intel's: the other kind lists sharing in a leaf

@@ -109,11 +109,8 @@ pub struct Probe {
 pub struct Acceleration {
     /// Since this start of the host.
     boot_id: String,
-    /// With this QEMU.
     qemu: String,
-    /// With this kernel.
     kernel: String,
-    /// With this agent.
     agent: String,
     /// Why it cannot be used; `None` if it works.
     pub refusal: Option<String>,

@@ -10,10 +10,10 @@ use warmcore_agent::report::{ActionReport, CALLS, Frame, FrameKind, Hello, Proce
 use warmcore_capture::convert::{Cast, Converted, Decoder};
 use warmcore_capture::{EventFormats, Thread};
 use warmcore_kernel::Setup;
-use warmcore_topology::{CpuId, CpuSet, Machine};
+use warmcore_topology::{CpuId, CpuSet, Machine, format_cpu_list};
 use warmcore_trace::{ApplicationOutcome, End, GroupCounters, GroupOutcome, Outcome, TaskOutcome};
 use warmcore_trace::{Event, Histogram, RunTables, Sink, TaskId};
-use warmcore_workload::{Affinity, Group, GroupClamp, Launch, Step, TaskTemplateId, Workload, to_rtapp};
+use warmcore_workload::{Affinity, Group, Launch, Step, TaskTemplateId, Workload, to_rtapp};
 
 use super::VmError;
 use super::boot::{Boot, Lab, document};
@@ -95,7 +95,9 @@ pub fn run_all(lab: &Lab, machine: &Machine, requests: &[Request<'_>], stop: &At
         let scx = scx.map(|scx| scx_plan(&mut files, &scx.program, &scx.arguments, request)).transpose()?;
         runs.push(RunPlan {
             launches: launches(machine, &layout, request)?,
-            groups: request.workload.groups.iter().map(group_plan).collect(),
+            isolcpus: guest_list(machine, &layout, &request.workload.isolcpus),
+            nohz_full: guest_list(machine, &layout, &request.workload.nohz_full),
+            groups: request.workload.groups.iter().map(|group| group_plan(machine, &layout, group)).collect(),
             settings: settings_for(machine, request, &abilities)?,
             actions: super::actions::plan(machine, &layout, request)?,
             scx,
@@ -183,8 +185,13 @@ fn quota_of_a_program(request: &Request<'_>) -> Option<String> {
     request.scheduler.program().map(|_| words())
 }
 
+/// CPUs of the machine, by its numbers, as a list of the guest's.
+fn guest_list(machine: &Machine, layout: &Layout, cpus: &[u32]) -> String {
+    format_cpu_list(layout.guest_cpus(&Affinity::OsCpus(cpus.to_vec()).on(machine)))
+}
+
 /// A task group as the agent makes it.
-fn group_plan(group: &Group) -> Option<GroupPlan> {
+fn group_plan(machine: &Machine, layout: &Layout, group: &Group) -> Option<GroupPlan> {
     let cpu_max_us = group.cpu_max.map(|max| [max.quota_ns() / 1_000, max.period_ns() / 1_000, max.burst_us()]);
     (!group.is_root()).then(|| GroupPlan {
         shares: group.shares,
@@ -192,6 +199,8 @@ fn group_plan(group: &Group) -> Option<GroupPlan> {
         cpu_max_us,
         cpu_uclamp: (!group.clamp.is_default())
             .then(|| [group.clamp.min, group.clamp.max].map(|bound| bound.to_string())),
+        cpu_idle: group.idle,
+        cpuset_cpus: group.cpus.as_ref().map(|cpus| guest_list(machine, layout, cpus)),
     })
 }
 
@@ -213,8 +222,11 @@ fn launches(machine: &Machine, layout: &Layout, request: &Request<'_>) -> Result
     }
     // Who acts from outside takes CPUs offline, not a part of the workload.
     guest.hotplug.clear();
+    (guest.isolcpus, guest.nohz_full) = (Vec::new(), Vec::new());
     // The agent makes the groups; a part of the workload need not have tasks in each.
-    guest.groups.iter_mut().for_each(|group| (group.cpu_max, group.clamp) = (None, GroupClamp::default()));
+    for group in &mut guest.groups {
+        *group = Group { parent: group.parent, ..Group::new(group.name.clone()) };
+    }
     for step in guest.programs.iter_mut().flat_map(|program| &mut program.steps) {
         if let Step::SetAffinity(affinity) = step {
             *affinity = translate(affinity);

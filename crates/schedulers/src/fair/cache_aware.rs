@@ -109,7 +109,6 @@ pub(crate) struct CpuState {
 pub(crate) struct TaskState {
     /// Its group; [`NONE`] if it takes no part.
     pub group: u32,
-    /// Its process.
     pub process: u32,
     /// LLC it prefers, or [`NONE`]. Outlives the group's preference while the task does not run.
     pub preferred_llc: u32,
@@ -235,7 +234,7 @@ impl CacheAware {
 fn new_llc(machine: &Machine, domains: &Domains, llc: u32) -> Llc {
     let cpus = domains.llc_cpus(llc);
     let size = cpus.len() as u32;
-    let hardware = machine.llc_of(CpuId(cpus[0]));
+    let hardware = machine.llc_of(domains.first_cpu_of_llc(llc));
     // A part of a cache gets its share of it.
     let sharers = machine.cpus_of_llc(hardware).len() as u64;
     let cache = machine.llc_cache(hardware).filter(|cache| cache.size_bytes > 0);
@@ -244,6 +243,6 @@ fn new_llc(machine: &Machine, domains: &Domains, llc: u32) -> Llc {
         size,
         divisor: i64::from(size / 4).clamp(2, 8),
         bytes: cache.map(|cache| cache.size_bytes * u64::from(size) / sharers),
-        has_domain: domains.sd_llc(CpuId(cpus[0])).is_some(),
+        has_domain: cpus.first().is_some_and(|&cpu| domains.sd_llc(CpuId(cpu)).is_some()),
     }
 }

@@ -65,8 +65,8 @@ tunables! {
         /// Rules of which kernel: 7.3 has one run queue for all groups of a CPU, as far as patches tell.
         kernel: choice "7.2" of ["7.2", "7.3"],
         /// What a task group's weight stands for: `smp` for all CPUs together, `concur` for each of as many CPUs as it has tasks, `max` for each CPU,
-        /// `up` for any CPU whatever it has there. By default as the kernel: smp, since 7.3 concur.
-        cgroup_mode: choice "default" of ["default", "up", "smp", "concur", "max"],
+        /// `up` for any CPU whatever it has there, `tasks` for each of its tasks. By default as the kernel: smp, since 7.3 concur.
+        cgroup_mode: choice "default" of ["default", "up", "smp", "concur", "max", "tasks"],
     }
 }
 

@@ -156,7 +156,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// `enqueue_task_fair` up to what the run queue counts, for a task that is not queued.
     #[cold]
     pub(super) fn enqueue_flat(&mut self, core: &mut Core<'_>, index: u32, initial: bool) {
-        let idle_policy = u32::from(self.entities[index as usize].idle_policy);
+        let mut counts = [1, 1, u32::from(self.entities[index as usize].idle_policy)];
         self.charge_running(core, index);
         let mut entity = index;
         while entity != NONE {
@@ -176,8 +176,11 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 // The task itself when it has its place.
                 self.entities[entity as usize].on_rq = entity != index;
             }
-            self.count_in(entity, [1, 1, idle_policy]);
+            self.count_in(entity, counts);
             entity = self.parent(entity);
+            if entity != NONE {
+                counts = self.counts_of_group(entity, counts);
+            }
         }
         let share = self.proportional_weight(index);
         let timeline = self.competes_in(index);
@@ -203,7 +206,13 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// `__dequeue_task` up to what the run queue counts: the task leaves its levels and the timeline. False if it sleeps on in both.
     #[cold]
-    pub(super) fn dequeue_flat(&mut self, core: &mut Core<'_>, index: u32, removal: Removal, counts: [u32; 3]) -> bool {
+    pub(super) fn dequeue_flat(
+        &mut self,
+        core: &mut Core<'_>,
+        index: u32,
+        removal: Removal,
+        mut counts: [u32; 3],
+    ) -> bool {
         let timeline = self.competes_in(index);
         self.clear_buddies(timeline, index);
         self.charge_running(core, index);
@@ -232,6 +241,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             self.count_out(entity, counts);
             leaves &= self.queues[queue as usize].load_weight == 0;
             entity = self.parent(entity);
+            if entity != NONE {
+                counts = self.counts_of_group(entity, counts);
+            }
         }
         P::left(self, index, removal);
         self.entities[index as usize].delayed = false;

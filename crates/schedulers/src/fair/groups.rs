@@ -3,13 +3,13 @@
 //! A group has an entity and a queue on each CPU; the entity lies in the queue of the group above, or in the CPU's. What happens at one
 //! level is in [`super::queue`]; here is what goes from one level to the next. A task in no group never comes here.
 
-use warmcore_kernel::{Clamp, Core, TaskGroup};
+use warmcore_kernel::{Core, TaskGroup};
 use warmcore_topology::CpuId;
 
 use super::bandwidth::Bandwidth;
 use super::queue::Removal;
 use super::state::{CfsRq, NONE};
-use super::weights::{MIN_SHARES, NICE_0_WEIGHT, scale_load, scale_load_down};
+use super::weights::{MIN_SHARES, scale_load, scale_load_down};
 use super::{CgroupMode, Fair, GroupState, Policy, new_entity, new_queue};
 use crate::fair::gathering::Gathering;
 
@@ -21,8 +21,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let applications = core.application_count();
         if self.policy.autogroup() && (applications > 1 || !groups.is_empty()) {
             self.autogroup_base = Some(groups.len() as u32);
-            let session = TaskGroup { shares: NICE_0_WEIGHT, parent: None, cpu_max: None, clamp: Clamp::NONE };
-            groups.resize(groups.len() + applications, session);
+            groups.resize(groups.len() + applications, TaskGroup::PLAIN);
         }
         let above = |group: usize| {
             std::iter::successors(groups[group].parent, |&parent| groups[parent as usize].parent).count() as u32
@@ -42,10 +41,12 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             let queue = group.parent.map_or(cpu, |parent| (cpus as u32) * (parent + 1) + cpu);
             let mut entity = new_entity(scale_load(group.shares.max(1)), queue);
             entity.my_queue = (cpus + index) as u32;
+            entity.idle_policy = group.idle;
             entity
         }));
-        self.groups =
-            groups.iter().map(|group| GroupState { shares: group.shares, load_avg: 0.0, runnable: 0.0 }).collect();
+        let state =
+            |group: &TaskGroup| GroupState { shares: group.shares, cpus: group.cpus, load_avg: 0.0, runnable: 0.0 };
+        self.groups = groups.iter().map(state).collect();
         self.create_timelines();
     }
 
@@ -148,9 +149,16 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     /// The rest of `dequeue_entities`, after something left the queue of this group's entity: the entity leaves if nothing else is queued
     /// below it, and so on upwards; those that stay follow what is left.
     #[inline(never)]
-    pub(super) fn leave_groups(&mut self, core: &mut Core<'_>, group_entity: u32, removal: Removal, counts: [u32; 3]) {
+    pub(super) fn leave_groups(
+        &mut self,
+        core: &mut Core<'_>,
+        group_entity: u32,
+        removal: Removal,
+        mut counts: [u32; 3],
+    ) {
         let mut entity = group_entity;
         loop {
+            counts = self.counts_of_group(entity, counts);
             let below = self.entities[entity as usize].my_queue;
             if self.queues[below as usize].nr_queued > 0 {
                 if removal != Removal::Save {
@@ -171,6 +179,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             }
         }
         while entity != NONE {
+            counts = self.counts_of_group(entity, counts);
             self.update_load_avg(core.now_ns(), entity);
             self.update_group_weight(core, entity);
             let below = self.entities[entity as usize].my_queue;
@@ -231,9 +240,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         let group = self.group_of_queue(queue);
         self.publish_group_load(core, queue, group);
         let cfs = &self.queues[queue as usize];
-        let GroupState { shares, runnable, .. } = self.groups[group];
-        let mode = self.parameters.cgroup_mode;
-        let (divided, most) = mode.divides(shares, (runnable / 1024.0) as u32, self.online_cpus as u32);
+        let GroupState { shares, cpus, runnable, .. } = self.groups[group];
+        let (mode, online) = (self.parameters.cgroup_mode, self.online_cpus as u32);
+        let cpus = cpus.map_or(online, |cpus| cpus.min(online));
+        let (divided, most) = mode.divides(shares, (runnable / 1024.0) as u32, cpus);
         let load = scale_load_down(cfs.load_weight).max(cfs.whole_load() as i64);
         let total = (self.groups[group].load_avg - cfs.tg_load_contribution) as i64 + load;
         let divided = divided as f64;
@@ -256,8 +266,8 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         }
         let change = cfs.whole_load() as f64 - cfs.tg_load_contribution;
         let waits = cfs.pelt.runnable - cfs.tg_runnable_contribution;
-        let counts =
-            self.parameters.cgroup_mode == CgroupMode::Concur && waits.abs() * 64.0 > cfs.tg_runnable_contribution;
+        let counts = matches!(self.parameters.cgroup_mode, CgroupMode::Concur | CgroupMode::Tasks)
+            && waits.abs() * 64.0 > cfs.tg_runnable_contribution;
         if counts || change.abs() * 64.0 > cfs.tg_load_contribution {
             self.groups[group].load_avg = (self.groups[group].load_avg + change).max(0.0);
             self.groups[group].runnable = (self.groups[group].runnable + waits).max(0.0);

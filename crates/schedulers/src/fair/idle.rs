@@ -39,13 +39,14 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             *known = idle;
             let llc = self.domains.sd_llc_id(cpu) as usize;
             let busy_threads = &mut self.busy_threads[self.core_of[cpu.index()] as usize];
+            let [cpus, cores] = self.idle_counts[cpu.index()];
             if idle {
-                self.llc_idle_cpus[llc] += 1;
+                self.llc_idle_cpus[llc] += cpus;
                 *busy_threads -= 1;
-                self.llc_idle_cores[llc] += u32::from(*busy_threads == 0);
+                self.llc_idle_cores[llc] += cores * u32::from(*busy_threads == 0);
             } else {
-                self.llc_idle_cpus[llc] -= 1;
-                self.llc_idle_cores[llc] -= u32::from(*busy_threads == 0);
+                self.llc_idle_cpus[llc] -= cpus;
+                self.llc_idle_cores[llc] -= cores * u32::from(*busy_threads == 0);
                 *busy_threads += 1;
             }
         }

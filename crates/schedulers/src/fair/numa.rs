@@ -53,7 +53,7 @@ struct NodeBuffer {
 }
 
 /// What belongs to a task.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct NumaTaskState {
     process: u32,
     /// `numa_preferred_nid`, or [`NO_NODE`].
@@ -181,21 +181,11 @@ impl NumaBalancing {
         let mut state = NumaTaskState {
             process,
             preferred,
-            node_stamp_ns: 0,
             scan_period_ms: self.tunables.scan_delay_ms,
             scan_max_ms: self.tunables.scan_period_max_ms,
-            scan_pending: false,
             scan_seq: passes,
-            migrate_retry: 0,
-            locality: [0.0; 2],
-            placed_ns: 0,
-            placed_exec_ns: 0,
-            part_of_fault: 0.0,
-            pages_moved: 0.0,
             fault_cpu: NO_NODE,
-            joined: Vec::new(),
-            planned: None,
-            exited: false,
+            ..NumaTaskState::default()
         };
         if !first && !self.rules_of_4_9 {
             // The kernel compares milliseconds with nanoseconds here, so that the delay is two ticks and next to nothing.

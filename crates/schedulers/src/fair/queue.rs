@@ -306,7 +306,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     #[inline(always)]
     fn enqueue_levels(&mut self, core: &mut Core<'_>, index: u32, initial: bool) {
         let now_ns = core.now_ns();
-        let idle_policy = u32::from(self.entities[index as usize].idle_policy);
+        let mut counts = [1, 1, u32::from(self.entities[index as usize].idle_policy)];
         let mut entity = index;
         while entity != NONE {
             let (on_rq, delayed) = {
@@ -324,9 +324,10 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
                 self.enqueue_entity(core, entity, initial && entity == index);
             }
             let queue = self.entities[entity as usize].queue;
-            self.count_in(entity, [1, 1, idle_policy]);
+            self.count_in(entity, counts);
             entity = self.queues[queue as usize].group_entity;
             if entity != NONE {
+                counts = self.counts_of_group(entity, counts);
                 P::follow_slices(self, entity, queue);
             }
         }
@@ -345,11 +346,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
             self.update_load_avg(now_ns, entity);
             entity = self.parent(entity);
         }
-        let idle_policy = u32::from(self.entities[index as usize].idle_policy);
-        self.count(index, |cfs| {
-            cfs.h_nr_runnable += 1;
-            cfs.h_nr_idle += idle_policy;
-        });
+        self.count(index, |cfs| cfs.h_nr_runnable += 1);
         self.rqs[cpu.index()].util_est += self.entities[index as usize].util_est;
         P::enqueued(self, core, cpu);
     }
@@ -407,7 +404,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
         if !was_delayed {
             self.rqs[cpu.index()].util_est -= self.entities[index as usize].util_est;
         }
-        let counts = if was_delayed { [1, 0, 0] } else { [1, 1, idle_policy] };
+        let counts = [1, u32::from(!was_delayed), idle_policy];
         let left = match self.timelines {
             Some(_) => self.dequeue_flat(core, index, removal, counts),
             None => self.dequeue_entity(core, index, removal),
@@ -437,14 +434,17 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// A task sleeps in its queue: it is not counted as runnable at any level.
     pub(super) fn count_asleep(&mut self, index: u32) {
-        let idle_policy = u32::from(self.entities[index as usize].idle_policy);
-        self.count(index, |cfs| {
-            cfs.h_nr_runnable -= 1;
-            cfs.h_nr_idle -= idle_policy;
-        });
+        self.count(index, |cfs| cfs.h_nr_runnable -= 1);
     }
 
-    /// Tasks join the counts of an entity's queue: queued, runnable, runnable of `SCHED_IDLE`.
+    /// What joins or leaves below a group, as the queue of its entity counts it: all tasks of a group of `cpu.idle` are as of `SCHED_IDLE` there
+    /// (`cfs_rq_is_idle`).
+    #[inline]
+    pub(super) fn counts_of_group(&self, group_entity: u32, [queued, runnable, idle]: [u32; 3]) -> [u32; 3] {
+        [queued, runnable, if self.entities[group_entity as usize].idle_policy { queued } else { idle }]
+    }
+
+    /// Tasks join the counts of an entity's queue: queued, runnable, queued of `SCHED_IDLE`.
     #[inline]
     pub(super) fn count_in(&mut self, index: u32, [queued, runnable, idle]: [u32; 3]) {
         let queue = self.entities[index as usize].queue;

@@ -317,7 +317,7 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
 
     /// `__update_idle_core`: a CPU went idle; if its whole core is, the LLC has an idle core.
     pub(super) fn note_idle_core(&mut self, cpu: CpuId) {
-        if !self.domains.smt_active() {
+        if !self.domains.smt_active() || self.domains.of(cpu).is_empty() {
             return;
         }
         let llc = self.domains.sd_llc_id(cpu);

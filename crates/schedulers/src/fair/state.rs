@@ -49,7 +49,7 @@ pub struct Entity {
     pub rel_deadline: bool,
     /// The slice was set by hand.
     pub custom_slice: bool,
-    /// `SCHED_IDLE`.
+    /// `SCHED_IDLE`; of a group `cpu.idle` (`se_is_idle`).
     pub idle_policy: bool,
     /// `SCHED_NORMAL` or `SCHED_EXT`, the policies that preempt on wakeup.
     pub normal_policy: bool,
@@ -99,7 +99,7 @@ pub struct CfsRq {
     pub h_nr_queued: u32,
     /// The same without delayed ones (`h_nr_runnable`).
     pub h_nr_runnable: u32,
-    /// Runnable `SCHED_IDLE` tasks (`h_nr_idle`).
+    /// Of [`Self::h_nr_queued`] those of `SCHED_IDLE` or in a group of `cpu.idle` below (`h_nr_idle`).
     pub h_nr_idle: u32,
     /// Reference point near the weighted average of virtual runtimes (`zero_vruntime`; EEVDF only).
     pub zero_vruntime: i64,

@@ -124,7 +124,6 @@ pub fn llc_orders(machine: &Machine, domains: &Domains) -> Vec<Vec<u32>> {
     (0..domains.llc_count() as u32).map(|home| sequences.order(home).to_vec()).collect()
 }
 
-/// LLCs of each of the domains' groups.
 fn group_llcs(domains: &Domains) -> Vec<Vec<u32>> {
     let llcs = |group| {
         let cpus = domains.group_cpus(domains.group(group));

@@ -15,9 +15,7 @@ const PER_THREAD: i32 = 256;
 pub(crate) enum GroupLevel {
     /// No cache.
     None,
-    /// The L3.
     L3,
-    /// The L2.
     L2,
     /// The core.
     L1,

@@ -16,7 +16,6 @@ const WORST_TIME_SHARING: u32 = IDLE_CLASS - 1;
 /// A thread that looks for a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seeker {
-    /// Its priority.
     pub priority: u32,
     /// Where it ran last.
     pub last: CpuId,

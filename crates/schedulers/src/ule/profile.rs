@@ -123,7 +123,6 @@ pub(crate) struct SearchRules {
 /// What differs between profiles.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    /// Priorities.
     pub priorities: Priorities,
     /// Clock of sleep lengths and of affinity.
     pub clock: Clock,

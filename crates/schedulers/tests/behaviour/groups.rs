@@ -1,6 +1,6 @@
 //! Task groups and autogroup: fairness between applications (`docs/spec/linux-fair.md` section 1.13).
 
-use warmcore_workload::{GroupId, Step};
+use warmcore_workload::{Group, GroupId, Step};
 
 use crate::support::*;
 
@@ -209,9 +209,15 @@ fn a_group_of_few_shares_on_many_cpus_has_its_part_of_each() {
 /// of four that always run or wait stay below four by up to a 64th when they are published. Slices end with ticks, at which weights are brought up to date.
 #[test]
 fn what_a_groups_weight_stands_for_is_the_cgroup_mode() {
-    for (mode, expected) in
-        [("smp", 0.2), ("concur", 768.0 / 1792.0), ("max", 0.5), ("up", 0.5), ("default", 768.0 / 1792.0)]
-    {
+    const THREE_OF_7: f64 = 768.0 / 1792.0;
+    for (mode, expected) in [
+        ("smp", 0.2),
+        ("concur", THREE_OF_7),
+        ("tasks", THREE_OF_7),
+        ("max", 0.5),
+        ("up", 0.5),
+        ("default", THREE_OF_7),
+    ] {
         let mut scene = Scene::lasting(6 * S);
         let group = scene.workload.add_group("/g");
         for cpu in 0..4 {
@@ -230,7 +236,7 @@ fn what_a_groups_weight_stands_for_is_the_cgroup_mode() {
 /// The same with one spinner in the group: beside one of no group it has half, or with the weight of all four CPUs 4 of 5.
 #[test]
 fn a_group_of_one_task_has_the_weight_of_all_cpus_where_each_has_it() {
-    for (mode, expected) in [("smp", 0.5), ("concur", 0.5), ("max", 0.8), ("up", 0.5)] {
+    for (mode, expected) in [("smp", 0.5), ("concur", 0.5), ("tasks", 0.5), ("max", 0.8), ("up", 0.5)] {
         let mut scene = Scene::lasting(6 * S);
         let group = scene.workload.add_group("/g");
         scene.task("alone", spin()).affinity = on_cpu(0);
@@ -246,6 +252,59 @@ fn a_group_of_one_task_has_the_weight_of_all_cpus_where_each_has_it() {
 fn eight_bound_tasks_of_a_group_have_the_weight_of_many_cpus_on_one() {
     let (scene, _) = one_against_eight();
     assert_near("7.3", share(&scene.run("1s1n1l8c1t", "eevdf:kernel=7.3"), "one", S), 1.0 / 8.0, 0.02);
+}
+
+/// Eight bound tasks of a group beside one of another on a machine of two CPUs: `concur` gives that CPU the weight of two CPUs, `tasks` that of seven tasks.
+/// By hand the one has 1 of 3 parts, or 1 of 8.
+#[test]
+fn tasks_count_beyond_the_cpus_where_each_has_the_weight() {
+    for (mode, expected) in [("concur", 1.0 / 3.0), ("tasks", 1.0 / 8.0)] {
+        let (scene, _) = one_against_eight();
+        let scheduler = format!("eevdf:kernel=7.3,cgroup_mode={mode}");
+        assert_near(&scheduler, share(&scene.run("1s1n1l2c1t", &scheduler), "one", S), expected, 0.03);
+    }
+}
+
+/// As a write to `cpu.idle` does.
+fn make_idle(scene: &mut Scene, group: GroupId) {
+    let group = &mut scene.workload.groups[group.index()];
+    (group.idle, group.shares) = (true, Group::IDLE_SHARES);
+}
+
+/// Eight spinners of an idle group have the weight of one task of `SCHED_IDLE` together: 3 of 1027 parts. The tolerance is a slice.
+#[test]
+fn an_idle_group_has_the_weight_of_sched_idle() {
+    for scheduler in ["eevdf", "cfs"] {
+        let (mut scene, [_, many]) = one_against_eight();
+        make_idle(&mut scene, many);
+        let run = scene.run("1s1n1l8c1t", scheduler);
+        assert_near(scheduler, share(&run, "many", S), 3.0 / 1027.0, 0.3);
+    }
+}
+
+/// A spinner of its own group on each of two CPUs, the second in an idle one, and a light task. It goes to the second CPU, which is idle for it, and runs at
+/// once; where nobody is idle it waits for parts of slices.
+#[test]
+fn an_idle_group_gives_way_at_once_and_leaves_its_cpu_idle_for_others() {
+    for idle in [true, false] {
+        let mut scene = Scene::lasting(2 * S);
+        for cpu in 0..2 {
+            let group = scene.workload.add_group(format!("/group{cpu}/inner"));
+            let task = scene.task(&format!("spinner {cpu}"), spin());
+            (task.group, task.affinity) = (Some(group), on_cpu(cpu));
+            if idle && cpu == 1 {
+                make_idle(&mut scene, GroupId(group.0 - 1));
+            }
+        }
+        let group = scene.workload.add_group("/light");
+        scene.task("light", forever([run_for(300 * US), sleep(5 * MS)])).group = Some(group);
+        let run = scene.run("1s1n1l2c1t", "eevdf");
+        let wakeups: Vec<_> = run.wakeups("light").into_iter().filter(|wakeup| wakeup.waking_ns > 100 * MS).collect();
+        let longest_ns = wakeups.iter().map(WakeupSpan::latency_ns).max().unwrap();
+        assert!(wakeups.len() > 200, "{}", wakeups.len());
+        assert_eq!(longest_ns < 30 * US, idle, "{longest_ns} ns");
+        assert!(!idle || wakeups.iter().all(|wakeup| wakeup.cpu == 1));
+    }
 }
 
 /// A group that lies elsewhere than its path says.

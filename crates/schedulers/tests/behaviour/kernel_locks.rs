@@ -1,6 +1,8 @@
 //! Mutexes and reader-writer semaphores of the kernel, against calculations by hand from `kernel/locking/mutex.c` and `rwsem.c`.
 
-use warmcore_workload::{BarrierId, BarrierWait, KernelStep, Latch, LatchKind, LockId, Policy, ProgramBuilder, Step};
+use warmcore_workload::{
+    BarrierId, BarrierWait, KernelStep, Latch, LatchKind, LockId, Policy, ProcessId, ProgramBuilder, Step,
+};
 
 use crate::support::*;
 
@@ -168,4 +170,58 @@ fn writers_that_spin_pass_a_sleeping_reader_for_four_milliseconds() {
     let run = scene.run("1s1n1l4c1t", "eevdf");
     // Releases come every 100 us; that at 4.2 ms finds that it has waited since 0.15 ms.
     is_about(&run, "reader", (4_350 * US, 0, 1));
+}
+
+/// When a task of a scene with mappings ended after the beginning.
+fn ended_ns(run: &Run, name: &str) -> u64 {
+    seen(run, name).0
+}
+
+/// Tasks that begin together, each on its CPU: of one process, or each of its own.
+fn mappers(programs: &[Step], times: u64, apart: bool) -> Scene {
+    let mut scene = Scene::new();
+    scene.workload.add_barrier("begin", programs.len() as u32, BarrierWait::Block);
+    for (cpu, step) in programs.iter().enumerate() {
+        let process = if apart && cpu > 0 { scene.workload.add_process("other") } else { ProcessId(0) };
+        let program = once([BEGIN]).repeat(Some(times), |body| body.step(step.clone()));
+        let task = scene.task(&format!("task {cpu}"), program);
+        (task.affinity, task.process) = (on_cpu(cpu as u32), process);
+    }
+    scene
+}
+
+/// By hand, of a page: two calls of 150 ns, of which `mmap` has the lock for five more and `munmap` for nine, and a fault of 1000 ns, of which an eighth is with
+/// the lock. Two threads of one process have it for 2225 ns each, and wait for each other; alone, or in two processes, a pass takes 3400 ns.
+#[test]
+fn threads_that_map_memory_wait_for_each_other_and_processes_do_not() {
+    const TIMES: u64 = 2_000;
+    let map = Step::Map { bytes: 1 };
+    for apart in [true, false] {
+        let run = mappers(&[map.clone(), map.clone()], TIMES, apart).run("1s1n1l2c1t", "eevdf");
+        for name in ["task 0", "task 1"] {
+            let pass_ns = ended_ns(&run, name) as f64 / TIMES as f64;
+            match apart {
+                true => assert_near(name, pass_ns, 3_400.0, 0.02),
+                false => assert!((2.0 * 2_225.0..6_500.0).contains(&pass_ns), "{name}: {pass_ns}"),
+            }
+        }
+    }
+    let alone = mappers(&[Step::Map { bytes: 100 * 4096 }], 100, false).run("1s1n1l2c1t", "eevdf");
+    assert_near("alone", alone.cpu_time("task 0") as f64, 100.0 * (16.0 * 150.0 + 100.0 * 1_000.0), 0.01);
+}
+
+/// Faults take as long as they take beside a thread that maps and unmaps, but without locks of mappings, as before Linux 6.4, they wait for it: by hand for at least
+/// one of its two parts with the lock, 750 ns and more, at nearly every fault. In another process they never do.
+#[test]
+fn faults_wait_for_threads_that_map_where_mappings_have_no_locks() {
+    let steps = [Step::FirstTouch { bytes: 4096 }, Step::Map { bytes: 1 }];
+    let fault_ns = |scheduler: &str, apart| {
+        const TIMES: u64 = 10_000;
+        let run = mappers(&steps, TIMES, apart).run("1s1n1l2c1t", scheduler);
+        ended_ns(&run, "task 0") as f64 / TIMES as f64
+    };
+    assert_near("locks of mappings", fault_ns("eevdf", false), 1_000.0, 0.02);
+    assert_near("another process", fault_ns("eevdf:vma_locks=0", true), 1_000.0, 0.02);
+    let waits_ns = fault_ns("eevdf:vma_locks=0", false) - 1_000.0;
+    assert!(waits_ns > 600.0, "{waits_ns}");
 }

@@ -8,6 +8,7 @@ mod asymmetric;
 mod attributes;
 mod background;
 mod clamps;
+mod cpusets;
 mod determinism;
 mod domain_counters;
 mod energy;

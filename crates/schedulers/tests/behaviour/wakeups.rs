@@ -56,3 +56,23 @@ fn an_idle_cpu_queues_all_that_it_was_sent_before_it_picks() {
     assert!(late > 190, "low waited for even {late} times of about 200");
     assert!(latencies("even").into_iter().skip(3).all(|ns| ns < 100_000), "{:?}", latencies("even"));
 }
+
+/// Timers that are late by an exponential time with a 99th percentile of 460.5 us: by hand a mean of 100 us, a hundredth of them above that percentile, and the
+/// same times under another scheduler.
+#[test]
+fn timers_are_late_as_the_tunable_says_and_equally_under_any_scheduler() {
+    let intervals_ns = |scheduler: &str| -> Vec<u64> {
+        let mut scene = Scene::lasting(6 * S);
+        scene.task("sleeper", forever([run_for(10 * US), sleep(MS)]));
+        let wakeups = scene.run("1s1n1l1c1t", scheduler).wakeups("sleeper");
+        wakeups.windows(2).map(|pair| pair[1].waking_ns - pair[0].waking_ns).collect()
+    };
+    let punctual_ns = mean(intervals_ns("eevdf"));
+    let late = intervals_ns("eevdf:timer_late_p99_ns=460517");
+    assert_near("mean", mean(late.iter().copied()) - punctual_ns, 100_000.0, 0.05);
+    let above = late.iter().filter(|&&ns| ns as f64 > punctual_ns + 460_517.0).count() as f64 / late.len() as f64;
+    assert!((0.005..0.017).contains(&above), "{above}");
+    let other = intervals_ns("cfs:timer_late_p99_ns=460517");
+    let same = late.iter().zip(&other).filter(|(ours, theirs)| ours.abs_diff(**theirs) < 5 * US).count();
+    assert!(same > late.len() * 9 / 10, "{same} of {}", late.len());
+}

@@ -76,9 +76,12 @@ pub fn check_below(simulate: Simulate<'_>) -> Result<(), String> {
 /// Makes tasks of a workload real-time or deadline ones, where the kernel lets them.
 fn above(scene: &mut Scene, seed: u64) {
     let programs = &scene.workload.programs;
+    // Of the groups the first alone, in which the others lie, may have a list of CPUs.
+    let confined = scene.workload.groups.iter().any(|group| group.cpus.is_some());
     for (index, task) in scene.workload.tasks.iter_mut().enumerate() {
         let steps = &programs[task.program.index()].steps;
         let free = task.affinity == Affinity::All
+            && !(confined && task.group.is_some())
             && !steps.iter().any(|step| matches!(step, Step::SetAffinity(_) | Step::Fork(_)));
         let priority = (index as u8 * 7 + seed as u8) % 99 + 1;
         task.policy = match (index as u64 + seed) % 5 {
@@ -160,6 +163,7 @@ fn scenes() -> Vec<(&'static str, Scene)> {
             exit,
             run_for(MS),
             Step::FirstTouch { bytes: 1 << 20 },
+            Step::Map { bytes: 300_000 },
         ];
         scene.task("calls", times(8, steps)).instances = 6;
         scene.task("user", times(20, [run_for(500 * US), sleep(200 * US)])).instances = 5;

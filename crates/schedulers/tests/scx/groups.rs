@@ -1,5 +1,8 @@
 //! Task groups as control groups of a program (`cgroup_*`), by hand from Linux 7.2 `kernel/sched/ext.c` and `kernel/sched/core.c`.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use warmcore_kernel::Setup;
 use warmcore_schedulers::scx_native::{Ejection, ext_of, run_ext};
 use warmcore_scx::{EnqueueFlags, ExitKind, GroupCall, GroupLimits, Kfuncs, Operation, OperationTable, Operations};
@@ -106,6 +109,40 @@ fn a_move_that_is_refused_ends_the_program() {
     assert!(!result.told.iter().any(|told| told.1 == "cgroup_move"));
 }
 
+/// Refuses every move without ending.
+struct Refuses {
+    heard: Rc<RefCell<Vec<GroupCall>>>,
+}
+
+impl Operations for Refuses {
+    fn table(&self) -> OperationTable {
+        OperationTable::empty("refuses").with(&[Operation::CgroupPrepMove, Operation::CgroupMove])
+    }
+    fn cgroup(&mut self, _kernel: &mut Kfuncs<'_, '_>, call: GroupCall) -> bool {
+        self.heard.borrow_mut().push(call);
+        false
+    }
+}
+
+/// The kernel gives the error to who wanted to move the task (`scx_cgroup_can_attach`).
+#[test]
+fn a_move_that_is_refused_does_not_take_place_and_the_program_goes_on() {
+    let mut scene = Scene::lasting(100 * MS);
+    let to = scene.workload.add_group("/to");
+    let asks = [run_for(10 * MS), Step::SetGroup(to), run_for(10 * MS), Step::SetGroup(to), run_for(10 * MS)];
+    scene.task("moves", once(asks));
+    let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
+    let setup = Setup::new(&machine, &scene.workload, 1).unwrap();
+    let (heard, ejection, mut events) = (Rc::default(), Ejection::default(), Vec::<Event>::new());
+    let ext = ext_of(Refuses { heard: Rc::clone(&heard) }, &setup);
+    let outcome = run_ext(ext, &setup, ejection.clone(), Some(&mut events)).unwrap();
+    assert_eq!(ejection.info(), None);
+    let asked = GroupCall::PrepareMove { task: TaskId(0), from: None, to: Some(to.0) };
+    assert_eq!(*heard.borrow(), [asked, asked], "it is where it was, and asks again");
+    let run = Run { events, outcome, machine: machine.clone() };
+    assert_eq!(run.cpu_time("moves") / MS, 30);
+}
+
 /// One queue, with turns as long as the group weighs.
 struct Turns {
     weights: Vec<(Option<u32>, u32)>,
@@ -119,10 +156,11 @@ impl Operations for Turns {
     fn init(&mut self, kernel: &mut Kfuncs<'_, '_>) {
         assert!(kernel.create_dsq(SHARED));
     }
-    fn cgroup(&mut self, _kernel: &mut Kfuncs<'_, '_>, call: GroupCall) {
+    fn cgroup(&mut self, _kernel: &mut Kfuncs<'_, '_>, call: GroupCall) -> bool {
         if let GroupCall::Init { group, limits } = call {
             self.weights.push((group, limits.weight));
         }
+        true
     }
     fn enqueue(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId, flags: EnqueueFlags) {
         let group = kernel.group(task);

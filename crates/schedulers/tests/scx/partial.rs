@@ -7,7 +7,7 @@ use warmcore_kernel::Setup;
 use warmcore_schedulers::scx_native::{Ejection, ext_of, run_ext};
 use warmcore_scx::{ExitKind, Kfuncs, Operation, OperationFlags, OperationTable, Operations};
 use warmcore_trace::{Event, TaskId};
-use warmcore_workload::{Policy, Step};
+use warmcore_workload::{Policy, ProgramBuilder, Step};
 
 use super::program::Program;
 use crate::support::*;
@@ -123,9 +123,22 @@ impl Operations for Disallows {
 
 #[test]
 fn a_task_that_a_program_does_not_want_when_it_is_loaded_is_of_the_fair_class_from_then_on() {
+    shares_with_an_unwanted_task(spin());
+}
+
+/// `EACCES`: below the fair class it would have nothing.
+#[test]
+fn a_task_that_a_program_does_not_want_may_not_ask_for_its_policy_again() {
+    let asks = [run_for(30 * MS), Step::SetPolicy(Policy::Batch), Step::SetPolicy(Policy::Ext)];
+    shares_with_an_unwanted_task(then_forever(asks, [run_for(S)]));
+}
+
+fn shares_with_an_unwanted_task(unwanted: ProgramBuilder) {
     let mut scene = Scene::lasting(220 * MS);
     scene.task("fair", spin());
-    ["unwanted", "wanted"].into_iter().for_each(|name| scene.task(name, spin()).policy = Policy::Ext);
+    for (name, program) in [("unwanted", unwanted), ("wanted", spin())] {
+        scene.task(name, program).policy = Policy::Ext;
+    }
     let machine = warmcore_topology::resolve("1s1n1l1c1t").unwrap();
     let setup = Setup::new(&machine, &scene.workload, 1).unwrap();
     let (enabled, ejection) = (Rc::default(), Ejection::default());

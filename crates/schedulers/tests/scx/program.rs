@@ -205,7 +205,7 @@ impl Operations for Program {
     fn init_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) -> bool {
         self.tell(kernel, "init_task", task)
     }
-    fn cgroup(&mut self, kernel: &mut Kfuncs<'_, '_>, call: GroupCall) {
+    fn cgroup(&mut self, kernel: &mut Kfuncs<'_, '_>, call: GroupCall) -> bool {
         self.groups.borrow_mut().push(call);
         let number = |group: Option<u32>| TaskId(group.map_or(0, |group| group + 1));
         match call {
@@ -219,7 +219,7 @@ impl Operations for Program {
                 assert_eq!(kernel.group(task), to);
                 self.tell(kernel, "cgroup_move", task)
             }
-        };
+        }
     }
     fn exit_task(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {
         self.tell(kernel, "exit_task", task);

@@ -112,7 +112,32 @@ impl Dice {
         if self.one_in(2) {
             self.add_calls(&mut scene, cpus);
         }
+        self.set_files(&mut scene.workload, cpus);
+        if self.one_in(3) {
+            let steps = [Step::Map { bytes: 1 + self.below(100_000) }, run_for(self.duration())];
+            scene.task("maps", times(1 + self.below(20), steps)).instances = 1 + self.below(4) as u32;
+        }
         scene
+    }
+
+    /// An idle group, and CPUs for the group in which the others lie: then their tasks ask for no CPUs at their start.
+    fn set_files(&mut self, workload: &mut Workload, cpus: u32) {
+        let before = workload.clone();
+        if let Some(group) = workload.groups.last_mut().filter(|_| self.one_in(4)) {
+            (group.idle, group.shares) = (true, warmcore_workload::Group::IDLE_SHARES);
+        }
+        if let Some(group) = workload.groups.first_mut().filter(|_| self.one_in(4)) {
+            let first = self.below(cpus.into()) as u32;
+            group.cpus = Some((first..cpus).collect());
+            workload
+                .tasks
+                .iter_mut()
+                .filter(|task| task.group.is_some())
+                .for_each(|task| task.affinity = Affinity::All);
+        }
+        if workload.check().is_err() {
+            *workload = before;
+        }
     }
 
     /// Tasks that meet at a mutex and a reader-writer semaphore in the kernel.

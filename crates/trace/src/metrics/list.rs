@@ -98,11 +98,12 @@ fn cpus_used(metrics: &Metrics) -> u64 {
 const LEFT_WAITING: u64 = 10;
 
 impl Metrics {
-    /// Tasks that waited for a CPU when the window closed, for more than a tenth of it and twice as long as any wait that ended, and for how long,
-    /// ns. `weight` says what part of its wait counts for the tenth: a fair scheduler lets a task of a hundredth of the weight wait a hundred
+    /// Tasks that waited for a CPU when the window closed, for more than a tenth of it, twice as long as any wait that ended and a turn of the
+    /// scheduler's, and for how long, ns. `weight` says what part of its wait counts for the tenth: a fair scheduler lets a task of a hundredth of the weight wait a hundred
     /// times as long.
     pub fn never_ran_again(&self, weight: impl Fn(TaskId) -> f64) -> impl Iterator<Item = (TaskId, u64)> {
-        let (tenth, longer) = (self.window_ns / LEFT_WAITING, 2 * self.totals.run_delay.max_ns.unwrap_or(0));
+        let tenth = self.window_ns / LEFT_WAITING;
+        let longer = self.turn_ns.max(2 * self.totals.run_delay.max_ns.unwrap_or(0));
         let is_left = move |id, wait_ns: u64| wait_ns > longer && wait_ns as f64 * weight(id) > tenth as f64;
         self.tasks.iter().filter_map(move |task| {
             Some((task.id, task.censored_wait_ns.filter(|&wait_ns| is_left(task.id, wait_ns))?))
@@ -140,7 +141,7 @@ metrics! {
     "longest_wait_ns", "ns", Lower, |m| maybe(longest_wait(m)),
         "longest wait for a CPU, those that had not ended when the window closed included";
     "never_ran_again", "tasks", Lower, |m| number(m.never_ran_again(|_| 1.0).count() as u64),
-        "tasks that waited for a CPU when the window closed, for more than a tenth of it and twice as long as any wait that ended; in experiments a wait counts by weight relative to the heaviest competing task";
+        "tasks that waited for a CPU when the window closed, for more than a tenth of it, twice as long as any wait that ended and a turn of the scheduler's (ule). In experiments a wait counts by weight, relative to the heaviest competing task";
     "off_cpu_mean_ns", "ns", Neither, |m| m.totals.off_cpu.mean_ns, "mean time from leaving a CPU to the next time on one, sleep included";
     "slice_p50_ns", "ns", Neither, |m| maybe(m.totals.slice.p50_ns), "median slice: one uninterrupted stay on a CPU";
     "slice_mean_ns", "ns", Neither, |m| m.totals.slice.mean_ns, "mean slice";

@@ -29,6 +29,9 @@ pub struct Metrics {
     pub cpus: Vec<CpuMetrics>,
     /// Every application, by number.
     pub applications: Vec<ApplicationMetrics>,
+    /// For how long the scheduler lets tasks of equal worth keep a CPU from others by its own rules, where that is long; 0 as events say nothing of it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turn_ns: u64,
 }
 
 /// Lengths of something that happened many times.
@@ -337,6 +340,7 @@ impl Counters {
             applications: applications(&task_metrics, tasks, window_ns),
             tasks: task_metrics,
             cpus,
+            turn_ns: 0,
         }
     }
 

@@ -220,6 +220,9 @@ fn waits_that_do_not_end_are_censored_not_dropped() {
     let value = |name: &str| (super::metric(name).unwrap().value)(&metrics);
     // Task 1 waited for 400, and ran: 600 are not much more than that.
     assert_eq!((value("longest_wait_ns"), value("never_ran_again")), (Some(1000.0), Some(1.0)));
+    // Of a scheduler with turns of a thousand and more it is too early to say so.
+    let within_turns = Metrics { turn_ns: 1000, ..metrics.clone() };
+    assert_eq!(within_turns.never_ran_again(|_| 1.0).count(), 0);
 }
 
 #[test]

@@ -41,13 +41,7 @@ pub enum StoreError {
     #[error("{}: column {column} {problem}", path.display())]
     Column { path: PathBuf, column: &'static str, problem: String },
     #[error("{}: row {row} of column {column} holds {value}, which is no possible value there", path.display())]
-    Value {
-        path: PathBuf,
-        column: &'static str,
-        /// The row, from 0.
-        row: u64,
-        value: String,
-    },
+    Value { path: PathBuf, column: &'static str, row: u64, value: String },
     #[error("{value} does not fit column {column} of {}", path.display())]
     TooLarge { path: PathBuf, column: &'static str, value: String },
     #[error("{}: event {missing} of {events} is in none of the tables; they do not belong together", path.display())]

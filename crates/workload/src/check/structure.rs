@@ -161,7 +161,7 @@ const PAIRS: [Pair; 3] = [
         not_begun: CheckProblem::NotInKernel,
         not_ended: CheckProblem::StaysInKernel,
         forbids: |step, depth| match step {
-            Step::Kernel(KernelStep::Enter) | Step::FirstTouch { .. } if depth > 0 => {
+            Step::Kernel(KernelStep::Enter) | Step::FirstTouch { .. } | Step::Map { .. } if depth > 0 => {
                 Some(CheckProblem::InKernelAlready)
             }
             Step::Kernel(KernelStep::Enter) => None,
@@ -248,6 +248,9 @@ pub(super) fn check_steps(workload: &Workload, program: ProgramId) -> Result<(),
         let result = match step {
             Step::Join { .. } if !forks => Err(CheckProblem::JoinWithoutFork),
             Step::Join { count: 0 } => Err(CheckProblem::JoinOfNobody),
+            Step::Map { bytes } if !(1..=Step::MOST_MAPPED_BYTES).contains(bytes) => {
+                Err(CheckProblem::MappedBytes { bytes: *bytes })
+            }
             _ => check_step(workload, step),
         };
         result.map_err(|problem| CheckError::of_step(workload, program, index, problem))?;

@@ -318,7 +318,9 @@ fn a_wait_for_io_is_a_step_that_waits() {
 
 #[test]
 fn a_program_leaves_the_kernel_as_it_entered_it_and_does_nothing_of_the_kernel_outside() {
-    use CheckProblem::{InKernelAlready, NotInKernel, PreemptionNotDisabled, PreemptionStaysDisabled, StaysInKernel};
+    use CheckProblem::{
+        InKernelAlready, MappedBytes, NotInKernel, PreemptionNotDisabled, PreemptionStaysDisabled, StaysInKernel,
+    };
     use KernelStep::{CondResched, Enter, Exit, PreemptDisable, PreemptEnable};
     let kernel = |steps: &[KernelStep]| with_steps(&steps.iter().map(|step| Step::Kernel(*step)).collect::<Vec<_>>());
     assert_eq!(
@@ -332,8 +334,12 @@ fn a_program_leaves_the_kernel_as_it_entered_it_and_does_nothing_of_the_kernel_o
     }
     assert_eq!(problem(&kernel(&[Enter, PreemptEnable, Exit])), PreemptionNotDisabled);
     assert_eq!(problem(&kernel(&[Enter, PreemptDisable, Exit])), PreemptionStaysDisabled);
-    let faults = [Step::Kernel(Enter), Step::FirstTouch { bytes: 1 }, Step::Kernel(Exit)];
-    assert_eq!(problem(&with_steps(&faults)), InKernelAlready);
+    for step in [Step::FirstTouch { bytes: 1 }, Step::Map { bytes: 1 }] {
+        assert_eq!(problem(&with_steps(&[Step::Kernel(Enter), step, Step::Kernel(Exit)])), InKernelAlready);
+    }
+    for bytes in [0, Step::MOST_MAPPED_BYTES + 1] {
+        assert_eq!(problem(&with_steps(&[Step::Map { bytes }])), MappedBytes { bytes });
+    }
     let one_pass = ProgramBuilder::new()
         .step(Step::Kernel(Enter))
         .repeat(Some(2), |body| body.step(RUN).step(Step::Kernel(Exit)).step(Step::Kernel(Enter)))

@@ -156,6 +156,7 @@ impl Offsets {
             | Step::Memory { .. }
             | Step::Chase { .. }
             | Step::FirstTouch { .. }
+            | Step::Map { .. }
             | Step::IoRun { .. }
             | Step::StartClock { .. }
             | Step::LoopStart { .. }
@@ -230,6 +231,11 @@ fn append(whole: &mut Workload, part: Workload) -> Option<ResultStyle> {
     whole.warm_up_ns = whole.warm_up_ns.max(part.warm_up_ns);
     whole.hotplug.extend_from_slice(&part.hotplug);
     whole.hotplug.sort_by_key(|change| change.time_ns);
+    for (list, more) in [(&mut whole.isolcpus, part.isolcpus), (&mut whole.nohz_full, part.nohz_full)] {
+        list.extend(more);
+        list.sort_unstable();
+        list.dedup();
+    }
     match part.style {
         ResultStyle::Plain => None,
         ResultStyle::Hackbench { header } => Some(ResultStyle::Hackbench { header }),

@@ -146,7 +146,6 @@ impl<'a> Flags<'a> {
         self.error(GeneratorProblem::NoValue { flag: flag.to_owned(), expected: expected.to_owned() })
     }
 
-    /// An error of this generator.
     pub(super) fn error(&self, problem: GeneratorProblem) -> GeneratorError {
         GeneratorError { generator: self.info.name, problem, usage: self.info.usage }
     }

@@ -16,7 +16,6 @@ struct LoadFlag {
     generator: &'static str,
     /// Its long name.
     flag: &'static str,
-    /// What it counts.
     counts: &'static str,
     /// Whether it is only there where the text gives it, and goes before another one then.
     if_given: bool,

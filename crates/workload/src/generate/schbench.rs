@@ -51,7 +51,7 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
             Some('w'),
             "warmuptime",
             Some("SECONDS"),
-            "part of the runtime that does not count, in seconds or with a unit (default: left to who measures)",
+            "part of the runtime that does not count, in seconds or with a unit (default: the command decides)",
         ),
         FlagInfo::new(Some('i'), "intervaltime", Some("SECONDS"), "accepted: one report at the end"),
         FlagInfo::new(Some('z'), "zerotime", Some("SECONDS"), "accepted: latencies are never zeroed"),

@@ -61,8 +61,8 @@ pub(super) const INFO: GeneratorInfo = GeneratorInfo {
             None,
             "warmup-time",
             Some("SECONDS"),
-            "before the time that counts, so long, transactions 100 times as long and not recorded: the load and its \
-             placement without the events (default: none, and what else does not count is left to who measures)",
+            "a time before the one that counts, in which transactions are 100 times as long and not recorded: the load and its \
+             placement with few events (default: none; the command decides what else does not count)",
         ),
         CPUS,
         PROFILE,

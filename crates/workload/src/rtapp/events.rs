@@ -71,7 +71,6 @@ pub(super) fn event_of(key: &str) -> Option<Event> {
     EVENTS.iter().find(|(name, _)| key.starts_with(name)).map(|(_, event)| *event)
 }
 
-/// Names of all events.
 pub(super) fn event_names() -> impl Iterator<Item = &'static str> {
     EVENTS.iter().map(|(name, _)| *name)
 }
@@ -114,7 +113,6 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Looks at one event of a task.
     pub(super) fn look_at(&mut self, task: &str, event: Event, node: &Node<'_>) {
         match (event, node.value) {
             (Event::Suspend, Json::Text(name)) if !name.is_empty() && name != task => {

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use warmcore_topology::parse_cpu_list;
+
 use super::events::{Compiler, Survey};
 use super::names::Names;
 use super::node::{Node, Read};
@@ -17,11 +19,13 @@ use crate::{
     LatchKind, LockId, ProcessId, Program, ProgramBuilder, ProgramId, ResultStyle, Task, Workload,
 };
 
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 28] = [
     "version",
     "duration_ns",
     "warm_up_ns",
     "hotplug",
+    "isolcpus",
+    "nohz_full",
     "command",
     "applications",
     "processes",
@@ -84,6 +88,8 @@ pub(super) fn read_tables(node: &Node<'_>, workload: &mut Workload, survey: &mut
         workload.warm_up_ns = Some(warm_up.nanoseconds()?);
     }
     read_hotplug(node, workload)?;
+    workload.isolcpus = read_cpu_list(node, "isolcpus")?.unwrap_or_default();
+    workload.nohz_full = read_cpu_list(node, "nohz_full")?.unwrap_or_default();
     if let Some(command) = node.get("command") {
         let words = command.elements("a list of words")?;
         workload.command = words.iter().map(|word| word.text("a word").map(str::to_owned)).collect::<Read<_>>()?;
@@ -328,14 +334,24 @@ fn names(node: &Node<'_>, key: &str) -> Read<Vec<String>> {
 
 /// Task groups. All are known before any says in which it lies.
 fn read_groups(node: &Node<'_>, workload: &mut Workload) -> Read<()> {
-    let keys = ["name", "shares", "parent", "cpu_max", "cpu_max_burst", "cpu_uclamp_min", "cpu_uclamp_max"];
+    let keys = [
+        "name",
+        "shares",
+        "parent",
+        "cpu_weight",
+        "cpu_idle",
+        "cpu_max",
+        "cpu_max_burst",
+        "cpu_uclamp_min",
+        "cpu_uclamp_max",
+        "cpuset_cpus",
+    ];
     let entries = objects(node, "groups", &keys)?;
     for entry in &entries {
-        let (least, most) = (Group::LEAST_SHARES.into(), Group::MOST_SHARES.into());
-        let shares = entry.get("shares").map(|node| node.integer("a weight", least, most)).transpose()?;
-        let shares = shares.map_or(Group::DEFAULT_SHARES, |shares| shares as u32);
-        let (cpu_max, clamp) = (read_cpu_max(entry)?, read_group_clamp(entry)?);
-        workload.groups.push(Group { shares, cpu_max, clamp, ..Group::new(name(entry)?) });
+        let (shares, idle) = read_weight(entry)?;
+        let (cpu_max, clamp, cpus) =
+            (read_cpu_max(entry)?, read_group_clamp(entry)?, read_cpu_list(entry, "cpuset_cpus")?);
+        workload.groups.push(Group { shares, idle, cpu_max, clamp, cpus, ..Group::new(name(entry)?) });
     }
     for (index, entry) in entries.iter().enumerate() {
         let Some(node) = entry.get("parent") else {
@@ -374,6 +390,38 @@ fn read_hotplug(node: &Node<'_>, workload: &mut Workload) -> Read<()> {
     }
     workload.hotplug.sort_by_key(|change| change.time_ns);
     Ok(())
+}
+
+/// A group's weight in shares, and whether it is idle: `cpu_weight` and `cpu_idle` are as the files of that name hold them.
+fn read_weight(group: &Node<'_>) -> Read<(u32, bool)> {
+    let number = |key: &str, expected: &str, least: u32, most: u32| -> Read<Option<u32>> {
+        let value = group.get(key).map(|node| node.integer(expected, least.into(), most.into())).transpose()?;
+        Ok(value.map(|value| value as u32))
+    };
+    let shares = number("shares", "a weight", Group::LEAST_SHARES, Group::MOST_SHARES)?;
+    let weight = number("cpu_weight", "a weight", 1, 10_000)?;
+    let idle = number("cpu_idle", "a switch", 0, 1)? == Some(1);
+    match (shares, weight) {
+        (Some(_), Some(_)) => {
+            Err(group.other("give one of \"shares\" and \"cpu_weight\"; a weight of 100 is that of 1024 shares"))
+        }
+        (None, None) if idle => Ok((Group::IDLE_SHARES, true)),
+        _ if idle => {
+            Err(group.other("an idle group has the weight of SCHED_IDLE; leave \"shares\" and \"cpu_weight\" out"))
+        }
+        (Some(shares), None) => Ok((shares, false)),
+        // `sched_weight_from_cgroup`.
+        (None, Some(weight)) => Ok(((weight * 1024 + 50) / 100, false)),
+        (None, None) => Ok((Group::DEFAULT_SHARES, false)),
+    }
+}
+
+/// A list of CPUs, as the kernel's files and parameters hold them.
+fn read_cpu_list(node: &Node<'_>, key: &str) -> Read<Option<Vec<u32>>> {
+    let Some(node) = node.get(key) else { return Ok(None) };
+    let text = node.text("a list of CPUs as a text, such as \"0-3,8\"")?;
+    let cpus = parse_cpu_list(text).map_err(|error| node.other(error.to_string()))?;
+    Ok(Some(cpus.into_iter().collect()))
 }
 
 /// A group's quota, as the files of that name hold it.

@@ -28,7 +28,6 @@ enum Packed {
 /// A value of a list.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Value<'a> {
-    /// A text.
     Text(&'a str),
     /// An object with one key, whose value is a whole number.
     Integer(&'a str, u64),

@@ -15,7 +15,7 @@ use crate::{
 use warmcore_topology::CpuSet;
 
 /// First keys of the objects, and words, that stand for steps.
-const VERBS: [&str; 51] = [
+const VERBS: [&str; 52] = [
     "run_ns",
     "runtime_ns",
     "sleep_ns",
@@ -59,6 +59,7 @@ const VERBS: [&str; 51] = [
     "memory_bytes",
     "chase_hops",
     "first_touch_bytes",
+    "map_bytes",
     "io_bytes",
     "start_clock",
     "record_clock",
@@ -257,6 +258,7 @@ fn simple_step(compiler: &mut Compiler<'_>, node: &Node<'_>, verb: &str, value: 
             region_bytes: node.require("region_bytes", "state the size of the region")?.u64("a number of bytes")?,
         },
         "first_touch_bytes" => Step::FirstTouch { bytes: value.u64("a number of bytes")? },
+        "map_bytes" => Step::Map { bytes: value.u64("a number of bytes")? },
         "io_bytes" => Step::IoRun { bytes: value.u64("a number of bytes")? },
         "start_clock" => Step::StartClock { slot: read_clock(value)? },
         "record_clock" => Step::RecordClock {
@@ -517,6 +519,7 @@ fn write_step(workload: &Workload, step: &Step) -> Json {
             object([("chase_hops", (*hops).into()), ("region_bytes", (*region_bytes).into())])
         }
         Step::FirstTouch { bytes } => object([("first_touch_bytes", (*bytes).into())]),
+        Step::Map { bytes } => object([("map_bytes", (*bytes).into())]),
         Step::IoRun { bytes } => object([("io_bytes", (*bytes).into())]),
         Step::StartClock { slot } => object([("start_clock", integer((*slot).into()))]),
         Step::RecordClock { slot, recorder } => {

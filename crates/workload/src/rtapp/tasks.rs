@@ -131,8 +131,8 @@ pub(super) fn compile(
 pub(super) fn refuse_properties(node: &Node<'_>) -> Read<()> {
     match node.entries("an object")?.iter().find(|(key, _)| PROPERTY_KEYS.contains(key)) {
         Some((key, value)) => Err(value.other(format!(
-            "the task's program is under \"warmcore.tasks\", where its scheduling is described too: not by {key:?} here, but by \
-             \"affinity\", \"policy\", \"nice\", \"slice_ns\", \"util_min\", \"util_max\" or \"taskgroup\" there"
+            "\"warmcore.tasks\" has the task's program, so it has its scheduling too: instead of {key:?} here, give \"affinity\", \"policy\", \
+             \"nice\", \"slice_ns\", \"util_min\", \"util_max\" or \"taskgroup\" there"
         ))),
         None => Ok(()),
     }

@@ -6,6 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use warmcore_topology::format_cpu_list;
+
 use super::express::{cpu_list, express, microseconds, policy_entries};
 use super::extension::VERSION;
 use super::json::{Json, object};
@@ -151,10 +153,11 @@ fn plain(workload: &Workload) -> Option<Json> {
 fn extended(workload: &Workload, own_program: &[bool]) -> Json {
     let mut tasks = Entries::new();
     let mut described = Entries::new();
+    let shared = shares_programs(workload);
     for (task, own) in workload.tasks.iter().zip(own_program) {
         let body = if *own { None } else { express(workload, task, false) };
         tasks.push((task.name.clone(), Json::Object(task_object(workload, task, body))));
-        described.push((task.name.clone(), Json::Object(description(workload, task, *own))));
+        described.push((task.name.clone(), Json::Object(description(workload, task, *own, shared))));
     }
     let mut extension = tables(workload);
     extension.push(("tasks".to_owned(), Json::Object(described)));
@@ -217,8 +220,8 @@ fn rtapp_group<'a>(workload: &'a Workload, task: &Task) -> Option<&'a str> {
     (name.len() > 1 && name.starts_with('/')).then_some(name)
 }
 
-/// What rt-app's object for the task does not say.
-fn description(workload: &Workload, task: &Task, own_program: bool) -> Entries {
+/// What rt-app's object for the task does not say. `shared` is whether the workload [shares programs](shares_programs).
+fn description(workload: &Workload, task: &Task, own_program: bool, shared: bool) -> Entries {
     let mut entries = Entries::new();
     let mut add = |key: &str, value: Json| entries.push((key.to_owned(), value));
     if task.process != ProcessId(0) {
@@ -278,7 +281,7 @@ fn description(workload: &Workload, task: &Task, own_program: bool) -> Entries {
         if task.policy != Policy::Normal {
             add("policy", write_policy(task.policy));
         }
-        let program = if shares_programs(workload) {
+        let program = if shared {
             Json::from(task.program.0)
         } else {
             write_steps(workload, &workload.programs[task.program.index()].steps)
@@ -305,7 +308,8 @@ fn aggregate(workload: &Workload) -> Json {
 
 /// A task group. The group in which it lies is said where that does not follow from its path.
 fn group_entry(workload: &Workload, group: &Group) -> Json {
-    let mut entries = vec![("name".to_owned(), group.name.as_str().into()), ("shares".to_owned(), group.shares.into())];
+    let weight = if group.idle { ("cpu_idle", 1) } else { ("shares", group.shares) };
+    let mut entries = vec![("name".to_owned(), group.name.as_str().into()), (weight.0.to_owned(), weight.1.into())];
     let parent = group.parent.map(|parent| workload.groups[parent.index()].name.as_str());
     if parent != Group::parent_path(&group.name) {
         entries.push(("parent".to_owned(), parent.unwrap_or("/").into()));
@@ -315,6 +319,9 @@ fn group_entry(workload: &Workload, group: &Group) -> Json {
         if cpu_max.burst_us() > 0 {
             entries.push(("cpu_max_burst".to_owned(), cpu_max.burst_us().into()));
         }
+    }
+    if let Some(cpus) = &group.cpus {
+        entries.push(("cpuset_cpus".to_owned(), Json::Text(format_cpu_list(cpus.iter().copied()))));
     }
     let GroupClamp { min, max } = group.clamp;
     for (key, value, unset) in
@@ -342,6 +349,11 @@ fn tables(workload: &Workload) -> Entries {
             object([("at_ns", change.time_ns.into()), (verb, change.cpu.into())])
         };
         entries.push(("hotplug".to_owned(), Json::Array(workload.hotplug.iter().map(change).collect())));
+    }
+    for (key, list) in [("isolcpus", &workload.isolcpus), ("nohz_full", &workload.nohz_full)] {
+        if !list.is_empty() {
+            entries.push((key.to_owned(), Json::Text(format_cpu_list(list.iter().copied()))));
+        }
     }
     if !workload.notes.is_empty() {
         let notes = workload.notes.iter().map(|note| Json::Text(note.clone())).collect();

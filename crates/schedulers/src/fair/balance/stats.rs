@@ -21,10 +21,11 @@ const CPU_SCALE: f64 = SCHED_CAPACITY_SCALE as f64;
 
 /// How a group stands, in order of how much it needs to give tasks away (`enum group_type`).
 /// The numbers are the kernel's order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 #[repr(u8)]
 pub(crate) enum GroupType {
     /// Could run more.
+    #[default]
     HasSpare = 0,
     /// Fully used, nothing competes.
     FullyBusy = 1,
@@ -58,7 +59,7 @@ pub(crate) enum Migration {
 }
 
 /// Sums over the CPUs of a group (`struct sg_lb_stats`).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupStats {
     /// Index of the group.
     pub group: u32,
@@ -80,7 +81,6 @@ pub(crate) struct GroupStats {
     pub nr_running: u32,
     /// Σ `h_nr_runnable`: only tasks that want to run.
     pub h_nr_runnable: u32,
-    /// Idle CPUs.
     pub idle_cpus: u32,
     /// Load per capacity; 0 unless overloaded.
     pub avg_load: u64,
@@ -95,26 +95,6 @@ pub(crate) struct GroupStats {
 }
 
 impl GroupStats {
-    /// Nothing looked at yet.
-    const EMPTY: GroupStats = GroupStats {
-        group: 0,
-        flags: 0,
-        weight: 0,
-        cores: 0,
-        capacity: 0,
-        load: 0,
-        util: 0,
-        runnable: 0,
-        nr_running: 0,
-        h_nr_runnable: 0,
-        idle_cpus: 0,
-        avg_load: 0,
-        nr_pref_dst_llc: 0,
-        misfit_task_load: 0,
-        priority: 0,
-        group_type: GroupType::HasSpare,
-    };
-
     pub(crate) fn load_per_capacity(&self) -> u64 {
         self.load * SCHED_CAPACITY_SCALE / self.capacity.max(1)
     }
@@ -424,9 +404,9 @@ impl<P: Policy, G: Gathering> Fair<P, G> {
     fn update_sd_lb_stats(&mut self, core: &Core<'_>, pass: &Pass) -> Option<DomainStats> {
         let (records_llc, asymmetric) = (self.records_llc(pass), self.is_asymmetric_level(pass));
         let domain = self.domains.domain(pass.domain);
-        let mut local = GroupStats::EMPTY;
+        let mut local = GroupStats::default();
         // The busiest group so far and the one being looked at change places instead of being copied.
-        let mut slots = [GroupStats::EMPTY; 2];
+        let mut slots = [GroupStats::default(); 2];
         let mut busiest = None;
         let (mut total_load, mut total_capacity, mut total_util) = (0, 0, 0);
         let mut overloaded = false;

@@ -29,7 +29,6 @@ fn domains_of_two_llcs() -> Vec<Domain> {
 fn busy_group(nr: u32) -> GroupStats {
     let running = nr.min(8);
     let mut stats = GroupStats {
-        group: 0,
         flags: flags::SHARE_LLC | flags::PREFER_SIBLING,
         weight: 8,
         cores: 8,
@@ -40,11 +39,7 @@ fn busy_group(nr: u32) -> GroupStats {
         nr_running: nr,
         h_nr_runnable: nr,
         idle_cpus: 8 - running,
-        avg_load: 0,
-        nr_pref_dst_llc: 0,
-        misfit_task_load: 0,
-        priority: 0,
-        group_type: GroupType::HasSpare,
+        ..GroupStats::default()
     };
     classify(&mut stats);
     stats

@@ -6,7 +6,6 @@ use crate::fair::gathering::Permission;
 /// Where an LLC stands for a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LlcStanding {
-    /// Its snapshot.
     pub llc: Snapshot,
     /// Its place in the group's sequence.
     pub position: u32,

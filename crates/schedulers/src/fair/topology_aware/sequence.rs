@@ -1,7 +1,7 @@
 //! In which order a process takes LLCs, given its home: its LLC, those of its node, then node by node outwards
 //! (`docs/spec/linux-fair.md` section 8.4, \[O\], the idea \[P\] from the second RFC).
 
-use warmcore_topology::{CpuId, Machine};
+use warmcore_topology::Machine;
 
 use crate::domains::Domains;
 
@@ -38,7 +38,7 @@ impl Sequences {
     /// The orders on a machine.
     pub fn new(machine: &Machine, domains: &Domains) -> Self {
         let llcs = domains.llc_count();
-        let first = |llc: usize| CpuId(domains.llc_cpus(llc as u32)[0]);
+        let first = |llc: usize| domains.first_cpu_of_llc(llc as u32);
         let node: Vec<u32> = (0..llcs).map(|llc| machine.node_of(first(llc)).0).collect();
         let socket: Vec<_> = (0..llcs).map(|llc| machine.socket_of(first(llc))).collect();
         let index_in_node: Vec<usize> =

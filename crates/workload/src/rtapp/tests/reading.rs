@@ -294,6 +294,14 @@ fn a_quota_is_read_as_the_kernels_files_hold_it_and_written_so() {
             r#"{ "name": "/pod", "cpu_max_burst": 10 }"#,
             "warmcore.groups[0].cpu_max_burst: a burst of 10 us is for a group with a quota",
         ),
+        (
+            r#"{ "name": "/pod", "cpu_weight": 0 }"#,
+            "warmcore.groups[0].cpu_weight: 0 is out of range; a weight must be 1 to 10000",
+        ),
+        (r#"{ "name": "/pod", "cpu_weight": 50, "shares": 512 }"#, "give one of \"shares\" and \"cpu_weight\""),
+        (r#"{ "name": "/pod", "cpu_weight": 50, "cpu_idle": 1 }"#, "an idle group has the weight of SCHED_IDLE"),
+        (r#"{ "name": "/pod", "cpu_idle": 2 }"#, "warmcore.groups[0].cpu_idle: 2 is out of range"),
+        (r#"{ "name": "/", "cpu_idle": 1 }"#, "the root group has no \"cpu_idle\""),
         (r#"{ "name": "/pods", "cpu_max": "20000" }"#, "no task is in it"),
         (r#"{ "name": "/", "cpu_max": "20000" }"#, "the root group has no \"cpu_max\""),
     ] {
@@ -301,6 +309,24 @@ fn a_quota_is_read_as_the_kernels_files_hold_it_and_written_so() {
         let error = error.unwrap_or_else(|error| error.to_string());
         assert!(error.contains(problem), "{error}");
     }
+}
+
+/// `sched_weight_from_cgroup`: the nearest whole number of shares, 100 being 1024; an idle group has 3.
+#[test]
+fn weights_idle_groups_and_cpusets_are_read_as_the_kernels_files_hold_them() {
+    let of = |group: &str| {
+        let text = r#"{ "tasks": { "a": { "run": 1, "taskgroup": "/pod" } }, "warmcore": { "groups": [ { "name": "/pod", GROUP } ] } }"#;
+        let workload = from_rtapp("test", &text.replace("GROUP", group), &Options::default()).unwrap();
+        let written = crate::to_rtapp(&workload).unwrap();
+        assert_eq!(from_rtapp("test", &written, &Options::default()).unwrap(), workload, "{written}");
+        (workload.groups[0].shares, workload.groups[0].idle, workload.groups[0].cpus.clone())
+    };
+    for (weight, shares) in [(1, 10), (2, 20), (3, 31), (100, 1024), (150, 1536), (10_000, 102_400)] {
+        assert_eq!(of(&format!(r#""cpu_weight": {weight}"#)), (shares, false, None));
+    }
+    assert_eq!(of(r#""cpu_idle": 1"#), (3, true, None));
+    assert_eq!(of(r#""cpu_idle": 0, "cpu_weight": 50"#), (512, false, None));
+    assert_eq!(of(r#""cpuset_cpus": "8,0-2""#), (1024, false, Some(vec![0, 1, 2, 8])));
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Step::Yield),
         any::<u64>().prop_map(|bytes| Step::IoRun { bytes }),
         any::<u64>().prop_map(|bytes| Step::FirstTouch { bytes }),
+        (1..=Step::MOST_MAPPED_BYTES).prop_map(|bytes| Step::Map { bytes }),
     ];
     let other_steps = prop_oneof![
         (object.clone(), 1_u32..100).prop_map(|(id, bytes)| Step::Send { channel: ChannelId(id), bytes }),
@@ -317,6 +318,8 @@ fn workload() -> impl Strategy<Value = Workload> {
             hotplug: [false, true]
                 .map(|online| crate::Hotplug { time_ns: 5 + u64::from(online), cpu: group, online })
                 .to_vec(),
+            isolcpus: vec![group, group + 2],
+            nohz_full: vec![group + 2],
             applications: named("application", |name| name),
             processes: named("process", |name| Process { name, application: group }),
             tasks,
