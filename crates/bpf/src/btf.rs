@@ -284,6 +284,17 @@ impl Btf {
     /// Where `path` (`a.b.2.c`) lies in a structure, in bytes, through members without names and, by number, elements of arrays.
     #[must_use]
     pub fn offset(&self, structure: &str, path: &str) -> Option<u32> {
+        self.place(structure, path).map(|(bits, _)| bits / 8)
+    }
+
+    /// Size of what lies there, in bytes: kernels change types of members.
+    #[must_use]
+    pub fn width(&self, structure: &str, path: &str) -> Option<u32> {
+        self.place(structure, path).map(|(_, ty)| self.size(ty))
+    }
+
+    /// Where it lies, in bits, and its type.
+    fn place(&self, structure: &str, path: &str) -> Option<(u32, u32)> {
         let mut ty = self.find(TypeKind::Struct, structure)?;
         let mut bits = 0_u32;
         for part in path.split('.') {
@@ -298,7 +309,7 @@ impl Btf {
             ty = member;
             bits = bits.checked_add(offset)?;
         }
-        Some(bits / 8)
+        Some((bits, ty))
     }
 
     /// Type of a member and where it lies, in bits. What was seen is not searched again.

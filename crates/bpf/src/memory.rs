@@ -19,13 +19,11 @@ pub const REGION_BYTES: u64 = REGION_PARTS << REGION_PART_BITS;
 /// Logarithm of the bytes of a part.
 pub(crate) const REGION_PART_BITS: u32 = 36;
 
-/// Parts of the region.
 pub(crate) const REGION_PARTS: u64 = 2;
 
 /// Bytes on both sides of the region that an instruction reaches from a register in it: as far as its offset and width go, and more.
 pub(crate) const GUARD_BYTES: u64 = 64 << 10;
 
-/// The region and its guards.
 const WHOLE_BASE: u64 = REGION_BASE - GUARD_BYTES;
 const WHOLE_BYTES: u64 = REGION_BYTES + 2 * GUARD_BYTES;
 
@@ -55,11 +53,7 @@ pub enum MemoryError {
     System { what: &'static str, bytes: u64, source: io::Error },
     /// An object asks for a place that cannot be given.
     #[error("an arena of {bytes} bytes at 0x{address:x} does not fit: at most 4 GiB at 0x{ARENA_BASE:x}")]
-    Arena {
-        /// Where it was asked for.
-        address: u64,
-        bytes: u64,
-    },
+    Arena { address: u64, bytes: u64 },
 }
 
 #[derive(Clone, Debug)]

@@ -275,6 +275,25 @@ fn a_load_from_nowhere_gives_zero_and_a_store_there_is_a_fault_that_names_its_in
     assert_eq!(run(&caller, [0x1000, 0, 0, 0, 0]).r0, 6, "its caller goes on");
 }
 
+/// More than checks are branches for, and more than are remembered, with ways that part and meet: 3,000 loads in a row and 500 beside which a way leads.
+#[test]
+fn a_very_long_function_loads_and_stores_as_a_short_one() {
+    let [low, high] = data_address(0);
+    // The value begins with its own address, and is followed for ever. r4 is 0 and r3 is nowhere.
+    let begin = [low, high, store(8, 0, 0, 0), mov(1, 0)];
+    let follow = load(8, 1, 1, 0);
+    let around = [code(0x55, 4, 0, 1, 0), follow];
+    let body = [vec![follow; 3000], around.repeat(500)].concat();
+    let end = [load(1, 0, 1, 8), load(8, 5, 4, 8), code(0x0f, 0, 5, 0, 0), load(8, 5, 3, 0), code(0x0f, 0, 5, 0, 0)];
+    let arguments = [0, 0, 0x1000, 0, 0];
+    let program = [&begin[..], &body, &end, &[exit()]].concat();
+    assert_eq!(r0(&program, arguments), u64::from(pattern(8)), "NULL and what lies nowhere read as 0");
+    let wild = [&begin[..], &body, &[store_imm(8, 1, 16, 7), store_imm(8, 3, 0, 7), exit()]].concat();
+    let result = run(&wild, arguments);
+    assert_eq!(result.fault, Some((wild.len() - 2, Fault::WildStore)), "the second store, not the first");
+    assert_eq!(result.data[16..24], 7_u64.to_le_bytes());
+}
+
 #[test]
 fn what_is_checked_is_the_register_and_offsets_reach_the_guards_around_the_region() {
     let around =

@@ -36,7 +36,7 @@ pub struct CaptureRequest<'a> {
     pub counts_memory: bool,
 }
 
-/// How a loader finds the files of the machine. It sees the same in both ways.
+/// How a loader finds the files of the machine. It sees the same in all ways.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Paths {
     /// Its system calls with a path are answered. Nothing is needed for it but what all of this needs.
@@ -46,6 +46,8 @@ pub enum Paths {
     Mounted,
     /// Mounted where the system allows it, answered elsewhere.
     Either,
+    /// Mounted; it has no network then, and can change no file. Sockets in the file system it may still speak with, and processes it may signal.
+    Confined,
 }
 
 /// What a loader has loaded.
@@ -92,12 +94,7 @@ pub enum LoaderError {
     },
     /// It did not attach a scheduler in time.
     #[error("`{program}` has not attached a scheduler within {seconds} s; it said last: {said}")]
-    Hangs {
-        program: String,
-        /// How long it was waited for.
-        seconds: u64,
-        said: String,
-    },
+    Hangs { program: String, seconds: u64, said: String },
     /// It prints without an end.
     #[error("`{program}` prints without an end, and has attached no scheduler; it said last: {said}")]
     Floods { program: String, said: String },

@@ -13,20 +13,36 @@ use std::path::Path;
 /// Where this computer's `/proc` lies in the loader's.
 const HOST: &str = ".host";
 
+/// What `mount_setattr` is to set (`struct mount_attr`).
+#[repr(C)]
+struct Attributes {
+    set: u64,
+    clear: u64,
+    propagation: u64,
+    user_namespace: u64,
+}
+
+/// `MOUNT_ATTR_RDONLY`.
+const READ_ONLY: u64 = 1;
+/// `AT_RECURSIVE`.
+const WITH_ALL_BELOW: u32 = 0x8000;
+
 /// Mounts that are to be made.
 pub struct Mounts {
     /// What is shown, and where.
     binds: Vec<(CString, CString)>,
     /// Files of the process and what is written to them: it keeps its user and group.
     identity: [(CString, CString); 3],
+    /// No file can be changed then, and there is no network.
+    are_confined: bool,
 }
 
 impl Mounts {
-    /// Of the files below `root`, which get links to this computer's.
+    /// Of the files below `root`, which get links to this computer's; confined or not.
     ///
     /// # Errors
     /// When they cannot be made, or there is no `/boot` to show anything in.
-    pub fn prepare(root: &Path) -> io::Result<Self> {
+    pub fn prepare(root: &Path, are_confined: bool) -> io::Result<Self> {
         let proc = root.join("proc");
         fs::create_dir_all(proc.join(HOST))?;
         link_others(Path::new("/proc"), &proc, Path::new("/proc").join(HOST).as_path())?;
@@ -49,7 +65,7 @@ impl Mounts {
             file("/proc/self/uid_map", format!("{user} {user} 1"))?,
             file("/proc/self/gid_map", format!("{group} {group} 1"))?,
         ];
-        Ok(Self { binds, identity })
+        Ok(Self { binds, identity, are_confined })
     }
 
     /// Makes them, in a process that has one thread. Nothing but system calls is made.
@@ -60,7 +76,8 @@ impl Mounts {
         let checked = |result: i32| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
         // SAFETY: system calls with texts that end with a zero and live as long as the calls.
         unsafe {
-            checked(libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS))?;
+            let network = if self.are_confined { libc::CLONE_NEWNET } else { 0 };
+            checked(libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS | network))?;
             for (file, content) in &self.identity {
                 let descriptor = libc::open(file.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
                 let bytes = content.as_bytes();
@@ -76,6 +93,13 @@ impl Mounts {
             for (from, to) in &self.binds {
                 let bind = libc::MS_BIND | libc::MS_REC;
                 checked(libc::mount(from.as_ptr(), to.as_ptr(), nothing, bind, std::ptr::null()))?;
+            }
+            if self.are_confined {
+                let attributes = Attributes { set: READ_ONLY, clear: 0, propagation: 0, user_namespace: 0 };
+                let (at, bytes) = (&raw const attributes, size_of::<Attributes>());
+                let root = c"/".as_ptr();
+                let result = libc::syscall(libc::SYS_mount_setattr, libc::AT_FDCWD, root, WITH_ALL_BELOW, at, bytes);
+                checked(result as i32)?;
             }
         }
         Ok(())

@@ -251,7 +251,6 @@ fn number_or_signal(process: &Process, call: &Call, threads: &mut Threads) {
     process.send_signal((!whole).then_some(whom), signal as i32);
 }
 
-/// The first CPU of a mask.
 fn first_cpu(mask: &[u8]) -> u32 {
     let byte = mask.iter().position(|&byte| byte != 0).unwrap_or(0);
     8 * byte as u32 + mask.get(byte).map_or(0, |byte| byte.trailing_zeros() % 8)

@@ -64,7 +64,6 @@ const NO_LATENCY: i32 = 2_000_000_000;
 /// Settings of this computer that the machine's files do not stand for.
 const SETTINGS: [&str; 2] = ["/proc/sys/", "/proc/irq/"];
 
-/// The CPUs.
 const CPUS: &str = "/sys/devices/system/cpu/";
 /// How often one has gone offline or come online (`scx_hotplug_seq`).
 const CHANGES: &str = "/sys/kernel/sched_ext/hotplug_seq";

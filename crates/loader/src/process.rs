@@ -289,7 +289,6 @@ impl Process {
         unsafe { libc::ioctl(self.listener.as_raw_fd(), SEND, &raw const answer) };
     }
 
-    /// Lets a call through as it is.
     pub(crate) fn let_through(&self, call: &Call) {
         let answer = Answer { id: call.id, value: 0, error: 0, flags: CONTINUE };
         // SAFETY: as above.

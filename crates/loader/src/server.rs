@@ -161,9 +161,13 @@ pub(crate) fn begin(
         Paths::Answered => None,
         Paths::Mounted => {
             let what = "mounts of its own (namespaces of users and mounts)";
-            Some(mounts_of(request.files).map_err(forbidden(what))?)
+            Some(mounts_of(request.files, false).map_err(forbidden(what))?)
         }
-        Paths::Either => mounts_of(request.files).ok(),
+        Paths::Either => mounts_of(request.files, false).ok(),
+        Paths::Confined => {
+            let what = "confinement (namespaces of users, mounts and networks; Linux 5.12)";
+            Some(mounts_of(request.files, true).map_err(forbidden(what))?)
+        }
     };
     let numbers: Vec<i64> = [BPF, libc::SYS_perf_event_open, libc::SYS_epoll_ctl, libc::SYS_uname]
         .iter()
@@ -216,9 +220,9 @@ enum Trouble {
     System(io::Error),
 }
 
-/// The mounts that show a loader the machine, where they can be made.
-fn mounts_of(root: &Path) -> io::Result<Mounts> {
-    let mounts = Mounts::prepare(root)?;
+/// The mounts that show a loader the machine, where they can be made; confined or not.
+fn mounts_of(root: &Path, are_confined: bool) -> io::Result<Mounts> {
+    let mounts = Mounts::prepare(root, are_confined)?;
     mounts.try_out()?;
     Ok(mounts)
 }

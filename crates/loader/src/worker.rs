@@ -60,10 +60,7 @@ pub enum WorkerError {
     Cpu { seconds: u64 },
     /// It waits for what does not come.
     #[error("its process has taken no CPU time for {seconds} s and has not come to an end")]
-    Waits {
-        /// How long it was waited for.
-        seconds: u64,
-    },
+    Waits { seconds: u64 },
     /// Whoever takes its messages wanted no more of them.
     #[error("its messages were not wanted")]
     Unwanted,

@@ -6,6 +6,7 @@ mod assembler;
 mod loaders;
 mod types;
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -92,6 +93,34 @@ fn loader_with_a_broken_program() {
 fn loader_that_dies() {
     eprintln!("I cannot go on");
     std::process::exit(3);
+}
+
+/// It may write nowhere, and even the way to itself is no network.
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_is_confined() {
+    let file = std::env::temp_dir().join(format!("warmcore-confined-{}", std::process::id()));
+    let written = std::fs::write(&file, "here").map_err(|error| error.kind());
+    // It is there if it should not be.
+    let _ = std::fs::remove_file(&file);
+    assert_eq!(written, Err(ErrorKind::ReadOnlyFilesystem));
+    let connected = std::net::TcpStream::connect("127.0.0.1:1").map(drop).map_err(|error| error.kind());
+    assert_eq!(connected, Err(ErrorKind::NetworkUnreachable));
+    attach(&[init(), enqueue(), dispatch()]);
+}
+
+#[test]
+fn a_confined_loader_changes_no_file_and_has_no_network() {
+    skip!(unless can_answer());
+    let run = |paths| run_loader_with("loader_that_is_confined", Duration::from_secs(60), paths);
+    match run(Paths::Confined) {
+        Err(error @ LoaderError::Forbidden { .. }) => {
+            let sentence = error.to_string();
+            assert!(sentence.contains("confinement (namespaces of users, mounts and networks"), "{sentence}");
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => assert!(matches!(run(Paths::Answered), Err(LoaderError::Ended { .. })), "it is not, otherwise"),
+    }
 }
 
 #[test]

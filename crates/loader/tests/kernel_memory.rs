@@ -228,6 +228,7 @@ fn ejection_with(
             _ if name.ends_with("held.json") => HELD,
             _ if name.ends_with("lock.json") => LOCK,
             _ if name.ends_with("grouped.json") => groups::GROUPED,
+            _ if name.ends_with("confined.json") => groups::CONFINED,
             _ if name.ends_with("named.json") => NAMED,
             _ => TASKS,
         };
@@ -280,6 +281,13 @@ fn a_task_has_the_name_of_its_template_cut_as_a_kernel_does_whoever_created_it()
     assert!(names.contains(&forked.as_str()) && forked != comm_of(1001, forks), "{forked} of {names:?}");
 }
 
+#[test]
+fn a_task_has_the_number_of_its_policy() {
+    let batch = [vec![load(4, 6, 6, 1176)], keep(6, slot::FOUND), report(1)].concat();
+    let running = [vec![load(8, 6, 1, 0), load(4, 7, 6, 24)], when_equal(7, 1001, batch)].concat();
+    assert_eq!(found_with(ALL, &fifo(&[("running", running)]), "confined.json"), [3]);
+}
+
 /// `set_cpus_allowed_scx` gives `cpus_ptr`, which is not the task's mask while it must stay on a CPU.
 #[test]
 fn a_task_that_must_stay_is_told_of_with_the_one_cpu_that_it_has() {
@@ -316,7 +324,7 @@ const BUILTIN_IDLE_PER_NODE: u64 = 1 << 6;
 #[test]
 fn whoever_keeps_a_pointer_sees_what_is_and_not_what_was() {
     // What, loads from a kept pointer, and what is there while the kept task is on CPU 1, and on CPU 2 with another priority.
-    let rows: [(&str, i32, Loads, [i64; 2]); 17] = [
+    let rows: [(&str, i32, Loads, [i64; 2]); 18] = [
         ("idle CPUs", slot::IDLE, &[(8, 0)], [0b1100, 0b1010]),
         ("cpus_ptr", slot::TASK, &[(8, 16), (8, 0)], [0b0010, 0b0100]),
         ("nr_cpus_allowed", slot::TASK, &[(4, 12)], [1, 1]),
@@ -325,8 +333,9 @@ fn whoever_keeps_a_pointer_sees_what_is_and_not_what_was() {
         ("scx.weight", slot::TASK, &[(4, 80)], [100, 33]),
         ("scx.flags", slot::TASK, &[(4, 84)], [1, 1]),
         ("cpu", slot::TASK, &[(4, 112)], [1, 2]),
-        ("on_cpu", slot::TASK, &[(4, 116)], [1, 1]),
-        ("on_rq", slot::TASK, &[(4, 120)], [1, 1]),
+        ("on_cpu", slot::TASK, &[(1, 116)], [1, 1]),
+        ("on_rq", slot::TASK, &[(1, 117)], [1, 1]),
+        ("what lies behind both", slot::TASK, &[(2, 118)], [0, 0]),
         ("wake_cpu", slot::TASK, &[(4, 124)], [1, 2]),
         ("curr's number", slot::RUN_QUEUE, &[(8, 0), (4, 24)], [1001, 0]),
         ("nr_running", slot::RUN_QUEUE, &[(4, 16)], [1, 0]),

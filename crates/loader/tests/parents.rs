@@ -40,6 +40,26 @@ fn loader_that_takes_children_of_the_launcher() {
     refuse_children_but_of(1000);
 }
 
+/// Its `init_task` fails with the number of the task's address space, that of the task that began it, but for the first of the workload. The kernel's
+/// threads have none.
+#[test]
+#[ignore = "a loader that the other tests start"]
+fn loader_that_takes_one_address_space() {
+    let space = [load_double(6, 1, 0), load_double(0, 6, 1184), code(0x77, 0, 0, 0, 12), code(0x57, 0, 0, 0, 0xffff)];
+    let spare = [code(0x55, 0, 0, 1, 1), mov_imm(0, 0)];
+    let refuse = [&space[..], &spare, &[code(0x87, 0, 0, 0, 0), exit()]].concat();
+    attach(&[init(), select_cpu(), enqueue(), dispatch(), (184, "init_task", refuse)]);
+}
+
+#[test]
+fn threads_share_an_address_space_and_processes_do_not() {
+    skip!(unless can_answer());
+    const ONE: &str = "loader_that_takes_one_address_space";
+    assert_eq!(ejected(ONE, "hackbench:-T,-f3,-g1,-l5"), None);
+    let reason = ejected(ONE, "hackbench:-f3,-g1,-l5").unwrap_or_default();
+    assert!(reason.contains("init_task failed with -2"), "{reason}");
+}
+
 /// The reason that the program was ejected for, if it was.
 fn ejected(loader: &str, text: &str) -> Option<String> {
     let capture = run_loader(loader, Duration::from_secs(60)).unwrap();

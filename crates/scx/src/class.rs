@@ -3,7 +3,9 @@
 //! Source: `docs/spec/sched-ext.md` sections 3, 5 and 11. Where the order is not ours, it is the engine's: see
 //! [`Scheduler`](warmcore_kernel::Scheduler).
 
-use warmcore_kernel::{Core, Dequeue, Enqueue, Hook, Scheduler, SchedulerThread, ThreadStep, Utilisation, WakeFlags};
+use warmcore_kernel::{
+    Change, Core, Dequeue, Enqueue, Hook, Scheduler, SchedulerThread, ThreadStep, Utilisation, WakeFlags,
+};
 use warmcore_topology::{CpuId, Machine};
 use warmcore_trace::{PrevState, SearchStart, SearchStep, TaskId};
 use warmcore_workload::Policy;
@@ -531,6 +533,13 @@ impl Scheduler for Ext {
             call!(self, core, Yield, Context::Other, yield_task(task));
         } else {
             self.state.entities.set_slice_ns(task, 0);
+        }
+    }
+
+    fn permits(&mut self, core: &mut Core<'_>, task: TaskId, change: Change) -> bool {
+        match change {
+            Change::Policy(policy) => self.permits_policy(core, task, policy),
+            Change::Group(to) => self.permits_move(core, task, to),
         }
     }
 

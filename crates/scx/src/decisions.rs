@@ -18,5 +18,7 @@ decisions! {
         unregistered: "program ejected", "it asked for it", Cpu;
         unregistered_by_kernel: "program ejected", "a CPU went offline or came online", Cpu;
         held_up: "task enqueued again", "it was to run at once, and could not", Cpu;
+        refused_move: "change refused", "the program does not let it into the group (cgroup_prep_move)", Cpu;
+        refused_policy: "change refused", "the program has disallowed SCHED_EXT for it", Cpu;
     }
 }

@@ -5,6 +5,7 @@
 //! Source: Linux 7.2 `kernel/sched/ext.c` (`scx_cgroup_init`, `scx_cgroup_exit`, `tg_cgrp`), `kernel/sched/core.c` (`tg_bandwidth`).
 
 use warmcore_kernel::Core;
+use warmcore_topology::CpuSet;
 use warmcore_trace::TaskId;
 
 use crate::kfuncs::Kfuncs;
@@ -61,7 +62,6 @@ impl GroupLimits {
     /// What the root group has, and a group of which nothing is said (`default_bw_period_us`).
     pub const DEFAULT: Self = Self { weight: 100, period_us: 100_000, quota_us: u64::MAX, burst_us: 0 };
 
-    /// Those of a group.
     pub(crate) fn of(core: &Core<'_>, group: Option<u32>) -> Self {
         let Some(group) = group.map(|group| core.task_groups()[group as usize]) else { return Self::DEFAULT };
         // `sched_weight_to_cgroup`.
@@ -95,6 +95,14 @@ fn add(core: &Core<'_>, group: Option<u32>, inner_first: bool, found: &mut Vec<O
     if inner_first {
         found.push(group);
     }
+}
+
+/// The CPUs that a group has: what its list and those of the groups above leave (`compute_effective_cpumask`).
+pub(crate) fn effective_cpus(core: &Core<'_>, group: Option<u32>) -> CpuSet {
+    let Some(group) = group else { return core.machine().all_cpus().clone() };
+    let above = effective_cpus(core, core.task_groups()[group as usize].parent);
+    let left = core.group_cpus(group).map(|own| own.intersection(&above));
+    left.filter(|left| !left.is_empty()).unwrap_or(above)
 }
 
 impl Kfuncs<'_, '_> {

@@ -329,9 +329,10 @@ impl Kfuncs<'_, '_> {
         !self.state.loads && !self.core.is_hidden(task)
     }
 
-    /// `init_task` does not want a task (`p->scx.disallow`): while the program is loaded, one of `SCHED_EXT` becomes one of `SCHED_NORMAL`. An error for
-    /// one that has just been forked.
+    /// `init_task` does not want a task (`p->scx.disallow`), which may not become one of `SCHED_EXT` from then on: while the program is loaded, one of that
+    /// policy becomes one of `SCHED_NORMAL`. An error for one that has just been forked.
     pub fn disallow(&mut self, task: TaskId) {
+        self.state.tasks[task.index()].disallowed = true;
         if self.is_fork(task) {
             let name = self.core.task_name(task);
             self.fault(format!("ops.init_task() set task->scx.disallow for {name} during fork"));

@@ -504,8 +504,11 @@ pub trait Operations {
     /// A task leaves the class.
     fn disable(&mut self, kernel: &mut Kfuncs<'_, '_>, task: TaskId) {}
 
-    /// A group is there, before there is a task, or ends, or a task moves from one to another.
-    fn cgroup(&mut self, kernel: &mut Kfuncs<'_, '_>, call: GroupCall) {}
+    /// A group is there, before there is a task, or ends, or a task moves from one to another. False if the program refuses a move that
+    /// [is about to be](GroupCall::PrepareMove): it does not take place. A group that is refused ends the program, which has said so.
+    fn cgroup(&mut self, kernel: &mut Kfuncs<'_, '_>, call: GroupCall) -> bool {
+        true
+    }
 
     /// The task groups of the run are there: called before `init`, whether the program has it or not.
     fn groups_made(&mut self, kernel: &mut Kfuncs<'_, '_>) {}

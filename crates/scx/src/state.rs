@@ -41,6 +41,7 @@ pub(crate) struct Buffered {
 }
 
 /// What the class knows of a task (`struct sched_ext_entity`).
+#[derive(Default)]
 pub(crate) struct ExtTask {
     pub weight: u32,
     /// Its task group, as far as the program was told.
@@ -63,6 +64,8 @@ pub(crate) struct ExtTask {
     pub initialised: bool,
     /// In the class (`enable`), not only known to it.
     pub enabled: bool,
+    /// The program does not want it: it may not become one of `SCHED_EXT` (`p->scx.disallow`).
+    pub disallowed: bool,
     /// It was inserted into a local queue to run at once (`SCX_TASK_IMMED`), until it is enqueued again.
     pub runs_at_once: bool,
     /// Why it is being enqueued again.
@@ -70,8 +73,9 @@ pub(crate) struct ExtTask {
 }
 
 /// Why the program gets a task again (`SCX_TASK_REENQ_*`, with the kernel's values).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Again {
+    #[default]
     No = 0,
     /// The program has asked for it.
     Asked = 1,
@@ -521,7 +525,6 @@ impl State {
         self.tasks[task.index()].selected = (!flags.fork).then_some(cpu);
     }
 
-    /// Counts an event.
     pub(crate) fn count(&mut self, event: Event, by: u64) {
         self.events.counts[event as usize] += by;
         if self.has(Operation::SchedExt) {

@@ -15,6 +15,12 @@ use crate::translate::body::Body;
 /// What loads from nowhere read, from the middle of it.
 static NOWHERE: [u64; GUARD_BYTES as usize / 4] = [0; GUARD_BYTES as usize / 4];
 
+/// Loads of a function whose check is a branch. The register allocator's work grows with the square of the values that such branches choose.
+const MOST_BRANCHED_LOADS: u32 = 2048;
+
+/// Checked registers that are remembered before those are dropped that no register holds: more than twice as many as there are registers.
+const MOST_CHECKED: usize = 64;
+
 impl Body<'_, '_> {
     /// Whether a register points into the region.
     fn is_inside(&mut self, register: Value) -> Value {
@@ -28,7 +34,7 @@ impl Body<'_, '_> {
     }
 
     /// A place to load from: a register if it points into the region, else where zeros are. A branch, because that is guessed right and
-    /// keeps nobody waiting.
+    /// keeps nobody waiting; in a very long function a selection.
     pub(super) fn checked_for_load(&mut self, register: Value) -> Value {
         if self.is_known_inside(register) {
             return register;
@@ -37,17 +43,33 @@ impl Body<'_, '_> {
             return place;
         }
         let inside = self.is_inside(register);
-        let (right, wrong) = (self.builder.create_block(), self.builder.create_block());
-        let place = self.builder.append_block_param(right, types::I64);
-        self.builder.ins().brif(inside, right, &[register.into()], wrong, &[]);
-        self.builder.set_cold_block(wrong);
-        self.begin_inner(wrong);
         let nowhere = std::ptr::from_ref(&NOWHERE[NOWHERE.len() / 2]).addr() as i64;
-        let nowhere = self.builder.ins().iconst(types::I64, nowhere);
-        self.builder.ins().jump(right, &[nowhere.into()]);
-        self.begin_inner(right);
-        self.checked.push((register, place));
+        let place = if self.branched_loads < MOST_BRANCHED_LOADS {
+            self.branched_loads += 1;
+            let (right, wrong) = (self.builder.create_block(), self.builder.create_block());
+            let place = self.builder.append_block_param(right, types::I64);
+            self.builder.ins().brif(inside, right, &[register.into()], wrong, &[]);
+            self.builder.set_cold_block(wrong);
+            self.begin_inner(wrong);
+            let nowhere = self.builder.ins().iconst(types::I64, nowhere);
+            self.builder.ins().jump(right, &[nowhere.into()]);
+            self.begin_inner(right);
+            place
+        } else {
+            let nowhere = self.builder.ins().iconst(types::I64, nowhere);
+            self.builder.ins().select(inside, register, nowhere)
+        };
+        self.remember(register, place);
         place
+    }
+
+    /// A register was checked. Of many that were, those count that a register still holds: others are not met again.
+    fn remember(&mut self, register: Value, place: Value) {
+        if self.checked.len() >= MOST_CHECKED {
+            let held: [Value; 11] = std::array::from_fn(|number| self.register(number as u8));
+            self.checked.retain(|(checked, _)| held.contains(checked));
+        }
+        self.checked.push((register, place));
     }
 
     fn load_base(&mut self, base: u8, offset: i16) -> Value {
@@ -66,7 +88,7 @@ impl Body<'_, '_> {
         self.builder.ins().brif(inside, right, &[], wrong, &[]);
         self.give_up(wrong, at, Fault::WildStore);
         self.begin_inner(right);
-        self.checked.push((register, register));
+        self.remember(register, register);
         register
     }
 

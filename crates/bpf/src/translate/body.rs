@@ -31,6 +31,8 @@ pub(super) struct Body<'t, 'b> {
     uses_frame: bool,
     /// Registers that were checked on the way here, and where to load relative to: themselves if they point into the region for sure.
     pub(super) checked: Vec<(Value, Value)>,
+    /// Loads so far that were checked by a branch.
+    pub(super) branched_loads: u32,
     callees: Callees<'t>,
     /// Signatures of functions of the host by the number of registers that they take.
     pub(super) host_calls: [SigRef; 6],
@@ -101,6 +103,7 @@ impl<'t, 'b> Body<'t, 'b> {
             left: 0,
             uses_frame: program.uses_frame(function),
             checked: Vec::new(),
+            branched_loads: 0,
             callees,
             host_calls,
             sites,

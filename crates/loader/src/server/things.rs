@@ -53,6 +53,5 @@ pub(super) enum Reply {
     New(Thing, Option<Arc<OwnedFd>>),
     /// The scheduler is attached.
     Attached(Box<Capture>),
-    /// It is detached.
     Detached,
 }

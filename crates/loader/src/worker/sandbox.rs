@@ -264,7 +264,6 @@ extern "C" fn tell(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) 
     unsafe { libc::write(TELL.load(Ordering::Relaxed), message.as_ptr().cast(), message.len()) };
 }
 
-/// A signal by name.
 pub(super) fn signal_name(number: i32) -> String {
     const NAMES: [(i32, &str); 9] = [
         (libc::SIGSEGV, "SIGSEGV"),

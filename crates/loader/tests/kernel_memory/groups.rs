@@ -8,10 +8,18 @@ pub const GROUPED: &str = r#"{"tasks": {
         "a": {"loop": 1, "run": 10000, "taskgroup": "/u1/inner"}, "b": {"loop": 1, "run": 10000, "taskgroup": "/u2"}}}},
     "warmcore": {"groups": [{"name": "/u1/inner", "shares": 3072, "cpu_max": "20000 100000", "cpu_max_burst": 5000}]}}"#;
 
+/// Of four CPUs a group has three and asks for two, of which one is of those; the one between has no list.
+pub const CONFINED: &str = r#"{"tasks": {"stays": {"loop": 1, "run": 10000, "policy": "SCHED_BATCH", "taskgroup": "/u/none/inner"}},
+    "warmcore": {"groups": [{"name": "/u", "cpuset_cpus": "0-2"}, {"name": "/u/none"}, {"name": "/u/none/inner", "cpuset_cpus": "2-3"}]}}"#;
+
 /// Where things lie in structures (`types`).
 const LEVEL: i16 = 16;
 const KN: i16 = 24;
 const ANCESTORS: i16 = 32;
+/// `subsys` of cpusets, of a controller that no group has, and of the cpu controller.
+const CPUSET: i16 = 64;
+const IO: i16 = 72;
+const CPU: i16 = 80;
 const CGROUPS: i16 = 1160;
 const TASK_GROUP: i16 = 1168;
 
@@ -53,6 +61,38 @@ fn a_task_leads_to_its_group_and_the_ones_above() {
     assert_eq!(found, [3, 2, 0, 2, 0, 0, 0, i64::from(b'i')]);
     let current = report_each(&[vec![helper(80), mov(3, 0)]]);
     assert_eq!(found_with(ALL, &fifo(&[("tick", current)]), "grouped.json"), [3]);
+}
+
+/// `scx_lavd --enable-cpu-bw` keeps the number, and gets the root group from that task when its timers run.
+#[test]
+fn init_runs_in_the_loaders_process() {
+    let number = report_each(&[vec![helper(14), mov(3, 0)]]);
+    assert_eq!(found_with(ALL, &fifo(&[("init", number)]), "grouped.json"), [500 << 32 | 500]);
+}
+
+/// `container_of(cgroup->subsys[cpuset_cgrp_id], struct cpuset, css)` is what `scx_mitosis` reads; `css` lies at 8 here, and the lists behind it.
+#[test]
+fn a_group_leads_to_its_controllers() {
+    let list = |member: i16| vec![load(8, 3, 7, CPUSET), load(8, 3, 3, member - 8), load(8, 3, 3, 0)];
+    let above = |times: usize| {
+        let up = vec![load(8, 4, 4, 8); times];
+        [vec![load(8, 4, 7, CPU)], up, vec![load(8, 4, 4, 0)], id_of(4)].concat()
+    };
+    let found_there = report_each(&[
+        list(24),
+        list(32),
+        [vec![load(8, 4, 7, CPUSET), load(8, 4, 4, 8), load(8, 4, 4, 0)], id_of(4)].concat(),
+        vec![load(8, 3, 7, IO)],
+        above(0),
+        above(1),
+        above(3),
+        vec![mov_imm(1, 3), kfunc("bpf_cgroup_from_id"), load(8, 3, 0, CPUSET)],
+        vec![mov_imm(1, 1), kfunc("bpf_cgroup_from_id"), load(8, 3, 0, CPUSET), load(8, 3, 3, 16), load(8, 3, 3, 0)],
+    ]);
+    let task = vec![load(8, 6, 1, 0), mov(1, 6), kfunc("scx_bpf_task_cgroup"), mov(7, 0), load(4, 3, 7, LEVEL)];
+    let running = [task, when_equal(3, 3, found_there)].concat();
+    let found = found_with(ALL, &fifo(&[("running", running)]), "confined.json");
+    assert_eq!(found, [0b1100, 0b100, 2, 0, 4, 3, 1, 0, 0b1111]);
 }
 
 #[test]

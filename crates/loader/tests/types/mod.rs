@@ -5,6 +5,7 @@ const INT: u32 = 1;
 const POINTER: u32 = 2;
 const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
+const ENUM: u32 = 6;
 const FUNCTION: u32 = 12;
 const PROTOTYPE: u32 = 13;
 
@@ -42,8 +43,13 @@ impl Builder {
 fn groups(b: &mut Builder, (u32_, u64_, pointer): (u32, u32, u32)) {
     let css = b.structure("cgroup_subsys_state", 16, &[("cgroup", pointer, 0), ("parent", pointer, 8)]);
     let ancestors = b.ty("", ARRAY, 0, 0, &[pointer, u32_, 4]);
+    let controllers = ["cpuset_cgrp_id", "io_cgrp_id", "cpu_cgrp_id"];
+    let values: Vec<u32> = (0..).zip(controllers).flat_map(|(value, name)| [b.string(name), value]).collect();
+    b.ty("cgroup_subsys_id", ENUM, controllers.len() as u32, 4, &values);
+    let subsys = b.ty("", ARRAY, 0, 0, &[pointer, u32_, controllers.len() as u32]);
     let members = [("self", css, 0), ("level", u32_, 16), ("kn", pointer, 24), ("ancestors", ancestors, 32)];
-    b.structure("cgroup", 64, &members);
+    b.structure("cgroup", 88, &[&members[..], &[("subsys", subsys, 64)]].concat());
+    b.structure("cpuset", 40, &[("css", css, 8), ("cpus_allowed", pointer, 24), ("effective_cpus", pointer, 32)]);
     b.structure("kernfs_node", 16, &[("id", u64_, 0), ("name", pointer, 8)]);
     b.structure("css_set", 8, &[("dfl_cgrp", pointer, 0)]);
     b.structure("task_group", 16, &[("css", css, 0)]);
@@ -95,13 +101,16 @@ pub fn kernel(functions: &[&str]) -> (Vec<u8>, Vec<i32>) {
             ("scx", entity, 64),
             ("se", fair, 96),
             ("thread_info", thread_info, 112),
-            ("on_cpu", u32_, 116),
-            ("on_rq", u32_, 120),
+            // Bytes in 7.2, before which they were numbers of 32 bits.
+            ("on_cpu", byte, 116),
+            ("on_rq", byte, 117),
             ("wake_cpu", u32_, 124),
             ("cpus_mask", cpumask, 128),
             ("recent_used_cpu", u32_, 1152),
             ("cgroups", pointer, 1160),
             ("sched_task_group", pointer, 1168),
+            ("policy", u32_, 1176),
+            ("mm", pointer, 1184),
         ],
     );
     let queue = b.structure("scx_dispatch_q", 8, &[("nr", u32_, 0)]);

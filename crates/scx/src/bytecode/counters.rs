@@ -223,7 +223,6 @@ struct Since {
     count: Option<u64>,
 }
 
-/// A counter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counter {
     spec: CounterSpec,

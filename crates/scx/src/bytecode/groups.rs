@@ -6,6 +6,7 @@
 use std::iter::successors;
 use std::sync::Arc;
 
+use warmcore_topology::CpuSet;
 use warmcore_trace::TaskId;
 
 use crate::bytecode::host::Host;
@@ -17,8 +18,12 @@ use crate::operations::Operation;
 /// Groups that there may be, the root included.
 const MOST_GROUPS: u32 = 1024;
 
-/// Bytes of each structure of a group, more than any kernel's: the cgroup, its set of controllers, its task group, its directory with the name.
+/// Bytes of each structure of a group, more than any kernel's: the cgroup, its set of controllers, its task group, its directory with the cpuset and the
+/// name.
 const PART: u64 = 8192;
+/// Where in the last of them the cpuset lies, and where the masks do that it points to.
+const CPUSET: u64 = 2048;
+const CPUSET_MASKS: [u64; 2] = [4096, 4096 + 1024];
 const GROUP_BYTES: u64 = 4 * PART;
 
 /// Bytes of them all.
@@ -26,6 +31,9 @@ pub(super) const GROUPS_BYTES: u64 = MOST_GROUPS as u64 * GROUP_BYTES;
 
 /// Bytes of a name with its end (`NAME_MAX`).
 const NAME_BYTES: u64 = 256;
+
+/// Errors are the numbers up to this one, negative (`MAX_ERRNO`).
+const MAX_ERRNO: i32 = 4095;
 
 /// How groups are walked (`BPF_CGROUP_ITER_*`), beside the children of one.
 const DESCENDANTS_PRE: u64 = 2;
@@ -113,6 +121,9 @@ impl Host {
             let group = self.kept.groups.outer_first[place];
             let path = kernel.core.group_path(group - 1);
             self.make_group(group, path.rsplit('/').next().unwrap_or(path));
+            if let Some(own) = kernel.core.group_cpus(group - 1) {
+                self.make_cpuset(group, [own, groups::effective_cpus(kernel.core, Some(group - 1))]);
+            }
         }
         Ok(())
     }
@@ -127,6 +138,10 @@ impl Host {
         let inner = |base: u64, outer: Option<u64>, member: Option<u64>| Some(base + outer? + member?);
         let link = |base: u64, member: Option<u64>| inner(base, member, Some(0));
         let above_at = if number > 0 { self.kept.groups.address(above) + layout.cgroup_self.unwrap_or(0) } else { 0 };
+        let task_group_above = match number {
+            0 => 0,
+            _ => self.kept.groups.address(above) + 2 * PART + layout.task_group_css.unwrap_or(0),
+        };
         let links = [
             (link(css_set, layout.dfl_cgrp), cgroup),
             (link(cgroup, layout.cgroup_kn), node),
@@ -135,6 +150,8 @@ impl Host {
             (inner(cgroup, layout.cgroup_self, layout.css_cgroup), cgroup),
             (inner(cgroup, layout.cgroup_self, layout.css_parent), above_at),
             (inner(task_group, layout.task_group_css, layout.css_cgroup), cgroup),
+            (inner(task_group, layout.task_group_css, layout.css_parent), task_group_above),
+            (link(cgroup, layout.cgroup_cpu), task_group + layout.task_group_css.unwrap_or(0)),
         ];
         for (place, value) in links {
             if let Some(place) = place {
@@ -148,6 +165,34 @@ impl Host {
             if let Some(member) = layout.cgroup_ancestors {
                 let address = self.kept.groups.address(ancestor);
                 self.store_u64(cgroup + member + 8 * level as u64, address);
+            }
+        }
+    }
+
+    /// The cpuset of a group: the CPUs of its list, and those that it has of them.
+    pub(super) fn make_cpuset(&mut self, number: u32, masks: [CpuSet; 2]) {
+        let layout = Arc::clone(&self.kept.layout);
+        let (Some(link), Some(css)) = (layout.cgroup_cpuset, layout.cpuset_css) else { return };
+        let groups = &self.kept.groups;
+        let linked = |number| self.maps.memory.load_u64(groups.address(number) + link);
+        let above = groups.upwards(number).skip(1).map(linked).find(|&css| css != 0).unwrap_or(0);
+        let cgroup = groups.address(number);
+        let directory = cgroup + 3 * PART;
+        let cpuset = directory + CPUSET;
+        self.store_u64(cgroup + link, cpuset + css);
+        for (member, value) in [(layout.css_cgroup, cgroup), (layout.css_parent, above)] {
+            if let Some(member) = member {
+                self.store_u64(cpuset + css + member, value);
+            }
+        }
+        for ((member, mask), at) in layout.cpuset_masks.into_iter().zip(masks).zip(CPUSET_MASKS) {
+            match member {
+                None => {}
+                Some(member) if layout.cpuset_has_masks => self.write_mask(cpuset + member, &mask),
+                Some(member) => {
+                    self.write_mask(directory + at, &mask);
+                    self.store_u64(cpuset + member, directory + at);
+                }
             }
         }
     }
@@ -227,7 +272,8 @@ impl Host {
 }
 
 impl Bytecode {
-    pub(super) fn pass_group_call(&mut self, kernel: &mut Kfuncs<'_, '_>, call: GroupCall) {
+    /// Calls the operation; false if it refuses a move.
+    pub(super) fn pass_group_call(&mut self, kernel: &mut Kfuncs<'_, '_>, call: GroupCall) -> bool {
         match call {
             GroupCall::Init { group, limits } => {
                 let arguments = self.structure(256);
@@ -253,13 +299,18 @@ impl Bytecode {
             }
             GroupCall::PrepareMove { task, from, to } => {
                 let arguments = [self.task(kernel, task), self.host.group_address(from), self.host.group_address(to)];
-                let result = self.call(kernel, Operation::CgroupPrepMove, &arguments);
-                self.check(kernel, "cgroup_prep_move", result);
+                let result = self.call(kernel, Operation::CgroupPrepMove, &arguments) as i32;
+                // `ops_sanitize_err`.
+                if !(-MAX_ERRNO..=0).contains(&result) {
+                    kernel.fault(format!("ops.cgroup_prep_move() returned an invalid errno {result}"));
+                }
+                return result == 0;
             }
             GroupCall::Move { task, from, to } => {
                 let arguments = [self.task(kernel, task), self.host.group_address(from), self.host.group_address(to)];
                 self.call(kernel, Operation::CgroupMove, &arguments);
             }
         }
+        true
     }
 }

@@ -3,7 +3,8 @@
 use warmcore_bpf::maps::{MapFault, RingQuery};
 use warmcore_bpf::{Callee, HostFunction, Inline, MapKind, Memory};
 
-use crate::bytecode::host::{Host, clock_ns};
+use crate::bytecode::host::{Host, LOADER_PID, clock_ns};
+use crate::operations::Operation;
 
 /// Numbers of errors that helpers and kfuncs give, negative as a register has them.
 pub(super) const fn error(number: i64) -> u64 {
@@ -50,7 +51,6 @@ pub(super) fn is_mark(number: i32) -> bool {
     number == POISON_RELOCATION || number >= POISON_KFUNC
 }
 
-/// A helper by its number.
 pub(super) fn helper(number: i32) -> Callee {
     match number {
         // Locks, where CPUs take turns.
@@ -244,7 +244,11 @@ impl Host {
         self.task_address(task.unwrap_or(warmcore_trace::TaskId::IDLE))
     }
 
+    /// Where a program is set up and `init` runs, it is in the loader's process, whose number programs keep.
     fn current_pid_tgid(&self) -> u64 {
+        if self.kernel().is_none_or(|kernel| kernel.state.operation == Operation::Init) {
+            return u64::from(LOADER_PID) << 32 | u64::from(LOADER_PID);
+        }
         let task = self.current_task();
         let layout = &self.kept.layout;
         let load = |member| u64::from(self.maps.memory.load_u32(task + member));

@@ -58,6 +58,10 @@ const IDLE_FLAGS: u32 = 0x0000_0002 | 0x0020_0000;
 /// `PF_KTHREAD`.
 const KERNEL_THREAD_FLAG: u32 = 0x0020_0000;
 
+/// Where address spaces lie, that of a process by the number of its first task, and bytes of each. Their members read as 0, being nowhere.
+const ADDRESS_SPACES: u64 = 0xffff_8880_0000_0000;
+const ADDRESS_SPACE_BYTES: u64 = 4096;
+
 /// No queue was said yet (`SCX_DSQ_INVALID`).
 const DSQ_INVALID: u64 = 1 << 63;
 
@@ -285,6 +289,8 @@ impl Host {
         self.store_u64(idle_task + layout.group_leader, idle_task);
         self.store_text(idle_task + layout.comm, "swapper/0", 16);
         self.make_group(0, "");
+        let all = (0..cpus).map(CpuId).collect::<CpuSet>();
+        self.make_cpuset(0, [all.clone(), all]);
         self.kept.objects = self.kept.heap_next;
     }
 
@@ -418,6 +424,9 @@ impl Host {
         };
         self.store_u64(at + layout.real_parent, parent);
         self.store_u64(at + layout.group_leader, leader_at);
+        if let Some(member) = layout.mm {
+            self.store_u64(at + member, ADDRESS_SPACES + u64::from(leader.0) * ADDRESS_SPACE_BYTES);
+        }
         if let Some(cpu) = self.kernel().map(|kernel| kernel.task_cpu(task).0) {
             self.store_member(at, layout.recent_used_cpu, cpu);
         }
@@ -458,9 +467,13 @@ impl Host {
         task.map(TaskId)
     }
 
-    /// Says of a task that it is a thread of the kernel itself.
+    /// Says of a task that it is a thread of the kernel itself, which has no address space of its own.
     pub(super) fn mark_kernel_thread(&mut self, task: TaskId) {
-        self.store_u32(self.task_address(task) + self.kept.layout.task_flags, KERNEL_THREAD_FLAG);
+        let at = self.task_address(task);
+        self.store_u32(at + self.kept.layout.task_flags, KERNEL_THREAD_FLAG);
+        if let Some(member) = self.kept.layout.mm {
+            self.store_u64(at + member, 0);
+        }
     }
 
     /// Bytes of an object that programs make: a mask of CPUs, and behind it how many hold it.

@@ -40,7 +40,11 @@ pub struct Layout {
     pub recent_used_cpu: Option<u64>,
     pub on_cpu: Option<u64>,
     pub on_rq: Option<u64>,
+    /// Bytes of each of these two: 1 in 7.2, 4 in kernels before.
+    pub on_bytes: u64,
     pub runnable_at: Option<u64>,
+    pub policy: Option<u64>,
+    pub mm: Option<u64>,
     pub real_parent: u64,
     pub group_leader: u64,
     pub cgroups: Option<u64>,
@@ -60,6 +64,13 @@ pub struct Layout {
     pub cgroup_self: Option<u64>,
     pub cgroup_level: Option<u64>,
     pub cgroup_ancestors: Option<u64>,
+    pub cgroup_cpu: Option<u64>,
+    pub cgroup_cpuset: Option<u64>,
+    pub cpuset_css: Option<u64>,
+    /// What its list has, and what it has of that.
+    pub cpuset_masks: [Option<u64>; 2],
+    /// The masks are members themselves, not pointers (a kernel without `CONFIG_CPUMASK_OFFSTACK`).
+    pub cpuset_has_masks: bool,
     pub css_cgroup: Option<u64>,
     pub css_parent: Option<u64>,
     pub kernfs_id: Option<u64>,
@@ -100,6 +111,10 @@ impl Layout {
             some(structure, member).ok_or_else(|| missing(format!("member `{member}` of structure `{structure}`")))
         };
         let task = |member: &str| at("task_struct", member);
+        let controller = |name: &str| {
+            let number = btf.enumerator("cgroup_subsys_id", &format!("{name}_cgrp_id"))?;
+            some("cgroup", &format!("subsys.{number}"))
+        };
         Ok(Self {
             task_size: size("task_struct")?.next_multiple_of(64),
             rq_size: size("rq")?.next_multiple_of(64),
@@ -124,7 +139,10 @@ impl Layout {
             recent_used_cpu: some("task_struct", "recent_used_cpu"),
             on_cpu: some("task_struct", "on_cpu"),
             on_rq: some("task_struct", "on_rq"),
+            on_bytes: btf.width("task_struct", "on_rq").map_or(0, u64::from),
             runnable_at: some("task_struct", "scx.runnable_at"),
+            policy: some("task_struct", "policy"),
+            mm: some("task_struct", "mm"),
             real_parent: task("real_parent")?,
             group_leader: task("group_leader")?,
             cgroups: some("task_struct", "cgroups"),
@@ -144,6 +162,11 @@ impl Layout {
             cgroup_self: some("cgroup", "self"),
             cgroup_level: some("cgroup", "level"),
             cgroup_ancestors: some("cgroup", "ancestors"),
+            cgroup_cpu: controller("cpu"),
+            cgroup_cpuset: controller("cpuset"),
+            cpuset_css: some("cpuset", "css"),
+            cpuset_masks: ["cpus_allowed", "effective_cpus"].map(|member| some("cpuset", member)),
+            cpuset_has_masks: some("cpuset", "cpus_allowed.0").is_some(),
             css_cgroup: some("cgroup_subsys_state", "cgroup"),
             css_parent: some("cgroup_subsys_state", "parent"),
             kernfs_id: some("kernfs_node", "id"),

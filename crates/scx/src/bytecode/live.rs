@@ -104,13 +104,17 @@ impl Host {
         let at = self.task_address(task);
         let (known, state) = (kernel.task(task), &kernel.state.tasks[task.index()]);
         let (nice, queued) = ((120 + i32::from(known.nice())) as u32, u32::from(state.queued));
-        let prio = match known.policy() {
-            Policy::Fifo { priority } | Policy::RoundRobin { priority } => 99 - u32::from(priority),
-            Policy::Deadline(_) => u32::MAX,
-            _ => nice,
+        let (policy, prio) = match known.policy() {
+            Policy::Normal => (0, nice),
+            Policy::Fifo { priority } => (1, 99 - u32::from(priority)),
+            Policy::RoundRobin { priority } => (2, 99 - u32::from(priority)),
+            Policy::Batch => (3, nice),
+            Policy::Idle => (5, nice),
+            Policy::Deadline(_) => (6, u32::MAX),
+            Policy::Ext => (7, nice),
         };
         let cpu = known.cpu();
-        let is_running = u32::from(kernel.runs_on(cpu) == task);
+        let is_running = kernel.runs_on(cpu) == task;
         let (layout, memory) = (&self.kept.layout, &mut self.maps.memory);
         let flags = memory.load_u32(at + layout.scx_flags) & !(QUEUED_FLAG | IMMED_FLAG | REASON_MASK);
         let is_immediate = u32::from(state.runs_at_once) * IMMED_FLAG;
@@ -123,11 +127,16 @@ impl Host {
             let flags = memory.load_u32(at + layout.task_flags);
             memory.store_u32(at + layout.task_flags, flags | EXITING_FLAG);
         }
-        let members =
-            [(layout.task_cpu, cpu.0), (layout.wake_cpu, cpu.0), (layout.on_rq, queued), (layout.on_cpu, is_running)];
-        for (member, value) in members {
+        for (member, value) in [(layout.task_cpu, cpu.0), (layout.wake_cpu, cpu.0), (layout.policy, policy)] {
             if let Some(member) = member {
                 memory.store_u32(at + member, value);
+            }
+        }
+        // Side by side, so that no more may be written than there is.
+        for (member, holds) in [(layout.on_rq, state.queued), (layout.on_cpu, is_running)] {
+            if let Some([first, rest @ ..]) = member.and_then(|member| memory.write(at + member, layout.on_bytes)) {
+                *first = u8::from(holds);
+                rest.fill(0);
             }
         }
         if let (Some(at_runnable), Some(since_ns)) = (layout.runnable_at, state.runnable_since_ns) {

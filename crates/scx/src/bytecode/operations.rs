@@ -549,8 +549,8 @@ impl Operations for Bytecode {
         self.of_task(kernel, Operation::Disable, task, 0);
     }
 
-    fn cgroup(&mut self, kernel: &mut Kfuncs<'_, '_>, call: GroupCall) {
-        self.pass_group_call(kernel, call);
+    fn cgroup(&mut self, kernel: &mut Kfuncs<'_, '_>, call: GroupCall) -> bool {
+        self.pass_group_call(kernel, call)
     }
 
     fn groups_made(&mut self, kernel: &mut Kfuncs<'_, '_>) {

@@ -45,7 +45,6 @@ const COMMON: [Field; 4] = [
     field("int common_pid", 4, 4, true),
 ];
 
-/// Bytes of that.
 const COMMON_BYTES: u64 = 8;
 
 const SWITCH: [Field; 7] = [

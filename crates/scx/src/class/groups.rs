@@ -1,6 +1,6 @@
 //! What a program hears of task groups when it is loaded and ends, and of a task that changes its group.
 //!
-//! No call says that a move is cancelled: a task moves alone, and one whose move the program refuses was not about to move before.
+//! A move that the program refuses does not take place. No call says that one is cancelled, as a task moves alone.
 //!
 //! Source: Linux 7.2 `kernel/sched/ext.c` (`scx_cgroup_init`, `scx_cgroup_exit`, `scx_cgroup_can_attach`, `scx_cgroup_move_task`),
 //! `kernel/sched/core.c` (`sched_move_task`).
@@ -40,14 +40,24 @@ impl Ext {
         }
     }
 
+    /// Whether the program lets a task into another group.
+    pub(super) fn permits_move(&mut self, core: &mut Core<'_>, task: TaskId, to: Option<u32>) -> bool {
+        let (from, is_known) = (self.state.tasks[task.index()].group, self.state.tasks[task.index()].initialised);
+        if from == to || !is_known || !self.asks(Operation::CgroupPrepMove) {
+            return true;
+        }
+        let call = GroupCall::PrepareMove { task, from, to };
+        let permits = call!(self, core, CgroupPrepMove, Context::Unlocked, cgroup(call));
+        if !permits {
+            core.decide(self.state.decisions.refused_move, task, i64::from(core.task(task).cpu().0));
+        }
+        permits
+    }
+
     /// A task is in another group than the program knows, of whatever class it is.
     pub(super) fn change_group(&mut self, core: &mut Core<'_>, task: TaskId) {
         let (from, to) = (self.state.tasks[task.index()].group, core.task(task).group());
         let is_known = self.state.tasks[task.index()].initialised;
-        if is_known {
-            let call = GroupCall::PrepareMove { task, from, to };
-            tell!(self, core, CgroupPrepMove, Context::Unlocked, cgroup(call));
-        }
         let was = self.take_out(core, task, Dequeue::SAVE | Dequeue::MOVE);
         self.state.tasks[task.index()].group = to;
         self.program.group_changed(task, to);

@@ -9,7 +9,7 @@ use warmcore_workload::Policy;
 use crate::class::Ext;
 use crate::kfuncs::Kfuncs;
 use crate::operations::Operation;
-use crate::state::{Again, Context, ExtTask};
+use crate::state::{Context, ExtTask};
 
 /// Where a task was before a change.
 #[derive(Clone, Copy)]
@@ -31,21 +31,7 @@ impl Ext {
         let weight = self.weight(core, task);
         self.state.queues.add_task();
         self.state.entities.add_task();
-        self.state.tasks.push(ExtTask {
-            weight,
-            group: core.task(task).group(),
-            queued: false,
-            in_custody: false,
-            custody: 0,
-            verdict: None,
-            runnable_since_ns: None,
-            charged_ns: 0,
-            initialised: false,
-            enabled: false,
-            selected: None,
-            runs_at_once: false,
-            reason: Again::No,
-        });
+        self.state.tasks.push(ExtTask { weight, group: core.task(task).group(), ..ExtTask::default() });
     }
 
     /// The program is told of a task, if it lives (`scx_init_task`).
@@ -67,6 +53,16 @@ impl Ext {
         let weight = self.state.tasks[task.index()].weight;
         tell!(self, core, Enable, enable(task));
         tell!(self, core, SetWeight, set_weight(task, weight));
+    }
+
+    /// Whether a task may change to a policy (`scx_check_setscheduler`).
+    pub(super) fn permits_policy(&self, core: &mut Core<'_>, task: TaskId, policy: Policy) -> bool {
+        let becomes_ext = policy == Policy::Ext && core.task(task).policy() != Policy::Ext;
+        if !becomes_ext || !self.state.tasks[task.index()].disallowed || self.state.is_bypassed() {
+            return true;
+        }
+        core.decide(self.state.decisions.refused_policy, task, i64::from(core.task(task).cpu().0));
+        false
     }
 
     /// A task leaves the class, if it is in it.
