@@ -19,7 +19,6 @@ use self::workload::Accesses;
 
 /// Tasks of a workload.
 const TASKS: usize = 80;
-/// Accesses of each.
 const ACCESSES: usize = 3000;
 /// Pages of each, as ranks of Zipf's law.
 const RANKS: u32 = 100_000;

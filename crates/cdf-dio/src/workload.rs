@@ -53,31 +53,19 @@ pub enum Law {
 
 /// A trace that cannot be tasks.
 #[derive(Debug, Error)]
+#[allow(missing_docs)] // messages have the fields
 pub enum TraceTaskError {
     /// It cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// It has no data accesses.
     #[error("the trace has no data accesses: nothing is left for a task to do")]
     Empty,
-    /// More than is kept of it.
     #[error("the trace has more than {most} data accesses; record less, or cut it")]
-    Long {
-        /// Most accesses of all its threads.
-        most: usize,
-    },
-    /// More than is kept of all tasks.
+    Long { most: usize },
     #[error(
         "{tasks} tasks of this trace make {accesses} accesses, more than {most}; ask for fewer tasks, or cut the trace"
     )]
-    Tasks {
-        /// Tasks, of which several may be one thread of the trace.
-        tasks: usize,
-        /// Accesses of all of them.
-        accesses: usize,
-        /// Most of them.
-        most: usize,
-    },
+    Tasks { tasks: usize, accesses: usize, most: usize },
 }
 
 /// Most data accesses of a trace, and of all tasks that are made of it: 160 MB of the host each.

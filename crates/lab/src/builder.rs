@@ -143,6 +143,61 @@ impl BuildError {
     }
 }
 
+/// Declares methods that set the field of their name.
+macro_rules! setters {
+    ($($(#[$about:meta])* $name:ident: $kind:ty;)*) => {
+        impl ExperimentBuilder {
+            $(
+                $(#[$about])*
+                #[must_use]
+                pub fn $name(self, $name: $kind) -> Self {
+                    Self { $name, ..self }
+                }
+            )*
+        }
+    };
+}
+
+setters! {
+    /// Under these schedulers, in the order of the table.
+    schedulers: Vec<SchedulerSpec>;
+    /// With this done from outside in each run.
+    actions: Vec<Action>;
+    /// With these machines and workloads for columns whose circumstances name some, by index of the scheduler.
+    inputs: BTreeMap<usize, Inputs>;
+    /// Compared with this one; the first if there is none.
+    baseline: Option<SchedulerSpec>;
+    /// One trial for each seed.
+    seeds: Vec<u64>;
+    /// Asks each run for this. How memory is modelled and what is recorded follow from [`Self::memory`] and [`Self::trace`]. If there is no
+    /// warm-up, the workload's own counts, and if it has none, [`warm_up::default_ns`]; 0 is none.
+    options: RunOptions;
+    /// With this model of memory; if there is none, with the one that fits the workload, where the place models memory.
+    memory: Option<MemoryChoice>;
+    /// Slows work by so much beside a busy hardware thread of the same core, in percent of its time alone; by what the machine says
+    /// if there is none.
+    smt_slowdown_percent: Option<u32>;
+    /// Records this much. If there is none: events where they are kept and cannot be had again, counters otherwise.
+    trace: Option<TraceLevel>;
+    /// Whether there will be a run directory, which can keep events.
+    kept: bool;
+    /// Judges by this metric; by the workload's own if there is none.
+    metric: Option<String>;
+    /// Takes differences up to this fraction for none.
+    margin: f64;
+    /// Looks at this, too.
+    observations: Vec<Observation>;
+    /// Tells what helps: the schedulers are settings of a kernel that nobody named.
+    advised: bool;
+    /// Takes the machine's kernel threads as they are, also if there are none; otherwise [`load::UNDER_PROGRAMS`] run where nothing else
+    /// lets a sched_ext program look for work on idle CPUs.
+    background_chosen: bool;
+    /// Refuses a workload that asks for what a scheduler does not know ([`check_known`]).
+    strict: bool;
+    /// Runs in this place; in the simulator unless another one is named.
+    place: Arc<dyn Place>;
+}
+
 impl ExperimentBuilder {
     pub(crate) fn new(machine: Named<Machine>, workload: Named<Workload>) -> Self {
         Self {
@@ -166,111 +221,6 @@ impl ExperimentBuilder {
             strict: false,
             place: Arc::new(Sim),
         }
-    }
-
-    /// Under these schedulers, in the order of the table.
-    #[must_use]
-    pub fn schedulers(self, schedulers: Vec<SchedulerSpec>) -> Self {
-        Self { schedulers, ..self }
-    }
-
-    /// With this done from outside in each run.
-    #[must_use]
-    pub fn actions(self, actions: Vec<Action>) -> Self {
-        Self { actions, ..self }
-    }
-
-    /// With these machines and workloads for columns whose circumstances name some, by index of the scheduler.
-    #[must_use]
-    pub fn inputs(self, inputs: BTreeMap<usize, Inputs>) -> Self {
-        Self { inputs, ..self }
-    }
-
-    /// Compared with this one; the first if there is none.
-    #[must_use]
-    pub fn baseline(self, baseline: Option<SchedulerSpec>) -> Self {
-        Self { baseline, ..self }
-    }
-
-    /// One trial for each seed.
-    #[must_use]
-    pub fn seeds(self, seeds: Vec<u64>) -> Self {
-        Self { seeds, ..self }
-    }
-
-    /// Asks each run for this. How memory is modelled and what is recorded follow from [`Self::memory`] and [`Self::trace`]. If there is no
-    /// warm-up, the workload's own counts, and if it has none, [`warm_up::default_ns`]; 0 is none.
-    #[must_use]
-    pub fn options(self, options: RunOptions) -> Self {
-        Self { options, ..self }
-    }
-
-    /// With this model of memory; if there is none, with the one that fits the workload, where the place models memory.
-    #[must_use]
-    pub fn memory(self, memory: Option<MemoryChoice>) -> Self {
-        Self { memory, ..self }
-    }
-
-    /// Slows work by so much beside a busy hardware thread of the same core, in percent of its time alone; by what the machine says
-    /// if there is none.
-    #[must_use]
-    pub fn smt_slowdown_percent(self, smt_slowdown_percent: Option<u32>) -> Self {
-        Self { smt_slowdown_percent, ..self }
-    }
-
-    /// Records this much. If there is none: events where they are kept and cannot be had again, counters otherwise.
-    #[must_use]
-    pub fn trace(self, trace: Option<TraceLevel>) -> Self {
-        Self { trace, ..self }
-    }
-
-    /// Whether there will be a run directory, which can keep events.
-    #[must_use]
-    pub fn kept(self, kept: bool) -> Self {
-        Self { kept, ..self }
-    }
-
-    /// Judges by this metric; by the workload's own if there is none.
-    #[must_use]
-    pub fn metric(self, metric: Option<String>) -> Self {
-        Self { metric, ..self }
-    }
-
-    /// Takes differences up to this fraction for none.
-    #[must_use]
-    pub fn margin(self, margin: f64) -> Self {
-        Self { margin, ..self }
-    }
-
-    /// Looks at this, too.
-    #[must_use]
-    pub fn observations(self, observations: Vec<Observation>) -> Self {
-        Self { observations, ..self }
-    }
-
-    /// Tells what helps: the schedulers are settings of a kernel that nobody named.
-    #[must_use]
-    pub fn advised(self, advised: bool) -> Self {
-        Self { advised, ..self }
-    }
-
-    /// Takes the machine's kernel threads as they are, also if there are none; otherwise [`load::UNDER_PROGRAMS`] run where nothing else
-    /// lets a sched_ext program look for work on idle CPUs.
-    #[must_use]
-    pub fn background_chosen(self, background_chosen: bool) -> Self {
-        Self { background_chosen, ..self }
-    }
-
-    /// Refuses a workload that asks for what a scheduler does not know ([`check_known`]).
-    #[must_use]
-    pub fn strict(self, strict: bool) -> Self {
-        Self { strict, ..self }
-    }
-
-    /// Runs in this place; in the simulator unless another one is named.
-    #[must_use]
-    pub fn place(self, place: Arc<dyn Place>) -> Self {
-        Self { place, ..self }
     }
 
     /// The experiment.

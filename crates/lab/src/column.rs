@@ -63,7 +63,8 @@ pub(crate) fn column(
     let names_workload =
         [&circumstances.workload, &circumstances.pin, &circumstances.command].iter().any(|word| word.is_some());
     if circumstances.machine.is_some() != inputs.machine.is_some() || (names_workload && inputs.workload.is_none()) {
-        let reason = "machine=, workload=, pin= and commands are available in `compare`, `sim` and `sweep` only";
+        let reason =
+            "machine=, workload=, pin= and commands are available in `compare`, `sim`, `sweep` and `tune` only";
         return Err(failed(reason.into()));
     }
     let mut own = Column { machine: inputs.machine, workload: inputs.workload, scheduler: asked(spec, place) };

@@ -116,18 +116,10 @@ pub enum DirectoryError {
     #[error("{path} has no list of checksums", path = .0.display())]
     NoList(PathBuf),
     #[error("{path}: line {line} is not `checksum  file`, or names a file for the second time", path = path.display())]
-    ChecksumLine {
-        path: PathBuf,
-        /// Line number, from 1.
-        line: usize,
-    },
+    ChecksumLine { path: PathBuf, line: usize },
     /// The list of checksums names a file that is not of its run or trial, perhaps one that is elsewhere.
     #[error("{path}: line {line} names a file of something else", path = path.display())]
-    Foreign {
-        path: PathBuf,
-        /// Line number, from 1.
-        line: usize,
-    },
+    Foreign { path: PathBuf, line: usize },
     /// A file operation failed.
     #[error(transparent)]
     File(#[from] FileError),

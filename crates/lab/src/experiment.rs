@@ -442,6 +442,9 @@ impl ProgramRecord {
     }
 }
 
+/// Most trials of a scheduler that one experiment is asked for.
+pub const MOST_TRIALS: u32 = 10_000;
+
 /// The seeds of trials `0..count`, derived from the experiment's seed.
 ///
 /// Steele, Lea and Flood's SplitMix64 (OOPSLA 2014), at position k of the sequence that starts at `seed`: well mixed,

@@ -147,7 +147,9 @@ pub(crate) fn make(
     if warm_up_ns > 0 && outcome.window_ns() == 0 {
         return Err(TrialError::WarmUp { ended_ns: outcome.elapsed_ns, warm_up_ns });
     }
-    let metrics = counters.as_ref().map(|counters| counters.metrics(outcome.elapsed_ns, tables, &task_infos(outcome)));
+    let (tasks, elapsed_ns) = (task_infos(outcome), outcome.elapsed_ns);
+    let of_run = |counters| metrics_of(experiment, scheduler, counters, tables, elapsed_ns, &tasks);
+    let metrics = counters.as_ref().map(of_run);
     let observed = observer.map(|observer| observer.measures(outcome.elapsed_ns)).unwrap_or_default();
     let recorded = counters.as_ref().zip(metrics.as_ref());
     let mut trial = trial_of(experiment, record, scheduler, number, &report, recorded);
@@ -164,6 +166,19 @@ pub(crate) fn make(
         keep_output(directory, &trial_name(scheduler, number), output)?;
     }
     Ok(trial)
+}
+
+/// What was counted, with the turns that the scheduler gives.
+fn metrics_of(
+    experiment: &Experiment,
+    scheduler: usize,
+    counters: &Counters,
+    tables: &RunTables,
+    elapsed_ns: u64,
+    tasks: &[TaskInfo],
+) -> Metrics {
+    let turn_ns = experiment.scheduler_of(scheduler).turn_ns();
+    Metrics { turn_ns, ..counters.metrics(elapsed_ns, tables, tasks) }
 }
 
 /// What counts the events of a run.
@@ -266,7 +281,8 @@ pub fn rerun_trial<S: Sink + Send>(
         let domain_counters = std::mem::take(&mut report.outcome.domain_counters);
         let tasks = task_infos(&report.outcome);
         let Tee { first: Tee { first: counters, second: followed }, second: sink } = both;
-        let metrics = counters.metrics(report.outcome.elapsed_ns, &tables, &tasks);
+        let elapsed_ns = report.outcome.elapsed_ns;
+        let metrics = metrics_of(experiment, scheduler, &counters, &tables, elapsed_ns, &tasks);
         // What the experiment did not record is not in its trials either.
         let recorded = experiment.options.wants_events().then_some((&counters, &metrics));
         let mut trial = trial_of(experiment, record, scheduler, number, &report, recorded);

@@ -33,13 +33,7 @@ pub enum ReadError {
     #[error(transparent)]
     Experiment(#[from] ResumeError),
     #[error("{path} holds no finished trial of every scheduler{}{}", left_out(*.unread), because(.changed), path = .path.display())]
-    NoTrials {
-        path: PathBuf,
-        /// Trial files there that were not understood.
-        unread: usize,
-        /// What is wrong with the first one that is not what was written there.
-        changed: Option<DirectoryError>,
-    },
+    NoTrials { path: PathBuf, unread: usize, changed: Option<DirectoryError> },
     /// There is no verdict on it.
     #[error(transparent)]
     Verdict(#[from] VerdictError),

@@ -74,7 +74,6 @@ pub(crate) fn are_of(workload: &Workload) -> bool {
     !roles_of(workload).is_empty()
 }
 
-/// Those of a workload.
 pub(crate) fn of_workload(workload: &Workload) -> Vec<Measure> {
     let of_role = |role: String| {
         [WAKEUP, RESPONSE].into_iter().flat_map(move |(of, words)| {

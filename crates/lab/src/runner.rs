@@ -24,12 +24,7 @@ use crate::trial::Trial;
 pub enum RunError {
     /// A trial failed.
     #[error("trial {trial} of {scheduler} failed: {source}")]
-    Trial {
-        scheduler: String,
-        /// Number of the trial, from 0.
-        trial: usize,
-        source: TrialError,
-    },
+    Trial { scheduler: String, trial: usize, source: TrialError },
     #[error("interrupted; {finished} of {total} trials had finished")]
     Interrupted { finished: usize, total: usize },
     /// The place could not begin.

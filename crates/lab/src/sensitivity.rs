@@ -164,7 +164,7 @@ pub fn varied(unchanged: &ComparisonDocument, changed: &ComparisonDocument) -> V
 
 impl Sensitivity {
     /// What the variations mean for a comparison.
-    pub fn new(unchanged: &ComparisonDocument, asked: &Asked, variations: Vec<Variation>) -> Self {
+    pub fn new(unchanged: &ComparisonDocument, asked: &AskedChanges, variations: Vec<Variation>) -> Self {
         let mut sentences = Vec::new();
         if !asked.factors.is_empty() {
             sentences.push(costs_in_words(unchanged, &asked.factors, &variations));
@@ -173,13 +173,13 @@ impl Sensitivity {
             sentences.push(neighbours_in_words(unchanged, &variations));
         }
         let (schema, metric) = (SCHEMA.to_owned(), unchanged.primary.clone());
-        let Asked { factors, neighbours } = asked.clone();
+        let AskedChanges { factors, neighbours } = asked.clone();
         Self { schema, metric, factors, neighbours, variations, sentence: sentences.join(" ") }
     }
 
     /// What was asked for.
-    pub fn asked(&self) -> Asked {
-        Asked { factors: self.factors.clone(), neighbours: self.neighbours }
+    pub fn asked(&self) -> AskedChanges {
+        AskedChanges { factors: self.factors.clone(), neighbours: self.neighbours }
     }
 }
 
@@ -215,7 +215,7 @@ impl Variation {
 
 /// What is tried.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Asked {
+pub struct AskedChanges {
     /// What every assumed figure of the machine and of schedulers is multiplied by.
     pub factors: Vec<f64>,
     /// Whether the neighbours are tried.

@@ -10,7 +10,6 @@ use warmcore_trace::metrics::Metrics;
 use warmcore_trace::{Outcome, TaskId, TaskOutcome};
 use warmcore_workload::{GroupId, Task, Workload};
 
-/// The template of a task.
 fn template_of<'a>(workload: &'a Workload, task: &TaskOutcome) -> Option<&'a Task> {
     let name = workload.template_name(&task.name);
     workload.tasks.iter().find(|template| template.name == name)

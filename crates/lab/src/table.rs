@@ -125,17 +125,19 @@ impl TableColumn {
             Self::Number(value) => Values::Number(rows.iter().map(value).collect()),
             Self::Cause(index) => {
                 let name = CAUSES[*index].name;
-                Values::Number(rows.iter().map(|row| row.trial.time_ns.get(name).copied()).collect())
+                let of_trial = |rows: &[RowSubject<'_>]| vec![rows[0].trial.time_ns.get(name).copied(); rows.len()];
+                let trials = rows.chunk_by(|one, next| std::ptr::eq(one.trial, next.trial));
+                Values::Number(trials.flat_map(of_trial).collect())
             }
         }
     }
 
     fn write(&self, rows: &[RowSubject<'_>], writer: &mut ColumnWriter<'_>) -> Result<(), ParquetError> {
+        if let (Self::Text(value), ColumnWriter::ByteArrayColumnWriter(writer)) = (self, &mut *writer) {
+            writer.write_batch(&texts(rows.iter().map(value)), None, None)?;
+            return Ok(());
+        }
         match (self.values(rows), writer) {
-            (Values::Text(values), ColumnWriter::ByteArrayColumnWriter(writer)) => {
-                let values: Vec<ByteArray> = values.into_iter().map(|value| value.into_bytes().into()).collect();
-                writer.write_batch(&values, None, None)?;
-            }
             (Values::Integer(values), ColumnWriter::Int64ColumnWriter(writer)) => {
                 // Seeds have 53 or 63 bits and counts are far below that, so nothing is lost here.
                 let values: Vec<i64> = values.into_iter().map(|value| value as i64).collect();
@@ -146,6 +148,16 @@ impl TableColumn {
         }
         Ok(())
     }
+}
+
+/// Texts for a column. Neighbours that are equal, as in most columns, share their bytes.
+fn texts<'a>(values: impl ExactSizeIterator<Item = &'a str>) -> Vec<ByteArray> {
+    let mut texts: Vec<ByteArray> = Vec::with_capacity(values.len());
+    for value in values {
+        let same = texts.last().filter(|last| last.data() == value.as_bytes()).cloned();
+        texts.push(same.unwrap_or_else(|| value.into()));
+    }
+    texts
 }
 
 fn write_numbers(points: Vec<Option<f64>>, writer: &mut ColumnWriterImpl<'_, DoubleType>) -> Result<(), ParquetError> {

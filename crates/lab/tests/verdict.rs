@@ -170,7 +170,7 @@ fn check_gap(gap: &Gap, (explains, margin): (Explains, f64), finding: Finding, r
     }
     let shown = matches!(finding, Finding::Better | Finding::Worse | Finding::Different);
     let ends = match finding {
-        Finding::TooFewTrials => "too few trials to say; the table has the difference of these",
+        Finding::TooFewTrials => "too few trials to say; the table shows what was measured",
         _ => "there is no difference to explain",
     };
     assert!(

@@ -187,7 +187,6 @@ fn measure(requests: &[Request<'_>], conduct: &BatchConduct) -> Result<Vec<RunTi
     })
 }
 
-/// CPUs of each task, by group.
 type GroupCpus = BTreeMap<usize, Vec<(TaskTemplateId, CpuSet)>>;
 
 fn bound<'a>(workload: &Workload, places: impl IntoIterator<Item = &'a Vec<(TaskTemplateId, CpuSet)>>) -> Workload {
@@ -201,7 +200,6 @@ fn bound<'a>(workload: &Workload, places: impl IntoIterator<Item = &'a Vec<(Task
     workload
 }
 
-/// CPUs of each LLC.
 fn llcs(machine: &Machine) -> Vec<CpuSet> {
     machine.llcs().map(|llc| machine.cpus_of_llc(llc).clone()).collect()
 }

@@ -7,6 +7,7 @@
 //! - [`oracle`]: the best static placement that is known of a workload's threads, run pinned. [`placement`] is its search over the
 //!   analytic memory model, [`threads`] says who is placed.
 //! - [`columns`]: inputs of columns of their own. [`pins`]: placements by name, for such columns.
+//! - [`replayed`]: what is to be known of a recording, and its replay, tried once.
 
 pub mod advice;
 pub mod columns;
@@ -15,5 +16,6 @@ pub mod load;
 pub mod oracle;
 pub mod pins;
 pub mod placement;
+pub mod replayed;
 pub mod sweep;
 pub mod threads;

@@ -385,7 +385,6 @@ fn cores_before_siblings(machine: &Machine, mut cpus: Vec<CpuId>) -> Vec<CpuId> 
     cpus
 }
 
-/// One of each list in turn.
 fn in_turn(lists: Vec<Vec<CpuId>>) -> Vec<CpuId> {
     let longest = lists.iter().map(Vec::len).max().unwrap_or(0);
     (0..longest).flat_map(|position| lists.iter().filter_map(move |list| list.get(position).copied())).collect()

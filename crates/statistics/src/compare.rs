@@ -15,8 +15,6 @@
 //!
 //! Not here: several metrics at once, trends over a sweep, models of variance.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use crate::StatisticsError;
@@ -85,18 +83,6 @@ pub enum Verdict {
     NoDifferenceShown,
     /// No outcome of so few trials could have shown a difference in this table.
     TooFewTrials,
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Verdict::Better => "better",
-            Verdict::Worse => "worse",
-            Verdict::Different => "different",
-            Verdict::NoDifferenceShown => "no difference shown",
-            Verdict::TooFewTrials => "too few trials",
-        })
-    }
 }
 
 /// Candidate against baseline on one metric.

@@ -43,19 +43,12 @@ pub use sample::{Sample, Summary, geometric_mean};
 #[allow(missing_docs)] // messages have the fields
 pub enum StatisticsError {
     #[error("value {index} of the sample is not a number (NaN); drop the trial or repair the metric that produced it")]
-    NotANumber {
-        /// Position in the input, from 0.
-        index: usize,
-    },
+    NotANumber { index: usize },
     #[error(
         "paired comparison needs one value of each side per pair, but there are {baseline} of the baseline and \
          {candidate} of the candidate; keep only the trials both have, or compare unpaired"
     )]
     UnequalLengths { baseline: usize, candidate: usize },
     #[error("value {index} is {value}, and ratios to a baseline are defined for values from 0 up only")]
-    Negative {
-        /// Position in the input, from 0.
-        index: usize,
-        value: f64,
-    },
+    Negative { index: usize, value: f64 },
 }

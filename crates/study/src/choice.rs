@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::file::{FormError, MOST_TRIALS, ReadError, Study};
+use warmcore_lab::experiment::MOST_TRIALS;
+
+use crate::file::{FormError, ReadError, Study};
 use crate::library;
 
 /// Why there is no such study, or nothing of it.
@@ -10,11 +12,7 @@ use crate::library;
 #[allow(missing_docs)] // messages have the fields
 pub enum ChoiceError {
     #[error("`{name}` is neither a study nor a file")]
-    Unknown {
-        name: String,
-        /// The nearest name that there is.
-        near: Option<String>,
-    },
+    Unknown { name: String, near: Option<String> },
     /// One that comes with the program is not what it should be.
     #[error(transparent)]
     Packaged(#[from] FormError),
@@ -26,11 +24,7 @@ pub enum ChoiceError {
     #[error("{0} trials; there are 1 to {MOST_TRIALS}")]
     Trials(u32),
     #[error("nothing is expected under a name that contains `{part}`, and no drawing is called so")]
-    NothingExpected {
-        part: String,
-        /// The names that there are.
-        names: Vec<String>,
-    },
+    NothingExpected { part: String, names: Vec<String> },
 }
 
 impl ChoiceError {
@@ -103,8 +97,8 @@ pub fn set_trials(chosen: &mut [Study], trials: u32) -> Result<(), ChoiceError> 
     Ok(())
 }
 
-/// Leaves what is expected under names that contain one of these texts, drawings that are called so, and studies that have such. Texts that
-/// make a part of a name with commas between them are that part, as names may have commas.
+/// Leaves what is expected under names that contain one of these texts, drawings that are called so, and studies that have such. Texts next to
+/// each other that make a part of a name with commas between them are that part, the longest first, as names may have commas.
 ///
 /// # Errors
 /// With the first text that is part of no name.
@@ -114,9 +108,16 @@ pub fn keep_only(chosen: &mut Vec<Study>, wanted: &[String]) -> Result<(), Choic
         expected.chain(study.not_asked.iter().map(|of| of.name.clone())).collect::<Vec<_>>()
     };
     let mut names: Vec<String> = chosen.iter().flat_map(named).collect();
-    let whole = wanted.join(",");
-    let is_one = wanted.len() > 1 && names.iter().any(|name| name.contains(&whole));
-    let wanted = if is_one { std::slice::from_ref(&whole) } else { wanted };
+    let mut parts = Vec::new();
+    let mut rest = wanted;
+    while !rest.is_empty() {
+        let joined = |count: usize| rest[..count].join(",");
+        let is_one = |count: &usize| names.iter().any(|name| name.contains(&joined(*count)));
+        let count = (2..=rest.len()).rev().find(is_one).unwrap_or(1);
+        parts.push(joined(count));
+        rest = &rest[count..];
+    }
+    let wanted = &parts[..];
     let drawn: Vec<String> = chosen.iter().flat_map(Study::drawn).map(str::to_owned).collect();
     let is_part = |text: &str| !text.trim().is_empty() && names.iter().any(|name| name.contains(text));
     let is_known = |text: &String| drawn.contains(text) || is_part(text);
@@ -139,5 +140,15 @@ mod tests {
         keep_only(&mut chosen, &wanted).unwrap();
         let names: Vec<&str> = chosen[0].expectations.iter().map(|of| of.name.as_str()).collect();
         assert_eq!(names, ["L2 hit rate, DIO over RR, dispatcher with queues"]);
+        let mut chosen = library::find("papers/cdf-dio").unwrap();
+        let two =
+            "L2 hit rate, DIO over RR, dispatcher with queues,L1 hit rate,p99 of waits, CDF 0.3 over DIO, dispatcher";
+        keep_only(&mut chosen, &two.split(',').map(str::to_owned).collect::<Vec<_>>()).unwrap();
+        let names: Vec<&str> = chosen[0].expectations.iter().map(|of| of.name.as_str()).collect();
+        let l1 = "L1 hit rate, the farther of DIO and CDF 0.7 from RR, over RR";
+        let p99 = "p99 of waits, CDF 0.3 over DIO, dispatcher with queues";
+        let queues = format!("{l1}, dispatcher with queues");
+        let all = ["L2 hit rate, DIO over RR, dispatcher with queues", p99, l1, queues.as_str()];
+        assert_eq!(names, all, "several such names");
     }
 }

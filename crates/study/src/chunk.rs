@@ -1,7 +1,7 @@
 //! Trials of a study that run elsewhere: chunks of them as texts, and what comes back put together.
 //!
 //! A [`Chunk`] has everything that its trials depend on: the files of its experiment, as a run directory has them. Whoever has the same
-//! version of this library can [`carry_out`] one anywhere. A [`Gathering`] hands out chunks, takes what comes back in any order, and gives
+//! version of this library can [`carry_out`] one anywhere. A [`ChunkedRun`] hands out chunks, takes what comes back in any order, and gives
 //! what [`run::each`](crate::run::each) gives. It transports nothing.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,6 @@ pub struct Chunk {
     pub positions: Vec<usize>,
 }
 
-/// A chunk as text.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ChunkText<Files, Positions> {
@@ -40,7 +39,7 @@ struct ChunkText<Files, Positions> {
 
 /// A chunk on its way.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Task {
+pub struct ChunkTask {
     /// What it is, in words: no other task of the gathering is called so.
     pub name: String,
     /// Index of the experiment.
@@ -120,7 +119,7 @@ fn experiment_of(files: &Arc<BTreeMap<String, String>>) -> Result<Arc<Experiment
 /// Stands between the documents of trials, where JSON has no such character.
 const BETWEEN: char = '\0';
 
-/// Runs the trials of a chunk's text; what it gives [`Gathering::take`] takes.
+/// Runs the trials of a chunk's text; what it gives [`ChunkedRun::take`] takes.
 ///
 /// # Errors
 /// When the chunk was made by another version, or a trial fails.
@@ -172,11 +171,11 @@ enum Part {
 }
 
 /// Trials of experiments as they come back.
-pub struct Gathering {
+pub struct ChunkedRun {
     parts: Vec<Part>,
 }
 
-impl Gathering {
+impl ChunkedRun {
     /// Begins with the trials that are in run directories in `out` already.
     ///
     /// # Errors
@@ -226,7 +225,7 @@ impl Gathering {
         experiments: &[PlannedExperiment],
         size: usize,
         name: &dyn Fn(usize, usize) -> String,
-    ) -> Vec<Task> {
+    ) -> Vec<ChunkTask> {
         let mut tasks = Vec::new();
         for (index, (part, planned)) in self.parts.iter().zip(experiments).enumerate() {
             let Part::Own { hash, files, gathered } = part else { continue };
@@ -237,7 +236,7 @@ impl Gathering {
                 for positions in of_scheduler.chunks(size.max(1)) {
                     let called = name(index, positions[0] / seeds);
                     let (first, last) = (positions[0] % seeds, positions[positions.len() - 1] % seeds);
-                    tasks.push(Task {
+                    tasks.push(ChunkTask {
                         name: format!("{called}/trials-{first}-{last}-{hash}"),
                         experiment: index,
                         chunk: Chunk { files: Arc::clone(files), positions: positions.to_vec() },
@@ -252,7 +251,7 @@ impl Gathering {
     ///
     /// # Errors
     /// When it is not what was asked for, or cannot be kept.
-    pub fn take(&mut self, task: &Task, answer: &str) -> Result<(), GatherError> {
+    pub fn take(&mut self, task: &ChunkTask, answer: &str) -> Result<(), GatherError> {
         let texts: Vec<&str> = answer.split(BETWEEN).collect();
         let (found, asked) = (texts.len(), task.chunk.positions.len());
         if found != asked {

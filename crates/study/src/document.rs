@@ -289,7 +289,7 @@ impl StudyDocument {
                     lines.push(format!("{}: {}: {words}", study.name, of.name));
                     continue;
                 }
-                let declared = of.outside.as_ref().map_or("right".to_owned(), |outside| outside.verdict.to_string());
+                let declared = of.outside.as_ref().map_or("right", |outside| outside.verdict.words());
                 let value = of.no_value.clone().unwrap_or_else(|| decimal(of.value));
                 lines.push(format!(
                     "{}: {}: {} ({value}, band {}), and declared {declared}",

@@ -388,8 +388,13 @@ impl<'a> Parser<'a> {
         let mut choices = Vec::new();
         while self.take(',') {
             let first = self.word("`key=value` or a scheduler")?;
-            let choice = if self.take('=') { (first, self.word("a value")?) } else { (String::new(), first) };
-            choices.push(choice);
+            let value = if self.take('=') { Some(self.word("a value")?) } else { None };
+            choices.push(match value {
+                None => (String::new(), first),
+                // A setting of the scheduler, or of its column.
+                Some(value) if first.contains([':', '@']) => (String::new(), format!("{first}={value}")),
+                Some(value) => (first, value),
+            });
         }
         if !self.take(']') {
             return Err(self.expected("`,` or `]`"));

@@ -1,26 +1,6 @@
 //! The form of a study: one TOML file.
 //!
-//! | key | means |
-//! |---|---|
-//! | `schema` | [`SCHEMA`] |
-//! | `title`, `question`, `source` | what it is about in a few words; what somebody wants to know; who measured the answer, and where |
-//! | `cost` | `short`, the default: some seconds of a debug build at most, run by the tests; `long`: more |
-//! | `note` | what a reader should know besides |
-//! | `[not_expressible]` | a question that this program cannot ask: `missing`, and what would `settle` it; such a study has nothing else |
-//! | `[[machine]]`, `[[workload]]` | `name` and `text` of a machine (TOML) or workload (rt-app's format) of the study's own |
-//! | `profiles` | memory profiles (TOML) that workloads may name |
-//! | `[[cell]]` | `name`, `machine`, `workload`, `schedulers`, and if they are not the usual ones `background` (none; under sched_ext programs `guest-7.2`), `place` (`sim`; settings as in `vm:virtual-time=2`), `memory`, `trials` (3), `seed` (1), `max_time`, `warm_up` (the workload's own), `observe`, `assumed` (a [change](warmcore_topology::changed) of what nobody measured of the machine: `wakeup x 1.3`) |
-//! | `[[vary]]` | an axis: `name` and `values`, each put for `{name}` in the texts of cells; or `values` that are tables, each key put for `{key}` but [those that say what is expected](Expected) |
-//! | `[[figure]]` | `name` and `of`, an [expression](crate::figure) that other figures may name |
-//! | `[[expect]]` | `name`, `figure`, `published` if it is a number, `band` with its `reason`, `neutral` (1) from which a direction counts, or `"none"`; one of the [marks](MarkKind) with which it is shown and not scored: `by_definition` (it cannot come out otherwise), `fitted` (which parameter), `protocol` (what is done otherwise than in the source, and why), `allows_no_effect` (why its band contains `neutral` though the source claims an effect, which is refused otherwise), `follows_from` (the row that it is, or follows from), `not_in_source` (why it is asked); `counted = false`: shown and judged without consequence; `better`, `"lower"`, `"higher"` or `"neither"`: compared with the baseline, where no band is needed, and by its own `margin`; `[expect.outside]`: a known answer outside of the band, see [`Outside`]; `each = ["AXIS"]`: one expectation for every value of axes, whose tables say what differs |
-//! | `[[not_asked]]` | `name` of a published row for which something is `missing` here, and what would `settle` it; it counts among all rows |
-//! | `most_cells` | how many cells may be planned together with it, if more than 10,000 |
-//! | `program` | that figures are those of a program of the paper's own, by name; such a study has no cells |
-//! | `trace` | an address trace, beside the study, whose threads are the tasks of that program |
-//! | `[contention]` | the tasks, CPUs and tolerances of that program: `tasks`, `accesses`, `skew`, `cpus`, `cpus_per_group`, `tolerances`; see [`Contention`] |
-//! | `[baseline]` | [an earlier result](crate::baseline) with which figures are compared that say what is `better`: `file`, beside the study, and the `margin` up to which a difference does not matter (0.01) |
-//! | `[[drawing]]` | `name`, `title`, what `published` shows, and `of`, what is drawn over time of the first trial: `tasks_per_cpu[cell]`, `run_time_of_tasks[cell]`, `run_time_of_applications[cell]`, `score.NAME[cell]`; or of all trials `bars`, a list of `label`, `of`, which is an expression, `series`, `published` and `each`, and their `unit` |
-//! | `[[wrong]]` | a model that must be rejected: `name`, the `scheduler`, `machine` or `workload` that `cells` (all) have instead, and which expectations it `rejects`: one of these must be outside its band |
+//! `docs/reference/studies.md` has its keys; [`Study`] and what is in it say what they mean.
 //!
 //! What is not what it should be is an error with line and column. Does not load machines or workloads: that is [`plan`](crate::plan)'s.
 
@@ -35,7 +15,6 @@ pub(crate) mod placeholders;
 mod schema;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -48,9 +27,8 @@ use warmcore_statistics::Better;
 pub use self::bars::{Bar, BarChart};
 pub use self::contention::Contention;
 pub use self::expect::Expected;
-pub(crate) use self::form::MOST_TRIALS;
 pub use self::mark::{Mark, MarkKind};
-pub(crate) use self::part::Simulation;
+pub(crate) use self::part::CellSimulation;
 use crate::figure::{EACH, Expression, NamedPart, ParseError, Selection, did_you_mean};
 
 /// Version of the form.
@@ -96,8 +74,8 @@ pub struct Study {
     pub program: Option<String>,
     /// An address trace whose threads are that program's tasks, by its path from the study's directory.
     pub trace: Option<String>,
-    /// What else it says of them.
-    pub contention: Contention,
+    /// What else it says of them, for each combination of values of its axes.
+    pub contentions: Vec<Contention>,
     /// How many cells it may have, if more than usual.
     pub most_cells: Option<u64>,
     /// What runs.
@@ -162,7 +140,7 @@ pub struct Drawing {
     pub(crate) at: usize,
 }
 
-/// What is drawn over time.
+/// What is drawn of one trial.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DrawingKind {
     /// Run time of each application so far.
@@ -173,10 +151,16 @@ pub enum DrawingKind {
     Score,
     /// Runnable tasks on each CPU.
     TasksPerCpu,
+    /// Where each task spent its run time: tasks × CPUs.
+    RunTimePerCpu,
+    /// Moves from each virtual LLC to each other one.
+    MovesOfVirtualLlcs,
 }
 
 /// Their names.
-const DRAWN: [(&str, DrawingKind); 4] = [
+const DRAWN: [(&str, DrawingKind); 6] = [
+    ("moves_of_virtual_llcs", DrawingKind::MovesOfVirtualLlcs),
+    ("run_time_per_cpu", DrawingKind::RunTimePerCpu),
     ("run_time_of_applications", DrawingKind::RunTimeOfApplications),
     ("run_time_of_tasks", DrawingKind::RunTimeOfTasks),
     ("score", DrawingKind::Score),
@@ -327,14 +311,18 @@ pub struct Outside {
     pub settle: String,
 }
 
-/// In which way an answer is outside of its band.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OutsideKind {
-    /// On the right side of what is neutral.
-    RightInSign,
-    /// Not even that.
-    Wrong,
+warmcore_topology::worded! {
+    /// In which way an answer is outside of its band.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum OutsideKind: words {
+        /// On the right side of what is neutral.
+        RightInSign = "right in sign",
+        /// Not even that.
+        Wrong = "wrong",
+        /// Inside in some trials and outside in others, so that their number decides: either is expected.
+        Varies = "right in some trials only",
+    }
 }
 
 /// A model that must be rejected.
@@ -475,6 +463,7 @@ impl Study {
             NamedPart::Figure(name) => {
                 return known("figure", name, self.figures.iter().map(|figure| figure.name.as_str())).map(|_| ());
             }
+            NamedPart::Measure(selection) if self.program.is_some() => return self.check_contention(selection),
             NamedPart::Measure(selection) => selection,
         };
         let cell = known("cell", &selection.cell, self.cells.iter().map(|cell| cell.name.as_str()))?;
@@ -576,15 +565,6 @@ impl Expectation {
             at: 0,
             named_at: 0,
         }
-    }
-}
-
-impl fmt::Display for OutsideKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RightInSign => "right in sign",
-            Self::Wrong => "wrong",
-        })
     }
 }
 

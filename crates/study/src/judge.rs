@@ -164,11 +164,13 @@ fn of_figure(figure: Result<[f64; 3], ValueError>, expectation: &Expectation) ->
         None => Judgement::Wrong,
     };
     let declared = match expectation.outside.as_ref().map(|outside| outside.verdict) {
-        None => Judgement::Right,
-        Some(OutsideKind::RightInSign) => Judgement::RightInSign,
-        Some(OutsideKind::Wrong) => Judgement::Wrong,
+        None => Some(Judgement::Right),
+        Some(OutsideKind::RightInSign) => Some(Judgement::RightInSign),
+        Some(OutsideKind::Wrong) => Some(Judgement::Wrong),
+        Some(OutsideKind::Varies) => None,
     };
-    let unexpected = expectation.counted && expectation.mark.is_none() && judgement != declared;
+    let is_declared = declared.is_none_or(|declared| judgement == declared);
+    let unexpected = expectation.counted && expectation.mark.is_none() && !is_declared;
     Judged { figure, trials: Vec::new(), judgement, sign_right, size, unexpected }
 }
 
@@ -199,30 +201,40 @@ pub fn asked_of_program(study: &Study, known: &BTreeSet<String>) -> Result<BTree
     let of_study = study.figures.iter().map(|figure| (&figure.of, figure.at));
     let mut asked = BTreeSet::new();
     for (expression, at) in of_study.chain(study.expectations.iter().map(|of| (&of.figure, of.at))) {
-        let mut unknown = None;
-        expression.each_name(&mut |name, within| match name {
-            NamedPart::Figure(name) if own.contains(name) => {}
-            NamedPart::Figure(name) if known.contains(name) => {
+        let mut wrong = None;
+        expression.each_name(&mut |name, within| {
+            let (name, varied) = match name {
+                NamedPart::Figure(name) if own.contains(name) => return,
+                NamedPart::Figure(name) => (name, !study.axes.is_empty()),
+                NamedPart::Measure(of) => (of.measure.as_str(), study.contention_of(of).is_none()),
+            };
+            if known.contains(name) && !varied {
                 asked.insert(name.to_owned());
+            } else {
+                // The text begins after its quotation mark.
+                wrong = wrong.or(Some((name, at + 1 + within)));
             }
-            // The text begins after its quotation mark.
-            NamedPart::Figure(name) => unknown = unknown.or(Some((name, at + 1 + within))),
-            NamedPart::Measure(_) => {}
         });
-        if let Some((name, at)) = unknown {
-            let nearest = warmcore_topology::nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
-            return Err(study.error_at(at, Problem::Unknown { kind: "figure", name: name.to_owned(), nearest }));
+        if let Some((name, at)) = wrong {
+            let problem = if known.contains(name) {
+                let words = "is one for each value of the axes: NAME[contention, AXIS=VALUE], or `each = [\"AXIS\"]`";
+                Problem::Value(format!("`{name}` {words}"))
+            } else {
+                let nearest = warmcore_topology::nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
+                Problem::Unknown { kind: "figure", name: name.to_owned(), nearest }
+            };
+            return Err(study.error_at(at, problem));
         }
     }
     Ok(asked)
 }
 
-/// The value of an expectation of a study whose figures are those of a program.
+/// The value of an expectation of a study whose figures are those of a program, for each of [`Study::contentions`].
 ///
 /// # Errors
 /// Why it has none.
 pub fn of_program(
-    figures: &BTreeMap<String, Vec<f64>>,
+    figures: &[BTreeMap<String, Vec<f64>>],
     study: &Study,
     expectation: &Expectation,
 ) -> Result<Value, ValueError> {
@@ -231,14 +243,16 @@ pub fn of_program(
 
 /// What figures name that a program computed, or that follows from such.
 struct OfProgram<'a> {
-    figures: &'a BTreeMap<String, Vec<f64>>,
+    figures: &'a [BTreeMap<String, Vec<f64>>],
     study: &'a Study,
     known: Known,
 }
 
 impl Lookup for OfProgram<'_> {
     fn measure(&self, selection: &Selection) -> Result<Vec<f64>, ValueError> {
-        Err(ValueError::Missing(selection.to_string()))
+        let figures = self.study.contention_of(selection).and_then(|index| self.figures.get(index));
+        let found = figures.and_then(|figures| figures.get(&selection.measure));
+        found.cloned().ok_or_else(|| ValueError::Missing(selection.to_string()))
     }
 
     fn lists(&self, selection: &Selection) -> Result<Vec<Vec<f64>>, ValueError> {
@@ -249,7 +263,8 @@ impl Lookup for OfProgram<'_> {
         self.known.or(name, || match self.study.figures.iter().find(|figure| figure.name == name) {
             Some(own) => figure::evaluate(&own.of, self),
             None => {
-                self.figures.get(name).cloned().map(Value::Trials).ok_or_else(|| ValueError::Missing(name.to_owned()))
+                let found = self.figures.first().and_then(|figures| figures.get(name));
+                found.cloned().map(Value::Trials).ok_or_else(|| ValueError::Missing(name.to_owned()))
             }
         })
     }
@@ -399,6 +414,10 @@ mod tests {
         assert_eq!(judged(0.9, &wrong), (Judgement::Wrong, false));
         assert_eq!(judged(1.1, &wrong), (Judgement::RightInSign, true));
         assert_eq!(judged(1.3, &wrong), (Judgement::Right, true));
+        let varies = Expectation { outside: outside(OutsideKind::Varies), ..expectation(1.3, 1.2, 1.4) };
+        assert_eq!([1.3, 0.9].map(|of| judged(of, &varies)), [(Judgement::Right, false), (Judgement::Wrong, false)]);
+        let nothing = of_figure(Err(ValueError::DividesByZero("x".into())), &varies);
+        assert!(nothing.unexpected, "no value is never what was declared");
         let uncounted = Expectation { counted: false, ..expectation(1.3, 1.2, 1.4) };
         assert_eq!(judged(0.9, &uncounted), (Judgement::Wrong, false));
         let marked = |kind| {

@@ -121,7 +121,10 @@ fn section(study: &StudyResult) -> String {
         if let Some(outside) = of.outside.as_ref().filter(|_| of.judgement != Judgement::Right) {
             text.push_str(&format!(
                 "\n**Why {} is {}, as far as known.** {}\n\n**What would settle it.** {}\n",
-                of.name, outside.verdict, outside.why, outside.settle
+                of.name,
+                outside.verdict.words(),
+                outside.why,
+                outside.settle
             ));
         }
     }

@@ -30,7 +30,7 @@ use warmcore_workload::{Options, Workload, WorkloadError};
 
 pub(crate) use self::names::{CAUSE_PREFIX, CPU_TIME, SPEED, WORK};
 use crate::file::placeholders::{put_known, substitute};
-use crate::file::{Cell, FormError, Problem, SCHEDULER, Simulation, Study};
+use crate::file::{Cell, CellSimulation, FormError, Problem, SCHEDULER, Study};
 
 /// Most cells that one command plans, unless a study asks for more.
 pub(crate) const MOST_CELLS: u64 = 10_000;
@@ -227,7 +227,7 @@ impl Planner {
         &mut self,
         planned: &mut Vec<PlannedCell>,
         (index, study): (usize, &Study),
-        (profiles, absent): (&[Profile], &[Simulation]),
+        (profiles, absent): (&[Profile], &[CellSimulation]),
         (number, wrong): (usize, Option<usize>),
     ) -> Result<(), PlanError> {
         let cell = &study.cells[number];
@@ -446,7 +446,7 @@ fn lacking(spec: &SchedulerSpec) -> Option<String> {
 }
 
 /// The simulations of a part of a study whose programs are not here.
-fn absent(study: &Study) -> Vec<Simulation> {
+fn absent(study: &Study) -> Vec<CellSimulation> {
     let mut found = Vec::new();
     for cell in study.cells.iter().filter(|_| study.is_partial()) {
         for bindings in combinations(study, cell) {
@@ -518,6 +518,10 @@ fn combinations(study: &Study, cell: &Cell) -> Vec<BTreeMap<String, String>> {
 }
 
 fn unknown_placeholder(study: &Study, at: usize, name: &str, bindings: &BTreeMap<String, String>) -> FormError {
+    if bindings.contains_key(name) {
+        let words = format!("a value of an axis contains `{{{name}}}`, and values are put as they are");
+        return study.error_at(at, Problem::Value(words));
+    }
     let nearest = warmcore_topology::nearest(name, bindings.keys().map(String::as_str)).map(str::to_owned);
     study.error_at(at, Problem::Unknown { kind: "axis", name: name.to_owned(), nearest })
 }

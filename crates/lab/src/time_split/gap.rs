@@ -149,7 +149,7 @@ pub(super) fn explain<'a>(explains: Explains, pair: &Pair<'a>, judged: &Judged<'
             let (own, base) = (own.last_thread.as_ref()?, base.last_thread.as_ref()?);
             let whose = match (&own.path, &base.path) {
                 (Some(own), Some(base)) if explains == Explains::CriticalPath => format!(
-                    "Following the critical path back to the start, over {} handover{} (under {base_label} {}){}, of the difference",
+                    "The critical path has {} handover{} (under {base_label} {}){}: of the difference",
                     own.handovers,
                     if own.handovers == 1 { "" } else { "s" },
                     base.handovers,
@@ -196,7 +196,7 @@ fn nothing_shown(finding: Option<Finding>, lacks: bool) -> Option<&'static str> 
 /// Why a difference that is not shown is not explained.
 fn why_unexplained(finding: Option<Finding>) -> &'static str {
     match finding {
-        Some(Finding::TooFewTrials) => "too few trials to say; the table has the difference of these",
+        Some(Finding::TooFewTrials) => "too few trials to say; the table shows what was measured",
         _ => "there is no difference to explain",
     }
 }
@@ -276,7 +276,7 @@ fn is_on_cpu(name: &str) -> bool {
 const MOSTLY_OWN: f64 = 0.95;
 
 /// What a sentence says of a path whose time on CPUs is for the most part divided as that of all threads.
-const AVERAGED: &str = " and with its CPU time divided as that of all threads is on average";
+const AVERAGED: &str = ", and its CPU time is divided as that of all threads is on average";
 
 /// Whether a cause on a CPU is among those that explain, and the path's time there is not for the most part the last thread's own.
 fn is_average(paths: [&CriticalPath; 2], lines: &[GapLine]) -> bool {
@@ -424,7 +424,6 @@ pub(super) fn task_time_differs(own: &[Trial], base: &[Trial], design: Design, w
 pub(super) struct TaskTime {
     /// It is counted per work, and not per run.
     pub works: bool,
-    /// It is the metric.
     pub is_metric: bool,
 }
 
@@ -502,7 +501,7 @@ mod tests {
         };
         let gap = |finding: Finding| gap_of(finding, false);
         let few = gap(Finding::TooFewTrials);
-        let expected = "cfs and eevdf are not shown to differ in wakeup p99: too few trials to say; the table has the difference of these";
+        let expected = "cfs and eevdf are not shown to differ in wakeup p99: too few trials to say; the table shows what was measured";
         assert_eq!((few.sentence.as_str(), few.explains()), (expected, false));
         assert!(gap(Finding::Tied).sentence.ends_with("are tied in wakeup p99: there is no difference to explain"));
         assert!(gap(Finding::Worse).explains());

@@ -227,3 +227,34 @@ fn is_of_time(measure: &Measure) -> bool {
     let is_of_tasks = !NOT_OF_TASKS.iter().any(|prefix| measure.name.starts_with(prefix));
     measure.unit == Unit::Ns && is_of_tasks || measure.name.starts_with("recorder_") && measure.unit == Unit::PerS
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{conclude, record};
+    use super::*;
+    use crate::trial::tests::trial;
+
+    /// One task left in half of the trials is 0.5 in the middle, and not "0 of them". While the first turns last, nothing says that others are passed over.
+    #[test]
+    fn what_starves_in_half_of_the_trials_or_before_any_turn_ends_is_said_so() {
+        let document = |turns: f64| {
+            let side = |label: &str, own: f64| -> Vec<Trial> {
+                let of = |number: usize| {
+                    let left = own * f64::from(u8::from(number >= 5));
+                    let measures = [("wakeup_mean_ns", 5e4), ("never_ran_again", left), ("slices", turns)];
+                    trial(label, number, &measures.map(|(name, value)| (name, Some(value))))
+                };
+                (0..10).map(of).collect()
+            };
+            let record = ExperimentRecord { metric: Some("wakeup_mean_ns".into()), ..record(&["eevdf", "cfs"], 10) };
+            conclude(&record, &[side("eevdf", 0.0), side("cfs", 1.0)]).unwrap()
+        };
+        let said = document(0.0);
+        let words =
+            "cfs starves tasks, whatever its wakeup mean: one of them never ran again in half of the trials, more";
+        assert!(said.verdict.sentence.contains(words), "{}", said.verdict.sentence);
+        let is_of_turns = |words: &&String| words.starts_with("no turn had ended under cfs");
+        assert_eq!(said.conditions.iter().filter(is_of_turns).count(), 1, "{:?}", said.conditions);
+        assert_eq!(document(7.0).conditions.iter().find(is_of_turns), None);
+    }
+}

@@ -91,6 +91,7 @@ pub(super) fn of_record(
             .chain(apart)
             .chain(half)
             .chain(unsettled)
+            .chain(first_turns(scheduler, measure))
             .collect::<Vec<_>>()
     });
     let notes = without_repeats(experiment.workloads().flat_map(|workload| workload.value.notes.iter().cloned()));
@@ -100,6 +101,16 @@ pub(super) fn of_record(
     let mut columns = schedulers.iter().zip(trials);
     let mixed = columns.find_map(|(scheduler, trials)| roles::together(measure, &scheduler.label, trials));
     of_workload.chain(warm_ups(experiment, record)).chain(mixed).chain(of_schedulers).collect()
+}
+
+/// Tasks left waiting while those before them had their first turn: no run says whether their turn comes.
+fn first_turns(scheduler: &SchedulerResult, measure: &Measure) -> Option<String> {
+    let starves = scheduler.measures.get(&measure.name)?.finding == Some(Finding::Starves);
+    let turns = scheduler.measures.get("slices")?.summary.max?;
+    (starves && turns == 0.0).then(|| {
+        let label = &scheduler.label;
+        format!("no turn had ended under {label} when its runs did: longer runs say whether tasks that waited starve")
+    })
 }
 
 /// What does not count of the runs, and of those of columns with another warm-up.

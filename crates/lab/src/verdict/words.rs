@@ -242,10 +242,14 @@ fn about(basis: &Basis<'_>, other: &Contender<'_>, base: &str) -> String {
             percent(spread(comparison) - 1.0)
         ),
         Finding::NotAnswerable => format!("{label} and {base} cannot be compared in {title} here"),
-        Finding::Starves => format!(
-            "{label} starves tasks, whatever its {title}: {:.0} of them never ran again in the median trial, more than under {base}",
-            other.left_waiting
-        ),
+        Finding::Starves => {
+            // The middle of an even number of trials may lie between none and one.
+            let left = match other.left_waiting {
+                less if less < 1.0 => "one of them never ran again in half of the trials".to_owned(),
+                left => format!("{left:.0} of them never ran again in the median trial"),
+            };
+            format!("{label} starves tasks, whatever its {title}: {left}, more than under {base}")
+        }
         Finding::NotMeasurable if primary.until_end => {
             format!("{label} cannot be compared with {base} in {title}: under neither did that end come in all trials")
         }

@@ -60,11 +60,11 @@ fn result(plan: &Plan, trials: &[Vec<Vec<Trial>>]) -> String {
     session::pretty(&StudyDocument::new(plan, trials, &[None]))
 }
 
-fn tasks(plan: &Plan, gathering: &Gathering, size: usize) -> Vec<Task> {
+fn tasks(plan: &Plan, gathering: &ChunkedRun, size: usize) -> Vec<ChunkTask> {
     gathering.tasks(&plan.experiments, size, &plan.names())
 }
 
-fn answer(task: &Task) -> String {
+fn answer(task: &ChunkTask) -> String {
     carry_out(&task.chunk.to_json(), 1, &Arc::default()).unwrap()
 }
 
@@ -85,7 +85,7 @@ fn chunks_in_any_order_give_the_bytes_of_a_run_at_once() {
     let plan = plan();
     let at_once = with_means(None, |means| result(&plan, &run::run(&plan, means).unwrap()));
     for size in [1, 2, 100] {
-        let mut gathering = Gathering::begin(&plan.experiments, None, &|_| {}).unwrap();
+        let mut gathering = ChunkedRun::begin(&plan.experiments, None, &|_| {}).unwrap();
         let mut tasks = tasks(&plan, &gathering, size);
         tasks.reverse();
         tasks.rotate_left(1);
@@ -100,7 +100,7 @@ fn chunks_in_any_order_give_the_bytes_of_a_run_at_once() {
 #[test]
 fn names_of_chunks_say_what_they_are_for_and_are_different() {
     let plan = plan();
-    let gathering = Gathering::begin(&plan.experiments, None, &|_| {}).unwrap();
+    let gathering = ChunkedRun::begin(&plan.experiments, None, &|_| {}).unwrap();
     let names: Vec<String> = tasks(&plan, &gathering, 2).into_iter().map(|task| task.name).collect();
     assert!(names[0].starts_with("it/spin, n=1/eevdf/trials-0-1-"), "{names:?}");
     assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len());
@@ -112,13 +112,13 @@ fn what_came_back_is_kept_and_not_asked_for_again() {
     let plan = plan();
     let out = tempfile::tempdir().unwrap();
     let at_once = with_means(None, |means| result(&plan, &run::run(&plan, means).unwrap()));
-    let mut gathering = Gathering::begin(&plan.experiments, Some(out.path()), &|_| {}).unwrap();
+    let mut gathering = ChunkedRun::begin(&plan.experiments, Some(out.path()), &|_| {}).unwrap();
     for task in tasks(&plan, &gathering, 2).iter().take(7) {
         gathering.take(task, &answer(task)).unwrap();
     }
     // Who asked is gone.
     drop(gathering);
-    let mut gathering = Gathering::begin(&plan.experiments, Some(out.path()), &|_| {}).unwrap();
+    let mut gathering = ChunkedRun::begin(&plan.experiments, Some(out.path()), &|_| {}).unwrap();
     assert_eq!(tasks(&plan, &gathering, 2).len(), 5);
     for task in &tasks(&plan, &gathering, 3) {
         gathering.take(task, &answer(task)).unwrap();
@@ -140,7 +140,7 @@ fn what_came_back_is_kept_and_not_asked_for_again() {
 #[test]
 fn another_version_and_other_trials_are_refused() {
     let plan = plan();
-    let mut gathering = Gathering::begin(&plan.experiments, None, &|_| {}).unwrap();
+    let mut gathering = ChunkedRun::begin(&plan.experiments, None, &|_| {}).unwrap();
     let tasks = tasks(&plan, &gathering, 2);
     let other = tasks[0].chunk.to_json().replacen(TOOL_VERSION, "0.0.0", 1);
     let error = carry_out(&other, 1, &Arc::default()).unwrap_err();

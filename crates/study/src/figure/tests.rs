@@ -63,6 +63,11 @@ fn what_is_selected_is_a_cell_with_choices() {
     let choices: Vec<(&str, &str)> =
         selection.choices.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
     assert_eq!(choices, [("n", "4"), ("", "eevdf:hz=100,base_slice_ns=3ms"), ("task", "app-1")]);
+    for (text, scheduler) in [("x[a, eevdf:hz=100]", "eevdf:hz=100"), ("x[a, cfs@cpus=0, n=1]", "cfs@cpus=0")] {
+        let Node::Measure(selection) = parse(text).unwrap().node else { panic!("{text}") };
+        assert_eq!(selection.choices[0], (String::new(), scheduler.to_owned()), "a setting needs no quotes");
+        assert_eq!(parse(&selection.to_string()).unwrap().node, Node::Measure(selection), "as it is written again");
+    }
     assert_eq!(parse(&selection.to_string()).unwrap().node, Node::Measure(selection));
 }
 

@@ -10,7 +10,6 @@ use crate::figure::{self, EACH, Expression, Known, Lookup, Selection, Value, Val
 
 /// Draws of numbers: more than two figures agree in by chance.
 const DRAWS: usize = 6;
-/// Trials of each.
 const TRIALS: usize = 3;
 /// Entries of a list.
 const LENGTH: usize = 8;

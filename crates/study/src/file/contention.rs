@@ -7,13 +7,23 @@
 //! | `skew` | exponent of Zipf's law by which tasks choose among pages, 0 to 4 (1); not beside `trace` |
 //! | `cpus`, `cpus_per_group` | virtual CPUs, 1 to 256 (12), and how many of them share an L2 (4); both or neither |
 //! | `tolerances` | of CDF, 1 to 20 different ones, each 0 to 1 (0.1 to 0.9) |
+//!
+//! An axis of such a study puts numbers for these keys but `tolerances`. Figures are then of a cell called `contention`:
+//! `l2_hit_rate_dio_queue[contention, skew=0.5]`.
 
 use std::fmt::Display;
+use std::str::FromStr;
 
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{At, Problem};
+use super::{At, Axis, Cell, Problem, Study, known};
+use crate::figure::Selection;
+
+/// The cell that figures of a program name where axes vary what it is asked.
+const CELL: &str = "contention";
+/// Most combinations of values of axes.
+const MOST_VARIED: usize = 100;
 
 /// What a study says; else as in the paper.
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -28,16 +38,17 @@ pub struct Contention {
     pub cpus: Option<(usize, usize)>,
     /// Tolerances of CDF.
     pub tolerances: Option<Vec<f64>>,
+    /// The values of axes that this is of: key and number.
+    pub chosen: Vec<(String, String)>,
 }
 
 /// Most accesses of all tasks.
 const MOST_ACCESSES: usize = 10_000_000;
-/// Most tolerances.
 const MOST_TOLERANCES: usize = 20;
 /// Tasks and accesses of each of a study that does not say.
 const OF_PAPER: (usize, usize) = (80, 3000);
 
-#[derive(Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ContentionForm {
     tasks: Option<Spanned<usize>>,
@@ -48,7 +59,94 @@ pub(super) struct ContentionForm {
     tolerances: Option<Spanned<Vec<f64>>>,
 }
 
+/// A program's experiments, one for each combination of values of the axes; `at` is where each axis' name is.
+pub(super) fn varied(
+    form: Option<&Spanned<ContentionForm>>,
+    recorded: bool,
+    axes: &[Axis],
+    at: &[usize],
+) -> Result<Vec<Contention>, At> {
+    let mut forms = vec![(Vec::new(), form.map_or_else(ContentionForm::default, |form| form.get_ref().clone()))];
+    for (axis, at) in axes.iter().zip(at) {
+        let count = forms.len() * axis.values.len();
+        if count > MOST_VARIED {
+            let words = format!("{count} combinations of values of axes, more than {MOST_VARIED}");
+            return Err((*at, Problem::Value(words)));
+        }
+        let mut all = Vec::with_capacity(count);
+        for (chosen, form) in &forms {
+            for value in &axis.values {
+                let mut form = form.clone();
+                value.iter().try_for_each(|(key, number)| form.put(key, number, *at))?;
+                all.push(([&chosen[..], &value[..]].concat(), form));
+            }
+        }
+        forms = all;
+    }
+    forms.into_iter().map(|(chosen, form)| Ok(Contention { chosen, ..form.checked(recorded)? })).collect()
+}
+
+/// The cell that figures are of where axes vary what the program is asked: all of them.
+pub(super) fn cell(axes: usize) -> Cell {
+    let nothing = || Spanned::new(0..0, String::new());
+    Cell {
+        name: CELL.to_owned(),
+        machine: nothing(),
+        background: None,
+        workload: nothing(),
+        assumed: None,
+        schedulers: Vec::new(),
+        place: None,
+        memory: None,
+        trials: 1,
+        seed: 1,
+        max_time_ns: None,
+        warm_up_ns: None,
+        observe: Vec::new(),
+        axes: (0..axes).collect(),
+    }
+}
+
+impl Study {
+    /// Which of its experiments a figure of the program is of: the only one with these values of axes.
+    pub(crate) fn contention_of(&self, selection: &Selection) -> Option<usize> {
+        let has = |of: &Contention| selection.choices.iter().all(|choice| of.chosen.contains(choice));
+        let mut fitting = self.contentions.iter().enumerate().filter(|(_, of)| has(of));
+        let (index, _) = fitting.next()?;
+        fitting.next().is_none().then_some(index)
+    }
+
+    /// Checks the cell and the axes that a figure of the program names.
+    pub(super) fn check_contention(&self, selection: &Selection) -> Result<(), Problem> {
+        known("cell", &selection.cell, [CELL].into_iter())?;
+        let keys = self.axes.iter().flat_map(|axis| &axis.values[0]).map(|(key, _)| key.as_str());
+        selection.choices.iter().try_for_each(|(key, _)| known("axis of this cell", key, keys.clone()).map(|_| ()))
+    }
+}
+
 impl ContentionForm {
+    /// Puts what an axis says at `at` for a key.
+    fn put(&mut self, key: &str, number: &str, at: usize) -> Result<(), At> {
+        fn read<T: FromStr>(key: &str, number: &str, at: usize) -> Result<Option<Spanned<T>>, At> {
+            let words = || format!("`{key}` of [contention] is a number, not `{number}`");
+            number.parse().map(|number| Some(Spanned::new(at..at, number))).map_err(|_| (at, Problem::Value(words())))
+        }
+        match key {
+            "tasks" => self.tasks = read(key, number, at)?,
+            "accesses" => self.accesses = read(key, number, at)?,
+            "skew" => self.skew = read(key, number, at)?,
+            "cpus" => self.cpus = read(key, number, at)?,
+            "cpus_per_group" => self.cpus_per_group = read(key, number, at)?,
+            _ => {
+                let keys = ["tasks", "accesses", "skew", "cpus", "cpus_per_group"];
+                return known("key of [contention] that an axis can vary", key, keys.into_iter())
+                    .map_err(|problem| (at, problem))
+                    .map(|_| ());
+            }
+        }
+        Ok(())
+    }
+
     /// What it says. `recorded`: the tasks are those of a trace.
     pub(super) fn checked(&self, recorded: bool) -> Result<Contention, At> {
         let recorded_at = self.accesses.as_ref().map(Spanned::span).or(self.skew.as_ref().map(Spanned::span));
@@ -76,7 +174,8 @@ impl ContentionForm {
             (both, _) => both,
         };
         let tolerances = self.tolerances.as_ref().map(tolerances).transpose()?;
-        Ok(Contention { tasks, accesses, skew: within("skew", self.skew.as_ref(), 0.0, 4.0)?, cpus, tolerances })
+        let skew = within("skew", self.skew.as_ref(), 0.0, 4.0)?;
+        Ok(Contention { tasks, accesses, skew, cpus, tolerances, chosen: Vec::new() })
     }
 }
 
@@ -133,9 +232,45 @@ mod tests {
             skew: Some(0.75),
             cpus: Some((16, 8)),
             tolerances: Some(vec![0.25, 0.5]),
+            chosen: Vec::new(),
         };
-        assert_eq!(study.contention, expected);
-        assert_eq!(parsed("program = \"cdf-dio\"").unwrap().contention, Contention::default());
+        assert_eq!(study.contentions, [expected]);
+        assert_eq!(parsed("program = \"cdf-dio\"").unwrap().contentions, [Contention::default()]);
+    }
+
+    /// Two skews on machines of 8 and 16 CPUs are four experiments, of which a figure names one.
+    #[test]
+    fn axes_vary_what_is_said() {
+        let text = "schema = \"warmcore-study-form-1\"\ntitle = \"t\"\nquestion = \"q\"\nsource = \"s\"\nprogram = \"cdf-dio\"\n\
+             [contention]\ntasks = 20\n[[vary]]\nname = \"skew\"\nvalues = [0.5, 2]\n\
+             [[vary]]\nname = \"size\"\nvalues = [{ cpus = 8, cpus_per_group = 4 }, { cpus = 16, cpus_per_group = 4 }]\n\
+             [[expect]]\nname = \"e\"\nfigure = \"l2_hit_rate_rr_queue[contention, skew=2, cpus=8]\"\nband = [0, 1]\nreason = \"r\"\n\
+             neutral = \"none\"\n[[expect]]\nname = \"e {skew} {cpus}\"\neach = [\"skew\", \"size\"]\nband = [0, 1]\nreason = \"r\"\n\
+             figure = \"l2_hit_rate_dio_queue[contention]\"\nneutral = \"none\"\n";
+        let study = Study::parse(Path::new("it.toml"), text).unwrap();
+        let said: Vec<_> = study.contentions.iter().map(|of| (of.tasks, of.skew, of.cpus)).collect();
+        let of = |skew, cpus| (Some(20), Some(skew), Some((cpus, 4)));
+        assert_eq!(said, [of(0.5, 8), of(0.5, 16), of(2.0, 8), of(2.0, 16)]);
+        assert!(study.cells.is_empty());
+        let named: Vec<_> = study
+            .expectations
+            .iter()
+            .map(|of| match &of.figure.node {
+                crate::figure::Node::Measure(selection) => study.contention_of(selection),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(named, [Some(2), Some(0), Some(1), Some(2), Some(3)]);
+        for (before, after, words) in [
+            ("name = \"skew\"\nvalues = [0.5, 2]", "name = \"skew\"\nvalues = [0.5, 9]", "`skew` is 0 to 4, not 9"),
+            ("name = \"skew\"\nvalues = [0.5, 2]", "name = \"skew\"\nvalues = [\"x\"]", "is a number, not `x`"),
+            ("name = \"skew\"", "name = \"skwe\"", "did you mean `skew`?"),
+            ("[contention, skew=2, cpus=8]", "[cell, skew=2, cpus=8]", "there is no cell `cell`"),
+            ("[contention, skew=2, cpus=8]", "[contention, skwe=2]", "did you mean `skew`?"),
+        ] {
+            let error = Study::parse(Path::new("it.toml"), &text.replace(before, after)).map(|_| ()).unwrap_err();
+            assert!(error.to_string().contains(words), "wanted {words}\nfound {error}");
+        }
     }
 
     #[test]

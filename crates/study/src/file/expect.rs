@@ -287,6 +287,9 @@ impl Varied<'_> {
             None => mark::one(form.marks())?,
         };
         let outside = of_values.iter().find_map(|of| of.outside.as_ref()).or(form.outside.as_ref());
+        if let Some(of) = outside {
+            super::form::filled(at, &[("why", &of.why), ("settle", &of.settle)])?;
+        }
         let of = Expectation {
             name: put(form.name.get_ref()),
             figure: self.expression(&form.figure, chosen)?,

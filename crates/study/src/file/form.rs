@@ -5,23 +5,22 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use toml::Spanned;
-use warmcore_lab::experiment::Observation;
+use warmcore_lab::experiment::{MOST_TRIALS, Observation};
 use warmcore_lab::verdict::DEFAULT_MARGIN;
 use warmcore_options::MemoryChoice;
 
 use super::alike::Meaning;
 use super::bars::{self, BarForm};
-use super::contention::ContentionForm;
+use super::contention::{self, ContentionForm};
 use super::expect::{self, ExpectForm, Expected};
 use super::mark;
+use super::placeholders::put_known;
 use super::{
-    At, Axis, BarChart, BaselineFile, Cell, Cost, DRAWN, Drawing, Expectation, Inline, Missing, NamedFigure, NotAsked,
-    Problem, SCHEDULER, SCHEMA, Study, WrongModel, known,
+    At, Axis, BarChart, BaselineFile, Cell, Cost, DRAWN, Drawing, DrawingKind, Expectation, Inline, Missing,
+    NamedFigure, NotAsked, Problem, SCHEDULER, SCHEMA, Study, WrongModel, known,
 };
 use crate::figure::{self, EACH};
-
-/// Most trials of a cell.
-pub(crate) const MOST_TRIALS: u32 = 10_000;
+use crate::plan::MOST_CELLS;
 
 /// Most figures with names.
 const MOST_FIGURES: usize = 200;
@@ -49,7 +48,7 @@ struct FileForm {
     program: Option<Spanned<String>>,
     trace: Option<Spanned<String>>,
     contention: Option<Spanned<ContentionForm>>,
-    most_cells: Option<u64>,
+    most_cells: Option<Spanned<u64>>,
     #[serde(default)]
     cell: Vec<CellForm>,
     #[serde(default)]
@@ -121,6 +120,8 @@ struct DrawingForm {
     name: Spanned<String>,
     title: String,
     published: String,
+    #[serde(default)]
+    each: Vec<Spanned<String>>,
     of: Option<Spanned<String>>,
     #[serde(default)]
     unit: String,
@@ -143,9 +144,8 @@ pub(super) fn schema() -> serde_json::Value {
     super::schema::of::<FileForm>()
 }
 
-/// The study of a text.
 pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
-    let form: FileForm = toml::from_str(text).map_err(|error| syntax(&error))?;
+    let form: FileForm = toml::from_str(text).map_err(|error| syntax(&error, text))?;
     if form.schema.get_ref() != SCHEMA {
         return Err((form.schema.span().start, Problem::Schema(form.schema.get_ref().clone())));
     }
@@ -188,12 +188,14 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         let words = "figures are those of a program or of cells, not both".to_owned();
         return Err((program.span().start, Problem::Value(words)));
     }
-    for (key, text) in [("title", &form.title), ("question", &form.question), ("source", &form.source)] {
-        if text.trim().is_empty() {
-            return Err((0, Problem::Value(format!("`{key}` is empty"))));
-        }
+    filled(0, &[("title", &form.title), ("question", &form.question), ("source", &form.source)])?;
+    for of in &form.not_asked {
+        filled(of.name.span().start, &[("missing", &of.missing), ("settle", &of.settle)])?;
     }
-    let contention = form.contention.as_ref().map(|of| of.get_ref().checked(form.trace.is_some())).transpose()?;
+    if let Some(few) = form.most_cells.as_ref().filter(|most| *most.get_ref() <= MOST_CELLS) {
+        let words = format!("`most_cells` is for more than the usual {MOST_CELLS}, not {}", few.get_ref());
+        return Err((few.span().start, Problem::Value(words)));
+    }
     let axes = form.vary.iter().map(axis).collect::<Result<Vec<_>, _>>()?;
     unique("vary", names(form.vary.iter().map(|axis| &axis.name)))?;
     unique("cell", names(form.cell.iter().map(|cell| &cell.name)))?;
@@ -203,7 +205,13 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
     unique("workload", names(form.workload.iter().map(|own| &own.name)))?;
     unique("wrong", names(form.wrong.iter().map(|wrong| &wrong.name)))?;
     check_axes(&form, &axes)?;
-    let cells = form.cell.iter().map(|of| cell(of, &form, &axes)).collect::<Result<Vec<_>, _>>()?;
+    let mut cells = form.cell.iter().map(|of| cell(of, &form, &axes)).collect::<Result<Vec<_>, _>>()?;
+    let (of_program, mut contentions) = (form.program.is_some(), Vec::new());
+    if of_program {
+        let at: Vec<usize> = form.vary.iter().map(|axis| axis.name.span().start).collect();
+        contentions = contention::varied(form.contention.as_ref(), form.trace.is_some(), &axes, &at)?;
+        cells.push(contention::cell(axes.len()));
+    }
     if let Some((index, unused)) =
         axes.iter().enumerate().find(|(index, _)| cells.iter().all(|cell| !cell.axes.contains(index)))
     {
@@ -229,18 +237,25 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
     }
     let named = expectations.iter().map(|of: &Expectation| (of.name.as_str(), of.named_at));
     unique("expect", named.chain(form.not_asked.iter().map(|of| (of.name.get_ref().as_str(), of.name.span().start))))?;
-    let wrong = form.wrong.iter().map(|form| wrong_model(form, &cells, &expectations));
+    let simulated: &[Cell] = if of_program { &[] } else { &cells };
+    let wrong = form.wrong.iter().map(|form| wrong_model(form, simulated, &expectations));
     let (mut drawings, mut charts) = (Vec::new(), Vec::new());
     for form in &form.drawing {
         match (&form.of, &form.bars) {
-            (Some(of), None) => drawings.push(drawing(form, of)?),
-            (None, Some(bars)) => charts.push(chart(form, bars, &varied)?),
+            (Some(of), None) if of_program => {
+                let words = "a drawing over time shows a cell, and a program has none".to_owned();
+                return Err((of.span().start, Problem::Value(words)));
+            }
+            (Some(of), None) => drawings.extend(drawn(form, of, &varied)?),
+            (None, Some(bars)) if form.each.is_empty() => charts.push(chart(form, bars, &varied)?),
             _ => {
-                let words = "a drawing has `of`, what is drawn over time, or `bars`".to_owned();
+                let words = "a drawing has `of`, what is drawn over time, or `bars`, which have each their `each`";
+                let words = words.to_owned();
                 return Err((form.name.span().start, Problem::Value(words)));
             }
         }
     }
+    unique("drawing", drawings.iter().map(|of: &Drawing| (of.name.as_str(), of.at)))?;
     let study = Study {
         name: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         path: path.to_owned(),
@@ -255,8 +270,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         profiles: form.profiles,
         program: form.program.map(Spanned::into_inner),
         trace: form.trace.map(Spanned::into_inner),
-        contention: contention.unwrap_or_default(),
-        most_cells: form.most_cells,
+        contentions,
+        most_cells: form.most_cells.map(Spanned::into_inner),
         axes,
         figures,
         wrong: wrong.collect::<Result<_, At>>()?,
@@ -264,7 +279,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
         drawings,
         charts,
         not_asked: form.not_asked.into_iter().map(NotAskedForm::into_part).collect(),
-        cells,
+        cells: if of_program { Vec::new() } else { cells },
         baseline,
         partial: false,
         asked: Vec::new(),
@@ -278,8 +293,12 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Study, At> {
 }
 
 /// What the reader of TOML says, with our own words for a key that is none.
-fn syntax(error: &toml::de::Error) -> At {
-    syntax_at(error, error.span().map_or(0, |span| span.start))
+fn syntax(error: &toml::de::Error, text: &str) -> At {
+    let at = error.span().map_or(0, |span| span.start);
+    match warmcore_topology::key_twice(text, at).filter(|_| error.message().trim() == "duplicate key") {
+        Some(words) => (at, Problem::Syntax(words)),
+        None => syntax_at(error, at),
+    }
 }
 
 /// The same of a part that was read by itself, whose place is known.
@@ -320,9 +339,18 @@ fn names<'a>(all: impl Iterator<Item = &'a Spanned<String>>) -> impl Iterator<It
     all.map(|name| (name.get_ref().as_str(), name.span().start))
 }
 
+/// Refuses texts that say nothing.
+pub(super) fn filled(at: usize, texts: &[(&str, &str)]) -> Result<(), At> {
+    match texts.iter().find(|(_, text)| text.trim().is_empty()) {
+        Some((key, _)) => Err((at, Problem::Value(format!("`{key}` is empty")))),
+        None => Ok(()),
+    }
+}
+
 fn unique<'a>(kind: &'static str, names: impl Iterator<Item = (&'a str, usize)>) -> Result<(), At> {
     let mut seen = BTreeSet::new();
     for (name, at) in names {
+        filled(at, &[("name", name)])?;
         if !seen.insert(name) {
             return Err((at, Problem::Twice { kind, name: name.to_owned() }));
         }
@@ -441,23 +469,34 @@ fn cell(form: &CellForm, study: &FileForm, axes: &[Axis]) -> Result<Cell, At> {
     })
 }
 
-/// A drawing of `KIND[cell]`.
-fn drawing(form: &DrawingForm, of: &Spanned<String>) -> Result<Drawing, At> {
-    // The text begins after its quotation mark.
-    let at = of.span().start + 1;
-    let parsed = figure::parse(of.get_ref()).map_err(|error| (at + error.at, Problem::Figure(error)))?;
-    let figure::Node::Measure(of) = parsed.node else {
-        return Err((at, Problem::Value("a drawing shows one cell: `tasks_per_cpu[cell]`".into())));
+/// The drawings of `KIND[cell]`, one for every value of the axes of `each`.
+fn drawn(form: &DrawingForm, of: &Spanned<String>, varied: &expect::Varied<'_>) -> Result<Vec<Drawing>, At> {
+    let one = |chosen: Vec<expect::Chosen>| {
+        // The text begins after its quotation mark.
+        let at = of.span().start + 1;
+        let figure::Node::Measure(of) = varied.expression(of, &chosen)?.node else {
+            return Err((at, Problem::Value("a drawing shows one cell: `tasks_per_cpu[cell]`".into())));
+        };
+        let kind = of.measure.split_once('.').map_or(of.measure.as_str(), |(kind, _)| kind);
+        let kind = known("drawing", kind, DRAWN.iter().map(|(name, _)| *name)).map_err(|problem| (at, problem))?;
+        let kind = DRAWN[kind].1;
+        let divides = |observed: &Observation| matches!(observed, Observation::VirtualLlcs { .. });
+        let cell = varied.cells.iter().find(|cell| cell.name == of.cell);
+        if kind == DrawingKind::MovesOfVirtualLlcs && cell.is_some_and(|cell| !cell.observe.iter().any(divides)) {
+            let words = "its cell has `observe = [{ virtual_llcs = { cores = \"4\" } }]`, or another number of cores";
+            return Err((at, Problem::Value(words.into())));
+        }
+        let bindings = varied.bindings(&chosen);
+        // Values of axes may be several words, names of files are one.
+        let name = put_known(form.name.get_ref(), &bindings).replace(' ', "-");
+        let [title, published] = [&form.title, &form.published].map(|text| put_known(text, &bindings));
+        Ok(Drawing { name: file_name(&name, form.name.span().start)?, title, published, of, kind, at })
     };
-    let name = file_name(&form.name)?;
-    let kind = of.measure.split_once('.').map_or(of.measure.as_str(), |(kind, _)| kind);
-    let kind = DRAWN[known("drawing", kind, DRAWN.iter().map(|(name, _)| *name)).map_err(|problem| (at, problem))?].1;
-    Ok(Drawing { name, title: form.title.clone(), published: form.published.clone(), of, kind, at })
+    varied.combinations(&form.each, of)?.into_iter().map(one).collect()
 }
 
-/// A drawing of bars.
 fn chart(form: &DrawingForm, bars: &[BarForm], varied: &expect::Varied<'_>) -> Result<BarChart, At> {
-    let name = file_name(&form.name)?;
+    let name = file_name(form.name.get_ref(), form.name.span().start)?;
     let bars = bars::bars(bars, varied)?;
     if bars.is_empty() {
         return Err((form.name.span().start, Problem::Value("a drawing of `bars` has one at least".into())));
@@ -465,13 +504,12 @@ fn chart(form: &DrawingForm, bars: &[BarForm], varied: &expect::Varied<'_>) -> R
     Ok(BarChart { name, title: form.title.clone(), published: form.published.clone(), unit: form.unit.clone(), bars })
 }
 
-/// The name of a drawing's files.
-fn file_name(name: &Spanned<String>) -> Result<String, At> {
-    if name.get_ref().chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-') {
-        return Ok(name.get_ref().clone());
+/// The name of a drawing's files, which stands at this place.
+fn file_name(name: &str, at: usize) -> Result<String, At> {
+    if name.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-') {
+        return Ok(name.to_owned());
     }
-    let words = format!("`{}` is not a file name: letters, digits and `-`", name.get_ref());
-    Err((name.span().start, Problem::Value(words)))
+    Err((at, Problem::Value(format!("`{name}` is not a file name: letters, digits and `-`"))))
 }
 
 fn wrong_model(form: &WrongForm, cells: &[Cell], expectations: &[Expectation]) -> Result<WrongModel, At> {
@@ -487,6 +525,9 @@ fn wrong_model(form: &WrongForm, cells: &[Cell], expectations: &[Expectation]) -
     };
     let all_cells = || cells.iter().map(|cell| cell.name.as_str()).collect();
     let expected = || expectations.iter().map(|expectation| expectation.name.as_str()).collect();
+    if form.cells.as_ref().is_some_and(Vec::is_empty) {
+        return Err((form.name.span().start, Problem::Value("`cells` names a cell, or is left out for all".into())));
+    }
     let named = form.cells.as_ref().map(|names| names.iter().map(|name| position("cell", name, all_cells())).collect());
     Ok(WrongModel {
         name: form.name.get_ref().clone(),

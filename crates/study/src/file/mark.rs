@@ -251,6 +251,13 @@ mod tests {
             for of in scored(&study.expectations) {
                 assert_eq!(hidden_no_effect(of, &meaning), None, "{}: {}", study.name, of.name);
             }
+            // More or less than no effect is a direction, which is scored apart from the size.
+            let hides_side = |of: &&Expectation| {
+                let none = meaning.no_effect(&of.figure).filter(|_| of.neutral.is_none());
+                none.is_some_and(|none| none <= of.band.low || of.band.high <= none)
+            };
+            let sideless = scored(&study.expectations).find(hides_side).map(|of| &of.name);
+            assert_eq!(sideless, None, "{}: the source claims a direction: say `neutral`", study.name);
             let aside = study.expectations.iter().find(|of| of.published.is_some() && !of.counted);
             assert!(aside.is_none(), "{}: a published row that is in no count: {aside:?}", study.name);
         }

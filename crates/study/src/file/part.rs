@@ -6,7 +6,7 @@ use super::{Bar, SCHEDULER, Study};
 use crate::figure::{Expression, NamedPart, Selection};
 
 /// A simulation: its cell, and what was put for which placeholder.
-pub(crate) type Simulation = (String, BTreeMap<String, String>);
+pub(crate) type CellSimulation = (String, BTreeMap<String, String>);
 
 impl Study {
     /// Leaves only the expectations whose names contain one of these texts, and what runs for them and for the drawings that are called so;
@@ -71,7 +71,12 @@ impl Study {
     }
 
     /// Whether a simulation of a part serves only figures that name one of `absent`, which have no value here.
-    pub(crate) fn is_in_vain(&self, cell: &str, bindings: &BTreeMap<String, String>, absent: &[Simulation]) -> bool {
+    pub(crate) fn is_in_vain(
+        &self,
+        cell: &str,
+        bindings: &BTreeMap<String, String>,
+        absent: &[CellSimulation],
+    ) -> bool {
         let lacks = |of: &Expression| absent.iter().any(|(cell, bindings)| self.names(of, cell, bindings));
         !absent.is_empty()
             && !self.draws(cell, bindings)

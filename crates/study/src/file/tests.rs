@@ -104,11 +104,46 @@ fn what_is_wrong_is_said_with_its_place() {
         ),
         (HEAD.to_owned(), "1:1", "it has no [[cell]]"),
         ("schema = ".to_owned(), "1:10", ""),
+        (with("title = \"t\"", "title = \"t\"\ntitle = \"u\""), "3:1", "`title` is there twice, first in line 2"),
+        (with("source = \"s\"", "source = \"s\"\nmost_cells = 9"), "5:14", "more than the usual 10000, not 9"),
+        (with("name = \"a\"", "name = \"\""), "6:8", "`name` is empty"),
+        (
+            format!("{}[expect.outside]\nverdict = \"wrong\"\nwhy = \"\"\nsettle = \"s\"\n", whole()),
+            "14:8",
+            "`why` is empty",
+        ),
+        (
+            format!("{}[[not_asked]]\nname = \"x\"\nmissing = \" \"\nsettle = \"s\"\n", whole()),
+            "19:8",
+            "`missing` is empty",
+        ),
+        (
+            format!("{}[[wrong]]\nname = \"x\"\nscheduler = \"y\"\ncells = []\nrejects = [\"e\"]\n", whole()),
+            "19:8",
+            "`cells` names a cell, or is left out",
+        ),
     ] {
         let error = parse(&text).map(|_| ()).expect_err(&format!("accepted:\n{text}"));
         assert!(error.to_string().contains(words), "wanted {words}\nfound {error}");
         assert_eq!(format!("{}:{}", error.line, error.column), place, "{error}\n{text}");
     }
+}
+
+#[test]
+fn the_page_of_the_form_names_every_key() {
+    fn keys(schema: &serde_json::Value, found: &mut Vec<String>) {
+        for (key, of) in schema["properties"].as_object().into_iter().flatten() {
+            found.push(key.clone());
+            [of, &of["items"]].into_iter().for_each(|of| keys(of, found));
+        }
+    }
+    let page = include_str!("../../../../docs/reference/studies.md");
+    let words: BTreeSet<&str> = page.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
+    let mut found = Vec::new();
+    keys(&form::schema(), &mut found);
+    assert!(found.len() > 50, "{found:?}");
+    found.retain(|key| !words.contains(key.as_str()));
+    assert_eq!(found, Vec::<String>::new(), "docs/reference/studies.md does not have them");
 }
 
 /// A study with every key of the form, a line each.
@@ -310,7 +345,7 @@ fn a_part_of_a_study_has_what_its_figures_need() {
     assert_eq!(study.expectations.len(), 1);
     assert_eq!(study.figures.iter().map(|figure| figure.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
     assert!(!study.needs("a", &bindings("1")) && study.needs("a", &bindings("2")));
-    let in_vain = |absent: &[Simulation]| study.is_in_vain("a", &bindings("2"), absent);
+    let in_vain = |absent: &[CellSimulation]| study.is_in_vain("a", &bindings("2"), absent);
     assert!(!in_vain(&[]) && in_vain(&[("a".to_owned(), bindings("2"))]));
     assert!(!study.keep_only(&["nothing".to_owned()]));
 }
@@ -361,6 +396,37 @@ fn a_drawing_that_is_asked_for_by_its_whole_name_has_what_it_shows() {
     assert_eq!(needed("time"), ([true, false], false, true));
     assert!(!study.clone().keep_only(&["bar".to_owned()]), "a part of a drawing's name is none");
     assert_eq!(study.drawn().collect::<Vec<_>>(), ["time", "bars"]);
+}
+
+#[test]
+fn a_drawing_of_one_trial_is_one_for_every_value_of_its_axes() {
+    let drawing = |rest: &str| format!("{}[[drawing]]\npublished = \"of {{n}}\"\n{rest}", whole());
+    let heat = "name = \"heat-{n}\"\ntitle = \"{n} tasks\"\neach = [\"n\"]\nof = \"run_time_per_cpu[a]\"\n";
+    let study = parse(&drawing(heat)).unwrap();
+    let of = |drawing: &Drawing| {
+        (drawing.name.clone(), drawing.title.clone(), drawing.published.clone(), drawing.of.to_string())
+    };
+    let [one, two] = &study.drawings[..] else { panic!("{:?}", study.drawings) };
+    let expected =
+        |n: u32| (format!("heat-{n}"), format!("{n} tasks"), format!("of {n}"), format!("run_time_per_cpu[a, n={n}]"));
+    assert_eq!((of(one), of(two)), (expected(1), expected(2)));
+    assert_eq!(one.kind, DrawingKind::RunTimePerCpu);
+    let moves = heat.replace("run_time_per_cpu", "moves_of_virtual_llcs");
+    let observed = "machine = \"m\"\nobserve = [{ virtual_llcs = { cores = \"4\" } }]";
+    parse(&drawing(&moves).replace("machine = \"m\"", observed)).unwrap();
+    for (text, words) in [
+        (drawing(&heat.replace("heat-{n}", "heat")), "two of [[drawing]] are called `heat`"),
+        (drawing(&heat.replace("heat-{n}", "heat/{n}")), "`heat/1` is not a file name"),
+        (drawing(&heat.replace("[a]", "[a, n=1]")), "the figure has no cell that axis `n` varies"),
+        (drawing(&moves), "its cell has `observe = [{ virtual_llcs"),
+        (
+            drawing(&heat.replace("of = \"run_time_per_cpu[a]\"", "bars = [{ label = \"l\", of = \"m[a, n=1]\" }]")),
+            "which have each their `each`",
+        ),
+    ] {
+        let error = parse(&text).map(|_| ()).expect_err(&format!("accepted:\n{text}"));
+        assert!(error.to_string().contains(words), "wanted {words}\nfound {error}");
+    }
 }
 
 #[test]

@@ -24,7 +24,8 @@ fn known<'a>(kind: &'static str, name: &str, all: impl Iterator<Item = &'a str> 
 impl Plan {
     /// Checks that every measure that a figure names is one of its cell's workload, and of one simulation only.
     pub(super) fn check_figures(&self) -> Result<(), FormError> {
-        for (index, study) in self.studies.iter().enumerate() {
+        // What a program computes is not simulated.
+        for (index, study) in self.studies.iter().enumerate().filter(|(_, study)| study.program.is_none()) {
             for expectation in &study.expectations {
                 self.check_names(index, None, &expectation.figure)
                     .map_err(|problem| study.error_of(expectation, problem))?;

@@ -59,3 +59,11 @@ fn cells_share_a_machine_only_where_its_text_and_its_background_are_the_same() {
         assert_eq!(machine.background().is_empty(), plan.studies[0].cells[cell.cell].name == "plain", "{cell:?}");
     }
 }
+
+#[test]
+fn a_value_that_is_a_placeholder_itself_is_refused_as_what_it_is() {
+    let text = STUDY.replace("values = [1, 3]", "values = [1, \"{n}\"]");
+    let study = Study::parse(Path::new("it.toml"), &text).unwrap();
+    let error = plan(vec![study], &[], &|_| {}).err().unwrap().to_string();
+    assert!(error.contains("a value of an axis contains `{n}`"), "{error}");
+}

@@ -5,7 +5,9 @@
 
 use warmcore_lab::column::bind;
 use warmcore_lab::experiment::{Experiment, Named};
-use warmcore_lab::sensitivity::{Asked, Sensitivity, Variation, VariationOutcome, check as check_changed, varied};
+use warmcore_lab::sensitivity::{
+    AskedChanges, Sensitivity, Variation, VariationOutcome, check as check_changed, varied,
+};
 use warmcore_lab::trial::Trial;
 use warmcore_lab::verdict::{ComparisonDocument, VerdictError, conclude};
 use warmcore_places::place::PlaceKind;
@@ -47,7 +49,7 @@ impl SensitivityError {
 }
 
 /// How many simulations there are at most: less are made where a cost has no effect.
-pub fn most_simulations(experiment: &Experiment, asked: &Asked) -> usize {
+pub fn most_simulations(experiment: &Experiment, asked: &AskedChanges) -> usize {
     let all = assumptions(&experiment.machine.value).len() + assumed_of_schedulers(experiment).len();
     let costs = if asked.factors.is_empty() { 0 } else { all };
     let changes = costs * asked.factors.len() + if asked.neighbours { NEIGHBOURS } else { 0 };
@@ -62,7 +64,7 @@ pub fn most_simulations(experiment: &Experiment, asked: &Asked) -> usize {
 pub fn run(
     experiment: &Experiment,
     (trials, unchanged): (&[Vec<Trial>], &ComparisonDocument),
-    asked: &Asked,
+    asked: &AskedChanges,
     read: Read<'_>,
     means: &Means<'_>,
 ) -> Result<Sensitivity, SensitivityError> {
@@ -101,7 +103,11 @@ pub fn run(
 }
 
 /// Every change that is asked for, and the experiment with it, or why there is none.
-fn changes(experiment: &Experiment, asked: &Asked, read: Read<'_>) -> Vec<(Variation, Result<Experiment, String>)> {
+fn changes(
+    experiment: &Experiment,
+    asked: &AskedChanges,
+    read: Read<'_>,
+) -> Vec<(Variation, Result<Experiment, String>)> {
     let mut changes: Vec<(Variation, Result<Experiment, String>)> = Vec::new();
     for assumption in assumptions(&experiment.machine.value).iter().filter(|_| !asked.factors.is_empty()) {
         for factor in &asked.factors {
@@ -213,6 +219,9 @@ fn one_core_less(experiment: &Experiment) -> Result<Experiment, String> {
     for workload in std::iter::once(&mut changed.workload).chain(own).map(|named| &mut named.value) {
         if !workload.hotplug.is_empty() {
             return Err("the workload takes CPUs offline itself".to_owned());
+        }
+        if !workload.isolcpus.is_empty() || !workload.nohz_full.is_empty() {
+            return Err("the workload isolates CPUs".to_owned());
         }
         let free: Vec<usize> =
             (0..workload.tasks.len()).filter(|task| workload.tasks[*task].affinity == Affinity::All).collect();

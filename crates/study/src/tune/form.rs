@@ -311,6 +311,15 @@ impl Tuning {
         if form.knob.is_empty() {
             return Err(wrong("it has no [[knob]]: nothing is tuned".to_owned()));
         }
+        let is_name = |text: &&str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "_-".contains(c));
+        let mut braced =
+            form.scheduler.split('{').skip(1).filter_map(|rest| Some(rest.split_once('}')?.0)).filter(is_name);
+        if let Some(name) = braced.find(|name| form.knob.iter().all(|knob| knob.name != *name)) {
+            let scheduler = &form.scheduler;
+            return Err(wrong(format!(
+                "the scheduler's text `{scheduler}` has `{{{name}}}`, and no knob is called so"
+            )));
+        }
         let mut knobs: Vec<Knob> = Vec::new();
         for knob in &form.knob {
             if knobs.iter().any(|known| known.name == knob.name) {

@@ -11,6 +11,7 @@
 
 use std::collections::BTreeMap;
 
+use warmcore_lab::column::Inputs;
 use warmcore_lab::experiment::{Experiment, trial_seeds};
 use warmcore_lab::measures::Measure;
 use warmcore_lab::trial::Trial;
@@ -50,8 +51,13 @@ pub trait Sampler<E> {
 /// Trials of experiments, by scheduler.
 pub type Trials = Vec<Vec<Vec<Trial>>>;
 
+/// What the columns of a cell have of their own (`pin=`, `workload=`, `machine=`), by index of the scheduler.
+pub type InputsOf<'a, E> = dyn Fn(&[SchedulerSpec], &Cell) -> Result<BTreeMap<usize, Inputs>, E> + 'a;
+
 /// What a search needs besides.
 pub struct Means<'a, E> {
+    /// Makes inputs of schedulers.
+    pub inputs: &'a InputsOf<'a, E>,
     /// Runs experiments.
     pub run: &'a mut dyn FnMut(&[PlannedExperiment]) -> Result<Trials, E>,
     /// Told how many candidates were tried, and the best value.
@@ -125,8 +131,11 @@ fn measured<E: From<TuneError>>(
             })
         })
         .collect();
-    let experiments =
-        cells.iter().map(|cell| experiment(tuning, cell, &different, seeds)).collect::<Result<Vec<_>, _>>()?;
+    let planned = |cell: &&Cell| -> Result<PlannedExperiment, E> {
+        let inputs = (means.inputs)(&different, cell)?;
+        Ok(experiment(tuning, cell, (&different, inputs), seeds)?)
+    };
+    let experiments = cells.iter().map(planned).collect::<Result<Vec<_>, _>>()?;
     let trials = (means.run)(&experiments)?;
     let of_cell = |(cell, trials): (&&Cell, &Vec<Vec<Trial>>)| {
         let of_spec =
@@ -139,7 +148,7 @@ fn measured<E: From<TuneError>>(
 fn experiment(
     tuning: &Tuning,
     cell: &Cell,
-    specs: &[SchedulerSpec],
+    (specs, inputs): (&[SchedulerSpec], BTreeMap<usize, Inputs>),
     seeds: &[u64],
 ) -> Result<PlannedExperiment, TuneError> {
     let failed =
@@ -149,6 +158,7 @@ fn experiment(
     let place = warmcore_places::open(warmcore_places::sim::KIND.name, &options, &|_| {});
     let built = Experiment::builder(cell.machine.clone(), cell.workload.clone())
         .schedulers(specs.to_vec())
+        .inputs(inputs)
         .seeds(seeds.to_vec())
         .options(RunOptions { max_time_ns: tuning.max_time_ns, ..RunOptions::default() })
         .memory(tuning.memory)
@@ -329,7 +339,7 @@ fn confirm<E: From<TuneError>>(
     }
     judge(&mut of_knobs);
     document.scheduler = Some(specs[1].to_string());
-    document.commands = commands(tuning, &specs);
+    document.commands = commands(tuning, &specs[..2], means)?;
     let mut joint = joint.into_iter();
     (document.searched, document.held_out) = (joint.next(), joint.next());
     document.cells = cells
@@ -352,22 +362,24 @@ fn confirm<E: From<TuneError>>(
 }
 
 /// What is typed for the second of these schedulers where the first one runs, by machine if that matters.
-fn commands(tuning: &Tuning, specs: &[SchedulerSpec]) -> Vec<String> {
+fn commands<E>(tuning: &Tuning, specs: &[SchedulerSpec], means: &Means<'_, E>) -> Result<Vec<String>, E> {
     let mut typed: BTreeMap<Vec<String>, Vec<String>> = BTreeMap::new();
     for cell in tuning.searched() {
-        let lines = warmcore_lab::advice::typed((&specs[0], &specs[1]), &cell.machine.value, &cell.workload.value);
+        let inputs = (means.inputs)(specs, cell)?;
+        let workload = inputs.get(&1).and_then(|own| own.workload.as_ref()).unwrap_or(&cell.workload);
+        let lines = warmcore_lab::advice::typed((&specs[0], &specs[1]), &cell.machine.value, &workload.value);
         let machines = typed.entry(lines).or_default();
         if !machines.contains(&cell.machine.source) {
             machines.push(cell.machine.source.clone());
         }
     }
     if typed.len() == 1 {
-        return typed.into_keys().next().unwrap_or_default();
+        return Ok(typed.into_keys().next().unwrap_or_default());
     }
     let of = |(lines, machines): (Vec<String>, Vec<String>)| {
         std::iter::once(format!("# on {}", machines.join(", "))).chain(lines)
     };
-    typed.into_iter().flat_map(of).collect()
+    Ok(typed.into_iter().flat_map(of).collect())
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! Tunings with known answers, and what is wrong with a file.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::document::{Answer, TuningDocument};
-use super::form::{Range, TuneError, Tuning};
+use super::form::{Cell, Range, TuneError, Tuning};
 use super::search::{Means, Sampler, Values, search};
 use crate::run;
 use warmcore_lab::environment::Environment;
+use warmcore_schedulers::SchedulerSpec;
 
 /// Two tasks that compute, and one that wakes to do little and queues behind both.
 const QUEUE: &str = r#"
@@ -71,7 +73,8 @@ fn tried(tuning: &Tuning, values: &[&str]) -> (Result<TuningDocument, TuneError>
     let mut run = |experiments: &[crate::plan::PlannedExperiment]| {
         Ok(run::each(experiments, &means, &mut |done| Ok::<_, run::StudyError>(done.finished.trials)).unwrap())
     };
-    let mut means = Means { run: &mut run, progress: &mut |_, _| {}, sampler: "a list".to_owned() };
+    let inputs = |_: &[SchedulerSpec], _: &Cell| Ok::<_, TuneError>(BTreeMap::new());
+    let mut means = Means { inputs: &inputs, run: &mut run, progress: &mut |_, _| {}, sampler: "a list".to_owned() };
     let document = search(tuning, &mut sampler, &mut means);
     (document, sampler.1)
 }
@@ -187,6 +190,11 @@ fn what_is_wrong_with_a_file_is_said_with_the_nearest_right_thing() {
         ("tuning-form-1", "tuning-form-9", "its schema is `warmcore-tuning-form-9`"),
         ("wakeup_mean_ns", "wakeup_mean", "wakeup_mean_ns"),
         ("scheduler = \"rr\"", "scheduler = \"rrr\"", "rrr"),
+        (
+            "scheduler = \"rr\"",
+            "scheduler = \"rr@cpus={whre}\"",
+            "`rr@cpus={whre}` has `{whre}`, and no knob is called so",
+        ),
         ("machines = [\"1s1n1l1c1t\"]", "machines = []", "have at least one entry each"),
         ("budget = 5", "budgets = 5", "unknown field `budgets`"),
         ("wakeup_mean_ns", "slices", "line 7: neither less nor more of `slices` is better"),
