@@ -35,6 +35,21 @@ impl Table {
         let batch = RecordBatch::try_from_iter(columns.into_iter().map(column)).map_err(fault)?;
         Ok(Self { batch })
     }
+
+    /// The first rows, as a notebook shows them.
+    pub fn html(&self) -> String {
+        let columns = self.batch.columns();
+        let heading = |(name, array): (&String, &ArrayRef)| {
+            if array.as_any().is::<StringArray>() { name.clone() } else { format!(">{name}") }
+        };
+        let headings: Vec<String> = self.column_names().iter().zip(columns).map(heading).collect();
+        let mut table = Text::new(headings.iter().map(String::as_str));
+        let shown = self.batch.num_rows().min(MOST_ROWS);
+        (0..shown).for_each(|row| table.row(columns.iter().map(|array| cell(array, row))));
+        let more = self.batch.num_rows() - shown;
+        let rest = if more > 0 { format!("<p>and {more} more rows</p>\n") } else { String::new() };
+        table.html() + &rest
+    }
 }
 
 /// Rows that a notebook shows.
@@ -124,17 +139,7 @@ impl Table {
     }
 
     fn _repr_html_(&self) -> String {
-        let columns = self.batch.columns();
-        let heading = |(name, array): (&String, &ArrayRef)| {
-            if array.as_any().is::<StringArray>() { name.clone() } else { format!(">{name}") }
-        };
-        let headings: Vec<String> = self.column_names().iter().zip(columns).map(heading).collect();
-        let mut table = Text::new(headings.iter().map(String::as_str));
-        let shown = self.batch.num_rows().min(MOST_ROWS);
-        (0..shown).for_each(|row| table.row(columns.iter().map(|array| cell(array, row))));
-        let more = self.batch.num_rows() - shown;
-        let rest = if more > 0 { format!("<p>and {more} more rows</p>\n") } else { String::new() };
-        table.html() + &rest
+        self.html()
     }
 
     fn __repr__(&self) -> String {

@@ -1,14 +1,14 @@
 //! What is asked of any experiment, as keyword arguments have it.
 
-use std::num::NonZero;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr as _;
 use std::sync::Arc;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use warmcore_lab::builder::ExperimentBuilder;
 use warmcore_lab::directory::{Existing, RunDirectory};
-use warmcore_lab::experiment::{Experiment, Named};
+use warmcore_lab::experiment::{Experiment, MOST_TRIALS, Named};
 use warmcore_lab::files::Lock;
 use warmcore_lab::load;
 use warmcore_lab::runner::Conduct;
@@ -24,13 +24,68 @@ use crate::attended::Watch;
 use crate::failure::Trouble;
 use crate::workload::WorkloadText;
 
+/// What an argument is that has another type than it takes.
+pub fn wrong_type(of: &Bound<'_, PyAny>, takes: &str) -> PyErr {
+    let name = of.get_type().name().map_or_else(|_| "another type".to_owned(), |name| name.to_string());
+    PyTypeError::new_err(format!("it takes {takes}, not {name}"))
+}
+
+/// A directory that is to be written.
+pub struct Out(pub PathBuf);
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Out {
+    type Error = PyErr;
+
+    fn extract(of: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        let path = of.extract::<PathBuf>().map_err(|_| wrong_type(&of, "a directory's path"))?;
+        if path.as_os_str().is_empty() {
+            return Err(Trouble::advised("out is empty", Some("name a directory")).into());
+        }
+        Ok(Self(path))
+    }
+}
+
+/// Texts: one by itself, or a list.
+#[derive(Default)]
+pub struct Texts(Vec<String>);
+
+impl Texts {
+    /// All of them.
+    pub fn list(self) -> Vec<String> {
+        self.0
+    }
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Texts {
+    type Error = PyErr;
+
+    fn extract(of: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = of.extract::<String>() {
+            return Ok(Self(vec![text]));
+        }
+        of.extract::<Vec<String>>().map(Self).map_err(|_| wrong_type(&of, "a text, or a list of texts"))
+    }
+}
+
 /// A time: whole nanoseconds, or a text with its unit.
-#[derive(FromPyObject)]
 pub enum Time {
     /// Nanoseconds.
     Ns(u64),
     /// Such as "500ms".
     Text(String),
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Time {
+    type Error = PyErr;
+
+    fn extract(of: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = of.extract::<String>() {
+            return Ok(Self::Text(text));
+        }
+        of.extract::<u64>()
+            .map(Self::Ns)
+            .map_err(|_| wrong_type(&of, "a text such as \"500ms\", or whole nanoseconds from 0 on"))
+    }
 }
 
 impl Time {
@@ -44,12 +99,24 @@ impl Time {
 }
 
 /// Schedulers: one text with commas, as the command line has it, or a list.
-#[derive(FromPyObject)]
 pub enum Schedulers {
     /// With commas.
     Text(String),
     /// Each by itself.
     List(Vec<String>),
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Schedulers {
+    type Error = PyErr;
+
+    fn extract(of: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(text) = of.extract::<String>() {
+            return Ok(Self::Text(text));
+        }
+        of.extract::<Vec<String>>()
+            .map(Self::List)
+            .map_err(|_| wrong_type(&of, "a list of texts, or one text with commas"))
+    }
 }
 
 impl Schedulers {
@@ -139,8 +206,28 @@ impl Asked {
 }
 
 /// Simulations at the same time: as was said, or as many as this process has CPUs.
-pub fn jobs(asked: Option<NonZero<u16>>) -> usize {
-    asked.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |jobs| usize::from(jobs.get()))
+pub fn jobs(asked: Option<i64>) -> Result<usize, Trouble> {
+    let Some(jobs) = asked else { return Ok(std::thread::available_parallelism().map_or(1, usize::from)) };
+    let known = u16::try_from(jobs).ok().filter(|jobs| *jobs > 0);
+    known.map(usize::from).ok_or_else(|| Trouble::new(format!("jobs is {jobs}; it is a number from 1 to {}", u16::MAX)))
+}
+
+/// So many trials.
+pub fn trials(asked: i64) -> Result<u32, Trouble> {
+    let trials = u32::try_from(asked).ok().filter(|trials| (1..=MOST_TRIALS).contains(trials));
+    trials.ok_or_else(|| Trouble::new(format!("{asked} trials; there are 1 to {MOST_TRIALS}")))
+}
+
+/// Whom to tell how far it is: a function, or with True a line on standard error that counts `things`.
+pub fn progress(py: Python<'_>, asked: Option<Py<PyAny>>, things: &str) -> PyResult<Option<Py<PyAny>>> {
+    let Some(asked) = asked else { return Ok(None) };
+    let asked = asked.into_bound(py);
+    match asked.extract::<bool>() {
+        Ok(false) => Ok(None),
+        Ok(true) => Ok(Some(py.import("warmcore._progress")?.call_method1("Line", (things,))?.unbind())),
+        Err(_) if asked.is_callable() => Ok(Some(asked.unbind())),
+        Err(_) => Err(wrong_type(&asked, "a function, or True for a line on standard error")),
+    }
 }
 
 /// How to run, so that it can be stopped.

@@ -1,7 +1,6 @@
 //! `compare`: a workload under several schedulers, and which is best.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -20,7 +19,7 @@ use warmcore_report::run::{ReportOptions, Run};
 use warmcore_search::{advice, oracle};
 
 use crate::arrow::Table;
-use crate::asked::{self, Asked, Schedulers, Time};
+use crate::asked::{self, Asked, Out, Schedulers, Time};
 use crate::attended::{Watch, attended};
 use crate::failure::{Trouble, warn};
 use crate::figure::{self, Figure};
@@ -46,7 +45,7 @@ pub struct Comparison {
 /// None. `margin`: differences up to this fraction do not matter. `memory`: "none", "analytic", "exact", ...; what fits the workload if
 /// None. `smt_slowdown`: per cent by which work is slower beside a busy sibling. `warm_up`, `max_time`: texts such as "500ms", or
 /// nanoseconds. `headroom`: ask the oracle too. `jobs`: simulations at the same time; it changes no result. `out`: a directory to
-/// keep the run in. `progress`: called with (finished, total) while it runs.
+/// keep the run in. `progress`: called with (finished, total) while it runs, or True for a line on standard error.
 ///
 /// Other threads run meanwhile, and Ctrl-C stops it with KeyboardInterrupt. Raises WarmcoreError for what makes no sense, before anything
 /// runs; warns with WarmcoreWarning of what to check before the result is trusted.
@@ -62,7 +61,7 @@ pub fn compare(
     machine: MachineLike<'_>,
     workload: WorkloadLike<'_>,
     schedulers: Option<Schedulers>,
-    trials: u32,
+    trials: i64,
     seed: u64,
     baseline: Option<&str>,
     metric: Option<String>,
@@ -72,13 +71,14 @@ pub fn compare(
     warm_up: Option<Time>,
     max_time: Option<Time>,
     headroom: bool,
-    jobs: Option<NonZero<u16>>,
-    out: Option<PathBuf>,
+    jobs: Option<i64>,
+    out: Option<Out>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Comparison> {
     if !(0.0..=0.5).contains(&margin) {
         return Err(Trouble::new(format!("margin {margin} is not a fraction of 0 to 0.5, such as 0.01")).into());
     }
+    let trials = asked::trials(trials)?;
     let (machine, background_chosen) = machine.machine()?;
     let asked = Asked {
         seeds: trial_seeds(seed, trials),
@@ -97,7 +97,8 @@ pub fn compare(
         }
     };
     let baseline = baseline.map(warmcore_lab::load::scheduler).transpose().map_err(Trouble::from)?;
-    let jobs = asked::jobs(jobs);
+    let (jobs, out) = (asked::jobs(jobs)?, out.map(|Out(path)| path));
+    let progress = asked::progress(py, progress, "simulations")?;
     let made = attended(py, progress.as_ref(), |watch| {
         let conduct = asked::conduct(watch, jobs);
         let builder = asked.experiment(machine, workload, schedulers, &conduct)?;
@@ -151,7 +152,7 @@ impl Comparison {
         let disk = RunOnDisk::in_memory(experiment.clone(), trials.clone(), comparison.clone());
         let run = attended(py, None, move |watch| {
             let mut run = Run::of(disk);
-            run.look(&ReportOptions::default(), &watch.stop)?;
+            run.look(&ReportOptions::default(), &watch.stop, &mut || {})?;
             Ok(run)
         })?;
         warn(py, &run.notes)?;
@@ -161,6 +162,17 @@ impl Comparison {
 
 #[pymethods]
 impl Comparison {
+    /// A comparison, or a single run, from the run directory that `out` or the program wrote: what is there is judged anew, nothing is run.
+    ///
+    /// Raises WarmcoreError if it is no run directory, or one of another version; warns with WarmcoreWarning of what is damaged or missing in it.
+    #[staticmethod]
+    fn load(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
+        let run = py.detach(|| RunOnDisk::read(&path)).map(Run::of);
+        let run = run.map_err(|error| Trouble::advised(&error, Some(error.advice())))?;
+        warn(py, &run.notes)?;
+        Ok(Self { run, closely: OnceLock::new() })
+    }
+
     /// The verdict in a sentence.
     #[getter]
     fn verdict(&self) -> &str {

@@ -15,6 +15,7 @@ use warmcore_options::MemoryChoice;
 use warmcore_report::run::ReportError;
 use warmcore_search::oracle::OracleError;
 use warmcore_search::pins::PinError;
+use warmcore_search::replayed::TryError;
 use warmcore_statistics::StatisticsError;
 use warmcore_study::choice::ChoiceError;
 use warmcore_study::chunk::{ChunkError, GatherError};
@@ -116,6 +117,16 @@ impl From<StudyError> for Trouble {
             StudyError::Run { source, .. } => (*source).into(),
             StudyError::Directory(error) => error.into(),
             error => Self::new(error),
+        }
+    }
+}
+
+impl From<TryError> for Trouble {
+    fn from(error: TryError) -> Self {
+        match error {
+            TryError::Load(error) => error.into(),
+            TryError::Build(error) => error.into(),
+            TryError::Run(error) => error.into(),
         }
     }
 }

@@ -8,7 +8,7 @@ use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::session;
 use warmcore_lab::trial::Trial;
-use warmcore_study::chunk::{self, Task};
+use warmcore_study::chunk::{self, ChunkTask};
 use warmcore_study::plan::PlannedExperiment;
 use warmcore_study::run::Means;
 
@@ -18,13 +18,13 @@ use crate::failure::Trouble;
 
 /// Tasks to be done, and what came of them.
 #[pyclass(frozen, module = "warmcore._native")]
-pub struct Gathering {
-    state: Mutex<Option<chunk::Gathering>>,
-    tasks: Vec<Task>,
+pub struct ChunkedRun {
+    state: Mutex<Option<chunk::ChunkedRun>>,
+    tasks: Vec<ChunkTask>,
 }
 
 #[pymethods]
-impl Gathering {
+impl ChunkedRun {
     /// Names of the tasks.
     fn names(&self) -> Vec<&str> {
         self.tasks.iter().map(|task| task.name.as_str()).collect()
@@ -51,8 +51,8 @@ impl Gathering {
     }
 }
 
-impl Gathering {
-    fn task(&self, task: usize) -> Result<&Task, Trouble> {
+impl ChunkedRun {
+    fn task(&self, task: usize) -> Result<&ChunkTask, Trouble> {
         self.tasks.get(task).ok_or_else(|| Trouble::new(format!("there is no task {task}")))
     }
 }
@@ -82,9 +82,9 @@ pub fn over(
     let dask = py.import("warmcore._dask")?;
     // Before anything is made.
     let workers: usize = dask.call_method1("workers", (client,))?.extract()?;
-    let gathering = chunk::Gathering::begin(experiments, out, &|_| {}).map_err(Trouble::from)?;
+    let gathering = chunk::ChunkedRun::begin(experiments, out, &|_| {}).map_err(Trouble::from)?;
     let tasks = gathering.tasks(experiments, chunk::size(gathering.missing(experiments), workers), name);
-    let shared = Py::new(py, Gathering { state: Mutex::new(Some(gathering)), tasks })?;
+    let shared = Py::new(py, ChunkedRun { state: Mutex::new(Some(gathering)), tasks })?;
     dask.call_method1("gather", (&shared, client, progress))?;
     let gathering = shared.get().state.lock().unwrap_or_else(PoisonError::into_inner).take();
     let environment = Environment::at_start(asked::command_line(), workers, asked::unix_seconds());

@@ -1,4 +1,4 @@
-//! The Python package `warmcore`: machines, workloads, comparisons, runs and studies as objects. Glue only: everything it can do is in
+//! The Python package `warmcore`: machines, workloads, comparisons, runs, recordings and studies as objects. Glue only: everything it can do is in
 //! the libraries it stands on, and a comparison gives what `warmcore compare` gives, byte for byte. The program is a part of it, too.
 //!
 //! The module is `warmcore._native`; `python/warmcore` names what of it is public, with its types. Without the feature `extension` this
@@ -15,6 +15,7 @@ mod failure;
 mod figure;
 mod gathering;
 mod machine;
+mod recording;
 mod simulation;
 mod study;
 mod tuning;
@@ -36,9 +37,11 @@ mod _native {
     #[pymodule_export]
     use crate::figure::Figure;
     #[pymodule_export]
-    use crate::gathering::{Gathering, carry_out, identity};
+    use crate::gathering::{ChunkedRun, carry_out, identity};
     #[pymodule_export]
     use crate::machine::Machine;
+    #[pymodule_export]
+    use crate::recording::Recording;
     #[pymodule_export]
     use crate::simulation::{Simulation, simulate};
     #[pymodule_export]

@@ -7,6 +7,7 @@ use warmcore_lab::experiment::Named;
 use warmcore_lab::load;
 use warmcore_topology::Machine as Topology;
 
+use crate::asked::wrong_type;
 use crate::failure::Trouble;
 
 /// A machine: sockets, NUMA nodes, last-level caches, cores and hardware threads, with what distances between them cost.
@@ -83,12 +84,22 @@ impl Machine {
 }
 
 /// A machine, or what names one.
-#[derive(FromPyObject)]
 pub enum MachineLike<'py> {
     /// One that was read.
     Machine(PyRef<'py, Machine>),
     /// A text or a path.
     Text(PathBuf),
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for MachineLike<'py> {
+    type Error = PyErr;
+
+    fn extract(of: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if let Ok(machine) = of.extract::<PyRef<'py, Machine>>() {
+            return Ok(Self::Machine(machine));
+        }
+        of.extract::<PathBuf>().map(Self::Text).map_err(|_| wrong_type(&of, "a text, a path or a warmcore.Machine"))
+    }
 }
 
 impl MachineLike<'_> {

@@ -1,6 +1,5 @@
 //! `simulate`: one run.
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use pyo3::prelude::*;
@@ -14,7 +13,7 @@ use warmcore_options::TraceLevel;
 use warmcore_workload::Workload;
 
 use crate::arrow::Table;
-use crate::asked::{self, Asked, Time};
+use crate::asked::{self, Asked, Out, Time};
 use crate::attended::attended;
 use crate::failure::{Trouble, warn};
 use crate::figure;
@@ -46,11 +45,12 @@ pub fn simulate(
     warm_up: Option<Time>,
     max_time: Option<Time>,
     trace: bool,
-    out: Option<PathBuf>,
+    out: Option<Out>,
 ) -> PyResult<Simulation> {
     if trace && out.is_none() {
         return Err(Trouble::advised("trace=True needs a directory", Some("name one with out")).into());
     }
+    let out = out.map(|Out(path)| path);
     let (machine, background_chosen) = machine.machine()?;
     let asked = Asked {
         seeds: vec![seed],
@@ -136,5 +136,9 @@ impl Simulation {
 
     fn __repr__(&self) -> String {
         warmcore_report::trial_text::text(&self.trial, &self.workload.value, false, |table| table.aligned())
+    }
+
+    fn _repr_html_(&self) -> String {
+        format!("<pre>{}</pre>", warmcore_report::svg::escape(&self.__repr__()))
     }
 }

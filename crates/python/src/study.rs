@@ -1,7 +1,6 @@
 //! Studies: many experiments from one file, with what is expected of them.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +21,7 @@ use warmcore_study::run::{self, Means, StudyError};
 use warmcore_study::{baseline, choice, library, page, plan};
 
 use crate::arrow::Table;
-use crate::asked;
+use crate::asked::{self, Out, Texts};
 use crate::attended::{Watch, attended};
 use crate::failure::{Trouble, warn};
 use crate::figure::{self, Figure};
@@ -79,32 +78,33 @@ impl Study {
     }
 
     /// Runs it. `trials`: so many of every cell instead of its own; `only`: what is expected under names that contain one of these, and
-    /// what must run for it; `jobs`: simulations at the same time; `progress`: called with (finished, total); `out`: directory for a run
-    /// directory of every experiment, where finished trials are taken over; `client`: a `dask.distributed.Client`, whose workers run the
-    /// trials instead of this computer.
+    /// what must run for it; `jobs`: simulations at the same time; `progress`: called with (finished, total), or True for a line on standard
+    /// error; `out`: directory for a run directory of every experiment, where finished trials are taken over; `client`: a
+    /// `dask.distributed.Client`, whose workers run the trials instead of this computer.
     ///
     /// Ctrl-C stops it with KeyboardInterrupt. Raises WarmcoreError for what makes no sense, before anything runs.
-    #[pyo3(signature = (*, trials=None, only=Vec::new(), jobs=None, progress=None, out=None, client=None))]
+    #[pyo3(signature = (*, trials=None, only=None, jobs=None, progress=None, out=None, client=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn run(
         &self,
         py: Python<'_>,
-        trials: Option<NonZero<u32>>,
-        only: Vec<String>,
-        jobs: Option<NonZero<u16>>,
+        trials: Option<i64>,
+        only: Option<Texts>,
+        jobs: Option<i64>,
         progress: Option<Py<PyAny>>,
-        out: Option<PathBuf>,
+        out: Option<Out>,
         client: Option<Py<PyAny>>,
     ) -> PyResult<StudyResult> {
         let mut chosen = self.files.clone();
-        if !only.is_empty() {
+        if let Some(only) = only.map(Texts::list).filter(|only| !only.is_empty()) {
             choice::keep_only(&mut chosen, &only).map_err(Trouble::from)?;
         }
         if let Some(trials) = trials {
-            choice::set_trials(&mut chosen, trials.get()).map_err(Trouble::from)?;
+            choice::set_trials(&mut chosen, asked::trials(trials)?).map_err(Trouble::from)?;
         }
-        let jobs = asked::jobs(jobs);
-        let plan = plan::plan(chosen, &[], &|_| {}).map_err(Trouble::from)?;
+        let (jobs, out) = (asked::jobs(jobs)?, out.map(|Out(path)| path));
+        let progress = asked::progress(py, progress, "simulations")?;
+        let plan = py.detach(|| plan::plan(chosen, &[], &|_| {}).map_err(Trouble::from))?;
         let baselines = baseline::read(&plan).map_err(Trouble::from)?;
         let trials = match client {
             None => attended(py, progress.as_ref(), |watch| {
@@ -125,6 +125,14 @@ impl Study {
 
     fn __repr__(&self) -> String {
         format!("<warmcore.Study {}: {}>", self.called, self.title())
+    }
+
+    fn _repr_html_(&self) -> String {
+        let mut table = Text::new(["study", "what is expected"]);
+        for file in &self.files {
+            file.expectations.iter().for_each(|of| table.row([file.name.clone(), of.name.clone()]));
+        }
+        format!("<p><b>{}</b></p>\n{}", warmcore_report::svg::escape(&self.title()), table.html())
     }
 }
 

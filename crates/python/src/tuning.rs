@@ -1,21 +1,28 @@
 //! Tuning: the library searches and judges, `warmcore/_tune.py` says where to look next.
 
-use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use warmcore_lab::experiment::{Experiment, trial_seeds};
 use warmcore_lab::files::{create_directory, write_atomically};
+use warmcore_lab::load;
 use warmcore_lab::session::pretty;
+use warmcore_options::RunOptions;
 use warmcore_report::figures::{self, tuning::Panel};
 use warmcore_report::svg::escape;
 use warmcore_report::table::Table as Text;
+use warmcore_schedulers::SchedulerSpec;
+use warmcore_search::columns::{self, Manner};
+use warmcore_search::pins;
 use warmcore_study::plan::PlannedExperiment;
 use warmcore_study::tune::document::TuningDocument;
-use warmcore_study::tune::form::{Range, TuneError, Tuning as Form};
+use warmcore_study::tune::form::{Cell, Range, TuneError, Tuning as Form};
 use warmcore_study::tune::search::{Means, Sampler, Trials, Values, search};
+use warmcore_workload::Options;
 
-use crate::asked;
+use crate::asked::{self, Out};
 use crate::attended::attended;
 use crate::failure::Trouble;
 use crate::figure::{self, Figure};
@@ -58,23 +65,32 @@ type KnobOfOptuna = (String, Option<(u64, u64, bool)>, Vec<String>);
 /// Finds the settings of a scheduler that are best for the workloads and machines of a file, and confirms them under seeds and on workloads that
 /// the search did not see.
 ///
-/// `file`: the tuning's file; `client`: a `dask.distributed.Client`, whose workers run the trials; `out`: directory for all run directories, the
-/// document, the figure and the sampler's storage, in which the same call goes on; `jobs`: simulations at the same time; `progress`: called
-/// with (tried, budget, best ratio to the default).
+/// `file`: the tuning's file, or a dict with its keys (docs/how-to/tune.md); `client`: a `dask.distributed.Client`, whose workers run the
+/// trials; `out`: directory for all run directories, the document, the figure and the sampler's storage, in which the same call goes on;
+/// `jobs`: simulations at the same time; `progress`: called with (tried, budget, best ratio to the default), or True for a line on standard
+/// error.
 ///
-/// Raises WarmcoreError for what makes no sense.
+/// Ctrl-C stops it with KeyboardInterrupt. Raises WarmcoreError for what makes no sense.
 #[pyfunction]
 #[pyo3(signature = (file, *, client=None, out=None, jobs=None, progress=None))]
 pub fn tune(
     py: Python<'_>,
-    file: PathBuf,
+    file: &Bound<'_, PyAny>,
     client: Option<Py<PyAny>>,
-    out: Option<PathBuf>,
-    jobs: Option<NonZero<u16>>,
+    out: Option<Out>,
+    jobs: Option<i64>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Tuning> {
-    let form = Form::read(&file).map_err(Trouble::from)?;
-    let jobs = asked::jobs(jobs);
+    let form = match file.extract::<PathBuf>() {
+        Ok(file) => Form::read(&file).map_err(Trouble::from)?,
+        Err(_) if file.is_instance_of::<PyDict>() => {
+            let text: String = py.import("warmcore._tune")?.call_method1("form", (file,))?.extract()?;
+            Form::parse(Path::new("tuning.toml"), &text).map_err(Trouble::from)?
+        }
+        Err(_) => return Err(asked::wrong_type(file, "a file's path, or a dict")),
+    };
+    let (jobs, out) = (asked::jobs(jobs)?, out.map(|Out(path)| path));
+    let progress = asked::progress(py, progress, "candidates")?;
     if let Some(out) = &out {
         create_directory(out).map_err(Trouble::new)?;
     }
@@ -91,6 +107,30 @@ pub fn tune(
         py.import("warmcore._tune")?.call_method1("Sampler", (&form.name, knobs, form.seed, form.budget, storage))?;
     let called: String = sampler.getattr("called")?.extract()?;
     let mut sampler = PythonSampler(sampler.unbind());
+    // The placement of an oracle is rehearsed under the search's seeds.
+    let seeds = trial_seeds(form.seed, form.trials);
+    let inputs = |specs: &[SchedulerSpec], cell: &Cell| {
+        let options = RunOptions { max_time_ns: form.max_time_ns, ..RunOptions::default() };
+        let made = attended(py, None, |watch| {
+            let conduct = asked::conduct(watch, jobs);
+            columns::inputs(
+                specs,
+                (&cell.machine, &cell.workload),
+                &Manner {
+                    workload: Some(&cell.workload.source),
+                    background: None,
+                    commands: &[],
+                    read: &|machine, text| Ok::<_, Trouble>(load::workload_on(machine, text, &Options::default())?),
+                    builder: &|machine, workload| {
+                        let builder = Experiment::builder(machine, workload).seeds(seeds.clone()).memory(form.memory);
+                        builder.options(options).metric(form.metric.clone()).background_chosen(true)
+                    },
+                    pin: &|experiment, text| Ok::<_, Trouble>(pins::pinned(experiment, text, &conduct)?),
+                },
+            )
+        });
+        Ok::<_, TuningStop>(made?)
+    };
     let mut run = |experiments: &[PlannedExperiment]| -> Result<Trials, TuningStop> {
         Ok(match &client {
             None => attended(py, None, |watch| study::here(experiments, out.as_deref(), jobs, watch))?,
@@ -112,7 +152,7 @@ pub fn tune(
             failed.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
         }
     };
-    let mut means = Means { run: &mut run, progress: &mut tell, sampler: called };
+    let mut means = Means { inputs: &inputs, run: &mut run, progress: &mut tell, sampler: called };
     let document = search(&form, &mut sampler, &mut means).map_err(|error| match error {
         TuningStop::Tune(error) => Trouble::from(error).into(),
         TuningStop::Python(error) => error,

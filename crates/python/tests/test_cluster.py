@@ -1,11 +1,13 @@
 """Studies over local Dask workers, and tuning with Optuna, beside the program that `WARMCORE` names."""
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from distributed import Client, LocalCluster
@@ -187,6 +189,70 @@ def test_the_shortest_turn_is_found_and_confirmed_here_over_workers_and_by_the_p
     assert (again.returncode, again.stdout) == (0, here.json()), again.stderr
     again = program("tune", tmp_path / "it.toml", "--dask", cluster.scheduler_address)
     assert (again.returncode, again.stdout) == (0, str(here)), again.stderr
+
+
+def test_a_placement_is_tuned_here_and_over_workers_and_told_as_commands(client):
+    # Two threads share data, and left alone they are spread over two LLCs. The first value is tried in any case.
+    asked = {
+        "machines": ["1s1n2l2c1t@turin128"],
+        "workloads": ["verilator:-t2,-C100"],
+        "scheduler": "eevdf{where}",
+        "budget": 3,
+        "knob": [{"name": "where", "values": ["@pin=gathered", "", "@pin=spread"], "default": ""}],
+        "confirm": {"trials": 8},
+    }
+    here = warmcore.tune(asked)
+    assert here.best == "eevdf @ pin=gathered", here
+    assert here.document["searched"]["interval"]["high"] < 1
+    (line,) = here.commands
+    assert "taskset" in line and "0" in line and "1" in line
+    assert warmcore.tune(asked, client=client).json() == here.json()
+
+
+def test_a_dict_is_tuned_as_its_file(tmp_path):
+    (tmp_path / "tuning.toml").write_text(TUNING)
+    knob = {"name": "quantum_ns", "from": 1_000_000, "to": 20_000_000, "log": True}
+    asked = {
+        "title": "Shorter turns, shorter waits",
+        "machines": ["1s1n1l1c1t"],
+        "workloads": ("periodic:-n1,-r100us,-s20ms,-d300ms+spin:-n2,-d300ms",),
+        "scheduler": "rr",
+        "metric": "wakeup_mean_ns",
+        "budget": 6,
+        "knob": [knob],
+        "confirm": {"trials": 8},
+    }
+    assert warmcore.tune(asked).json() == warmcore.tune(tmp_path / "tuning.toml").json()
+    with pytest.raises(warmcore.WarmcoreError, match="tuning.toml: .*unknown field `budgets`"):
+        warmcore.tune({**asked, "budgets": 3})
+    with pytest.raises(TypeError, match="texts, numbers, lists and dicts, not NoneType"):
+        warmcore.tune({**asked, "budget": None})
+
+
+def test_a_search_whose_program_was_killed_ends_and_goes_on_with_the_same_bytes(tmp_path, program):
+    (tmp_path / "it.toml").write_text(TUNING)
+    words = ["tune", str(tmp_path / "it.toml"), "--out", str(tmp_path / "out"), "--json"]
+    path = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    started = subprocess.Popen([PROGRAM, *words], env={**os.environ, "PATH": path}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not list(tmp_path.glob("out/experiments/*/trials/*.json")):
+        assert started.poll() is None
+        time.sleep(0.02)
+    started.kill()
+    started.wait()
+
+    def at_work():
+        lines = (path.read_bytes() for path in pathlib.Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+        return any(b"warmcore._service" in line and str(tmp_path).encode() in line for line in lines)
+
+    for _ in range(500):
+        with contextlib.suppress(OSError):
+            if not at_work():
+                break
+        time.sleep(0.02)
+    else:
+        pytest.fail("the package goes on without the program")
+    again = program(*words)
+    assert (again.returncode, again.stdout) == (0, warmcore.tune(tmp_path / "it.toml").json()), again.stderr
 
 
 def test_a_knob_that_cannot_matter_beats_nothing(tmp_path):

@@ -15,11 +15,14 @@ import sys
 import threading
 import time
 
+import duckdb
+import pandas
 import polars
 import pyarrow
 import pytest
 
 import warmcore
+from warmcore import _native
 
 ROOT = pathlib.Path(__file__).parents[3]
 PROGRAM = os.environ.get("WARMCORE", str(ROOT / "target/debug/warmcore"))
@@ -52,6 +55,12 @@ def test_columns_have_machines_workloads_and_cpus_of_their_own():
     assert here.json() == printed("compare", *words)
 
 
+@pytest.mark.parametrize("trials", [-1, 0, 10_001, 4_000_000_000])
+def test_trials_are_as_many_as_those_of_the_command_line(trials):
+    with pytest.raises(warmcore.WarmcoreError, match=f"{trials} trials; there are 1 to 10000"):
+        warmcore.compare(MACHINE, WORKLOAD, SCHEDULERS, trials=trials)
+
+
 def test_strict_reading_refuses_what_a_scheduler_does_not_know(tmp_path):
     path = tmp_path / "limited.json"
     task = {"instances": 2, "taskgroup": "/g", "program": [{"run_ns": 30_000_000}]}
@@ -77,8 +86,9 @@ def test_a_study_is_that_of_the_command_line_byte_for_byte():
         [PROGRAM, "study", "run", "answers/smt-pool", "-n", "2", "--json"], capture_output=True, text=True
     ).stdout
     assert len(polars.DataFrame(result.figures)) == len(study.expectations)
-    with pytest.raises(warmcore.WarmcoreError, match="4000000000 trials; there are 1 to 10000"):
-        study.run(trials=4_000_000_000)
+    for trials in (0, 4_000_000_000):
+        with pytest.raises(warmcore.WarmcoreError, match=f"^{trials} trials; there are 1 to 10000"):
+            study.run(trials=trials)
 
 
 def test_tables_are_read_by_pyarrow_and_polars(comparison):
@@ -91,6 +101,15 @@ def test_tables_are_read_by_pyarrow_and_polars(comparison):
     ratio = results.filter(scheduler="rr", metric=comparison.metric)["ratio"].item()
     rr = comparison.document["schedulers"][2]
     assert ratio == rr["measures"][comparison.metric]["comparison"]["ratio"]
+
+
+def test_tables_are_read_by_pandas_and_duckdb(comparison):
+    results = comparison.results
+    frame = pandas.DataFrame.from_arrow(results)
+    assert list(frame.columns) == results.column_names and len(frame) == len(results)
+    assert list(frame["median"]) == results.to_dict()["median"]
+    (median,) = duckdb.sql(f"select median from results where scheduler = 'rr' and metric = '{comparison.metric}'").fetchone()
+    assert median == frame[(frame["scheduler"] == "rr") & (frame["metric"] == comparison.metric)]["median"].item()
 
 
 def test_rows_are_those_of_the_columns_and_are_shown(comparison):
@@ -135,6 +154,130 @@ def test_one_trial_is_looked_at_closely_as_by_the_command_line(tmp_path, compari
     warmcore.compare(MACHINE, WORKLOAD, SCHEDULERS, trials=8, out=tmp_path / "run")
     printed("report", str(tmp_path / "run"), "--svg", str(tmp_path / "figures"))
     assert {path.stem: path.read_text() for path in (tmp_path / "figures").glob("*.svg")} == {name: one.svg for name, one in closely.items()}
+
+
+def test_notebooks_show_every_object(comparison):
+    simulation = warmcore.simulate(MACHINE, WORKLOAD, "rr")
+    study = warmcore.Study.load("answers/smt-pool")
+    shown = html.unescape(simulation._repr_html_())
+    assert str(simulation) in shown
+    shown = warmcore.Workload("periodic:-n3,-r1ms,-s3ms,-d20ms+spin:-n2,-d20ms")._repr_html_()
+    assert re.search(">periodic</td><td[^>]*>3<", shown) and re.search(">spin</td><td[^>]*>2<", shown)
+    assert ">created by others<" in warmcore.Workload(WORKLOAD)._repr_html_()
+    shown = html.unescape(study._repr_html_())
+    assert study.title in shown and all(name in shown for name in study.expectations)
+
+
+def test_a_run_directory_is_loaded_as_it_was_kept(tmp_path, comparison):
+    kept = warmcore.compare(MACHINE, WORKLOAD, SCHEDULERS, trials=8, out=tmp_path / "run")
+    loaded = warmcore.Comparison.load(tmp_path / "run")
+    assert loaded.json() == kept.json() == comparison.json()
+    assert loaded.trials.to_dict() == comparison.trials.to_dict()
+    printed("sim", "-m", MACHINE, "-w", WORKLOAD, "-s", "ule", "--out", str(tmp_path / "one"))
+    assert warmcore.Comparison.load(tmp_path / "one").schedulers == ["ule"]
+    with pytest.raises(warmcore.WarmcoreError) as refused:
+        warmcore.Comparison.load(tmp_path)
+    assert refused.value.advice
+
+
+RECORDING = ROOT / "examples/service/recording.dat"
+
+
+def test_a_recording_is_threads_events_groups_and_a_workload(tmp_path):
+    recording = warmcore.Recording(RECORDING)
+    threads, events, groups = (table.to_dict() for table in (recording.threads, recording.events, recording.groups))
+    # `examples/service/README.md`: four queues, each with a thread that takes connections and two workers, on four CPUs.
+    assert recording.cpu_count == 4 and set(events["cpu"]) == {0, 1, 2, 3} and recording.name == "recording"
+    assert sorted(name for name in threads["name"] if name.startswith("pool")) == [f"pool{queue}" for queue in range(4) for _ in range(2)]
+    by_group = {}
+    for name, group in zip(groups["name"], groups["group"]):
+        by_group.setdefault(group, []).append(name)
+    assert sorted(sorted(names) for group, names in by_group.items() if group is not None) == [
+        [f"accept{queue}", f"pool{queue}", f"pool{queue}"] for queue in range(4)
+    ]
+    assert sorted(groups["thread"]) == sorted(threads["thread"])
+    assert events["time_ns"] == sorted(events["time_ns"]) and events["time_ns"][-1] <= recording.span_ns
+    # What threads ran is what lies between the switches to them and those away from them.
+    ran, since = {}, {}
+    for time_ns, cpu, event, about in zip(events["time_ns"], events["cpu"], events["event"], events["about"]):
+        if event == "sched_switch":
+            before, began = since.get(cpu, (0, 0))
+            ran[before] = ran.get(before, 0) + time_ns - began
+            since[cpu] = (about, time_ns)
+    busiest = max(range(len(threads["thread"])), key=lambda index: threads["cpu_time_ns"][index])
+    assert abs(ran[threads["thread"][busiest]] / threads["cpu_time_ns"][busiest] - 1) < 0.05
+    # As the command line has it, which reads the recording as a workload too.
+    here = warmcore.compare(MACHINE, recording.workload(), ["eevdf", "cfs"], trials=2)
+    words = ["-m", MACHINE, "-w", str(RECORDING), "-s", "eevdf,cfs", "-n", "2", "--keep", "nothing", "--json"]
+    assert here.json() == warmcore.compare(MACHINE, recording, ["eevdf", "cfs"], trials=2).json() == printed("compare", *words)
+    with pytest.raises(warmcore.WarmcoreError) as refused:
+        warmcore.compare(MACHINE, RECORDING, "eevdf")
+    assert f'warmcore.Recording("{RECORDING}")' in refused.value.advice
+    assert any("17 threads" in sentence for sentence in recording.fidelity)
+    assert "17 threads, 4 CPUs" in repr(recording) and ">pool0<" in recording._repr_html_()
+
+
+def test_threads_of_a_recording_are_chosen_and_a_run_is_one():
+    chosen = warmcore.Recording(RECORDING, names=["pool0", "accept0"], recorded_on="1s1n1l4c1t")
+    assert set(chosen.threads.to_dict()["name"]) == {"pool0", "accept0"}
+    with pytest.raises(warmcore.WarmcoreError, match="no thread of the recording is called nobody"):
+        warmcore.Recording(RECORDING, names="nobody")
+
+
+def test_a_run_directory_is_a_recording_of_its_tasks(tmp_path):
+    warmcore.compare(MACHINE, "pingpong:-n1,-d20ms", ["rr", "eevdf"], trials=1, out=tmp_path / "run")
+    of_run = warmcore.Recording(tmp_path / "run", scheduler="eevdf")
+    assert len(of_run.threads) == 2 and set(of_run.groups.to_dict()["group"]) == {1}
+    with pytest.raises(warmcore.WarmcoreError, match="the run has no scheduler cfs") as refused:
+        warmcore.Recording(tmp_path / "run", scheduler="cfs")
+    assert refused.value.advice == "it has rr, eevdf"
+    with pytest.raises(warmcore.WarmcoreError, match="scheduler is about run directories"):
+        warmcore.Recording(RECORDING, scheduler="eevdf")
+    (tmp_path / "none").write_bytes(b"\0\1nothing")
+    with pytest.raises(warmcore.WarmcoreError, match="no recording that can be read"):
+        warmcore.Recording(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (lambda: warmcore.compare(3, WORKLOAD, "rr"), "it takes a text, a path or a warmcore.Machine, not int"),
+        (lambda: warmcore.compare(MACHINE, {"tasks": {}}, "rr"), "a text, a path, a warmcore.Workload or a warmcore.Recording, not dict"),
+        (lambda: warmcore.compare(MACHINE, WORKLOAD, [None]), "a list of texts, or one text with commas, not list"),
+        (lambda: warmcore.compare(MACHINE, WORKLOAD, "rr", warm_up=0.5), "whole nanoseconds from 0 on, not float"),
+        (lambda: warmcore.compare(MACHINE, WORKLOAD, "rr", progress=3), "a function, or True for a line on standard error, not int"),
+        (lambda: warmcore.Workload(WORKLOAD, aggregate=3), "a text, or a list of texts, not int"),
+        (lambda: warmcore.tune(3), "a file's path, or a dict, not int"),
+    ],
+)
+def test_arguments_of_other_types_are_told_what_they_take(asked, words):
+    with pytest.raises(TypeError, match=words):
+        asked()
+
+
+@pytest.mark.parametrize("jobs", [0, -1, 70_000])
+def test_as_many_simulations_at_a_time_as_there_can_be(jobs):
+    with pytest.raises(warmcore.WarmcoreError, match=f"jobs is {jobs}; it is a number from 1 to 65535"):
+        warmcore.compare(MACHINE, WORKLOAD, "rr", jobs=jobs)
+
+
+def test_an_empty_directory_s_name_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for asked in (
+        lambda: warmcore.compare(MACHINE, WORKLOAD, "rr", trials=2, out=""),
+        lambda: warmcore.simulate(MACHINE, WORKLOAD, "rr", out=""),
+        lambda: warmcore.Study.load("answers/smt-pool").run(trials=1, out=""),
+        lambda: warmcore.tune({}, out=""),
+    ):
+        with pytest.raises(warmcore.WarmcoreError, match="out is empty"):
+            asked()
+    assert not list(tmp_path.iterdir())
+
+
+def test_progress_is_a_line_that_is_written_over(capsys):
+    warmcore.compare(MACHINE, WORKLOAD, "rr", trials=3, progress=True)
+    said = capsys.readouterr().err
+    assert said.endswith("\r3 of 3 simulations\n") and said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -296,9 +439,9 @@ def test_machines_are_read_from_hwloc_and_shown(tmp_path):
 def test_types_say_what_there_is():
     stub = ast.parse((pathlib.Path(warmcore.__file__).parent / "_native.pyi").read_text())
     defined = {node.name: node for node in stub.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    assert set(defined) == set(warmcore.__all__) - {"__version__"}
+    assert set(defined) == {name for name in vars(_native) if not name.startswith("_")} >= set(warmcore.__all__) - {"__version__"}
     for name, node in defined.items():
-        there = getattr(warmcore, name)
+        there = getattr(_native, name)
         assert inspect.getdoc(there), f"{name} has a docstring"
         if isinstance(node, ast.FunctionDef):
             wanted = [argument.arg for argument in node.args.args + node.args.kwonlyargs]
@@ -313,6 +456,11 @@ def test_types_say_what_there_is():
                 if not one.name.startswith("_") and not any(ast.unparse(made) == "property" for made in one.decorator_list):
                     wanted = [argument.arg for argument in one.args.args + one.args.kwonlyargs]
                     assert list(inspect.signature(getattr(there, one.name)).parameters) == wanted, f"{name}.{one.name}"
+
+
+def test_types_are_those_at_run_time():
+    checked = subprocess.run([sys.executable, "-m", "mypy.stubtest", "warmcore"], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 def test_the_page_s_samples_run(tmp_path, monkeypatch):

@@ -4,6 +4,28 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, final
 
+__all__ = [
+    "ChunkedRun",
+    "Comparison",
+    "Figure",
+    "Machine",
+    "Recording",
+    "Simulation",
+    "Study",
+    "StudyResult",
+    "Table",
+    "Tuning",
+    "WarmcoreError",
+    "WarmcoreWarning",
+    "Workload",
+    "__version__",
+    "carry_out",
+    "compare",
+    "identity",
+    "program",
+    "simulate",
+    "tune",
+]
 __version__: str
 
 class WarmcoreError(Exception):
@@ -59,7 +81,7 @@ class Workload:
         *,
         profiles: str | PathLike[str] | None = None,
         assume_profile: str | None = None,
-        aggregate: Sequence[str] = (),
+        aggregate: str | Sequence[str] | None = None,
         strict: bool = False,
     ) -> Workload: ...
     @staticmethod
@@ -69,7 +91,7 @@ class Workload:
         name: str = "workload",
         profiles: str | PathLike[str] | None = None,
         assume_profile: str | None = None,
-        aggregate: Sequence[str] = (),
+        aggregate: str | Sequence[str] | None = None,
         strict: bool = False,
     ) -> Workload: ...
     @property
@@ -79,9 +101,50 @@ class Workload:
     @property
     def warnings(self) -> list[str]: ...
     def to_rtapp(self) -> str: ...
+    def _repr_html_(self) -> str: ...
+
+@final
+class Recording:
+    def __new__(
+        cls,
+        path: str | PathLike[str],
+        *,
+        processes: Sequence[int] | None = None,
+        descendants_of: Sequence[int] | None = None,
+        names: str | Sequence[str] | None = None,
+        scheduler: str | None = None,
+        recorded_on: Machine | str | PathLike[str] | None = None,
+    ) -> Recording: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def cpu_count(self) -> int: ...
+    @property
+    def span_ns(self) -> int: ...
+    @property
+    def notes(self) -> list[str]: ...
+    @property
+    def threads(self) -> Table: ...
+    @property
+    def events(self) -> Table: ...
+    @property
+    def groups(self) -> Table: ...
+    @property
+    def fidelity(self) -> list[str]: ...
+    def workload(
+        self,
+        *,
+        profiles: str | PathLike[str] | None = None,
+        assume_profile: str | None = None,
+        aggregate: str | Sequence[str] | None = None,
+        strict: bool = False,
+    ) -> Workload: ...
+    def _repr_html_(self) -> str: ...
 
 @final
 class Comparison:
+    @staticmethod
+    def load(path: str | PathLike[str]) -> Comparison: ...
     @property
     def verdict(self) -> str: ...
     @property
@@ -119,6 +182,7 @@ class Simulation:
     @property
     def document(self) -> dict[str, Any]: ...
     def json(self) -> str: ...
+    def _repr_html_(self) -> str: ...
 
 @final
 class Study:
@@ -137,12 +201,13 @@ class Study:
         self,
         *,
         trials: int | None = None,
-        only: Sequence[str] = (),
+        only: str | Sequence[str] | None = None,
         jobs: int | None = None,
-        progress: Callable[[int, int], object] | None = None,
+        progress: Callable[[int, int], object] | bool | None = None,
         out: str | PathLike[str] | None = None,
         client: Any | None = None,
     ) -> StudyResult: ...
+    def _repr_html_(self) -> str: ...
 
 @final
 class StudyResult:
@@ -172,16 +237,16 @@ class Tuning:
     def _repr_html_(self) -> str: ...
 
 def tune(
-    file: str | PathLike[str],
+    file: str | PathLike[str] | dict[str, Any],
     *,
     client: Any | None = None,
     out: str | PathLike[str] | None = None,
     jobs: int | None = None,
-    progress: Callable[[int, int, float | None], object] | None = None,
+    progress: Callable[[int, int, float | None], object] | bool | None = None,
 ) -> Tuning: ...
 def compare(
     machine: Machine | str | PathLike[str],
-    workload: Workload | str | PathLike[str],
+    workload: Workload | Recording | str | PathLike[str],
     schedulers: str | Sequence[str] | None = None,
     *,
     trials: int = 10,
@@ -196,11 +261,11 @@ def compare(
     headroom: bool = False,
     jobs: int | None = None,
     out: str | PathLike[str] | None = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Callable[[int, int], object] | bool | None = None,
 ) -> Comparison: ...
 def simulate(
     machine: Machine | str | PathLike[str],
-    workload: Workload | str | PathLike[str],
+    workload: Workload | Recording | str | PathLike[str],
     scheduler: str,
     *,
     seed: int = 1,
@@ -211,3 +276,16 @@ def simulate(
     trace: bool = False,
     out: str | PathLike[str] | None = None,
 ) -> Simulation: ...
+
+# What `_dask` and `__main__` take; not public.
+
+@final
+class ChunkedRun:
+    def names(self) -> list[str]: ...
+    def sizes(self) -> list[int]: ...
+    def chunk(self, task: int) -> str: ...
+    def take(self, task: int, answer: str) -> None: ...
+
+def carry_out(chunk: str) -> str: ...
+def identity() -> tuple[str, str]: ...
+def program(words: Sequence[str | PathLike[str]], python: str | PathLike[str]) -> int: ...

@@ -8,6 +8,29 @@ from ._dask import connect, error
 from ._native import WarmcoreError, tune
 
 
+def form(asked):
+    """A tuning's file from a dict of its keys."""
+
+    def text(value):
+        match value:
+            case bool():
+                return "true" if value else "false"
+            case str() | os.PathLike():
+                return json.dumps(os.fspath(value), ensure_ascii=False)
+            case float():
+                return repr(value)
+            case dict():
+                return "{ " + ", ".join(f"{text(str(key))} = {text(of)}" for key, of in value.items()) + " }"
+            case list() | tuple() | range():
+                return "[" + ", ".join(map(text, value)) + "]"
+            case _ if hasattr(value, "__index__"):
+                return str(int(value))
+        raise TypeError(f"a tuning has texts, numbers, lists and dicts, not {type(value).__name__}")
+
+    whole = {"schema": "warmcore-tuning-form-1", "title": "tuning", **asked}
+    return "".join(f"{text(str(key))} = {text(value)}\n" for key, value in whole.items())
+
+
 class Sampler:
     """Proposes candidates. The same seed gives the same ones, so that a search that goes on asks for them again."""
 
