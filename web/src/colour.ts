@@ -5,14 +5,15 @@ import { isDark } from './theme';
 
 type Rgb = readonly [number, number, number];
 
-/** Colours of groups; anchors of the scale of magnitude on light and on dark ground. */
+/** Colours of groups, and of what ran beside a run; anchors of the scale of magnitude on light and on dark ground. */
 export interface Palette {
   hues: Rgb[];
+  beside: Record<string, Rgb>;
   light: Rgb[];
   dark: Rgb[];
 }
 
-let palette: Palette = { hues: [[128, 128, 128]], light: [[255, 255, 255], [0, 0, 0]], dark: [[0, 0, 0], [255, 255, 255]] };
+let palette: Palette = { hues: [[128, 128, 128]], beside: {}, light: [[255, 255, 255], [0, 0, 0]], dark: [[0, 0, 0], [255, 255, 255]] };
 
 /** To be called before anything is drawn. */
 export function setPalette(colours: Palette): void {
@@ -24,8 +25,17 @@ function mix(from: Rgb, to: Rgb, share: number): Rgb {
   return [part(0), part(1), part(2)];
 }
 
+/** Numbers from here on are those of what ran beside a run: no run has so many groups. */
+const BESIDE = 1 << 24;
+
+/** The number of the colour of what ran beside a run, by the first word of its name. */
+export function beside(name: string): number {
+  return BESIDE + Math.max(0, Object.keys(palette.beside).indexOf(name.split(' ')[0]));
+}
+
 /** The colour of group `index`. */
 export function group(index: number): Rgb {
+  if (index >= BESIDE) return Object.values(palette.beside)[index - BESIDE] ?? palette.hues[0];
   return palette.hues[index % palette.hues.length];
 }
 

@@ -15,11 +15,14 @@ interface Edge {
   migrations: number;
 }
 
+/** Migrations up to which an edge gets no thicker than with as many units, as `FEW` in crates/report/src/figures/map.rs. */
+const FEW = 6;
+
 /** Makes edges as thick as they have migrations, on one scale for all schedulers; returns the most migrations of any. */
 function thicken(edges: Edge[]): number {
   const most = Math.max(0, ...edges.map((edge) => edge.migrations));
   for (const { line, migrations } of edges) {
-    line.setAttribute('class', migrations > 0 ? `traffic w${Math.round(1 + (6 * migrations) / most)}` : 'traffic none');
+    line.setAttribute('class', migrations > 0 ? `traffic w${Math.round(1 + (6 * migrations) / Math.max(FEW, most))}` : 'traffic none');
     const title = line.querySelector('title');
     if (title) title.textContent = `${line.dataset.names}: ${many(migrations, 'migration')}`;
   }
@@ -78,14 +81,16 @@ export class MachineMap {
     });
     const most = thicken(edges);
     // Edges of the whole run keep their scale.
-    const scales = [
-      ...(most > 0 ? [`thickest edge: ${many(most, 'migration')}`] : []),
-      ...(bars && longest > 0 ? [`longest bar: ${count(longest)} cache lines/s`] : []),
-    ].join(', ');
+    const scalesOf = (edges: boolean): string =>
+      [
+        ...(edges ? [`thickest edge: ${many(most, 'migration')}`] : []),
+        ...(bars && longest > 0 ? [`longest bar: ${count(longest)} cache lines/s`] : []),
+      ].join(', ');
+    const scales = scalesOf(most > 0);
     if (whole === '') {
       for (const svg of this.figures) {
         const words = svg?.querySelector('text.scale');
-        if (words) words.textContent = scales;
+        if (words) words.textContent = scalesOf(edges.some(({ line, migrations }) => migrations > 0 && svg?.contains(line)));
       }
     }
     // Maps of exact scenes have the scales in themselves.

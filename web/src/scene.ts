@@ -1,7 +1,7 @@
 // One trial as the page holds it: slices in typed arrays, by CPU and time. The writer's side and the layout are in
 // crates/report/src/packed.rs.
 
-import { setPalette, type Palette } from './colour';
+import { beside, setPalette, type Palette } from './colour';
 import { Reader, unpack } from './data';
 
 /** Where CPUs lie in the machine; columns by CPU. */
@@ -43,6 +43,8 @@ interface Header {
   overview_bins: number;
   length_bins: number;
   task_names: string[];
+  /** Tasks of the run itself; those after them ran beside it. */
+  tasks_own: number;
   task_groups: number[];
   task_processes: number[];
   groups: string[];
@@ -408,6 +410,17 @@ export class Scene {
     }
     for (let i = low - 1; i >= 0 && time[i] >= since; i--) if (c[i] === task) return i;
     return undefined;
+  }
+
+  /** The number of a task's colour. */
+  colourOfTask(task: number): number {
+    return task < this.header.tasks_own ? task : beside(this.taskName(task));
+  }
+
+  /** The number of a group's colour. */
+  colourOfGroup(index: number): number {
+    const first = this.header.task_groups.indexOf(index);
+    return first < this.header.tasks_own ? index : beside(this.taskName(first));
   }
 
   taskName(task: number): string {

@@ -149,6 +149,14 @@ for (const [kind, make] of Object.entries(KINDS)) {
   });
 }
 
+test('on paper a figure of a study does not pull those behind it to its page', { skip }, async (t) => {
+  const work = scratch(t);
+  const page = await shown(await browser(t), work.join(KINDS.study(work)), 718);
+  await page.emulateMedia({ media: 'print' });
+  const after = await page.$$eval('figcaption', (found) => found.map((caption) => getComputedStyle(caption).breakAfter));
+  assert.ok(after.length > 1 && after.every((rule) => rule === 'auto'), after.join());
+});
+
 test('a key names only places where something ran, and causes that can be seen', { skip }, async (t) => {
   const work = scratch(t);
   work.run('compare -m 2s1n2l4c1t -w spin:-n2,-p0,-u5ms,-d60ms,--profile=mysql-select -s cfs,rr --trials 2 --out run');

@@ -109,6 +109,25 @@ test('schedulers can be hidden, rows can be tasks, groups unfold, and colours fo
   assert.deepEqual(faults, []);
 });
 
+test('a map names its thickest edge only where it draws one', { skip }, async (t) => {
+  const work = scratch(t);
+  work.run('compare -m 1s1n4l2c1t -w hackbench:-T,-p,-f3,-g2,-l20 -s eevdf,rr --trials 1 --out run');
+  const { page, faults } = await open(await browser(t), work.join('run/report.html'));
+  const maps = async () => {
+    await page.locator('#machine-0').scrollIntoViewIfNeeded();
+    await page.waitForTimeout(700);
+    return page.$$eval('figure[data-figure^="machine-"] svg', (found) =>
+      found.map((svg) => [svg.querySelectorAll('polyline.traffic:not(.none)').length > 0, svg.querySelector('text.scale').textContent.includes('thickest edge')]));
+  };
+  const whole = await maps();
+  assert.ok(whole.some(([edges]) => edges));
+  for (let i = 0; i < 12; i++) await page.getByRole('button', { name: 'Zoom in' }).click();
+  const close = await maps();
+  assert.ok(close.some(([edges]) => !edges), 'a moment in which nothing moves');
+  for (const [edges, named] of [...whole, ...close]) assert.equal(named, edges);
+  assert.deepEqual(faults, []);
+});
+
 test('tables sort, filter and define their measures', { skip }, async (t) => {
   const work = scratch(t);
   work.run(SPIN);

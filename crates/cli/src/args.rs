@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum, ValueHint};
+use warmcore_lab::experiment::MOST_TRIALS;
 use warmcore_options::MemoryChoice;
 use warmcore_places::choice::PlaceChoice;
 use warmcore_topology::VirtualLlcSize;
@@ -251,7 +252,7 @@ pub struct CompareArguments {
     #[arg(help_heading = "How it is judged", short, long, value_name = "SCHEDULER")]
     pub baseline: Option<String>,
     /// Runs of each scheduler. Run k of all schedulers has the same seed; from 8 on there are 95 % intervals
-    #[arg(help_heading = "How it is judged", short = 'n', long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(help_heading = "How it is judged", short = 'n', long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_TRIALS)))]
     pub trials: u32,
     /// Seed from which the seeds of all trials follow
     #[arg(help_heading = "How it is judged", long, value_name = "NUMBER", default_value_t = 1, value_parser = whole_number::<u64, MAX_SEED>)]

@@ -192,10 +192,10 @@ impl Console {
         self.verbosity >= 1
     }
 
-    /// Detail for `-v`.
+    /// Detail for `-v`, on lines that are short even where no terminal says how long they may be.
     pub fn info(&self, text: &str) {
         if self.verbosity >= 1 {
-            self.line(&printable(text));
+            self.line(&broken(&printable(text), self.error_columns.unwrap_or(SENTENCE_COLUMNS)));
         }
     }
 
@@ -315,7 +315,7 @@ fn progress_line(bar: &ProgressBar, unit: &str) -> String {
 }
 
 /// The text with lines of at most so many characters, words permitting; what follows a break is indented by two more than its line. A word that
-/// is too long is broken before its `[`.
+/// is too long is broken before its `[` and behind its commas.
 fn broken(text: &str, columns: usize) -> String {
     let mut out = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
@@ -348,16 +348,20 @@ fn broken(text: &str, columns: usize) -> String {
     out
 }
 
-/// A word; the parts of one that is too long for a line and has parts that can be left out, as `name:[-a][-b]`.
+/// A word; the parts of one that is too long for a line and has parts that can be left out, as `name:[-a][-b]`, or a list, as `name:a=1,b=2`.
 fn pieces(word: &str, room: usize) -> Vec<&str> {
     if word.chars().count() <= room {
         return vec![word];
     }
     let mut pieces = Vec::new();
     let mut begin = 0;
-    for (at, _) in word.match_indices('[').filter(|(at, _)| *at > 0) {
-        pieces.push(&word[begin..at]);
-        begin = at;
+    for (at, mark) in word.match_indices(['[', ',']).filter(|(at, _)| *at > 0) {
+        // Behind a comma, unless what can be left out begins with it.
+        let at = if mark == "," { at + 1 } else { at };
+        if at > begin && !word[..at].ends_with("[,") {
+            pieces.push(&word[begin..at]);
+            begin = at;
+        }
     }
     pieces.push(&word[begin..]);
     pieces
@@ -406,6 +410,13 @@ mod tests {
         let text = "  name:-tWORKERS[,-mMESSENGERS][,-rSECONDS]\n";
         assert_eq!(broken(text, 32), "  name:-tWORKERS[,-mMESSENGERS]\n    [,-rSECONDS]\n");
         assert_eq!(broken(text, 80), text);
+    }
+
+    #[test]
+    fn a_list_of_settings_is_broken_behind_its_commas() {
+        let text = "scheduler eevdf:base_slice_ns=1,hz=1000,preempt=0\n";
+        assert_eq!(broken(text, 40), "scheduler eevdf:base_slice_ns=1,hz=1000,\n  preempt=0\n");
+        assert_eq!(broken(text, 60), text);
     }
 
     #[test]

@@ -110,12 +110,12 @@ fn the_difference_on_a_path_that_is_one_threads_is_divided_as_that_threads_time_
         ran.out.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let said = compared("");
-    assert!(said.contains("over 1 handover (under eevdf 1), of the difference"), "{said}");
+    assert!(said.contains("The critical path has 1 handover (under eevdf 1): of the difference"), "{said}");
     assert!(said.contains("(100 %) is computing") && !said.contains("on average"), "{said}");
     assert!(said.contains("need 0.7 % less task time per work (mean of the trials)"), "{said}");
     let said = compared("-before");
     let averaged =
-        "(under eevdf 1) and with its CPU time divided as that of all threads is on average, of the difference";
+        "(under eevdf 1), and its CPU time is divided as that of all threads is on average: of the difference";
     assert!(said.contains(averaged), "{said}");
 }
 

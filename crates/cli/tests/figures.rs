@@ -59,6 +59,26 @@ fn causes_have_whole_names_in_a_column_of_a_journal() {
     assert!(texts.contains(&"waiting for a CPU") && !texts.iter().any(|text| text.contains('…')), "{texts:?}");
 }
 
+/// Not only made larger: the smallest letters, of 10.5 units, have 7 points at either width.
+#[test]
+fn figures_of_one_scheduler_are_laid_out_for_their_width() {
+    let scratch = Scratch::new();
+    let words = "-m 2s1n2l4c1t -w hackbench:-T,-p,-f4,-g2,-l20 -s eevdf,cfs --trials 1 --out run";
+    scratch.run(&format!("compare {words}")).exits_with(0);
+    let of_one = ["machine", "transitions", "residency", "cumulative", "threads-per-cpu", "counters"];
+    let names = of_one.map(|name| format!("{name}-0-eevdf"));
+    for name in names.iter().map(String::as_str).chain(["wakeup-latency"]) {
+        for (length, points) in [("85mm", 240.94), ("180mm", 510.24)] {
+            let file = format!("{name}-{length}.svg");
+            scratch.run(&format!("report run --figure {name}:{length} --svg {file}")).exits_with(0);
+            let svg = read(&scratch, &file);
+            let wide: f64 = svg.split("viewBox=\"0 0 ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
+            let smallest = 10.5 * points / wide;
+            assert!((6.99..=7.2).contains(&smallest), "{file}: {smallest} points");
+        }
+    }
+}
+
 #[test]
 fn maps_of_several_schedulers_have_one_scale_and_say_it() {
     let scratch = Scratch::new();
@@ -164,6 +184,18 @@ fn a_baseline_that_is_best_comes_first_and_the_others_in_order() {
     let page = read(&scratch, "run/report.html");
     let title = page.split_once("<h1>").unwrap().1.split_once("</h1>").unwrap().0.replace('\u{a0}', " ");
     assert!(title.starts_with("ule is best; rr: ") && title.contains("; fifo: "), "{title}");
+}
+
+#[test]
+fn a_headline_names_the_measure_and_the_baseline_once() {
+    let scratch = Scratch::new();
+    let slices = "eevdf,eevdf:base_slice_ns=200us,eevdf:base_slice_ns=3ms";
+    let words = format!("compare -m 1s1n1l2c1t@i7-3770 -w forkjoin:-n3,-i60,-w2ms -s {slices} --out run");
+    scratch.run(&words).exits_with(0);
+    let page = read(&scratch, "run/report.html");
+    let title = page.split_once("<h1>").unwrap().1.split_once("</h1>").unwrap().0.replace('\u{a0}', " ");
+    assert_eq!(title.matches("% more elapsed time than eevdf; ").count(), 1, "{title}");
+    assert!(title.ends_with(" % more"), "{title}");
 }
 
 #[test]

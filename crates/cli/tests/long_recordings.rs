@@ -1,11 +1,12 @@
 //! Long recordings: the memory that they take.
 
 use std::fs;
+use std::process::Stdio;
 
 use warmcore_capture::trace_dat::{Contents, write};
 use warmcore_capture::written::{HEADER_EVENT, HEADER_PAGE, Head, PageWriter, Value, descriptions};
 
-use crate::common::Scratch;
+use crate::common::{Scratch, alone};
 
 /// Two threads on two CPUs that hand something to each other so many times: eight events each time.
 fn handed(times: u64) -> Vec<u8> {
@@ -52,7 +53,7 @@ fn handed(times: u64) -> Vec<u8> {
 
 /// The most memory that the program had with these words, bytes.
 fn most_memory(scratch: &Scratch, words: &str) -> u64 {
-    let mut child = scratch.command(words).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut child = scratch.command(words).stderr(Stdio::null()).spawn().unwrap();
     let mut status = 0;
     // SAFETY: a structure of numbers, for which zeros are values.
     let mut used: libc::rusage = unsafe { std::mem::zeroed() };
@@ -78,4 +79,38 @@ fn a_page_of_a_recording_takes_less_than_200_bytes_of_memory_for_an_event() {
     let (least, most) = (most(short), most(long));
     let for_each = most.saturating_sub(least) / events;
     assert!(for_each < 200, "{for_each} bytes for each of {events} events more: {least} and {most} in all");
+}
+
+/// The run directory of a recording's file that is looked at lies among temporary files.
+#[test]
+fn what_a_killed_command_left_among_temporary_files_is_listed_and_removed() {
+    let (scratch, _alone) = (Scratch::new(), alone());
+    fs::write(scratch.path("long.dat"), handed(20_000)).unwrap();
+    let files = scratch.path("files");
+    fs::create_dir(&files).unwrap();
+    let count = || fs::read_dir(&files).unwrap().count();
+    // One that was done before it was killed leaves nothing.
+    for _ in 0..10 {
+        let mut command = scratch.command("explain long.dat");
+        let quiet = command.env("TMPDIR", &files).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = quiet.spawn().unwrap();
+        while count() == 0 && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if count() > 0 {
+            break;
+        }
+    }
+    assert_eq!(count(), 1);
+    let doctor = |words: &str| {
+        let told = scratch.command(words).env("TMPDIR", &files).output().unwrap();
+        String::from_utf8(told.stdout).unwrap()
+    };
+    let left = format!("restored: temporary files {}/warmcore-", files.display());
+    assert!(doctor("doctor host").contains(&format!("would be {left}")));
+    assert_eq!(count(), 1);
+    assert!(doctor("doctor restore").contains(&left));
+    assert_eq!(count(), 0);
 }

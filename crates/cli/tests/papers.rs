@@ -100,6 +100,69 @@ fn figures_of_a_source_are_drawn_from_the_runs_of_what_was_asked_for() {
     }
 }
 
+/// By hand: 10 ms on CPU 0 and 30 on another, in the same virtual LLC of two cores or in the next.
+#[test]
+fn heat_maps_of_a_source_are_drawn_for_every_value_of_an_axis() {
+    let study = r#"schema = "warmcore-study-form-1"
+title = "A task that moves"
+question = "Where does it run?"
+source = "Nobody, 2026."
+
+[[vary]]
+name = "end"
+values = [1, 3]
+
+[[workload]]
+name = "mover"
+text = """{ "tasks": { "mover": { "loop": 1, "phases": {
+    "here": { "cpus": [0], "run": 10000 }, "there": { "cpus": [{end}], "run": 30000 } } } } }"""
+
+[[cell]]
+name = "moved"
+machine = "1s1n1l4c1t"
+workload = "mover"
+schedulers = ["rr"]
+trials = 1
+observe = [{ virtual_llcs = { cores = "2" } }]
+
+[[expect]]
+name = "part of a CPU, to {end}"
+each = ["end"]
+figure = "cpu_time_ns[moved] / elapsed_ns[moved]"
+published = 1
+band = [0.9, 1.1]
+reason = "it never waits"
+
+[[drawing]]
+name = "where-{end}"
+title = "To CPU {end}"
+published = "A quarter on CPU 0."
+each = ["end"]
+of = "run_time_per_cpu[moved]"
+
+[[drawing]]
+name = "moves-{end}"
+title = "To CPU {end}"
+published = "One move at most."
+each = ["end"]
+of = "moves_of_virtual_llcs[moved]"
+"#;
+    let scratch = Scratch::new();
+    scratch.write("moves.toml", study);
+    scratch.run("study run moves.toml --out kept").exits_with(0);
+    let read = |name: &str| fs::read_to_string(scratch.path(&format!("kept/figures/{name}.csv"))).unwrap();
+    for (end, moves) in [(1, 0), (3, 1)] {
+        let data = read(&format!("where-{end}"));
+        let rows: Vec<Vec<&str>> = data.lines().skip(1).map(|line| line.split(',').collect()).collect();
+        let places: Vec<&str> = rows.iter().map(|row| row[1]).collect();
+        assert_eq!(places, ["0".to_owned(), end.to_string()], "{data}");
+        assert!((rows[1][4].parse::<f64>().unwrap() - 0.75).abs() < 0.01, "{data}");
+        assert_eq!(read(&format!("moves-{end}")), format!("from_vllc,to_vllc,migrations_ran\n0,1,{moves}\n1,0,0\n"));
+    }
+    let page = fs::read_to_string(scratch.path("kept/figures-moves.html")).unwrap();
+    assert!(page.contains("where-3: To CPU 3") && page.contains("A quarter on CPU 0."), "{page}");
+}
+
 /// One row asked for needs one cell.
 #[test]
 fn bars_of_a_source_are_drawn_from_all_trials_for_both_columns_of_a_paper() {
@@ -253,6 +316,12 @@ fn expect_page(name: &str, marks: Option<(&str, &str)>, text: &str) {
         }
     };
     expect_file(name, &made);
+}
+
+/// A run of a source exits with 0 until a row comes out on another side than the kept values have it.
+#[test]
+fn the_studies_declare_what_is_outside_with_the_kept_values() {
+    assert_eq!(judged().surprises(), [""; 0]);
 }
 
 /// How a row came out, in a word for the page of all items and in a few for the page of its source.

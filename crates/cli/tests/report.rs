@@ -424,6 +424,9 @@ fn what_is_no_run_or_of_another_version_is_refused() {
         scratch.run(words).exits_with(2).complains("is not a run directory");
     }
     scratch.run("report file").exits_with(2).complains("this is no recording that can be read");
+    for command in ["report --html page.html", "explain"] {
+        scratch.run(&format!("{command} /dev/zero")).exits_with(2).complains("it is a device, and no file");
+    }
     let experiment = read(&scratch, "run/experiment.toml");
     scratch.write("run/experiment.toml", &experiment.replace("tool_version = \"", "tool_version = \"9"));
     scratch.run("report run").exits_with(2).complains("the run was started by version 9");

@@ -109,6 +109,38 @@ fn a_study_asks_the_program_for_other_numbers_than_the_papers() {
     scratch.run("study run large.toml").exits_with(2).complains("large.toml:7:8: `skew` is 0 to 4, not 9");
 }
 
+/// What an axis sets gives what a study has that sets it itself, and the table of each value is in its own directory.
+#[test]
+fn an_axis_sets_keys_of_contention() {
+    let scratch = Scratch::new();
+    let study = |keys: &str, expected: &str| {
+        format!(
+            "schema = \"warmcore-study-form-1\"\ntitle = \"t\"\nquestion = \"q\"\nsource = \"s\"\nprogram = \"cdf-dio\"\n\
+             [contention]\ntasks = 12\naccesses = 600\ntolerances = [0.25]\n{keys}\n\
+             [[expect]]\nname = \"rr {{skew}}\"\n{expected}\nband = [0, 1]\nneutral = \"none\"\nreason = \"r\"\n"
+        )
+    };
+    let values = |name: &str, text: &str| -> Vec<f64> {
+        scratch.write(name, text);
+        let ran = scratch.run(&format!("study run {name} --trials 2 --json --out of-{name}")).exits_with(0);
+        let document: serde_json::Value = serde_json::from_str(&ran.out).expect("one document");
+        let rows = document["studies"][0]["expectations"].as_array().expect("rows");
+        rows.iter().map(|row| row["value"].as_f64().expect("it is measured")).collect()
+    };
+    let axis = "[[vary]]\nname = \"skew\"\nvalues = [0, 2]";
+    let varied = study(axis, "each = [\"skew\"]\nfigure = \"l2_hit_rate_rr_queue[contention]\"");
+    let both = values("varied.toml", &varied);
+    let single = |skew: u32| {
+        values(&format!("{skew}.toml"), &study(&format!("skew = {skew}"), "figure = \"l2_hit_rate_rr_queue\""))
+    };
+    assert_eq!(both, [single(0), single(2)].concat());
+    assert_ne!(both[0], both[1]);
+    let table = |path: &str| std::fs::read_to_string(scratch.path(path)).unwrap();
+    assert_eq!(table("of-varied.toml/skew=2/table.csv"), table("of-2.toml/table.csv"));
+    scratch.write("none.toml", &study(axis, "figure = \"l2_hit_rate_rr_queue\""));
+    scratch.run("study run none.toml --dry-run").exits_with(2).complains("is one for each value of the axes");
+}
+
 /// A part of the paper's study is that part.
 #[test]
 fn a_row_of_it_is_computed_without_the_tables() {

@@ -33,6 +33,8 @@ fn the_common_commands_are_as_narrow_as_the_terminal() {
         let run = format!("run{columns}");
         let schedulers = "eevdf,eevdf:base_slice_ns=20000000,rr";
         check(&scratch, &format!("compare -m {MACHINE} -w {WORKLOAD} -s {schedulers} -n 2 --out {run}"), columns);
+        let detailed = format!("compare -m {MACHINE} -w {WORKLOAD} -s {schedulers},cache-aware -n 2 -v --keep nothing");
+        check(&scratch, &detailed, columns);
         for words in ["explain", "explain --events", "report --markdown new.md", "replay --out new.json", "group"] {
             let (verb, options) = words.split_once(' ').unwrap_or((words, ""));
             check(&scratch, &format!("{verb} {run} {options} --force"), columns);

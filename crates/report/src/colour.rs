@@ -1,5 +1,6 @@
 //! Colours that readers with any kind of colour vision can tell apart, on light and on dark ground.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde::Serialize;
@@ -117,10 +118,12 @@ const HUES: [[u8; 3]; 24] = [
 ];
 
 /// What the page's script needs to colour as the figures do.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct Palette {
     /// Colours of groups.
     hues: [[u8; 3]; 24],
+    /// Colours of what ran beside a run, by the first word of its name.
+    beside: BTreeMap<&'static str, [u8; 3]>,
     /// Anchors of the scale of magnitude on light ground.
     light: [[u8; 3]; 6],
     /// The same on dark ground.
@@ -129,12 +132,23 @@ pub struct Palette {
 
 /// The colours of groups and magnitudes: the only place where they stand.
 pub fn palette() -> Palette {
-    Palette { hues: HUES, light: LIGHT, dark: DARK }
+    Palette { hues: HUES, beside: BESIDE.into(), light: LIGHT, dark: DARK }
 }
 
 /// The colour of group `index`; from the twenty-fifth on they begin again.
 pub fn group(index: usize) -> [u8; 3] {
     HUES[index % HUES.len()]
+}
+
+/// Colours of what ran beside a run, by the first word of its name: other threads and times offline are grey, so that the run's own tasks are
+/// seen first.
+const BESIDE: [(&str, [u8; 3]); 3] =
+    [("others", [128, 134, 144]), ("interrupts", [204, 37, 94]), ("offline", [150, 132, 100])];
+
+/// The colour of a task that ran beside a run, by its name.
+pub fn beside(name: &str) -> [u8; 3] {
+    let known = BESIDE.iter().find(|(word, _)| name.split(' ').next() == Some(*word));
+    known.map_or(BESIDE[0].1, |(_, colour)| *colour)
 }
 
 /// A colour between two others.
@@ -259,6 +273,18 @@ mod tests {
         let (light, dark): (Vec<f64>, Vec<f64>) = (steps(Ground::Light).collect(), steps(Ground::Dark).collect());
         assert!(light.windows(2).all(|pair| pair[1] < pair[0]), "{light:?}");
         assert!(dark.windows(2).all(|pair| pair[1] > pair[0]), "{dark:?}");
+    }
+
+    #[test]
+    fn what_ran_beside_a_run_has_no_colour_of_its_tasks_and_is_seen_on_both_grounds() {
+        for (name, colour) in BESIDE {
+            assert!(!HUES.contains(&colour) && beside(&format!("{name} on cpu3")) == colour);
+            for ground in [[0xff; 3], [0x11, 0x1a, 0x22]].map(luminance) {
+                let own = luminance(colour);
+                let contrast = (own.max(ground) + 0.05) / (own.min(ground) + 0.05);
+                assert!(contrast >= 3.0, "{name}: {contrast}");
+            }
+        }
     }
 
     #[test]

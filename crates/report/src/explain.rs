@@ -272,7 +272,6 @@ impl<F: FnMut(&Migration)> Sink for Migrations<'_, F> {
     }
 }
 
-/// A decision with its value.
 fn said(kind: &DecisionKind, value: i64, machine: &Machine) -> String {
     let value = kind.value.for_users(value, machine);
     match kind.value {

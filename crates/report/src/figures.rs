@@ -29,7 +29,7 @@ use crate::svg::{Anchor, Svg, escape, text_width};
 
 /// Width of figures that hold all schedulers: at 180 mm, two columns of a journal, the smallest texts (10.5 units) have 7 points.
 pub const WIDTH: f64 = 760.0;
-/// Width of figures of one scheduler, which stand side by side: at 85 mm, one column, the smallest texts have 7 points.
+/// Width of figures of one scheduler where they stand side by side: at 85 mm, one column, the smallest texts have 7 points.
 pub const PANEL: f64 = 360.0;
 /// Widths below which names are above their rows, not beside them.
 const NARROW: f64 = 600.0;
@@ -133,6 +133,8 @@ pub struct Axes {
     pub most_into_virtual: u64,
     /// Tasks up to which each has a line of its own.
     pub most_lines: usize,
+    /// Width of a figure: [`PANEL`] to [`WIDTH`].
+    pub wide: f64,
 }
 
 impl Axes {
@@ -153,6 +155,7 @@ impl Axes {
             most_into: moves().flat_map(matrix::moves_into).max().unwrap_or(0).max(1),
             most_into_virtual: virtual_moves().flat_map(matrix::moves_into).max().unwrap_or(0).max(1),
             most_lines: MOST_LINES,
+            wide: PANEL,
         }
     }
 }
@@ -174,7 +177,7 @@ pub struct Figure {
 
 /// All figures of a run, in the order of a report.
 pub fn all(run: &Run) -> Vec<Figure> {
-    all_as_wide(run, WIDTH)
+    with_data_up_to(run, (WIDTH, PANEL), usize::MAX)
 }
 
 /// Those that compare all schedulers over all trials, so wide.
@@ -186,18 +189,19 @@ pub(crate) fn of_all_schedulers(run: &Run, wide: f64) -> Vec<Figure> {
     figures
 }
 
-/// The same; those that hold all schedulers are so wide.
+/// The same, each laid out for such a width: [`PANEL`] to [`WIDTH`].
 pub fn all_as_wide(run: &Run, wide: f64) -> Vec<Figure> {
-    with_data_up_to(run, wide, usize::MAX)
+    with_data_up_to(run, (wide, wide), usize::MAX)
 }
 
-/// The same; lists of all stays on CPUs end where they become longer than so many bytes.
-pub(crate) fn with_data_up_to(run: &Run, wide: f64, most: usize) -> Vec<Figure> {
+/// The same: so wide those that hold all schedulers, and those of one. Lists of all stays on CPUs end where they become longer than so many
+/// bytes.
+pub(crate) fn with_data_up_to(run: &Run, (wide, panel): (f64, f64), most: usize) -> Vec<Figure> {
     let mut figures = of_all_schedulers(run, wide);
-    figures.extend(distribution::all(run));
+    figures.extend(distribution::all(run, panel));
     figures.extend(matrix::migrations(run, wide));
     figures.extend(matrix::crossings(run, wide));
-    let axes = Axes::of(&run.scenes);
+    let axes = Axes { wide: panel, ..Axes::of(&run.scenes) };
     let virtual_llcs = run.disk.virtual_llcs();
     let machine_of = |index: usize| &run.disk.experiment.machine_of(index).value;
     let scales = map::MapScales::of(run.scenes.iter().enumerate().map(|(index, scene)| (scene, machine_of(index))));
@@ -209,11 +213,11 @@ pub(crate) fn with_data_up_to(run: &Run, wide: f64, most: usize) -> Vec<Figure> 
         figures.extend(lines::cumulative(index, scene, &axes));
         figures.extend(lines::scores(index, scene, &axes));
         figures.push(matrix::thread_cpu(index, scene, machine, virtual_llcs.as_ref(), wide));
-        figures.push(matrix::residency(index, scene, machine));
+        figures.push(matrix::residency(index, scene, machine, panel));
         figures.extend(matrix::transitions(index, scene, machine, &axes));
         figures.extend(matrix::virtual_transitions(index, scene, virtual_llcs.as_ref(), &axes));
-        figures.push(map::machine(index, scene, machine, scales));
-        figures.extend(counters::over_time(index, scene, machine));
+        figures.push(map::machine(index, scene, machine, (scales, panel)));
+        figures.extend(counters::over_time(index, scene, machine, panel));
     }
     figures
 }

@@ -54,7 +54,6 @@ struct RunDocument {
     slices: Vec<u64>,
 }
 
-/// Columns by CPU.
 #[derive(Serialize)]
 struct CpuColumns {
     order: Vec<u32>,
@@ -78,7 +77,7 @@ pub fn page(runs: &[Run]) -> String {
     let mut files: Vec<(String, String)> = Vec::new();
     for (index, run) in runs.iter().enumerate() {
         // What is longer is not offered.
-        let mut figures = figures::with_data_up_to(run, figures::WIDTH, MOST_CSV);
+        let mut figures = figures::with_data_up_to(run, (figures::WIDTH, figures::PANEL), MOST_CSV);
         files.extend(downloads(index, run, &figures));
         let for_small_screens = figures::of_all_schedulers(run, figures::PANEL).into_iter();
         figures.extend(for_small_screens.map(|figure| Figure { id: figure.id + rows::NARROW, ..figure }));

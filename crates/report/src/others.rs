@@ -1,14 +1,14 @@
-//! Who ran beside a run's tasks, as far as its events tell, and when CPUs were offline: the stays on CPUs, and a scene that has them as
-//! tasks of their own, one for each CPU and one for all that were offline.
+//! Who ran beside a run's tasks, as far as its events tell, when CPUs were offline, and when interrupts had them: the stays on CPUs, and a
+//! scene that has them as tasks of their own, one for each CPU, one for all that were offline, and one for the interrupts of each CPU.
 
 use std::borrow::Cow;
 
 use warmcore_topology::{CpuId, Machine};
-use warmcore_trace::{Event, EventKind, Slice, SliceEnd, TaskId, TaskInfo};
+use warmcore_trace::{Event, EventKind, OverheadKind, Slice, SliceEnd, TaskId, TaskInfo};
 
 use crate::scene::{Recording, Scene};
 
-/// A stay of such a thread on a CPU, or a time in which the CPU was offline.
+/// A stay of such a thread on a CPU, an interrupt or softirq, or a time in which the CPU was offline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stay {
     /// Where.
@@ -17,12 +17,24 @@ pub struct Stay {
     pub start_ns: u64,
     /// To when.
     pub end_ns: u64,
-    /// Index into the run's table of foreign threads, or [`OFFLINE`].
+    /// Index into the run's table of foreign threads, [`OFFLINE`] or [`INTERRUPT`].
     pub thread: u32,
 }
 
 /// In place of a thread's number: the CPU is offline.
 pub const OFFLINE: u32 = u32::MAX;
+
+/// In place of a thread's number: an interrupt or softirq, whoever it interrupts.
+pub const INTERRUPT: u32 = u32::MAX - 1;
+
+impl Stay {
+    /// The interrupt whose end an event tells.
+    pub fn of_interrupt(event: &Event) -> Option<Self> {
+        let EventKind::Overhead { kind: OverheadKind::Interrupt, duration_ns } = event.kind else { return None };
+        let start_ns = event.time_ns.saturating_sub(duration_ns);
+        Some(Self { cpu: event.cpu, start_ns, end_ns: event.time_ns, thread: INTERRUPT })
+    }
+}
 
 /// Who has a CPU.
 #[derive(Clone, Copy, Debug, Default)]
@@ -86,7 +98,7 @@ impl Others {
     }
 }
 
-/// The scene with one more task for each CPU that others had: what ran there beside the run's tasks.
+/// The scene with one more task for each CPU that others had: what ran there beside the run's tasks; and with one for its interrupts.
 pub(crate) fn with_others<'a>(scene: &'a Scene, machine: &Machine) -> Cow<'a, Scene> {
     let (Some(slices), false) = (&scene.record.slices, scene.record.others.is_empty()) else {
         return Cow::Borrowed(scene);
@@ -97,15 +109,21 @@ pub(crate) fn with_others<'a>(scene: &'a Scene, machine: &Machine) -> Cow<'a, Sc
     // Of a long recording these are most of the memory: nothing is copied twice.
     let mut all = Vec::with_capacity(slices.len() + scene.record.others.len());
     all.extend_from_slice(slices);
-    let (offline, threads): (Vec<&Stay>, Vec<&Stay>) =
-        scene.record.others.iter().partition(|stay| stay.thread == OFFLINE);
-    let by_cpu = threads
-        .chunk_by(|a, b| a.cpu == b.cpu)
-        .map(|stays| (application, "others", format!("others on {}", machine.os_cpu(stays[0].cpu)), stays));
-    let all_offline =
-        (!offline.is_empty()).then(|| (application + 1, "offline", "offline".to_owned(), offline.as_slice()));
-    for (application, role, name, stays) in by_cpu.chain(all_offline) {
+    let (interrupts, others): (Vec<&Stay>, Vec<&Stay>) =
+        scene.record.others.iter().partition(|stay| stay.thread == INTERRUPT);
+    let (offline, threads): (Vec<&Stay>, Vec<&Stay>) = others.into_iter().partition(|stay| stay.thread == OFFLINE);
+    let of_cpus = |stays: &[&'a Stay], application, role: &'static str| {
+        let name = |stays: &[&Stay]| format!("{role} on {}", machine.os_cpu(stays[0].cpu));
+        let by_cpu = stays.chunk_by(|a, b| a.cpu == b.cpu);
+        by_cpu.map(|stays| (application, role, name(stays), stays.to_vec())).collect::<Vec<_>>()
+    };
+    let mut rows = of_cpus(&threads, application, "others");
+    rows.extend((!offline.is_empty()).then(|| (application + 1, "offline", "offline".to_owned(), offline)));
+    rows.extend(of_cpus(&interrupts, application + 2, "interrupts"));
+    let mut interrupting = Vec::with_capacity(interrupts.len());
+    for (application, role, name, stays) in rows {
         let task = TaskId(tasks.len() as u32);
+        let into = if role == "interrupts" { &mut interrupting } else { &mut all };
         let (application_name, role) = (role.to_owned(), role.to_owned());
         tasks.push(TaskInfo { id: task, name, role, application, application_name, process });
         // How it left, events do not tell.
@@ -118,9 +136,12 @@ pub(crate) fn with_others<'a>(scene: &'a Scene, machine: &Machine) -> Cow<'a, Sc
             run_delay_ns: None,
             placed: None,
         };
-        all.extend(stays.iter().map(slice));
+        into.extend(stays.iter().map(slice));
     }
     all.sort_unstable_by_key(|slice| (slice.cpu, slice.start_ns, slice.end_ns));
+    if !interrupting.is_empty() {
+        all = interrupted(&all, interrupting);
+    }
     let record = &scene.record;
     let record = Recording {
         slice_count: all.len() as u64,
@@ -140,6 +161,41 @@ pub(crate) fn with_others<'a>(scene: &'a Scene, machine: &Machine) -> Cow<'a, Sc
     };
     let (metrics, tables) = (scene.metrics.clone(), scene.tables.clone());
     Cow::Owned(Scene { scheduler: scene.scheduler.clone(), metrics, tables, tasks, record, ..*scene })
+}
+
+/// Slices without what interrupts took of them, and the interrupts. Both are in order of CPUs and time, and so is what comes out, in which a
+/// CPU has one at a time. Who is interrupted could run on.
+fn interrupted(slices: &[Slice], interrupts: Vec<Slice>) -> Vec<Slice> {
+    let mut all: Vec<Slice> = Vec::with_capacity(slices.len() + 2 * interrupts.len());
+    let mut interrupts = interrupts.into_iter().peekable();
+    // From when on the CPU has room.
+    let free = |all: &[Slice], cpu: CpuId| all.last().filter(|last| last.cpu == cpu).map_or(0, |last| last.end_ns);
+    for slice in slices {
+        let mut rest = Slice { start_ns: slice.start_ns.max(free(&all, slice.cpu)), ..*slice };
+        let mut is_cut = rest.start_ns > slice.start_ns;
+        while let Some(interrupt) =
+            interrupts.next_if(|interrupt| (interrupt.cpu, interrupt.start_ns) < (slice.cpu, slice.end_ns))
+        {
+            let start_ns = interrupt.start_ns.max(free(&all, interrupt.cpu));
+            let interrupt = Slice { start_ns, end_ns: interrupt.end_ns.max(start_ns), ..interrupt };
+            if interrupt.cpu == slice.cpu && interrupt.end_ns > rest.start_ns {
+                if start_ns > rest.start_ns {
+                    all.push(Slice { end_ns: start_ns, end: SliceEnd::Runnable, ..rest });
+                    (rest.run_delay_ns, rest.placed) = (None, None);
+                }
+                (rest.start_ns, is_cut) = (interrupt.end_ns, true);
+            }
+            all.push(interrupt);
+        }
+        if !is_cut || rest.start_ns < slice.end_ns {
+            all.push(rest);
+        }
+    }
+    for interrupt in interrupts {
+        let start_ns = interrupt.start_ns.max(free(&all, interrupt.cpu));
+        all.push(Slice { start_ns, end_ns: interrupt.end_ns.max(start_ns), ..interrupt });
+    }
+    all
 }
 
 #[cfg(test)]
@@ -165,5 +221,30 @@ mod tests {
         assert_eq!(ended, [stay(10, 30)]);
         assert_eq!(others.open(100).collect::<Vec<_>>(), [stay(60, 100)]);
         assert_eq!((others.on(CpuId(0)), others.thread_on(CpuId(0))), (Some(OFFLINE), None));
+    }
+
+    /// CPU 0: task 0 from 10 to 50, interrupts while it is idle, twice in the task, and after its end. CPU 1: task 1 from 0 to 20, an interrupt
+    /// that is said to end behind the switch, to task 2 from 20 to 40.
+    #[test]
+    fn interrupts_cut_what_they_interrupt_in_pieces_and_nothing_lies_above_another() {
+        let slice = |task, cpu, start_ns, end_ns| Slice {
+            task: TaskId(task),
+            cpu: CpuId(cpu),
+            start_ns,
+            end_ns,
+            end: SliceEnd::Runnable,
+            run_delay_ns: None,
+            placed: None,
+        };
+        let asleep = |slice| Slice { end: SliceEnd::Sleeping, ..slice };
+        let waited = |slice| Slice { run_delay_ns: Some(3), ..slice };
+        let of_tasks = [waited(asleep(slice(0, 0, 10, 50))), asleep(slice(1, 1, 0, 20)), slice(2, 1, 20, 40)];
+        let (on_0, on_1) = (|from, to| slice(8, 0, from, to), |from, to| slice(9, 1, from, to));
+        let interrupts = vec![on_0(5, 8), on_0(20, 24), on_0(30, 31), on_0(60, 61), on_1(15, 25)];
+        let cut_0 = [on_0(5, 8), waited(slice(0, 0, 10, 20)), on_0(20, 24), slice(0, 0, 24, 30), on_0(30, 31)];
+        let rest = [asleep(slice(0, 0, 31, 50)), on_0(60, 61), slice(1, 1, 0, 15), on_1(15, 25), slice(2, 1, 25, 40)];
+        assert_eq!(interrupted(&of_tasks, interrupts), [&cut_0[..], &rest[..]].concat());
+        let empty = [slice(0, 0, 10, 10), slice(1, 0, 10, 12)];
+        assert_eq!(interrupted(&empty, vec![on_0(20, 21)]), [empty[0], empty[1], on_0(20, 21)]);
     }
 }

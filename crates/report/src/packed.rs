@@ -49,6 +49,8 @@ struct PackedHeader<'a> {
     overview_bins: usize,
     length_bins: usize,
     task_names: Vec<&'a str>,
+    /// Tasks of the run itself; those after them ran beside it.
+    tasks_own: usize,
     task_groups: Vec<usize>,
     task_processes: Vec<u32>,
     groups: Vec<String>,
@@ -81,6 +83,7 @@ const MAX_COUNTER_VALUES: usize = 250_000;
 
 /// The text that goes into the page.
 pub fn scene(scene: &Scene, machine: &Machine) -> String {
+    let tasks_own = scene.tasks.len();
     let scene = &*with_others(scene, machine);
     let groups = groups(&scene.tasks);
     let mut task_groups = vec![0; scene.tasks.len()];
@@ -104,6 +107,7 @@ pub fn scene(scene: &Scene, machine: &Machine) -> String {
         overview_bins: OVERVIEW_BINS,
         length_bins: LENGTH_BINS,
         task_names: scene.tasks.iter().map(|task| task.name.as_str()).collect(),
+        tasks_own,
         task_groups,
         task_map_rows,
         task_processes: scene.tasks.iter().map(|task| task.process).collect(),

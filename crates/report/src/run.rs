@@ -54,28 +54,13 @@ pub enum ReportError {
     #[error(transparent)]
     Read(#[from] ReadError),
     #[error("trial {trial} of {scheduler} cannot be simulated again: {source}")]
-    Rerun {
-        scheduler: String,
-        /// Number of the trial, from 0.
-        trial: usize,
-        source: TrialError,
-    },
+    Rerun { scheduler: String, trial: usize, source: TrialError },
     #[error("the trace of {scheduler} cannot be written: {source}")]
     Write { scheduler: String, source: std::io::Error },
     #[error("the events of trial {trial} of {scheduler} are not as they were written: {reason}")]
-    Changed {
-        scheduler: String,
-        /// Number of the trial, from 0.
-        trial: usize,
-        reason: String,
-    },
+    Changed { scheduler: String, trial: usize, reason: String },
     #[error("the events of trial {trial} of {scheduler} cannot be read: {source}")]
-    Trace {
-        scheduler: String,
-        /// Number of the trial, from 0.
-        trial: usize,
-        source: StoreError,
-    },
+    Trace { scheduler: String, trial: usize, source: StoreError },
 }
 
 impl ReportError {
@@ -150,7 +135,7 @@ impl Run {
     fn looked_at(disk: RunOnDisk, options: &ReportOptions, stop: &Arc<AtomicBool>) -> Result<Self, ReportError> {
         let mut run = Self::of(disk);
         if options.scenes {
-            run.look(options, stop)?;
+            run.look(options, stop, &mut || {})?;
         }
         Ok(run)
     }
@@ -347,11 +332,16 @@ impl Run {
         })
     }
 
-    /// Looks at the representative trial closely, under each scheduler. Where that cannot be, the notes say why.
+    /// Looks at the representative trial closely, under each scheduler; calls `looked` after each. Where that cannot be, the notes say why.
     ///
     /// # Errors
     /// When the trial cannot be simulated again, or its events are not as they were written.
-    pub fn look(&mut self, options: &ReportOptions, stop: &Arc<AtomicBool>) -> Result<(), ReportError> {
+    pub fn look(
+        &mut self,
+        options: &ReportOptions,
+        stop: &Arc<AtomicBool>,
+        looked: &mut dyn FnMut(),
+    ) -> Result<(), ReportError> {
         let number = self.representative;
         for scheduler in 0..self.disk.trials.len() {
             let events = self.disk.trials[scheduler][number].engine_events;
@@ -384,6 +374,7 @@ impl Run {
             }
             let scene = self.scene(scheduler, options, stop)?;
             self.scenes.push(scene);
+            looked();
         }
         Ok(())
     }

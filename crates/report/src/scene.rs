@@ -244,6 +244,8 @@ pub struct Recorder {
     scores: ScoreTracks,
     /// Whether samples of tasks are of stays on CPUs, and so counts of these too.
     counted_per_stay: bool,
+    /// Whether threads of a real kernel were recorded, and so their interrupts are shown.
+    recorded: bool,
 }
 
 impl Recorder {
@@ -279,13 +281,14 @@ impl Recorder {
             counters: CounterSums::new(cpus, end_ns),
             scores: ScoreTracks::new(end_ns),
             counted_per_stay: false,
+            recorded: false,
         }
     }
 
     /// The same, for a run with these tables.
     #[must_use]
     pub fn for_tables(self, tables: &RunTables) -> Self {
-        Self { counted_per_stay: tables.counted_per_stay, ..self }
+        Self { counted_per_stay: tables.counted_per_stay, recorded: !tables.threads.is_empty(), ..self }
     }
 
     /// Closes the window.
@@ -329,9 +332,9 @@ impl Recorder {
         if let Some(slice) = self.builder.push(event)? {
             self.take_slice(&slice);
         }
-        if let Some(stay) = self.others.push(event).filter(|_| self.stays.len() < self.limits.slices) {
-            self.stays.push(stay);
-        }
+        let interrupt = Stay::of_interrupt(event).filter(|_| self.recorded);
+        let stay = self.others.push(event).or(interrupt);
+        self.stays.extend(stay.filter(|_| self.stays.len() < self.limits.slices));
         let (time_ns, cpu) = (event.time_ns, event.cpu);
         match event.kind {
             EventKind::Switch { prev, prev_state, next } => {

@@ -93,7 +93,7 @@ pub fn headline(run: &Run) -> String {
             let percent = three_digits(share * 100.0);
             // Who else kept the CPUs busy is not in a recording of some threads.
             if run.is_recording() {
-                format!("its threads used {percent} % of the CPUs' time, idle time included")
+                format!("its threads used {percent} % of all CPU time")
             } else {
                 format!("CPUs busy {percent} %")
             }
@@ -163,6 +163,12 @@ pub fn headline(run: &Run) -> String {
     // The sort is stable: equals stay in the experiment's order.
     parts.sort_by(|(a, _), (b, _)| a[0].total_cmp(&b[0]).then(a[1].total_cmp(&b[1])));
     let mut parts: Vec<String> = parts.into_iter().map(|(_, text)| text).collect();
+    // Of what and against which scheduler is said once.
+    let same = format!(" {title} than {base_label}");
+    for part in parts.iter_mut().skip_while(|part| !part.ends_with(same.as_str())).skip(1) {
+        let kept = part.strip_suffix(same.as_str()).map_or(part.len(), str::len);
+        part.truncate(kept);
+    }
     parts.extend(said_once(&without_ratio));
     if document.advice.is_some() {
         // What the other settings do stands below, with what to type.

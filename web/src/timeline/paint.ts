@@ -37,18 +37,20 @@ const DIMMED = 40;
 
 /** What a task on a CPU is coloured by. */
 function kindOf(view: View): (task: number, cpu: number) => number {
-  const { task_groups, task_processes } = view.scene.header;
+  const { scene } = view;
+  const { task_groups, task_processes, tasks_own } = scene.header;
+  const own = (task: number, number: number): number => (task < tasks_own ? number : scene.colourOfTask(task));
   switch (view.settings.colourBy) {
     case 'llc':
     case 'node':
     case 'socket':
       return (_, cpu) => view.place(cpu);
     case 'task':
-      return (task) => task;
+      return (task) => own(task, task);
     case 'process':
-      return (task) => task_processes[task];
+      return (task) => own(task, task_processes[task]);
     default:
-      return (task) => task_groups[task];
+      return (task) => own(task, task_groups[task]);
   }
 }
 
@@ -171,7 +173,7 @@ function paintTasks(view: View, out: Picture, first: number, rows: number, line:
     rasterTask(scene, row.tasks[0], state.from, state.to, line);
     for (let x = 0; x < pixels; x++) {
       if (line.who[x] > 0) {
-        const colour = group(by === 'task' ? row.tasks[0] : view.place(line.who[x] - 1));
+        const colour = group(by === 'task' ? scene.colourOfTask(row.tasks[0]) : view.place(line.who[x] - 1));
         out.bar(at, x, pixel(colour, dimmed(row) ? DIMMED : 255), line.cover[x]);
       }
     }

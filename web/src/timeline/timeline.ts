@@ -223,9 +223,11 @@ export class Timeline implements Host {
         entries.push([css(magnitude(share)), `${count(rate)}/s`]);
       }
     } else if (this.colourBy === 'task' && this.rowsBy === 'cpu' && this.state.scenes.every((scene) => scene.tasks <= FEW_TASKS)) {
-      this.state.scenes[0]?.header.task_names.forEach((name, i) => entries.push([css(group(i)), name]));
+      const scene = this.state.scenes[0];
+      scene?.header.task_names.forEach((name, i) => entries.push([css(group(scene.colourOfTask(i))), name]));
     } else if (this.colourBy === 'group') {
-      this.state.scenes[0]?.header.groups.forEach((name, i) => entries.push([css(group(i)), name]));
+      const scene = this.state.scenes[0];
+      scene?.header.groups.forEach((name, i) => entries.push([css(group(scene.colourOfGroup(i))), name]));
     }
     // Rows that stand for several CPUs or tasks are as high as many of them run.
     const folded = this.rowsBy === 'task' && this.panes.some((pane) => pane.rows.some((row) => row.folded));

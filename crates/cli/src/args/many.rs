@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use warmcore_lab::experiment::MOST_TRIALS;
 
 use super::values::directory;
 use super::{MAX_SEED, MemoryOptions, ProfileArguments, RunArguments, parse_percent, whole_number};
@@ -23,7 +24,7 @@ pub struct SweepArguments {
     #[arg(short, long, value_name = "LIST", required = true)]
     pub schedulers: Vec<String>,
     /// Runs of each scheduler in each cell; from 8 on there are 95 % intervals
-    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_TRIALS)))]
     pub trials: u32,
     /// Largest difference that does not matter, in per cent, as in `compare`
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percent)]

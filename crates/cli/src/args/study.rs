@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use warmcore_lab::experiment::MOST_TRIALS;
 
 use super::values::{directory, page, parse_factor};
 
@@ -41,7 +42,7 @@ pub struct StudyRunArguments {
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub only: Vec<String>,
     /// This many trials of every cell instead of its own number
-    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_TRIALS)))]
     pub trials: Option<u32>,
     /// Repeat everything with each assumed cost of the machines times these factors, and with the machines' other
     /// core-to-core tables, and list the judgements that change. The factors are 0.5,2, or others as in

@@ -10,7 +10,7 @@ use warmcore_lab::experiment::{Experiment, Named, Observation, trial_seeds};
 use warmcore_lab::files::Lock;
 use warmcore_lab::headroom::{self, Headroom, OracleRun};
 use warmcore_lab::runner::{Conduct, Finished, RunError};
-use warmcore_lab::sensitivity::{self, Asked, Sensitivity};
+use warmcore_lab::sensitivity::{self, AskedChanges, Sensitivity};
 use warmcore_lab::session::{self, ResumeError, SessionError, pretty};
 use warmcore_lab::verdict::{self, ComparisonDocument};
 use warmcore_options::{MemoryChoice, TraceLevel};
@@ -109,10 +109,7 @@ pub fn leave(
     let Some(directory) = directory else { return Ok(()) };
     console.note(&format!("run directory: {}", directory.display()));
     if arguments.keep == Keep::Page {
-        let bar = console.phase("drawing the page");
-        let page = report::into_run_directory(directory, signals);
-        bar.finish_and_clear();
-        let page = page?;
+        let page = report::into_run_directory(directory, signals, console)?;
         console.note(&format!("report: {}", page.display()));
     }
     Ok(())
@@ -228,7 +225,6 @@ fn begin(
     Ok((experiment, Some((directory, alone))))
 }
 
-/// The experiment of a run directory.
 fn resume(path: &Path, console: &Console) -> Result<(Experiment, Option<(RunDirectory, Lock)>), Failure> {
     let (directory, alone) = RunDirectory::open_alone(path).map_err(directory_failure)?;
     let mut experiment = session::experiment_of(&directory).map_err(resume_failure)?;
@@ -279,12 +275,13 @@ fn ask_oracle(
     Ok(oracle)
 }
 
-fn asked_changes(changes: &[Change]) -> Asked {
+fn asked_changes(changes: &[Change]) -> AskedChanges {
     let factor = |change: &Change| match change {
         Change::Factor(factor) => Some(*factor),
         Change::Neighbours => None,
     };
-    Asked { factors: changes.iter().filter_map(factor).collect(), neighbours: changes.contains(&Change::Neighbours) }
+    let factors = changes.iter().filter_map(factor).collect();
+    AskedChanges { factors, neighbours: changes.contains(&Change::Neighbours) }
 }
 
 /// What could turn the verdict.
@@ -292,7 +289,7 @@ fn ask_sensitivity(
     arguments: &CompareArguments,
     experiment: &Experiment,
     (finished, document): (&Finished, &ComparisonDocument),
-    asked: &Asked,
+    asked: &AskedChanges,
     signals: &Signals,
     console: &Console,
 ) -> Result<Sensitivity, Failure> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use warmcore_lab::experiment::TOOL_VERSION;
 use warmcore_lab::trial::Trial;
-use warmcore_study::chunk::{self, GatherError, Gathering};
+use warmcore_study::chunk::{self, ChunkedRun, GatherError};
 use warmcore_study::plan::Plan;
 
 use crate::commands::study::{study_failure, with_means};
@@ -126,7 +126,7 @@ pub fn gather(
         let words = format!("the Python package is version {}, this program is {TOOL_VERSION}", ready.version);
         return Err(Failure::unable(CODE, words).help("install the program and the package of one wheel"));
     }
-    let begun = Gathering::begin(experiments, out, &|words| console.warn(words));
+    let begun = ChunkedRun::begin(experiments, out, &|words| console.warn(words));
     let mut gathering = begun.map_err(|error| failure(error, out, signals))?;
     let missing = gathering.missing(experiments);
     let size = chunk::size(missing, ready.workers);

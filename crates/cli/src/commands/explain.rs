@@ -233,7 +233,8 @@ pub fn events(arguments: &ExplainArguments, console: &Console) -> Result<(), Fai
 
 /// The run of a directory, or of a file of another recorder, whose directory is there as long as the second value.
 fn load(path: &Path, signals: &Signals, console: &Console) -> Result<(Run, Option<Imported>), Failure> {
-    let imported = if path.is_file() { Some(Imported::new(path, 0, signals, console)?) } else { None };
+    let is_file = path.exists() && !path.is_dir();
+    let imported = if is_file { Some(Imported::new(path, 0, signals, console)?) } else { None };
     let path = imported.as_ref().map_or(path, Imported::path);
     let bar = console.phase("loading the run");
     let run = Run::load(path, &ReportOptions::default(), &signals.stop);

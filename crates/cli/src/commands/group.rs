@@ -174,7 +174,8 @@ fn in_words(loaded: &Loaded, graph: &Graph, groups: &Groups) -> String {
         true => format!("{} ({thread})", name(loaded, thread)),
     };
     for (number, group) in (1..).zip(&groups.groups) {
-        let shares: Vec<String> = group.inside.iter().map(|share| format!("{:.0}", share * 100.0)).collect();
+        let percent = |share: &Option<f64>| share.map_or("-".to_owned(), |share| format!("{:.0}", share * 100.0));
+        let shares: Vec<String> = group.inside.iter().map(percent).collect();
         let _ = writeln!(
             text,
             "\nGroup {number}: {} threads, {:.2} CPUs busy, {} wakeups inside and {} across ({} % inside, by quarter of the time)",

@@ -33,7 +33,7 @@ pub fn doctor(console: &Console) -> Result<(), Failure> {
     let interfaces = survey(Path::new(ROOT));
     // While somebody experiments, what is changed is not left behind.
     let left = match left(true) {
-        Err(JournalError::Busy(_)) => leftovers::tracing(Path::new(ROOT), true),
+        Err(JournalError::Busy(_)) => unjournalled(true),
         left => left.map_err(|error| load::place_failure(error.into(), None))?,
     };
     if console.json() {
@@ -67,8 +67,15 @@ fn left(dry_run: bool) -> Result<Vec<Undone>, JournalError> {
         true => journal::restore(directory, root, dry_run)?,
         false => Vec::new(),
     };
-    changes.extend(leftovers::tracing(root, dry_run));
+    changes.extend(unjournalled(dry_run));
     Ok(changes)
+}
+
+/// What killed commands left that is in no journal.
+fn unjournalled(dry_run: bool) -> Vec<Undone> {
+    let mut left = leftovers::tracing(Path::new(ROOT), dry_run);
+    left.extend(leftovers::temporary_files(&std::env::temp_dir(), Path::new(ROOT), dry_run));
+    left
 }
 
 #[derive(Serialize)]

@@ -36,7 +36,6 @@ struct LoadsDocument {
     levels: Vec<LevelDocument>,
 }
 
-/// One level.
 #[derive(Serialize)]
 struct LevelDocument {
     /// The busy share asked for, 0..1.

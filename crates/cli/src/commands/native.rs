@@ -95,7 +95,7 @@ fn is_emulated() -> bool {
 
 fn failure(error: NativeError) -> Failure {
     match &error {
-        NativeError::Check(_) | NativeError::Command(_) | NativeError::Hotplug => {
+        NativeError::Check(_) | NativeError::Command(_) | NativeError::Hotplug | NativeError::Isolated => {
             Failure::usage("warmcore::workload", error)
         }
         NativeError::LockOfKernel(_) => Failure::unable("warmcore::native", error)

@@ -4,21 +4,21 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use warmcore_capture::recording::lost_in_words;
 use warmcore_capture::{PagedRecords, Recording};
 use warmcore_lab::directory::{EXPERIMENT, Existing, RECORDING, RunDirectory};
 use warmcore_lab::environment::Environment;
 use warmcore_lab::experiment::{Experiment, ExperimentRecord, Named};
 use warmcore_lab::files::source;
-use warmcore_lab::runner::{self, RunError};
+use warmcore_lab::runner;
 use warmcore_lab::session;
 use warmcore_options::{MemoryChoice, TraceLevel};
-use warmcore_places::recorded::{NO_WAKEUPS, Recorded};
+use warmcore_places::host::leftovers;
+use warmcore_places::recorded::Recorded;
 use warmcore_replay::history::{Histories, histories};
-use warmcore_replay::service::{Latencies, RECORDER};
 use warmcore_replay::{Fidelity, Overheads, Replay, Selection};
 use warmcore_report::run::{ReportOptions, Run};
-use warmcore_topology::{Costs, Machine, PerRelation};
+use warmcore_search::replayed::{self, ChosenThreads, TryError};
+use warmcore_topology::Machine;
 use warmcore_trace::{Event, TaskId};
 use warmcore_workload::Workload;
 
@@ -52,9 +52,6 @@ pub struct Loaded {
 /// `explain` does not say that it was this one.
 const KERNEL: &str = "eevdf";
 
-/// Core-to-core latencies of no machine in particular, ns: what generic costs are derived from.
-const GENERIC_LATENCIES: PerRelation<u64> = PerRelation([0, 8, 30, 55, 70, 90, 125, 200]);
-
 /// What is being done while a recording is read.
 const READING: &str = "reading the recording";
 
@@ -78,18 +75,7 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
         let machine = own_machine(path, &recording, console);
         (recording, None, true, machine)
     };
-    recording.notes.iter().for_each(|note| console.warn(note));
-    if !recording.has_wakers() {
-        console.warn("the recording has no `sched_waking` events: who woke whom is not known");
-    }
-    if !recording.has_wakeups() {
-        console.warn(NO_WAKEUPS);
-    }
-    let (lost, more) = recording.events_lost();
-    if lost > 0 || more {
-        let lost = lost_in_words(lost, more);
-        console.warn(&format!("the recorder lost {lost} events: results near them are wrong"));
-    }
+    replayed::notes(&recording).iter().for_each(|note| console.warn(note));
     let mut selection = Selection::default();
     for only in &arguments.only {
         match only {
@@ -110,10 +96,7 @@ pub fn load(arguments: &RecordingArguments, console: &Console) -> Result<Loaded,
     };
     let recorded_on = arguments.recorded_on.as_deref().map(load::machine).transpose()?.map(|machine| machine.value);
     let machine = recorded_on.or(machine);
-    let overheads = match &machine {
-        Some(machine) => Overheads::of(machine.costs()),
-        None => Overheads::of(&Costs::derived_from(&GENERIC_LATENCIES)),
-    };
+    let overheads = replayed::overheads(machine.as_ref());
     let stem = path.file_stem().map_or("recording".into(), |stem| stem.to_string_lossy().into_owned());
     let bar = console.phase(READING);
     let histories = histories(&recording, &chosen, machine.as_ref());
@@ -201,49 +184,26 @@ fn of_run(path: &Path, scheduler: Option<&str>, signals: &Signals, console: &Con
     Ok(OfRun { recording, own, numbered, machine })
 }
 
-/// The replay of a recording, tried once, alone on the machine that it was recorded on: how long it takes belongs to what is known of it.
-/// Where the machine is not known, it is one whose CPUs all have one LLC.
+/// The replay of a recording, [tried once](replayed::tried).
 pub fn tried(loaded: &Loaded, console: &Console) -> Result<Replay, Failure> {
     let signals = Signals::listen()?;
-    let mut made =
-        warmcore_replay::workload::replay(&loaded.name, &loaded.histories, &loaded.recording, loaded.overheads);
-    if made.workload.tasks.is_empty() {
-        return Ok(made);
-    }
-    let machine = match &loaded.machine {
-        Some(machine) => Named { source: machine.name().to_owned(), value: machine.clone() },
-        None => load::machine(&format!("1s1n1l{}c1t", loaded.recording.cpus.max(1)))?,
+    let of = ChosenThreads {
+        name: &loaded.name,
+        recording: &loaded.recording,
+        chosen: &loaded.chosen,
+        histories: &loaded.histories,
+        overheads: loaded.overheads,
+        machine: loaded.machine.as_ref(),
     };
-    let workload = Named { source: loaded.name.clone(), value: made.workload.clone() };
-    let built = Experiment::builder(machine, workload)
-        .schedulers(vec![load::scheduler(KERNEL)?])
-        .seeds(vec![1])
-        .memory(Some(MemoryChoice::None))
-        .metric(Some("elapsed_ns".into()))
-        .build()?;
     let bar = console.phase("trying the replay");
-    let conduct = runner::Conduct { jobs: 1, stop: Arc::clone(&signals.stop), progress: &|_| {} };
-    let finished = runner::run(&built.experiment, None, &conduct);
+    let made = replayed::tried(&of, &signals.stop);
     bar.finish_and_clear();
-    match finished {
-        Ok(finished) => {
-            let trial = finished.trials.iter().flatten().next();
-            made.fidelity.replayed_ns = trial.map(|trial| trial.elapsed_ns);
-            let of = |what: &str| trial?.measure(&format!("recorder_{RECORDER}_{what}")).map(|value| value as u64);
-            let replayed = || Latencies::new(of("samples").unwrap_or(0), of("p50_ns"), of("p99_ns"));
-            if let Some(served) = &mut made.fidelity.service
-                && served.measured > 0
-            {
-                served.replayed = Some(replayed());
-            }
-            if let Some(pooled) = &mut made.fidelity.pooled {
-                pooled.replayed = Some(replayed());
-            }
-        }
-        Err(error @ RunError::Interrupted { .. }) => return Err(run_failure(error, None, &signals)),
-        Err(error) => console.warn(&format!("the replay does not run on the machine of the recording: {error}")),
-    }
-    made.workload.notes = made.fidelity.reservations();
+    let (made, fault) = made.map_err(|error| match error {
+        TryError::Load(error) => error.into(),
+        TryError::Build(error) => error.into(),
+        TryError::Run(error) => run_failure(error, None, &signals),
+    })?;
+    fault.iter().for_each(|words| console.warn(words));
     Ok(made)
 }
 
@@ -309,8 +269,7 @@ impl Imported {
                 load::machine(&format!("1s1n1l{}c1t", loaded.recording.cpus.max(1)))?
             }
         };
-        let path = std::env::temp_dir().join(format!("warmcore-import-{}-{number}", std::process::id()));
-        let imported = Self(path);
+        let imported = Self(leftovers::temporary(&format!("import-{number}")));
         let directory = RunDirectory::create(&imported.0, Existing::Refuse).map_err(directory_failure)?;
         let bar = console.phase("making the recording a run");
         let made = import(loaded, machine, &directory, signals, console);
@@ -342,16 +301,10 @@ pub fn whole(pages: Option<&PagedRecords>) -> Result<(), Failure> {
 
 /// The machine that a recording describes itself, if it has all CPUs of the recording.
 fn own_machine(path: &Path, recording: &Recording, console: &Console) -> Option<Machine> {
-    let of_text = |text: &str| {
-        let machine = warmcore_topology::from_toml(text).map_err(|error| error.to_string())?;
-        let cpus = machine.cpus().map(|cpu| machine.os_index(cpu) + 1).max().unwrap_or(0);
-        match recording.cpus <= cpus {
-            true => Ok(machine),
-            false => Err(format!("CPU {} is not one of its CPUs", recording.cpus - 1)),
-        }
-    };
-    let warn = |reason: String| console.warn(&format!("{}: its machine is not used: {reason}", path.display()));
-    of_text(recording.machine.as_deref()?).map_err(warn).ok()
+    replayed::own_machine(recording).unwrap_or_else(|reason| {
+        console.warn(&format!("{}: its machine is not used: {reason}", path.display()));
+        None
+    })
 }
 
 fn of_file(path: &Path) -> Result<Recording, Failure> {

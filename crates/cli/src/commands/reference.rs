@@ -42,7 +42,6 @@ pub fn run(arguments: &ReferenceArguments, console: &Console) -> Result<(), Fail
     }
 }
 
-/// The value of that name.
 fn named<T: ValueEnum>(what: &str, name: &str) -> Result<T, Failure> {
     T::from_str(name, false).map_err(|_| {
         Failure::usage("warmcore::usage", format!("there is no {what} `{name}`"))
@@ -66,20 +65,55 @@ fn completions(shell: Shell, console: &Console) -> Result<(), Failure> {
         };
         script = script.replace(&of("", "cur"), &of(" -P \"${cur%\"${cur##*,}\"}\"", "cur##*,"));
     }
+    if shell == Shell::Fish {
+        script.push_str(&lines_for_fish(&Arguments::command(), None));
+    }
     Ok(console.out(&script)?)
+}
+
+/// Names in fish where Clap has none: of what is typed without an option, and of the last scheduler of a list. `within` is the condition under
+/// which the command is typed.
+fn lines_for_fish(command: &clap::Command, within: Option<&str>) -> String {
+    let mut lines = String::new();
+    for command in command.get_subcommands() {
+        let name = command.get_name();
+        let typed = match within {
+            None => format!("__fish_warmcore_using_subcommand {name}"),
+            Some(within) => format!("{within}; and __fish_seen_subcommand_from {name}"),
+        };
+        for argument in command.get_arguments() {
+            let names = names_for(argument).join(" ");
+            let what = match argument.get_long() {
+                _ if names.is_empty() => continue,
+                None => format!("-a \"{names}\""),
+                Some("schedulers") => format!("-s s -l schedulers -r -f -a \"(__fish_append , {names})\""),
+                Some(_) => continue,
+            };
+            lines.push_str(&format!("complete -c warmcore -n \"{typed}\" {what}\n"));
+        }
+        lines.push_str(&lines_for_fish(command, Some(&typed)));
+    }
+    lines
 }
 
 /// The command line with the names that come with the program, where a name can be typed. What else can be typed there, such as a file or
 /// a scheduler's tunables, is left to the shell.
 fn with_names(command: clap::Command) -> clap::Command {
-    let named = |argument: Arg| match names_of(argument.get_id().as_str()) {
-        names if names.is_empty() || argument.get_value_parser().type_id() == TypeId::of::<PathBuf>() => argument,
+    let named = |argument: Arg| match names_for(&argument) {
+        names if names.is_empty() => argument,
         names => argument.value_parser(PossibleValuesParser::new(names)),
     };
     command.mut_args(named).mut_subcommands(with_names)
 }
 
-/// The names for an argument.
+/// Names that can be typed for an argument; none of files.
+fn names_for(argument: &Arg) -> Vec<&'static str> {
+    if argument.get_value_parser().type_id() == TypeId::of::<PathBuf>() {
+        return Vec::new();
+    }
+    names_of(argument.get_id().as_str())
+}
+
 fn names_of(argument: &str) -> Vec<&'static str> {
     match argument {
         // Clap keeps names for as long as the program runs, which ends with this command.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use warmcore_lab::directory::REPORT;
 use warmcore_lab::experiment::{Experiment, ExperimentRecord};
 use warmcore_lab::files::{create_directory, write_atomically};
+use warmcore_lab::reading::RunOnDisk;
 use warmcore_report::figures::Figure;
 use warmcore_report::history::Form;
 use warmcore_report::lesson::{self, LessonError};
@@ -29,7 +30,8 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
     let signals = Signals::listen()?;
     // Files of other recorders become run directories that are removed at the end.
     let mut imported: Vec<Imported> = Vec::new();
-    for (number, path) in arguments.runs.iter_mut().enumerate().filter(|(_, path)| path.is_file()) {
+    let is_file = |path: &Path| path.exists() && !path.is_dir();
+    for (number, path) in arguments.runs.iter_mut().enumerate().filter(|(_, path)| is_file(path)) {
         let made = Imported::new(path, number, &signals, console)?;
         made.path().clone_into(path);
         imported.push(made);
@@ -67,7 +69,7 @@ pub fn run(mut arguments: ReportArguments, console: &Console) -> Result<(), Fail
         }
     }
     let mut written = Vec::new();
-    for (kind, path) in [(FigureForm::Svg, &arguments.svg), (FigureForm::Pdf, &arguments.pdf)] {
+    for (kind, path) in [(FigureFormat::Svg, &arguments.svg), (FigureFormat::Pdf, &arguments.pdf)] {
         let Some(path) = path else { continue };
         if let Some(FigureWanted { name, width }) = &arguments.figure {
             write_figure(&runs, name, width.as_deref(), (kind, path), console.force())?;
@@ -142,9 +144,18 @@ fn write_page(arguments: &ReportArguments, runs: &[Run], force: bool) -> Result<
 }
 
 /// Writes the page of a run that has just finished; returns where it is.
-pub fn into_run_directory(directory: &Path, signals: &Signals) -> Result<PathBuf, Failure> {
-    let run = Run::load(directory, &of_a_finished_run(), &signals.stop);
-    page_into(directory, run, signals)
+pub fn into_run_directory(directory: &Path, signals: &Signals, console: &Console) -> Result<PathBuf, Failure> {
+    // The timeline of each scheduler, and the page.
+    let bar = console.progress(1, "parts of the page");
+    let looked_at = || -> Result<Run, ReportError> {
+        let mut run = Run::of(RunOnDisk::read(directory)?);
+        bar.inc_length(run.disk.trials.len() as u64);
+        run.look(&of_a_finished_run(), &signals.stop, &mut || bar.inc(1))?;
+        Ok(run)
+    };
+    let page = page_into(directory, looked_at(), signals);
+    bar.finish_and_clear();
+    page
 }
 
 /// The same, where the experiment and its record are known.
@@ -185,12 +196,12 @@ fn write_lesson(run: &Run, path: &Path, force: bool, signals: &Signals, console:
 
 /// How a figure is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FigureForm {
+enum FigureFormat {
     Svg,
     Pdf,
 }
 
-impl FigureForm {
+impl FigureFormat {
     const fn ending(self) -> &'static str {
         match self {
             Self::Svg => "svg",
@@ -209,7 +220,7 @@ impl FigureForm {
 }
 
 /// Writes every figure, SVG with its data as CSV; returns how many.
-fn write_figures(runs: &[Run], drawing: FigureForm, directory: &Path, force: bool) -> Result<usize, Failure> {
+fn write_figures(runs: &[Run], drawing: FigureFormat, directory: &Path, force: bool) -> Result<usize, Failure> {
     create_directory(directory)?;
     let mut count = 0;
     for (index, run) in runs.iter().enumerate() {
@@ -217,7 +228,7 @@ fn write_figures(runs: &[Run], drawing: FigureForm, directory: &Path, force: boo
         for figure in figures::all(run) {
             let path = |ending: &str| directory.join(format!("{prefix}{}.{ending}", figure.id));
             write_new(&path(drawing.ending()), &drawing.file(&figure, None)?, force)?;
-            if drawing == FigureForm::Svg {
+            if drawing == FigureFormat::Svg {
                 write_new(&path("csv"), figure.csv.as_bytes(), force)?;
             }
             count += 1;
@@ -236,7 +247,7 @@ pub fn write_drawn(drawn: &dyn Fn(f64) -> Vec<Figure>, directory: &Path) -> Resu
         for figure in &figures {
             let write =
                 |name: String, bytes: &[u8]| write_atomically(&directory.join(name), bytes).map_err(Failure::from);
-            for drawing in [FigureForm::Svg, FigureForm::Pdf] {
+            for drawing in [FigureFormat::Svg, FigureFormat::Pdf] {
                 let name = format!("{}{ending_of_name}.{}", figure.id, drawing.ending());
                 write(name, &drawing.file(figure, Some(width))?)?;
             }
@@ -252,13 +263,13 @@ fn write_figure(
     runs: &[Run],
     name: &str,
     width: Option<&str>,
-    (drawing, path): (FigureForm, &Path),
+    (drawing, path): (FigureFormat, &Path),
     force: bool,
 ) -> Result<(), Failure> {
     let [run] = runs else {
         return Err(Failure::usage("warmcore::usage", "--figure is about one run").help("name one run directory"));
     };
-    let all = figures::all_as_wide(run, width.map_or(figures::WIDTH, figures::width_for));
+    let all = width.map_or_else(|| figures::all(run), |width| figures::all_as_wide(run, figures::width_for(width)));
     let Some(figure) = all.iter().find(|figure| figure.id == name) else {
         let names: Vec<&str> = all.iter().map(|figure| figure.id.as_str()).collect();
         return Err(Failure::usage("warmcore::figure", format!("the run has no figure {name}"))

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
+use rayon::prelude::*;
 use serde::Serialize;
 use warmcore_cdf_dio::experiment::{self, Experiment};
 use warmcore_cdf_dio::search::{Judged, candidates, judge, screen};
@@ -19,7 +18,7 @@ use warmcore_lab::session::pretty;
 use warmcore_report::figures::{Csv, against};
 use warmcore_report::gallery::{self, Exhibit};
 use warmcore_schedulers::contention::ContentionError;
-use warmcore_study::file::Study;
+use warmcore_study::file::{Contention, Study};
 use warmcore_study::judge::asked_of_program;
 
 use crate::failure::Failure;
@@ -36,11 +35,18 @@ const SOURCE: &str = "NUMA-Aware Task Scheduling Strategy Aiming to Reduce Cache
 
 /// What a study asks of the program.
 pub struct Program {
+    /// For each combination of values of its axes.
+    asked_for: Vec<Asked>,
+    /// Names of the figures that its rows are of.
+    asked: BTreeSet<String>,
+}
+
+struct Asked {
+    /// The values, such as `skew=0.5`; empty without axes.
+    name: String,
     experiment: Experiment,
     /// The threads of its trace.
     traced: Option<Accesses>,
-    /// Names of the figures that its rows are of.
-    asked: BTreeSet<String>,
 }
 
 impl Program {
@@ -49,56 +55,72 @@ impl Program {
     /// # Errors
     /// When the trace cannot be read, makes too many accesses, or a figure is none.
     pub fn of(study: &Study) -> Result<Self, Failure> {
-        let (of, paper) = (&study.contention, Experiment::default());
-        let (cpus, cpus_per_group) = of.cpus.unwrap_or((paper.cpus, paper.cpus_per_group));
-        let experiment = Experiment {
-            tasks: of.tasks.unwrap_or(paper.tasks),
-            accesses: of.accesses.unwrap_or(paper.accesses),
-            skew: of.skew.unwrap_or(paper.skew),
-            cpus,
-            cpus_per_group,
-            tolerances: of.tolerances.clone().unwrap_or(paper.tolerances),
-        };
-        let asked = asked_of_program(study, &experiment.figures()).map_err(|error| {
+        let asked_for = study.contentions.iter().map(|of| asked(study, of)).collect::<Result<Vec<_>, _>>()?;
+        // Tolerances, on which names depend, are the same in all.
+        let known = asked_for.first().map(|of| of.experiment.figures()).unwrap_or_default();
+        let asked = asked_of_program(study, &known).map_err(|error| {
             let words = "figures are QUANTITY_STRATEGY_DISPATCHER, such as l2_hit_rate_cdf_0.7_queue, or the paper's";
             Failure::usage("warmcore::study", error).help(words)
         })?;
-        let path = study.trace.as_ref().map(|trace| study.path.parent().unwrap_or(Path::new("")).join(trace));
-        let traced = path.map(|path| {
-            let refused = |error: &dyn std::fmt::Display| {
-                Failure::usage("warmcore::trace", format!("{}: {error}", path.display()))
-                    .help("a trace is what `warmcore memory --trace FILE` reads: text, binary, or of Valgrind's lackey")
-            };
-            let file = File::open(&path).map_err(|error| refused(&error))?;
-            Accesses::traced(BufReader::new(file), experiment.tasks).map_err(|error| refused(&error))
-        });
-        Ok(Self { experiment, traced: traced.transpose()?, asked })
+        Ok(Self { asked_for, asked })
     }
 
-    /// The figures that the study's rows are of, in each trial.
+    /// The figures that the study's rows are of, in each trial, for each combination of values of its axes.
     ///
     /// # Errors
     /// When tasks have more pages than the paper's memory.
-    pub fn figures(&self, trials: u32) -> Result<BTreeMap<String, Vec<f64>>, Failure> {
+    pub fn figures(&self, trials: u32) -> Result<Vec<BTreeMap<String, Vec<f64>>>, Failure> {
         let seeds = trial_seeds(SEED, trials);
-        let figures = experiment::figures(&self.asked, &self.experiment, &seeds, self.traced.as_ref());
-        figures.map_err(|error| Failure::failed("warmcore::reproduce", error))
+        let of = |of: &Asked| experiment::figures(&self.asked, &of.experiment, &seeds, of.traced.as_ref());
+        let figures = self.asked_for.iter().map(of);
+        figures.map(|figures| figures.map_err(|error| Failure::failed("warmcore::reproduce", error))).collect()
     }
 
-    /// Computes the table and writes it; in the paper's own experiment that of all its readings, other skews, the search, and its figures.
+    /// Computes the table and writes it, with axes one in a directory for each combination of their values; in the paper's own experiment that
+    /// of all its readings, other skews, the search, and its figures.
     ///
     /// # Errors
     /// When files cannot be written.
     pub fn write(&self, out: &Path, trials: u32, jobs: usize) -> Result<(), Failure> {
         let seeds = trial_seeds(SEED, if trials < ENOUGH { trials } else { trials.max(SEEDS) });
-        if self.traced.is_none() && self.experiment == Experiment::default() {
-            return write_paper(&self.experiment, out, &seeds, jobs);
+        for Asked { name, experiment, traced } in &self.asked_for {
+            if name.is_empty() && traced.is_none() && *experiment == Experiment::default() {
+                return write_paper(experiment, out, &seeds, jobs);
+            }
+            let strategies = experiment.strategies();
+            let part = |index: usize| table(experiment, &strategies, READINGS[index], &seeds, traced.as_ref());
+            let out = out.join(name);
+            create_directory(&out)?;
+            // The paper's caches and addresses under both dispatchers.
+            write_table(&on_threads(2, jobs, part)?.concat(), &out)?;
         }
-        let strategies = self.experiment.strategies();
-        let part = |index: usize| table(&self.experiment, &strategies, READINGS[index], &seeds, self.traced.as_ref());
-        // The paper's caches and addresses under both dispatchers.
-        write_table(&on_threads(2, jobs, part)?.concat(), out)
+        Ok(())
     }
+}
+
+/// What one combination of values of axes asks; reads the study's trace.
+fn asked(study: &Study, of: &Contention) -> Result<Asked, Failure> {
+    let paper = Experiment::default();
+    let (cpus, cpus_per_group) = of.cpus.unwrap_or((paper.cpus, paper.cpus_per_group));
+    let experiment = Experiment {
+        tasks: of.tasks.unwrap_or(paper.tasks),
+        accesses: of.accesses.unwrap_or(paper.accesses),
+        skew: of.skew.unwrap_or(paper.skew),
+        cpus,
+        cpus_per_group,
+        tolerances: of.tolerances.clone().unwrap_or(paper.tolerances),
+    };
+    let path = study.trace.as_ref().map(|trace| study.path.parent().unwrap_or(Path::new("")).join(trace));
+    let traced = path.map(|path| {
+        let refused = |error: &dyn std::fmt::Display| {
+            Failure::usage("warmcore::trace", format!("{}: {error}", path.display()))
+                .help("a trace is what `warmcore memory --trace FILE` reads: text, binary, or of Valgrind's lackey")
+        };
+        let file = File::open(&path).map_err(|error| refused(&error))?;
+        Accesses::traced(BufReader::new(file), experiment.tasks).map_err(|error| refused(&error))
+    });
+    let name = of.chosen.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(",");
+    Ok(Asked { name, experiment, traced: traced.transpose()? })
 }
 
 /// Seeds of the table where as many trials are asked for as have intervals.
@@ -207,34 +229,15 @@ fn json(rows: &[TableRow]) -> String {
 }
 
 /// Parts that do not depend on each other, in order, on several threads.
-fn on_threads<T: Clone + Send>(
+fn on_threads<T: Send>(
     parts: usize,
     jobs: usize,
-    part: impl Fn(usize) -> Result<T, ContentionError> + Sync,
+    part: impl Fn(usize) -> Result<T, ContentionError> + Sync + Send,
 ) -> Result<Vec<T>, Failure> {
-    let (next, found) = (AtomicUsize::new(0), Mutex::new(vec![None; parts]));
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, parts.max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= parts {
-                        return;
-                    }
-                    let result = part(index);
-                    if let Ok(mut found) = found.lock() {
-                        found[index] = Some(result);
-                    }
-                }
-            });
-        }
-    });
-    let found = found.into_inner().unwrap_or_default();
-    found
-        .into_iter()
-        .flatten()
-        .map(|part| part.map_err(|error| Failure::failed("warmcore::reproduce", error)))
-        .collect()
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(jobs.clamp(1, parts.max(1))).build();
+    let pool = pool.map_err(|error| Failure::failed("warmcore::reproduce", error))?;
+    let found: Result<Vec<T>, ContentionError> = pool.install(|| (0..parts).into_par_iter().map(part).collect());
+    found.map_err(|error| Failure::failed("warmcore::reproduce", error))
 }
 
 /// Seeds with which the search looks at everything, pairs that it judges, and seeds with which it does.

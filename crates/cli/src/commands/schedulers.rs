@@ -158,7 +158,8 @@ fn in_words(checked: &ProgramDocument, console: &Console) -> String {
         row("events that its counters count", &checked.events);
     }
     row("not modelled of all this", &checked.not_modelled);
-    row("its loader", &["runs with your rights, and may do to this computer what you may".to_owned()]);
+    let loader = "runs with your rights, and may do to this computer what you may (WARMCORE_SCX_PATHS=confined: without network and writes)";
+    row("its loader", &[loader.to_owned()]);
     if checked.costs.is_empty() {
         return console.table(&table);
     }

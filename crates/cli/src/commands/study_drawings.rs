@@ -39,11 +39,17 @@ fn gallery_name(study: &str) -> String {
 pub fn draw(plan: &Plan, out: &Path, signals: &Signals) -> Result<Vec<String>, Failure> {
     let mut pages = Vec::new();
     for (index, study) in plan.studies.iter().enumerate() {
+        let planned = study.drawings.iter().enumerate().filter_map(|(number, drawing)| {
+            let cell = plan.cell(index, None, &drawing.of).ok()?;
+            let (experiment, scheduler) = cell.runs.clone().ok()?;
+            Some((experiment, number, scheduler, drawing))
+        });
+        let mut planned: Vec<_> = planned.collect();
+        // Each run is read once, whatever is drawn of it.
+        planned.sort_by_key(|(experiment, number, ..)| (*experiment, *number));
         let mut exhibits = Vec::new();
         let mut loaded: Option<(usize, Run)> = None;
-        for drawing in &study.drawings {
-            let planned = plan.cell(index, None, &drawing.of).ok().and_then(|cell| cell.runs.clone().ok());
-            let Some((experiment, scheduler)) = planned else { continue };
+        for (experiment, number, scheduler, drawing) in planned {
             if loaded.as_ref().is_none_or(|(other, _)| *other != experiment) {
                 let path = plan.experiments[experiment].path(out);
                 let run = Run::load(&path, &ReportOptions::default(), &signals.stop)
@@ -56,8 +62,12 @@ pub fn draw(plan: &Plan, out: &Path, signals: &Signals) -> Result<Vec<String>, F
                 Failure::failed("warmcore::study", words)
             })?;
             let heading = format!("{}: {}", drawing.name.replace("figure-", "Figure "), drawing.title);
-            exhibits.push((&drawing.name, Exhibit { heading, words: drawing.published.clone(), figure, narrow: None }));
+            let exhibit = Exhibit { heading, words: drawing.published.clone(), figure, narrow: None };
+            exhibits.push((number, &drawing.name, exhibit));
         }
+        exhibits.sort_by_key(|(number, ..)| *number);
+        let exhibits: Vec<(&String, Exhibit)> =
+            exhibits.into_iter().map(|(_, name, exhibit)| (name, exhibit)).collect();
         if !exhibits.is_empty() {
             write(out, (&study.name, &study.source), &exhibits)?;
             pages.push(gallery_name(&study.name));
@@ -214,6 +224,14 @@ fn figure_of(drawing: &Drawing, run: &Run, scheduler: usize) -> Option<Figure> {
             &run.disk.experiment.machine_of(scheduler).value,
             &axes,
         )),
+        DrawingKind::RunTimePerCpu => {
+            let machine = &run.disk.experiment.machine_of(scheduler).value;
+            let division = run.disk.virtual_llcs();
+            Some(figures::matrix::thread_cpu(scheduler, scene, machine, division.as_ref(), figures::WIDTH))
+        }
+        DrawingKind::MovesOfVirtualLlcs => {
+            figures::matrix::virtual_transitions(scheduler, scene, run.disk.virtual_llcs().as_ref(), &axes)
+        }
     }
 }
 

@@ -325,7 +325,7 @@ fn losses(document: &SweepDocument) -> String {
     }
     if document.not_shown > 0 {
         text.push_str(&format!(
-            "; {} more are below {REGRESSION} and not shown to be: {}",
+            "; {} more are below {REGRESSION}, but no loss is shown: {}",
             document.not_shown,
             if document.trials < trials_needed(Design::Paired, document.candidates.len()) {
                 "too few trials"

@@ -134,7 +134,7 @@ fn measure_costs(
         let Some(result) = result else { continue };
         if !result.is_from(&*place) {
             console.warn(&format!(
-                "{}: its boots are of another kernel, QEMU or execution, so it keeps its costs",
+                "{}: its stored boots ran another kernel, QEMU or execution, so its costs stay as they are",
                 experiment.name
             ));
             continue;

@@ -35,7 +35,6 @@ struct NamedWorkload {
     text: Option<&'static str>,
 }
 
-/// One generator in it.
 #[derive(Serialize)]
 struct GeneratorEntry {
     name: &'static str,
@@ -45,7 +44,6 @@ struct GeneratorEntry {
     flags: Vec<Flag>,
 }
 
-/// One flag of it.
 #[derive(Serialize)]
 struct Flag {
     flag: String,

@@ -283,11 +283,11 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
             "To the left: less than the baseline; to the right: more. {} White: small causes together, which the table below has.",
             match split.explains {
                 Explains::LastThread =>
-                    "The thread that ended last, in the trials whose ratio is the middle one: what it did and waited for until then.",
+                    "In the trial with the middle ratio: what the thread that ended last did and waited for until then.",
                 Explains::CriticalPath =>
-                    "The waits of the thread that ended last, followed back to the start, in the trials whose ratio is the middle one. \
-                     In place of waiting for other threads it shows what those did.",
-                Explains::Work => "All threads together, in the trials whose ratio is the middle one.",
+                    "The critical path of the trial with the middle ratio: what led from the start to the end of its last thread. A wait \
+                     for another thread is what that thread did.",
+                Explains::Work => "All threads together, in the trial with the middle ratio.",
                 Explains::TaskTime =>
                     "Shares of the gap count what tasks did themselves; waiting for other tasks and sleeping (grey) follow from that \
                      and explain nothing.",
@@ -302,7 +302,7 @@ pub fn gaps(run: &Run, wide: f64) -> Option<Figure> {
 pub fn unit_of_gaps(split: &TimeSplit) -> String {
     match split.explains {
         Explains::LastThread => "time of the thread that ended last",
-        Explains::CriticalPath => "time along what the end waited for",
+        Explains::CriticalPath => "time along the critical path",
         _ if is_per_work(split) => "task time per work (ns per ns)",
         _ => "task time per run",
     }

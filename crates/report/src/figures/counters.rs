@@ -3,7 +3,7 @@
 use warmcore_topology::Machine;
 
 use super::labels::{Key, LINE, lines_within};
-use super::{Csv, Figure, PANEL, file_name};
+use super::{Csv, Figure, file_name};
 use crate::colour::{dashes, group, hex};
 use crate::counters::COUNTER_BINS;
 use crate::scale::{Scale, time_ticks};
@@ -17,18 +17,22 @@ const KEY: f64 = 8.0;
 const HEIGHT: f64 = HEAD + PLOT + 34.0;
 const HEAD: f64 = 30.0;
 const PLOT: f64 = 60.0;
+/// Width of a counter's part, at least.
+const PART: f64 = 180.0;
 
-/// What every LLC's CPUs counted, per second, over time. `None` when the trial has no counters.
-pub fn over_time(index: usize, scene: &Scene, machine: &Machine) -> Option<Figure> {
+/// What every LLC's CPUs counted, per second, over time, so wide. `None` when the trial has no counters.
+pub fn over_time(index: usize, scene: &Scene, machine: &Machine, wide: f64) -> Option<Figure> {
     let sums = &scene.record.counters;
     let counters: Vec<usize> = (0..scene.tables.counters.len()).filter(|counter| sums.total(*counter) > 0).collect();
     if counters.is_empty() {
         return None;
     }
-    let rows = counters.len().div_ceil(2);
-    let key = Key::of_curves_of_llcs(scene, machine, (44.0, PANEL - 16.0));
+    let columns = (wide / PART) as usize;
+    let each = wide / columns as f64;
+    let rows = counters.len().div_ceil(columns);
+    let key = Key::of_curves_of_llcs(scene, machine, (44.0, wide - 16.0));
     let plots = KEY + key.height() + 10.0;
-    let mut svg = Svg::new(PANEL, plots + HEIGHT * rows as f64 + 10.0);
+    let mut svg = Svg::new(wide, plots + HEIGHT * rows as f64 + 10.0);
     let mut csv = Csv::new(&["counter", "llc", "start_ns", "end_ns", "counted"]);
     key.draw(&mut svg, KEY);
     for (position, counter) in counters.iter().enumerate() {
@@ -43,9 +47,9 @@ pub fn over_time(index: usize, scene: &Scene, machine: &Machine) -> Option<Figur
                 csv.row(&[name, &llc.to_string(), &start, &end, &value.to_string()]);
             }
         }
-        let left = 44.0 + (position % 2) as f64 * (PANEL / 2.0);
-        let right = left + PANEL / 2.0 - 56.0;
-        let top = plots + HEIGHT * (position / 2) as f64 + HEAD;
+        let left = 44.0 + (position % columns) as f64 * each;
+        let right = left + each - 56.0;
+        let top = plots + HEIGHT * (position / columns) as f64 + HEAD;
         let bottom = top + PLOT;
         plot(&mut svg, scene, name, &of_llc, (left, right, top, bottom));
     }
@@ -81,9 +85,10 @@ fn plot(
         svg.line(left, y.at(tick), right, y.at(tick), "grid");
         svg.text(left - 6.0, y.at(tick) + 4.0, Anchor::End, "m s", &count(tick));
     }
+    let most_right = svg.width - 20.0;
     for (ns, text) in time_ticks(&x, 2) {
         svg.line(x.at(ns), bottom, x.at(ns), bottom + 3.0, "axis");
-        svg.text(x.at(ns).min(PANEL - 20.0), bottom + 14.0, Anchor::Middle, "m s", &text);
+        svg.text(x.at(ns).min(most_right), bottom + 14.0, Anchor::Middle, "m s", &text);
     }
     svg.line(left, bottom, right, bottom, "axis");
     for (llc, values) in of_llc.iter().enumerate().filter(|(_, values)| values.iter().any(|value| *value > 0)) {

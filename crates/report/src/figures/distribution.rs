@@ -31,16 +31,16 @@ const DISTRIBUTIONS: [(&str, &str, &str, Select); 3] = [
     ("slice", "Slice", "one uninterrupted stay on a CPU", |totals| &totals.slice.histogram),
 ];
 
-/// Those of the distributions that hold anything.
-pub fn all(run: &Run) -> Vec<Figure> {
+/// Those of the distributions that hold anything, so wide.
+pub fn all(run: &Run, wide: f64) -> Vec<Figure> {
     DISTRIBUTIONS
         .iter()
         .filter(|(.., select)| run.scenes.iter().any(|scene| !select(&scene.metrics.totals).is_empty()))
-        .map(|(id, title, meaning, select)| figure(&run.scenes, id, title, meaning, *select))
+        .map(|&(id, title, meaning, select)| figure(&run.scenes, (id, title, meaning), select, wide))
         .collect()
 }
 
-fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select) -> Figure {
+fn figure(scenes: &[Scene], (id, title, meaning): (&str, &str, &str), select: Select, wide: f64) -> Figure {
     const LEFT: f64 = 66.0;
     const RIGHT: f64 = 16.0;
     const TOP: f64 = 10.0;
@@ -50,17 +50,17 @@ fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select
     let low = axis_from(histograms.iter().map(|(.., histogram)| *histogram));
     let high = histograms.iter().filter_map(|(.., h)| h.max()).max().unwrap_or(10).max(2) as f64;
     let least = histograms.iter().map(|(.., h)| h.count()).max().unwrap_or(1).max(10) as f64;
-    let x = Scale::logarithmic(low, high.max(low * 2.0), LEFT, PANEL - RIGHT);
+    let x = Scale::logarithmic(low, high.max(low * 2.0), LEFT, wide - RIGHT);
     let y = Scale::logarithmic((1.0 / least).max(1e-5), 1.0, BOTTOM, TOP);
     // Long names have a line of their own.
     let line = if histograms.iter().any(|(_, label, _)| label.chars().count() > MOST_BESIDE) { 32.0 } else { 17.0 };
-    let mut svg = Svg::new(PANEL, BOTTOM + 46.0 + line * histograms.len() as f64);
-    for tick in x.ticks(5) {
+    let mut svg = Svg::new(wide, BOTTOM + 46.0 + line * histograms.len() as f64);
+    for tick in x.ticks((5.0 * wide / PANEL) as usize) {
         svg.line(x.at(tick), TOP, x.at(tick), BOTTOM, "grid");
         svg.text(x.at(tick), BOTTOM + 17.0, Anchor::Middle, "m", &duration(tick));
     }
     for tick in y.ticks(6) {
-        svg.line(LEFT, y.at(tick), PANEL - RIGHT, y.at(tick), "grid");
+        svg.line(LEFT, y.at(tick), wide - RIGHT, y.at(tick), "grid");
         svg.text(LEFT - 8.0, y.at(tick) + 4.0, Anchor::End, "m", &share(tick));
     }
     let mut csv = Csv::new(&["scheduler", "bucket_low_ns", "bucket_high_ns", "count", "share_above"]);
@@ -83,13 +83,13 @@ fn figure(scenes: &[Scene], id: &str, title: &str, meaning: &str, select: Select
         svg.curve_key(LEFT, at, series(*index));
         svg.text(LEFT + CURVE_KEY + 6.0, at, Anchor::Start, "b", &shortened(label, 34));
         let below = at + line - 17.0;
-        svg.text(PANEL - RIGHT - 164.0, below, Anchor::End, "m s", &format!("n {}", count(whole as f64)));
-        svg.text(PANEL - RIGHT - 82.0, below, Anchor::End, "m s", &format!("p50 {}", quantile(histogram, 0.5)));
-        svg.text(PANEL - RIGHT, below, Anchor::End, "m s", &format!("p99 {}", quantile(histogram, 0.99)));
+        svg.text(wide - RIGHT - 164.0, below, Anchor::End, "m s", &format!("n {}", count(whole as f64)));
+        svg.text(wide - RIGHT - 82.0, below, Anchor::End, "m s", &format!("p50 {}", quantile(histogram, 0.5)));
+        svg.text(wide - RIGHT, below, Anchor::End, "m s", &format!("p99 {}", quantile(histogram, 0.99)));
     }
-    svg.line(LEFT, BOTTOM, PANEL - RIGHT, BOTTOM, "axis");
+    svg.line(LEFT, BOTTOM, wide - RIGHT, BOTTOM, "axis");
     svg.line(LEFT, TOP, LEFT, BOTTOM, "axis");
-    svg.text((LEFT + PANEL - RIGHT) / 2.0, BOTTOM + 34.0, Anchor::Middle, "m", &title.to_lowercase());
+    svg.text((LEFT + wide - RIGHT) / 2.0, BOTTOM + 34.0, Anchor::Middle, "m", &title.to_lowercase());
     svg.text_upwards(14.0, (TOP + BOTTOM) / 2.0, "m", "share longer than that");
     Figure {
         id: id.into(),

@@ -84,9 +84,9 @@ pub fn figure(study: &str, rows: &[Expected], wide: f64) -> Option<Figure> {
     svg.circle(112.0, 12.0, 4.5, "c0", "");
     svg.text(122.0, 16.0, Anchor::Start, "s", "as expected");
     svg.circle(206.0, 12.0, 4.5, "hollow", "");
-    svg.text(216.0, 16.0, Anchor::Start, "s", "not");
-    svg.line(254.0, 5.0, 254.0, 19.0, "median");
-    svg.text(262.0, 16.0, Anchor::Start, "s", "published");
+    svg.text(216.0, 16.0, Anchor::Start, "s", "unexpected");
+    svg.line(292.0, 5.0, 292.0, 19.0, "median");
+    svg.text(300.0, 16.0, Anchor::Start, "s", "published");
     let mut csv = Csv::new(&["name", "low", "high", "published", "value", "smallest", "largest", "judgement"]);
     let mut top = TOP;
     for (index, row) in rows.iter().enumerate() {

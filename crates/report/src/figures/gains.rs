@@ -95,7 +95,7 @@ fn data(gains: &[Gained]) -> String {
     csv.finish()
 }
 
-/// A cell for each case and candidate; what the trials do not show is hatched.
+/// A cell for each case and candidate; what the trials do not show is hatched, without a colour.
 fn map(gains: &[Gained], baseline: &str, wide: f64) -> Figure {
     let names = names(gains);
     let rows = distinct(names.iter().map(String::as_str));
@@ -132,9 +132,9 @@ fn map(gains: &[Gained], baseline: &str, wide: f64) -> Figure {
         [x, bottom + 10.0, 12.0, 12.0]
     };
     let better: (&str, f64, fn(&Gained) -> bool) =
-        ("better", STRONGEST, |one| drawn_gain(one).is_some_and(|gain| gain >= 1.0));
+        ("better", STRONGEST, |one| one.shown && drawn_gain(one).is_some_and(|gain| gain >= 1.0));
     let worse: (&str, f64, fn(&Gained) -> bool) =
-        ("worse", 1.0 / STRONGEST, |one| drawn_gain(one).is_some_and(|gain| gain < 1.0));
+        ("worse", 1.0 / STRONGEST, |one| one.shown && drawn_gain(one).is_some_and(|gain| gain < 1.0));
     for (word, gain, _) in [better, worse].into_iter().filter(|key| has(key.2)) {
         let [x, y, width, height] = place_of(word);
         svg.rect_with(x, y, width, height, &format!(r#"fill="{}""#, hex(fill(gain))), "");
@@ -143,7 +143,7 @@ fn map(gains: &[Gained], baseline: &str, wide: f64) -> Figure {
     if has(|one| drawn_gain(one).is_some() && !one.shown) {
         let word = "not shown by the trials";
         let place = place_of(word);
-        svg.rect(place[0], place[1], place[2], place[3], "frame", "");
+        svg.rect(place[0], place[1], place[2], place[3], "empty", "");
         hatch(&mut svg, place);
         svg.text(place[0] + 17.0, place[1] + 10.0, Anchor::Start, "s", word);
     }
@@ -183,30 +183,26 @@ fn draw_cell(svg: &mut Svg, [x, y, width, height]: [f64; 4], one: &Gained) {
     };
     let colour = fill(gain);
     let hover = format!("{}, {}: {}", one.row(), one.candidate, three_digits(gain));
-    let attributes = format!(r#"fill="{}""#, hex(colour));
-    svg.rect_with(place[0], place[1], place[2], place[3], &attributes, &hover);
     let text = format!("{gain:.2}");
     let ground = text_width("s", &text) + 6.0;
     let has_room = ground <= width - 2.0;
-    if !one.shown {
+    let class = if one.shown {
+        svg.rect_with(place[0], place[1], place[2], place[3], &format!(r#"fill="{}""#, hex(colour)), &hover);
+        let dark = colour.iter().map(|part| u32::from(*part)).sum::<u32>() < 400;
+        if dark { "s on-dark" } else { "s on-light" }
+    } else {
+        svg.rect(place[0], place[1], place[2], place[3], "empty", &hover);
         hatch(svg, place);
         if has_room {
             // A ground for the number, so that no line runs through it.
             let (left, top) = (x + (width - ground) / 2.0, y + height / 2.0 - 7.0);
-            svg.rect_with(left, top, ground, 14.0, &attributes, "");
+            svg.rect(left, top, ground, 14.0, "empty", "");
         }
+        "s"
+    };
+    if has_room {
+        svg.text(x + width / 2.0, y + height / 2.0 + 4.0, Anchor::Middle, class, &text);
     }
-    if !has_room {
-        return;
-    }
-    let dark = colour.iter().map(|part| u32::from(*part)).sum::<u32>() < 400;
-    svg.text(
-        x + width / 2.0,
-        y + height / 2.0 + 4.0,
-        Anchor::Middle,
-        if dark { "s on-dark" } else { "s on-light" },
-        &text,
-    );
 }
 
 /// Slanted lines within a box.
@@ -340,35 +336,48 @@ fn responses(gains: &[Gained], baseline: &str, varied: &[VariedNumber], wide: f6
     families(gains).into_iter().map(drawn).collect()
 }
 
-/// For each number that is varied and each candidate, at which of its values the candidate is better than the baseline, worse, or not shown to
-/// be either.
+/// For each number that is varied and each candidate, at which of its values the candidate is better than the baseline, worse, with the gains,
+/// or not shown to be either.
 pub fn answers(gains: &[Gained], baseline: &str, varied: &[VariedNumber]) -> Vec<String> {
     let mut answers = Vec::new();
     let families = families(gains);
     let several = families.iter().any(|((place, _), _)| *place != families[0].0.0);
-    for ((place, _), points) in &families {
-        let Some(name) = name_of(points, varied) else { continue };
+    for ((place, (before, after)), points) in &families {
+        let is_varied = |(number, _): &(f64, &Gained)| varied.iter().any(|one| one.values.contains(number));
+        let (name, of_what) = match name_of(points, varied) {
+            Some(name) => (format!("{name} "), String::new()),
+            // Each of several axes has a part of the numbers.
+            None if points.iter().all(is_varied) => (String::new(), format!(" for {before}…{after}")),
+            None => continue,
+        };
         let on = if several { format!(" on {place}") } else { String::new() };
         for candidate in distinct(points.iter().map(|(_, one)| one.candidate.as_str())) {
-            let own: Vec<(f64, &str)> = points
+            let own: Vec<(f64, &str, f64)> = points
                 .iter()
                 .filter(|(_, one)| one.candidate == candidate)
-                .map(|(number, one)| (*number, outcome(one)))
+                .map(|(number, one)| (*number, outcome(one), one.gain.unwrap_or(1.0)))
                 .collect();
             let of = |wanted: &str| {
                 let stretches = own.chunk_by(|a, b| a.1 == b.1).filter(|stretch| stretch[0].1 == wanted);
                 let words: Vec<String> = stretches
                     .map(|stretch| match stretch {
-                        [(only, _)] => only.to_string(),
-                        [(first, _), .., (last, _)] => format!("{first} to {last}"),
+                        [(only, ..)] => only.to_string(),
+                        [(first, ..), .., (last, ..)] => format!("{first} to {last}"),
                         [] => String::new(),
                     })
                     .collect();
-                (!words.is_empty()).then(|| format!("{wanted} at {name} {}", words.join(", ")))
+                let gains = || own.iter().filter(|(_, outcome, _)| *outcome == wanted).map(|(.., gain)| *gain);
+                let ends = [gains().fold(f64::INFINITY, f64::min), gains().fold(0.0, f64::max)].map(three_digits);
+                let size = match ends {
+                    _ if wanted == OUTCOMES[2] => String::new(),
+                    [least, most] if least == most => format!(" (gain {least})"),
+                    [least, most] => format!(" (gain {least} to {most})"),
+                };
+                (!words.is_empty()).then(|| format!("{wanted} at {name}{}{size}", words.join(", ")))
             };
             let found: Vec<String> = OUTCOMES.into_iter().filter_map(of).collect();
             let (candidate, baseline) = (scheduler_name(&candidate), scheduler_name(baseline));
-            answers.push(format!("{candidate} against {baseline}{on}: {}", found.join("; ")));
+            answers.push(format!("{candidate} against {baseline}{of_what}{on}: {}", found.join("; ")));
         }
     }
     answers
@@ -467,121 +476,4 @@ fn response(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn gained(case: &str, gain: f64, shown: bool) -> Gained {
-        let (place, candidate) = ("genoa96".to_owned(), "cache-aware".to_owned());
-        let interval = Some((gain - 0.05, gain + 0.05));
-        Gained { place, case: case.to_owned(), candidate, gain: Some(gain), interval, shown }
-    }
-
-    #[test]
-    fn what_the_trials_do_not_show_is_hatched_and_hollow() {
-        let hatched = |shown: bool| all(&[gained("pipes", 1.2, shown)], "eevdf", 360.0);
-        let count = |figures: &[Figure], what: &str| {
-            figures.iter().map(|f| f.svg.inline("").matches(what).count()).sum::<usize>()
-        };
-        let (shown, unclear) = (hatched(true), hatched(false));
-        assert!(count(&shown, "class=\"hatch\"") == 0 && count(&unclear, "class=\"hatch\"") > 0);
-        let says = |figures: &[Figure], word: &str| figures[0].svg.inline("").contains(&format!(">{word}</text>"));
-        assert_eq!(
-            ["better", "worse", "not shown by the trials", "no value"].map(|word| says(&shown, word)),
-            [true, false, false, false]
-        );
-        assert!(says(&unclear, "not shown by the trials"), "the key explains what is drawn");
-        assert_eq!((count(&shown, "class=\"hollow\""), count(&unclear, "class=\"hollow\"")), (0, 1));
-    }
-
-    #[test]
-    fn names_of_rows_differ_where_the_cases_do_also_in_a_column_of_a_paper() {
-        let gains: Vec<Gained> = [4, 6, 8].map(|n| gained(&format!("verilator:-t{n},-C10000,-s200"), 1.1, true)).into();
-        for wide in [360.0, 760.0] {
-            for figure in all(&gains, "eevdf", wide).iter().take(2) {
-                let drawn = figure.svg.inline("");
-                assert!(
-                    [4, 6, 8].iter().all(|n| drawn.contains(&format!("t{n},-C10000,-s200</text>"))),
-                    "{}: {drawn}",
-                    figure.id
-                );
-            }
-        }
-    }
-
-    /// A name of so many letters with signs where names of workloads and schedulers have them.
-    fn name(letters: usize, number: usize) -> String {
-        let text = format!("hackbench:-T,-p,-f{number},-g{number},-l60000,--loops=WWWW_MMMM-{}", "wm".repeat(letters));
-        text.chars().take(letters).collect()
-    }
-
-    #[test]
-    fn no_text_lies_on_a_mark_or_on_another_text_at_any_width_whatever_the_names() {
-        for (letters, candidates) in [(5, 1), (5, 6), (18, 2), (33, 4), (60, 1), (60, 3)] {
-            let of = |case: usize, candidate: usize| {
-                let gain = 0.62 + 0.31 * case as f64 + 0.2 * candidate as f64;
-                Gained {
-                    place: name(letters.min(12), 0),
-                    case: format!("{case}{}", name(letters - 1, case)),
-                    candidate: format!("{candidate}{}", name(letters - 1, candidate)),
-                    gain: Some(gain),
-                    interval: Some((gain * 0.9, if case == 2 { f64::INFINITY } else { gain * 1.1 })),
-                    shown: (case + candidate).is_multiple_of(2),
-                }
-            };
-            let gains: Vec<Gained> =
-                (0..4).flat_map(|case| (0..candidates).map(move |c| (case, c))).map(|(a, b)| of(a, b)).collect();
-            for wide in [360.0, 510.0, 760.0] {
-                let figures = all(&gains, &name(letters, 9), wide);
-                assert_eq!(
-                    figures.len(),
-                    if letters <= 18 { 3 } else { 2 },
-                    "with a response where one number differs"
-                );
-                for figure in figures {
-                    let faults = super::super::overlap::faults(&figure.svg);
-                    assert!(faults.is_empty(), "{} {wide} wide, names of {letters}: {}", figure.id, faults.join("\n"));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_response_is_drawn_where_three_workloads_differ_in_one_number() {
-        let of = |numbers: &[u32]| {
-            let gains: Vec<Gained> =
-                numbers.iter().map(|n| gained(&format!("hackbench:-g{n},-l100"), 1.1, true)).collect();
-            all(&gains, "eevdf", 760.0).into_iter().filter(|figure| figure.id.starts_with("response")).count()
-        };
-        assert_eq!((of(&[1, 2]), of(&[1, 2, 4])), (0, 1));
-        let gains: Vec<Gained> = [2, 3, 4].map(|n| gained(&format!("hackbench:-g{n},-l100"), 1.1, true)).into();
-        let drawn = all(&gains, "eevdf", 360.0)[2].svg.inline("");
-        assert!([">2<", ">3<", ">4<"].iter().all(|mark| drawn.contains(mark)) && !drawn.contains(">2.5<"), "{drawn}");
-    }
-
-    #[test]
-    fn a_number_that_a_study_varies_has_its_name_and_an_answer() {
-        let of = |number: u32, gain: f64, shown: bool| gained(&format!("verilator:-t{number},-C1000"), gain, shown);
-        let gains = [of(8, 0.8, true), of(2, 1.2, true), of(4, 1.1, true), of(6, 1.0, false)];
-        let varied = [
-            VariedNumber { name: "clients".into(), values: vec![1.0, 2.0] },
-            VariedNumber { name: "threads".into(), values: vec![2.0, 4.0, 6.0, 8.0] },
-        ];
-        assert_eq!(
-            answers(&gains, "eevdf", &varied),
-            [
-                "cache-aware against eevdf: better at threads 2 to 4; worse at threads 8; no difference shown at threads 6"
-            ]
-        );
-        assert_eq!(answers(&gains, "eevdf", &varied[..1]), Vec::<String>::new());
-        let response = all_over(&gains, "eevdf", &varied, 360.0).pop().unwrap();
-        assert_eq!(response.title, "Gain over eevdf by threads, on genoa96");
-        let drawn = response.svg.inline("");
-        assert!(drawn.contains(">threads</text>") && !drawn.contains("verilator"), "{drawn}");
-    }
-
-    #[test]
-    fn the_numbers_of_a_figure_are_in_its_data() {
-        let figures = all(&[gained("pipes", 1.25, true)], "eevdf", 760.0);
-        assert!(figures.iter().all(|figure| figure.csv.contains("genoa96,pipes,cache-aware,1.25,1.2,1.3,true")));
-    }
-}
+mod tests;

@@ -20,7 +20,8 @@ const MOST_BANDS: usize = 24;
 /// Groups that the key names.
 const MOST_KEYS: usize = 12;
 const LEFT: f64 = 66.0;
-const RIGHT: f64 = PANEL - 16.0;
+/// Room at the right of a plot.
+const RIGHT: f64 = 16.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = TOP + 150.0;
 /// Place of the key, below the axis.
@@ -36,10 +37,11 @@ struct Plot {
 impl Plot {
     /// From 0 to the end of the scene, and over a range of values; `time`: the values are times.
     fn new(scene: &Scene, axes: &Axes, low: f64, high: f64, time: bool, meaning: &str) -> Self {
-        let x = Scale::linear(0.0, axes.end_ns.max(1) as f64, LEFT, RIGHT);
+        let right = axes.wide - RIGHT;
+        let x = Scale::linear(0.0, axes.end_ns.max(1) as f64, LEFT, right);
         let y = Scale::linear(low, high, BOTTOM, TOP);
-        let mut svg = Svg::new(PANEL, BOTTOM + 40.0);
-        for (ns, text) in time_ticks(&x, 4) {
+        let mut svg = Svg::new(axes.wide, BOTTOM + 40.0);
+        for (ns, text) in time_ticks(&x, (4.0 * axes.wide / PANEL) as usize) {
             svg.line(x.at(ns), TOP, x.at(ns), BOTTOM, "grid");
             svg.text(x.at(ns), BOTTOM + 17.0, Anchor::Middle, "m", &text);
         }
@@ -48,12 +50,12 @@ impl Plot {
         ticks.retain(|(value, _)| time || value.fract() == 0.0);
         for (value, text) in ticks {
             let class = if value == 0.0 && low < 0.0 { "axis" } else { "grid" };
-            svg.line(LEFT, y.at(value), RIGHT, y.at(value), class);
+            svg.line(LEFT, y.at(value), right, y.at(value), class);
             svg.text(LEFT - 8.0, y.at(value) + 4.0, Anchor::End, "m", &text);
         }
-        svg.line(LEFT, BOTTOM, RIGHT, BOTTOM, "axis");
+        svg.line(LEFT, BOTTOM, right, BOTTOM, "axis");
         svg.line(LEFT, TOP, LEFT, BOTTOM, "axis");
-        svg.text((LEFT + RIGHT) / 2.0, BOTTOM + 34.0, Anchor::Middle, "m", scene.clock);
+        svg.text((LEFT + right) / 2.0, BOTTOM + 34.0, Anchor::Middle, "m", scene.clock);
         svg.text_upwards(14.0, (TOP + BOTTOM) / 2.0, "m", meaning);
         Self { svg, x, y }
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use warmcore_topology::{CoreId, CpuId, LlcId, Machine};
 
 use super::labels::{LINE, lines_within};
-use super::{Csv, Figure, PANEL, file_name};
+use super::{Csv, Figure, NARROW, file_name};
 use crate::colour::{group, hex};
 use crate::rows::map_rows;
 use crate::scene::Scene;
@@ -25,9 +25,11 @@ const LEAST_EDGE: f64 = 0.05;
 const MOST_EDGES: usize = 12;
 /// Width of the thickest edge.
 const THICKEST: f64 = 7.0;
-/// Height of the gutter below a row of boxes; where boxes end at the right, and the width of the margin between them and the frame.
+/// Migrations up to which an edge gets no thicker than with as many units: one alone is a thin line.
+const FEW: u64 = 6;
+/// Height of the gutter below a row of boxes; room at the right of the boxes, and in it the width of the margin between them and the frame.
 const GUTTER: f64 = 14.0;
-const RIGHT_OF_BOXES: f64 = PANEL - 22.0;
+const RIGHT: f64 = 22.0;
 const MARGIN: f64 = 14.0;
 /// Height of a CPU's cell.
 const CELL: f64 = 16.0;
@@ -70,9 +72,9 @@ impl MapScales {
         scales
     }
 
-    /// What the largest marks of maps stand for, with or without bars of cache lines; nothing where there are none.
-    fn in_words(self, bars: bool) -> String {
-        let edge = (self.most_moved > 0).then(|| format!("thickest edge: {}", migrations(self.most_moved)));
+    /// What the largest marks of maps stand for, with or without edges and bars of cache lines; nothing where there are none.
+    fn in_words(self, edges: bool, bars: bool) -> String {
+        let edge = (edges && self.most_moved > 0).then(|| format!("thickest edge: {}", migrations(self.most_moved)));
         let bar = (bars && self.most_fetched_per_s > 0.0)
             .then(|| format!("longest bar: {} cache lines/s", count(self.most_fetched_per_s)));
         edge.into_iter().chain(bar).collect::<Vec<_>>().join(", ")
@@ -84,10 +86,10 @@ fn migrations(number: u64) -> String {
     format!("{} migration{}", count(number as f64), if number == 1 { "" } else { "s" })
 }
 
-/// The machine with the share of time each CPU was busy, edges for migrations between LLCs, and where the tasks ran.
-pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales) -> Figure {
+/// The machine with the share of time each CPU was busy, edges for migrations between LLCs, and where the tasks ran, so wide.
+pub fn machine(index: usize, scene: &Scene, machine: &Machine, (scales, wide): (MapScales, f64)) -> Figure {
     const TOP: f64 = 4.0;
-    let mut svg = Svg::new(PANEL, 0.0);
+    let mut svg = Svg::new(wide, 0.0);
     let mut csv = Csv::new(&["cpu", "core", "llc", "node", "socket", "busy_share"]);
     let busy = |cpu: CpuId| {
         let metrics = &scene.metrics.cpus[cpu.index()];
@@ -112,14 +114,13 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales
         for node in nodes {
             let llcs = machine.llcs_of_node(*node);
             svg.text(14.0, y + 12.0, Anchor::Start, "m s", &format!("node {}", machine.node_os_index(*node)));
-            let per_line = if compact {
-                llcs.len().clamp(1, 6)
-            } else if llcs.len() > 4 {
-                3
-            } else {
-                llcs.len().clamp(1, 2)
+            let most = match (compact, llcs.len() > 4) {
+                (true, _) => 6,
+                (false, true) => 3,
+                (false, false) => 2,
             };
-            let width = (PANEL - 74.0) / per_line as f64;
+            let per_line = llcs.len().clamp(1, if wide < NARROW { most } else { 2 * most });
+            let width = (wide - 74.0) / per_line as f64;
             for line in llcs.chunks(per_line) {
                 let mut tallest = 0.0_f64;
                 for (column, llc) in line.iter().enumerate() {
@@ -132,7 +133,7 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales
                 y += tallest + GUTTER;
             }
         }
-        svg.rect(8.0, start, PANEL - 16.0, y - start, "frame", "");
+        svg.rect(8.0, start, wide - 16.0, y - start, "frame", "");
         y += 8.0;
     }
     let traffic = Traffic::of(scene, machine);
@@ -143,8 +144,9 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales
         svg.height += 15.0;
         svg.text(14.0, svg.height, Anchor::Start, "m s spread", &not_drawn);
     }
-    let scale = scales.in_words(!compact);
-    if !scale.is_empty() {
+    let scale = scales.in_words(traffic.drawn(scales.most_moved).next().is_some(), !compact);
+    // The page fills it in where the span that it shows has other edges.
+    if !scales.in_words(true, !compact).is_empty() {
         svg.height += 15.0;
         svg.text(14.0, svg.height, Anchor::Start, "m s scale", &scale);
     }
@@ -170,12 +172,11 @@ pub fn machine(index: usize, scene: &Scene, machine: &Machine, scales: MapScales
             if scene.window_from_ns > 0 { " after the warm-up" } else { "" },
             if machine.llc_count() > 1 {
                 format!(
-                    " Edges: migrations between LLCs, the {MOST_EDGES} most frequent ways, if they have half of all. Bars: in which {colours}s \
+                    " Edges: migrations between LLCs, for the {MOST_EDGES} most frequent pairs of the whole trial, if these have half of all. Bars: in which {colours}s \
                      each group's tasks ran, the first on the left, in parts of their run time.{}",
-                    if scale.is_empty() {
-                        String::new()
-                    } else {
-                        format!(" All schedulers have the same scales; in the whole trial, {scale}.")
+                    match scales.in_words(true, !compact) {
+                        scale if scale.is_empty() => String::new(),
+                        scale => format!(" All schedulers have the same scales; in the whole trial, {scale}."),
                     }
                 )
             } else {
@@ -258,7 +259,7 @@ fn residents(svg: &mut Svg, scene: &Scene, machine: &Machine) {
     let rows = map_rows(&scene.tasks);
     let longest = rows.iter().map(|row| text_width("s", &row.label)).fold(0.0, f64::max).min(LONGEST) + 0.1;
     let left = 14.0 + longest + 8.0;
-    let width = PANEL - 14.0 - left;
+    let width = svg.width - 14.0 - left;
     let mut y = svg.height + 18.0;
     svg.text(14.0, y, Anchor::Start, "b", "where each ran");
     y += 8.0;
@@ -429,8 +430,8 @@ fn around(boxes: &[(Area, f64)]) -> Option<(Area, f64)> {
 }
 
 /// The way of an edge from a box to another one that is not above it: through the gutters below rows and at the right of all boxes, never across a
-/// box. `share`, 0..1, keeps edges apart that have the same way.
-fn route((from, foot): (Area, f64), to: Area, boxes: &[(Area, f64)], share: f64) -> Vec<(f64, f64)> {
+/// box. `share`, 0..1, keeps edges apart that have the same way; boxes end at `right`.
+fn route((from, foot): (Area, f64), to: Area, boxes: &[(Area, f64)], (share, right): (f64, f64)) -> Vec<(f64, f64)> {
     let port = |area: Area| area.x + area.width * (0.2 + 0.6 * share);
     // In the middle of a gutter even the thickest edge touches no box.
     let within = |gutter: f64, wide: f64| gutter + THICKEST / 2.0 + (wide - THICKEST) * share;
@@ -443,7 +444,7 @@ fn route((from, foot): (Area, f64), to: Area, boxes: &[(Area, f64)], share: f64)
     if !boxes.iter().any(|(area, _)| between(area)) {
         return vec![(start, from.y + from.height), (start, lane), (end, lane), (end, to.y)];
     }
-    let aside = within(RIGHT_OF_BOXES, MARGIN);
+    let aside = within(right, MARGIN);
     let above = within(to.y - GUTTER, GUTTER);
     vec![(start, from.y + from.height), (start, lane), (aside, lane), (aside, above), (end, above), (end, to.y)]
 }
@@ -460,8 +461,8 @@ fn edges(svg: &mut Svg, traffic: &Traffic, machine: &Machine, boxes: &[(Area, f6
         let of = |llcs: &[usize]| around(&llcs.iter().map(|llc| boxes[*llc]).collect::<Vec<_>>());
         let (Some(one), Some(other)) = (of(a), of(b)) else { continue };
         let (from, to) = if one.0.y <= other.0.y { (one, other.0) } else { (other, one.0) };
-        let points = route(from, to, boxes, (at as f64 + 0.5) / drawn.len() as f64);
-        let width = 1.0 + (THICKEST - 1.0) * *count_of as f64 / most.max(1) as f64;
+        let points = route(from, to, boxes, ((at as f64 + 0.5) / drawn.len() as f64, svg.width - RIGHT));
+        let width = 1.0 + (THICKEST - 1.0) * *count_of as f64 / most.max(FEW) as f64;
         let (name_a, name_b) = (named(a), named(b));
         let hover = format!("{name_a} and {name_b}: {}", migrations(*count_of));
         let class = width.round() as u32;
@@ -488,6 +489,7 @@ pub(crate) fn sources_there<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::PANEL;
 
     #[test]
     fn a_few_edges_are_drawn_only_where_they_hold_half_of_all_migrations() {
@@ -524,7 +526,7 @@ mod tests {
         let half = THICKEST / 2.0 - 0.01;
         for (a, b) in (0..24).flat_map(|a| (a + 1..24).map(move |b| (a, b))) {
             for share in [0.04, 0.5, 0.96] {
-                let points = route(boxes[a], boxes[b].0, &boxes, share);
+                let points = route(boxes[a], boxes[b].0, &boxes, (share, PANEL - RIGHT));
                 for (one, other) in points.iter().zip(&points[1..]) {
                     assert!(one.0 == other.0 || one.1 == other.1, "{points:?}");
                     // Along its way an edge is as thick as it is; it ends where it meets a box.

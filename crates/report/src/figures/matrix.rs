@@ -333,19 +333,19 @@ pub(super) fn colour_bar(svg: &mut Svg, (x, y): (f64, f64), (from, low): (f64, &
     svg.text(x + 88.0, y + 9.0, Anchor::Start, "m s", format!("{high}  {meaning}").trim_end());
 }
 
-/// Tasks × LLCs as stacked bars.
-pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
-    const LEFT: f64 = 126.0;
+/// Tasks × LLCs as stacked bars, so wide.
+pub fn residency(index: usize, scene: &Scene, machine: &Machine, wide: f64) -> Figure {
+    let left = if wide < NARROW { 126.0 } else { LEFT };
     const KEY: f64 = 4.0;
     let rows = rows(&scene.tasks, MOST_ROWS);
     let llcs = machine.llc_count();
     let heat = Heat::new(scene, &rows, llcs, |cpu| machine.llc_of(cpu).index());
     let each = heat.row_height(220.0).min(11.0);
     let body = each * rows.len() as f64;
-    let width = PANEL - LEFT - 16.0;
-    let key = Key::of_llcs(scene, machine, "", (LEFT, LEFT + width));
+    let width = wide - left - 16.0;
+    let key = Key::of_llcs(scene, machine, "", (left, left + width));
     let top = KEY + key.height() + 6.0;
-    let mut svg = Svg::new(PANEL, top + body + 24.0);
+    let mut svg = Svg::new(wide, top + body + 24.0);
     let mut csv = Csv::new(&["row", "llc", "run_ns", "share_of_row"]);
     key.draw(&mut svg, KEY);
     for (row, entry) in rows.iter().enumerate() {
@@ -365,12 +365,12 @@ pub fn residency(index: usize, scene: &Scene, machine: &Machine) -> Figure {
             );
             let fill = format!(r#"fill="{}""#, hex(group(llc)));
             let gap = if each >= 8.0 { 1.5 } else { 0.4 };
-            svg.rect_with(LEFT + from * width, y, share * width, each - gap, &fill, &hover);
+            svg.rect_with(left + from * width, y, share * width, each - gap, &fill, &hover);
             from += share;
         }
     }
-    heat.label_rows(&mut svg, (LEFT, top), each);
-    svg.text(LEFT + width / 2.0, top + body + 16.0, Anchor::Middle, "m", "share of the row's run time, 0 to 100 %");
+    heat.label_rows(&mut svg, (left, top), each);
+    svg.text(left + width / 2.0, top + body + 16.0, Anchor::Middle, "m", "share of the row's run time, 0 to 100 %");
     Figure {
         id: format!("residency-{index}-{}", file_name(&scene.scheduler)),
         title: format!("LLC residency under {}", scene.scheduler),
@@ -392,7 +392,7 @@ pub fn transitions(index: usize, scene: &Scene, machine: &Machine, axes: &Axes) 
         words: "LLC",
         id: "transitions",
     };
-    (groups.count > 1).then(|| moves_between(&groups, index, scene))
+    (groups.count > 1).then(|| moves_between(&groups, index, scene, axes.wide))
 }
 
 /// Migrations (ran) from each virtual LLC to each other one. `None` where LLCs are not divided.
@@ -412,7 +412,7 @@ pub fn virtual_transitions(
         words: "virtual LLC",
         id: "virtual-transitions",
     };
-    (groups.count > 1).then(|| moves_between(&groups, index, scene))
+    (groups.count > 1).then(|| moves_between(&groups, index, scene, axes.wide))
 }
 
 /// Groups of CPUs and the migrations between them.
@@ -428,7 +428,6 @@ struct CpuGroups<'a> {
     most_into: u64,
     /// What each is called, before its number.
     name: &'a str,
-    /// What one is.
     words: &'a str,
     /// Beginning of the name of the figure's files.
     id: &'a str,
@@ -471,11 +470,11 @@ const LEAST_BARS: f64 = 84.0;
 /// Shares of the most moves up to which a cell is so pale, on light ground, that dark numbers are read best.
 const PALE: f64 = 0.13;
 
-fn moves_between(groups: &CpuGroups<'_>, index: usize, scene: &Scene) -> Figure {
+fn moves_between(groups: &CpuGroups<'_>, index: usize, scene: &Scene, wide: f64) -> Figure {
     const TOP: f64 = 36.0;
     const LEFT: f64 = 66.0;
     let &CpuGroups { count: groups_count, most, widest, name, words, .. } = groups;
-    let cell = (132.0 / groups_count as f64).clamp(3.0, 34.0);
+    let cell = (132.0 * wide / PANEL / groups_count as f64).clamp(3.0, 34.0);
     let side = cell * groups_count as f64;
     let bars = bars_into(groups);
     // Without numbers in the cells there is a scale of their colours.
@@ -483,10 +482,10 @@ fn moves_between(groups: &CpuGroups<'_>, index: usize, scene: &Scene) -> Figure 
     let scale = TOP + side + 14.0;
     let room_of_column = if groups_count <= 10 { 14.0 } else { 28.0 };
     // Bars are beside the cells, or below where these leave no room.
-    let beside = PANEL - (LEFT + side + 52.0) >= LEAST_BARS;
+    let beside = wide - (LEFT + side + 52.0) >= LEAST_BARS;
     let (bars_left, bars_top) = if beside { (LEFT + side + 52.0, TOP) } else { (LEFT, scale + 48.0) };
     let lowest = (TOP + side.max(70.0)).max(bars_top + bar_height(&bars) * bars.len() as f64) + 12.0;
-    let mut svg = Svg::new(PANEL, lowest.max(if numbered { 0.0 } else { scale + 18.0 }));
+    let mut svg = Svg::new(wide, lowest.max(if numbered { 0.0 } else { scale + 18.0 }));
     let mut csv = Csv::new(&[&format!("from_{name}"), &format!("to_{name}"), "migrations_ran"]);
     for from in 0..groups_count {
         let y = TOP + cell * from as f64;
@@ -552,7 +551,7 @@ fn bar_height(bars: &[(usize, u64)]) -> f64 {
 /// Migrations into groups as bars.
 fn histogram(svg: &mut Svg, groups: &CpuGroups<'_>, bars: &[(usize, u64)], (left, top): (f64, f64)) {
     let &CpuGroups { most_into: most, name, .. } = groups;
-    let width = PANEL - left - 44.0;
+    let width = svg.width - left - 44.0;
     let bar = bar_height(bars);
     for (position, (index, moves)) in bars.iter().enumerate() {
         let y = top + bar * position as f64;

@@ -8,7 +8,7 @@ use warmcore_trace::Slice;
 use super::labels::Key;
 use super::matrix::colour_bar;
 use super::{Axes, Csv, Figure, NARROW, PANEL, file_name, shortened_group};
-use crate::colour::{group, hex};
+use crate::colour::{beside, group, hex};
 use crate::others::{OFFLINE, Stay, with_others};
 use crate::pack::Pixels;
 use crate::rows::{Row, cpu_order, groups, rows};
@@ -85,6 +85,7 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, 
     if scene.record.slice_count == 0 {
         return None;
     }
+    let own = scene.tasks.len();
     let scene = &*with_others(scene, machine);
     let groups = groups(&scene.tasks);
     let by_group = groups.len() > 1;
@@ -107,7 +108,8 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, 
         };
         for (bin, column) in columns.iter().enumerate() {
             let Some((task, busy)) = column else { continue };
-            let colour = group(if by_group { group_of.get(*task).copied().unwrap_or(0) } else { *task });
+            let number = if by_group { group_of.get(*task).copied().unwrap_or(0) } else { *task };
+            let colour = if *task < own { group(number) } else { beside(&scene.tasks[*task].name) };
             pixels.set_with_alpha(bin, row, colour, 0.25 + 0.75 * busy);
         }
         if scene.record.slices.is_none() {
@@ -115,7 +117,7 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, 
         }
     }
     let edges = (left, wide - RIGHT);
-    let of_groups = if by_group { keys_of_groups(&groups, scene) } else { Vec::new() };
+    let of_groups = if by_group { keys_of_groups(&groups, scene, own) } else { Vec::new() };
     let keys = [Key::new(of_groups, edges), Key::of_llcs(scene, machine, "stripe: ", edges)];
     let top = TOP + keys.iter().map(Key::height).sum::<f64>() + 4.0;
     let body = (order.len() as f64 * 12.0).clamp(48.0, 420.0);
@@ -153,8 +155,8 @@ pub fn cpus(index: usize, scene: &Scene, machine: &Machine, (wide, most): (f64, 
     })
 }
 
-/// Colour and name of each group that ran, of many those that ran most, in their order.
-fn keys_of_groups(groups: &[Row], scene: &Scene) -> Vec<(String, String)> {
+/// Colour and name of each group that ran, of many those that ran most, in their order. So many tasks are the run's own.
+fn keys_of_groups(groups: &[Row], scene: &Scene, own: usize) -> Vec<(String, String)> {
     // Of others beside the run there are stays only.
     let mut by_task = vec![0_u64; scene.tasks.len()];
     let mut add = |task: usize, run_ns: u64| by_task.get_mut(task).into_iter().for_each(|sum| *sum += run_ns);
@@ -170,7 +172,9 @@ fn keys_of_groups(groups: &[Row], scene: &Scene) -> Vec<(String, String)> {
     ran.truncate(MOST_KEYS);
     ran.sort_unstable();
     let key = |(at, _): (usize, u64)| {
-        (format!(r#"fill="{}""#, hex(group(groups[at].group))), shortened_group(&groups[at].label, 26))
+        let first = groups[at].tasks[0];
+        let colour = if first < own { group(groups[at].group) } else { beside(&scene.tasks[first].name) };
+        (format!(r#"fill="{}""#, hex(colour)), shortened_group(&groups[at].label, 26))
     };
     ran.into_iter().map(key).collect()
 }
@@ -305,8 +309,8 @@ pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine, axes: &Ax
     }
     let body = (order.len() as f64 * 7.0).clamp(48.0, 200.0);
     let bottom = TOP + body;
-    let mut svg = Svg::new(PANEL, bottom + 60.0);
-    let x = Scale::linear(0.0, axes.end_ns.max(1) as f64, LEFT, PANEL - RIGHT);
+    let mut svg = Svg::new(axes.wide, bottom + 60.0);
+    let x = Scale::linear(0.0, axes.end_ns.max(1) as f64, LEFT, axes.wide - RIGHT);
     svg.magnitudes([LEFT, TOP, x.at(scene.end_ns as f64) - LEFT, body], (LENGTH_BINS, order.len()), |bin, row| {
         let length = lengths[order[row].index() * LENGTH_BINS + bin];
         (length > 0.0).then(|| share(length))
@@ -334,12 +338,12 @@ pub fn threads_per_cpu(index: usize, scene: &Scene, machine: &Machine, axes: &Ax
             &machine.os_cpu(*cpu).to_string(),
         );
     }
-    for (ns, text) in time_ticks(&x, 4) {
+    for (ns, text) in time_ticks(&x, (4.0 * axes.wide / PANEL) as usize) {
         svg.line(x.at(ns), bottom, x.at(ns), bottom + 4.0, "axis");
         svg.text(x.at(ns), bottom + 17.0, Anchor::Middle, "m", &text);
     }
-    svg.rect(LEFT, TOP, PANEL - RIGHT - LEFT, body, "frame", "");
-    svg.text((LEFT + PANEL - RIGHT) / 2.0, bottom + 33.0, Anchor::Middle, "m", scene.clock);
+    svg.rect(LEFT, TOP, axes.wide - RIGHT - LEFT, body, "frame", "");
+    svg.text((LEFT + axes.wide - RIGHT) / 2.0, bottom + 33.0, Anchor::Middle, "m", scene.clock);
     let meaning = if logarithmic { "runnable tasks (logarithmic)" } else { "runnable tasks" };
     colour_bar(&mut svg, (LEFT, bottom + 44.0), (0.0, "0"), &three_digits(f64::from(most)), meaning);
     Figure {

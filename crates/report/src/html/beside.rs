@@ -20,13 +20,17 @@ pub(super) fn tables(out: &mut String, run: &Run) {
     for (scheduler, trials) in run.disk.trials.iter().enumerate() {
         let machine = &run.disk.experiment.machine_of(scheduler).value;
         let Some(trial) = trials.get(run.representative).filter(|trial| !trial.background.is_empty()) else { continue };
+        // A recording has one scheduler, which is not named.
+        let under = match run.is_recording() {
+            true => String::new(),
+            false => format!(" that ran under {}", escape(&scheduler_name(&trial.scheduler))),
+        };
         let _ = write!(
             out,
-            "<details><summary>Other threads and interrupts that ran under {}</summary><div class=\"scroll\" tabindex=\"0\" role=\"group\" \
+            "<details><summary>Other threads and interrupts{under}</summary><div class=\"scroll\" tabindex=\"0\" role=\"group\" \
              aria-label=\"Other threads and interrupts\"><table class=\"sortable beside\"><thead><tr><th>process, threads of the kernel</th>\
              <th class=\"n\">number</th><th class=\"n\">threads</th><th class=\"n\">stays, arrivals</th><th class=\"n\">CPU time</th>\
-             <th>on CPUs</th></tr></thead><tbody>",
-            escape(&scheduler_name(&trial.scheduler))
+             <th>on CPUs</th></tr></thead><tbody>"
         );
         for row in trial.background.iter().take(MOST_ROWS) {
             let _ = write!(

@@ -31,7 +31,7 @@ pub fn runs(out: &mut String, runs: &[Run]) {
          aria-label=\"Between the runs\"><table class=\"sortable\"><thead><tr><th>scheduler</th><th>measure</th><th class=\"n\">run 1</th>",
     );
     for number in 2..=runs.len() {
-        let _ = write!(out, "<th class=\"n\">run {number}</th><th class=\"n\">ratio [95 %]</th>");
+        let _ = write!(out, "<th class=\"n\">run {number}</th><th class=\"n\">ratio [95&nbsp;%]</th>");
     }
     out.push_str("</tr></thead><tbody>");
     let names: Vec<&str> =

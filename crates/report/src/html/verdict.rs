@@ -168,7 +168,7 @@ fn verdict_table(out: &mut String, (index, runs): (usize, usize), run: &Run) {
     let of_primary = primary.map(|measure| (measure.name.as_str(), measure.title.as_str()));
     let left_out = left_out(document, &of_primary.into_iter().chain(beside.iter().copied()).collect::<Vec<_>>());
     beside.retain(|(name, _)| has_values(document, name));
-    let judgement = if compared { "<th class=\"n\">ratio [95 %]</th><th>verdict</th>" } else { "" };
+    let judgement = if compared { "<th class=\"n\">ratio [95&nbsp;%]</th><th>verdict</th>" } else { "" };
     let _ = write!(
         out,
         "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Verdict table{which}\"><table class=\"sortable\" id=\"verdict-table-{index}\">\
