@@ -177,7 +177,6 @@ fn translated(program: &Program, maps: &mut Maps, address: u64) -> Result<Progra
     Ok(left(maps, address, r0, fault))
 }
 
-/// The one array.
 struct ArrayNames {
     address: u64,
 }
