@@ -42,7 +42,8 @@ pub(crate) fn confine(machine: &Machine, workload: &Workload, asked: &[CpuSet]) 
     }
     let of_task = |(task, asked): (&Task, &CpuSet)| {
         let Some(cpus) = cpuset(machine, workload, task.group) else { return Ok(asked.clone()) };
-        let left = asked.intersection(&cpus);
+        // Isolated CPUs are out of the mask that all begin with, not of a group's.
+        let left = if task.affinity == Affinity::All { cpus } else { asked.intersection(&cpus) };
         let group = || task.group.map_or(String::new(), |group| workload.groups[group.index()].name.clone());
         match left.is_empty() {
             true => Err(SetupError::OutsideCpuset { task: task.name.clone(), group: group() }),
@@ -80,7 +81,11 @@ impl Setup<'_> {
 
     /// The mask of a task of a group that asked for a restriction.
     pub(crate) fn mask_in(&self, group: Option<u32>, asked: u32) -> u32 {
-        self.left_of(group, asked).or_else(|| self.left_of(group, 0)).unwrap_or(asked)
+        let of_group = group.and_then(|group| self.within.get(group as usize)?.first()).copied();
+        match of_group {
+            Some(all) if asked == self.everybody => all,
+            of_group => self.left_of(group, asked).or(of_group).unwrap_or(asked),
+        }
     }
 
     /// How many CPUs the cpuset of a group has, if it has one (`cpuset_num_cpus`).
@@ -114,6 +119,21 @@ mod tests {
         assert_eq!(of(r#""taskgroup": "/pod", "cpus": [2, 3]"#, ""), "2");
         assert_eq!(of(r#""taskgroup": "/pod/in""#, r#", {"name": "/pod/in", "cpuset_cpus": "1,3"}"#), "1");
         assert_eq!(of(r#""taskgroup": "/pod/in""#, r#", {"name": "/pod/in", "cpuset_cpus": "3"}"#), "0-2");
+    }
+
+    /// `cpuset_attach_task` gives a task that asked for no CPUs those of the group, isolated ones too.
+    #[test]
+    fn a_group_gives_its_tasks_isolated_cpus() {
+        let machine = resolve("1s1n1l4c1t").unwrap();
+        let text = r#"{"tasks": {"a": {"run": 5, "taskgroup": "/pod"}, "b": {"run": 5}, "c": {"run": 5, "taskgroup": "/pod", "cpus": [1]}},
+            "warmcore": {"isolcpus": "2-3", "groups": [{"name": "/pod", "cpuset_cpus": "1-3"}]}}"#;
+        let workload = from_rtapp("isolated", text, &Options::default()).unwrap();
+        let setup = Setup::new(&machine, &workload, 1).unwrap();
+        let mask = |restriction: u32| setup.restrictions[restriction as usize].to_string();
+        let masks = [0, 1, 2].map(|task| mask(setup.template_restrictions[task]));
+        assert_eq!(masks, ["1-3", "0-1", "1"]);
+        let after_a_change = [0, 2].map(|task| mask(setup.mask_in(Some(0), setup.template_asked[task])));
+        assert_eq!(after_a_change, ["1-3", "1"]);
     }
 
     #[test]

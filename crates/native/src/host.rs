@@ -10,6 +10,8 @@ use warmcore_workload::Affinity;
 pub(crate) struct Host {
     /// CPUs the process may use.
     allowed: CpuSet,
+    /// Those, and the CPUs that the kernel was told to leave to who asks for them (`isolcpus`), which no mask has by itself.
+    askable: CpuSet,
     /// Operating system numbers of online CPUs, ascending: dense id `i` is the `i`-th.
     online: Vec<u32>,
     /// CPUs of each NUMA node.
@@ -32,7 +34,13 @@ impl Host {
                 nodes.insert(node, cpus);
             }
         }
-        Self { allowed, online, nodes }
+        let mut askable = allowed;
+        for cpu in read("/sys/devices/system/cpu/isolated").unwrap_or_default() {
+            if (cpu as usize) < CpuSet::MAX_CPU && online.contains(&cpu) {
+                askable.set(cpu as usize);
+            }
+        }
+        Self { allowed, askable, online, nodes }
     }
 
     /// The affinity as a set of CPUs that the process may use.
@@ -54,15 +62,41 @@ impl Host {
         };
         let mut set = CpuSet::new();
         for cpu in asked {
-            if (cpu as usize) < CpuSet::MAX_CPU && self.allowed.is_set(cpu as usize) {
+            if (cpu as usize) < CpuSet::MAX_CPU && self.askable.is_set(cpu as usize) {
                 set.set(cpu as usize);
             }
         }
-        if set.count() == 0 { Err(format!("{wanted}, this process may use {}", self.allowed_list())) } else { Ok(set) }
+        if set.count() == 0 { Err(format!("{wanted}, this process may use {}", self.askable_list())) } else { Ok(set) }
     }
 
-    fn allowed_list(&self) -> String {
-        let allowed = (0..CpuSet::MAX_CPU as u32).filter(|&cpu| self.allowed.is_set(cpu as usize));
-        warmcore_topology::format_cpu_list(allowed)
+    fn askable_list(&self) -> String {
+        let askable = (0..CpuSet::MAX_CPU as u32).filter(|&cpu| self.askable.is_set(cpu as usize));
+        warmcore_topology::format_cpu_list(askable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four CPUs, two of which are isolated.
+    #[test]
+    fn isolated_cpus_are_for_those_who_ask_for_them() {
+        let set = |cpus: &[usize]| {
+            let mut set = CpuSet::new();
+            cpus.iter().for_each(|&cpu| set.set(cpu));
+            set
+        };
+        let host = Host {
+            allowed: set(&[0, 1]),
+            askable: set(&[0, 1, 2, 3]),
+            online: vec![0, 1, 2, 3],
+            nodes: BTreeMap::from([(0, vec![0, 1, 2, 3])]),
+        };
+        assert_eq!(host.resolve(&Affinity::All), Ok(set(&[0, 1])));
+        assert_eq!(host.resolve(&Affinity::OsCpus(vec![2, 3])), Ok(set(&[2, 3])));
+        assert_eq!(host.resolve(&Affinity::OsCpus(vec![1, 2])), Ok(set(&[1, 2])));
+        let refused = host.resolve(&Affinity::OsCpus(vec![7])).unwrap_err();
+        assert_eq!(refused, "it asks for CPUs [7], this process may use 0-3");
     }
 }
