@@ -137,13 +137,18 @@ pub fn judge(
         errors.max_by(f64::total_cmp)
     };
     let (error, undecided) = (worst(true), worst(false));
-    let samples = vm.iter().filter_map(|measured| measured.samples).min();
+    // Few events say nothing, unless chance does not explain how many the simulator has.
+    let fewest = |runs: &[Measured]| runs.iter().filter_map(|measured| measured.samples).min();
+    let samples = fewest(vm).filter(|&theirs| {
+        let ours = fewest(sim).unwrap_or(theirs);
+        theirs < FEWEST_SAMPLES && ours.abs_diff(theirs) as f64 <= 3.0 * ((ours + theirs) as f64).sqrt()
+    });
     let outside = error.is_some_and(|error| error > bound.limit());
     let reason = if vm.is_empty() {
         "it was not run on a real kernel".to_owned()
     } else if let Some(flaw) = flaw {
         flaw.to_owned()
-    } else if let Some(samples) = samples.filter(|samples| *samples < FEWEST_SAMPLES) {
+    } else if let Some(samples) = samples {
         format!("only {samples} events")
     } else if undecided.is_some() && !outside {
         "runs spread too much to say".to_owned()
@@ -302,6 +307,13 @@ mod tests {
             "boots differ, and are too few"
         );
         assert_eq!(verdict(&[100.0], &[], 100, None), Agreement::NotMeasured, "never run");
+        let counted = |sim: u64, vm: u64| {
+            let of = |count: u64| runs(&[count as f64], Some(count));
+            judge(Bound::Relative(0.1), None, &of(sim), &of(vm), None).verdict
+        };
+        // 9 and 0 are within 3 standard deviations, 10 and 0 are not.
+        assert_eq!([9, 10].map(|sim| counted(sim, 0)), [Agreement::NotMeasured, Agreement::Outside]);
+        assert_eq!(counted(9, 6), Agreement::NotMeasured);
     }
 
     #[test]
